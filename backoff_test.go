@@ -1,0 +1,86 @@
+package resilience_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+func TestBackoffCeilings(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	for name, tc := range map[string]struct {
+		backoff resilience.Backoff
+		want    []time.Duration // by attempt, from 0
+	}{
+		"default":          {resilience.Backoff{}, []time.Duration{500 * ms, 1 * s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s}},
+		"own":              {resilience.Backoff{Base: ms, Max: 5 * ms}, []time.Duration{ms, 2 * ms, 4 * ms, 5 * ms}},
+		"long base":        {resilience.Backoff{Base: 90 * s}, []time.Duration{90 * s, 90 * s}},
+		"short max":        {resilience.Backoff{Max: 100 * ms}, []time.Duration{100 * ms, 100 * ms}},
+		"max under base":   {resilience.Backoff{Base: 2 * s, Max: s}, []time.Duration{s, s}},
+		"longest":          {resilience.Backoff{Base: math.MaxInt64, Max: math.MaxInt64}, []time.Duration{math.MaxInt64, math.MaxInt64}},
+		"negative base":    {resilience.Backoff{Base: -1}, []time.Duration{0, 0}},
+		"negative ceiling": {resilience.Backoff{Max: -1}, []time.Duration{0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.backoff.Jitter = resilience.NoJitter
+			for attempt, want := range tc.want {
+				assert.Equal(t, want, tc.backoff.Delay(attempt), "attempt %d", attempt)
+			}
+			last := tc.want[len(tc.want)-1]
+			for _, attempt := range []int{62, 63, 64, 65, 1000, math.MaxInt} {
+				assert.Equal(t, last, tc.backoff.Delay(attempt), "attempt %d", attempt)
+			}
+			for _, attempt := range []int{-1, math.MinInt} {
+				assert.Equal(t, tc.want[0], tc.backoff.Delay(attempt), "attempt %d", attempt)
+			}
+
+			policy := tc.backoff.New()
+			for range 2 {
+				for attempt, want := range tc.want {
+					assert.Equal(t, want, policy.NextBackOff(), "attempt %d", attempt)
+				}
+				policy.Reset()
+			}
+		})
+	}
+}
+
+func TestBackoffJitter(t *testing.T) {
+	for name, tc := range map[string]struct {
+		jitter    resilience.Jitter
+		attempt   int
+		low, high time.Duration
+	}{
+		"full":              {resilience.FullJitter, 0, 0, 500 * time.Millisecond},
+		"full, at the top":  {resilience.FullJitter, 99, 0, 60 * time.Second},
+		"small":             {resilience.SmallJitter, 1, 850 * time.Millisecond, 1150 * time.Millisecond},
+		"small, at the top": {resilience.SmallJitter, 99, 51 * time.Second, 60 * time.Second},
+		"small, near it":    {resilience.SmallJitter, 6, 27200 * time.Millisecond, 36800 * time.Millisecond},
+		"unknown is full":   {resilience.Jitter(99), 0, 0, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := resilience.Backoff{Jitter: tc.jitter}
+			lowest, highest, sum := tc.high, tc.low, time.Duration(0)
+			const n = 5000
+			for range n {
+				d := b.Delay(tc.attempt)
+				lowest, highest, sum = min(lowest, d), max(highest, d), sum+d
+			}
+			span := tc.high - tc.low
+			// Bounds hold always. That all of the span is used, and evenly, holds but
+			// for a chance of less than one in a billion.
+			assert.GreaterOrEqual(t, lowest, tc.low)
+			assert.LessOrEqual(t, highest, tc.high)
+			assert.Less(t, lowest, tc.low+span/20)
+			assert.Greater(t, highest, tc.high-span/20)
+			assert.InDelta(t, float64(tc.low+span/2), float64(sum/n), float64(span)/20)
+		})
+	}
+	longest := resilience.Backoff{Base: math.MaxInt64, Max: math.MaxInt64}
+	assert.GreaterOrEqual(t, longest.Delay(0), time.Duration(0))
+	longest.Jitter = resilience.SmallJitter
+	assert.Greater(t, longest.Delay(0), time.Duration(math.MaxInt64)/2)
+}

@@ -1,0 +1,264 @@
+package resilience
+
+import (
+	"context"
+	"maps"
+	"time"
+)
+
+// A call is one run of a tool under a guard, and all that is decided about it. It
+// is used by one goroutine: the caller's.
+type call struct {
+	guard     *Guard
+	tool      *tool  // nil if the call was refused before it came to one
+	name      string // as called; tool may stand for many
+	options   options
+	start     time.Time
+	limit     time.Duration // what the call is given
+	shortened bool          // limit is less than the tool's own, because the caller wished so
+	ctx       *limited
+	ticket    *ticket
+	attempts  int
+
+	finished bool
+	err      *Error
+	duration time.Duration
+}
+
+// do is what Do, Run, All and Wrap have in common.
+func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Context) (T, error), o options) (value T, c *call) {
+	mustHave(ctx, g)
+	c = &call{guard: g, name: name, options: o, start: time.Now()}
+	if refused := c.refuse(ctx, fn == nil); refused != nil {
+		c.finish(refused, errNeutral)
+		return value, c
+	}
+	if rejected := c.admit(ctx); rejected != nil {
+		c.finish(rejected, errNeutral)
+		return value, c
+	}
+	defer func() {
+		if !c.finished { // a Cooperative tool called runtime.Goexit
+			c.finish(crashed(name, ErrGoexit).(*Error), errFailed)
+		}
+	}()
+	for !c.finished {
+		var err error
+		var answered bool
+		value, err, answered = attempt(c, fn)
+		c.after(err, answered)
+	}
+	return value, c
+}
+
+// refuse returns why there is nothing to call, nil if there is.
+func (c *call) refuse(ctx context.Context, nilFunc bool) *Error {
+	if err := checkName(c.name); err != nil {
+		return err
+	}
+	if err := checkFunc(ctx, c.name, nilFunc); err != nil {
+		return err
+	}
+	if c.options.limitSet && c.options.limit <= 0 {
+		return validationError(c.name, "The limit of this call is %s: it must be positive", c.options.limit)
+	}
+	return endOf(ctx, c.name)
+}
+
+// admit asks the breaker, starts the limit, or returns why the call can't be made.
+func (c *call) admit(ctx context.Context) *Error {
+	t := c.guard.tool(c.name)
+	t.used.Store(true)
+	own, most := t.timeout, t.maxTimeout
+	if t == c.guard.others {
+		own = c.guard.Timeout(c.name)
+		most = own
+	}
+	c.limit = own
+	if c.options.limitSet {
+		c.limit = min(c.options.limit, most)
+	}
+	c.shortened = c.limit < own
+	ticket, rejected := t.breaker.admit(most)
+	if rejected != nil {
+		rejected.Tool = c.name
+		return rejected
+	}
+	c.tool, c.ticket = t, ticket
+	t.inFlight.Add(1)
+	if c.crowded() {
+		return overloadedError(c.name)
+	}
+	c.ctx = limitedContext(ctx, c.name, c.limit)
+	return nil
+}
+
+// crowded reports whether so many earlier calls still run that another one must not
+// be risked. A Cooperative tool's never do.
+func (c *call) crowded() bool {
+	return !c.tool.cooperative && c.tool.stillRunning.Load() >= int64(c.guard.cfg.MaxAbandoned)
+}
+
+// attempt calls fn once. If it isn't answered, fn has been given up on because the
+// call has ended.
+func attempt[T any](c *call, fn func(context.Context) (T, error)) (value T, err error, answered bool) {
+	c.attempts++
+	c.ctx.attempt.Store(int32(c.attempts))
+	ctx := c.ctx
+	if limit := c.guard.cfg.AttemptTimeout; limit > 0 {
+		ctx = limitedContext(c.ctx, c.name, limit)
+		defer ctx.stop()
+	}
+	if c.tool.cooperative {
+		value, err = protect(ctx, fn)
+		answered = true
+	} else {
+		var o outcome[T]
+		o, answered = enforce(ctx, &c.tool.stillRunning, fn)
+		value, err = o.value, o.err
+	}
+	if ctx == c.ctx || answered && err == nil {
+		return value, err, answered
+	}
+	// If only the attempt has ended, that is an error like any other of the tool's.
+	if whole, _ := c.ctx.ended(); whole == nil {
+		ended, _ := ctx.ended()
+		if e := settle(ended, err); e != nil {
+			return value, e, true
+		}
+	}
+	return value, err, answered
+}
+
+// after decides what an attempt's outcome means: it finishes the call, or waits
+// until the next attempt may be made.
+func (c *call) after(err error, answered bool) {
+	if answered && err == nil {
+		c.finish(nil, nil)
+		return
+	}
+	ended, own := c.ctx.ended()
+	if e := settle(ended, err); e != nil {
+		c.cutOff(e, own)
+		return
+	}
+	retry, effect := c.tool.retry, c.tool.effect
+	d := diagnose(err, retry.Classify)
+	counts := countAs(classOf(err, c.guard.cfg.Breaker.Classify))
+	if ended != nil {
+		// The tool's own *Error stands, but the caller's end makes it neutral.
+		if !own || c.shortened {
+			counts = errNeutral
+		}
+		c.finish(d.toError(c.name, err, effect), counts)
+		return
+	}
+	if d.class == Canceled && d.own == nil {
+		// The caller is still here: it was the tool that canceled something.
+		d = d.callerIsHere()
+		counts = errFailed
+	}
+	again := d.class == Transient && d.repeatable(effect)
+	delay := retry.delay(c.attempts, d.retryAfter)
+	switch {
+	case again && c.attempts > 1 && c.attempts > retry.MaxRetries:
+		c.finish(RetryExhaustedError(c.name, c.attempts, err), counts)
+	case !again || c.attempts > retry.MaxRetries || c.crowded() || !fits(c.ctx, delay):
+		c.finish(d.toError(c.name, err, effect), counts)
+	case !c.ticket.current():
+		c.turnAway(err, counts)
+	default:
+		retry.notify(c.attempts, delay, err)
+		if !sleep(c.ctx, delay) {
+			ended, own := c.ctx.ended()
+			c.cutOff(ended.withCause(err), own)
+		} else if !c.ticket.current() {
+			c.turnAway(err, counts)
+		}
+	}
+}
+
+// cutOff finishes a call that the end of its context ended. Only the tool's own
+// limit is its failure: a caller who is in a hurry, or leaves, says nothing about it.
+func (c *call) cutOff(e *Error, own bool) {
+	counts := errNeutral
+	if own && !c.shortened {
+		counts = countAs(classOf(e, c.guard.cfg.Breaker.Classify))
+	}
+	copied := *e
+	copied.origin = e
+	c.finish(copied.forEffect(c.tool.effect, false), counts)
+}
+
+// turnAway finishes a call whose breaker opened before it could be retried.
+func (c *call) turnAway(last error, counts error) {
+	e := c.tool.breaker.rejection()
+	e.Tool, e.Err = c.name, last
+	c.finish(e, counts)
+}
+
+// finish is where every call ends, once. counts is what the breaker is told: nil
+// (success), errFailed or errNeutral.
+func (c *call) finish(e *Error, counts error) {
+	c.finished = true
+	c.duration = time.Since(c.start)
+	if c.ctx != nil {
+		c.ctx.stop()
+	}
+	if e != nil {
+		c.err = c.present(e)
+	}
+	if c.ticket == nil {
+		return
+	}
+	if counts == errFailed {
+		last := *c.err
+		last.Details = nil
+		c.tool.lastErr.Store(&last)
+	}
+	c.ticket.settle(counts)
+	c.tool.inFlight.Add(-1)
+}
+
+// present returns a copy of e as the agent gets it: with the configured suggestion,
+// and details only with debug.
+func (c *call) present(e *Error) *Error {
+	out := *e
+	if out.origin == nil {
+		out.origin = e
+	}
+	if own, ok := c.guard.cfg.Suggestions[out.Code]; ok {
+		switch out.Suggestion {
+		case suggestions[out.Code]:
+			out.Suggestion = own
+		case suggestCheck:
+			out.Suggestion = own + " " + suggestCheck
+		}
+	}
+	if c.options.debug || c.guard.cfg.Debug {
+		out.Details = c.details(&out)
+	} else {
+		out.Details = nil
+	}
+	return &out
+}
+
+func (c *call) details(e *Error) map[string]any {
+	d := maps.Clone(e.Details)
+	if d == nil {
+		d = make(map[string]any)
+	}
+	d["tool"] = c.name
+	d["attempt"] = c.attempts
+	d["elapsed"] = formatDuration(c.duration)
+	if c.limit > 0 {
+		d["limit"] = formatDuration(c.limit)
+	}
+	if c.options.args != nil {
+		d["arguments"] = c.options.args
+	}
+	if e.Err != nil {
+		d["cause"] = textOf(e.Err)
+	}
+	return Redact(d)
+}

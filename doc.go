@@ -1,0 +1,54 @@
+// Package resilience stands between an MCP server and its tools. Tools hang,
+// backends die, connections drop; the server answers all the same, soon, with an
+// error that tells an AI agent what happened and what to do next.
+//
+// Configure a [Guard] once and call tools through it:
+//
+//	guard, err := resilience.New(resilience.Config{
+//		Tools: map[string]resilience.Tool{
+//			"search":       {Effect: resilience.ReadOnly},
+//			"cypher":       {Effect: resilience.ReadOnly, Tier: resilience.Heavy, Breaker: "neo4j"},
+//			"create_issue": {Effect: resilience.NonIdempotent},
+//		},
+//	})
+//	rows, err := resilience.Do(ctx, guard, "cypher", func(ctx context.Context) (Rows, error) {
+//		return db.Query(ctx, query)
+//	})
+//
+// # Calls
+//
+// [Do] makes one call, [Run] makes one and tells all about it, [All] makes several
+// side by side, and [Wrap] turns a handler into one that is guarded. Each call goes
+// through a circuit breaker ([Breaker]), a limit for the whole of it ([Tier]), retries
+// ([Retry], [Backoff]) and a limit for each attempt. [Args], [Debug] and [Limit] are
+// wishes for one call.
+//
+// A tool runs on a goroutine of its own. One that outlives its limit is given up on:
+// the call returns, the goroutine is counted until it ends, and how many of them a tool
+// may have is capped (Config.MaxAbandoned). Nothing can stop such a goroutine, so a tool
+// should heed its context. Nor can anything stop what ends the whole
+// process, such as concurrent writes to a map.
+//
+// # Failures
+//
+// Every failure is an [*Error] with a [Code], a message and a suggestion that are safe
+// to show to an agent, and the cause for errors.Is and errors.As:
+//
+//	if errors.Is(err, resilience.CodeCircuitOpen) { … }
+//
+// What a failure means for the breaker and for retries is its [Class]. [Classify] knows
+// the usual errors; [MarkTransient], [MarkPermanent] and [MarkInvalid] say it
+// outright. What may have taken effect is repeated only where the tool's [Effect] allows
+// it.
+//
+// # Primitives
+//
+// [WithTimeout], [WithBreaker] and [WithRetry] are the parts by themselves. They nest
+// in any order, return the function's own error unchanged, and an *Error only for what
+// they did themselves.
+//
+// # Time in tests
+//
+// All waiting is by the time package, so that a test of a guarded tool may run in a
+// testing/synctest bubble, also if the guard was made outside of it.
+package resilience

@@ -1,0 +1,69 @@
+package resilience
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Health is the state of one tool, as of [Guard.Health]. It marshals to JSON with
+// the keys tool, breaker, state, retryAfter (whole seconds, left out unless open),
+// consecutiveFailures, inFlight, abandoned and lastError.
+type Health struct {
+	Tool                string
+	Breaker             string // the name of its breaker, which other tools may share
+	State               State
+	RetryAfter          time.Duration // until the breaker lets a probe through; 0 unless open
+	ConsecutiveFailures int           // on the breaker; while it isn't closed, those that opened it and the probes that failed since
+	InFlight            int           // calls that have not been answered yet
+	Abandoned           int           // attempts that were given up on and still run
+	LastError           *Error        // the last failure that the breaker counted, without Details; nil: none
+}
+
+// MarshalJSON writes what an agent or a load balancer reads.
+func (h Health) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Tool                string `json:"tool"`
+		Breaker             string `json:"breaker"`
+		State               State  `json:"state"`
+		RetryAfter          int64  `json:"retryAfter,omitempty"`
+		ConsecutiveFailures int    `json:"consecutiveFailures"`
+		InFlight            int    `json:"inFlight"`
+		Abandoned           int    `json:"abandoned"`
+		LastError           *Error `json:"lastError,omitempty"`
+	}{h.Tool, h.Breaker, h.State, wholeSeconds(h.RetryAfter), h.ConsecutiveFailures, h.InFlight, h.Abandoned, h.LastError})
+}
+
+// Health returns the state of every tool that is listed in the Config or has been
+// called, by name. Tools that were called after the 1,024 unlisted ones for which
+// there is room stand together as "(others)". Each number is right by itself; while
+// calls go on, they need not be of the same instant.
+func (g *Guard) Health() []Health {
+	var all []Health
+	for _, t := range g.listed {
+		all = append(all, t.health())
+	}
+	g.unlisted.Range(func(_, t any) bool {
+		all = append(all, t.(*tool).health())
+		return true
+	})
+	if g.others.used.Load() {
+		all = append(all, g.others.health())
+	}
+	slices.SortFunc(all, func(a, b Health) int { return strings.Compare(a.Tool, b.Tool) })
+	return all
+}
+
+func (t *tool) health() Health {
+	return Health{
+		Tool:                t.name,
+		Breaker:             t.breaker.name,
+		State:               t.breaker.State(),
+		RetryAfter:          t.breaker.RetryAfter(),
+		ConsecutiveFailures: t.breaker.consecutiveFailures(),
+		InFlight:            int(t.inFlight.Load()),
+		Abandoned:           int(t.stillRunning.Load()),
+		LastError:           t.lastErr.Load(),
+	}
+}
