@@ -17,18 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func newGuard(t *testing.T, cfg resilience.Config) *resilience.Guard {
-	t.Helper()
-	g, err := resilience.New(cfg)
-	require.NoError(t, err)
-	return g
-}
-
-// one is a Config in which tool "x" is as given and delays are steady.
-func one(x resilience.Tool) resilience.Config {
-	return resilience.Config{Tools: map[string]resilience.Tool{"x": x}, Retry: steady}
-}
-
 func TestDo(t *testing.T) {
 	readOnly := resilience.Tool{Effect: resilience.ReadOnly}
 	unknown := resilience.Tool{}
@@ -255,12 +243,10 @@ func TestDoOverloaded(t *testing.T) {
 func TestDoCooperative(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, one(resilience.Tool{Cooperative: true}))
-		goroutines := runtime.NumGoroutine()
-		_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
-			assert.Equal(t, goroutines, runtime.NumGoroutine())
-			return 0, nil
-		})
+		before := goroutines(self)
+		count, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { return goroutines(self), nil })
 		assert.NoError(t, err)
+		assert.Equal(t, before, count, "it runs on the caller's")
 
 		_, err = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { panic(io.EOF) })
 		assert.ErrorIs(t, err, resilience.CodeToolFailed)

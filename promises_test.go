@@ -204,7 +204,7 @@ func TestPromise5NothingLeaks(t *testing.T) {
 		cfg.MaxAbandoned, cfg.AttemptTimeout = 3, 20*time.Second
 		cfg.Breaker.Failures = 1000
 		g := newGuard(t, cfg)
-		before := runtime.NumGoroutine()
+		before, ours := goroutines(self, "context"), goroutines(self)
 		for range 100 {
 			ctx, cancel := context.WithCancel(t.Context())
 			_, _ = resilience.Do(ctx, g, "x", failing(1, errBoom))
@@ -212,18 +212,18 @@ func TestPromise5NothingLeaks(t *testing.T) {
 			cancel()
 		}
 		synctest.Wait()
-		assert.Equal(t, before, runtime.NumGoroutine())
+		assert.Equal(t, before, goroutines(self, "context"))
 
 		for range 10 {
 			_, _ = resilience.Do(t.Context(), g, "x", hangInt)
 		}
 		assert.Equal(t, 3, g.Health()[0].Abandoned, "as many as may be")
 		synctest.Wait()
-		assert.Equal(t, before+3, runtime.NumGoroutine())
+		assert.Equal(t, ours+3, goroutines(self))
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Zero(t, g.Health()[0].Abandoned)
-		assert.Equal(t, before, runtime.NumGoroutine())
+		assert.Equal(t, before, goroutines(self, "context"))
 	})
 }
 
