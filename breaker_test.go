@@ -192,7 +192,7 @@ func TestBreakerLostProbe(t *testing.T) {
 				require.NoError(t, err)
 				time.Sleep(tc.wait)
 				require.False(t, report(b, nil), "the probe may still report")
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				_, err = b.Allow()
 				var e *resilience.Error
 				require.ErrorAs(t, err, &e)
@@ -283,7 +283,7 @@ func TestWithBreakerRefuses(t *testing.T) {
 	_, err := resilience.WithBreaker[int](t.Context(), b, nil)
 	assert.ErrorIs(t, err, resilience.CodeToolNotFound)
 	assert.PanicsWithValue(t, "resilience: nil *Breaker", func() { _, _ = resilience.WithBreaker(t.Context(), nil, obey) })
-	assert.PanicsWithValue(t, "resilience: nil context", func() { _, _ = resilience.WithBreaker(nil, b, obey) }) //nolint:staticcheck // that's the point
+	assert.PanicsWithValue(t, "resilience: nil context", func() { _, _ = resilience.WithBreaker(noContext, b, obey) })
 }
 
 // However many calls come at once to a breaker whose cooldown has passed, one is

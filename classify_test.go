@@ -30,7 +30,7 @@ func (w waitError) RetryAfter() time.Duration { return w.d }
 
 func TestClassifyAndAsError(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	_, parseErr := url.Parse("http://[::1")
+	_, parseErr := url.Parse("http://" + "[" + os.DevNull)
 	_, openErr := os.Open("/does/not/exist")
 	for name, tc := range map[string]struct {
 		err     error

@@ -367,8 +367,8 @@ func TestDoRefuses(t *testing.T) {
 	}
 	assert.Empty(t, g.Health(), "none of these leaves a trace")
 	assert.PanicsWithValue(t, "resilience: nil *Guard", func() { _, _ = resilience.Do(t.Context(), nil, "x", fine) })
-	assert.PanicsWithValue(t, "resilience: nil context", func() { _, _ = resilience.Do(nil, g, "x", fine) }) //nolint:staticcheck // that's the point
-	assert.PanicsWithValue(t, "resilience: nil context", func() { resilience.All[int](nil, g) })             //nolint:staticcheck // that's the point
+	assert.PanicsWithValue(t, "resilience: nil context", func() { _, _ = resilience.Do(noContext, g, "x", fine) })
+	assert.PanicsWithValue(t, "resilience: nil context", func() { resilience.All[int](noContext, g) })
 }
 
 func TestDebug(t *testing.T) {

@@ -277,7 +277,7 @@ func TestPromise7APanicFailsItsOwnCallOnly(t *testing.T) {
 		func(context.Context) (int, error) { panic("p") },
 		func(context.Context) (int, error) { panic(nil) },
 		func(context.Context) (int, error) { runtime.Goexit(); return 0, nil },
-		func(context.Context) (int, error) { var m map[string]int; m["x"] = 1; return 0, nil },
+		func(context.Context) (int, error) { return **new(*int), nil },
 		func(context.Context) (int, error) { defer func() { panic("hunter2") }(); panic("p") },
 	}
 	var calls []resilience.Call[int]

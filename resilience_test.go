@@ -1,6 +1,7 @@
 package resilience_test
 
 import (
+	"context"
 	"runtime"
 	"strings"
 	"testing"
@@ -23,6 +24,8 @@ func goroutines(packages ...string) int {
 	}
 	return n
 }
+
+var noContext context.Context
 
 const self = "github.com/seed8d1e2389/resilience"
 

@@ -181,7 +181,7 @@ func TestWithRetryRefuses(t *testing.T) {
 	}
 	_, err := resilience.WithRetry[int](t.Context(), resilience.Retry{}, nil)
 	assert.EqualError(t, err, "TOOL_NOT_FOUND: The tool not found: its function is nil")
-	assert.PanicsWithValue(t, "resilience: nil context", func() { _, _ = resilience.WithRetry(nil, steady, fine) }) //nolint:staticcheck // that's the point
+	assert.PanicsWithValue(t, "resilience: nil context", func() { _, _ = resilience.WithRetry(noContext, steady, fine) })
 	assert.Equal(t, 1, resilience.Attempt(t.Context()))
 }
 

@@ -196,7 +196,7 @@ func TestWithTimeoutRefuses(t *testing.T) {
 		assert.EqualError(t, err, tc.want, name)
 	}
 	assert.PanicsWithValue(t, "resilience: nil context", func() {
-		_, _ = resilience.WithTimeout(nil, "x", time.Second, fine) //nolint:staticcheck // that's the point
+		_, _ = resilience.WithTimeout(noContext, "x", time.Second, fine)
 	})
 }
 

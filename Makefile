@@ -1,0 +1,24 @@
+# Every module of the repository, so that none is forgotten.
+MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: test lint cover fuzz demo
+
+test: ## the tests of all modules
+	@set -e; for m in $(MODULES); do echo "== test $$m"; (cd $$m && go test -race ./...); done
+
+lint: ## gofmt, go vet, staticcheck and go mod tidy, in all modules
+	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	@set -e; for m in $(MODULES); do echo "== lint $$m"; \
+		(cd $$m && go mod tidy -diff && go vet ./... && go run $(STATICCHECK) ./...); done
+
+cover: ## statement coverage of the root package, and what is not covered
+	go test -coverprofile=cover.out . && go tool cover -func=cover.out | grep -v '100.0%'
+
+FUZZTIME ?= 30s
+fuzz: ## the root package's fuzz tests
+	go test -run '^$$' -fuzz FuzzRedact -fuzztime $(FUZZTIME) .
+	go test -run '^$$' -fuzz FuzzConfigFromEnv -fuzztime $(FUZZTIME) .
+
+demo: ## a hanging, dying and returning backend, as an agent sees it
+	go run -C examples ./demo

@@ -1,0 +1,9 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestDemo(t *testing.T) { require.NoError(t, run(t.Context())) }

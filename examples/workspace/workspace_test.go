@@ -1,0 +1,145 @@
+package workspace_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/examples/workspace"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func open(t *testing.T) *workspace.Dir {
+	t.Helper()
+	root := t.TempDir()
+	outside := filepath.Join(t.TempDir(), "secret.txt")
+	dir := filepath.Join(root, "ws")
+	for name, text := range map[string]string{
+		outside:                            "Treasure outside",
+		filepath.Join(dir, "a.txt"):        "first\nsome Treasure here\n",
+		filepath.Join(dir, "sub", "b.md"):  "# TREASURE\n",
+		filepath.Join(dir, ".git", "c"):    "treasure hidden",
+		filepath.Join(dir, "bin"):          "\xff\xfe treasure",
+		filepath.Join(dir, "big.txt"):      strings.Repeat("é", 200_000),
+		filepath.Join(dir, "sub", "many"):  strings.Repeat("needle\n", 80),
+		filepath.Join(dir, "sub", "empty"): "",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+	}
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link")))
+	d, err := workspace.Open(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func TestSearch(t *testing.T) {
+	d := open(t)
+	out, err := d.Search(t.Context(), workspace.SearchInput{Text: "treasure"})
+	require.NoError(t, err)
+	assert.Equal(t, []workspace.Match{{Path: "a.txt", Line: 2, Text: "some Treasure here"}, {Path: "sub/b.md", Line: 1, Text: "# TREASURE"}}, out.Matches)
+	assert.False(t, out.More)
+
+	out, err = d.Search(t.Context(), workspace.SearchInput{Text: "needle"})
+	require.NoError(t, err)
+	assert.Len(t, out.Matches, 50)
+	assert.True(t, out.More)
+
+	_, err = d.Search(t.Context(), workspace.SearchInput{})
+	assert.ErrorIs(t, err, resilience.CodeValidation)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = d.Search(ctx, workspace.SearchInput{Text: "x"})
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestRead(t *testing.T) {
+	d := open(t)
+	out, err := d.Read(t.Context(), workspace.ReadInput{Path: "./sub/../a.txt"})
+	require.NoError(t, err)
+	assert.Equal(t, workspace.ReadOutput{Path: "a.txt", Text: "first\nsome Treasure here\n"}, out)
+
+	out, err = d.Read(t.Context(), workspace.ReadInput{Path: "big.txt"})
+	require.NoError(t, err)
+	assert.True(t, out.More)
+	assert.Equal(t, strings.Repeat("é", 128<<10), out.Text)
+
+	for _, path := range []string{"../secret.txt", "/etc/passwd", `..\secret.txt`, "link", "nosuch", "sub", "bin", "", "sub/../../secret.txt", "a\x00b"} {
+		_, err := d.Read(t.Context(), workspace.ReadInput{Path: path})
+		assert.ErrorIs(t, err, resilience.CodeValidation, "%q", path)
+	}
+}
+
+func TestOverview(t *testing.T) {
+	d := open(t)
+	out, err := d.Overview(t.Context(), workspace.OverviewInput{})
+	require.NoError(t, err)
+	assert.Equal(t, 6, out.Files)
+	assert.Equal(t, map[string]int{".txt": 2, ".md": 1, "": 3}, out.Kinds)
+	assert.Equal(t, workspace.File{Path: "big.txt", Bytes: 400_000}, out.Largest[0])
+	assert.Len(t, out.Largest, 5)
+
+	out, err = d.Overview(t.Context(), workspace.OverviewInput{Path: "sub"})
+	require.NoError(t, err)
+	assert.Equal(t, 3, out.Files)
+	for _, path := range []string{"..", "/", "nosuch", "a.txt"} {
+		_, err := d.Overview(t.Context(), workspace.OverviewInput{Path: path})
+		assert.ErrorIs(t, err, resilience.CodeValidation, "%q", path)
+	}
+}
+
+func TestFetch(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/busy":
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case "/down":
+			w.Header().Set("Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case "/away":
+			http.Redirect(w, r, "http://10.0.0.7/", http.StatusFound)
+		case "/none":
+			w.WriteHeader(http.StatusNotFound)
+		case "/broken":
+			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			fmt.Fprint(w, "hello \xff")
+		}
+	}))
+	defer server.Close()
+	f := &workspace.Fetcher{Origins: []string{server.URL}}
+	fetch := func(path string) (workspace.FetchOutput, error) {
+		return f.Fetch(t.Context(), workspace.FetchInput{URL: server.URL + path})
+	}
+
+	out, err := fetch("/")
+	require.NoError(t, err)
+	assert.Equal(t, workspace.FetchOutput{Status: 200, Type: "text/plain; charset=utf-8", Text: "hello \uFFFD"}, out)
+	for path, status := range map[string]int{"/none": 404, "/away": 302} {
+		out, err := fetch(path)
+		require.NoError(t, err)
+		assert.Equal(t, status, out.Status)
+	}
+	for path, after := range map[string]time.Duration{"/busy": 7 * time.Second, "/down": time.Hour, "/broken": 0} {
+		_, err := fetch(path)
+		require.Error(t, err)
+		assert.InDelta(t, after, resilience.AsError("fetch", err).RetryAfter, float64(time.Minute)*min(1, float64(after)))
+	}
+	for _, url := range []string{"http://10.0.0.7/", "file:///etc/passwd", "::", "", server.URL + "0/", strings.Replace(server.URL, "http://", "http://user@", 1) + ".evil"} {
+		_, err := f.Fetch(t.Context(), workspace.FetchInput{URL: url})
+		assert.ErrorIs(t, err, resilience.CodeValidation, "%q", url)
+	}
+	server.Close()
+	_, err = fetch("/")
+	assert.ErrorIs(t, resilience.AsError("fetch", err), resilience.CodeConnectionLost)
+}
