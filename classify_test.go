@@ -21,6 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+var noURL = "http://[::1"
+
 var errBoom = errors.New("boom at 10.0.0.7 with password hunter2")
 
 type waitError struct{ d time.Duration }
@@ -30,7 +32,7 @@ func (w waitError) RetryAfter() time.Duration { return w.d }
 
 func TestClassifyAndAsError(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	_, parseErr := url.Parse("http://" + "[" + os.DevNull)
+	_, parseErr := url.Parse(noURL)
 	_, openErr := os.Open("/does/not/exist")
 	for name, tc := range map[string]struct {
 		err     error
