@@ -69,20 +69,10 @@ type BreakerConfig struct {
 
 func (c BreakerConfig) check() []error {
 	var errs []error
-	for _, f := range []struct {
-		name   string
-		value  any
-		broken bool
-	}{
-		{"Failures", c.Failures, c.Failures < 0},
-		{"Cooldown", c.Cooldown, c.Cooldown < 0},
-		{"ProbeTimeout", c.ProbeTimeout, c.ProbeTimeout < 0},
-	} {
-		if f.broken {
-			errs = append(errs, fmt.Errorf("%s is %v: it must not be negative (0 is the default)", f.name, f.value))
-		}
+	if c.Failures < 0 {
+		errs = append(errs, fmt.Errorf("Failures is %d: it must not be negative (0 is the default)", c.Failures))
 	}
-	return errs
+	return append(errs, notNegative("Cooldown", c.Cooldown, "ProbeTimeout", c.ProbeTimeout)...)
 }
 
 // A Breaker turns calls away while what they call is broken. It opens after
@@ -268,16 +258,14 @@ type ticket struct {
 // admit is Allow for a call that may rightly take as long as limit.
 func (b *Breaker) admit(limit time.Duration) (*ticket, *Error) {
 	for {
-		if stateIn(b.version.Load()) == Open {
-			b.gb.State() // becomes half-open now if the time has come
-		}
 		version := b.version.Load()
 		report, err := b.gb.Allow()
 		if err != nil {
 			return nil, b.reject(err)
 		}
 		if b.version.Load() != version {
-			// The state changed meanwhile: whether this is a probe isn't known.
+			// The state changed meanwhile, which Allow itself does at the end of the
+			// cooldown: whether this is a probe isn't known.
 			report(errNeutral)
 			continue
 		}
@@ -298,7 +286,7 @@ func (b *Breaker) reject(err error) *Error {
 		b.mu.Lock()
 		p := b.probe
 		b.mu.Unlock()
-		if p != nil && p.version == b.version.Load() && time.Now().After(p.overdue) {
+		if p != nil && time.Now().After(p.overdue) {
 			p.settle(errFailed)
 		}
 	}
@@ -353,7 +341,9 @@ func (t *ticket) current() bool {
 // TOOL_FAILED around a [*PanicError]. A context that has ended already and a nil fn
 // are errors too, which don't count. A nil ctx or b panics.
 //
-// WithBreaker can't return before fn does: put [WithTimeout] inside it.
+// A deadline of ctx's that ends fn counts as a failure: whose it was isn't known here,
+// as it is to a [Guard]. WithBreaker can't return before fn does: put [WithTimeout]
+// inside it.
 func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context) (T, error)) (T, error) {
 	var none T
 	if b == nil {

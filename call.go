@@ -15,6 +15,7 @@ type call struct {
 	options   options
 	start     time.Time
 	limit     time.Duration // what the call is given
+	most      time.Duration // what progress may make of it
 	shortened bool          // limit is less than the tool's own, because the caller wished so
 	ctx       *limited
 	ticket    *ticket
@@ -29,6 +30,11 @@ type call struct {
 func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Context) (T, error), o options) (value T, c *call) {
 	mustHave(ctx, g)
 	c = &call{guard: g, name: name, options: o, start: time.Now()}
+	defer func() {
+		if !c.finished { // a Cooperative tool called runtime.Goexit
+			c.finish(crashed(name, ErrGoexit).(*Error), errFailed)
+		}
+	}()
 	if refused := c.refuse(ctx, fn == nil); refused != nil {
 		c.finish(refused, errNeutral)
 		return value, c
@@ -37,11 +43,6 @@ func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Conte
 		c.finish(rejected, errNeutral)
 		return value, c
 	}
-	defer func() {
-		if !c.finished { // a Cooperative tool called runtime.Goexit
-			c.finish(crashed(name, ErrGoexit).(*Error), errFailed)
-		}
-	}()
 	for !c.finished {
 		var err error
 		var answered bool
@@ -67,6 +68,10 @@ func (c *call) refuse(ctx context.Context, nilFunc bool) *Error {
 
 // admit asks the breaker, starts the limit, or returns why the call can't be made.
 func (c *call) admit(ctx context.Context) *Error {
+	if c.debug() && c.options.args != nil {
+		// Now: a tool that was given up on may go on changing them.
+		c.options.args = redactValue(c.options.args, &budget{}, 1)
+	}
 	t := c.guard.tool(c.name)
 	t.used.Store(true)
 	own, most := t.timeout, t.maxTimeout
@@ -74,9 +79,14 @@ func (c *call) admit(ctx context.Context) *Error {
 		own = c.guard.Timeout(c.name)
 		most = own
 	}
-	c.limit = own
+	c.limit, c.most = own, own
 	if c.options.limitSet {
 		c.limit = min(c.options.limit, most)
+	}
+	if most > own { // it has a MaxTimeout
+		c.most = most
+	} else {
+		c.most = c.limit
 	}
 	c.shortened = c.limit < own
 	ticket, rejected := t.breaker.admit(most)
@@ -89,7 +99,7 @@ func (c *call) admit(ctx context.Context) *Error {
 	if c.crowded() {
 		return overloadedError(c.name)
 	}
-	c.ctx = limitedContext(ctx, c.name, c.limit)
+	c.ctx = limitedContext(ctx, c.name, c.limit, c.most)
 	return nil
 }
 
@@ -103,12 +113,12 @@ func (c *call) crowded() bool {
 // call has ended.
 func attempt[T any](c *call, fn func(context.Context) (T, error)) (value T, err error, answered bool) {
 	c.attempts++
-	c.ctx.attempt.Store(int32(c.attempts))
 	ctx := c.ctx
 	if limit := c.guard.cfg.AttemptTimeout; limit > 0 {
-		ctx = limitedContext(c.ctx, c.name, limit)
+		ctx = limitedContext(c.ctx, c.name, limit, max(limit, c.most))
 		defer ctx.stop()
 	}
+	ctx.attempt.Store(int32(c.attempts)) // its own where an earlier attempt may still run
 	if c.tool.cooperative {
 		value, err = protect(ctx, fn)
 		answered = true
@@ -153,7 +163,7 @@ func (c *call) after(err error, answered bool) {
 		c.finish(d.toError(c.name, err, effect), counts)
 		return
 	}
-	if d.class == Canceled && d.own == nil {
+	if d.class == Canceled && d.bareCancel {
 		// The caller is still here: it was the tool that canceled something.
 		d = d.callerIsHere()
 		counts = errFailed
@@ -205,28 +215,28 @@ func (c *call) finish(e *Error, counts error) {
 	if c.ctx != nil {
 		c.ctx.stop()
 	}
-	if e != nil {
-		c.err = c.present(e)
+	if c.ticket != nil {
+		c.ticket.settle(counts)
+		c.tool.inFlight.Add(-1)
 	}
-	if c.ticket == nil {
+	if e == nil {
 		return
 	}
-	if counts == errFailed {
+	c.err = c.present(e)
+	if c.ticket != nil && counts == errFailed {
 		last := *c.err
 		last.Details = nil
 		c.tool.lastErr.Store(&last)
 	}
-	c.ticket.settle(counts)
-	c.tool.inFlight.Add(-1)
 }
+
+func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 
 // present returns a copy of e as the agent gets it: with the configured suggestion,
 // and details only with debug.
 func (c *call) present(e *Error) *Error {
 	out := *e
-	if out.origin == nil {
-		out.origin = e
-	}
+	out.origin = e
 	if own, ok := c.guard.cfg.Suggestions[out.Code]; ok {
 		switch out.Suggestion {
 		case suggestions[out.Code]:
@@ -235,7 +245,7 @@ func (c *call) present(e *Error) *Error {
 			out.Suggestion = own + " " + suggestCheck
 		}
 	}
-	if c.options.debug || c.guard.cfg.Debug {
+	if c.debug() {
 		out.Details = c.details(&out)
 	} else {
 		out.Details = nil
@@ -254,11 +264,12 @@ func (c *call) details(e *Error) map[string]any {
 	if c.limit > 0 {
 		d["limit"] = formatDuration(c.limit)
 	}
-	if c.options.args != nil {
-		d["arguments"] = c.options.args
-	}
 	if e.Err != nil {
 		d["cause"] = textOf(e.Err)
 	}
-	return Redact(d)
+	d = Redact(d)
+	if c.options.args != nil {
+		d["arguments"] = c.options.args // redacted before the tool ran
+	}
+	return d
 }

@@ -66,6 +66,10 @@ func Classify(err error) Class {
 // MarkTransient marks err as a failure that certainly had no effect: it is
 // retried even for a tool that isn't idempotent. It returns nil for nil, and an
 // error with err's text otherwise, which unwraps to err.
+//
+// A refused connection and a failed dial count as having had no effect without a mark.
+// A tool that did something else before it dialled, or follows a redirect after a
+// POST, says otherwise with [MarkPermanent].
 func MarkTransient(err error) error { return mark(err, Transient) }
 
 // MarkPermanent marks err as a failure of the tool that another try won't mend:
@@ -92,10 +96,9 @@ func mark(err error, c Class) error {
 	return &marked{err, c}
 }
 
-// AsError turns any error into an *Error that names tool; nil stays nil, and so
-// does the cause reachable by errors.Is and errors.As. An *Error in err's chain
-// decides by its own fields, with only empty ones filled in. Any other error
-// becomes TIMEOUT (a context.DeadlineExceeded), CONNECTION_LOST, CANCELED,
+// AsError turns any error into an *Error that names tool, around err; nil stays nil.
+// An *Error in err's chain decides by its own fields, Details among them, with only
+// empty ones filled in. Any other error becomes TIMEOUT (a context.DeadlineExceeded), CONNECTION_LOST, CANCELED,
 // VALIDATION_ERROR ([MarkInvalid]) or TOOL_FAILED, with a message that holds
 // none of its text.
 func AsError(tool string, err error) *Error {
@@ -113,23 +116,27 @@ type diagnosis struct {
 	reason     string // of a lost connection
 	noEffect   bool   // certainly nothing was done: repeating is safe
 	retryAfter time.Duration
+	bareCancel bool // context.Canceled, and nobody said on purpose what it means
 }
 
 // diagnose looks into err. That calls methods of the tool's errors, which may
 // panic (a typed nil does), on a goroutine that isn't the tool's: so it recovers,
 // and such an error is a failure about which nothing else is known.
-// A nil classify is Classify.
 func diagnose(err error, classify func(error) Class) (d diagnosis) {
 	defer func() {
 		if recover() != nil {
 			d = diagnosis{class: Transient, code: CodeToolFailed}
 		}
 	}()
-	if classify == nil {
-		classify = Classify
+	d.class = classOf(err, classify)
+	if crash(err) {
+		d.code = CodeToolFailed
+		return d // what it crashed with says nothing of what was done before
 	}
-	d.class = classify(err)
 	errors.As(err, &d.own)
+	if _, explicit := explicitClass(err); !explicit {
+		d.bareCancel = errors.Is(err, context.Canceled)
+	}
 	d.noEffect = hadNoEffect(err)
 	d.retryAfter = retryAfterOf(err, d.own)
 	switch d.reason = lostReason(err); {
@@ -147,14 +154,21 @@ func diagnose(err error, classify func(error) Class) (d diagnosis) {
 	return d
 }
 
-// classOf is the class alone; a classify that panics says nothing.
+// crash reports whether err is a panic or a runtime.Goexit of the tool's.
+func crash(err error) bool {
+	_, panicked := err.(*PanicError)
+	return panicked || err == ErrGoexit
+}
+
+// classOf is the class alone. What crashed once will crash again, whatever classify
+// says of it; a nil classify is Classify, and one that panics says nothing.
 func classOf(err error, classify func(error) Class) (c Class) {
 	defer func() {
 		if recover() != nil {
 			c = Transient
 		}
 	}()
-	if classify == nil {
+	if classify == nil || crash(err) {
 		return Classify(err)
 	}
 	return classify(err)
@@ -179,7 +193,13 @@ func (d diagnosis) callerIsHere() diagnosis {
 // toError makes what an agent reads of err.
 func (d diagnosis) toError(tool string, err error, effect Effect) *Error {
 	if d.own != nil {
-		return complete(tool, err, d.own)
+		e := complete(tool, err, d.own)
+		if effect == NonIdempotent && (e.Code == CodeTimeout || e.Code == CodeConnectionLost) {
+			copied := *e
+			copied.origin = e
+			e = copied.forEffect(effect, d.noEffect)
+		}
+		return e
 	}
 	var e *Error
 	switch d.code {
@@ -209,7 +229,9 @@ func (e *Error) forEffect(effect Effect, noEffect bool) *Error {
 	if effect == NonIdempotent && !noEffect && e.Retryable {
 		e.Retryable = false
 		e.RetryAfter = 0
-		e.Suggestion = suggestCheck
+		if e.Suggestion == suggestions[e.Code] { // not in a tool's own words
+			e.Suggestion = suggestCheck
+		}
 	}
 	return e
 }
@@ -287,9 +309,7 @@ func hadNoEffect(err error) bool {
 			return true
 		}
 	case *net.OpError:
-		if x.Op == "dial" {
-			return true
-		}
+		return x.Op == "dial"
 	case *net.DNSError:
 		return true
 	case syscall.Errno:
@@ -318,6 +338,8 @@ func lostReason(err error) string {
 		return ""
 	case syscall.Errno: // a net.Error too, also for ENOENT
 		return lostErrno[x]
+	case *net.ParseError, *net.AddrError: // net.Errors too, but of no connection
+		return ""
 	case *url.Error: // a net.Error too, also for a URL that can't be parsed
 		if x.Op != "parse" && x.Err == io.EOF {
 			return "connection closed by the other side"

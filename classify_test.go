@@ -65,6 +65,8 @@ func TestClassifyAndAsError(t *testing.T) {
 		"network":               {&net.OpError{Op: "read", Err: errBoom}, resilience.Transient, resilience.CodeConnectionLost, "Connection lost: network error"},
 		"network timeout":       {&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, resilience.Transient, resilience.CodeConnectionLost, "Connection lost: network timeout"},
 		"a URL that is wrong":   {parseErr, resilience.Transient, resilience.CodeToolFailed, ""},
+		"an address":            {&net.AddrError{Err: "missing port", Addr: "x"}, resilience.Transient, resilience.CodeToolFailed, ""},
+		"a CIDR":                {&net.ParseError{Type: "CIDR address", Text: "x"}, resilience.Transient, resilience.CodeToolFailed, ""},
 		"a file that isn't":     {openErr, resilience.Transient, resilience.CodeToolFailed, ""},
 		"permanent and refused": {resilience.MarkPermanent(refused), resilience.Permanent, resilience.CodeConnectionLost, "Connection lost: connection refused"},
 	} {

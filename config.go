@@ -16,7 +16,7 @@ import (
 type Effect uint8
 
 const (
-	EffectUnknown Effect = iota // retried only after a failure that certainly had no effect
+	EffectUnknown Effect = iota // retried only after a failure that certainly had no effect: see MarkTransient
 	ReadOnly                    // changes nothing (readOnlyHint): retried
 	Idempotent                  // may be repeated without harm (idempotentHint): retried
 	NonIdempotent               // must not be repeated: as EffectUnknown, and the agent is told to check first
@@ -46,10 +46,11 @@ type Config struct {
 	// Heavy (120s) and add others. Each must be positive.
 	Timeouts map[Tier]time.Duration
 
-	// Tools says what is known of each tool. Others may be called too.
+	// Tools says what is known of each tool, by its name, which must not be empty.
+	// Others may be called too.
 	Tools map[string]Tool
 
-	// Effect is that of tools that aren't listed in Tools.
+	// Effect is that of tools that aren't listed in Tools. Zero: EffectUnknown.
 	Effect Effect
 
 	// Breaker is the template for all breakers. Its Classify sees what the tool
@@ -69,7 +70,8 @@ type Config struct {
 	MaxAbandoned int
 
 	// Suggestions replaces what an agent is told to do next, by code. After an
-	// outcome that is unknown, the advice to check it follows in any case.
+	// outcome that is unknown, the advice to check it follows in any case. A key that is
+	// none of the Codes is not allowed.
 	Suggestions map[Code]string
 
 	// Debug puts details into every error: redacted arguments, limit, attempt,
@@ -79,15 +81,17 @@ type Config struct {
 
 // Tool says what is known of one tool. The zero value is all defaults.
 type Tool struct {
-	// Tier gives the limit. "": DefaultTier of the tool's name.
+	// Tier gives the limit: Quick, Heavy or a key of Config.Timeouts. "": DefaultTier of
+	// the tool's name.
 	Tier Tier
 
 	// Timeout is a limit of the tool's own, instead of its tier's. 0: the tier's.
 	// Negative: not allowed.
 	Timeout time.Duration
 
-	// MaxTimeout is the longest that a call may be given with [Limit]. 0: no longer
-	// than the tool's timeout. It must not be under that.
+	// MaxTimeout bounds a call whose limit is restarted by [Progress] or lengthened by
+	// [Limit]. 0: the tool's timeout, which neither then lengthens. It must not be under
+	// that.
 	MaxTimeout time.Duration
 
 	// Effect is what running the tool twice may do. Config.Effect doesn't apply to
@@ -167,6 +171,17 @@ func parseTimeout(value string) (time.Duration, error) {
 		return 0, errTimeoutFormat
 	}
 	return d, nil
+}
+
+// notNegative checks two fields that are durations with a default.
+func notNegative(a string, da time.Duration, b string, db time.Duration) (errs []error) {
+	if da < 0 {
+		errs = append(errs, fmt.Errorf("%s is %s: it must not be negative (0 is the default)", a, da))
+	}
+	if db < 0 {
+		errs = append(errs, fmt.Errorf("%s is %s: it must not be negative (0 is the default)", b, db))
+	}
+	return errs
 }
 
 // timeouts returns the limit of every tier that there is.

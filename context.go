@@ -2,6 +2,7 @@ package resilience
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,50 +13,78 @@ import (
 // are two events with two causes; here whatever ends the call first goes through
 // end, once, so that a call has one outcome and context.Cause is always an *Error.
 type limited struct {
-	parent   context.Context
-	tool     string
-	limit    time.Duration // as told in the error
-	deadline time.Time
-	callers  bool         // the limit is the caller's deadline, which comes before the tool's own
-	attempt  atomic.Int32 // for Attempt; 0: ask the parent
+	parent  context.Context
+	tool    string
+	start   time.Time
+	limit   time.Duration // restarted by progress
+	most    time.Duration // the limit for all of it, which isn't; limit where there is no other
+	attempt atomic.Int32  // for Attempt; 0: ask the parent
 
-	timer   *time.Timer
 	unwatch func() bool // stops watching the parent; nil if it never ends
 
-	mu    sync.Mutex
-	done  chan struct{} // made when asked for
-	err   error         // nil until the end
-	cause error
-	mine  bool            // ended by the tool's own limit
-	dead  context.Context // after the end: a context of the standard library's that has the cause
-	after map[*func()]struct{}
+	mu      sync.Mutex
+	timer   *time.Timer
+	expiry  time.Time     // when the limit ends the call
+	told    time.Duration // the limit as told in the error
+	callers bool          // expiry is the caller's deadline, which comes before the tool's own
+	done    chan struct{} // made when asked for
+	err     error         // nil until the end
+	cause   error
+	mine    bool            // ended by the tool's own limit
+	dead    context.Context // after the end: a context of the standard library's that has the cause
+	after   map[*func()]struct{}
 }
 
 var _ context.Context = (*limited)(nil)
 
-// limitedContext starts a limit. A deadline of the parent's that comes sooner
-// takes its place. The caller must call stop.
-func limitedContext(parent context.Context, tool string, limit time.Duration) *limited {
-	c := &limited{parent: parent, tool: tool, limit: limit}
-	now := time.Now()
-	c.deadline = now.Add(limit)
-	wait := limit
-	if d, ok := parent.Deadline(); ok && d.Before(c.deadline) {
-		c.deadline, c.limit, c.callers = d, d.Sub(now), true
-		wait = c.limit + time.Millisecond // the parent goes first: it knows the cause
-	}
+// limitedContext starts a limit, which progress may restart until most is over. A
+// deadline of the parent's that comes sooner takes its place. The caller must call
+// stop.
+func limitedContext(parent context.Context, tool string, limit, most time.Duration) *limited {
+	c := &limited{parent: parent, tool: tool, start: time.Now(), limit: limit, most: most}
 	c.mu.Lock() // expire and parentDone may run before their stop functions are stored
 	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(wait, c.expire)
+	c.arm(c.start)
 	if parent.Done() != nil {
 		c.unwatch = context.AfterFunc(parent, c.parentDone)
 	}
 	return c
 }
 
+// parentFirst is the lead that a parent gets at its own deadline: it knows the cause.
+const parentFirst = time.Millisecond
+
+// arm lets the limit begin at now. It requires that c.mu is held.
+func (c *limited) arm(now time.Time) {
+	c.expiry, c.told, c.callers = now.Add(c.limit), c.limit, false
+	if last := c.start.Add(c.most); !c.expiry.Before(last) {
+		c.expiry, c.told = last, c.most
+	}
+	wait := c.expiry.Sub(now)
+	if d, ok := c.parent.Deadline(); ok && d.Before(c.expiry) {
+		c.expiry, c.told, c.callers = d, d.Sub(c.start), true
+		wait = d.Sub(now)
+		if wait < math.MaxInt64-parentFirst {
+			wait += parentFirst
+		}
+	}
+	if c.timer == nil {
+		c.timer = time.AfterFunc(wait, c.expire)
+	} else {
+		c.timer.Reset(wait)
+	}
+}
+
 // expire also stands in for a parent that has a deadline and doesn't keep it.
 func (c *limited) expire() {
-	c.end(context.DeadlineExceeded, TimeoutError(c.tool, c.limit), !c.callers)
+	c.mu.Lock()
+	if time.Now().Before(c.expiry) { // the timer fired just before it was reset
+		c.mu.Unlock()
+		return
+	}
+	told, mine := c.told, !c.callers
+	c.mu.Unlock()
+	c.end(context.DeadlineExceeded, TimeoutError(c.tool, told), mine)
 }
 
 // parentDone tells a deadline of the parent's that equals the limit, which is the
@@ -66,11 +95,14 @@ func (c *limited) parentDone() {
 		c.end(context.Canceled, e, false)
 		return
 	}
-	reached := !time.Now().Before(c.deadline)
+	c.mu.Lock()
+	reached := !time.Now().Before(c.expiry)
 	if reached {
-		e.Message = TimeoutError(c.tool, c.limit).Message
+		e.Message = TimeoutError(c.tool, c.told).Message
 	}
-	c.end(context.DeadlineExceeded, e, reached && !c.callers)
+	mine := reached && !c.callers
+	c.mu.Unlock()
+	c.end(context.DeadlineExceeded, e, mine)
 }
 
 // endOf makes an error of a context's end, nil if it goes on.
@@ -122,16 +154,57 @@ func (c *limited) end(err, cause error, mine bool) {
 	}
 }
 
+// catchUp ends the context now if it should have ended already. Its parent and its
+// timer tell it so on goroutines of their own, and a tool may have heard of the same
+// end before: from the caller's context, or from a connection with the same deadline.
+func (c *limited) catchUp() {
+	c.mu.Lock()
+	over, expired := c.err != nil, !time.Now().Before(c.expiry)
+	c.mu.Unlock()
+	switch {
+	case over:
+	case c.parent.Err() != nil:
+		c.parentDone()
+	case expired:
+		c.expire()
+	}
+}
+
+// left is how long the call may go on without progress.
+func (c *limited) left() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Until(c.expiry)
+}
+
+// progress lets the limit begin anew.
+func (c *limited) progress() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil && c.most > c.limit {
+		c.arm(time.Now())
+	}
+}
+
 // ended returns the *Error that ended the call, nil if nothing has, and whether it
 // was the tool's own limit.
 func (c *limited) ended() (e *Error, mine bool) {
+	c.catchUp()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, _ = c.cause.(*Error)
 	return e, c.mine
 }
 
-func (c *limited) Deadline() (time.Time, bool) { return c.deadline, true }
+// Deadline is the latest at which the call may end: what a tool hands on to its
+// backend must outlast the progress that it reports.
+func (c *limited) Deadline() (time.Time, bool) {
+	last := c.start.Add(c.most)
+	if d, ok := c.parent.Deadline(); ok && d.Before(last) {
+		last = d
+	}
+	return last, true
+}
 
 func (c *limited) Done() <-chan struct{} {
 	c.mu.Lock()
@@ -146,6 +219,7 @@ func (c *limited) Done() <-chan struct{} {
 }
 
 func (c *limited) Err() error {
+	c.catchUp()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
@@ -177,13 +251,26 @@ func (c *limited) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-type attemptKey struct{}
+type (
+	attemptKey struct{} // of the attempt's number, an int
+	limitedKey struct{} // of the innermost limited context itself
+)
+
+// innermost returns the nearest call with a limit that ctx belongs to, nil if there
+// is none.
+func innermost(ctx context.Context) *limited {
+	c, _ := ctx.Value(limitedKey{}).(*limited)
+	return c
+}
 
 // Value also answers the context package's private question for a context of its
 // own, by which context.Cause finds the cause. Before the end there is none to
 // find, and children use AfterFunc: the parent may answer as it likes.
 func (c *limited) Value(key any) any {
-	if key == (attemptKey{}) {
+	switch key {
+	case limitedKey{}:
+		return c
+	case attemptKey{}:
 		if n := c.attempt.Load(); n > 0 {
 			return int(n)
 		}

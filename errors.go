@@ -70,7 +70,7 @@ type Error struct {
 	Message    string         // what happened: safe to show to an agent
 	Suggestion string         // what to do next
 	Retryable  bool           // may the agent call again?
-	RetryAfter time.Duration  // how long to wait first; 0: not known
+	RetryAfter time.Duration  // how long to wait first; 0 or negative: not known
 	Details    map[string]any // debug only
 	Err        error          // the cause, may be nil; its text is in Details and logs only
 
@@ -116,7 +116,7 @@ func (e *Error) Is(target error) bool {
 	case Code:
 		return e.Code == t
 	case *Error:
-		return e.origin != nil && e.origin == t
+		return e.origin != nil && (e.origin == t || e.origin.Is(t))
 	}
 	return false
 }
@@ -168,8 +168,9 @@ func (e *Error) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// TimeoutError says that tool outran limit. It is retryable: where the tool
-// isn't idempotent, the guard sets Retryable to false.
+// TimeoutError says that tool outran limit. A limit of 0 or less isn't known, and an
+// empty name is "The tool". It is retryable: the guard takes that back for a tool that
+// is NonIdempotent.
 func TimeoutError(tool string, limit time.Duration) *Error {
 	msg := subject(tool) + " timed out"
 	if limit > 0 {
@@ -179,7 +180,8 @@ func TimeoutError(tool string, limit time.Duration) *Error {
 }
 
 // CircuitOpenError says that a breaker turned a call of tool away and lets the
-// next one through in retryAfter; 0 means that this isn't known.
+// next one through in retryAfter; 0 or less means that this isn't known. An empty
+// name is left out.
 func CircuitOpenError(tool string, retryAfter time.Duration) *Error {
 	msg := "Circuit breaker open due to repeated failures."
 	switch s := wholeSeconds(retryAfter); {
@@ -194,7 +196,9 @@ func CircuitOpenError(tool string, retryAfter time.Duration) *Error {
 }
 
 // ConnectionLostError says that the connection to a tool's backend is gone.
-// The reason is read by agents: keep addresses and credentials out of it.
+// The reason is read by agents: keep addresses and credentials out of it. An empty
+// one is left out. It is retryable, and its Tool is empty: a guard fills it in, and
+// takes Retryable back for a tool that is NonIdempotent.
 func ConnectionLostError(reason string) *Error {
 	msg := "Connection lost"
 	if reason != "" {
@@ -204,7 +208,8 @@ func ConnectionLostError(reason string) *Error {
 }
 
 // RetryExhaustedError says that tool failed attempts times, at last with last,
-// which becomes the error's cause and may be nil.
+// which becomes the error's cause and may be nil. The number is told as it is, and an
+// empty name is "The tool". It is not retryable.
 func RetryExhaustedError(tool string, attempts int, last error) *Error {
 	plural := "s"
 	if attempts == 1 {

@@ -48,6 +48,7 @@ func New(cfg Config) (*Guard, error) {
 	}
 	for name, t := range cfg.Tools {
 		g.listed[name] = g.newTool(name, t)
+		g.breakers[g.listed[name].breaker.name] = g.listed[name].breaker
 	}
 	g.others = g.newTool(othersName, Tool{Effect: cfg.Effect})
 	g.cfg.Tools, g.cfg.Timeouts = nil, nil // the caller's maps
@@ -74,9 +75,15 @@ type options struct {
 	limitSet bool
 }
 
-// Args are the call's arguments, for the details of its error with debug. They are
-// read after the tool has failed, redacted: the tool must not go on changing them.
-func Args(args map[string]any) Option { return func(o *options) { o.args = args } }
+// Args are the call's arguments, for the details of its error with debug: redacted, as
+// they were before the tool ran. nil: none.
+func Args(args map[string]any) Option {
+	return func(o *options) {
+		if args != nil {
+			o.args = args
+		}
+	}
+}
 
 // Debug turns debug on for this call, whatever Config.Debug says.
 func Debug() Option { return func(o *options) { o.debug = true } }
@@ -104,8 +111,11 @@ func gather(opts []Option) (o options) {
 // Every error is an [*Error], and with it comes the value that the last attempt
 // returned, if any. fn runs on a goroutine of its own that may be given up on, so it
 // must not write to variables that the caller reads; all attempts of one call share
-// fn. Its context carries the deadline, its [context.Cause] is an *Error once the call
-// has ended, and [Attempt] tells it how often it was tried.
+// fn. Its context carries the deadline; if the limit or the caller ends the call, its
+// [context.Cause] is an *Error; and [Attempt] tells it how often it was tried.
+//
+// Methods of errors that fn returns, and the callbacks of the Config other than OnChange,
+// run on the caller's goroutine: they must not block.
 //
 // A tool that isn't listed in the Config may be called too. An empty name is
 // VALIDATION_ERROR, a nil fn TOOL_NOT_FOUND, a context that has ended already
@@ -123,7 +133,7 @@ type Result[T any] struct {
 	Tool     string
 	Value    T
 	Err      *Error        // nil: success
-	Attempts int           // how often the tool was called; 0: it was turned away
+	Attempts int           // how often the tool was called, attempts that were given up on among them; 0: it was turned away
 	Duration time.Duration // from the call to the answer
 }
 
@@ -214,7 +224,9 @@ func (g *Guard) Timeout(tool string) time.Duration {
 	return g.timeouts[DefaultTier(tool)]
 }
 
-// Breaker returns the breaker of a tool, listed or not; never nil.
+// Breaker returns the breaker of a tool, listed or not; never nil. That of a tool that
+// isn't listed is made now if there is none yet, as a call would; tools for which there
+// is no room share one.
 func (g *Guard) Breaker(tool string) *Breaker { return g.tool(tool).breaker }
 
 // mustHave panics at what only a mistake in the program can bring.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"strings"
 	"syscall"
@@ -221,6 +222,7 @@ func TestDoOverloaded(t *testing.T) {
 		assert.Equal(t, start, time.Now())
 		assert.Equal(t, 3, g.Health()[0].Abandoned)
 		assert.Equal(t, 3, g.Health()[0].ConsecutiveFailures, "a call that was turned away isn't counted")
+		assert.Zero(t, g.Health()[0].InFlight)
 
 		_, err := resilience.Do(t.Context(), g, "y", failing(0, nil))
 		assert.NoError(t, err, "each tool has its own")
@@ -563,4 +565,190 @@ func TestUnlistedToolsAreBounded(t *testing.T) {
 		r = resilience.Run(t.Context(), g, "cypher", obey)
 		assert.Equal(t, 120*time.Second, r.Duration, "and with the limit of its name")
 	})
+}
+
+// Names that are too long don't even take what room there is.
+func TestLongNamesAreNotKept(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	_, err := resilience.Do(t.Context(), g, strings.Repeat("x", 257), failing(0, nil))
+	require.NoError(t, err)
+	require.Len(t, g.Health(), 1)
+	assert.Equal(t, "(others)", g.Health()[0].Tool)
+	g.Breaker("never called")
+	assert.Len(t, g.Health(), 1)
+}
+
+// The probe of a half-open breaker is a call like any other, retries included.
+func TestDoProbeMayBeRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, one(resilience.Tool{Effect: resilience.ReadOnly}))
+		open(t, g.Breaker("x"))
+		time.Sleep(31 * time.Second)
+		r := resilience.Run(t.Context(), g, "x", failing(2, errBoom))
+		assert.Nil(t, r.Err)
+		assert.Equal(t, 3, r.Attempts)
+		assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+	})
+}
+
+// A probe may rightly take as long as its tool's limit.
+func TestDoProbeOfASlowTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, one(resilience.Tool{Timeout: time.Hour}))
+		open(t, g.Breaker("x"))
+		time.Sleep(31 * time.Second)
+		go func() { _, _ = resilience.Do(t.Context(), g, "x", hang(time.Hour-1)) }()
+		time.Sleep(50 * time.Minute)
+		_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
+		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+	})
+}
+
+// What the tool returned is found through any number of guards.
+func TestIdentityThroughGuards(t *testing.T) {
+	busy := &resilience.Error{Code: "BUSY", Tool: "t", Message: "m", Suggestion: "s"}
+	synctest.Test(t, func(t *testing.T) {
+		outer, inner := newGuard(t, resilience.Config{}), newGuard(t, resilience.Config{})
+		var seen error
+		_, err := resilience.Do(t.Context(), outer, "x", func(ctx context.Context) (int, error) {
+			var v int
+			v, seen = resilience.Do(ctx, inner, "x", failing(9, busy))
+			return v, seen
+		})
+		assert.ErrorIs(t, err, busy)
+		assert.ErrorIs(t, err, seen)
+		assert.ErrorIs(t, resilience.AsError("y", err), busy)
+
+		var cause error
+		_, err = resilience.Do(t.Context(), outer, "x", func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return 0, errBoom
+		})
+		synctest.Wait()
+		assert.ErrorIs(t, err, cause)
+	})
+}
+
+// The advice to try again is taken back wherever it might do harm.
+func TestNonIdempotentAdvice(t *testing.T) {
+	const check = "The outcome of this call is unknown: check whether it took effect before you call this tool again."
+	for name, tc := range map[string]struct {
+		err        error
+		retryable  bool
+		suggestion string
+	}{
+		"inner timeout":       {resilience.TimeoutError("inner", time.Second), false, check},
+		"lost":                {resilience.ConnectionLostError("gone"), false, check},
+		"lost, own words":     {&resilience.Error{Code: resilience.CodeConnectionLost, Retryable: true, Suggestion: "Mine"}, false, "Mine"},
+		"lost before it":      {&resilience.Error{Code: resilience.CodeConnectionLost, Retryable: true, Suggestion: "Mine", Err: syscall.ECONNREFUSED}, true, "Mine"},
+		"own words otherwise": {&resilience.Error{Message: "Busy", Retryable: true, Suggestion: "Mine"}, true, "Mine"},
+	} {
+		cfg := one(resilience.Tool{Effect: resilience.NonIdempotent, Retry: &resilience.Retry{MaxRetries: -1}})
+		_, err := resilience.Do(t.Context(), newGuard(t, cfg), "x", failing(9, tc.err))
+		var e *resilience.Error
+		require.ErrorAs(t, err, &e, name)
+		assert.Equal(t, tc.retryable, e.Retryable, name)
+		assert.Equal(t, tc.suggestion, e.Suggestion, name)
+		assert.ErrorIs(t, err, tc.err, name)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		cfg := one(resilience.Tool{Effect: resilience.NonIdempotent})
+		cfg.AttemptTimeout = time.Second
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", obey)
+		assert.False(t, r.Err.Retryable)
+		assert.Equal(t, check, r.Err.Suggestion)
+	})
+}
+
+// What Classify says on purpose holds.
+func TestOwnClassify(t *testing.T) {
+	errLeft := errors.New("rpc error: code = Canceled")
+	classify := func(err error) resilience.Class {
+		if errors.Is(err, errLeft) {
+			return resilience.Canceled
+		}
+		return resilience.Transient
+	}
+	cfg := one(resilience.Tool{Effect: resilience.ReadOnly})
+	cfg.Retry.Classify, cfg.Breaker.Classify = classify, classify
+	g := newGuard(t, cfg)
+	r := resilience.Run(t.Context(), g, "x", failing(9, errLeft))
+	assert.ErrorIs(t, r.Err, resilience.CodeCanceled)
+	assert.Equal(t, 1, r.Attempts)
+	assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+
+	r = resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) { panic(errLeft) })
+	assert.ErrorIs(t, r.Err, resilience.CodeToolFailed, "but a panic is a panic")
+	assert.Equal(t, 1, r.Attempts)
+	assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+}
+
+// Whatever a tool panics with, it says nothing of what was done before.
+func TestPanicsAreToolFailures(t *testing.T) {
+	for _, value := range []any{io.ErrUnexpectedEOF, context.DeadlineExceeded, syscall.ECONNREFUSED, resilience.TimeoutError("inner", 1), resilience.MarkTransient(errBoom)} {
+		r := resilience.Run(t.Context(), newGuard(t, one(resilience.Tool{})), "x", func(context.Context) (int, error) { panic(value) })
+		assert.Equal(t, resilience.CodeToolFailed, r.Err.Code, "%v", value)
+		assert.Equal(t, 1, r.Attempts, "%v", value)
+		assert.False(t, r.Err.Retryable, "%v", value)
+		assert.ErrorIs(t, r.Err, value.(error))
+	}
+}
+
+// An attempt that was given up on keeps its number: it may be part of a key.
+func TestAttemptOfAnAbandonedAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := one(resilience.Tool{Effect: resilience.ReadOnly})
+		cfg.AttemptTimeout = time.Second
+		_, err := resilience.Do(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+			n := resilience.Attempt(ctx)
+			if n == 1 {
+				time.Sleep(10 * time.Second)
+				assert.Equal(t, 1, resilience.Attempt(ctx))
+			}
+			return n, nil
+		})
+		assert.NoError(t, err)
+		time.Sleep(time.Hour)
+	})
+}
+
+// With debug, arguments are those of before: the tool may go on changing its own.
+func TestDebugTakesArgumentsBefore(t *testing.T) {
+	g := newGuard(t, one(resilience.Tool{Timeout: time.Millisecond}))
+	stop := make(chan struct{})
+	handler := resilience.Wrap(g, "x", func(_ context.Context, in map[string]any) (int, error) {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return 0, nil
+			default:
+				in["n"] = i
+			}
+		}
+	}, resilience.Debug())
+	_, err := handler(t.Context(), map[string]any{"n": "before"})
+	var e *resilience.Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, map[string]any{"n": "before"}, e.Details["arguments"])
+	close(stop)
+	for g.Health()[0].Abandoned > 0 {
+		runtime.Gosched()
+	}
+	r := resilience.All(t.Context(), g, resilience.Call[int]{Tool: "y", Func: failing(9, errBoom)})
+	assert.NotContains(t, r[0].Err.Details, "arguments")
+}
+
+// The longest duration there is means no limit, also where limits nest.
+func TestLongestLimits(t *testing.T) {
+	cfg := one(resilience.Tool{Timeout: math.MaxInt64})
+	cfg.AttemptTimeout = math.MaxInt64
+	_, err := resilience.Do(t.Context(), newGuard(t, cfg), "x", failing(0, nil))
+	assert.NoError(t, err)
+	_, err = resilience.WithTimeout(t.Context(), "x", math.MaxInt64-1, func(ctx context.Context) (int, error) {
+		return resilience.WithTimeout(ctx, "x", math.MaxInt64, failing(0, nil))
+	})
+	assert.NoError(t, err)
 }

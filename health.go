@@ -45,7 +45,9 @@ func (g *Guard) Health() []Health {
 		all = append(all, t.health())
 	}
 	g.unlisted.Range(func(_, t any) bool {
-		all = append(all, t.(*tool).health())
+		if t := t.(*tool); t.used.Load() {
+			all = append(all, t.health())
+		}
 		return true
 	})
 	if g.others.used.Load() {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -227,6 +229,40 @@ func TestPromise5NothingLeaks(t *testing.T) {
 	})
 }
 
+// A context counts who waits for its end.
+type countingContext struct {
+	context.Context
+	waiting atomic.Int64
+}
+
+func (c *countingContext) AfterFunc(f func()) func() bool {
+	c.waiting.Add(1)
+	stop := context.AfterFunc(c.Context, f)
+	return func() bool { c.waiting.Add(-1); return stop() }
+}
+
+// A session's context outlives its calls by far: they must leave nothing with it, and
+// what a tool has started must be told of the end.
+func TestPromise5NothingIsLeftWithContexts(t *testing.T) {
+	for _, attemptTimeout := range []time.Duration{0, time.Minute} {
+		cfg := one(resilience.Tool{Effect: resilience.ReadOnly, Retry: &resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}}})
+		cfg.AttemptTimeout = attemptTimeout
+		g := newGuard(t, cfg)
+		session, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		counting := &countingContext{Context: session}
+		var kept []context.Context
+		for _, fn := range []func(context.Context) (int, error){failing(0, nil), failing(2, errBoom), failing(9, errBoom), func(context.Context) (int, error) { panic("p") }} {
+			_, _ = resilience.Do(counting, g, "x", func(ctx context.Context) (int, error) { kept = append(kept, ctx); return fn(ctx) })
+		}
+		assert.Zero(t, counting.waiting.Load())
+		assert.Len(t, kept, 1+3+4+1)
+		for _, ctx := range kept {
+			assert.Equal(t, context.Canceled, ctx.Err())
+		}
+	}
+}
+
 func TestPromise6ACallerWhoGoesAwayIsNoFailure(t *testing.T) {
 	for name, fn := range map[string]func(context.Context) (int, error){
 		"obeys":             func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() },
@@ -271,6 +307,89 @@ func TestPromise6ACallerWhoGoesAwayIsNoFailure(t *testing.T) {
 	}
 }
 
+// A tool may hear of its caller's leaving before the guard does.
+func TestPromise6AToolThatHearsOfItFirst(t *testing.T) {
+	for _, cooperative := range []bool{false, true} {
+		g := newGuard(t, one(resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative}))
+		for range 300 {
+			ctx, cancel := context.WithCancel(t.Context())
+			go cancel()
+			_, err := resilience.Do(ctx, g, "x", func(context.Context) (int, error) { <-ctx.Done(); return 0, errBoom })
+			require.ErrorIs(t, err, resilience.CodeCanceled)
+
+			another, leave := context.WithCancel(t.Context())
+			_, err = resilience.Do(another, g, "x", func(ctx context.Context) (int, error) {
+				leave()
+				assert.Equal(t, context.Canceled, ctx.Err(), "at once, as with the standard library's")
+				return 0, syscall.ECONNRESET
+			})
+			require.ErrorIs(t, err, resilience.CodeCanceled)
+		}
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+	}
+}
+
+// A connection with the call's deadline fails at the very moment of its end.
+func TestPromise6ADeadlineThatAConnectionKeeps(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			read := func(ctx context.Context) (int, error) {
+				deadline, _ := ctx.Deadline()
+				time.Sleep(time.Until(deadline))
+				return 0, os.ErrDeadlineExceeded
+			}
+			g := newGuard(t, one(resilience.Tool{}))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := resilience.Do(ctx, g, "x", read)
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+			require.Zero(t, g.Health()[0].ConsecutiveFailures, "the caller's deadline")
+			_, err = resilience.Do(t.Context(), g, "x", read)
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+			require.Equal(t, 1, g.Health()[0].ConsecutiveFailures, "the tool's own limit")
+		})
+	}
+}
+
+// Neither does a deadline count that its context doesn't keep or doesn't tell, nor the
+// tool's own words after the caller has left.
+func TestPromise6OddCallers(t *testing.T) {
+	own := func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, &resilience.Error{Code: "BUSY"} }
+	for name, caller := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"not kept": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return brokenDeadline{ctx, time.Now().Add(time.Second)}, func() {}
+		},
+		"not told": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			return secretDeadline{ctx}, cancel
+		},
+		"deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		},
+		"cancel": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return ctx, cancel
+		},
+	} {
+		for _, cooperative := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGuard(t, one(resilience.Tool{Cooperative: cooperative}))
+				for _, fn := range []func(context.Context) (int, error){own, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, errBoom }} {
+					ctx, cancel := caller(t.Context())
+					start := time.Now()
+					_, err := resilience.Do(ctx, g, "x", fn)
+					assert.Error(t, err)
+					assert.InDelta(t, time.Second, time.Since(start), float64(time.Millisecond), name)
+					assert.Zero(t, g.Health()[0].ConsecutiveFailures, name)
+					cancel()
+				}
+				synctest.Wait()
+			})
+		}
+	}
+}
+
 func TestPromise7APanicFailsItsOwnCallOnly(t *testing.T) {
 	g := newGuard(t, resilience.Config{Breaker: resilience.BreakerConfig{Failures: 1000}})
 	bad := []func(context.Context) (int, error){
@@ -310,6 +429,8 @@ func TestPromise8NothingIsRepeatedBlindly(t *testing.T) {
 		for name, err := range map[string]error{
 			"failure":              errBoom,
 			"lost connection":      syscall.ECONNRESET,
+			"a real reset":         &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
+			"refused, by a read":   &net.OpError{Op: "read", Net: "udp", Err: os.NewSyscallError("read", syscall.ECONNREFUSED)},
 			"timeout of its own":   context.DeadlineExceeded,
 			"cancel of its own":    context.Canceled,
 			"an Error that may be": &resilience.Error{Code: resilience.CodeTimeout, Retryable: true, Err: syscall.ECONNREFUSED},

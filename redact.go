@@ -1,19 +1,21 @@
 package resilience
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 const (
 	redacted    = "[REDACTED]"
 	truncated   = "...[truncated]"
 	tooDeep     = "[too deep]"
+	tooMuch     = "[too much]"
 	unprintable = "[unprintable]"
 	maxRunes    = 200
 	maxDepth    = 32
+	maxValues   = 10_000
 )
 
 // Redact returns a deep copy of args that is fit for a log or for debug output.
@@ -26,27 +28,34 @@ const (
 // kebab-case, dots and digits separate, so that api_key and apiKey are and keyword
 // isn't. Strings over 200 characters are cut to 200 and "...[truncated]". Values
 // that aren't maps, slices, strings, numbers or booleans are taken by their JSON.
-// Maps and slices more than 32 deep are left out. A nil map stays nil.
+// What is more than 32 deep, or comes after 10,000 values, is left out and says so. A
+// nil map stays nil.
 func Redact(args map[string]any) map[string]any {
 	if args == nil {
 		return nil
 	}
-	return redactMap(args, 0)
+	return redactMap(args, &budget{}, 0)
 }
 
-func redactMap(m map[string]any, depth int) map[string]any {
+// A budget bounds what a map that holds itself twice would cost, which is 2^depth.
+type budget struct{ spent int }
+
+func redactMap(m map[string]any, b *budget, depth int) map[string]any {
 	out := make(map[string]any, len(m))
 	for k, v := range m {
 		if sensitive(k) {
 			out[k] = redacted
 		} else {
-			out[k] = redactValue(v, depth+1)
+			out[k] = redactValue(v, b, depth+1)
 		}
 	}
 	return out
 }
 
-func redactValue(v any, depth int) any {
+func redactValue(v any, b *budget, depth int) any {
+	if b.spent++; b.spent > maxValues {
+		return tooMuch
+	}
 	if depth > maxDepth {
 		return tooDeep
 	}
@@ -60,11 +69,11 @@ func redactValue(v any, depth int) any {
 		if v == nil {
 			return nil
 		}
-		return redactMap(v, depth)
+		return redactMap(v, b, depth)
 	case []any:
 		out := make([]any, len(v))
 		for i, e := range v {
-			out[i] = redactValue(e, depth+1)
+			out[i] = redactValue(e, b, depth+1)
 		}
 		return out
 	}
@@ -72,7 +81,7 @@ func redactValue(v any, depth int) any {
 	if !ok {
 		return unprintable
 	}
-	return redactValue(plain, depth)
+	return redactValue(plain, b, depth)
 }
 
 // viaJSON turns any value into maps, slices and scalars. It recovers because
@@ -87,13 +96,13 @@ func viaJSON(v any) (plain any, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	return plain, json.Unmarshal(b, &plain) == nil
+	decoder := json.NewDecoder(bytes.NewReader(b))
+	decoder.UseNumber() // a float64 would change large integers
+	err = decoder.Decode(&plain)
+	return plain, err == nil
 }
 
 func truncate(s string) string {
-	if len(s) <= maxRunes || utf8.RuneCountInString(s) <= maxRunes {
-		return s
-	}
 	n := 0
 	for i := range s {
 		if n == maxRunes {
@@ -104,20 +113,20 @@ func truncate(s string) string {
 	return s
 }
 
-// sensitiveWords holds also the compounds that are written as one word.
+// sensitiveWords holds also compounds that are written as one word, as far as they
+// don't end in password, token or secret.
 var sensitiveWords = map[string]bool{
-	"password": true, "passwords": true, "passwd": true, "pwd": true, "passphrase": true, "passcode": true,
+	"password": true, "passwords": true, "passwd": true, "pwd": true, "pass": true, "passphrase": true, "passcode": true,
 	"token": true, "tokens": true, "jwt": true, "bearer": true, "cookie": true, "cookies": true,
-	"secret": true, "secrets": true, "clientsecret": true,
+	"secret": true, "secrets": true,
 	"key": true, "keys": true, "apikey": true, "apikeys": true, "accesskey": true, "secretkey": true, "privatekey": true,
 	"auth": true, "authorization": true, "authentication": true, "oauth": true,
-	"authtoken": true, "accesstoken": true, "refreshtoken": true,
 	"credential": true, "credentials": true, "cred": true, "creds": true,
 }
 
 func sensitive(key string) bool {
 	for _, w := range splitWords(key) {
-		if sensitiveWords[w] {
+		if sensitiveWords[w] || strings.HasSuffix(w, "password") || strings.HasSuffix(w, "token") || strings.HasSuffix(w, "secret") {
 			return true
 		}
 	}

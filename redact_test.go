@@ -21,7 +21,8 @@ func TestRedactKeys(t *testing.T) {
 		"secret": true, "clientSecret": true, "SECRETS": true, "auth": true, "Authorization": true, "oauth2": true,
 		"credential": true, "aws credentials": true, "cookie": true, "Set-Cookie": true, "JWT": true,
 		"keyword": false, "keyboard": false, "monkey": false, "tokenizer": false, "author": false, "authority": false, "secretary": false,
-		"passenger": false, "query": false, "": false, "ключ": false, "42": false, "compassword": false,
+		"passenger": false, "query": false, "": false, "ключ": false, "42": false, "compass": false,
+		"dbpassword": true, "idtoken": true, "clientsecret": true, "pass": true, "user_pass": true,
 	} {
 		out := resilience.Redact(map[string]any{key: "v"})
 		if sensitive {
@@ -78,6 +79,10 @@ func TestRedactValues(t *testing.T) {
 	endless := map[string]any{}
 	endless["again"] = endless
 	assert.Contains(t, jsonOf(t, resilience.Redact(endless)), "[too deep]")
+	endless["and again"] = endless // 2^32 values, if one let it
+	assert.Contains(t, jsonOf(t, resilience.Redact(endless)), "[too much]")
+	large := struct{ ID int64 }{1234567890123456789}
+	assert.Contains(t, jsonOf(t, resilience.Redact(map[string]any{"x": large})), "1234567890123456789")
 	cycle := loop{}
 	cycle["again"] = cycle
 	assert.Equal(t, map[string]any{"x": "[unprintable]"}, resilience.Redact(map[string]any{"x": cycle}))

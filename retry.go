@@ -44,13 +44,7 @@ func (r Retry) withDefaults() Retry {
 }
 
 func (r Retry) check() []error {
-	var errs []error
-	if r.Backoff.Base < 0 {
-		errs = append(errs, fmt.Errorf("Backoff.Base is %s: it must not be negative (0 is the default)", r.Backoff.Base))
-	}
-	if r.Backoff.Max < 0 {
-		errs = append(errs, fmt.Errorf("Backoff.Max is %s: it must not be negative (0 is the default)", r.Backoff.Max))
-	}
+	errs := notNegative("Backoff.Base", r.Backoff.Base, "Backoff.Max", r.Backoff.Max)
 	if r.Backoff.Max > 0 && r.Backoff.Base > r.Backoff.Max {
 		errs = append(errs, fmt.Errorf("Backoff.Max is %s: it must not be under Base, %s", r.Backoff.Max, r.Backoff.Base))
 	}
@@ -67,9 +61,17 @@ func (r Retry) delay(n int, asked time.Duration) time.Duration {
 }
 
 // fits reports whether there is anything left of the time ctx has after waiting d.
+// During a wait there is no progress that could restart a limit.
 func fits(ctx context.Context, d time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return !ok || d < time.Until(deadline)
+	if deadline, ok := ctx.Deadline(); ok && d >= time.Until(deadline) {
+		return false
+	}
+	for c := innermost(ctx); c != nil; c = innermost(c.parent) {
+		if d >= c.left() {
+			return false
+		}
+	}
+	return true
 }
 
 // notify calls OnRetry, which is not the tool's and must not fail its call.
@@ -140,10 +142,12 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 		d := diagnose(err, r.Classify)
 		delay := r.delay(n, d.retryAfter)
 		switch {
-		case d.class == Transient && n > r.MaxRetries && n > 1:
-			return value, RetryExhaustedError("", n, err)
-		case d.class != Transient || ctx.Err() != nil || n > r.MaxRetries || !fits(ctx, delay):
+		case d.class != Transient || ctx.Err() != nil:
 			return value, crashed("", err)
+		case n > 1 && n > r.MaxRetries:
+			return value, RetryExhaustedError("", n, err)
+		case n > r.MaxRetries || !fits(ctx, delay):
+			return value, err
 		}
 		r.notify(n, delay, err)
 		if !sleep(ctx, delay) {

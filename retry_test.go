@@ -150,6 +150,15 @@ func TestWithRetryWhenTheCallerLeaves(t *testing.T) {
 		ctx, cancelNow := context.WithCancel(t.Context())
 		_, err = resilience.WithRetry(ctx, steady, func(context.Context) (int, error) { cancelNow(); return 0, errBoom })
 		assert.Equal(t, errBoom, err, "during an attempt: fn's own error")
+
+		ctx, cancelNow = context.WithCancel(t.Context())
+		_, err = resilience.WithRetry(ctx, steady, func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 4 {
+				cancelNow()
+			}
+			return 0, errBoom
+		})
+		assert.Equal(t, errBoom, err, "during the last attempt too")
 	})
 }
 

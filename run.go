@@ -41,6 +41,7 @@ func protect[T any](ctx context.Context, fn func(context.Context) (T, error)) (v
 		if returned {
 			return
 		}
+		err = ErrGoexit // or a panic(nil), where GODEBUG brings those back
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}

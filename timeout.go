@@ -33,7 +33,7 @@ func DefaultTier(tool string) Tier {
 }
 
 // WithTimeout calls fn on a goroutine of its own and returns by limit, whatever
-// fn does. fn's context carries the deadline, and once it has ended its
+// fn does. fn's context carries the deadline; if that or ctx ends the call, its
 // [context.Cause] is an [*Error].
 //
 // If fn returns by then, its value and its own error are returned unchanged. If
@@ -59,7 +59,7 @@ func WithTimeout[T any](ctx context.Context, tool string, limit time.Duration, f
 	if err := endOf(ctx, tool); err != nil {
 		return none, err
 	}
-	c := limitedContext(ctx, tool, limit)
+	c := limitedContext(ctx, tool, limit, limit)
 	defer c.stop()
 	o, ok := enforce(c, nil, fn)
 	if ok && o.err == nil {
@@ -88,7 +88,7 @@ func settle(ended *Error, err error) *Error {
 
 // crashed gives a panic or a Goexit a code; any other error is left as it is.
 func crashed(tool string, err error) error {
-	if _, panicked := err.(*PanicError); !panicked && err != ErrGoexit {
+	if !crash(err) {
 		return err
 	}
 	e := newError(CodeToolFailed, tool, subject(tool)+" failed", false)

@@ -30,13 +30,12 @@ type tool struct {
 	used         atomic.Bool
 }
 
-// newTool is called by New and with g.growing held.
+// newTool doesn't keep what it makes: that is for New, and for tool.
 func (g *Guard) newTool(name string, t Tool) *tool {
 	retry := g.cfg.Retry
 	if t.Retry != nil {
 		retry = t.Retry.withDefaults()
 	}
-	listed := g.others == nil // New makes the others last
 	breaker := t.Breaker
 	if breaker == "" {
 		breaker = name
@@ -44,9 +43,6 @@ func (g *Guard) newTool(name string, t Tool) *tool {
 	b := g.breakers[breaker]
 	if b == nil {
 		b = NewBreaker(breaker, g.cfg.Breaker)
-		if listed {
-			g.breakers[breaker] = b
-		}
 	}
 	timeout := t.timeout(name, g.timeouts)
 	return &tool{
@@ -69,7 +65,7 @@ func (g *Guard) tool(name string) *tool {
 	if t, ok := g.unlisted.Load(name); ok {
 		return t.(*tool)
 	}
-	if len(name) > maxNameLen || g.grown.Load() == maxUnlisted {
+	if len(name) > maxNameLen || g.grown.Load() == maxUnlisted { // the usual case once it is full, without the lock
 		return g.others
 	}
 	g.growing.Lock()

@@ -1,0 +1,119 @@
+package resilience_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+// works for d and reports progress every so often.
+func works(d, every time.Duration) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		type key struct{}
+		ctx = context.WithValue(ctx, key{}, 1) // as a tool may have done
+		for end := time.Now().Add(d); time.Now().Before(end); {
+			select {
+			case <-time.After(every):
+				resilience.Progress(ctx)
+			case <-ctx.Done():
+				return "part", context.Cause(ctx)
+			}
+		}
+		return "done", nil
+	}
+}
+
+func TestProgress(t *testing.T) {
+	const s = time.Second
+	long := resilience.Tool{Timeout: 10 * s, MaxTimeout: 60 * s}
+	for name, tc := range map[string]struct {
+		tool    resilience.Tool
+		fn      func(context.Context) (string, error)
+		opt     resilience.Option
+		caller  time.Duration
+		attempt time.Duration
+		took    time.Duration
+		message string // "": success
+		counts  int
+	}{
+		"in time":               {tool: long, fn: works(50*s, 9*s), took: 54 * s},
+		"too slow":              {tool: long, fn: works(50*s, 11*s), took: 10 * s, message: "Tool 'x' exceeded timeout of 10s", counts: 1},
+		"for ever":              {tool: long, fn: works(time.Hour, 9*s), took: 60 * s, message: "Tool 'x' exceeded timeout of 60s", counts: 1},
+		"no MaxTimeout":         {tool: resilience.Tool{Timeout: 10 * s}, fn: works(50*s, 9*s), took: 10 * s, message: "Tool 'x' exceeded timeout of 10s", counts: 1},
+		"the caller's deadline": {tool: long, fn: works(50*s, 9*s), caller: 30 * s, took: 30 * s, message: "Tool 'x' exceeded timeout of 30s"},
+		"a shorter wish":        {tool: long, fn: works(20*s, 2*s), opt: resilience.Limit(3 * s), took: 20 * s},
+		"a shorter wish, too slow": {tool: long, fn: works(20*s, 4*s), opt: resilience.Limit(3 * s), took: 3 * s,
+			message: "Tool 'x' exceeded timeout of 3s"},
+		"a wish, no MaxTimeout": {tool: resilience.Tool{Timeout: 10 * s}, fn: works(20*s, 2*s), opt: resilience.Limit(3 * s), took: 3 * s,
+			message: "Tool 'x' exceeded timeout of 3s"},
+		"an attempt's limit":     {tool: long, fn: works(50*s, 4*s), attempt: 5 * s, took: 52 * s},
+		"an attempt's, too slow": {tool: long, fn: works(50*s, 6*s), attempt: 5 * s, took: 5 * s, message: "Tool 'x' exceeded timeout of 5s", counts: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := one(tc.tool)
+				cfg.AttemptTimeout = tc.attempt
+				g := newGuard(t, cfg)
+				ctx := t.Context()
+				if tc.caller > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tc.caller)
+					defer cancel()
+				}
+				r := resilience.Run(ctx, g, "x", tc.fn, tc.opt)
+				assert.Equal(t, tc.took, r.Duration)
+				if tc.message == "" {
+					assert.Nil(t, r.Err)
+				} else if assert.NotNil(t, r.Err) {
+					assert.Equal(t, tc.message, r.Err.Message)
+					assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+				}
+				assert.Equal(t, tc.counts, g.Health()[0].ConsecutiveFailures)
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// What a tool hands on to its backend must outlast the progress that it reports.
+func TestProgressDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, one(resilience.Tool{Timeout: 10 * time.Second, MaxTimeout: time.Minute}))
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			deadline, _ := ctx.Deadline()
+			assert.Equal(t, time.Minute, time.Until(deadline))
+			// But a wait, in which there is no progress, must fit into the limit itself.
+			_, err := resilience.WithRetry(ctx, steady, failing(9, waitError{20 * time.Second}))
+			assert.Equal(t, waitError{20 * time.Second}, err)
+			return 0, nil
+		})
+		assert.NoError(t, err)
+	})
+}
+
+// Progress of a tool that is called by a tool is progress of both.
+func TestProgressNests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := resilience.Tool{Timeout: 10 * time.Second, MaxTimeout: time.Minute}
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"outer": long, "inner": long}})
+		value, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (string, error) {
+			return resilience.Do(ctx, g, "inner", works(40*time.Second, 9*time.Second))
+		})
+		assert.NoError(t, err)
+		assert.Equal(t, "done", value)
+	})
+}
+
+func TestProgressElsewhere(t *testing.T) {
+	resilience.Progress(t.Context()) // nothing happens
+	var kept context.Context
+	g := newGuard(t, one(resilience.Tool{Timeout: time.Second, MaxTimeout: time.Minute}))
+	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) { kept = ctx; return 0, nil })
+	assert.NoError(t, err)
+	resilience.Progress(kept)
+	assert.Equal(t, context.Canceled, kept.Err(), "after the end nothing begins anew")
+}
