@@ -70,7 +70,7 @@ type BreakerConfig struct {
 func (c BreakerConfig) check() []error {
 	var errs []error
 	if c.Failures < 0 {
-		errs = append(errs, fmt.Errorf("Failures is %d: it must not be negative (0 is the default)", c.Failures))
+		errs = append(errs, fmt.Errorf("%s is %d: it must not be negative (0 is the default)", "Failures", c.Failures))
 	}
 	return append(errs, notNegative("Cooldown", c.Cooldown, "ProbeTimeout", c.ProbeTimeout)...)
 }

@@ -248,6 +248,7 @@ func (e *Error) withCause(err error) *Error {
 		return e
 	}
 	c := *e
+	c.origin = e
 	c.Err = err
 	if e.Err != nil {
 		c.Err = errors.Join(err, e.Err)

@@ -248,7 +248,7 @@ func TestDoCooperative(t *testing.T) {
 		before := goroutines(self)
 		count, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { return goroutines(self), nil })
 		assert.NoError(t, err)
-		assert.Equal(t, before, count, "it runs on the caller's")
+		assert.LessOrEqual(t, count, before, "it runs on the caller's")
 
 		_, err = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { panic(io.EOF) })
 		assert.ErrorIs(t, err, resilience.CodeToolFailed)
