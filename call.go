@@ -20,6 +20,7 @@ type call struct {
 	ctx       *limited
 	ticket    *ticket
 	attempts  int
+	known     Effect // what EffectFrom said
 
 	finished bool
 	err      *Error
@@ -152,7 +153,7 @@ func (c *call) after(err error, answered bool) {
 		c.cutOff(e, own)
 		return
 	}
-	retry, effect := c.tool.retry, c.tool.effect
+	retry, effect := c.tool.retry, c.effect()
 	d := diagnose(err, retry.Classify)
 	counts := countAs(classOf(err, c.guard.cfg.Breaker.Classify))
 	if ended != nil {
@@ -197,7 +198,7 @@ func (c *call) cutOff(e *Error, own bool) {
 	}
 	copied := *e
 	copied.origin = e
-	c.finish(copied.forEffect(c.tool.effect, false), counts)
+	c.finish(copied.forEffect(c.effect(), false), counts)
 }
 
 // turnAway finishes a call whose breaker opened before it could be retried.
@@ -205,6 +206,27 @@ func (c *call) turnAway(last error, counts error) {
 	e := c.tool.breaker.rejection()
 	e.Tool, e.Err = c.name, last
 	c.finish(e, counts)
+}
+
+// effect is asked for after a failure only.
+func (c *call) effect() Effect {
+	if f := c.options.effect; f != nil && !c.tool.listed {
+		c.options.effect = nil
+		c.known = askEffect(f)
+	}
+	if c.known != EffectUnknown {
+		return c.known
+	}
+	return c.tool.effect
+}
+
+func askEffect(f func() Effect) (e Effect) {
+	defer func() {
+		if recover() != nil {
+			e = EffectUnknown
+		}
+	}()
+	return f()
 }
 
 // finish is where every call ends, once. counts is what the breaker is told: nil

@@ -3,6 +3,7 @@ package resilience
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
 	"reflect"
 	"sync"
@@ -48,6 +49,7 @@ func New(cfg Config) (*Guard, error) {
 	}
 	for name, t := range cfg.Tools {
 		g.listed[name] = g.newTool(name, t)
+		g.listed[name].listed = true
 		g.breakers[g.listed[name].breaker.name] = g.listed[name].breaker
 	}
 	g.others = g.newTool(othersName, Tool{Effect: cfg.Effect})
@@ -73,6 +75,7 @@ type options struct {
 	debug    bool
 	limit    time.Duration
 	limitSet bool
+	effect   func() Effect
 }
 
 // Args are the call's arguments, for the details of its error with debug: redacted, as
@@ -84,6 +87,22 @@ func Args(args map[string]any) Option {
 		}
 	}
 }
+
+// RawArgs is [Args] for arguments that are still JSON, which is read with debug only.
+// Empty: none.
+func RawArgs(args json.RawMessage) Option {
+	return func(o *options) {
+		if len(args) > 0 {
+			o.args = args
+		}
+	}
+}
+
+// EffectFrom asks f what the effect of the tool is, if the tool isn't listed in the
+// Config and the call fails: at most once for each call, on its goroutine. f is for what
+// is known of a tool elsewhere, such as its MCP annotations; it must not block. If f is
+// nil, panics or returns EffectUnknown, Config.Effect holds.
+func EffectFrom(f func() Effect) Option { return func(o *options) { o.effect = f } }
 
 // Debug turns debug on for this call, whatever Config.Debug says.
 func Debug() Option { return func(o *options) { o.debug = true } }

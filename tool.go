@@ -17,6 +17,7 @@ const (
 // A tool is what a guard keeps for one tool.
 type tool struct {
 	name        string
+	listed      bool // in the Config
 	timeout     time.Duration
 	maxTimeout  time.Duration // at least timeout
 	effect      Effect
