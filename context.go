@@ -26,6 +26,8 @@ type limited struct {
 	timer   *time.Timer
 	expiry  time.Time     // when the limit ends the call
 	told    time.Duration // the limit as told in the error
+	paused  int           // how many pauses there are: only the caller can end the call
+	since   time.Time     // when the first of them began
 	callers bool          // expiry is the caller's deadline, which comes before the tool's own
 	done    chan struct{} // made when asked for
 	err     error         // nil until the end
@@ -59,6 +61,9 @@ func (c *limited) arm(now time.Time) {
 	c.expiry, c.told, c.callers = now.Add(c.limit), c.limit, false
 	if last := c.start.Add(c.most); !c.expiry.Before(last) {
 		c.expiry, c.told = last, c.most
+	}
+	if c.paused > 0 {
+		c.expiry = now.Add(math.MaxInt64)
 	}
 	wait := c.expiry.Sub(now)
 	if d, ok := c.parent.Deadline(); ok && d.Before(c.expiry) {
@@ -181,8 +186,31 @@ func (c *limited) left() time.Duration {
 func (c *limited) progress() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && c.most > c.limit {
+	if c.err == nil && c.paused == 0 && c.most > c.limit {
 		c.arm(time.Now())
+	}
+}
+
+// pause stops the clock until resume is called, once.
+func (c *limited) pause() (resume func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.paused++; c.paused == 1 {
+		c.since = time.Now()
+		if c.err == nil {
+			c.arm(c.since)
+		}
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.paused--
+		if c.paused > 0 || c.err != nil {
+			return
+		}
+		now := time.Now()
+		c.most += min(now.Sub(c.since), math.MaxInt64-c.most)
+		c.arm(now)
 	}
 }
 
@@ -199,7 +227,12 @@ func (c *limited) ended() (e *Error, mine bool) {
 // Deadline is the latest at which the call may end: what a tool hands on to its
 // backend must outlast the progress that it reports.
 func (c *limited) Deadline() (time.Time, bool) {
+	c.mu.Lock()
 	last := c.start.Add(c.most)
+	if c.paused > 0 {
+		last = c.expiry
+	}
+	c.mu.Unlock()
 	if d, ok := c.parent.Deadline(); ok && d.Before(last) {
 		last = d
 	}

@@ -1,6 +1,10 @@
 package resilience
 
-import "context"
+import (
+	"context"
+	"slices"
+	"sync"
+)
 
 // Progress says that the tool whose context ctx is, or is derived from, isn't hung:
 // its limit begins anew, and so does that of the attempt and those of any calls
@@ -14,4 +18,30 @@ func Progress(ctx context.Context) {
 	for c := innermost(ctx); c != nil; c = innermost(c.parent) {
 		c.progress()
 	}
+}
+
+// Pause stops the clock of the call that ctx belongs to, and of those around it, until
+// resume is called: a tool that waits for its user isn't hung. Then the limit begins anew,
+// and the time that has passed doesn't count against Tool.MaxTimeout. The caller's own
+// deadline and its end bound the call regardless. Several pauses of one call may overlap;
+// resume may be called any number of times, from any goroutine, and the first counts.
+// Outside of a guarded call Pause does nothing.
+//
+// While the clock stands, only the caller can end the call: pause for nothing but what ends
+// by itself.
+func Pause(ctx context.Context) (resume func()) {
+	var calls []*limited
+	for c := innermost(ctx); c != nil; c = innermost(c.parent) {
+		calls = append(calls, c)
+	}
+	// From the outside in: each looks at the deadline of the one around it.
+	var resumes []func()
+	for _, c := range slices.Backward(calls) {
+		resumes = append(resumes, c.pause())
+	}
+	return sync.OnceFunc(func() {
+		for _, resume := range resumes {
+			resume()
+		}
+	})
 }

@@ -117,3 +117,94 @@ func TestProgressElsewhere(t *testing.T) {
 	resilience.Progress(kept)
 	assert.Equal(t, context.Canceled, kept.Err(), "after the end nothing begins anew")
 }
+
+// asks waits for its user so long, after and before it works.
+func asks(before, wait, after time.Duration) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		for _, step := range []struct {
+			d     time.Duration
+			pause bool
+		}{{before, false}, {wait, true}, {after, false}} {
+			resume := func() {}
+			if step.pause {
+				resume = resilience.Pause(ctx)
+				defer resilience.Pause(ctx)() // overlaps, and ends at once
+			}
+			select {
+			case <-time.After(step.d):
+			case <-ctx.Done():
+				return "part", context.Cause(ctx)
+			}
+			resume()
+			resume()
+		}
+		return "done", nil
+	}
+}
+
+func TestPause(t *testing.T) {
+	const s = time.Second
+	tool := resilience.Tool{Timeout: 10 * s}
+	for name, tc := range map[string]struct {
+		tool    resilience.Tool
+		fn      func(context.Context) (string, error)
+		caller  time.Duration
+		attempt time.Duration
+		took    time.Duration
+		message string // "": success
+	}{
+		"the user takes an hour":     {tool: tool, fn: asks(9*s, time.Hour, 9*s), took: time.Hour + 18*s},
+		"the tool takes long before": {tool: tool, fn: asks(11*s, s, s), took: 10 * s, message: "Tool 'x' exceeded timeout of 10s"},
+		"the caller has no time":     {tool: tool, fn: asks(s, time.Hour, s), caller: 60 * s, took: 60 * s, message: "Tool 'x' exceeded timeout of 60s"},
+		"an attempt":                 {tool: tool, fn: asks(4*s, time.Hour, 4*s), attempt: 5 * s, took: time.Hour + 8*s},
+		"a MaxTimeout":               {tool: resilience.Tool{Timeout: 10 * s, MaxTimeout: 20 * s}, fn: asks(9*s, time.Hour, 9*s), took: time.Hour + 18*s},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := one(tc.tool)
+				cfg.AttemptTimeout = tc.attempt
+				ctx := t.Context()
+				if tc.caller > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tc.caller)
+					defer cancel()
+				}
+				r := resilience.Run(ctx, newGuard(t, cfg), "x", tc.fn)
+				assert.Equal(t, tc.took, r.Duration)
+				if tc.message == "" {
+					assert.Nil(t, r.Err)
+				} else if assert.NotNil(t, r.Err) {
+					assert.Equal(t, tc.message, r.Err.Message)
+				}
+				time.Sleep(2 * time.Hour)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		// What takes long after the user has answered is hung after all, and a caller who
+		// leaves is obeyed at once.
+		g := newGuard(t, one(tool))
+		start := time.Now()
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			resume := resilience.Pause(ctx)
+			time.Sleep(time.Hour)
+			resume()
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		assert.Equal(t, time.Hour+10*s, time.Since(start))
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(60*s, cancel)
+		start = time.Now()
+		_, err = resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+			defer resilience.Pause(ctx)()
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		assert.ErrorIs(t, err, resilience.CodeCanceled)
+		assert.Equal(t, 60*s, time.Since(start))
+	})
+	resilience.Pause(t.Context())() // elsewhere nothing happens
+}

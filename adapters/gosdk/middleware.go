@@ -61,7 +61,7 @@ func Protect(server *mcp.Server, g *resilience.Guard, opts ...Option) {
 	}
 	calls := &calls{}
 	server.AddReceivingMiddleware(middleware(g, calls, gather(opts)))
-	server.AddSendingMiddleware(calls.progress)
+	server.AddSendingMiddleware(calls.watch)
 }
 
 // Middleware puts every tool of the server whose receiving middleware it becomes under
@@ -105,10 +105,15 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	opts = append(opts, resilience.RawArgs(req.Params.Arguments), resilience.EffectFrom(func() resilience.Effect {
 		return effectOf(s.lookUp(ctx, req, name))
 	}))
-	ctx, progress := s.calls.begin(ctx, req)
-	defer progress.end()
+	ctx, told := s.calls.begin(ctx, req)
+	defer told.end()
 	res, err := resilience.Do(ctx, s.guard, name, func(ctx context.Context) (*mcp.CallToolResult, error) {
-		return s.attempt(ctx, req)
+		told.attempt(ctx)
+		res, err := s.attempt(ctx, req)
+		if err != nil && told.hasAsked() && resilience.Classify(err) == resilience.Transient {
+			err = resilience.MarkPermanent(err)
+		}
+		return res, err
 	}, opts...)
 	if err == nil {
 		return res, nil
@@ -134,7 +139,6 @@ var errAsks = errors.New("the tool asks for input")
 
 // attempt turns what comes back from the SDK into a value and an error for the guard.
 func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	attemptBegins(ctx)
 	result, err := s.next(ctx, methodCallTool, req)
 	if err != nil {
 		return nil, classifyWire(err)

@@ -8,26 +8,27 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// calls are the calls under way that a client wants to hear the progress of.
+// calls are the calls under way of one server.
 type calls struct {
-	byToken sync.Map // token → *reports; a tool may send without its call's context
+	byToken sync.Map // token → *reports; a tool may report without its call's context
 }
 
 type token struct {
-	session *mcp.ServerSession
+	session mcp.Session
 	token   any
 }
 
-// reports is what has been reported of one call.
+// reports is what one call has told its client.
 type reports struct {
 	calls *calls
-	key   token
-	ctx   context.Context // of the attempt under way
+	key   token // its token is nil if the client doesn't want to hear of progress
 
-	mu   sync.Mutex
-	sent bool
-	last float64
-	over bool
+	mu    sync.Mutex
+	ctx   context.Context // of the attempt under way
+	sent  bool
+	last  float64
+	asked bool
+	over  bool
 }
 
 type reportsKey struct{}
@@ -37,22 +38,31 @@ func (c *calls) begin(ctx context.Context, req *mcp.CallToolRequest) (context.Co
 	if c == nil {
 		return ctx, nil
 	}
-	t := req.Params.GetProgressToken()
-	if t == nil {
-		return ctx, nil
+	r := &reports{calls: c, key: token{req.Session, req.Params.GetProgressToken()}}
+	if r.key.token != nil {
+		c.byToken.Store(r.key, r)
 	}
-	r := &reports{calls: c, key: token{req.Session, t}}
-	c.byToken.Store(r.key, r)
 	return context.WithValue(ctx, reportsKey{}, r), r
 }
 
-// attemptBegins notes the context whose limit progress restarts.
-func attemptBegins(ctx context.Context) {
-	if r, ok := ctx.Value(reportsKey{}).(*reports); ok {
+// attempt notes the context whose limit progress restarts.
+func (r *reports) attempt(ctx context.Context) {
+	if r != nil {
 		r.mu.Lock()
 		r.ctx = ctx
 		r.mu.Unlock()
 	}
+}
+
+// hasAsked reports whether the tool has asked its user something: to try again would
+// ask again.
+func (r *reports) hasAsked() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
 }
 
 func (r *reports) end() {
@@ -62,31 +72,40 @@ func (r *reports) end() {
 	r.mu.Lock()
 	r.over = true
 	r.mu.Unlock()
-	r.calls.byToken.CompareAndDelete(r.key, r)
+	if r.key.token != nil {
+		r.calls.byToken.CompareAndDelete(r.key, r)
+	}
 }
 
-// progress is sending middleware. A notification of a call under way restarts its
+// watch is sending middleware. A progress notification of a call under way restarts its
 // limit. It is sent only if it says more than those before: after a retry a tool begins
-// at the beginning, and MCP wants progress to increase.
-func (c *calls) progress(next mcp.MethodHandler) mcp.MethodHandler {
+// at the beginning, and MCP wants progress to increase. And while the user is asked
+// something, which the SDK also does by itself for clients of older protocols, the clock
+// stands.
+func (c *calls) watch(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		note, ok := req.(*mcp.ServerRequest[*mcp.ProgressNotificationParams])
-		if method != "notifications/progress" || !ok || note.Params == nil {
+		switch method {
+		case "elicitation/create", "sampling/createMessage", "roots/list":
+			if r, ok := ctx.Value(reportsKey{}).(*reports); ok {
+				r.mu.Lock()
+				r.asked = true
+				r.mu.Unlock()
+				defer resilience.Pause(ctx)()
+			}
 			return next(ctx, method, req)
 		}
-		r := c.find(ctx, note)
-		if r == nil {
+		note, ok := req.GetParams().(*mcp.ProgressNotificationParams)
+		if !ok || note == nil {
 			return next(ctx, method, req)
 		}
-		if !r.advance(note.Params.Progress) {
+		if r := c.find(ctx, token{req.GetSession(), note.ProgressToken}); r != nil && !r.advance(note.Progress) {
 			return nil, nil
 		}
 		return next(ctx, method, req)
 	}
 }
 
-func (c *calls) find(ctx context.Context, note *mcp.ServerRequest[*mcp.ProgressNotificationParams]) *reports {
-	key := token{note.Session, note.Params.ProgressToken}
+func (c *calls) find(ctx context.Context, key token) *reports {
 	if r, ok := ctx.Value(reportsKey{}).(*reports); ok && r.key == key {
 		return r
 	}
