@@ -29,11 +29,11 @@ func ClientMiddleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
 	o := gather(opts)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			call, ok := req.(*mcp.ClientRequest[*mcp.CallToolParams])
-			if method != methodCallTool || !ok || call.Params == nil {
+			params, ok := req.GetParams().(*mcp.CallToolParams)
+			if method != methodCallTool || !ok || params == nil {
 				return next(ctx, method, req)
 			}
-			res, err := resilience.Do(ctx, g, call.Params.Name, func(ctx context.Context) (*mcp.CallToolResult, error) {
+			res, err := resilience.Do(ctx, g, params.Name, func(ctx context.Context) (*mcp.CallToolResult, error) {
 				result, err := next(ctx, method, req)
 				if err != nil {
 					return nil, clientError(err)
@@ -48,7 +48,7 @@ func ClientMiddleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
 					return res, o.failure(res)
 				}
 				return res, nil
-			}, arguments(call.Params.Arguments))
+			}, arguments(params.Arguments))
 			var e *resilience.Error
 			switch {
 			case err == nil, errors.Is(err, errAsks):

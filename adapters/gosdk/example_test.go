@@ -1,0 +1,91 @@
+package gosdk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+)
+
+type query struct {
+	Text string `json:"text"`
+}
+
+func search(context.Context, *mcp.CallToolRequest, query) (*mcp.CallToolResult, any, error) {
+	return nil, nil, errors.New("the index is corrupt")
+}
+
+// callSearch connects a client in memory and calls the search tool once.
+func callSearch(server *mcp.Server, sending ...mcp.Middleware) {
+	ctx := context.Background()
+	serverSide, clientSide := mcp.NewInMemoryTransports()
+	if _, err := server.Connect(ctx, serverSide, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"}, nil)
+	client.AddSendingMiddleware(sending...)
+	session, err := client.Connect(ctx, clientSide, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer session.Close()
+	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "search", Arguments: query{"needle"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(res.IsError, res.Content[0].(*mcp.TextContent).Text)
+	switch advice := res.Meta[resilience.MetaError].(type) {
+	case map[string]any: // as it came over the wire
+		fmt.Println(advice["code"], advice["retryable"])
+	case *resilience.Error: // as a client's own middleware put it there
+		fmt.Println(advice.Code, advice.Retryable)
+	}
+}
+
+func Example() {
+	guard := resilience.Must(resilience.New(resilience.Config{Retry: resilience.Retry{MaxRetries: -1}}))
+	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1.0.0"}, nil)
+	gosdk.Protect(server, guard) // the one line
+
+	mcp.AddTool(server, &mcp.Tool{Name: "search", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}, search)
+	callSearch(server)
+	// Output:
+	// true the index is corrupt
+	// TOOL_FAILED true
+}
+
+func ExampleMiddleware() {
+	guard := resilience.Must(resilience.New(resilience.Config{}))
+	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1.0.0"}, nil)
+	server.AddReceivingMiddleware(gosdk.Middleware(guard,
+		gosdk.AllowLimit(),
+		gosdk.Failure(func(res *mcp.CallToolResult) error {
+			return resilience.MarkInvalid(res.GetError()) // in this server agents are always wrong
+		}),
+	))
+	mcp.AddTool(server, &mcp.Tool{Name: "search"}, search)
+	callSearch(server)
+	// Output:
+	// true the index is corrupt
+	// VALIDATION_ERROR false
+}
+
+func ExampleClientMiddleware() {
+	server := mcp.NewServer(&mcp.Implementation{Name: "somebody else's", Version: "1.0.0"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "search"}, search)
+
+	guard := resilience.Must(resilience.New(resilience.Config{
+		Tools: map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
+		Retry: resilience.Retry{MaxRetries: 1},
+	}))
+	callSearch(server, gosdk.ClientMiddleware(guard))
+	// Output:
+	// true the index is corrupt
+	// RETRY_EXHAUSTED false
+}
