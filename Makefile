@@ -2,10 +2,14 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test lint cover fuzz demo
+.PHONY: test clients lint cover fuzz demo
 
-test: ## the tests of all modules
+test: clients ## the tests of all modules, and those of clients/
 	@set -e; for m in $(MODULES); do echo "== test $$m"; (cd $$m && go test -race ./...); done
+
+clients: ## MCP clients that we didn't write, and the conformance suite
+	@if command -v npm >/dev/null; then echo "== test clients" && cd clients && npm ci --no-audit --no-fund && npm test; \
+	else echo "== test clients: skipped, there is no npm"; fi
 
 lint: ## gofmt, go vet, staticcheck and go mod tidy, in all modules
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }

@@ -163,7 +163,8 @@ func classifyWire(err error) error {
 		return err
 	}
 	switch wire.Code {
-	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError, mcp.CodeResourceNotFound:
+	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError,
+		-32002: // a resource not found, on older protocols
 		return resilience.MarkInvalid(err)
 	}
 	return resilience.MarkPermanent(err)

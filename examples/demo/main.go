@@ -1,7 +1,6 @@
 // Demo shows what an agent sees while a backend hangs, dies and comes back. It
-// starts the example server as a child process and a small HTTP backend, and
-// drives both as an MCP client. It ends with status 0 only if each step was as
-// expected.
+// starts each of the example servers as a child process and a small HTTP backend, and
+// drives them as an MCP client. It ends with status 0 only if each step was as expected.
 //
 //	go run -C examples ./demo
 package main
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
 )
 
 const (
@@ -31,24 +31,37 @@ const (
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
+	for _, server := range servers {
+		if err := run(ctx, server); err != nil {
+			fmt.Fprintln(os.Stderr, "demo:", err)
+			os.Exit(1)
+		}
 	}
+	fmt.Println("\nEach step was as expected.")
 }
 
-func run(ctx context.Context) error {
+// servers are the same server on both SDKs.
+var servers = []string{"server", "server-mcpgo"}
+
+func run(ctx context.Context, name string) error {
+	fmt.Printf("\n== examples/%s\n", name)
 	tmp, err := os.MkdirTemp("", "resilience-demo")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
 	server := filepath.Join(tmp, "server.exe")
-	build := exec.CommandContext(ctx, "go", "build", "-o", server, "github.com/seed8d1e2389/resilience/examples/server")
+	build := exec.CommandContext(ctx, "go", "build", "-o", server, "github.com/seed8d1e2389/resilience/examples/"+name)
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building the server: %w", err)
 	}
+
+	mod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(strings.TrimSpace(string(mod))) // this module's, wherever it is run
 
 	var b backend
 	if err := b.start(); err != nil {
@@ -56,7 +69,7 @@ func run(ctx context.Context) error {
 	}
 	defer b.stop()
 
-	cmd := exec.Command(server, "-dir", "..", "-allow", b.url(), "-cooldown", cooldown.String())
+	cmd := exec.Command(server, "-dir", dir, "-allow", b.url(), "-cooldown", cooldown.String())
 	cmd.Env = append(os.Environ(), "EXAMPLE_DEBUG=true", "EXAMPLE_TIMEOUT_QUICK="+limit.String(), "EXAMPLE_TIMEOUT_HEAVY=")
 	client := mcp.NewClient(&mcp.Implementation{Name: "demo", Version: "1.0.0"}, nil)
 	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: cmd}, nil)
@@ -69,7 +82,7 @@ func run(ctx context.Context) error {
 	fetch := map[string]any{"url": b.url() + "/news"}
 
 	a.step("Everything works")
-	a.call("search", map[string]any{"text": "package resilience"}, "")
+	a.call("search", map[string]any{"text": "gosdk.Protect("}, "")
 	a.call("read", map[string]any{"path": "go.mod"}, "")
 	a.call("overview", nil, "")
 	a.call("fetch", fetch, "")
@@ -105,7 +118,6 @@ func run(ctx context.Context) error {
 	if a.failed > 0 {
 		return fmt.Errorf("%d steps were not as expected", a.failed)
 	}
-	fmt.Println("\nEach step was as expected.")
 	return nil
 }
 
@@ -136,18 +148,22 @@ func (a *agent) call(tool string, args map[string]any, code string) (got answer)
 		a.expect(false, "%s: a protocol error: %v", tool, err)
 		return got
 	}
-	text := ""
-	if len(res.Content) > 0 {
-		if t, ok := res.Content[0].(*mcp.TextContent); ok {
-			text = t.Text
-		}
-	}
 	if !res.IsError {
+		text := ""
+		if len(res.Content) > 0 {
+			if t, ok := res.Content[0].(*mcp.TextContent); ok {
+				text = t.Text
+			}
+		}
 		a.expect(code == "", "%-8s %6s  %s", tool, round(took), short(text))
 		return got
 	}
-	if err := json.Unmarshal([]byte(text), &got); err != nil {
-		a.expect(false, "%s: not an error of ours: %s", tool, short(text))
+	advice, err := json.Marshal(res.Meta[resilience.MetaError])
+	if err == nil {
+		err = json.Unmarshal(advice, &got)
+	}
+	if err != nil || got.Code == "" {
+		a.expect(false, "%s: there is no advice with the failure", tool)
 		return got
 	}
 	line := fmt.Sprintf("%s: %s (retryable: %v", got.Code, got.Message, got.Retryable)

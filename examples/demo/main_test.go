@@ -6,4 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDemo(t *testing.T) { require.NoError(t, run(t.Context())) }
+func TestDemo(t *testing.T) {
+	for _, server := range servers {
+		require.NoError(t, run(t.Context(), server))
+	}
+}

@@ -9,8 +9,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/seed8d1e2389/resilience/examples/workspace"
 )
 
@@ -50,7 +49,7 @@ func run(ctx context.Context, path string, origins []string, cooldown time.Durat
 			log.Warn("breaker changed", "breaker", name, "from", from, "to", to)
 		},
 	}
-	cfg.Tools = tools
+	cfg.Tools = tools // the others are known by their annotations
 	guard, err := resilience.New(cfg)
 	if err != nil {
 		return err
@@ -64,46 +63,25 @@ func run(ctx context.Context, path string, origins []string, cooldown time.Durat
 }
 
 var tools = map[string]resilience.Tool{
-	"search":   {Effect: resilience.ReadOnly},
-	"read":     {Effect: resilience.ReadOnly},
-	"overview": {Effect: resilience.ReadOnly},
 	// The agent shall hear at once that the backend is gone.
 	"fetch": {Effect: resilience.ReadOnly, Breaker: "backend", Retry: &resilience.Retry{MaxRetries: -1}},
 }
 
 func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.Fetcher) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "workspace", Version: "1.0.0"}, nil)
-	add(server, guard, "search", "Find the lines that hold a text", dir.Search)
-	add(server, guard, "read", "Read a text file", dir.Read)
-	add(server, guard, "overview", "Count and measure the files", dir.Overview)
-	add(server, guard, "fetch", "Get a document by HTTP", fetcher.Fetch)
+	gosdk.Protect(server, guard, gosdk.AllowLimit())
+	add(server, "search", "Find the lines that hold a text", dir.Search)
+	add(server, "read", "Read a text file", dir.Read)
+	add(server, "overview", "Count and measure the files", dir.Overview)
+	add(server, "fetch", "Get a document by HTTP", fetcher.Fetch)
 	return server
 }
 
-// add registers a tool that runs under the guard.
-func add[In, Out any](server *mcp.Server, guard *resilience.Guard, name, description string, work func(context.Context, In) (Out, error)) {
-	guarded := resilience.Wrap(guard, name, work)
+// add registers a tool. Nothing in it knows of the guard.
+func add[In, Out any](server *mcp.Server, name, description string, work func(context.Context, In) (Out, error)) {
 	tool := &mcp.Tool{Name: name, Description: description, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}
 	mcp.AddTool(server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
-		out, err := guarded(ctx, in)
-		var failure *resilience.Error
-		if errors.As(err, &failure) {
-			err = forAgent{failure}
-		}
+		out, err := work(ctx, in)
 		return nil, out, err
 	})
 }
-
-// forAgent is an Error whose text is its JSON: the SDK makes a handler's error the
-// text item of a result with isError.
-type forAgent struct{ err *resilience.Error }
-
-func (e forAgent) Error() string {
-	b, err := json.Marshal(e.err)
-	if err != nil {
-		return e.err.Message
-	}
-	return string(b)
-}
-
-func (e forAgent) Unwrap() error { return e.err }

@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A failure reaches the client as a result with isError, the error's JSON in a text
-// item.
+// A failure reaches the client as a result with isError, and the guard's advice with it.
 func TestFailuresAreResults(t *testing.T) {
 	dir, err := workspace.Open(t.TempDir())
 	require.NoError(t, err)
@@ -45,8 +44,9 @@ func TestFailuresAreResults(t *testing.T) {
 			Code resilience.Code `json:"code"`
 			Tool string          `json:"tool"`
 		}
-		require.Len(t, res.Content, 1)
-		require.NoError(t, json.Unmarshal([]byte(res.Content[0].(*mcp.TextContent).Text), &got), tc.tool)
+		b, err := json.Marshal(res.Meta[resilience.MetaError])
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(b, &got), tc.tool)
 		assert.Equal(t, tc.code, got.Code)
 		assert.Equal(t, tc.tool, got.Tool)
 		assert.Nil(t, res.StructuredContent)

@@ -1,0 +1,67 @@
+package mcpgo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
+)
+
+// A server whose backend is down, as its client sees it.
+func Example() {
+	guard := resilience.Must(resilience.New(resilience.Config{
+		Breaker: resilience.BreakerConfig{Failures: 1},
+	}))
+	srv := server.NewMCPServer("books", "1.0.0", server.WithToolHandlerMiddleware(mcpgo.Middleware(guard)))
+	srv.AddTool(mcp.NewTool("order"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return nil, errors.New("connect 10.0.0.7: no route to host")
+	})
+
+	ctx := context.Background()
+	c, err := client.NewInProcessClient(srv)
+	if err != nil {
+		panic(err)
+	}
+	defer c.Close()
+	if err := c.Start(ctx); err != nil {
+		panic(err)
+	}
+	if _, err := c.Initialize(ctx, mcp.InitializeRequest{}); err != nil {
+		panic(err)
+	}
+	var order mcp.CallToolRequest
+	order.Params.Name = "order"
+	for range 2 {
+		res, err := c.CallTool(ctx, order)
+		if err != nil {
+			panic(err)
+		}
+		e := res.Meta.AdditionalFields[resilience.MetaError].(map[string]any)
+		fmt.Println(res.IsError, e["code"], e["message"])
+	}
+	// Output:
+	// true TOOL_FAILED Tool 'order' failed
+	// true CIRCUIT_OPEN Circuit breaker open due to repeated failures. Will retry in 30 seconds.
+}
+
+// A handler that says how far it has come. Each report restarts the limit of its call, if
+// the tool has a MaxTimeout.
+func ExampleNotifyProgress() {
+	pages := []string{"one", "two", "three"}
+	index := func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		for i := range pages {
+			// Work on a page, then:
+			if err := mcpgo.NotifyProgress(ctx, req, float64(i+1), float64(len(pages)), ""); err != nil {
+				return nil, err
+			}
+		}
+		return mcp.NewToolResultText("indexed"), nil
+	}
+	srv := server.NewMCPServer("books", "1.0.0")
+	srv.AddTool(mcp.NewTool("index"), index)
+}

@@ -1,0 +1,176 @@
+// MCP clients that we did not write, the official TypeScript SDK, call our servers: what
+// a guard answers must reach an agent through them.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import { join } from 'node:path'
+import { before, describe, test } from 'node:test'
+import { setTimeout as wait } from 'node:timers/promises'
+import { build, connect, sdks, startHTTP, temporary } from './lib.mjs'
+
+const metaError = 'io.github.seed8d1e2389.resilience/error'
+
+/** The guard's error in the result of a failed call. */
+function failure(result) {
+  assert.equal(result.isError, true, JSON.stringify(result))
+  const error = result._meta?.[metaError]
+  assert.ok(error, `no error in _meta: ${JSON.stringify(result)}`)
+  return error
+}
+
+/** The same where there is no result of the tool's, so that the guard makes all of it. */
+function ownFailure(result) {
+  const error = failure(result)
+  assert.equal(result.content.length, 1)
+  assert.equal(result.content[0].type, 'text')
+  assert.deepEqual(JSON.parse(result.content[0].text), error)
+  return error
+}
+
+/** A backend that answers, hangs, stops, and comes back at the same address. */
+async function startBackend(t) {
+  const backend = { hangs: false }
+  const server = createServer((_, res) => { if (!backend.hangs) res.end('hello') })
+  const listen = async port => { await once(server.listen(port, '127.0.0.1'), 'listening') }
+  backend.stop = async () => {
+    server.close()
+    server.closeAllConnections()
+    if (server.listening) await once(server, 'close')
+  }
+  await listen(0)
+  const { port } = server.address()
+  backend.origin = `http://127.0.0.1:${port}`
+  backend.start = () => listen(port)
+  t.after(backend.stop)
+  return backend
+}
+
+for (const name of ['server', 'server-mcpgo']) {
+  describe(`examples/${name}`, { concurrency: true }, () => {
+    let program
+    before(async () => { program = await build('../examples', `./${name}`) })
+
+    for (const sdk of sdks) {
+      test(`${sdk.name}: a backend hangs, goes and comes back`, { timeout: 60_000 }, async t => {
+        const dir = await temporary(t)
+        await writeFile(join(dir, 'a.txt'), 'one\ntwo\n')
+        const backend = await startBackend(t)
+        const { tools, call } = await connect(t, sdk, {
+          command: program,
+          args: ['-dir', dir, '-allow', backend.origin, '-cooldown', '2s'],
+          env: { EXAMPLE_TIMEOUT_QUICK: '500ms' },
+        })
+        const fetch = () => call('fetch', { url: backend.origin + '/' })
+
+        // All have output schemas, so the SDK has compared these results with them.
+        assert.deepEqual(tools.filter(t => t.outputSchema).map(t => t.name).sort(), ['fetch', 'overview', 'read', 'search'])
+        assert.equal((await call('read', { path: 'a.txt' })).structuredContent.text, 'one\ntwo\n')
+        assert.deepEqual((await call('search', { text: 'TWO' })).structuredContent.matches, [{ path: 'a.txt', line: 2, text: 'two' }])
+        assert.equal((await call('overview', {})).structuredContent.files, 1)
+        assert.equal((await fetch()).structuredContent.text, 'hello')
+
+        // The agent's own mistake, however often, is no reason to turn calls away.
+        for (let i = 0; i < 6; i++) {
+          const { code, retryable } = failure(await call('fetch', { url: 'http://elsewhere.invalid/' }))
+          assert.deepEqual({ code, retryable }, { code: 'VALIDATION_ERROR', retryable: false })
+        }
+
+        backend.hangs = true
+        const timeout = ownFailure(await fetch())
+        assert.equal(timeout.code, 'TIMEOUT')
+        assert.equal(timeout.tool, 'fetch')
+        assert.equal(timeout.retryable, true)
+
+        await backend.stop()
+        let lost = 0
+        let error
+        while ((error = failure(await fetch())).code === 'CONNECTION_LOST') {
+          assert.equal(error.retryable, true)
+          assert.ok(++lost < 10, 'the breaker never opens')
+        }
+        assert.ok(lost > 0)
+        const open = await fetch()
+        const { code, retryAfter } = ownFailure(open)
+        assert.equal(code, 'CIRCUIT_OPEN')
+        assert.ok(Number.isInteger(retryAfter) && retryAfter > 0, `retryAfter is ${retryAfter}`)
+        assert.equal(open.structuredContent, undefined)
+
+        // The other tools go on meanwhile.
+        assert.equal((await call('overview', {})).structuredContent.files, 1)
+
+        backend.hangs = false
+        await backend.start()
+        await wait(retryAfter * 1000)
+        const back = await fetch()
+        assert.notEqual(back.isError, true, JSON.stringify(back))
+        assert.equal(back.structuredContent.text, 'hello')
+      })
+    }
+  })
+}
+
+describe('testserver', { concurrency: true }, () => {
+  let program
+  before(async () => { program = await build('testserver', '.') })
+
+  for (const sdk of sdks) {
+    for (const transport of ['stdio', 'streamable HTTP']) {
+      const start = async t => connect(t, sdk, transport === 'stdio'
+        ? { command: program }
+        // The newer protocol has no sessions.
+        : { url: await startHTTP(t, program, [`-stateless=${sdk.protocol === '2026-07-28'}`]) })
+
+      test(`${sdk.name} over ${transport}: progress keeps a tool alive for longer than its limit`, { timeout: 60_000 }, async t => {
+        const { call } = await start(t)
+        const seen = []
+        const slow = await call('slow', {}, { onprogress: p => seen.push(p.progress) })
+        assert.notEqual(slow.isError, true, JSON.stringify(slow))
+        assert.deepEqual(seen, [0, 1, 2, 3, 4, 5])
+      })
+
+      test(`${sdk.name} over ${transport}: with and without an output schema`, { timeout: 60_000 }, async t => {
+        const { tools, call } = await start(t)
+        for (const name of ['fail', 'fail_structured']) {
+          const hasSchema = name === 'fail_structured'
+          assert.equal(Boolean(tools.find(t => t.name === name).outputSchema), hasSchema)
+          const ok = await call(name, { kind: 'none' })
+          assert.notEqual(ok.isError, true)
+          assert.deepEqual(ok.structuredContent, { kind: 'none' })
+
+          // What the guard makes itself. In structuredContent it may stand only where
+          // no schema says otherwise: SDK 1.x validates it even on errors, and throws.
+          const own = (result, code) => {
+            const error = ownFailure(result)
+            assert.equal(error.code, code)
+            assert.equal(error.tool, name)
+            assert.deepEqual(result.structuredContent, hasSchema ? undefined : error)
+            return error
+          }
+          own(await call(name, { kind: 'panic' }), 'TOOL_FAILED')
+          own(await call(name, { kind: 'hang' }), 'TIMEOUT')
+
+          // What the tool or the SDK made stays, and the guard's advice comes on top.
+          const wrong = await call(name, { kind: 1 })
+          assert.equal(failure(wrong).code, 'VALIDATION_ERROR')
+          assert.equal(wrong.structuredContent, undefined)
+          for (let i = 0; i < 3; i++) {
+            const result = await call(name, { kind: 'error' })
+            assert.equal(failure(result).code, 'TOOL_FAILED')
+            assert.deepEqual(result.content, [{ type: 'text', text: 'the disk is full' }])
+            assert.equal(result.structuredContent, undefined)
+          }
+
+          // That made five: now the tool isn't called any more.
+          const { retryAfter } = own(await call(name, { kind: 'none' }), 'CIRCUIT_OPEN')
+          assert.ok(Number.isInteger(retryAfter) && retryAfter > 0, `retryAfter is ${retryAfter}`)
+          await wait(retryAfter * 1000)
+          assert.deepEqual((await call(name, { kind: 'none' })).structuredContent, { kind: 'none' })
+        }
+
+        // An unknown tool is no failure of a tool: it stays a protocol error.
+        await assert.rejects(call('no such tool', {}), { code: -32602 })
+      })
+    }
+  }
+})

@@ -1,0 +1,72 @@
+// What both test files need: Go servers to start, and clients to call them.
+import assert from 'node:assert/strict'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { rmSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { promisify } from 'node:util'
+import { Client as ClientV1 } from 'sdk-v1/client/index.js'
+import { StdioClientTransport as StdioV1 } from 'sdk-v1/client/stdio.js'
+import { StreamableHTTPClientTransport as HTTPV1 } from 'sdk-v1/client/streamableHttp.js'
+import { Client as ClientV2, StreamableHTTPClientTransport as HTTPV2 } from 'sdk-v2'
+import { StdioClientTransport as StdioV2 } from 'sdk-v2/stdio'
+
+const info = { name: 'resilience-clients', version: '1.0.0' }
+
+// The 2.x line speaks the older protocol unless it is told otherwise.
+export const sdks = [
+  { name: 'SDK 1.x', Client: ClientV1, Stdio: StdioV1, HTTP: HTTPV1, protocol: '2025-11-25' },
+  { name: 'SDK 2.x', Client: ClientV2, Stdio: StdioV2, HTTP: HTTPV2, protocol: '2025-11-25' },
+  {
+    name: 'SDK 2.x, protocol 2026-07-28', Client: ClientV2, Stdio: StdioV2, HTTP: HTTPV2, protocol: '2026-07-28',
+    options: { versionNegotiation: { mode: { pin: '2026-07-28' } } },
+  },
+]
+
+export async function temporary(t) {
+  const dir = await mkdtemp(join(tmpdir(), 'resilience-clients-'))
+  t.after(() => rm(dir, { recursive: true, force: true }))
+  return dir
+}
+
+/** Builds a Go program. `module` is the directory of its module, from here. */
+export async function build(module, pkg) {
+  const dir = await mkdtemp(join(tmpdir(), 'resilience-clients-'))
+  process.once('exit', () => rmSync(dir, { recursive: true, force: true }))
+  const program = join(dir, 'server')
+  await promisify(execFile)('go', ['build', '-C', join(import.meta.dirname, module), '-o', program, pkg])
+  return program
+}
+
+/** Starts a server that prints its address first, and returns the address. */
+export async function startHTTP(t, program, args) {
+  const server = spawn(program, ['-http', '127.0.0.1:0', ...args], { stdio: ['ignore', 'pipe', 'ignore'] })
+  t.after(() => server.kill())
+  const [address] = await Promise.race([
+    once(createInterface(server.stdout), 'line'),
+    once(server, 'exit').then(([code]) => assert.fail(`the server ended with code ${code}`)),
+  ])
+  return new URL(address)
+}
+
+/** Connects a client, either `{ url }` or `{ command, args, env }`. */
+export async function connect(t, sdk, { url, ...program }) {
+  const client = new sdk.Client(info, sdk.options)
+  // In a test of errors, what a server logs of them is only noise.
+  await client.connect(url ? new sdk.HTTP(url) : new sdk.Stdio({ ...program, stderr: 'ignore' }))
+  t.after(() => client.close())
+  // SDK 1.x doesn't tell; SDK 2.x must not test the same protocol twice.
+  if (client.getNegotiatedProtocolVersion) assert.equal(client.getNegotiatedProtocolVersion(), sdk.protocol)
+  // Only clients that know a tool's output schema validate what it returns.
+  const { tools } = await client.listTools()
+  return {
+    tools,
+    call(name, args, options) {
+      const params = { name, arguments: args }
+      return sdk.name === 'SDK 1.x' ? client.callTool(params, undefined, options) : client.callTool(params, options)
+    },
+  }
+}

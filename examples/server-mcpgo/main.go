@@ -1,0 +1,96 @@
+// Server-mcpgo is the server of ../server on github.com/mark3labs/mcp-go: one line puts
+// all of its tools under a guard.
+//
+//	server-mcpgo -dir . -allow http://127.0.0.1:8080
+//
+// EXAMPLE_TIMEOUT_QUICK, EXAMPLE_TIMEOUT_HEAVY and EXAMPLE_DEBUG are read as
+// resilience.ConfigFromEnv says.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
+	"github.com/seed8d1e2389/resilience/examples/workspace"
+)
+
+func main() {
+	dir := flag.String("dir", ".", "the directory that the tools work on")
+	allow := flag.String("allow", "", "the origins that may be fetched from, separated by commas")
+	cooldown := flag.Duration("cooldown", 0, "how long a breaker stays open (0: 30s)")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *dir, strings.Split(*allow, ","), *cooldown); err != nil && ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "server-mcpgo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, path string, origins []string, cooldown time.Duration) error {
+	cfg, err := resilience.ConfigFromEnv("EXAMPLE")
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	cfg.Breaker = resilience.BreakerConfig{
+		Cooldown: cooldown,
+		OnChange: func(name string, from, to resilience.State) {
+			log.Warn("breaker changed", "breaker", name, "from", from, "to", to)
+		},
+	}
+	cfg.Tools = tools
+	guard, err := resilience.New(cfg)
+	if err != nil {
+		return err
+	}
+	dir, err := workspace.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	s := newServer(guard, dir, &workspace.Fetcher{Origins: origins})
+	return server.NewStdioServer(s).Listen(ctx, os.Stdin, os.Stdout)
+}
+
+// The other tools are read-only too: their annotations say so.
+var tools = map[string]resilience.Tool{
+	// The agent shall hear at once that the backend is gone.
+	"fetch": {Effect: resilience.ReadOnly, Breaker: "backend", Retry: &resilience.Retry{MaxRetries: -1}},
+}
+
+func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.Fetcher) *server.MCPServer {
+	s := server.NewMCPServer("workspace", "1.0.0",
+		server.WithToolHandlerMiddleware(mcpgo.Middleware(guard)),
+		server.WithInputSchemaValidation())
+	add(s, "search", "Find the lines that hold a text", dir.Search)
+	add(s, "read", "Read a text file", dir.Read)
+	add(s, "overview", "Count and measure the files", dir.Overview)
+	add(s, "fetch", "Get a document by HTTP", fetcher.Fetch)
+	return s
+}
+
+// add registers a tool. Its handler isn't one of mcp.NewStructuredToolHandler's: those
+// make text of an error before the guard can see it.
+func add[In, Out any](s *server.MCPServer, name, description string, work func(context.Context, In) (Out, error)) {
+	tool := mcp.NewTool(name, mcp.WithDescription(description), mcp.WithReadOnlyHintAnnotation(true),
+		mcp.WithInputSchema[In](), mcp.WithOutputSchema[Out]())
+	s.AddTool(tool, mcp.NewTypedToolHandler(func(ctx context.Context, _ mcp.CallToolRequest, in In) (*mcp.CallToolResult, error) {
+		out, err := work(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return mcp.NewToolResultStructuredOnly(out), nil
+	}))
+}
