@@ -261,7 +261,7 @@ func (c *call) present(e *Error) *Error {
 	out.origin = e
 	if own, ok := c.guard.cfg.Suggestions[out.Code]; ok {
 		switch out.Suggestion {
-		case suggestions[out.Code]:
+		case suggestions[out.Code], suggestChange:
 			out.Suggestion = own
 		case suggestCheck:
 			out.Suggestion = own + " " + suggestCheck

@@ -45,7 +45,7 @@ var suggestions = map[Code]string{
 	CodeConnectionLost: "Wait for the connection to come back, then try again.",
 	CodeRetryExhausted: "Several attempts have failed already: do not repeat the call at once. Use another tool or tell the user.",
 	CodeOverloaded:     "Earlier calls of this tool are still running. Wait for them to end before calling it again.",
-	CodeToolFailed:     "If retryable is true, try again; otherwise change the request or use another tool.",
+	CodeToolFailed:     "Try again. If it fails again, change the request or use another tool.",
 	CodeToolNotFound:   "List the available tools and call one of those.",
 	CodeValidation:     "Correct the arguments, then call again.",
 	CodeCanceled:       "The call was canceled. Call again only if its result is still wanted.",
@@ -54,6 +54,9 @@ var suggestions = map[Code]string{
 // suggestCheck is what an agent is told when a call that must not be repeated
 // blindly may have taken effect.
 const suggestCheck = "The outcome of this call is unknown: check whether it took effect before you call this tool again."
+
+// suggestChange takes the place of TOOL_FAILED's where another try won't help.
+const suggestChange = "Do not repeat the same call: change the request or use another tool."
 
 // Error is what a failed tool call comes back as. Its exported fields but Err
 // are written for an agent; Err is written for programs and logs.

@@ -92,6 +92,7 @@ func crashed(tool string, err error) error {
 		return err
 	}
 	e := newError(CodeToolFailed, tool, subject(tool)+" failed", false)
+	e.Suggestion = suggestChange
 	e.Err = err
 	return e
 }
