@@ -12,9 +12,9 @@ import (
 
 // AsError turns any error into an *Error that names tool, around err; nil stays nil.
 // An *Error in err's chain decides by its own fields, Details among them, with only
-// empty ones filled in. Any other error becomes TIMEOUT (a context.DeadlineExceeded), CONNECTION_LOST, CANCELED,
-// VALIDATION_ERROR ([MarkInvalid]) or TOOL_FAILED, with a message that holds
-// none of its text.
+// empty ones filled in. Any other error becomes TIMEOUT (a context.DeadlineExceeded),
+// CONNECTION_LOST, CANCELED, VALIDATION_ERROR ([MarkInvalid]) or TOOL_FAILED, with a
+// message that holds none of its text.
 func AsError(tool string, err error) *Error {
 	if err == nil {
 		return nil

@@ -29,6 +29,15 @@
 // should heed its context. Nor can anything stop what ends the whole
 // process, such as concurrent writes to a map.
 //
+// A tool that takes long but reports [Progress] isn't hung: with Tool.MaxTimeout, each
+// report restarts its limit. [Pause] stops the clock while a tool waits for its user.
+//
+// # MCP
+//
+// The nested modules adapters/gosdk and adapters/mcpgo put every tool of a server under a
+// guard with one line, and take effects from the tools' annotations. [MetaError],
+// [MetaOptions], [HintedEffect] and [EffectFrom] are for an adapter of your own.
+//
 // # Failures
 //
 // Every failure is an [*Error] with a [Code], a message and a suggestion that are safe

@@ -185,3 +185,49 @@ func ExampleGuard_Health() {
 	}
 	// Output: cypher neo4j open 5 TOOL_FAILED
 }
+
+func ExampleProgress() {
+	guard := resilience.Must(resilience.New(resilience.Config{
+		Tools: map[string]resilience.Tool{
+			"index": {Timeout: time.Second, MaxTimeout: 10 * time.Minute},
+		},
+	}))
+	files := []string{"a.go", "b.go", "c.go"}
+	n, err := resilience.Do(context.Background(), guard, "index", func(ctx context.Context) (int, error) {
+		for range files {
+			// However many there are: a second for each is enough.
+			resilience.Progress(ctx)
+		}
+		return len(files), nil
+	})
+	fmt.Println(n, err)
+	// Output: 3 <nil>
+}
+
+func ExamplePause() {
+	guard := resilience.Must(resilience.New(resilience.Config{}))
+	answer, err := resilience.Do(context.Background(), guard, "delete_all", func(ctx context.Context) (string, error) {
+		resume := resilience.Pause(ctx)
+		answer := "no" // ask the user here, however long that takes
+		resume()
+		return answer, nil
+	})
+	fmt.Println(answer, err)
+	// Output: no <nil>
+}
+
+func ExampleMetaOptions() {
+	guard := resilience.Must(resilience.New(resilience.Config{}))
+	meta := map[string]any{resilience.MetaLimit: 0.01} // of a tools/call request
+	opts, err := resilience.MetaOptions(meta, false, true)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = resilience.Do(context.Background(), guard, "search", func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}, opts...)
+	fmt.Println(err)
+	// Output: TIMEOUT: Tool 'search' exceeded timeout of 10ms
+}
