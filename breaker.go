@@ -249,9 +249,10 @@ func (b *Breaker) Allow() (done func(error), err error) {
 // A ticket is the permission to make one call.
 type ticket struct {
 	b       *Breaker
-	version uint64      // of the breaker when it let the call pass
-	report  func(error) // gobreaker's: not idempotent
-	overdue time.Time   // of a probe: when it has failed
+	version uint64                  // of the breaker when it let the call pass
+	report  func(error)             // gobreaker's: not idempotent
+	overdue time.Time               // of a probe: when it has failed
+	call    atomic.Pointer[limited] // of a guard's probe: it isn't overdue while its limit, which may be paused, goes on
 	used    atomic.Bool
 }
 
@@ -286,7 +287,7 @@ func (b *Breaker) reject(err error) *Error {
 		b.mu.Lock()
 		p := b.probe
 		b.mu.Unlock()
-		if p != nil && time.Now().After(p.overdue) {
+		if p != nil && time.Now().After(p.overdue) && (p.call.Load() == nil || p.call.Load().over()) {
 			p.settle(errFailed)
 		}
 	}

@@ -73,7 +73,7 @@ func (c *call) admit(ctx context.Context) *Error {
 		// Now: a tool that was given up on may go on changing them.
 		c.options.args = redactValue(c.options.args, &budget{}, 1)
 	}
-	t := c.guard.tool(c.name)
+	t := c.guard.tool(c.name, c.options.shared)
 	t.used.Store(true)
 	own, most := t.timeout, t.maxTimeout
 	if t == c.guard.others {
@@ -101,6 +101,7 @@ func (c *call) admit(ctx context.Context) *Error {
 		return overloadedError(c.name)
 	}
 	c.ctx = limitedContext(ctx, c.name, c.limit, c.most)
+	ticket.call.Store(c.ctx)
 	return nil
 }
 
@@ -116,7 +117,11 @@ func attempt[T any](c *call, fn func(context.Context) (T, error)) (value T, err 
 	c.attempts++
 	ctx := c.ctx
 	if limit := c.guard.cfg.AttemptTimeout; limit > 0 {
-		ctx = limitedContext(c.ctx, c.name, limit, max(limit, c.most))
+		most := limit
+		if c.most > c.limit {
+			most = max(limit, c.most) // progress restarts it too
+		}
+		ctx = limitedContext(c.ctx, c.name, limit, most)
 		defer ctx.stop()
 	}
 	ctx.attempt.Store(int32(c.attempts)) // its own where an earlier attempt may still run
@@ -198,7 +203,10 @@ func (c *call) cutOff(e *Error, own bool) {
 	}
 	copied := *e
 	copied.origin = e
-	c.finish(copied.forEffect(c.effect(), false), counts)
+	if copied.Retryable {
+		copied.forEffect(c.effect(), false)
+	}
+	c.finish(&copied, counts)
 }
 
 // turnAway finishes a call whose breaker opened before it could be retried.

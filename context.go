@@ -17,15 +17,18 @@ type limited struct {
 	tool    string
 	start   time.Time
 	limit   time.Duration // restarted by progress
-	most    time.Duration // the limit for all of it, which isn't; limit where there is no other
+	bound   time.Duration // the limit for all of it, which isn't; limit where there is no other
 	attempt atomic.Int32  // for Attempt; 0: ask the parent
 
 	unwatch func() bool // stops watching the parent; nil if it never ends
 
 	mu      sync.Mutex
 	timer   *time.Timer
-	expiry  time.Time     // when the limit ends the call
-	told    time.Duration // the limit as told in the error
+	most    time.Duration // bound, and the time of pauses
+	own     time.Time     // when the limit ends the call
+	ownTold time.Duration // the limit as told in the error
+	expiry  time.Time     // own, or the parent's deadline if that is first
+	told    time.Duration // as ownTold, of expiry
 	paused  int           // how many pauses there are: only the caller can end the call
 	since   time.Time     // when the first of them began
 	callers bool          // expiry is the caller's deadline, which comes before the tool's own
@@ -43,7 +46,7 @@ var _ context.Context = (*limited)(nil)
 // deadline of the parent's that comes sooner takes its place. The caller must call
 // stop.
 func limitedContext(parent context.Context, tool string, limit, most time.Duration) *limited {
-	c := &limited{parent: parent, tool: tool, start: time.Now(), limit: limit, most: most}
+	c := &limited{parent: parent, tool: tool, start: time.Now(), limit: limit, bound: most, most: most}
 	c.mu.Lock() // expire and parentDone may run before their stop functions are stored
 	defer c.mu.Unlock()
 	c.arm(c.start)
@@ -58,13 +61,20 @@ const parentFirst = time.Millisecond
 
 // arm lets the limit begin at now. It requires that c.mu is held.
 func (c *limited) arm(now time.Time) {
-	c.expiry, c.told, c.callers = now.Add(c.limit), c.limit, false
-	if last := c.start.Add(c.most); !c.expiry.Before(last) {
-		c.expiry, c.told = last, c.most
+	c.own, c.ownTold = now.Add(c.limit), c.limit
+	if last := c.start.Add(c.most); !c.own.Before(last) {
+		c.own, c.ownTold = last, c.bound
 	}
 	if c.paused > 0 {
-		c.expiry = now.Add(math.MaxInt64)
+		c.own = now.Add(math.MaxInt64)
 	}
+	c.schedule(now)
+}
+
+// schedule sets the timer for the end of the limit or the parent's deadline, whichever
+// is first. It requires that c.mu is held.
+func (c *limited) schedule(now time.Time) {
+	c.expiry, c.told, c.callers = c.own, c.ownTold, false
 	wait := c.expiry.Sub(now)
 	if d, ok := c.parent.Deadline(); ok && d.Before(c.expiry) {
 		c.expiry, c.told, c.callers = d, d.Sub(c.start), true
@@ -83,7 +93,11 @@ func (c *limited) arm(now time.Time) {
 // expire also stands in for a parent that has a deadline and doesn't keep it.
 func (c *limited) expire() {
 	c.mu.Lock()
-	if time.Now().Before(c.expiry) { // the timer fired just before it was reset
+	now := time.Now()
+	if c.callers && c.err == nil && c.parent.Err() == nil {
+		c.schedule(now) // a call around this one may have been paused since
+	}
+	if now.Before(c.expiry) { // also if the timer fired just before it was reset
 		c.mu.Unlock()
 		return
 	}
@@ -182,11 +196,18 @@ func (c *limited) left() time.Duration {
 	return time.Until(c.expiry)
 }
 
+// over reports whether the call has ended.
+func (c *limited) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err != nil
+}
+
 // progress lets the limit begin anew.
 func (c *limited) progress() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && c.paused == 0 && c.most > c.limit {
+	if c.err == nil && c.paused == 0 && c.bound > c.limit {
 		c.arm(time.Now())
 	}
 }
@@ -210,6 +231,9 @@ func (c *limited) pause() (resume func()) {
 		}
 		now := time.Now()
 		c.most += min(now.Sub(c.since), math.MaxInt64-c.most)
+		if spent := now.Sub(c.start); c.most-spent < c.limit {
+			c.most = spent + min(c.limit, math.MaxInt64-spent) // the limit begins anew in any case
+		}
 		c.arm(now)
 	}
 }

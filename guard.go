@@ -76,6 +76,7 @@ type options struct {
 	limit    time.Duration
 	limitSet bool
 	effect   func() Effect
+	shared   bool
 }
 
 // Args are the call's arguments, for the details of its error with debug: redacted, as
@@ -103,6 +104,11 @@ func RawArgs(args json.RawMessage) Option {
 // is known of a tool elsewhere, such as its MCP annotations; it must not block. If f is
 // nil, panics or returns EffectUnknown, Config.Effect holds.
 func EffectFrom(f func() Effect) Option { return func(o *options) { o.effect = f } }
+
+// Shared denies a tool that isn't listed in the Config a breaker and counts of its own:
+// it shares those that stand as "(others)" in Health. It is for names that an agent may
+// have made up.
+func Shared() Option { return func(o *options) { o.shared = true } }
 
 // Debug turns debug on for this call, whatever Config.Debug says.
 func Debug() Option { return func(o *options) { o.debug = true } }
@@ -246,7 +252,7 @@ func (g *Guard) Timeout(tool string) time.Duration {
 // Breaker returns the breaker of a tool, listed or not; never nil. That of a tool that
 // isn't listed is made now if there is none yet, as a call would; tools for which there
 // is no room share one.
-func (g *Guard) Breaker(tool string) *Breaker { return g.tool(tool).breaker }
+func (g *Guard) Breaker(tool string) *Breaker { return g.tool(tool, false).breaker }
 
 // mustHave panics at what only a mistake in the program can bring.
 func mustHave(ctx context.Context, g *Guard) {

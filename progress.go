@@ -15,6 +15,9 @@ import (
 //
 // A call that waits for its next attempt isn't lengthened: nothing makes progress then.
 func Progress(ctx context.Context) {
+	if c := innermost(ctx); c != nil && c.over() {
+		return // an attempt that was given up on: it isn't what the call waits for
+	}
 	for c := innermost(ctx); c != nil; c = innermost(c.parent) {
 		c.progress()
 	}
@@ -24,12 +27,16 @@ func Progress(ctx context.Context) {
 // resume is called: a tool that waits for its user isn't hung. Then the limit begins anew,
 // and the time that has passed doesn't count against Tool.MaxTimeout. The caller's own
 // deadline and its end bound the call regardless. Several pauses of one call may overlap;
-// resume may be called any number of times, from any goroutine, and the first counts.
-// Outside of a guarded call Pause does nothing.
+// resume may be called any number of times, from any goroutine, and the first counts; the
+// end of the attempt resumes too. Outside of a guarded call Pause does nothing.
 //
 // While the clock stands, only the caller can end the call: pause for nothing but what ends
 // by itself.
 func Pause(ctx context.Context) (resume func()) {
+	first := innermost(ctx)
+	if first == nil || first.over() {
+		return func() {}
+	}
 	var calls []*limited
 	for c := innermost(ctx); c != nil; c = innermost(c.parent) {
 		calls = append(calls, c)
@@ -39,9 +46,11 @@ func Pause(ctx context.Context) (resume func()) {
 	for _, c := range slices.Backward(calls) {
 		resumes = append(resumes, c.pause())
 	}
-	return sync.OnceFunc(func() {
+	resume = sync.OnceFunc(func() {
 		for _, resume := range resumes {
 			resume()
 		}
 	})
+	first.AfterFunc(resume) // an attempt that is given up on takes its pause with it
+	return resume
 }

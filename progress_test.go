@@ -181,6 +181,11 @@ func TestPause(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
+		// All of the limit is there again afterwards.
+		g0 := newGuard(t, one(tool))
+		_, err0 := resilience.Do(t.Context(), g0, "x", asks(9*s, 100*s, 9*s))
+		assert.NoError(t, err0)
+
 		// What takes long after the user has answered is hung after all, and a caller who
 		// leaves is obeyed at once.
 		g := newGuard(t, one(tool))
@@ -207,4 +212,105 @@ func TestPause(t *testing.T) {
 		assert.Equal(t, 60*s, time.Since(start))
 	})
 	resilience.Pause(t.Context())() // elsewhere nothing happens
+}
+
+// An attempt that was given up on steers the call no longer.
+func TestProgressOfAnAbandonedAttempt(t *testing.T) {
+	const s = time.Second
+	for name, zombie := range map[string]func(context.Context){
+		"pauses":     func(ctx context.Context) { time.Sleep(2 * s); resilience.Pause(ctx) },
+		"has paused": func(ctx context.Context) { resilience.Pause(ctx); time.Sleep(100 * s) },
+		"reports progress": func(ctx context.Context) {
+			for range 100 {
+				time.Sleep(s / 2)
+				if ctx.Err() != nil {
+					resilience.Progress(ctx)
+				}
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := one(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 3 * s, MaxTimeout: time.Hour})
+			cfg.AttemptTimeout = s
+			ctx, cancel := context.WithTimeout(t.Context(), 30*s)
+			defer cancel()
+			r := resilience.Run(ctx, newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					zombie(ctx)
+				}
+				time.Sleep(200 * s)
+				return 0, nil
+			})
+			assert.NotNil(t, r.Err)
+			if name == "has paused" { // a pause of an attempt that goes on: only its caller ends it
+				assert.Equal(t, 30*s, r.Duration)
+			} else {
+				assert.Equal(t, 3*s, r.Duration, name)
+			}
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+// Without MaxTimeout progress restarts nothing, an attempt's limit neither.
+func TestProgressOfAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := one(resilience.Tool{})
+		cfg.AttemptTimeout = time.Second
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", works(10*time.Second, time.Second/2))
+		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+		assert.Equal(t, time.Second, r.Duration)
+		synctest.Wait()
+	})
+}
+
+// A pause of the outer call is one of the inner call too, though it began before.
+func TestPauseAroundAnInnerCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"outer": {Timeout: 10 * time.Second}, "inner": {Timeout: time.Minute}}})
+		value, err := resilience.Do(t.Context(), g, "outer", func(outer context.Context) (string, error) {
+			time.AfterFunc(5*time.Second, func() {
+				resume := resilience.Pause(outer)
+				time.AfterFunc(40*time.Second, resume)
+			})
+			return resilience.Do(outer, g, "inner", hang(50*time.Second))
+		})
+		assert.NoError(t, err)
+		assert.Equal(t, "late", value)
+	})
+}
+
+// A probe whose user thinks isn't lost.
+func TestPauseOfAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, one(resilience.Tool{}))
+		open(t, g.Breaker("x"))
+		time.Sleep(31 * time.Second)
+		go func() {
+			_, _ = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				resume := resilience.Pause(ctx)
+				time.Sleep(10 * time.Minute)
+				resume()
+				time.Sleep(time.Second)
+				return 0, nil
+			})
+		}()
+		time.Sleep(9 * time.Minute)
+		_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
+		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+	})
+}
+
+func TestShared(t *testing.T) {
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"listed": {}}})
+	for _, tool := range []string{"a", "b", "listed"} {
+		_, err := resilience.Do(t.Context(), g, tool, failing(0, nil), resilience.Shared())
+		assert.NoError(t, err)
+	}
+	h := g.Health()
+	assert.Len(t, h, 2)
+	assert.Equal(t, "(others)", h[0].Tool)
+	assert.Equal(t, "listed", h[1].Tool)
 }

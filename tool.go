@@ -59,9 +59,12 @@ func (g *Guard) newTool(name string, t Tool) *tool {
 
 // tool returns the state of a tool. One that isn't listed gets its own at its first
 // call, as long as there is room.
-func (g *Guard) tool(name string) *tool {
+func (g *Guard) tool(name string, shared bool) *tool {
 	if t := g.listed[name]; t != nil {
 		return t
+	}
+	if shared {
+		return g.others
 	}
 	if t, ok := g.unlisted.Load(name); ok {
 		return t.(*tool)
