@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -18,7 +19,8 @@ import (
 // A call that fails without a result of the tool's returns a *resilience.Error. A lost
 // session is CONNECTION_LOST: io.EOF, mcp.ErrConnectionClosed, mcp.ErrSessionMissing and
 // refused connections, but not a server that answers that it is busy (HTTP 429, 503). A
-// result with isError is passed on with advice in its _meta, as [Middleware] does.
+// result with isError is passed on with advice in its _meta, as [Middleware] does; that of
+// a server under a guard of its own is taken at its word, and kept.
 //
 // Annotations of somebody else's server are not to be trusted: list the tools that may be
 // repeated in the guard's Config.
@@ -26,42 +28,56 @@ func ClientMiddleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
 	if g == nil {
 		panic("resilience: gosdk: nil *Guard")
 	}
-	o := gather(opts)
+	o := options{failure: advisedFailure}.with(opts)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			params, ok := req.GetParams().(*mcp.CallToolParams)
 			if method != methodCallTool || !ok || params == nil {
 				return next(ctx, method, req)
 			}
-			res, err := resilience.Do(ctx, g, params.Name, func(ctx context.Context) (*mcp.CallToolResult, error) {
+			got, err := resilience.Do(ctx, g, params.Name, func(ctx context.Context) (answer, error) {
 				result, err := next(ctx, method, req)
 				if err != nil {
-					return nil, clientError(err)
+					return answer{}, clientError(err)
 				}
 				res, _ := result.(*mcp.CallToolResult)
-				switch {
-				case res == nil:
-					return nil, errNoResult
-				case res.InputRequests != nil:
-					return res, resilience.MarkInvalid(errAsks)
-				case res.IsError:
-					return res, o.failure(res)
-				}
-				return res, nil
+				return resultAnswer(res, o.failure)
 			}, arguments(params.Arguments))
-			var e *resilience.Error
+			e, failed := err.(*resilience.Error)
 			switch {
-			case err == nil, errors.Is(err, errAsks):
-				return res, nil
-			case errors.As(err, &e) && res != nil && e.Code != resilience.CodeCanceled:
-				return advise(res, e), nil
+			case !failed, got.asks:
+				return got.result, nil
+			case got.result == nil || e.Code == resilience.CodeCanceled:
+				return nil, e
+			case got.result.Meta[resilience.MetaError] != nil:
+				return got.result, nil // the server's own guard knows better
+			default:
+				return advise(got.result, e), nil
 			}
-			return nil, err
 		}
 	}
 }
 
-var errNoResult = errors.New("the server sent no result")
+// advisedFailure is the default for Failure in a client: a server under a guard of its
+// own has said what its failure means.
+func advisedFailure(res *mcp.CallToolResult) error {
+	said, ok := res.Meta[resilience.MetaError].(map[string]any)
+	if !ok {
+		return failureOf(res)
+	}
+	code, _ := said["code"].(string)
+	message, _ := said["message"].(string)
+	retryable, _ := said["retryable"].(bool)
+	after, _ := said["retryAfter"].(float64)
+	e := &resilience.Error{Code: resilience.Code(code), Message: message, Retryable: retryable}
+	if after > 0 && after < 1e9 {
+		e.RetryAfter = time.Duration(after * float64(time.Second))
+	}
+	if !retryable && resilience.Classify(e) == resilience.Transient {
+		return resilience.MarkPermanent(e) // its outcome may be unknown
+	}
+	return e
+}
 
 // clientError tells a lost connection from everything else that a call may end with.
 func clientError(err error) error {
@@ -76,7 +92,8 @@ func clientError(err error) error {
 	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF):
 		return lost("the server has closed the connection", err)
 	}
-	return classifyWire(err)
+	_, err = wireAnswer(err)
+	return err
 }
 
 func lost(reason string, err error) error {

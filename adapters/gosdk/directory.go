@@ -3,57 +3,84 @@ package gosdk
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
 
-// A directory remembers which tools are registered, and nothing else of them: what
-// their annotations say is asked anew when it matters, because tools are added, changed
-// and removed while a server runs.
+// A directory remembers what the SDK said of the tools when it was last asked. Tools are
+// added, changed and removed while a server runs, so it is asked anew when a call fails
+// and the tool's effect matters.
 type directory struct {
-	names atomic.Pointer[map[string]bool] // as of the last look; replaced, never changed
+	tools atomic.Pointer[map[string]known] // replaced, never changed
 }
 
-// registered reports whether there is such a tool. A name that was made up leaves
-// nothing behind.
+type known struct {
+	effect          resilience.Effect
+	hasOutputSchema bool
+}
+
+func (d *directory) get(name string) (known, bool) {
+	tools := d.tools.Load()
+	if tools == nil {
+		return known{}, false
+	}
+	k, ok := (*tools)[name]
+	return k, ok
+}
+
+// registered reports whether there is such a tool, or was when we last looked.
 func (s *server) registered(ctx context.Context, req *mcp.CallToolRequest) bool {
-	if names := s.tools.names.Load(); names != nil && (*names)[req.Params.Name] {
-		return true // or removed since: then the SDK says so
+	if _, ok := s.tools.get(req.Params.Name); ok {
+		return true
 	}
-	return s.lookUp(ctx, req, req.Params.Name) != nil
+	s.look(ctx, req)
+	_, ok := s.tools.get(req.Params.Name)
+	return ok
 }
 
-// lookUp asks the SDK for a tool, as a client would: it has no other way.
-func (s *server) lookUp(ctx context.Context, req *mcp.CallToolRequest, name string) (found *mcp.Tool) {
-	ctx = context.WithoutCancel(ctx) // it may be what has just ended
-	names := make(map[string]bool)
-	params := &mcp.ListToolsParams{}
-	for {
-		result, err := s.next(ctx, "tools/list", &mcp.ListToolsRequest{Session: req.Session, Params: params, Extra: req.Extra})
-		list, ok := result.(*mcp.ListToolsResult)
-		if err != nil || !ok || list == nil {
-			return found
-		}
-		for _, t := range list.Tools {
-			names[t.Name] = true
-			if t.Name == name {
-				found = t
+// effect is what the tool's annotations say now, if the SDK can be asked.
+func (s *server) effect(ctx context.Context, req *mcp.CallToolRequest) resilience.Effect {
+	s.look(ctx, req)
+	k, _ := s.tools.get(req.Params.Name)
+	return k.effect
+}
+
+// lookTimeout bounds a look: the SDK answers in microseconds, but other middleware of the
+// server's runs too.
+const lookTimeout = 100 * time.Millisecond
+
+// look asks the SDK for its tools, as a client would: it has no other way.
+func (s *server) look(ctx context.Context, req *mcp.CallToolRequest) {
+	ctx = context.WithoutCancel(ctx) // what has just ended may be why we ask
+	tools, err := resilience.WithTimeout(ctx, "tools/list", lookTimeout, func(ctx context.Context) (map[string]known, error) {
+		tools := make(map[string]known)
+		params := &mcp.ListToolsParams{}
+		for {
+			result, err := s.next(ctx, "tools/list", &mcp.ListToolsRequest{Session: req.Session, Params: params, Extra: req.Extra})
+			if err != nil {
+				return nil, err
 			}
+			list, ok := result.(*mcp.ListToolsResult)
+			if !ok || list == nil {
+				return nil, errNoResult
+			}
+			for _, t := range list.Tools {
+				tools[t.Name] = known{effectOf(t), t.OutputSchema != nil}
+			}
+			if list.NextCursor == "" || list.NextCursor == params.Cursor {
+				return tools, nil
+			}
+			params = &mcp.ListToolsParams{Cursor: list.NextCursor}
 		}
-		if list.NextCursor == "" || list.NextCursor == params.Cursor {
-			break
-		}
-		params = &mcp.ListToolsParams{Cursor: list.NextCursor}
+	})
+	if err == nil {
+		s.tools.tools.Store(&tools)
 	}
-	s.tools.names.Store(&names)
-	return found
 }
 
 func effectOf(t *mcp.Tool) resilience.Effect {
-	if t == nil {
-		return resilience.EffectUnknown
-	}
 	if t.Annotations == nil {
 		return resilience.HintedEffect(false, false)
 	}

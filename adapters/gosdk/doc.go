@@ -9,8 +9,10 @@
 //
 //	server.AddReceivingMiddleware(gosdk.Middleware(guard))
 //
-// but also watches the progress notifications that tools send: with Tool.MaxTimeout set,
-// each restarts the limit of its call, and after a retry in the server they never fall.
+// but also watches what tools send meanwhile. With Tool.MaxTimeout set, each progress
+// notification restarts the limit of its call, and after a retry in the server progress
+// never falls. While a tool asks its user something (elicitation) the clock stands, which
+// only the client can end, and the call isn't retried, so that the user isn't asked twice.
 //
 // # What a client sees
 //
@@ -25,8 +27,10 @@
 //
 // A typed handler's error is classified like any other (resilience.Classify). A result
 // with isError for which there is no Go error is a transient failure; [Failure] changes
-// that. The SDK's refusal of arguments is the caller's mistake. A result that asks the
-// user something is neither retried nor counted.
+// that. The SDK's refusal of arguments that break the tool's schema is the caller's
+// mistake; those that fit the schema but not the Go type can't be told from the tool's
+// own errors, and count. A result that asks the user something is neither retried nor
+// counted.
 //
 // Tools that the guard's Config doesn't list have the effect that their annotations
 // say, as they are when a call fails.

@@ -213,7 +213,10 @@ func TestMadeUpNamesLeaveNothing(t *testing.T) {
 		_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: fmt.Sprint("made-up-", i)})
 		require.Error(t, err)
 	}
-	assert.Len(t, f.guard.Health(), 1)
+	health := f.guard.Health()
+	require.Len(t, health, 2)
+	assert.Equal(t, "(others)", health[0].Tool, "which they share")
+	assert.Zero(t, health[0].ConsecutiveFailures)
 }
 
 func TestEffectsFromAnnotations(t *testing.T) {

@@ -1,6 +1,7 @@
 package gosdk
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,8 +43,7 @@ func AllowDebug() Option { return func(o *options) { o.debug = true } }
 // It is never above the tool's own maximum.
 func AllowLimit() Option { return func(o *options) { o.limit = true } }
 
-func gather(opts []Option) options {
-	o := options{failure: failureOf}
+func (o options) with(opts []Option) options {
 	for _, set := range opts {
 		if set != nil {
 			set(&o)
@@ -60,14 +60,14 @@ func Protect(server *mcp.Server, g *resilience.Guard, opts ...Option) {
 		panic("resilience: gosdk: nil *mcp.Server")
 	}
 	calls := &calls{}
-	server.AddReceivingMiddleware(middleware(g, calls, gather(opts)))
+	server.AddReceivingMiddleware(middleware(g, calls, options{failure: failureOf}.with(opts)))
 	server.AddSendingMiddleware(calls.watch)
 }
 
 // Middleware puts every tool of the server whose receiving middleware it becomes under
 // g; other methods pass untouched. It panics if g is nil.
 func Middleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
-	return middleware(g, nil, gather(opts))
+	return middleware(g, nil, options{failure: failureOf}.with(opts))
 }
 
 func middleware(g *resilience.Guard, calls *calls, o options) mcp.Middleware {
@@ -78,7 +78,7 @@ func middleware(g *resilience.Guard, calls *calls, o options) mcp.Middleware {
 		s := &server{guard: g, next: next, calls: calls, options: o}
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			call, ok := req.(*mcp.CallToolRequest)
-			if method != methodCallTool || !ok || call.Params == nil || !s.registered(ctx, call) {
+			if method != methodCallTool || !ok || call.Params == nil {
 				return next(ctx, method, req)
 			}
 			return s.call(ctx, call)
@@ -97,77 +97,107 @@ type server struct {
 
 func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
 	name := req.Params.Name
-	opts, err := resilience.MetaOptions(req.Params.Meta, s.options.debug, s.options.limit)
-	if err != nil {
-		e := resilience.AsError(name, err)
-		return s.failed(ctx, req, e), nil
-	}
+	opts, refused := resilience.MetaOptions(req.Params.Meta, s.options.debug, s.options.limit)
 	opts = append(opts, resilience.RawArgs(req.Params.Arguments), resilience.EffectFrom(func() resilience.Effect {
-		return effectOf(s.lookUp(ctx, req, name))
+		return s.effect(ctx, req)
 	}))
+	if !s.registered(ctx, req) {
+		// Made up, or hidden from us: guarded all the same, but nothing is kept of it.
+		opts = append(opts, resilience.Shared())
+	}
 	ctx, told := s.calls.begin(ctx, req)
 	defer told.end()
-	res, err := resilience.Do(ctx, s.guard, name, func(ctx context.Context) (*mcp.CallToolResult, error) {
+	got, err := resilience.Do(ctx, s.guard, name, func(ctx context.Context) (answer, error) {
+		if refused != nil {
+			return answer{}, refused
+		}
 		told.attempt(ctx)
-		res, err := s.attempt(ctx, req)
+		got, err := s.attempt(ctx, copyOf(req))
 		if err != nil && told.hasAsked() && resilience.Classify(err) == resilience.Transient {
 			err = resilience.MarkPermanent(err)
 		}
-		return res, err
+		return got, err
 	}, opts...)
-	if err == nil {
-		return res, nil
-	}
-	var e *resilience.Error
-	errors.As(err, &e)
-	var wire *jsonrpc.Error
+	e, failed := err.(*resilience.Error)
 	switch {
-	case errors.Is(err, errAsks):
-		return res, nil
-	case errors.As(err, &wire) && (e.Code == resilience.CodeValidation || e.Code == resilience.CodeToolFailed):
-		return nil, wire
-	case res != nil && e.Code != resilience.CodeCanceled:
-		return advise(res, e), nil
+	case !failed, got.asks:
+		return got.result, nil
+	case got.protocol != nil && !cutOff(e):
+		return nil, got.protocol
+	case got.result != nil && e.Code != resilience.CodeCanceled:
+		return advise(got.result, e), nil
 	default:
-		return s.failed(ctx, req, e), nil
+		return s.failure(req, e), nil
 	}
 }
 
-// errAsks stands for a result that asks the user something: it is no failure, and no
-// success yet either.
-var errAsks = errors.New("the tool asks for input")
+// cutOff reports whether e says that the call ended otherwise than by its last attempt.
+func cutOff(e *resilience.Error) bool {
+	switch e.Code {
+	case resilience.CodeTimeout, resilience.CodeCanceled, resilience.CodeCircuitOpen, resilience.CodeOverloaded:
+		return true
+	}
+	return false
+}
+
+// An answer is what came of one attempt. It is made where a tool's errors may be looked
+// into, because methods of theirs may panic; afterwards nobody does.
+type answer struct {
+	result   *mcp.CallToolResult
+	asks     bool  // result asks the user something: no failure, and no success yet either
+	protocol error // the handler made a protocol error, on purpose
+}
+
+var (
+	errAsks     = errors.New("the tool asks for input")
+	errNoResult = errors.New("the tool returned neither a result nor an error")
+)
 
 // attempt turns what comes back from the SDK into a value and an error for the guard.
-func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest) (answer, error) {
 	result, err := s.next(ctx, methodCallTool, req)
 	if err != nil {
-		return nil, classifyWire(err)
+		return wireAnswer(err)
 	}
 	res, _ := result.(*mcp.CallToolResult)
-	switch {
-	case res == nil:
-		return nil, nil
-	case res.InputRequests != nil:
-		return res, resilience.MarkInvalid(errAsks) // neutral, and never retried
-	case res.IsError:
-		return res, s.options.failure(res)
-	}
-	return res, nil
+	return resultAnswer(res, s.options.failure)
 }
 
-// classifyWire marks a protocol error, which a handler makes on purpose: it isn't
-// retried, and it counts unless it says that the request is wrong.
-func classifyWire(err error) error {
+func resultAnswer(res *mcp.CallToolResult, failure func(*mcp.CallToolResult) error) (answer, error) {
+	switch {
+	case res == nil:
+		return answer{}, resilience.MarkPermanent(errNoResult)
+	case res.InputRequests != nil:
+		return answer{result: res, asks: true}, resilience.MarkInvalid(errAsks) // neutral, and never retried
+	case res.IsError:
+		return answer{result: res}, failure(res)
+	}
+	return answer{result: res}, nil
+}
+
+// wireAnswer marks a protocol error: it isn't retried, and it counts unless it says that
+// the request is wrong. Any other error is the tool's.
+func wireAnswer(err error) (answer, error) {
 	var wire *jsonrpc.Error
 	if !errors.As(err, &wire) {
-		return err
+		return answer{}, err
 	}
 	switch wire.Code {
 	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError,
 		-32002: // a resource not found, on older protocols
-		return resilience.MarkInvalid(err)
+		return answer{protocol: err}, resilience.MarkInvalid(err)
 	}
-	return resilience.MarkPermanent(err)
+	return answer{protocol: err}, resilience.MarkPermanent(err)
+}
+
+// copyOf gives each attempt a request of its own: the one before may have changed its,
+// and if it was given up on may do so yet.
+func copyOf(req *mcp.CallToolRequest) *mcp.CallToolRequest {
+	r, params := *req, *req.Params
+	params.Meta = maps.Clone(params.Meta)
+	params.Arguments = bytes.Clone(params.Arguments)
+	r.Params = &params
+	return &r
 }
 
 var errTool = errors.New("the tool returned a result with isError")
@@ -195,18 +225,18 @@ func advise(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {
 	return &out
 }
 
-// failed makes a result of an error for which there is none of the tool's.
-func (s *server) failed(ctx context.Context, req *mcp.CallToolRequest, e *resilience.Error) *mcp.CallToolResult {
+// failure makes a result of an error for which there is none of the tool's.
+func (s *server) failure(req *mcp.CallToolRequest, e *resilience.Error) *mcp.CallToolResult {
 	text, _ := json.Marshal(e) // it never fails
 	res := &mcp.CallToolResult{}
-	if req.ProtocolVersion() >= "2026-07-28" || req.ProtocolVersion() == "" {
+	if version := req.ProtocolVersion(); version >= "2026-07-28" || version == "" {
 		// The protocol requires the field, and only unmarshaling can set it.
 		_ = json.Unmarshal([]byte(`{"content":[],"resultType":"complete"}`), res)
 	}
 	res.IsError = true
 	res.Content = []mcp.Content{&mcp.TextContent{Text: string(text)}}
 	res.Meta = mcp.Meta{resilience.MetaError: e}
-	if tool := s.lookUp(ctx, req, req.Params.Name); tool != nil && tool.OutputSchema == nil {
+	if known, ok := s.tools.get(req.Params.Name); ok && !known.hasOutputSchema {
 		res.StructuredContent = e
 	}
 	return res

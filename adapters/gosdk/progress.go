@@ -2,6 +2,7 @@ package gosdk
 
 import (
 	"context"
+	"math"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,6 +17,15 @@ type calls struct {
 type token struct {
 	session mcp.Session
 	token   any
+}
+
+// tokenOf leaves out tokens that MCP doesn't allow, which may not even be comparable.
+func tokenOf(session mcp.Session, t any) token {
+	switch t.(type) {
+	case string, int, int64, float64:
+		return token{session, t}
+	}
+	return token{session, nil}
 }
 
 // reports is what one call has told its client.
@@ -38,7 +48,7 @@ func (c *calls) begin(ctx context.Context, req *mcp.CallToolRequest) (context.Co
 	if c == nil {
 		return ctx, nil
 	}
-	r := &reports{calls: c, key: token{req.Session, req.Params.GetProgressToken()}}
+	r := &reports{calls: c, key: tokenOf(req.Session, req.Params.GetProgressToken())}
 	if r.key.token != nil {
 		c.byToken.Store(r.key, r)
 	}
@@ -84,8 +94,7 @@ func (r *reports) end() {
 // stands.
 func (c *calls) watch(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		switch method {
-		case "elicitation/create", "sampling/createMessage", "roots/list":
+		if method == "elicitation/create" {
 			if r, ok := ctx.Value(reportsKey{}).(*reports); ok {
 				r.mu.Lock()
 				r.asked = true
@@ -98,7 +107,7 @@ func (c *calls) watch(next mcp.MethodHandler) mcp.MethodHandler {
 		if !ok || note == nil {
 			return next(ctx, method, req)
 		}
-		if r := c.find(ctx, token{req.GetSession(), note.ProgressToken}); r != nil && !r.advance(note.Progress) {
+		if r := c.find(ctx, tokenOf(req.GetSession(), note.ProgressToken)); r != nil && !r.advance(note.Progress) {
 			return nil, nil
 		}
 		return next(ctx, method, req)
@@ -106,6 +115,9 @@ func (c *calls) watch(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 func (c *calls) find(ctx context.Context, key token) *reports {
+	if key.token == nil {
+		return nil
+	}
 	if r, ok := ctx.Value(reportsKey{}).(*reports); ok && r.key == key {
 		return r
 	}
@@ -125,7 +137,7 @@ func (r *reports) advance(progress float64) bool {
 	if r.ctx != nil {
 		resilience.Progress(r.ctx)
 	}
-	if r.sent && progress <= r.last {
+	if math.IsNaN(progress) || r.sent && progress <= r.last {
 		return false
 	}
 	r.sent, r.last = true, progress
