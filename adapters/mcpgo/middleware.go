@@ -79,33 +79,43 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 	if req.Params.Meta != nil {
 		meta = req.Params.Meta.AdditionalFields
 	}
-	opts, err := resilience.MetaOptions(meta, h.options.debug, h.options.limit)
-	if err != nil {
-		return failed(ctx, name, resilience.AsError(name, err)), nil
-	}
+	opts, refused := resilience.MetaOptions(meta, h.options.debug, h.options.limit)
 	opts = append(opts, arguments(req), resilience.EffectFrom(func() resilience.Effect {
 		return effectOf(lookUp(ctx, name))
 	}))
 	ctx, told := h.begin(ctx, req)
 	defer told.end()
-	res, err := resilience.Do(ctx, h.guard, name, func(ctx context.Context) (*mcp.CallToolResult, error) {
+	args := copyOf(req.Params.Arguments) // as hooks and other middleware have left them
+	got, err := resilience.Do(ctx, h.guard, name, func(ctx context.Context) (answer, error) {
+		if refused != nil {
+			return answer{}, refused
+		}
+		req := req
+		if resilience.Attempt(ctx) > 1 {
+			// The attempt before may have changed its arguments, and may yet.
+			req.Params.Arguments = copyOf(args)
+		}
 		return h.attempt(ctx, req)
 	}, opts...)
-	if err == nil {
-		return res, nil
-	}
-	var e *resilience.Error
-	errors.As(err, &e)
-	switch url := urlRequired(err); {
-	case url != nil && e.Code == resilience.CodeValidation:
-		return nil, url
-	case res == nil || e.Code == resilience.CodeCanceled:
+	e, failing := err.(*resilience.Error)
+	switch {
+	case !failing, got.asks && e.Code != resilience.CodeCanceled:
+		return got.result, nil
+	case got.url != nil && e.Code == resilience.CodeValidation:
+		return nil, got.url
+	case got.result == nil || e.Code == resilience.CodeCanceled:
 		return failed(ctx, name, e), nil
-	case errors.Is(err, errAsks):
-		return res, nil
 	default:
-		return advise(res, e), nil
+		return advise(got.result, e), nil
 	}
+}
+
+// An answer is what came of one attempt. It is made where a tool's errors may be looked
+// into, because methods of theirs may panic; afterwards nobody does.
+type answer struct {
+	result *mcp.CallToolResult
+	asks   bool  // result asks the user something: no failure, and no success yet either
+	url    error // a request to the user, which mcp-go makes of this error
 }
 
 var (
@@ -118,23 +128,19 @@ var (
 )
 
 // attempt turns what comes back from the tool into a value and an error for the guard.
-func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	if resilience.Attempt(ctx) > 1 {
-		// The attempt before may have changed its arguments, and may yet.
-		req = withOwnArguments(req)
-	}
+func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer, error) {
 	res, err := h.next(ctx, req)
 	switch {
 	case err != nil:
-		return nil, errorOf(err)
+		return answer{url: urlRequired(err)}, errorOf(err)
 	case res == nil:
-		return nil, resilience.MarkPermanent(errNoResult)
+		return answer{}, resilience.MarkPermanent(errNoResult)
 	case res.NeedsInput():
-		return res, resilience.MarkInvalid(errAsks) // neutral, and never retried
+		return answer{result: res, asks: true}, resilience.MarkInvalid(errAsks) // neutral, and never retried
 	case res.IsError:
-		return res, h.options.failure(res)
+		return answer{result: res}, h.options.failure(res)
 	}
-	return res, nil
+	return answer{result: res}, nil
 }
 
 // task runs a call that outlives its request. mcp-go runs it on a goroutine of its own,
@@ -182,7 +188,7 @@ func effectOf(t *mcp.Tool) resilience.Effect {
 	return resilience.HintedEffect(hint(t.Annotations.ReadOnlyHint), hint(t.Annotations.IdempotentHint))
 }
 
-// arguments are those of the call, for its error with debug.
+// arguments are those of the call as they were sent, for its error with debug.
 func arguments(req mcp.CallToolRequest) resilience.Option {
 	switch args := req.GetRawArguments().(type) {
 	case json.RawMessage:
@@ -193,16 +199,27 @@ func arguments(req mcp.CallToolRequest) resilience.Option {
 	return nil
 }
 
-func withOwnArguments(req mcp.CallToolRequest) mcp.CallToolRequest {
-	var args any
-	if len(req.Params.RawArguments) > 0 && json.Unmarshal(req.Params.RawArguments, &args) == nil {
-		req.Params.Arguments = args
+// copyOf copies what JSON decodes to, and leaves anything else as it is.
+func copyOf(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			out[k] = copyOf(e)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = copyOf(e)
+		}
+		return out
 	}
-	return req
+	return v
 }
 
 // refusal is what mcp-go says of arguments that a tool can't use.
-var refusal = regexp.MustCompile(`^(?:failed to bind arguments: |required argument ".*" not found$|(?:item \d+ in )?argument ".*" (?:is not an?|cannot be converted to) [a-z0-9 ]+$)`)
+var refusal = regexp.MustCompile(`^(?:failed to bind arguments: |required argument "[\w.-]+" not found$|(?:item \d+ in )?argument "[\w.-]+" (?:is not an?|cannot be converted to) (?:string|int|integer|float|float64|number|bool|boolean|array|object|string slice|int slice|float64 slice|bool slice|slice)$)`)
 
 // failureOf is the default for Failure.
 func failureOf(res *mcp.CallToolResult) error {
