@@ -2,7 +2,6 @@ package resilience_test
 
 import (
 	"context"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -169,9 +168,7 @@ func TestDebugTakesArgumentsBefore(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, map[string]any{"n": "before"}, e.Details["arguments"])
 	close(stop)
-	for g.Health()[0].Abandoned > 0 {
-		runtime.Gosched()
-	}
+	noneStillRuns(t, g)
 	r := resilience.All(t.Context(), g, resilience.Call[int]{Tool: "y", Func: failing(9, errBoom)})
 	assert.NotContains(t, r[0].Err.Details, "arguments")
 }

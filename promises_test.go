@@ -59,9 +59,7 @@ func TestToolThatNeverReturns(t *testing.T) {
 	assert.ErrorIs(t, err, resilience.CodeTimeout)
 	assert.Equal(t, 1, g.Health()[0].Abandoned)
 	close(release)
-	for g.Health()[0].Abandoned > 0 {
-		runtime.Gosched()
-	}
+	noneStillRuns(t, g)
 }
 
 func TestPromise2ABreakerNeverWedges(t *testing.T) {
@@ -143,9 +141,7 @@ func TestPromise3EachCallHasOneOutcome(t *testing.T) {
 	assert.EqualValues(t, calls, counted.Load())
 	assert.Equal(t, failures, g.Health()[0].ConsecutiveFailures, "one count for each call")
 	assert.Zero(t, g.Health()[0].InFlight)
-	for g.Health()[0].Abandoned > 0 {
-		runtime.Gosched()
-	}
+	noneStillRuns(t, g)
 	assert.Equal(t, failures, g.Health()[0].ConsecutiveFailures, "late results aren't counted again")
 }
 

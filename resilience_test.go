@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/require"
@@ -39,4 +40,10 @@ func newGuard(t *testing.T, cfg resilience.Config) *resilience.Guard {
 // one is a Config in which tool "x" is as given and delays are steady.
 func one(x resilience.Tool) resilience.Config {
 	return resilience.Config{Tools: map[string]resilience.Tool{"x": x}, Retry: steady}
+}
+
+// noneStillRuns waits until the calls of g's only tool that were given up on have returned.
+func noneStillRuns(t *testing.T, g *resilience.Guard) {
+	t.Helper()
+	require.Eventually(t, func() bool { return g.Health()[0].Abandoned == 0 }, 30*time.Second, time.Millisecond)
 }
