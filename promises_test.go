@@ -145,6 +145,39 @@ func TestPromise3EachCallHasOneOutcome(t *testing.T) {
 	assert.Equal(t, failures, g.Health()[0].ConsecutiveFailures, "late results aren't counted again")
 }
 
+// A tool that returns at the very moment of its limit either has answered or was given up
+// on, never both: it would be counted as still running for ever.
+func TestPromise3AtTheVeryMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{Breaker: resilience.BreakerConfig{Failures: 1 << 30}, MaxAbandoned: 1 << 30})
+		var wg sync.WaitGroup
+		var answered, timedOut, counted atomic.Int64
+		const calls = 5000
+		for range calls {
+			wg.Go(func() {
+				value, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+					time.Sleep(60 * time.Second)
+					counted.Add(1)
+					return 1, nil
+				})
+				switch {
+				case value == 1 && err == nil:
+					answered.Add(1)
+				case value == 0 && errors.Is(err, resilience.CodeTimeout):
+					timedOut.Add(1)
+				default:
+					t.Errorf("neither or both: %d, %v", value, err)
+				}
+			})
+		}
+		wg.Wait()
+		synctest.Wait()
+		assert.EqualValues(t, calls, answered.Load()+timedOut.Load())
+		assert.EqualValues(t, calls, counted.Load())
+		assert.Zero(t, g.Health()[0].Abandoned)
+	})
+}
+
 func TestPromise4TheLastCauseIsNeverLost(t *testing.T) {
 	type customError struct{ error }
 	cause := customError{errBoom}

@@ -17,7 +17,9 @@
 // # What a client sees
 //
 // A tool's own result, with or without isError, is passed on as it is; to one with
-// isError the guard's advice is added in _meta, under resilience.MetaError. Where there
+// isError the guard's advice is added in _meta, under resilience.MetaError. The SDK makes
+// such a result of a typed handler's error, with all of its text: return a
+// *resilience.Error with a Message where that isn't for agents. Where there
 // is no result of the tool's (a timeout, an open breaker, a panic) the client gets one
 // with isError whose text is the JSON of the *resilience.Error, which is also in _meta,
 // and in structuredContent if the tool has no output schema. Protocol errors (an unknown
