@@ -54,7 +54,10 @@ func newRemote(t *testing.T) *remote {
 func (r *remote) connect(t *testing.T, protocol string, g *resilience.Guard) *mcp.ClientSession {
 	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
 	client.AddSendingMiddleware(gosdk.ClientMiddleware(g))
-	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: r.URL, MaxRetries: -1, DisableStandaloneSSE: true}, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+	// Without idle connections a server that is gone is always one that refuses.
+	httpClient := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	transport := &mcp.StreamableClientTransport{Endpoint: r.URL, HTTPClient: httpClient, MaxRetries: -1, DisableStandaloneSSE: true}
+	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
 	require.NoError(t, err)
 	t.Cleanup(func() { session.Close() })
 	return session

@@ -49,7 +49,7 @@ func (s *server) effect(ctx context.Context, req *mcp.CallToolRequest) resilienc
 
 // lookTimeout bounds a look: the SDK answers in microseconds, but other middleware of the
 // server's runs too.
-const lookTimeout = 100 * time.Millisecond
+const lookTimeout = 250 * time.Millisecond
 
 // look asks the SDK for its tools, as a client would: it has no other way.
 func (s *server) look(ctx context.Context, req *mcp.CallToolRequest) {

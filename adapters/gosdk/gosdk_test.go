@@ -117,7 +117,11 @@ var readOnly = &mcp.ToolAnnotations{ReadOnlyHint: true}
 func TestEveryKindOfCall(t *testing.T) {
 	for _, protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
-			f := newServer(t, resilience.Config{Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: 50 * time.Millisecond}, Breaker: resilience.BreakerConfig{Failures: 100}})
+			hangs := resilience.Tool{Timeout: 50 * time.Millisecond, Effect: resilience.NonIdempotent} // the others have all the time that they need
+			f := newServer(t, resilience.Config{
+				Tools:   map[string]resilience.Tool{"typed-hang": hangs, "raw-hang": hangs},
+				Breaker: resilience.BreakerConfig{Failures: 100},
+			})
 			hung := make(chan struct{})
 			defer close(hung)
 			ok := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "fine"}}}
