@@ -80,14 +80,13 @@ func (c *call) admit(ctx context.Context) *Error {
 		own = c.guard.Timeout(c.name)
 		most = own
 	}
-	c.limit, c.most = own, own
+	c.limit = own
 	if c.options.limitSet {
 		c.limit = min(c.options.limit, most)
 	}
+	c.most = c.limit
 	if most > own { // it has a MaxTimeout
 		c.most = most
-	} else {
-		c.most = c.limit
 	}
 	c.shortened = c.limit < own
 	ticket, rejected := t.breaker.admit(most)

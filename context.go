@@ -11,13 +11,14 @@ import (
 // A limited is the context of a call that has a time limit. The context package
 // can end a call at a deadline too, but there the parent's end and the limit's
 // are two events with two causes; here whatever ends the call first goes through
-// end, once, so that a call has one outcome and context.Cause is always an *Error.
+// end, once, so that a call has one outcome, and context.Cause is an *Error unless the
+// call has simply returned.
 type limited struct {
 	parent  context.Context
 	tool    string
 	start   time.Time
 	limit   time.Duration // restarted by progress
-	bound   time.Duration // the limit for all of it, which isn't; limit where there is no other
+	bound   time.Duration // the limit for all of it, which isn't restarted
 	attempt atomic.Int32  // for Attempt; 0: ask the parent
 
 	unwatch func() bool // stops watching the parent; nil if it never ends
@@ -42,9 +43,9 @@ type limited struct {
 
 var _ context.Context = (*limited)(nil)
 
-// limitedContext starts a limit, which progress may restart until most is over. A
-// deadline of the parent's that comes sooner takes its place. The caller must call
-// stop.
+// limitedContext starts a limit, which progress may restart until most has passed: not
+// at all if most is limit. A deadline of the parent's that comes sooner takes its place.
+// The caller must call stop.
 func limitedContext(parent context.Context, tool string, limit, most time.Duration) *limited {
 	c := &limited{parent: parent, tool: tool, start: time.Now(), limit: limit, bound: most, most: most}
 	c.mu.Lock() // expire and parentDone may run before their stop functions are stored

@@ -15,10 +15,11 @@ import (
 //
 // A call that waits for its next attempt isn't lengthened: nothing makes progress then.
 func Progress(ctx context.Context) {
-	if c := innermost(ctx); c != nil && c.over() {
+	first := innermost(ctx)
+	if first != nil && first.over() {
 		return // an attempt that was given up on: it isn't what the call waits for
 	}
-	for c := innermost(ctx); c != nil; c = innermost(c.parent) {
+	for c := first; c != nil; c = innermost(c.parent) {
 		c.progress()
 	}
 }
@@ -38,7 +39,7 @@ func Pause(ctx context.Context) (resume func()) {
 		return func() {}
 	}
 	var calls []*limited
-	for c := innermost(ctx); c != nil; c = innermost(c.parent) {
+	for c := first; c != nil; c = innermost(c.parent) {
 		calls = append(calls, c)
 	}
 	// From the outside in: each looks at the deadline of the one around it.
@@ -46,11 +47,14 @@ func Pause(ctx context.Context) (resume func()) {
 	for _, c := range slices.Backward(calls) {
 		resumes = append(resumes, c.pause())
 	}
-	resume = sync.OnceFunc(func() {
+	once := sync.OnceFunc(func() {
 		for _, resume := range resumes {
 			resume()
 		}
 	})
-	first.AfterFunc(resume) // an attempt that is given up on takes its pause with it
-	return resume
+	forget := first.AfterFunc(once) // an attempt that is given up on takes its pause with it
+	return func() {
+		once()
+		forget()
+	}
 }

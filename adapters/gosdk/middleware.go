@@ -52,9 +52,9 @@ func (o options) with(opts []Option) options {
 	return o
 }
 
-// Protect puts every tool of server under g, and lets the progress that tools report
-// restart their limits. Call it once, before the server is connected. It panics if
-// server or g is nil.
+// Protect puts every tool of server under g, lets the progress that tools report restart
+// their limits, and stops their clocks while they ask their users something. Call it once,
+// before the server is connected. It panics if server or g is nil.
 func Protect(server *mcp.Server, g *resilience.Guard, opts ...Option) {
 	if server == nil {
 		panic("resilience: gosdk: nil *mcp.Server")
