@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
@@ -79,6 +80,10 @@ func advisedFailure(res *mcp.CallToolResult) error {
 	return e
 }
 
+// codeRejected is what the SDK makes of HTTP 429, 502, 503 and 504. It is no protocol error
+// of the server's.
+const codeRejected = -32005
+
 // clientError tells a lost connection from everything else that a call may end with.
 func clientError(err error) error {
 	var dial *net.OpError
@@ -91,6 +96,10 @@ func clientError(err error) error {
 		return lost("the server has ended the session", err)
 	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF):
 		return lost("the server has closed the connection", err)
+	}
+	var wire *jsonrpc.Error
+	if errors.As(err, &wire) && wire.Code == codeRejected {
+		return err // the server is busy: transient, and it may have been reached
 	}
 	_, err = wireAnswer(err)
 	return err

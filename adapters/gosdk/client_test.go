@@ -98,6 +98,11 @@ func TestClient(t *testing.T) {
 				r.status.Store(status)
 				_, err = call("works")
 				assert.ErrorIs(t, err, resilience.CodeToolFailed, "busy is not lost: %v", errors.Unwrap(err))
+				var busy *resilience.Error
+				require.ErrorAs(t, err, &busy)
+				assert.True(t, busy.Retryable, "it may be asked again")
+				_, err = call("fails")
+				assert.ErrorIs(t, err, resilience.CodeRetryExhausted, "and is, where that can do no harm")
 			}
 			r.status.Store(0)
 			_, err = call("works")
