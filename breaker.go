@@ -63,7 +63,8 @@ type BreakerConfig struct {
 
 	// OnChange is told of each change of state, in order and one at a time, on a
 	// goroutine of its own: it never holds up a call, and may use the breaker. A
-	// panic in it is recovered and ends that call of it only. nil: nobody is told.
+	// panic in it is recovered and ends that call of it only. One that blocks isn't
+	// told of changes beyond the next 1,024. nil: nobody is told.
 	OnChange func(name string, from, to State)
 }
 
@@ -96,11 +97,10 @@ type Breaker struct {
 	probeAt  time.Time  // while open: when gobreaker lets a probe through
 	failures int        // that opened it, and the probes that failed since
 	probe    *ticket    // the last one given out
-	changes  []change   // not yet reported
-	telling  bool       // a goroutine reports them
-}
 
-type change struct{ from, to State }
+	lane      lane        // of OnChange
+	observers []*observer // a guard's
+}
 
 // NewBreaker returns a closed breaker. The name is for errors and OnChange. It
 // panics if a field of cfg is negative.
@@ -141,46 +141,25 @@ var (
 
 // changed is called by gobreaker under its lock.
 func (b *Breaker) changed(_ string, from, to gobreaker.State) {
-	c := change{stateOf(from), stateOf(to)}
+	c := BreakerChange{Breaker: b.name, From: stateOf(from), To: stateOf(to), Time: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c.to == Open {
+	if c.To == Open {
 		// gobreaker read the clock before it called us: ours is never too early.
-		b.probeAt = time.Now().Add(b.cfg.Cooldown)
-		if c.from == Closed {
+		b.probeAt = c.Time.Add(b.cfg.Cooldown)
+		if c.From == Closed {
 			b.failures = b.cfg.Failures
 		} else {
 			b.failures++
 		}
 	}
-	b.version.Store((b.version.Load()>>2+1)<<2 | uint64(c.to))
-	if b.cfg.OnChange == nil {
-		return
+	b.version.Store((b.version.Load()>>2+1)<<2 | uint64(c.To))
+	if f := b.cfg.OnChange; f != nil {
+		b.lane.add(func() { f(c.Breaker, c.From, c.To) })
 	}
-	b.changes = append(b.changes, c)
-	if !b.telling {
-		b.telling = true
-		go b.tell()
+	for _, o := range b.observers {
+		o.breaker(c)
 	}
-}
-
-// tell reports one change and leaves the rest to a successor, so that a callback
-// that panics or calls runtime.Goexit stops neither the process nor the reports.
-func (b *Breaker) tell() {
-	b.mu.Lock()
-	if len(b.changes) == 0 {
-		b.changes, b.telling = nil, false
-		b.mu.Unlock()
-		return
-	}
-	c := b.changes[0]
-	b.changes = b.changes[1:]
-	b.mu.Unlock()
-	defer func() {
-		_ = recover()
-		go b.tell()
-	}()
-	b.cfg.OnChange(b.name, c.from, c.to)
 }
 
 func stateOf(s gobreaker.State) State {

@@ -21,16 +21,22 @@ type call struct {
 	ticket    *ticket
 	attempts  int
 	known     Effect // what EffectFrom said
+	redacted  bool   // options.args may be shown
 
-	finished bool
-	err      *Error
-	duration time.Duration
+	finished   bool
+	unfinished bool // the tool said ErrUnfinished
+	err        *Error
+	duration   time.Duration
+	observed   *observed // nil: there are no observers
 }
 
 // do is what Do, Run, All and Wrap have in common.
 func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Context) (T, error), o options) (value T, c *call) {
 	mustHave(ctx, g)
 	c = &call{guard: g, name: name, options: o, start: time.Now()}
+	if len(g.observers) > 0 {
+		ctx = c.announce(ctx)
+	}
 	defer func() {
 		if !c.finished { // a Cooperative tool called runtime.Goexit
 			c.finish(crashed(name, ErrGoexit).(*Error), errFailed)
@@ -72,6 +78,7 @@ func (c *call) admit(ctx context.Context) *Error {
 	if c.debug() && c.options.args != nil {
 		// Now: a tool that was given up on may go on changing them.
 		c.options.args = redactValue(c.options.args, &budget{}, 1)
+		c.redacted = true
 	}
 	t := c.guard.tool(c.name, c.options.shared)
 	t.used.Store(true)
@@ -96,18 +103,12 @@ func (c *call) admit(ctx context.Context) *Error {
 	}
 	c.tool, c.ticket = t, ticket
 	t.inFlight.Add(1)
-	if c.crowded() {
+	if c.guard.crowded(c.tool) {
 		return overloadedError(c.name)
 	}
 	c.ctx = limitedContext(ctx, c.name, c.limit, c.most)
 	ticket.call.Store(c.ctx)
 	return nil
-}
-
-// crowded reports whether so many earlier calls still run that another one must not
-// be risked. A Cooperative tool's never do.
-func (c *call) crowded() bool {
-	return !c.tool.cooperative && c.tool.stillRunning.Load() >= int64(c.guard.cfg.MaxAbandoned)
 }
 
 // attempt calls fn once. If it isn't answered, fn has been given up on because the
@@ -129,7 +130,7 @@ func attempt[T any](c *call, fn func(context.Context) (T, error)) (value T, err 
 		answered = true
 	} else {
 		var o outcome[T]
-		o, answered = enforce(ctx, &c.tool.stillRunning, fn)
+		o, answered = enforce(ctx, &c.tool.stillRunning, c.late(ctx), fn)
 		value, err = o.value, o.err
 	}
 	if ctx == c.ctx || answered && err == nil {
@@ -159,6 +160,7 @@ func (c *call) after(err error, answered bool) {
 	}
 	retry, effect := c.tool.retry, c.effect()
 	d := diagnose(err, retry.Classify)
+	c.unfinished = d.unfinished && d.class.neutral()
 	counts := countAs(classOf(err, c.guard.cfg.Breaker.Classify))
 	if ended != nil {
 		// The tool's own *Error stands, but the caller's end makes it neutral.
@@ -178,12 +180,13 @@ func (c *call) after(err error, answered bool) {
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries:
 		c.finish(RetryExhaustedError(c.name, c.attempts, err), counts)
-	case !again || c.attempts > retry.MaxRetries || c.crowded() || !fits(c.ctx, delay):
+	case !again || c.attempts > retry.MaxRetries || c.guard.crowded(c.tool) || !fits(c.ctx, delay):
 		c.finish(d.toError(c.name, err, effect), counts)
 	case !c.ticket.current():
 		c.turnAway(err, counts)
 	default:
 		retry.notify(c.attempts, delay, err)
+		c.retrying(delay, err)
 		if !sleep(c.ctx, delay) {
 			ended, own := c.ctx.ended()
 			c.cutOff(ended.withCause(err), own)
@@ -248,15 +251,15 @@ func (c *call) finish(e *Error, counts error) {
 		c.ticket.settle(counts)
 		c.tool.inFlight.Add(-1)
 	}
-	if e == nil {
-		return
+	if e != nil {
+		c.err = c.present(e)
 	}
-	c.err = c.present(e)
 	if c.ticket != nil && counts == errFailed {
 		last := *c.err
 		last.Details = nil
 		c.tool.lastErr.Store(&last)
 	}
+	c.ended()
 }
 
 func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
@@ -297,7 +300,7 @@ func (c *call) details(e *Error) map[string]any {
 		d["cause"] = textOf(e.Err)
 	}
 	d = Redact(d)
-	if c.options.args != nil {
+	if c.redacted {
 		d["arguments"] = c.options.args // redacted before the tool ran
 	}
 	return d

@@ -19,6 +19,13 @@ const (
 	Canceled               // the caller went away                    neutral · not retried
 )
 
+// ErrUnfinished is what a tool returns, wrapped or not, to say that its call is neither a
+// success nor a failure yet: it asks its user something, say, and the client will call
+// again with the answer. The breaker doesn't count it, nothing is retried, and observers
+// are told so. For the caller of a [Guard] it is the cause of a VALIDATION_ERROR, to be
+// looked for with errors.Is.
+var ErrUnfinished = errors.New("resilience: the call isn't finished")
+
 // String returns the class's name in lower case.
 func (c Class) String() string {
 	switch c {
@@ -43,6 +50,7 @@ func (c Class) neutral() bool { return c == Invalid || c == Canceled }
 //     Permanent, TOOL_FAILED is Transient if it is Retryable and Permanent if not,
 //     the others are Transient;
 //   - a [*PanicError] or [ErrGoexit]: Permanent, what crashed once will crash again;
+//   - [ErrUnfinished]: Invalid, which is neutral too;
 //   - [context.Canceled]: Canceled;
 //   - everything else, [context.DeadlineExceeded] and lost connections among it:
 //     Transient.
@@ -52,7 +60,10 @@ func Classify(err error) Class {
 	if c, ok := explicitClass(err); ok {
 		return c
 	}
-	if errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, ErrUnfinished):
+		return Invalid
+	case errors.Is(err, context.Canceled):
 		return Canceled
 	}
 	return Transient

@@ -3,6 +3,7 @@ package resilience
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -73,6 +74,14 @@ type Config struct {
 	// outcome that is unknown, the advice to check it follows in any case. A key that is
 	// none of the Codes is not allowed.
 	Suggestions map[Code]string
+
+	// Observers are told of every call. Each is by itself: what one does harms neither a
+	// call nor another observer.
+	Observers []Observer
+
+	// Log is where the guard says, as a warning and not for each call, that an observer
+	// panics or is too slow. nil: slog.Default().
+	Log *slog.Logger
 
 	// Debug puts details into every error: redacted arguments, limit, attempt,
 	// elapsed time and cause. They go to the agent.

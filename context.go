@@ -37,6 +37,7 @@ type limited struct {
 	err     error         // nil until the end
 	cause   error
 	mine    bool            // ended by the tool's own limit
+	at      time.Time       // when it was ended, unless by stop
 	dead    context.Context // after the end: a context of the standard library's that has the cause
 	after   map[*func()]struct{}
 }
@@ -158,6 +159,9 @@ func (c *limited) end(err, cause error, mine bool) {
 		return
 	}
 	c.err, c.cause, c.mine = err, cause, mine
+	if cause != context.Canceled {
+		c.at = time.Now()
+	}
 	if c.done != nil {
 		close(c.done)
 	}
@@ -202,6 +206,13 @@ func (c *limited) over() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err != nil
+}
+
+// endedAt is when the limit or the caller ended the call.
+func (c *limited) endedAt() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
 }
 
 // progress lets the limit begin anew.

@@ -30,6 +30,7 @@ type diagnosis struct {
 	reason     string // of a lost connection
 	noEffect   bool   // certainly nothing was done: repeating is safe
 	retryAfter time.Duration
+	unfinished bool
 	bareCancel bool // context.Canceled, and nobody said on purpose what it means
 }
 
@@ -51,6 +52,7 @@ func diagnose(err error, classify func(error) Class) (d diagnosis) {
 	if _, explicit := explicitClass(err); !explicit {
 		d.bareCancel = errors.Is(err, context.Canceled)
 	}
+	d.unfinished = errors.Is(err, ErrUnfinished)
 	d.noEffect = hadNoEffect(err)
 	d.retryAfter = retryAfterOf(err, d.own)
 	switch d.reason = lostReason(err); {

@@ -50,6 +50,14 @@
 // outright. What may have taken effect is repeated only where the tool's [Effect] allows
 // it.
 //
+// # Seeing it
+//
+// An [Observer] is told of the start, the retries and the end of every call, of breakers
+// that change, and of results that come too late. [LogObserver] writes them to slog; the
+// nested module adapters/otel makes traces and metrics of them. No observer can hold up or
+// fail a call. [Guard.Health] is the state of every tool now, and [Guard.Flush] is for the
+// end of a program.
+//
 // # Primitives
 //
 // [WithTimeout], [WithBreaker] and [WithRetry] are the parts by themselves. They nest

@@ -21,14 +21,15 @@ import (
 // call, the retries, the limit for each attempt, the tool. The breaker counts the
 // call, not its attempts.
 type Guard struct {
-	cfg      Config
-	timeouts map[Tier]time.Duration
-	listed   map[string]*tool
-	breakers map[string]*Breaker // those of listed tools, by name
-	unlisted sync.Map            // string → *tool
-	growing  sync.Mutex          // held while unlisted grows
-	grown    atomic.Int64        // its size
-	others   *tool               // shared by all tools that found unlisted full
+	cfg       Config
+	timeouts  map[Tier]time.Duration
+	listed    map[string]*tool
+	breakers  map[string]*Breaker // those of listed tools, by name
+	unlisted  sync.Map            // string → *tool
+	growing   sync.Mutex          // held while unlisted grows
+	grown     atomic.Int64        // its size
+	others    *tool               // shared by all tools that found unlisted full
+	observers []*observer
 }
 
 // New returns a guard configured by cfg, or an error that names every bad field.
@@ -42,10 +43,11 @@ func New(cfg Config) (*Guard, error) {
 	cfg.Retry = cfg.Retry.withDefaults()
 	cfg.Suggestions = maps.Clone(cfg.Suggestions)
 	g := &Guard{
-		cfg:      cfg,
-		timeouts: cfg.timeouts(),
-		listed:   make(map[string]*tool, len(cfg.Tools)),
-		breakers: make(map[string]*Breaker),
+		cfg:       cfg,
+		timeouts:  cfg.timeouts(),
+		listed:    make(map[string]*tool, len(cfg.Tools)),
+		breakers:  make(map[string]*Breaker),
+		observers: newObservers(cfg.Observers, cfg.Log),
 	}
 	for name, t := range cfg.Tools {
 		g.listed[name] = g.newTool(name, t)
@@ -53,7 +55,7 @@ func New(cfg Config) (*Guard, error) {
 		g.breakers[g.listed[name].breaker.name] = g.listed[name].breaker
 	}
 	g.others = g.newTool(othersName, Tool{Effect: cfg.Effect})
-	g.cfg.Tools, g.cfg.Timeouts = nil, nil // the caller's maps
+	g.cfg.Tools, g.cfg.Timeouts, g.cfg.Observers = nil, nil, nil // the caller's
 	return g, nil
 }
 
@@ -77,6 +79,7 @@ type options struct {
 	limitSet bool
 	effect   func() Effect
 	shared   bool
+	request  *Request // nil: nothing is known
 }
 
 // Args are the call's arguments, for the details of its error with debug: redacted, as
@@ -139,7 +142,7 @@ func gather(opts []Option) (o options) {
 // fn. Its context carries the deadline; if the limit or the caller ends the call, its
 // [context.Cause] is an *Error; and [Attempt] tells it how often it was tried.
 //
-// Methods of errors that fn returns, and the callbacks of the Config other than OnChange,
+// Methods of errors that fn returns, and the callbacks Classify and OnRetry of the Config,
 // run on the caller's goroutine: they must not block.
 //
 // A tool that isn't listed in the Config may be called too. An empty name is

@@ -8,10 +8,11 @@ import (
 )
 
 // Health is the state of one tool, as of [Guard.Health]. It marshals to JSON with
-// the keys tool, breaker, state, retryAfter (whole seconds, left out unless open),
+// the keys tool, available, breaker, state, retryAfter (whole seconds, left out unless open),
 // consecutiveFailures, inFlight, abandoned and lastError.
 type Health struct {
 	Tool                string
+	Available           bool   // a call would not be turned away now: the breaker isn't open, and not too many abandoned ones run
 	Breaker             string // the name of its breaker, which other tools may share
 	State               State
 	RetryAfter          time.Duration // until the breaker lets a probe through; 0 unless open
@@ -25,6 +26,7 @@ type Health struct {
 func (h Health) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Tool                string `json:"tool"`
+		Available           bool   `json:"available"`
 		Breaker             string `json:"breaker"`
 		State               State  `json:"state"`
 		RetryAfter          int64  `json:"retryAfter,omitempty"`
@@ -32,7 +34,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		InFlight            int    `json:"inFlight"`
 		Abandoned           int    `json:"abandoned"`
 		LastError           *Error `json:"lastError,omitempty"`
-	}{h.Tool, h.Breaker, h.State, wholeSeconds(h.RetryAfter), h.ConsecutiveFailures, h.InFlight, h.Abandoned, h.LastError})
+	}{h.Tool, h.Available, h.Breaker, h.State, wholeSeconds(h.RetryAfter), h.ConsecutiveFailures, h.InFlight, h.Abandoned, h.LastError})
 }
 
 // Health returns the state of every tool that is listed in the Config or has been
@@ -42,30 +44,38 @@ func (h Health) MarshalJSON() ([]byte, error) {
 func (g *Guard) Health() []Health {
 	var all []Health
 	for _, t := range g.listed {
-		all = append(all, t.health())
+		all = append(all, g.health(t))
 	}
 	g.unlisted.Range(func(_, t any) bool {
 		if t := t.(*tool); t.used.Load() {
-			all = append(all, t.health())
+			all = append(all, g.health(t))
 		}
 		return true
 	})
 	if g.others.used.Load() {
-		all = append(all, g.others.health())
+		all = append(all, g.health(g.others))
 	}
 	slices.SortFunc(all, func(a, b Health) int { return strings.Compare(a.Tool, b.Tool) })
 	return all
 }
 
-func (t *tool) health() Health {
+func (g *Guard) health(t *tool) Health {
+	state := t.breaker.State()
 	return Health{
 		Tool:                t.name,
+		Available:           state != Open && !g.crowded(t),
 		Breaker:             t.breaker.name,
-		State:               t.breaker.State(),
+		State:               state,
 		RetryAfter:          t.breaker.RetryAfter(),
 		ConsecutiveFailures: t.breaker.consecutiveFailures(),
 		InFlight:            int(t.inFlight.Load()),
 		Abandoned:           int(t.stillRunning.Load()),
 		LastError:           t.lastErr.Load(),
 	}
+}
+
+// crowded reports whether so many earlier calls still run that another one must not
+// be risked. A Cooperative tool's never do.
+func (g *Guard) crowded(t *tool) bool {
+	return !t.cooperative && t.stillRunning.Load() >= int64(g.cfg.MaxAbandoned)
 }

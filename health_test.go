@@ -15,8 +15,8 @@ import (
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"b": {Breaker: "db"}, "a": {}}})
-		assert.Equal(t, `[{"tool":"a","breaker":"a","state":"closed","consecutiveFailures":0,"inFlight":0,"abandoned":0},`+
-			`{"tool":"b","breaker":"db","state":"closed","consecutiveFailures":0,"inFlight":0,"abandoned":0}]`, jsonOf(t, g.Health()))
+		assert.Equal(t, `[{"tool":"a","available":true,"breaker":"a","state":"closed","consecutiveFailures":0,"inFlight":0,"abandoned":0},`+
+			`{"tool":"b","available":true,"breaker":"db","state":"closed","consecutiveFailures":0,"inFlight":0,"abandoned":0}]`, jsonOf(t, g.Health()))
 		go func() { _, _ = resilience.Do(t.Context(), g, "a", hang(time.Hour)) }()
 		for range 5 {
 			_, _ = resilience.Do(t.Context(), g, "b", failing(9, errBoom), resilience.Debug())
@@ -24,10 +24,10 @@ func TestHealth(t *testing.T) {
 		_, _ = resilience.Do(t.Context(), g, "c", failing(0, nil))
 		synctest.Wait()
 		time.Sleep(10 * time.Second)
-		assert.Equal(t, `[{"tool":"a","breaker":"a","state":"closed","consecutiveFailures":0,"inFlight":1,"abandoned":0},`+
-			`{"tool":"b","breaker":"db","state":"open","retryAfter":20,"consecutiveFailures":5,"inFlight":0,"abandoned":0,`+
+		assert.Equal(t, `[{"tool":"a","available":true,"breaker":"a","state":"closed","consecutiveFailures":0,"inFlight":1,"abandoned":0},`+
+			`{"tool":"b","available":false,"breaker":"db","state":"open","retryAfter":20,"consecutiveFailures":5,"inFlight":0,"abandoned":0,`+
 			`"lastError":{"code":"TOOL_FAILED","tool":"b","message":"Tool 'b' failed","suggestion":"Try again. If it fails again, change the request or use another tool.","retryable":true}},`+
-			`{"tool":"c","breaker":"c","state":"closed","consecutiveFailures":0,"inFlight":0,"abandoned":0}]`, jsonOf(t, g.Health()))
+			`{"tool":"c","available":true,"breaker":"c","state":"closed","consecutiveFailures":0,"inFlight":0,"abandoned":0}]`, jsonOf(t, g.Health()))
 		assert.ErrorIs(t, g.Health()[1].LastError, errBoom, "for programs")
 		time.Sleep(21 * time.Second)
 		_, _ = resilience.Do(t.Context(), g, "b", failing(9, errBoom))

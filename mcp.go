@@ -18,6 +18,40 @@ const (
 	MetaLimit = "io.github.seed8d1e2389.resilience/limit"
 )
 
+// What the adapters' AddHealth adds to a server, both with [Guard.AgentHealth].
+const (
+	HealthTool     = "tool_health"
+	HealthResource = "resilience://health"
+)
+
+// AgentHealth returns {"tools": […]}, the JSON of [Guard.Health] but for HealthTool itself.
+// The last errors are left out: their words may be meant for another client.
+func (g *Guard) AgentHealth() json.RawMessage {
+	tools := make([]Health, 0, len(g.listed))
+	for _, h := range g.Health() {
+		if h.Tool != HealthTool {
+			h.LastError = nil
+			tools = append(tools, h)
+		}
+	}
+	text, _ := json.Marshal(map[string]any{"tools": tools}) // it never fails
+	return text
+}
+
+// Request is what is known of the MCP request that a call belongs to, for [Observer.Start].
+// Zero fields are not known.
+type Request struct {
+	Method   string         // "tools/call"; "" if the call belongs to no MCP request
+	Client   bool           // the request is made, not answered
+	Session  string         // the session's ID
+	Protocol string         // the protocol's version, such as "2025-11-25"
+	Meta     map[string]any // the request's _meta, with the trace of its client; not to be changed
+}
+
+// ForRequest tells observers which request the call belongs to. The map in it must not
+// change before the call has begun.
+func ForRequest(r Request) Option { return func(o *options) { o.request = &r } }
+
 // HintedEffect is the effect of a tool with the annotations readOnlyHint and
 // idempotentHint of MCP, both of which are false by default: NonIdempotent then.
 func HintedEffect(readOnly, idempotent bool) Effect {

@@ -98,3 +98,13 @@ func TestRawArgs(t *testing.T) {
 	r = resilience.Run(t.Context(), g, "x", failing(9, errBoom), resilience.RawArgs(nil))
 	assert.NotContains(t, r.Err.Details, "arguments")
 }
+
+func TestAgentHealth(t *testing.T) {
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"b": {}, "a": {}}})
+	assert.Equal(t, `{"tools":[]}`, string(newGuard(t, resilience.Config{}).AgentHealth()))
+	_, _ = resilience.Do(t.Context(), g, "b", failing(9, resilience.MarkPermanent(errBoom)))
+	_, _ = resilience.Do(t.Context(), g, resilience.HealthTool, failing(0, nil))
+	require.NotNil(t, g.Health()[1].LastError)
+	assert.Equal(t, `{"tools":[{"tool":"a","available":true,"breaker":"a","state":"closed","consecutiveFailures":0,"inFlight":0,"abandoned":0},`+
+		`{"tool":"b","available":true,"breaker":"b","state":"closed","consecutiveFailures":1,"inFlight":0,"abandoned":0}]}`, string(g.AgentHealth()))
+}

@@ -61,8 +61,8 @@ const (
 // enforce calls fn on a goroutine of its own and returns when fn does or when ctx
 // ends, whichever is first. Of the two exactly one wins: if ctx does, ok is false
 // and fn has been given up on. While such an fn still runs, it is counted in
-// stillRunning, which may be nil.
-func enforce[T any](ctx context.Context, stillRunning *atomic.Int64, fn func(context.Context) (T, error)) (o outcome[T], ok bool) {
+// stillRunning, and its outcome reported to late; both may be nil.
+func enforce[T any](ctx context.Context, stillRunning *atomic.Int64, late func(error), fn func(context.Context) (T, error)) (o outcome[T], ok bool) {
 	var state atomic.Int32
 	result := make(chan outcome[T], 1)
 	go func() {
@@ -70,8 +70,13 @@ func enforce[T any](ctx context.Context, stillRunning *atomic.Int64, fn func(con
 		defer func() {
 			if state.CompareAndSwap(running, returned) {
 				result <- o
-			} else if stillRunning != nil {
-				stillRunning.Add(-1)
+			} else {
+				if stillRunning != nil {
+					stillRunning.Add(-1)
+				}
+				if late != nil {
+					late(o.err)
+				}
 			}
 		}()
 		o.value, o.err = protect(ctx, fn)

@@ -61,7 +61,7 @@ func WithTimeout[T any](ctx context.Context, tool string, limit time.Duration, f
 	}
 	c := limitedContext(ctx, tool, limit, limit)
 	defer c.stop()
-	o, ok := enforce(c, nil, fn)
+	o, ok := enforce(c, nil, nil, fn)
 	if ok && o.err == nil {
 		return o.value, nil
 	}

@@ -44,6 +44,7 @@ func (g *Guard) newTool(name string, t Tool) *tool {
 	b := g.breakers[breaker]
 	if b == nil {
 		b = NewBreaker(breaker, g.cfg.Breaker)
+		b.observers = g.observers
 	}
 	timeout := t.timeout(name, g.timeouts)
 	return &tool{

@@ -43,7 +43,9 @@ func ClientMiddleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
 				}
 				res, _ := result.(*mcp.CallToolResult)
 				return resultAnswer(res, o.failure)
-			}, arguments(params.Arguments))
+			}, arguments(params.Arguments), resilience.ForRequest(resilience.Request{
+				Method: methodCallTool, Client: true, Session: sessionID(req.GetSession()), Meta: params.Meta,
+			}))
 			e, failed := err.(*resilience.Error)
 			switch {
 			case !failed, got.asks:

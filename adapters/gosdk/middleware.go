@@ -100,6 +100,8 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	opts, refused := resilience.MetaOptions(req.Params.Meta, s.options.debug, s.options.limit)
 	opts = append(opts, resilience.RawArgs(req.Params.Arguments), resilience.EffectFrom(func() resilience.Effect {
 		return s.effect(ctx, req)
+	}), resilience.ForRequest(resilience.Request{
+		Method: methodCallTool, Session: sessionID(req.Session), Protocol: req.ProtocolVersion(), Meta: req.Params.Meta,
 	}))
 	if !s.registered(ctx, req) {
 		// Made up, or hidden from us: guarded all the same, but nothing is kept of it.
@@ -148,10 +150,7 @@ type answer struct {
 	protocol error // the handler made a protocol error, on purpose
 }
 
-var (
-	errAsks     = errors.New("the tool asks for input")
-	errNoResult = errors.New("the tool returned neither a result nor an error")
-)
+var errNoResult = errors.New("the tool returned neither a result nor an error")
 
 // attempt turns what comes back from the SDK into a value and an error for the guard.
 func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest) (answer, error) {
@@ -168,7 +167,7 @@ func resultAnswer(res *mcp.CallToolResult, failure func(*mcp.CallToolResult) err
 	case res == nil:
 		return answer{}, resilience.MarkPermanent(errNoResult)
 	case res.InputRequests != nil:
-		return answer{result: res, asks: true}, resilience.MarkInvalid(errAsks) // neutral, and never retried
+		return answer{result: res, asks: true}, resilience.ErrUnfinished
 	case res.IsError:
 		return answer{result: res}, failure(res)
 	}
@@ -188,6 +187,21 @@ func wireAnswer(err error) (answer, error) {
 		return answer{protocol: err}, resilience.MarkInvalid(err)
 	}
 	return answer{protocol: err}, resilience.MarkPermanent(err)
+}
+
+// sessionID is for requests without a session too, which a program may make.
+func sessionID(s mcp.Session) string {
+	switch s := s.(type) {
+	case *mcp.ServerSession:
+		if s != nil {
+			return s.ID()
+		}
+	case *mcp.ClientSession:
+		if s != nil {
+			return s.ID()
+		}
+	}
+	return ""
 }
 
 // copyOf gives each attempt a request of its own: the one before may have changed its,

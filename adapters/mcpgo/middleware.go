@@ -82,7 +82,7 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 	opts, refused := resilience.MetaOptions(meta, h.options.debug, h.options.limit)
 	opts = append(opts, arguments(req), resilience.EffectFrom(func() resilience.Effect {
 		return effectOf(lookUp(ctx, name))
-	}))
+	}), resilience.ForRequest(requestOf(ctx, meta)))
 	ctx, told := h.begin(ctx, req)
 	defer told.end()
 	args := copyOf(req.Params.Arguments) // as hooks and other middleware have left them
@@ -119,10 +119,6 @@ type answer struct {
 }
 
 var (
-	// errAsks stands for a result that asks the user something: it is no failure, and no
-	// success yet either.
-	errAsks = errors.New("the tool asks for input")
-
 	errTool     = errors.New("the tool returned a result with isError")
 	errNoResult = errors.New("the tool returned neither a result nor an error")
 )
@@ -136,7 +132,7 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 	case res == nil:
 		return answer{}, resilience.MarkPermanent(errNoResult)
 	case res.NeedsInput():
-		return answer{result: res, asks: true}, resilience.MarkInvalid(errAsks) // neutral, and never retried
+		return answer{result: res, asks: true}, resilience.ErrUnfinished
 	case res.IsError:
 		return answer{result: res}, h.options.failure(res)
 	}
@@ -188,6 +184,15 @@ func effectOf(t *mcp.Tool) resilience.Effect {
 	return resilience.HintedEffect(hint(t.Annotations.ReadOnlyHint), hint(t.Annotations.IdempotentHint))
 }
 
+// requestOf is what observers may want to know of the request.
+func requestOf(ctx context.Context, meta map[string]any) resilience.Request {
+	r := resilience.Request{Method: string(mcp.MethodToolsCall), Protocol: server.RequestProtocolVersion(ctx), Meta: meta}
+	if session := server.ClientSessionFromContext(ctx); session != nil {
+		r.Session = session.SessionID()
+	}
+	return r
+}
+
 // arguments are those of the call as they were sent, for its error with debug.
 func arguments(req mcp.CallToolRequest) resilience.Option {
 	switch args := req.GetRawArguments().(type) {
@@ -235,7 +240,7 @@ func failureOf(res *mcp.CallToolResult) error {
 func errorOf(err error) error {
 	switch {
 	case urlRequired(err) != nil:
-		return resilience.MarkInvalid(err) // neutral, and never retried
+		return resilience.MarkInvalid(errors.Join(resilience.ErrUnfinished, err))
 	case errors.Unwrap(err) == nil && refusal.MatchString(err.Error()):
 		// These words are safe to show, and an agent can correct itself by them.
 		return &resilience.Error{Code: resilience.CodeValidation, Message: err.Error(), Err: err}

@@ -1,0 +1,88 @@
+package resilience
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A lane runs user code that nobody must wait for: in order, one function at a time, on a
+// goroutine that lives only while there are any. One that blocks holds up what comes after
+// it in this lane; one that panics or calls runtime.Goexit doesn't even do that.
+//
+// It has no channel: a channel belongs to the synctest bubble that it was made in, and a
+// guard may be used in several.
+type lane struct {
+	mu      sync.Mutex // never held while user code runs
+	waiting []func()
+	working bool
+}
+
+// maxWaiting bounds the memory of a lane that is held up.
+const maxWaiting = 1024
+
+// add reports whether there was room for f.
+func (l *lane) add(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) >= maxWaiting {
+		return false
+	}
+	l.waiting = append(l.waiting, f)
+	if !l.working {
+		l.working = true
+		go l.work()
+	}
+	return true
+}
+
+func (l *lane) work() {
+	done := false
+	defer func() {
+		if !done {
+			_ = recover()
+			go l.work()
+		}
+	}()
+	for f := l.next(); f != nil; f = l.next() {
+		f()
+	}
+	done = true
+}
+
+// next returns nil when the goroutine is no longer needed.
+func (l *lane) next() func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) == 0 {
+		l.waiting, l.working = nil, false
+		return nil
+	}
+	f := l.waiting[0]
+	l.waiting[0] = nil
+	l.waiting = l.waiting[1:]
+	return f
+}
+
+// empty reports whether nothing waits behind what runs now.
+func (l *lane) empty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting) == 0
+}
+
+// flush runs last after all that waits now, and returns when it has run or ctx ends.
+func (l *lane) flush(ctx context.Context, last func()) error {
+	done := make(chan struct{})
+	for !l.add(func() { last(); close(done) }) {
+		if !sleep(ctx, time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

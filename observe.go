@@ -1,0 +1,238 @@
+package resilience
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+// startTimeout is how long a call waits for Observer.Start.
+const startTimeout = 100 * time.Millisecond
+
+// An observer is an [Observer] that can't harm.
+type observer struct {
+	Observer
+	field string // its place in the configuration
+	lane  lane
+
+	starting atomic.Int64 // Starts that were given up on and still run
+	lost     atomic.Int64 // events, since the last word about it
+	crashed  atomic.Bool  // which was said
+
+	log     *slog.Logger // nil: slog.Default()
+	notices lane         // of log, whose handler may block too
+}
+
+func newObservers(all []Observer, log *slog.Logger) []*observer {
+	var out []*observer
+	for i, o := range all {
+		out = append(out, &observer{Observer: o, field: fmt.Sprintf("Observers[%d]", i), log: log})
+	}
+	return out
+}
+
+// tell queues one event.
+func (o *observer) tell(event func()) {
+	if !o.lane.add(func() { o.told(event) }) {
+		o.lose("an observer is too slow or blocks: events are lost until it has caught up")
+	}
+}
+
+// told tells the observer of one event, on its lane.
+func (o *observer) told(event func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			o.panicked(p, debug.Stack())
+		}
+		if o.lane.empty() {
+			if n := o.lost.Swap(0); n > 0 {
+				o.notice("an observer has caught up", "lost", n)
+			}
+		}
+	}()
+	event()
+}
+
+func (o *observer) lose(why string) {
+	if o.lost.Add(1) == 1 {
+		o.notice(why)
+	}
+}
+
+func (o *observer) panicked(p any, stack []byte) {
+	if !o.crashed.Swap(true) {
+		o.notice("an observer panicked: this is said once", "panic", fmt.Sprint(p), "stack", string(stack))
+	}
+}
+
+func (o *observer) notice(msg string, args ...any) {
+	o.notices.add(func() {
+		log := o.log
+		if log == nil {
+			log = slog.Default()
+		}
+		log.Warn("resilience: "+msg, append(args, "observer", o.field)...)
+	})
+}
+
+// start returns the context that the observer made of ctx, nil if none, and whether it
+// knows of the call.
+func (o *observer) start(ctx context.Context, e CallStart) (context.Context, bool) {
+	const slow = "an observer's Start takes too long: events are lost until it returns"
+	if o.Start == nil {
+		return nil, true
+	}
+	if o.starting.Load() > 0 {
+		o.lose(slow)
+		return nil, false
+	}
+	limit := limitedContext(context.Background(), o.field, startTimeout, startTimeout)
+	defer limit.stop()
+	started, answered := enforce(limit, &o.starting, nil, func(context.Context) (context.Context, error) {
+		return o.Start(ctx, e), nil
+	})
+	if !answered {
+		o.lose(slow)
+		return nil, false
+	}
+	if p, ok := started.err.(*PanicError); ok {
+		o.panicked(p.Value, p.Stack)
+	}
+	return started.value, started.err == nil
+}
+
+func (o *observer) breaker(e BreakerChange) {
+	if o.Breaker != nil {
+		o.tell(func() { o.Breaker(e) })
+	}
+}
+
+// An observed is what a call keeps for its observers.
+type observed struct {
+	by  []*observer     // that know of it
+	ctx context.Context // with their values, without an end
+}
+
+// announce tells all observers of the call's start and returns the context for it.
+func (c *call) announce(ctx context.Context) context.Context {
+	all := c.guard.observers
+	c.observed = &observed{by: make([]*observer, 0, len(all))}
+	e := CallStart{Tool: c.name, Time: c.start}
+	if c.options.request != nil {
+		e.Request = *c.options.request
+	}
+	for _, o := range all {
+		values, knows := o.start(ctx, e)
+		if knows {
+			c.observed.by = append(c.observed.by, o)
+		}
+		if values != nil {
+			ctx = withValues{ctx, context.WithoutCancel(values)}
+		}
+	}
+	c.observed.ctx = context.WithoutCancel(ctx)
+	return ctx
+}
+
+// withValues is a caller's context with values of another: an observer may add to it, but
+// not end it.
+type withValues struct {
+	context.Context
+	values context.Context
+}
+
+func (c withValues) Value(key any) any {
+	if v := c.values.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key)
+}
+
+// AfterFunc is what the context package looks for: without it, a child may cost a
+// goroutine.
+func (c withValues) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
+
+// retrying tells the observers that the call's last attempt will be repeated.
+func (c *call) retrying(delay time.Duration, err error) {
+	if c.observed == nil {
+		return
+	}
+	e := CallRetry{Tool: c.name, Label: c.tool.name, Time: time.Now(), Attempt: c.attempts, Delay: delay, Err: err}
+	for _, o := range c.observed.by {
+		if o.Retry != nil {
+			o.tell(func() { o.Retry(c.observed.ctx, e) })
+		}
+	}
+}
+
+// ended tells the observers of the call's end.
+func (c *call) ended() {
+	if c.observed == nil {
+		return
+	}
+	e := CallEnd{
+		Tool: c.name, Label: c.label(), Time: c.start.Add(c.duration), Duration: c.duration,
+		Limit: c.limit, Attempts: c.attempts, Err: c.err, Unfinished: c.unfinished,
+	}
+	if c.unfinished {
+		e.Err = nil
+	}
+	if c.redacted {
+		e.Arguments = c.options.args
+	}
+	for _, o := range c.observed.by {
+		if o.End != nil {
+			o.tell(func() { o.End(c.observed.ctx, e) })
+		}
+	}
+}
+
+// label leaves no trace of a call that was refused before it came to a tool.
+func (c *call) label() string {
+	if c.tool != nil {
+		return c.tool.name
+	}
+	if c.guard.listed[c.name] != nil {
+		return c.name
+	}
+	if _, ok := c.guard.unlisted.Load(c.name); ok {
+		return c.name
+	}
+	return othersName
+}
+
+// late returns what tells the observers of a result that nobody waits for any more; nil
+// if nobody wants to know.
+func (c *call) late(ctx *limited) func(error) {
+	if c.observed == nil {
+		return nil
+	}
+	name, label, observed := c.name, c.tool.name, c.observed
+	return func(err error) {
+		now := time.Now()
+		e := LateResult{Tool: name, Label: label, Time: now, Late: now.Sub(ctx.endedAt()), Err: err}
+		for _, o := range observed.by {
+			if o.Late != nil {
+				o.tell(func() { o.Late(observed.ctx, e) })
+			}
+		}
+	}
+}
+
+// Flush waits until every observer has been told of all that had happened when it was
+// called, for a program that is about to end. It returns ctx's error if that comes first,
+// as it does if an observer blocks. It may be called any number of times, concurrently too.
+func (g *Guard) Flush(ctx context.Context) error {
+	for _, o := range g.observers {
+		if err := o.lane.flush(ctx, func() { o.told(func() {}) }); err != nil {
+			return err
+		}
+		if err := o.notices.flush(ctx, func() {}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
