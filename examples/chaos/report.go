@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+)
+
+// slack is what a call may take longer than its limit on a busy machine.
+const slack = 500 * time.Millisecond
+
+// made returns when the calls that ended so were made, or all calls if it is given
+// nothing.
+func (r result) made(ended ...outcome) (at []time.Duration) {
+	for _, rec := range r.records {
+		if len(ended) == 0 || slices.Contains(ended, rec.outcome) {
+			at = append(at, rec.at)
+		}
+	}
+	return at
+}
+
+func (r result) count(o outcome) int { return len(r.made(o)) }
+
+// latency returns the q-quantile of how long the calls took, those given up on among
+// them: 0.5 is the median, 1 the longest.
+func (r result) latency(q float64) time.Duration {
+	if len(r.records) == 0 {
+		return 0
+	}
+	took := make([]time.Duration, len(r.records))
+	for i, rec := range r.records {
+		took[i] = rec.took
+	}
+	slices.Sort(took)
+	return took[int(q*float64(len(took)-1)+0.5)]
+}
+
+// sentIn returns how many requests were sent to the backend from one time to another.
+func (r result) sentIn(from, to time.Duration) (n int) {
+	for _, at := range r.sent {
+		if from <= at && at < to {
+			n++
+		}
+	}
+	return n
+}
+
+func (r result) changesTo(s resilience.State) (n int) {
+	for _, c := range r.changes {
+		if c.to == s {
+			n++
+		}
+	}
+	return n
+}
+
+// down returns when the backend was of no use.
+func down(cfg config) (from, to time.Duration) {
+	for _, p := range outage(cfg) {
+		switch p.mode {
+		case hangs:
+			from = p.from
+		case dead:
+			to = p.to
+		}
+	}
+	return from, to
+}
+
+// table prints what became of the calls.
+func table(w io.Writer, cfg config, unguarded, guarded result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
+	row := func(name string, value func(result) any) {
+		fmt.Fprintf(t, "%s\t%v\t%v\t\n", name, value(unguarded), value(guarded))
+	}
+	fmt.Fprintf(t, "\twithout the guard\twith the guard\t\n")
+	row("calls", func(r result) any { return len(r.records) })
+	for o := range outcomes {
+		row(outcomeNames[o], func(r result) any { return r.count(o) })
+	}
+	row("latency p50", func(r result) any { return round(r.latency(0.5)) })
+	row("latency p95", func(r result) any { return round(r.latency(0.95)) })
+	row("latency max", func(r result) any { return round(r.latency(1)) })
+	from, to := down(cfg)
+	row("requests sent to the backend", func(r result) any { return len(r.sent) })
+	row("those while it hung or was dead", func(r result) any { return r.sentIn(from, to) })
+	row("those that reached it", func(r result) any { return r.reached.requests })
+	row("those open at once, at most", func(r result) any { return r.reached.mostOpen })
+	row("breaker opened", func(r result) any { return r.changesTo(resilience.Open) })
+	row("breaker let a probe through", func(r result) any { return r.changesTo(resilience.HalfOpen) })
+	row("breaker closed", func(r result) any { return r.changesTo(resilience.Closed) })
+	return t.Flush()
+}
+
+// claims returns what we claim of the guard and what the run has shown to be wrong.
+func claims(cfg config, unguarded, guarded result) (broken []string) {
+	expect := func(ok bool, format string, args ...any) {
+		if !ok {
+			broken = append(broken, fmt.Sprintf(format, args...))
+		}
+	}
+	expect(unguarded.count(gaveUp) > 0, "no client gave up on the unguarded server: there was no outage to speak of")
+	expect(guarded.count(gaveUp) == 0, "%d clients gave up on the guarded server", guarded.count(gaveUp))
+	expect(guarded.count(failed) == 0, "%d failures of the guarded server came without advice", guarded.count(failed))
+	longest := guarded.latency(1)
+	expect(longest <= cfg.limit+slack, "a guarded call took %v; its limit is %v", round(longest), cfg.limit)
+
+	from, to := down(cfg)
+	without, with := unguarded.sentIn(from, to), guarded.sentIn(from, to)
+	expect(with < without, "while the backend was down the guarded server sent it %d requests, the unguarded one %d", with, without)
+
+	expect(guarded.changesTo(resilience.Open) > 0, "the breaker never opened")
+	closed := len(guarded.changes) > 0 && guarded.changes[len(guarded.changes)-1].to == resilience.Closed
+	expect(closed, "the breaker isn't closed at the end")
+	again := slices.ContainsFunc(guarded.records, func(r record) bool { return r.outcome == succeeded && r.at >= to })
+	expect(again, "no guarded call succeeded after the backend was back")
+	return broken
+}
+
+func round(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= 10*time.Millisecond:
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
