@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -59,6 +60,18 @@ func (b Backoff) Delay(attempt int) time.Duration {
 	default:
 		return between(0, ceiling)
 	}
+}
+
+// check names the fields as those of a Backoff field.
+func (b Backoff) check() []error {
+	errs := notNegative("Backoff.Base", b.Base, "Backoff.Max", b.Max)
+	if b.Max > 0 && b.Base > b.Max {
+		errs = append(errs, fmt.Errorf("Backoff.Max is %s: it must not be under Base, %s", b.Max, b.Base))
+	}
+	if b.Jitter > NoJitter {
+		errs = append(errs, fmt.Errorf("Backoff.Jitter is %d: it must be FullJitter, SmallJitter or NoJitter", b.Jitter))
+	}
+	return errs
 }
 
 func (b Backoff) ceiling(attempt int) time.Duration {

@@ -50,6 +50,11 @@
 // outright. What may have taken effect is repeated only where the tool's [Effect] allows
 // it.
 //
+// # Connections
+//
+// A [Connector] keeps one long connection up that many tools work through: they get it, or
+// CONNECTION_LOST with the time of the next dial, at once, and it comes back by itself.
+//
 // # Seeing it
 //
 // An [Observer] is told of the start, the retries and the end of every call, of breakers

@@ -20,6 +20,10 @@ import (
 //	Info   late result      tool late error, at Debug if it came within a second
 //	Error  breaker opened   breaker from to
 //	Info   breaker changed  breaker from to
+//	Info   connection up    connection attempts
+//	Warn   connection down  connection attempts error next
+//	Error  connection exhausted  connection attempts error
+//	Info   connection closed     connection attempts
 //
 // A call is refused, rather than failed, if it was its caller's doing: CANCELED,
 // VALIDATION_ERROR, TOOL_NOT_FOUND. The value of error is the text of the cause, or the
@@ -29,7 +33,7 @@ import (
 // key arguments, with debug only.
 func LogObserver(log *slog.Logger) Observer {
 	l := logger{log}
-	return Observer{Retry: l.retry, End: l.end, Late: l.late, Breaker: l.breaker}
+	return Observer{Retry: l.retry, End: l.end, Late: l.late, Breaker: l.breaker, Connection: l.connection}
 }
 
 type logger struct{ log *slog.Logger }
@@ -101,6 +105,20 @@ func (l logger) breaker(e BreakerChange) {
 	}
 	l.record(context.Background(), e.Time, level, msg,
 		slog.String("breaker", e.Breaker), slog.String("from", e.From.String()), slog.String("to", e.To.String()))
+}
+
+func (l logger) connection(e ConnectionChange) {
+	attrs := []slog.Attr{slog.String("connection", e.Connection), slog.Int("attempts", e.Attempts)}
+	level := slog.LevelInfo
+	switch e.State {
+	case ConnectionDown:
+		level = slog.LevelWarn
+		attrs = append(withError(attrs, e.Err), slog.Duration("next", e.NextDial))
+	case ConnectionExhausted:
+		level = slog.LevelError
+		attrs = withError(attrs, e.Err)
+	}
+	l.record(context.Background(), e.Time, level, "connection "+e.State.String(), attrs...)
 }
 
 // withError adds what there is to know of an error whose methods may panic.

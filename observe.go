@@ -225,8 +225,10 @@ func (c *call) late(ctx *limited) func(error) {
 // Flush waits until every observer has been told of all that had happened when it was
 // called, for a program that is about to end. It returns ctx's error if that comes first,
 // as it does if an observer blocks. It may be called any number of times, concurrently too.
-func (g *Guard) Flush(ctx context.Context) error {
-	for _, o := range g.observers {
+func (g *Guard) Flush(ctx context.Context) error { return flushAll(ctx, g.observers) }
+
+func flushAll(ctx context.Context, all []*observer) error {
+	for _, o := range all {
 		if err := o.lane.flush(ctx, func() { o.told(func() {}) }); err != nil {
 			return err
 		}

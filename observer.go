@@ -6,7 +6,8 @@ import (
 )
 
 // An Observer is told what becomes of the calls that a [Guard] makes, for logs, traces and
-// metrics. List any number of them in Config.Observers. [LogObserver] is one, the nested
+// metrics, and of connections that a [Connector] keeps. List any number of them in
+// Config.Observers. [LogObserver] is one, the nested
 // module adapters/otel has another. Every field may be nil: the observer isn't told of
 // that.
 //
@@ -40,6 +41,10 @@ type Observer struct {
 
 	// Breaker is told of each change of state of a breaker, in order.
 	Breaker func(e BreakerChange)
+
+	// Connection is told of each change of a [Connector] that lists the observer in its
+	// configuration, in order.
+	Connection func(e ConnectionChange)
 }
 
 // CallStart is the beginning of a call.

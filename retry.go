@@ -3,7 +3,6 @@ package resilience
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -43,16 +42,7 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-func (r Retry) check() []error {
-	errs := notNegative("Backoff.Base", r.Backoff.Base, "Backoff.Max", r.Backoff.Max)
-	if r.Backoff.Max > 0 && r.Backoff.Base > r.Backoff.Max {
-		errs = append(errs, fmt.Errorf("Backoff.Max is %s: it must not be under Base, %s", r.Backoff.Max, r.Backoff.Base))
-	}
-	if r.Backoff.Jitter > NoJitter {
-		errs = append(errs, fmt.Errorf("Backoff.Jitter is %d: it must be FullJitter, SmallJitter or NoJitter", r.Backoff.Jitter))
-	}
-	return errs
-}
+func (r Retry) check() []error { return r.Backoff.check() }
 
 // delay says how long to wait after the n-th attempt: at least as long as its error
 // asks for.

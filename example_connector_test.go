@@ -1,0 +1,58 @@
+package resilience_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed8d1e2389/resilience"
+)
+
+// A page is what a connection to a browser might be.
+type page struct{ broken bool }
+
+func (p *page) Title(context.Context) (string, error) {
+	if p.broken {
+		return "", errors.New("the tab was closed")
+	}
+	return "Example Domain", nil
+}
+
+func (p *page) Close() error { return nil }
+
+// Tools that share a connection take it from the connector, and say when it is broken.
+func ExampleConnector() {
+	browser := resilience.NewConnector(func(context.Context) (*page, error) {
+		return &page{}, nil // websocket.Dial, say
+	}, resilience.ConnectorConfig[*page]{Name: "browser"})
+	defer browser.Close()
+
+	title := func(ctx context.Context) (string, error) {
+		p, err := browser.Get(ctx)
+		if err != nil {
+			return "", err // CONNECTION_LOST, and when it will be dialled again
+		}
+		title, err := p.Title(ctx)
+		if err != nil {
+			browser.Lost(p, err)
+			err = resilience.ConnectionLostError(err.Error())
+		}
+		return title, err
+	}
+
+	ctx := context.Background()
+	guard := resilience.Must(resilience.New(resilience.Config{
+		Tools: map[string]resilience.Tool{"title": {Effect: resilience.ReadOnly, Retry: &resilience.Retry{MaxRetries: -1}}},
+	}))
+	p, _ := browser.Wait(ctx)
+	fmt.Println(resilience.Do(ctx, guard, "title", title))
+	p.broken = true
+	_, err := resilience.Do(ctx, guard, "title", title)
+	fmt.Println(err)
+	_, _ = browser.Wait(ctx) // it comes back by itself
+	fmt.Println(resilience.Do(ctx, guard, "title", title))
+	// Output:
+	// Example Domain <nil>
+	// CONNECTION_LOST: Connection lost: the tab was closed
+	// Example Domain <nil>
+}
