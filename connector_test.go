@@ -568,3 +568,25 @@ func TestNewConnectorBadInput(t *testing.T) {
 	assert.Equal(t, "exhausted", resilience.ConnectionExhausted.String())
 	assert.Equal(t, "ConnectionState(9)", resilience.ConnectionState(9).String())
 }
+
+// A dial that ends in success just when the connector is closed.
+func TestConnectorDialEndsWithClose(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			ends := make(chan struct{})
+			d := &dialer{script: []func(context.Context) error{func(ctx context.Context) error {
+				select {
+				case <-ctx.Done():
+				case <-ends:
+				}
+				return nil
+			}}}
+			c := connector(t, d, linkConfig{})
+			go close(ends)
+			_ = c.Close()
+			synctest.Wait()
+			require.Len(t, d.made, 1)
+			assert.EqualValues(t, 1, d.made[0].closed.Load())
+		})
+	}
+}
