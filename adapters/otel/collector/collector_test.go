@@ -1,0 +1,192 @@
+// Package collector_test sends telemetry to OpenTelemetry's own Collector, which runs in
+// the test. It is a module of its own, because the Collector has many dependencies.
+package collector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/otel"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/otelcol"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+	"go.opentelemetry.io/collector/service/telemetry"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// A memory is an exporter of the Collector's that keeps what came.
+type memory struct {
+	component.StartFunc
+	component.ShutdownFunc
+	mu      sync.Mutex
+	spans   map[string]ptrace.Span    // by name
+	metrics map[string]pmetric.Metric // by name, the last of each
+}
+
+func (*memory) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
+
+func (m *memory) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, resource := range td.ResourceSpans().All() {
+		for _, scope := range resource.ScopeSpans().All() {
+			for _, span := range scope.Spans().All() {
+				m.spans[span.Name()] = ptrace.NewSpan()
+				span.CopyTo(m.spans[span.Name()])
+			}
+		}
+	}
+	return nil
+}
+
+func (m *memory) ConsumeMetrics(_ context.Context, md pmetric.Metrics) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, resource := range md.ResourceMetrics().All() {
+		for _, scope := range resource.ScopeMetrics().All() {
+			for _, metric := range scope.Metrics().All() {
+				m.metrics[metric.Name()] = pmetric.NewMetric()
+				metric.CopyTo(m.metrics[metric.Name()])
+			}
+		}
+	}
+	return nil
+}
+
+func (m *memory) factories() (otelcol.Factories, error) {
+	var f otelcol.Factories
+	f.Telemetry = telemetry.NewFactory(func() component.Config { return &struct{}{} }) // none of its own
+	var errReceivers, errExporters error
+	f.Receivers, errReceivers = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory())
+	f.Exporters, errExporters = otelcol.MakeFactoryMap[exporter.Factory](exporter.NewFactory(
+		component.MustNewType("memory"),
+		func() component.Config { return &struct{}{} },
+		exporter.WithTraces(func(context.Context, exporter.Settings, component.Config) (exporter.Traces, error) {
+			return m, nil
+		}, component.StabilityLevelDevelopment),
+		exporter.WithMetrics(func(context.Context, exporter.Settings, component.Config) (exporter.Metrics, error) {
+			return m, nil
+		}, component.StabilityLevelDevelopment),
+	))
+	return f, errors.Join(errReceivers, errExporters)
+}
+
+// start runs a Collector until the test ends, and returns its address.
+func start(t *testing.T, m *memory) string {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := free.Addr().String()
+	require.NoError(t, free.Close())
+
+	c, err := otelcol.NewCollector(otelcol.CollectorSettings{
+		BuildInfo:               component.NewDefaultBuildInfo(),
+		Factories:               m.factories,
+		DisableGracefulShutdown: true,
+		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
+			ProviderFactories: []confmap.ProviderFactory{yamlprovider.NewFactory()},
+			URIs: []string{fmt.Sprintf(`yaml:{
+				receivers: {otlp: {protocols: {http: {endpoint: %q}}}},
+				exporters: {memory: {}},
+				service: {pipelines: {
+					traces: {receivers: [otlp], exporters: [memory]},
+					metrics: {receivers: [otlp], exporters: [memory]}}}}`, address)},
+		}},
+	})
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(context.Background()) }()
+	t.Cleanup(func() {
+		c.Shutdown()
+		assert.NoError(t, <-ended)
+	})
+	require.Eventually(t, func() bool { return c.GetState() == otelcol.StateRunning }, 30*time.Second, time.Millisecond)
+	return address
+}
+
+func TestCollector(t *testing.T) {
+	m := &memory{spans: make(map[string]ptrace.Span), metrics: make(map[string]pmetric.Metric)}
+	address := start(t, m)
+	traces, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpoint(address), otlptracehttp.WithInsecure())
+	require.NoError(t, err)
+	metrics, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpoint(address), otlpmetrichttp.WithInsecure())
+	require.NoError(t, err)
+	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traces))
+	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)))
+	observing, err := otel.New(otel.Config{TracerProvider: tp, MeterProvider: mp})
+	require.NoError(t, err)
+	guard, err := resilience.New(resilience.Config{
+		Observers: []resilience.Observer{observing.Observer()},
+		Tools:     map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
+	})
+	require.NoError(t, err)
+	stop, err := observing.Watch(guard)
+	require.NoError(t, err)
+	defer stop()
+
+	_, err = resilience.Do(t.Context(), guard, "search", func(ctx context.Context) (int, error) {
+		if resilience.Attempt(ctx) == 1 {
+			return 0, errors.New("try again")
+		}
+		return 0, resilience.MarkPermanent(errors.New("the index is corrupt"))
+	}, resilience.ForRequest(resilience.Request{
+		Method: "tools/call", Session: "s1", Protocol: "2025-11-25",
+		Meta: map[string]any{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+	}))
+	require.Error(t, err)
+	_, err = resilience.Do(t.Context(), guard, "warm \xff up", func(context.Context) (int, error) { return 1, nil })
+	require.NoError(t, err)
+	require.NoError(t, guard.Flush(t.Context()))
+	require.NoError(t, tp.Shutdown(t.Context()))
+	require.NoError(t, mp.Shutdown(t.Context()))
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	require.Contains(t, m.spans, "tools/call search")
+	require.Contains(t, m.spans, "execute_tool warm \uFFFD up")
+	s := m.spans["tools/call search"]
+	assert.Equal(t, ptrace.SpanKindServer, s.Kind())
+	assert.Equal(t, "4bf92f3577b34da6a3ce929d0e0e4736", s.TraceID().String())
+	assert.Equal(t, "00f067aa0ba902b7", s.ParentSpanID().String())
+	assert.Equal(t, ptrace.StatusCodeError, s.Status().Code())
+	assert.Equal(t, "Tool 'search' failed", s.Status().Message())
+	assert.Equal(t, map[string]any{
+		"mcp.method.name": "tools/call", "mcp.session.id": "s1", "mcp.protocol.version": "2025-11-25",
+		"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search", "error.type": "tool_error",
+		"resilience.code": "TOOL_FAILED", "resilience.attempts": int64(2), "resilience.limit": 60.0,
+	}, s.Attributes().AsRaw())
+	require.Equal(t, 1, s.Events().Len())
+	assert.Equal(t, "resilience.retry", s.Events().At(0).Name())
+
+	require.Contains(t, m.metrics, "mcp.server.operation.duration")
+	d := m.metrics["mcp.server.operation.duration"]
+	assert.Equal(t, "s", d.Unit())
+	require.Equal(t, 1, d.Histogram().DataPoints().Len())
+	assert.Equal(t, map[string]any{
+		"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search",
+		"error.type": "tool_error", "resilience.code": "TOOL_FAILED",
+	}, d.Histogram().DataPoints().At(0).Attributes().AsRaw())
+	for _, name := range []string{
+		"resilience.call.duration", "resilience.call.attempts", "resilience.retries",
+		"resilience.breaker.state", "resilience.calls.in_flight", "resilience.calls.abandoned",
+	} {
+		assert.Contains(t, m.metrics, name)
+	}
+}
