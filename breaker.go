@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,16 +88,22 @@ func (c BreakerConfig) check() []error {
 type Breaker struct {
 	name string
 	cfg  BreakerConfig
+	born time.Time // from which probeAt is counted
 	gb   *gobreaker.TwoStepCircuitBreaker[struct{}]
 
 	// version is the number of changes so far, times four, plus the state. It is
 	// written under gobreaker's lock only.
 	version atomic.Uint64
 
+	// probeAt is when gobreaker lets a probe through, while it is open, or a moment later.
+	probeAt atomic.Int64
+
 	mu       sync.Mutex // never held while gobreaker or user code is called
-	probeAt  time.Time  // while open: when gobreaker lets a probe through
 	failures int        // that opened it, and the probes that failed since
 	probe    *ticket    // the last one given out
+	overdue  time.Time  // when it has failed
+
+	message atomic.Pointer[message] // of the last rejection
 
 	lane      lane        // of OnChange
 	observers []*observer // a guard's
@@ -117,7 +124,7 @@ func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 	if cfg.ProbeTimeout == 0 {
 		cfg.ProbeTimeout = defaultProbeTimeout
 	}
-	b := &Breaker{name: name, cfg: cfg}
+	b := &Breaker{name: name, cfg: cfg, born: time.Now()}
 	b.gb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        name,
 		MaxRequests: 1,
@@ -146,7 +153,8 @@ func (b *Breaker) changed(_ string, from, to gobreaker.State) {
 	defer b.mu.Unlock()
 	if c.To == Open {
 		// gobreaker read the clock before it called us: ours is never too early.
-		b.probeAt = c.Time.Add(b.cfg.Cooldown)
+		born := c.Time.Sub(b.born)
+		b.probeAt.Store(int64(born + min(b.cfg.Cooldown, math.MaxInt64-born)))
 		if c.From == Closed {
 			b.failures = b.cfg.Failures
 		} else {
@@ -188,13 +196,11 @@ func (b *Breaker) RetryAfter() time.Duration {
 	if b.State() != Open {
 		return 0
 	}
-	return b.untilProbe()
+	return max(b.untilProbe(), 1) // gobreaker is still open at that very instant
 }
 
 func (b *Breaker) untilProbe() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return max(time.Until(b.probeAt), 1) // gobreaker is still open at that very instant
+	return time.Duration(b.probeAt.Load()) - time.Since(b.born)
 }
 
 // consecutiveFailures is what an operator wants to read: gobreaker's own count
@@ -218,8 +224,8 @@ func (b *Breaker) consecutiveFailures() int {
 // A probe that never reports has failed after ProbeTimeout; the next call of Allow
 // finds that out.
 func (b *Breaker) Allow() (done func(error), err error) {
-	t, rejected := b.admit(0)
-	if rejected != nil {
+	t := new(ticket)
+	if rejected := b.admit(t, 0); rejected != nil {
 		return nil, rejected
 	}
 	return t.done, nil
@@ -230,18 +236,21 @@ type ticket struct {
 	b       *Breaker
 	version uint64                  // of the breaker when it let the call pass
 	report  func(error)             // gobreaker's: not idempotent
-	overdue time.Time               // of a probe: when it has failed
 	call    atomic.Pointer[limited] // of a guard's probe: it isn't overdue while its limit, which may be paused, goes on
 	used    atomic.Bool
 }
 
-// admit is Allow for a call that may rightly take as long as limit.
-func (b *Breaker) admit(limit time.Duration) (*ticket, *Error) {
+// admit is Allow for a call that may rightly take as long as limit. It fills in t, which
+// is new.
+func (b *Breaker) admit(t *ticket, limit time.Duration) *Error {
 	for {
 		version := b.version.Load()
+		if stateIn(version) == Open && b.untilProbe() > 0 {
+			return b.rejection() // the usual case of an open breaker, without gobreaker's lock
+		}
 		report, err := b.gb.Allow()
 		if err != nil {
-			return nil, b.reject(err)
+			return b.reject(err)
 		}
 		if b.version.Load() != version {
 			// The state changed meanwhile, which Allow itself does at the end of the
@@ -249,14 +258,13 @@ func (b *Breaker) admit(limit time.Duration) (*ticket, *Error) {
 			report(errNeutral)
 			continue
 		}
-		t := &ticket{b: b, version: version, report: report}
-		if stateIn(version) == HalfOpen {
-			t.overdue = time.Now().Add(max(limit, b.cfg.ProbeTimeout))
+		t.b, t.version, t.report = b, version, report
+		if t.isProbe() {
 			b.mu.Lock()
-			b.probe = t
+			b.probe, b.overdue = t, time.Now().Add(max(limit, b.cfg.ProbeTimeout))
 			b.mu.Unlock()
 		}
-		return t, nil
+		return nil
 	}
 }
 
@@ -264,9 +272,9 @@ func (b *Breaker) admit(limit time.Duration) (*ticket, *Error) {
 func (b *Breaker) reject(err error) *Error {
 	if err == gobreaker.ErrTooManyRequests {
 		b.mu.Lock()
-		p := b.probe
+		p, overdue := b.probe, time.Now().After(b.overdue)
 		b.mu.Unlock()
-		if p != nil && time.Now().After(p.overdue) && (p.call.Load() == nil || p.call.Load().over()) {
+		if p != nil && overdue && (p.call.Load() == nil || p.call.Load().over()) {
 			p.settle(errFailed)
 		}
 	}
@@ -276,11 +284,27 @@ func (b *Breaker) reject(err error) *Error {
 // rejection says when to come back. Without a known time, which is while a probe
 // is under way, a second is soon enough.
 func (b *Breaker) rejection() *Error {
+	after := time.Second
 	if stateIn(b.version.Load()) == Open {
-		return CircuitOpenError(b.name, b.untilProbe())
+		after = max(b.untilProbe(), 1)
 	}
-	return CircuitOpenError(b.name, time.Second)
+	m := b.message.Load()
+	if s := wholeSeconds(after); m == nil || m.seconds != s {
+		m = &message{s, circuitOpenMessage(s)}
+		b.message.Store(m)
+	}
+	e := newError(CodeCircuitOpen, b.name, m.text, true)
+	e.RetryAfter = after
+	return e
 }
+
+// A message is kept because an open breaker is asked often.
+type message struct {
+	seconds int64
+	text    string
+}
+
+func (t *ticket) isProbe() bool { return stateIn(t.version) == HalfOpen }
 
 // done reports the result of the call; only the first report counts.
 func (t *ticket) done(err error) {
@@ -335,8 +359,8 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 	if err := endOf(ctx, b.name); err != nil {
 		return none, err
 	}
-	t, rejected := b.admit(0)
-	if rejected != nil {
+	t := new(ticket)
+	if rejected := b.admit(t, 0); rejected != nil {
 		return none, rejected
 	}
 	defer t.settle(errFailed) // counts only if fn calls runtime.Goexit

@@ -9,31 +9,37 @@ import (
 // A call is one run of a tool under a guard, and all that is decided about it. It
 // is used by one goroutine: the caller's.
 type call struct {
-	guard     *Guard
-	tool      *tool  // nil if the call was refused before it came to one
-	name      string // as called; tool may stand for many
-	options   options
-	start     time.Time
-	limit     time.Duration // what the call is given
-	most      time.Duration // what progress may make of it
-	shortened bool          // limit is less than the tool's own, because the caller wished so
-	ctx       *limited
-	ticket    *ticket
-	attempts  int
-	known     Effect // what EffectFrom said
-	redacted  bool   // options.args may be shown
+	guard    *Guard
+	tool     *tool   // nil if the call was refused before it came to one
+	ctx      limited // has its name, its start, and the limits that it is given
+	ticket   ticket
+	options  options
+	observed *observed // nil: there are no observers
 
+	attempts   int
+	known      Effect // what EffectFrom said
+	admitted   bool   // ctx and ticket are in use
+	shortened  bool   // the limit is less than the tool's own, because the caller wished so
+	redacted   bool   // options.args may be shown
+	unfinished bool   // the tool said ErrUnfinished
 	finished   bool
-	unfinished bool // the tool said ErrUnfinished
-	err        *Error
-	duration   time.Duration
-	observed   *observed // nil: there are no observers
+
+	err      *Error
+	duration time.Duration
+}
+
+// A job is a call and the function that it calls.
+type job[T any] struct {
+	call
+	runner runner[T]
 }
 
 // do is what Do, Run, All and Wrap have in common.
 func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Context) (T, error), o options) (value T, c *call) {
 	mustHave(ctx, g)
-	c = &call{guard: g, name: name, options: o, start: time.Now()}
+	j := &job[T]{call: call{guard: g, options: o}}
+	c = &j.call
+	c.ctx.tool, c.ctx.start = name, time.Now()
 	if len(g.observers) > 0 {
 		ctx = c.announce(ctx)
 	}
@@ -53,7 +59,7 @@ func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Conte
 	for !c.finished {
 		var err error
 		var answered bool
-		value, err, answered = attempt(c, fn)
+		value, err, answered = j.attempt(fn)
 		c.after(err, answered)
 	}
 	return value, c
@@ -61,16 +67,16 @@ func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Conte
 
 // refuse returns why there is nothing to call, nil if there is.
 func (c *call) refuse(ctx context.Context, nilFunc bool) *Error {
-	if err := checkName(c.name); err != nil {
+	if err := checkName(c.ctx.tool); err != nil {
 		return err
 	}
-	if err := checkFunc(ctx, c.name, nilFunc); err != nil {
+	if err := checkFunc(ctx, c.ctx.tool, nilFunc); err != nil {
 		return err
 	}
 	if c.options.limitSet && c.options.limit <= 0 {
-		return validationError(c.name, "The limit of this call is %s: it must be positive", c.options.limit)
+		return validationError(c.ctx.tool, "The limit of this call is %s: it must be positive", c.options.limit)
 	}
-	return endOf(ctx, c.name)
+	return endOf(ctx, c.ctx.tool)
 }
 
 // admit asks the breaker, starts the limit, or returns why the call can't be made.
@@ -80,60 +86,69 @@ func (c *call) admit(ctx context.Context) *Error {
 		c.options.args = redactValue(c.options.args, &budget{}, 1)
 		c.redacted = true
 	}
-	t := c.guard.tool(c.name, c.options.shared)
-	t.used.Store(true)
+	t := c.guard.tool(c.ctx.tool, c.options.shared)
+	if !t.used.Load() {
+		t.used.Store(true)
+	}
 	own, most := t.timeout, t.maxTimeout
 	if t == c.guard.others {
-		own = c.guard.Timeout(c.name)
+		own = c.guard.Timeout(c.ctx.tool)
 		most = own
 	}
-	c.limit = own
+	limit := own
 	if c.options.limitSet {
-		c.limit = min(c.options.limit, most)
+		limit = min(c.options.limit, most)
 	}
-	c.most = c.limit
+	bound := limit
 	if most > own { // it has a MaxTimeout
-		c.most = most
+		bound = most
 	}
-	c.shortened = c.limit < own
-	ticket, rejected := t.breaker.admit(most)
-	if rejected != nil {
-		rejected.Tool = c.name
+	c.ctx.limit, c.shortened = limit, limit < own
+	c.tool = t
+	if rejected := t.breaker.admit(&c.ticket, most); rejected != nil {
+		rejected.Tool = c.ctx.tool
 		return rejected
 	}
-	c.tool, c.ticket = t, ticket
-	t.inFlight.Add(1)
-	if c.guard.crowded(c.tool) {
-		return overloadedError(c.name)
+	if c.guard.crowded(t) {
+		c.ticket.settle(errNeutral)
+		return overloadedError(c.ctx.tool)
 	}
-	c.ctx = limitedContext(ctx, c.name, c.limit, c.most)
-	ticket.call.Store(c.ctx)
+	t.inFlight.Add(1)
+	c.admitted = true
+	attended := !t.cooperative && c.guard.cfg.AttemptTimeout == 0
+	var now time.Duration // observers may have taken their time
+	if c.observed != nil {
+		now = c.ctx.elapsed()
+	}
+	c.ctx.begin(ctx, now, limit, bound, attended)
+	if c.ticket.isProbe() {
+		c.ticket.call.Store(&c.ctx)
+	}
 	return nil
 }
 
 // attempt calls fn once. If it isn't answered, fn has been given up on because the
 // call has ended.
-func attempt[T any](c *call, fn func(context.Context) (T, error)) (value T, err error, answered bool) {
+func (c *job[T]) attempt(fn func(context.Context) (T, error)) (value T, err error, answered bool) {
 	c.attempts++
-	ctx := c.ctx
+	ctx, r := &c.ctx, &c.runner
 	if limit := c.guard.cfg.AttemptTimeout; limit > 0 {
 		most := limit
-		if c.most > c.limit {
-			most = max(limit, c.most) // progress restarts it too
+		if c.ctx.bound > c.ctx.limit {
+			most = max(limit, c.ctx.bound) // progress restarts it too
 		}
-		ctx = limitedContext(c.ctx, c.name, limit, most)
+		ctx = limitedContext(ctx, ctx.tool, limit, most, !c.tool.cooperative)
 		defer ctx.stop()
+		r = new(runner[T]) // the one before may still run
 	}
 	ctx.attempt.Store(int32(c.attempts)) // its own where an earlier attempt may still run
 	if c.tool.cooperative {
 		value, err = protect(ctx, fn)
 		answered = true
 	} else {
-		var o outcome[T]
-		o, answered = enforce(ctx, &c.tool.stillRunning, c.late(ctx), fn)
-		value, err = o.value, o.err
+		value, err, answered = r.run(ctx, &c.tool.stillRunning, c.late(ctx), fn)
 	}
-	if ctx == c.ctx || answered && err == nil {
+	if ctx == &c.ctx || answered && err == nil {
 		return value, err, answered
 	}
 	// If only the attempt has ended, that is an error like any other of the tool's.
@@ -167,7 +182,7 @@ func (c *call) after(err error, answered bool) {
 		if !own || c.shortened {
 			counts = errNeutral
 		}
-		c.finish(d.toError(c.name, err, effect), counts)
+		c.finish(c.failure(d, err, effect), counts)
 		return
 	}
 	if d.class == Canceled && d.bareCancel {
@@ -179,21 +194,33 @@ func (c *call) after(err error, answered bool) {
 	delay := retry.delay(c.attempts, d.retryAfter)
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries:
-		c.finish(RetryExhaustedError(c.name, c.attempts, err), counts)
-	case !again || c.attempts > retry.MaxRetries || c.guard.crowded(c.tool) || !fits(c.ctx, delay):
-		c.finish(d.toError(c.name, err, effect), counts)
+		c.finish(RetryExhaustedError(c.ctx.tool, c.attempts, err), counts)
+	case !again || c.attempts > retry.MaxRetries || c.guard.crowded(c.tool) || !fits(&c.ctx, delay):
+		c.finish(c.failure(d, err, effect), counts)
 	case !c.ticket.current():
 		c.turnAway(err, counts)
 	default:
+		c.ctx.leave()
 		retry.notify(c.attempts, delay, err)
 		c.retrying(delay, err)
-		if !sleep(c.ctx, delay) {
+		if !sleep(&c.ctx, delay) {
 			ended, own := c.ctx.ended()
 			c.cutOff(ended.withCause(err), own)
 		} else if !c.ticket.current() {
 			c.turnAway(err, counts)
 		}
 	}
+}
+
+// failure makes an error that is this call's own.
+func (c *call) failure(d diagnosis, err error, effect Effect) *Error {
+	e := d.toError(c.ctx.tool, err, effect)
+	if e == d.own {
+		copied := *e
+		copied.origin = e
+		return &copied
+	}
+	return e
 }
 
 // cutOff finishes a call that the end of its context ended. Only the tool's own
@@ -214,7 +241,7 @@ func (c *call) cutOff(e *Error, own bool) {
 // turnAway finishes a call whose breaker opened before it could be retried.
 func (c *call) turnAway(last error, counts error) {
 	e := c.tool.breaker.rejection()
-	e.Tool, e.Err = c.name, last
+	e.Tool, e.Err = c.ctx.tool, last
 	c.finish(e, counts)
 }
 
@@ -239,50 +266,57 @@ func askEffect(f func() Effect) (e Effect) {
 	return f()
 }
 
-// finish is where every call ends, once. counts is what the breaker is told: nil
-// (success), errFailed or errNeutral.
+// finish is where every call ends, once. e is this call's own, and counts is what the
+// breaker is told: nil (success), errFailed or errNeutral.
 func (c *call) finish(e *Error, counts error) {
 	c.finished = true
-	c.duration = time.Since(c.start)
-	if c.ctx != nil {
+	if c.admitted {
 		c.ctx.stop()
-	}
-	if c.ticket != nil {
 		c.ticket.settle(counts)
 		c.tool.inFlight.Add(-1)
 	}
-	if e != nil {
-		c.err = c.present(e)
+	if e != nil || c.observed != nil {
+		c.took()
 	}
-	if c.ticket != nil && counts == errFailed {
+	if e != nil {
+		c.present(e)
+		c.err = e
+	}
+	if c.admitted && counts == errFailed {
 		last := *c.err
 		last.Details = nil
 		c.tool.lastErr.Store(&last)
 	}
 	c.ended()
+	c.options = options{} // a tool may keep the context, and this with it
+}
+
+// took returns how long the call took, once it is finished.
+func (c *call) took() time.Duration {
+	if c.duration == 0 {
+		c.duration = c.ctx.elapsed()
+	}
+	return c.duration
 }
 
 func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 
-// present returns a copy of e as the agent gets it: with the configured suggestion,
-// and details only with debug.
-func (c *call) present(e *Error) *Error {
-	out := *e
-	out.origin = e
-	if own, ok := c.guard.cfg.Suggestions[out.Code]; ok {
-		switch out.Suggestion {
-		case suggestions[out.Code], suggestChange:
-			out.Suggestion = own
+// present makes of e what the agent gets: with the configured suggestion, and details
+// only with debug.
+func (c *call) present(e *Error) {
+	if own, ok := c.guard.cfg.Suggestions[e.Code]; ok {
+		switch e.Suggestion {
+		case suggestions[e.Code], suggestChange:
+			e.Suggestion = own
 		case suggestCheck:
-			out.Suggestion = own + " " + suggestCheck
+			e.Suggestion = own + " " + suggestCheck
 		}
 	}
 	if c.debug() {
-		out.Details = c.details(&out)
+		e.Details = c.details(e)
 	} else {
-		out.Details = nil
+		e.Details = nil
 	}
-	return &out
 }
 
 func (c *call) details(e *Error) map[string]any {
@@ -290,11 +324,11 @@ func (c *call) details(e *Error) map[string]any {
 	if d == nil {
 		d = make(map[string]any)
 	}
-	d["tool"] = c.name
+	d["tool"] = c.ctx.tool
 	d["attempt"] = c.attempts
 	d["elapsed"] = formatDuration(c.duration)
-	if c.limit > 0 {
-		d["limit"] = formatDuration(c.limit)
+	if c.ctx.limit > 0 {
+		d["limit"] = formatDuration(c.ctx.limit)
 	}
 	if e.Err != nil {
 		d["cause"] = textOf(e.Err)

@@ -364,10 +364,10 @@ func (c *Connector[C]) dialOnce() (C, error) {
 	if c.hung.Load() >= maxHungDials {
 		return none, errHung
 	}
-	ctx := limitedContext(c.ctx, c.cfg.Name, c.cfg.DialTimeout, c.cfg.DialTimeout)
+	ctx := limitedContext(c.ctx, c.cfg.Name, c.cfg.DialTimeout, c.cfg.DialTimeout, true)
 	defer ctx.stop()
 	var late C // belongs to the goroutine of the dial
-	o, answered := enforce(ctx, &c.hung, func(err error) {
+	conn, err, answered := enforce(ctx, &c.hung, func(err error) {
 		if err == nil {
 			_ = c.discard(late)
 		}
@@ -379,7 +379,7 @@ func (c *Connector[C]) dialOnce() (C, error) {
 	if !answered {
 		return none, fmt.Errorf("resilience: the dial gave no answer within %s: %w", c.cfg.DialTimeout, context.DeadlineExceeded)
 	}
-	return o.value, o.err
+	return conn, err
 }
 
 // down schedules the next dial, if there is to be one. It requires that c.mu is held.

@@ -14,75 +14,104 @@ import (
 // end, once, so that a call has one outcome, and context.Cause is an *Error unless the
 // call has simply returned.
 type limited struct {
-	parent  context.Context
-	tool    string
-	start   time.Time
-	limit   time.Duration // restarted by progress
-	bound   time.Duration // the limit for all of it, which isn't restarted
-	attempt atomic.Int32  // for Attempt; 0: ask the parent
+	parent context.Context
+	tool   string
+	start  time.Time     // from which all other times are counted
+	limit  time.Duration // restarted by progress
+	bound  time.Duration // the limit for all of it, which isn't restarted
 
-	unwatch func() bool // stops watching the parent; nil if it never ends
+	// wake holds a token once the context has ended or a function under it has returned,
+	// for the one goroutine that waits for both, in enforce; nil if none does.
+	wake chan struct{}
 
 	mu      sync.Mutex
 	timer   *time.Timer
 	most    time.Duration // bound, and the time of pauses
-	own     time.Time     // when the limit ends the call
-	ownTold time.Duration // the limit as told in the error
-	expiry  time.Time     // own, or the parent's deadline if that is first
-	told    time.Duration // as ownTold, of expiry
-	paused  int           // how many pauses there are: only the caller can end the call
-	since   time.Time     // when the first of them began
-	callers bool          // expiry is the caller's deadline, which comes before the tool's own
+	own     time.Duration // when the limit ends the call
+	expiry  time.Duration // own, or the parent's deadline if that is first
+	since   time.Duration // when the first of the pauses began
+	at      time.Duration // when it was ended, unless by stop
+	unwatch func() bool   // stops watching the parent; nil if it isn't watched
 	done    chan struct{} // made when asked for
 	err     error         // nil until the end
 	cause   error
-	mine    bool            // ended by the tool's own limit
-	at      time.Time       // when it was ended, unless by stop
 	dead    context.Context // after the end: a context of the standard library's that has the cause
 	after   map[*func()]struct{}
+	paused  int32 // how many pauses there are: only the caller can end the call
+	callers bool  // expiry is the caller's deadline, which comes before the tool's own
+	mine    bool  // ended by the tool's own limit
+	alone   bool  // nobody waits in enforce, who would see the end of the parent
+
+	attempt atomic.Int32 // for Attempt; 0: ask the parent
 }
 
 var _ context.Context = (*limited)(nil)
 
 // limitedContext starts a limit, which progress may restart until most has passed: not
 // at all if most is limit. A deadline of the parent's that comes sooner takes its place.
-// The caller must call stop.
-func limitedContext(parent context.Context, tool string, limit, most time.Duration) *limited {
-	c := &limited{parent: parent, tool: tool, start: time.Now(), limit: limit, bound: most, most: most}
-	c.mu.Lock() // expire and parentDone may run before their stop functions are stored
-	defer c.mu.Unlock()
-	c.arm(c.start)
-	if parent.Done() != nil {
-		c.unwatch = context.AfterFunc(parent, c.parentDone)
-	}
+// If a function is to be enforced under it, somebody will wait for it. The caller must call
+// stop.
+func limitedContext(parent context.Context, tool string, limit, most time.Duration, enforced bool) *limited {
+	c := &limited{tool: tool, start: time.Now()}
+	c.begin(parent, 0, limit, most, enforced)
 	return c
+}
+
+// begin is limitedContext for a limited that has its tool and its start, a time now ago.
+func (c *limited) begin(parent context.Context, now, limit, most time.Duration, enforced bool) {
+	c.parent, c.limit, c.bound, c.most = parent, limit, most, most
+	if c.alone = !enforced; enforced {
+		c.wake = make(chan struct{}, 1)
+	}
+	c.mu.Lock() // expire may run before the timer is stored
+	defer c.mu.Unlock()
+	c.arm(0, now)
+}
+
+// watch notices the end of the parent, if somebody wants to hear of it and nobody does
+// already: that is dearer than all the rest of a call. It requires that c.mu is held.
+func (c *limited) watch() {
+	if !c.alone || c.unwatch != nil || c.err != nil || c.done == nil && c.after == nil || c.parent.Done() == nil {
+		return
+	}
+	c.unwatch = context.AfterFunc(c.parent, c.parentDone)
+}
+
+// leave is called when the function that was waited for has returned, and the context
+// goes on.
+func (c *limited) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.alone = true
+	c.watch()
 }
 
 // parentFirst is the lead that a parent gets at its own deadline: it knows the cause.
 const parentFirst = time.Millisecond
 
-// arm lets the limit begin at now. It requires that c.mu is held.
-func (c *limited) arm(now time.Time) {
-	c.own, c.ownTold = now.Add(c.limit), c.limit
-	if last := c.start.Add(c.most); !c.own.Before(last) {
-		c.own, c.ownTold = last, c.bound
-	}
+func (c *limited) elapsed() time.Duration { return time.Since(c.start) }
+
+// arm lets the limit begin at the time from. It requires that c.mu is held.
+func (c *limited) arm(from, now time.Duration) {
+	c.own = min(from+min(c.limit, math.MaxInt64-from), c.most)
 	if c.paused > 0 {
-		c.own = now.Add(math.MaxInt64)
+		c.own = math.MaxInt64
 	}
 	c.schedule(now)
 }
 
 // schedule sets the timer for the end of the limit or the parent's deadline, whichever
 // is first. It requires that c.mu is held.
-func (c *limited) schedule(now time.Time) {
-	c.expiry, c.told, c.callers = c.own, c.ownTold, false
-	wait := c.expiry.Sub(now)
-	if d, ok := c.parent.Deadline(); ok && d.Before(c.expiry) {
-		c.expiry, c.told, c.callers = d, d.Sub(c.start), true
-		wait = d.Sub(now)
-		if wait < math.MaxInt64-parentFirst {
-			wait += parentFirst
+func (c *limited) schedule(now time.Duration) {
+	c.expiry, c.callers = c.own, false
+	wait := c.expiry - now
+	if d, ok := c.parent.Deadline(); ok {
+		if by := d.Sub(c.start); by < c.expiry {
+			c.expiry, c.callers = by, true
+			wait = by - now
+			if wait < math.MaxInt64-parentFirst {
+				wait += parentFirst
+			}
 		}
 	}
 	if c.timer == nil {
@@ -95,17 +124,30 @@ func (c *limited) schedule(now time.Time) {
 // expire also stands in for a parent that has a deadline and doesn't keep it.
 func (c *limited) expire() {
 	c.mu.Lock()
-	now := time.Now()
+	now := c.elapsed()
 	if c.callers && c.err == nil && c.parent.Err() == nil {
 		c.schedule(now) // a call around this one may have been paused since
 	}
-	if now.Before(c.expiry) { // also if the timer fired just before it was reset
+	if now < c.expiry { // also if the timer fired just before it was reset
 		c.mu.Unlock()
 		return
 	}
-	told, mine := c.told, !c.callers
+	told, mine := c.told(), !c.callers
 	c.mu.Unlock()
 	c.end(context.DeadlineExceeded, TimeoutError(c.tool, told), mine)
+}
+
+// told is the limit that ends the call, as it is called in its error. It requires that
+// c.mu is held.
+func (c *limited) told() time.Duration {
+	switch {
+	case c.callers:
+		return c.expiry
+	case c.own == c.most:
+		return c.bound
+	default:
+		return c.limit
+	}
 }
 
 // parentDone tells a deadline of the parent's that equals the limit, which is the
@@ -117,9 +159,9 @@ func (c *limited) parentDone() {
 		return
 	}
 	c.mu.Lock()
-	reached := !time.Now().Before(c.expiry)
+	reached := c.elapsed() >= c.expiry
 	if reached {
-		e.Message = TimeoutError(c.tool, c.told).Message
+		e.Message = TimeoutError(c.tool, c.told()).Message
 	}
 	mine := reached && !c.callers
 	c.mu.Unlock()
@@ -160,21 +202,30 @@ func (c *limited) end(err, cause error, mine bool) {
 	}
 	c.err, c.cause, c.mine = err, cause, mine
 	if cause != context.Canceled {
-		c.at = time.Now()
+		c.at = c.elapsed()
 	}
 	if c.done != nil {
 		close(c.done)
 	}
-	after := c.after
+	after, unwatch := c.after, c.unwatch
 	c.after = nil
 	c.mu.Unlock()
 
 	c.timer.Stop()
-	if c.unwatch != nil {
-		c.unwatch()
+	if unwatch != nil {
+		unwatch()
 	}
+	c.awake()
 	for f := range after {
 		(*f)()
+	}
+}
+
+// awake wakes the goroutine that waits in enforce, if there is one.
+func (c *limited) awake() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // there is a token already
 	}
 }
 
@@ -183,7 +234,7 @@ func (c *limited) end(err, cause error, mine bool) {
 // end before: from the caller's context, or from a connection with the same deadline.
 func (c *limited) catchUp() {
 	c.mu.Lock()
-	over, expired := c.err != nil, !time.Now().Before(c.expiry)
+	over, expired := c.err != nil, c.elapsed() >= c.expiry
 	c.mu.Unlock()
 	switch {
 	case over:
@@ -198,7 +249,7 @@ func (c *limited) catchUp() {
 func (c *limited) left() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Until(c.expiry)
+	return c.expiry - c.elapsed()
 }
 
 // over reports whether the call has ended.
@@ -212,7 +263,7 @@ func (c *limited) over() bool {
 func (c *limited) endedAt() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.at
+	return c.start.Add(c.at)
 }
 
 // progress lets the limit begin anew.
@@ -220,7 +271,8 @@ func (c *limited) progress() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil && c.paused == 0 && c.bound > c.limit {
-		c.arm(time.Now())
+		now := c.elapsed()
+		c.arm(now, now)
 	}
 }
 
@@ -229,9 +281,9 @@ func (c *limited) pause() (resume func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.paused++; c.paused == 1 {
-		c.since = time.Now()
+		c.since = c.elapsed()
 		if c.err == nil {
-			c.arm(c.since)
+			c.arm(c.since, c.since)
 		}
 	}
 	return func() {
@@ -241,12 +293,10 @@ func (c *limited) pause() (resume func()) {
 		if c.paused > 0 || c.err != nil {
 			return
 		}
-		now := time.Now()
-		c.most += min(now.Sub(c.since), math.MaxInt64-c.most)
-		if spent := now.Sub(c.start); c.most-spent < c.limit {
-			c.most = spent + min(c.limit, math.MaxInt64-spent) // the limit begins anew in any case
-		}
-		c.arm(now)
+		now := c.elapsed()
+		c.most += min(now-c.since, math.MaxInt64-c.most)
+		c.most = max(c.most, now+min(c.limit, math.MaxInt64-now)) // the limit begins anew in any case
+		c.arm(now, now)
 	}
 }
 
@@ -266,7 +316,7 @@ func (c *limited) Deadline() (time.Time, bool) {
 	c.mu.Lock()
 	last := c.start.Add(c.most)
 	if c.paused > 0 {
-		last = c.expiry
+		last = c.start.Add(c.expiry)
 	}
 	c.mu.Unlock()
 	if d, ok := c.parent.Deadline(); ok && d.Before(last) {
@@ -283,6 +333,7 @@ func (c *limited) Done() <-chan struct{} {
 		if c.err != nil {
 			close(c.done)
 		}
+		c.watch()
 	}
 	return c.done
 }
@@ -311,6 +362,7 @@ func (c *limited) AfterFunc(f func()) (stop func() bool) {
 		c.after = make(map[*func()]struct{})
 	}
 	c.after[&f] = struct{}{}
+	c.watch()
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()

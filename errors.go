@@ -186,16 +186,21 @@ func TimeoutError(tool string, limit time.Duration) *Error {
 // next one through in retryAfter; 0 or less means that this isn't known. An empty
 // name is left out.
 func CircuitOpenError(tool string, retryAfter time.Duration) *Error {
-	msg := "Circuit breaker open due to repeated failures."
-	switch s := wholeSeconds(retryAfter); {
-	case s == 1:
-		msg += " Will retry in 1 second."
-	case s > 1:
-		msg += fmt.Sprintf(" Will retry in %d seconds.", s)
-	}
-	e := newError(CodeCircuitOpen, tool, msg, true)
+	e := newError(CodeCircuitOpen, tool, circuitOpenMessage(wholeSeconds(retryAfter)), true)
 	e.RetryAfter = max(retryAfter, 0)
 	return e
+}
+
+func circuitOpenMessage(seconds int64) string {
+	const msg = "Circuit breaker open due to repeated failures."
+	switch seconds {
+	case 0:
+		return msg
+	case 1:
+		return msg + " Will retry in 1 second."
+	default:
+		return fmt.Sprintf("%s Will retry in %d seconds.", msg, seconds)
+	}
 }
 
 // ConnectionLostError says that the connection to a tool's backend is gone.

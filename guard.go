@@ -74,12 +74,12 @@ type Option func(*options)
 
 type options struct {
 	args     any
-	debug    bool
 	limit    time.Duration
-	limitSet bool
 	effect   func() Effect
-	shared   bool
 	request  *Request // nil: nothing is known
+	limitSet bool
+	debug    bool
+	shared   bool
 }
 
 // Args are the call's arguments, for the details of its error with debug: redacted, as
@@ -124,7 +124,11 @@ func Limit(d time.Duration) Option {
 	return func(o *options) { o.limit, o.limitSet = d, true }
 }
 
-func gather(opts []Option) (o options) {
+func gather(opts []Option) options {
+	if len(opts) == 0 {
+		return options{} // without a variable whose address is taken
+	}
+	var o options
 	for _, set := range opts {
 		if set != nil {
 			set(&o)
@@ -186,7 +190,7 @@ func (r Result[T]) Message() string {
 // Run is [Do] with all that is known of the call in one Result.
 func Run[T any](ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option) Result[T] {
 	value, c := do(ctx, g, tool, fn, gather(opts))
-	return Result[T]{Tool: tool, Value: value, Err: c.err, Attempts: c.attempts, Duration: c.duration}
+	return Result[T]{Tool: tool, Value: value, Err: c.err, Attempts: c.attempts, Duration: c.took()}
 }
 
 // Call is one of the calls that [All] makes.

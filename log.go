@@ -17,7 +17,7 @@ import (
 //	Info   retry            tool attempt delay error
 //	Info   call refused     tool attempts duration limit code error
 //	Warn   call failed      tool attempts duration limit code error
-//	Info   late result      tool late error, at Debug if it came within a second
+//	Info   late result      tool late error
 //	Error  breaker opened   breaker from to
 //	Info   breaker changed  breaker from to
 //	Info   connection up    connection attempts
@@ -91,11 +91,7 @@ func (l logger) end(ctx context.Context, e CallEnd) {
 
 func (l logger) late(ctx context.Context, e LateResult) {
 	attrs := []slog.Attr{slog.String("tool", e.Tool), slog.Duration("late", e.Late)}
-	level := slog.LevelInfo
-	if e.Late < time.Second && panicIn(e.Err) == nil {
-		level = slog.LevelDebug // the tool has heeded its context, as it should
-	}
-	l.record(ctx, e.Time, level, "late result", withError(attrs, e.Err)...)
+	l.record(ctx, e.Time, slog.LevelInfo, "late result", withError(attrs, e.Err)...)
 }
 
 func (l logger) breaker(e BreakerChange) {

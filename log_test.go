@@ -76,29 +76,6 @@ func textLog(level slog.Level) (*slog.Logger, *bytes.Buffer) {
 	}})), &out
 }
 
-func TestLogObserverHeedsItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log, out := textLog(slog.LevelDebug)
-		g := newGuard(t, observed(resilience.Tool{}, resilience.LogObserver(log)))
-		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			<-ctx.Done()
-			time.Sleep(time.Millisecond)
-			return 0, nil
-		})
-		require.Error(t, err)
-		_, err = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			<-ctx.Done()
-			time.Sleep(time.Millisecond)
-			panic("p")
-		})
-		require.Error(t, err)
-		time.Sleep(time.Second)
-		flush(t, g)
-		assert.Equal(t, 1, strings.Count(out.String(), "level=DEBUG msg=\"late result\" tool=x late=1ms\n"), out.String())
-		assert.Equal(t, 1, strings.Count(out.String(), "level=INFO msg=\"late result\" tool=x late=1ms error=\"panic: p\" stack="), out.String())
-	})
-}
-
 func TestLogObserverBreakerAndLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, out := textLog(slog.LevelInfo)

@@ -48,8 +48,8 @@ type Request struct {
 	Meta     map[string]any // the request's _meta, with the trace of its client; not to be changed
 }
 
-// ForRequest tells observers which request the call belongs to. The map in it must not
-// change before the call has begun.
+// ForRequest tells observers which request the call belongs to. The map in it must not be
+// changed.
 func ForRequest(r Request) Option { return func(o *options) { o.request = &r } }
 
 // HintedEffect is the effect of a tool with the annotations readOnlyHint and

@@ -2,6 +2,7 @@ package resilience
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -89,19 +90,19 @@ func (o *observer) start(ctx context.Context, e CallStart) (context.Context, boo
 		o.lose(slow)
 		return nil, false
 	}
-	limit := limitedContext(context.Background(), o.field, startTimeout, startTimeout)
+	limit := limitedContext(context.Background(), o.field, startTimeout, startTimeout, true)
 	defer limit.stop()
-	started, answered := enforce(limit, &o.starting, nil, func(context.Context) (context.Context, error) {
+	values, err, answered := enforce(limit, &o.starting, nil, func(context.Context) (context.Context, error) {
 		return o.Start(ctx, e), nil
 	})
 	if !answered {
 		o.lose(slow)
 		return nil, false
 	}
-	if p, ok := started.err.(*PanicError); ok {
+	if p, ok := err.(*PanicError); ok {
 		o.panicked(p.Value, p.Stack)
 	}
-	return started.value, started.err == nil
+	return values, err == nil
 }
 
 func (o *observer) breaker(e BreakerChange) {
@@ -120,7 +121,7 @@ type observed struct {
 func (c *call) announce(ctx context.Context) context.Context {
 	all := c.guard.observers
 	c.observed = &observed{by: make([]*observer, 0, len(all))}
-	e := CallStart{Tool: c.name, Time: c.start}
+	e := CallStart{Tool: c.ctx.tool, Time: c.ctx.start}
 	if c.options.request != nil {
 		e.Request = *c.options.request
 	}
@@ -160,7 +161,7 @@ func (c *call) retrying(delay time.Duration, err error) {
 	if c.observed == nil {
 		return
 	}
-	e := CallRetry{Tool: c.name, Label: c.tool.name, Time: time.Now(), Attempt: c.attempts, Delay: delay, Err: err}
+	e := CallRetry{Tool: c.ctx.tool, Label: c.tool.name, Time: time.Now(), Attempt: c.attempts, Delay: delay, Err: err}
 	for _, o := range c.observed.by {
 		if o.Retry != nil {
 			o.tell(func() { o.Retry(c.observed.ctx, e) })
@@ -174,8 +175,8 @@ func (c *call) ended() {
 		return
 	}
 	e := CallEnd{
-		Tool: c.name, Label: c.label(), Time: c.start.Add(c.duration), Duration: c.duration,
-		Limit: c.limit, Attempts: c.attempts, Err: c.err, Unfinished: c.unfinished,
+		Tool: c.ctx.tool, Label: c.label(), Time: c.ctx.start.Add(c.duration), Duration: c.duration,
+		Limit: c.ctx.limit, Attempts: c.attempts, Err: c.err, Unfinished: c.unfinished,
 	}
 	if c.unfinished {
 		e.Err = nil
@@ -195,11 +196,11 @@ func (c *call) label() string {
 	if c.tool != nil {
 		return c.tool.name
 	}
-	if c.guard.listed[c.name] != nil {
-		return c.name
+	if c.guard.listed[c.ctx.tool] != nil {
+		return c.ctx.tool
 	}
-	if _, ok := c.guard.unlisted.Load(c.name); ok {
-		return c.name
+	if _, ok := c.guard.unlisted.Load(c.ctx.tool); ok {
+		return c.ctx.tool
 	}
 	return othersName
 }
@@ -210,16 +211,31 @@ func (c *call) late(ctx *limited) func(error) {
 	if c.observed == nil {
 		return nil
 	}
-	name, label, observed := c.name, c.tool.name, c.observed
+	name, label, observed := c.ctx.tool, c.tool.name, c.observed
 	return func(err error) {
 		now := time.Now()
 		e := LateResult{Tool: name, Label: label, Time: now, Late: now.Sub(ctx.endedAt()), Err: err}
+		if e.Late < heeded && isEcho(err, ctx) {
+			return
+		}
 		for _, o := range observed.by {
 			if o.Late != nil {
 				o.tell(func() { o.Late(observed.ctx, e) })
 			}
 		}
 	}
+}
+
+// heeded is how soon a tool that heeds its context has returned.
+const heeded = time.Second
+
+// isEcho reports whether err says no more than that ctx has ended.
+func isEcho(err error, ctx *limited) (echo bool) {
+	if err == nil || crash(err) {
+		return false
+	}
+	defer func() { _ = recover() }() // err is a tool's
+	return errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))
 }
 
 // Flush waits until every observer has been told of all that had happened when it was

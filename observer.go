@@ -35,8 +35,9 @@ type Observer struct {
 	// turned away.
 	End func(ctx context.Context, e CallEnd)
 
-	// Late is told when a tool returns that was given up on, also if that is a moment after
-	// the limit because it heeds its context. It may come before the End of its call.
+	// Late is told when a tool returns that was given up on, unless it has only heeded its
+	// context: that is, returned the context's own error within a second. It may come before
+	// the End of its call.
 	Late func(ctx context.Context, e LateResult)
 
 	// Breaker is told of each change of state of a breaker, in order.

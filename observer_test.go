@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -304,6 +305,47 @@ func TestObserverLateResult(t *testing.T) {
 				assert.Equal(t, resilience.LateResult{Tool: "x", Label: "x", Time: begin.Add(90 * time.Second), Late: 30 * time.Second, Err: late[0].Err}, late[0])
 				assert.ErrorIs(t, late[0].Err, tc.err)
 				assert.Len(t, told[resilience.CallEnd](&r), 1)
+			})
+		})
+	}
+}
+
+// A tool that returns because its context has ended is not late; one that takes its time
+// over it, has something else to say or crashes is.
+func TestObserverHeededContext(t *testing.T) {
+	for name, tc := range map[string]struct {
+		takes time.Duration
+		err   func(context.Context) error
+		late  bool
+	}{
+		"its error":     {0, context.Context.Err, false},
+		"its cause":     {time.Millisecond, context.Cause, false},
+		"wrapped":       {999 * time.Millisecond, func(ctx context.Context) error { return fmt.Errorf("query: %w", ctx.Err()) }, false},
+		"slow":          {time.Second, context.Context.Err, true},
+		"another error": {0, func(context.Context) error { return errBoom }, true},
+		"success":       {0, func(context.Context) error { return nil }, true},
+		"panic":         {0, func(ctx context.Context) error { panic(ctx.Err()) }, true},
+		"a bad error":   {0, func(context.Context) error { return (*typedNil)(nil) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var r recorder
+				g := newGuard(t, observed(resilience.Tool{}, r.observer()))
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					time.Sleep(time.Second)
+					cancel()
+				}()
+				_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+					<-ctx.Done()
+					time.Sleep(time.Nanosecond) // so that it was given up on
+					time.Sleep(tc.takes)
+					return 0, tc.err(ctx)
+				})
+				require.ErrorIs(t, err, resilience.CodeCanceled)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				assert.Equal(t, tc.late, len(told[resilience.LateResult](&r)) == 1)
 			})
 		})
 	}

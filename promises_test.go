@@ -278,18 +278,34 @@ func (c *countingContext) AfterFunc(f func()) func() bool {
 // A session's context outlives its calls by far: they must leave nothing with it, and
 // what a tool has started must be told of the end.
 func TestPromise5NothingIsLeftWithContexts(t *testing.T) {
-	for _, attemptTimeout := range []time.Duration{0, time.Minute} {
-		cfg := one(resilience.Tool{Effect: resilience.ReadOnly, Retry: &resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}}})
-		cfg.AttemptTimeout = attemptTimeout
+	for _, tc := range []struct {
+		attemptTimeout time.Duration
+		cooperative    bool
+		watched        int64
+	}{
+		{0, false, 2}, // only by those that wait between attempts: else there is the goroutine that waits for the tool
+		{time.Minute, false, 4},
+		{0, true, 4},
+		{time.Minute, true, 4},
+	} {
+		cfg := one(resilience.Tool{Effect: resilience.ReadOnly, Cooperative: tc.cooperative,
+			Retry: &resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}}})
+		cfg.AttemptTimeout = tc.attemptTimeout
 		g := newGuard(t, cfg)
 		session, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		counting := &countingContext{Context: session}
 		var kept []context.Context
 		for _, fn := range []func(context.Context) (int, error){failing(0, nil), failing(2, errBoom), failing(9, errBoom), func(context.Context) (int, error) { panic("p") }} {
-			_, _ = resilience.Do(counting, g, "x", func(ctx context.Context) (int, error) { kept = append(kept, ctx); return fn(ctx) })
+			_, _ = resilience.Do(counting, g, "x", func(ctx context.Context) (int, error) {
+				kept = append(kept, ctx)
+				child, cancel := context.WithCancel(ctx)
+				defer cancel()
+				_, _ = ctx.Done(), child.Done()
+				return fn(ctx)
+			})
 		}
-		assert.EqualValues(t, 4, counting.ever.Load())
+		assert.Equal(t, tc.watched, counting.ever.Load())
 		assert.Zero(t, counting.waiting.Load())
 		assert.Len(t, kept, 1+3+4+1)
 		for _, ctx := range kept {

@@ -28,11 +28,6 @@ func (p *PanicError) Unwrap() error {
 	return err
 }
 
-type outcome[T any] struct {
-	value T
-	err   error
-}
-
 // protect calls fn on this goroutine and returns a panic as a *PanicError. A
 // runtime.Goexit can't be stopped: whoever must know of it has to defer.
 func protect[T any](ctx context.Context, fn func(context.Context) (T, error)) (value T, err error) {
@@ -54,46 +49,73 @@ func protect[T any](ctx context.Context, fn func(context.Context) (T, error)) (v
 // The states of a function that runs on its own goroutine.
 const (
 	running   int32 = iota
-	returned        // its outcome is or soon will be in the channel
+	returned        // its outcome is there
 	abandoned       // its caller has left
 )
 
-// enforce calls fn on a goroutine of its own and returns when fn does or when ctx
-// ends, whichever is first. Of the two exactly one wins: if ctx does, ok is false
-// and fn has been given up on. While such an fn still runs, it is counted in
-// stillRunning, and its outcome reported to late; both may be nil.
-func enforce[T any](ctx context.Context, stillRunning *atomic.Int64, late func(error), fn func(context.Context) (T, error)) (o outcome[T], ok bool) {
-	var state atomic.Int32
-	result := make(chan outcome[T], 1)
-	go func() {
-		o := outcome[T]{err: ErrGoexit}
-		defer func() {
-			if state.CompareAndSwap(running, returned) {
-				result <- o
-			} else {
-				if stillRunning != nil {
-					stillRunning.Add(-1)
-				}
-				if late != nil {
-					late(o.err)
-				}
-			}
-		}()
-		o.value, o.err = protect(ctx, fn)
+// A runner calls a function on a goroutine of its own.
+type runner[T any] struct {
+	ctx   *limited
+	fn    func(context.Context) (T, error)
+	late  func(error)   // nil: nobody wants to know
+	still *atomic.Int64 // nil: nobody counts
+
+	state atomic.Int32
+	value T // as err: to be read once it has returned
+	err   error
+}
+
+// enforce calls fn on a goroutine of its own and returns when fn does or when ctx, which
+// was made for that, ends: whichever is first. Of the two exactly one wins: if ctx does,
+// answered is false and fn has been given up on. While such an fn still runs, it is counted
+// in still, and its outcome is reported to late; both may be nil.
+func enforce[T any](ctx *limited, still *atomic.Int64, late func(error), fn func(context.Context) (T, error)) (value T, err error, answered bool) {
+	return new(runner[T]).run(ctx, still, late, fn)
+}
+
+// run is enforce. If it was answered, the runner may be used again.
+func (r *runner[T]) run(ctx *limited, still *atomic.Int64, late func(error), fn func(context.Context) (T, error)) (value T, err error, answered bool) {
+	r.ctx, r.fn, r.late, r.still = ctx, fn, late, still
+	r.value, r.err = value, ErrGoexit // what stands if fn ends the goroutine
+	r.state.Store(running)
+	go r.call()
+	gone := ctx.parent.Done()
+	for ended := false; !ended; ended = ctx.over() {
+		select {
+		case <-ctx.wake:
+		case <-gone:
+			ctx.parentDone()
+		}
+		if r.state.Load() == returned {
+			return r.value, r.err, true
+		}
+	}
+	if still != nil {
+		still.Add(1) // before the goroutine can see that it was given up on
+	}
+	if r.state.CompareAndSwap(running, abandoned) {
+		return value, nil, false
+	}
+	if still != nil {
+		still.Add(-1)
+	}
+	return r.value, r.err, true
+}
+
+// call runs on the goroutine.
+func (r *runner[T]) call() {
+	ctx := r.ctx // once it has returned, r may be another's
+	defer func() {
+		if r.state.CompareAndSwap(running, returned) {
+			ctx.awake()
+			return
+		}
+		if r.still != nil {
+			r.still.Add(-1)
+		}
+		if r.late != nil {
+			r.late(r.err)
+		}
 	}()
-	select {
-	case o = <-result:
-		return o, true
-	case <-ctx.Done():
-	}
-	if stillRunning != nil {
-		stillRunning.Add(1) // before the goroutine can see that it was given up on
-	}
-	if state.CompareAndSwap(running, abandoned) {
-		return o, false
-	}
-	if stillRunning != nil {
-		stillRunning.Add(-1)
-	}
-	return <-result, true
+	r.value, r.err = protect(ctx, r.fn)
 }

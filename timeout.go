@@ -59,17 +59,17 @@ func WithTimeout[T any](ctx context.Context, tool string, limit time.Duration, f
 	if err := endOf(ctx, tool); err != nil {
 		return none, err
 	}
-	c := limitedContext(ctx, tool, limit, limit)
+	c := limitedContext(ctx, tool, limit, limit, true)
 	defer c.stop()
-	o, ok := enforce(c, nil, nil, fn)
-	if ok && o.err == nil {
-		return o.value, nil
+	value, err, answered := enforce(c, nil, nil, fn)
+	if answered && err == nil {
+		return value, nil
 	}
 	ended, _ := c.ended()
-	if e := settle(ended, o.err); e != nil {
-		return o.value, e
+	if e := settle(ended, err); e != nil {
+		return value, e
 	}
-	return o.value, crashed(tool, o.err)
+	return value, crashed(tool, err)
 }
 
 // settle decides between an end of the call and the error that fn returned, nil if
