@@ -2,7 +2,7 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint cover fuzz demo
+.PHONY: test clients lint cover fuzz demo bench chaos
 
 test: clients ## the tests of all modules, and those of clients/
 	@set -e; for m in $(MODULES); do echo "== test $$m"; (cd $$m && go test -race -count=1 ./...); done
@@ -26,3 +26,11 @@ fuzz: ## the root package's fuzz tests
 
 demo: ## a hanging, dying and returning backend, as an agent sees it
 	go run -C examples ./demo
+
+BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+bench: ## the guard beside its peers, six runs each: about ten minutes on a machine that does nothing else
+	cd benchmarks && go test -c -o bench.test . && for i in 1 2 3 4 5 6; do ./bench.test -test.run '^$$' -test.bench . -test.benchtime 0.3s || exit 1; done > bench.out
+	cd benchmarks && go run $(BENCHSTAT) -col /peer bench.out && go run ./memory && go run ./ratios bench.out
+
+chaos: ## draws docs/chaos.svg: a guarded and an unguarded server in the same outage
+	go run -C examples ./chaos -o ../docs/chaos.svg
