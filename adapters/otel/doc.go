@@ -83,7 +83,7 @@
 //	resilience.retries             counter        {retry}    gen_ai.tool.name, error.type
 //	resilience.late_result.delay   histogram      s          gen_ai.tool.name, resilience.code
 //	resilience.breaker.changes     counter        {change}   resilience.breaker.name, resilience.breaker.state (the new one)
-//	resilience.breaker.state       gauge          1          resilience.breaker.name, resilience.breaker.state
+//	resilience.breaker.state       gauge          {breaker}  resilience.breaker.name, resilience.breaker.state
 //	resilience.calls.in_flight     updowncounter  {call}     gen_ai.tool.name
 //	resilience.calls.abandoned     updowncounter  {call}     gen_ai.tool.name
 //

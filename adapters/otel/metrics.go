@@ -40,7 +40,7 @@ func newInstruments(m metric.Meter) (instruments, error) {
 		metric.WithDescription("How long attempts ran on after they were given up on."))
 	i.changes, errs[6] = m.Int64Counter("resilience.breaker.changes", metric.WithUnit("{change}"),
 		metric.WithDescription("Changes of state of a breaker, by the new state."))
-	i.state, errs[7] = m.Int64ObservableGauge("resilience.breaker.state", metric.WithUnit("1"),
+	i.state, errs[7] = m.Int64ObservableGauge("resilience.breaker.state", metric.WithUnit("{breaker}"),
 		metric.WithDescription("1 for the state that a breaker is in, 0 for the others."))
 	i.inFlight, errs[8] = m.Int64ObservableUpDownCounter("resilience.calls.in_flight", metric.WithUnit("{call}"),
 		metric.WithDescription("Calls that have not been answered yet."))

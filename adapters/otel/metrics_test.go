@@ -50,7 +50,7 @@ func TestInstruments(t *testing.T) {
 			"resilience.retries":            {"counter", "{retry}", nil},
 			"resilience.late_result.delay":  {"histogram", "s", seconds},
 			"resilience.breaker.changes":    {"counter", "{change}", nil},
-			"resilience.breaker.state":      {"gauge", "1", nil},
+			"resilience.breaker.state":      {"gauge", "{breaker}", nil},
 			"resilience.calls.in_flight":    {"updowncounter", "{call}", nil},
 			"resilience.calls.abandoned":    {"updowncounter", "{call}", nil},
 		}

@@ -1,5 +1,5 @@
 // Server-mcpgo is the server of ../server on github.com/mark3labs/mcp-go: one line puts
-// all of its tools under a guard.
+// all of its tools under a guard. Failed calls are logged to standard error.
 //
 //	server-mcpgo -dir . -allow http://127.0.0.1:8080
 //
@@ -44,12 +44,9 @@ func run(ctx context.Context, path string, origins []string, cooldown time.Durat
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	cfg.Breaker = resilience.BreakerConfig{
-		Cooldown: cooldown,
-		OnChange: func(name string, from, to resilience.State) {
-			log.Warn("breaker changed", "breaker", name, "from", from, "to", to)
-		},
-	}
+	cfg.Breaker.Cooldown = cooldown
+	cfg.Observers = []resilience.Observer{resilience.LogObserver(log)}
+	cfg.Log = log
 	cfg.Tools = tools
 	guard, err := resilience.New(cfg)
 	if err != nil {
@@ -74,6 +71,7 @@ func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.F
 	s := server.NewMCPServer("workspace", "1.0.0",
 		server.WithToolHandlerMiddleware(mcpgo.Middleware(guard)),
 		server.WithInputSchemaValidation())
+	mcpgo.AddHealth(s, guard)
 	add(s, "search", "Find the lines that hold a text", dir.Search)
 	add(s, "read", "Read a text file", dir.Read)
 	add(s, "overview", "Count and measure the files", dir.Overview)

@@ -1,7 +1,12 @@
-// Server is an MCP server over stdio whose tools search and read a directory and
-// fetch documents by HTTP, all of them under a guard.
+// Server is an MCP server whose tools search and read a directory and fetch documents by
+// HTTP, all of them under a guard. It speaks over stdio, or with -http over streamable
+// HTTP.
 //
 //	server -dir . -allow http://127.0.0.1:8080
+//	server -dir . -http 127.0.0.1:8081
+//
+// With -http there are, beside /mcp, /metrics for Prometheus and /healthz for a load
+// balancer. Calls are logged to standard error in any case; -debug logs successes too.
 //
 // EXAMPLE_TIMEOUT_QUICK, EXAMPLE_TIMEOUT_HEAVY and EXAMPLE_DEBUG are read as
 // resilience.ConfigFromEnv says.
@@ -27,42 +32,61 @@ func main() {
 	dir := flag.String("dir", ".", "the directory that the tools work on")
 	allow := flag.String("allow", "", "the origins that may be fetched from, separated by commas")
 	cooldown := flag.Duration("cooldown", 0, "how long a breaker stays open (0: 30s)")
+	addr := flag.String("http", "", "serve MCP, metrics and health over HTTP at this address, instead of MCP over stdio")
+	debug := flag.Bool("debug", false, "log calls that succeed, too")
 	flag.Parse()
 
+	level := slog.LevelInfo
+	if *debug {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *dir, strings.Split(*allow, ","), *cooldown); err != nil && ctx.Err() == nil {
+	if err := run(ctx, log, *dir, strings.Split(*allow, ","), *cooldown, *addr); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "server:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, path string, origins []string, cooldown time.Duration) error {
+func run(ctx context.Context, log *slog.Logger, path string, origins []string, cooldown time.Duration, addr string) error {
 	cfg, err := resilience.ConfigFromEnv("EXAMPLE")
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	cfg.Breaker = resilience.BreakerConfig{
-		Cooldown: cooldown,
-		OnChange: func(name string, from, to resilience.State) {
-			log.Warn("breaker changed", "breaker", name, "from", from, "to", to)
-		},
-	}
-	cfg.Tools = tools // the others are known by their annotations
-	guard, err := resilience.New(cfg)
-	if err != nil {
-		return err
-	}
+	cfg.Tools = tools
+	cfg.Breaker.Cooldown = cooldown
+	cfg.Observers = []resilience.Observer{resilience.LogObserver(log)}
+	cfg.Log = log
 	dir, err := workspace.Open(path)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	return newServer(guard, dir, &workspace.Fetcher{Origins: origins}).Run(ctx, &mcp.StdioTransport{})
+	fetcher := &workspace.Fetcher{Origins: origins}
+	if addr != "" {
+		return serveHTTP(ctx, log, cfg, addr, func(g *resilience.Guard) *mcp.Server { return newServer(g, dir, fetcher) })
+	}
+	guard, err := resilience.New(cfg)
+	if err != nil {
+		return err
+	}
+	defer flush(guard)
+	return newServer(guard, dir, fetcher).Run(ctx, &mcp.StdioTransport{})
 }
 
+// flush lets the last lines of the log be written.
+func flush(guard *resilience.Guard) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = guard.Flush(ctx)
+}
+
+// All tools are listed, so that their health is known before the first call.
 var tools = map[string]resilience.Tool{
+	"search":   {Effect: resilience.ReadOnly},
+	"read":     {Effect: resilience.ReadOnly},
+	"overview": {Effect: resilience.ReadOnly},
 	// The agent shall hear at once that the backend is gone.
 	"fetch": {Effect: resilience.ReadOnly, Breaker: "backend", Retry: &resilience.Retry{MaxRetries: -1}},
 }
@@ -70,6 +94,7 @@ var tools = map[string]resilience.Tool{
 func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.Fetcher) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "workspace", Version: "1.0.0"}, nil)
 	gosdk.Protect(server, guard, gosdk.AllowLimit())
+	gosdk.AddHealth(server, guard)
 	add(server, "search", "Find the lines that hold a text", dir.Search)
 	add(server, "read", "Read a text file", dir.Read)
 	add(server, "overview", "Count and measure the files", dir.Overview)

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/otel"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// serveHTTP serves MCP, metrics and health until ctx ends.
+func serveHTTP(ctx context.Context, log *slog.Logger, cfg resilience.Config, addr string, newServer func(*resilience.Guard) *mcp.Server) error {
+	handler, guard, err := newHandler(cfg, newServer)
+	if err != nil {
+		return err
+	}
+	defer flush(guard)
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	log.Info("serving", "mcp", "http://"+listener.Addr().String()+"/mcp")
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	done := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		done <- errors.Join(server.Shutdown(ctx), server.Close()) // a stream may stay open for ever
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-done
+}
+
+// newHandler puts an MCP server beside what its operator wants to see of it.
+func newHandler(cfg resilience.Config, newServer func(*resilience.Guard) *mcp.Server) (http.Handler, *resilience.Guard, error) {
+	registry := prometheus.NewRegistry()
+	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
+	if err != nil {
+		return nil, nil, err
+	}
+	telemetry, err := otel.New(otel.Config{
+		MeterProvider:  metric.NewMeterProvider(metric.WithReader(reader)),
+		TracerProvider: noop.NewTracerProvider(), // a server with a collector has one of the SDK's here
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Observers = append(slices.Clip(cfg.Observers), telemetry.Observer())
+	guard, err := resilience.New(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := telemetry.Watch(guard); err != nil { // for as long as the program runs
+		return nil, nil, err
+	}
+	server := newServer(guard)
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /healthz", healthz(guard))
+	return mux, guard, nil
+}
+
+// healthz answers a load balancer: 200 as long as there is a tool that can be called, and
+// 503 if there is none. One tool whose backend is dead is no reason to take the server
+// away: the others work, and elsewhere that tool is no better.
+func healthz(guard *resilience.Guard) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		tools := guard.Health()
+		available := 0
+		for _, t := range tools {
+			if t.Available {
+				available++
+			}
+		}
+		status, code := "degraded", http.StatusOK
+		switch {
+		case available == len(tools):
+			status = "ok"
+		case available == 0:
+			status, code = "unavailable", http.StatusServiceUnavailable
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "tools": tools})
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/examples/workspace"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	res, err := http.Get(url)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return res.StatusCode, string(b)
+}
+
+// What an operator sees of calls that a real client makes over HTTP.
+func TestMetricsAndHealth(t *testing.T) {
+	dir, err := workspace.Open(t.TempDir())
+	require.NoError(t, err)
+	defer dir.Close()
+	cfg := resilience.Config{Tools: tools, Breaker: resilience.BreakerConfig{Failures: 1}}
+	handler, guard, err := newHandler(cfg, func(g *resilience.Guard) *mcp.Server {
+		return newServer(g, dir, &workspace.Fetcher{Origins: []string{"http://127.0.0.1:1"}})
+	})
+	require.NoError(t, err)
+	server := httptest.NewServer(handler)
+	defer server.Close()
+
+	status, body := get(t, server.URL+"/healthz")
+	assert.Equal(t, http.StatusOK, status)
+	assert.Contains(t, body, `"status":"ok"`)
+	assert.Contains(t, body, `"tool":"search"`, "before its first call")
+
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: server.URL + "/mcp", DisableStandaloneSSE: true}, nil)
+	require.NoError(t, err)
+	defer session.Close()
+	call := func(tool string, args any) {
+		t.Helper()
+		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+		require.NoError(t, err)
+	}
+	call("overview", map[string]any{})
+	call("overview", map[string]any{})
+	for range 2 { // the first opens the breaker
+		call("fetch", map[string]any{"url": "http://127.0.0.1:1/"})
+	}
+	require.NoError(t, guard.Flush(t.Context()))
+
+	status, body = get(t, server.URL+"/metrics")
+	assert.Equal(t, http.StatusOK, status)
+	for _, want := range []string{
+		`mcp_server_operation_duration_seconds_count\{[^}]*gen_ai_tool_name="overview"[^}]*\} 2\n`,
+		`mcp_server_operation_duration_seconds_count\{error_type="tool_error",[^}]*gen_ai_tool_name="fetch",[^}]*resilience_code="CONNECTION_LOST"[^}]*\} 1\n`,
+		`mcp_server_operation_duration_seconds_count\{error_type="tool_error",[^}]*gen_ai_tool_name="fetch",[^}]*resilience_code="CIRCUIT_OPEN"[^}]*\} 1\n`,
+		`resilience_breaker_state\{[^}]*resilience_breaker_name="backend",resilience_breaker_state="open"\} 1\n`,
+		`resilience_breaker_state\{[^}]*resilience_breaker_name="search",resilience_breaker_state="closed"\} 1\n`,
+		`resilience_calls_in_flight\{gen_ai_tool_name="overview"[^}]*\} 0\n`,
+	} {
+		assert.Regexp(t, want, body)
+	}
+
+	status, body = get(t, server.URL+"/healthz")
+	assert.Equal(t, http.StatusOK, status, "the other tools work")
+	assert.Contains(t, body, `"status":"degraded"`)
+	assert.Contains(t, body, `"tool":"fetch","available":false,"breaker":"backend","state":"open"`)
+}
+
+func TestHealthzOfADeadServer(t *testing.T) {
+	guard := resilience.Must(resilience.New(resilience.Config{
+		Tools:   map[string]resilience.Tool{"fetch": {}},
+		Breaker: resilience.BreakerConfig{Failures: 1},
+	}))
+	_, _ = resilience.Do(t.Context(), guard, "fetch", func(context.Context) (int, error) { return 0, net.ErrClosed })
+	recorder := httptest.NewRecorder()
+	healthz(guard)(recorder, nil)
+	assert.Equal(t, http.StatusServiceUnavailable, recorder.Code)
+	var got struct{ Status string }
+	require.NoError(t, json.Unmarshal(recorder.Body.Bytes(), &got))
+	assert.Equal(t, "unavailable", got.Status)
+}
+
+// The server ends when it is told to, also while a client listens.
+func TestServeHTTPEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	log, started := slog.New(slog.DiscardHandler), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- serveHTTP(ctx, log, resilience.Config{}, "127.0.0.1:0", func(*resilience.Guard) *mcp.Server {
+			close(started)
+			return mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+		})
+	}()
+	<-started
+	cancel()
+	select {
+	case err := <-ended:
+		assert.NoError(t, err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("it goes on")
+	}
+	assert.Error(t, serveHTTP(t.Context(), log, resilience.Config{}, "127.0.0.1:-1", func(*resilience.Guard) *mcp.Server { return nil }))
+}
