@@ -312,14 +312,7 @@ func (t *ticket) done(err error) {
 		t.settle(nil)
 		return
 	}
-	t.settle(countAs(classOf(err, t.b.cfg.Classify)))
-}
-
-func countAs(c Class) error {
-	if c.neutral() {
-		return errNeutral
-	}
-	return errFailed
+	t.settle(count(err, t.b.cfg.Classify))
 }
 
 // settle takes nil, errFailed or errNeutral.

@@ -176,7 +176,7 @@ func (c *call) after(err error, answered bool) {
 	retry, effect := c.tool.retry, c.effect()
 	d := diagnose(err, retry.Classify)
 	c.unfinished = d.unfinished && d.class.neutral()
-	counts := countAs(classOf(err, c.guard.cfg.Breaker.Classify))
+	counts := count(err, c.guard.cfg.Breaker.Classify)
 	if ended != nil {
 		// The tool's own *Error stands, but the caller's end makes it neutral.
 		if !own || c.shortened {
@@ -193,7 +193,7 @@ func (c *call) after(err error, answered bool) {
 	again := d.class == Transient && d.repeatable(effect)
 	delay := retry.delay(c.attempts, d.retryAfter)
 	switch {
-	case again && c.attempts > 1 && c.attempts > retry.MaxRetries:
+	case again && !d.notMade && c.attempts > 1 && c.attempts > retry.MaxRetries:
 		c.finish(RetryExhaustedError(c.ctx.tool, c.attempts, err), counts)
 	case !again || c.attempts > retry.MaxRetries || c.guard.crowded(c.tool) || !fits(&c.ctx, delay):
 		c.finish(c.failure(d, err, effect), counts)
@@ -228,7 +228,7 @@ func (c *call) failure(d diagnosis, err error, effect Effect) *Error {
 func (c *call) cutOff(e *Error, own bool) {
 	counts := errNeutral
 	if own && !c.shortened {
-		counts = countAs(classOf(e, c.guard.cfg.Breaker.Classify))
+		counts = count(e, c.guard.cfg.Breaker.Classify)
 	}
 	copied := *e
 	copied.origin = e

@@ -26,6 +26,19 @@ const (
 // looked for with errors.Is.
 var ErrUnfinished = errors.New("resilience: the call isn't finished")
 
+// notMade is in the chain of an error for a call that was turned away before it had done
+// anything, by a [Connector], which knows by itself when it will work again. It may be
+// repeated for any tool, and a breaker doesn't count it.
+type notMade struct{ error }
+
+func (n *notMade) Unwrap() error { return n.error }
+
+// wasNotMade must not be called where err's methods may not panic.
+func wasNotMade(err error) bool {
+	var n *notMade
+	return errors.As(err, &n)
+}
+
 // String returns the class's name in lower case.
 func (c Class) String() string {
 	switch c {

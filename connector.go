@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,95 +17,11 @@ const (
 	maxHungDials = 4
 )
 
-// ConnectorConfig configures a [Connector]. The zero value is all defaults.
-type ConnectorConfig[C comparable] struct {
-	// Name is for errors, events and logs. "": "connection".
-	Name string
-
-	// Backoff gives the delays between dials. Zero fields: 500ms to 60s with full jitter.
-	// Negative durations are not allowed.
-	Backoff Backoff
-
-	// MaxAttempts is how many dials in a row may fail before the connection is given up
-	// until [Connector.Reconnect]. 0: any number. Negative: not allowed.
-	MaxAttempts int
-
-	// DialTimeout limits one dial. One that is still under way then has failed; a
-	// connection that it brings later is closed. 0: 30s. Negative: not allowed.
-	DialTimeout time.Duration
-
-	// Stable is how long a connection must last for the backoff to begin anew when it is
-	// lost, so that one that drops as soon as it is up is not dialled in a loop. 0: the
-	// longest delay of Backoff. Negative: not allowed.
-	Stable time.Duration
-
-	// Close closes a connection that is of no more use: exactly once for each that dial
-	// returned, on a goroutine of its own or on that of Connector.Close. A panic in it is
-	// recovered. nil: its Close method, if it is an io.Closer.
-	Close func(C) error
-
-	// OnChange is told of each change, in order and one at a time, on a goroutine of its
-	// own: it may use the connector. A panic in it is recovered. One that blocks isn't told
-	// of changes beyond the next 1,024. nil: nobody is told.
-	OnChange func(ConnectionChange)
-
-	// Observers are told of each change too, see [Observer.Connection].
-	Observers []Observer
-
-	// Log is where the connector says that an observer panics or is too slow. nil:
-	// slog.Default().
-	Log *slog.Logger
-}
-
-func (c ConnectorConfig[C]) check() error {
-	errs := append(notNegative("DialTimeout", c.DialTimeout, "Stable", c.Stable), c.Backoff.check()...)
-	if c.MaxAttempts < 0 {
-		errs = append(errs, fmt.Errorf("MaxAttempts is %d: it must not be negative (0 is any number)", c.MaxAttempts))
-	}
-	return errors.Join(errs...)
-}
-
-// ConnectionState is the state of a [Connector].
-type ConnectionState uint8
-
-const (
-	ConnectionDown      ConnectionState = iota // lost, or not there yet: it is being dialled, or will be
-	ConnectionUp                               // there
-	ConnectionExhausted                        // given up until Reconnect
-	ConnectionClosed                           // for good, by Connector.Close
-)
-
-// String returns "down", "up", "exhausted" or "closed".
-func (s ConnectionState) String() string {
-	switch s {
-	case ConnectionDown:
-		return "down"
-	case ConnectionUp:
-		return "up"
-	case ConnectionExhausted:
-		return "exhausted"
-	case ConnectionClosed:
-		return "closed"
-	}
-	return fmt.Sprintf("ConnectionState(%d)", uint8(s))
-}
-
-// ConnectionChange says that a connection came up, was lost, could not be dialled, was
-// given up or was closed.
-type ConnectionChange struct {
-	Connection string // the connector's name
-	State      ConnectionState
-	Time       time.Time
-	Attempts   int           // dials that failed in a row
-	Err        error         // why it is down: what Lost was told or the dial returned
-	NextDial   time.Duration // until the next dial; 0 unless the state is ConnectionDown
-}
-
 // A Connector keeps one connection (a WebSocket, a session with another server) up: it
 // dials, hands the connection to whoever asks, and dials again when it is told that the
 // connection is lost. At most one dial is under way, and after a loss or a failed dial it
-// waits as its Backoff says. While the connection is up there is no goroutine. Make one
-// with [NewConnector]; all methods are safe for concurrent use.
+// waits as its Backoff says. While the connection is up there is no goroutine but that of
+// Watch. Make one with [NewConnector]; all methods are safe for concurrent use.
 type Connector[C comparable] struct {
 	dial func(context.Context) (C, error)
 	cfg  ConnectorConfig[C]
@@ -122,6 +37,7 @@ type Connector[C comparable] struct {
 	attempts int           // dials that failed in a row
 	delays   int           // since a connection last lasted
 	last     error         // why it is down
+	early    map[C]error   // what was said to be lost while a dial is under way, which may bring it
 	timer    *time.Timer   // of the next dial; nil while one is under way
 	next     time.Time     // when it comes
 	changed  chan struct{} // closed at a change that Wait waits for; nil if nobody does
@@ -159,9 +75,13 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 
 // Get returns the connection, at once: if it isn't up, it returns CONNECTION_LOST, with
 // the time until the next dial as RetryAfter (a second while one is under way), or
-// RETRY_EXHAUSTED after MaxAttempts. Such a call certainly had no effect: a [Guard] repeats
-// it for any tool, if the next dial comes within the call's limit. The cause is that of the
-// loss or of the last dial. While the connection is up, Get doesn't look at ctx.
+// RETRY_EXHAUSTED after MaxAttempts. The cause is that of the loss or of the last dial. While
+// the connection is up, Get doesn't look at ctx.
+//
+// A call that ends with such an error certainly had no effect: a [Guard] repeats it for any
+// tool, if the next dial comes within the call's limit. No breaker counts it, as the
+// connector turns calls away by itself and knows better when to come back; and if all
+// attempts end so, the call still ends with CONNECTION_LOST and the time of the next dial.
 func (c *Connector[C]) Get(ctx context.Context) (C, error) {
 	if conn := c.current.Load(); conn != nil {
 		return *conn, nil
@@ -218,27 +138,36 @@ func (c *Connector[C]) waiting() (changed chan struct{}, last, err error) {
 }
 
 // Lost says that conn is broken, and why; err may be nil. Whoever notices it says so, any
-// number of times: unless conn is the connection that is up now, nothing happens. It
-// doesn't wait until conn is closed.
+// number of times: unless conn is the connection that is up now, or is just being dialled,
+// nothing happens. It doesn't wait until conn is closed.
 func (c *Connector[C]) Lost(conn C, err error) {
-	current := c.current.Load()
-	if current == nil || *current != conn {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current.Load() != current {
-		return
-	}
-	c.current.Store(nil)
-	go c.discard(conn)
-	if time.Since(c.since) >= c.cfg.Stable {
-		c.delays = 0
-	}
 	if err == nil {
 		err = errLost
 	}
-	c.down(err)
+	current := c.current.Load()
+	switch {
+	case current != nil && *current == conn:
+		c.current.Store(nil)
+		go c.discard(conn)
+		if time.Since(c.since) >= c.cfg.Stable {
+			c.delays = 0
+		}
+		c.down(err)
+	case c.state == ConnectionDown && c.timer == nil:
+		if c.early == nil {
+			c.early = make(map[C]error)
+		}
+		c.early[conn] = err
+	}
+}
+
+// watch reports what Watch finds out.
+func (c *Connector[C]) watch(conn C) {
+	err := ErrGoexit
+	defer func() { c.Lost(conn, err) }()
+	_, err = protect(context.Background(), func(context.Context) (struct{}, error) { return struct{}{}, c.cfg.Watch(conn) })
 }
 
 // Reconnect dials now, and lets backoff and attempts begin anew, if the connection is not
@@ -301,21 +230,15 @@ var (
 func (c *Connector[C]) why() error {
 	switch c.state {
 	case ConnectionExhausted:
-		e := RetryExhaustedError("", c.attempts, MarkTransient(c.last))
+		e := RetryExhaustedError("", c.attempts, &notMade{c.last})
 		e.Message = fmt.Sprintf("Connection lost: %d attempts to connect have failed", c.attempts)
 		return e
 	case ConnectionClosed:
 		e := ConnectionLostError("closed for good")
-		e.Retryable, e.Suggestion, e.Err = false, suggestions[CodeRetryExhausted], errClosed
+		e.Retryable, e.Suggestion, e.Err = false, suggestions[CodeRetryExhausted], &notMade{errClosed}
 		return MarkPermanent(e)
 	}
-	cause := c.last
-	reason := reasonOf(cause)
-	if cause == nil {
-		cause, reason = errNotYet, "not connected yet"
-	}
-	e := ConnectionLostError(reason)
-	e.Err = MarkTransient(cause) // whatever it was: this call has not been made
+	e := lostError(c.last)
 	e.RetryAfter = time.Second
 	if c.timer != nil {
 		e.RetryAfter = max(time.Until(c.next), 1)
@@ -323,10 +246,26 @@ func (c *Connector[C]) why() error {
 	return e
 }
 
-// reasonOf is lostReason for errors whose methods may panic.
-func reasonOf(err error) (reason string) {
-	defer func() { _ = recover() }()
-	return lostReason(err)
+// lostError is CONNECTION_LOST in the words of an *Error that is in cause, or in our own.
+func lostError(cause error) (e *Error) {
+	if cause == nil {
+		cause = errNotYet
+	}
+	e = ConnectionLostError("")
+	e.Err = &notMade{cause}
+	defer func() { _ = recover() }() // methods of cause are a program's
+	var own *Error
+	switch {
+	case cause == errNotYet:
+		e.Message = "Connection lost: not connected yet"
+	case errors.As(cause, &own) && own.Code == CodeConnectionLost && own.Message != "":
+		e.Message = own.Message
+	case errors.Is(cause, io.EOF):
+		e.Message = ConnectionLostError("connection closed by the other side").Message
+	default:
+		e.Message = ConnectionLostError(lostReason(cause)).Message
+	}
+	return e
 }
 
 // connect makes one dial.
@@ -343,6 +282,13 @@ func (c *Connector[C]) connect() {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err == nil && len(c.early) > 0 {
+		if why, lost := c.early[conn]; lost {
+			err = why
+			go c.discard(conn)
+		}
+	}
+	c.early = nil
 	switch {
 	case c.state == ConnectionClosed:
 		if err == nil {
@@ -355,6 +301,9 @@ func (c *Connector[C]) connect() {
 		c.current.Store(&conn)
 		c.attempts, c.last = 0, nil
 		c.change(ConnectionUp, nil, 0)
+		if c.cfg.Watch != nil {
+			go c.watch(conn)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type diagnosis struct {
 	noEffect   bool   // certainly nothing was done: repeating is safe
 	retryAfter time.Duration
 	unfinished bool
+	notMade    bool
 	bareCancel bool // context.Canceled, and nobody said on purpose what it means
 }
 
@@ -53,6 +54,7 @@ func diagnose(err error, classify func(error) Class) (d diagnosis) {
 		d.bareCancel = errors.Is(err, context.Canceled)
 	}
 	d.unfinished = errors.Is(err, ErrUnfinished)
+	d.notMade = wasNotMade(err)
 	d.noEffect = hadNoEffect(err)
 	d.retryAfter = retryAfterOf(err, d.own)
 	switch d.reason = lostReason(err); {
@@ -88,6 +90,19 @@ func classOf(err error, classify func(error) Class) (c Class) {
 		return Classify(err)
 	}
 	return classify(err)
+}
+
+// count is what a breaker is told of err: errFailed or errNeutral.
+func count(err error, classify func(error) Class) (counts error) {
+	defer func() {
+		if recover() != nil {
+			counts = errFailed
+		}
+	}()
+	if c := classOf(err, classify); c == Invalid || c == Canceled || !crash(err) && wasNotMade(err) {
+		return errNeutral
+	}
+	return errFailed
 }
 
 // repeatable says whether a failure may be repeated without knowing more: its
@@ -191,6 +206,8 @@ func hadNoEffect(err error) bool {
 		if x.class == Transient {
 			return true
 		}
+	case *notMade:
+		return true
 	case *net.OpError:
 		return x.Op == "dial"
 	case *net.DNSError:

@@ -21,14 +21,14 @@ type connection struct {
 	backoff             resilience.Backoff
 
 	state            resilience.ConnectionState
-	dialling         bool
+	dialling, early  bool      // early: what is being dialled has been reported lost
 	at               time.Time // up since, dialling since, or the next dial
 	attempts, delays int
 	dials, made      int
 }
 
 func (c *connection) dial(at time.Time) {
-	c.dialling, c.at = true, at
+	c.dialling, c.early, c.at = true, false, at
 	c.dials++
 }
 
@@ -46,8 +46,10 @@ func (c *connection) down(at time.Time) {
 func (c *connection) answer(ok bool) {
 	c.dialling = false
 	if ok {
-		c.state, c.at, c.attempts = resilience.ConnectionUp, time.Now(), 0
 		c.made++
+	}
+	if ok && !c.early {
+		c.state, c.at, c.attempts = resilience.ConnectionUp, time.Now(), 0
 		return
 	}
 	c.attempts++
@@ -171,8 +173,11 @@ func TestConnectorModel(t *testing.T) {
 				for range rapid.IntRange(1, 3).Draw(r, "times") {
 					c.Lost(conn, errors.New("lost"))
 				}
-				if m.state == resilience.ConnectionUp && conn == m.made {
+				switch {
+				case m.state == resilience.ConnectionUp && conn == m.made:
 					m.lost()
+				case m.dialling && conn == m.made+1:
+					m.early = true
 				}
 			},
 			"sleep": func(r *rapid.T) {
