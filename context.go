@@ -123,9 +123,13 @@ func (c *limited) schedule(now time.Duration) {
 
 // expire also stands in for a parent that has a deadline and doesn't keep it.
 func (c *limited) expire() {
+	if c.parent.Err() != nil { // which nobody may have watched
+		c.parentDone()
+		return
+	}
 	c.mu.Lock()
 	now := c.elapsed()
-	if c.callers && c.err == nil && c.parent.Err() == nil {
+	if c.callers && c.err == nil {
 		c.schedule(now) // a call around this one may have been paused since
 	}
 	if now < c.expiry { // also if the timer fired just before it was reset

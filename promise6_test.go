@@ -82,6 +82,28 @@ func TestPromise6AToolThatHearsOfItFirst(t *testing.T) {
 }
 
 // A connection with the call's deadline fails at the very moment of its end.
+// A Cooperative tool that doesn't look at its context: nobody hears of the caller's leaving
+// when it happens.
+func TestPromise6ACallerWhoLeftUnnoticed(t *testing.T) {
+	for _, attemptTimeout := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := one(resilience.Tool{Cooperative: true, Timeout: 2 * time.Second})
+			cfg.AttemptTimeout = attemptTimeout
+			cfg.Breaker.Failures = 1
+			g := newGuard(t, cfg)
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			_, err := resilience.Do(ctx, g, "x", func(context.Context) (int, error) {
+				time.Sleep(3 * time.Second)
+				return 0, errBoom
+			})
+			assert.ErrorIs(t, err, resilience.CodeCanceled)
+			assert.ErrorIs(t, err, errBoom)
+			assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+		})
+	}
+}
+
 func TestPromise6ADeadlineThatAConnectionKeeps(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
