@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,7 +87,6 @@ func (c BreakerConfig) check() []error {
 type Breaker struct {
 	name string
 	cfg  BreakerConfig
-	born time.Time // from which probeAt is counted
 	gb   *gobreaker.TwoStepCircuitBreaker[struct{}]
 
 	// version is the number of changes so far, times four, plus the state. It is
@@ -96,7 +94,7 @@ type Breaker struct {
 	version atomic.Uint64
 
 	// probeAt is when gobreaker lets a probe through, while it is open, or a moment later.
-	probeAt atomic.Int64
+	probeAt atomic.Pointer[time.Time]
 
 	mu       sync.Mutex // never held while gobreaker or user code is called
 	failures int        // that opened it, and the probes that failed since
@@ -124,7 +122,7 @@ func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 	if cfg.ProbeTimeout == 0 {
 		cfg.ProbeTimeout = defaultProbeTimeout
 	}
-	b := &Breaker{name: name, cfg: cfg, born: time.Now()}
+	b := &Breaker{name: name, cfg: cfg}
 	b.gb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        name,
 		MaxRequests: 1,
@@ -153,8 +151,8 @@ func (b *Breaker) changed(_ string, from, to gobreaker.State) {
 	defer b.mu.Unlock()
 	if c.To == Open {
 		// gobreaker read the clock before it called us: ours is never too early.
-		born := c.Time.Sub(b.born)
-		b.probeAt.Store(int64(born + min(b.cfg.Cooldown, math.MaxInt64-born)))
+		at := c.Time.Add(b.cfg.Cooldown)
+		b.probeAt.Store(&at)
 		if c.From == Closed {
 			b.failures = b.cfg.Failures
 		} else {
@@ -199,9 +197,8 @@ func (b *Breaker) RetryAfter() time.Duration {
 	return max(b.untilProbe(), 1) // gobreaker is still open at that very instant
 }
 
-func (b *Breaker) untilProbe() time.Duration {
-	return time.Duration(b.probeAt.Load()) - time.Since(b.born)
-}
+// untilProbe requires that the breaker has been open.
+func (b *Breaker) untilProbe() time.Duration { return time.Until(*b.probeAt.Load()) }
 
 // consecutiveFailures is what an operator wants to read: gobreaker's own count
 // starts again whenever the state changes.

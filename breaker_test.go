@@ -310,3 +310,22 @@ func TestBreakerLetsOneProbeThrough(t *testing.T) {
 		}
 	})
 }
+
+var packageBreaker = resilience.NewBreaker("package", resilience.BreakerConfig{Failures: 1})
+
+// A breaker that is a package variable is used in bubbles, where the clock says something
+// else each time.
+func TestBreakerInBubbles(t *testing.T) {
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			report(packageBreaker, errBoom)
+			assert.Equal(t, 30*time.Second, packageBreaker.RetryAfter())
+			_, err := packageBreaker.Allow()
+			assert.Equal(t, 30*time.Second, resilience.AsError("", err).RetryAfter)
+			time.Sleep(31 * time.Second)
+			done, err := packageBreaker.Allow()
+			require.NoError(t, err)
+			done(nil)
+		})
+	}
+}
