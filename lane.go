@@ -16,6 +16,7 @@ type lane struct {
 	mu      sync.Mutex // never held while user code runs
 	waiting []func()
 	working bool
+	taken   int // how many have been run, with what runs now
 }
 
 // maxWaiting bounds the memory of a lane that is held up.
@@ -61,6 +62,7 @@ func (l *lane) next() func() {
 	f := l.waiting[0]
 	l.waiting[0] = nil
 	l.waiting = l.waiting[1:]
+	l.taken++
 	return f
 }
 
@@ -71,18 +73,21 @@ func (l *lane) empty() bool {
 	return len(l.waiting) == 0
 }
 
-// flush runs last after all that waits now, and returns when it has run or ctx ends.
-func (l *lane) flush(ctx context.Context, last func()) error {
-	done := make(chan struct{})
-	for !l.add(func() { last(); close(done) }) {
-		if !sleep(ctx, time.Millisecond) {
+// flush returns when all that waits now has run, or ctx ends. It looks again and again: to
+// be woken, it would need a channel.
+func (l *lane) flush(ctx context.Context) error {
+	l.mu.Lock()
+	last := l.taken + len(l.waiting)
+	l.mu.Unlock()
+	for delay := time.Millisecond; ; delay = min(2*delay, 100*time.Millisecond) {
+		l.mu.Lock()
+		done := !l.working || l.taken > last
+		l.mu.Unlock()
+		if done {
+			return nil
+		}
+		if !sleep(ctx, delay) {
 			return ctx.Err()
 		}
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -245,10 +245,10 @@ func (g *Guard) Flush(ctx context.Context) error { return flushAll(ctx, g.observ
 
 func flushAll(ctx context.Context, all []*observer) error {
 	for _, o := range all {
-		if err := o.lane.flush(ctx, func() { o.told(func() {}) }); err != nil {
+		if err := o.lane.flush(ctx); err != nil {
 			return err
 		}
-		if err := o.notices.flush(ctx, func() {}); err != nil {
+		if err := o.notices.flush(ctx); err != nil {
 			return err
 		}
 	}

@@ -583,3 +583,26 @@ func TestErrUnfinished(t *testing.T) {
 	}
 	assert.Equal(t, resilience.Closed, g.Breaker("x").State())
 }
+
+// A guard that is a package variable may tell of calls in a bubble and outside of it.
+func TestObserverFlushInABubble(t *testing.T) {
+	release := make(chan struct{})
+	blocked := make(chan struct{}, 100)
+	g := newGuard(t, observed(resilience.Tool{}, resilience.Observer{End: func(context.Context, resilience.CallEnd) {
+		blocked <- struct{}{}
+		<-release
+	}}))
+	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil))
+	<-blocked // outside
+	flushed := make(chan error, 1)
+	go synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil))
+		flushed <- g.Flush(ctx)
+	})
+	assert.ErrorIs(t, <-flushed, context.DeadlineExceeded)
+	close(release)
+	flush(t, g)
+	assert.Len(t, blocked, 1)
+}
