@@ -39,10 +39,11 @@ func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Conte
 	mustHave(ctx, g)
 	j := &job[T]{call: call{guard: g, options: o}}
 	c = &j.call
-	c.ctx.tool, c.ctx.start = name, time.Now()
+	c.ctx.tool = name
 	if len(g.observers) > 0 {
 		ctx = c.announce(ctx)
 	}
+	c.ctx.start = time.Now() // an observer that is slow doesn't use up the limit
 	defer func() {
 		if !c.finished { // a Cooperative tool called runtime.Goexit
 			c.finish(crashed(name, ErrGoexit).(*Error), errFailed)
@@ -116,11 +117,7 @@ func (c *call) admit(ctx context.Context) *Error {
 	t.inFlight.Add(1)
 	c.admitted = true
 	attended := !t.cooperative && c.guard.cfg.AttemptTimeout == 0
-	var now time.Duration // observers may have taken their time
-	if c.observed != nil {
-		now = c.ctx.elapsed()
-	}
-	c.ctx.begin(ctx, now, limit, bound, attended)
+	c.ctx.begin(ctx, limit, bound, attended)
 	if c.ticket.isProbe() {
 		c.ticket.call.Store(&c.ctx)
 	}

@@ -53,19 +53,19 @@ var _ context.Context = (*limited)(nil)
 // stop.
 func limitedContext(parent context.Context, tool string, limit, most time.Duration, enforced bool) *limited {
 	c := &limited{tool: tool, start: time.Now()}
-	c.begin(parent, 0, limit, most, enforced)
+	c.begin(parent, limit, most, enforced)
 	return c
 }
 
-// begin is limitedContext for a limited that has its tool and its start, a time now ago.
-func (c *limited) begin(parent context.Context, now, limit, most time.Duration, enforced bool) {
+// begin is limitedContext for a limited that has its tool and its start, just now.
+func (c *limited) begin(parent context.Context, limit, most time.Duration, enforced bool) {
 	c.parent, c.limit, c.bound, c.most = parent, limit, most, most
 	if c.alone = !enforced; enforced {
 		c.wake = make(chan struct{}, 1)
 	}
 	c.mu.Lock() // expire may run before the timer is stored
 	defer c.mu.Unlock()
-	c.arm(0, now)
+	c.arm(0)
 }
 
 // watch notices the end of the parent, if somebody wants to hear of it and nobody does
@@ -91,9 +91,9 @@ const parentFirst = time.Millisecond
 
 func (c *limited) elapsed() time.Duration { return time.Since(c.start) }
 
-// arm lets the limit begin at the time from. It requires that c.mu is held.
-func (c *limited) arm(from, now time.Duration) {
-	c.own = min(from+min(c.limit, math.MaxInt64-from), c.most)
+// arm lets the limit begin at now. It requires that c.mu is held.
+func (c *limited) arm(now time.Duration) {
+	c.own = min(now+min(c.limit, math.MaxInt64-now), c.most)
 	if c.paused > 0 {
 		c.own = math.MaxInt64
 	}
@@ -275,8 +275,7 @@ func (c *limited) progress() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil && c.paused == 0 && c.bound > c.limit {
-		now := c.elapsed()
-		c.arm(now, now)
+		c.arm(c.elapsed())
 	}
 }
 
@@ -287,7 +286,7 @@ func (c *limited) pause() (resume func()) {
 	if c.paused++; c.paused == 1 {
 		c.since = c.elapsed()
 		if c.err == nil {
-			c.arm(c.since, c.since)
+			c.arm(c.since)
 		}
 	}
 	return func() {
@@ -300,7 +299,7 @@ func (c *limited) pause() (resume func()) {
 		now := c.elapsed()
 		c.most += min(now-c.since, math.MaxInt64-c.most)
 		c.most = max(c.most, now+min(c.limit, math.MaxInt64-now)) // the limit begins anew in any case
-		c.arm(now, now)
+		c.arm(now)
 	}
 }
 

@@ -121,7 +121,7 @@ type observed struct {
 func (c *call) announce(ctx context.Context) context.Context {
 	all := c.guard.observers
 	c.observed = &observed{by: make([]*observer, 0, len(all))}
-	e := CallStart{Tool: c.ctx.tool, Time: c.ctx.start}
+	e := CallStart{Tool: c.ctx.tool, Time: time.Now()}
 	if c.options.request != nil {
 		e.Request = *c.options.request
 	}

@@ -24,7 +24,7 @@ type Observer struct {
 	// context with values of its own, such as a span, which is then the tool's; one
 	// that ends sooner doesn't end the call, and nil adds nothing.
 	//
-	// The call waits for Start, for 100ms at most. An observer that takes longer isn't
+	// The call waits for Start, for 100ms at most, before its limit begins. An observer that takes longer isn't
 	// told of that call at all, nor, until that Start has returned, of any that begins.
 	Start func(ctx context.Context, e CallStart) context.Context
 
@@ -75,7 +75,7 @@ type CallEnd struct {
 	Label string
 
 	Time       time.Time
-	Duration   time.Duration // since the beginning
+	Duration   time.Duration // since the observers were told of its start
 	Limit      time.Duration // of the whole call, before any progress; 0: it didn't come to that
 	Attempts   int           // 0: the tool wasn't called
 	Err        *Error        // as the caller gets it; nil: success, or Unfinished

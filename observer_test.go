@@ -606,3 +606,23 @@ func TestObserverFlushInABubble(t *testing.T) {
 	flush(t, g)
 	assert.Len(t, blocked, 1)
 }
+
+// The limit is the tool's: an observer that is slow uses up none of it.
+func TestObserverSlowStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := resilience.Observer{Start: func(context.Context, resilience.CallStart) context.Context {
+			time.Sleep(90 * time.Millisecond)
+			return nil
+		}}
+		cfg := observed(resilience.Tool{Timeout: 50 * time.Millisecond}, slow, slow)
+		g := newGuard(t, cfg)
+		r := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) {
+			time.Sleep(40 * time.Millisecond)
+			return 0, nil
+		})
+		assert.Nil(t, r.Err)
+		assert.Equal(t, 40*time.Millisecond, r.Duration)
+		_, err := resilience.Do(t.Context(), g, "x", obeyInt)
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+	})
+}
