@@ -98,7 +98,7 @@ type Breaker struct {
 
 	mu       sync.Mutex // never held while gobreaker or user code is called
 	failures int        // that opened it, and the probes that failed since
-	probe    *ticket    // the last one given out
+	probe    *ticket    // under way; nil if none is
 	overdue  time.Time  // when it has failed
 
 	message atomic.Pointer[message] // of the last rejection
@@ -222,7 +222,7 @@ func (b *Breaker) consecutiveFailures() int {
 // finds that out.
 func (b *Breaker) Allow() (done func(error), err error) {
 	t := new(ticket)
-	if rejected := b.admit(t, 0); rejected != nil {
+	if rejected := b.admit(t); rejected != nil {
 		return nil, rejected
 	}
 	return t.done, nil
@@ -237,9 +237,8 @@ type ticket struct {
 	used    atomic.Bool
 }
 
-// admit is Allow for a call that may rightly take as long as limit. It fills in t, which
-// is new.
-func (b *Breaker) admit(t *ticket, limit time.Duration) *Error {
+// admit is Allow with a new ticket, which it fills in.
+func (b *Breaker) admit(t *ticket) *Error {
 	for {
 		version := b.version.Load()
 		if stateIn(version) == Open && b.untilProbe() > 0 {
@@ -258,7 +257,7 @@ func (b *Breaker) admit(t *ticket, limit time.Duration) *Error {
 		t.b, t.version, t.report = b, version, report
 		if t.isProbe() {
 			b.mu.Lock()
-			b.probe, b.overdue = t, time.Now().Add(max(limit, b.cfg.ProbeTimeout))
+			b.probe, b.overdue = t, time.Now().Add(b.cfg.ProbeTimeout)
 			b.mu.Unlock()
 		}
 		return nil
@@ -314,8 +313,16 @@ func (t *ticket) done(err error) {
 
 // settle takes nil, errFailed or errNeutral.
 func (t *ticket) settle(result error) {
-	if t.used.CompareAndSwap(false, true) {
-		t.report(result)
+	if !t.used.CompareAndSwap(false, true) {
+		return
+	}
+	t.report(result)
+	if t.isProbe() {
+		t.b.mu.Lock()
+		if t.b.probe == t {
+			t.b.probe = nil // a ticket is part of its call
+		}
+		t.b.mu.Unlock()
 	}
 }
 
@@ -350,7 +357,7 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 		return none, err
 	}
 	t := new(ticket)
-	if rejected := b.admit(t, 0); rejected != nil {
+	if rejected := b.admit(t); rejected != nil {
 		return none, rejected
 	}
 	defer t.settle(errFailed) // counts only if fn calls runtime.Goexit

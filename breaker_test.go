@@ -329,3 +329,23 @@ func TestBreakerInBubbles(t *testing.T) {
 		})
 	}
 }
+
+func TestBreakerMessageCountsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("b", resilience.BreakerConfig{Failures: 1})
+		done, _ := b.Allow()
+		done(errBoom)
+		_, err := b.Allow()
+		assert.ErrorContains(t, err, "30 seconds")
+		time.Sleep(20 * time.Second)
+		_, err = b.Allow()
+		assert.ErrorContains(t, err, "10 seconds")
+		time.Sleep(10 * time.Second) // gobreaker is still open at that instant
+		_, err = b.Allow()
+		assert.Equal(t, time.Duration(1), resilience.AsError("", err).RetryAfter)
+		assert.Equal(t, resilience.Open, b.State())
+		time.Sleep(1)
+		_, err = b.Allow()
+		assert.NoError(t, err)
+	})
+}

@@ -61,7 +61,7 @@ func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Conte
 		var err error
 		var answered bool
 		value, err, answered = j.attempt(fn)
-		c.after(err, answered)
+		c.decide(err, answered)
 	}
 	return value, c
 }
@@ -88,7 +88,7 @@ func (c *call) admit(ctx context.Context) *Error {
 		c.redacted = true
 	}
 	t := c.guard.tool(c.ctx.tool, c.options.shared)
-	if !t.used.Load() {
+	if !t.used.Load() { // all calls of the tool share it: reading is cheaper
 		t.used.Store(true)
 	}
 	own, most := t.timeout, t.maxTimeout
@@ -104,9 +104,9 @@ func (c *call) admit(ctx context.Context) *Error {
 	if most > own { // it has a MaxTimeout
 		bound = most
 	}
-	c.ctx.limit, c.shortened = limit, limit < own
+	c.ctx.limit, c.shortened = limit, limit < own // a call that is rejected tells of it, too
 	c.tool = t
-	if rejected := t.breaker.admit(&c.ticket, most); rejected != nil {
+	if rejected := t.breaker.admit(&c.ticket); rejected != nil {
 		rejected.Tool = c.ctx.tool
 		return rejected
 	}
@@ -126,30 +126,30 @@ func (c *call) admit(ctx context.Context) *Error {
 
 // attempt calls fn once. If it isn't answered, fn has been given up on because the
 // call has ended.
-func (c *job[T]) attempt(fn func(context.Context) (T, error)) (value T, err error, answered bool) {
-	c.attempts++
-	ctx, r := &c.ctx, &c.runner
-	if limit := c.guard.cfg.AttemptTimeout; limit > 0 {
+func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, err error, answered bool) {
+	j.attempts++
+	ctx, r := &j.ctx, &j.runner
+	if limit := j.guard.cfg.AttemptTimeout; limit > 0 {
 		most := limit
-		if c.ctx.bound > c.ctx.limit {
-			most = max(limit, c.ctx.bound) // progress restarts it too
+		if j.ctx.bound > j.ctx.limit {
+			most = max(limit, j.ctx.bound) // progress restarts it too
 		}
-		ctx = limitedContext(ctx, ctx.tool, limit, most, !c.tool.cooperative)
+		ctx = limitedContext(ctx, ctx.tool, limit, most, !j.tool.cooperative)
 		defer ctx.stop()
 		r = new(runner[T]) // the one before may still run
 	}
-	ctx.attempt.Store(int32(c.attempts)) // its own where an earlier attempt may still run
-	if c.tool.cooperative {
+	ctx.attempt.Store(int32(j.attempts)) // its own where an earlier attempt may still run
+	if j.tool.cooperative {
 		value, err = protect(ctx, fn)
 		answered = true
 	} else {
-		value, err, answered = r.run(ctx, &c.tool.stillRunning, c.late(ctx), fn)
+		value, err, answered = r.run(ctx, &j.tool.stillRunning, j.late(ctx), fn)
 	}
-	if ctx == &c.ctx || answered && err == nil {
+	if ctx == &j.ctx || answered && err == nil {
 		return value, err, answered
 	}
 	// If only the attempt has ended, that is an error like any other of the tool's.
-	if whole, _ := c.ctx.ended(); whole == nil {
+	if whole, _ := j.ctx.ended(); whole == nil {
 		ended, _ := ctx.ended()
 		if e := settle(ended, err); e != nil {
 			return value, e, true
@@ -158,9 +158,9 @@ func (c *job[T]) attempt(fn func(context.Context) (T, error)) (value T, err erro
 	return value, err, answered
 }
 
-// after decides what an attempt's outcome means: it finishes the call, or waits
+// decide says what an attempt's outcome means: it finishes the call, or waits
 // until the next attempt may be made.
-func (c *call) after(err error, answered bool) {
+func (c *call) decide(err error, answered bool) {
 	if answered && err == nil {
 		c.finish(nil, nil)
 		return
@@ -284,11 +284,11 @@ func (c *call) finish(e *Error, counts error) {
 		last.Details = nil
 		c.tool.lastErr.Store(&last)
 	}
-	c.ended()
+	c.tellEnd()
 	c.options = options{} // a tool may keep the context, and this with it
 }
 
-// took returns how long the call took, once it is finished.
+// took returns how long the call took, once it is finished. Most successes are not asked.
 func (c *call) took() time.Duration {
 	if c.duration == 0 {
 		c.duration = c.ctx.elapsed()

@@ -21,26 +21,26 @@ type limited struct {
 	bound  time.Duration // the limit for all of it, which isn't restarted
 
 	// wake holds a token once the context has ended or a function under it has returned,
-	// for the one goroutine that waits for both, in enforce; nil if none does.
+	// for the one goroutine that waits for both, in runner.run; nil if none does.
 	wake chan struct{}
 
-	mu      sync.Mutex
-	timer   *time.Timer
-	most    time.Duration // bound, and the time of pauses
-	own     time.Duration // when the limit ends the call
-	expiry  time.Duration // own, or the parent's deadline if that is first
-	since   time.Duration // when the first of the pauses began
-	at      time.Duration // when it was ended, unless by stop
-	unwatch func() bool   // stops watching the parent; nil if it isn't watched
-	done    chan struct{} // made when asked for
-	err     error         // nil until the end
-	cause   error
-	dead    context.Context // after the end: a context of the standard library's that has the cause
-	after   map[*func()]struct{}
-	paused  int32 // how many pauses there are: only the caller can end the call
-	callers bool  // expiry is the caller's deadline, which comes before the tool's own
-	mine    bool  // ended by the tool's own limit
-	alone   bool  // nobody waits in enforce, who would see the end of the parent
+	mu       sync.Mutex
+	timer    *time.Timer
+	most     time.Duration // bound, and the time of pauses
+	own      time.Duration // when the limit ends the call
+	expiry   time.Duration // own, or the parent's deadline if that is first
+	since    time.Duration // when the first of the pauses began
+	at       time.Duration // when it was ended, unless by stop
+	unwatch  func() bool   // stops watching the parent; nil if it isn't watched
+	done     chan struct{} // made when asked for
+	err      error         // nil until the end
+	cause    error
+	dead     context.Context // after the end: a context of the standard library's that has the cause
+	after    map[*func()]struct{}
+	paused   int32 // how many pauses there are: only the caller can end the call
+	callers  bool  // expiry is the caller's deadline, which comes before the tool's own
+	mine     bool  // ended by the tool's own limit
+	attended bool  // somebody waits in runner.run, and sees the end of the parent
 
 	attempt atomic.Int32 // for Attempt; 0: ask the parent
 }
@@ -49,18 +49,17 @@ var _ context.Context = (*limited)(nil)
 
 // limitedContext starts a limit, which progress may restart until most has passed: not
 // at all if most is limit. A deadline of the parent's that comes sooner takes its place.
-// If a function is to be enforced under it, somebody will wait for it. The caller must call
-// stop.
-func limitedContext(parent context.Context, tool string, limit, most time.Duration, enforced bool) *limited {
+// It is attended if a function is to be enforced under it. The caller must call stop.
+func limitedContext(parent context.Context, tool string, limit, most time.Duration, attended bool) *limited {
 	c := &limited{tool: tool, start: time.Now()}
-	c.begin(parent, limit, most, enforced)
+	c.begin(parent, limit, most, attended)
 	return c
 }
 
 // begin is limitedContext for a limited that has its tool and its start, just now.
-func (c *limited) begin(parent context.Context, limit, most time.Duration, enforced bool) {
+func (c *limited) begin(parent context.Context, limit, most time.Duration, attended bool) {
 	c.parent, c.limit, c.bound, c.most = parent, limit, most, most
-	if c.alone = !enforced; enforced {
+	if c.attended = attended; attended {
 		c.wake = make(chan struct{}, 1)
 	}
 	c.mu.Lock() // expire may run before the timer is stored
@@ -71,7 +70,7 @@ func (c *limited) begin(parent context.Context, limit, most time.Duration, enfor
 // watch notices the end of the parent, if somebody wants to hear of it and nobody does
 // already: that is dearer than all the rest of a call. It requires that c.mu is held.
 func (c *limited) watch() {
-	if !c.alone || c.unwatch != nil || c.err != nil || c.done == nil && c.after == nil || c.parent.Done() == nil {
+	if c.attended || c.unwatch != nil || c.err != nil || c.done == nil && c.after == nil || c.parent.Done() == nil {
 		return
 	}
 	c.unwatch = context.AfterFunc(c.parent, c.parentDone)
@@ -82,7 +81,7 @@ func (c *limited) watch() {
 func (c *limited) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.alone = true
+	c.attended = false
 	c.watch()
 }
 
@@ -106,7 +105,7 @@ func (c *limited) schedule(now time.Duration) {
 	c.expiry, c.callers = c.own, false
 	wait := c.expiry - now
 	if d, ok := c.parent.Deadline(); ok {
-		if by := d.Sub(c.start); by < c.expiry {
+		if by := max(d.Sub(c.start), 0); by < c.expiry {
 			c.expiry, c.callers = by, true
 			wait = by - now
 			if wait < math.MaxInt64-parentFirst {
@@ -162,8 +161,12 @@ func (c *limited) parentDone() {
 		c.end(context.Canceled, e, false)
 		return
 	}
+	outer := innermost(c.parent)
 	c.mu.Lock()
 	reached := c.elapsed() >= c.expiry
+	if outer != nil && outer.endedBefore(c.start.Add(c.expiry)) {
+		reached = false // it was an outer call's limit, however late that is noticed here
+	}
 	if reached {
 		e.Message = TimeoutError(c.tool, c.told()).Message
 	}
@@ -225,7 +228,7 @@ func (c *limited) end(err, cause error, mine bool) {
 	}
 }
 
-// awake wakes the goroutine that waits in enforce, if there is one.
+// awake wakes the goroutine that waits in runner.run, if there is one.
 func (c *limited) awake() {
 	select {
 	case c.wake <- struct{}{}:
@@ -261,6 +264,13 @@ func (c *limited) over() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err != nil
+}
+
+// endedBefore reports whether the limit or the caller ended the call before t.
+func (c *limited) endedBefore(t time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err != nil && c.start.Add(c.at).Before(t)
 }
 
 // endedAt is when the limit or the caller ended the call.
@@ -350,8 +360,8 @@ func (c *limited) Err() error {
 
 // AfterFunc is what the context package looks for in a context that isn't its
 // own: without it, each child context would cost a goroutine. Unlike
-// context.AfterFunc it calls f on the goroutine that ends the context, as the
-// package's own f only cancels a child; but never on AfterFunc's own goroutine,
+// context.AfterFunc it calls f on the goroutine that ends the context, which may be the
+// caller's: it is for that package, whose own f only cancels a child; but never on AfterFunc's own goroutine,
 // where the package holds the lock of that child.
 func (c *limited) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()

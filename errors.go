@@ -77,7 +77,7 @@ type Error struct {
 	Details    map[string]any // debug only
 	Err        error          // the cause, may be nil; its text is in Details and logs only
 
-	// origin is the *Error of a tool that this one is a completed copy of.
+	// origin is the *Error that this one is a copy of, with something filled in or changed.
 	origin *Error
 }
 

@@ -169,8 +169,8 @@ func (c *call) retrying(delay time.Duration, err error) {
 	}
 }
 
-// ended tells the observers of the call's end.
-func (c *call) ended() {
+// tellEnd tells the observers of the call's end.
+func (c *call) tellEnd() {
 	if c.observed == nil {
 		return
 	}

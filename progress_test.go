@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -313,4 +314,57 @@ func TestShared(t *testing.T) {
 	assert.Len(t, h, 2)
 	assert.Equal(t, "(others)", h[0].Tool)
 	assert.Equal(t, "listed", h[1].Tool)
+}
+
+// A pause adds what it took to MaxTimeout, and no more.
+func TestPauseAddsWhatItTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, one(resilience.Tool{Timeout: 10 * time.Second, MaxTimeout: 30 * time.Second}))
+		start := time.Now()
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			time.Sleep(9 * time.Second)
+			resume := resilience.Pause(ctx)
+			time.Sleep(100 * time.Second)
+			resilience.Progress(ctx) // nothing while it is paused
+			resume()
+			for ctx.Err() == nil {
+				time.Sleep(time.Second)
+				resilience.Progress(ctx)
+			}
+			return 0, ctx.Err()
+		})
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		assert.Equal(t, 130*time.Second, time.Since(start))
+	})
+}
+
+// Progress while paused ends no pause.
+func TestProgressWhilePaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, one(resilience.Tool{Timeout: 10 * time.Second, MaxTimeout: 30 * time.Second}))
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			defer resilience.Pause(ctx)()
+			resilience.Progress(ctx)
+			time.Sleep(time.Hour)
+			return 0, ctx.Err()
+		})
+		assert.NoError(t, err)
+	})
+}
+
+func TestPauseWithAHugeMaximum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, one(resilience.Tool{Timeout: 10 * time.Second, MaxTimeout: math.MaxInt64}))
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			resume := resilience.Pause(ctx)
+			time.Sleep(time.Hour)
+			resume()
+			for range 3 {
+				time.Sleep(9 * time.Second)
+				resilience.Progress(ctx)
+			}
+			return 0, ctx.Err()
+		})
+		assert.NoError(t, err)
+	})
 }

@@ -73,21 +73,25 @@ func enforce[T any](ctx *limited, still *atomic.Int64, late func(error), fn func
 	return new(runner[T]).run(ctx, still, late, fn)
 }
 
-// run is enforce. If it was answered, the runner may be used again.
+// run is enforce. If it was answered, the runner may be used again. A token in ctx.wake says
+// only that it is time to look: one that an earlier attempt has left does no harm.
 func (r *runner[T]) run(ctx *limited, still *atomic.Int64, late func(error), fn func(context.Context) (T, error)) (value T, err error, answered bool) {
 	r.ctx, r.fn, r.late, r.still = ctx, fn, late, still
 	r.value, r.err = value, ErrGoexit // what stands if fn ends the goroutine
 	r.state.Store(running)
 	go r.call()
 	gone := ctx.parent.Done()
-	for ended := false; !ended; ended = ctx.over() {
+	for {
 		select {
 		case <-ctx.wake:
 		case <-gone:
 			ctx.parentDone()
 		}
 		if r.state.Load() == returned {
-			return r.value, r.err, true
+			return r.take()
+		}
+		if ctx.over() {
+			break
 		}
 	}
 	if still != nil {
@@ -99,13 +103,23 @@ func (r *runner[T]) run(ctx *limited, still *atomic.Int64, late func(error), fn 
 	if still != nil {
 		still.Add(-1)
 	}
-	return r.value, r.err, true
+	return r.take()
+}
+
+// take leaves nothing behind: a tool may keep its context for long, and with it the call
+// that the runner is part of.
+func (r *runner[T]) take() (value T, err error, answered bool) {
+	value, err = r.value, r.err
+	var none T
+	r.value, r.err = none, nil
+	return value, err, true
 }
 
 // call runs on the goroutine.
 func (r *runner[T]) call() {
 	ctx := r.ctx // once it has returned, r may be another's
 	defer func() {
+		r.fn = nil
 		if r.state.CompareAndSwap(running, returned) {
 			ctx.awake()
 			return
@@ -113,8 +127,8 @@ func (r *runner[T]) call() {
 		if r.still != nil {
 			r.still.Add(-1)
 		}
-		if r.late != nil {
-			r.late(r.err)
+		if _, err, _ := r.take(); r.late != nil {
+			r.late(err)
 		}
 	}()
 	r.value, r.err = protect(ctx, r.fn)
