@@ -21,7 +21,9 @@ type ConnectorConfig[C comparable] struct {
 	MaxAttempts int
 
 	// DialTimeout limits one dial. One that is still under way then has failed; a
-	// connection that it brings later is closed. 0: 30s. Negative: not allowed.
+	// connection that it brings later is closed. One that doesn't heed its context may thus
+	// still run when the next begins; with four of them no further one is made. 0: 30s.
+	// Negative: not allowed.
 	DialTimeout time.Duration
 
 	// Stable is how long a connection must last for the backoff to begin anew when it is

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -39,7 +41,7 @@ func ClientMiddleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
 			got, err := resilience.Do(ctx, g, params.Name, func(ctx context.Context) (answer, error) {
 				result, err := next(ctx, method, req)
 				if err != nil {
-					return answer{}, clientError(err)
+					return answer{}, clientError(err, sessionID(req.GetSession()))
 				}
 				res, _ := result.(*mcp.CallToolResult)
 				return resultAnswer(res, o.failure)
@@ -86,17 +88,21 @@ func advisedFailure(res *mcp.CallToolResult) error {
 // of the server's.
 const codeRejected = -32005
 
-// clientError tells a lost connection from everything else that a call may end with.
-func clientError(err error) error {
+// clientError tells a lost connection from everything else that a call of a session may
+// end with.
+func clientError(err error, session string) error {
 	var dial *net.OpError
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		lost := resilience.AsError("", dial)
 		lost.Err = resilience.MarkTransient(err) // it never got there
 		return lost
-	case errors.Is(err, mcp.ErrSessionMissing):
+	case errors.Is(err, mcp.ErrSessionMissing), forgotten(err, session):
+		// That wasn't this call's own request, perhaps, but ended it in flight.
 		return lost("the server has ended the session", err)
-	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF):
+	case notSent(err):
+		return lost("the server has closed the connection", resilience.MarkTransient(err))
+	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), unanswered(err):
 		return lost("the server has closed the connection", err)
 	}
 	var wire *jsonrpc.Error
@@ -107,10 +113,59 @@ func clientError(err error) error {
 	return err
 }
 
-func lost(reason string, err error) error {
+func lost(reason string, err error) *resilience.Error {
 	e := resilience.ConnectionLostError(reason)
 	e.Err = err
 	return e
+}
+
+// forgotten reports whether err is a 404 with a protocol error in it. Servers in Python
+// answer so when they don't know the session any more, and the SDK then doesn't say
+// mcp.ErrSessionMissing.
+func forgotten(err error, session string) bool {
+	var wire *jsonrpc.Error
+	return session != "" && errors.As(err, &wire) && wire.Code != codeRejected &&
+		errors.Is(err, &jsonrpc.Error{Code: codeRejected}) &&
+		strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusNotFound))
+}
+
+// notSent reports whether err says, in the SDK's own words, that it refused to make a call
+// on a connection that was closed already. A server may make it say mcp.ErrConnectionClosed
+// by an error code.
+func notSent(err error) bool {
+	return errors.Is(err, mcp.ErrConnectionClosed) && strings.Contains(err.Error(), ": client is closing")
+}
+
+// unanswered reports whether err says, in words of the SDK's or of net/http's that are no
+// error of their own, that the server closed the connection instead of answering.
+func unanswered(err error) bool {
+	text := err.Error()
+	return strings.HasSuffix(text, ": request terminated without response") ||
+		strings.HasSuffix(text, ": http: server closed idle connection")
+}
+
+// ofCall reports whether err is what the SDK says of a call that failed.
+func ofCall(err error) bool { return strings.Contains(err.Error(), `calling "`) }
+
+// sessionOver reports whether err says that the session is of no more use. A request that
+// only broke on its way (the SDK calls it rejected) doesn't, unless nobody was there.
+func sessionOver(err error, session string) bool {
+	var dial *net.OpError
+	var wire *jsonrpc.Error
+	switch {
+	case !ofCall(err):
+		return false
+	case errors.As(err, &dial) && dial.Op == "dial", forgotten(err, session), notSent(err), errors.Is(err, mcp.ErrSessionMissing):
+		return true
+	}
+	return errors.Is(err, io.EOF) && !errors.As(err, &wire)
+}
+
+// unexplained reports whether err, of a call, may be the echo of the session's end: the SDK
+// has many of those and exports few.
+func unexplained(err error) bool {
+	var wire *jsonrpc.Error
+	return !errors.As(err, &wire) && !unanswered(err)
 }
 
 // arguments are marshaled with debug only.

@@ -36,4 +36,9 @@
 //
 // Tools that the guard's Config doesn't list have the effect that their annotations
 // say, as they are when a call fails.
+//
+// # Other servers
+//
+// [ClientMiddleware] puts a client's calls of another server's tools under a guard, and a
+// [Session] is dialled again when it is lost, which the SDK's own isn't.
 package gosdk
