@@ -94,7 +94,7 @@ type ConnectionChange struct {
 	Connection string // the connector's name
 	State      ConnectionState
 	Time       time.Time
-	Attempts   int           // dials that failed in a row
+	Attempts   int           // dials that failed in a row; before it came up, if it is up
 	Err        error         // why it is down: what Lost was told or the dial returned
 	NextDial   time.Duration // until the next dial; 0 unless the state is ConnectionDown
 }

@@ -19,9 +19,12 @@ const (
 
 // A Connector keeps one connection (a WebSocket, a session with another server) up: it
 // dials, hands the connection to whoever asks, and dials again when it is told that the
-// connection is lost. At most one dial is under way, and after a loss or a failed dial it
-// waits as its Backoff says. While the connection is up there is no goroutine but that of
+// connection is lost. At most one dial is under way, but for those that go on after they
+// were given up on, and after a loss or a failed dial it waits as its Backoff says. While the connection is up there is no goroutine but that of
 // Watch. Make one with [NewConnector]; all methods are safe for concurrent use.
+//
+// C is best a pointer: connections that are equal are one to it, and a C that can't be
+// compared (an interface with a slice in it) makes Lost panic.
 type Connector[C comparable] struct {
 	dial func(context.Context) (C, error)
 	cfg  ConnectorConfig[C]
@@ -37,13 +40,20 @@ type Connector[C comparable] struct {
 	attempts int           // dials that failed in a row
 	delays   int           // since a connection last lasted
 	last     error         // why it is down
-	early    map[C]error   // what was said to be lost while a dial is under way, which may bring it
+	words    string        // an agent's, of last
+	early    map[C]loss    // what was said to be lost while a dial is under way, which may bring it
 	timer    *time.Timer   // of the next dial; nil while one is under way
 	next     time.Time     // when it comes
 	changed  chan struct{} // closed at a change that Wait waits for; nil if nobody does
 
 	lane      lane // of OnChange
 	observers []*observer
+}
+
+// A loss is why a connection is down, and what an agent reads of that.
+type loss struct {
+	err   error
+	words string
 }
 
 // NewConnector returns a connector that is dialling already. The context that dial gets
@@ -68,18 +78,19 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 		cfg.Stable = cfg.Backoff.Max
 	}
 	c := &Connector[C]{dial: dial, cfg: cfg, since: time.Now(), observers: newObservers(cfg.Observers, cfg.Log)}
+	c.last, c.words = errNotYet, ConnectionLostError("not connected yet").Message
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	go c.connect()
 	return c
 }
 
 // Get returns the connection, at once: if it isn't up, it returns CONNECTION_LOST, with
-// the time until the next dial as RetryAfter (a second while one is under way), or
+// the time until the next dial as RetryAfter (100ms while one is under way), or
 // RETRY_EXHAUSTED after MaxAttempts. The cause is that of the loss or of the last dial. While
 // the connection is up, Get doesn't look at ctx.
 //
-// A call that ends with such an error certainly had no effect: a [Guard] repeats it for any
-// tool, if the next dial comes within the call's limit. No breaker counts it, as the
+// A call that ends with such an error had no effect, or else says so with [MarkPermanent]:
+// a [Guard] repeats it for any tool, if the next dial comes within the call's limit. No breaker counts it, as the
 // connector turns calls away by itself and knows better when to come back; and if all
 // attempts end so, the call still ends with CONNECTION_LOST and the time of the next dial.
 func (c *Connector[C]) Get(ctx context.Context) (C, error) {
@@ -99,15 +110,15 @@ func (c *Connector[C]) Get(ctx context.Context) (C, error) {
 }
 
 // Wait returns the connection as soon as it is up. It returns CANCELED or TIMEOUT if ctx
-// ends first, RETRY_EXHAUSTED at once if the connection has been given up, and
-// CONNECTION_LOST if the connector is closed.
+// ends first, and at once what Get does if waiting is in vain: if the connection has been
+// given up, the connector is closed, or ctx will end before the next dial.
 func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 	var none C
 	for {
 		if conn := c.current.Load(); conn != nil {
 			return *conn, nil
 		}
-		changed, last, err := c.waiting()
+		changed, last, err := c.waiting(ctx)
 		if err != nil {
 			return none, err
 		}
@@ -120,15 +131,23 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 }
 
 // waiting returns what to wait for and what went wrong last, or why waiting is in vain.
-func (c *Connector[C]) waiting() (changed chan struct{}, last, err error) {
+func (c *Connector[C]) waiting(ctx context.Context) (changed chan struct{}, last, err error) {
+	c.mu.Lock()
+	delay := time.Duration(0)
+	if c.timer != nil {
+		delay = time.Until(c.next)
+	}
+	c.mu.Unlock()
+	fits := delay <= 0 || ctx.Err() != nil || fits(ctx, delay)
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch c.state {
-	case ConnectionUp: // since a moment ago
+	switch {
+	case c.state == ConnectionUp: // since a moment ago
 		changed = make(chan struct{})
 		close(changed)
 		return changed, nil, nil
-	case ConnectionDown:
+	case c.state == ConnectionDown && fits:
 		if c.changed == nil {
 			c.changed = make(chan struct{})
 		}
@@ -141,11 +160,12 @@ func (c *Connector[C]) waiting() (changed chan struct{}, last, err error) {
 // number of times: unless conn is the connection that is up now, or is just being dialled,
 // nothing happens. It doesn't wait until conn is closed.
 func (c *Connector[C]) Lost(conn C, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err == nil {
 		err = errLost
 	}
+	words := lostWords(err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	current := c.current.Load()
 	switch {
 	case current != nil && *current == conn:
@@ -154,12 +174,12 @@ func (c *Connector[C]) Lost(conn C, err error) {
 		if time.Since(c.since) >= c.cfg.Stable {
 			c.delays = 0
 		}
-		c.down(err)
+		c.down(err, words)
 	case c.state == ConnectionDown && c.timer == nil:
 		if c.early == nil {
-			c.early = make(map[C]error)
+			c.early = make(map[C]loss)
 		}
-		c.early[conn] = err
+		c.early[conn] = loss{err, words}
 	}
 }
 
@@ -198,7 +218,7 @@ func (c *Connector[C]) State() ConnectionState {
 // way is cancelled, and what it still brings is closed. Whoever waits gets CONNECTION_LOST,
 // as does everyone from now on. A second Close does nothing and returns nil.
 func (c *Connector[C]) Close() error {
-	c.cancel()
+	defer c.cancel() // after all is said: a dial that it ends is no news
 	c.mu.Lock()
 	if c.state == ConnectionClosed {
 		c.mu.Unlock()
@@ -232,40 +252,38 @@ func (c *Connector[C]) why() error {
 	case ConnectionExhausted:
 		e := RetryExhaustedError("", c.attempts, &notMade{c.last})
 		e.Message = fmt.Sprintf("Connection lost: %d attempts to connect have failed", c.attempts)
+		if c.attempts == 1 {
+			e.Message = "Connection lost: the attempt to connect has failed"
+		}
 		return e
 	case ConnectionClosed:
 		e := ConnectionLostError("closed for good")
 		e.Retryable, e.Suggestion, e.Err = false, suggestions[CodeRetryExhausted], &notMade{errClosed}
 		return MarkPermanent(e)
 	}
-	e := lostError(c.last)
-	e.RetryAfter = time.Second
+	e := ConnectionLostError("")
+	e.Message, e.Err = c.words, &notMade{c.last}
+	e.RetryAfter = 100 * time.Millisecond
 	if c.timer != nil {
 		e.RetryAfter = max(time.Until(c.next), 1)
 	}
 	return e
 }
 
-// lostError is CONNECTION_LOST in the words of an *Error that is in cause, or in our own.
-func lostError(cause error) (e *Error) {
-	if cause == nil {
-		cause = errNotYet
-	}
-	e = ConnectionLostError("")
-	e.Err = &notMade{cause}
-	defer func() { _ = recover() }() // methods of cause are a program's
+// lostWords is what an agent reads of a loss: the words of an *Error in err, or our own. It
+// calls methods of err, which are a program's: not under a lock.
+func lostWords(err error) (words string) {
+	words = ConnectionLostError("").Message
+	defer func() { _ = recover() }()
 	var own *Error
 	switch {
-	case cause == errNotYet:
-		e.Message = "Connection lost: not connected yet"
-	case errors.As(cause, &own) && own.Code == CodeConnectionLost && own.Message != "":
-		e.Message = own.Message
-	case errors.Is(cause, io.EOF):
-		e.Message = ConnectionLostError("connection closed by the other side").Message
+	case errors.As(err, &own) && own.Code == CodeConnectionLost && own.Message != "":
+		return own.Message
+	case errors.Is(err, io.EOF):
+		return ConnectionLostError("connection closed by the other side").Message
 	default:
-		e.Message = ConnectionLostError(lostReason(cause)).Message
+		return ConnectionLostError(lostReason(err)).Message
 	}
-	return e
 }
 
 // connect makes one dial.
@@ -279,12 +297,13 @@ func (c *Connector[C]) connect() {
 	c.mu.Unlock()
 
 	conn, err := c.dialOnce()
+	words := lostWords(err)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil && len(c.early) > 0 {
-		if why, lost := c.early[conn]; lost {
-			err = why
+		if early, lost := c.early[conn]; lost {
+			err, words = early.err, early.words
 			go c.discard(conn)
 		}
 	}
@@ -296,11 +315,11 @@ func (c *Connector[C]) connect() {
 		}
 	case err != nil:
 		c.attempts++
-		c.down(err)
+		c.down(err, words)
 	default:
 		c.current.Store(&conn)
-		c.attempts, c.last = 0, nil
 		c.change(ConnectionUp, nil, 0)
+		c.attempts, c.last = 0, nil
 		if c.cfg.Watch != nil {
 			go c.watch(conn)
 		}
@@ -332,8 +351,8 @@ func (c *Connector[C]) dialOnce() (C, error) {
 }
 
 // down schedules the next dial, if there is to be one. It requires that c.mu is held.
-func (c *Connector[C]) down(err error) {
-	c.last = err
+func (c *Connector[C]) down(err error, words string) {
+	c.last, c.words = err, words
 	if c.cfg.MaxAttempts > 0 && c.attempts >= c.cfg.MaxAttempts {
 		c.change(ConnectionExhausted, err, 0)
 		return
@@ -349,7 +368,7 @@ func (c *Connector[C]) down(err error) {
 func (c *Connector[C]) change(to ConnectionState, err error, delay time.Duration) {
 	e := ConnectionChange{Connection: c.cfg.Name, State: to, Time: time.Now(), Attempts: c.attempts, Err: err, NextDial: delay}
 	c.state, c.since = to, e.Time
-	if c.changed != nil && to != ConnectionDown {
+	if c.changed != nil {
 		close(c.changed)
 		c.changed = nil
 	}

@@ -408,8 +408,13 @@ func TestConnectorWaitObeysItsContext(t *testing.T) {
 		defer cancel()
 		begin := time.Now()
 		_, err := c.Wait(ctx)
-		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		// At 3.5s the fourth dial has failed, and the next comes after 4s more.
+		assert.ErrorIs(t, err, resilience.CodeConnectionLost)
 		assert.ErrorIs(t, err, errRefused)
+		assert.Equal(t, 3500*time.Millisecond, time.Since(begin))
+		hung := connector(t, &dialer{script: []func(context.Context) error{func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}}, linkConfig{})
+		_, err = hung.Wait(ctx)
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
 		assert.Equal(t, 7*time.Second, time.Since(begin))
 		gone, leave := context.WithCancelCause(t.Context())
 		leave(errBoom)
@@ -449,7 +454,7 @@ func TestConnectorChanges(t *testing.T) {
 		ms := time.Millisecond
 		want := []resilience.ConnectionChange{
 			{State: resilience.ConnectionDown, Time: begin, Attempts: 1, Err: errRefused, NextDial: 500 * ms},
-			{State: resilience.ConnectionUp, Time: begin.Add(500 * ms)},
+			{State: resilience.ConnectionUp, Time: begin.Add(500 * ms), Attempts: 1},
 			{State: resilience.ConnectionDown, Time: begin.Add(500 * ms), Err: errBoom, NextDial: 1000 * ms},
 			{State: resilience.ConnectionDown, Time: begin.Add(1500 * ms), Attempts: 1, Err: errRefused, NextDial: 2000 * ms},
 			{State: resilience.ConnectionExhausted, Time: begin.Add(3500 * ms), Attempts: 2, Err: errRefused},
@@ -461,7 +466,7 @@ func TestConnectorChanges(t *testing.T) {
 		assert.Equal(t, want, told)
 		assert.Equal(t, want, observed)
 		assert.Equal(t, `level=WARN msg="connection down" connection=browser attempts=1 error="dial: refused" next=500ms
-level=INFO msg="connection up" connection=browser attempts=0
+level=INFO msg="connection up" connection=browser attempts=1
 level=WARN msg="connection down" connection=browser attempts=0 error="boom at 10.0.0.7 with password hunter2" next=1s
 level=WARN msg="connection down" connection=browser attempts=1 error="dial: refused" next=2s
 level=ERROR msg="connection exhausted" connection=browser attempts=2 error="dial: refused"

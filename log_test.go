@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"strings"
 	"syscall"
@@ -112,8 +113,12 @@ func TestLogObserverStack(t *testing.T) {
 func TestLogObserverDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var records []slog.Record
-		old := slog.Default()
-		defer slog.SetDefault(old)
+		old, out, flags := slog.Default(), stdlog.Writer(), stdlog.Flags()
+		defer func() {
+			slog.SetDefault(old)
+			stdlog.SetOutput(out) // which slog has taken over
+			stdlog.SetFlags(flags)
+		}()
 		g := newGuard(t, observed(resilience.Tool{}, resilience.LogObserver(nil)))
 		slog.SetDefault(slog.New(handlerFunc(func(_ context.Context, r slog.Record) error {
 			time.Sleep(time.Minute)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -20,12 +21,18 @@ type observer struct {
 	lane  lane
 
 	starting atomic.Int64 // Starts that were given up on and still run
-	lost     atomic.Int64 // events, since the last word about it
-	crashed  atomic.Bool  // which was said
+	lost     atomic.Int64 // events, since it last kept up
+	said     atomic.Bool  // that some were lost
+	saidAt   atomic.Pointer[time.Time]
+	crashed  atomic.Bool // which was said
 
 	log     *slog.Logger // nil: slog.Default()
 	notices lane         // of log, whose handler may block too
 }
+
+// quiet is how long nothing is said of further losses: an observer that is now too slow
+// and now isn't would fill the log.
+const quiet = time.Minute
 
 func newObservers(all []Observer, log *slog.Logger) []*observer {
 	var out []*observer
@@ -48,8 +55,8 @@ func (o *observer) told(event func()) {
 		if p := recover(); p != nil {
 			o.panicked(p, debug.Stack())
 		}
-		if o.lane.empty() {
-			if n := o.lost.Swap(0); n > 0 {
+		if o.lost.Load() > 0 && o.starting.Load() == 0 && o.lane.empty() {
+			if n := o.lost.Swap(0); o.said.Swap(false) {
 				o.notice("an observer has caught up", "lost", n)
 			}
 		}
@@ -58,19 +65,33 @@ func (o *observer) told(event func()) {
 }
 
 func (o *observer) lose(why string) {
-	if o.lost.Add(1) == 1 {
-		o.notice(why)
+	if o.lost.Add(1) > 1 {
+		return
 	}
+	if at := o.saidAt.Load(); at != nil && time.Since(*at) < quiet {
+		return
+	}
+	now := time.Now()
+	o.saidAt.Store(&now)
+	o.said.Store(true)
+	o.notice(why)
 }
 
 func (o *observer) panicked(p any, stack []byte) {
 	if !o.crashed.Swap(true) {
-		o.notice("an observer panicked: this is said once", "panic", fmt.Sprint(p), "stack", string(stack))
+		o.notice("an observer panicked: this is said once", "panic", p, "stack", string(stack))
 	}
 }
 
 func (o *observer) notice(msg string, args ...any) {
 	o.notices.add(func() {
+		for i, v := range args {
+			switch v.(type) {
+			case string, int64:
+			default:
+				args[i] = fmt.Sprint(v) // here, as its String may block too
+			}
+		}
 		log := o.log
 		if log == nil {
 			log = slog.Default()
@@ -93,7 +114,7 @@ func (o *observer) start(ctx context.Context, e CallStart) (context.Context, boo
 	limit := limitedContext(context.Background(), o.field, startTimeout, startTimeout, true)
 	defer limit.stop()
 	values, err, answered := enforce(limit, &o.starting, nil, func(context.Context) (context.Context, error) {
-		return o.Start(ctx, e), nil
+		return added(ctx, o.Start)(e), nil
 	})
 	if !answered {
 		o.lose(slow)
@@ -103,6 +124,25 @@ func (o *observer) start(ctx context.Context, e CallStart) (context.Context, boo
 		o.panicked(p.Value, p.Stack)
 	}
 	return values, err == nil
+}
+
+type startKey struct{} // of a pointer that tells one Start from another
+
+// added makes a context for the call of what start returns. It asks that whatever may be
+// wrong with it here, where a panic is start's.
+func added(ctx context.Context, start func(context.Context, CallStart) context.Context) func(CallStart) context.Context {
+	return func(e CallStart) context.Context {
+		token := new(int8)
+		values := start(context.WithValue(ctx, startKey{}, token), e)
+		switch {
+		case values == nil:
+			return nil
+		case values.Value(startKey{}) == token && values.Done() == ctx.Done():
+			return values // the usual case: the same context, with more in it
+		default:
+			return withValues{ctx, context.WithoutCancel(values)}
+		}
+	}
 }
 
 func (o *observer) breaker(e BreakerChange) {
@@ -124,6 +164,7 @@ func (c *call) announce(ctx context.Context) context.Context {
 	e := CallStart{Tool: c.ctx.tool, Time: time.Now()}
 	if c.options.request != nil {
 		e.Request = *c.options.request
+		e.Request.Meta = maps.Clone(e.Request.Meta) // observers may keep it
 	}
 	for _, o := range all {
 		values, knows := o.start(ctx, e)
@@ -131,7 +172,7 @@ func (c *call) announce(ctx context.Context) context.Context {
 			c.observed.by = append(c.observed.by, o)
 		}
 		if values != nil {
-			ctx = withValues{ctx, context.WithoutCancel(values)}
+			ctx = values
 		}
 	}
 	c.observed.ctx = context.WithoutCancel(ctx)
@@ -176,10 +217,12 @@ func (c *call) tellEnd() {
 	}
 	e := CallEnd{
 		Tool: c.ctx.tool, Label: c.label(), Time: c.ctx.start.Add(c.duration), Duration: c.duration,
-		Limit: c.ctx.limit, Attempts: c.attempts, Err: c.err, Unfinished: c.unfinished,
+		Limit: c.ctx.limit, Attempts: c.attempts, Unfinished: c.unfinished,
 	}
-	if c.unfinished {
-		e.Err = nil
+	if c.err != nil && !c.unfinished {
+		copied := *c.err // the caller's may be changed by him
+		copied.origin = c.err
+		e.Err = &copied
 	}
 	if c.redacted {
 		e.Arguments = c.options.args
@@ -199,7 +242,7 @@ func (c *call) label() string {
 	if c.guard.listed[c.ctx.tool] != nil {
 		return c.ctx.tool
 	}
-	if _, ok := c.guard.unlisted.Load(c.ctx.tool); ok {
+	if t, ok := c.guard.unlisted.Load(c.ctx.tool); ok && t.(*tool).used.Load() {
 		return c.ctx.tool
 	}
 	return othersName
@@ -240,7 +283,8 @@ func isEcho(err error, ctx *limited) (echo bool) {
 
 // Flush waits until every observer has been told of all that had happened when it was
 // called, for a program that is about to end. It returns ctx's error if that comes first,
-// as it does if an observer blocks. It may be called any number of times, concurrently too.
+// as it does if an observer blocks: those after it in Config.Observers were then not waited
+// for. It may be called any number of times, concurrently too, but not by an observer.
 func (g *Guard) Flush(ctx context.Context) error { return flushAll(ctx, g.observers) }
 
 func flushAll(ctx context.Context, all []*observer) error {

@@ -7,15 +7,15 @@ import (
 
 // An Observer is told what becomes of the calls that a [Guard] makes, for logs, traces and
 // metrics, and of connections that a [Connector] keeps. List any number of them in
-// Config.Observers. [LogObserver] is one, the nested
-// module adapters/otel has another. Every field may be nil: the observer isn't told of
-// that.
+// Config.Observers. [LogObserver] is one, the nested module adapters/otel has another.
+// Every field may be nil: the observer isn't told of that.
 //
 // An observer can't harm a call. But for Start, it is told on a goroutine of its own, in
 // order and one thing at a time, so that what it does needs no lock against itself; events
 // therefore have their own times. If it blocks, calls go on, and after 1,024 events that
-// wait for it further ones are lost. If it panics, that event is lost. Either is said once
-// through Config.Log. [Guard.Flush] waits until all have been told of everything.
+// wait for it, with all that they hold, further ones are lost. If it panics, that event is
+// lost. Either is said through Config.Log, but not each time. [Guard.Flush] waits until all
+// have been told of everything.
 //
 // The contexts that it gets hold the values that observers added at the call's start; but
 // for Start's, they never end.
@@ -24,15 +24,16 @@ type Observer struct {
 	// context with values of its own, such as a span, which is then the tool's; one
 	// that ends sooner doesn't end the call, and nil adds nothing.
 	//
-	// The call waits for Start, for 100ms at most, before its limit begins. An observer that takes longer isn't
-	// told of that call at all, nor, until that Start has returned, of any that begins.
+	// The call waits for Start before its limit begins, for 100ms at most, also if its
+	// caller leaves. An observer that takes longer, or panics, isn't told of that call at
+	// all; nor, until a Start that takes longer has returned, of any that begins.
 	Start func(ctx context.Context, e CallStart) context.Context
 
 	// Retry is told of each attempt that failed and is to be repeated, before the delay.
 	Retry func(ctx context.Context, e CallRetry)
 
-	// End is told of the end of every call, exactly once for each, also of those that were
-	// turned away.
+	// End is told of the end of every call that Start was told of, exactly once for each,
+	// also of those that were turned away.
 	End func(ctx context.Context, e CallEnd)
 
 	// Late is told when a tool returns that was given up on, unless it has only heeded its
@@ -62,7 +63,7 @@ type CallRetry struct {
 	Time    time.Time     // of the failure
 	Attempt int           // that failed, from 1
 	Delay   time.Duration // until the next; the call may end before it is made
-	Err     error         // what the tool returned; its methods may panic
+	Err     error         // what the tool returned, and must not change any more; its methods may panic
 }
 
 // CallEnd is the one outcome of a call.
@@ -78,7 +79,7 @@ type CallEnd struct {
 	Duration   time.Duration // since the observers were told of its start
 	Limit      time.Duration // of the whole call, before any progress; 0: it didn't come to that
 	Attempts   int           // 0: the tool wasn't called
-	Err        *Error        // as the caller gets it; nil: success, or Unfinished
+	Err        *Error        // a copy of what the caller gets, for all observers; nil: success, or Unfinished
 	Unfinished bool          // the tool said [ErrUnfinished]: neither a success nor a failure
 	Arguments  any           // only with debug: redacted, as they were before the tool ran; nil: none
 }

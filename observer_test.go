@@ -140,7 +140,10 @@ func TestObserverOneEndForEachCall(t *testing.T) {
 					assert.Equal(t, tc.again, e.Unfinished)
 					assert.Nil(t, e.Arguments)
 					if !tc.again {
-						assert.Same(t, res.Err, e.Err)
+						assert.Equal(t, res.Err == nil, e.Err == nil)
+						if res.Err != nil {
+							assert.ErrorIs(t, e.Err, res.Err)
+						}
 					} else {
 						assert.Nil(t, e.Err)
 						assert.ErrorIs(t, res.Err, resilience.ErrUnfinished)
@@ -441,7 +444,7 @@ func TestObserverCannotHarm(t *testing.T) {
 				open(t, g.Breaker("x"))
 				synctest.Wait()
 				took := time.Since(begin)
-				assert.LessOrEqual(t, took, calls*time.Second+100*time.Millisecond) // one second is the delay of the retry
+				assert.LessOrEqual(t, took, calls*100*time.Millisecond+100*time.Millisecond) // the delay of the retry, and one Start that blocks
 				assert.Len(t, r.starts, calls)
 				assert.Len(t, told[resilience.CallRetry](&r), calls)
 				assert.Len(t, told[resilience.CallEnd](&r), calls)

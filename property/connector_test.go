@@ -228,7 +228,7 @@ func agree(m *connection, b *backend, c *resilience.Connector[int]) error {
 			return fmt.Errorf("Get: %v, %v", conn, err)
 		}
 	case resilience.ConnectionDown:
-		want := time.Second
+		want := 100 * time.Millisecond
 		if !m.dialling {
 			want = time.Until(m.at)
 		}
