@@ -37,11 +37,16 @@ const (
 	other       = "_OTHER"
 )
 
-// text is a string attribute of what others wrote: bytes that aren't UTF-8 would cost an
-// exporter the whole batch.
-func text(key attribute.Key, s string) attribute.KeyValue {
-	return key.String(strings.ToValidUTF8(s, "\uFFFD"))
+// maxText bounds in bytes what others wrote: a name may be as long as a request.
+const maxText = 256
+
+// clean makes of what others wrote what an exporter can carry: bytes that aren't UTF-8
+// would cost it the whole batch.
+func clean(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), maxText)], "\uFFFD")
 }
+
+func text(key attribute.Key, s string) attribute.KeyValue { return key.String(clean(s)) }
 
 func seconds(key attribute.Key, d time.Duration) attribute.KeyValue {
 	return key.Float64(d.Seconds())

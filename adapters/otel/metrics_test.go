@@ -89,7 +89,15 @@ func TestCardinality(t *testing.T) {
 		_, _ = resilience.Do(t.Context(), f.guard, fmt.Sprint("made up ", i), func(context.Context) (int, error) {
 			return 0, resilience.MarkPermanent(&resilience.Error{Code: resilience.Code(fmt.Sprint("MADE_UP_", i))})
 		}, resilience.Shared())
+		_, _ = resilience.Do(t.Context(), f.guard, fmt.Sprint("late ", i), func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 0, nil
+		}, resilience.Shared(), resilience.Limit(1))
 	}
+	require.Eventually(t, func() bool {
+		all := f.guard.Health()
+		return all[0].Tool == "(others)" && all[0].Abandoned == 0
+	}, 30*time.Second, time.Millisecond)
 	flush(t, f.guard)
 	stop, err := f.telemetry.Watch(f.guard)
 	require.NoError(t, err)

@@ -40,7 +40,7 @@ func (t *Telemetry) startSpan(ctx context.Context, e resilience.CallStart) (cont
 		ctx, links = t.parent(ctx, r.Meta)
 		opts = append(opts, trace.WithLinks(links...))
 	}
-	return t.tracer.Start(ctx, strings.ToValidUTF8(name, "\uFFFD"), append(opts, trace.WithSpanKind(kind))...)
+	return t.tracer.Start(ctx, clean(name), append(opts, trace.WithSpanKind(kind))...)
 }
 
 // parent returns ctx with the trace and the baggage in meta, if there are any, and a link
@@ -96,7 +96,7 @@ func (c call) describe(e resilience.CallEnd) {
 		if name == "" {
 			name = executeTool
 		}
-		c.span.SetName(strings.ToValidUTF8(name, "\uFFFD"))
+		c.span.SetName(clean(name))
 	}
 	c.span.SetAttributes(keyAttempts.Int(e.Attempts))
 	if e.Limit > 0 {

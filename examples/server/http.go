@@ -34,13 +34,17 @@ func serveHTTP(ctx context.Context, log *slog.Logger, cfg resilience.Config, add
 	log.Info("serving", "mcp", "http://"+listener.Addr().String()+"/mcp")
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan error, 1)
-	go func() {
-		<-ctx.Done()
+	stop := context.AfterFunc(ctx, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		done <- errors.Join(server.Shutdown(ctx), server.Close()) // a stream may stay open for ever
-	}()
+		if server.Shutdown(ctx) != nil {
+			done <- server.Close() // a stream may stay open for ever
+			return
+		}
+		done <- nil
+	})
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		stop()
 		return err
 	}
 	return <-done
@@ -72,21 +76,28 @@ func newHandler(cfg resilience.Config, newServer func(*resilience.Guard) *mcp.Se
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("GET /healthz", healthz(guard))
+	mux.Handle("GET /healthz", healthz(guard, cfg.Tools))
 	return mux, guard, nil
 }
 
 // healthz answers a load balancer: 200 as long as there is a tool that can be called, and
 // 503 if there is none. One tool whose backend is dead is no reason to take the server
-// away: the others work, and elsewhere that tool is no better.
-func healthz(guard *resilience.Guard) http.HandlerFunc {
+// away: the others work, and elsewhere that tool is no better. Only listed tools count, not
+// names that somebody has made up; and last errors, whose words may be meant for one
+// client, are left out, as clients reach this address too.
+func healthz(guard *resilience.Guard, listed map[string]resilience.Tool) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		tools := guard.Health()
+		tools := make([]resilience.Health, 0, len(listed))
 		available := 0
-		for _, t := range tools {
+		for _, t := range guard.Health() {
+			if _, ok := listed[t.Tool]; !ok {
+				continue
+			}
 			if t.Available {
 				available++
 			}
+			t.LastError = nil
+			tools = append(tools, t)
 		}
 		status, code := "degraded", http.StatusOK
 		switch {

@@ -82,13 +82,17 @@ func TestMetricsAndHealth(t *testing.T) {
 }
 
 func TestHealthzOfADeadServer(t *testing.T) {
-	guard := resilience.Must(resilience.New(resilience.Config{
+	cfg := resilience.Config{
 		Tools:   map[string]resilience.Tool{"fetch": {}},
 		Breaker: resilience.BreakerConfig{Failures: 1},
-	}))
+	}
+	guard := resilience.Must(resilience.New(cfg))
+	works := func(context.Context) (int, error) { return 0, nil }
+	_, _ = resilience.Do(t.Context(), guard, resilience.HealthTool, works)
+	_, _ = resilience.Do(t.Context(), guard, "made up", works, resilience.Shared())
 	_, _ = resilience.Do(t.Context(), guard, "fetch", func(context.Context) (int, error) { return 0, net.ErrClosed })
 	recorder := httptest.NewRecorder()
-	healthz(guard)(recorder, nil)
+	healthz(guard, cfg.Tools)(recorder, nil)
 	assert.Equal(t, http.StatusServiceUnavailable, recorder.Code)
 	var got struct{ Status string }
 	require.NoError(t, json.Unmarshal(recorder.Body.Bytes(), &got))
