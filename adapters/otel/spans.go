@@ -138,7 +138,7 @@ func (t *Telemetry) lateSpan(ctx context.Context, e resilience.LateResult) {
 
 // exception leaves out what the panic said: that is text like that of any other cause.
 func exception(p *resilience.PanicError) []attribute.KeyValue {
-	return []attribute.KeyValue{keyException.String(fmt.Sprintf("%T", p.Value)), text(keyStack, string(p.Stack))}
+	return []attribute.KeyValue{keyException.String(fmt.Sprintf("%T", p.Value)), keyStack.String(strings.ToValidUTF8(string(p.Stack), "\uFFFD"))}
 }
 
 // panicIn returns the panic that err tells of, nil if none. Methods of err may panic.
