@@ -33,17 +33,22 @@ func (p *PanicError) Unwrap() error {
 func protect[T any](ctx context.Context, fn func(context.Context) (T, error)) (value T, err error) {
 	returned := false
 	defer func() {
-		if returned {
-			return
-		}
-		err = ErrGoexit // or a panic(nil), where GODEBUG brings those back
-		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+		if !returned {
+			err = crashOf(recover())
 		}
 	}()
 	value, err = fn(ctx)
 	returned = true
 	return value, err
+}
+
+// crashOf is for what was recovered when a function didn't return: nil after a
+// runtime.Goexit, or a panic(nil) where GODEBUG brings those back.
+func crashOf(recovered any) error {
+	if recovered == nil {
+		return ErrGoexit
+	}
+	return &PanicError{Value: recovered, Stack: debug.Stack()}
 }
 
 // The states of a function that runs on its own goroutine.
@@ -77,7 +82,6 @@ func enforce[T any](ctx *limited, still *atomic.Int64, late func(error), fn func
 // only that it is time to look: one that an earlier attempt has left does no harm.
 func (r *runner[T]) run(ctx *limited, still *atomic.Int64, late func(error), fn func(context.Context) (T, error)) (value T, err error, answered bool) {
 	r.ctx, r.fn, r.late, r.still = ctx, fn, late, still
-	r.value, r.err = value, ErrGoexit // what stands if fn ends the goroutine
 	r.state.Store(running)
 	go r.call()
 	gone := ctx.parent.Done()
@@ -118,7 +122,11 @@ func (r *runner[T]) take() (value T, err error, answered bool) {
 // call runs on the goroutine.
 func (r *runner[T]) call() {
 	ctx := r.ctx // once it has returned, r may be another's
+	ok := false
 	defer func() {
+		if !ok {
+			r.err = crashOf(recover())
+		}
 		r.fn = nil
 		if r.state.CompareAndSwap(running, returned) {
 			ctx.awake()
@@ -131,5 +139,6 @@ func (r *runner[T]) call() {
 			r.late(err)
 		}
 	}()
-	r.value, r.err = protect(ctx, r.fn)
+	r.value, r.err = r.fn(ctx)
+	ok = true
 }
