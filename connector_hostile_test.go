@@ -117,6 +117,7 @@ func TestConnectorRetryAfterWhileItDials(t *testing.T) {
 		var e *resilience.Error
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, 100*time.Millisecond, e.RetryAfter)
+		time.Sleep(time.Minute)
 	})
 }
 
