@@ -193,10 +193,6 @@ func (c withValues) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// AfterFunc is what the context package looks for: without it, a child may cost a
-// goroutine.
-func (c withValues) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
-
 // retrying tells the observers that the call's last attempt will be repeated.
 func (c *call) retrying(delay time.Duration, err error) {
 	if c.observed == nil {
