@@ -352,3 +352,23 @@ func TestDelayEndsWithTheCaller(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(start))
 	})
 }
+
+// A limit that ends before it has quite begun.
+func TestLimitThatEndsAtOnce(t *testing.T) {
+	cfg := one(resilience.Tool{Timeout: 1})
+	cfg.Breaker.Failures = math.MaxInt32
+	g := newGuard(t, cfg)
+	works := func(context.Context) (int, error) { return 1, nil }
+	for range 2000 {
+		if v, err := resilience.Do(t.Context(), g, "x", works); err != nil {
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+		} else {
+			require.Equal(t, 1, v)
+		}
+		if v, err := resilience.WithTimeout(t.Context(), "x", 1, works); err != nil {
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+		} else {
+			require.Equal(t, 1, v)
+		}
+	}
+}
