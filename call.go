@@ -172,7 +172,7 @@ func (c *call) decide(err error, answered bool) {
 	}
 	retry, effect := c.tool.retry, c.effect()
 	d := diagnose(err, retry.Classify)
-	c.unfinished = d.unfinished && d.class.neutral()
+	c.unfinished = d.unfinished
 	counts := count(err, c.guard.cfg.Breaker.Classify)
 	if ended != nil {
 		// The tool's own *Error stands, but the caller's end makes it neutral.
@@ -190,7 +190,7 @@ func (c *call) decide(err error, answered bool) {
 	again := d.class == Transient && d.repeatable(effect)
 	delay := retry.delay(c.attempts, d.retryAfter)
 	switch {
-	case again && !d.notMade && c.attempts > 1 && c.attempts > retry.MaxRetries:
+	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !wasNotMade(err):
 		c.finish(RetryExhaustedError(c.ctx.tool, c.attempts, err), counts)
 	case !again || c.attempts > retry.MaxRetries || c.guard.crowded(c.tool) || !fits(&c.ctx, delay):
 		c.finish(c.failure(d, err, effect), counts)

@@ -33,10 +33,14 @@ type notMade struct{ error }
 
 func (n *notMade) Unwrap() error { return n.error }
 
-// wasNotMade must not be called where err's methods may not panic.
-func wasNotMade(err error) bool {
+func wasNotMade(err error) (yes bool) {
+	defer func() {
+		if recover() != nil { // err is a tool's
+			yes = false
+		}
+	}()
 	var n *notMade
-	return errors.As(err, &n)
+	return !crash(err) && errors.As(err, &n)
 }
 
 // String returns the class's name in lower case.

@@ -20,8 +20,9 @@ const (
 // A Connector keeps one connection (a WebSocket, a session with another server) up: it
 // dials, hands the connection to whoever asks, and dials again when it is told that the
 // connection is lost. At most one dial is under way, but for those that go on after they
-// were given up on, and after a loss or a failed dial it waits as its Backoff says. While the connection is up there is no goroutine but that of
-// Watch. Make one with [NewConnector]; all methods are safe for concurrent use.
+// were given up on, and after a loss or a failed dial it waits as its Backoff says. While
+// the connection is up there is no goroutine but that of Watch. Make one with
+// [NewConnector]; all methods are safe for concurrent use.
 //
 // C is best a pointer: connections that are equal are one to it, and a C that can't be
 // compared (an interface with a slice in it) makes Lost panic.
@@ -39,8 +40,7 @@ type Connector[C comparable] struct {
 	since    time.Time     // of the state
 	attempts int           // dials that failed in a row
 	delays   int           // since a connection last lasted
-	last     error         // why it is down
-	words    string        // an agent's, of last
+	last     loss          // why it is down
 	early    map[C]loss    // what was said to be lost while a dial is under way, which may bring it
 	timer    *time.Timer   // of the next dial; nil while one is under way
 	next     time.Time     // when it comes
@@ -48,12 +48,6 @@ type Connector[C comparable] struct {
 
 	lane      lane // of OnChange
 	observers []*observer
-}
-
-// A loss is why a connection is down, and what an agent reads of that.
-type loss struct {
-	err   error
-	words string
 }
 
 // NewConnector returns a connector that is dialling already. The context that dial gets
@@ -78,7 +72,7 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 		cfg.Stable = cfg.Backoff.Max
 	}
 	c := &Connector[C]{dial: dial, cfg: cfg, since: time.Now(), observers: newObservers(cfg.Observers, cfg.Log)}
-	c.last, c.words = errNotYet, ConnectionLostError("not connected yet").Message
+	c.last = loss{errNotYet, ConnectionLostError("not connected yet").Message}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	go c.connect()
 	return c
@@ -90,9 +84,10 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 // the connection is up, Get doesn't look at ctx.
 //
 // A call that ends with such an error had no effect, or else says so with [MarkPermanent]:
-// a [Guard] repeats it for any tool, if the next dial comes within the call's limit. No breaker counts it, as the
-// connector turns calls away by itself and knows better when to come back; and if all
-// attempts end so, the call still ends with CONNECTION_LOST and the time of the next dial.
+// a [Guard] repeats it for any tool, if the next dial comes within the call's limit. No
+// breaker counts it, as the connector turns calls away by itself and knows better when to
+// come back; and if all attempts end so, the call still ends with CONNECTION_LOST and the
+// time of the next dial.
 func (c *Connector[C]) Get(ctx context.Context) (C, error) {
 	if conn := c.current.Load(); conn != nil {
 		return *conn, nil
@@ -137,8 +132,8 @@ func (c *Connector[C]) waiting(ctx context.Context) (changed chan struct{}, last
 	if c.timer != nil {
 		delay = time.Until(c.next)
 	}
-	c.mu.Unlock()
-	fits := delay <= 0 || ctx.Err() != nil || fits(ctx, delay)
+	c.mu.Unlock() // ctx may be anybody's
+	inTime := delay <= 0 || ctx.Err() != nil || fits(ctx, delay)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,11 +142,11 @@ func (c *Connector[C]) waiting(ctx context.Context) (changed chan struct{}, last
 		changed = make(chan struct{})
 		close(changed)
 		return changed, nil, nil
-	case c.state == ConnectionDown && fits:
+	case c.state == ConnectionDown && inTime:
 		if c.changed == nil {
 			c.changed = make(chan struct{})
 		}
-		return c.changed, c.last, nil
+		return c.changed, c.last.err, nil
 	}
 	return nil, nil, c.why()
 }
@@ -163,7 +158,7 @@ func (c *Connector[C]) Lost(conn C, err error) {
 	if err == nil {
 		err = errLost
 	}
-	words := lostWords(err)
+	l := lossOf(err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	current := c.current.Load()
@@ -174,12 +169,12 @@ func (c *Connector[C]) Lost(conn C, err error) {
 		if time.Since(c.since) >= c.cfg.Stable {
 			c.delays = 0
 		}
-		c.down(err, words)
+		c.down(l)
 	case c.state == ConnectionDown && c.timer == nil:
 		if c.early == nil {
 			c.early = make(map[C]loss)
 		}
-		c.early[conn] = loss{err, words}
+		c.early[conn] = l
 	}
 }
 
@@ -203,7 +198,7 @@ func (c *Connector[C]) Reconnect() {
 		return // a dial is under way, or about to be
 	}
 	c.timer = nil
-	c.change(ConnectionDown, c.last, 0)
+	c.change(ConnectionDown, c.last.err, 0)
 	go c.connect()
 }
 
@@ -250,7 +245,7 @@ var (
 func (c *Connector[C]) why() error {
 	switch c.state {
 	case ConnectionExhausted:
-		e := RetryExhaustedError("", c.attempts, &notMade{c.last})
+		e := RetryExhaustedError("", c.attempts, &notMade{c.last.err})
 		e.Message = fmt.Sprintf("Connection lost: %d attempts to connect have failed", c.attempts)
 		if c.attempts == 1 {
 			e.Message = "Connection lost: the attempt to connect has failed"
@@ -262,7 +257,7 @@ func (c *Connector[C]) why() error {
 		return MarkPermanent(e)
 	}
 	e := ConnectionLostError("")
-	e.Message, e.Err = c.words, &notMade{c.last}
+	e.Message, e.Err = c.last.words, &notMade{c.last.err}
 	e.RetryAfter = 100 * time.Millisecond
 	if c.timer != nil {
 		e.RetryAfter = max(time.Until(c.next), 1)
@@ -270,20 +265,27 @@ func (c *Connector[C]) why() error {
 	return e
 }
 
-// lostWords is what an agent reads of a loss: the words of an *Error in err, or our own. It
-// calls methods of err, which are a program's: not under a lock.
-func lostWords(err error) (words string) {
-	words = ConnectionLostError("").Message
+// A loss is why a connection is down, and what an agent reads of that.
+type loss struct {
+	err   error
+	words string
+}
+
+// lossOf takes the words of an *Error in err, or our own. It calls methods of err, which
+// are a program's: not under a lock.
+func lossOf(err error) (l loss) {
+	l = loss{err, ConnectionLostError("").Message}
 	defer func() { _ = recover() }()
 	var own *Error
 	switch {
 	case errors.As(err, &own) && own.Code == CodeConnectionLost && own.Message != "":
-		return own.Message
+		l.words = own.Message
 	case errors.Is(err, io.EOF):
-		return ConnectionLostError("connection closed by the other side").Message
+		l.words = ConnectionLostError("connection closed by the other side").Message
 	default:
-		return ConnectionLostError(lostReason(err)).Message
+		l.words = ConnectionLostError(lostReason(err)).Message
 	}
+	return l
 }
 
 // connect makes one dial.
@@ -297,29 +299,26 @@ func (c *Connector[C]) connect() {
 	c.mu.Unlock()
 
 	conn, err := c.dialOnce()
-	words := lostWords(err)
+	failed, lost := lossOf(err), err != nil
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil && len(c.early) > 0 {
-		if early, lost := c.early[conn]; lost {
-			err, words = early.err, early.words
-			go c.discard(conn)
-		}
+	if !lost && len(c.early) > 0 {
+		failed, lost = c.early[conn]
 	}
 	c.early = nil
+	if err == nil && (lost || c.state == ConnectionClosed) {
+		go c.discard(conn)
+	}
 	switch {
 	case c.state == ConnectionClosed:
-		if err == nil {
-			go c.discard(conn)
-		}
-	case err != nil:
+	case lost:
 		c.attempts++
-		c.down(err, words)
+		c.down(failed)
 	default:
 		c.current.Store(&conn)
 		c.change(ConnectionUp, nil, 0)
-		c.attempts, c.last = 0, nil
+		c.attempts, c.last = 0, loss{}
 		if c.cfg.Watch != nil {
 			go c.watch(conn)
 		}
@@ -351,17 +350,17 @@ func (c *Connector[C]) dialOnce() (C, error) {
 }
 
 // down schedules the next dial, if there is to be one. It requires that c.mu is held.
-func (c *Connector[C]) down(err error, words string) {
-	c.last, c.words = err, words
+func (c *Connector[C]) down(l loss) {
+	c.last = l
 	if c.cfg.MaxAttempts > 0 && c.attempts >= c.cfg.MaxAttempts {
-		c.change(ConnectionExhausted, err, 0)
+		c.change(ConnectionExhausted, l.err, 0)
 		return
 	}
 	delay := c.cfg.Backoff.Delay(c.delays)
 	c.delays++
 	c.next = time.Now().Add(delay)
 	c.timer = time.AfterFunc(delay, c.connect)
-	c.change(ConnectionDown, err, delay)
+	c.change(ConnectionDown, l.err, delay)
 }
 
 // change requires that c.mu is held.

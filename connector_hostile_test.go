@@ -192,3 +192,34 @@ func TestConnectorOneAttempt(t *testing.T) {
 		assert.EqualError(t, err, "RETRY_EXHAUSTED: Connection lost: the attempt to connect has failed")
 	})
 }
+
+// Whatever a dial still brings after Close is closed, once.
+func TestConnectorDialThatCloses(t *testing.T) {
+	for range 200 {
+		var c *resilience.Connector[*link]
+		made, l := make(chan struct{}), &link{}
+		c = resilience.NewConnector(func(context.Context) (*link, error) {
+			<-made
+			_ = c.Close()
+			return l, nil
+		}, linkConfig{})
+		close(made)
+		require.Eventually(t, func() bool { return l.closed.Load() == 1 }, 10*time.Second, 10*time.Microsecond)
+	}
+}
+
+// A tool that crashes has failed, whatever it crashed with.
+func TestConnectorPanicWithItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := connector(t, &dialer{script: []func(context.Context) error{refused}}, linkConfig{})
+		g := newGuard(t, one(resilience.Tool{}))
+		for range 5 {
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				_, err := c.Get(ctx)
+				panic(err)
+			})
+			require.ErrorIs(t, err, resilience.CodeToolFailed)
+		}
+		assert.Equal(t, resilience.Open, g.Breaker("x").State())
+	})
+}

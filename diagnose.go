@@ -30,8 +30,7 @@ type diagnosis struct {
 	reason     string // of a lost connection
 	noEffect   bool   // certainly nothing was done: repeating is safe
 	retryAfter time.Duration
-	unfinished bool
-	notMade    bool
+	unfinished bool // neutral, and ErrUnfinished is why
 	bareCancel bool // context.Canceled, and nobody said on purpose what it means
 }
 
@@ -53,8 +52,7 @@ func diagnose(err error, classify func(error) Class) (d diagnosis) {
 	if _, explicit := explicitClass(err); !explicit {
 		d.bareCancel = errors.Is(err, context.Canceled)
 	}
-	d.unfinished = errors.Is(err, ErrUnfinished)
-	d.notMade = wasNotMade(err)
+	d.unfinished = d.class.neutral() && errors.Is(err, ErrUnfinished)
 	d.noEffect = hadNoEffect(err)
 	d.retryAfter = retryAfterOf(err, d.own)
 	switch d.reason = lostReason(err); {
@@ -93,13 +91,8 @@ func classOf(err error, classify func(error) Class) (c Class) {
 }
 
 // count is what a breaker is told of err: errFailed or errNeutral.
-func count(err error, classify func(error) Class) (counts error) {
-	defer func() {
-		if recover() != nil {
-			counts = errFailed
-		}
-	}()
-	if c := classOf(err, classify); c == Invalid || c == Canceled || !crash(err) && wasNotMade(err) {
+func count(err error, classify func(error) Class) error {
+	if classOf(err, classify).neutral() || wasNotMade(err) {
 		return errNeutral
 	}
 	return errFailed

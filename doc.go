@@ -59,9 +59,9 @@
 //
 // An [Observer] is told of the start, the retries and the end of every call, of breakers
 // that change, and of results that come too late. [LogObserver] writes them to slog; the
-// nested module adapters/otel makes traces and metrics of them. No observer can hold up or
-// fail a call. [Guard.Health] is the state of every tool now, and [Guard.Flush] is for the
-// end of a program.
+// nested module adapters/otel makes traces and metrics of them. No observer can fail a
+// call, or hold it up for more than a moment. [Guard.Health] is the state of every tool now,
+// and [Guard.Flush] is for the end of a program.
 //
 // # Primitives
 //

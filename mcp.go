@@ -45,11 +45,11 @@ type Request struct {
 	Client   bool           // the request is made, not answered
 	Session  string         // the session's ID
 	Protocol string         // the protocol's version, such as "2025-11-25"
-	Meta     map[string]any // the request's _meta, with the trace of its client; not to be changed
+	Meta     map[string]any // the request's _meta, with the trace of its client; observers share it, and must not change it
 }
 
-// ForRequest tells observers which request the call belongs to. The map in it must not be
-// changed.
+// ForRequest tells observers which request the call belongs to. The map in it is copied
+// when the call begins; what it holds must not change.
 func ForRequest(r Request) Option { return func(o *options) { o.request = &r } }
 
 // HintedEffect is the effect of a tool with the annotations readOnlyHint and

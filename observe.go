@@ -114,7 +114,7 @@ func (o *observer) start(ctx context.Context, e CallStart) (context.Context, boo
 	limit := limitedContext(context.Background(), o.field, startTimeout, startTimeout, true)
 	defer limit.stop()
 	values, err, answered := enforce(limit, &o.starting, nil, func(context.Context) (context.Context, error) {
-		return added(ctx, o.Start)(e), nil
+		return o.added(ctx, e), nil
 	})
 	if !answered {
 		o.lose(slow)
@@ -128,20 +128,18 @@ func (o *observer) start(ctx context.Context, e CallStart) (context.Context, boo
 
 type startKey struct{} // of a pointer that tells one Start from another
 
-// added makes a context for the call of what start returns. It asks that whatever may be
-// wrong with it here, where a panic is start's.
-func added(ctx context.Context, start func(context.Context, CallStart) context.Context) func(CallStart) context.Context {
-	return func(e CallStart) context.Context {
-		token := new(int8)
-		values := start(context.WithValue(ctx, startKey{}, token), e)
-		switch {
-		case values == nil:
-			return nil
-		case values.Value(startKey{}) == token && values.Done() == ctx.Done():
-			return values // the usual case: the same context, with more in it
-		default:
-			return withValues{ctx, context.WithoutCancel(values)}
-		}
+// added makes a context for the call of what Start returns. It asks that whatever may be
+// wrong with it here, where a panic is Start's.
+func (o *observer) added(ctx context.Context, e CallStart) context.Context {
+	token := new(int8)
+	values := o.Start(context.WithValue(ctx, startKey{}, token), e)
+	switch {
+	case values == nil:
+		return nil
+	case values.Value(startKey{}) == token && values.Done() == ctx.Done():
+		return values // the usual case: the same context, with more in it
+	default:
+		return withValues{ctx, context.WithoutCancel(values)}
 	}
 }
 

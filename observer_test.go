@@ -629,3 +629,18 @@ func TestObserverSlowStart(t *testing.T) {
 		assert.ErrorIs(t, err, resilience.CodeTimeout)
 	})
 }
+
+// Whoever says that ErrUnfinished is a failure is told of one.
+func TestErrUnfinishedByAnotherClassify(t *testing.T) {
+	var r recorder
+	cfg := observed(resilience.Tool{}, r.observer())
+	cfg.Retry.Classify = func(error) resilience.Class { return resilience.Permanent }
+	g := newGuard(t, cfg)
+	_, err := resilience.Do(t.Context(), g, "x", failing(9, resilience.ErrUnfinished))
+	require.Error(t, err)
+	flush(t, g)
+	ends := told[resilience.CallEnd](&r)
+	require.Len(t, ends, 1)
+	assert.False(t, ends[0].Unfinished)
+	assert.ErrorIs(t, ends[0].Err, resilience.ErrUnfinished)
+}

@@ -108,3 +108,20 @@ func TestNothingKeepsACall(t *testing.T) {
 	}()
 	areFreed(t, freed, 1)
 }
+
+// A long call keeps nothing of those that no longer wait for its end.
+func TestContextKeepsNoChildren(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+		freed := make(chan struct{}, 1)
+		func() {
+			child := big{new([1 << 20]byte)}
+			runtime.AddCleanup(child.p, func(int) { freed <- struct{}{} }, 0)
+			stop := context.AfterFunc(ctx, func() { child.p[0] = 1 })
+			assert.True(t, stop())
+		}()
+		areFreed(t, freed, 1)
+		return 0, nil
+	})
+	require.NoError(t, err)
+}

@@ -135,7 +135,8 @@ func (r *runner[T]) call() {
 		if r.still != nil {
 			r.still.Add(-1)
 		}
-		if _, err, _ := r.take(); r.late != nil {
+		_, err, _ := r.take()
+		if r.late != nil {
 			r.late(err)
 		}
 	}()
