@@ -14,9 +14,9 @@ require (
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/mark3labs/mcp-go v1.2.1
 	github.com/modelcontextprotocol/go-sdk v1.8.0
-	github.com/seed8d1e2389/resilience v0.0.0
-	github.com/seed8d1e2389/resilience/adapters/gosdk v0.0.0
-	github.com/seed8d1e2389/resilience/adapters/mcpgo v0.0.0
+	github.com/seed8d1e2389/resilience v0.1.0
+	github.com/seed8d1e2389/resilience/adapters/gosdk v0.1.0
+	github.com/seed8d1e2389/resilience/adapters/mcpgo v0.1.0
 	github.com/sony/gobreaker/v2 v2.4.0
 	go.opentelemetry.io/otel/sdk v1.46.0
 	go.opentelemetry.io/otel/sdk/metric v1.46.0
@@ -37,7 +37,7 @@ require (
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2 // indirect
-	github.com/seed8d1e2389/resilience/adapters/otel v0.0.0
+	github.com/seed8d1e2389/resilience/adapters/otel v0.1.0
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/spf13/cast v1.7.1 // indirect

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/adapters/otel"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	"github.com/seed8d1e2389/resilience/benchmarks/peers"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -26,7 +26,7 @@ var observers = []struct {
 		cfg.Observers = []resilience.Observer{resilience.LogObserver(log)}
 	}},
 	{"otel", func(b *testing.B, cfg *resilience.Config) {
-		telemetry, err := otel.New(otel.Config{
+		telemetry, err := otelresilience.New(otelresilience.Config{
 			TracerProvider: trace.NewTracerProvider(trace.WithBatcher(discard{})),
 			MeterProvider:  metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
 		})

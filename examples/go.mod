@@ -7,8 +7,8 @@ require (
 	github.com/mark3labs/mcp-go v1.2.1
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/prometheus/client_golang v1.24.1
-	github.com/seed8d1e2389/resilience v0.0.0
-	github.com/seed8d1e2389/resilience/adapters/mcpgo v0.0.0
+	github.com/seed8d1e2389/resilience v0.1.0
+	github.com/seed8d1e2389/resilience/adapters/mcpgo v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.46.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.68.0
@@ -45,8 +45,8 @@ require (
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2 // indirect
-	github.com/seed8d1e2389/resilience/adapters/gosdk v0.0.0
-	github.com/seed8d1e2389/resilience/adapters/otel v0.0.0
+	github.com/seed8d1e2389/resilience/adapters/gosdk v0.1.0
+	github.com/seed8d1e2389/resilience/adapters/otel v0.1.0
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect

@@ -2,7 +2,7 @@ module github.com/seed8d1e2389/resilience/property
 
 go 1.25.0
 
-require github.com/seed8d1e2389/resilience v0.0.0
+require github.com/seed8d1e2389/resilience v0.1.0
 
 require (
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect

@@ -4,7 +4,7 @@ go 1.25.5
 
 require (
 	github.com/mark3labs/mcp-go v1.2.1
-	github.com/seed8d1e2389/resilience v0.0.0
+	github.com/seed8d1e2389/resilience v0.1.0
 	github.com/stretchr/testify v1.12.1
 )
 

@@ -1,4 +1,4 @@
-package otel
+package otelresilience
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package otel_test
+package otelresilience_test
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/adapters/otel"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	otelapi "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -127,7 +127,7 @@ func export(t *testing.T, url string, every, patience time.Duration, cfg resilie
 		meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(
 			sdkmetric.NewPeriodicReader(points, sdkmetric.WithInterval(every)))),
 	}
-	telemetry, err := otel.New(otel.Config{TracerProvider: x.traces, MeterProvider: x.meters})
+	telemetry, err := otelresilience.New(otelresilience.Config{TracerProvider: x.traces, MeterProvider: x.meters})
 	require.NoError(t, err)
 	cfg.Observers = []resilience.Observer{telemetry.Observer()}
 	x.guard = newGuard(t, cfg)
@@ -235,11 +235,11 @@ func hex(b []byte) string {
 
 // An errorCount counts what it passes on.
 type errorCount struct {
-	otelapi.ErrorHandler
+	otel.ErrorHandler
 	seen chan struct{}
 }
 
-func countErrors(t *testing.T, h otelapi.ErrorHandler) errorCount {
+func countErrors(t *testing.T, h otel.ErrorHandler) errorCount {
 	c := errorCount{h, make(chan struct{}, 10000)}
 	setHandler(t, c)
 	return c
@@ -269,7 +269,7 @@ func TestCollectorDown(t *testing.T) {
 	c := newCollector(t)
 	c.Close()
 	var log, guardLog recorder
-	failed := countErrors(t, otel.LogErrorsOnce(log.log()))
+	failed := countErrors(t, otelresilience.LogErrorsOnce(log.log()))
 	x := export(t, c.URL, time.Millisecond, time.Minute, resilience.Config{Log: guardLog.log()})
 	x.calls(1000)
 	failed.wait(t, 20)
@@ -289,7 +289,7 @@ func TestCollectorHangs(t *testing.T) {
 	}))
 	defer s.Close()
 	var log, guardLog recorder
-	failed := countErrors(t, otel.LogErrorsOnce(log.log()))
+	failed := countErrors(t, otelresilience.LogErrorsOnce(log.log()))
 	x := export(t, s.URL, time.Millisecond, 100*time.Millisecond, resilience.Config{Log: guardLog.log()})
 	x.calls(100)
 	<-asked // and never answered, so long as calls are made

@@ -1,20 +1,14 @@
-// Package otel tells OpenTelemetry of the calls that a [resilience.Guard] makes: a span and
-// metrics for each, by OpenTelemetry's conventions for MCP.
+// Package otelresilience reports the calls of a [resilience.Guard] to OpenTelemetry: a span
+// and metrics for each call, by OpenTelemetry's semantic conventions for MCP.
 //
-// It is imported beside OpenTelemetry's own package of that name:
+// Create a [Telemetry] and list its observer in the guard's configuration:
 //
-//	import (
-//		"github.com/seed8d1e2389/resilience"
-//		"github.com/seed8d1e2389/resilience/adapters/otel"
-//		otelapi "go.opentelemetry.io/otel"
-//	)
-//
-//	otelapi.SetErrorHandler(otel.LogErrorsOnce(nil)) // a collector that is down is said once
-//	telemetry, err := otel.New(otel.Config{})        // OpenTelemetry's global providers
+//	otel.SetErrorHandler(otelresilience.LogErrorsOnce(nil)) // reports a dead collector once
+//	telemetry, err := otelresilience.New(otelresilience.Config{}) // OpenTelemetry's global providers
 //	guard, err := resilience.New(resilience.Config{
 //		Observers: []resilience.Observer{telemetry.Observer()},
 //	})
-//	stop, err := telemetry.Watch(guard) // breakers, calls in flight
+//	stop, err := telemetry.Watch(guard) // gauges for breakers and calls in flight
 //
 // Before the program ends, call guard.Flush, and then the providers' Shutdown.
 //
@@ -100,4 +94,4 @@
 // collector that hangs or is down makes them say comes to OpenTelemetry's error handler,
 // see [LogErrorsOnce]. A span processor that exports synchronously, and hangs, holds up
 // this observer: the guard then drops what it would be told, and says so once.
-package otel
+package otelresilience

@@ -1,4 +1,4 @@
-package otel
+package otelresilience
 
 import (
 	"fmt"
@@ -6,20 +6,20 @@ import (
 	"sync"
 	"time"
 
-	otelapi "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel"
 )
 
 // quiet is how long there must have been no error for the next to be news. It is longer
 // than the minute that periodic readers and retrying exporters let pass between two.
 const quiet = 5 * time.Minute
 
-// LogErrorsOnce returns a handler for otelapi.SetErrorHandler. OpenTelemetry's exporters
+// LogErrorsOnce returns a handler for otel.SetErrorHandler. OpenTelemetry's exporters
 // report each batch that they can't deliver; this handler says it once, as a warning, and
 // is quiet until there has been no error for five minutes: the next is said again, with
 // the number of those that were not. It never blocks the exporter, also if the log's
 // handler blocks. A nil log is slog.Default() at the time of the error. The handler is
 // safe for concurrent use.
-func LogErrorsOnce(log *slog.Logger) otelapi.ErrorHandler { return &errorHandler{log: log} }
+func LogErrorsOnce(log *slog.Logger) otel.ErrorHandler { return &errorHandler{log: log} }
 
 type errorHandler struct {
 	log *slog.Logger

@@ -1,4 +1,4 @@
-package otel_test
+package otelresilience_test
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed8d1e2389/resilience/adapters/otel"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	"github.com/stretchr/testify/assert"
-	otelapi "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel"
 )
 
 // A recorder is a handler of errors, or a log, that keeps what it gets.
@@ -53,16 +53,16 @@ func setErrorHandler(t *testing.T) *recorder {
 	return r
 }
 
-func setHandler(t *testing.T, h otelapi.ErrorHandler) {
-	before := otelapi.GetErrorHandler()
-	otelapi.SetErrorHandler(h)
-	t.Cleanup(func() { otelapi.SetErrorHandler(before) })
+func setHandler(t *testing.T, h otel.ErrorHandler) {
+	before := otel.GetErrorHandler()
+	otel.SetErrorHandler(h)
+	t.Cleanup(func() { otel.SetErrorHandler(before) })
 }
 
 func TestLogErrorsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
-		h := otel.LogErrorsOnce(r.log())
+		h := otelresilience.LogErrorsOnce(r.log())
 		h.Handle(nil)
 		for i := range 100 { // an hour and more, once a minute
 			h.Handle(fmt.Errorf("refused %d", i))
@@ -98,7 +98,7 @@ func TestLogErrorsOnceDefault(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)
 	synctest.Test(t, func(t *testing.T) {
-		h := otel.LogErrorsOnce(nil)
+		h := otelresilience.LogErrorsOnce(nil)
 		slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
 		h.Handle(errBoom)
 		synctest.Wait()
@@ -125,7 +125,7 @@ func TestLogErrorsOnceCannotHarm(t *testing.T) {
 			"blocks": func() { said++; <-release },
 		} {
 			said = 0
-			h := otel.LogErrorsOnce(slog.New(badLog{slog.NewTextHandler(&bytes.Buffer{}, nil), do}))
+			h := otelresilience.LogErrorsOnce(slog.New(badLog{slog.NewTextHandler(&bytes.Buffer{}, nil), do}))
 			for range 3 {
 				h.Handle(errBoom)
 				synctest.Wait()
@@ -140,7 +140,7 @@ func TestLogErrorsOnceCannotHarm(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		var r recorder
-		h := otel.LogErrorsOnce(r.log())
+		h := otelresilience.LogErrorsOnce(r.log())
 		h.Handle(nasty{})
 		synctest.Wait()
 		assert.Len(t, r.all(), 1)
@@ -150,7 +150,7 @@ func TestLogErrorsOnceCannotHarm(t *testing.T) {
 func TestLogErrorsOnceConcurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
-		h := otel.LogErrorsOnce(r.log())
+		h := otelresilience.LogErrorsOnce(r.log())
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() { h.Handle(errBoom) })

@@ -1,4 +1,4 @@
-package otel_test
+package otelresilience_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/adapters/otel"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
@@ -14,7 +14,7 @@ import (
 func Example() {
 	// A program would use OpenTelemetry's OTLP exporters, and WithBatcher.
 	exporter := tracetest.NewInMemoryExporter()
-	telemetry, err := otel.New(otel.Config{
+	telemetry, err := otelresilience.New(otelresilience.Config{
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)),
 	})
 	if err != nil {

@@ -3,7 +3,7 @@ module github.com/seed8d1e2389/resilience/adapters/otel
 go 1.25.0
 
 require (
-	github.com/seed8d1e2389/resilience v0.0.0
+	github.com/seed8d1e2389/resilience v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.46.0
 	go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp v1.46.0

@@ -1,11 +1,11 @@
-package otel
+package otelresilience
 
 import (
 	"context"
 	"errors"
 
 	"github.com/seed8d1e2389/resilience"
-	otelapi "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -108,7 +108,7 @@ func (t *Telemetry) Watch(g *resilience.Guard, attrs ...attribute.KeyValue) (sto
 	}
 	return func() {
 		if err := r.Unregister(); err != nil {
-			otelapi.Handle(err)
+			otel.Handle(err)
 		}
 	}, nil
 }

@@ -1,4 +1,4 @@
-package otel_test
+package otelresilience_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/adapters/otel"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -173,7 +173,7 @@ func TestWatch(t *testing.T) {
 func TestWatchSharedBreaker(t *testing.T) {
 	f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{"a": {Breaker: "db"}, "b": {Breaker: "db"}}})
 	var observe metric.Callback
-	telemetry, err := otel.New(otel.Config{MeterProvider: deafMeters{registered: &observe}})
+	telemetry, err := otelresilience.New(otelresilience.Config{MeterProvider: deafMeters{registered: &observe}})
 	require.NoError(t, err)
 	_, err = telemetry.Watch(f.guard)
 	require.NoError(t, err)
@@ -241,12 +241,12 @@ func TestWatchFails(t *testing.T) {
 	_, err := f.telemetry.Watch(nil)
 	assert.EqualError(t, err, "resilience: otel: nil *Guard")
 
-	telemetry, err := otel.New(otel.Config{MeterProvider: deafMeters{register: errBoom}})
+	telemetry, err := otelresilience.New(otelresilience.Config{MeterProvider: deafMeters{register: errBoom}})
 	require.NoError(t, err)
 	_, err = telemetry.Watch(f.guard)
 	assert.ErrorIs(t, err, errBoom)
 
-	telemetry, err = otel.New(otel.Config{MeterProvider: deafMeters{unregister: errBoom}})
+	telemetry, err = otelresilience.New(otelresilience.Config{MeterProvider: deafMeters{unregister: errBoom}})
 	require.NoError(t, err)
 	stop, err := telemetry.Watch(f.guard)
 	require.NoError(t, err)

@@ -1,10 +1,10 @@
-package otel
+package otelresilience
 
 import (
 	"context"
 
 	"github.com/seed8d1e2389/resilience"
-	otelapi "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -42,10 +42,10 @@ type Telemetry struct {
 // make its instruments.
 func New(cfg Config) (*Telemetry, error) {
 	if cfg.TracerProvider == nil {
-		cfg.TracerProvider = otelapi.GetTracerProvider()
+		cfg.TracerProvider = otel.GetTracerProvider()
 	}
 	if cfg.MeterProvider == nil {
-		cfg.MeterProvider = otelapi.GetMeterProvider()
+		cfg.MeterProvider = otel.GetMeterProvider()
 	}
 	if cfg.Propagator == nil {
 		cfg.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})

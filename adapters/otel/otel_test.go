@@ -1,4 +1,4 @@
-package otel_test
+package otelresilience_test
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/adapters/otel"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	otelapi "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
@@ -30,7 +30,7 @@ var errBoom = errors.New("boom at 10.0.0.7")
 type fixture struct {
 	*testing.T
 	guard     *resilience.Guard
-	telemetry *otel.Telemetry
+	telemetry *otelresilience.Telemetry
 	tracer    trace.Tracer // another one, for what is around a call and in it
 	spans     *tracetest.InMemoryExporter
 	reader    *sdkmetric.ManualReader
@@ -42,7 +42,7 @@ func newFixture(t *testing.T, cfg resilience.Config, sdk ...sdktrace.TracerProvi
 	tp := sdktrace.NewTracerProvider(append([]sdktrace.TracerProviderOption{sdktrace.WithSyncer(f.spans)}, sdk...)...)
 	f.tracer = tp.Tracer("test")
 	var err error
-	f.telemetry, err = otel.New(otel.Config{
+	f.telemetry, err = otelresilience.New(otelresilience.Config{
 		TracerProvider: tp,
 		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(f.reader)),
 	})
@@ -165,7 +165,7 @@ var (
 
 // Nothing configured is OpenTelemetry's global providers, also if they are set later.
 func TestNewGlobal(t *testing.T) {
-	telemetry, err := otel.New(otel.Config{})
+	telemetry, err := otelresilience.New(otelresilience.Config{})
 	require.NoError(t, err)
 	f := &fixture{T: t, spans: globalSpans, reader: globalReader}
 	f.guard = newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})
@@ -175,8 +175,8 @@ func TestNewGlobal(t *testing.T) {
 	require.NoError(t, f.call(t.Context(), "x", ok))
 
 	setGlobals.Do(func() {
-		otelapi.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(globalSpans)))
-		otelapi.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(globalReader)))
+		otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(globalSpans)))
+		otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(globalReader)))
 	})
 	globalSpans.Reset()
 	require.NoError(t, f.call(t.Context(), "x", ok))
@@ -186,7 +186,7 @@ func TestNewGlobal(t *testing.T) {
 
 // Providers that do nothing are no reason to fail, nor to lose the client's trace.
 func TestNoop(t *testing.T) {
-	telemetry, err := otel.New(otel.Config{TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider()})
+	telemetry, err := otelresilience.New(otelresilience.Config{TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider()})
 	require.NoError(t, err)
 	guard := newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})
 	stop, err := telemetry.Watch(guard)
@@ -211,7 +211,7 @@ func (failingMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.I
 }
 
 func TestNewFails(t *testing.T) {
-	telemetry, err := otel.New(otel.Config{MeterProvider: failingMeters{}})
+	telemetry, err := otelresilience.New(otelresilience.Config{MeterProvider: failingMeters{}})
 	assert.ErrorIs(t, err, errBoom)
 	assert.Nil(t, telemetry)
 }

@@ -1,11 +1,11 @@
-package otel_test
+package otelresilience_test
 
 import (
 	"context"
 	"testing"
 
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/adapters/otel"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -144,7 +144,7 @@ func (c custom) Extract(ctx context.Context, carrier propagation.TextMapCarrier)
 
 func TestPropagator(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
-	telemetry, err := otel.New(otel.Config{
+	telemetry, err := otelresilience.New(otelresilience.Config{
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
 		Propagator:     custom{t},
 	})

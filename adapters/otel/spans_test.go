@@ -1,4 +1,4 @@
-package otel_test
+package otelresilience_test
 
 import (
 	"context"

@@ -4,8 +4,8 @@ go 1.25.0
 
 require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0
-	github.com/seed8d1e2389/resilience v0.0.0
-	github.com/seed8d1e2389/resilience/adapters/gosdk v0.0.0
+	github.com/seed8d1e2389/resilience v0.1.0
+	github.com/seed8d1e2389/resilience/adapters/gosdk v0.1.0
 )
 
 require (

@@ -9,7 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
-	"github.com/seed8d1e2389/resilience/adapters/otel"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -22,7 +22,7 @@ import (
 // A client's trace goes on in the server, by way of _meta, and into the tool.
 func TestTraceFromAClient(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
-	telemetry, err := otel.New(otel.Config{
+	telemetry, err := otelresilience.New(otelresilience.Config{
 		TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans)),
 		MeterProvider:  noop.NewMeterProvider(),
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/adapters/otel"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -57,7 +57,7 @@ func newHandler(cfg resilience.Config, newServer func(*resilience.Guard) *mcp.Se
 	if err != nil {
 		return nil, nil, err
 	}
-	telemetry, err := otel.New(otel.Config{
+	telemetry, err := otelresilience.New(otelresilience.Config{
 		MeterProvider:  metric.NewMeterProvider(metric.WithReader(reader)),
 		TracerProvider: noop.NewTracerProvider(), // a server with a collector has one of the SDK's here
 	})

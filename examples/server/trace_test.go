@@ -7,7 +7,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
-	"github.com/seed8d1e2389/resilience/adapters/otel"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -20,7 +20,7 @@ import (
 // A client's trace goes on in the server, by way of _meta, and into the tool.
 func TestTraceFromAClient(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
-	telemetry, err := otel.New(otel.Config{
+	telemetry, err := otelresilience.New(otelresilience.Config{
 		TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans)),
 		MeterProvider:  noop.NewMeterProvider(),
 	})

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/adapters/otel"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
@@ -130,7 +130,7 @@ func TestCollector(t *testing.T) {
 	require.NoError(t, err)
 	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traces))
 	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)))
-	observing, err := otel.New(otel.Config{TracerProvider: tp, MeterProvider: mp})
+	observing, err := otelresilience.New(otelresilience.Config{TracerProvider: tp, MeterProvider: mp})
 	require.NoError(t, err)
 	guard, err := resilience.New(resilience.Config{
 		Observers: []resilience.Observer{observing.Observer()},

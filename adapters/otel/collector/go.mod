@@ -3,8 +3,8 @@ module github.com/seed8d1e2389/resilience/adapters/otel/collector
 go 1.25.0
 
 require (
-	github.com/seed8d1e2389/resilience v0.0.0
-	github.com/seed8d1e2389/resilience/adapters/otel v0.0.0
+	github.com/seed8d1e2389/resilience v0.1.0
+	github.com/seed8d1e2389/resilience/adapters/otel v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/collector/component v1.65.0
 	go.opentelemetry.io/collector/confmap v1.65.0
