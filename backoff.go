@@ -9,17 +9,19 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// Jitter says how a [Backoff] spreads its delays, so that callers who failed
-// together don't come back together.
+// Jitter is how a [Backoff] spreads its delays, so that callers that failed together don't
+// come back together.
 type Jitter uint8
 
 const (
-	// FullJitter draws a delay from [0, ceiling], the "full jitter" of Marc
-	// Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+	// FullJitter draws a delay from [0, ceiling]. It is the "full jitter" of Marc Brooker,
+	// "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 	FullJitter Jitter = iota
-	// SmallJitter draws a delay from within 15% of the ceiling, never above Max.
+
+	// SmallJitter draws a delay within 15% of the ceiling, but not above Max.
 	SmallJitter
-	// NoJitter takes the ceiling itself.
+
+	// NoJitter uses the ceiling itself.
 	NoJitter
 )
 
@@ -28,25 +30,31 @@ const (
 	defaultMax  = 60 * time.Second
 )
 
-// Backoff computes the delays between attempts. The ceiling for an attempt is
-// min(Max, Base·2^attempt); Jitter says how a delay is drawn below it.
+// Backoff computes the delays between attempts. The ceiling of the delay after an attempt is
+// min(Max, Base·2^attempt), and Jitter draws the delay below it.
 //
-// A Backoff is a value without hidden state: copy and share it as you like. Its
+// A Backoff is a plain value without hidden state, which may be copied and shared. Its
 // methods are safe for concurrent use.
 type Backoff struct {
-	Base   time.Duration // the first ceiling; 0: 500ms; negative: no delays at all
-	Max    time.Duration // the highest ceiling; 0: 60s, or Base if that is longer; negative: no delays at all
-	Jitter Jitter        // FullJitter unless set; an unknown value is FullJitter too
+	// Base is the first ceiling. Zero means 500ms. If it is negative, there are no delays.
+	Base time.Duration
+
+	// Max is the highest ceiling. Zero means 60s, or Base if that is longer. If it is
+	// negative, there are no delays.
+	Max time.Duration
+
+	// Jitter draws the delays. The zero value is FullJitter, as is any unknown value.
+	Jitter Jitter
 }
 
-// Delay returns how long to wait after the given attempt, counted from 0. It is
-// pure but for chance. Any attempt is allowed: a negative one counts as 0, and
-// however high it is the ceiling stays at Max.
+// Delay returns how long to wait after the given attempt, counted from 0. A negative attempt
+// counts as 0. However high the attempt is, the ceiling stays at Max.
 func (b Backoff) Delay(attempt int) time.Duration {
 	ceiling := b.ceiling(attempt)
 	if ceiling <= 0 {
 		return 0
 	}
+
 	switch b.Jitter {
 	case NoJitter:
 		return ceiling
@@ -62,7 +70,7 @@ func (b Backoff) Delay(attempt int) time.Duration {
 	}
 }
 
-// check names the fields as those of a Backoff field.
+// check returns errors that name the fields as those of a field Backoff.
 func (b Backoff) check() []error {
 	errs := notNegative("Backoff.Base", b.Base, "Backoff.Max", b.Max)
 	if b.Max > 0 && b.Base > b.Max {
@@ -79,6 +87,7 @@ func (b Backoff) ceiling(attempt int) time.Duration {
 	if b.Base < 0 || b.Max < 0 {
 		return 0
 	}
+
 	attempt = max(attempt, 0)
 	if attempt < 63 && b.Base <= b.Max>>attempt { // so that the shift can't overflow
 		return b.Base << attempt
@@ -99,16 +108,16 @@ func (b Backoff) withDefaults(base, ceiling time.Duration) Backoff {
 	return b
 }
 
-// between draws uniformly from [low, high].
+// between draws from [low, high], uniformly.
 func between(low, high time.Duration) time.Duration {
 	return low + time.Duration(rand.Uint64N(uint64(high-low)+1))
 }
 
-// New returns the same delays as a policy for the loops of cenkalti/backoff: the
-// first is Delay(0), Reset starts again there, and it never says Stop. Unlike
-// other policies of that package it is safe for concurrent use; callers that share
-// one share its count of attempts, so give each loop its own.
-func (b Backoff) New() backoff.BackOff { return &policy{delays: b} }
+// Policy returns the same delays as a policy for the loops of cenkalti/backoff. The first is
+// Delay(0), Reset starts again there, and the policy never stops. Unlike other policies of
+// that package it is safe for concurrent use, but loops that share one share its count of
+// attempts, so each loop should have its own.
+func (b Backoff) Policy() backoff.BackOff { return &policy{delays: b} }
 
 type policy struct {
 	delays   Backoff

@@ -37,7 +37,7 @@ func TestBackoffCeilings(t *testing.T) {
 				assert.Equal(t, tc.want[0], tc.backoff.Delay(attempt), "attempt %d", attempt)
 			}
 
-			policy := tc.backoff.New()
+			policy := tc.backoff.Policy()
 			for range 2 {
 				for attempt, want := range tc.want {
 					assert.Equal(t, want, policy.NextBackOff(), "attempt %d", attempt)

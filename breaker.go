@@ -15,25 +15,25 @@ import (
 type State uint8
 
 const (
-	Closed   State = iota // calls pass
-	HalfOpen              // one probe passes, all others are turned away
-	Open                  // all calls are turned away
+	StateClosed   State = iota // calls pass
+	StateHalfOpen              // one probe passes, all other calls are rejected
+	StateOpen                  // all calls are rejected
 )
 
 // String returns "closed", "half-open" or "open".
 func (s State) String() string {
 	switch s {
-	case Closed:
+	case StateClosed:
 		return "closed"
-	case HalfOpen:
+	case StateHalfOpen:
 		return "half-open"
-	case Open:
+	case StateOpen:
 		return "open"
 	}
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// MarshalText returns what String does.
+// MarshalText returns the text of String. It never fails.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 const (
@@ -44,89 +44,98 @@ const (
 
 // BreakerConfig configures a [Breaker]. The zero value is all defaults.
 type BreakerConfig struct {
-	// Failures is how many consecutive failures open it. 0: 5. Negative: not allowed.
+	// Failures is how many consecutive failures open the breaker. Zero means 5. It must
+	// not be negative.
 	Failures int
 
-	// Cooldown is how long it stays open before it lets one probe through. 0: 30s.
-	// Negative: not allowed.
+	// Cooldown is how long the breaker stays open before it lets one probe pass. Zero means
+	// 30s. It must not be negative.
 	Cooldown time.Duration
 
-	// ProbeTimeout is how long a probe may go without reporting. One that takes
-	// longer has failed, whatever it reports later, so that a probe that hangs
-	// can't keep the breaker half-open for ever. 0: 2m. Negative: not allowed. A
-	// Guard allows the tool's limit where that is longer.
+	// ProbeTimeout is how long a probe may take to report its result. A probe that takes
+	// longer has failed, whatever it reports later, so that a probe that hangs can't keep
+	// the breaker half-open forever. A Guard allows a probe the tool's timeout where that is
+	// longer. Zero means 2m. It must not be negative.
 	ProbeTimeout time.Duration
 
-	// Classify says what an error means. nil: the package's Classify. It is called
-	// concurrently, and never with nil; if it panics the error is Transient.
+	// Classify returns what an error means. It is called concurrently and never with nil. If
+	// it panics, the error is ClassTransient. Nil means the package's Classify.
 	Classify func(error) Class
 
-	// OnChange is told of each change of state, in order and one at a time, on a
-	// goroutine of its own: it never holds up a call, and may use the breaker. A
-	// panic in it is recovered and ends that call of it only. One that blocks isn't
-	// told of changes beyond the next 1,024. nil: nobody is told.
+	// OnChange is called for each change of state, in order and one at a time, on a
+	// goroutine of its own: it never delays a call, and it may use the breaker. A panic in
+	// it is recovered. While it blocks, up to 1,024 changes wait and further ones are
+	// dropped. Nil means that nothing is called.
 	OnChange func(name string, from, to State)
 }
 
 func (c BreakerConfig) check() []error {
 	var errs []error
 	if c.Failures < 0 {
-		errs = append(errs, fmt.Errorf("%s is %d: it must not be negative (0 is the default)", "Failures", c.Failures))
+		errs = append(errs, fmt.Errorf("Failures is %d: it must not be negative (0 is the default)", c.Failures))
 	}
+
 	return append(errs, notNegative("Cooldown", c.Cooldown, "ProbeTimeout", c.ProbeTimeout)...)
 }
 
-// A Breaker turns calls away while what they call is broken. It opens after
-// consecutive failures, lets one probe through after a cooldown, and closes at once
-// if that probe succeeds. One breaker serves calls of any result type, and all its
-// methods are safe for concurrent use. Make one with [NewBreaker].
+func (c BreakerConfig) withDefaults() BreakerConfig {
+	if c.Failures == 0 {
+		c.Failures = defaultFailures
+	}
+	if c.Cooldown == 0 {
+		c.Cooldown = defaultCooldown
+	}
+	if c.ProbeTimeout == 0 {
+		c.ProbeTimeout = defaultProbeTimeout
+	}
+	return c
+}
+
+// A Breaker rejects calls while what they call is broken. It opens after consecutive
+// failures, lets one probe pass after a cooldown, and closes as soon as a probe succeeds.
+// One breaker serves calls of any result type, and all its methods are safe for concurrent
+// use. Create one with [NewBreaker].
 //
-// It is gobreaker's two-step breaker with what that leaves to its user: outcomes
-// that count once, a probe that can't be lost, the time until the next one, and
-// changes reported outside its lock.
+// It is gobreaker's two-step breaker, plus what that leaves to its user: results that count
+// once, a probe that can't be lost, the time until the next probe, and changes that are
+// reported outside of its lock.
 type Breaker struct {
 	name string
 	cfg  BreakerConfig
 	gb   *gobreaker.TwoStepCircuitBreaker[struct{}]
 
-	// version is the number of changes so far, times four, plus the state. It is
-	// written under gobreaker's lock only.
+	// version is the number of changes so far, times four, plus the state. It is written
+	// under gobreaker's lock only.
 	version atomic.Uint64
 
-	// probeAt is when gobreaker lets a probe through, while it is open, or a moment later.
+	// probeAt is the time at which gobreaker lets a probe pass, or a moment later. It is
+	// set while the breaker is open.
 	probeAt atomic.Pointer[time.Time]
 
-	mu       sync.Mutex // never held while gobreaker or user code is called
-	failures int        // that opened it, and the probes that failed since
-	probe    *ticket    // under way; nil if none is
-	overdue  time.Time  // when it has failed
+	mu       sync.Mutex // guards what follows; not held while gobreaker or user code is called
+	failures int        // that opened it, plus the probes that have failed since
+	probe    *ticket    // under way; nil if there is none
+	overdue  time.Time  // when that probe has failed
 
 	message atomic.Pointer[message] // of the last rejection
 
-	lane      lane        // of OnChange
-	observers []*observer // a guard's
+	changes   queue // of OnChange
+	observers []*observer
 }
 
-// NewBreaker returns a closed breaker. The name is for errors and OnChange. It
+// NewBreaker returns a closed breaker. The name is used in errors and passed to OnChange. It
 // panics if a field of cfg is negative.
 func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 	if errs := cfg.check(); len(errs) > 0 {
 		panic(fmt.Sprintf("resilience: NewBreaker: %v", errors.Join(errs...)))
 	}
-	if cfg.Failures == 0 {
-		cfg.Failures = defaultFailures
-	}
-	if cfg.Cooldown == 0 {
-		cfg.Cooldown = defaultCooldown
-	}
-	if cfg.ProbeTimeout == 0 {
-		cfg.ProbeTimeout = defaultProbeTimeout
-	}
+	cfg = cfg.withDefaults()
+
 	b := &Breaker{name: name, cfg: cfg}
 	b.gb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        name,
 		MaxRequests: 1,
-		Interval:    0, // else the clock would reset the count of consecutive failures
+		Interval:    0, // otherwise the clock would reset the count of consecutive failures
 		Timeout:     cfg.Cooldown,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
 			return uint64(c.ConsecutiveFailures) >= uint64(cfg.Failures)
@@ -138,30 +147,26 @@ func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 	return b
 }
 
-// What gobreaker is told: it must not call a user's Classify under its lock.
-var (
-	errFailed  = errors.New("failed")
-	errNeutral = errors.New("neutral")
-)
-
 // changed is called by gobreaker under its lock.
 func (b *Breaker) changed(_ string, from, to gobreaker.State) {
 	c := BreakerChange{Breaker: b.name, From: stateOf(from), To: stateOf(to), Time: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c.To == Open {
-		// gobreaker read the clock before it called us: ours is never too early.
+
+	if c.To == StateOpen {
+		// gobreaker read the clock before it called us, so this is never too early.
 		at := c.Time.Add(b.cfg.Cooldown)
 		b.probeAt.Store(&at)
-		if c.From == Closed {
+		if c.From == StateClosed {
 			b.failures = b.cfg.Failures
 		} else {
 			b.failures++
 		}
 	}
 	b.version.Store((b.version.Load()>>2+1)<<2 | uint64(c.To))
+
 	if f := b.cfg.OnChange; f != nil {
-		b.lane.add(func() { f(c.Breaker, c.From, c.To) })
+		b.changes.add(func() { f(c.Breaker, c.From, c.To) })
 	}
 	for _, o := range b.observers {
 		o.breaker(c)
@@ -171,201 +176,97 @@ func (b *Breaker) changed(_ string, from, to gobreaker.State) {
 func stateOf(s gobreaker.State) State {
 	switch s {
 	case gobreaker.StateOpen:
-		return Open
+		return StateOpen
 	case gobreaker.StateHalfOpen:
-		return HalfOpen
+		return StateHalfOpen
 	default:
-		return Closed
+		return StateClosed
 	}
 }
 
 func stateIn(version uint64) State { return State(version & 3) }
 
-// Name returns the name given to [NewBreaker].
+// Name returns the name that was given to [NewBreaker].
 func (b *Breaker) Name() string { return b.name }
 
-// State returns the state as of now: an open breaker whose cooldown has passed is
-// half-open.
+// State returns the current state. An open breaker whose cooldown has passed is half-open.
 func (b *Breaker) State() State { return stateOf(b.gb.State()) }
 
-// RetryAfter returns how long it takes until an open breaker lets a probe through.
-// It is 0 if the breaker isn't open, and never 0 while it is.
+// RetryAfter returns the time until an open breaker lets a probe pass. It is positive while
+// the breaker is open, and zero otherwise.
 func (b *Breaker) RetryAfter() time.Duration {
-	if b.State() != Open {
+	if b.State() != StateOpen {
 		return 0
 	}
+
 	return max(b.untilProbe(), 1) // gobreaker is still open at that very instant
 }
 
 // untilProbe requires that the breaker has been open.
 func (b *Breaker) untilProbe() time.Duration { return time.Until(*b.probeAt.Load()) }
 
-// consecutiveFailures is what an operator wants to read: gobreaker's own count
-// starts again whenever the state changes.
+// consecutiveFailures returns the number that an operator wants to read: gobreaker's own
+// count restarts whenever the state changes.
 func (b *Breaker) consecutiveFailures() int {
-	if b.State() == Closed {
+	if b.State() == StateClosed {
 		return int(b.gb.Counts().ConsecutiveFailures)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.failures
 }
 
-// Allow asks to make a call. If it may be made, Allow returns done, to which the
-// call's error (nil: success) must be reported. done may be called any number of
-// times, concurrently too; the first counts. A result that belongs to an earlier
-// state of the breaker is dropped. If the call must not be made, the error is a
-// CIRCUIT_OPEN [*Error] whose RetryAfter is known: until the next probe while open,
-// one second while a probe is under way.
+// Allow asks for the permission to make one call. If the call may be made, Allow returns
+// done, to which the call's error must be reported, nil for a success. Otherwise the error
+// is a CIRCUIT_OPEN [*Error] with a RetryAfter: the time until the next probe while the
+// breaker is open, one second while a probe is under way.
 //
-// A probe that never reports has failed after ProbeTimeout; the next call of Allow
-// finds that out.
+// Only the first call of done counts; it is safe for concurrent use. A result that belongs
+// to an earlier state of the breaker is dropped. A probe that never reports has failed after
+// ProbeTimeout, which the next call of Allow notices.
 func (b *Breaker) Allow() (done func(error), err error) {
 	t := new(ticket)
 	if rejected := b.admit(t); rejected != nil {
 		return nil, rejected
 	}
+
 	return t.done, nil
 }
 
-// A ticket is the permission to make one call.
-type ticket struct {
-	b       *Breaker
-	version uint64                  // of the breaker when it let the call pass
-	report  func(error)             // gobreaker's: not idempotent
-	call    atomic.Pointer[limited] // of a guard's probe: it isn't overdue while its limit, which may be paused, goes on
-	used    atomic.Bool
-}
-
-// admit is Allow with a new ticket, which it fills in.
-func (b *Breaker) admit(t *ticket) *Error {
-	for {
-		version := b.version.Load()
-		if stateIn(version) == Open && b.untilProbe() > 0 {
-			return b.rejection() // the usual case of an open breaker, without gobreaker's lock
-		}
-		report, err := b.gb.Allow()
-		if err != nil {
-			return b.reject(err)
-		}
-		if b.version.Load() != version {
-			// The state changed meanwhile, which Allow itself does at the end of the
-			// cooldown: whether this is a probe isn't known.
-			report(errNeutral)
-			continue
-		}
-		t.b, t.version, t.report = b, version, report
-		if t.isProbe() {
-			b.mu.Lock()
-			b.probe, b.overdue = t, time.Now().Add(b.cfg.ProbeTimeout)
-			b.mu.Unlock()
-		}
-		return nil
-	}
-}
-
-// reject also notices a probe that has been under way for too long.
-func (b *Breaker) reject(err error) *Error {
-	if err == gobreaker.ErrTooManyRequests {
-		b.mu.Lock()
-		p, overdue := b.probe, time.Now().After(b.overdue)
-		b.mu.Unlock()
-		if p != nil && overdue && (p.call.Load() == nil || p.call.Load().over()) {
-			p.settle(errFailed)
-		}
-	}
-	return b.rejection()
-}
-
-// rejection says when to come back. Without a known time, which is while a probe
-// is under way, a second is soon enough.
-func (b *Breaker) rejection() *Error {
-	after := time.Second
-	if stateIn(b.version.Load()) == Open {
-		after = max(b.untilProbe(), 1)
-	}
-	m := b.message.Load()
-	if s := wholeSeconds(after); m == nil || m.seconds != s {
-		m = &message{s, circuitOpenMessage(s)}
-		b.message.Store(m)
-	}
-	e := newError(CodeCircuitOpen, b.name, m.text, true)
-	e.RetryAfter = after
-	return e
-}
-
-// A message is kept because an open breaker is asked often.
-type message struct {
-	seconds int64
-	text    string
-}
-
-func (t *ticket) isProbe() bool { return stateIn(t.version) == HalfOpen }
-
-// done reports the result of the call; only the first report counts.
-func (t *ticket) done(err error) {
-	if err == nil {
-		t.settle(nil)
-		return
-	}
-	t.settle(count(err, t.b.cfg.Classify))
-}
-
-// settle takes nil, errFailed or errNeutral.
-func (t *ticket) settle(result error) {
-	if !t.used.CompareAndSwap(false, true) {
-		return
-	}
-	t.report(result)
-	if t.isProbe() {
-		t.b.mu.Lock()
-		if t.b.probe == t {
-			t.b.probe = nil // a ticket is part of its call
-		}
-		t.b.mu.Unlock()
-	}
-}
-
-// current reports whether the breaker would still let the call go on: it is closed,
-// or the call is the probe that it waits for.
-func (t *ticket) current() bool {
-	v := t.b.version.Load()
-	return v == t.version || stateIn(v) == Closed
-}
-
-// WithBreaker calls fn on this goroutine if b lets it, and reports the outcome to
-// b. It returns fn's value and its own error unchanged, and CIRCUIT_OPEN if b
-// turned the call away.
+// WithBreaker calls fn on this goroutine if b admits the call, and reports the result to b.
+// It returns the value and the error of fn unchanged, or CIRCUIT_OPEN if b rejects the call.
 //
-// An error of fn counts as b's Classify says, but never if ctx has been canceled by
-// then; a panic or a runtime.Goexit counts as a failure, and a panic is returned as
-// TOOL_FAILED around a [*PanicError]. A context that has ended already and a nil fn
-// are errors too, which don't count. A nil ctx or b panics.
+// An error of fn counts as b's Classify says, but not if ctx has been canceled by then. A
+// panic or a runtime.Goexit counts as a failure; a panic is returned as TOOL_FAILED around a
+// [*PanicError]. A context that has already ended is CANCELED or TIMEOUT and a nil fn is
+// TOOL_NOT_FOUND; neither counts. A nil ctx or b panics.
 //
-// A deadline of ctx's that ends fn counts as a failure: whose it was isn't known here,
-// as it is to a [Guard]. WithBreaker can't return before fn does: put [WithTimeout]
-// inside it.
+// If a deadline of ctx ends fn, that counts as a failure: only a [Guard] knows whose
+// deadline it was. WithBreaker can't return before fn does; put [WithTimeout] inside it.
 func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context) (T, error)) (T, error) {
-	var none T
+	var zero T
 	if b == nil {
 		panic("resilience: nil *Breaker")
 	}
 	if err := checkFunc(ctx, b.name, fn == nil); err != nil {
-		return none, err
+		return zero, err
 	}
 	if err := endOf(ctx, b.name); err != nil {
-		return none, err
+		return zero, err
 	}
+
 	t := new(ticket)
 	if rejected := b.admit(t); rejected != nil {
-		return none, rejected
+		return zero, rejected
 	}
-	defer t.settle(errFailed) // counts only if fn calls runtime.Goexit
+	defer t.settle(outcomeFailure) // counts only if fn calls runtime.Goexit
+
 	value, err := protect(ctx, fn)
 	if err != nil && ctx.Err() == context.Canceled {
-		t.settle(errNeutral)
+		t.settle(outcomeNeutral)
 	} else {
 		t.done(err)
 	}
-	return value, crashed(b.name, err)
+	return value, crashError(b.name, err)
 }

@@ -32,7 +32,7 @@ func open(t *testing.T, b *resilience.Breaker) {
 	for range 5 {
 		require.True(t, report(b, errBoom))
 	}
-	require.Equal(t, resilience.Open, b.State())
+	require.Equal(t, resilience.StateOpen, b.State())
 }
 
 func TestBreakerLife(t *testing.T) {
@@ -45,7 +45,7 @@ func TestBreakerLife(t *testing.T) {
 			b.RetryAfter()
 		}})
 		assert.Equal(t, "db", b.Name())
-		assert.Equal(t, resilience.Closed, b.State())
+		assert.Equal(t, resilience.StateClosed, b.State())
 		assert.Zero(t, b.RetryAfter())
 
 		for range 4 {
@@ -55,9 +55,9 @@ func TestBreakerLife(t *testing.T) {
 		for range 4 {
 			report(b, errBoom)
 		}
-		assert.Equal(t, resilience.Closed, b.State())
+		assert.Equal(t, resilience.StateClosed, b.State())
 		report(b, errBoom)
-		assert.Equal(t, resilience.Open, b.State())
+		assert.Equal(t, resilience.StateOpen, b.State())
 		assert.Equal(t, 30*time.Second, b.RetryAfter())
 
 		time.Sleep(10 * time.Second)
@@ -69,10 +69,10 @@ func TestBreakerLife(t *testing.T) {
 		assert.Equal(t, "db", e.Tool)
 
 		time.Sleep(20 * time.Second) // gobreaker is still open at that very instant
-		assert.Equal(t, resilience.Open, b.State())
+		assert.Equal(t, resilience.StateOpen, b.State())
 		assert.Positive(t, b.RetryAfter())
 		time.Sleep(b.RetryAfter())
-		assert.Equal(t, resilience.HalfOpen, b.State())
+		assert.Equal(t, resilience.StateHalfOpen, b.State())
 		assert.Zero(t, b.RetryAfter())
 
 		probe, err := b.Allow()
@@ -86,7 +86,7 @@ func TestBreakerLife(t *testing.T) {
 
 		time.Sleep(30*time.Second + 1)
 		require.True(t, report(b, nil))
-		assert.Equal(t, resilience.Closed, b.State(), "one success closes it")
+		assert.Equal(t, resilience.StateClosed, b.State(), "one success closes it")
 		synctest.Wait()
 		assert.Equal(t, []string{
 			"db: closed to open", "db: open to half-open", "db: half-open to open",
@@ -101,7 +101,7 @@ func TestBreakerConfig(t *testing.T) {
 			Failures: 2, Cooldown: time.Second,
 			Classify: func(err error) resilience.Class {
 				if errors.Is(err, io.EOF) {
-					return resilience.Invalid
+					return resilience.ClassInvalid
 				}
 				panic("no idea") // counts
 			},
@@ -110,10 +110,10 @@ func TestBreakerConfig(t *testing.T) {
 			report(b, io.EOF)
 		}
 		report(b, errBoom)
-		assert.Equal(t, resilience.Closed, b.State())
+		assert.Equal(t, resilience.StateClosed, b.State())
 		report(b, io.EOF) // neutral: the count goes on
 		report(b, errBoom)
-		assert.Equal(t, resilience.Open, b.State())
+		assert.Equal(t, resilience.StateOpen, b.State())
 		assert.Equal(t, time.Second, b.RetryAfter())
 	})
 	assert.PanicsWithValue(t, "resilience: NewBreaker: Failures is -1: it must not be negative (0 is the default)\n"+
@@ -122,8 +122,8 @@ func TestBreakerConfig(t *testing.T) {
 			resilience.NewBreaker("x", resilience.BreakerConfig{Failures: -1, Cooldown: -time.Second, ProbeTimeout: -2 * time.Second})
 		})
 	assert.Equal(t, []string{"closed", "half-open", "open", "State(9)"}, []string{
-		resilience.Closed.String(), resilience.HalfOpen.String(), resilience.Open.String(), resilience.State(9).String()})
-	assert.Equal(t, `"half-open"`, jsonOf(t, resilience.HalfOpen))
+		resilience.StateClosed.String(), resilience.StateHalfOpen.String(), resilience.StateOpen.String(), resilience.State(9).String()})
+	assert.Equal(t, `"half-open"`, jsonOf(t, resilience.StateHalfOpen))
 }
 
 func TestBreakerDoneCountsOnce(t *testing.T) {
@@ -135,12 +135,12 @@ func TestBreakerDoneCountsOnce(t *testing.T) {
 		wg.Go(func() { done(errBoom) })
 	}
 	wg.Wait()
-	assert.Equal(t, resilience.Closed, b.State(), "one call is one failure, however often it is reported")
+	assert.Equal(t, resilience.StateClosed, b.State(), "one call is one failure, however often it is reported")
 	done(nil)
 	for range 4 {
 		report(b, errBoom)
 	}
-	assert.Equal(t, resilience.Open, b.State(), "the first report counts, the later success doesn't")
+	assert.Equal(t, resilience.StateOpen, b.State(), "the first report counts, the later success doesn't")
 }
 
 func TestBreakerDropsResultsOfAnEarlierState(t *testing.T) {
@@ -153,11 +153,11 @@ func TestBreakerDropsResultsOfAnEarlierState(t *testing.T) {
 		probe, err := b.Allow()
 		require.NoError(t, err)
 		early(nil)
-		assert.Equal(t, resilience.HalfOpen, b.State())
+		assert.Equal(t, resilience.StateHalfOpen, b.State())
 		early(errBoom)
-		assert.Equal(t, resilience.HalfOpen, b.State())
+		assert.Equal(t, resilience.StateHalfOpen, b.State())
 		probe(nil)
-		assert.Equal(t, resilience.Closed, b.State())
+		assert.Equal(t, resilience.StateClosed, b.State())
 	})
 }
 
@@ -168,10 +168,10 @@ func TestBreakerNeutralProbeGivesItsSlotBack(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		for _, err := range []error{context.Canceled, resilience.MarkInvalid(errBoom)} {
 			require.True(t, report(b, err))
-			assert.Equal(t, resilience.HalfOpen, b.State())
+			assert.Equal(t, resilience.StateHalfOpen, b.State())
 		}
 		require.True(t, report(b, nil))
-		assert.Equal(t, resilience.Closed, b.State())
+		assert.Equal(t, resilience.StateClosed, b.State())
 	})
 }
 
@@ -200,7 +200,7 @@ func TestBreakerLostProbe(t *testing.T) {
 				time.Sleep(31 * time.Second)
 				lost(errBoom) // too late
 				require.True(t, report(b, nil))
-				assert.Equal(t, resilience.Closed, b.State())
+				assert.Equal(t, resilience.StateClosed, b.State())
 			})
 		})
 	}
@@ -225,14 +225,14 @@ func TestBreakerBadCallbacks(t *testing.T) {
 		for range 3 {
 			report(b, errBoom)
 			time.Sleep(2 * time.Second)
-			require.Equal(t, resilience.HalfOpen, b.State())
+			require.Equal(t, resilience.StateHalfOpen, b.State())
 		}
 		report(b, nil)
-		assert.Equal(t, resilience.Closed, b.State(), "a callback that blocks holds up nothing")
+		assert.Equal(t, resilience.StateClosed, b.State(), "a callback that blocks holds up nothing")
 		close(block)
 		synctest.Wait()
-		assert.Equal(t, []resilience.State{resilience.Open, resilience.HalfOpen, resilience.Open, resilience.HalfOpen,
-			resilience.Open, resilience.HalfOpen, resilience.Closed}, told)
+		assert.Equal(t, []resilience.State{resilience.StateOpen, resilience.StateHalfOpen, resilience.StateOpen, resilience.StateHalfOpen,
+			resilience.StateOpen, resilience.StateHalfOpen, resilience.StateClosed}, told)
 	})
 }
 
@@ -262,7 +262,7 @@ func TestWithBreaker(t *testing.T) {
 			_, _ = resilience.WithBreaker(t.Context(), b, func(context.Context) (int, error) { runtime.Goexit(); return 0, nil })
 		}()
 		<-done
-		assert.Equal(t, resilience.Open, b.State(), "the probe failed")
+		assert.Equal(t, resilience.StateOpen, b.State(), "the probe failed")
 	})
 }
 
@@ -275,7 +275,7 @@ func TestWithBreakerOfACallerWhoLeaves(t *testing.T) {
 		_, err = resilience.WithBreaker(ctx, b, func(context.Context) (int, error) { panic("not called") })
 		assert.ErrorIs(t, err, resilience.CodeCanceled)
 	}
-	assert.Equal(t, resilience.Closed, b.State())
+	assert.Equal(t, resilience.StateClosed, b.State())
 }
 
 func TestWithBreakerRefuses(t *testing.T) {
@@ -306,7 +306,7 @@ func TestBreakerLetsOneProbeThrough(t *testing.T) {
 			wg.Wait()
 			require.Len(t, probes, 1)
 			(<-probes)(nil)
-			require.Equal(t, resilience.Closed, b.State())
+			require.Equal(t, resilience.StateClosed, b.State())
 		}
 	})
 }
@@ -343,7 +343,7 @@ func TestBreakerMessageCountsDown(t *testing.T) {
 		time.Sleep(10 * time.Second) // gobreaker is still open at that instant
 		_, err = b.Allow()
 		assert.Equal(t, time.Duration(1), resilience.AsError("", err).RetryAfter)
-		assert.Equal(t, resilience.Open, b.State())
+		assert.Equal(t, resilience.StateOpen, b.State())
 		time.Sleep(time.Nanosecond)
 		_, err = b.Allow()
 		assert.NoError(t, err)

@@ -6,58 +6,61 @@ import (
 	"time"
 )
 
-// A call is one run of a tool under a guard, and all that is decided about it. It
-// is used by one goroutine: the caller's.
+// A call is one run of a tool under a guard, and all that is decided about it. Only the
+// caller's goroutine uses it.
 type call struct {
 	guard    *Guard
-	tool     *tool   // nil if the call was refused before it came to one
-	ctx      limited // has its name, its start, and the limits that it is given
+	state    *toolState  // nil until the call has come to a tool
+	ctx      callContext // begins once the call is admitted
 	ticket   ticket
 	options  options
-	observed *observed // nil: there are no observers
+	observed *observed // nil if there are no observers
 
 	attempts   int
-	known      Effect // what EffectFrom said
-	admitted   bool   // ctx and ticket are in use
-	shortened  bool   // the limit is less than the tool's own, because the caller wished so
-	redacted   bool   // options.args may be shown
-	unfinished bool   // the tool said ErrUnfinished
-	finished   bool
+	effect     Effect // what options.effect returned
+	arguments  any    // redacted, with debug only
+	outcome    outcome
+	unfinished bool // the tool returned ErrUnfinished
 
 	err      *Error
 	duration time.Duration
 }
 
-// A job is a call and the function that it calls.
+// A job is a call and the runner of its function.
 type job[T any] struct {
 	call
 	runner runner[T]
 }
 
-// do is what Do, Run, All and Wrap have in common.
-func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Context) (T, error), o options) (value T, c *call) {
+// do implements Do, Run, All and Wrap.
+func do[T any](
+	ctx context.Context, g *Guard, name string, fn func(context.Context) (T, error), o options,
+) (value T, c *call) {
 	mustHave(ctx, g)
 	j := &job[T]{call: call{guard: g, options: o}}
 	c = &j.call
-	c.ctx.tool = name
+	c.ctx.name = name
 	if len(g.observers) > 0 {
 		ctx = c.announce(ctx)
 	}
-	c.ctx.start = time.Now() // an observer that is slow doesn't use up the limit
+	c.ctx.start = time.Now() // a slow observer doesn't use up the timeout
+
 	defer func() {
-		if !c.finished { // a Cooperative tool called runtime.Goexit
-			c.finish(crashed(name, ErrGoexit).(*Error), errFailed)
+		if c.outcome == outcomePending { // a Cooperative tool called runtime.Goexit
+			c.finish(crashError(name, ErrGoexit).(*Error), outcomeFailure)
 		}
 	}()
-	if refused := c.refuse(ctx, fn == nil); refused != nil {
-		c.finish(refused, errNeutral)
+
+	if invalid := c.check(ctx, fn == nil); invalid != nil {
+		c.finish(invalid, outcomeNeutral)
 		return value, c
 	}
-	if rejected := c.admit(ctx); rejected != nil {
-		c.finish(rejected, errNeutral)
+	if rejected := c.begin(ctx); rejected != nil {
+		c.finish(rejected, outcomeNeutral)
 		return value, c
 	}
-	for !c.finished {
+
+	for c.outcome == outcomePending {
 		var err error
 		var answered bool
 		value, err, answered = j.attempt(fn)
@@ -66,212 +69,239 @@ func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Conte
 	return value, c
 }
 
-// refuse returns why there is nothing to call, nil if there is.
-func (c *call) refuse(ctx context.Context, nilFunc bool) *Error {
-	if err := checkName(c.ctx.tool); err != nil {
+// check returns why there is nothing to call, nil if there is.
+func (c *call) check(ctx context.Context, nilFunc bool) *Error {
+	if err := checkName(c.ctx.name); err != nil {
 		return err
 	}
-	if err := checkFunc(ctx, c.ctx.tool, nilFunc); err != nil {
+	if err := checkFunc(ctx, c.ctx.name, nilFunc); err != nil {
 		return err
 	}
-	if c.options.limitSet && c.options.limit <= 0 {
-		return validationError(c.ctx.tool, "The limit of this call is %s: it must be positive", c.options.limit)
+	if c.options.invalid != nil {
+		e := c.options.invalid.clone()
+		e.Tool = c.ctx.name
+		return e
 	}
-	return endOf(ctx, c.ctx.tool)
+	if d := c.options.timeout; c.options.timeoutSet && d <= 0 {
+		return validationError(c.ctx.name, "The timeout of this call is %s: it must be positive", d)
+	}
+	return endOf(ctx, c.ctx.name)
 }
 
-// admit asks the breaker, starts the limit, or returns why the call can't be made.
-func (c *call) admit(ctx context.Context) *Error {
+// begin asks the breaker and starts the timeout, or returns why the call can't be made.
+func (c *call) begin(ctx context.Context) *Error {
 	if c.debug() && c.options.args != nil {
-		// Now: a tool that was given up on may go on changing them.
-		c.options.args = redactValue(c.options.args, &budget{}, 1)
-		c.redacted = true
+		// Now, because an abandoned tool may change them at any time.
+		c.arguments = redactValue(c.options.args, &budget{}, 1)
 	}
-	t := c.guard.tool(c.ctx.tool, c.options.shared)
-	if !t.used.Load() { // all calls of the tool share it: reading is cheaper
-		t.used.Store(true)
+
+	s := c.guard.stateOf(c.ctx.name, c.options.shared)
+	if !s.used.Load() { // all calls of the tool share it, and reading is cheaper
+		s.used.Store(true)
 	}
-	own, most := t.timeout, t.maxTimeout
-	if t == c.guard.others {
-		own = c.guard.Timeout(c.ctx.tool)
-		most = own
-	}
-	limit := own
-	if c.options.limitSet {
-		limit = min(c.options.limit, most)
-	}
-	bound := limit
-	if most > own { // it has a MaxTimeout
-		bound = most
-	}
-	c.ctx.limit, c.shortened = limit, limit < own // a call that is rejected tells of it, too
-	c.tool = t
-	if rejected := t.breaker.admit(&c.ticket); rejected != nil {
-		rejected.Tool = c.ctx.tool
+	c.state = s
+	c.ctx.clock = c.newClock() // also for what a rejected call reports
+
+	if rejected := s.breaker.admit(&c.ticket); rejected != nil {
+		rejected.Tool = c.ctx.name
 		return rejected
 	}
-	if c.guard.crowded(t) {
-		c.ticket.settle(errNeutral)
-		return overloadedError(c.ctx.tool)
+	if c.guard.overloaded(s) {
+		c.ticket.settle(outcomeNeutral)
+		return overloadedError(c.ctx.name)
 	}
-	t.inFlight.Add(1)
-	c.admitted = true
-	attended := !t.cooperative && c.guard.cfg.AttemptTimeout == 0
-	c.ctx.begin(ctx, limit, bound, attended)
+
+	s.inFlight.Add(1)
+	attended := !s.cooperative && c.guard.cfg.AttemptTimeout == 0
+	c.ctx.begin(ctx, attended)
 	if c.ticket.isProbe() {
-		c.ticket.call.Store(&c.ctx)
+		c.ticket.probe.Store(&c.ctx)
 	}
 	return nil
 }
 
-// attempt calls fn once. If it isn't answered, fn has been given up on because the
-// call has ended.
+// begun reports whether begin has let the call pass.
+func (c *call) begun() bool { return c.ctx.parent != nil }
+
+// toolTimeouts returns the timeout and the maximum of the tool itself.
+func (c *call) toolTimeouts() (timeout, maximum time.Duration) {
+	if c.state == c.guard.others {
+		timeout = c.guard.Timeout(c.ctx.name)
+		return timeout, timeout
+	}
+
+	return c.state.timeout, c.state.maxTimeout
+}
+
+// newClock returns the clock of the whole call. Without a MaxTimeout, its timeout is its
+// maximum too.
+func (c *call) newClock() clock {
+	timeout, maximum := c.toolTimeouts()
+	hasMaximum := maximum > timeout
+	if c.options.timeoutSet {
+		timeout = min(c.options.timeout, maximum)
+	}
+	if !hasMaximum {
+		maximum = timeout
+	}
+	return newClock(timeout, maximum)
+}
+
+// shortened reports whether an option of the call made its timeout shorter than the tool's.
+func (c *call) shortened() bool {
+	timeout, _ := c.toolTimeouts()
+	return c.ctx.clock.timeout < timeout
+}
+
+// attempt calls fn once. If fn isn't answered, it is abandoned because the call has ended.
 func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, err error, answered bool) {
 	j.attempts++
 	ctx, r := &j.ctx, &j.runner
-	if limit := j.guard.cfg.AttemptTimeout; limit > 0 {
-		most := limit
-		if j.ctx.bound > j.ctx.limit {
-			most = max(limit, j.ctx.bound) // progress restarts it too
+	if timeout := j.guard.cfg.AttemptTimeout; timeout > 0 {
+		maximum := timeout
+		if whole := &j.ctx.clock; whole.maximum > whole.timeout {
+			maximum = max(timeout, whole.maximum) // progress restarts this timeout too
 		}
-		ctx = limitedContext(ctx, ctx.tool, limit, most, !j.tool.cooperative)
+		ctx = newCallContext(ctx, ctx.name, timeout, maximum, !j.state.cooperative)
 		defer ctx.stop()
-		r = new(runner[T]) // the one before may still run
+		r = new(runner[T]) // the one of an earlier attempt may still run
 	}
-	ctx.attempt.Store(int32(j.attempts)) // its own where an earlier attempt may still run
-	if j.tool.cooperative {
+
+	ctx.attempt.Store(int32(j.attempts)) // in its own context where an earlier attempt may still run
+	if j.state.cooperative {
 		value, err = protect(ctx, fn)
 		answered = true
 	} else {
-		value, err, answered = r.run(ctx, &j.tool.stillRunning, j.late(ctx), fn)
+		value, err, answered = r.run(ctx, &j.state.abandoned, j.late(ctx), fn)
 	}
 	if ctx == &j.ctx || answered && err == nil {
 		return value, err, answered
 	}
-	// If only the attempt has ended, that is an error like any other of the tool's.
+
+	// If only the attempt has ended, that is an error of the tool like any other.
 	if whole, _ := j.ctx.ended(); whole == nil {
 		ended, _ := ctx.ended()
-		if e := settle(ended, err); e != nil {
+		if e := endedWith(ended, err); e != nil {
 			return value, e, true
 		}
 	}
 	return value, err, answered
 }
 
-// decide says what an attempt's outcome means: it finishes the call, or waits
-// until the next attempt may be made.
+// decide acts on the result of an attempt: it finishes the call, or waits until the next
+// attempt may be made.
 func (c *call) decide(err error, answered bool) {
 	if answered && err == nil {
-		c.finish(nil, nil)
+		c.finish(nil, outcomeSuccess)
 		return
 	}
-	ended, own := c.ctx.ended()
-	if e := settle(ended, err); e != nil {
-		c.cutOff(e, own)
+
+	ended, ownTimeout := c.ctx.ended()
+	if e := endedWith(ended, err); e != nil {
+		c.cutOff(e, ownTimeout)
 		return
 	}
-	retry, effect := c.tool.retry, c.effect()
-	d := diagnose(err, retry.Classify)
+
+	d := diagnose(err, c.state.retry.Classify)
 	c.unfinished = d.unfinished
-	counts := count(err, c.guard.cfg.Breaker.Classify)
+	o := outcomeOf(err, c.guard.cfg.Breaker.Classify)
 	if ended != nil {
-		// The tool's own *Error stands, but the caller's end makes it neutral.
-		if !own || c.shortened {
-			counts = errNeutral
+		// The tool's own *Error stands, but an end that the caller brought makes it neutral.
+		if !ownTimeout || c.shortened() {
+			o = outcomeNeutral
 		}
-		c.finish(c.failure(d, err, effect), counts)
+		c.finish(c.failure(d, err), o)
 		return
 	}
-	if d.class == Canceled && d.bareCancel {
-		// The caller is still here: it was the tool that canceled something.
-		d = d.callerIsHere()
-		counts = errFailed
+	if d.class == ClassCanceled && d.bareCancel {
+		d = d.callerIsHere() // the tool itself canceled something
+		o = outcomeFailure
 	}
-	again := d.class == Transient && d.repeatable(effect)
+	c.retry(d, err, o)
+}
+
+// retry waits until the next attempt may be made, or finishes the call if none may.
+func (c *call) retry(d diagnosis, err error, o outcome) {
+	retry := c.state.retry
+	again := d.class == ClassTransient && (d.noEffect || c.toolEffect().repeatable())
 	delay := retry.delay(c.attempts, d.retryAfter)
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !wasNotMade(err):
-		c.finish(RetryExhaustedError(c.ctx.tool, c.attempts, err), counts)
-	case !again || c.attempts > retry.MaxRetries || c.guard.crowded(c.tool) || !fits(&c.ctx, delay):
-		c.finish(c.failure(d, err, effect), counts)
+		c.finish(RetryExhaustedError(c.ctx.name, c.attempts, err), o)
+		return
+	case !again || c.attempts > retry.MaxRetries || c.guard.overloaded(c.state) || !fits(&c.ctx, delay):
+		c.finish(c.failure(d, err), o)
+		return
 	case !c.ticket.current():
-		c.turnAway(err, counts)
-	default:
-		c.ctx.leave()
-		retry.notify(c.attempts, delay, err)
-		c.retrying(delay, err)
-		if !sleep(&c.ctx, delay) {
-			ended, own := c.ctx.ended()
-			c.cutOff(ended.withCause(err), own)
-		} else if !c.ticket.current() {
-			c.turnAway(err, counts)
-		}
+		c.reject(err, o)
+		return
+	}
+
+	c.ctx.leave()
+	retry.notify(c.attempts, delay, err)
+	c.retrying(delay, err)
+	if !sleep(&c.ctx, delay) {
+		ended, ownTimeout := c.ctx.ended()
+		c.cutOff(ended.withCause(err), ownTimeout)
+	} else if !c.ticket.current() {
+		c.reject(err, o)
 	}
 }
 
-// failure makes an error that is this call's own.
-func (c *call) failure(d diagnosis, err error, effect Effect) *Error {
-	e := d.toError(c.ctx.tool, err, effect)
-	if e == d.own {
-		copied := *e
-		copied.origin = e
-		return &copied
+// failure returns an error of this call's own.
+func (c *call) failure(d diagnosis, err error) *Error {
+	e := d.toError(c.ctx.name, err, c.toolEffect())
+	if e == d.explicit {
+		return e.clone()
 	}
+
 	return e
 }
 
-// cutOff finishes a call that the end of its context ended. Only the tool's own
-// limit is its failure: a caller who is in a hurry, or leaves, says nothing about it.
-func (c *call) cutOff(e *Error, own bool) {
-	counts := errNeutral
-	if own && !c.shortened {
-		counts = count(e, c.guard.cfg.Breaker.Classify)
+// cutOff finishes a call that the end of its context ended. Only the tool's own timeout is a
+// failure of the tool: a caller that leaves, or has less time, says nothing about it.
+func (c *call) cutOff(e *Error, ownTimeout bool) {
+	o := outcomeNeutral
+	if ownTimeout && !c.shortened() {
+		o = outcomeOf(e, c.guard.cfg.Breaker.Classify)
 	}
-	copied := *e
-	copied.origin = e
-	if copied.Retryable {
-		copied.forEffect(c.effect(), false)
+
+	e = e.clone()
+	if e.Retryable {
+		e.forEffect(c.toolEffect(), false)
 	}
-	c.finish(&copied, counts)
+	c.finish(e, o)
 }
 
-// turnAway finishes a call whose breaker opened before it could be retried.
-func (c *call) turnAway(last error, counts error) {
-	e := c.tool.breaker.rejection()
-	e.Tool, e.Err = c.ctx.tool, last
-	c.finish(e, counts)
+// reject finishes a call whose breaker opened before it could be retried.
+func (c *call) reject(last error, o outcome) {
+	e := c.state.breaker.rejection()
+	e.Tool, e.Err = c.ctx.name, last
+	c.finish(e, o)
 }
 
-// effect is asked for after a failure only.
-func (c *call) effect() Effect {
-	if f := c.options.effect; f != nil && !c.tool.listed {
+// toolEffect returns the tool's effect. Only failures need it.
+func (c *call) toolEffect() Effect {
+	if f := c.options.effect; f != nil && !c.state.listed {
 		c.options.effect = nil
-		c.known = askEffect(f)
+		c.effect = askEffect(f)
 	}
-	if c.known != EffectUnknown {
-		return c.known
+	if c.effect != EffectUnknown {
+		return c.effect
 	}
-	return c.tool.effect
+
+	return c.state.effect
 }
 
-func askEffect(f func() Effect) (e Effect) {
-	defer func() {
-		if recover() != nil {
-			e = EffectUnknown
-		}
-	}()
-	return f()
-}
-
-// finish is where every call ends, once. e is this call's own, and counts is what the
-// breaker is told: nil (success), errFailed or errNeutral.
-func (c *call) finish(e *Error, counts error) {
-	c.finished = true
-	if c.admitted {
+// finish ends every call, once. e must be this call's own.
+func (c *call) finish(e *Error, o outcome) {
+	c.outcome = o
+	if c.begun() {
 		c.ctx.stop()
-		c.ticket.settle(counts)
-		c.tool.inFlight.Add(-1)
+		c.ticket.settle(o)
+		c.state.inFlight.Add(-1)
 	}
+
 	if e != nil || c.observed != nil {
 		c.took()
 	}
@@ -279,36 +309,38 @@ func (c *call) finish(e *Error, counts error) {
 		c.present(e)
 		c.err = e
 	}
-	if c.admitted && counts == errFailed {
+	if c.begun() && o == outcomeFailure {
 		last := *c.err
 		last.Details = nil
-		c.tool.lastErr.Store(&last)
+		c.state.lastErr.Store(&last)
 	}
-	c.tellEnd()
-	c.options = options{} // a tool may keep the context, and this with it
+	c.notifyEnd()
+	c.options, c.arguments = options{}, nil // a tool may keep its context, and the call with it
 }
 
-// took returns how long the call took, once it is finished. Most successes are not asked.
+// took returns how long the call took, once it has ended. Most successes don't need it.
 func (c *call) took() time.Duration {
 	if c.duration == 0 {
 		c.duration = c.ctx.elapsed()
 	}
+
 	return c.duration
 }
 
 func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 
-// present makes of e what the agent gets: with the configured suggestion, and details
+// present turns e into what the agent gets: with the configured suggestion, and with details
 // only with debug.
 func (c *call) present(e *Error) {
-	if own, ok := c.guard.cfg.Suggestions[e.Code]; ok {
+	if configured, ok := c.guard.cfg.Suggestions[e.Code]; ok {
 		switch e.Suggestion {
 		case suggestions[e.Code], suggestChange:
-			e.Suggestion = own
+			e.Suggestion = configured
 		case suggestCheck:
-			e.Suggestion = own + " " + suggestCheck
+			e.Suggestion = configured + " " + suggestCheck
 		}
 	}
+
 	if c.debug() {
 		e.Details = c.details(e)
 	} else {
@@ -321,18 +353,20 @@ func (c *call) details(e *Error) map[string]any {
 	if d == nil {
 		d = make(map[string]any)
 	}
-	d["tool"] = c.ctx.tool
+
+	d["tool"] = c.ctx.name
 	d["attempt"] = c.attempts
 	d["elapsed"] = formatDuration(c.duration)
-	if c.ctx.limit > 0 {
-		d["limit"] = formatDuration(c.ctx.limit)
+	if timeout := c.ctx.clock.timeout; timeout > 0 {
+		d["timeout"] = formatDuration(timeout)
 	}
 	if e.Err != nil {
 		d["cause"] = textOf(e.Err)
 	}
 	d = Redact(d)
-	if c.redacted {
-		d["arguments"] = c.options.args // redacted before the tool ran
+
+	if c.arguments != nil {
+		d["arguments"] = c.arguments // redacted before the tool ran
 	}
 	return d
 }

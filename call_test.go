@@ -46,7 +46,7 @@ func TestDoAttemptTimeout(t *testing.T) {
 		assert.Equal(t, 1, r.Attempts)
 		assert.Equal(t, "Tool 'y' exceeded timeout of 1s", r.Err.Message)
 
-		// The call's limit ends the last attempt.
+		// The call's timeout ends the last attempt.
 		cfg.AttemptTimeout = 50 * time.Second
 		g = newGuard(t, cfg)
 		r = resilience.Run(t.Context(), g, "x", obey)
@@ -135,7 +135,7 @@ func TestDoOwnWordsAfterTheCallersEnd(t *testing.T) {
 		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 			<-ctx.Done()
 			return 0, &resilience.Error{Code: "BUSY"}
-		}, resilience.Limit(time.Second))
+		}, resilience.Timeout(time.Second))
 		assert.ErrorIs(t, err, resilience.Code("BUSY"))
 		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
 	})
@@ -179,11 +179,11 @@ func TestDoProbeMayBeRetried(t *testing.T) {
 		r := resilience.Run(t.Context(), g, "x", failing(2, errBoom))
 		assert.Nil(t, r.Err)
 		assert.Equal(t, 3, r.Attempts)
-		assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 	})
 }
 
-// A probe may rightly take as long as its tool's limit.
+// A probe may rightly take as long as its tool's timeout.
 func TestDoProbeOfASlowTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, one(resilience.Tool{Timeout: time.Hour}))
@@ -194,7 +194,7 @@ func TestDoProbeOfASlowTool(t *testing.T) {
 		_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
 		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
 		time.Sleep(10 * time.Minute)
-		assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 	})
 }
 
@@ -203,9 +203,9 @@ func TestOwnClassify(t *testing.T) {
 	errLeft := errors.New("rpc error: code = Canceled")
 	classify := func(err error) resilience.Class {
 		if errors.Is(err, errLeft) {
-			return resilience.Canceled
+			return resilience.ClassCanceled
 		}
-		return resilience.Transient
+		return resilience.ClassTransient
 	}
 	cfg := one(resilience.Tool{Effect: resilience.ReadOnly})
 	cfg.Retry.Classify, cfg.Breaker.Classify = classify, classify
@@ -250,7 +250,7 @@ func TestAttemptOfAnAbandonedAttempt(t *testing.T) {
 	})
 }
 
-// The longest duration there is means no limit, also where limits nest.
+// The longest duration there is means no timeout, also where timeouts nest.
 func TestLongestLimits(t *testing.T) {
 	cfg := one(resilience.Tool{Timeout: math.MaxInt64})
 	cfg.AttemptTimeout = math.MaxInt64

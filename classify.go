@@ -7,103 +7,89 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// Class says what a failure means for the breaker and for retries. Neutral
-// classes count neither as a failure nor as a success, and a half-open
-// breaker's probe that ends so gives its slot back.
+// Class is what a failure means to the breaker and to retries. The classes that aren't
+// counted are neutral: they count neither as a failure nor as a success, and a half-open
+// breaker whose probe ends so waits for another probe.
 type Class uint8
 
 const (
-	Transient Class = iota // the tool failed; another try may help   counts · may be retried
-	Permanent              // the tool failed; another try won't      counts · not retried
-	Invalid                // the caller's mistake                    neutral · not retried
-	Canceled               // the caller went away                    neutral · not retried
+	ClassTransient Class = iota // the tool failed and another try may help: counted, may be retried
+	ClassPermanent              // the tool failed and another try won't help: counted, not retried
+	ClassInvalid                // the caller made a mistake: not counted, not retried
+	ClassCanceled               // the caller left: not counted, not retried
 )
-
-// ErrUnfinished is what a tool returns, wrapped or not, to say that its call is neither a
-// success nor a failure yet: it asks its user something, say, and the client will call
-// again with the answer. The breaker doesn't count it, nothing is retried, and observers
-// are told so. For the caller of a [Guard] it is the cause of a VALIDATION_ERROR, to be
-// looked for with errors.Is.
-var ErrUnfinished = errors.New("resilience: the call isn't finished")
-
-// notMade is in the chain of an error for a call that was turned away before it had done
-// anything, by a [Connector], which knows by itself when it will work again. It may be
-// repeated for any tool, and a breaker doesn't count it.
-type notMade struct{ error }
-
-func (n *notMade) Unwrap() error { return n.error }
-
-func wasNotMade(err error) (yes bool) {
-	defer func() {
-		if recover() != nil { // err is a tool's
-			yes = false
-		}
-	}()
-	var n *notMade
-	return !crash(err) && errors.As(err, &n)
-}
 
 // String returns the class's name in lower case.
 func (c Class) String() string {
 	switch c {
-	case Permanent:
+	case ClassPermanent:
 		return "permanent"
-	case Invalid:
+	case ClassInvalid:
 		return "invalid"
-	case Canceled:
+	case ClassCanceled:
 		return "canceled"
 	default:
 		return "transient"
 	}
 }
 
-func (c Class) neutral() bool { return c == Invalid || c == Canceled }
+func (c Class) neutral() bool { return c == ClassInvalid || c == ClassCanceled }
 
-// Classify is the default for every Classify field. It takes, in this order:
+// ErrUnfinished is what a tool returns, wrapped or not, if its call is neither a success nor
+// a failure yet: it needs an answer from the user, for example, with which the client will
+// call again. The breaker doesn't count such a call, it isn't retried, and observers receive
+// it as unfinished. The caller of a [Guard] finds it with errors.Is as the cause of a
+// VALIDATION_ERROR.
+var ErrUnfinished = errors.New("resilience: the call isn't finished")
+
+// Classify is the default for every Classify field. It decides by the first of these that
+// applies:
 //
-//   - the outermost mark of [MarkTransient], [MarkPermanent] or [MarkInvalid],
-//     [*Error] or backoff.Permanent. An Error counts by its code: VALIDATION_ERROR
-//     and TOOL_NOT_FOUND are Invalid, CANCELED is Canceled, RETRY_EXHAUSTED is
-//     Permanent, TOOL_FAILED is Transient if it is Retryable and Permanent if not,
-//     the others are Transient;
-//   - a [*PanicError] or [ErrGoexit]: Permanent, what crashed once will crash again;
-//   - [ErrUnfinished]: Invalid, which is neutral too;
-//   - [context.Canceled]: Canceled;
-//   - everything else, [context.DeadlineExceeded] and lost connections among it:
-//     Transient.
+//   - the outermost mark of [MarkTransient], [MarkPermanent] or [MarkInvalid], [*Error] or
+//     backoff.Permanent. An Error counts by its code: VALIDATION_ERROR and TOOL_NOT_FOUND are
+//     ClassInvalid, CANCELED is ClassCanceled, RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED is
+//     ClassTransient if it is Retryable and ClassPermanent if it isn't, and the others are
+//     ClassTransient;
+//   - a [*PanicError] or [ErrGoexit] is ClassPermanent, since what crashed once will crash
+//     again;
+//   - [ErrUnfinished] is ClassInvalid, since that is neutral;
+//   - [context.Canceled] is ClassCanceled;
+//   - everything else is ClassTransient, including [context.DeadlineExceeded] and lost
+//     connections.
 //
-// A nil error has no class; Classify returns Transient for it.
+// A nil error has no class; Classify returns ClassTransient for it.
 func Classify(err error) Class {
 	if c, ok := explicitClass(err); ok {
 		return c
 	}
+
 	switch {
 	case errors.Is(err, ErrUnfinished):
-		return Invalid
+		return ClassInvalid
 	case errors.Is(err, context.Canceled):
-		return Canceled
+		return ClassCanceled
 	}
-	return Transient
+	return ClassTransient
 }
 
-// MarkTransient marks err as a failure that certainly had no effect: it is
-// retried even for a tool that isn't idempotent. It returns nil for nil, and an
-// error with err's text otherwise, which unwraps to err.
+// MarkTransient marks err as a failure that certainly had no effect: it is retried even for
+// a tool that isn't idempotent. It returns nil for nil, and otherwise an error with the text
+// of err that unwraps to err.
 //
-// A refused connection and a failed dial count as having had no effect without a mark.
-// A tool that did something else before it dialled, or follows a redirect after a
-// POST, says otherwise with [MarkPermanent].
-func MarkTransient(err error) error { return mark(err, Transient) }
+// A refused connection and a failed dial count as having had no effect without a mark. A tool
+// that did something else before it dialled, or that follows a redirect after a POST,
+// overrides that with [MarkPermanent].
+func MarkTransient(err error) error { return mark(err, ClassTransient) }
 
-// MarkPermanent marks err as a failure of the tool that another try won't mend:
-// the breaker counts it, and it isn't retried. It returns nil for nil.
-func MarkPermanent(err error) error { return mark(err, Permanent) }
+// MarkPermanent marks err as a failure of the tool that another try won't fix: the breaker
+// counts it, and it isn't retried. It returns nil for nil.
+func MarkPermanent(err error) error { return mark(err, ClassPermanent) }
 
-// MarkInvalid marks err as the caller's mistake, which the breaker doesn't count
-// and which isn't retried. It returns nil for nil. The agent sees
-// VALIDATION_ERROR without err's text; to tell it what is wrong, return an
-// [*Error] with CodeValidation and a Message.
-func MarkInvalid(err error) error { return mark(err, Invalid) }
+// MarkInvalid marks err as the caller's mistake, which the breaker doesn't count and which
+// isn't retried. It returns nil for nil. The agent reads VALIDATION_ERROR without the text of
+// err; a tool that wants to explain the mistake returns an [*Error] with CodeValidation and a
+// Message.
+func MarkInvalid(err error) error { return mark(err, ClassInvalid) }
 
 type marked struct {
 	error
@@ -116,7 +102,26 @@ func mark(err error, c Class) error {
 	if err == nil {
 		return nil
 	}
+
 	return &marked{err, c}
+}
+
+// notMade marks the error of a call that a [Connector] rejected before it had done anything.
+// Such a call may be repeated for any tool, and a breaker doesn't count it, since the
+// connector itself knows when it will work again.
+type notMade struct{ error }
+
+func (n *notMade) Unwrap() error { return n.error }
+
+func wasNotMade(err error) (yes bool) {
+	defer func() {
+		if recover() != nil { // a method of the tool's error panicked
+			yes = false
+		}
+	}()
+
+	var n *notMade
+	return !isCrash(err) && errors.As(err, &n)
 }
 
 // explicitClass looks for what a program said on purpose, from the outside in.
@@ -127,11 +132,12 @@ func explicitClass(err error) (Class, bool) {
 	case *Error:
 		return x.class(), true
 	case *backoff.PermanentError, *PanicError:
-		return Permanent, true
+		return ClassPermanent, true
 	}
 	if err == ErrGoexit {
-		return Permanent, true
+		return ClassPermanent, true
 	}
+
 	for _, inner := range unwrap(err) {
 		if c, ok := explicitClass(inner); ok {
 			return c, true
@@ -143,16 +149,41 @@ func explicitClass(err error) (Class, bool) {
 func (e *Error) class() Class {
 	switch e.Code {
 	case CodeValidation, CodeToolNotFound:
-		return Invalid
+		return ClassInvalid
 	case CodeCanceled:
-		return Canceled
+		return ClassCanceled
 	case CodeRetryExhausted:
-		return Permanent
+		return ClassPermanent
 	case CodeTimeout, CodeCircuitOpen, CodeConnectionLost, CodeOverloaded:
-		return Transient
+		return ClassTransient
 	}
+
 	if e.Retryable {
-		return Transient
+		return ClassTransient
 	}
-	return Permanent
+	return ClassPermanent
+}
+
+// classOf returns the class alone. A crash keeps its class, whatever classify says. A nil
+// classify is Classify, and one that panics says nothing.
+func classOf(err error, classify func(error) Class) (c Class) {
+	defer func() {
+		if recover() != nil {
+			c = ClassTransient
+		}
+	}()
+
+	if classify == nil || isCrash(err) {
+		return Classify(err)
+	}
+	return classify(err)
+}
+
+// outcomeOf returns what a failure means to a breaker.
+func outcomeOf(err error, classify func(error) Class) outcome {
+	if classOf(err, classify).neutral() || wasNotMade(err) {
+		return outcomeNeutral
+	}
+
+	return outcomeFailure
 }

@@ -40,35 +40,35 @@ func TestClassifyAndAsError(t *testing.T) {
 		code    resilience.Code
 		message string // "": Tool 'x' failed
 	}{
-		"plain":                 {errBoom, resilience.Transient, resilience.CodeToolFailed, ""},
-		"marked transient":      {resilience.MarkTransient(errBoom), resilience.Transient, resilience.CodeToolFailed, ""},
-		"marked permanent":      {fmt.Errorf("x: %w", resilience.MarkPermanent(errBoom)), resilience.Permanent, resilience.CodeToolFailed, ""},
-		"marked invalid":        {resilience.MarkInvalid(errBoom), resilience.Invalid, resilience.CodeValidation, "Tool 'x' got invalid arguments"},
-		"outermost mark":        {resilience.MarkTransient(resilience.MarkPermanent(errBoom)), resilience.Transient, resilience.CodeToolFailed, ""},
-		"mark in a join":        {errors.Join(errBoom, resilience.MarkInvalid(io.EOF)), resilience.Invalid, resilience.CodeValidation, "Tool 'x' got invalid arguments"},
-		"backoff permanent":     {backoff.Permanent(errBoom), resilience.Permanent, resilience.CodeToolFailed, ""},
-		"wrapped permanent":     {fmt.Errorf("x: %w", backoff.Permanent(errBoom)), resilience.Permanent, resilience.CodeToolFailed, ""},
-		"mark around an Error":  {resilience.MarkPermanent(resilience.TimeoutError("x", 0)), resilience.Permanent, resilience.CodeTimeout, "Tool 'x' timed out"},
-		"panic":                 {&resilience.PanicError{Value: "p"}, resilience.Permanent, resilience.CodeToolFailed, ""},
-		"goexit":                {resilience.ErrGoexit, resilience.Permanent, resilience.CodeToolFailed, ""},
-		"canceled":              {fmt.Errorf("x: %w", context.Canceled), resilience.Canceled, resilience.CodeCanceled, "The call was canceled"},
-		"deadline":              {fmt.Errorf("x: %w", context.DeadlineExceeded), resilience.Transient, resilience.CodeTimeout, "Tool 'x' timed out"},
-		"reset":                 {fmt.Errorf("read: %w", syscall.ECONNRESET), resilience.Transient, resilience.CodeConnectionLost, "Connection lost: connection reset by the other side"},
-		"pipe":                  {&fs.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}, resilience.Transient, resilience.CodeConnectionLost, "Connection lost: connection closed by the other side"},
-		"refused":               {refused, resilience.Transient, resilience.CodeConnectionLost, "Connection lost: connection refused"},
-		"refused in a URL":      {&url.Error{Op: "Get", URL: "http://10.0.0.7", Err: refused}, resilience.Transient, resilience.CodeConnectionLost, "Connection lost: connection refused"},
-		"closed":                {fmt.Errorf("x: %w", net.ErrClosed), resilience.Transient, resilience.CodeConnectionLost, "Connection lost: connection closed"},
-		"unexpected EOF":        {io.ErrUnexpectedEOF, resilience.Transient, resilience.CodeConnectionLost, "Connection lost: connection closed by the other side"},
-		"EOF of a request":      {&url.Error{Op: "Post", URL: "http://x", Err: io.EOF}, resilience.Transient, resilience.CodeConnectionLost, "Connection lost: connection closed by the other side"},
-		"bare EOF":              {io.EOF, resilience.Transient, resilience.CodeToolFailed, ""},
-		"DNS":                   {&net.DNSError{Name: "db.internal", IsNotFound: true}, resilience.Transient, resilience.CodeConnectionLost, "Connection lost: host not found"},
-		"network":               {&net.OpError{Op: "read", Err: errBoom}, resilience.Transient, resilience.CodeConnectionLost, "Connection lost: network error"},
-		"network timeout":       {&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, resilience.Transient, resilience.CodeConnectionLost, "Connection lost: network timeout"},
-		"a URL that is wrong":   {parseErr, resilience.Transient, resilience.CodeToolFailed, ""},
-		"an address":            {&net.AddrError{Err: "missing port", Addr: "x"}, resilience.Transient, resilience.CodeToolFailed, ""},
-		"a CIDR":                {&net.ParseError{Type: "CIDR address", Text: "x"}, resilience.Transient, resilience.CodeToolFailed, ""},
-		"a file that isn't":     {openErr, resilience.Transient, resilience.CodeToolFailed, ""},
-		"permanent and refused": {resilience.MarkPermanent(refused), resilience.Permanent, resilience.CodeConnectionLost, "Connection lost: connection refused"},
+		"plain":                 {errBoom, resilience.ClassTransient, resilience.CodeToolFailed, ""},
+		"marked transient":      {resilience.MarkTransient(errBoom), resilience.ClassTransient, resilience.CodeToolFailed, ""},
+		"marked permanent":      {fmt.Errorf("x: %w", resilience.MarkPermanent(errBoom)), resilience.ClassPermanent, resilience.CodeToolFailed, ""},
+		"marked invalid":        {resilience.MarkInvalid(errBoom), resilience.ClassInvalid, resilience.CodeValidation, "Tool 'x' got invalid arguments"},
+		"outermost mark":        {resilience.MarkTransient(resilience.MarkPermanent(errBoom)), resilience.ClassTransient, resilience.CodeToolFailed, ""},
+		"mark in a join":        {errors.Join(errBoom, resilience.MarkInvalid(io.EOF)), resilience.ClassInvalid, resilience.CodeValidation, "Tool 'x' got invalid arguments"},
+		"backoff permanent":     {backoff.Permanent(errBoom), resilience.ClassPermanent, resilience.CodeToolFailed, ""},
+		"wrapped permanent":     {fmt.Errorf("x: %w", backoff.Permanent(errBoom)), resilience.ClassPermanent, resilience.CodeToolFailed, ""},
+		"mark around an Error":  {resilience.MarkPermanent(resilience.TimeoutError("x", 0)), resilience.ClassPermanent, resilience.CodeTimeout, "Tool 'x' timed out"},
+		"panic":                 {&resilience.PanicError{Value: "p"}, resilience.ClassPermanent, resilience.CodeToolFailed, ""},
+		"goexit":                {resilience.ErrGoexit, resilience.ClassPermanent, resilience.CodeToolFailed, ""},
+		"canceled":              {fmt.Errorf("x: %w", context.Canceled), resilience.ClassCanceled, resilience.CodeCanceled, "The call was canceled"},
+		"deadline":              {fmt.Errorf("x: %w", context.DeadlineExceeded), resilience.ClassTransient, resilience.CodeTimeout, "Tool 'x' timed out"},
+		"reset":                 {fmt.Errorf("read: %w", syscall.ECONNRESET), resilience.ClassTransient, resilience.CodeConnectionLost, "Connection lost: connection reset by the other side"},
+		"pipe":                  {&fs.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}, resilience.ClassTransient, resilience.CodeConnectionLost, "Connection lost: connection closed by the other side"},
+		"refused":               {refused, resilience.ClassTransient, resilience.CodeConnectionLost, "Connection lost: connection refused"},
+		"refused in a URL":      {&url.Error{Op: "Get", URL: "http://10.0.0.7", Err: refused}, resilience.ClassTransient, resilience.CodeConnectionLost, "Connection lost: connection refused"},
+		"closed":                {fmt.Errorf("x: %w", net.ErrClosed), resilience.ClassTransient, resilience.CodeConnectionLost, "Connection lost: connection closed"},
+		"unexpected EOF":        {io.ErrUnexpectedEOF, resilience.ClassTransient, resilience.CodeConnectionLost, "Connection lost: connection closed by the other side"},
+		"EOF of a request":      {&url.Error{Op: "Post", URL: "http://x", Err: io.EOF}, resilience.ClassTransient, resilience.CodeConnectionLost, "Connection lost: connection closed by the other side"},
+		"bare EOF":              {io.EOF, resilience.ClassTransient, resilience.CodeToolFailed, ""},
+		"DNS":                   {&net.DNSError{Name: "db.internal", IsNotFound: true}, resilience.ClassTransient, resilience.CodeConnectionLost, "Connection lost: host not found"},
+		"network":               {&net.OpError{Op: "read", Err: errBoom}, resilience.ClassTransient, resilience.CodeConnectionLost, "Connection lost: network error"},
+		"network timeout":       {&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, resilience.ClassTransient, resilience.CodeConnectionLost, "Connection lost: network timeout"},
+		"a URL that is wrong":   {parseErr, resilience.ClassTransient, resilience.CodeToolFailed, ""},
+		"an address":            {&net.AddrError{Err: "missing port", Addr: "x"}, resilience.ClassTransient, resilience.CodeToolFailed, ""},
+		"a CIDR":                {&net.ParseError{Type: "CIDR address", Text: "x"}, resilience.ClassTransient, resilience.CodeToolFailed, ""},
+		"a file that isn't":     {openErr, resilience.ClassTransient, resilience.CodeToolFailed, ""},
+		"permanent and refused": {resilience.MarkPermanent(refused), resilience.ClassPermanent, resilience.CodeConnectionLost, "Connection lost: connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.class, resilience.Classify(tc.err), "class %v", tc.class)
@@ -79,8 +79,8 @@ func TestClassifyAndAsError(t *testing.T) {
 			}
 			assert.Equal(t, tc.message, e.Message)
 			assert.Equal(t, "x", e.Tool)
-			if e.Code != resilience.CodeTimeout || errors.Is(tc.err, context.DeadlineExceeded) && tc.class == resilience.Transient {
-				assert.Equal(t, tc.class == resilience.Transient, e.Retryable)
+			if e.Code != resilience.CodeTimeout || errors.Is(tc.err, context.DeadlineExceeded) && tc.class == resilience.ClassTransient {
+				assert.Equal(t, tc.class == resilience.ClassTransient, e.Retryable)
 			}
 			assert.ErrorIs(t, e, tc.err)
 			assert.NotContains(t, jsonOf(t, e), "10.0.0.7")
@@ -91,23 +91,23 @@ func TestClassifyAndAsError(t *testing.T) {
 
 func TestClassifyCodes(t *testing.T) {
 	for code, class := range map[resilience.Code]resilience.Class{
-		resilience.CodeTimeout:        resilience.Transient,
-		resilience.CodeCircuitOpen:    resilience.Transient,
-		resilience.CodeConnectionLost: resilience.Transient,
-		resilience.CodeOverloaded:     resilience.Transient,
-		resilience.CodeRetryExhausted: resilience.Permanent,
-		resilience.CodeToolFailed:     resilience.Permanent,
-		resilience.CodeToolNotFound:   resilience.Invalid,
-		resilience.CodeValidation:     resilience.Invalid,
-		resilience.CodeCanceled:       resilience.Canceled,
-		"BUSY":                        resilience.Permanent,
+		resilience.CodeTimeout:        resilience.ClassTransient,
+		resilience.CodeCircuitOpen:    resilience.ClassTransient,
+		resilience.CodeConnectionLost: resilience.ClassTransient,
+		resilience.CodeOverloaded:     resilience.ClassTransient,
+		resilience.CodeRetryExhausted: resilience.ClassPermanent,
+		resilience.CodeToolFailed:     resilience.ClassPermanent,
+		resilience.CodeToolNotFound:   resilience.ClassInvalid,
+		resilience.CodeValidation:     resilience.ClassInvalid,
+		resilience.CodeCanceled:       resilience.ClassCanceled,
+		"BUSY":                        resilience.ClassPermanent,
 	} {
 		assert.Equal(t, class, resilience.Classify(&resilience.Error{Code: code}), "%s", code)
 	}
-	assert.Equal(t, resilience.Transient, resilience.Classify(&resilience.Error{Code: resilience.CodeToolFailed, Retryable: true}))
-	assert.Equal(t, resilience.Transient, resilience.Classify(nil))
+	assert.Equal(t, resilience.ClassTransient, resilience.Classify(&resilience.Error{Code: resilience.CodeToolFailed, Retryable: true}))
+	assert.Equal(t, resilience.ClassTransient, resilience.Classify(nil))
 	assert.Equal(t, []string{"transient", "permanent", "invalid", "canceled"},
-		[]string{resilience.Transient.String(), resilience.Permanent.String(), resilience.Invalid.String(), resilience.Canceled.String()})
+		[]string{resilience.ClassTransient.String(), resilience.ClassPermanent.String(), resilience.ClassInvalid.String(), resilience.ClassCanceled.String()})
 }
 
 func TestMarks(t *testing.T) {
@@ -189,5 +189,5 @@ func TestAsErrorOfRealConnections(t *testing.T) {
 	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
 	_, err = http.DefaultClient.Do(req)
 	require.Error(t, err)
-	assert.Equal(t, resilience.Canceled, resilience.Classify(err), "%v", err)
+	assert.Equal(t, resilience.ClassCanceled, resilience.Classify(err), "%v", err)
 }

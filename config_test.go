@@ -12,7 +12,7 @@ import (
 
 func TestNewNamesEveryBadField(t *testing.T) {
 	_, err := resilience.New(resilience.Config{
-		Timeouts: map[resilience.Tier]time.Duration{"": time.Second, "slow": 0, resilience.Quick: -time.Second},
+		Timeouts: resilience.Timeouts{"": time.Second, "slow": 0, resilience.Quick: -time.Second},
 		Tools: map[string]resilience.Tool{
 			"":  {},
 			"a": {Tier: "sluggish", Timeout: -1, MaxTimeout: -2, Effect: 9, Retry: &resilience.Retry{Backoff: resilience.Backoff{Base: -3}}},
@@ -32,7 +32,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		`Timeouts["quick"] is -1s: it must be positive`,
 		`Timeouts["slow"] is 0s: it must be positive`,
 		`Tools[""] has no name`,
-		`Tools["a"].Tier is "sluggish": it must be one of ["" "heavy" "quick" "slow"], or be given a limit in Timeouts`,
+		`Tools["a"].Tier is "sluggish": it must be one of ["" "heavy" "quick" "slow"], or be given a timeout in Timeouts`,
 		`Tools["a"].Timeout is -1ns: it must not be negative (0 is the tier's)`,
 		`Tools["a"].MaxTimeout is -2ns: it must not be negative (0 is the tool's timeout)`,
 		`Tools["a"].Effect is 9: it must be EffectUnknown, ReadOnly, Idempotent or NonIdempotent`,
@@ -55,7 +55,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 // A guard keeps nothing of the caller's.
 func TestNewCopies(t *testing.T) {
 	cfg := resilience.Config{
-		Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: time.Second},
+		Timeouts: resilience.Timeouts{resilience.Quick: time.Second},
 		Tools:    map[string]resilience.Tool{"a": {}},
 	}
 	g := newGuard(t, cfg)
@@ -76,7 +76,7 @@ func TestConfigFromEnv(t *testing.T) {
 		"empty": {env: map[string]string{"X_TIMEOUT_QUICK": "", "X_TIMEOUT_HEAVY": "", "X_DEBUG": ""}},
 		"all": {
 			env:  map[string]string{"X_TIMEOUT_QUICK": "1500", "X_TIMEOUT_HEAVY": "1m30s", "X_DEBUG": "true"},
-			want: resilience.Config{Debug: true, Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: 1500 * time.Millisecond, resilience.Heavy: 90 * time.Second}},
+			want: resilience.Config{Debug: true, Timeouts: resilience.Timeouts{resilience.Quick: 1500 * time.Millisecond, resilience.Heavy: 90 * time.Second}},
 		},
 		"debug off":       {env: map[string]string{"X_DEBUG": "false"}},
 		"zero":            {env: map[string]string{"X_TIMEOUT_QUICK": "0"}, err: `X_TIMEOUT_QUICK is "0": ` + format},

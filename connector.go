@@ -46,7 +46,7 @@ type Connector[C comparable] struct {
 	next     time.Time     // when it comes
 	changed  chan struct{} // closed at a change that Wait waits for; nil if nobody does
 
-	lane      lane // of OnChange
+	lane      queue // of OnChange
 	observers []*observer
 }
 
@@ -154,7 +154,7 @@ func (c *Connector[C]) waiting(ctx context.Context) (changed chan struct{}, last
 // Lost says that conn is broken, and why; err may be nil. Whoever notices it says so, any
 // number of times: unless conn is the connection that is up now, or is just being dialled,
 // nothing happens. It doesn't wait until conn is closed.
-func (c *Connector[C]) Lost(conn C, err error) {
+func (c *Connector[C]) ReportLost(conn C, err error) {
 	if err == nil {
 		err = errLost
 	}
@@ -181,7 +181,7 @@ func (c *Connector[C]) Lost(conn C, err error) {
 // watch reports what Watch finds out.
 func (c *Connector[C]) watch(conn C) {
 	err := ErrGoexit
-	defer func() { c.Lost(conn, err) }()
+	defer func() { c.ReportLost(conn, err) }()
 	_, err = protect(context.Background(), func(context.Context) (struct{}, error) { return struct{}{}, c.cfg.Watch(conn) })
 }
 
@@ -331,7 +331,7 @@ func (c *Connector[C]) dialOnce() (C, error) {
 	if c.hung.Load() >= maxHungDials {
 		return none, errHung
 	}
-	ctx := limitedContext(c.ctx, c.cfg.Name, c.cfg.DialTimeout, c.cfg.DialTimeout, true)
+	ctx := newCallContext(c.ctx, c.cfg.Name, c.cfg.DialTimeout, c.cfg.DialTimeout, true)
 	defer ctx.stop()
 	var late C // belongs to the goroutine of the dial
 	conn, err, answered := enforce(ctx, &c.hung, func(err error) {

@@ -37,7 +37,7 @@ func TestConnectorCloseThatBlocks(t *testing.T) {
 		conn, err := c.Get(t.Context())
 		require.NoError(t, err)
 		done := make(chan struct{})
-		go func() { defer close(done); c.Lost(conn, io.EOF) }()
+		go func() { defer close(done); c.ReportLost(conn, io.EOF) }()
 		synctest.Wait()
 		select {
 		case <-done:
@@ -89,7 +89,7 @@ func TestConnectorStableAndDialTimeoutDefaults(t *testing.T) {
 			conn, err := c.Wait(t.Context())
 			require.NoError(t, err)
 			time.Sleep(lasts)
-			c.Lost(conn, nil)
+			c.ReportLost(conn, nil)
 		}
 		synctest.Wait()
 		assert.Equal(t, begin.Add(30*time.Second), changes[0].Time)
@@ -135,7 +135,7 @@ func TestConnectorClosesEachOnce(t *testing.T) {
 					if !assert.NoError(t, err) {
 						return
 					}
-					c.Lost(conn, nil)
+					c.ReportLost(conn, nil)
 				}
 			})
 		}
@@ -167,7 +167,7 @@ func TestConnectorErrorsThatUseIt(t *testing.T) {
 	c := resilience.NewConnector(func(context.Context) (int, error) { return 1, nil }, resilience.ConnectorConfig[int]{Backoff: even})
 	_, err := c.Wait(t.Context())
 	require.NoError(t, err)
-	c.Lost(1, lockErr{func() { c.State() }})
+	c.ReportLost(1, lockErr{func() { c.State() }})
 	_, err = c.Get(t.Context())
 	assert.ErrorIs(t, err, resilience.CodeConnectionLost)
 	_ = c.Close()
@@ -220,6 +220,6 @@ func TestConnectorPanicWithItsError(t *testing.T) {
 			})
 			require.ErrorIs(t, err, resilience.CodeToolFailed)
 		}
-		assert.Equal(t, resilience.Open, g.Breaker("x").State())
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
 	})
 }

@@ -112,7 +112,7 @@ func TestConnectorComesBack(t *testing.T) {
 		assert.Equal(t, resilience.ConnectionUp, c.State())
 		time.Sleep(time.Hour)
 
-		c.Lost(first, io.ErrUnexpectedEOF)
+		c.ReportLost(first, io.ErrUnexpectedEOF)
 		_, err = c.Get(t.Context())
 		var e *resilience.Error
 		require.ErrorAs(t, err, &e)
@@ -154,7 +154,7 @@ func TestConnectorFlapping(t *testing.T) {
 			require.NoError(t, err)
 			time.Sleep(lasts)
 			lost := time.Now()
-			c.Lost(conn, nil)
+			c.ReportLost(conn, nil)
 			_, err = c.Wait(t.Context())
 			require.NoError(t, err)
 			gaps = append(gaps, time.Since(lost))
@@ -195,7 +195,7 @@ func TestConnectorIsExhausted(t *testing.T) {
 		_, again := c.Get(t.Context())
 		assert.Equal(t, err.Error(), again.Error())
 		assert.Equal(t, "RETRY_EXHAUSTED: Connection lost: 3 attempts to connect have failed", err.Error())
-		assert.Equal(t, resilience.Permanent, resilience.Classify(err))
+		assert.Equal(t, resilience.ClassPermanent, resilience.Classify(err))
 		time.Sleep(time.Hour)
 		assert.Equal(t, 3, d.dials())
 		assert.Equal(t, resilience.ConnectionExhausted, c.State())
@@ -229,7 +229,7 @@ func TestConnectorCountsFailuresInARow(t *testing.T) {
 		for range 2 {
 			conn, err := c.Wait(t.Context())
 			require.NoError(t, err)
-			c.Lost(conn, errBoom)
+			c.ReportLost(conn, errBoom)
 		}
 		_, err := c.Wait(t.Context())
 		require.NoError(t, err)
@@ -319,18 +319,18 @@ func TestConnectorManyReports(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 1000 {
 			wg.Go(func() {
-				c.Lost(old, errBoom)
+				c.ReportLost(old, errBoom)
 				_, err := c.Wait(t.Context())
 				assert.NoError(t, err)
-				c.Lost(old, errBoom)
+				c.ReportLost(old, errBoom)
 			})
 		}
 		wg.Wait()
 		assert.Equal(t, 2, d.dials())
 		conn, err := c.Get(t.Context())
 		require.NoError(t, err)
-		c.Lost(nil, errBoom)
-		c.Lost(&link{}, errBoom)
+		c.ReportLost(nil, errBoom)
+		c.ReportLost(&link{}, errBoom)
 		assert.Equal(t, resilience.ConnectionUp, c.State())
 		assert.Zero(t, conn.closed.Load())
 		assert.EqualValues(t, 1, old.closed.Load())
@@ -349,7 +349,7 @@ func TestConnectorClose(t *testing.T) {
 				if assert.ErrorAs(t, err, &e) {
 					assert.Equal(t, resilience.CodeConnectionLost, e.Code)
 					assert.False(t, e.Retryable)
-					assert.Equal(t, resilience.Permanent, resilience.Classify(err))
+					assert.Equal(t, resilience.ClassPermanent, resilience.Classify(err))
 				}
 			})
 		}
@@ -364,7 +364,7 @@ func TestConnectorClose(t *testing.T) {
 		assert.EqualValues(t, 1, d.made[0].closed.Load())
 		_, err := c.Get(t.Context())
 		assert.ErrorIs(t, err, resilience.CodeConnectionLost)
-		c.Lost(d.made[0], errBoom)
+		c.ReportLost(d.made[0], errBoom)
 		c.Reconnect()
 		time.Sleep(time.Hour)
 		assert.Equal(t, 1, d.dials())
@@ -386,7 +386,7 @@ func TestConnectorCloseFunction(t *testing.T) {
 		c := connector(t, d, linkConfig{Close: func(*link) error { closed.Add(1); panic("p") }})
 		conn, err := c.Get(t.Context())
 		require.NoError(t, err)
-		c.Lost(conn, nil)
+		c.ReportLost(conn, nil)
 		_, err = c.Wait(t.Context())
 		require.NoError(t, err)
 		var p *resilience.PanicError
@@ -445,7 +445,7 @@ func TestConnectorChanges(t *testing.T) {
 		begin := time.Now()
 		conn, err := c.Wait(t.Context())
 		require.NoError(t, err)
-		c.Lost(conn, errBoom)
+		c.ReportLost(conn, errBoom)
 		_, err = c.Wait(t.Context())
 		require.Error(t, err)
 		_ = c.Close()
@@ -476,10 +476,10 @@ level=INFO msg="connection closed" connection=browser attempts=2
 }
 
 // With a guard: CONNECTION_LOST with the time of the next dial, and retried, for any tool,
-// if that fits into the limit.
+// if that fits into the timeout.
 func TestConnectorWithAGuard(t *testing.T) {
 	for name, tc := range map[string]struct {
-		limit    time.Duration
+		timeout  time.Duration
 		attempts int
 		code     resilience.Code
 		took     time.Duration
@@ -497,7 +497,7 @@ func TestConnectorWithAGuard(t *testing.T) {
 				d.mu.Lock()
 				d.script = []func(context.Context) error{nil}
 				d.mu.Unlock()
-				g := newGuard(t, one(resilience.Tool{Effect: resilience.NonIdempotent, Timeout: tc.limit}))
+				g := newGuard(t, one(resilience.Tool{Effect: resilience.NonIdempotent, Timeout: tc.timeout}))
 				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 					if resilience.Attempt(ctx) > 1 {
 						synctest.Wait() // the dial takes no time, but a moment
@@ -535,7 +535,7 @@ func TestConnectorLossDuringACall(t *testing.T) {
 				if err != nil || resilience.Attempt(ctx) > 1 {
 					return 0, err
 				}
-				c.Lost(conn, net.ErrClosed)
+				c.ReportLost(conn, net.ErrClosed)
 				return 0, net.ErrClosed
 			})
 			assert.Equal(t, attempts, r.Attempts)

@@ -2,117 +2,79 @@ package resilience
 
 import (
 	"context"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// A limited is the context of a call that has a time limit. The context package
-// can end a call at a deadline too, but there the parent's end and the limit's
-// are two events with two causes; here whatever ends the call first goes through
-// end, once, so that a call has one outcome, and context.Cause is an *Error unless the
-// call has simply returned.
-type limited struct {
+// A callContext is the context of a call or of an attempt. The context package can end a
+// call at a deadline too, but there the parent's end and the timeout are two events with
+// two causes. Here the call ends once, by a single ending, so that it has one outcome and
+// context.Cause says what ended it.
+type callContext struct {
 	parent context.Context
-	tool   string
-	start  time.Time     // from which all other times are counted
-	limit  time.Duration // restarted by progress
-	bound  time.Duration // the limit for all of it, which isn't restarted
+	name   string    // the tool's, for errors
+	start  time.Time // all times of the clock are since then
 
-	// wake holds a token once the context has ended or a function under it has returned,
-	// for the one goroutine that waits for both, in runner.run; nil if none does.
+	// wake holds a token once the context has ended or the function under it has
+	// returned. It is for the one goroutine that waits for both, in runner.run, and nil if
+	// there is none.
 	wake chan struct{}
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards what follows
+	clock    clock
 	timer    *time.Timer
-	most     time.Duration // bound, and the time of pauses
-	own      time.Duration // when the limit ends the call
-	expiry   time.Duration // own, or the parent's deadline if that is first
-	since    time.Duration // when the first of the pauses began
-	at       time.Duration // when it was ended, unless by stop
-	unwatch  func() bool   // stops watching the parent; nil if it isn't watched
-	done     chan struct{} // made when asked for
-	err      error         // nil until the end
-	cause    error
-	dead     context.Context // after the end: a context of the standard library's that has the cause
+	done     chan struct{} // made when it is asked for
 	after    map[*func()]struct{}
-	paused   int32 // how many pauses there are: only the caller can end the call
-	callers  bool  // expiry is the caller's deadline, which comes before the tool's own
-	mine     bool  // ended by the tool's own limit
-	attended bool  // somebody waits in runner.run, and sees the end of the parent
+	unwatch  func() bool // stops watching the parent; nil if it isn't watched
+	attended bool        // runner.run waits, and notices the end of the parent
 
-	attempt atomic.Int32 // for Attempt; 0: ask the parent
+	ending  atomic.Pointer[ending] // nil until the context has ended
+	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
 }
 
-var _ context.Context = (*limited)(nil)
+var _ context.Context = (*callContext)(nil)
 
-// limitedContext starts a limit, which progress may restart until most has passed: not
-// at all if most is limit. A deadline of the parent's that comes sooner takes its place.
-// It is attended if a function is to be enforced under it. The caller must call stop.
-func limitedContext(parent context.Context, tool string, limit, most time.Duration, attended bool) *limited {
-	c := &limited{tool: tool, start: time.Now()}
-	c.begin(parent, limit, most, attended)
+// newCallContext starts a timeout, which progress may restart until maximum has passed. An
+// earlier deadline of the parent takes its place. The context must be attended if a
+// function is enforced under it. The caller must call stop.
+func newCallContext(parent context.Context, name string, timeout, maximum time.Duration, attended bool) *callContext {
+	c := &callContext{name: name, start: time.Now(), clock: newClock(timeout, maximum)}
+	c.begin(parent, attended)
 	return c
 }
 
-// begin is limitedContext for a limited that has its tool and its start, just now.
-func (c *limited) begin(parent context.Context, limit, most time.Duration, attended bool) {
-	c.parent, c.limit, c.bound, c.most = parent, limit, most, most
-	if c.attended = attended; attended {
+// begin starts a context that already has its name, its start and its clock.
+func (c *callContext) begin(parent context.Context, attended bool) {
+	c.parent, c.attended = parent, attended
+	if attended {
 		c.wake = make(chan struct{}, 1)
 	}
+
 	c.mu.Lock() // expire may run before the timer is stored
 	defer c.mu.Unlock()
-	c.arm(0)
+	c.schedule(0)
 }
 
-// watch notices the end of the parent, if somebody wants to hear of it and nobody does
-// already: that is dearer than all the rest of a call. It requires that c.mu is held.
-func (c *limited) watch() {
-	if c.attended || c.unwatch != nil || c.err != nil || c.done == nil && c.after == nil || c.parent.Done() == nil {
-		return
-	}
-	c.unwatch = context.AfterFunc(c.parent, c.parentDone)
-}
+func (c *callContext) elapsed() time.Duration { return time.Since(c.start) }
 
-// leave is called when the function that was waited for has returned, and the context
-// goes on.
-func (c *limited) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.attended = false
-	c.watch()
-}
-
-// parentFirst is the lead that a parent gets at its own deadline: it knows the cause.
+// parentFirst is the head start of a parent at its own deadline, since it knows the cause.
 const parentFirst = time.Millisecond
 
-func (c *limited) elapsed() time.Duration { return time.Since(c.start) }
-
-// arm lets the limit begin at now. It requires that c.mu is held.
-func (c *limited) arm(now time.Duration) {
-	c.own = min(now+min(c.limit, math.MaxInt64-now), c.most)
-	if c.paused > 0 {
-		c.own = math.MaxInt64
-	}
-	c.schedule(now)
-}
-
-// schedule sets the timer for the end of the limit or the parent's deadline, whichever
-// is first. It requires that c.mu is held.
-func (c *limited) schedule(now time.Duration) {
-	c.expiry, c.callers = c.own, false
-	wait := c.expiry - now
+// schedule sets the timer for the end of the timeout or for the parent's deadline,
+// whichever is first. c.mu must be held.
+func (c *callContext) schedule(now time.Duration) {
+	c.clock.deadline = never
 	if d, ok := c.parent.Deadline(); ok {
-		if by := max(d.Sub(c.start), 0); by < c.expiry {
-			c.expiry, c.callers = by, true
-			wait = by - now
-			if wait < math.MaxInt64-parentFirst {
-				wait += parentFirst
-			}
-		}
+		c.clock.deadline = max(d.Sub(c.start), 0)
 	}
+
+	at, callers := c.clock.end()
+	wait := at - now
+	if callers && wait < never-parentFirst {
+		wait += parentFirst
+	}
+
 	if c.timer == nil {
 		c.timer = time.AfterFunc(wait, c.expire)
 	} else {
@@ -120,96 +82,63 @@ func (c *limited) schedule(now time.Duration) {
 	}
 }
 
-// expire also stands in for a parent that has a deadline and doesn't keep it.
-func (c *limited) expire() {
-	if c.parent.Err() != nil { // which nobody may have watched
-		c.parentDone()
+// expire ends the context when its time is up. It also stands in for a parent that has a
+// deadline and doesn't keep it.
+func (c *callContext) expire() {
+	if c.parent.Err() != nil { // nothing may have watched it
+		c.parentEnded()
 		return
 	}
+
 	c.mu.Lock()
 	now := c.elapsed()
-	if c.callers && c.err == nil {
+	if _, callers := c.clock.end(); callers && c.ending.Load() == nil {
 		c.schedule(now) // a call around this one may have been paused since
 	}
-	if now < c.expiry { // also if the timer fired just before it was reset
-		c.mu.Unlock()
-		return
-	}
-	told, mine := c.told(), !c.callers
+	at, callers := c.clock.end()
+	exceeded := c.clock.exceeded()
 	c.mu.Unlock()
-	c.end(context.DeadlineExceeded, TimeoutError(c.tool, told), mine)
-}
 
-// told is the limit that ends the call, as it is called in its error. It requires that
-// c.mu is held.
-func (c *limited) told() time.Duration {
-	switch {
-	case c.callers:
-		return c.expiry
-	case c.own == c.most:
-		return c.bound
-	default:
-		return c.limit
-	}
-}
-
-// parentDone tells a deadline of the parent's that equals the limit, which is the
-// limit whichever timer was first, from an end that only the caller knew of.
-func (c *limited) parentDone() {
-	e := endOf(c.parent, c.tool)
-	if e.Code != CodeTimeout {
-		c.end(context.Canceled, e, false)
+	if now < at { // also if the timer fired just before it was reset
 		return
 	}
-	outer := innermost(c.parent)
+	e := TimeoutError(c.name, exceeded)
+	c.end(newEnding(context.DeadlineExceeded, e, c.start.Add(now), !callers))
+}
+
+// parentEnded ends the context because its parent has ended. A deadline of the parent that
+// equals the timeout counts as the timeout, whichever timer fired first.
+func (c *callContext) parentEnded() {
+	e := endOf(c.parent, c.name)
+	if e.Code != CodeTimeout {
+		c.end(newEnding(context.Canceled, e, time.Now(), false))
+		return
+	}
+
 	c.mu.Lock()
-	reached := c.elapsed() >= c.expiry
-	if outer != nil && outer.endedBefore(c.start.Add(c.expiry)) {
-		reached = false // it was an outer call's limit, however late that is noticed here
+	at, callers := c.clock.end()
+	exceeded := c.clock.exceeded()
+	c.mu.Unlock()
+
+	reached := c.elapsed() >= at
+	if outer := innermost(c.parent); outer != nil && outer.endedBefore(c.start.Add(at)) {
+		reached = false // it was the timeout of an outer call, however late it is noticed here
 	}
 	if reached {
-		e.Message = TimeoutError(c.tool, c.told()).Message
+		e.Message = TimeoutError(c.name, exceeded).Message
 	}
-	mine := reached && !c.callers
-	c.mu.Unlock()
-	c.end(context.DeadlineExceeded, e, mine)
-}
-
-// endOf makes an error of a context's end, nil if it goes on.
-func endOf(ctx context.Context, tool string) *Error {
-	err := ctx.Err()
-	if err == nil {
-		return nil
-	}
-	e := canceledError(tool, nil)
-	if err == context.DeadlineExceeded {
-		e = TimeoutError(tool, 0)
-	}
-	e.Err = causeOf(ctx)
-	return e
-}
-
-// causeOf is why ctx ended, if that says more than the error's code does.
-func causeOf(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != context.DeadlineExceeded && cause != context.Canceled {
-		return cause
-	}
-	return nil
+	c.end(newEnding(context.DeadlineExceeded, e, time.Now(), reached && !callers))
 }
 
 // stop ends the context of a call that has returned.
-func (c *limited) stop() { c.end(context.Canceled, context.Canceled, false) }
+func (c *callContext) stop() { c.end(returned) }
 
-// end is the only way in which the context ends; the first caller's reason holds.
-func (c *limited) end(err, cause error, mine bool) {
+// end is the only way in which the context ends. The first ending holds.
+func (c *callContext) end(e *ending) {
 	c.mu.Lock()
-	if c.err != nil {
+	if !c.ending.CompareAndSwap(nil, e) {
 		c.mu.Unlock()
 		return
-	}
-	c.err, c.cause, c.mine = err, cause, mine
-	if cause != context.Canceled {
-		c.at = c.elapsed()
 	}
 	if c.done != nil {
 		close(c.done)
@@ -229,121 +158,136 @@ func (c *limited) end(err, cause error, mine bool) {
 }
 
 // awake wakes the goroutine that waits in runner.run, if there is one.
-func (c *limited) awake() {
+func (c *callContext) awake() {
 	select {
 	case c.wake <- struct{}{}:
 	default: // there is a token already
 	}
 }
 
-// catchUp ends the context now if it should have ended already. Its parent and its
-// timer tell it so on goroutines of their own, and a tool may have heard of the same
-// end before: from the caller's context, or from a connection with the same deadline.
-func (c *limited) catchUp() {
+// watch subscribes to the parent, if anything depends on it and it isn't watched yet. It
+// is the most expensive step of a call, so it is deferred. c.mu must be held.
+func (c *callContext) watch() {
+	wanted := c.done != nil || c.after != nil
+	if !wanted || c.attended || c.unwatch != nil || c.ending.Load() != nil || c.parent.Done() == nil {
+		return
+	}
+
+	c.unwatch = context.AfterFunc(c.parent, c.parentEnded)
+}
+
+// leave is called when the attended function has returned and the context goes on.
+func (c *callContext) leave() {
 	c.mu.Lock()
-	over, expired := c.err != nil, c.elapsed() >= c.expiry
+	defer c.mu.Unlock()
+	c.attended = false
+	c.watch()
+}
+
+// catchUp ends the context now if it should have ended already. Its parent and its timer
+// notify it on goroutines of their own, and a tool may have noticed the same end before:
+// by the caller's context, or by a connection with the same deadline.
+func (c *callContext) catchUp() *ending {
+	if e := c.ending.Load(); e != nil {
+		return e
+	}
+
+	c.mu.Lock()
+	at, _ := c.clock.end()
 	c.mu.Unlock()
 	switch {
-	case over:
 	case c.parent.Err() != nil:
-		c.parentDone()
-	case expired:
+		c.parentEnded()
+	case c.elapsed() >= at:
 		c.expire()
 	}
+	return c.ending.Load()
 }
 
-// left is how long the call may go on without progress.
-func (c *limited) left() time.Duration {
+// left returns how long the call may go on without progress.
+func (c *callContext) left() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.expiry - c.elapsed()
+	at, _ := c.clock.end()
+	return at - c.elapsed()
 }
 
-// over reports whether the call has ended.
-func (c *limited) over() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err != nil
+// over reports whether the context is known to have ended.
+func (c *callContext) over() bool { return c.ending.Load() != nil }
+
+// endedBefore reports whether the context ended before t.
+func (c *callContext) endedBefore(t time.Time) bool {
+	e := c.ending.Load()
+	return e != nil && e.at.Before(t)
 }
 
-// endedBefore reports whether the limit or the caller ended the call before t.
-func (c *limited) endedBefore(t time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err != nil && c.start.Add(c.at).Before(t)
+// ended returns the *Error that ended the call, nil if it goes on or has returned, and
+// whether it was the tool's own timeout.
+func (c *callContext) ended() (e *Error, ownTimeout bool) {
+	end := c.catchUp()
+	if end == nil {
+		return nil, false
+	}
+
+	e, _ = end.cause.(*Error)
+	return e, end.ownTimeout
 }
 
-// endedAt is when the limit or the caller ended the call.
-func (c *limited) endedAt() time.Time {
+// progress restarts the timeout if it may be restarted.
+func (c *callContext) progress() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.start.Add(c.at)
-}
-
-// progress lets the limit begin anew.
-func (c *limited) progress() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err == nil && c.paused == 0 && c.bound > c.limit {
-		c.arm(c.elapsed())
+	now := c.elapsed()
+	if c.ending.Load() == nil && c.clock.progress(now) {
+		c.schedule(now)
 	}
 }
 
-// pause stops the clock until resume is called, once.
-func (c *limited) pause() (resume func()) {
+// pause suspends the timeout until resume is called, once.
+func (c *callContext) pause() (resume func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.paused++; c.paused == 1 {
-		c.since = c.elapsed()
-		if c.err == nil {
-			c.arm(c.since)
-		}
+	now := c.elapsed()
+	c.clock.pause(now)
+	if c.ending.Load() == nil {
+		c.schedule(now)
 	}
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.paused--
-		if c.paused > 0 || c.err != nil {
-			return
-		}
-		now := c.elapsed()
-		c.most += min(now-c.since, math.MaxInt64-c.most)
-		c.most = max(c.most, now+min(c.limit, math.MaxInt64-now)) // the limit begins anew in any case
-		c.arm(now)
+	return c.resume
+}
+
+func (c *callContext) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.elapsed()
+	if c.clock.resume(now) && c.ending.Load() == nil {
+		c.schedule(now)
 	}
 }
 
-// ended returns the *Error that ended the call, nil if nothing has, and whether it
-// was the tool's own limit.
-func (c *limited) ended() (e *Error, mine bool) {
-	c.catchUp()
+// Deadline returns the latest time at which the call may end, since what a tool passes to
+// its backend must outlast the progress that it reports.
+func (c *callContext) Deadline() (time.Time, bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, _ = c.cause.(*Error)
-	return e, c.mine
-}
-
-// Deadline is the latest at which the call may end: what a tool hands on to its
-// backend must outlast the progress that it reports.
-func (c *limited) Deadline() (time.Time, bool) {
-	c.mu.Lock()
-	last := c.start.Add(c.most)
-	if c.paused > 0 {
-		last = c.start.Add(c.expiry)
+	last := c.clock.latest
+	if c.clock.pauses > 0 {
+		last = never
 	}
 	c.mu.Unlock()
-	if d, ok := c.parent.Deadline(); ok && d.Before(last) {
-		last = d
+
+	at := c.start.Add(last)
+	if d, ok := c.parent.Deadline(); ok && d.Before(at) {
+		at = d
 	}
-	return last, true
+	return at, true
 }
 
-func (c *limited) Done() <-chan struct{} {
+// Done returns a channel that is closed when the context ends.
+func (c *callContext) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done == nil {
 		c.done = make(chan struct{})
-		if c.err != nil {
+		if c.ending.Load() != nil {
 			close(c.done)
 		}
 		c.watch()
@@ -351,31 +295,35 @@ func (c *limited) Done() <-chan struct{} {
 	return c.done
 }
 
-func (c *limited) Err() error {
-	c.catchUp()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
+// Err returns context.Canceled or context.DeadlineExceeded once the context has ended.
+func (c *callContext) Err() error {
+	if e := c.catchUp(); e != nil {
+		return e.err
+	}
+
+	return nil
 }
 
-// AfterFunc is what the context package looks for in a context that isn't its
-// own: without it, each child context would cost a goroutine. Unlike
-// context.AfterFunc it calls f on the goroutine that ends the context, which may be the
-// caller's: it is for that package, whose own f only cancels a child; but never on AfterFunc's own goroutine,
-// where the package holds the lock of that child.
-func (c *limited) AfterFunc(f func()) (stop func() bool) {
+// AfterFunc is what the context package looks for in a context that isn't its own; without
+// it each child would cost a goroutine. Unlike context.AfterFunc it calls f on the
+// goroutine that ends the context, which may be the caller's, as the package's own f only
+// cancels a child. It never calls f on the goroutine of AfterFunc itself, where the package
+// holds the lock of that child.
+func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
-	if c.err != nil {
+	if c.ending.Load() != nil {
 		c.mu.Unlock()
 		go f()
 		return func() bool { return false }
 	}
 	defer c.mu.Unlock()
+
 	if c.after == nil {
 		c.after = make(map[*func()]struct{})
 	}
 	c.after[&f] = struct{}{}
 	c.watch()
+
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -387,38 +335,30 @@ func (c *limited) AfterFunc(f func()) (stop func() bool) {
 
 type (
 	attemptKey struct{} // of the attempt's number, an int
-	limitedKey struct{} // of the innermost limited context itself
+	contextKey struct{} // of the innermost callContext itself
 )
 
-// innermost returns the nearest call with a limit that ctx belongs to, nil if there
-// is none.
-func innermost(ctx context.Context) *limited {
-	c, _ := ctx.Value(limitedKey{}).(*limited)
+// innermost returns the nearest call that ctx belongs to, nil if there is none.
+func innermost(ctx context.Context) *callContext {
+	c, _ := ctx.Value(contextKey{}).(*callContext)
 	return c
 }
 
-// Value also answers the context package's private question for a context of its
-// own, by which context.Cause finds the cause. Before the end there is none to
-// find, and children use AfterFunc: the parent may answer as it likes.
-func (c *limited) Value(key any) any {
+// Value also answers the context package's private question for a context of its own, by
+// which context.Cause finds the cause. Before the end there is none to find, and children
+// use AfterFunc, so the parent may answer as it likes.
+func (c *callContext) Value(key any) any {
 	switch key {
-	case limitedKey{}:
+	case contextKey{}:
 		return c
 	case attemptKey{}:
 		if n := c.attempt.Load(); n > 0 {
 			return int(n)
 		}
 	}
-	c.mu.Lock()
-	if c.err != nil && c.dead == nil {
-		dead, cancel := context.WithCancelCause(context.Background())
-		cancel(c.cause)
-		c.dead = dead
-	}
-	dead := c.dead
-	c.mu.Unlock()
-	if dead != nil {
-		if v := dead.Value(key); v != nil {
+
+	if e := c.ending.Load(); e != nil {
+		if v := e.dead.Value(key); v != nil {
 			return v
 		}
 	}
@@ -426,4 +366,4 @@ func (c *limited) Value(key any) any {
 }
 
 // String keeps fmt from reading the fields of a context that is in use.
-func (c *limited) String() string { return "resilience.limited" }
+func (c *callContext) String() string { return "resilience.callContext" }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The limit of an outer call, which a Cooperative inner one notices late.
+// The timeout of an outer call, which a Cooperative inner one notices late.
 func TestNestedOuterLimit(t *testing.T) {
 	for _, coop := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestNestedOuterLimit(t *testing.T) {
 			})
 			assert.ErrorIs(t, err, resilience.CodeTimeout)
 			time.Sleep(time.Second)
-			assert.Equal(t, resilience.Closed, g.Breaker("inner").State(), "cooperative %v", coop)
+			assert.Equal(t, resilience.StateClosed, g.Breaker("inner").State(), "cooperative %v", coop)
 		})
 	}
 }
@@ -78,7 +78,7 @@ func TestDeadlineThatIsNotKept(t *testing.T) {
 		start := time.Now()
 		_, err := resilience.Do(deadlineOnly{t.Context(), start.Add(12 * time.Second)}, g, "x", func(ctx context.Context) (int, error) {
 			time.Sleep(9 * time.Second)
-			resilience.Progress(ctx)
+			resilience.ReportProgress(ctx)
 			time.Sleep(time.Hour)
 			return 0, nil
 		})
@@ -136,14 +136,14 @@ func TestHugeLimits(t *testing.T) {
 				_, ok := ctx.Deadline()
 				assert.True(t, ok)
 				time.Sleep(time.Hour)
-				resilience.Progress(ctx)
+				resilience.ReportProgress(ctx)
 				resume := resilience.Pause(ctx)
 				_, ok = ctx.Deadline()
 				assert.True(t, ok)
 				time.Sleep(time.Hour)
-				resilience.Progress(ctx)
+				resilience.ReportProgress(ctx)
 				resume()
-				resilience.Progress(ctx)
+				resilience.ReportProgress(ctx)
 				_, ok = ctx.Deadline()
 				assert.True(t, ok)
 				c2, cancel := context.WithTimeout(ctx, time.Second)
@@ -156,7 +156,7 @@ func TestHugeLimits(t *testing.T) {
 			})
 			assert.ErrorIs(t, err, resilience.CodeToolFailed)
 			time.Sleep(time.Hour)
-			assert.Equal(t, resilience.Open, g.Breaker("x").State())
+			assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
 			assert.Positive(t, g.Breaker("x").RetryAfter())
 		})
 	}
@@ -353,7 +353,7 @@ func TestDelayEndsWithTheCaller(t *testing.T) {
 	})
 }
 
-// A limit that ends before it has quite begun.
+// A timeout that ends before it has quite begun.
 func TestLimitThatEndsAtOnce(t *testing.T) {
 	cfg := one(resilience.Tool{Timeout: 1})
 	cfg.Breaker.Failures = math.MaxInt32

@@ -58,7 +58,7 @@ func ExampleNew_wrongConfig() {
 
 func ExampleMust() {
 	guard := resilience.Must(resilience.New(resilience.Config{
-		Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: 20 * time.Second},
+		Timeouts: resilience.Timeouts{resilience.Quick: 20 * time.Second},
 	}))
 	fmt.Println(guard.Timeout("search"), guard.Timeout("cypher"))
 	// Output: 20s 2m0s
@@ -81,7 +81,7 @@ func ExampleConfigFromEnv() {
 
 func ExampleDo() {
 	guard := resilience.Must(resilience.New(resilience.Config{
-		Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: 20 * time.Millisecond},
+		Timeouts: resilience.Timeouts{resilience.Quick: 20 * time.Millisecond},
 	}))
 	_, err := resilience.Do(context.Background(), guard, "search", func(context.Context) (string, error) {
 		select {} // never returns, whatever its context says
@@ -158,12 +158,12 @@ func ExampleArgs() {
 	// Output: map[apiKey:[REDACTED] query:open issues] index is corrupt
 }
 
-func ExampleLimit() {
+func ExampleTimeout() {
 	guard := resilience.Must(resilience.New(resilience.Config{}))
 	_, err := resilience.Do(context.Background(), guard, "search", func(ctx context.Context) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
-	}, resilience.Limit(10*time.Millisecond))
+	}, resilience.Timeout(10*time.Millisecond))
 	fmt.Println(err)
 	fmt.Println(guard.Health()[0].ConsecutiveFailures) // an impatient caller is not the tool's failure
 	// Output:
@@ -186,7 +186,7 @@ func ExampleGuard_Health() {
 	// Output: cypher neo4j open 5 TOOL_FAILED
 }
 
-func ExampleProgress() {
+func ExampleReportProgress() {
 	guard := resilience.Must(resilience.New(resilience.Config{
 		Tools: map[string]resilience.Tool{
 			"index": {Timeout: time.Second, MaxTimeout: 10 * time.Minute},
@@ -196,7 +196,7 @@ func ExampleProgress() {
 	n, err := resilience.Do(context.Background(), guard, "index", func(ctx context.Context) (int, error) {
 		for range files {
 			// However many there are: a second for each is enough.
-			resilience.Progress(ctx)
+			resilience.ReportProgress(ctx)
 		}
 		return len(files), nil
 	})
@@ -216,18 +216,21 @@ func ExamplePause() {
 	// Output: no <nil>
 }
 
-func ExampleMetaOptions() {
+func ExampleForRequest() {
 	guard := resilience.Must(resilience.New(resilience.Config{}))
-	meta := map[string]any{resilience.MetaLimit: 0.01} // of a tools/call request
-	opts, err := resilience.MetaOptions(meta, false, true)
-	if err != nil {
-		fmt.Println(err)
-		return
+	request := resilience.Request{
+		RequestInfo: resilience.RequestInfo{
+			Method: "tools/call",
+			Meta:   map[string]any{resilience.MetaTimeout: 0.01}, // seconds, from the client
+		},
+		Known:        true,
+		AllowTimeout: true,
 	}
-	_, err = resilience.Do(context.Background(), guard, "search", func(ctx context.Context) (string, error) {
+
+	_, err := resilience.Do(context.Background(), guard, "search", func(ctx context.Context) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
-	}, opts...)
+	}, resilience.ForRequest(request))
 	fmt.Println(err)
 	// Output: TIMEOUT: Tool 'search' exceeded timeout of 10ms
 }

@@ -78,8 +78,8 @@ func ExampleBackoff_Delay() {
 	// Output: 500ms 1s 2s 4s 8s 16s 32s 1m0s 1m0s
 }
 
-func ExampleBackoff_New() {
-	policy := resilience.Backoff{Base: time.Millisecond, Max: 10 * time.Millisecond}.New()
+func ExampleBackoff_Policy() {
+	policy := resilience.Backoff{Base: time.Millisecond, Max: 10 * time.Millisecond}.Policy()
 	attempts := 0
 	err := backoff.Retry(func() error {
 		if attempts++; attempts < 3 {

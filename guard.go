@@ -3,7 +3,6 @@ package resilience
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"reflect"
 	"sync"
@@ -11,32 +10,32 @@ import (
 	"time"
 )
 
-// A Guard stands between a server and its tools: it gives each call a limit, turns
-// calls of broken backends away, retries what may be retried, and answers with an
-// [*Error] that an agent can act on. Make one with [New] and share it between all
-// requests: its methods, and the functions that take one, are safe for concurrent
-// use.
+// A Guard stands between a server and its tools. It gives each call a timeout, rejects calls
+// to broken backends, retries what may be retried, and returns an [*Error] that an agent can
+// act on. Create one with [New] and share it between all requests: its methods, and the
+// functions that take one, are safe for concurrent use.
 //
-// One call goes through, from the outside in: the breaker, the limit for the whole
-// call, the retries, the limit for each attempt, the tool. The breaker counts the
-// call, not its attempts.
+// A call passes, from the outside in, the breaker, the timeout for the whole call, the retries,
+// the timeout of each attempt, and the tool. The breaker counts the call, not its attempts.
 type Guard struct {
 	cfg       Config
-	timeouts  map[Tier]time.Duration
-	listed    map[string]*tool
-	breakers  map[string]*Breaker // those of listed tools, by name
-	unlisted  sync.Map            // string → *tool
-	growing   sync.Mutex          // held while unlisted grows
-	grown     atomic.Int64        // its size
-	others    *tool               // shared by all tools that found unlisted full
+	timeouts  Timeouts
+	breakers  map[string]*Breaker // of listed tools, by name
 	observers []*observer
+
+	listed        map[string]*toolState
+	unlisted      sync.Map     // of *toolState, by name
+	unlistedCount atomic.Int64 // the size of unlisted
+	growing       sync.Mutex   // held while unlisted grows
+	others        *toolState   // shared by all tools without a state of their own
 }
 
-// New returns a guard configured by cfg, or an error that names every bad field.
+// New returns a guard with the given configuration, or an error that names every bad field.
 func New(cfg Config) (*Guard, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+
 	if cfg.MaxAbandoned == 0 {
 		cfg.MaxAbandoned = defaultMaxAbandoned
 	}
@@ -45,136 +44,78 @@ func New(cfg Config) (*Guard, error) {
 	g := &Guard{
 		cfg:       cfg,
 		timeouts:  cfg.timeouts(),
-		listed:    make(map[string]*tool, len(cfg.Tools)),
+		listed:    make(map[string]*toolState, len(cfg.Tools)),
 		breakers:  make(map[string]*Breaker),
 		observers: newObservers(cfg.Observers, cfg.Log),
 	}
+
 	for name, t := range cfg.Tools {
-		g.listed[name] = g.newTool(name, t)
-		g.listed[name].listed = true
-		g.breakers[g.listed[name].breaker.name] = g.listed[name].breaker
+		s := g.newState(name, t)
+		s.listed = true
+		g.listed[name] = s
+		g.breakers[s.breaker.name] = s.breaker
 	}
-	g.others = g.newTool(othersName, Tool{Effect: cfg.Effect})
-	g.cfg.Tools, g.cfg.Timeouts, g.cfg.Observers = nil, nil, nil // the caller's
+	g.others = g.newState(othersName, Tool{Effect: cfg.Effect})
+
+	g.cfg.Tools, g.cfg.Timeouts, g.cfg.Observers = nil, nil, nil // they belong to the caller
 	return g, nil
 }
 
-// Must returns g, or panics with err. It is for package variables:
+// Must returns g, or panics if err isn't nil. It is for package variables:
 //
 //	var guard = resilience.Must(resilience.New(cfg))
 func Must(g *Guard, err error) *Guard {
 	if err != nil {
 		panic(err)
 	}
+
 	return g
 }
 
-// Option is a wish for one call.
-type Option func(*options)
-
-type options struct {
-	args     any
-	limit    time.Duration
-	effect   func() Effect
-	request  *Request // nil: nothing is known
-	limitSet bool
-	debug    bool
-	shared   bool
-}
-
-// Args are the call's arguments, for the details of its error with debug: redacted, as
-// they were before the tool ran. nil: none.
-func Args(args map[string]any) Option {
-	return func(o *options) {
-		if args != nil {
-			o.args = args
-		}
-	}
-}
-
-// RawArgs is [Args] for arguments that are still JSON, which is read with debug only.
-// Empty: none.
-func RawArgs(args json.RawMessage) Option {
-	return func(o *options) {
-		if len(args) > 0 {
-			o.args = args
-		}
-	}
-}
-
-// EffectFrom asks f what the effect of the tool is, if the tool isn't listed in the
-// Config and the call fails: at most once for each call, on its goroutine. f is for what
-// is known of a tool elsewhere, such as its MCP annotations; it must not block. If f is
-// nil, panics or returns EffectUnknown, Config.Effect holds.
-func EffectFrom(f func() Effect) Option { return func(o *options) { o.effect = f } }
-
-// Shared denies a tool that isn't listed in the Config a breaker and counts of its own:
-// it shares those that stand as "(others)" in Health. It is for names that an agent may
-// have made up.
-func Shared() Option { return func(o *options) { o.shared = true } }
-
-// Debug turns debug on for this call, whatever Config.Debug says.
-func Debug() Option { return func(o *options) { o.debug = true } }
-
-// Limit gives this call d instead of the tool's timeout, but no more than the
-// tool's MaxTimeout, or its timeout where that isn't set. A call that outruns a
-// limit shorter than the tool's own is TIMEOUT, but the breaker doesn't count it. A d
-// that isn't positive fails the call with VALIDATION_ERROR.
-func Limit(d time.Duration) Option {
-	return func(o *options) { o.limit, o.limitSet = d, true }
-}
-
-func gather(opts []Option) options {
-	if len(opts) == 0 {
-		return options{} // without a variable whose address is taken
-	}
-	var o options
-	for _, set := range opts {
-		if set != nil {
-			set(&o)
-		}
-	}
-	return o
-}
-
-// Do calls fn as the named tool, under g. It returns by the tool's limit at the
-// latest, unless the tool is Cooperative and breaks its promise.
+// Do calls fn as the named tool under g. It returns when the tool's timeout has passed, at
+// the latest, unless the tool is Cooperative and breaks its promise.
 //
-// Every error is an [*Error], and with it comes the value that the last attempt
-// returned, if any. fn runs on a goroutine of its own that may be given up on, so it
-// must not write to variables that the caller reads; all attempts of one call share
-// fn. Its context carries the deadline; if the limit or the caller ends the call, its
-// [context.Cause] is an *Error; and [Attempt] tells it how often it was tried.
+// Every error is an [*Error]. With an error, Do returns the value that the last attempt
+// returned, if any.
 //
-// Methods of errors that fn returns, and the callbacks Classify and OnRetry of the Config,
-// run on the caller's goroutine: they must not block.
+// All attempts of a call run fn. It runs on a goroutine of its own that may be abandoned, so
+// it must not write to variables that the caller reads. Its context carries the deadline. If
+// the timeout or the caller ends the call, the [context.Cause] of that context is an *Error,
+// and [Attempt] returns the number of the attempt.
 //
-// A tool that isn't listed in the Config may be called too. An empty name is
-// VALIDATION_ERROR, a nil fn TOOL_NOT_FOUND, a context that has ended already
-// CANCELED or TIMEOUT; none of these leaves a trace. A nil ctx or g panics.
-func Do[T any](ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option) (T, error) {
-	value, c := do(ctx, g, tool, fn, gather(opts))
+// Methods of errors that fn returns, and the callbacks Classify and OnRetry of the Config, run
+// on the caller's goroutine: they must not block.
+//
+// A tool that isn't listed in the Config may be called too. An empty name is VALIDATION_ERROR,
+// a nil fn is TOOL_NOT_FOUND, and a context that has already ended is CANCELED or TIMEOUT. None
+// of these leaves a trace. A nil ctx or g panics.
+func Do[T any](
+	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option,
+) (T, error) {
+	value, c := do(ctx, g, tool, fn, newOptions(opts))
 	if c.err != nil {
 		return value, c.err
 	}
+
 	return value, nil
 }
 
-// Result is what came of a call made by [Run] or [All].
+// A Result is the result of a call made by [Run] or [All].
 type Result[T any] struct {
 	Tool     string
 	Value    T
-	Err      *Error        // nil: success
-	Attempts int           // how often the tool was called, attempts that were given up on among them; 0: it was turned away
-	Duration time.Duration // from the call to the answer
+	Err      *Error        // nil means success
+	Attempts int           // how often the tool was called, including abandoned attempts; 0 if it wasn't
+	Duration time.Duration // of the whole call
 }
 
-// Message returns a sentence for a user: what happened and what to do next. It is
-// "" on success.
+// Message returns a sentence for a user: what happened and what to do next. It returns "" on
+// success.
 func (r Result[T]) Message() string {
 	if r.Err == nil {
 		return ""
 	}
+
 	msg := cmp.Or(r.Err.Message, string(r.Err.Code), "The call failed")
 	switch msg[len(msg)-1] {
 	case '.', '!', '?':
@@ -187,42 +128,47 @@ func (r Result[T]) Message() string {
 	return msg
 }
 
-// Run is [Do] with all that is known of the call in one Result.
-func Run[T any](ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option) Result[T] {
-	value, c := do(ctx, g, tool, fn, gather(opts))
+// Run is like [Do], and returns all that is known of the call.
+func Run[T any](
+	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option,
+) Result[T] {
+	value, c := do(ctx, g, tool, fn, newOptions(opts))
 	return Result[T]{Tool: tool, Value: value, Err: c.err, Attempts: c.attempts, Duration: c.took()}
 }
 
-// Call is one of the calls that [All] makes.
+// A Call is one of the calls that [All] makes.
 type Call[T any] struct {
 	Tool string
 	Args map[string]any // as for [Args]; may be nil
 	Func func(context.Context) (T, error)
 }
 
-// All makes all calls at once, each under its own limit and as [Run] does, and
-// returns when the last has ended: by the longest of their limits. The results are in
-// the order of the calls. A nil Func is TOOL_NOT_FOUND and stops nothing else. A nil
-// ctx or g panics.
+// All makes all calls at once, each under its own timeout, as [Run] does. It returns when the
+// last one has ended, with the results in the order of the calls. A nil Func is TOOL_NOT_FOUND
+// and doesn't affect the other calls. A nil ctx or g panics.
 func All[T any](ctx context.Context, g *Guard, calls ...Call[T]) []Result[T] {
-	mustHave(ctx, g) // a panic in a goroutine could not be recovered by the caller
+	mustHave(ctx, g) // the caller could not recover a panic in a goroutine
+
 	results := make([]Result[T], len(calls))
 	var wg sync.WaitGroup
 	for i, call := range calls {
-		// What stands if a Cooperative tool ends the goroutine.
-		results[i] = Result[T]{Tool: call.Tool, Err: crashed(call.Tool, ErrGoexit).(*Error)}
+		// This result stands if a Cooperative tool ends the goroutine.
+		results[i] = Result[T]{Tool: call.Tool, Err: crashError(call.Tool, ErrGoexit).(*Error)}
 		wg.Go(func() {
 			results[i] = Run(ctx, g, call.Tool, call.Func, Args(call.Args))
 		})
 	}
 	wg.Wait()
+
 	return results
 }
 
-// Wrap returns handler under g: a call of it is [Do] with the named tool. With debug,
-// an input that is a struct or a map stands for the call's [Args]. Options apply to
-// every call. An empty name and a nil g or handler panic.
-func Wrap[In, Out any](g *Guard, tool string, handler func(context.Context, In) (Out, error), opts ...Option) func(context.Context, In) (Out, error) {
+// Wrap returns a guarded handler: calling it is like calling [Do] with the named tool. With
+// debug, an input that is a struct or a map takes the place of the call's [Args]. The options
+// apply to every call. An empty name and a nil g or handler panic.
+func Wrap[In, Out any](
+	g *Guard, tool string, handler func(context.Context, In) (Out, error), opts ...Option,
+) func(context.Context, In) (Out, error) {
 	switch {
 	case g == nil:
 		panic("resilience: Wrap: nil *Guard")
@@ -231,16 +177,20 @@ func Wrap[In, Out any](g *Guard, tool string, handler func(context.Context, In) 
 	case handler == nil:
 		panic("resilience: Wrap: nil handler for tool '" + tool + "'")
 	}
-	o := gather(opts)
-	// A pointer may lead to a session that is in use: not for printing.
+
+	o := newOptions(opts)
+	// A pointer may lead to a session that is in use, which must not be printed.
 	kind := reflect.TypeFor[In]().Kind()
 	printable := kind == reflect.Struct || kind == reflect.Map
+
 	return func(ctx context.Context, in In) (Out, error) {
 		o := o
 		if printable && o.args == nil && (o.debug || g.cfg.Debug) {
 			o.args = in
 		}
-		value, c := do(ctx, g, tool, func(ctx context.Context) (Out, error) { return handler(ctx, in) }, o)
+
+		fn := func(ctx context.Context) (Out, error) { return handler(ctx, in) }
+		value, c := do(ctx, g, tool, fn, o)
 		if c.err != nil {
 			return value, c.err
 		}
@@ -248,25 +198,16 @@ func Wrap[In, Out any](g *Guard, tool string, handler func(context.Context, In) 
 	}
 }
 
-// Timeout returns the limit of a tool, listed or not, before any [Limit].
+// Timeout returns the timeout of a tool, listed or not, without any option of a call.
 func (g *Guard) Timeout(tool string) time.Duration {
-	if t := g.listed[tool]; t != nil {
-		return t.timeout
+	if s := g.listed[tool]; s != nil {
+		return s.timeout
 	}
+
 	return g.timeouts[DefaultTier(tool)]
 }
 
-// Breaker returns the breaker of a tool, listed or not; never nil. That of a tool that
-// isn't listed is made now if there is none yet, as a call would; tools for which there
-// is no room share one.
-func (g *Guard) Breaker(tool string) *Breaker { return g.tool(tool, false).breaker }
-
-// mustHave panics at what only a mistake in the program can bring.
-func mustHave(ctx context.Context, g *Guard) {
-	if g == nil {
-		panic("resilience: nil *Guard")
-	}
-	if ctx == nil {
-		panic("resilience: nil context")
-	}
-}
+// Breaker returns the breaker of a tool, listed or not. It is never nil. A tool that isn't
+// listed gets its breaker now, if it has none yet, as by a call. Tools for which there is no
+// room share one.
+func (g *Guard) Breaker(tool string) *Breaker { return g.stateOf(tool, false).breaker }

@@ -124,11 +124,11 @@ func TestDoWhoseLimit(t *testing.T) {
 		"the caller's deadline":  {deadline: time.Second, took: time.Second},
 		"the same deadline":      {deadline: 60 * time.Second, took: 60 * time.Second, counts: true},
 		"a later deadline":       {deadline: time.Hour, took: 60 * time.Second, counts: true},
-		"a shorter wish":         {opts: []resilience.Option{resilience.Limit(time.Second)}, took: time.Second},
-		"a longer wish":          {opts: []resilience.Option{resilience.Limit(time.Hour)}, took: 60 * time.Second, counts: true},
-		"a longer wish, allowed": {tool: resilience.Tool{MaxTimeout: 90 * time.Second}, opts: []resilience.Option{resilience.Limit(80 * time.Second)}, took: 80 * time.Second, counts: true},
-		"too long a wish":        {tool: resilience.Tool{MaxTimeout: 90 * time.Second}, opts: []resilience.Option{resilience.Limit(time.Hour)}, took: 90 * time.Second, counts: true},
-		"the last wish":          {opts: []resilience.Option{resilience.Limit(time.Hour), nil, resilience.Limit(time.Second)}, took: time.Second},
+		"a shorter wish":         {opts: []resilience.Option{resilience.Timeout(time.Second)}, took: time.Second},
+		"a longer wish":          {opts: []resilience.Option{resilience.Timeout(time.Hour)}, took: 60 * time.Second, counts: true},
+		"a longer wish, allowed": {tool: resilience.Tool{MaxTimeout: 90 * time.Second}, opts: []resilience.Option{resilience.Timeout(80 * time.Second)}, took: 80 * time.Second, counts: true},
+		"too long a wish":        {tool: resilience.Tool{MaxTimeout: 90 * time.Second}, opts: []resilience.Option{resilience.Timeout(time.Hour)}, took: 90 * time.Second, counts: true},
+		"the last wish":          {opts: []resilience.Option{resilience.Timeout(time.Hour), nil, resilience.Timeout(time.Second)}, took: time.Second},
 	} {
 		for _, cooperative := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, cooperative %v", name, cooperative), func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestDoBreaker(t *testing.T) {
 		time.Sleep(30*time.Second + 1)
 		_, err = resilience.Do(t.Context(), g, "impact", failing(0, nil))
 		assert.NoError(t, err)
-		assert.Equal(t, resilience.Closed, g.Breaker("cypher").State())
+		assert.Equal(t, resilience.StateClosed, g.Breaker("cypher").State())
 	})
 }
 
@@ -200,12 +200,12 @@ func TestDoRefuses(t *testing.T) {
 		opt  resilience.Option
 		want string
 	}{
-		"empty name":     {t.Context(), "", fine, nil, "VALIDATION_ERROR: The tool's name is empty"},
-		"nil function":   {t.Context(), "x", nil, nil, "TOOL_NOT_FOUND: Tool 'x' not found: its function is nil"},
-		"zero limit":     {t.Context(), "x", fine, resilience.Limit(0), "VALIDATION_ERROR: The limit of this call is 0s: it must be positive"},
-		"negative limit": {t.Context(), "x", fine, resilience.Limit(-time.Second), "VALIDATION_ERROR: The limit of this call is -1s: it must be positive"},
-		"canceled":       {gone, "x", fine, nil, "CANCELED: The call was canceled"},
-		"too late":       {late, "x", fine, nil, "TIMEOUT: Tool 'x' timed out"},
+		"empty name":       {t.Context(), "", fine, nil, "VALIDATION_ERROR: The tool's name is empty"},
+		"nil function":     {t.Context(), "x", nil, nil, "TOOL_NOT_FOUND: Tool 'x' not found: its function is nil"},
+		"zero timeout":     {t.Context(), "x", fine, resilience.Timeout(0), "VALIDATION_ERROR: The timeout of this call is 0s: it must be positive"},
+		"negative timeout": {t.Context(), "x", fine, resilience.Timeout(-time.Second), "VALIDATION_ERROR: The timeout of this call is -1s: it must be positive"},
+		"canceled":         {gone, "x", fine, nil, "CANCELED: The call was canceled"},
+		"too late":         {late, "x", fine, nil, "TIMEOUT: Tool 'x' timed out"},
 	} {
 		r := resilience.Run(tc.ctx, g, tc.tool, tc.fn, tc.opt)
 		assert.EqualError(t, r.Err, tc.want, name)

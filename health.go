@@ -47,7 +47,7 @@ func (g *Guard) Health() []Health {
 		all = append(all, g.health(t))
 	}
 	g.unlisted.Range(func(_, t any) bool {
-		if t := t.(*tool); t.used.Load() {
+		if t := t.(*toolState); t.used.Load() {
 			all = append(all, g.health(t))
 		}
 		return true
@@ -59,23 +59,17 @@ func (g *Guard) Health() []Health {
 	return all
 }
 
-func (g *Guard) health(t *tool) Health {
+func (g *Guard) health(t *toolState) Health {
 	state := t.breaker.State()
 	return Health{
 		Tool:                t.name,
-		Available:           state != Open && !g.crowded(t),
+		Available:           state != StateOpen && !g.overloaded(t),
 		Breaker:             t.breaker.name,
 		State:               state,
 		RetryAfter:          t.breaker.RetryAfter(),
 		ConsecutiveFailures: t.breaker.consecutiveFailures(),
 		InFlight:            int(t.inFlight.Load()),
-		Abandoned:           int(t.stillRunning.Load()),
+		Abandoned:           int(t.abandoned.Load()),
 		LastError:           t.lastErr.Load(),
 	}
-}
-
-// crowded reports whether so many earlier calls still run that another one must not
-// be risked. A Cooperative tool's never do.
-func (g *Guard) crowded(t *tool) bool {
-	return !t.cooperative && t.stillRunning.Load() >= int64(g.cfg.MaxAbandoned)
 }

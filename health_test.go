@@ -41,7 +41,7 @@ func TestHealth(t *testing.T) {
 
 func TestTimeoutOfATool(t *testing.T) {
 	g := newGuard(t, resilience.Config{
-		Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: time.Second, "browser": 3 * time.Second},
+		Timeouts: resilience.Timeouts{resilience.Quick: time.Second, "browser": 3 * time.Second},
 		Tools: map[string]resilience.Tool{
 			"a": {}, "cypher": {}, "b": {Tier: "browser"}, "c": {Timeout: 4 * time.Second, Tier: resilience.Heavy}, "impact": {Tier: resilience.Quick},
 		},
@@ -75,7 +75,7 @@ func TestUnlistedToolsAreBounded(t *testing.T) {
 		assert.Equal(t, "tool2000", r.Err.Tool, "still called by its name")
 		assert.Equal(t, 60*time.Second, r.Duration)
 		r = resilience.Run(t.Context(), g, "cypher", obey)
-		assert.Equal(t, 120*time.Second, r.Duration, "and with the limit of its name")
+		assert.Equal(t, 120*time.Second, r.Duration, "and with the timeout of its name")
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 //
 // It has no channel: a channel belongs to the synctest bubble that it was made in, and a
 // guard may be used in several.
-type lane struct {
+type queue struct {
 	mu      sync.Mutex // never held while user code runs
 	waiting []func()
 	working bool
@@ -23,7 +23,7 @@ type lane struct {
 const maxWaiting = 1024
 
 // add reports whether there was room for f.
-func (l *lane) add(f func()) bool {
+func (l *queue) add(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting) >= maxWaiting {
@@ -37,7 +37,7 @@ func (l *lane) add(f func()) bool {
 	return true
 }
 
-func (l *lane) work() {
+func (l *queue) work() {
 	done := false
 	defer func() {
 		if !done {
@@ -52,7 +52,7 @@ func (l *lane) work() {
 }
 
 // next returns nil when the goroutine is no longer needed.
-func (l *lane) next() func() {
+func (l *queue) next() func() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting) == 0 {
@@ -67,7 +67,7 @@ func (l *lane) next() func() {
 }
 
 // empty reports whether nothing waits behind what runs now.
-func (l *lane) empty() bool {
+func (l *queue) empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.waiting) == 0
@@ -75,7 +75,7 @@ func (l *lane) empty() bool {
 
 // flush returns when all that waits now has run, or ctx ends. It looks again and again: to
 // be woken, it would need a channel.
-func (l *lane) flush(ctx context.Context) error {
+func (l *queue) flush(ctx context.Context) error {
 	l.mu.Lock()
 	last := l.taken + len(l.waiting)
 	l.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 //	Debug  call succeeded   tool attempts duration limit
 //	Debug  call unfinished  tool attempts duration limit
 //	Info   retry            tool attempt delay error
-//	Info   call refused     tool attempts duration limit code error
+//	Info   call invalid     tool attempts duration limit code error
 //	Warn   call failed      tool attempts duration limit code error
 //	Info   late result      tool late error
 //	Error  breaker opened   breaker from to
@@ -66,14 +66,14 @@ func (l logger) end(ctx context.Context, e CallEnd) {
 		slog.String("tool", e.Tool),
 		slog.Int("attempts", e.Attempts),
 		slog.Duration("duration", e.Duration),
-		slog.Duration("limit", e.Limit))
+		slog.Duration("timeout", e.Timeout))
 	level, msg := slog.LevelDebug, "call succeeded"
 	switch {
 	case e.Err != nil:
 		level, msg = slog.LevelWarn, "call failed"
 		switch e.Err.Code {
 		case CodeCanceled, CodeValidation, CodeToolNotFound:
-			level, msg = slog.LevelInfo, "call refused"
+			level, msg = slog.LevelInfo, "call invalid"
 		}
 		attrs = append(attrs, slog.String("code", string(e.Err.Code)))
 		if e.Err.RetryAfter > 0 {
@@ -96,7 +96,7 @@ func (l logger) late(ctx context.Context, e LateResult) {
 
 func (l logger) breaker(e BreakerChange) {
 	level, msg := slog.LevelInfo, "breaker changed"
-	if e.To == Open {
+	if e.To == StateOpen {
 		level, msg = slog.LevelError, "breaker opened"
 	}
 	l.record(context.Background(), e.Time, level, msg,

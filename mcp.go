@@ -3,94 +3,94 @@ package resilience
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 )
 
-// Keys of the _meta field of MCP requests and results that the adapters use, and that an
-// adapter of your own should use too. Their prefix is a reverse domain name, as MCP
-// prefers.
+// These are keys of the _meta field of MCP requests and results. The adapters use them, and an
+// adapter of your own should too. Their prefix is a reverse domain name, as MCP prefers.
 const (
-	// MetaError holds the JSON of an [*Error] in the _meta of a result with isError.
+	// MetaError is the key of error metadata in the _meta of a result with isError: the JSON
+	// of an [*Error].
 	MetaError = "io.github.seed8d1e2389.resilience/error"
-	// MetaDebug turns debug on for a request: true or false.
+
+	// MetaDebug turns debug on for a request. Its value is true or false.
 	MetaDebug = "io.github.seed8d1e2389.resilience/debug"
-	// MetaLimit is a request's own limit: a positive number of seconds, see [Limit].
-	MetaLimit = "io.github.seed8d1e2389.resilience/limit"
+
+	// MetaTimeout is a request's own timeout, as for [Timeout]. Its value is a positive number
+	// of seconds.
+	MetaTimeout = "io.github.seed8d1e2389.resilience/timeout"
 )
 
-// What the adapters' AddHealth adds to a server, both with [Guard.AgentHealth].
-const (
-	HealthTool     = "tool_health"
-	HealthResource = "resilience://health"
-)
-
-// AgentHealth returns {"tools": […]}, the JSON of [Guard.Health] but for HealthTool itself.
-// The last errors are left out: their words may be meant for another client.
-func (g *Guard) AgentHealth() json.RawMessage {
-	tools := make([]Health, 0, len(g.listed))
-	for _, h := range g.Health() {
-		if h.Tool != HealthTool {
-			h.LastError = nil
-			tools = append(tools, h)
-		}
-	}
-	text, _ := json.Marshal(map[string]any{"tools": tools}) // it never fails
-	return text
-}
-
-// Request is what is known of the MCP request that a call belongs to, for [Observer.Start].
-// Zero fields are not known.
+// Request describes the MCP request that a call belongs to, for [ForRequest]. An adapter fills
+// in what it knows. The zero value knows nothing and allows nothing.
 type Request struct {
-	Method   string         // "tools/call"; "" if the call belongs to no MCP request
-	Client   bool           // the request is made, not answered
-	Session  string         // the session's ID
-	Protocol string         // the protocol's version, such as "2025-11-25"
-	Meta     map[string]any // the request's _meta, with the trace of its client; observers share it, and must not change it
+	RequestInfo // what observers receive
+
+	// Arguments are the arguments of the request, for the details of its error with debug.
+	// They are redacted as they were before the tool ran. A json.RawMessage is only read with
+	// debug. Nil means none.
+	Arguments any
+
+	// Effect returns what is known elsewhere of the tool's effect, as by its MCP annotations.
+	// It is called at most once for each call, on the goroutine of the call, if the tool isn't
+	// listed in the Config and the call fails. It must not block. Config.Effect applies if it
+	// is nil, panics or returns EffectUnknown.
+	Effect func() Effect
+
+	// Known says that the server has the tool. A tool that is neither known nor listed in the
+	// Config may be a name that an agent has made up: it shares the breaker and the counts that
+	// appear as "(others)" in Health.
+	Known bool
+
+	// AllowDebug allows the request to turn debug on, by MetaDebug. An agent then reads the
+	// causes of errors.
+	AllowDebug bool
+
+	// AllowTimeout allows the request to choose its timeout, by MetaTimeout. It may then occupy
+	// the tool for as long as the tool's MaxTimeout.
+	AllowTimeout bool
 }
 
-// ForRequest tells observers which request the call belongs to. The map in it is copied
-// when the call begins; what it holds must not change.
-func ForRequest(r Request) Option { return func(o *options) { o.request = &r } }
-
-// HintedEffect is the effect of a tool with the annotations readOnlyHint and
-// idempotentHint of MCP, both of which are false by default: NonIdempotent then.
-func HintedEffect(readOnly, idempotent bool) Effect {
-	switch {
-	case readOnly:
-		return ReadOnly
-	case idempotent:
-		return Idempotent
-	default:
-		return NonIdempotent
+// ForRequest applies to a call what is known of the MCP request that it belongs to, and the
+// options in the request's _meta that the server allows. An option that isn't allowed is
+// ignored. One that is allowed and malformed fails the call with VALIDATION_ERROR.
+//
+// The map Meta is copied when the call begins; its values must not change.
+func ForRequest(r Request) Option {
+	return func(o *options) {
+		o.request = &r.RequestInfo
+		o.effect = r.Effect
+		o.shared = !r.Known
+		if raw, isRaw := r.Arguments.(json.RawMessage); r.Arguments != nil && (!isRaw || len(raw) > 0) {
+			o.args = r.Arguments
+		}
+		r.readMeta(o)
 	}
 }
 
-// MetaOptions reads the wishes for one call from a request's _meta. Each must be
-// allowed by the server's author: with debug an agent sees causes, and with a limit it
-// may occupy a tool for as long as its MaxTimeout. What isn't allowed is ignored; what is
-// allowed and makes no sense is a VALIDATION_ERROR, whose Tool is empty.
-func MetaOptions(meta map[string]any, debug, limit bool) ([]Option, error) {
-	var opts []Option
-	if v, ok := meta[MetaDebug]; ok && debug {
+// readMeta applies the options in the request's _meta.
+func (r *Request) readMeta(o *options) {
+	if v, ok := r.Meta[MetaDebug]; ok && r.AllowDebug {
 		on, isBool := v.(bool)
 		if !isBool {
-			return nil, validationError("", "_meta[%q] must be true or false", MetaDebug)
+			o.invalid = validationError("", "_meta[%q] must be true or false", MetaDebug)
+			return
 		}
-		if on {
-			opts = append(opts, Debug())
-		}
+		o.debug = o.debug || on
 	}
-	if v, ok := meta[MetaLimit]; ok && limit {
-		d, ok := seconds(v)
-		if !ok {
-			return nil, validationError("", "_meta[%q] must be a positive number of seconds", MetaLimit)
+
+	if v, ok := r.Meta[MetaTimeout]; ok && r.AllowTimeout {
+		d, isSeconds := seconds(v)
+		if !isSeconds {
+			o.invalid = validationError("", "_meta[%q] must be a positive number of seconds", MetaTimeout)
+			return
 		}
-		opts = append(opts, Limit(d))
+		o.timeout, o.timeoutSet = d, true
 	}
-	return opts, nil
 }
 
-// seconds reads a number as JSON decoders give it.
+// seconds reads a number as JSON decoders return it.
 func seconds(v any) (time.Duration, bool) {
 	var s float64
 	switch v := v.(type) {
@@ -107,6 +107,7 @@ func seconds(v any) (time.Duration, bool) {
 		}
 		s = f
 	}
+
 	switch ns := s * float64(time.Second); {
 	case !(ns >= 1): // NaN too
 		return 0, false
@@ -115,4 +116,20 @@ func seconds(v any) (time.Duration, bool) {
 	default:
 		return time.Duration(ns), true
 	}
+}
+
+// AgentHealth returns [Guard.Health] as JSON for an agent, {"tools": […]}. It leaves out the
+// tools in omit, such as the one that returns this JSON, and the last errors, whose words may
+// be meant for another client.
+func (g *Guard) AgentHealth(omit ...string) json.RawMessage {
+	tools := make([]Health, 0, len(g.listed))
+	for _, h := range g.Health() {
+		if !slices.Contains(omit, h.Tool) {
+			h.LastError = nil
+			tools = append(tools, h)
+		}
+	}
+
+	text, _ := json.Marshal(map[string]any{"tools": tools}) // it never fails
+	return text
 }

@@ -18,7 +18,7 @@ const startTimeout = 100 * time.Millisecond
 type observer struct {
 	Observer
 	field string // its place in the configuration
-	lane  lane
+	lane  queue
 
 	starting atomic.Int64 // Starts that were given up on and still run
 	lost     atomic.Int64 // events, since it last kept up
@@ -27,7 +27,7 @@ type observer struct {
 	crashed  atomic.Bool // which was said
 
 	log     *slog.Logger // nil: slog.Default()
-	notices lane         // of log, whose handler may block too
+	notices queue        // of log, whose handler may block too
 }
 
 // quiet is how long nothing is said of further losses: an observer that is now too slow
@@ -111,7 +111,7 @@ func (o *observer) start(ctx context.Context, e CallStart) (context.Context, boo
 		o.lose(slow)
 		return nil, false
 	}
-	limit := limitedContext(context.Background(), o.field, startTimeout, startTimeout, true)
+	limit := newCallContext(context.Background(), o.field, startTimeout, startTimeout, true)
 	defer limit.stop()
 	values, err, answered := enforce(limit, &o.starting, nil, func(context.Context) (context.Context, error) {
 		return o.added(ctx, e), nil
@@ -159,7 +159,7 @@ type observed struct {
 func (c *call) announce(ctx context.Context) context.Context {
 	all := c.guard.observers
 	c.observed = &observed{by: make([]*observer, 0, len(all))}
-	e := CallStart{Tool: c.ctx.tool, Time: time.Now()}
+	e := CallStart{Tool: c.ctx.name, Time: time.Now()}
 	if c.options.request != nil {
 		e.Request = *c.options.request
 		e.Request.Meta = maps.Clone(e.Request.Meta) // observers may keep it
@@ -196,7 +196,7 @@ func (c *call) retrying(delay time.Duration, err error) {
 	if c.observed == nil {
 		return
 	}
-	e := CallRetry{Tool: c.ctx.tool, Label: c.tool.name, Time: time.Now(), Attempt: c.attempts, Delay: delay, Err: err}
+	e := CallRetry{Tool: c.ctx.name, Label: c.state.name, Time: time.Now(), Attempt: c.attempts, Delay: delay, Err: err}
 	for _, o := range c.observed.by {
 		if o.Retry != nil {
 			o.tell(func() { o.Retry(c.observed.ctx, e) })
@@ -204,22 +204,22 @@ func (c *call) retrying(delay time.Duration, err error) {
 	}
 }
 
-// tellEnd tells the observers of the call's end.
-func (c *call) tellEnd() {
+// notifyEnd tells the observers of the call's end.
+func (c *call) notifyEnd() {
 	if c.observed == nil {
 		return
 	}
 	e := CallEnd{
-		Tool: c.ctx.tool, Label: c.label(), Time: c.ctx.start.Add(c.duration), Duration: c.duration,
-		Limit: c.ctx.limit, Attempts: c.attempts, Unfinished: c.unfinished,
+		Tool: c.ctx.name, Label: c.label(), Time: c.ctx.start.Add(c.duration), Duration: c.duration,
+		Timeout: c.ctx.clock.timeout, Attempts: c.attempts, Unfinished: c.unfinished,
 	}
 	if c.err != nil && !c.unfinished {
 		copied := *c.err // the caller's may be changed by him
 		copied.origin = c.err
 		e.Err = &copied
 	}
-	if c.redacted {
-		e.Arguments = c.options.args
+	if c.arguments != nil {
+		e.Arguments = c.arguments
 	}
 	for _, o := range c.observed.by {
 		if o.End != nil {
@@ -230,28 +230,28 @@ func (c *call) tellEnd() {
 
 // label leaves no trace of a call that was refused before it came to a tool.
 func (c *call) label() string {
-	if c.tool != nil {
-		return c.tool.name
+	if c.state != nil {
+		return c.state.name
 	}
-	if c.guard.listed[c.ctx.tool] != nil {
-		return c.ctx.tool
+	if c.guard.listed[c.ctx.name] != nil {
+		return c.ctx.name
 	}
-	if t, ok := c.guard.unlisted.Load(c.ctx.tool); ok && t.(*tool).used.Load() {
-		return c.ctx.tool
+	if t, ok := c.guard.unlisted.Load(c.ctx.name); ok && t.(*toolState).used.Load() {
+		return c.ctx.name
 	}
 	return othersName
 }
 
 // late returns what tells the observers of a result that nobody waits for any more; nil
 // if nobody wants to know.
-func (c *call) late(ctx *limited) func(error) {
+func (c *call) late(ctx *callContext) func(error) {
 	if c.observed == nil {
 		return nil
 	}
-	name, label, observed := c.ctx.tool, c.tool.name, c.observed
+	name, label, observed := c.ctx.name, c.state.name, c.observed
 	return func(err error) {
 		now := time.Now()
-		e := LateResult{Tool: name, Label: label, Time: now, Late: now.Sub(ctx.endedAt()), Err: err}
+		e := LateResult{Tool: name, Label: label, Time: now, Late: now.Sub(ctx.ending.Load().at), Err: err}
 		if e.Late < heeded && isEcho(err, ctx) {
 			return
 		}
@@ -267,8 +267,8 @@ func (c *call) late(ctx *limited) func(error) {
 const heeded = time.Second
 
 // isEcho reports whether err says no more than that ctx has ended.
-func isEcho(err error, ctx *limited) (echo bool) {
-	if err == nil || crash(err) {
+func isEcho(err error, ctx *callContext) (echo bool) {
+	if err == nil || isCrash(err) {
 		return false
 	}
 	defer func() { _ = recover() }() // err is a tool's

@@ -53,7 +53,7 @@ type Observer struct {
 type CallStart struct {
 	Tool    string
 	Time    time.Time
-	Request Request // what an adapter said by [ForRequest]; zero: nothing
+	Request RequestInfo // what an adapter said by [ForRequest]; zero: nothing
 }
 
 // CallRetry is an attempt that failed and will be repeated.
@@ -77,7 +77,7 @@ type CallEnd struct {
 
 	Time       time.Time
 	Duration   time.Duration // since the observers were told of its start
-	Limit      time.Duration // of the whole call, before any progress; 0: it didn't come to that
+	Timeout    time.Duration // of the whole call, before any progress; 0: it didn't come to that
 	Attempts   int           // 0: the tool wasn't called
 	Err        *Error        // a copy of what the caller gets, for all observers; nil: success, or Unfinished
 	Unfinished bool          // the tool said [ErrUnfinished]: neither a success nor a failure
@@ -99,4 +99,11 @@ type BreakerChange struct {
 	Breaker  string
 	From, To State
 	Time     time.Time
+}
+type RequestInfo struct {
+	Method   string
+	Client   bool
+	Session  string
+	Protocol string
+	Meta     map[string]any
 }

@@ -180,7 +180,7 @@ func TestObserverHasTheRequestAsItWas(t *testing.T) {
 		Start: func(_ context.Context, e resilience.CallStart) context.Context { kept = e.Request.Meta; return nil },
 	}))
 	meta := map[string]any{"traceparent": "1"}
-	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.ForRequest(resilience.Request{Meta: meta}))
+	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.ForRequest(resilience.Request{RequestInfo: resilience.RequestInfo{Meta: meta}}))
 	meta["traceparent"] = "2"
 	assert.Equal(t, "1", kept["traceparent"])
 }

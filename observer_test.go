@@ -86,25 +86,25 @@ func TestObserverOneEndForEachCall(t *testing.T) {
 		before   func(*testing.T, *resilience.Guard)
 		code     resilience.Code
 		attempts int
-		limit    time.Duration
+		timeout  time.Duration
 		retries  int
 		again    bool
 	}{
-		"success":            {fn: failing(0, nil), attempts: 1, limit: time.Minute},
-		"failure":            {fn: failing(9, resilience.MarkPermanent(errBoom)), code: resilience.CodeToolFailed, attempts: 1, limit: time.Minute},
-		"success at last":    {fn: failing(2, errBoom), attempts: 3, retries: 2, limit: time.Minute},
-		"retry exhausted":    {fn: failing(9, errBoom), code: resilience.CodeRetryExhausted, attempts: 4, retries: 3, limit: time.Minute},
-		"timeout":            {fn: obeyInt, code: resilience.CodeTimeout, attempts: 1, limit: time.Minute},
-		"a limit of its own": {fn: obeyInt, opts: []resilience.Option{resilience.Limit(time.Second)}, code: resilience.CodeTimeout, attempts: 1, limit: time.Second},
-		"panic":              {fn: func(context.Context) (int, error) { panic("p") }, code: resilience.CodeToolFailed, attempts: 1, limit: time.Minute},
-		"goexit":             {fn: func(context.Context) (int, error) { runtime.Goexit(); return 0, nil }, code: resilience.CodeToolFailed, attempts: 1, limit: time.Minute},
-		"open":               {fn: failing(0, nil), before: func(t *testing.T, g *resilience.Guard) { open(t, g.Breaker("x")) }, code: resilience.CodeCircuitOpen, limit: time.Minute},
-		"no name":            {noName: true, fn: failing(0, nil), code: resilience.CodeValidation},
-		"no function":        {code: resilience.CodeToolNotFound},
-		"no limit":           {fn: failing(0, nil), opts: []resilience.Option{resilience.Limit(-1)}, code: resilience.CodeValidation},
-		"gone":               {ctx: gone, fn: failing(0, nil), code: resilience.CodeCanceled},
+		"success":              {fn: failing(0, nil), attempts: 1, timeout: time.Minute},
+		"failure":              {fn: failing(9, resilience.MarkPermanent(errBoom)), code: resilience.CodeToolFailed, attempts: 1, timeout: time.Minute},
+		"success at last":      {fn: failing(2, errBoom), attempts: 3, retries: 2, timeout: time.Minute},
+		"retry exhausted":      {fn: failing(9, errBoom), code: resilience.CodeRetryExhausted, attempts: 4, retries: 3, timeout: time.Minute},
+		"timeout":              {fn: obeyInt, code: resilience.CodeTimeout, attempts: 1, timeout: time.Minute},
+		"a timeout of its own": {fn: obeyInt, opts: []resilience.Option{resilience.Timeout(time.Second)}, code: resilience.CodeTimeout, attempts: 1, timeout: time.Second},
+		"panic":                {fn: func(context.Context) (int, error) { panic("p") }, code: resilience.CodeToolFailed, attempts: 1, timeout: time.Minute},
+		"goexit":               {fn: func(context.Context) (int, error) { runtime.Goexit(); return 0, nil }, code: resilience.CodeToolFailed, attempts: 1, timeout: time.Minute},
+		"open":                 {fn: failing(0, nil), before: func(t *testing.T, g *resilience.Guard) { open(t, g.Breaker("x")) }, code: resilience.CodeCircuitOpen, timeout: time.Minute},
+		"no name":              {noName: true, fn: failing(0, nil), code: resilience.CodeValidation},
+		"no function":          {code: resilience.CodeToolNotFound},
+		"no timeout":           {fn: failing(0, nil), opts: []resilience.Option{resilience.Timeout(-1)}, code: resilience.CodeValidation},
+		"gone":                 {ctx: gone, fn: failing(0, nil), code: resilience.CodeCanceled},
 		"unfinished": {fn: func(context.Context) (int, error) { return 0, resilience.ErrUnfinished }, code: resilience.CodeValidation,
-			attempts: 1, limit: time.Minute, again: true},
+			attempts: 1, timeout: time.Minute, again: true},
 	} {
 		for _, cooperative := range []bool{false, true} {
 			if cooperative && name == "goexit" {
@@ -134,7 +134,7 @@ func TestObserverOneEndForEachCall(t *testing.T) {
 					e := ends[0]
 					assert.Equal(t, tool, e.Tool)
 					assert.Equal(t, tc.attempts, e.Attempts)
-					assert.Equal(t, tc.limit, e.Limit)
+					assert.Equal(t, tc.timeout, e.Timeout)
 					assert.Equal(t, res.Duration, e.Duration)
 					assert.Equal(t, begin.Add(res.Duration), e.Time)
 					assert.Equal(t, tc.again, e.Unfinished)
@@ -213,12 +213,12 @@ func TestObserverLabels(t *testing.T) {
 	}
 	assert.Equal(t, "x", call("x"))
 	assert.Equal(t, "y", call("y"))
-	assert.Equal(t, "(others)", call("made up", resilience.Shared()))
+	assert.Equal(t, "(others)", call("made up", resilience.ForRequest(resilience.Request{})))
 	assert.Equal(t, "(others)", call(strings.Repeat("y", 300)))
 	// Refused before it comes to a tool.
-	assert.Equal(t, "x", call("x", resilience.Limit(-1)))
-	assert.Equal(t, "y", call("y", resilience.Limit(-1)))
-	assert.Equal(t, "(others)", call("z", resilience.Limit(-1)))
+	assert.Equal(t, "x", call("x", resilience.Timeout(-1)))
+	assert.Equal(t, "y", call("y", resilience.Timeout(-1)))
+	assert.Equal(t, "(others)", call("z", resilience.Timeout(-1)))
 	assert.Len(t, g.Health(), 3)
 }
 
@@ -228,7 +228,7 @@ func TestObserverArguments(t *testing.T) {
 	args := map[string]any{"q": "word", "password": "p"}
 	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args))
 	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args), resilience.Debug())
-	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args), resilience.Debug(), resilience.Limit(-1))
+	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args), resilience.Debug(), resilience.Timeout(-1))
 	flush(t, g)
 	ends := told[resilience.CallEnd](&r)
 	assert.Nil(t, ends[0].Arguments)
@@ -270,7 +270,9 @@ func TestObserverContext(t *testing.T) {
 		cancel(errBoom)
 		<-ctx.Done()
 		return 0, context.Cause(ctx)
-	}, resilience.ForRequest(resilience.Request{Method: "tools/call"}))
+	}, resilience.ForRequest(resilience.Request{
+		RequestInfo: resilience.RequestInfo{Method: "tools/call"}, Known: true,
+	}))
 	assert.ErrorIs(t, err, resilience.CodeCanceled)
 	assert.ErrorIs(t, err, errBoom)
 	flush(t, g)
@@ -389,10 +391,10 @@ func TestObserverBreakerChanges(t *testing.T) {
 		synctest.Wait()
 		at := begin.Add(31 * time.Second)
 		assert.Equal(t, []resilience.BreakerChange{
-			{Breaker: "db", From: resilience.Closed, To: resilience.Open, Time: begin},
-			{Breaker: "db", From: resilience.Open, To: resilience.HalfOpen, Time: at},
-			{Breaker: "db", From: resilience.HalfOpen, To: resilience.Closed, Time: at},
-			{Breaker: "never listed", From: resilience.Closed, To: resilience.Open, Time: at},
+			{Breaker: "db", From: resilience.StateClosed, To: resilience.StateOpen, Time: begin},
+			{Breaker: "db", From: resilience.StateOpen, To: resilience.StateHalfOpen, Time: at},
+			{Breaker: "db", From: resilience.StateHalfOpen, To: resilience.StateClosed, Time: at},
+			{Breaker: "never listed", From: resilience.StateClosed, To: resilience.StateOpen, Time: at},
 		}, told[resilience.BreakerChange](&r))
 		assert.Len(t, told[string](&r), 4)
 	})
@@ -577,14 +579,14 @@ func TestObserverIsToldOneThingAtATime(t *testing.T) {
 }
 
 func TestErrUnfinished(t *testing.T) {
-	assert.Equal(t, resilience.Invalid, resilience.Classify(errors.Join(resilience.ErrUnfinished, errBoom)))
+	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(errors.Join(resilience.ErrUnfinished, errBoom)))
 	g := newGuard(t, one(resilience.Tool{Effect: resilience.ReadOnly}))
 	for range 10 {
 		r := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) { return 1, resilience.ErrUnfinished })
 		assert.Equal(t, 1, r.Attempts)
 		assert.Equal(t, 1, r.Value)
 	}
-	assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+	assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 }
 
 // A guard that is a package variable may tell of calls in a bubble and outside of it.
@@ -610,7 +612,7 @@ func TestObserverFlushInABubble(t *testing.T) {
 	assert.Len(t, blocked, 1)
 }
 
-// The limit is the tool's: an observer that is slow uses up none of it.
+// The timeout is the tool's: an observer that is slow uses up none of it.
 func TestObserverSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := resilience.Observer{Start: func(context.Context, resilience.CallStart) context.Context {
@@ -634,7 +636,7 @@ func TestObserverSlowStart(t *testing.T) {
 func TestErrUnfinishedByAnotherClassify(t *testing.T) {
 	var r recorder
 	cfg := observed(resilience.Tool{}, r.observer())
-	cfg.Retry.Classify = func(error) resilience.Class { return resilience.Permanent }
+	cfg.Retry.Classify = func(error) resilience.Class { return resilience.ClassPermanent }
 	g := newGuard(t, cfg)
 	_, err := resilience.Do(t.Context(), g, "x", failing(9, resilience.ErrUnfinished))
 	require.Error(t, err)

@@ -29,7 +29,7 @@ func TestDebug(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			assert.Equal(t, map[string]any{
-				"tool": "x", "limit": "60s", "attempt": 1, "elapsed": "0s", "cause": errBoom.Error(),
+				"tool": "x", "timeout": "60s", "attempt": 1, "elapsed": "0s", "cause": errBoom.Error(),
 				"arguments": map[string]any{"query": strings.Repeat("q", 200) + "...[truncated]", "api_key": "[REDACTED]"},
 			}, on(t).Details, name)
 		})

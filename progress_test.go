@@ -19,7 +19,7 @@ func works(d, every time.Duration) func(context.Context) (string, error) {
 		for end := time.Now().Add(d); time.Now().Before(end); {
 			select {
 			case <-time.After(every):
-				resilience.Progress(ctx)
+				resilience.ReportProgress(ctx)
 			case <-ctx.Done():
 				return "part", context.Cause(ctx)
 			}
@@ -46,12 +46,12 @@ func TestProgress(t *testing.T) {
 		"for ever":              {tool: long, fn: works(time.Hour, 9*s), took: 60 * s, message: "Tool 'x' exceeded timeout of 60s", counts: 1},
 		"no MaxTimeout":         {tool: resilience.Tool{Timeout: 10 * s}, fn: works(50*s, 9*s), took: 10 * s, message: "Tool 'x' exceeded timeout of 10s", counts: 1},
 		"the caller's deadline": {tool: long, fn: works(50*s, 9*s), caller: 30 * s, took: 30 * s, message: "Tool 'x' exceeded timeout of 30s"},
-		"a shorter wish":        {tool: long, fn: works(20*s, 2*s), opt: resilience.Limit(3 * s), took: 20 * s},
-		"a shorter wish, too slow": {tool: long, fn: works(20*s, 4*s), opt: resilience.Limit(3 * s), took: 3 * s,
+		"a shorter wish":        {tool: long, fn: works(20*s, 2*s), opt: resilience.Timeout(3 * s), took: 20 * s},
+		"a shorter wish, too slow": {tool: long, fn: works(20*s, 4*s), opt: resilience.Timeout(3 * s), took: 3 * s,
 			message: "Tool 'x' exceeded timeout of 3s"},
-		"a wish, no MaxTimeout": {tool: resilience.Tool{Timeout: 10 * s}, fn: works(20*s, 2*s), opt: resilience.Limit(3 * s), took: 3 * s,
+		"a wish, no MaxTimeout": {tool: resilience.Tool{Timeout: 10 * s}, fn: works(20*s, 2*s), opt: resilience.Timeout(3 * s), took: 3 * s,
 			message: "Tool 'x' exceeded timeout of 3s"},
-		"an attempt's limit":     {tool: long, fn: works(50*s, 4*s), attempt: 5 * s, took: 52 * s},
+		"an attempt's timeout":   {tool: long, fn: works(50*s, 4*s), attempt: 5 * s, took: 52 * s},
 		"an attempt's, too slow": {tool: long, fn: works(50*s, 6*s), attempt: 5 * s, took: 5 * s, message: "Tool 'x' exceeded timeout of 5s", counts: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestProgressDeadline(t *testing.T) {
 		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 			deadline, _ := ctx.Deadline()
 			assert.Equal(t, time.Minute, time.Until(deadline))
-			// But a wait, in which there is no progress, must fit into the limit itself.
+			// But a wait, in which there is no progress, must fit into the timeout itself.
 			_, err := resilience.WithRetry(ctx, steady, failing(9, waitError{20 * time.Second}))
 			assert.Equal(t, waitError{20 * time.Second}, err)
 			return 0, nil
@@ -110,12 +110,12 @@ func TestProgressNests(t *testing.T) {
 }
 
 func TestProgressElsewhere(t *testing.T) {
-	resilience.Progress(t.Context()) // nothing happens
+	resilience.ReportProgress(t.Context()) // nothing happens
 	var kept context.Context
 	g := newGuard(t, one(resilience.Tool{Timeout: time.Second, MaxTimeout: time.Minute}))
 	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) { kept = ctx; return 0, nil })
 	assert.NoError(t, err)
-	resilience.Progress(kept)
+	resilience.ReportProgress(kept)
 	assert.Equal(t, context.Canceled, kept.Err(), "after the end nothing begins anew")
 }
 
@@ -182,7 +182,7 @@ func TestPause(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		// All of the limit is there again afterwards.
+		// All of the timeout is there again afterwards.
 		g0 := newGuard(t, one(tool))
 		_, err0 := resilience.Do(t.Context(), g0, "x", asks(9*s, 100*s, 9*s))
 		assert.NoError(t, err0)
@@ -225,7 +225,7 @@ func TestProgressOfAnAbandonedAttempt(t *testing.T) {
 			for range 100 {
 				time.Sleep(s / 2)
 				if ctx.Err() != nil {
-					resilience.Progress(ctx)
+					resilience.ReportProgress(ctx)
 				}
 			}
 		},
@@ -253,7 +253,7 @@ func TestProgressOfAnAbandonedAttempt(t *testing.T) {
 	}
 }
 
-// Without MaxTimeout progress restarts nothing, an attempt's limit neither.
+// Without MaxTimeout progress restarts nothing, an attempt's timeout neither.
 func TestProgressOfAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := one(resilience.Tool{})
@@ -300,14 +300,14 @@ func TestPauseOfAProbe(t *testing.T) {
 		_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
 		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 	})
 }
 
 func TestShared(t *testing.T) {
 	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"listed": {}}})
 	for _, tool := range []string{"a", "b", "listed"} {
-		_, err := resilience.Do(t.Context(), g, tool, failing(0, nil), resilience.Shared())
+		_, err := resilience.Do(t.Context(), g, tool, failing(0, nil), resilience.ForRequest(resilience.Request{}))
 		assert.NoError(t, err)
 	}
 	h := g.Health()
@@ -325,11 +325,11 @@ func TestPauseAddsWhatItTook(t *testing.T) {
 			time.Sleep(9 * time.Second)
 			resume := resilience.Pause(ctx)
 			time.Sleep(100 * time.Second)
-			resilience.Progress(ctx) // nothing while it is paused
+			resilience.ReportProgress(ctx) // nothing while it is paused
 			resume()
 			for ctx.Err() == nil {
 				time.Sleep(time.Second)
-				resilience.Progress(ctx)
+				resilience.ReportProgress(ctx)
 			}
 			return 0, ctx.Err()
 		})
@@ -344,7 +344,7 @@ func TestProgressWhilePaused(t *testing.T) {
 		g := newGuard(t, one(resilience.Tool{Timeout: 10 * time.Second, MaxTimeout: 30 * time.Second}))
 		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 			defer resilience.Pause(ctx)()
-			resilience.Progress(ctx)
+			resilience.ReportProgress(ctx)
 			time.Sleep(time.Hour)
 			return 0, ctx.Err()
 		})
@@ -361,7 +361,7 @@ func TestPauseWithAHugeMaximum(t *testing.T) {
 			resume()
 			for range 3 {
 				time.Sleep(9 * time.Second)
-				resilience.Progress(ctx)
+				resilience.ReportProgress(ctx)
 			}
 			return 0, ctx.Err()
 		})

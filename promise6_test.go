@@ -49,7 +49,7 @@ func TestPromise6ACallerWhoGoesAwayIsNoFailure(t *testing.T) {
 						require.Equal(t, 10*time.Second, r.Duration)
 					}
 					assert.EqualValues(t, 10, attempts.Load(), "never retried")
-					assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+					assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 					assert.Zero(t, g.Health()[0].ConsecutiveFailures)
 					assert.Nil(t, g.Health()[0].LastError)
 					time.Sleep(time.Hour)
@@ -99,7 +99,7 @@ func TestPromise6ACallerWhoLeftUnnoticed(t *testing.T) {
 			})
 			assert.ErrorIs(t, err, resilience.CodeCanceled)
 			assert.ErrorIs(t, err, errBoom)
-			assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 		})
 	}
 }
@@ -120,7 +120,7 @@ func TestPromise6ADeadlineThatAConnectionKeeps(t *testing.T) {
 			require.Zero(t, g.Health()[0].ConsecutiveFailures, "the caller's deadline")
 			_, err = resilience.Do(t.Context(), g, "x", read)
 			require.ErrorIs(t, err, resilience.CodeTimeout)
-			require.Equal(t, 1, g.Health()[0].ConsecutiveFailures, "the tool's own limit")
+			require.Equal(t, 1, g.Health()[0].ConsecutiveFailures, "the tool's own timeout")
 		})
 	}
 }

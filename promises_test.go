@@ -100,7 +100,7 @@ func TestPromise2ABreakerNeverWedges(t *testing.T) {
 						_, err = resilience.Do(t.Context(), g, "x", failing(0, nil))
 					}
 					require.NoError(t, err)
-					assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+					assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 					time.Sleep(time.Hour)
 				})
 			})
@@ -124,7 +124,7 @@ func TestPromise3EachCallHasOneOutcome(t *testing.T) {
 		wg.Go(func() {
 			for range calls / 20 {
 				r := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) {
-					time.Sleep(time.Duration(900+rand.IntN(200)) * time.Microsecond) // about when the limit ends it
+					time.Sleep(time.Duration(900+rand.IntN(200)) * time.Microsecond) // about when the timeout ends it
 					return 1, errBoom
 				})
 				mu.Lock()
@@ -145,7 +145,7 @@ func TestPromise3EachCallHasOneOutcome(t *testing.T) {
 	assert.Equal(t, failures, g.Health()[0].ConsecutiveFailures, "late results aren't counted again")
 }
 
-// A tool that returns at the very moment of its limit either has answered or was given up
+// A tool that returns at the very moment of its timeout either has answered or was given up
 // on, never both: it would be counted as still running for ever.
 func TestPromise3AtTheVeryMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -381,12 +381,12 @@ func TestPromise8NothingIsRepeatedBlindly(t *testing.T) {
 
 func TestPromise9NeverSleepsIntoADeadline(t *testing.T) {
 	for name, tc := range map[string]struct {
-		tool  resilience.Tool
-		limit time.Duration // the caller's
-		err   error
+		tool    resilience.Tool
+		timeout time.Duration // the caller's
+		err     error
 	}{
-		"its own limit":    {tool: resilience.Tool{Timeout: 250 * time.Millisecond}, err: errBoom},
-		"the caller's":     {limit: 250 * time.Millisecond, err: errBoom},
+		"its own timeout":  {tool: resilience.Tool{Timeout: 250 * time.Millisecond}, err: errBoom},
+		"the caller's":     {timeout: 250 * time.Millisecond, err: errBoom},
 		"asked to wait":    {err: waitError{time.Hour}},
 		"exactly the rest": {err: waitError{60 * time.Second}},
 	} {
@@ -395,9 +395,9 @@ func TestPromise9NeverSleepsIntoADeadline(t *testing.T) {
 				tc.tool.Effect = resilience.ReadOnly
 				g := newGuard(t, one(tc.tool))
 				ctx := t.Context()
-				if tc.limit > 0 {
+				if tc.timeout > 0 {
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, tc.limit)
+					ctx, cancel = context.WithTimeout(ctx, tc.timeout)
 					defer cancel()
 				}
 				var last time.Time
@@ -417,7 +417,7 @@ func TestAGuardInAndOutOfBubbles(t *testing.T) {
 	use := func(t *testing.T) {
 		_, err := resilience.Do(t.Context(), g, "x", failing(2, errBoom))
 		assert.NoError(t, err)
-		_, err = resilience.Do(t.Context(), g, "x", obey, resilience.Limit(time.Millisecond))
+		_, err = resilience.Do(t.Context(), g, "x", obey, resilience.Timeout(time.Millisecond))
 		assert.ErrorIs(t, err, resilience.CodeTimeout)
 		g.Health()
 	}

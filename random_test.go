@@ -15,7 +15,7 @@ import (
 )
 
 // Calls of all kinds, with children of their contexts taken at any moment: each ends by its
-// limits, with the outcome of what ended it, and everything that hangs on it ends then.
+// timeouts, with the outcome of what ended it, and everything that hangs on it ends then.
 func TestRandomCalls(t *testing.T) {
 	for seed := range uint64(500) {
 		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -123,7 +123,7 @@ func randomCall(t *testing.T, seed uint64) {
 			ends = 1
 		}
 		if progresses {
-			resilience.Progress(ctx)
+			resilience.ReportProgress(ctx)
 		}
 		switch ends {
 		case 0: // ignores
@@ -158,7 +158,7 @@ func randomCall(t *testing.T, seed uint64) {
 	}
 	took := res.Duration
 	if took > longest || took > parent {
-		t.Errorf("took %v, limits %v %v", took, longest, parent)
+		t.Errorf("took %v, timeouts %v %v", took, longest, parent)
 	}
 	if res.Err != nil {
 		switch {
@@ -171,7 +171,7 @@ func randomCall(t *testing.T, seed uint64) {
 			assert.Equal(t, resilience.CodeTimeout, res.Err.Code)
 		}
 		if took == parent {
-			assert.Equal(t, resilience.Closed, g.Breaker("x").State())
+			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 		}
 	}
 	synctest.Wait()

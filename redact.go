@@ -18,18 +18,17 @@ const (
 	maxValues   = 10_000
 )
 
-// Redact returns a deep copy of args that is fit for a log or for debug output.
-// It never changes args, and is safe for concurrent use as long as args isn't
-// changed meanwhile.
+// Redact returns a deep copy of args that is fit for a log or for debug output. It doesn't
+// change args, and is safe for concurrent use as long as nothing else changes args meanwhile.
 //
-// The value of a sensitive key becomes "[REDACTED]", whatever its type, at any
-// depth. A key is sensitive if one of its words is password, token, secret, key,
-// auth, credential or one of their kin; words are what camelCase, snake_case,
-// kebab-case, dots and digits separate, so that api_key and apiKey are and keyword
-// isn't. Strings over 200 characters are cut to 200 and "...[truncated]". Values
-// that aren't maps, slices, strings, numbers or booleans are taken by their JSON.
-// What is more than 32 deep, or comes after 10,000 values, is left out and says so. A
-// nil map stays nil.
+// The value of a sensitive key becomes "[REDACTED]", whatever its type and depth. A key is
+// sensitive if one of its words is password, token, secret, key, auth, credential or one
+// similar to these. Words are separated by camelCase, snake_case, kebab-case, dots and digits,
+// so that api_key and apiKey are sensitive and keyword isn't.
+//
+// Strings of more than 200 characters are cut to 200 and "...[truncated]". Values that aren't
+// maps, slices, strings, numbers or booleans are replaced by their JSON. Values deeper than 32
+// levels, and values after the first 10,000, are replaced by a note. A nil map stays nil.
 func Redact(args map[string]any) map[string]any {
 	if args == nil {
 		return nil
@@ -37,7 +36,7 @@ func Redact(args map[string]any) map[string]any {
 	return redactMap(args, &budget{}, 0)
 }
 
-// A budget bounds what a map that holds itself twice would cost, which is 2^depth.
+// A budget bounds the cost of a map that contains itself twice, which would be 2^depth.
 type budget struct{ spent int }
 
 func redactMap(m map[string]any, b *budget, depth int) map[string]any {
@@ -59,6 +58,7 @@ func redactValue(v any, b *budget, depth int) any {
 	if depth > maxDepth {
 		return tooDeep
 	}
+
 	switch v := v.(type) {
 	case nil, bool, json.Number,
 		int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64:
@@ -77,6 +77,7 @@ func redactValue(v any, b *budget, depth int) any {
 		}
 		return out
 	}
+
 	plain, ok := viaJSON(v)
 	if !ok {
 		return unprintable
@@ -84,18 +85,20 @@ func redactValue(v any, b *budget, depth int) any {
 	return redactValue(plain, b, depth)
 }
 
-// viaJSON turns any value into maps, slices and scalars. It recovers because
-// v's own MarshalJSON may panic.
+// viaJSON turns any value into maps, slices and scalars. It recovers because the value's own
+// MarshalJSON may panic.
 func viaJSON(v any) (plain any, ok bool) {
 	defer func() {
 		if recover() != nil {
 			plain, ok = nil, false
 		}
 	}()
+
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, false
 	}
+
 	decoder := json.NewDecoder(bytes.NewReader(b))
 	decoder.UseNumber() // a float64 would change large integers
 	err = decoder.Decode(&plain)
@@ -113,29 +116,36 @@ func truncate(s string) string {
 	return s
 }
 
-// sensitiveWords holds also compounds that are written as one word, as far as they
-// don't end in password, token or secret.
+// sensitiveWords includes compounds that are written as one word, unless they end in
+// password, token or secret.
 var sensitiveWords = map[string]bool{
-	"password": true, "passwords": true, "passwd": true, "pwd": true, "pass": true, "passphrase": true, "passcode": true,
+	"password": true, "passwords": true, "passwd": true, "pwd": true, "pass": true,
+	"passphrase": true, "passcode": true,
 	"token": true, "tokens": true, "jwt": true, "bearer": true, "cookie": true, "cookies": true,
 	"secret": true, "secrets": true,
-	"key": true, "keys": true, "apikey": true, "apikeys": true, "accesskey": true, "secretkey": true, "privatekey": true,
-	"auth": true, "authorization": true, "authentication": true, "oauth": true,
+	"key": true, "keys": true, "apikey": true, "apikeys": true, "accesskey": true, "secretkey": true,
+	"privatekey": true,
+	"auth":       true, "authorization": true, "authentication": true, "oauth": true,
 	"credential": true, "credentials": true, "cred": true, "creds": true,
 }
 
 func sensitive(key string) bool {
 	for _, w := range splitWords(key) {
-		if sensitiveWords[w] || strings.HasSuffix(w, "password") || strings.HasSuffix(w, "token") || strings.HasSuffix(w, "secret") {
+		if sensitiveWords[w] {
 			return true
+		}
+		for _, suffix := range []string{"password", "token", "secret"} {
+			if strings.HasSuffix(w, suffix) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// splitWords cuts a key at everything that isn't a letter, before the capital
-// that begins a word, and before the last of several capitals (APIKey: api, key),
-// and lowers what it finds.
+// splitWords cuts a key at everything that isn't a letter, before the capital that begins a
+// word, and before the last of several capitals (APIKey has the words api and key). It
+// returns the words in lower case.
 func splitWords(key string) []string {
 	var words []string
 	runes := []rune(key)
@@ -146,6 +156,7 @@ func splitWords(key string) []string {
 		}
 		start = end
 	}
+
 	for i, r := range runes {
 		switch {
 		case !unicode.IsLetter(r):
@@ -157,5 +168,6 @@ func splitWords(key string) []string {
 		}
 	}
 	cut(len(runes))
+
 	return words
 }

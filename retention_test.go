@@ -64,7 +64,9 @@ func TestContextKeepsNoOptions(t *testing.T) {
 		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 			kept = ctx
 			return 0, nil
-		}, resilience.EffectFrom(func() resilience.Effect { return resilience.Effect(args.p[0]) }))
+		}, resilience.ForRequest(resilience.Request{
+			Known: true, Effect: func() resilience.Effect { return resilience.Effect(args.p[0]) },
+		}))
 		require.NoError(t, err)
 	}()
 	areFreed(t, freed, 1)

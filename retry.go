@@ -12,25 +12,26 @@ const (
 	defaultRetryMax  = time.Second
 )
 
-// Retry says how often and how soon to try again. The zero value makes 3 retries
-// after the first attempt, with full jitter from 100ms to 1s. A Retry is a plain
-// value: copy and share it.
+// Retry is how often and how soon a failed call is tried again. The zero value makes 3
+// retries after the first attempt, with full jitter and ceilings from 100ms to 1s. A Retry is
+// a plain value, which may be copied and shared.
 type Retry struct {
-	// MaxRetries is how many attempts may follow the first. 0: 3. Negative: none.
+	// MaxRetries is how many attempts may follow the first one. Zero means 3. If it is
+	// negative, nothing is retried.
 	MaxRetries int
 
-	// Backoff gives the delays. A zero Base is 100ms and a zero Max 1s here, or
-	// Base if that is longer. Negative durations are not allowed.
+	// Backoff computes the delays. Here a zero Base means 100ms, and a zero Max means 1s, or
+	// Base if that is longer. Its durations must not be negative.
 	Backoff Backoff
 
-	// Classify says what an error means. nil: the package's Classify. It is called
-	// concurrently, and never with nil; if it panics the error is Transient.
+	// Classify returns what an error means. It is called concurrently and never with nil. If
+	// it panics, the error is ClassTransient. Nil means the package's Classify.
 	Classify func(error) Class
 
-	// OnRetry is called before each delay with the number of the attempt that
-	// failed, from 1, the delay and the attempt's error. It is called concurrently,
-	// on the goroutine of the call, which it must not hold up. A panic in it is
-	// recovered. nil: nobody is told.
+	// OnRetry is called before each delay, with the number of the attempt that failed,
+	// counted from 1, the delay and the attempt's error. It is called concurrently, on the
+	// goroutine of the call, which it must not delay. A panic in it is recovered. Nil means
+	// that nothing is called.
 	OnRetry func(attempt int, delay time.Duration, err error)
 }
 
@@ -44,18 +45,19 @@ func (r Retry) withDefaults() Retry {
 
 func (r Retry) check() []error { return r.Backoff.check() }
 
-// delay says how long to wait after the n-th attempt: at least as long as its error
+// delay returns how long to wait after the n-th attempt. That is at least as long as its error
 // asks for.
 func (r Retry) delay(n int, asked time.Duration) time.Duration {
 	return max(r.Backoff.Delay(n-1), asked)
 }
 
-// fits reports whether there is anything left of the time ctx has after waiting d.
-// During a wait there is no progress that could restart a limit.
+// fits reports whether any of the time that ctx has is left after a wait of d. During a wait
+// there is no progress that could restart a timeout.
 func fits(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && d >= time.Until(deadline) {
 		return false
 	}
+
 	for c := innermost(ctx); c != nil; c = innermost(c.parent) {
 		if d >= c.left() {
 			return false
@@ -64,17 +66,18 @@ func fits(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// notify calls OnRetry, which is not the tool's and must not fail its call.
+// notify calls OnRetry, whose panic must not fail the call.
 func (r Retry) notify(n int, delay time.Duration, err error) {
 	if r.OnRetry == nil {
 		return
 	}
+
 	defer func() { _ = recover() }()
 	r.OnRetry(n, delay, err)
 }
 
-// sleep waits for d and reports whether ctx lasted that long. When both end
-// together, ctx decides: no attempt is made for a caller who has left.
+// sleep waits for d and reports whether ctx lasted so long. If both end together, ctx
+// decides: no attempt is made for a caller that has left.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d > 0 {
 		timer := time.NewTimer(d)
@@ -84,35 +87,37 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		case <-ctx.Done():
 		}
 	}
+
 	return ctx.Err() == nil
 }
 
-// Attempt tells a tool which attempt it is, from 1. Outside [WithRetry] and a
-// [Guard] it is 1.
+// Attempt returns the number of the attempt to which ctx belongs, counted from 1. Outside of
+// [WithRetry] and of a [Guard] it is 1.
 func Attempt(ctx context.Context) int {
 	if n, ok := ctx.Value(attemptKey{}).(int); ok {
 		return n
 	}
+
 	return 1
 }
 
-// WithRetry calls fn on this goroutine until it succeeds, fails with an error that
-// isn't Transient, or has been retried r.MaxRetries times. It repeats whatever is
-// Transient, whether or not fn has had an effect: the caller asked for it. (A [Guard]
-// knows its tools better.)
+// WithRetry calls fn on this goroutine until it succeeds, fails with an error that isn't
+// ClassTransient, or has been retried r.MaxRetries times. It repeats every transient failure,
+// whether or not fn has had an effect: the caller asks for it. (A [Guard] knows its tools
+// better.)
 //
-// Between attempts it waits as r.Backoff says, and at least as long as the error
-// asks for: an [*Error] by its RetryAfter, any other by a method RetryAfter()
-// time.Duration. It never sleeps into ctx's deadline: a delay that doesn't fit ends
-// the call at once.
+// Between attempts it waits as r.Backoff says, and at least as long as the error asks for: an
+// [*Error] by its RetryAfter, any other error by a method RetryAfter() time.Duration. It never
+// sleeps into the deadline of ctx: a delay that doesn't fit ends the call at once.
 //
-// It returns the value of the last attempt, and fn's own error unchanged where no
-// retry was made or the rest of them wasn't: not Transient, no time left. After the
-// last of several attempts the error is RETRY_EXHAUSTED around fn's last one. If
-// ctx ends between attempts it is CANCELED or TIMEOUT around fn's last one. A
-// panic of fn is not retried; it is TOOL_FAILED around a [*PanicError]. A context
-// that has ended already, a nil fn and a negative duration in r are errors too, and
-// fn isn't called. A nil ctx panics.
+// It returns the value of the last attempt. Its error is fn's own, unchanged, if no retry was
+// made or if further ones were ruled out, by the error's class or for lack of time. After the
+// last of several attempts the error is RETRY_EXHAUSTED, and if ctx ends between attempts it
+// is CANCELED or TIMEOUT; both wrap fn's last error. A panic of fn isn't retried and becomes
+// TOOL_FAILED around a [*PanicError].
+//
+// A context that has already ended is CANCELED or TIMEOUT, a nil fn is TOOL_NOT_FOUND, and a
+// negative duration in r is VALIDATION_ERROR; fn isn't called then. A nil ctx panics.
 func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T, error)) (value T, err error) {
 	if err := checkFunc(ctx, "", fn == nil); err != nil {
 		return value, err
@@ -123,22 +128,25 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 	if err := endOf(ctx, ""); err != nil {
 		return value, err
 	}
+
 	r = r.withDefaults()
 	for n := 1; ; n++ {
 		value, err = protect(context.WithValue(ctx, attemptKey{}, n), fn)
 		if err == nil {
 			return value, nil
 		}
+
 		d := diagnose(err, r.Classify)
 		delay := r.delay(n, d.retryAfter)
 		switch {
-		case d.class != Transient || ctx.Err() != nil:
-			return value, crashed("", err)
+		case d.class != ClassTransient || ctx.Err() != nil:
+			return value, crashError("", err)
 		case n > 1 && n > r.MaxRetries:
 			return value, RetryExhaustedError("", n, err)
 		case n > r.MaxRetries || !fits(ctx, delay):
 			return value, err
 		}
+
 		r.notify(n, delay, err)
 		if !sleep(ctx, delay) {
 			return value, endOf(ctx, "").withCause(err)

@@ -42,21 +42,23 @@ func TestWithRetry(t *testing.T) {
 		err      error // exactly, if is has none
 		took     time.Duration
 	}{
-		"at once":           {steady, failing(0, nil), 1, nil, nil, 0},
-		"at last":           {steady, failing(3, errBoom), 4, nil, nil, 700 * time.Millisecond},
-		"never":             {steady, failing(9, errBoom), 4, []error{resilience.CodeRetryExhausted, errBoom}, nil, 700 * time.Millisecond},
-		"no retries":        {none, failing(9, errBoom), 1, nil, errBoom, 0},
-		"one retry":         {with(func(r *resilience.Retry) { r.MaxRetries = 1 }), failing(9, errBoom), 2, []error{resilience.CodeRetryExhausted, errBoom}, nil, 100 * time.Millisecond},
-		"capped":            {with(func(r *resilience.Retry) { r.MaxRetries = 6 }), failing(9, errBoom), 7, []error{resilience.CodeRetryExhausted}, nil, 3500 * time.Millisecond},
-		"permanent":         {steady, failing(9, resilience.MarkPermanent(errBoom)), 1, nil, resilience.MarkPermanent(errBoom), 0},
-		"invalid":           {steady, failing(9, resilience.MarkInvalid(errBoom)), 1, nil, resilience.MarkInvalid(errBoom), 0},
-		"canceled":          {steady, failing(9, context.Canceled), 1, nil, context.Canceled, 0},
-		"panic":             {steady, func(context.Context) (int, error) { panic(io.EOF) }, 0, []error{resilience.CodeToolFailed, io.EOF}, nil, 0},
-		"asks for more":     {steady, failing(1, waitError{time.Minute}), 2, nil, nil, time.Minute},
-		"asks for less":     {steady, failing(1, waitError{time.Millisecond}), 2, nil, nil, 100 * time.Millisecond},
-		"an Error asks":     {steady, failing(1, resilience.CircuitOpenError("db", time.Minute)), 2, nil, nil, time.Minute},
-		"no delay":          {with(func(r *resilience.Retry) { r.Backoff = resilience.Backoff{Base: 1, Max: 1} }), failing(2, errBoom), 3, nil, nil, 0},
-		"own classes":       {with(func(r *resilience.Retry) { r.Classify = func(error) resilience.Class { return resilience.Permanent } }), failing(9, errBoom), 1, nil, errBoom, 0},
+		"at once":       {steady, failing(0, nil), 1, nil, nil, 0},
+		"at last":       {steady, failing(3, errBoom), 4, nil, nil, 700 * time.Millisecond},
+		"never":         {steady, failing(9, errBoom), 4, []error{resilience.CodeRetryExhausted, errBoom}, nil, 700 * time.Millisecond},
+		"no retries":    {none, failing(9, errBoom), 1, nil, errBoom, 0},
+		"one retry":     {with(func(r *resilience.Retry) { r.MaxRetries = 1 }), failing(9, errBoom), 2, []error{resilience.CodeRetryExhausted, errBoom}, nil, 100 * time.Millisecond},
+		"capped":        {with(func(r *resilience.Retry) { r.MaxRetries = 6 }), failing(9, errBoom), 7, []error{resilience.CodeRetryExhausted}, nil, 3500 * time.Millisecond},
+		"permanent":     {steady, failing(9, resilience.MarkPermanent(errBoom)), 1, nil, resilience.MarkPermanent(errBoom), 0},
+		"invalid":       {steady, failing(9, resilience.MarkInvalid(errBoom)), 1, nil, resilience.MarkInvalid(errBoom), 0},
+		"canceled":      {steady, failing(9, context.Canceled), 1, nil, context.Canceled, 0},
+		"panic":         {steady, func(context.Context) (int, error) { panic(io.EOF) }, 0, []error{resilience.CodeToolFailed, io.EOF}, nil, 0},
+		"asks for more": {steady, failing(1, waitError{time.Minute}), 2, nil, nil, time.Minute},
+		"asks for less": {steady, failing(1, waitError{time.Millisecond}), 2, nil, nil, 100 * time.Millisecond},
+		"an Error asks": {steady, failing(1, resilience.CircuitOpenError("db", time.Minute)), 2, nil, nil, time.Minute},
+		"no delay":      {with(func(r *resilience.Retry) { r.Backoff = resilience.Backoff{Base: 1, Max: 1} }), failing(2, errBoom), 3, nil, nil, 0},
+		"own classes": {with(func(r *resilience.Retry) {
+			r.Classify = func(error) resilience.Class { return resilience.ClassPermanent }
+		}), failing(9, errBoom), 1, nil, errBoom, 0},
 		"classes that fail": {with(func(r *resilience.Retry) { r.Classify = func(error) resilience.Class { panic("c") } }), failing(3, errBoom), 4, nil, nil, 700 * time.Millisecond},
 		"callback fails":    {with(func(r *resilience.Retry) { r.OnRetry = func(int, time.Duration, error) { panic("c") } }), failing(3, errBoom), 4, nil, nil, 700 * time.Millisecond},
 	} {
@@ -104,7 +106,7 @@ func TestWithRetryJitter(t *testing.T) {
 
 func TestWithRetryNeverSleepsIntoADeadline(t *testing.T) {
 	for name, tc := range map[string]struct {
-		limit    time.Duration
+		timeout  time.Duration
 		err      error
 		attempts int
 		took     time.Duration
@@ -116,7 +118,7 @@ func TestWithRetryNeverSleepsIntoADeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
+				ctx, cancel := context.WithTimeout(t.Context(), tc.timeout)
 				defer cancel()
 				start := time.Now()
 				value, err := resilience.WithRetry(ctx, steady, failing(9, tc.err))
@@ -217,7 +219,7 @@ func TestPrimitivesNest(t *testing.T) {
 		assert.ErrorIs(t, err, resilience.CodeTimeout)
 		assert.Equal(t, 1500*time.Millisecond, time.Since(start))
 		synctest.Wait()
-		assert.Equal(t, resilience.Open, b.State(), "its fifth failure")
+		assert.Equal(t, resilience.StateOpen, b.State(), "its fifth failure")
 		time.Sleep(time.Hour)
 	})
 }

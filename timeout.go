@@ -6,24 +6,27 @@ import (
 	"time"
 )
 
-// Tier names a time limit that several tools share. Any name may be a tier:
-// Config.Timeouts gives it its limit.
+// Tier names a timeout that several tools share. Any name may be a tier; Config.Timeouts
+// gives it its timeout.
 type Tier string
 
 const (
-	Quick Tier = "quick" // 60s unless Config.Timeouts says otherwise
-	Heavy Tier = "heavy" // 120s unless Config.Timeouts says otherwise
+	Quick Tier = "quick" // 60s unless Config.Timeouts replaces it
+	Heavy Tier = "heavy" // 120s unless Config.Timeouts replaces it
 )
 
-// Many MCP clients give up after 60 seconds. A limit that shall be seen by them
-// must be shorter; README.md says more.
+// Timeouts gives tiers their timeouts.
+type Timeouts map[Tier]time.Duration
+
+// Many MCP clients stop waiting after 60 seconds. They only see the error of a timeout
+// below that, as README.md explains.
 const (
 	quickTimeout = 60 * time.Second
 	heavyTimeout = 120 * time.Second
 )
 
-// DefaultTier is the tier of a tool that is given none: Heavy for cypher, impact
-// and explore, Quick for all others. Case and surrounding space don't matter.
+// DefaultTier returns the tier of a tool that is given none: Heavy for cypher, impact and
+// explore, Quick for all others. It ignores case and surrounding space.
 func DefaultTier(tool string) Tier {
 	switch strings.ToLower(strings.TrimSpace(tool)) {
 	case "cypher", "impact", "explore":
@@ -32,86 +35,48 @@ func DefaultTier(tool string) Tier {
 	return Quick
 }
 
-// WithTimeout calls fn on a goroutine of its own and returns by limit, whatever
-// fn does. fn's context carries the deadline; if that or ctx ends the call, its
-// [context.Cause] is an [*Error].
+// WithTimeout calls fn on a goroutine of its own and returns once the timeout has passed,
+// whatever fn does. The context of fn carries the deadline. If the timeout or ctx ends the
+// call, the [context.Cause] of that context is an [*Error].
 //
-// If fn returns by then, its value and its own error are returned unchanged. If
-// the limit, or a sooner deadline of ctx, ends the call, the error is TIMEOUT; if
-// ctx is canceled, it is CANCELED; in both cases it wraps fn's error where fn
-// returned one. A limit that isn't positive, a nil fn and a context that has ended
-// already are errors too, and fn isn't called. A panic or a runtime.Goexit of fn is
-// TOOL_FAILED around a [*PanicError] or [ErrGoexit]. A nil ctx panics.
+// If fn returns in time, WithTimeout returns its value and its error unchanged. If the
+// timeout or an earlier deadline of ctx ends the call, the error is TIMEOUT. If ctx is
+// canceled, it is CANCELED. Both wrap the error of fn, if fn returned one. A panic or a
+// runtime.Goexit of fn is TOOL_FAILED around a [*PanicError] or [ErrGoexit].
 //
-// A fn that ignores its context goes on running after WithTimeout has returned. It
-// must not write to variables that the caller reads.
-func WithTimeout[T any](ctx context.Context, tool string, limit time.Duration, fn func(context.Context) (T, error)) (T, error) {
-	var none T
+// The timeout must be positive; otherwise the error is VALIDATION_ERROR. An empty tool name
+// is VALIDATION_ERROR too, a nil fn is TOOL_NOT_FOUND, and a context that has already ended is
+// TIMEOUT or CANCELED. In each of these cases fn isn't called. A nil ctx panics.
+//
+// A function that ignores its context is abandoned: it continues to run after WithTimeout
+// has returned, so it must not write to variables that the caller reads.
+func WithTimeout[T any](
+	ctx context.Context, tool string, timeout time.Duration, fn func(context.Context) (T, error),
+) (T, error) {
+	var zero T
 	if err := checkFunc(ctx, tool, fn == nil); err != nil {
-		return none, err
+		return zero, err
 	}
 	if err := checkName(tool); err != nil {
-		return none, err
+		return zero, err
 	}
-	if limit <= 0 {
-		return none, validationError(tool, "limit is %s: it must be positive", limit)
+	if timeout <= 0 {
+		return zero, validationError(tool, "timeout is %s: it must be positive", timeout)
 	}
 	if err := endOf(ctx, tool); err != nil {
-		return none, err
+		return zero, err
 	}
-	c := limitedContext(ctx, tool, limit, limit, true)
+
+	c := newCallContext(ctx, tool, timeout, timeout, true)
 	defer c.stop()
 	value, err, answered := enforce(c, nil, nil, fn)
 	if answered && err == nil {
 		return value, nil
 	}
+
 	ended, _ := c.ended()
-	if e := settle(ended, err); e != nil {
+	if e := endedWith(ended, err); e != nil {
 		return value, e
 	}
-	return value, crashed(tool, err)
-}
-
-// settle decides between an end of the call and the error that fn returned, nil if
-// it hasn't. Once the call has ended, what fn returns is most likely the echo of
-// that end: so it becomes the end's cause. Only an *Error that says something else
-// on purpose is left to stand, and settle returns nil for it.
-func settle(ended *Error, err error) *Error {
-	if ended == nil {
-		return nil
-	}
-	if own, ok := err.(*Error); ok && own != nil && own.Code != CodeTimeout && own.Code != CodeCanceled {
-		return nil
-	}
-	return ended.withCause(err)
-}
-
-// crashed gives a panic or a Goexit a code; any other error is left as it is.
-func crashed(tool string, err error) error {
-	if !crash(err) {
-		return err
-	}
-	e := newError(CodeToolFailed, tool, subject(tool)+" failed", false)
-	e.Suggestion = suggestChange
-	e.Err = err
-	return e
-}
-
-// checkFunc refuses what can't be called. A nil context is a mistake in the
-// program, as it is for the context package.
-func checkFunc(ctx context.Context, tool string, isNil bool) *Error {
-	if ctx == nil {
-		panic("resilience: nil context")
-	}
-	if isNil {
-		return newError(CodeToolNotFound, tool, subject(tool)+" not found: its function is nil", false)
-	}
-	return nil
-}
-
-func checkName(tool string) *Error {
-	if tool == "" {
-		return validationError("", "The tool's name is empty")
-	}
-	return nil
+	return value, crashError(tool, err)
 }

@@ -179,20 +179,20 @@ func TestWithTimeoutRefuses(t *testing.T) {
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
 	for name, tc := range map[string]struct {
-		ctx   context.Context
-		tool  string
-		limit time.Duration
-		fn    func(context.Context) (int, error)
-		want  string
+		ctx     context.Context
+		tool    string
+		timeout time.Duration
+		fn      func(context.Context) (int, error)
+		want    string
 	}{
-		"empty name":     {t.Context(), "", time.Second, fine, "VALIDATION_ERROR: The tool's name is empty"},
-		"zero limit":     {t.Context(), "x", 0, fine, "VALIDATION_ERROR: limit is 0s: it must be positive"},
-		"negative limit": {t.Context(), "x", -time.Second, fine, "VALIDATION_ERROR: limit is -1s: it must be positive"},
-		"nil function":   {t.Context(), "x", time.Second, nil, "TOOL_NOT_FOUND: Tool 'x' not found: its function is nil"},
-		"canceled":       {gone, "x", time.Second, fine, "CANCELED: The call was canceled"},
-		"too late":       {late, "x", time.Second, fine, "TIMEOUT: Tool 'x' timed out"},
+		"empty name":       {t.Context(), "", time.Second, fine, "VALIDATION_ERROR: The tool's name is empty"},
+		"zero timeout":     {t.Context(), "x", 0, fine, "VALIDATION_ERROR: timeout is 0s: it must be positive"},
+		"negative timeout": {t.Context(), "x", -time.Second, fine, "VALIDATION_ERROR: timeout is -1s: it must be positive"},
+		"nil function":     {t.Context(), "x", time.Second, nil, "TOOL_NOT_FOUND: Tool 'x' not found: its function is nil"},
+		"canceled":         {gone, "x", time.Second, fine, "CANCELED: The call was canceled"},
+		"too late":         {late, "x", time.Second, fine, "TIMEOUT: Tool 'x' timed out"},
 	} {
-		_, err := resilience.WithTimeout(tc.ctx, tc.tool, tc.limit, tc.fn)
+		_, err := resilience.WithTimeout(tc.ctx, tc.tool, tc.timeout, tc.fn)
 		assert.EqualError(t, err, tc.want, name)
 	}
 	assert.PanicsWithValue(t, "resilience: nil context", func() {

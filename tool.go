@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// What bounds the memory for tools that aren't listed: their names come from
-// agents.
+// These bound the memory for tools that aren't listed in the Config, since their names come
+// from agents.
 const (
 	maxUnlisted = 1024
 	maxNameLen  = 256
 	othersName  = "(others)"
 )
 
-// A tool is what a guard keeps for one tool.
-type tool struct {
+// A toolState is what a guard keeps for one tool.
+type toolState struct {
 	name        string
 	listed      bool // in the Config
 	timeout     time.Duration
@@ -25,64 +25,73 @@ type tool struct {
 	retry       Retry
 	breaker     *Breaker
 
-	inFlight     atomic.Int64
-	stillRunning atomic.Int64 // goroutines that were given up on
-	lastErr      atomic.Pointer[Error]
-	used         atomic.Bool
+	inFlight  atomic.Int64
+	abandoned atomic.Int64 // attempts that still run
+	lastErr   atomic.Pointer[Error]
+	used      atomic.Bool // false if it was only asked for
 }
 
-// newTool doesn't keep what it makes: that is for New, and for tool.
-func (g *Guard) newTool(name string, t Tool) *tool {
+// newState returns the state of a tool. The caller must store it.
+func (g *Guard) newState(name string, t Tool) *toolState {
 	retry := g.cfg.Retry
 	if t.Retry != nil {
 		retry = t.Retry.withDefaults()
 	}
-	breaker := t.Breaker
-	if breaker == "" {
-		breaker = name
+
+	breakerName := t.Breaker
+	if breakerName == "" {
+		breakerName = name
 	}
-	b := g.breakers[breaker]
-	if b == nil {
-		b = NewBreaker(breaker, g.cfg.Breaker)
-		b.observers = g.observers
+	breaker := g.breakers[breakerName]
+	if breaker == nil {
+		breaker = NewBreaker(breakerName, g.cfg.Breaker)
+		breaker.observers = g.observers
 	}
+
 	timeout := t.timeout(name, g.timeouts)
-	return &tool{
+	return &toolState{
 		name:        name,
 		timeout:     timeout,
 		maxTimeout:  max(timeout, t.MaxTimeout),
 		effect:      t.Effect,
 		cooperative: t.Cooperative,
 		retry:       retry,
-		breaker:     b,
+		breaker:     breaker,
 	}
 }
 
-// tool returns the state of a tool. One that isn't listed gets its own at its first
-// call, as long as there is room.
-func (g *Guard) tool(name string, shared bool) *tool {
-	if t := g.listed[name]; t != nil {
-		return t
+// stateOf returns the state of a tool. A tool that isn't listed gets its own state at its
+// first call, as long as there is room and it isn't to share that of the others.
+func (g *Guard) stateOf(name string, shared bool) *toolState {
+	if s := g.listed[name]; s != nil {
+		return s
 	}
 	if shared {
 		return g.others
 	}
-	if t, ok := g.unlisted.Load(name); ok {
-		return t.(*tool)
+	if s, ok := g.unlisted.Load(name); ok {
+		return s.(*toolState)
 	}
-	if len(name) > maxNameLen || g.grown.Load() == maxUnlisted { // the usual case once it is full, without the lock
+	if len(name) > maxNameLen || g.unlistedCount.Load() == maxUnlisted { // usual once it is full
 		return g.others
 	}
+
 	g.growing.Lock()
 	defer g.growing.Unlock()
-	if t, ok := g.unlisted.Load(name); ok {
-		return t.(*tool)
+	if s, ok := g.unlisted.Load(name); ok {
+		return s.(*toolState)
 	}
-	if g.grown.Load() == maxUnlisted {
+	if g.unlistedCount.Load() == maxUnlisted {
 		return g.others
 	}
-	g.grown.Add(1)
-	t := g.newTool(strings.Clone(name), Tool{Effect: g.cfg.Effect})
-	g.unlisted.Store(t.name, t)
-	return t
+	g.unlistedCount.Add(1)
+	s := g.newState(strings.Clone(name), Tool{Effect: g.cfg.Effect})
+	g.unlisted.Store(s.name, s)
+	return s
+}
+
+// overloaded reports whether so many abandoned attempts of the tool still run that another
+// one must not be risked. Cooperative tools are never abandoned.
+func (g *Guard) overloaded(s *toolState) bool {
+	return !s.cooperative && s.abandoned.Load() >= int64(g.cfg.MaxAbandoned)
 }

@@ -46,23 +46,23 @@ type permit struct {
 func (m *model) become(s resilience.State) {
 	m.state, m.failures, m.probing = s, 0, false
 	m.generation++
-	if s == resilience.Open {
+	if s == resilience.StateOpen {
 		m.opened = time.Now()
 	}
 }
 
 func (m *model) tick() {
-	if m.state == resilience.Open && time.Since(m.opened) > m.cooldown {
-		m.become(resilience.HalfOpen)
+	if m.state == resilience.StateOpen && time.Since(m.opened) > m.cooldown {
+		m.become(resilience.StateHalfOpen)
 	}
 }
 
 func (m *model) allow() bool {
 	m.tick()
 	switch {
-	case m.state == resilience.Open, m.state == resilience.HalfOpen && m.probing:
+	case m.state == resilience.StateOpen, m.state == resilience.StateHalfOpen && m.probing:
 		return false
-	case m.state == resilience.HalfOpen:
+	case m.state == resilience.StateHalfOpen:
 		m.probing = true
 	}
 	return true
@@ -78,15 +78,15 @@ func (m *model) report(p *permit, err error) {
 	switch {
 	case errors.Is(err, context.Canceled):
 		m.probing = false
-	case err == nil && m.state == resilience.HalfOpen:
-		m.become(resilience.Closed)
+	case err == nil && m.state == resilience.StateHalfOpen:
+		m.become(resilience.StateClosed)
 	case err == nil:
 		m.failures = 0
-	case m.state == resilience.HalfOpen:
-		m.become(resilience.Open)
+	case m.state == resilience.StateHalfOpen:
+		m.become(resilience.StateOpen)
 	default:
 		if m.failures++; m.failures == m.limit {
-			m.become(resilience.Open)
+			m.become(resilience.StateOpen)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func (m *model) report(p *permit, err error) {
 func TestBreakerModel(t *testing.T) {
 	bubble(t, func(r *rapid.T) {
 		m := &model{limit: rapid.IntRange(1, 6).Draw(r, "failures"), cooldown: time.Duration(rapid.IntRange(1, 60).Draw(r, "cooldown")) * time.Second}
-		last := resilience.Closed
+		last := resilience.StateClosed
 		b := resilience.NewBreaker("x", resilience.BreakerConfig{
 			Failures: m.limit, Cooldown: m.cooldown, ProbeTimeout: 24 * time.Hour,
 			OnChange: func(_ string, from, to resilience.State) {
@@ -137,7 +137,7 @@ func TestBreakerModel(t *testing.T) {
 				if got := b.State(); got != m.state {
 					r.Fatalf("state is %v, the model's is %v", got, m.state)
 				}
-				if left := b.RetryAfter(); m.state != resilience.Open && left != 0 || m.state == resilience.Open && left != max(m.cooldown-time.Since(m.opened), 1) {
+				if left := b.RetryAfter(); m.state != resilience.StateOpen && left != 0 || m.state == resilience.StateOpen && left != max(m.cooldown-time.Since(m.opened), 1) {
 					r.Fatalf("retry after %v in state %v", left, m.state)
 				}
 				synctest.Wait()

@@ -171,7 +171,7 @@ func TestConnectorModel(t *testing.T) {
 					conn = rapid.IntRange(0, m.made+1).Draw(r, "connection")
 				}
 				for range rapid.IntRange(1, 3).Draw(r, "times") {
-					c.Lost(conn, errors.New("lost"))
+					c.ReportLost(conn, errors.New("lost"))
 				}
 				switch {
 				case m.state == resilience.ConnectionUp && conn == m.made:

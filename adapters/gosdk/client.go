@@ -78,7 +78,7 @@ func advisedFailure(res *mcp.CallToolResult) error {
 	if after > 0 && after < 1e9 {
 		e.RetryAfter = time.Duration(after * float64(time.Second))
 	}
-	if !retryable && resilience.Classify(e) == resilience.Transient {
+	if !retryable && resilience.Classify(e) == resilience.ClassTransient {
 		return resilience.MarkPermanent(e) // its outcome may be unknown
 	}
 	return e

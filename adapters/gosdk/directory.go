@@ -82,7 +82,7 @@ func (s *server) look(ctx context.Context, req *mcp.CallToolRequest) {
 
 func effectOf(t *mcp.Tool) resilience.Effect {
 	if t.Annotations == nil {
-		return resilience.HintedEffect(false, false)
+		return resilience.EffectFromHints(false, false)
 	}
-	return resilience.HintedEffect(t.Annotations.ReadOnlyHint, t.Annotations.IdempotentHint)
+	return resilience.EffectFromHints(t.Annotations.ReadOnlyHint, t.Annotations.IdempotentHint)
 }

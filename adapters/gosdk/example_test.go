@@ -64,7 +64,7 @@ func ExampleMiddleware() {
 	guard := resilience.Must(resilience.New(resilience.Config{}))
 	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1.0.0"}, nil)
 	server.AddReceivingMiddleware(gosdk.Middleware(guard,
-		gosdk.AllowLimit(),
+		gosdk.AllowTimeout(),
 		gosdk.Failure(func(res *mcp.CallToolResult) error {
 			return resilience.MarkInvalid(res.GetError()) // in this server agents are always wrong
 		}),

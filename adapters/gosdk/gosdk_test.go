@@ -301,7 +301,7 @@ func TestWhatCounts(t *testing.T) {
 		assert.Error(t, err)
 	}
 	for _, h := range f.guard.Health() {
-		assert.Equal(t, resilience.Closed, h.State, h.Tool)
+		assert.Equal(t, resilience.StateClosed, h.State, h.Tool)
 		assert.Zero(t, h.ConsecutiveFailures, h.Tool)
 	}
 }
@@ -340,12 +340,12 @@ func TestWishes(t *testing.T) {
 		code    resilience.Code
 		details bool
 	}{
-		"not allowed":   {nil, mcp.Meta{resilience.MetaDebug: true, resilience.MetaLimit: 0.001}, resilience.CodeToolFailed, false},
+		"not allowed":   {nil, mcp.Meta{resilience.MetaDebug: true, resilience.MetaTimeout: 0.001}, resilience.CodeToolFailed, false},
 		"debug":         {[]gosdk.Option{gosdk.AllowDebug()}, mcp.Meta{resilience.MetaDebug: true}, resilience.CodeToolFailed, true},
-		"limit":         {[]gosdk.Option{gosdk.AllowLimit()}, mcp.Meta{resilience.MetaLimit: 0.001}, resilience.CodeTimeout, false},
-		"too long":      {[]gosdk.Option{gosdk.AllowLimit()}, mcp.Meta{resilience.MetaLimit: 1e9}, resilience.CodeToolFailed, false},
-		"no limit":      {[]gosdk.Option{gosdk.AllowLimit()}, mcp.Meta{resilience.MetaLimit: "soon"}, resilience.CodeValidation, false},
-		"zero limit":    {[]gosdk.Option{gosdk.AllowLimit()}, mcp.Meta{resilience.MetaLimit: 0}, resilience.CodeValidation, false},
+		"limit":         {[]gosdk.Option{gosdk.AllowTimeout()}, mcp.Meta{resilience.MetaTimeout: 0.001}, resilience.CodeTimeout, false},
+		"too long":      {[]gosdk.Option{gosdk.AllowTimeout()}, mcp.Meta{resilience.MetaTimeout: 1e9}, resilience.CodeToolFailed, false},
+		"no limit":      {[]gosdk.Option{gosdk.AllowTimeout()}, mcp.Meta{resilience.MetaTimeout: "soon"}, resilience.CodeValidation, false},
+		"zero limit":    {[]gosdk.Option{gosdk.AllowTimeout()}, mcp.Meta{resilience.MetaTimeout: 0}, resilience.CodeValidation, false},
 		"debug of text": {[]gosdk.Option{gosdk.AllowDebug()}, mcp.Meta{resilience.MetaDebug: "yes"}, resilience.CodeValidation, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,7 @@ func TestOddLists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &fixture{T: t, server: mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)}
 			f.guard = resilience.Must(resilience.New(resilience.Config{
-				Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: 30 * time.Millisecond},
+				Timeouts: resilience.Timeouts{resilience.Quick: 30 * time.Millisecond},
 				Tools:    map[string]resilience.Tool{"listed": {}},
 			}))
 			f.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -140,7 +140,7 @@ func TestGuardsStack(t *testing.T) {
 	serverSide, clientSide := mcp.NewInMemoryTransports()
 	_, err := f.server.Connect(t.Context(), serverSide, nil)
 	require.NoError(t, err)
-	g := resilience.Must(resilience.New(resilience.Config{Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: 10 * time.Second}, Effect: resilience.ReadOnly, Retry: fast, Breaker: resilience.BreakerConfig{Failures: 100}}))
+	g := resilience.Must(resilience.New(resilience.Config{Timeouts: resilience.Timeouts{resilience.Quick: 10 * time.Second}, Effect: resilience.ReadOnly, Retry: fast, Breaker: resilience.BreakerConfig{Failures: 100}}))
 	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
 	client.AddSendingMiddleware(gosdk.ClientMiddleware(g))
 	f.session, err = client.Connect(t.Context(), clientSide, nil)

@@ -39,9 +39,9 @@ func Failure(f func(res *mcp.CallToolResult) error) Option {
 // AllowDebug lets clients turn debug on for a request, by resilience.MetaDebug.
 func AllowDebug() Option { return func(o *options) { o.debug = true } }
 
-// AllowLimit lets clients give a request a limit of its own, by resilience.MetaLimit.
+// AllowTimeout lets clients give a request a limit of its own, by resilience.MetaTimeout.
 // It is never above the tool's own maximum.
-func AllowLimit() Option { return func(o *options) { o.limit = true } }
+func AllowTimeout() Option { return func(o *options) { o.limit = true } }
 
 func (o options) with(opts []Option) options {
 	for _, set := range opts {
@@ -115,7 +115,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 		}
 		told.attempt(ctx)
 		got, err := s.attempt(ctx, copyOf(req))
-		if err != nil && told.hasAsked() && resilience.Classify(err) == resilience.Transient {
+		if err != nil && told.hasAsked() && resilience.Classify(err) == resilience.ClassTransient {
 			err = resilience.MarkPermanent(err)
 		}
 		return got, err

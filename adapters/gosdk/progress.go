@@ -135,7 +135,7 @@ func (r *reports) advance(progress float64) bool {
 		return false // MCP wants it to stop with the result
 	}
 	if r.ctx != nil {
-		resilience.Progress(r.ctx)
+		resilience.ReportProgress(r.ctx)
 	}
 	if math.IsNaN(progress) || r.sent && progress <= r.last {
 		return false

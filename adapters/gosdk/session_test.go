@@ -234,7 +234,7 @@ func TestSessionManyCalls(t *testing.T) {
 			requireLost(t, err)
 			_, err = s.Wait(t.Context())
 			assert.NoError(t, err)
-			s.Lost(old, err) // late
+			s.ReportLost(old, err) // late
 			_, err = echo(t.Context(), s)
 			assert.NoError(t, err)
 		})
@@ -262,7 +262,7 @@ func TestSessionOtherErrors(t *testing.T) {
 	_, err = call("unknown")
 	var wire *jsonrpc.Error
 	require.ErrorAs(t, err, &wire)
-	assert.Equal(t, resilience.Invalid, resilience.Classify(err))
+	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(err))
 	_, err = s.CallTool(t.Context(), nil)
 	require.ErrorAs(t, err, &wire)
 
@@ -308,7 +308,7 @@ func TestSessionClose(t *testing.T) {
 	require.NoError(t, receive(t, closed))
 	err := receive(t, failed)
 	assert.False(t, requireLost(t, err).Retryable)
-	assert.Equal(t, resilience.Permanent, resilience.Classify(err))
+	assert.Equal(t, resilience.ClassPermanent, resilience.Classify(err))
 	assert.Equal(t, resilience.ConnectionClosed, s.State())
 	assert.Equal(t, 1, p.dials())
 }
@@ -390,7 +390,7 @@ func TestSessionLostByItsDial(t *testing.T) {
 		cs, err := p.dial(ctx)
 		if p.dials() == 1 {
 			lost <- ctx
-			s.Lost(cs, errBoom)
+			s.ReportLost(cs, errBoom)
 		}
 		return cs, err
 	}, sessionConfig{Backoff: soon})
@@ -606,7 +606,7 @@ func TestSessionThatCannotBeClosed(t *testing.T) {
 		failed := hang(t.Context(), s)
 		synctest.Wait()
 		begin := time.Now()
-		s.Lost(old, errBoom)
+		s.ReportLost(old, errBoom)
 		_, err = s.Wait(t.Context())
 		require.NoError(t, err)
 		_, err = echo(t.Context(), s)

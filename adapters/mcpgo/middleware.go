@@ -37,9 +37,9 @@ func Failure(f func(res *mcp.CallToolResult) error) Option {
 // AllowDebug lets clients turn debug on for a request, by resilience.MetaDebug.
 func AllowDebug() Option { return func(o *options) { o.debug = true } }
 
-// AllowLimit lets clients give a request a limit of its own, by resilience.MetaLimit.
+// AllowTimeout lets clients give a request a limit of its own, by resilience.MetaTimeout.
 // It is never above the tool's own maximum.
-func AllowLimit() Option { return func(o *options) { o.limit = true } }
+func AllowTimeout() Option { return func(o *options) { o.limit = true } }
 
 // Middleware puts every tool of the server whose tool handler middleware it becomes under
 // g. It panics if g is nil.
@@ -181,7 +181,7 @@ func effectOf(t *mcp.Tool) resilience.Effect {
 		return resilience.EffectUnknown
 	}
 	hint := func(b *bool) bool { return b != nil && *b } // MCP's default of both is false
-	return resilience.HintedEffect(hint(t.Annotations.ReadOnlyHint), hint(t.Annotations.IdempotentHint))
+	return resilience.EffectFromHints(hint(t.Annotations.ReadOnlyHint), hint(t.Annotations.IdempotentHint))
 }
 
 // requestOf is what observers may want to know of the request.

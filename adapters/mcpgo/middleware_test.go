@@ -93,7 +93,7 @@ func TestResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := newGuard(t, resilience.Config{Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: 10 * time.Second}})
+				g := newGuard(t, resilience.Config{Timeouts: resilience.Timeouts{resilience.Quick: 10 * time.Second}})
 				s := newServer(g, tc.opt)
 				var tries atomic.Int32
 				tool := mcp.NewTool("x", tc.tool...)
@@ -338,7 +338,7 @@ func TestUnknownToolStaysAProtocolError(t *testing.T) {
 
 // A request's wishes need leave.
 func TestWishes(t *testing.T) {
-	allowed := []mcpgo.Option{mcpgo.AllowDebug(), mcpgo.AllowLimit(), nil}
+	allowed := []mcpgo.Option{mcpgo.AllowDebug(), mcpgo.AllowTimeout(), nil}
 	for name, tc := range map[string]struct {
 		meta    map[string]any
 		opts    []mcpgo.Option
@@ -351,12 +351,12 @@ func TestWishes(t *testing.T) {
 		"none":                {opts: allowed, took: 10 * time.Second, code: resilience.CodeTimeout, tries: 1, counts: 1},
 		"debug":               {meta: map[string]any{resilience.MetaDebug: true}, opts: allowed, took: 10 * time.Second, code: resilience.CodeTimeout, details: true, tries: 1, counts: 1},
 		"debug, not allowed":  {meta: map[string]any{resilience.MetaDebug: true}, took: 10 * time.Second, code: resilience.CodeTimeout, tries: 1, counts: 1},
-		"limit":               {meta: map[string]any{resilience.MetaLimit: 3}, opts: allowed, took: 3 * time.Second, code: resilience.CodeTimeout, tries: 1},
-		"limit, too long":     {meta: map[string]any{resilience.MetaLimit: 3600}, opts: allowed, took: 10 * time.Second, code: resilience.CodeTimeout, tries: 1, counts: 1},
-		"limit, not allowed":  {meta: map[string]any{resilience.MetaLimit: 3}, took: 10 * time.Second, code: resilience.CodeTimeout, tries: 1, counts: 1},
+		"limit":               {meta: map[string]any{resilience.MetaTimeout: 3}, opts: allowed, took: 3 * time.Second, code: resilience.CodeTimeout, tries: 1},
+		"limit, too long":     {meta: map[string]any{resilience.MetaTimeout: 3600}, opts: allowed, took: 10 * time.Second, code: resilience.CodeTimeout, tries: 1, counts: 1},
+		"limit, not allowed":  {meta: map[string]any{resilience.MetaTimeout: 3}, took: 10 * time.Second, code: resilience.CodeTimeout, tries: 1, counts: 1},
 		"debug, no sense":     {meta: map[string]any{resilience.MetaDebug: "yes"}, opts: allowed, code: resilience.CodeValidation},
-		"limit, no sense":     {meta: map[string]any{resilience.MetaLimit: -1}, opts: allowed, code: resilience.CodeValidation},
-		"no sense, no matter": {meta: map[string]any{resilience.MetaLimit: -1, resilience.MetaDebug: 7}, took: 10 * time.Second, code: resilience.CodeTimeout, tries: 1, counts: 1},
+		"limit, no sense":     {meta: map[string]any{resilience.MetaTimeout: -1}, opts: allowed, code: resilience.CodeValidation},
+		"no sense, no matter": {meta: map[string]any{resilience.MetaTimeout: -1, resilience.MetaDebug: 7}, took: 10 * time.Second, code: resilience.CodeTimeout, tries: 1, counts: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -613,7 +613,7 @@ func TestTasks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := newGuard(t, resilience.Config{Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: time.Second}})
+				g := newGuard(t, resilience.Config{Timeouts: resilience.Timeouts{resilience.Quick: time.Second}})
 				s := newServer(g)
 				var tries atomic.Int32
 				s.AddTool(mcp.NewTool("x", mcp.WithReadOnlyHintAnnotation(true), mcp.WithTaskSupport(tc.support)), counted(&tries, tc.handler))

@@ -13,7 +13,7 @@ import (
 
 // NotifyProgress tells the client how far the call of req has come: ctx and req are those
 // that the handler was called with, or made from them. A total of 0 isn't known, and an
-// empty message is left out. It restarts the limit of the call, as resilience.Progress
+// empty message is left out. It restarts the limit of the call, as resilience.ReportProgress
 // does, whether or not the client wants to hear of progress.
 //
 // What says no more than an earlier notification isn't sent: after a retry a tool begins
@@ -21,7 +21,7 @@ import (
 // call has been answered. Both are no error; that the client can't be reached is one, and
 // so is a number that JSON doesn't have.
 func NotifyProgress(ctx context.Context, req mcp.CallToolRequest, progress, total float64, message string) error {
-	resilience.Progress(ctx)
+	resilience.ReportProgress(ctx)
 	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
 		return nil
 	}

@@ -129,7 +129,7 @@ func (w watch) observe(_ context.Context, o metric.Observer) error {
 			continue
 		}
 		seen[h.Breaker] = true
-		for _, state := range []resilience.State{resilience.Closed, resilience.HalfOpen, resilience.Open} {
+		for _, state := range []resilience.State{resilience.StateClosed, resilience.StateHalfOpen, resilience.StateOpen} {
 			var is int64
 			if h.State == state {
 				is = 1

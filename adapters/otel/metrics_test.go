@@ -92,7 +92,7 @@ func TestCardinality(t *testing.T) {
 		_, _ = resilience.Do(t.Context(), f.guard, fmt.Sprint("late ", i), func(ctx context.Context) (int, error) {
 			<-ctx.Done()
 			return 0, nil
-		}, resilience.Shared(), resilience.Limit(1))
+		}, resilience.Shared(), resilience.Timeout(1))
 	}
 	require.Eventually(t, func() bool {
 		all := f.guard.Health()

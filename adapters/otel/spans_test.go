@@ -79,7 +79,7 @@ func TestOutcomes(t *testing.T) {
 			attrs: attrs{"resilience.attempts": int64(1), "resilience.limit": 60.0},
 		},
 		"a limit of its own": {
-			fn: obey, opts: []resilience.Option{resilience.Limit(1500 * time.Millisecond)},
+			fn: obey, opts: []resilience.Option{resilience.Timeout(1500 * time.Millisecond)},
 			code: "TIMEOUT", failure: "TIMEOUT", message: "Tool 'x' exceeded timeout of 1.5s",
 			took:  1500 * time.Millisecond,
 			attrs: attrs{"resilience.attempts": int64(1), "resilience.limit": 1.5},
@@ -101,7 +101,7 @@ func TestOutcomes(t *testing.T) {
 			attrs: attrs{"resilience.attempts": int64(0)},
 		},
 		"validation": {
-			fn: ok, opts: []resilience.Option{resilience.Limit(-1)},
+			fn: ok, opts: []resilience.Option{resilience.Timeout(-1)},
 			code: "VALIDATION_ERROR", failure: "VALIDATION_ERROR", message: "The limit of this call is -1ns: it must be positive",
 			attrs: attrs{"resilience.attempts": int64(0)},
 		},

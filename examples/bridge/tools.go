@@ -41,14 +41,14 @@ func newGuard(limit time.Duration, log *slog.Logger) (*resilience.Guard, error) 
 // doesn't work: a page that hangs, or has crashed.
 func count(err error) resilience.Class {
 	if errors.Is(err, resilience.CodeConnectionLost) {
-		return resilience.Invalid // of the classes that are not counted, the nearest
+		return resilience.ClassInvalid // of the classes that are not counted, the nearest
 	}
 	return resilience.Classify(err)
 }
 
 func newServer(guard *resilience.Guard, b *browser) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "bridge", Version: "1.0.0"}, nil)
-	gosdk.Protect(server, guard, gosdk.AllowLimit())
+	gosdk.Protect(server, guard, gosdk.AllowTimeout())
 	reads := &mcp.ToolAnnotations{ReadOnlyHint: true}
 	add(server, &mcp.Tool{Name: "title", Description: "Get the title of the page", Annotations: reads}, b.title)
 	add(server, &mcp.Tool{Name: "text", Description: "Read the text of an element", Annotations: reads}, b.text)

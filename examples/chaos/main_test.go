@@ -116,7 +116,7 @@ func TestClaims(t *testing.T) {
 				{20 * time.Second, 50 * time.Millisecond, succeeded},
 			},
 			sent:    []time.Duration{8 * time.Second, 20 * time.Second},
-			changes: []change{{8 * time.Second, resilience.Open}, {18 * time.Second, resilience.HalfOpen}, {18 * time.Second, resilience.Closed}},
+			changes: []change{{8 * time.Second, resilience.StateOpen}, {18 * time.Second, resilience.StateHalfOpen}, {18 * time.Second, resilience.StateClosed}},
 		}
 	}
 	assert.Empty(t, claims(cfg, unguarded, good()))

@@ -25,7 +25,7 @@ var (
 	faint         = color.Gray{0x99}
 	outcomeColors = [outcomes]color.Color{rgb(0x0072b2), rgb(0x7cc4ee), rgb(0xf0a31e), rgb(0xa3300b)}
 	stateColors   = map[resilience.State]color.Color{
-		resilience.Closed: rgb(0x0072b2), resilience.HalfOpen: rgb(0xf6dc4e), resilience.Open: rgb(0x4a4a4a),
+		resilience.StateClosed: rgb(0x0072b2), resilience.StateHalfOpen: rgb(0xf6dc4e), resilience.StateOpen: rgb(0x4a4a4a),
 	}
 	shades = map[mode]color.Color{slow: color.Gray{0xf2}, hangs: color.Gray{0xe4}, dead: color.Gray{0xd2}}
 )
@@ -173,11 +173,11 @@ func (s *sheet) breaker(changes []change) {
 	p.X.Tick.Marker = wholeTicks(s.end, 13)
 	p.X.Tick.Length = 4
 	p.Add(painter(func(c draw.Canvas, x, _ func(float64) vg.Length) {
-		changes := append([]change{{0, resilience.Closed}}, changes...)
+		changes := append([]change{{0, resilience.StateClosed}}, changes...)
 		// Probes come last, and are never too thin to be seen.
 		for _, probes := range []bool{false, true} {
 			for i, ch := range changes {
-				if (ch.to == resilience.HalfOpen) != probes {
+				if (ch.to == resilience.StateHalfOpen) != probes {
 					continue
 				}
 				from, to := x(ch.at.Seconds()), c.Max.X
@@ -192,8 +192,8 @@ func (s *sheet) breaker(changes []change) {
 		}
 	}))
 	s.panel(p, s.top-titleHeight-floor, []note{
-		{stateColors[resilience.Closed], "closed: calls pass"},
-		{stateColors[resilience.Open], "open: calls are refused"},
-		{stateColors[resilience.HalfOpen], "half-open: one probe"},
+		{stateColors[resilience.StateClosed], "closed: calls pass"},
+		{stateColors[resilience.StateOpen], "open: calls are refused"},
+		{stateColors[resilience.StateHalfOpen], "half-open: one probe"},
 	})
 }

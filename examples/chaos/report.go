@@ -91,9 +91,9 @@ func table(w io.Writer, cfg config, unguarded, guarded result) error {
 	row("those while it hung or was dead", func(r result) any { return r.sentIn(from, to) })
 	row("those that reached it", func(r result) any { return r.reached.requests })
 	row("those open at once, at most", func(r result) any { return r.reached.mostOpen })
-	row("breaker opened", func(r result) any { return r.changesTo(resilience.Open) })
-	row("breaker let a probe through", func(r result) any { return r.changesTo(resilience.HalfOpen) })
-	row("breaker closed", func(r result) any { return r.changesTo(resilience.Closed) })
+	row("breaker opened", func(r result) any { return r.changesTo(resilience.StateOpen) })
+	row("breaker let a probe through", func(r result) any { return r.changesTo(resilience.StateHalfOpen) })
+	row("breaker closed", func(r result) any { return r.changesTo(resilience.StateClosed) })
 	return t.Flush()
 }
 
@@ -114,8 +114,8 @@ func claims(cfg config, unguarded, guarded result) (broken []string) {
 	without, with := unguarded.sentIn(from, to), guarded.sentIn(from, to)
 	expect(with < without, "while the backend was down the guarded server sent it %d requests, the unguarded one %d", with, without)
 
-	expect(guarded.changesTo(resilience.Open) > 0, "the breaker never opened")
-	closed := len(guarded.changes) > 0 && guarded.changes[len(guarded.changes)-1].to == resilience.Closed
+	expect(guarded.changesTo(resilience.StateOpen) > 0, "the breaker never opened")
+	closed := len(guarded.changes) > 0 && guarded.changes[len(guarded.changes)-1].to == resilience.StateClosed
 	expect(closed, "the breaker isn't closed at the end")
 	again := slices.ContainsFunc(guarded.records, func(r record) bool { return r.outcome == succeeded && r.at >= to })
 	expect(again, "no guarded call succeeded after the backend was back")

@@ -93,7 +93,7 @@ var tools = map[string]resilience.Tool{
 
 func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.Fetcher) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "workspace", Version: "1.0.0"}, nil)
-	gosdk.Protect(server, guard, gosdk.AllowLimit())
+	gosdk.Protect(server, guard, gosdk.AllowTimeout())
 	gosdk.AddHealth(server, guard)
 	add(server, "search", "Find the lines that hold a text", dir.Search)
 	add(server, "read", "Read a text file", dir.Read)

@@ -51,7 +51,7 @@ func (a *agent) call(tool string, args map[string]any, code string) answer {
 func (a *agent) begin(tool string, args map[string]any, limit time.Duration) *pending {
 	params := &mcp.CallToolParams{Name: tool, Arguments: args}
 	if limit > 0 {
-		params.Meta = mcp.Meta{resilience.MetaLimit: limit.Seconds()}
+		params.Meta = mcp.Meta{resilience.MetaTimeout: limit.Seconds()}
 	}
 	p := &pending{tool: tool, done: make(chan struct{})}
 	go func() {

@@ -1,0 +1,78 @@
+package resilience
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// A clock is pure arithmetic, so it is tested by itself: each step happens at a time since
+// the start of the call, and the row says when the call must then end, and why.
+func TestClock(t *testing.T) {
+	const (
+		progress = iota
+		pause
+		resume
+		deadline // of the caller, which changes to the time of the step
+	)
+	type step struct {
+		does int
+		at   time.Duration
+	}
+	for name, tc := range map[string]struct {
+		timeout, maximum time.Duration
+		steps            []step
+		end              time.Duration
+		callers          bool
+		exceeded         time.Duration
+	}{
+		"timeout":           {timeout: 10, maximum: 10, end: 10, exceeded: 10},
+		"no end of its own": {timeout: never, maximum: never, end: never, exceeded: never},
+		"above the maximum": {timeout: 20, maximum: 10, end: 10, exceeded: 10},
+		"caller's deadline": {timeout: 10, maximum: 10, steps: []step{{deadline, 4}},
+			end: 4, callers: true, exceeded: 4},
+		"the same deadline":   {timeout: 10, maximum: 10, steps: []step{{deadline, 10}}, end: 10, exceeded: 10},
+		"progress":            {timeout: 10, maximum: 50, steps: []step{{progress, 7}}, end: 17, exceeded: 10},
+		"progress to maximum": {timeout: 10, maximum: 12, steps: []step{{progress, 7}}, end: 12, exceeded: 12},
+		"without a maximum":   {timeout: 10, maximum: 10, steps: []step{{progress, 7}}, end: 10, exceeded: 10},
+		"paused":              {timeout: 10, maximum: 10, steps: []step{{pause, 7}}, end: never, exceeded: 10},
+		"paused, deadline": {timeout: 10, maximum: 10, steps: []step{{pause, 7}, {deadline, 90}},
+			end: 90, callers: true, exceeded: 90},
+		"no progress in a pause": {timeout: 10, maximum: 50,
+			steps: []step{{pause, 7}, {progress, 8}}, end: never, exceeded: 10},
+		"resumed": {timeout: 10, maximum: 10, steps: []step{{pause, 7}, {resume, 100}},
+			end: 110, exceeded: 10},
+		"pauses don't count towards the maximum": {timeout: 10, maximum: 30,
+			steps: []step{{pause, 5}, {resume, 105}, {progress, 114}, {progress, 123}}, end: 130, exceeded: 30},
+		"a pause near the maximum": {timeout: 10, maximum: 12,
+			steps: []step{{progress, 9}, {pause, 11}, {resume, 20}}, end: 30, exceeded: 12},
+		"overlapping pauses": {timeout: 10, maximum: 10,
+			steps: []step{{pause, 2}, {pause, 4}, {resume, 6}}, end: never, exceeded: 10},
+		"overlapping pauses, all over": {timeout: 10, maximum: 30,
+			steps: []step{{pause, 2}, {pause, 4}, {resume, 6}, {resume, 8}}, end: 18, exceeded: 10},
+		"far away": {timeout: never - 5, maximum: never, steps: []step{{progress, 100}}, end: never, exceeded: never},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClock(tc.timeout, tc.maximum)
+			for _, s := range tc.steps {
+				switch s.does {
+				case progress:
+					c.progress(s.at)
+				case pause:
+					c.pause(s.at)
+				case resume:
+					c.resume(s.at)
+				case deadline:
+					c.deadline = s.at
+				}
+			}
+
+			end, callers := c.end()
+			got := fmt.Sprintln("end", end, "caller's", callers, "exceeded", c.exceeded())
+			want := fmt.Sprintln("end", tc.end, "caller's", tc.callers, "exceeded", tc.exceeded)
+			assert.Equal(t, want, got)
+		})
+	}
+}

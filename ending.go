@@ -1,0 +1,63 @@
+package resilience
+
+import (
+	"context"
+	"time"
+)
+
+// An ending says how a context ended. It never changes.
+type ending struct {
+	err        error           // context.Canceled or context.DeadlineExceeded
+	cause      error           // an *Error, or context.Canceled if the call has simply returned
+	at         time.Time       // zero if the call has simply returned
+	ownTimeout bool            // the tool's own timeout ended it, rather than the caller
+	dead       context.Context // of the context package, which finds the cause in it
+}
+
+// returned is the ending of every call that ended because its function returned.
+var returned = newEnding(context.Canceled, context.Canceled, time.Time{}, false)
+
+func newEnding(err, cause error, at time.Time, ownTimeout bool) *ending {
+	dead, cancel := context.WithCancelCause(context.Background())
+	cancel(cause)
+	return &ending{err, cause, at, ownTimeout, dead}
+}
+
+// endOf returns an error for the end of a context, nil if it has not ended.
+func endOf(ctx context.Context, tool string) *Error {
+	err := ctx.Err()
+	if err == nil {
+		return nil
+	}
+
+	e := canceledError(tool)
+	if err == context.DeadlineExceeded {
+		e = TimeoutError(tool, 0)
+	}
+	e.Err = causeOf(ctx)
+	return e
+}
+
+// causeOf returns why ctx ended, if that says more than the error's code does.
+func causeOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != context.DeadlineExceeded && cause != context.Canceled {
+		return cause
+	}
+
+	return nil
+}
+
+// endedWith decides between the end of a call and the error that its function returned, nil
+// if it returned none. Once the call has ended, what the function returns is most likely the
+// echo of that end, so it becomes the end's cause. Only an *Error that deliberately says
+// something else stands: endedWith then returns nil.
+func endedWith(ended *Error, err error) *Error {
+	if ended == nil {
+		return nil
+	}
+
+	if e, ok := err.(*Error); ok && e != nil && e.Code != CodeTimeout && e.Code != CodeCanceled {
+		return nil
+	}
+	return ended.withCause(err)
+}

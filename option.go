@@ -1,0 +1,52 @@
+package resilience
+
+import "time"
+
+// An Option configures a single call.
+type Option func(*options)
+
+type options struct {
+	args       any
+	timeout    time.Duration
+	effect     func() Effect // nil: nothing is known
+	request    *RequestInfo  // nil: nothing is known
+	invalid    *Error        // what is wrong with the options; nil: nothing
+	timeoutSet bool
+	debug      bool
+	shared     bool
+}
+
+// Args are the arguments of the call, for the details of its error with debug. They are
+// redacted as they were before the tool ran. Nil means none.
+func Args(args map[string]any) Option {
+	return func(o *options) {
+		if args != nil {
+			o.args = args
+		}
+	}
+}
+
+// Debug turns debug on for the call, whatever Config.Debug is.
+func Debug() Option { return func(o *options) { o.debug = true } }
+
+// Timeout replaces the tool's timeout for the call. It is capped at the tool's MaxTimeout, or
+// at the tool's timeout if that isn't set. It must be positive; otherwise the call fails with
+// VALIDATION_ERROR. A call that exceeds a timeout shorter than the tool's own is TIMEOUT, but
+// the breaker doesn't count it.
+func Timeout(d time.Duration) Option {
+	return func(o *options) { o.timeout, o.timeoutSet = d, true }
+}
+
+func newOptions(opts []Option) options {
+	if len(opts) == 0 {
+		return options{} // without a variable whose address is taken
+	}
+
+	var o options
+	for _, set := range opts {
+		if set != nil {
+			set(&o)
+		}
+	}
+	return o
+}

@@ -1,0 +1,72 @@
+package resilience
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// ErrGoexit is the cause of a call whose tool ended its goroutine by runtime.Goexit, which
+// testing.T's FailNow does too.
+var ErrGoexit = errors.New("resilience: tool called runtime.Goexit")
+
+// PanicError is the cause of a call whose tool panicked. If the tool panicked with an
+// error, errors.Is and errors.As reach it.
+type PanicError struct {
+	Value any    // what the tool panicked with
+	Stack []byte // where, as runtime/debug.Stack formats it
+}
+
+// Error returns the panic's value. It doesn't contain the stack.
+func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+
+// Unwrap returns the panic's value if it is an error.
+func (p *PanicError) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
+// protect calls fn on this goroutine and returns a panic as a *PanicError. It can't stop a
+// runtime.Goexit, which only a deferred function of the caller notices.
+func protect[T any](ctx context.Context, fn func(context.Context) (T, error)) (value T, err error) {
+	ok := false
+	defer func() {
+		if !ok {
+			err = panicError(recover())
+		}
+	}()
+
+	value, err = fn(ctx)
+	ok = true
+	return value, err
+}
+
+// panicError returns an error for what was recovered when a function didn't return. That is
+// nil after a runtime.Goexit, or after a panic(nil) where GODEBUG brings it back.
+func panicError(recovered any) error {
+	if recovered == nil {
+		return ErrGoexit
+	}
+
+	return &PanicError{Value: recovered, Stack: debug.Stack()}
+}
+
+// isCrash reports whether err is a panic or a runtime.Goexit of the tool.
+func isCrash(err error) bool {
+	_, panicked := err.(*PanicError)
+	return panicked || err == ErrGoexit
+}
+
+// crashError returns TOOL_FAILED around a panic or a runtime.Goexit. It returns any other
+// error unchanged.
+func crashError(tool string, err error) error {
+	if !isCrash(err) {
+		return err
+	}
+
+	e := newError(CodeToolFailed, tool, subject(tool)+" failed", false)
+	e.Suggestion = suggestChange
+	e.Err = err
+	return e
+}
