@@ -77,6 +77,7 @@ func (c *call) check(ctx context.Context, nilFunc bool) *Error {
 	if err := checkFunc(ctx, c.ctx.name, nilFunc); err != nil {
 		return err
 	}
+
 	if c.options.invalid != nil {
 		e := c.options.invalid.clone()
 		e.Tool = c.ctx.name
