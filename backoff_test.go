@@ -9,32 +9,37 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestBackoffCeilings(t *testing.T) {
-	const ms, s = time.Millisecond, time.Second
+func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
+	const ms, s, huge = time.Millisecond, time.Second, time.Duration(math.MaxInt64)
+	type delays = []time.Duration
 	for name, tc := range map[string]struct {
 		backoff resilience.Backoff
-		want    []time.Duration // by attempt, from 0
+		want    delays // by attempt, from 0
 	}{
-		"default":          {resilience.Backoff{}, []time.Duration{500 * ms, 1 * s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s}},
-		"own":              {resilience.Backoff{Base: ms, Max: 5 * ms}, []time.Duration{ms, 2 * ms, 4 * ms, 5 * ms}},
-		"long base":        {resilience.Backoff{Base: 90 * s}, []time.Duration{90 * s, 90 * s}},
-		"short max":        {resilience.Backoff{Max: 100 * ms}, []time.Duration{100 * ms, 100 * ms}},
-		"max under base":   {resilience.Backoff{Base: 2 * s, Max: s}, []time.Duration{s, s}},
-		"longest":          {resilience.Backoff{Base: math.MaxInt64, Max: math.MaxInt64}, []time.Duration{math.MaxInt64, math.MaxInt64}},
-		"negative base":    {resilience.Backoff{Base: -1}, []time.Duration{0, 0}},
-		"negative ceiling": {resilience.Backoff{Max: -1}, []time.Duration{0, 0}},
+		"default": {
+			resilience.Backoff{},
+			delays{500 * ms, 1 * s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s},
+		},
+		"its own":            {resilience.Backoff{Base: ms, Max: 5 * ms}, delays{ms, 2 * ms, 4 * ms, 5 * ms}},
+		"long base":          {resilience.Backoff{Base: 90 * s}, delays{90 * s, 90 * s}},
+		"longest base":       {resilience.Backoff{Base: huge, Max: huge}, delays{huge, huge}},
+		"negative base":      {resilience.Backoff{Base: -1}, delays{0, 0}},
+		"short maximum":      {resilience.Backoff{Max: 100 * ms}, delays{100 * ms, 100 * ms}},
+		"maximum under base": {resilience.Backoff{Base: 2 * s, Max: s}, delays{s, s}},
+		"negative maximum":   {resilience.Backoff{Max: -1}, delays{0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.backoff.Jitter = resilience.NoJitter
+			first, last := tc.want[0], tc.want[len(tc.want)-1]
+
 			for attempt, want := range tc.want {
 				assert.Equal(t, want, tc.backoff.Delay(attempt), "attempt %d", attempt)
 			}
-			last := tc.want[len(tc.want)-1]
 			for _, attempt := range []int{62, 63, 64, 65, 1000, math.MaxInt} {
 				assert.Equal(t, last, tc.backoff.Delay(attempt), "attempt %d", attempt)
 			}
 			for _, attempt := range []int{-1, math.MinInt} {
-				assert.Equal(t, tc.want[0], tc.backoff.Delay(attempt), "attempt %d", attempt)
+				assert.Equal(t, first, tc.backoff.Delay(attempt), "attempt %d", attempt)
 			}
 
 			policy := tc.backoff.Policy()
@@ -48,18 +53,20 @@ func TestBackoffCeilings(t *testing.T) {
 	}
 }
 
-func TestBackoffJitter(t *testing.T) {
+// The bounds hold always. That all of the range is used, and evenly, holds but for a chance of
+// less than one in a billion.
+func TestBackoffJitterUsesAllOfItsRange(t *testing.T) {
 	for name, tc := range map[string]struct {
 		jitter    resilience.Jitter
 		attempt   int
 		low, high time.Duration
 	}{
-		"full":              {resilience.FullJitter, 0, 0, 500 * time.Millisecond},
-		"full, at the top":  {resilience.FullJitter, 99, 0, 60 * time.Second},
-		"small":             {resilience.SmallJitter, 1, 850 * time.Millisecond, 1150 * time.Millisecond},
-		"small, at the top": {resilience.SmallJitter, 99, 51 * time.Second, 60 * time.Second},
-		"small, near it":    {resilience.SmallJitter, 6, 27200 * time.Millisecond, 36800 * time.Millisecond},
-		"unknown is full":   {resilience.Jitter(99), 0, 0, 500 * time.Millisecond},
+		"full":                   {resilience.FullJitter, 0, 0, 500 * time.Millisecond},
+		"full at the maximum":    {resilience.FullJitter, 99, 0, 60 * time.Second},
+		"small":                  {resilience.SmallJitter, 1, 850 * time.Millisecond, 1150 * time.Millisecond},
+		"small at the maximum":   {resilience.SmallJitter, 99, 51 * time.Second, 60 * time.Second},
+		"small near the maximum": {resilience.SmallJitter, 6, 27200 * time.Millisecond, 36800 * time.Millisecond},
+		"full if it is unknown":  {resilience.Jitter(99), 0, 0, 500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := resilience.Backoff{Jitter: tc.jitter}
@@ -69,18 +76,21 @@ func TestBackoffJitter(t *testing.T) {
 				d := b.Delay(tc.attempt)
 				lowest, highest, sum = min(lowest, d), max(highest, d), sum+d
 			}
-			span := tc.high - tc.low
-			// Bounds hold always. That all of the span is used, and evenly, holds but
-			// for a chance of less than one in a billion.
+
+			width := tc.high - tc.low
 			assert.GreaterOrEqual(t, lowest, tc.low)
 			assert.LessOrEqual(t, highest, tc.high)
-			assert.Less(t, lowest, tc.low+span/20)
-			assert.Greater(t, highest, tc.high-span/20)
-			assert.InDelta(t, float64(tc.low+span/2), float64(sum/n), float64(span)/20)
+			assert.Less(t, lowest, tc.low+width/20)
+			assert.Greater(t, highest, tc.high-width/20)
+			assert.InDelta(t, float64(tc.low+width/2), float64(sum/n), float64(width)/20)
 		})
 	}
+}
+
+func TestBackoffJitterDoesNotOverflow(t *testing.T) {
 	longest := resilience.Backoff{Base: math.MaxInt64, Max: math.MaxInt64}
 	assert.GreaterOrEqual(t, longest.Delay(0), time.Duration(0))
+
 	longest.Jitter = resilience.SmallJitter
 	assert.Greater(t, longest.Delay(0), time.Duration(math.MaxInt64)/2)
 }

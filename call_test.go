@@ -3,9 +3,8 @@ package resilience_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"math"
-	"runtime"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -16,227 +15,260 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDoAttemptTimeout(t *testing.T) {
+var (
+	errRefusedInsert = fmt.Errorf("insert: %w", syscall.ECONNREFUSED) // has certainly had no effect
+	errResetInsert   = fmt.Errorf("insert: %w", syscall.ECONNRESET)   // may have had one
+)
+
+// A runTest says what must come out of a call.
+type runTest struct {
+	tool       resilience.Tool // with the effect of all cases, unless set
+	fn         toolFunc
+	code       resilience.Code // of the error; empty for a success
+	attempts   int
+	counted    bool // as a failure by the breaker
+	retryable  bool
+	retryAfter time.Duration
+}
+
+func runCalls(t *testing.T, effect resilience.Effect, tests map[string]runTest) {
+	t.Helper()
+	for name, tc := range tests {
+		runInBubble(t, name, func(t *testing.T) {
+			if tc.tool.Effect == resilience.EffectUnknown {
+				tc.tool.Effect = effect
+			}
+			g := guardWith(t, tc.tool)
+
+			r := resilience.Run(t.Context(), g, "x", tc.fn)
+
+			if tc.code == "" {
+				require.Nil(t, r.Err)
+				assert.Equal(t, tc.attempts, r.Value)
+			} else {
+				require.NotNil(t, r.Err)
+				assert.Equal(t, tc.code, r.Err.Code)
+				assert.Equal(t, tc.retryable, r.Err.Retryable)
+				assert.Equal(t, tc.retryAfter, r.Err.RetryAfter)
+				assert.Equal(t, "x", r.Err.Tool)
+				assert.Nil(t, r.Err.Details)
+			}
+			assert.Equal(t, tc.attempts, r.Attempts)
+
+			failures := 0
+			if tc.counted {
+				failures = 1
+			}
+			h := g.Health()
+			require.Len(t, h, 1)
+			assert.Equal(t, failures, h[0].ConsecutiveFailures)
+			assert.Zero(t, h[0].InFlight)
+			assert.Equal(t, tc.counted, h[0].LastError != nil)
+
+			time.Sleep(time.Hour)
+			assert.Zero(t, g.Health()[0].Abandoned)
+		})
+	}
+}
+
+func TestReadOnlyToolIsRetriedUnlessThatIsPointless(t *testing.T) {
+	runCalls(t, resilience.ReadOnly, map[string]runTest{
+		"success at last": {fn: failing(3, errBoom), attempts: 4},
+		"no success": {
+			fn:   failing(9, errBoom),
+			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+		},
+		"no success of an idempotent tool": {
+			tool: resilience.Tool{Effect: resilience.Idempotent}, fn: failing(9, errBoom),
+			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+		},
+		"permanent failure": {
+			fn:   failing(9, resilience.MarkPermanent(errBoom)),
+			code: resilience.CodeToolFailed, attempts: 1, counted: true,
+		},
+		"permanent failure at last": {
+			fn:   failingThen(1, errBoom, resilience.MarkPermanent(io.EOF)),
+			code: resilience.CodeToolFailed, attempts: 2, counted: true,
+		},
+		"invalid arguments": {
+			fn:   failing(9, resilience.MarkInvalid(errBoom)),
+			code: resilience.CodeValidation, attempts: 1,
+		},
+		"panic":  {fn: panicking("p"), code: resilience.CodeToolFailed, attempts: 1, counted: true},
+		"goexit": {fn: exit, code: resilience.CodeToolFailed, attempts: 1, counted: true},
+		"timeout": {
+			fn:   hang(time.Hour),
+			code: resilience.CodeTimeout, attempts: 1, counted: true, retryable: true,
+		},
+		"the tool's own number of retries": {
+			tool: resilience.Tool{Retry: &resilience.Retry{MaxRetries: 1}}, fn: failing(9, errBoom),
+			code: resilience.CodeRetryExhausted, attempts: 2, counted: true,
+		},
+		"no retries": {
+			tool: resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}}, fn: failing(9, errBoom),
+			code: resilience.CodeToolFailed, attempts: 1, counted: true, retryable: true,
+		},
+		"too long a delay": {
+			fn:   failing(9, waitError{90 * time.Second}),
+			code: resilience.CodeToolFailed, attempts: 1, counted: true, retryable: true, retryAfter: 90 * time.Second,
+		},
+		"the tool cancels something itself": {
+			fn:   failing(9, context.Canceled),
+			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+		},
+		"the tool's own retryable Error": { // 30s twice leave no room for a third attempt
+			fn:   failing(9, &resilience.Error{Message: "Busy", Retryable: true, RetryAfter: 30 * time.Second}),
+			code: resilience.CodeToolFailed, attempts: 2, counted: true, retryable: true, retryAfter: 30 * time.Second,
+		},
+		"the tool's own Error": {
+			fn:   failing(9, &resilience.Error{Code: "BUSY", Message: "Busy", RetryAfter: time.Second}),
+			code: "BUSY", attempts: 1, counted: true, retryAfter: time.Second,
+		},
+		"the tool's own Error for a mistake of the caller": {
+			fn:   failing(9, &resilience.Error{Code: resilience.CodeValidation, Message: "No such file"}),
+			code: resilience.CodeValidation, attempts: 1,
+		},
+	})
+}
+
+func TestToolOfUnknownEffectIsRetriedOnlyIfItHadNoEffect(t *testing.T) {
+	runCalls(t, resilience.EffectUnknown, map[string]runTest{
+		"success": {fn: succeed, attempts: 1},
+		"failure": {
+			fn:   failing(9, errBoom),
+			code: resilience.CodeToolFailed, attempts: 1, counted: true, retryable: true,
+		},
+		"the tool cancels something itself": {
+			fn:   failing(9, context.Canceled),
+			code: resilience.CodeToolFailed, attempts: 1, counted: true, retryable: true,
+		},
+		"the tool cancels something itself, and loses its connection": {
+			fn:   failing(9, errors.Join(context.Canceled, errResetInsert)),
+			code: resilience.CodeConnectionLost, attempts: 1, counted: true, retryable: true,
+		},
+		"marked as transient": {
+			fn:   failing(9, resilience.MarkTransient(errBoom)),
+			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+		},
+		"connection refused": {
+			fn:   failing(9, errRefusedInsert),
+			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+		},
+		"connection refused, then reset": {
+			fn:   failingThen(1, errRefusedInsert, errResetInsert),
+			code: resilience.CodeConnectionLost, attempts: 2, counted: true, retryable: true,
+		},
+		"connection reset": {
+			fn:   failing(9, errResetInsert),
+			code: resilience.CodeConnectionLost, attempts: 1, counted: true, retryable: true,
+		},
+		"timeout inside": {
+			fn:   failing(9, context.DeadlineExceeded),
+			code: resilience.CodeTimeout, attempts: 1, counted: true, retryable: true,
+		},
+		"timeout": {
+			fn:   hang(time.Hour),
+			code: resilience.CodeTimeout, attempts: 1, counted: true, retryable: true,
+		},
+	})
+}
+
+func TestNonIdempotentToolIsRetriedOnlyIfItHadNoEffect(t *testing.T) {
+	runCalls(t, resilience.NonIdempotent, map[string]runTest{
+		"failure": {fn: failing(9, errBoom), code: resilience.CodeToolFailed, attempts: 1, counted: true},
+		"connection reset": {
+			fn:   failing(9, errResetInsert),
+			code: resilience.CodeConnectionLost, attempts: 1, counted: true,
+		},
+		"the error asks for a delay": {
+			fn:   failing(9, waitError{time.Second}),
+			code: resilience.CodeToolFailed, attempts: 1, counted: true,
+		},
+		"connection refused": {
+			fn:   failing(9, errRefusedInsert),
+			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+		},
+		"marked as transient": {fn: failing(2, resilience.MarkTransient(errBoom)), attempts: 3},
+		"only one of two refused": {
+			fn:   failing(9, errors.Join(errRefusedInsert, errBoom)),
+			code: resilience.CodeConnectionLost, attempts: 1, counted: true,
+		},
+		"timeout inside": {
+			fn:   failing(9, fmt.Errorf("x: %w", context.DeadlineExceeded)),
+			code: resilience.CodeTimeout, attempts: 1, counted: true,
+		},
+		"timeout": {fn: hang(time.Hour), code: resilience.CodeTimeout, attempts: 1, counted: true},
+	})
+}
+
+// failingThen fails with err that many times, and with another error from then on.
+func failingThen(times int, err, then error) toolFunc {
+	return func(ctx context.Context) (int, error) {
+		if n := resilience.Attempt(ctx); n <= times {
+			return n, err
+		}
+		return 0, then
+	}
+}
+
+func TestAttemptTimeoutLeavesTimeForRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := one(resilience.Tool{Effect: resilience.ReadOnly})
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
 		cfg.AttemptTimeout = 10 * time.Second
 		g := newGuard(t, cfg)
-		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (string, error) {
+
+		found := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (string, error) {
 			if resilience.Attempt(ctx) < 3 {
 				time.Sleep(time.Hour)
 			}
 			return "v", nil
 		})
-		assert.Nil(t, r.Err)
-		assert.Equal(t, "v", r.Value)
-		assert.Equal(t, 3, r.Attempts)
-		assert.Equal(t, 20300*time.Millisecond, r.Duration)
+		assert.Nil(t, found.Err)
+		assert.Equal(t, "v", found.Value)
+		assert.Equal(t, 3, found.Attempts)
+		assert.Equal(t, 20300*time.Millisecond, found.Duration)
 		assert.Equal(t, 2, g.Health()[0].Abandoned)
 
-		r = resilience.Run(t.Context(), g, "x", obey)
+		r := resilience.Run(t.Context(), g, "x", untilDone)
 		assert.ErrorIs(t, r.Err, resilience.CodeRetryExhausted)
 		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
 		assert.Equal(t, 4, r.Attempts)
 		assert.Equal(t, 40700*time.Millisecond, r.Duration)
+		time.Sleep(time.Hour)
+	})
+}
 
-		// An attempt that is cut off may have had an effect.
-		g = newGuard(t, resilience.Config{AttemptTimeout: time.Second})
-		r = resilience.Run(t.Context(), g, "y", obey)
+func TestAttemptThatIsCutOffMayHaveHadAnEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{AttemptTimeout: time.Second})
+
+		r := resilience.Run(t.Context(), g, "y", untilDone)
+
 		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
 		assert.Equal(t, 1, r.Attempts)
 		assert.Equal(t, "Tool 'y' exceeded timeout of 1s", r.Err.Message)
+	})
+}
 
-		// The call's timeout ends the last attempt.
+func TestTimeoutOfTheCallEndsItsLastAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
 		cfg.AttemptTimeout = 50 * time.Second
-		g = newGuard(t, cfg)
-		r = resilience.Run(t.Context(), g, "x", obey)
+
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", untilDone)
+
 		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
 		assert.Equal(t, 2, r.Attempts)
 		assert.Equal(t, "Tool 'x' exceeded timeout of 60s", r.Err.Message)
-		time.Sleep(time.Hour)
 	})
 }
 
-func TestDoOverloaded(t *testing.T) {
+// The number may be part of a key.
+func TestAbandonedAttemptKeepsItsNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := resilience.Config{MaxAbandoned: 3, Breaker: resilience.BreakerConfig{Failures: 100}}
-		g := newGuard(t, cfg)
-		for i := range 3 {
-			_, err := resilience.Do(t.Context(), g, "x", hang(time.Hour))
-			require.ErrorIs(t, err, resilience.CodeTimeout, "call %d", i)
-		}
-		start := time.Now()
-		r := resilience.Run(t.Context(), g, "x", hang(time.Hour))
-		assert.ErrorIs(t, r.Err, resilience.CodeOverloaded)
-		assert.Equal(t, "too many earlier calls of tool 'x' still run", r.Err.Message)
-		assert.True(t, r.Err.Retryable)
-		assert.Zero(t, r.Attempts)
-		assert.Equal(t, start, time.Now())
-		assert.Equal(t, 3, g.Health()[0].Abandoned)
-		assert.Equal(t, 3, g.Health()[0].ConsecutiveFailures, "a call that was turned away isn't counted")
-		assert.Zero(t, g.Health()[0].InFlight)
-
-		_, err := resilience.Do(t.Context(), g, "y", failing(0, nil))
-		assert.NoError(t, err, "each tool has its own")
-		time.Sleep(time.Hour)
-		_, err = resilience.Do(t.Context(), g, "x", failing(0, nil))
-		assert.NoError(t, err, "they have returned")
-		assert.Zero(t, g.Health()[0].Abandoned)
-
-		// Retries of attempts that hang don't go over it either.
-		cfg.MaxAbandoned, cfg.AttemptTimeout = 2, time.Second
-		cfg.Tools = map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly}}
-		g = newGuard(t, cfg)
-		r = resilience.Run(t.Context(), g, "x", hang(time.Hour))
-		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
-		assert.Equal(t, 2, r.Attempts)
-		time.Sleep(time.Hour)
-	})
-}
-
-func TestDoCooperative(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, one(resilience.Tool{Cooperative: true}))
-		before := goroutines(self)
-		count, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { return goroutines(self), nil })
-		assert.NoError(t, err)
-		assert.LessOrEqual(t, count, before, "it runs on the caller's")
-
-		_, err = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { panic(io.EOF) })
-		assert.ErrorIs(t, err, resilience.CodeToolFailed)
-		assert.ErrorIs(t, err, io.EOF)
-
-		value, err := resilience.Do(t.Context(), g, "x", hang(2*time.Minute))
-		assert.NoError(t, err, "late, but an answer is better than none")
-		assert.Equal(t, "late", value)
-
-		_, err = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			<-ctx.Done()
-			return 0, &resilience.Error{Code: "BUSY", Message: "The index is being built"}
-		})
-		assert.ErrorIs(t, err, resilience.Code("BUSY"), "its own words stand after the end")
-
-		exited := make(chan struct{})
-		go func() {
-			defer close(exited)
-			_, _ = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { runtime.Goexit(); return 0, nil })
-		}()
-		<-exited
-		h := g.Health()[0]
-		assert.Zero(t, h.InFlight)
-		assert.ErrorIs(t, h.LastError, resilience.ErrGoexit)
-	})
-}
-
-// Own words that come after the caller's end stand too, but aren't counted.
-func TestDoOwnWordsAfterTheCallersEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, one(resilience.Tool{Cooperative: true}))
-		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			<-ctx.Done()
-			return 0, &resilience.Error{Code: "BUSY"}
-		}, resilience.Timeout(time.Second))
-		assert.ErrorIs(t, err, resilience.Code("BUSY"))
-		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
-	})
-}
-
-// A breaker that opens while a call waits for its retry ends that call.
-func TestDoBreakerOpensDuringRetries(t *testing.T) {
-	for name, after := range map[string]int{"before the delay": 0, "during the delay": 1} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := newGuard(t, one(resilience.Tool{Effect: resilience.ReadOnly}))
-				r := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) {
-					trip := func() {
-						for range 5 {
-							report(g.Breaker("x"), io.EOF)
-						}
-					}
-					if after == 0 {
-						trip()
-					} else {
-						time.AfterFunc(50*time.Millisecond, trip)
-					}
-					return 0, errBoom
-				})
-				assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
-				assert.ErrorIs(t, r.Err, errBoom, "the last cause is kept")
-				assert.Equal(t, 1, r.Attempts)
-				assert.Equal(t, "x", r.Err.Tool)
-				assert.Equal(t, time.Duration(after)*100*time.Millisecond, r.Duration)
-			})
-		})
-	}
-}
-
-// The probe of a half-open breaker is a call like any other, retries included.
-func TestDoProbeMayBeRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, one(resilience.Tool{Effect: resilience.ReadOnly}))
-		open(t, g.Breaker("x"))
-		time.Sleep(31 * time.Second)
-		r := resilience.Run(t.Context(), g, "x", failing(2, errBoom))
-		assert.Nil(t, r.Err)
-		assert.Equal(t, 3, r.Attempts)
-		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
-	})
-}
-
-// A probe may rightly take as long as its tool's timeout.
-func TestDoProbeOfASlowTool(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, one(resilience.Tool{Timeout: time.Hour}))
-		open(t, g.Breaker("x"))
-		time.Sleep(31 * time.Second)
-		go func() { _, _ = resilience.Do(t.Context(), g, "x", hang(time.Hour-1)) }()
-		time.Sleep(50 * time.Minute)
-		_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
-		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
-		time.Sleep(10 * time.Minute)
-		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
-	})
-}
-
-// What Classify says on purpose holds.
-func TestOwnClassify(t *testing.T) {
-	errLeft := errors.New("rpc error: code = Canceled")
-	classify := func(err error) resilience.Class {
-		if errors.Is(err, errLeft) {
-			return resilience.ClassCanceled
-		}
-		return resilience.ClassTransient
-	}
-	cfg := one(resilience.Tool{Effect: resilience.ReadOnly})
-	cfg.Retry.Classify, cfg.Breaker.Classify = classify, classify
-	g := newGuard(t, cfg)
-	r := resilience.Run(t.Context(), g, "x", failing(9, errLeft))
-	assert.ErrorIs(t, r.Err, resilience.CodeCanceled)
-	assert.Equal(t, 1, r.Attempts)
-	assert.Zero(t, g.Health()[0].ConsecutiveFailures)
-
-	r = resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) { panic(errLeft) })
-	assert.ErrorIs(t, r.Err, resilience.CodeToolFailed, "but a panic is a panic")
-	assert.Equal(t, 1, r.Attempts)
-	assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
-}
-
-// Whatever a tool panics with, it says nothing of what was done before.
-func TestPanicsAreToolFailures(t *testing.T) {
-	for _, value := range []any{io.ErrUnexpectedEOF, context.DeadlineExceeded, syscall.ECONNREFUSED, resilience.TimeoutError("inner", 1), resilience.MarkTransient(errBoom)} {
-		r := resilience.Run(t.Context(), newGuard(t, one(resilience.Tool{})), "x", func(context.Context) (int, error) { panic(value) })
-		assert.Equal(t, resilience.CodeToolFailed, r.Err.Code, "%v", value)
-		assert.Equal(t, 1, r.Attempts, "%v", value)
-		assert.False(t, r.Err.Retryable, "%v", value)
-		assert.ErrorIs(t, r.Err, value.(error))
-	}
-}
-
-// An attempt that was given up on keeps its number: it may be part of a key.
-func TestAttemptOfAnAbandonedAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := one(resilience.Tool{Effect: resilience.ReadOnly})
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
 		cfg.AttemptTimeout = time.Second
+
 		_, err := resilience.Do(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
 			n := resilience.Attempt(ctx)
 			if n == 1 {
@@ -245,19 +277,110 @@ func TestAttemptOfAnAbandonedAttempt(t *testing.T) {
 			}
 			return n, nil
 		})
+
 		assert.NoError(t, err)
 		time.Sleep(time.Hour)
 	})
 }
 
-// The longest duration there is means no timeout, also where timeouts nest.
-func TestLongestLimits(t *testing.T) {
-	cfg := one(resilience.Tool{Timeout: math.MaxInt64})
-	cfg.AttemptTimeout = math.MaxInt64
-	_, err := resilience.Do(t.Context(), newGuard(t, cfg), "x", failing(0, nil))
-	assert.NoError(t, err)
-	_, err = resilience.WithTimeout(t.Context(), "x", math.MaxInt64-1, func(ctx context.Context) (int, error) {
-		return resilience.WithTimeout(ctx, "x", math.MaxInt64, failing(0, nil))
+func TestCallThatWaitsForItsRetryEndsIfItsBreakerOpens(t *testing.T) {
+	for name, after := range map[string]time.Duration{
+		"before the delay": 0,
+		"during the delay": 100 * time.Millisecond,
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+			r := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) {
+				open := func() {
+					for range 5 {
+						report(g.Breaker("x"), io.EOF)
+					}
+				}
+				if after == 0 {
+					open()
+				} else {
+					time.AfterFunc(after/2, open)
+				}
+				return 0, errBoom
+			})
+
+			assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
+			assert.ErrorIs(t, r.Err, errBoom, "the last cause is kept")
+			assert.Equal(t, 1, r.Attempts)
+			assert.Equal(t, "x", r.Err.Tool)
+			assert.Equal(t, after, r.Duration)
+		})
+	}
+}
+
+func TestCallThatWaitsForItsRetryGoesOnIfItsBreakerHasOpenedAndClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
+		cfg.Retry.Backoff = tenSecondsApart
+		cfg.Breaker = resilience.BreakerConfig{Failures: 1, Cooldown: time.Second}
+		g := newGuard(t, cfg)
+		b := g.Breaker("x")
+		time.AfterFunc(time.Second, func() { assert.True(t, report(b, errBoom)) })
+		time.AfterFunc(3*time.Second, func() { assert.True(t, report(b, nil)) })
+
+		_, err := resilience.Do(t.Context(), g, "x", failing(1, errBoom))
+
+		assert.NoError(t, err)
 	})
-	assert.NoError(t, err)
+}
+
+func TestClassifyOfTheConfigDecides(t *testing.T) {
+	errLeft := errors.New("rpc error: code = Canceled")
+	classify := func(err error) resilience.Class {
+		if errors.Is(err, errLeft) {
+			return resilience.ClassCanceled
+		}
+		return resilience.ClassTransient
+	}
+	cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
+	cfg.Retry.Classify, cfg.Breaker.Classify = classify, classify
+	g := newGuard(t, cfg)
+
+	r := resilience.Run(t.Context(), g, "x", failing(9, errLeft))
+	assert.ErrorIs(t, r.Err, resilience.CodeCanceled)
+	assert.Equal(t, 1, r.Attempts)
+	assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+
+	r = resilience.Run(t.Context(), g, "x", panicking(errLeft))
+	assert.ErrorIs(t, r.Err, resilience.CodeToolFailed, "but a panic is a panic")
+	assert.Equal(t, 1, r.Attempts)
+	assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+}
+
+// Time can't be asserted, but allocations can. A tool that asks for ctx.Done() pays one of them.
+func TestCallMakesFewAllocations(t *testing.T) {
+	looks := func(ctx context.Context) (string, error) {
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		default:
+			return "found", nil
+		}
+	}
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+		"enforced": {}, "cooperative": {Cooperative: true}, "open": {},
+	}})
+	trip(t, g.Breaker("open"))
+	session, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		tool string
+		most float64
+	}{
+		"cooperative":           {context.Background(), "cooperative", 5},
+		"enforced":              {context.Background(), "enforced", 7},
+		"enforced in a session": {session, "enforced", 7},
+		"rejected":              {context.Background(), "open", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := testing.AllocsPerRun(200, func() { _, _ = resilience.Do(tc.ctx, g, tc.tool, looks) })
+			assert.LessOrEqual(t, got, tc.most)
+		})
+	}
 }

@@ -10,7 +10,7 @@ import (
 
 // A clock is pure arithmetic, so it is tested by itself: each step happens at a time since
 // the start of the call, and the row says when the call must then end, and why.
-func TestClock(t *testing.T) {
+func TestClockEndsByItsTimeoutItsMaximumOrTheDeadline(t *testing.T) {
 	const (
 		progress = iota
 		pause

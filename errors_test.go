@@ -3,123 +3,274 @@ package resilience_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
-func jsonOf(t *testing.T, v any) string {
-	t.Helper()
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
+func TestTimeoutErrorRoundsItsTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]string{
+		time.Minute:             "Tool 'x' exceeded timeout of 60s",
+		90 * time.Second:        "Tool 'x' exceeded timeout of 90s",
+		1500 * time.Millisecond: "Tool 'x' exceeded timeout of 1.5s",
+		4999_873_412:            "Tool 'x' exceeded timeout of 5s",
+		20_123_456:              "Tool 'x' exceeded timeout of 20ms",
+		20_123:                  "Tool 'x' exceeded timeout of 20µs",
+		0:                       "Tool 'x' timed out",
+	} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			checkConstructed(t, resilience.TimeoutError("x", timeout), resilience.CodeTimeout, want, true)
+		})
+	}
 }
 
-func TestConstructors(t *testing.T) {
+func TestConstructorsSayWhatHappened(t *testing.T) {
+	const open = "Circuit breaker open due to repeated failures."
 	cause := errors.New("disk on fire")
 	for name, tc := range map[string]struct {
 		err       *resilience.Error
 		code      resilience.Code
 		message   string
-		retryable bool
+		permanent bool
 	}{
-		"timeout":              {resilience.TimeoutError("x", time.Minute), resilience.CodeTimeout, "Tool 'x' exceeded timeout of 60s", true},
-		"timeout of 90s":       {resilience.TimeoutError("x", 90*time.Second), resilience.CodeTimeout, "Tool 'x' exceeded timeout of 90s", true},
-		"timeout, fractions":   {resilience.TimeoutError("x", 1500*time.Millisecond), resilience.CodeTimeout, "Tool 'x' exceeded timeout of 1.5s", true},
-		"timeout, noise":       {resilience.TimeoutError("x", 4999_873_412), resilience.CodeTimeout, "Tool 'x' exceeded timeout of 5s", true},
-		"timeout, short":       {resilience.TimeoutError("x", 20_123_456), resilience.CodeTimeout, "Tool 'x' exceeded timeout of 20ms", true},
-		"timeout, shorter":     {resilience.TimeoutError("x", 20_123), resilience.CodeTimeout, "Tool 'x' exceeded timeout of 20µs", true},
-		"timeout, unknown":     {resilience.TimeoutError("x", 0), resilience.CodeTimeout, "Tool 'x' timed out", true},
-		"timeout, no tool":     {resilience.TimeoutError("", time.Second), resilience.CodeTimeout, "The tool exceeded timeout of 1s", true},
-		"open":                 {resilience.CircuitOpenError("x", 30*time.Second), resilience.CodeCircuitOpen, "Circuit breaker open due to repeated failures. Will retry in 30 seconds.", true},
-		"open, rounded up":     {resilience.CircuitOpenError("x", time.Millisecond), resilience.CodeCircuitOpen, "Circuit breaker open due to repeated failures. Will retry in 1 second.", true},
-		"open, unknown":        {resilience.CircuitOpenError("x", -1), resilience.CodeCircuitOpen, "Circuit breaker open due to repeated failures.", true},
-		"lost":                 {resilience.ConnectionLostError("browser closed"), resilience.CodeConnectionLost, "Connection lost: browser closed", true},
-		"lost, no reason":      {resilience.ConnectionLostError(""), resilience.CodeConnectionLost, "Connection lost", true},
-		"exhausted":            {resilience.RetryExhaustedError("x", 4, cause), resilience.CodeRetryExhausted, "Tool 'x' failed after 4 attempts", false},
-		"exhausted, one":       {resilience.RetryExhaustedError("x", 1, cause), resilience.CodeRetryExhausted, "Tool 'x' failed after 1 attempt", false},
-		"exhausted, no reason": {resilience.RetryExhaustedError("x", 2, nil), resilience.CodeRetryExhausted, "Tool 'x' failed after 2 attempts", false},
+		"timeout of no tool": {
+			err:  resilience.TimeoutError("", time.Second),
+			code: resilience.CodeTimeout, message: "The tool exceeded timeout of 1s",
+		},
+		"open breaker": {
+			err:  resilience.CircuitOpenError("x", 30*time.Second),
+			code: resilience.CodeCircuitOpen, message: open + " Will retry in 30 seconds.",
+		},
+		"open breaker, rounded up": {
+			err:  resilience.CircuitOpenError("x", time.Millisecond),
+			code: resilience.CodeCircuitOpen, message: open + " Will retry in 1 second.",
+		},
+		"open breaker, unknown delay": {
+			err:  resilience.CircuitOpenError("x", -1),
+			code: resilience.CodeCircuitOpen, message: open,
+		},
+		"lost connection": {
+			err:  resilience.ConnectionLostError("browser closed"),
+			code: resilience.CodeConnectionLost, message: "Connection lost: browser closed",
+		},
+		"lost connection, no reason": {
+			err:  resilience.ConnectionLostError(""),
+			code: resilience.CodeConnectionLost, message: "Connection lost",
+		},
+		"exhausted retries": {
+			err:  resilience.RetryExhaustedError("x", 4, cause),
+			code: resilience.CodeRetryExhausted, message: "Tool 'x' failed after 4 attempts", permanent: true,
+		},
+		"exhausted retries, one attempt": {
+			err:  resilience.RetryExhaustedError("x", 1, cause),
+			code: resilience.CodeRetryExhausted, message: "Tool 'x' failed after 1 attempt", permanent: true,
+		},
+		"exhausted retries, no cause": {
+			err:  resilience.RetryExhaustedError("x", 2, nil),
+			code: resilience.CodeRetryExhausted, message: "Tool 'x' failed after 2 attempts", permanent: true,
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.code, tc.err.Code)
-			assert.Equal(t, tc.message, tc.err.Message)
-			assert.Equal(t, tc.retryable, tc.err.Retryable)
-			assert.NotEmpty(t, tc.err.Suggestion)
-			assert.Equal(t, string(tc.code)+": "+tc.message, tc.err.Error())
-			assert.ErrorIs(t, fmt.Errorf("wrapped: %w", tc.err), tc.code)
-			assert.NotErrorIs(t, tc.err, resilience.CodeToolFailed)
-		})
+		t.Run(name, func(t *testing.T) { checkConstructed(t, tc.err, tc.code, tc.message, !tc.permanent) })
 	}
 	assert.ErrorIs(t, resilience.RetryExhaustedError("x", 4, cause), cause)
 }
 
-func TestErrorIs(t *testing.T) {
+func checkConstructed(t *testing.T, err *resilience.Error, code resilience.Code, message string, retryable bool) {
+	t.Helper()
+	assert.Equal(t, code, err.Code)
+	assert.Equal(t, message, err.Message)
+	assert.Equal(t, retryable, err.Retryable)
+	assert.NotEmpty(t, err.Suggestion)
+	assert.Equal(t, string(code)+": "+message, err.Error())
+	assert.ErrorIs(t, fmt.Errorf("wrapped: %w", err), code)
+	assert.NotErrorIs(t, err, resilience.CodeToolFailed)
+}
+
+func TestErrorIsItsCodeAndTheContextsError(t *testing.T) {
 	timeout := resilience.TimeoutError("x", time.Second)
 	assert.ErrorIs(t, timeout, context.DeadlineExceeded)
 	assert.NotErrorIs(t, timeout, context.Canceled)
+	assert.NotErrorIs(t, timeout, resilience.TimeoutError("x", time.Second), "two errors of a code are not the same")
+
 	canceled := resilience.AsError("x", context.Canceled)
 	assert.ErrorIs(t, canceled, context.Canceled)
 	assert.NotErrorIs(t, canceled, context.DeadlineExceeded)
-	assert.NotErrorIs(t, timeout, resilience.TimeoutError("x", time.Second), "two errors of a code are not the same error")
 
+	assert.Equal(t, "BUSY", (&resilience.Error{Code: "BUSY"}).Error())
+}
+
+func TestNilErrorDoesNotPanic(t *testing.T) {
 	var none *resilience.Error
 	assert.Equal(t, "<nil>", none.Error())
 	assert.NotErrorIs(t, error(none), resilience.CodeTimeout)
 	assert.NoError(t, none.Unwrap())
-	assert.Equal(t, "BUSY", (&resilience.Error{Code: "BUSY"}).Error())
 }
 
-func TestErrorJSON(t *testing.T) {
+func TestErrorAsJSONHasNoCause(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  *resilience.Error
 		want string
 	}{
-		"all": {
-			&resilience.Error{Code: "C", Tool: "t", Message: "m", Suggestion: "s", Retryable: true, RetryAfter: 1001 * time.Millisecond, Details: map[string]any{"a": 1}, Err: errors.New("secret")},
+		"all fields": {
+			&resilience.Error{
+				Code:       "C",
+				Tool:       "t",
+				Message:    "m",
+				Suggestion: "s",
+				Retryable:  true,
+				RetryAfter: 1001 * time.Millisecond,
+				Details:    map[string]any{"a": 1},
+				Err:        errors.New("secret"),
+			},
 			`{"code":"C","tool":"t","message":"m","suggestion":"s","retryable":true,"retryAfter":2,"details":{"a":1}}`,
 		},
-		"least":           {&resilience.Error{Code: "C", Message: "m", Err: errors.New("secret")}, `{"code":"C","message":"m","retryable":false}`},
-		"at least one":    {&resilience.Error{Code: "C", RetryAfter: 1}, `{"code":"C","message":"","retryable":false,"retryAfter":1}`},
-		"whole seconds":   {&resilience.Error{Code: "C", RetryAfter: 30 * time.Second}, `{"code":"C","message":"","retryable":false,"retryAfter":30}`},
-		"negative":        {&resilience.Error{Code: "C", RetryAfter: -time.Second}, `{"code":"C","message":"","retryable":false}`},
-		"longest":         {&resilience.Error{Code: "C", RetryAfter: math.MaxInt64}, `{"code":"C","message":"","retryable":false,"retryAfter":9223372037}`},
-		"broken details":  {&resilience.Error{Code: "C", Message: "m", Details: map[string]any{"f": func() {}}}, `{"code":"C","message":"m","retryable":false}`},
-		"none":            {nil, `null`},
-		"circuit breaker": {resilience.CircuitOpenError("x", 30*time.Second), `{"code":"CIRCUIT_OPEN","tool":"x","message":"Circuit breaker open due to repeated failures. Will retry in 30 seconds.","suggestion":"Do not call this tool again before the time in retryAfter has passed; go on with other tools meanwhile.","retryable":true,"retryAfter":30}`},
+		"few fields": {
+			&resilience.Error{Code: "C", Message: "m", Err: errors.New("secret")},
+			`{"code":"C","message":"m","retryable":false}`,
+		},
+		"at least one second": {
+			&resilience.Error{Code: "C", RetryAfter: 1},
+			`{"code":"C","message":"","retryable":false,"retryAfter":1}`,
+		},
+		"whole seconds": {
+			&resilience.Error{Code: "C", RetryAfter: 30 * time.Second},
+			`{"code":"C","message":"","retryable":false,"retryAfter":30}`,
+		},
+		"negative delay": {
+			&resilience.Error{Code: "C", RetryAfter: -time.Second},
+			`{"code":"C","message":"","retryable":false}`,
+		},
+		"longest delay": {
+			&resilience.Error{Code: "C", RetryAfter: math.MaxInt64},
+			`{"code":"C","message":"","retryable":false,"retryAfter":9223372037}`,
+		},
+		"details that have no JSON": {
+			&resilience.Error{Code: "C", Message: "m", Details: map[string]any{"f": func() {}}},
+			`{"code":"C","message":"m","retryable":false}`,
+		},
+		"nil": {nil, `null`},
+		"circuit breaker": {
+			resilience.CircuitOpenError("x", 30*time.Second),
+			`{"code":"CIRCUIT_OPEN","tool":"x",` +
+				`"message":"Circuit breaker open due to repeated failures. Will retry in 30 seconds.",` +
+				`"suggestion":"Do not call this tool again before the time in retryAfter has passed; ` +
+				`go on with other tools meanwhile.","retryable":true,"retryAfter":30}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, jsonOf(t, tc.err)) })
 	}
 }
 
-type brokenError struct{}
-
-func (*brokenError) Error() string { panic("no text") }
-
-func TestErrorLogValue(t *testing.T) {
+func TestErrorIsLoggedWithItsCause(t *testing.T) {
 	var buf bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	log := slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
 	e := resilience.CircuitOpenError("x", 30*time.Second)
 	e.Message = "m"
 	e.Err = errors.New("boom")
 	e.Details = map[string]any{"attempt": 2}
+
 	log.Error("failed", "err", e)
-	assert.Equal(t, "level=ERROR msg=failed err.code=CIRCUIT_OPEN err.tool=x err.message=m err.retryable=true err.retryAfter=30s err.cause=boom err.details=map[attempt:2]\n", buf.String())
+	assert.Equal(t, "level=ERROR msg=failed err.code=CIRCUIT_OPEN err.tool=x err.message=m err.retryable=true "+
+		"err.retryAfter=30s err.cause=boom err.details=map[attempt:2]\n", buf.String())
 
 	buf.Reset()
 	var none *resilience.Error
-	log.Error("failed", "err", none, "broken", &resilience.Error{Code: "C", Err: &brokenError{}})
-	assert.Equal(t, "level=ERROR msg=failed err=<nil> broken.code=C broken.message=\"\" broken.retryable=false broken.cause=[unprintable]\n", buf.String())
+	log.Error("failed", "err", none, "broken", &resilience.Error{Code: "C", Err: &unprintableError{}})
+	assert.Equal(t, "level=ERROR msg=failed err=<nil> broken.code=C broken.message=\"\" broken.retryable=false "+
+		"broken.cause=[unprintable]\n", buf.String())
+}
+
+func TestSuggestionDependsOnWhetherARetryMayHelp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"retryable":           {errBoom, suggestRetry},
+		"retryable Error":     {&resilience.Error{Message: "m", Retryable: true}, suggestRetry},
+		"not retryable":       {resilience.MarkPermanent(errBoom), suggestChange},
+		"not retryable Error": {&resilience.Error{Message: "m"}, suggestChange},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, resilience.AsError("x", tc.err).Suggestion)
+		})
+	}
+}
+
+func TestSuggestionOfTheConfigReplacesOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const startApp = "Ensure the app is running in your browser."
+		cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+		cfg.Suggestions = map[resilience.Code]string{resilience.CodeTimeout: startApp}
+		g := newGuard(t, cfg)
+		cfg.Suggestions[resilience.CodeTimeout] = "changed later"
+		own := &resilience.Error{Code: resilience.CodeTimeout, Suggestion: "Mine"}
+
+		suggestion := func(tool string, fn toolFunc) string {
+			return resilience.Run(t.Context(), g, tool, fn).Err.Suggestion
+		}
+		assert.Equal(t, startApp+" "+suggestCheck, suggestion("x", untilDone))
+		assert.Equal(t, startApp, suggestion("y", untilDone))
+		assert.Equal(t, "Mine", suggestion("y", failing(9, own)))
+	})
+}
+
+func TestErrorsThatAreSharedAreNotChanged(t *testing.T) {
+	shared := &resilience.Error{
+		Code:       resilience.CodeToolFailed,
+		Tool:       "own",
+		Message:    "m",
+		Suggestion: suggestRetry,
+		Retryable:  true,
+		Details:    map[string]any{"k": "v"},
+	}
+	timeout, wrapped := resilience.TimeoutError("own", time.Second), errors.Join(shared, errBoom)
+	sharedBefore, timeoutBefore := *shared, *timeout
+	var none *resilience.Error
+	cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+	cfg.Suggestions = map[resilience.Code]string{
+		resilience.CodeToolFailed: "S", resilience.CodeTimeout: "T", resilience.CodeCanceled: "C",
+	}
+	cfg.Breaker.Failures = 1 << 30
+	cfg.Retry.MaxRetries = -1
+	g := newGuard(t, cfg)
+
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			var opts []resilience.Option
+			if i%2 == 0 {
+				opts = append(opts, resilience.Debug())
+			}
+			for _, e := range []error{
+				shared, timeout, wrapped, none, resilience.MarkTransient(shared),
+			} {
+				_, err := resilience.Do(t.Context(), g, "x", failing(9, e), opts...)
+				got := err.(*resilience.Error)
+				if e != error(none) {
+					assert.ErrorIs(t, err, e)
+				}
+				got.Message, got.Details = "changed", map[string]any{"x": i} // it is this call's own
+				_ = g.Health()[0].LastError.Message
+			}
+		})
+	}
+	wg.Wait()
+
+	assert.Equal(t, sharedBefore, *shared)
+	assert.Equal(t, timeoutBefore, *timeout)
 }

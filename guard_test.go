@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"runtime"
-	"syscall"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,237 +15,131 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDo(t *testing.T) {
-	readOnly := resilience.Tool{Effect: resilience.ReadOnly}
-	unknown := resilience.Tool{}
-	once := resilience.Tool{Effect: resilience.NonIdempotent}
-	refused := fmt.Errorf("insert: %w", syscall.ECONNREFUSED)
-	reset := fmt.Errorf("insert: %w", syscall.ECONNRESET)
-	type want struct {
-		code       resilience.Code
-		attempts   int
-		failures   int // on the breaker
-		retryable  bool
-		retryAfter time.Duration
-	}
-	for name, tc := range map[string]struct {
-		tool resilience.Tool
-		fn   func(context.Context) (int, error)
-		want want
-	}{
-		"success":                        {unknown, failing(0, nil), want{"", 1, 0, false, 0}},
-		"read-only, at last":             {readOnly, failing(3, errBoom), want{"", 4, 0, false, 0}},
-		"read-only, never":               {readOnly, failing(9, errBoom), want{resilience.CodeRetryExhausted, 4, 1, false, 0}},
-		"idempotent, never":              {resilience.Tool{Effect: resilience.Idempotent}, failing(9, errBoom), want{resilience.CodeRetryExhausted, 4, 1, false, 0}},
-		"read-only, permanent":           {readOnly, failing(9, resilience.MarkPermanent(errBoom)), want{resilience.CodeToolFailed, 1, 1, false, 0}},
-		"read-only, permanent at last":   {readOnly, failingThen(1, errBoom, resilience.MarkPermanent(io.EOF)), want{resilience.CodeToolFailed, 2, 1, false, 0}},
-		"read-only, invalid":             {readOnly, failing(9, resilience.MarkInvalid(errBoom)), want{resilience.CodeValidation, 1, 0, false, 0}},
-		"read-only, panic":               {readOnly, func(context.Context) (int, error) { panic("p") }, want{resilience.CodeToolFailed, 1, 1, false, 0}},
-		"read-only, goexit":              {readOnly, func(context.Context) (int, error) { runtime.Goexit(); return 0, nil }, want{resilience.CodeToolFailed, 1, 1, false, 0}},
-		"read-only, its own retries":     {resilience.Tool{Effect: resilience.ReadOnly, Retry: &resilience.Retry{MaxRetries: 1}}, failing(9, errBoom), want{resilience.CodeRetryExhausted, 2, 1, false, 0}},
-		"read-only, no retries":          {resilience.Tool{Effect: resilience.ReadOnly, Retry: &resilience.Retry{MaxRetries: -1}}, failing(9, errBoom), want{resilience.CodeToolFailed, 1, 1, true, 0}},
-		"read-only, asks for too much":   {readOnly, failing(9, waitError{90 * time.Second}), want{resilience.CodeToolFailed, 1, 1, true, 90 * time.Second}},
-		"read-only, cancels by itself":   {readOnly, failing(9, context.Canceled), want{resilience.CodeRetryExhausted, 4, 1, false, 0}},
-		"unknown, cancels by itself":     {unknown, failing(9, context.Canceled), want{resilience.CodeToolFailed, 1, 1, true, 0}},
-		"unknown":                        {unknown, failing(9, errBoom), want{resilience.CodeToolFailed, 1, 1, true, 0}},
-		"unknown, marked":                {unknown, failing(9, resilience.MarkTransient(errBoom)), want{resilience.CodeRetryExhausted, 4, 1, false, 0}},
-		"unknown, refused":               {unknown, failing(9, refused), want{resilience.CodeRetryExhausted, 4, 1, false, 0}},
-		"unknown, refused, then reset":   {unknown, failingThen(1, refused, reset), want{resilience.CodeConnectionLost, 2, 1, true, 0}},
-		"unknown, reset":                 {unknown, failing(9, reset), want{resilience.CodeConnectionLost, 1, 1, true, 0}},
-		"non-idempotent":                 {once, failing(9, errBoom), want{resilience.CodeToolFailed, 1, 1, false, 0}},
-		"non-idempotent, reset":          {once, failing(9, reset), want{resilience.CodeConnectionLost, 1, 1, false, 0}},
-		"non-idempotent, asks for time":  {once, failing(9, waitError{time.Second}), want{resilience.CodeToolFailed, 1, 1, false, 0}},
-		"non-idempotent, refused":        {once, failing(9, refused), want{resilience.CodeRetryExhausted, 4, 1, false, 0}},
-		"non-idempotent, marked":         {once, failing(2, resilience.MarkTransient(errBoom)), want{"", 3, 0, false, 0}},
-		"non-idempotent, some refused":   {once, failing(9, errors.Join(refused, errBoom)), want{resilience.CodeConnectionLost, 1, 1, false, 0}},
-		"non-idempotent, timeout inside": {once, failing(9, fmt.Errorf("x: %w", context.DeadlineExceeded)), want{resilience.CodeTimeout, 1, 1, false, 0}},
-		"unknown, timeout inside":        {unknown, failing(9, context.DeadlineExceeded), want{resilience.CodeTimeout, 1, 1, true, 0}},
-		"timeout":                        {unknown, hangInt, want{resilience.CodeTimeout, 1, 1, true, 0}},
-		"read-only, timeout":             {readOnly, hangInt, want{resilience.CodeTimeout, 1, 1, true, 0}},
-		"non-idempotent, timeout":        {once, hangInt, want{resilience.CodeTimeout, 1, 1, false, 0}},
-		"own words, to be tried again":   {readOnly, failing(9, &resilience.Error{Message: "Busy", Retryable: true, RetryAfter: 30 * time.Second}), want{resilience.CodeRetryExhausted, 3, 1, false, 0}},
-		"own words":                      {readOnly, failing(9, &resilience.Error{Code: "BUSY", Message: "Busy", RetryAfter: time.Second}), want{"BUSY", 1, 1, false, time.Second}},
-		"own words, caller's mistake":    {readOnly, failing(9, &resilience.Error{Code: resilience.CodeValidation, Message: "No such file"}), want{resilience.CodeValidation, 1, 0, false, 0}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := newGuard(t, one(tc.tool))
-				r := resilience.Run(t.Context(), g, "x", tc.fn)
-				if tc.want.code == "" {
-					require.Nil(t, r.Err)
-					assert.Equal(t, tc.want.attempts, r.Value)
-				} else {
-					require.NotNil(t, r.Err)
-					if name == "own words, to be tried again" { // 30s twice, and no room for a third time
-						tc.want.code, tc.want.attempts, tc.want.retryable, tc.want.retryAfter = resilience.CodeToolFailed, 2, true, 30*time.Second
-					}
-					assert.Equal(t, tc.want.code, r.Err.Code)
-					assert.Equal(t, tc.want.retryable, r.Err.Retryable)
-					assert.Equal(t, tc.want.retryAfter, r.Err.RetryAfter)
-					assert.Equal(t, "x", r.Err.Tool)
-					assert.Nil(t, r.Err.Details)
-				}
-				assert.Equal(t, tc.want.attempts, r.Attempts)
-				h := g.Health()
-				require.Len(t, h, 1)
-				assert.Equal(t, tc.want.failures, h[0].ConsecutiveFailures)
-				assert.Zero(t, h[0].InFlight)
-				assert.Equal(t, tc.want.failures > 0, h[0].LastError != nil)
-				time.Sleep(time.Hour)
-				assert.Zero(t, g.Health()[0].Abandoned)
-			})
-		})
-	}
-}
-
-func hangInt(context.Context) (int, error) { time.Sleep(time.Hour); return 0, nil }
-
-func failingThen(times int, err, then error) func(context.Context) (int, error) {
-	return func(ctx context.Context) (int, error) {
-		if n := resilience.Attempt(ctx); n <= times {
-			return n, err
-		}
-		return 0, then
-	}
-}
-
-func TestDoWhoseLimit(t *testing.T) {
-	for name, tc := range map[string]struct {
-		tool     resilience.Tool
-		opts     []resilience.Option
-		deadline time.Duration
-		took     time.Duration
-		counts   bool
-	}{
-		"quick":                  {took: 60 * time.Second, counts: true},
-		"heavy":                  {tool: resilience.Tool{Tier: resilience.Heavy}, took: 120 * time.Second, counts: true},
-		"its own":                {tool: resilience.Tool{Timeout: time.Second}, took: time.Second, counts: true},
-		"the caller's deadline":  {deadline: time.Second, took: time.Second},
-		"the same deadline":      {deadline: 60 * time.Second, took: 60 * time.Second, counts: true},
-		"a later deadline":       {deadline: time.Hour, took: 60 * time.Second, counts: true},
-		"a shorter wish":         {opts: []resilience.Option{resilience.Timeout(time.Second)}, took: time.Second},
-		"a longer wish":          {opts: []resilience.Option{resilience.Timeout(time.Hour)}, took: 60 * time.Second, counts: true},
-		"a longer wish, allowed": {tool: resilience.Tool{MaxTimeout: 90 * time.Second}, opts: []resilience.Option{resilience.Timeout(80 * time.Second)}, took: 80 * time.Second, counts: true},
-		"too long a wish":        {tool: resilience.Tool{MaxTimeout: 90 * time.Second}, opts: []resilience.Option{resilience.Timeout(time.Hour)}, took: 90 * time.Second, counts: true},
-		"the last wish":          {opts: []resilience.Option{resilience.Timeout(time.Hour), nil, resilience.Timeout(time.Second)}, took: time.Second},
-	} {
-		for _, cooperative := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, cooperative %v", name, cooperative), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					tool := tc.tool
-					tool.Cooperative = cooperative
-					g := newGuard(t, one(tool))
-					ctx := t.Context()
-					if tc.deadline > 0 {
-						var cancel context.CancelFunc
-						ctx, cancel = context.WithTimeout(ctx, tc.deadline)
-						defer cancel()
-					}
-					start := time.Now()
-					value, err := resilience.Do(ctx, g, "x", obey, tc.opts...)
-					assert.Equal(t, tc.took, time.Since(start))
-					assert.ErrorIs(t, err, resilience.CodeTimeout)
-					assert.ErrorIs(t, err, context.DeadlineExceeded)
-					assert.Contains(t, err.Error(), fmt.Sprintf("exceeded timeout of %vs", tc.took.Seconds()))
-					failures := 0
-					if tc.counts {
-						failures = 1
-					}
-					assert.Equal(t, failures, g.Health()[0].ConsecutiveFailures)
-					if cooperative {
-						assert.Equal(t, "part", value, "what it had by then")
-					}
-				})
-			})
-		}
-	}
-}
-
-func TestDoBreaker(t *testing.T) {
+func TestToolsMayShareABreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
 			"cypher": {Breaker: "neo4j"}, "impact": {Breaker: "neo4j"}, "read": {},
 		}})
 		assert.Same(t, g.Breaker("cypher"), g.Breaker("impact"))
 		assert.Same(t, g.Breaker("cypher"), g.Breaker("neo4j"), "also for a tool of that name that isn't listed")
+
 		for range 5 {
 			_, err := resilience.Do(t.Context(), g, "cypher", failing(9, errBoom))
 			require.ErrorIs(t, err, errBoom)
 		}
-		r := resilience.Run(t.Context(), g, "impact", failing(0, nil))
+		r := resilience.Run(t.Context(), g, "impact", succeed)
 		assert.Zero(t, r.Attempts)
-		assert.Equal(t, `{"code":"CIRCUIT_OPEN","tool":"impact","message":"Circuit breaker open due to repeated failures. Will retry in 30 seconds.",`+
-			`"suggestion":"Do not call this tool again before the time in retryAfter has passed; go on with other tools meanwhile.","retryable":true,"retryAfter":30}`, jsonOf(t, r.Err))
-		_, err := resilience.Do(t.Context(), g, "read", failing(0, nil))
+		assert.Equal(t, `{"code":"CIRCUIT_OPEN","tool":"impact",`+
+			`"message":"Circuit breaker open due to repeated failures. Will retry in 30 seconds.",`+
+			`"suggestion":"Do not call this tool again before the time in retryAfter has passed; `+
+			`go on with other tools meanwhile.","retryable":true,"retryAfter":30}`, jsonOf(t, r.Err))
+		_, err := resilience.Do(t.Context(), g, "read", succeed)
 		assert.NoError(t, err)
+
 		time.Sleep(30*time.Second + 1)
-		_, err = resilience.Do(t.Context(), g, "impact", failing(0, nil))
+		_, err = resilience.Do(t.Context(), g, "impact", succeed)
 		assert.NoError(t, err)
 		assert.Equal(t, resilience.StateClosed, g.Breaker("cypher").State())
 	})
 }
 
-func TestDoRefuses(t *testing.T) {
+func TestInvalidCallIsNotMadeAndLeavesNoTrace(t *testing.T) {
 	g := newGuard(t, resilience.Config{})
-	fine := func(context.Context) (int, error) { panic("not called") }
-	gone, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
 	for name, tc := range map[string]struct {
 		ctx  context.Context
 		tool string
-		fn   func(context.Context) (int, error)
+		fn   toolFunc
 		opt  resilience.Option
 		want string
 	}{
-		"empty name":       {t.Context(), "", fine, nil, "VALIDATION_ERROR: The tool's name is empty"},
-		"nil function":     {t.Context(), "x", nil, nil, "TOOL_NOT_FOUND: Tool 'x' not found: its function is nil"},
-		"zero timeout":     {t.Context(), "x", fine, resilience.Timeout(0), "VALIDATION_ERROR: The timeout of this call is 0s: it must be positive"},
-		"negative timeout": {t.Context(), "x", fine, resilience.Timeout(-time.Second), "VALIDATION_ERROR: The timeout of this call is -1s: it must be positive"},
-		"canceled":         {gone, "x", fine, nil, "CANCELED: The call was canceled"},
-		"too late":         {late, "x", fine, nil, "TIMEOUT: Tool 'x' timed out"},
+		"empty name": {
+			ctx: t.Context(), fn: notCalled,
+			want: "VALIDATION_ERROR: The tool's name is empty",
+		},
+		"nil function": {
+			ctx: t.Context(), tool: "x",
+			want: "TOOL_NOT_FOUND: Tool 'x' not found: its function is nil",
+		},
+		"zero timeout": {
+			ctx: t.Context(), tool: "x", fn: notCalled, opt: resilience.Timeout(0),
+			want: "VALIDATION_ERROR: The timeout of this call is 0s: it must be positive",
+		},
+		"negative timeout": {
+			ctx: t.Context(), tool: "x", fn: notCalled, opt: resilience.Timeout(-time.Second),
+			want: "VALIDATION_ERROR: The timeout of this call is -1s: it must be positive",
+		},
+		"canceled context": {
+			ctx: canceled, tool: "x", fn: notCalled,
+			want: "CANCELED: The call was canceled",
+		},
+		"context past its deadline": {
+			ctx: late, tool: "x", fn: notCalled,
+			want: "TIMEOUT: Tool 'x' timed out",
+		},
 	} {
-		r := resilience.Run(tc.ctx, g, tc.tool, tc.fn, tc.opt)
-		assert.EqualError(t, r.Err, tc.want, name)
-		assert.Zero(t, r.Attempts, name)
+		t.Run(name, func(t *testing.T) {
+			r := resilience.Run(tc.ctx, g, tc.tool, tc.fn, tc.opt)
+
+			assert.EqualError(t, r.Err, tc.want)
+			assert.Zero(t, r.Attempts)
+		})
 	}
-	assert.Empty(t, g.Health(), "none of these leaves a trace")
-	assert.PanicsWithValue(t, "resilience: nil *Guard", func() { _, _ = resilience.Do(t.Context(), nil, "x", fine) })
-	assert.PanicsWithValue(t, "resilience: nil context", func() { _, _ = resilience.Do(noContext, g, "x", fine) })
+	assert.Empty(t, g.Health())
+}
+
+func TestCallPanicsWithoutAGuardOrAContext(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	assert.PanicsWithValue(t, "resilience: nil *Guard", func() {
+		_, _ = resilience.Do(t.Context(), nil, "x", notCalled)
+	})
+	assert.PanicsWithValue(t, "resilience: nil context", func() {
+		_, _ = resilience.Do(noContext, g, "x", notCalled)
+	})
 	assert.PanicsWithValue(t, "resilience: nil context", func() { resilience.All[int](noContext, g) })
 }
 
-func TestAll(t *testing.T) {
+func TestAllRunsItsCallsAtOnceAndKeepsTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, resilience.Config{Debug: true, Retry: steady, Tools: map[string]resilience.Tool{
-			"exits": {Cooperative: true}, "quick": {Timeout: time.Second}, "slow": {Timeout: 2 * time.Second},
-		}})
+		g := newGuard(t, resilience.Config{
+			Debug: true,
+			Retry: steady,
+			Tools: map[string]resilience.Tool{
+				"exits": {Cooperative: true}, "quick": {Timeout: time.Second}, "slow": {Timeout: 2 * time.Second},
+			},
+		})
+
 		start := time.Now()
 		results := resilience.All(t.Context(), g,
-			resilience.Call[string]{Tool: "slow", Func: hang(1500 * time.Millisecond)},
-			resilience.Call[string]{Tool: "quick", Func: hang(time.Hour), Args: map[string]any{"q": 1}},
-			resilience.Call[string]{Tool: "none"},
-			resilience.Call[string]{Tool: "exits", Func: func(context.Context) (string, error) { runtime.Goexit(); return "", nil }},
-			resilience.Call[string]{Tool: "panics", Func: func(context.Context) (string, error) { panic("p") }},
+			resilience.Call[int]{Tool: "slow", Func: hang(1500 * time.Millisecond)},
+			resilience.Call[int]{Tool: "quick", Func: hang(time.Hour), Args: map[string]any{"q": 1}},
+			resilience.Call[int]{Tool: "none"},
+			resilience.Call[int]{Tool: "exits", Func: exit},
+			resilience.Call[int]{Tool: "panics", Func: panicking("p")},
 		)
+
 		assert.Equal(t, 1500*time.Millisecond, time.Since(start), "side by side")
 		require.Len(t, results, 5)
-		assert.Equal(t, resilience.Result[string]{Tool: "slow", Value: "late", Attempts: 1, Duration: 1500 * time.Millisecond}, results[0])
+		for i, name := range []string{"slow", "quick", "none", "exits", "panics"} {
+			assert.Equal(t, name, results[i].Tool)
+		}
+		assert.Equal(t, resilience.Result[int]{
+			Tool: "slow", Value: lateValue, Attempts: 1, Duration: 1500 * time.Millisecond,
+		}, results[0])
 		assert.ErrorIs(t, results[1].Err, resilience.CodeTimeout)
 		assert.Equal(t, map[string]any{"q": 1}, results[1].Err.Details["arguments"])
 		assert.ErrorIs(t, results[2].Err, resilience.CodeToolNotFound)
 		assert.ErrorIs(t, results[3].Err, resilience.ErrGoexit)
 		assert.ErrorIs(t, results[4].Err, resilience.CodeToolFailed)
-		for i, name := range []string{"slow", "quick", "none", "exits", "panics"} {
-			assert.Equal(t, name, results[i].Tool)
-		}
 		assert.Empty(t, resilience.All[int](t.Context(), g))
 		time.Sleep(time.Hour)
 	})
 }
 
-func TestWrap(t *testing.T) {
+func TestWrapGuardsAHandler(t *testing.T) {
 	type input struct {
 		Path   string `json:"path"`
 		APIKey string `json:"apiKey"`
@@ -258,21 +151,314 @@ func TestWrap(t *testing.T) {
 		}
 		return "read " + in.Path, nil
 	}, resilience.Debug())
+
 	value, err := handler(t.Context(), input{Path: "a"})
 	assert.NoError(t, err)
 	assert.Equal(t, "read a", value)
+
 	value, err = handler(t.Context(), input{APIKey: "sk-1"})
 	assert.Equal(t, "part", value)
 	var e *resilience.Error
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, map[string]any{"path": "", "apiKey": "[REDACTED]"}, e.Details["arguments"])
+}
 
-	pointer := resilience.Wrap(g, "x", func(context.Context, *input) (string, error) { return "", errBoom }, resilience.Debug())
-	_, err = pointer(t.Context(), &input{})
+func TestWrapKeepsNoArgumentsBehindAPointer(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	handler := resilience.Wrap(g, "x", func(context.Context, *struct{}) (string, error) {
+		return "", errBoom
+	}, resilience.Debug())
+
+	_, err := handler(t.Context(), &struct{}{})
+
+	var e *resilience.Error
 	require.ErrorAs(t, err, &e)
-	assert.NotContains(t, e.Details, "arguments", "a pointer may lead to what is in use")
+	assert.NotContains(t, e.Details, "arguments", "the tool may still write to them")
+}
 
+func TestWrapPanicsWithoutAGuardANameOrAHandler(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	handler := func(context.Context, int) (int, error) { return 1, nil }
 	assert.PanicsWithValue(t, "resilience: Wrap: nil *Guard", func() { resilience.Wrap(nil, "x", handler) })
 	assert.PanicsWithValue(t, "resilience: Wrap: the tool's name is empty", func() { resilience.Wrap(g, "", handler) })
-	assert.PanicsWithValue(t, "resilience: Wrap: nil handler for tool 'x'", func() { resilience.Wrap[int, int](g, "x", nil) })
+	assert.PanicsWithValue(t, "resilience: Wrap: nil handler for tool 'x'", func() {
+		resilience.Wrap[int, int](g, "x", nil)
+	})
+}
+
+func TestResultMessageTellsAnAgentWhatHappenedAndWhatToDo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  *resilience.Error
+		want string
+	}{
+		"success": {},
+		"message and suggestion": {
+			err: resilience.TimeoutError("x", time.Second),
+			want: "Tool 'x' exceeded timeout of 1s. " +
+				"Try again with a smaller or simpler request, or use another tool.",
+		},
+		"message with its own full stop": {err: &resilience.Error{Message: "Stop!"}, want: "Stop!"},
+		"code":                           {err: &resilience.Error{Code: "BUSY"}, want: "BUSY."},
+		"nothing":                        {err: &resilience.Error{}, want: "The call failed."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, resilience.Result[int]{Err: tc.err}.Message())
+		})
+	}
+}
+
+func TestErrorOfAToolIsFoundThroughSeveralGuards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		outer, inner := newGuard(t, resilience.Config{}), newGuard(t, resilience.Config{})
+		busy := &resilience.Error{Code: "BUSY", Tool: "t", Message: "m", Suggestion: "s"}
+		var seen error
+
+		_, err := resilience.Do(t.Context(), outer, "x", func(ctx context.Context) (int, error) {
+			var v int
+			v, seen = resilience.Do(ctx, inner, "x", failing(9, busy))
+			return v, seen
+		})
+
+		assert.ErrorIs(t, err, busy)
+		assert.ErrorIs(t, err, seen)
+		assert.ErrorIs(t, resilience.AsError("y", err), busy)
+	})
+}
+
+// A guard is often a package variable: it must work in bubbles and outside of them, one after
+// the other and at once.
+func TestGuardWorksInAndOutOfBubbles(t *testing.T) {
+	g := guardWith(t, resilience.Tool{
+		Effect: resilience.ReadOnly,
+		Retry:  &resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}},
+	})
+	use := func(t *testing.T) {
+		_, err := resilience.Do(t.Context(), g, "x", failing(2, errBoom))
+		assert.NoError(t, err)
+		_, err = resilience.Do(t.Context(), g, "x", untilDone, resilience.Timeout(time.Millisecond))
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		g.Health()
+	}
+
+	for range 3 {
+		use(t)
+		synctest.Test(t, func(t *testing.T) {
+			use(t)
+			synctest.Wait()
+		})
+	}
+}
+
+// Calls of all kinds, with children of their contexts taken at any moment: each call ends by
+// its timeouts, with the outcome of what ended it, and all that depends on it ends then.
+func TestRandomCallsEndInTimeWithOneOutcome(t *testing.T) {
+	for seed := range uint64(500) {
+		ok := t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { newRandomCall(t, seed).run() })
+		})
+		if !ok {
+			return
+		}
+	}
+}
+
+// The kinds of callers of random calls.
+const (
+	patient      = iota
+	leaves       // with a cause
+	hasDeadline  // with a cause
+	hasOuterCall // with a timeout
+	callerKinds
+)
+
+// A randomCall is a call of a random tool by a random caller. No two of its times are equal, so
+// that it is known what ends it.
+type randomCall struct {
+	t       *testing.T
+	tool    resilience.Tool
+	guard   *resilience.Guard
+	longest time.Duration // by the tool's own timeouts
+	caller  int
+	end     time.Duration // brought by the caller, unless it is patient
+	cause   error         // of that end
+	reports bool          // the tool reports progress
+
+	start    time.Time
+	watchers sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows
+	random   *rand.Rand
+	attempts []int
+	ended    []time.Duration // when each watched context ended
+}
+
+func newRandomCall(t *testing.T, seed uint64) *randomCall {
+	c := &randomCall{t: t, random: rand.New(rand.NewPCG(seed, 1)), cause: errors.New("cause")}
+
+	c.tool = resilience.Tool{
+		Effect:      resilience.ReadOnly,
+		Timeout:     c.milliseconds(100)*10 + 1*time.Microsecond,
+		Cooperative: c.random.IntN(4) == 0,
+	}
+	c.longest = c.tool.Timeout
+	if c.random.IntN(3) == 0 {
+		c.tool.MaxTimeout = c.tool.Timeout * 3
+		c.longest = c.tool.MaxTimeout
+	}
+
+	cfg := resilience.Config{Tools: map[string]resilience.Tool{"x": c.tool}}
+	cfg.Retry = resilience.Retry{
+		MaxRetries: c.random.IntN(5),
+		Backoff:    resilience.Backoff{Base: c.milliseconds(100), Max: c.milliseconds(200) + 100*time.Millisecond},
+	}
+	if c.random.IntN(2) == 0 {
+		cfg.AttemptTimeout = c.milliseconds(300) + 3*time.Microsecond
+	}
+	cfg.Breaker.Failures = 1
+	c.guard = newGuard(t, cfg)
+
+	c.caller, c.end = c.random.IntN(callerKinds), 1<<62
+	if c.caller != patient {
+		c.end = c.milliseconds(1000) + 7*time.Microsecond
+	}
+	c.reports = c.random.IntN(2) == 0
+	return c
+}
+
+// milliseconds returns between one and most of them.
+func (c *randomCall) milliseconds(most int) time.Duration {
+	return time.Duration(c.random.IntN(most)+1) * time.Millisecond
+}
+
+func (c *randomCall) run() {
+	ctx, cancel := context.WithCancelCause(c.t.Context())
+	defer cancel(nil)
+	c.start = time.Now()
+
+	var r resilience.Result[int]
+	switch c.caller {
+	case leaves:
+		time.AfterFunc(c.end, func() { cancel(c.cause) })
+		r = resilience.Run(ctx, c.guard, "x", c.work)
+	case hasDeadline:
+		ctx, cancel := context.WithTimeoutCause(ctx, c.end, c.cause)
+		defer cancel()
+		r = resilience.Run(ctx, c.guard, "x", c.work)
+	case hasOuterCall:
+		_, _ = resilience.WithTimeout(ctx, "outer", c.end, func(ctx context.Context) (int, error) {
+			r = resilience.Run(ctx, c.guard, "x", c.work)
+			return 0, nil
+		})
+		synctest.Wait()
+	default:
+		r = resilience.Run(ctx, c.guard, "x", c.work)
+	}
+	c.check(r)
+}
+
+// work is the tool's function.
+func (c *randomCall) work(ctx context.Context) (int, error) {
+	n := resilience.Attempt(ctx)
+	c.mu.Lock()
+	c.attempts = append(c.attempts, n)
+	duration := c.milliseconds(1500) + 11*time.Microsecond
+	ignoresContext := c.random.IntN(3) == 0 && !c.tool.Cooperative
+	for _, after := range []time.Duration{0, c.milliseconds(300), c.milliseconds(1500)} {
+		c.watch(ctx, after, watches[c.random.IntN(len(watches))])
+	}
+	outcome := c.random.IntN(4)
+	c.mu.Unlock()
+
+	if c.reports {
+		resilience.ReportProgress(ctx)
+	}
+	if ignoresContext {
+		time.Sleep(duration)
+	} else {
+		select {
+		case <-time.After(duration):
+		case <-ctx.Done():
+			if ctx.Err() == nil || context.Cause(ctx) == nil {
+				c.t.Error("Done is closed, but there is no error or no cause")
+			}
+			return n, ctx.Err()
+		}
+	}
+
+	switch outcome {
+	case 0:
+		return n, nil
+	case 1:
+		return n, resilience.MarkPermanent(errBoom)
+	}
+	return n, errBoom
+}
+
+// watches are the ways in which a tool waits for the end of its context.
+var watches = []func(context.Context){
+	func(ctx context.Context) { <-ctx.Done() },
+	func(ctx context.Context) {
+		child, cancel := context.WithCancel(ctx)
+		defer cancel()
+		<-child.Done()
+	},
+	func(ctx context.Context) {
+		ended := make(chan struct{})
+		context.AfterFunc(ctx, func() { close(ended) })
+		<-ended
+	},
+	func(ctx context.Context) {
+		type key struct{}
+		child, cancel := context.WithTimeout(context.WithValue(ctx, key{}, 2), time.Hour)
+		defer cancel()
+		<-child.Done()
+	},
+}
+
+// watch waits for the end of ctx, from a moment after now.
+func (c *randomCall) watch(ctx context.Context, after time.Duration, wait func(context.Context)) {
+	c.watchers.Go(func() {
+		time.Sleep(after)
+		wait(ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ended = append(c.ended, time.Since(c.start))
+	})
+}
+
+func (c *randomCall) check(r resilience.Result[int]) {
+	took := r.Duration
+	if took > c.longest || took > c.end {
+		c.t.Errorf("took %v, but must end by %v and %v", took, c.longest, c.end)
+	}
+
+	if r.Err != nil {
+		switch {
+		case took == c.end && c.caller == leaves:
+			assert.Equal(c.t, resilience.CodeCanceled, r.Err.Code)
+			assert.ErrorIs(c.t, r.Err, c.cause)
+		case took == c.end:
+			assert.Equal(c.t, resilience.CodeTimeout, r.Err.Code)
+		case took >= c.tool.Timeout && c.tool.MaxTimeout == 0:
+			assert.Equal(c.t, resilience.CodeTimeout, r.Err.Code)
+		}
+		if took == c.end {
+			assert.Equal(c.t, resilience.StateClosed, c.guard.Breaker("x").State())
+		}
+	}
+
+	synctest.Wait()
+	c.mu.Lock()
+	for _, at := range c.ended {
+		assert.LessOrEqual(c.t, at, took, "all contexts have ended with the call")
+	}
+	c.mu.Unlock()
+	assert.Zero(c.t, c.guard.Health()[0].InFlight)
+
+	time.Sleep(time.Hour)
+	c.watchers.Wait()
+	assert.Zero(c.t, c.guard.Health()[0].Abandoned)
+	for i, n := range c.attempts {
+		assert.Equal(c.t, i+1, n)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -12,75 +11,85 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEffectFromHints(t *testing.T) {
-	assert.Equal(t, resilience.NonIdempotent, resilience.EffectFromHints(false, false))
-	assert.Equal(t, resilience.Idempotent, resilience.EffectFromHints(false, true))
-	assert.Equal(t, resilience.ReadOnly, resilience.EffectFromHints(true, false))
-	assert.Equal(t, resilience.ReadOnly, resilience.EffectFromHints(true, true))
-}
-
-// meta is the _meta of a request with the option timeout.
-func meta(timeout any) map[string]any { return map[string]any{resilience.MetaTimeout: timeout} }
+// metaTimeout and metaDebug return the _meta of a request with that option.
+func metaTimeout(v any) map[string]any { return map[string]any{resilience.MetaTimeout: v} }
+func metaDebug(v any) map[string]any   { return map[string]any{resilience.MetaDebug: v} }
 
 func TestForRequestAppliesAllowedOptionsOfMeta(t *testing.T) {
 	const unchanged = 60 * time.Second
 	both := map[string]any{resilience.MetaDebug: true, resilience.MetaTimeout: 1.0}
 	malformed := map[string]any{resilience.MetaDebug: 7, resilience.MetaTimeout: "x"}
-
+	number := json.Number("2.5")
 	for name, tc := range map[string]struct {
-		meta           map[string]any
-		debug, timeout bool // allowed
-		want           time.Duration
-		details        bool
-		err            string
+		meta                     map[string]any
+		allowDebug, allowTimeout bool
+		took                     time.Duration
+		details                  bool
 	}{
-		"none":                 {nil, true, true, unchanged, false, ""},
-		"not allowed":          {both, false, false, unchanged, false, ""},
-		"malformed, ignored":   {malformed, false, false, unchanged, false, ""},
-		"debug":                {map[string]any{resilience.MetaDebug: true}, true, false, unchanged, true, ""},
-		"no debug":             {map[string]any{resilience.MetaDebug: false}, true, true, unchanged, false, ""},
-		"timeout":              {meta(1.5), false, true, 1500 * time.Millisecond, false, ""},
-		"both":                 {both, true, true, time.Second, true, ""},
-		"whole number":         {meta(2), false, true, 2 * time.Second, false, ""},
-		"whole number, 64 bit": {meta(int64(2)), false, true, 2 * time.Second, false, ""},
-		"json.Number":          {meta(json.Number("2.5")), false, true, 2500 * time.Millisecond, false, ""},
-		"very long":            {meta(1e300), false, true, unchanged, false, ""},
-		"zero":                 {meta(0.0), false, true, 0, false, "timeout"},
-		"negative":             {meta(-1.0), false, true, 0, false, "timeout"},
-		"not a number":         {meta(math.NaN()), false, true, 0, false, "timeout"},
-		"text":                 {meta("60s"), false, true, 0, false, "timeout"},
-		"wrong json.Number":    {meta(json.Number("x")), false, true, 0, false, "timeout"},
-		"null":                 {meta(nil), false, true, 0, false, "timeout"},
-		"debug of text":        {map[string]any{resilience.MetaDebug: "yes"}, true, false, 0, false, "debug"},
+		"no options":             {allowDebug: true, allowTimeout: true, took: unchanged},
+		"not allowed":            {meta: both, took: unchanged},
+		"malformed, not allowed": {meta: malformed, took: unchanged},
+		"debug":                  {meta: metaDebug(true), allowDebug: true, took: unchanged, details: true},
+		"no debug":               {meta: metaDebug(false), allowDebug: true, allowTimeout: true, took: unchanged},
+		"both":                   {meta: both, allowDebug: true, allowTimeout: true, took: time.Second, details: true},
+		"timeout":                {meta: metaTimeout(1.5), allowTimeout: true, took: 1500 * time.Millisecond},
+		"timeout, int":           {meta: metaTimeout(2), allowTimeout: true, took: 2 * time.Second},
+		"timeout, int64":         {meta: metaTimeout(int64(2)), allowTimeout: true, took: 2 * time.Second},
+		"timeout, json.Number":   {meta: metaTimeout(number), allowTimeout: true, took: 2500 * time.Millisecond},
+		"timeout, very long":     {meta: metaTimeout(1e300), allowTimeout: true, took: unchanged},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			request := resilience.Request{
+				RequestInfo:  resilience.RequestInfo{Meta: tc.meta},
+				AllowDebug:   tc.allowDebug,
+				AllowTimeout: tc.allowTimeout,
+			}
+
+			g := newGuard(t, resilience.Config{})
+			r := resilience.Run(t.Context(), g, "x", untilDone, resilience.ForRequest(request))
+
+			assert.Equal(t, tc.took, r.Duration)
+			assert.Equal(t, tc.details, r.Err.Details != nil)
+		})
+	}
+}
+
+func TestForRequestFailsIfAnAllowedOptionOfMetaIsInvalid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		meta map[string]any
+		want string
+	}{
+		"debug of text":           {metaDebug("yes"), resilience.MetaDebug},
+		"zero timeout":            {metaTimeout(0.0), resilience.MetaTimeout},
+		"negative timeout":        {metaTimeout(-1.0), resilience.MetaTimeout},
+		"timeout of no number":    {metaTimeout(math.NaN()), resilience.MetaTimeout},
+		"timeout of text":         {metaTimeout("60s"), resilience.MetaTimeout},
+		"timeout of wrong number": {metaTimeout(json.Number("x")), resilience.MetaTimeout},
+		"null timeout":            {metaTimeout(nil), resilience.MetaTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := newGuard(t, resilience.Config{})
-				r := resilience.Run(t.Context(), g, "x", obey, resilience.ForRequest(resilience.Request{
-					RequestInfo:  resilience.RequestInfo{Meta: tc.meta},
-					AllowDebug:   tc.debug,
-					AllowTimeout: tc.timeout,
-				}))
+			request := resilience.Request{
+				RequestInfo:  resilience.RequestInfo{Meta: tc.meta},
+				AllowDebug:   tc.want == resilience.MetaDebug,
+				AllowTimeout: tc.want == resilience.MetaTimeout,
+			}
 
-				if tc.err != "" {
-					require.ErrorIs(t, r.Err, resilience.CodeValidation)
-					assert.Contains(t, r.Err.Message, "resilience/"+tc.err)
-					assert.Equal(t, "x", r.Err.Tool)
-					assert.Zero(t, r.Attempts)
-					return
-				}
-				assert.Equal(t, tc.want, r.Duration)
-				assert.Equal(t, tc.details, r.Err.Details != nil)
-			})
+			g := newGuard(t, resilience.Config{})
+			r := resilience.Run(t.Context(), g, "x", notCalled, resilience.ForRequest(request))
+
+			require.ErrorIs(t, r.Err, resilience.CodeValidation)
+			assert.Contains(t, r.Err.Message, tc.want)
+			assert.Equal(t, "x", r.Err.Tool)
+			assert.Zero(t, r.Attempts)
 		})
 	}
 }
 
 func TestForRequestSharesTheStateOfUnknownTools(t *testing.T) {
 	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"listed": {}}})
-	for _, tool := range []string{"listed", "known", "made up"} {
+	for _, tool := range []string{"listed", "known", "made up", "made up too"} {
 		r := resilience.Request{Known: tool == "known"}
-		_, err := resilience.Do(t.Context(), g, tool, failing(0, nil), resilience.ForRequest(r))
+		_, err := resilience.Do(t.Context(), g, tool, succeed, resilience.ForRequest(r))
 		require.NoError(t, err)
 	}
 
@@ -115,7 +124,7 @@ func TestForRequestAsksForTheEffectOnceAfterAFailure(t *testing.T) {
 
 	asked = 0
 	assert.Equal(t, 1, attempts("listed", effect(resilience.ReadOnly)), "the Config knows better")
-	_, err := resilience.Do(t.Context(), g, "a", failing(0, nil),
+	_, err := resilience.Do(t.Context(), g, "a", succeed,
 		resilience.ForRequest(resilience.Request{Effect: effect(resilience.ReadOnly)}))
 	assert.NoError(t, err)
 	assert.Zero(t, asked, "not if it isn't needed")
@@ -137,12 +146,16 @@ func TestForRequestTakesRawArguments(t *testing.T) {
 	assert.Equal(t, map[string]any{"n": 2}, details(nil, resilience.Args(map[string]any{"n": 2}))["arguments"])
 }
 
-func TestAgentHealth(t *testing.T) {
-	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"b": {}, "a": {}}})
+func TestAgentHealthHasNoErrorsAndOmitsTools(t *testing.T) {
 	assert.Equal(t, `{"tools":[]}`, string(newGuard(t, resilience.Config{}).AgentHealth()))
+
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"b": {}, "a": {}}})
 	_, _ = resilience.Do(t.Context(), g, "b", failing(9, resilience.MarkPermanent(errBoom)))
-	_, _ = resilience.Do(t.Context(), g, "tool_health", failing(0, nil))
+	_, _ = resilience.Do(t.Context(), g, "tool_health", succeed)
 	require.NotNil(t, g.Health()[1].LastError)
-	assert.Equal(t, `{"tools":[{"tool":"a","available":true,"breaker":"a","state":"closed","consecutiveFailures":0,"inFlight":0,"abandoned":0},`+
-		`{"tool":"b","available":true,"breaker":"b","state":"closed","consecutiveFailures":1,"inFlight":0,"abandoned":0}]}`, string(g.AgentHealth("tool_health")))
+
+	assert.Equal(t, `{"tools":[{"tool":"a","available":true,"breaker":"a","state":"closed",`+
+		`"consecutiveFailures":0,"inFlight":0,"abandoned":0},`+
+		`{"tool":"b","available":true,"breaker":"b","state":"closed",`+
+		`"consecutiveFailures":1,"inFlight":0,"abandoned":0}]}`, string(g.AgentHealth("tool_health")))
 }

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,103 +21,99 @@ import (
 
 // The nine promises, each held by a test that fails when the promise is broken.
 
-func TestPromise1ACallReturnsByItsLimit(t *testing.T) {
-	for name, fn := range map[string]func(context.Context) (int, error){
-		"ignores its context": hangInt,
-		"obeys":               func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() },
-		"hangs on its way out": func(ctx context.Context) (int, error) {
+func TestPromise1CallReturnsByItsTimeout(t *testing.T) {
+	for name, fn := range map[string]toolFunc{
+		"the tool ignores its context":  hang(time.Hour),
+		"the tool respects its context": untilDone,
+		"the tool hangs on its way out": func(ctx context.Context) (int, error) {
 			defer time.Sleep(time.Hour)
 			<-ctx.Done()
 			panic("p")
 		},
-		"fails, then hangs": func(ctx context.Context) (int, error) {
+		"the tool fails, then hangs": func(ctx context.Context) (int, error) {
 			if resilience.Attempt(ctx) < 3 {
 				return 0, errBoom
 			}
-			return hangInt(ctx)
+			return hang(time.Hour)(ctx)
 		},
-		"fails, fails, fails": func(context.Context) (int, error) { time.Sleep(25 * time.Second); return 0, errBoom },
+		"the tool fails slowly, again and again": func(context.Context) (int, error) {
+			time.Sleep(25 * time.Second)
+			return 0, errBoom
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+
+			r := resilience.Run(t.Context(), g, "x", fn)
+
+			assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+			assert.Equal(t, 60*time.Second, r.Duration)
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
+func TestPromise2BreakerNeverWedges(t *testing.T) {
+	for name, probe := range map[string]struct {
+		fn           toolFunc
+		callerLeaves bool
+	}{
+		"panics":                {fn: panicking("p")},
+		"exits":                 {fn: exit},
+		"hangs":                 {fn: hang(time.Hour)},
+		"fails":                 {fn: failing(9, errBoom)},
+		"is invalid":            {fn: failing(9, resilience.MarkInvalid(errBoom))},
+		"is canceled":           {fn: untilDone, callerLeaves: true},
+		"is canceled and hangs": {fn: hang(time.Hour), callerLeaves: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := newGuard(t, one(resilience.Tool{Effect: resilience.ReadOnly}))
-				r := resilience.Run(t.Context(), g, "x", fn)
-				assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
-				assert.Equal(t, 60*time.Second, r.Duration)
-				time.Sleep(2 * time.Hour)
+			inBothModes(t, func(t *testing.T, cooperative bool) {
+				g := guardWith(t, resilience.Tool{Cooperative: cooperative})
+				trip(t, g.Breaker("x"))
+				time.Sleep(31 * time.Second)
+
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				called := false
+				go func() { // which a Cooperative tool may hold up or end
+					_, _ = resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+						called = true
+						if probe.callerLeaves {
+							leave()
+						}
+						return probe.fn(ctx)
+					})
+				}()
+				synctest.Wait()
+				require.True(t, called)
+				time.Sleep(3 * time.Minute)
+
+				// Whatever became of the probe, another is admitted soon.
+				_, err := resilience.Do(t.Context(), g, "x", succeed)
+				if err != nil {
+					require.ErrorIs(t, err, resilience.CodeCircuitOpen)
+					time.Sleep(err.(*resilience.Error).RetryAfter + 1)
+					_, err = resilience.Do(t.Context(), g, "x", succeed)
+				}
+				require.NoError(t, err)
+				assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+				time.Sleep(time.Hour)
 			})
 		})
 	}
 }
 
-// In real time, and for ever.
-func TestToolThatNeverReturns(t *testing.T) {
-	g := newGuard(t, one(resilience.Tool{Timeout: 5 * time.Millisecond}))
-	release := make(chan struct{})
-	_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { <-release; return 0, nil })
-	assert.ErrorIs(t, err, resilience.CodeTimeout)
-	assert.Equal(t, 1, g.Health()[0].Abandoned)
-	close(release)
-	noneStillRuns(t, g)
-}
-
-func TestPromise2ABreakerNeverWedges(t *testing.T) {
-	probes := map[string]func(context.Context, context.CancelFunc) (int, error){
-		"panics":  func(context.Context, context.CancelFunc) (int, error) { panic("p") },
-		"exits":   func(context.Context, context.CancelFunc) (int, error) { runtime.Goexit(); return 0, nil },
-		"hangs":   func(ctx context.Context, _ context.CancelFunc) (int, error) { return hangInt(ctx) },
-		"fails":   func(context.Context, context.CancelFunc) (int, error) { return 0, errBoom },
-		"invalid": func(context.Context, context.CancelFunc) (int, error) { return 0, resilience.MarkInvalid(errBoom) },
-		"canceled": func(ctx context.Context, cancel context.CancelFunc) (int, error) {
-			cancel()
-			<-ctx.Done()
-			return 0, ctx.Err()
-		},
-		"canceled, hangs": func(ctx context.Context, cancel context.CancelFunc) (int, error) { cancel(); return hangInt(ctx) },
-	}
-	for name, probe := range probes {
-		for _, cooperative := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, cooperative %v", name, cooperative), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					g := newGuard(t, one(resilience.Tool{Cooperative: cooperative}))
-					open(t, g.Breaker("x"))
-					time.Sleep(31 * time.Second)
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					called := false
-					go func() { // which a Cooperative tool may hold up or end
-						_, _ = resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) { called = true; return probe(ctx, cancel) })
-					}()
-					synctest.Wait()
-					require.True(t, called)
-					time.Sleep(3 * time.Minute)
-					// Whatever became of the probe, another is let through soon.
-					_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
-					if err != nil {
-						require.ErrorIs(t, err, resilience.CodeCircuitOpen)
-						time.Sleep(err.(*resilience.Error).RetryAfter + 1)
-						_, err = resilience.Do(t.Context(), g, "x", failing(0, nil))
-					}
-					require.NoError(t, err)
-					assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
-					time.Sleep(time.Hour)
-				})
-			})
-		}
-	}
-}
-
-// One count on the breaker for each call, whatever happens at the moment of its end.
 func TestPromise3EachCallHasOneOutcome(t *testing.T) {
 	const calls = 2000
-	var counted atomic.Int64
 	g := newGuard(t, resilience.Config{
-		Tools:        map[string]resilience.Tool{"x": {Timeout: time.Millisecond, Retry: &resilience.Retry{MaxRetries: -1}}},
+		Tools: map[string]resilience.Tool{
+			"x": {Timeout: time.Millisecond, Retry: &resilience.Retry{MaxRetries: -1}},
+		},
 		Breaker:      resilience.BreakerConfig{Failures: calls + 1},
 		MaxAbandoned: calls,
 	})
-	failures := 0
-	var mu sync.Mutex
+
+	var attempts atomic.Int64
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -127,10 +122,7 @@ func TestPromise3EachCallHasOneOutcome(t *testing.T) {
 					time.Sleep(time.Duration(900+rand.IntN(200)) * time.Microsecond) // about when the timeout ends it
 					return 1, errBoom
 				})
-				mu.Lock()
-				failures++
-				mu.Unlock()
-				counted.Add(int64(r.Attempts))
+				attempts.Add(int64(r.Attempts))
 				if (r.Value == 1) == errors.Is(r.Err, resilience.CodeTimeout) && !errors.Is(r.Err, errBoom) {
 					t.Errorf("neither or both: value %d, %v", r.Value, r.Err)
 				}
@@ -138,188 +130,173 @@ func TestPromise3EachCallHasOneOutcome(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	assert.EqualValues(t, calls, counted.Load())
-	assert.Equal(t, failures, g.Health()[0].ConsecutiveFailures, "one count for each call")
+
+	assert.EqualValues(t, calls, attempts.Load())
+	assert.Equal(t, calls, g.Health()[0].ConsecutiveFailures, "one count for each call")
 	assert.Zero(t, g.Health()[0].InFlight)
-	noneStillRuns(t, g)
-	assert.Equal(t, failures, g.Health()[0].ConsecutiveFailures, "late results aren't counted again")
+	waitForAbandoned(t, g)
+	assert.Equal(t, calls, g.Health()[0].ConsecutiveFailures, "late results aren't counted again")
 }
 
-// A tool that returns at the very moment of its timeout either has answered or was given up
-// on, never both: it would be counted as still running for ever.
-func TestPromise3AtTheVeryMoment(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, resilience.Config{Breaker: resilience.BreakerConfig{Failures: 1 << 30}, MaxAbandoned: 1 << 30})
-		var wg sync.WaitGroup
-		var answered, timedOut, counted atomic.Int64
-		const calls = 5000
-		for range calls {
-			wg.Go(func() {
-				value, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
-					time.Sleep(60 * time.Second)
-					counted.Add(1)
-					return 1, nil
-				})
-				switch {
-				case value == 1 && err == nil:
-					answered.Add(1)
-				case value == 0 && errors.Is(err, resilience.CodeTimeout):
-					timedOut.Add(1)
-				default:
-					t.Errorf("neither or both: %d, %v", value, err)
-				}
-			})
-		}
-		wg.Wait()
-		synctest.Wait()
-		assert.EqualValues(t, calls, answered.Load()+timedOut.Load())
-		assert.EqualValues(t, calls, counted.Load())
-		assert.Zero(t, g.Health()[0].Abandoned)
-	})
-}
-
-func TestPromise4TheLastCauseIsNeverLost(t *testing.T) {
+func TestPromise4LastCauseIsNeverLost(t *testing.T) {
 	type customError struct{ error }
 	cause := customError{errBoom}
 	readOnly := resilience.Tool{Effect: resilience.ReadOnly}
 	for name, tc := range map[string]struct {
-		tool resilience.Tool
-		ctx  func(context.Context) context.Context
-		fn   func(context.Context) (int, error)
-		code resilience.Code
+		tool   resilience.Tool
+		caller caller // a patient one if nil
+		fn     toolFunc
+		code   resilience.Code
 	}{
-		"failure":    {resilience.Tool{}, nil, failing(9, cause), resilience.CodeToolFailed},
-		"exhaustion": {readOnly, nil, failing(9, cause), resilience.CodeRetryExhausted},
-		"panic":      {readOnly, nil, func(context.Context) (int, error) { panic(cause) }, resilience.CodeToolFailed},
-		"wrapped":    {readOnly, nil, failing(9, fmt.Errorf("x: %w", resilience.MarkPermanent(cause))), resilience.CodeToolFailed},
-		"lost":       {readOnly, nil, failing(9, errors.Join(cause, syscall.EPIPE)), resilience.CodeRetryExhausted},
-		"own words":  {readOnly, nil, failing(9, &resilience.Error{Code: "BUSY", Err: cause}), "BUSY"},
-		"canceled between attempts": {readOnly, func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(50*time.Millisecond, cancel)
-			return ctx
-		}, failing(9, cause), resilience.CodeCanceled},
-		"canceled during the last attempt": {resilience.Tool{Effect: resilience.ReadOnly, Cooperative: true}, func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(time.Second, cancel)
-			return ctx
-		}, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, cause }, resilience.CodeCanceled},
-		"timeout": {resilience.Tool{Cooperative: true}, nil, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, cause }, resilience.CodeTimeout},
-		"timeout between attempts": {readOnly, func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-			context.AfterFunc(ctx, cancel)
-			return secretDeadline{ctx}
-		}, failing(9, cause), resilience.CodeTimeout},
-		"no time left": {resilience.Tool{Effect: resilience.ReadOnly, Timeout: 50 * time.Millisecond}, nil, failing(9, cause), resilience.CodeToolFailed},
+		"failure":    {fn: failing(9, cause), code: resilience.CodeToolFailed},
+		"exhaustion": {tool: readOnly, fn: failing(9, cause), code: resilience.CodeRetryExhausted},
+		"panic":      {tool: readOnly, fn: panicking(cause), code: resilience.CodeToolFailed},
+		"permanent failure in a wrapper": {
+			tool: readOnly,
+			fn:   failing(9, fmt.Errorf("x: %w", resilience.MarkPermanent(cause))),
+			code: resilience.CodeToolFailed,
+		},
+		"lost connection": {
+			tool: readOnly,
+			fn:   failing(9, errors.Join(cause, syscall.EPIPE)),
+			code: resilience.CodeRetryExhausted,
+		},
+		"the tool's own Error": {
+			tool: readOnly,
+			fn:   failing(9, &resilience.Error{Code: "BUSY", Err: cause}),
+			code: "BUSY",
+		},
+		"canceled between attempts": {
+			tool:   readOnly,
+			caller: leavingAfter(50 * time.Millisecond),
+			fn:     failing(9, cause),
+			code:   resilience.CodeCanceled,
+		},
+		"canceled during the last attempt": {
+			tool:   resilience.Tool{Effect: resilience.ReadOnly, Cooperative: true},
+			caller: leavingAfter(time.Second),
+			fn:     failingOnceDone(cause),
+			code:   resilience.CodeCanceled,
+		},
+		"timeout": {
+			tool: resilience.Tool{Cooperative: true},
+			fn:   failingOnceDone(cause),
+			code: resilience.CodeTimeout,
+		},
+		"timeout between attempts": {
+			tool:   readOnly,
+			caller: withHiddenTimeout(50 * time.Millisecond),
+			fn:     failing(9, cause),
+			code:   resilience.CodeTimeout,
+		},
+		"no time left for an attempt": {
+			tool: resilience.Tool{Effect: resilience.ReadOnly, Timeout: 50 * time.Millisecond},
+			fn:   failing(9, cause),
+			code: resilience.CodeToolFailed,
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx := t.Context()
-				if tc.ctx != nil {
-					ctx = tc.ctx(ctx)
-				}
-				_, err := resilience.Do(ctx, newGuard(t, one(tc.tool)), "x", tc.fn)
-				assert.ErrorIs(t, err, tc.code)
-				assert.ErrorIs(t, err, cause)
-				var as customError
-				assert.ErrorAs(t, err, &as)
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			ctx := t.Context()
+			if tc.caller != nil {
+				var cancel context.CancelFunc
+				ctx, cancel = tc.caller(ctx)
+				defer cancel()
+			}
+
+			_, err := resilience.Do(ctx, guardWith(t, tc.tool), "x", tc.fn)
+
+			assert.ErrorIs(t, err, tc.code)
+			assert.ErrorIs(t, err, cause)
+			var as customError
+			assert.ErrorAs(t, err, &as)
 		})
 	}
 }
 
+// A bubble doesn't end while a goroutine of it is left, so it is a leak test by itself.
 func TestPromise5NothingLeaks(t *testing.T) {
-	// A bubble doesn't end while a goroutine of it is left: this test would fail.
 	synctest.Test(t, func(t *testing.T) {
-		cfg := one(resilience.Tool{Effect: resilience.ReadOnly})
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
 		cfg.MaxAbandoned, cfg.AttemptTimeout = 3, 20*time.Second
 		cfg.Breaker.Failures = 1000
 		g := newGuard(t, cfg)
-		before := goroutines(self, "context") // of other tests, on their way out
+		before := goroutines(modulePath, "context") // of other tests, on their way out
+
 		for range 100 {
 			ctx, cancel := context.WithCancel(t.Context())
 			_, _ = resilience.Do(ctx, g, "x", failing(1, errBoom))
-			_, _ = resilience.Do(ctx, g, "x", obey)
+			_, _ = resilience.Do(ctx, g, "x", untilDone)
 			cancel()
 		}
 		synctest.Wait()
-		assert.LessOrEqual(t, goroutines(self, "context"), before)
+		assert.LessOrEqual(t, goroutines(modulePath, "context"), before)
 
 		for range 10 {
-			_, _ = resilience.Do(t.Context(), g, "x", hangInt)
+			_, _ = resilience.Do(t.Context(), g, "x", hang(time.Hour))
 		}
 		assert.Equal(t, 3, g.Health()[0].Abandoned, "as many as may be")
+
 		synctest.Wait()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Zero(t, g.Health()[0].Abandoned)
-		assert.LessOrEqual(t, goroutines(self, "context"), before)
+		assert.LessOrEqual(t, goroutines(modulePath, "context"), before)
 	})
 }
 
-// A context counts who waits for its end.
-type countingContext struct {
-	context.Context
-	waiting atomic.Int64
-	ever    atomic.Int64
-}
+func TestPromise6CallerThatLeavesIsNoFailure(t *testing.T) {
+	leave := func(t *testing.T, cooperative bool, fn toolFunc) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
+		var attempts atomic.Int64
+		for range 10 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(10*time.Second, cancel)
 
-// Value hides that this is a context of the standard library's, which would otherwise be
-// asked itself.
-func (c *countingContext) Value(any) any { return nil }
-
-func (c *countingContext) AfterFunc(f func()) func() bool {
-	c.waiting.Add(1)
-	c.ever.Add(1)
-	stop := context.AfterFunc(c.Context, f)
-	return func() bool { c.waiting.Add(-1); return stop() }
-}
-
-// A session's context outlives its calls by far: they must leave nothing with it, and
-// what a tool has started must be told of the end.
-func TestPromise5NothingIsLeftWithContexts(t *testing.T) {
-	for _, tc := range []struct {
-		attemptTimeout time.Duration
-		cooperative    bool
-		watched        int64
-	}{
-		{0, false, 2}, // only by those that wait between attempts: else there is the goroutine that waits for the tool
-		{time.Minute, false, 4},
-		{0, true, 4},
-		{time.Minute, true, 4},
-	} {
-		cfg := one(resilience.Tool{Effect: resilience.ReadOnly, Cooperative: tc.cooperative,
-			Retry: &resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}}})
-		cfg.AttemptTimeout = tc.attemptTimeout
-		g := newGuard(t, cfg)
-		session, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		counting := &countingContext{Context: session}
-		var kept []context.Context
-		for _, fn := range []func(context.Context) (int, error){failing(0, nil), failing(2, errBoom), failing(9, errBoom), func(context.Context) (int, error) { panic("p") }} {
-			_, _ = resilience.Do(counting, g, "x", func(ctx context.Context) (int, error) {
-				kept = append(kept, ctx)
-				child, cancel := context.WithCancel(ctx)
-				defer cancel()
-				_, _ = ctx.Done(), child.Done()
+			r := resilience.Run(ctx, g, "x", func(ctx context.Context) (int, error) {
+				attempts.Add(1)
 				return fn(ctx)
 			})
+
+			require.ErrorIs(t, r.Err, resilience.CodeCanceled)
+			require.Equal(t, resilience.CodeCanceled, r.Err.Code)
+			require.False(t, r.Err.Retryable)
+			require.Equal(t, 10*time.Second, r.Duration)
 		}
-		assert.Equal(t, tc.watched, counting.ever.Load())
-		assert.Zero(t, counting.waiting.Load())
-		assert.Len(t, kept, 1+3+4+1)
-		for _, ctx := range kept {
-			assert.Equal(t, context.Canceled, ctx.Err())
-		}
+
+		assert.EqualValues(t, 10, attempts.Load(), "never retried")
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+		assert.Nil(t, g.Health()[0].LastError)
+		time.Sleep(time.Hour)
+	}
+
+	// A Cooperative tool that hangs isn't cut off.
+	runInBubble(t, "the tool hangs", func(t *testing.T) { leave(t, false, hang(time.Hour)) })
+
+	innerTimeout := resilience.TimeoutError("inner", 1)
+	for name, fn := range map[string]toolFunc{
+		"the tool respects its context": untilDone,
+		"the tool panics":               func(ctx context.Context) (int, error) { <-ctx.Done(); panic("p") },
+		"the tool loses its connection": failingOnceDone(syscall.ECONNREFUSED),
+		"the tool fails transiently":    failingOnceDone(resilience.MarkTransient(errBoom)),
+		"the tool fails permanently":    failingOnceDone(resilience.MarkPermanent(errBoom)),
+		"the tool returns a deadline":   failingOnceDone(context.DeadlineExceeded),
+		"the tool returns a TIMEOUT":    failingOnceDone(innerTimeout),
+		"the tool wraps a TIMEOUT":      failingOnceDone(fmt.Errorf("x: %w", innerTimeout)),
+		"the call waits for its retry":  failing(99, waitError{30 * time.Second}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothModes(t, func(t *testing.T, cooperative bool) { leave(t, cooperative, fn) })
+		})
 	}
 }
 
-func TestPromise7APanicFailsItsOwnCallOnly(t *testing.T) {
+func TestPromise7PanicFailsItsOwnCallOnly(t *testing.T) {
 	g := newGuard(t, resilience.Config{Breaker: resilience.BreakerConfig{Failures: 1000}})
-	bad := []func(context.Context) (int, error){
-		func(context.Context) (int, error) { panic("p") },
-		func(context.Context) (int, error) { panic(nil) },
-		func(context.Context) (int, error) { runtime.Goexit(); return 0, nil },
+	bad := []toolFunc{
+		panicking("p"),
+		panicking(nil),
+		exit,
 		func(context.Context) (int, error) { return **new(*int), nil },
 		func(context.Context) (int, error) { defer func() { panic("hunter2") }(); panic("p") },
 	}
@@ -328,8 +305,9 @@ func TestPromise7APanicFailsItsOwnCallOnly(t *testing.T) {
 		for _, fn := range bad {
 			calls = append(calls, resilience.Call[int]{Tool: "x", Func: fn})
 		}
-		calls = append(calls, resilience.Call[int]{Tool: "x", Func: failing(0, nil)})
+		calls = append(calls, resilience.Call[int]{Tool: "x", Func: succeed})
 	}
+
 	for i, r := range resilience.All(t.Context(), g, calls...) {
 		if i%(len(bad)+1) == len(bad) {
 			assert.Nil(t, r.Err)
@@ -339,93 +317,88 @@ func TestPromise7APanicFailsItsOwnCallOnly(t *testing.T) {
 		assert.ErrorIs(t, r.Err, resilience.CodeToolFailed)
 		assert.NotContains(t, jsonOf(t, r.Err), "hunter2", "nothing of the panic reaches the agent")
 	}
-	// After it was given up on, too.
+}
+
+func TestPromise7PanicOfAnAbandonedCallFailsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, resilience.Config{})
-		_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { time.Sleep(time.Hour); panic("late") })
+
+		_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+			time.Sleep(time.Hour)
+			panic("late")
+		})
+
 		assert.ErrorIs(t, err, resilience.CodeTimeout)
 		time.Sleep(time.Hour)
 	})
 }
 
 func TestPromise8NothingIsRepeatedBlindly(t *testing.T) {
+	opError := func(op, network string, errno syscall.Errno) error {
+		return &net.OpError{Op: op, Net: network, Err: os.NewSyscallError(op, errno)}
+	}
+	retryable := &resilience.Error{Code: resilience.CodeTimeout, Retryable: true, Err: syscall.ECONNREFUSED}
+	exhausted := resilience.RetryExhaustedError("inner", 4, syscall.ECONNREFUSED)
+	failures := map[string]error{
+		"failure":                  errBoom,
+		"lost connection":          syscall.ECONNRESET,
+		"a real reset":             opError("read", "tcp", syscall.ECONNRESET),
+		"refused, by a read":       opError("read", "udp", syscall.ECONNREFUSED),
+		"a timeout of its own":     context.DeadlineExceeded,
+		"a cancel of its own":      context.Canceled,
+		"a retryable Error":        retryable,
+		"a deeper exhaustion":      fmt.Errorf("x: %w", exhausted),
+		"one of two had no effect": errors.Join(syscall.ECONNREFUSED, errBoom),
+	}
 	for _, effect := range []resilience.Effect{resilience.EffectUnknown, resilience.NonIdempotent} {
-		for name, err := range map[string]error{
-			"failure":              errBoom,
-			"lost connection":      syscall.ECONNRESET,
-			"a real reset":         &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
-			"refused, by a read":   &net.OpError{Op: "read", Net: "udp", Err: os.NewSyscallError("read", syscall.ECONNREFUSED)},
-			"timeout of its own":   context.DeadlineExceeded,
-			"cancel of its own":    context.Canceled,
-			"an Error that may be": &resilience.Error{Code: resilience.CodeTimeout, Retryable: true, Err: syscall.ECONNREFUSED},
-			"a deeper exhaustion":  fmt.Errorf("x: %w", resilience.RetryExhaustedError("inner", 4, syscall.ECONNREFUSED)),
-			"one of two":           errors.Join(syscall.ECONNREFUSED, errBoom),
-		} {
-			synctest.Test(t, func(t *testing.T) {
-				cfg := one(resilience.Tool{Effect: effect})
-				cfg.AttemptTimeout = time.Second
-				runs := 0
-				r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) { runs++; return 0, err })
-				assert.NotNil(t, r.Err)
-				assert.Equal(t, 1, runs, "%v, %s", effect, name)
+		for name, err := range failures {
+			for name, fn := range map[string]toolFunc{
+				name:               failing(99, err),
+				name + ", cut off": failingOnceDone(err),
+			} {
+				runInBubble(t, effect.String()+", "+name, func(t *testing.T) {
+					cfg := configWith(resilience.Tool{Effect: effect})
+					cfg.AttemptTimeout = time.Second
+					var runs atomic.Int64
 
-				runs = 0
-				r = resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) { runs++; <-ctx.Done(); return 0, err })
-				assert.NotNil(t, r.Err)
-				synctest.Wait()
-				assert.Equal(t, 1, runs, "%v, %s, cut off", effect, name)
-			})
+					r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+						runs.Add(1)
+						return fn(ctx)
+					})
+
+					assert.NotNil(t, r.Err)
+					synctest.Wait()
+					assert.EqualValues(t, 1, runs.Load())
+				})
+			}
 		}
 	}
 }
 
-func TestPromise9NeverSleepsIntoADeadline(t *testing.T) {
+func TestPromise9CallNeverSleepsIntoADeadline(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tool    resilience.Tool
 		timeout time.Duration // the caller's
 		err     error
 	}{
-		"its own timeout":  {tool: resilience.Tool{Timeout: 250 * time.Millisecond}, err: errBoom},
-		"the caller's":     {timeout: 250 * time.Millisecond, err: errBoom},
-		"asked to wait":    {err: waitError{time.Hour}},
-		"exactly the rest": {err: waitError{60 * time.Second}},
+		"the tool's own timeout":           {tool: resilience.Tool{Timeout: 250 * time.Millisecond}, err: errBoom},
+		"the caller's deadline":            {timeout: 250 * time.Millisecond, err: errBoom},
+		"a delay that the error asks for":  {err: waitError{time.Hour}},
+		"a delay that is exactly the rest": {err: waitError{60 * time.Second}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tc.tool.Effect = resilience.ReadOnly
-				g := newGuard(t, one(tc.tool))
-				ctx := t.Context()
-				if tc.timeout > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, tc.timeout)
-					defer cancel()
-				}
-				var last time.Time
-				_, err := resilience.Do(ctx, g, "x", func(context.Context) (int, error) { last = time.Now(); return 0, tc.err })
-				assert.Equal(t, last, time.Now(), "ended at once")
-				assert.ErrorIs(t, err, tc.err)
-				assert.ErrorIs(t, err, resilience.CodeToolFailed, "not TIMEOUT: nothing has timed out")
-			})
-		})
-	}
-}
+		runInBubble(t, name, func(t *testing.T) {
+			tc.tool.Effect = resilience.ReadOnly
+			g := guardWith(t, tc.tool)
+			var last time.Time
 
-// A guard is often a package variable: it must work in synctest bubbles and outside,
-// one after the other and at once.
-func TestAGuardInAndOutOfBubbles(t *testing.T) {
-	g := newGuard(t, one(resilience.Tool{Effect: resilience.ReadOnly, Retry: &resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}}}))
-	use := func(t *testing.T) {
-		_, err := resilience.Do(t.Context(), g, "x", failing(2, errBoom))
-		assert.NoError(t, err)
-		_, err = resilience.Do(t.Context(), g, "x", obey, resilience.Timeout(time.Millisecond))
-		assert.ErrorIs(t, err, resilience.CodeTimeout)
-		g.Health()
-	}
-	for range 3 {
-		use(t)
-		synctest.Test(t, func(t *testing.T) {
-			use(t)
-			synctest.Wait()
+			_, err := resilience.Do(contextWithin(t, tc.timeout), g, "x", func(context.Context) (int, error) {
+				last = time.Now()
+				return 0, tc.err
+			})
+
+			assert.Equal(t, last, time.Now(), "ended at once")
+			assert.ErrorIs(t, err, tc.err)
+			assert.ErrorIs(t, err, resilience.CodeToolFailed, "not TIMEOUT: nothing has timed out")
 		})
 	}
 }

@@ -1,0 +1,67 @@
+package resilience_test
+
+import (
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+func TestAsErrorOfNilIsNil(t *testing.T) {
+	assert.Nil(t, resilience.AsError("x", nil))
+}
+
+func TestAsErrorReturnsACompleteErrorUnchanged(t *testing.T) {
+	complete := &resilience.Error{Code: "BUSY", Tool: "inner", Message: "m", Suggestion: "s"}
+	assert.Same(t, complete, resilience.AsError("x", complete))
+}
+
+func TestAsErrorCompletesACopyOfAnError(t *testing.T) {
+	bare := &resilience.Error{Message: "The disk is full", Err: io.ErrShortWrite}
+	before := *bare
+
+	e := resilience.AsError("x", bare)
+
+	assert.Equal(t, resilience.CodeToolFailed, e.Code)
+	assert.Equal(t, "x", e.Tool)
+	assert.Equal(t, "The disk is full", e.Message)
+	assert.NotEmpty(t, e.Suggestion)
+	assert.Equal(t, before, *bare, "the tool's own is never changed")
+	assert.ErrorIs(t, e, bare)
+	assert.ErrorIs(t, e, io.ErrShortWrite)
+}
+
+func TestAsErrorKeepsWhatAnErrorIsWrappedIn(t *testing.T) {
+	wrapped := fmt.Errorf("while saving: %w", &resilience.Error{Code: "BUSY"})
+
+	e := resilience.AsError("x", wrapped)
+
+	assert.Equal(t, resilience.Code("BUSY"), e.Code)
+	assert.Equal(t, "Tool 'x' failed", e.Message)
+	assert.ErrorIs(t, e, wrapped)
+}
+
+func TestAsErrorHasTheDelayThatTheErrorAsksFor(t *testing.T) {
+	wrapped := fmt.Errorf("x: %w", waitError{time.Minute})
+	assert.Equal(t, time.Minute, resilience.AsError("x", wrapped).RetryAfter)
+	assert.Zero(t, resilience.AsError("x", waitError{-1}).RetryAfter)
+
+	permanent := resilience.MarkPermanent(waitError{time.Minute})
+	assert.Zero(t, resilience.AsError("x", permanent).RetryAfter, "nothing to wait for")
+}
+
+// A nil pointer returned as an error is an old mistake: it must not end the process.
+func TestAsErrorSurvivesATypedNil(t *testing.T) {
+	var err *typedNil
+	e := resilience.AsError("x", err)
+	assert.Equal(t, resilience.CodeToolFailed, e.Code)
+	assert.Equal(t, "Tool 'x' failed", e.Message)
+
+	var own *resilience.Error
+	e = resilience.AsError("x", own)
+	assert.Equal(t, resilience.CodeToolFailed, e.Code)
+	assert.NotErrorIs(t, e, io.EOF)
+}

@@ -1,0 +1,297 @@
+package resilience_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTimeoutOfAnOuterCallIsNoFailureOfTheInnerTool(t *testing.T) {
+	inBothModes(t, func(t *testing.T, cooperative bool) {
+		cfg := resilience.Config{Tools: map[string]resilience.Tool{
+			"outer": {Timeout: 10 * time.Millisecond, MaxTimeout: time.Second},
+			"inner": {Timeout: 50 * time.Millisecond, Cooperative: cooperative},
+		}}
+		cfg.Breaker.Failures = 1
+		g := newGuard(t, cfg)
+
+		_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+			return resilience.Do(ctx, g, "inner", func(context.Context) (int, error) {
+				time.Sleep(100 * time.Millisecond) // a Cooperative tool notices the end late
+				return 0, errBoom
+			})
+		})
+
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		time.Sleep(time.Second)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("inner").State())
+	})
+}
+
+func TestTimeoutHasTheCauseOfTheCallersDeadline(t *testing.T) {
+	inBothModes(t, func(t *testing.T, cooperative bool) {
+		g := guardWith(t, resilience.Tool{Cooperative: cooperative, Timeout: 50 * time.Millisecond})
+		errLate := errors.New("late")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errLate)
+		defer cancel()
+
+		_, err := resilience.Do(ctx, g, "x", func(context.Context) (int, error) {
+			time.Sleep(100 * time.Millisecond)
+			return 0, errBoom
+		})
+
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		assert.ErrorIs(t, err, errLate)
+		time.Sleep(time.Second)
+	})
+}
+
+// The timer of the parent and that of the call fire in any order.
+func TestCallersDeadlineKeepsItsCauseWhicheverTimerFiresFirst(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			errLate := errors.New("late")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errLate)
+			defer cancel()
+
+			_, err := resilience.Do(ctx, guardWith(t, resilience.Tool{}), "x", untilDone)
+
+			assert.ErrorIs(t, err, errLate)
+		})
+	}
+}
+
+func TestDeadlineThatTheCallerDoesNotKeepEndsTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second, MaxTimeout: 30 * time.Second})
+		ctx, cancel := withUnkeptTimeout(12 * time.Second)(t.Context())
+		defer cancel()
+
+		start := time.Now()
+		_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+			time.Sleep(9 * time.Second)
+			resilience.ReportProgress(ctx)
+			time.Sleep(time.Hour)
+			return 0, nil
+		})
+
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		assert.Equal(t, 12*time.Second+time.Millisecond, time.Since(start))
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// Both a deadline that its context doesn't keep and one that it doesn't have count as the
+// caller's, and so does the tool's own Error after the caller has left.
+func TestEndOfTheCallerIsNoFailureWhateverItsContext(t *testing.T) {
+	for name, caller := range map[string]caller{
+		"a deadline that isn't kept":  withUnkeptTimeout(time.Second),
+		"a deadline that isn't known": withHiddenTimeout(time.Second),
+		"a deadline":                  withTimeout(time.Second),
+		"a cancellation":              leavingAfter(time.Second),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothModes(t, func(t *testing.T, cooperative bool) {
+				g := guardWith(t, resilience.Tool{Cooperative: cooperative})
+				for _, tool := range []toolFunc{
+					failingOnceDone(&resilience.Error{Code: "BUSY"}),
+					failingOnceDone(errBoom),
+				} {
+					ctx, cancel := caller(t.Context())
+					start := time.Now()
+					_, err := resilience.Do(ctx, g, "x", tool)
+					assert.Error(t, err)
+					assert.InDelta(t, time.Second, time.Since(start), float64(time.Millisecond))
+					assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+					cancel()
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+func TestCallerThatLeavesIsNoFailureEvenIfTheToolNoticesItFirst(t *testing.T) {
+	for name, cooperative := range map[string]bool{"enforced": false, "cooperative": true} {
+		t.Run(name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
+			for range 300 {
+				ctx, cancel := context.WithCancel(t.Context())
+				go cancel()
+				_, err := resilience.Do(ctx, g, "x", func(context.Context) (int, error) {
+					<-ctx.Done() // the caller's
+					return 0, errBoom
+				})
+				require.ErrorIs(t, err, resilience.CodeCanceled)
+
+				another, leave := context.WithCancel(t.Context())
+				_, err = resilience.Do(another, g, "x", func(ctx context.Context) (int, error) {
+					leave()
+					assert.Equal(t, context.Canceled, ctx.Err(), "at once, as with the standard library's")
+					return 0, syscall.ECONNRESET
+				})
+				require.ErrorIs(t, err, resilience.CodeCanceled)
+			}
+			assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+		})
+	}
+}
+
+// Nothing notices when the caller of a Cooperative tool leaves, if the tool doesn't look at its
+// context.
+func TestCallerThatLeavesIsNoFailureEvenIfNothingNoticesIt(t *testing.T) {
+	for name, attemptTimeout := range map[string]time.Duration{
+		"without an AttemptTimeout": 0,
+		"with an AttemptTimeout":    time.Hour,
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Cooperative: true, Timeout: 2 * time.Second})
+			cfg.AttemptTimeout = attemptTimeout
+			cfg.Breaker.Failures = 1
+			g := newGuard(t, cfg)
+			ctx, cancel := leavingAfter(time.Second)(t.Context())
+			defer cancel()
+
+			_, err := resilience.Do(ctx, g, "x", func(context.Context) (int, error) {
+				time.Sleep(3 * time.Second)
+				return 0, errBoom
+			})
+
+			assert.ErrorIs(t, err, resilience.CodeCanceled)
+			assert.ErrorIs(t, err, errBoom)
+			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+		})
+	}
+}
+
+// A connection with the call's deadline fails at the very moment of its end.
+func TestDeadlineThatAConnectionKeepsIsThatOfTheCall(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			read := func(ctx context.Context) (int, error) {
+				deadline, _ := ctx.Deadline()
+				time.Sleep(time.Until(deadline))
+				return 0, os.ErrDeadlineExceeded
+			}
+			g := guardWith(t, resilience.Tool{})
+
+			_, err := resilience.Do(contextWithin(t, time.Second), g, "x", read)
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+			require.Zero(t, g.Health()[0].ConsecutiveFailures, "the caller's deadline")
+
+			_, err = resilience.Do(t.Context(), g, "x", read)
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+			require.Equal(t, 1, g.Health()[0].ConsecutiveFailures, "the tool's own timeout")
+		})
+	}
+}
+
+func TestErrorOfACooperativeToolStandsAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Cooperative: true})
+
+		_, err := resilience.Do(t.Context(), g, "x",
+			failingOnceDone(&resilience.Error{Code: "BUSY", Message: "The index is being built"}))
+
+		assert.ErrorIs(t, err, resilience.Code("BUSY"))
+	})
+}
+
+func TestErrorOfACooperativeToolIsNotCountedAfterTheCallersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Cooperative: true})
+
+		_, err := resilience.Do(t.Context(), g, "x",
+			failingOnceDone(&resilience.Error{Code: "BUSY"}), resilience.Timeout(time.Second))
+
+		assert.ErrorIs(t, err, resilience.Code("BUSY"))
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+	})
+}
+
+func TestCauseOfAContextIsNotChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent, Timeout: time.Second})
+		cfg.Suggestions = map[resilience.Code]string{resilience.CodeTimeout: "T"}
+		var cause *resilience.Error
+
+		_, err := resilience.Do(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			cause = context.Cause(ctx).(*resilience.Error)
+			return 0, context.Cause(ctx)
+		}, resilience.Debug())
+		synctest.Wait()
+
+		got := err.(*resilience.Error)
+		assert.NotSame(t, got, cause)
+		assert.Nil(t, cause.Details)
+		assert.True(t, cause.Retryable)
+		assert.False(t, got.Retryable)
+		assert.ErrorIs(t, err, cause)
+	})
+}
+
+func TestDelayBetweenAttemptsEndsWithTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
+		cfg.Retry.Backoff = tenSecondsApart
+		ctx, cancel := leavingAfter(time.Second)(t.Context())
+		defer cancel()
+
+		start := time.Now()
+		_, err := resilience.Do(ctx, newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+			ctx.Done() // the first attempt's context subscribes to the caller's
+			return 0, errBoom
+		})
+
+		assert.ErrorIs(t, err, resilience.CodeCanceled)
+		assert.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+func TestContextEndsWithTheCallerDuringOnRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		block := make(chan struct{})
+		time.AfterFunc(5*time.Second, func() { close(block) })
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
+		cfg.Retry.Backoff = tenSecondsApart
+		cfg.Retry.OnRetry = func(int, time.Duration, error) { <-block }
+		ctx, cancel := leavingAfter(time.Second)(t.Context())
+		defer cancel()
+
+		start := time.Now()
+		var ended time.Duration
+		_, err := resilience.Do(ctx, newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+			context.AfterFunc(ctx, func() { ended = time.Since(start) })
+			return 0, errBoom
+		})
+
+		assert.ErrorIs(t, err, resilience.CodeCanceled)
+		synctest.Wait()
+		assert.Equal(t, time.Second, ended)
+		assert.Equal(t, 5*time.Second, time.Since(start))
+	})
+}
+
+func TestCauseOfTheContextIsFoundInTheErrorOfItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{})
+		var cause error
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return 0, errBoom
+		})
+		synctest.Wait()
+
+		assert.ErrorIs(t, err, cause)
+	})
+}

@@ -1,0 +1,150 @@
+package resilience_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCallEndsByTheFirstOfItsTimeouts(t *testing.T) {
+	const s = time.Second
+	timeout := func(d time.Duration) []resilience.Option { return []resilience.Option{resilience.Timeout(d)} }
+	heavy, upTo90s := resilience.Tool{Tier: resilience.Heavy}, resilience.Tool{MaxTimeout: 90 * s}
+	for name, tc := range map[string]struct {
+		tool     resilience.Tool
+		opts     []resilience.Option
+		deadline time.Duration // the caller's
+		took     time.Duration
+		counts   bool
+	}{
+		"tier quick":               {took: 60 * s, counts: true},
+		"tier heavy":               {tool: heavy, took: 120 * s, counts: true},
+		"the tool's own":           {tool: resilience.Tool{Timeout: s}, took: s, counts: true},
+		"the caller's deadline":    {deadline: s, took: s},
+		"the same deadline":        {deadline: 60 * s, took: 60 * s, counts: true},
+		"a later deadline":         {deadline: time.Hour, took: 60 * s, counts: true},
+		"a shorter option":         {opts: timeout(s), took: s},
+		"a longer option":          {opts: timeout(time.Hour), took: 60 * s, counts: true},
+		"a longer option, allowed": {tool: upTo90s, opts: timeout(80 * s), took: 80 * s, counts: true},
+		"too long an option":       {tool: upTo90s, opts: timeout(time.Hour), took: 90 * s, counts: true},
+		"the last of several options": {
+			opts: []resilience.Option{resilience.Timeout(time.Hour), nil, resilience.Timeout(s)},
+			took: s,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothModes(t, func(t *testing.T, cooperative bool) {
+				tool := tc.tool
+				tool.Cooperative = cooperative
+				g := guardWith(t, tool)
+				ctx := contextWithin(t, tc.deadline)
+
+				start := time.Now()
+				value, err := resilience.Do(ctx, g, "x", untilDone, tc.opts...)
+
+				assert.Equal(t, tc.took, time.Since(start))
+				assert.ErrorIs(t, err, resilience.CodeTimeout)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.Contains(t, err.Error(), fmt.Sprintf("exceeded timeout of %vs", tc.took.Seconds()))
+				failures := 0
+				if tc.counts {
+					failures = 1
+				}
+				assert.Equal(t, failures, g.Health()[0].ConsecutiveFailures)
+				if cooperative {
+					assert.Equal(t, partialValue, value, "what it had by then")
+				}
+			})
+		})
+	}
+}
+
+func TestDebugAddsRedactedDetails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ofConfig bool
+		opts     []resilience.Option
+	}{
+		"of the Config": {ofConfig: true},
+		"of the call":   {opts: []resilience.Option{resilience.Debug()}},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+			cfg.Debug = tc.ofConfig
+			args := resilience.Args(map[string]any{"query": strings.Repeat("q", 300), "api_key": "sk-1"})
+
+			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(9, errBoom), append(tc.opts, args)...)
+
+			assert.Equal(t, map[string]any{
+				"tool": "x", "timeout": "60s", "attempt": 1, "elapsed": "0s", "cause": errBoom.Error(),
+				"arguments": map[string]any{
+					"query":   strings.Repeat("q", 200) + "...[truncated]",
+					"api_key": "[REDACTED]",
+				},
+			}, r.Err.Details)
+		})
+	}
+}
+
+func TestDebugKeepsTheDetailsOfTheToolsOwnError(t *testing.T) {
+	g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+	own := &resilience.Error{Message: "Full", Details: map[string]any{"disk": "sda", "token": "t"}, Err: errBoom}
+
+	_, err := resilience.Do(t.Context(), g, "x", failing(9, own))
+	assert.NotContains(t, jsonOf(t, err), "details")
+
+	r := resilience.Run(t.Context(), g, "x", failing(9, own), resilience.Debug())
+	assert.Equal(t, "sda", r.Err.Details["disk"])
+	assert.Equal(t, "[REDACTED]", r.Err.Details["token"])
+	assert.Equal(t, map[string]any{"disk": "sda", "token": "t"}, own.Details)
+	assert.ErrorIs(t, r.Err, own)
+}
+
+func TestDebugSurvivesErrorsThatPanic(t *testing.T) {
+	g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+
+	r := resilience.Run(t.Context(), g, "x", failing(9, &unprintableError{}), resilience.Debug())
+	assert.Equal(t, "[unprintable]", r.Err.Details["cause"])
+
+	var none *typedNil
+	r = resilience.Run(t.Context(), g, "x", failing(9, none), resilience.Debug())
+	assert.Equal(t, resilience.CodeToolFailed, r.Err.Code, "a nil pointer as an error fails its own call only")
+}
+
+// An abandoned tool may go on changing its arguments.
+func TestDebugHasTheArgumentsFromBeforeTheCall(t *testing.T) {
+	g := guardWith(t, resilience.Tool{Timeout: time.Millisecond})
+	stop := make(chan struct{})
+	handler := resilience.Wrap(g, "x", func(_ context.Context, in map[string]any) (int, error) {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return 0, nil
+			default:
+				in["n"] = i
+			}
+		}
+	}, resilience.Debug())
+
+	_, err := handler(t.Context(), map[string]any{"n": "before"})
+
+	var e *resilience.Error
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, map[string]any{"n": "before"}, e.Details["arguments"])
+	close(stop)
+	waitForAbandoned(t, g)
+}
+
+func TestDebugHasNoArgumentsIfTheCallHasNone(t *testing.T) {
+	g := newGuard(t, resilience.Config{Debug: true})
+
+	r := resilience.All(t.Context(), g, resilience.Call[int]{Tool: "y", Func: failing(9, errBoom)})
+
+	require.NotEmpty(t, r[0].Err.Details)
+	assert.NotContains(t, r[0].Err.Details, "arguments")
+}

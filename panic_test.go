@@ -1,0 +1,89 @@
+package resilience_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPanicHasItsValueAndItsStack(t *testing.T) {
+	_, err := resilience.WithTimeout(t.Context(), "x", time.Second, func(context.Context) (int, error) { panic("p") })
+
+	var p *resilience.PanicError
+	require.ErrorAs(t, err, &p)
+	assert.Equal(t, "p", p.Value)
+	assert.EqualError(t, p, "panic: p")
+	assert.Contains(t, string(p.Stack), "TestPanicHasItsValueAndItsStack")
+}
+
+// Whatever error a tool panics with, it says nothing about what the tool did before.
+func TestPanicIsAPermanentFailureWhateverItsValue(t *testing.T) {
+	for _, value := range []error{
+		io.ErrUnexpectedEOF,
+		context.DeadlineExceeded,
+		syscall.ECONNREFUSED,
+		resilience.TimeoutError("inner", 1),
+		resilience.MarkTransient(errBoom),
+	} {
+		t.Run(fmt.Sprint(value), func(t *testing.T) {
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", panicking(value))
+
+			assert.Equal(t, resilience.CodeToolFailed, r.Err.Code)
+			assert.Equal(t, 1, r.Attempts)
+			assert.False(t, r.Err.Retryable)
+			assert.ErrorIs(t, r.Err, value)
+		})
+	}
+}
+
+func TestGoexitHasNoValueOfAnEarlierAttempt(t *testing.T) {
+	g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+
+	v, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+		if resilience.Attempt(ctx) == 1 {
+			return 7, errBoom
+		}
+		runtime.Goexit()
+		return 0, nil
+	})
+
+	require.ErrorIs(t, err, resilience.ErrGoexit)
+	assert.Zero(t, v)
+}
+
+func TestPanicOfACooperativeToolIsItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Cooperative: true})
+
+		_, err := resilience.Do(t.Context(), g, "x", panicking(io.EOF))
+
+		assert.ErrorIs(t, err, resilience.CodeToolFailed)
+		assert.ErrorIs(t, err, io.EOF)
+	})
+}
+
+func TestGoexitOfACooperativeToolEndsItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Cooperative: true})
+
+		exited := make(chan struct{})
+		go func() {
+			defer close(exited)
+			_, _ = resilience.Do(t.Context(), g, "x", exit)
+		}()
+		<-exited
+
+		h := g.Health()[0]
+		assert.Zero(t, h.InFlight)
+		assert.ErrorIs(t, h.LastError, resilience.ErrGoexit)
+	})
+}

@@ -1,0 +1,153 @@
+package resilience_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCallCountsOnceHoweverOftenItIsReported(t *testing.T) {
+	b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+	done, err := b.Allow()
+	require.NoError(t, err)
+
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() { done(errBoom) })
+	}
+	wg.Wait()
+	assert.Equal(t, resilience.StateClosed, b.State())
+
+	done(nil)
+	for range 4 {
+		report(b, errBoom)
+	}
+	assert.Equal(t, resilience.StateOpen, b.State(), "the first report counts, the later success doesn't")
+}
+
+func TestReportOfACallFromAnEarlierStateIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		early, err := b.Allow()
+		require.NoError(t, err)
+		trip(t, b)
+		time.Sleep(31 * time.Second)
+		probe, err := b.Allow()
+		require.NoError(t, err)
+
+		early(nil)
+		assert.Equal(t, resilience.StateHalfOpen, b.State())
+		early(errBoom)
+		assert.Equal(t, resilience.StateHalfOpen, b.State())
+		probe(nil)
+		assert.Equal(t, resilience.StateClosed, b.State())
+	})
+}
+
+func TestNeutralProbeGivesItsSlotBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		trip(t, b)
+		time.Sleep(31 * time.Second)
+
+		for _, err := range []error{context.Canceled, resilience.MarkInvalid(errBoom)} {
+			require.True(t, report(b, err))
+			assert.Equal(t, resilience.StateHalfOpen, b.State())
+		}
+
+		require.True(t, report(b, nil))
+		assert.Equal(t, resilience.StateClosed, b.State())
+	})
+}
+
+func TestProbeThatDoesNotReportFailsAfterItsTimeout(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cfg     resilience.BreakerConfig
+		timeout time.Duration
+	}{
+		"default": {resilience.BreakerConfig{}, 2 * time.Minute},
+		"own":     {resilience.BreakerConfig{ProbeTimeout: time.Hour}, time.Hour},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			b := resilience.NewBreaker("x", tc.cfg)
+			trip(t, b)
+			time.Sleep(31 * time.Second)
+			lost, err := b.Allow()
+			require.NoError(t, err)
+
+			time.Sleep(tc.timeout)
+			require.False(t, report(b, nil), "the probe may still report")
+			time.Sleep(time.Nanosecond)
+			_, err = b.Allow()
+			var e *resilience.Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, 30*time.Second, e.RetryAfter, "it has failed, and the cooldown begins")
+
+			time.Sleep(31 * time.Second)
+			lost(errBoom) // too late
+			require.True(t, report(b, nil))
+			assert.Equal(t, resilience.StateClosed, b.State())
+		})
+	}
+}
+
+func TestOneOfManyCallsAtOnceIsTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		for range 20 {
+			trip(t, b)
+			time.Sleep(31 * time.Second)
+
+			probes := make(chan func(error), 100)
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() {
+					if done, err := b.Allow(); err == nil {
+						probes <- done
+					}
+				})
+			}
+			wg.Wait()
+
+			require.Len(t, probes, 1)
+			(<-probes)(nil)
+			require.Equal(t, resilience.StateClosed, b.State())
+		}
+	})
+}
+
+func TestProbeMayBeRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+		trip(t, g.Breaker("x"))
+		time.Sleep(31 * time.Second)
+
+		r := resilience.Run(t.Context(), g, "x", failing(2, errBoom))
+
+		assert.Nil(t, r.Err)
+		assert.Equal(t, 3, r.Attempts)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
+
+func TestProbeMayTakeAsLongAsTheTimeoutOfItsTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: time.Hour})
+		trip(t, g.Breaker("x"))
+		time.Sleep(31 * time.Second)
+		go func() { _, _ = resilience.Do(t.Context(), g, "x", hang(time.Hour-1)) }()
+
+		time.Sleep(50 * time.Minute)
+		_, err := resilience.Do(t.Context(), g, "x", succeed)
+		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
+
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}

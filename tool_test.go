@@ -1,0 +1,79 @@
+package resilience_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestToolIsOverloadedWhileTooManyAbandonedCallsStillRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{
+			MaxAbandoned: 3,
+			Breaker:      resilience.BreakerConfig{Failures: 100},
+		})
+		for i := range 3 {
+			_, err := resilience.Do(t.Context(), g, "x", hang(time.Hour))
+			require.ErrorIs(t, err, resilience.CodeTimeout, "call %d", i)
+		}
+
+		start := time.Now()
+		r := resilience.Run(t.Context(), g, "x", hang(time.Hour))
+		assert.ErrorIs(t, r.Err, resilience.CodeOverloaded)
+		assert.Equal(t, "too many earlier calls of tool 'x' still run", r.Err.Message)
+		assert.True(t, r.Err.Retryable)
+		assert.Zero(t, r.Attempts)
+		assert.Equal(t, start, time.Now())
+		assert.Equal(t, 3, g.Health()[0].Abandoned)
+		assert.Equal(t, 3, g.Health()[0].ConsecutiveFailures, "an overload isn't counted")
+		assert.Zero(t, g.Health()[0].InFlight)
+
+		_, err := resilience.Do(t.Context(), g, "y", succeed)
+		assert.NoError(t, err, "each tool has its own")
+
+		time.Sleep(time.Hour)
+		_, err = resilience.Do(t.Context(), g, "x", succeed)
+		assert.NoError(t, err, "the abandoned calls have returned")
+		assert.Zero(t, g.Health()[0].Abandoned)
+	})
+}
+
+func TestRetriesOfAnOverloadedToolAreNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{
+			Tools:          map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly}},
+			Breaker:        resilience.BreakerConfig{Failures: 100},
+			MaxAbandoned:   2,
+			AttemptTimeout: time.Second,
+		})
+
+		r := resilience.Run(t.Context(), g, "x", hang(time.Hour))
+
+		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+		assert.Equal(t, 2, r.Attempts)
+		time.Sleep(time.Hour)
+	})
+}
+
+func TestProbeOfAnOverloadedToolGivesItsSlotBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Timeout: time.Second})
+		cfg.MaxAbandoned = 1
+		cfg.Breaker = resilience.BreakerConfig{Failures: 1, Cooldown: time.Second}
+		g := newGuard(t, cfg)
+		_, err := resilience.Do(t.Context(), g, "x", hang(time.Minute))
+		require.ErrorIs(t, err, resilience.CodeTimeout)
+
+		time.Sleep(2 * time.Second)
+		_, err = resilience.Do(t.Context(), g, "x", succeed)
+		require.ErrorIs(t, err, resilience.CodeOverloaded)
+
+		time.Sleep(time.Minute)
+		_, err = resilience.Do(t.Context(), g, "x", succeed)
+		assert.NoError(t, err)
+	})
+}
