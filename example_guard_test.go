@@ -2,7 +2,6 @@ package resilience_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -24,35 +23,35 @@ func Example() {
 		return
 	}
 
-	hits, err := resilience.Do(context.Background(), guard, "search", func(context.Context) (int, error) {
-		return 42, nil
-	})
+	ctx := context.Background()
+	search := func(context.Context) (int, error) { return 42, nil }
+	hits, err := resilience.Do(ctx, guard, "search", search)
 	fmt.Println(hits, err)
 
-	_, err = resilience.Do(context.Background(), guard, "create_issue", func(context.Context) (string, error) {
+	create := func(context.Context) (string, error) {
 		return "", errors.New("pq: connection to 10.0.0.7 lost")
-	})
-	answer, _ := json.MarshalIndent(err, "", "  ")
-	fmt.Println(string(answer))
+	}
+	_, err = resilience.Do(ctx, guard, "create_issue", create)
+
+	var e *resilience.Error
+	if errors.As(err, &e) {
+		fmt.Println(e)
+		fmt.Println(e.Suggestion)
+	}
 	// Output:
 	// 42 <nil>
-	// {
-	//   "code": "TOOL_FAILED",
-	//   "tool": "create_issue",
-	//   "message": "Tool 'create_issue' failed",
-	//   "suggestion": "The outcome of this call is unknown: check whether it took effect before you call this tool again.",
-	//   "retryable": false
-	// }
+	// TOOL_FAILED: Tool 'create_issue' failed
+	// The outcome of this call is unknown: check whether it took effect before you call this tool again.
 }
 
 func ExampleNew_wrongConfig() {
 	_, err := resilience.New(resilience.Config{
-		Tools:        map[string]resilience.Tool{"search": {Timeout: -time.Second}},
+		Timeouts:     resilience.Timeouts{resilience.Quick: -time.Second},
 		MaxAbandoned: -1,
 	})
 	fmt.Println(err)
 	// Output:
-	// resilience: wrong Config: Tools["search"].Timeout is -1s: it must not be negative (0 is the tier's)
+	// resilience: wrong Config: Timeouts["quick"] is -1s: it must be positive
 	// MaxAbandoned is -1: it must not be negative (0 is 64)
 }
 
@@ -60,6 +59,7 @@ func ExampleMust() {
 	guard := resilience.Must(resilience.New(resilience.Config{
 		Timeouts: resilience.Timeouts{resilience.Quick: 20 * time.Second},
 	}))
+
 	fmt.Println(guard.Timeout("search"), guard.Timeout("cypher"))
 	// Output: 20s 2m0s
 }
@@ -75,6 +75,7 @@ func ExampleConfigFromEnv() {
 	}
 	cfg.Effect = resilience.ReadOnly
 	guard := resilience.Must(resilience.New(cfg))
+
 	fmt.Println(guard.Timeout("search"))
 	// Output: 45s
 }
@@ -83,9 +84,12 @@ func ExampleDo() {
 	guard := resilience.Must(resilience.New(resilience.Config{
 		Timeouts: resilience.Timeouts{resilience.Quick: 20 * time.Millisecond},
 	}))
-	_, err := resilience.Do(context.Background(), guard, "search", func(context.Context) (string, error) {
+	hang := func(context.Context) (string, error) {
 		select {} // never returns, whatever its context says
-	})
+	}
+
+	_, err := resilience.Do(context.Background(), guard, "search", hang)
+
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, resilience.CodeTimeout), errors.Is(err, context.DeadlineExceeded))
 	// Output:
@@ -95,23 +99,30 @@ func ExampleDo() {
 
 func ExampleRun() {
 	guard := resilience.Must(resilience.New(resilience.Config{Effect: resilience.ReadOnly}))
-	r := resilience.Run(context.Background(), guard, "search", func(ctx context.Context) (string, error) {
+	search := func(ctx context.Context) (string, error) {
 		if resilience.Attempt(ctx) < 3 {
 			return "", errors.New("busy")
 		}
 		return "found", nil
-	})
+	}
+
+	r := resilience.Run(context.Background(), guard, "search", search)
+
 	fmt.Println(r.Value, r.Attempts, r.Err == nil)
 	// Output: found 3 true
 }
 
 func ExampleAll() {
 	guard := resilience.Must(resilience.New(resilience.Config{}))
+	read := func(context.Context) (string, error) { return "text", nil }
+	search := func(context.Context) (string, error) { panic("a bug") }
+
 	results := resilience.All(context.Background(), guard,
-		resilience.Call[string]{Tool: "read", Func: func(context.Context) (string, error) { return "text", nil }},
-		resilience.Call[string]{Tool: "search", Func: func(context.Context) (string, error) { panic("a bug") }},
+		resilience.Call[string]{Tool: "read", Func: read},
+		resilience.Call[string]{Tool: "search", Func: search},
 		resilience.Call[string]{Tool: "nosuch"},
 	)
+
 	for _, r := range results {
 		if r.Err != nil {
 			fmt.Println(r.Tool, r.Err.Code)
@@ -139,33 +150,50 @@ func ExampleWrap() {
 
 func ExampleResult_Message() {
 	guard := resilience.Must(resilience.New(resilience.Config{
-		Suggestions: map[resilience.Code]string{resilience.CodeConnectionLost: "Ensure the app is running in your browser."},
+		Suggestions: map[resilience.Code]string{
+			resilience.CodeConnectionLost: "Ensure the app is running.",
+		},
 	}))
-	r := resilience.Run(context.Background(), guard, "highlight", func(context.Context) (bool, error) {
+	highlight := func(context.Context) (bool, error) {
 		return false, resilience.ConnectionLostError("the browser tab was closed")
-	})
+	}
+
+	r := resilience.Run(context.Background(), guard, "highlight", highlight)
+
 	fmt.Println(r.Message())
-	// Output: Connection lost: the browser tab was closed. Ensure the app is running in your browser.
+	// Output: Connection lost: the browser tab was closed. Ensure the app is running.
 }
 
 func ExampleArgs() {
 	guard := resilience.Must(resilience.New(resilience.Config{}))
-	args := map[string]any{"query": "open issues", "apiKey": "sk-12345"}
-	r := resilience.Run(context.Background(), guard, "search", func(context.Context) (string, error) {
+	search := func(context.Context) (string, error) {
 		return "", errors.New("index is corrupt")
-	}, resilience.Args(args), resilience.Debug())
-	fmt.Println(r.Err.Details["arguments"], r.Err.Details["cause"])
-	// Output: map[apiKey:[REDACTED] query:open issues] index is corrupt
+	}
+	args := map[string]any{"query": "open issues", "apiKey": "sk-12345"}
+
+	r := resilience.Run(context.Background(), guard, "search", search,
+		resilience.Args(args), resilience.Debug())
+
+	fmt.Println(r.Err.Details["arguments"])
+	fmt.Println(r.Err.Details["cause"])
+	// Output:
+	// map[apiKey:[REDACTED] query:open issues]
+	// index is corrupt
 }
 
 func ExampleTimeout() {
 	guard := resilience.Must(resilience.New(resilience.Config{}))
-	_, err := resilience.Do(context.Background(), guard, "search", func(ctx context.Context) (string, error) {
+	search := func(ctx context.Context) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
-	}, resilience.Timeout(10*time.Millisecond))
+	}
+
+	_, err := resilience.Do(context.Background(), guard, "search", search,
+		resilience.Timeout(10*time.Millisecond))
+
 	fmt.Println(err)
-	fmt.Println(guard.Health()[0].ConsecutiveFailures) // an impatient caller is not the tool's failure
+	// That the caller has less time is no failure of the tool.
+	fmt.Println(guard.Health()[0].ConsecutiveFailures)
 	// Output:
 	// TIMEOUT: Tool 'search' exceeded timeout of 10ms
 	// 0
@@ -175,11 +203,14 @@ func ExampleGuard_Health() {
 	guard := resilience.Must(resilience.New(resilience.Config{
 		Tools: map[string]resilience.Tool{"cypher": {Breaker: "neo4j"}},
 	}))
-	for range 5 {
-		_, _ = resilience.Do(context.Background(), guard, "cypher", func(context.Context) (string, error) {
-			return "", errors.New("no route to database")
-		})
+	query := func(context.Context) (string, error) {
+		return "", errors.New("no route to database")
 	}
+
+	for range 5 {
+		_, _ = resilience.Do(context.Background(), guard, "cypher", query)
+	}
+
 	for _, h := range guard.Health() {
 		fmt.Println(h.Tool, h.Breaker, h.State, h.ConsecutiveFailures, h.LastError.Code)
 	}
@@ -193,31 +224,41 @@ func ExampleReportProgress() {
 		},
 	}))
 	files := []string{"a.go", "b.go", "c.go"}
-	n, err := resilience.Do(context.Background(), guard, "index", func(ctx context.Context) (int, error) {
+	index := func(ctx context.Context) (int, error) {
 		for range files {
-			// However many there are: a second for each is enough.
+			// However many files there are, a second for each is enough.
 			resilience.ReportProgress(ctx)
 		}
 		return len(files), nil
-	})
+	}
+
+	n, err := resilience.Do(context.Background(), guard, "index", index)
+
 	fmt.Println(n, err)
 	// Output: 3 <nil>
 }
 
 func ExamplePause() {
 	guard := resilience.Must(resilience.New(resilience.Config{}))
-	answer, err := resilience.Do(context.Background(), guard, "delete_all", func(ctx context.Context) (string, error) {
+	deleteAll := func(ctx context.Context) (string, error) {
 		resume := resilience.Pause(ctx)
-		answer := "no" // ask the user here, however long that takes
+		answer := "no" // the answer of a user, however long that takes
 		resume()
 		return answer, nil
-	})
+	}
+
+	answer, err := resilience.Do(context.Background(), guard, "delete_all", deleteAll)
+
 	fmt.Println(answer, err)
 	// Output: no <nil>
 }
 
 func ExampleForRequest() {
 	guard := resilience.Must(resilience.New(resilience.Config{}))
+	search := func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
 	request := resilience.Request{
 		RequestInfo: resilience.RequestInfo{
 			Method: "tools/call",
@@ -227,10 +268,9 @@ func ExampleForRequest() {
 		AllowTimeout: true,
 	}
 
-	_, err := resilience.Do(context.Background(), guard, "search", func(ctx context.Context) (string, error) {
-		<-ctx.Done()
-		return "", ctx.Err()
-	}, resilience.ForRequest(request))
+	_, err := resilience.Do(context.Background(), guard, "search", search,
+		resilience.ForRequest(request))
+
 	fmt.Println(err)
 	// Output: TIMEOUT: Tool 'search' exceeded timeout of 10ms
 }

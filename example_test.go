@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -11,11 +12,13 @@ import (
 )
 
 func ExampleWithTimeout() {
-	_, err := resilience.WithTimeout(context.Background(), "search", 10*time.Millisecond,
-		func(ctx context.Context) (string, error) {
-			<-ctx.Done()
-			return "", ctx.Err()
-		})
+	search := func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+
+	_, err := resilience.WithTimeout(context.Background(), "search", 10*time.Millisecond, search)
+
 	fmt.Println(err)
 	// Output: TIMEOUT: Tool 'search' exceeded timeout of 10ms
 }
@@ -23,6 +26,7 @@ func ExampleWithTimeout() {
 func ExampleWithBreaker() {
 	breaker := resilience.NewBreaker("db", resilience.BreakerConfig{Failures: 2})
 	query := func(context.Context) (string, error) { return "", errors.New("no route to host") }
+
 	for range 3 {
 		_, err := resilience.WithBreaker(context.Background(), breaker, query)
 		fmt.Println(err)
@@ -35,34 +39,40 @@ func ExampleWithBreaker() {
 
 func ExampleBreaker_Allow() {
 	breaker := resilience.NewBreaker("db", resilience.BreakerConfig{})
+
 	done, err := breaker.Allow()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	err = errors.New("it went wrong") // the call itself
+	err = errors.New("no route to host") // make the call here
 	done(err)
+
 	fmt.Println(breaker.State())
 	// Output: closed
 }
 
 func ExampleWithRetry() {
-	value, err := resilience.WithRetry(context.Background(), resilience.Retry{MaxRetries: 5},
-		func(ctx context.Context) (string, error) {
-			if n := resilience.Attempt(ctx); n < 3 {
-				return "", fmt.Errorf("attempt %d failed", n)
-			}
-			return "done", nil
-		})
+	query := func(ctx context.Context) (string, error) {
+		if n := resilience.Attempt(ctx); n < 3 {
+			return "", fmt.Errorf("attempt %d failed", n)
+		}
+		return "done", nil
+	}
+
+	value, err := resilience.WithRetry(context.Background(), resilience.Retry{MaxRetries: 5}, query)
+
 	fmt.Println(value, err)
 	// Output: done <nil>
 }
 
 func ExampleWithRetry_exhausted() {
 	errDown := errors.New("down")
-	r := resilience.Retry{MaxRetries: 2, Backoff: resilience.Backoff{Base: time.Millisecond}}
-	_, err := resilience.WithRetry(context.Background(), r,
-		func(context.Context) (string, error) { return "", errDown })
+	query := func(context.Context) (string, error) { return "", errDown }
+	retry := resilience.Retry{MaxRetries: 2, Backoff: resilience.Backoff{Base: time.Millisecond}}
+
+	_, err := resilience.WithRetry(context.Background(), retry, query)
+
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, resilience.CodeRetryExhausted), errors.Is(err, errDown))
 	// Output:
@@ -71,9 +81,10 @@ func ExampleWithRetry_exhausted() {
 }
 
 func ExampleBackoff_Delay() {
-	b := resilience.Backoff{Jitter: resilience.NoJitter}
+	delays := resilience.Backoff{Jitter: resilience.NoJitter}
+
 	for attempt := range 9 {
-		fmt.Print(b.Delay(attempt), " ")
+		fmt.Print(delays.Delay(attempt), " ")
 	}
 	// Output: 500ms 1s 2s 4s 8s 16s 32s 1m0s 1m0s
 }
@@ -81,37 +92,55 @@ func ExampleBackoff_Delay() {
 func ExampleBackoff_Policy() {
 	policy := resilience.Backoff{Base: time.Millisecond, Max: 10 * time.Millisecond}.Policy()
 	attempts := 0
-	err := backoff.Retry(func() error {
-		if attempts++; attempts < 3 {
+	operation := func() error {
+		attempts++
+		if attempts < 3 {
 			return errors.New("not yet")
 		}
 		return nil
-	}, policy)
+	}
+
+	err := backoff.Retry(operation, policy)
+
 	fmt.Println(attempts, err)
 	// Output: 3 <nil>
 }
 
 func ExampleAsError() {
-	err := resilience.AsError("fetch", fmt.Errorf("get http://10.0.0.7: %w", context.DeadlineExceeded))
-	fmt.Println(err.Code, err.Retryable, err)
-	// Output: TIMEOUT true TIMEOUT: Tool 'fetch' timed out
+	err := fmt.Errorf("get http://10.0.0.7: %w", context.DeadlineExceeded)
+
+	e := resilience.AsError("fetch", err)
+
+	fmt.Println(e.Code, e.Retryable)
+	fmt.Println(e.Message)
+	// Output:
+	// TIMEOUT true
+	// Tool 'fetch' timed out
 }
 
-// A tool that wants its own words read by the agent returns an *Error.
+// A tool returns an *Error to choose what the agent reads.
 func ExampleError() {
 	guard := resilience.Must(resilience.New(resilience.Config{}))
-	_, err := resilience.Do(context.Background(), guard, "read", func(context.Context) (string, error) {
+	read := func(context.Context) (string, error) {
 		return "", &resilience.Error{
 			Code:       resilience.CodeValidation,
 			Message:    "There is no file notes.txt",
 			Suggestion: "List the files first.",
 		}
-	})
-	var e *resilience.Error
-	if errors.As(err, &e) {
-		fmt.Println(e.Message, "-", e.Suggestion)
 	}
-	// Output: There is no file notes.txt - List the files first.
+
+	_, err := resilience.Do(context.Background(), guard, "read", read)
+
+	answer, _ := json.MarshalIndent(err, "", "  ")
+	fmt.Println(string(answer))
+	// Output:
+	// {
+	//   "code": "VALIDATION_ERROR",
+	//   "tool": "read",
+	//   "message": "There is no file notes.txt",
+	//   "suggestion": "List the files first.",
+	//   "retryable": false
+	// }
 }
 
 func ExampleClassify() {
@@ -130,21 +159,26 @@ func ExampleMarkTransient() {
 	guard := resilience.Must(resilience.New(resilience.Config{
 		Tools: map[string]resilience.Tool{"create_issue": {Effect: resilience.NonIdempotent}},
 	}))
-	r := resilience.Run(context.Background(), guard, "create_issue", func(ctx context.Context) (int, error) {
+	create := func(ctx context.Context) (int, error) {
 		if resilience.Attempt(ctx) == 1 {
 			return 0, resilience.MarkTransient(errors.New("queue full: nothing was sent"))
 		}
 		return 17, nil
-	})
+	}
+
+	r := resilience.Run(context.Background(), guard, "create_issue", create)
+
 	fmt.Println(r.Value, r.Attempts)
 	// Output: 17 2
 }
 
 func ExampleRedact() {
-	fmt.Println(resilience.Redact(map[string]any{
+	args := map[string]any{
 		"query":  "SELECT 1",
 		"apiKey": "sk-12345",
 		"login":  map[string]any{"user": "ann", "password": "hunter2"},
-	}))
+	}
+
+	fmt.Println(resilience.Redact(args))
 	// Output: map[apiKey:[REDACTED] login:map[password:[REDACTED] user:ann] query:SELECT 1]
 }
