@@ -26,7 +26,7 @@ type runTest struct {
 	fn         toolFunc
 	code       resilience.Code // of the error; empty for a success
 	attempts   int
-	counted    bool // as a failure by the breaker
+	failures   int // that the breaker counts
 	retryable  bool
 	retryAfter time.Duration
 }
@@ -55,15 +55,11 @@ func runCalls(t *testing.T, effect resilience.Effect, tests map[string]runTest) 
 			}
 			assert.Equal(t, tc.attempts, r.Attempts)
 
-			failures := 0
-			if tc.counted {
-				failures = 1
-			}
 			h := g.Health()
 			require.Len(t, h, 1)
-			assert.Equal(t, failures, h[0].ConsecutiveFailures)
+			assert.Equal(t, tc.failures, h[0].ConsecutiveFailures)
 			assert.Zero(t, h[0].InFlight)
-			assert.Equal(t, tc.counted, h[0].LastError != nil)
+			assert.Equal(t, tc.failures > 0, h[0].LastError != nil)
 
 			time.Sleep(time.Hour)
 			assert.Zero(t, g.Health()[0].Abandoned)
@@ -76,53 +72,53 @@ func TestReadOnlyToolIsRetriedUnlessThatIsPointless(t *testing.T) {
 		"success at last": {fn: failing(3, errBoom), attempts: 4},
 		"no success": {
 			fn:   failing(9, errBoom),
-			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
 		},
 		"no success of an idempotent tool": {
 			tool: resilience.Tool{Effect: resilience.Idempotent}, fn: failing(9, errBoom),
-			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
 		},
 		"permanent failure": {
 			fn:   failing(9, resilience.MarkPermanent(errBoom)),
-			code: resilience.CodeToolFailed, attempts: 1, counted: true,
+			code: resilience.CodeToolFailed, attempts: 1, failures: 1,
 		},
 		"permanent failure at last": {
 			fn:   failingThen(1, errBoom, resilience.MarkPermanent(io.EOF)),
-			code: resilience.CodeToolFailed, attempts: 2, counted: true,
+			code: resilience.CodeToolFailed, attempts: 2, failures: 1,
 		},
 		"invalid arguments": {
 			fn:   failing(9, resilience.MarkInvalid(errBoom)),
 			code: resilience.CodeValidation, attempts: 1,
 		},
-		"panic":  {fn: panicking("p"), code: resilience.CodeToolFailed, attempts: 1, counted: true},
-		"goexit": {fn: exit, code: resilience.CodeToolFailed, attempts: 1, counted: true},
+		"panic":  {fn: panicking("p"), code: resilience.CodeToolFailed, attempts: 1, failures: 1},
+		"goexit": {fn: exit, code: resilience.CodeToolFailed, attempts: 1, failures: 1},
 		"timeout": {
 			fn:   hang(time.Hour),
-			code: resilience.CodeTimeout, attempts: 1, counted: true, retryable: true,
+			code: resilience.CodeTimeout, attempts: 1, failures: 1, retryable: true,
 		},
 		"the tool's own number of retries": {
 			tool: resilience.Tool{Retry: &resilience.Retry{MaxRetries: 1}}, fn: failing(9, errBoom),
-			code: resilience.CodeRetryExhausted, attempts: 2, counted: true,
+			code: resilience.CodeRetryExhausted, attempts: 2, failures: 1,
 		},
 		"no retries": {
 			tool: resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}}, fn: failing(9, errBoom),
-			code: resilience.CodeToolFailed, attempts: 1, counted: true, retryable: true,
+			code: resilience.CodeToolFailed, attempts: 1, failures: 1, retryable: true,
 		},
 		"too long a delay": {
 			fn:   failing(9, waitError{90 * time.Second}),
-			code: resilience.CodeToolFailed, attempts: 1, counted: true, retryable: true, retryAfter: 90 * time.Second,
+			code: resilience.CodeToolFailed, attempts: 1, failures: 1, retryable: true, retryAfter: 90 * time.Second,
 		},
 		"the tool cancels something itself": {
 			fn:   failing(9, context.Canceled),
-			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
 		},
 		"the tool's own retryable Error": { // 30s twice leave no room for a third attempt
 			fn:   failing(9, &resilience.Error{Message: "Busy", Retryable: true, RetryAfter: 30 * time.Second}),
-			code: resilience.CodeToolFailed, attempts: 2, counted: true, retryable: true, retryAfter: 30 * time.Second,
+			code: resilience.CodeToolFailed, attempts: 2, failures: 1, retryable: true, retryAfter: 30 * time.Second,
 		},
 		"the tool's own Error": {
 			fn:   failing(9, &resilience.Error{Code: "BUSY", Message: "Busy", RetryAfter: time.Second}),
-			code: "BUSY", attempts: 1, counted: true, retryAfter: time.Second,
+			code: "BUSY", attempts: 1, failures: 1, retryAfter: time.Second,
 		},
 		"the tool's own Error for a mistake of the caller": {
 			fn:   failing(9, &resilience.Error{Code: resilience.CodeValidation, Message: "No such file"}),
@@ -136,68 +132,68 @@ func TestToolOfUnknownEffectIsRetriedOnlyIfItHadNoEffect(t *testing.T) {
 		"success": {fn: succeed, attempts: 1},
 		"failure": {
 			fn:   failing(9, errBoom),
-			code: resilience.CodeToolFailed, attempts: 1, counted: true, retryable: true,
+			code: resilience.CodeToolFailed, attempts: 1, failures: 1, retryable: true,
 		},
 		"the tool cancels something itself": {
 			fn:   failing(9, context.Canceled),
-			code: resilience.CodeToolFailed, attempts: 1, counted: true, retryable: true,
+			code: resilience.CodeToolFailed, attempts: 1, failures: 1, retryable: true,
 		},
 		"the tool cancels something itself, and loses its connection": {
 			fn:   failing(9, errors.Join(context.Canceled, errResetInsert)),
-			code: resilience.CodeConnectionLost, attempts: 1, counted: true, retryable: true,
+			code: resilience.CodeConnectionLost, attempts: 1, failures: 1, retryable: true,
 		},
 		"marked as transient": {
 			fn:   failing(9, resilience.MarkTransient(errBoom)),
-			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
 		},
 		"connection refused": {
 			fn:   failing(9, errRefusedInsert),
-			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
 		},
 		"connection refused, then reset": {
 			fn:   failingThen(1, errRefusedInsert, errResetInsert),
-			code: resilience.CodeConnectionLost, attempts: 2, counted: true, retryable: true,
+			code: resilience.CodeConnectionLost, attempts: 2, failures: 1, retryable: true,
 		},
 		"connection reset": {
 			fn:   failing(9, errResetInsert),
-			code: resilience.CodeConnectionLost, attempts: 1, counted: true, retryable: true,
+			code: resilience.CodeConnectionLost, attempts: 1, failures: 1, retryable: true,
 		},
 		"timeout inside": {
 			fn:   failing(9, context.DeadlineExceeded),
-			code: resilience.CodeTimeout, attempts: 1, counted: true, retryable: true,
+			code: resilience.CodeTimeout, attempts: 1, failures: 1, retryable: true,
 		},
 		"timeout": {
 			fn:   hang(time.Hour),
-			code: resilience.CodeTimeout, attempts: 1, counted: true, retryable: true,
+			code: resilience.CodeTimeout, attempts: 1, failures: 1, retryable: true,
 		},
 	})
 }
 
 func TestNonIdempotentToolIsRetriedOnlyIfItHadNoEffect(t *testing.T) {
 	runCalls(t, resilience.NonIdempotent, map[string]runTest{
-		"failure": {fn: failing(9, errBoom), code: resilience.CodeToolFailed, attempts: 1, counted: true},
+		"failure": {fn: failing(9, errBoom), code: resilience.CodeToolFailed, attempts: 1, failures: 1},
 		"connection reset": {
 			fn:   failing(9, errResetInsert),
-			code: resilience.CodeConnectionLost, attempts: 1, counted: true,
+			code: resilience.CodeConnectionLost, attempts: 1, failures: 1,
 		},
 		"the error asks for a delay": {
 			fn:   failing(9, waitError{time.Second}),
-			code: resilience.CodeToolFailed, attempts: 1, counted: true,
+			code: resilience.CodeToolFailed, attempts: 1, failures: 1,
 		},
 		"connection refused": {
 			fn:   failing(9, errRefusedInsert),
-			code: resilience.CodeRetryExhausted, attempts: 4, counted: true,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
 		},
 		"marked as transient": {fn: failing(2, resilience.MarkTransient(errBoom)), attempts: 3},
 		"only one of two refused": {
 			fn:   failing(9, errors.Join(errRefusedInsert, errBoom)),
-			code: resilience.CodeConnectionLost, attempts: 1, counted: true,
+			code: resilience.CodeConnectionLost, attempts: 1, failures: 1,
 		},
 		"timeout inside": {
 			fn:   failing(9, fmt.Errorf("x: %w", context.DeadlineExceeded)),
-			code: resilience.CodeTimeout, attempts: 1, counted: true,
+			code: resilience.CodeTimeout, attempts: 1, failures: 1,
 		},
-		"timeout": {fn: hang(time.Hour), code: resilience.CodeTimeout, attempts: 1, counted: true},
+		"timeout": {fn: hang(time.Hour), code: resilience.CodeTimeout, attempts: 1, failures: 1},
 	})
 }
 

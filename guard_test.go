@@ -45,10 +45,7 @@ func TestToolsMayShareABreaker(t *testing.T) {
 
 func TestInvalidCallIsNotMadeAndLeavesNoTrace(t *testing.T) {
 	g := newGuard(t, resilience.Config{})
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
-	defer cancel()
+	canceled, late := endedContexts(t)
 	for name, tc := range map[string]struct {
 		ctx  context.Context
 		tool string

@@ -21,18 +21,18 @@ func TestCallEndsByTheFirstOfItsTimeouts(t *testing.T) {
 		opts     []resilience.Option
 		deadline time.Duration // the caller's
 		took     time.Duration
-		counts   bool
+		failures int // that the breaker counts
 	}{
-		"tier quick":               {took: 60 * s, counts: true},
-		"tier heavy":               {tool: heavy, took: 120 * s, counts: true},
-		"the tool's own":           {tool: resilience.Tool{Timeout: s}, took: s, counts: true},
+		"tier quick":               {took: 60 * s, failures: 1},
+		"tier heavy":               {tool: heavy, took: 120 * s, failures: 1},
+		"the tool's own":           {tool: resilience.Tool{Timeout: s}, took: s, failures: 1},
 		"the caller's deadline":    {deadline: s, took: s},
-		"the same deadline":        {deadline: 60 * s, took: 60 * s, counts: true},
-		"a later deadline":         {deadline: time.Hour, took: 60 * s, counts: true},
+		"the same deadline":        {deadline: 60 * s, took: 60 * s, failures: 1},
+		"a later deadline":         {deadline: time.Hour, took: 60 * s, failures: 1},
 		"a shorter option":         {opts: timeout(s), took: s},
-		"a longer option":          {opts: timeout(time.Hour), took: 60 * s, counts: true},
-		"a longer option, allowed": {tool: upTo90s, opts: timeout(80 * s), took: 80 * s, counts: true},
-		"too long an option":       {tool: upTo90s, opts: timeout(time.Hour), took: 90 * s, counts: true},
+		"a longer option":          {opts: timeout(time.Hour), took: 60 * s, failures: 1},
+		"a longer option, allowed": {tool: upTo90s, opts: timeout(80 * s), took: 80 * s, failures: 1},
+		"too long an option":       {tool: upTo90s, opts: timeout(time.Hour), took: 90 * s, failures: 1},
 		"the last of several options": {
 			opts: []resilience.Option{resilience.Timeout(time.Hour), nil, resilience.Timeout(s)},
 			took: s,
@@ -52,11 +52,7 @@ func TestCallEndsByTheFirstOfItsTimeouts(t *testing.T) {
 				assert.ErrorIs(t, err, resilience.CodeTimeout)
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.Contains(t, err.Error(), fmt.Sprintf("exceeded timeout of %vs", tc.took.Seconds()))
-				failures := 0
-				if tc.counts {
-					failures = 1
-				}
-				assert.Equal(t, failures, g.Health()[0].ConsecutiveFailures)
+				assert.Equal(t, tc.failures, g.Health()[0].ConsecutiveFailures)
 				if cooperative {
 					assert.Equal(t, partialValue, value, "what it had by then")
 				}

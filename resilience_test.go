@@ -214,6 +214,15 @@ func contextWithin(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
+// endedContexts returns a context that is canceled, and one that is past its deadline.
+func endedContexts(t *testing.T) (canceled, late context.Context) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel = context.WithDeadline(t.Context(), time.Unix(1, 0))
+	t.Cleanup(cancel)
+	return canceled, late
+}
+
 // runInBubble runs a subtest in a bubble of its own.
 func runInBubble(t *testing.T, name string, f func(*testing.T)) {
 	t.Helper()

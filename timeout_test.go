@@ -152,10 +152,7 @@ func TestWithTimeoutEndsWithItsCaller(t *testing.T) {
 }
 
 func TestWithTimeoutDoesNotCallItsFunctionIfTheCallIsInvalid(t *testing.T) {
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
-	defer cancel()
+	canceled, late := endedContexts(t)
 	for name, tc := range map[string]struct {
 		ctx     context.Context
 		tool    string
