@@ -103,7 +103,7 @@ type Breaker struct {
 
 	message atomic.Pointer[message] // of the last rejection
 
-	lane      lane        // of OnChange
+	lane      queue       // of OnChange
 	observers []*observer // a guard's
 }
 

@@ -46,7 +46,7 @@ type Connector[C comparable] struct {
 	next     time.Time     // when it comes
 	changed  chan struct{} // closed at a change that Wait waits for; nil if nobody does
 
-	lane      lane // of OnChange
+	lane      queue // of OnChange
 	observers []*observer
 }
 

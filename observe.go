@@ -18,7 +18,7 @@ const startTimeout = 100 * time.Millisecond
 type observer struct {
 	Observer
 	field string // its place in the configuration
-	lane  lane
+	lane  queue
 
 	starting atomic.Int64 // Starts that were given up on and still run
 	lost     atomic.Int64 // events, since it last kept up
@@ -27,7 +27,7 @@ type observer struct {
 	crashed  atomic.Bool // which was said
 
 	log     *slog.Logger // nil: slog.Default()
-	notices lane         // of log, whose handler may block too
+	notices queue        // of log, whose handler may block too
 }
 
 // quiet is how long nothing is said of further losses: an observer that is now too slow
