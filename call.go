@@ -9,12 +9,12 @@ import (
 // A call is one run of a tool under a guard, and all that is decided about it. It
 // is used by one goroutine: the caller's.
 type call struct {
-	guard    *Guard
-	tool     *tool   // nil if the call was refused before it came to one
-	ctx      limited // has its name, its start, and the limits that it is given
-	ticket   ticket
-	options  options
-	observed *observed // nil: there are no observers
+	guard     *Guard
+	tool      *tool   // nil if the call was refused before it came to one
+	ctx       limited // has its name, its start, and the limits that it is given
+	ticket    ticket
+	options   options
+	observers *callObservers // nil: there are no observers
 
 	attempts   int
 	known      Effect // what EffectFrom said
@@ -41,7 +41,7 @@ func do[T any](ctx context.Context, g *Guard, name string, fn func(context.Conte
 	c = &j.call
 	c.ctx.tool = name
 	if len(g.observers) > 0 {
-		ctx = c.announce(ctx)
+		ctx = c.notifyStart(ctx)
 	}
 	c.ctx.start = time.Now() // an observer that is slow doesn't use up the limit
 	defer func() {
@@ -199,7 +199,7 @@ func (c *call) decide(err error, answered bool) {
 	default:
 		c.ctx.leave()
 		retry.notify(c.attempts, delay, err)
-		c.retrying(delay, err)
+		c.notifyRetry(delay, err)
 		if !sleep(&c.ctx, delay) {
 			ended, own := c.ctx.ended()
 			c.cutOff(ended.withCause(err), own)
@@ -272,7 +272,7 @@ func (c *call) finish(e *Error, counts error) {
 		c.ticket.settle(counts)
 		c.tool.inFlight.Add(-1)
 	}
-	if e != nil || c.observed != nil {
+	if e != nil || c.observers != nil {
 		c.took()
 	}
 	if e != nil {
@@ -284,7 +284,7 @@ func (c *call) finish(e *Error, counts error) {
 		last.Details = nil
 		c.tool.lastErr.Store(&last)
 	}
-	c.tellEnd()
+	c.notifyEnd()
 	c.options = options{} // a tool may keep the context, and this with it
 }
 

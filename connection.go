@@ -87,14 +87,3 @@ func (s ConnectionState) String() string {
 	}
 	return fmt.Sprintf("ConnectionState(%d)", uint8(s))
 }
-
-// ConnectionChange says that a connection came up, was lost, could not be dialled, was
-// given up or was closed.
-type ConnectionChange struct {
-	Connection string // the connector's name
-	State      ConnectionState
-	Time       time.Time
-	Attempts   int           // dials that failed in a row; before it came up, if it is up
-	Err        error         // why it is down: what Lost was told or the dial returned
-	NextDial   time.Duration // until the next dial; 0 unless the state is ConnectionDown
-}

@@ -375,9 +375,7 @@ func (c *Connector[C]) change(to ConnectionState, err error, delay time.Duration
 		c.lane.add(func() { f(e) })
 	}
 	for _, o := range c.observers {
-		if o.Connection != nil {
-			o.tell(func() { o.Connection(e) })
-		}
+		o.connection(e)
 	}
 }
 

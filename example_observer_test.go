@@ -33,10 +33,10 @@ func ExampleLogObserver() {
 	}
 	_ = guard.Flush(ctx)
 	// Output:
-	// level=WARN msg="call failed" tool=cypher attempts=1 limit=2m0s code=TOOL_FAILED error="neo4j is gone"
+	// level=WARN msg="call failed" tool=cypher attempts=1 timeout=2m0s code=TOOL_FAILED error="neo4j is gone"
 	// level=ERROR msg="breaker opened" breaker=cypher from=closed to=open
-	// level=WARN msg="call failed" tool=cypher attempts=1 limit=2m0s code=TOOL_FAILED error="neo4j is gone"
-	// level=WARN msg="call failed" tool=cypher attempts=0 limit=2m0s code=CIRCUIT_OPEN error="Circuit breaker open due to repeated failures. Will retry in 30 seconds."
+	// level=WARN msg="call failed" tool=cypher attempts=1 timeout=2m0s code=TOOL_FAILED error="neo4j is gone"
+	// level=WARN msg="call failed" tool=cypher attempts=0 timeout=2m0s code=CIRCUIT_OPEN error="Circuit breaker open due to repeated failures. Will retry in 30 seconds."
 }
 
 // An observer needs only the functions that it cares for.

@@ -33,26 +33,28 @@ func TestLogObserver(t *testing.T) {
 		want string // what follows the time, without durations that depend on chance
 	}{
 		"success": {failing(0, nil), nil,
-			"level=DEBUG msg=\"call succeeded\" tool=x attempts=1 duration=0s limit=1m0s\n"},
+			"level=DEBUG msg=\"call succeeded\" tool=x attempts=1 duration=0s timeout=1m0s\n"},
 		"unfinished": {func(context.Context) (int, error) { return 0, resilience.ErrUnfinished }, nil,
-			"level=DEBUG msg=\"call unfinished\" tool=x attempts=1 duration=0s limit=1m0s\n"},
+			"level=DEBUG msg=\"call unfinished\" tool=x attempts=1 duration=0s timeout=1m0s\n"},
 		"failure": {failing(9, resilience.MarkPermanent(errors.New("at 10.0.0.7"))), nil,
-			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=0s limit=1m0s code=TOOL_FAILED error=\"at 10.0.0.7\"\n"},
+			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=0s timeout=1m0s code=TOOL_FAILED error=\"at 10.0.0.7\"\n"},
 		"in its own words": {failing(9, own), nil,
-			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=0s limit=1m0s code=TOOL_FAILED retryAfter=2s error=\"broken pipe\"\n"},
+			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=0s timeout=1m0s code=TOOL_FAILED retryAfter=2s error=\"broken pipe\"\n"},
 		"timeout": {obeyInt, []resilience.Option{resilience.Limit(time.Second)},
-			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=1s limit=1s code=TIMEOUT error=\"context deadline exceeded\"\n"},
-		"refused": {nil, nil,
-			"level=INFO msg=\"call refused\" tool=x attempts=0 duration=0s limit=0s code=TOOL_NOT_FOUND error=\"Tool 'x' not found: its function is nil\"\n"},
+			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=1s timeout=1s code=TIMEOUT error=\"context deadline exceeded\"\n"},
+		"invalid": {nil, nil,
+			"level=INFO msg=\"call invalid\" tool=x attempts=0 duration=0s timeout=0s code=TOOL_NOT_FOUND error=\"Tool 'x' not found: its function is nil\"\n"},
+		"canceled": {failing(9, resilience.MarkPermanent(&resilience.Error{Code: resilience.CodeCanceled, Message: "m"})), nil,
+			"level=INFO msg=\"call canceled\" tool=x attempts=1 duration=0s timeout=1m0s code=CANCELED error=\"CANCELED: m\"\n"},
 		"unprintable": {failing(9, resilience.MarkPermanent(panicky{})), nil,
-			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=0s limit=1m0s code=TOOL_FAILED error=[unprintable]\n"},
+			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=0s timeout=1m0s code=TOOL_FAILED error=[unprintable]\n"},
 		"retry": {failing(1, resilience.MarkTransient(io.ErrUnexpectedEOF)), nil,
 			"level=INFO msg=retry tool=x attempt=1 delay=100ms error=\"unexpected EOF\"\n" +
-				"level=DEBUG msg=\"call succeeded\" tool=x attempts=2 duration=100ms limit=1m0s\n"},
+				"level=DEBUG msg=\"call succeeded\" tool=x attempts=2 duration=100ms timeout=1m0s\n"},
 		"debug": {failing(0, nil), []resilience.Option{resilience.Debug(), resilience.Args(map[string]any{"q": 1, "token": "t"})},
-			"level=DEBUG msg=\"call succeeded\" tool=x attempts=1 duration=0s limit=1m0s arguments=\"map[q:1 token:[REDACTED]]\"\n"},
+			"level=DEBUG msg=\"call succeeded\" tool=x attempts=1 duration=0s timeout=1m0s arguments=\"map[q:1 token:[REDACTED]]\"\n"},
 		"no debug": {failing(0, nil), []resilience.Option{resilience.Args(map[string]any{"q": 1})},
-			"level=DEBUG msg=\"call succeeded\" tool=x attempts=1 duration=0s limit=1m0s\n"},
+			"level=DEBUG msg=\"call succeeded\" tool=x attempts=1 duration=0s timeout=1m0s\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -93,7 +95,7 @@ func TestLogObserverBreakerAndLate(t *testing.T) {
 		assert.Equal(t, "level=ERROR msg=\"breaker opened\" breaker=db from=closed to=open\n"+
 			"level=INFO msg=\"breaker changed\" breaker=db from=open to=half-open\n"+
 			"level=ERROR msg=\"breaker opened\" breaker=db from=half-open to=open\n"+
-			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=1m0s limit=1m0s code=TIMEOUT error=\"Tool 'x' exceeded timeout of 60s\"\n"+
+			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=1m0s timeout=1m0s code=TIMEOUT error=\"Tool 'x' exceeded timeout of 60s\"\n"+
 			"level=INFO msg=\"late result\" tool=x late=30s error=\"too late\"\n", out.String())
 	})
 }

@@ -39,14 +39,7 @@ func (g *Guard) AgentHealth() json.RawMessage {
 }
 
 // Request is what is known of the MCP request that a call belongs to, for [Observer.Start].
-// Zero fields are not known.
-type Request struct {
-	Method   string         // "tools/call"; "" if the call belongs to no MCP request
-	Client   bool           // the request is made, not answered
-	Session  string         // the session's ID
-	Protocol string         // the protocol's version, such as "2025-11-25"
-	Meta     map[string]any // the request's _meta, with the trace of its client; observers share it, and must not change it
-}
+type Request = RequestInfo
 
 // ForRequest tells observers which request the call belongs to. The map in it is copied
 // when the call begins; what it holds must not change.

@@ -134,7 +134,7 @@ func TestObserverOneEndForEachCall(t *testing.T) {
 					e := ends[0]
 					assert.Equal(t, tool, e.Tool)
 					assert.Equal(t, tc.attempts, e.Attempts)
-					assert.Equal(t, tc.limit, e.Limit)
+					assert.Equal(t, tc.limit, e.Timeout)
 					assert.Equal(t, res.Duration, e.Duration)
 					assert.Equal(t, begin.Add(res.Duration), e.Time)
 					assert.Equal(t, tc.again, e.Unfinished)
