@@ -37,12 +37,12 @@ func TestConnectorCloseThatBlocks(t *testing.T) {
 		conn, err := c.Get(t.Context())
 		require.NoError(t, err)
 		done := make(chan struct{})
-		go func() { defer close(done); c.Lost(conn, io.EOF) }()
+		go func() { defer close(done); c.ReportLost(conn, io.EOF) }()
 		synctest.Wait()
 		select {
 		case <-done:
 		default:
-			t.Error("Lost waits for Close")
+			t.Error("ReportLost waits for Close")
 		}
 		close(release)
 		_, err = c.Wait(t.Context())
@@ -83,13 +83,15 @@ func TestConnectorStableAndDialTimeoutDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []resilience.ConnectionChange
 		d := &dialer{script: []func(context.Context) error{func(ctx context.Context) error { time.Sleep(time.Hour); return nil }, nil}}
-		c := connector(t, d, linkConfig{OnChange: func(e resilience.ConnectionChange) { changes = append(changes, e) }})
+		c := connector(t, d, linkConfig{
+			Observers: onChange(func(e resilience.ConnectionChange) { changes = append(changes, e) }),
+		})
 		begin := time.Now()
 		for _, lasts := range []time.Duration{59 * time.Second, time.Minute, 0} {
 			conn, err := c.Wait(t.Context())
 			require.NoError(t, err)
 			time.Sleep(lasts)
-			c.Lost(conn, nil)
+			c.ReportLost(conn, nil)
 		}
 		synctest.Wait()
 		assert.Equal(t, begin.Add(30*time.Second), changes[0].Time)
@@ -135,7 +137,7 @@ func TestConnectorClosesEachOnce(t *testing.T) {
 					if !assert.NoError(t, err) {
 						return
 					}
-					c.Lost(conn, nil)
+					c.ReportLost(conn, nil)
 				}
 			})
 		}
@@ -149,7 +151,7 @@ func TestConnectorClosesEachOnce(t *testing.T) {
 func TestConnectorSecondClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		c := connector(t, &dialer{}, linkConfig{OnChange: func(e resilience.ConnectionChange) { n++ }})
+		c := connector(t, &dialer{}, linkConfig{Observers: onChange(func(resilience.ConnectionChange) { n++ })})
 		_ = c.Close()
 		assert.NoError(t, c.Close())
 		synctest.Wait()
@@ -167,7 +169,7 @@ func TestConnectorErrorsThatUseIt(t *testing.T) {
 	c := resilience.NewConnector(func(context.Context) (int, error) { return 1, nil }, resilience.ConnectorConfig[int]{Backoff: even})
 	_, err := c.Wait(t.Context())
 	require.NoError(t, err)
-	c.Lost(1, lockErr{func() { c.State() }})
+	c.ReportLost(1, lockErr{func() { c.State() }})
 	_, err = c.Get(t.Context())
 	assert.ErrorIs(t, err, resilience.CodeConnectionLost)
 	_ = c.Close()
@@ -178,7 +180,7 @@ func TestConnectorCloseIsNoFailure(t *testing.T) {
 	for range 2000 {
 		started, told := make(chan struct{}), make(chan resilience.ConnectionChange, 8)
 		c := resilience.NewConnector(func(ctx context.Context) (int, error) { close(started); <-ctx.Done(); return 0, ctx.Err() },
-			resilience.ConnectorConfig[int]{MaxAttempts: 1, OnChange: func(e resilience.ConnectionChange) { told <- e }})
+			resilience.ConnectorConfig[int]{MaxAttempts: 1, Observers: onChange(func(e resilience.ConnectionChange) { told <- e })})
 		<-started
 		_ = c.Close()
 		require.Equal(t, resilience.ConnectionClosed, (<-told).State)

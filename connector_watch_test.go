@@ -47,7 +47,7 @@ func TestConnectorWatch(t *testing.T) {
 				second, err := c.Wait(t.Context())
 				require.NoError(t, err)
 				assert.Same(t, second, <-watched)
-				c.Lost(second, nil)
+				c.ReportLost(second, nil)
 				third, err := c.Wait(t.Context())
 				require.NoError(t, err)
 				time.Sleep(59 * time.Second) // what watches the second has returned: that is stale
@@ -75,9 +75,9 @@ func TestConnectorLostWhileItIsDialled(t *testing.T) {
 			<-made
 			l := &link{id: dials}
 			if dials++; dials == 1 {
-				c.Lost(l, errBoom)
+				c.ReportLost(l, errBoom)
 			}
-			c.Lost(&link{}, errors.New("another")) // stale
+			c.ReportLost(&link{}, errors.New("another")) // stale
 			return l, nil
 		}, linkConfig{Backoff: even})
 		defer c.Close()
@@ -112,7 +112,7 @@ func TestConnectorWords(t *testing.T) {
 			c := connector(t, &dialer{}, linkConfig{})
 			conn, err := c.Get(t.Context())
 			require.NoError(t, err)
-			c.Lost(conn, tc.cause)
+			c.ReportLost(conn, tc.cause)
 			_, err = c.Get(t.Context())
 			assert.Equal(t, tc.want, err.(*resilience.Error).Message)
 			_ = c.Close()

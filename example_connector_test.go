@@ -34,7 +34,7 @@ func ExampleConnector() {
 		}
 		title, err := p.Title(ctx)
 		if err != nil {
-			browser.Lost(p, err)
+			browser.ReportLost(p, err)
 			err = resilience.ConnectionLostError(err.Error())
 		}
 		return title, err

@@ -150,11 +150,11 @@ func TestConnectorModel(t *testing.T) {
 		last := resilience.ConnectionDown // that was told; under b.mu
 		c := resilience.NewConnector(b.dial, resilience.ConnectorConfig[int]{
 			Backoff: m.backoff, MaxAttempts: m.max, DialTimeout: m.dialTimeout, Stable: m.stable, Close: b.close,
-			OnChange: func(e resilience.ConnectionChange) {
+			Observers: []resilience.Observer{{Connection: func(e resilience.ConnectionChange) {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				last = e.State
-			},
+			}}},
 		})
 		defer c.Close()
 		m.dial(time.Now())
@@ -171,7 +171,7 @@ func TestConnectorModel(t *testing.T) {
 					conn = rapid.IntRange(0, m.made+1).Draw(r, "connection")
 				}
 				for range rapid.IntRange(1, 3).Draw(r, "times") {
-					c.Lost(conn, errors.New("lost"))
+					c.ReportLost(conn, errors.New("lost"))
 				}
 				switch {
 				case m.state == resilience.ConnectionUp && conn == m.made:

@@ -195,7 +195,7 @@ func (s *Session) failed(ctx context.Context, cs *mcp.ClientSession, err error) 
 		return resilience.MarkPermanent(e)
 	case guarded != nil: // by a guard within the client
 		if over {
-			s.Lost(cs, err)
+			s.ReportLost(cs, err)
 		}
 		return err
 	case !ofCall(err):
@@ -207,7 +207,7 @@ func (s *Session) failed(ctx context.Context, cs *mcp.ClientSession, err error) 
 	}
 	e := resilience.AsError("", told)
 	if over {
-		s.Lost(cs, err)
+		s.ReportLost(cs, err)
 		var down *resilience.Error
 		if _, why := s.Get(ctx); errors.As(why, &down) {
 			e.RetryAfter = down.RetryAfter

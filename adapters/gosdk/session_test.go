@@ -234,7 +234,7 @@ func TestSessionManyCalls(t *testing.T) {
 			requireLost(t, err)
 			_, err = s.Wait(t.Context())
 			assert.NoError(t, err)
-			s.Lost(old, err) // late
+			s.ReportLost(old, err) // late
 			_, err = echo(t.Context(), s)
 			assert.NoError(t, err)
 		})
@@ -326,7 +326,9 @@ func TestSessionEndsAtOnce(t *testing.T) {
 			_ = cs.Wait()
 		}
 		return cs, err
-	}, sessionConfig{OnChange: func(resilience.ConnectionChange) { changes.Add(1) }})
+	}, sessionConfig{Observers: []resilience.Observer{{
+		Connection: func(resilience.ConnectionChange) { changes.Add(1) },
+	}}})
 	require.Eventually(t, func() bool { return p.dials() == dead+1 && s.State() == resilience.ConnectionUp }, limit, time.Millisecond)
 	_, err := echo(t.Context(), s)
 	require.NoError(t, err)
@@ -390,7 +392,7 @@ func TestSessionLostByItsDial(t *testing.T) {
 		cs, err := p.dial(ctx)
 		if p.dials() == 1 {
 			lost <- ctx
-			s.Lost(cs, errBoom)
+			s.ReportLost(cs, errBoom)
 		}
 		return cs, err
 	}, sessionConfig{Backoff: soon})
@@ -606,7 +608,7 @@ func TestSessionThatCannotBeClosed(t *testing.T) {
 		failed := hang(t.Context(), s)
 		synctest.Wait()
 		begin := time.Now()
-		s.Lost(old, errBoom)
+		s.ReportLost(old, errBoom)
 		_, err = s.Wait(t.Context())
 		require.NoError(t, err)
 		_, err = echo(t.Context(), s)

@@ -95,7 +95,7 @@ func (b *browser) evaluate(ctx context.Context, page *devtools.Page, expression 
 
 // lost makes the error of a call whose connection was lost under it.
 func (b *browser) lost(ctx context.Context, page *devtools.Page, lost *devtools.LostError) error {
-	b.connection.Lost(page, lost.Err) // so that the connector knows when it will dial
+	b.connection.ReportLost(page, lost.Err) // so that the connector knows when it will dial
 	e := resilience.ConnectionLostError("the browser was gone before it answered")
 	e.Err = lost
 	var down *resilience.Error
