@@ -19,7 +19,7 @@ const (
 	// observer that is slow by turns would otherwise fill the log.
 	warningInterval = time.Minute
 
-	// respectTime is how soon after its context's end a tool returns that respects it.
+	// respectTime is how long after the end of its context a tool that respects it may still return.
 	respectTime = time.Second
 )
 
@@ -27,10 +27,10 @@ const (
 // under a timeout, and all other events pass through a queue.
 type observer struct {
 	Observer
-	events   queue
-	starting atomic.Int64 // calls of Start that exceeded the timeout and still run
-	lost     atomic.Int64 // events lost since the observer last kept up
-	warnings warnings
+	events          queue
+	abandonedStarts atomic.Int64 // calls of Start that exceeded startTimeout and still run
+	lost            atomic.Int64 // events lost since the observer last kept up
+	warnings        warnings
 }
 
 func newObservers(all []Observer, log *slog.Logger) []*observer {
@@ -69,7 +69,7 @@ func (o *observer) deliver(event func()) {
 		if p := recover(); p != nil {
 			o.warnings.panicked(p, debug.Stack())
 		}
-		if o.lost.Load() > 0 && o.starting.Load() == 0 && o.events.empty() {
+		if o.lost.Load() > 0 && o.abandonedStarts.Load() == 0 && o.events.empty() {
 			o.warnings.caughtUp(o.lost.Swap(0))
 		}
 	}()
@@ -91,7 +91,7 @@ func (o *observer) start(ctx context.Context, e CallStart) (context.Context, boo
 	if o.Start == nil {
 		return nil, true
 	}
-	if o.starting.Load() > 0 {
+	if o.abandonedStarts.Load() > 0 {
 		o.lose(slow)
 		return nil, false
 	}
@@ -99,7 +99,7 @@ func (o *observer) start(ctx context.Context, e CallStart) (context.Context, boo
 	// This context bounds only the wait for Start, which receives the call's own.
 	wait := limitedContext(context.Background(), o.warnings.field, startTimeout, startTimeout, true)
 	defer wait.stop()
-	started, err, answered := enforce(wait, &o.starting, nil, func(context.Context) (context.Context, error) {
+	started, err, answered := enforce(wait, &o.abandonedStarts, nil, func(context.Context) (context.Context, error) {
 		return o.startContext(ctx, e), nil
 	})
 	if !answered {
