@@ -42,7 +42,7 @@ func TestConnectorCloseThatBlocks(t *testing.T) {
 		select {
 		case <-done:
 		default:
-			t.Error("Lost waits for Close")
+			t.Error("ReportLost waits for Close")
 		}
 		close(release)
 		_, err = c.Wait(t.Context())
@@ -83,7 +83,9 @@ func TestConnectorStableAndDialTimeoutDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []resilience.ConnectionChange
 		d := &dialer{script: []func(context.Context) error{func(ctx context.Context) error { time.Sleep(time.Hour); return nil }, nil}}
-		c := connector(t, d, linkConfig{OnChange: func(e resilience.ConnectionChange) { changes = append(changes, e) }})
+		c := connector(t, d, linkConfig{
+			Observers: onChange(func(e resilience.ConnectionChange) { changes = append(changes, e) }),
+		})
 		begin := time.Now()
 		for _, lasts := range []time.Duration{59 * time.Second, time.Minute, 0} {
 			conn, err := c.Wait(t.Context())
@@ -149,7 +151,7 @@ func TestConnectorClosesEachOnce(t *testing.T) {
 func TestConnectorSecondClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		c := connector(t, &dialer{}, linkConfig{OnChange: func(e resilience.ConnectionChange) { n++ }})
+		c := connector(t, &dialer{}, linkConfig{Observers: onChange(func(resilience.ConnectionChange) { n++ })})
 		_ = c.Close()
 		assert.NoError(t, c.Close())
 		synctest.Wait()
@@ -178,7 +180,7 @@ func TestConnectorCloseIsNoFailure(t *testing.T) {
 	for range 2000 {
 		started, told := make(chan struct{}), make(chan resilience.ConnectionChange, 8)
 		c := resilience.NewConnector(func(ctx context.Context) (int, error) { close(started); <-ctx.Done(); return 0, ctx.Err() },
-			resilience.ConnectorConfig[int]{MaxAttempts: 1, OnChange: func(e resilience.ConnectionChange) { told <- e }})
+			resilience.ConnectorConfig[int]{MaxAttempts: 1, Observers: onChange(func(e resilience.ConnectionChange) { told <- e })})
 		<-started
 		_ = c.Close()
 		require.Equal(t, resilience.ConnectionClosed, (<-told).State)

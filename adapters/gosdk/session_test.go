@@ -326,7 +326,9 @@ func TestSessionEndsAtOnce(t *testing.T) {
 			_ = cs.Wait()
 		}
 		return cs, err
-	}, sessionConfig{OnChange: func(resilience.ConnectionChange) { changes.Add(1) }})
+	}, sessionConfig{Observers: []resilience.Observer{{
+		Connection: func(resilience.ConnectionChange) { changes.Add(1) },
+	}}})
 	require.Eventually(t, func() bool { return p.dials() == dead+1 && s.State() == resilience.ConnectionUp }, limit, time.Millisecond)
 	_, err := echo(t.Context(), s)
 	require.NoError(t, err)
