@@ -27,7 +27,7 @@ func TestAddHealth(t *testing.T) {
 			f.connect(protocol)
 			require.True(t, f.call("bad").IsError)
 
-			res, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: resilience.HealthTool})
+			res, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: gosdk.HealthTool})
 			require.NoError(t, err)
 			require.False(t, res.IsError)
 			text := res.Content[0].(*mcp.TextContent).Text
@@ -53,7 +53,7 @@ func TestAddHealth(t *testing.T) {
 			require.NoError(t, err)
 			assert.JSONEq(t, text, string(structured))
 
-			read, err := f.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: resilience.HealthResource})
+			read, err := f.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: gosdk.HealthResource})
 			require.NoError(t, err)
 			assert.Equal(t, "application/json", read.Contents[0].MIMEType)
 			assert.NoError(t, json.Unmarshal([]byte(read.Contents[0].Text), &got))
@@ -68,7 +68,7 @@ func TestAddHealth(t *testing.T) {
 func TestObserverLearnsOfTheRequest(t *testing.T) {
 	for _, protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
-			var request resilience.Request
+			var request resilience.RequestInfo
 			var ends []resilience.CallEnd
 			f := newServer(t, resilience.Config{Observers: []resilience.Observer{{
 				Start: func(_ context.Context, e resilience.CallStart) context.Context { request = e.Request; return nil },
@@ -92,12 +92,12 @@ func TestObserverLearnsOfTheRequest(t *testing.T) {
 }
 
 func TestObserverOfAClient(t *testing.T) {
-	var request resilience.Request
+	var request resilience.RequestInfo
 	g := resilience.Must(resilience.New(resilience.Config{Observers: []resilience.Observer{{
 		Start: func(_ context.Context, e resilience.CallStart) context.Context { request = e.Request; return nil },
 	}}}))
 	call := gosdk.ClientMiddleware(g)(func(context.Context, string, mcp.Request) (mcp.Result, error) { return &mcp.CallToolResult{}, nil })
 	_, err := call(t.Context(), "tools/call", &mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}})
 	require.NoError(t, err)
-	assert.Equal(t, resilience.Request{Method: "tools/call", Client: true}, request)
+	assert.Equal(t, resilience.RequestInfo{Method: "tools/call", Client: true}, request)
 }

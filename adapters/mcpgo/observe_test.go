@@ -29,7 +29,7 @@ func TestAddHealth(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, res.IsError)
 
-	res, err = c.CallTool(t.Context(), request(resilience.HealthTool, nil, nil))
+	res, err = c.CallTool(t.Context(), request(mcpgo.HealthTool, nil, nil))
 	require.NoError(t, err)
 	require.False(t, res.IsError)
 	text := res.Content[0].(mcp.TextContent).Text
@@ -56,7 +56,7 @@ func TestAddHealth(t *testing.T) {
 	assert.JSONEq(t, text, string(structured))
 
 	var read mcp.ReadResourceRequest
-	read.Params.URI = resilience.HealthResource
+	read.Params.URI = mcpgo.HealthResource
 	resource, err := c.ReadResource(t.Context(), read)
 	require.NoError(t, err)
 	contents := resource.Contents[0].(mcp.TextResourceContents)
@@ -70,7 +70,7 @@ func TestAddHealth(t *testing.T) {
 // Observers learn of the request, and that a call which asks the user something is neither
 // a success nor a failure.
 func TestObserverLearnsOfTheRequest(t *testing.T) {
-	var request0 resilience.Request
+	var request0 resilience.RequestInfo
 	var ends []resilience.CallEnd
 	g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
 		Start: func(_ context.Context, e resilience.CallStart) context.Context { request0 = e.Request; return nil },

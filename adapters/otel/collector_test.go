@@ -145,7 +145,7 @@ func (x *exporting) shutdown(ctx context.Context) (error, error) {
 func (x *exporting) calls(n int) {
 	x.Helper()
 	for i := range n {
-		_, err := resilience.Do(x.Context(), x.guard, "x", ok, resilience.ForRequest(request))
+		_, err := resilience.Do(x.Context(), x.guard, "x", ok, forRequest(request))
 		require.NoError(x, err)
 		if i%500 == 499 || i == n-1 {
 			flush(x.T, x.guard)
@@ -176,7 +176,9 @@ func TestCollector(t *testing.T) {
 			return 0, context.DeadlineExceeded
 		}
 		return 0, resilience.MarkPermanent(&resilience.Error{Code: resilience.CodeConnectionLost, Message: "gone \xff", RetryAfter: time.Second})
-	}, resilience.ForRequest(resilience.Request{Method: "tools/call", Session: "s\xff", Meta: map[string]any{"traceparent": traceparent}}))
+	}, resilience.ForRequest(resilience.Request{Known: true, RequestInfo: resilience.RequestInfo{
+		Method: "tools/call", Session: "s\xff", Meta: map[string]any{"traceparent": traceparent},
+	}}))
 	require.ErrorIs(t, err, resilience.CodeConnectionLost)
 	_, err = resilience.Do(t.Context(), x.guard, "made \xff up", ok)
 	require.NoError(t, err)

@@ -34,8 +34,11 @@ func Example() {
 	ctx := context.Background()
 	// The adapters for MCP say of which request a call is part; here we do.
 	request := resilience.ForRequest(resilience.Request{
-		Method: "tools/call",
-		Meta:   map[string]any{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		RequestInfo: resilience.RequestInfo{
+			Method: "tools/call",
+			Meta:   map[string]any{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		},
+		Known: true,
 	})
 	_, _ = resilience.Do(ctx, guard, "search", func(context.Context) (string, error) {
 		return "", errors.New("the index is corrupt")

@@ -27,8 +27,8 @@ func TestInstruments(t *testing.T) {
 		stop, err := f.telemetry.Watch(f.guard)
 		require.NoError(t, err)
 		defer stop()
-		_ = f.call(t.Context(), "a", ok, resilience.ForRequest(request))
-		_ = f.call(t.Context(), "b", ok, resilience.ForRequest(resilience.Request{Method: "tools/call", Client: true}))
+		_ = f.call(t.Context(), "a", ok, forRequest(request))
+		_ = f.call(t.Context(), "b", ok, forRequest(resilience.RequestInfo{Method: "tools/call", Client: true}))
 		_ = f.call(t.Context(), "c", func(ctx context.Context) (int, error) {
 			if resilience.Attempt(ctx) == 1 {
 				return 0, resilience.MarkTransient(errBoom)
@@ -88,11 +88,11 @@ func TestCardinality(t *testing.T) {
 	for i := range 200 {
 		_, _ = resilience.Do(t.Context(), f.guard, fmt.Sprint("made up ", i), func(context.Context) (int, error) {
 			return 0, resilience.MarkPermanent(&resilience.Error{Code: resilience.Code(fmt.Sprint("MADE_UP_", i))})
-		}, resilience.Shared())
+		}, resilience.ForRequest(resilience.Request{}))
 		_, _ = resilience.Do(t.Context(), f.guard, fmt.Sprint("late ", i), func(ctx context.Context) (int, error) {
 			<-ctx.Done()
 			return 0, nil
-		}, resilience.Shared(), resilience.Timeout(1))
+		}, resilience.ForRequest(resilience.Request{}), resilience.Timeout(1))
 	}
 	require.Eventually(t, func() bool {
 		all := f.guard.Health()
@@ -267,7 +267,7 @@ func TestConcurrent(t *testing.T) {
 		go func() {
 			var all []error
 			for range each {
-				_, err := resilience.Do(context.Background(), f.guard, fmt.Sprint("tool ", w), ok, resilience.ForRequest(request))
+				_, err := resilience.Do(context.Background(), f.guard, fmt.Sprint("tool ", w), ok, forRequest(request))
 				all = append(all, err)
 				_ = f.reader.Collect(context.Background(), &metricdata.ResourceMetrics{})
 			}

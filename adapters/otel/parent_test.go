@@ -27,7 +27,7 @@ func fromClient(traceparent any) resilience.Option {
 }
 
 func withMeta(meta map[string]any) resilience.Option {
-	return resilience.ForRequest(resilience.Request{Method: "tools/call", Meta: meta})
+	return forRequest(resilience.RequestInfo{Method: "tools/call", Meta: meta})
 }
 
 func TestParent(t *testing.T) {
@@ -112,7 +112,7 @@ func TestParentTwice(t *testing.T) {
 func TestParentOfClient(t *testing.T) {
 	f := newFixture(t, resilience.Config{})
 	ctx, around := f.tracer.Start(t.Context(), "agent")
-	require.NoError(t, f.call(ctx, "x", ok, resilience.ForRequest(resilience.Request{
+	require.NoError(t, f.call(ctx, "x", ok, forRequest(resilience.RequestInfo{
 		Method: "tools/call", Client: true, Meta: map[string]any{"traceparent": traceparent},
 	})))
 	s := f.span("tools/call x")
@@ -160,7 +160,7 @@ func TestPropagator(t *testing.T) {
 func TestSampler(t *testing.T) {
 	var asked sdktrace.SamplingParameters
 	f := newFixture(t, resilience.Config{}, sdktrace.WithSampler(samplerFunc(func(p sdktrace.SamplingParameters) { asked = p })))
-	require.NoError(t, f.call(t.Context(), "x", ok, resilience.ForRequest(request)))
+	require.NoError(t, f.call(t.Context(), "x", ok, forRequest(request)))
 	assert.Equal(t, "tools/call x", asked.Name)
 	assert.Equal(t, trace.SpanKindServer, asked.Kind)
 	assert.Contains(t, asked.Attributes, attribute.String("gen_ai.tool.name", "x"))

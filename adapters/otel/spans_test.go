@@ -17,7 +17,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-var request = resilience.Request{Method: "tools/call", Session: "s1", Protocol: "2025-11-25"}
+// forRequest is the option of a call of a tool that the server knows.
+func forRequest(info resilience.RequestInfo) resilience.Option {
+	return resilience.ForRequest(resilience.Request{RequestInfo: info, Known: true})
+}
+
+var request = resilience.RequestInfo{Method: "tools/call", Session: "s1", Protocol: "2025-11-25"}
 
 // Every outcome of a call, as a server, a client and a plain program have it.
 func TestOutcomes(t *testing.T) {
@@ -102,7 +107,7 @@ func TestOutcomes(t *testing.T) {
 		},
 		"validation": {
 			fn: ok, opts: []resilience.Option{resilience.Timeout(-1)},
-			code: "VALIDATION_ERROR", failure: "VALIDATION_ERROR", message: "The limit of this call is -1ns: it must be positive",
+			code: "VALIDATION_ERROR", failure: "VALIDATION_ERROR", message: "The timeout of this call is -1ns: it must be positive",
 			attrs: attrs{"resilience.attempts": int64(0)},
 		},
 		"not found": {
@@ -125,13 +130,13 @@ func TestOutcomes(t *testing.T) {
 		},
 	} {
 		for side, as := range map[string]struct {
-			request  resilience.Request
+			request  resilience.RequestInfo
 			kind     trace.SpanKind
 			duration string
 		}{
 			"server": {request, trace.SpanKindServer, "mcp.server.operation.duration"},
-			"client": {resilience.Request{Method: "tools/call", Client: true}, trace.SpanKindClient, "mcp.client.operation.duration"},
-			"plain":  {resilience.Request{}, trace.SpanKindInternal, "resilience.call.duration"},
+			"client": {resilience.RequestInfo{Method: "tools/call", Client: true}, trace.SpanKindClient, "mcp.client.operation.duration"},
+			"plain":  {resilience.RequestInfo{}, trace.SpanKindInternal, "resilience.call.duration"},
 		} {
 			t.Run(name+"/"+side, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -144,7 +149,7 @@ func TestOutcomes(t *testing.T) {
 						ctx = t.Context()
 					}
 					begin := time.Now()
-					err := f.call(ctx, "x", tc.fn, append(tc.opts, resilience.ForRequest(as.request))...)
+					err := f.call(ctx, "x", tc.fn, append(tc.opts, forRequest(as.request))...)
 					want := maps.Clone(tc.attrs)
 					want["gen_ai.tool.name"] = "x"
 					want["gen_ai.operation.name"] = "execute_tool"
@@ -255,8 +260,8 @@ func TestMadeUpNames(t *testing.T) {
 		opts []resilience.Option
 		span string
 	}{
-		"made up":      {"made up \xff", []resilience.Option{resilience.Shared()}, "execute_tool"},
-		"for a client": {"made up \xff", []resilience.Option{resilience.Shared(), resilience.ForRequest(request)}, "tools/call"},
+		"made up":      {"made up \xff", []resilience.Option{resilience.ForRequest(resilience.Request{})}, "execute_tool"},
+		"for a client": {"made up \xff", []resilience.Option{resilience.ForRequest(resilience.Request{RequestInfo: request})}, "tools/call"},
 		"none":         {"", nil, "execute_tool"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -289,7 +294,7 @@ func TestLateResult(t *testing.T) {
 				err := f.call(t.Context(), "x", func(context.Context) (int, error) {
 					time.Sleep(90 * time.Second)
 					return tc.end()
-				}, resilience.ForRequest(request))
+				}, forRequest(request))
 				require.ErrorIs(t, err, resilience.CodeTimeout)
 				time.Sleep(time.Hour)
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/seed8d1e2389/resilience/examples/workspace"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -88,8 +89,8 @@ func TestHealthzOfADeadServer(t *testing.T) {
 	}
 	guard := resilience.Must(resilience.New(cfg))
 	works := func(context.Context) (int, error) { return 0, nil }
-	_, _ = resilience.Do(t.Context(), guard, resilience.HealthTool, works)
-	_, _ = resilience.Do(t.Context(), guard, "made up", works, resilience.Shared())
+	_, _ = resilience.Do(t.Context(), guard, gosdk.HealthTool, works)
+	_, _ = resilience.Do(t.Context(), guard, "made up", works, resilience.ForRequest(resilience.Request{}))
 	_, _ = resilience.Do(t.Context(), guard, "fetch", func(context.Context) (int, error) { return 0, net.ErrClosed })
 	recorder := httptest.NewRecorder()
 	healthz(guard, cfg.Tools)(recorder, nil)

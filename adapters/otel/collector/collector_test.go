@@ -146,10 +146,10 @@ func TestCollector(t *testing.T) {
 			return 0, errors.New("try again")
 		}
 		return 0, resilience.MarkPermanent(errors.New("the index is corrupt"))
-	}, resilience.ForRequest(resilience.Request{
+	}, resilience.ForRequest(resilience.Request{Known: true, RequestInfo: resilience.RequestInfo{
 		Method: "tools/call", Session: "s1", Protocol: "2025-11-25",
 		Meta: map[string]any{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
-	}))
+	}}))
 	require.Error(t, err)
 	_, err = resilience.Do(t.Context(), guard, "warm \xff up", func(context.Context) (int, error) { return 1, nil })
 	require.NoError(t, err)
