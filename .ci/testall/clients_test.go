@@ -62,7 +62,11 @@ not ok 2 - /dir/b.test.mjs
 		r.line(strings.TrimSuffix(line, "\n"))
 	}
 	assert.Equal(t, "   87 checks\n", out.String())
-	assert.Equal(t, []string{"clients: suite > bad", "clients: suite > parent > child", "clients: /dir/b.test.mjs"}, r.failures)
+	assert.Equal(t, []string{
+		"clients: suite > bad",
+		"clients: suite > parent > child",
+		"clients: /dir/b.test.mjs",
+	}, r.failures)
 	assert.Equal(t, []skip{{"left out", "no server"}}, r.skips)
 
 	out.Reset()

@@ -113,7 +113,10 @@ func TestHangs(t *testing.T) { t.Run("sub", func(*testing.T) { select {} }) }
 
 // Where go test doesn't even begin, there are no events.
 func TestModuleThatIsBroken(t *testing.T) {
-	r, out := newRunner(t, map[string]string{"go.mod": "module example.test/m\n\nrequire nonsense\n", "a.go": "package m\n"})
+	r, out := newRunner(t, map[string]string{
+		"go.mod": "module example.test/m\n\nrequire nonsense\n",
+		"a.go":   "package m\n",
+	})
 	res := r.run(t.Context(), target{name: "m", dir: "."})
 	assert.Equal(t, fail, res.verdict)
 	assert.Equal(t, []string{"m (go test: exit status 1)"}, res.failures)

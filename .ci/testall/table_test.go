@@ -34,7 +34,11 @@ skipped: clients: there is no npm
 
 func TestSkipReasons(t *testing.T) {
 	assert.Equal(t, "two lines", reason([]string{
-		"    a_test.go:4: something else\n", "    a_test.go:5: two\n", "        lines\n", "    --- SKIP: TestA/sub (0.00s)\n"}))
+		"    a_test.go:4: something else\n",
+		"    a_test.go:5: two\n",
+		"        lines\n",
+		"    --- SKIP: TestA/sub (0.00s)\n",
+	}))
 	assert.Equal(t, "without a reason", reason([]string{"--- SKIP: TestA (0.00s)\n"}))
 }
 
