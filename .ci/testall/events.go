@@ -184,14 +184,19 @@ func (r *recorder) state() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	var tests []string
+	var tests, packages []string
 	for _, t := range r.open {
-		if t.test != "" {
-			tests = append(tests, strings.TrimPrefix(t.pkg, owner)+"."+t.test)
+		if name := strings.TrimPrefix(t.pkg, owner); t.test != "" {
+			tests = append(tests, name+"."+t.test)
+		} else {
+			packages = append(packages, name)
 		}
 	}
-	if len(tests) == 0 {
-		return "compiling"
+	switch {
+	case len(tests) > 0:
+		return "running " + abbreviate(innermost(tests))
+	case len(packages) > 0:
+		return "running " + abbreviate(packages)
 	}
-	return "running " + abbreviate(innermost(tests))
+	return "compiling"
 }

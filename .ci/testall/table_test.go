@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -40,6 +41,22 @@ func TestSkipReasons(t *testing.T) {
 		"    --- SKIP: TestA/sub (0.00s)\n",
 	}))
 	assert.Equal(t, "without a reason", reason([]string{"--- SKIP: TestA (0.00s)\n"}))
+}
+
+func TestState(t *testing.T) {
+	r := newRecorder(io.Discard)
+	for _, step := range []struct{ line, state string }{
+		{`{"Action":"build-output","ImportPath":"example.test/m","Output":"# example.test/m\n"}`, "compiling"},
+		{`{"Action":"start","Package":"example.test/m"}`, "running example.test/m"},
+		{`{"Action":"run","Package":"example.test/m","Test":"TestA"}`, "running example.test/m.TestA"},
+		{`{"Action":"run","Package":"example.test/m","Test":"TestA/sub"}`, "running example.test/m.TestA/sub"},
+		{`{"Action":"pass","Package":"example.test/m","Test":"TestA/sub"}`, "running example.test/m.TestA"},
+		{`{"Action":"pass","Package":"example.test/m","Test":"TestA"}`, "running example.test/m"},
+		{`{"Action":"pass","Package":"example.test/m"}`, "compiling"},
+	} {
+		r.line(step.line)
+		assert.Equal(t, step.state, r.state(), step.line)
+	}
 }
 
 func TestTargets(t *testing.T) {
