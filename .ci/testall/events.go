@@ -36,6 +36,7 @@ type recorder struct {
 // An openTest is a test that hasn't ended. One without a test is the package itself.
 type openTest struct {
 	pkg, test string
+	paused    bool // waits for its turn among parallel tests
 	output    []string
 }
 
@@ -60,8 +61,8 @@ func (r *recorder) line(line string) {
 		r.builds[e.ImportPath] = append(r.builds[e.ImportPath], e.Output)
 	case "build-fail":
 		r.print(r.builds[e.ImportPath])
-	case "start", "run":
-		r.test(e)
+	case "start", "run", "pause", "cont":
+		r.test(e).paused = e.Action == "pause"
 	case "output":
 		if !strings.HasPrefix(e.Output, "=== ") { // RUN, PAUSE, CONT, NAME
 			t := r.test(e)
@@ -121,24 +122,22 @@ func (r *recorder) endPackage(e event) {
 	slices.SortStableFunc(ended, func(a, b *openTest) int { return -strings.Compare(a.test, b.test) })
 	for _, t := range ended {
 		r.print(t.output)
-		if t.test != "" {
+		if t.test != "" && !t.paused {
 			unfinished = append(unfinished, t.test)
 		}
 	}
 
 	pkg := strings.TrimPrefix(e.Package, owner)
+	for _, test := range innermost(failed) {
+		r.failures = append(r.failures, pkg+"."+test)
+	}
+	for _, test := range innermost(unfinished) {
+		r.failures = append(r.failures, pkg+"."+test+" (didn't finish)")
+	}
 	switch {
 	case e.FailedBuild != "":
 		r.failures = append(r.failures, pkg+" (doesn't build)")
-	case len(failed) > 0:
-		for _, test := range innermost(failed) {
-			r.failures = append(r.failures, pkg+"."+test)
-		}
-	case len(unfinished) > 0:
-		for _, test := range innermost(unfinished) {
-			r.failures = append(r.failures, pkg+"."+test+" (didn't finish)")
-		}
-	default:
+	case len(failed)+len(unfinished) == 0:
 		r.failures = append(r.failures, pkg+" (failed outside of its tests)")
 	}
 }
@@ -186,10 +185,12 @@ func (r *recorder) state() string {
 
 	var tests, packages []string
 	for _, t := range r.open {
-		if name := strings.TrimPrefix(t.pkg, owner); t.test != "" {
-			tests = append(tests, name+"."+t.test)
-		} else {
+		name := strings.TrimPrefix(t.pkg, owner)
+		switch {
+		case t.test == "":
 			packages = append(packages, name)
+		case !t.paused:
+			tests = append(tests, name+"."+t.test)
 		}
 	}
 	switch {

@@ -63,9 +63,12 @@ import _ "example.test/none"
 import "testing"
 func TestFine(t *testing.T) {}
 func TestPanics(t *testing.T) { t.Run("sub", func(*testing.T) { panic("ouch") }) }
+func TestNeverStarted(t *testing.T) { t.Parallel() }
 `,
 		"goroutine/a_test.go": `package goroutine
 import "testing"
+func TestWaits(t *testing.T) { t.Parallel() }
+func TestBefore(t *testing.T) { t.Fail() }
 func TestOther(*testing.T) { go func() { panic("elsewhere") }(); select {} }
 `,
 		"exits/a_test.go": `package exits
@@ -86,6 +89,7 @@ func TestRace(*testing.T) { n, c := 0, make(chan int); go func() { n++; close(c)
 		"example.test/m/vets (doesn't build)",
 		"example.test/m/imports (doesn't build)",
 		"example.test/m/panics.TestPanics/sub",
+		"example.test/m/goroutine.TestBefore",
 		"example.test/m/goroutine.TestOther (didn't finish)",
 		"example.test/m/exits (failed outside of its tests)",
 		"example.test/m/races.TestRace",
