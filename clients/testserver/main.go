@@ -38,12 +38,9 @@ func run(addr string, stateless, guarded bool) error {
 	if guarded {
 		gosdk.Protect(server, resilience.Must(resilience.New(resilience.Config{
 			Breaker: resilience.BreakerConfig{Cooldown: time.Second},
-			Tools: map[string]resilience.Tool{
-				"fail":            {Timeout: 300 * time.Millisecond},
-				"fail_structured": {Timeout: 300 * time.Millisecond},
-				"slow":            {Timeout: 300 * time.Millisecond, MaxTimeout: time.Minute},
-			},
-		})))
+			// Long enough for a report of each second to come in time on a slow machine.
+			Tools: map[string]resilience.Tool{"slow": {Timeout: 5 * time.Second, MaxTimeout: 10 * time.Minute}},
+		})), gosdk.AllowLimit())
 	}
 	if addr == "" {
 		return server.Run(context.Background(), &mcp.StdioTransport{})
@@ -84,7 +81,7 @@ func addFailing(server *mcp.Server) {
 				return nil, nil, err
 			}
 			select {
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(time.Second):
 			case <-ctx.Done():
 				return nil, nil, context.Cause(ctx)
 			}
