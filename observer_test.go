@@ -174,7 +174,10 @@ func TestObserverCooperativeGoexit(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { runtime.Goexit(); return 0, nil })
+			_, _ = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+				runtime.Goexit()
+				return 0, nil
+			})
 		}()
 		<-done
 		flush(t, g)
@@ -233,7 +236,8 @@ func TestObserverArguments(t *testing.T) {
 		args := map[string]any{"q": "word", "password": "p"}
 		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args))
 		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args), resilience.Debug())
-		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args), resilience.Debug(), resilience.Limit(-1))
+		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil),
+			resilience.Args(args), resilience.Debug(), resilience.Limit(-1))
 		flush(t, g)
 		ends := told[resilience.CallEnd](&r)
 		assert.Nil(t, ends[0].Arguments)

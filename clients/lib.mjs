@@ -36,7 +36,7 @@ export async function temporary(t) {
 
 /**
  * Builds a Go program. `module` is the directory of its module, from here. The first time
- * this takes a while; the go command tells what it downloads.
+ * this takes a while; the go command prints what it downloads.
  */
 export async function build(module, pkg) {
   const dir = await mkdtemp(join(tmpdir(), 'resilience-clients-'))

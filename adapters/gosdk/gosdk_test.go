@@ -375,8 +375,9 @@ func TestProgress(t *testing.T) {
 	for _, withContext := range []bool{true, false} {
 		t.Run(fmt.Sprintf("with its context %v", withContext), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cfg := resilience.Config{Tools: map[string]resilience.Tool{"long": {Timeout: time.Second, MaxTimeout: time.Minute, Effect: resilience.ReadOnly}}}
-				f := newServer(t, cfg)
+				f := newServer(t, resilience.Config{Tools: map[string]resilience.Tool{
+					"long": {Timeout: time.Second, MaxTimeout: time.Minute, Effect: resilience.ReadOnly},
+				}})
 				var mu sync.Mutex
 				var seen []float64
 				f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
@@ -391,7 +392,9 @@ func TestProgress(t *testing.T) {
 						if !withContext {
 							nctx = context.Background()
 						}
-						return req.Session.NotifyProgress(nctx, &mcp.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken(), Progress: p})
+						return req.Session.NotifyProgress(nctx, &mcp.ProgressNotificationParams{
+							ProgressToken: req.Params.GetProgressToken(), Progress: p,
+						})
 					}
 					for p := 1.0; p <= 5; p++ {
 						select {
@@ -460,7 +463,9 @@ func TestInputRequests(t *testing.T) {
 	for _, protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newServer(t, resilience.Config{Tools: map[string]resilience.Tool{"ask": {Timeout: 500 * time.Millisecond, Effect: resilience.ReadOnly}}})
+				f := newServer(t, resilience.Config{Tools: map[string]resilience.Tool{
+					"ask": {Timeout: 500 * time.Millisecond, Effect: resilience.ReadOnly},
+				}})
 				asked := 0
 				f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 					asked++
@@ -471,7 +476,11 @@ func TestInputRequests(t *testing.T) {
 				f.raw("ask", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 					runs++
 					if len(req.Params.InputResponses) == 0 {
-						return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "Who?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}}}}}, nil
+						name := map[string]any{"name": map[string]any{"type": "string"}}
+						question := &mcp.ElicitParams{
+							Message: "Who?", RequestedSchema: map[string]any{"type": "object", "properties": name},
+						}
+						return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": question}}, nil
 					}
 					return nil, errBoom // to ask again would be worse
 				})

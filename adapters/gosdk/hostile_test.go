@@ -142,7 +142,12 @@ func TestGuardsStack(t *testing.T) {
 		serverSide, clientSide := mcp.NewInMemoryTransports()
 		_, err := f.server.Connect(t.Context(), serverSide, nil)
 		require.NoError(t, err)
-		g := resilience.Must(resilience.New(resilience.Config{Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: 10 * time.Second}, Effect: resilience.ReadOnly, Retry: fast, Breaker: resilience.BreakerConfig{Failures: 100}}))
+		g := resilience.Must(resilience.New(resilience.Config{
+			Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: 10 * time.Second},
+			Effect:   resilience.ReadOnly,
+			Retry:    fast,
+			Breaker:  resilience.BreakerConfig{Failures: 100},
+		}))
 		client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
 		client.AddSendingMiddleware(gosdk.ClientMiddleware(g))
 		f.session, err = client.Connect(t.Context(), clientSide, nil)

@@ -22,9 +22,10 @@ func TestAddHealth(t *testing.T) {
 					Tools:   map[string]resilience.Tool{"good": {}, "bad": {Breaker: "db"}},
 					Breaker: resilience.BreakerConfig{Failures: 1},
 				})
-				mcp.AddTool(f.server, &mcp.Tool{Name: "bad"}, func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, any, error) {
+				fails := func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, any, error) {
 					return nil, nil, resilience.MarkPermanent(errBoom)
-				})
+				}
+				mcp.AddTool(f.server, &mcp.Tool{Name: "bad"}, fails)
 				gosdk.AddHealth(f.server, f.guard)
 				f.connect(protocol)
 				require.True(t, f.call("bad").IsError)
@@ -75,12 +76,16 @@ func TestObserverLearnsOfTheRequest(t *testing.T) {
 				var request resilience.Request
 				var ends []resilience.CallEnd
 				f := newServer(t, resilience.Config{Observers: []resilience.Observer{{
-					Start: func(_ context.Context, e resilience.CallStart) context.Context { request = e.Request; return nil },
-					End:   func(_ context.Context, e resilience.CallEnd) { ends = append(ends, e) },
+					Start: func(_ context.Context, e resilience.CallStart) context.Context {
+						request = e.Request
+						return nil
+					},
+					End: func(_ context.Context, e resilience.CallEnd) { ends = append(ends, e) },
 				}}})
-				mcp.AddTool(f.server, &mcp.Tool{Name: "x"}, func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, any, error) {
+				works := func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, any, error) {
 					return nil, nil, nil
-				})
+				}
+				mcp.AddTool(f.server, &mcp.Tool{Name: "x"}, works)
 				f.connect(protocol)
 				f.call("x", mcp.Meta{"traceparent": "00-1-2-01"})
 				require.NoError(t, f.guard.Flush(t.Context()))
@@ -102,8 +107,11 @@ func TestObserverOfAClient(t *testing.T) {
 		g := resilience.Must(resilience.New(resilience.Config{Observers: []resilience.Observer{{
 			Start: func(_ context.Context, e resilience.CallStart) context.Context { request = e.Request; return nil },
 		}}}))
-		call := gosdk.ClientMiddleware(g)(func(context.Context, string, mcp.Request) (mcp.Result, error) { return &mcp.CallToolResult{}, nil })
-		_, err := call(t.Context(), "tools/call", &mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}})
+		call := gosdk.ClientMiddleware(g)(func(context.Context, string, mcp.Request) (mcp.Result, error) {
+			return &mcp.CallToolResult{}, nil
+		})
+		req := &mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}}
+		_, err := call(t.Context(), "tools/call", req)
 		require.NoError(t, err)
 		assert.Equal(t, resilience.Request{Method: "tools/call", Client: true}, request)
 	})

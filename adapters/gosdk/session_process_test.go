@@ -167,7 +167,8 @@ func stdioOutage(t *testing.T, protocol string) *outage {
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
-			return newClient().Connect(ctx, &mcp.CommandTransport{Command: c.command(ctx, "stdio"), TerminateDuration: limit}, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+			transport := &mcp.CommandTransport{Command: c.command(ctx, "stdio"), TerminateDuration: limit}
+			return newClient().Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
 		},
 		kill: func() { require.NoError(t, c.newest().Process.Kill()) },
 		back: func() { gate <- struct{}{} },

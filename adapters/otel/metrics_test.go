@@ -270,7 +270,8 @@ func TestConcurrent(t *testing.T) {
 			go func() {
 				var all []error
 				for range each {
-					_, err := resilience.Do(context.Background(), f.guard, fmt.Sprint("tool ", w), ok, resilience.ForRequest(request))
+					tool := fmt.Sprint("tool ", w)
+					_, err := resilience.Do(context.Background(), f.guard, tool, ok, resilience.ForRequest(request))
 					all = append(all, err)
 					_ = f.reader.Collect(context.Background(), &metricdata.ResourceMetrics{})
 				}

@@ -189,7 +189,9 @@ func TestNewGlobal(t *testing.T) {
 // Providers that do nothing are no reason to fail, nor to lose the client's trace.
 func TestNoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		telemetry, err := otelresilience.New(otelresilience.Config{TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider()})
+		telemetry, err := otelresilience.New(otelresilience.Config{
+			TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider(),
+		})
 		require.NoError(t, err)
 		guard := newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})
 		stop, err := telemetry.Watch(guard)

@@ -159,7 +159,8 @@ func TestPropagator(t *testing.T) {
 			Propagator:     custom{t},
 		})
 		require.NoError(t, err)
-		f := &fixture{T: t, spans: spans, guard: newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})}
+		guard := newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})
+		f := &fixture{T: t, spans: spans, guard: guard}
 		meta := map[string]any{"x-trace": traceparent, "other": 1}
 		require.NoError(t, f.call(t.Context(), "x", ok, withMeta(meta)))
 		assert.Equal(t, clientSpan, f.span("tools/call x").Parent.SpanID().String())
@@ -171,7 +172,8 @@ func TestPropagator(t *testing.T) {
 func TestSampler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked sdktrace.SamplingParameters
-		f := newFixture(t, resilience.Config{}, sdktrace.WithSampler(samplerFunc(func(p sdktrace.SamplingParameters) { asked = p })))
+		sampler := samplerFunc(func(p sdktrace.SamplingParameters) { asked = p })
+		f := newFixture(t, resilience.Config{}, sdktrace.WithSampler(sampler))
 		require.NoError(t, f.call(t.Context(), "x", ok, resilience.ForRequest(request)))
 		assert.Equal(t, "tools/call x", asked.Name)
 		assert.Equal(t, trace.SpanKindServer, asked.Kind)

@@ -263,7 +263,8 @@ func TestMadeUpNames(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, resilience.Config{})
 				_ = f.call(t.Context(), tc.tool, ok, tc.opts...)
-				assert.Equal(t, strings.ToValidUTF8(tc.tool, "\uFFFD"), attrsOf(f.span(tc.span).Attributes)["gen_ai.tool.name"])
+				got := attrsOf(f.span(tc.span).Attributes)["gen_ai.tool.name"]
+				assert.Equal(t, strings.ToValidUTF8(tc.tool, "\uFFFD"), got)
 				for name, points := range f.collect() {
 					require.Len(t, points, 1, name)
 					assert.Equal(t, "(others)", points[0].attrs["gen_ai.tool.name"])

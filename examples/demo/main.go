@@ -63,7 +63,7 @@ func demo(ctx context.Context) error {
 	return nil
 }
 
-// build puts the servers into dir. The go command tells what it downloads.
+// build puts the servers into dir. The go command prints what it downloads.
 func build(ctx context.Context, dir string) error {
 	args := []string{"build", "-o", dir}
 	for _, name := range servers {
@@ -162,7 +162,8 @@ func outage(a *agent, b *backend) error {
 	}
 	a.show("fetch", open, "CIRCUIT_OPEN")
 	a.expect(open.RetryAfter > 0, "retryAfter is known")
-	a.expect(open.Details["attempt"] == 0.0, "the server rejected it in %v, without asking the backend", open.Details["elapsed"])
+	a.expect(open.Details["attempt"] == 0.0,
+		"the server rejected it in %v, without asking the backend", open.Details["elapsed"])
 	a.call("read", map[string]any{"path": "go.mod"}, "") // other tools go on
 
 	a.step("The backend is started again")

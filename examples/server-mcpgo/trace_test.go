@@ -29,7 +29,9 @@ func TestTraceFromAClient(t *testing.T) {
 			MeterProvider:  noop.NewMeterProvider(),
 		})
 		require.NoError(t, err)
-		guard := resilience.Must(resilience.New(resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}}))
+		guard := resilience.Must(resilience.New(resilience.Config{
+			Observers: []resilience.Observer{telemetry.Observer()},
+		}))
 		s := server.NewMCPServer("s", "1", server.WithToolHandlerMiddleware(mcpgo.Middleware(guard)))
 		var inTool oteltrace.SpanContext
 		s.AddTool(mcp.NewTool("x"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -44,7 +46,9 @@ func TestTraceFromAClient(t *testing.T) {
 		require.NoError(t, err)
 		var req mcp.CallToolRequest
 		req.Params.Name = "x"
-		req.Params.Meta = mcp.NewMetaFromMap(map[string]any{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
+		req.Params.Meta = mcp.NewMetaFromMap(map[string]any{
+			"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		})
 		_, err = c.CallTool(t.Context(), req)
 		require.NoError(t, err)
 		require.NoError(t, guard.Flush(t.Context()))

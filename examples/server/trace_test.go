@@ -27,18 +27,22 @@ func TestTraceFromAClient(t *testing.T) {
 			MeterProvider:  noop.NewMeterProvider(),
 		})
 		require.NoError(t, err)
-		guard := resilience.Must(resilience.New(resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}}))
+		guard := resilience.Must(resilience.New(resilience.Config{
+			Observers: []resilience.Observer{telemetry.Observer()},
+		}))
 		server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
 		gosdk.Protect(server, guard)
 		var inTool oteltrace.SpanContext
-		mcp.AddTool(server, &mcp.Tool{Name: "x"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+		fails := func(ctx context.Context, _ *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
 			inTool = oteltrace.SpanContextFromContext(ctx)
 			return nil, nil, resilience.MarkPermanent(assert.AnError)
-		})
+		}
+		mcp.AddTool(server, &mcp.Tool{Name: "x"}, fails)
 		serverSide, clientSide := mcp.NewInMemoryTransports()
 		_, err = server.Connect(t.Context(), serverSide, nil)
 		require.NoError(t, err)
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), clientSide, nil)
+		client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
+		session, err := client.Connect(t.Context(), clientSide, nil)
 		require.NoError(t, err)
 		defer session.Close()
 		_, err = session.CallTool(t.Context(), &mcp.CallToolParams{

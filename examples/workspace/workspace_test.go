@@ -117,8 +117,8 @@ func TestFetch(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	const nobody = "http://127.0.0.1:1" // where nothing listens
-	f := &workspace.Fetcher{Origins: []string{server.URL, nobody}}
+	const closed = "http://127.0.0.1:1" // where nothing listens
+	f := &workspace.Fetcher{Origins: []string{server.URL, closed}}
 	fetch := func(path string) (workspace.FetchOutput, error) {
 		return f.Fetch(t.Context(), workspace.FetchInput{URL: server.URL + path})
 	}
@@ -140,6 +140,6 @@ func TestFetch(t *testing.T) {
 		_, err := f.Fetch(t.Context(), workspace.FetchInput{URL: url})
 		assert.ErrorIs(t, err, resilience.CodeValidation, "%q", url)
 	}
-	_, err = f.Fetch(t.Context(), workspace.FetchInput{URL: nobody})
+	_, err = f.Fetch(t.Context(), workspace.FetchInput{URL: closed})
 	assert.ErrorIs(t, resilience.AsError("fetch", err), resilience.CodeConnectionLost)
 }

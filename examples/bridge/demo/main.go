@@ -95,7 +95,7 @@ func run(ctx context.Context, out io.Writer, chromium string) error {
 	return nil
 }
 
-// build puts the programs into dir. The go command tells what it downloads.
+// build puts the programs into dir. The go command prints what it downloads.
 func build(ctx context.Context, out io.Writer, dir string, programs []string) error {
 	args := []string{"build", "-o", dir}
 	for _, program := range programs {
