@@ -138,7 +138,7 @@ describe('testserver', { concurrency: true }, () => {
         const seen = []
         let enough
         const slow = await call('slow', {}, {
-          // Ten reports at intervals of 50ms take longer than the limit of 300ms.
+          // Seven reports, a second apart, take longer than the timeout of 5s.
           onprogress: p => { if (seen.push(p.progress) === 7) enough = call('enough', {}) },
         })
         await enough
