@@ -166,7 +166,7 @@ func stdioOutage(t *testing.T, protocol string) *outage {
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
-			return newClient().Connect(ctx, &mcp.CommandTransport{Command: c.command(ctx, "stdio")}, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+			return newClient().Connect(ctx, &mcp.CommandTransport{Command: c.command(ctx, "stdio")}, speaking(protocol))
 		},
 		kill: func() { require.NoError(t, c.newest().Process.Kill()) },
 		back: func() { gate <- struct{}{} },
@@ -196,7 +196,7 @@ func httpOutage(t *testing.T, protocol string, transport mcp.StreamableClientTra
 		dial: func(ctx context.Context) (*mcp.ClientSession, error) {
 			transport := transport
 			transport.Endpoint, transport.HTTPClient = "http://"+address, httpClient
-			return newClient().Connect(ctx, &transport, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+			return newClient().Connect(ctx, &transport, speaking(protocol))
 		},
 		kill: kill,
 		back: start,
