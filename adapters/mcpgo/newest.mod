@@ -1,5 +1,8 @@
-// newest.mod is go.mod with the newest of what it requires: go test -modfile=newest.mod ./...
-// Update it with: go get -modfile=newest.mod github.com/mark3labs/mcp-go@latest github.com/stretchr/testify@latest && go mod tidy -modfile=newest.mod
+// newest.mod is go.mod with the newest versions of what it requires, which are tested by
+//	go test -modfile=newest.mod ./...
+// and updated by
+//	go get -modfile=newest.mod github.com/mark3labs/mcp-go@latest github.com/stretchr/testify@latest
+//	go mod tidy -modfile=newest.mod
 
 module github.com/seed8d1e2389/resilience/adapters/mcpgo
 
