@@ -168,7 +168,7 @@ func stdioOutage(t *testing.T, protocol string) *outage {
 				return nil, ctx.Err()
 			}
 			transport := &mcp.CommandTransport{Command: c.command(ctx, "stdio"), TerminateDuration: limit}
-			return newClient().Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+			return newClient().Connect(ctx, transport, speaking(protocol))
 		},
 		kill: func() { require.NoError(t, c.newest().Process.Kill()) },
 		back: func() { gate <- struct{}{} },
@@ -195,7 +195,7 @@ func httpOutage(t *testing.T, protocol string, transport mcp.StreamableClientTra
 		dial: func(ctx context.Context) (*mcp.ClientSession, error) {
 			transport := transport
 			transport.Endpoint, transport.HTTPClient = "http://"+address, httpClient
-			return newClient().Connect(ctx, &transport, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+			return newClient().Connect(ctx, &transport, speaking(protocol))
 		},
 		kill: kill,
 		back: start,

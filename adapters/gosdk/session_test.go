@@ -286,7 +286,9 @@ func TestSessionOtherErrors(t *testing.T) {
 	failed := hang(ctx, s)
 	receive(t, p.started)
 	cancel()
-	assert.Equal(t, context.Canceled, receive(t, failed))
+	err = receive(t, failed)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
 	ctx, cancel = context.WithCancel(t.Context())
 	echoed := fmt.Errorf(`calling "x": %w`, io.EOF)
 	_, err = gosdk.Use(ctx, s, func(context.Context, *mcp.ClientSession) (int, error) { cancel(); return 0, echoed })
@@ -513,7 +515,7 @@ func newFront(t *testing.T, sending ...mcp.Middleware) (*front, *gosdk.Session) 
 		client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
 		client.AddSendingMiddleware(sending...)
 		transport := &mcp.StreamableClientTransport{Endpoint: server.URL, HTTPClient: httpClient, DisableStandaloneSSE: true}
-		return client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+		return client.Connect(ctx, transport, speaking("2025-11-25"))
 	}, sessionConfig{})
 }
 

@@ -26,7 +26,7 @@ func TestAddHealth(t *testing.T) {
 			return nil, resilience.MarkPermanent(errBackend)
 		})
 		mcpgo.AddHealth(s, g)
-		c := connect(t, s)
+		c := connect(t, s, nil)
 		res, err := c.CallTool(t.Context(), request("bad", nil, nil))
 		require.NoError(t, err)
 		require.True(t, res.IsError)
@@ -87,17 +87,22 @@ func TestObserverLearnsOfTheRequest(t *testing.T) {
 		s.AddTool(mcp.NewTool("asks"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return nil, mcp.URLElicitationRequiredError{}
 		})
-		c := connect(t, s)
+		c := connect(t, s, nil)
 		_, err := c.CallTool(t.Context(), request("x", nil, map[string]any{"traceparent": "00-1-2-01"}))
 		require.NoError(t, err)
 		require.NoError(t, g.Flush(t.Context()))
 		assert.Equal(t, "tools/call", request0.Method)
-		assert.Equal(t, legacy, request0.Protocol)
+		if _, knows := any(newWire(s, nil)).(interface{ ProtocolVersion() string }); knows { // since mcp-go v1.0
+			assert.Equal(t, legacy, request0.Protocol)
+		}
 		assert.NotEmpty(t, request0.Session)
 		assert.Equal(t, "00-1-2-01", request0.Meta["traceparent"])
-		_, err = c.CallTool(t.Context(), request("asks", nil, nil))
+		_, err = c.CallTool(t.Context(), request("asks", nil, map[string]any{
+			"io.modelcontextprotocol/protocolVersion": "2025-06-18",
+		}))
 		require.Error(t, err)
 		require.NoError(t, g.Flush(t.Context()))
+		assert.Equal(t, "2025-06-18", request0.Protocol)
 		require.Len(t, ends, 2)
 		assert.Nil(t, ends[0].Err)
 		assert.False(t, ends[0].Unfinished)
