@@ -100,7 +100,7 @@ func (c call) describe(e resilience.CallEnd) {
 	}
 	c.span.SetAttributes(keyAttempts.Int(e.Attempts))
 	if e.Timeout > 0 {
-		c.span.SetAttributes(seconds(keyLimit, e.Timeout))
+		c.span.SetAttributes(seconds(keyTimeout, e.Timeout))
 	}
 	if e.Unfinished {
 		c.span.SetAttributes(keyUnfinished.Bool(true))
