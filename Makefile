@@ -5,7 +5,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 .PHONY: test clients lint cover fuzz demo bench chaos
 
 test: clients ## the tests of all modules, and those of clients/
-	@set -e; for m in $(MODULES); do echo "== test $$m"; (cd $$m && go test -race -count=1 ./...); done
+	@set -e; for m in $(MODULES); do echo "== test $$m"; (cd $$m && go test -race -count=1 -timeout 30m ./...); done
 
 clients: ## MCP clients that we didn't write, and the conformance suite
 	@if command -v npm >/dev/null; then echo "== test clients" && cd clients && npm ci --no-audit --no-fund && npm test; \
