@@ -43,7 +43,7 @@ chaos: ## draws docs/chaos.svg: a guarded and an unguarded server in the same ou
 
 PUBLISHED := $(patsubst %/,%,$(dir $(wildcard go.mod adapters/*/go.mod)))
 
-cross: ## the published modules on other systems; for Plan 9 without their tests, which use error numbers that it lacks
+cross: ## the published modules on other systems; on Plan 9 without their tests, which use error numbers
 	@set -e; for m in $(PUBLISHED); do for p in windows/amd64 darwin/arm64 js/wasm plan9/amd64; do echo "== cross $$m $$p"; \
 		case $$p in plan9/*) check=build;; *) check=vet;; esac; \
 		(cd $$m && GOOS=$${p%/*} GOARCH=$${p#*/} go $$check ./...); done; done

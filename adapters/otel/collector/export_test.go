@@ -67,9 +67,8 @@ func ok(context.Context) (int, error) { return 1, nil }
 func (x *exporting) calls(n int) {
 	x.Helper()
 	for i := range n {
-		_, err := resilience.Do(x.Context(), x.guard, "x", ok, resilience.ForRequest(resilience.Request{Known: true, RequestInfo: resilience.RequestInfo{
-			Method: "tools/call",
-		}}))
+		request := resilience.Request{Known: true, RequestInfo: resilience.RequestInfo{Method: "tools/call"}}
+		_, err := resilience.Do(x.Context(), x.guard, "x", ok, resilience.ForRequest(request))
 		require.NoError(x, err)
 		if i%500 == 499 || i == n-1 {
 			require.NoError(x, x.guard.Flush(x.Context()))
