@@ -2,19 +2,23 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint cover fuzz demo bench chaos
+.PHONY: test clients lint release-check cover fuzz demo bench chaos
 
-test: clients ## the tests of all modules, and those of clients/
-	@set -e; for m in $(MODULES); do echo "== test $$m"; (cd $$m && go test -race -count=1 ./...); done
+test: ## the tests of all modules and of clients/, then a table; or only some: make test ONLY=adapters/gosdk,clients
+	@go run -C .ci ./testall -only '$(ONLY)'
 
 clients: ## MCP clients that we didn't write, and the conformance suite
-	@if command -v npm >/dev/null; then echo "== test clients" && cd clients && npm ci --no-audit --no-fund && npm test; \
-	else echo "== test clients: skipped, there is no npm"; fi
+	@go run -C .ci ./testall -only clients
 
 lint: ## gofmt, go vet, staticcheck and go mod tidy, in all modules
-	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
-	@set -e; for m in $(MODULES); do echo "== lint $$m"; \
-		(cd $$m && go mod tidy -diff && go vet ./... && go run $(STATICCHECK) ./...); done
+	@failed=; out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; failed=" gofmt"; }; \
+	for m in $(MODULES); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && \
+		{ [ ! -e newest.mod ] || go mod tidy -diff -modfile=newest.mod; } && \
+		go vet ./... && go run $(STATICCHECK) ./...) || failed="$$failed $$m"; done; \
+	[ -z "$$failed" ] || { echo "lint failed:$$failed"; exit 1; }
+
+release-check: ## the next release, as its users will get it
+	@go run -C .ci ./releasecheck
 
 cover: ## statement coverage of the root package, and what is not covered
 	go test -coverprofile=cover.out . && go tool cover -func=cover.out | grep -v '100.0%'
@@ -33,4 +37,21 @@ bench: ## the guard beside its peers, six runs each: about ten minutes on a mach
 	cd benchmarks && go run $(BENCHSTAT) -col /peer bench.out && go run ./memory && go run ./ratios bench.out
 
 chaos: ## draws docs/chaos.svg: a guarded and an unguarded server in the same outage
-	go run -C examples ./chaos -o ../docs/chaos.svg
+	cd examples && go test -count=1 ./chaos -run '^TestPicture$$' -update -v
+
+.PHONY: cross test-lowest test-newest
+
+PUBLISHED := $(patsubst %/,%,$(dir $(wildcard go.mod adapters/*/go.mod)))
+
+cross: ## the published modules on other systems; on Plan 9 without their tests, which use error numbers
+	@set -e; for m in $(PUBLISHED); do for p in windows/amd64 darwin/arm64 js/wasm plan9/amd64; do echo "== cross $$m $$p"; \
+		case $$p in plan9/*) check=build;; *) check=vet;; esac; \
+		(cd $$m && GOOS=$${p%/*} GOARCH=$${p#*/} go $$check ./...); done; done
+
+test-lowest: ## the published modules with the lowest versions that they require, also of Go
+	@set -e; for m in $(PUBLISHED); do echo "== test-lowest $$m"; \
+		(cd $$m && GOTOOLCHAIN=go$$(go list -m -f '{{.GoVersion}}') go test -race -count=1 ./...); done
+
+test-newest: ## the published modules with the newest versions, which their newest.mod holds
+	@set -e; for m in $(dir $(wildcard newest.mod adapters/*/newest.mod)); do echo "== test-newest $$m"; \
+		(cd $$m && go mod tidy -diff -modfile=newest.mod && go test -race -count=1 -modfile=newest.mod ./...); done

@@ -9,12 +9,12 @@ import (
 // A call is one run of a tool under a guard, and all that is decided about it. Only the
 // caller's goroutine uses it.
 type call struct {
-	guard    *Guard
-	state    *toolState  // nil until the call has come to a tool
-	ctx      callContext // begins once the call is admitted
-	ticket   ticket
-	options  options
-	observed *observed // nil if there are no observers
+	guard     *Guard
+	state     *toolState  // nil until the call has come to a tool
+	ctx       callContext // begins once the call is admitted
+	ticket    ticket
+	options   options
+	observers *callObservers // nil if there are no observers
 
 	attempts   int
 	effect     Effect // what options.effect returned
@@ -41,7 +41,7 @@ func do[T any](
 	c = &j.call
 	c.ctx.name = name
 	if len(g.observers) > 0 {
-		ctx = c.announce(ctx)
+		ctx = c.notifyStart(ctx)
 	}
 	c.ctx.start = time.Now() // a slow observer doesn't use up the timeout
 
@@ -240,7 +240,7 @@ func (c *call) retry(d diagnosis, err error, o outcome) {
 
 	c.ctx.leave()
 	retry.notify(c.attempts, delay, err)
-	c.retrying(delay, err)
+	c.notifyRetry(delay, err)
 	if !sleep(&c.ctx, delay) {
 		ended, ownTimeout := c.ctx.ended()
 		c.cutOff(ended.withCause(err), ownTimeout)
@@ -303,7 +303,7 @@ func (c *call) finish(e *Error, o outcome) {
 		c.state.inFlight.Add(-1)
 	}
 
-	if e != nil || c.observed != nil {
+	if e != nil || c.observers != nil {
 		c.took()
 	}
 	if e != nil {

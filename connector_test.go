@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"runtime"
 	"sync"
@@ -89,6 +90,11 @@ func refused(context.Context) error { return errRefused }
 
 type linkConfig = resilience.ConnectorConfig[*link]
 
+// onChange is an observer that calls f for each change of a connection.
+func onChange(f func(resilience.ConnectionChange)) []resilience.Observer {
+	return []resilience.Observer{{Connection: f}}
+}
+
 // even has delays of 500ms, 1s, 2s … 60s.
 var even = resilience.Backoff{Jitter: resilience.NoJitter}
 
@@ -168,7 +174,9 @@ func TestConnectorDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []resilience.ConnectionChange
 		d := &dialer{script: []func(context.Context) error{refused}}
-		c := resilience.NewConnector(d.dial, linkConfig{OnChange: func(e resilience.ConnectionChange) { changes = append(changes, e) }})
+		c := resilience.NewConnector(d.dial, linkConfig{
+			Observers: onChange(func(e resilience.ConnectionChange) { changes = append(changes, e) }),
+		})
 		defer c.Close()
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -188,7 +196,10 @@ func TestConnectorIsExhausted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &dialer{script: []func(context.Context) error{refused, refused, refused, refused, refused, nil}}
 		var changes []resilience.ConnectionState
-		c := connector(t, d, linkConfig{MaxAttempts: 3, OnChange: func(e resilience.ConnectionChange) { changes = append(changes, e.State) }})
+		c := connector(t, d, linkConfig{
+			MaxAttempts: 3,
+			Observers:   onChange(func(e resilience.ConnectionChange) { changes = append(changes, e.State) }),
+		})
 		_, err := c.Wait(t.Context())
 		assert.ErrorIs(t, err, resilience.CodeRetryExhausted)
 		assert.ErrorIs(t, err, errRefused)
@@ -426,17 +437,18 @@ func TestConnectorWaitObeysItsContext(t *testing.T) {
 	})
 }
 
-// Changes are told in order, to the callback, the observers and the log.
+// Observers and the log receive all changes in order, also if one of them panics.
 func TestConnectorChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, out := textLog(0)
-		var told, observed []resilience.ConnectionChange
+		var panics, observed []resilience.ConnectionChange
 		d := &dialer{script: []func(context.Context) error{refused, nil, refused}}
 		c := connector(t, d, linkConfig{
 			Name:        "browser",
 			MaxAttempts: 2,
-			OnChange:    func(e resilience.ConnectionChange) { told = append(told, e); panic("p") },
+			Log:         slog.New(slog.DiscardHandler),
 			Observers: []resilience.Observer{
+				{Connection: func(e resilience.ConnectionChange) { panics = append(panics, e); panic("p") }},
 				resilience.LogObserver(log),
 				{Connection: func(e resilience.ConnectionChange) { observed = append(observed, e) }},
 				{},
@@ -458,12 +470,12 @@ func TestConnectorChanges(t *testing.T) {
 			{State: resilience.ConnectionDown, Time: begin.Add(500 * ms), Err: errBoom, NextDial: 1000 * ms},
 			{State: resilience.ConnectionDown, Time: begin.Add(1500 * ms), Attempts: 1, Err: errRefused, NextDial: 2000 * ms},
 			{State: resilience.ConnectionExhausted, Time: begin.Add(3500 * ms), Attempts: 2, Err: errRefused},
-			{State: resilience.ConnectionClosed, Time: begin.Add(3500 * ms), Attempts: 2, Err: told[5].Err},
+			{State: resilience.ConnectionClosed, Time: begin.Add(3500 * ms), Attempts: 2, Err: panics[5].Err},
 		}
 		for i := range want {
 			want[i].Connection = "browser"
 		}
-		assert.Equal(t, want, told)
+		assert.Equal(t, want, panics)
 		assert.Equal(t, want, observed)
 		assert.Equal(t, `level=WARN msg="connection down" connection=browser attempts=1 error="dial: refused" next=500ms
 level=INFO msg="connection up" connection=browser attempts=1

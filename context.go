@@ -345,8 +345,9 @@ func innermost(ctx context.Context) *callContext {
 }
 
 // Value also answers the context package's private question for a context of its own, by
-// which context.Cause finds the cause. Before the end there is none to find, and children
-// use AfterFunc, so the parent may answer as it likes.
+// which context.Cause finds the cause. Go 1.25 asks it before Err, so Value notices the end as
+// Err does. Before the end there is no cause to find, and children use AfterFunc, so the parent
+// may answer as it likes.
 func (c *callContext) Value(key any) any {
 	switch key {
 	case contextKey{}:
@@ -357,7 +358,7 @@ func (c *callContext) Value(key any) any {
 		}
 	}
 
-	if e := c.ending.Load(); e != nil {
+	if e := c.catchUp(); e != nil {
 		if v := e.dead.Value(key); v != nil {
 			return v
 		}

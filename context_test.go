@@ -130,7 +130,7 @@ func TestContextOfAnAttemptEndsWithIt(t *testing.T) {
 }
 
 func TestContextHasTheEarlierDeadlineOfItsCaller(t *testing.T) {
-	ctx := contextWithin(t, time.Second)
+	ctx := contextWithin(t, 59*time.Second)
 
 	_, err := resilience.Do(ctx, guardWith(t, resilience.Tool{}), "x", func(c context.Context) (int, error) {
 		want, _ := ctx.Deadline()

@@ -295,3 +295,35 @@ func TestCauseOfTheContextIsFoundInTheErrorOfItsCall(t *testing.T) {
 		assert.ErrorIs(t, err, cause)
 	})
 }
+
+// A tool may ask for the cause before anything else has noticed the end, and Go 1.25 looks for
+// it without asking Err first.
+func TestCauseIsKnownIfItIsAskedForBeforeErr(t *testing.T) {
+	type key struct{}
+	for name, cause := range map[string]func(context.Context) error{
+		"of the call":  context.Cause,
+		"of its child": func(ctx context.Context) error { return context.Cause(context.WithValue(ctx, key{}, 1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothModes(t, func(t *testing.T, cooperative bool) {
+				g := guardWith(t, resilience.Tool{Cooperative: cooperative, Timeout: time.Second})
+				seen := make(chan error, 1)
+
+				ctx, cancel := context.WithCancel(t.Context())
+				_, _ = resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+					cancel()
+					seen <- cause(ctx)
+					return 0, errBoom
+				})
+				assert.ErrorIs(t, <-seen, resilience.CodeCanceled)
+
+				_, _ = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					time.Sleep(time.Second)
+					seen <- cause(ctx)
+					return 0, errBoom
+				})
+				assert.ErrorIs(t, <-seen, resilience.CodeTimeout)
+			})
+		})
+	}
+}

@@ -7,22 +7,30 @@ import (
 	"time"
 )
 
-// Health is the state of one tool, as of [Guard.Health]. It marshals to JSON with
-// the keys tool, available, breaker, state, retryAfter (whole seconds, left out unless open),
-// consecutiveFailures, inFlight, abandoned and lastError.
+// Health is the state of one tool, as [Guard.Health] returns it.
 type Health struct {
-	Tool                string
-	Available           bool   // a call would not be turned away now: the breaker isn't open, and not too many abandoned ones run
-	Breaker             string // the name of its breaker, which other tools may share
-	State               State
-	RetryAfter          time.Duration // until the breaker lets a probe through; 0 unless open
-	ConsecutiveFailures int           // on the breaker; while it isn't closed, those that opened it and the probes that failed since
-	InFlight            int           // calls that have not been answered yet
-	Abandoned           int           // attempts that were given up on and still run
-	LastError           *Error        // the last failure that the breaker counted, without Details; nil: none
+	Tool string
+
+	// Available is false while calls are sure to be rejected, because the breaker is open or because
+	// too many abandoned attempts of the tool are still running.
+	Available bool
+
+	Breaker    string        // the name of the tool's breaker, which other tools may share
+	State      State         // the state of the breaker
+	RetryAfter time.Duration // until the breaker lets a probe through; 0 unless it is open
+
+	// ConsecutiveFailures is how many calls in a row have failed, as the breaker counts them. While
+	// the breaker isn't closed, it counts those that opened it and the probes that failed since.
+	ConsecutiveFailures int
+
+	InFlight  int    // calls that haven't returned yet
+	Abandoned int    // attempts that were abandoned and are still running
+	LastError *Error // the last failure that the breaker counted, without Details; nil if none
 }
 
-// MarshalJSON writes what an agent or a load balancer reads.
+// MarshalJSON returns an object with the keys tool, available, breaker, state, retryAfter,
+// consecutiveFailures, inFlight, abandoned and lastError. The value of retryAfter is in whole seconds,
+// rounded up. It is omitted unless the breaker is open, and lastError is omitted if there is none.
 func (h Health) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Tool                string `json:"tool"`
@@ -34,18 +42,24 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		InFlight            int    `json:"inFlight"`
 		Abandoned           int    `json:"abandoned"`
 		LastError           *Error `json:"lastError,omitempty"`
-	}{h.Tool, h.Available, h.Breaker, h.State, wholeSeconds(h.RetryAfter), h.ConsecutiveFailures, h.InFlight, h.Abandoned, h.LastError})
+	}{
+		h.Tool, h.Available, h.Breaker, h.State, wholeSeconds(h.RetryAfter),
+		h.ConsecutiveFailures, h.InFlight, h.Abandoned, h.LastError,
+	})
 }
 
-// Health returns the state of every tool that is listed in the Config or has been
-// called, by name. Tools that were called after the 1,024 unlisted ones for which
-// there is room stand together as "(others)". Each number is right by itself; while
-// calls go on, they need not be of the same instant.
+// Health returns the state of every tool that is listed in the Config or was called, sorted by name.
+// A guard keeps the state of at most 1,024 tools that aren't listed; further ones share a single
+// state, whose name is "(others)".
+//
+// Each value is correct by itself. While calls are under way, the values need not be those of one
+// instant.
 func (g *Guard) Health() []Health {
 	var all []Health
 	for _, t := range g.listed {
 		all = append(all, g.health(t))
 	}
+
 	g.unlisted.Range(func(_, t any) bool {
 		if t := t.(*toolState); t.used.Load() {
 			all = append(all, g.health(t))
@@ -55,6 +69,7 @@ func (g *Guard) Health() []Health {
 	if g.others.used.Load() {
 		all = append(all, g.health(g.others))
 	}
+
 	slices.SortFunc(all, func(a, b Health) int { return strings.Compare(a.Tool, b.Tool) })
 	return all
 }

@@ -8,47 +8,53 @@ import (
 	"time"
 )
 
-// LogObserver returns an [Observer] that writes to log, one record for each event that is
-// worth one. A nil log is slog.Default() at the time of the event.
+// LogObserver returns an [Observer] that writes to log. If log is nil, it writes to what
+// slog.Default() is at the time of the event. Each record has the time of its event.
 //
-//	level  message          keys
-//	Debug  call succeeded   tool attempts duration limit
-//	Debug  call unfinished  tool attempts duration limit
-//	Info   retry            tool attempt delay error
-//	Info   call invalid     tool attempts duration limit code error
-//	Warn   call failed      tool attempts duration limit code error
-//	Info   late result      tool late error
-//	Error  breaker opened   breaker from to
-//	Info   breaker changed  breaker from to
-//	Info   connection up    connection attempts
-//	Warn   connection down  connection attempts error next
+//	level  message               keys
+//	Debug  call succeeded        tool attempts duration timeout
+//	Debug  call unfinished       tool attempts duration timeout
+//	Info   call canceled         tool attempts duration timeout code error
+//	Info   call invalid          tool attempts duration timeout code error
+//	Warn   call failed           tool attempts duration timeout code error
+//	Info   retry                 tool attempt delay error
+//	Info   late result           tool late error
+//	Error  breaker opened        breaker from to
+//	Info   breaker changed       breaker from to
+//	Info   connection up         connection attempts
+//	Warn   connection down       connection attempts error next
 //	Error  connection exhausted  connection attempts error
 //	Info   connection closed     connection attempts
 //
-// A call is refused, rather than failed, if it was its caller's doing: CANCELED,
-// VALIDATION_ERROR, TOOL_NOT_FOUND. The value of error is the text of the cause, or the
-// message of an error that has none; it may hold addresses and credentials, and is left
-// out where there is no error. With it come retryAfter, where known, and stack, the stack
-// of a panic. Durations are values of time.Duration. Arguments, redacted, are under the
-// key arguments, with debug only.
+// A call with the code CANCELED is canceled, one with VALIDATION_ERROR or TOOL_NOT_FOUND is invalid,
+// and one with any other code has failed. Durations are logged as values of type time.Duration.
+//
+// The value of error is the text of the cause, or the message of an error that has no cause. It may
+// contain addresses and credentials. The key is omitted where there is no error, as for a late result
+// that succeeded. Three more keys appear where they apply: retryAfter, if the error has one; stack,
+// for a panic; and arguments, redacted, with debug only.
 func LogObserver(log *slog.Logger) Observer {
 	l := logger{log}
 	return Observer{Retry: l.retry, End: l.end, Late: l.late, Breaker: l.breaker, Connection: l.connection}
 }
 
-type logger struct{ log *slog.Logger }
+type logger struct {
+	log *slog.Logger // nil means slog.Default()
+}
 
-// record writes with the time of the event, which may have waited.
+// record writes one record, with the time of the event instead of the time of writing.
 func (l logger) record(ctx context.Context, at time.Time, level slog.Level, msg string, attrs ...slog.Attr) {
 	log := l.log
 	if log == nil {
 		log = slog.Default()
 	}
-	if h := log.Handler(); h.Enabled(ctx, level) {
-		r := slog.NewRecord(at, level, msg, 0)
-		r.AddAttrs(attrs...)
-		_ = h.Handle(ctx, r) // there is nobody else to tell
+	h := log.Handler()
+	if !h.Enabled(ctx, level) {
+		return
 	}
+	r := slog.NewRecord(at, level, msg, 0)
+	r.AddAttrs(attrs...)
+	_ = h.Handle(ctx, r) // there is nowhere else to report its error
 }
 
 func (l logger) retry(ctx context.Context, e CallRetry) {
@@ -67,26 +73,36 @@ func (l logger) end(ctx context.Context, e CallEnd) {
 		slog.Int("attempts", e.Attempts),
 		slog.Duration("duration", e.Duration),
 		slog.Duration("timeout", e.Timeout))
-	level, msg := slog.LevelDebug, "call succeeded"
-	switch {
-	case e.Err != nil:
-		level, msg = slog.LevelWarn, "call failed"
-		switch e.Err.Code {
-		case CodeCanceled, CodeValidation, CodeToolNotFound:
-			level, msg = slog.LevelInfo, "call invalid"
-		}
+
+	if e.Err != nil {
 		attrs = append(attrs, slog.String("code", string(e.Err.Code)))
 		if e.Err.RetryAfter > 0 {
 			attrs = append(attrs, slog.Duration("retryAfter", e.Err.RetryAfter))
 		}
 		attrs = withError(attrs, e.Err)
-	case e.Unfinished:
-		msg = "call unfinished"
 	}
 	if e.Arguments != nil {
 		attrs = append(attrs, slog.Any("arguments", e.Arguments))
 	}
+
+	level, msg := endMessage(e)
 	l.record(ctx, e.Time, level, msg, attrs...)
+}
+
+func endMessage(e CallEnd) (slog.Level, string) {
+	switch {
+	case e.Err == nil && e.Unfinished:
+		return slog.LevelDebug, "call unfinished"
+	case e.Err == nil:
+		return slog.LevelDebug, "call succeeded"
+	}
+	switch e.Err.Code {
+	case CodeCanceled:
+		return slog.LevelInfo, "call canceled"
+	case CodeValidation, CodeToolNotFound:
+		return slog.LevelInfo, "call invalid"
+	}
+	return slog.LevelWarn, "call failed"
 }
 
 func (l logger) late(ctx context.Context, e LateResult) {
@@ -100,7 +116,9 @@ func (l logger) breaker(e BreakerChange) {
 		level, msg = slog.LevelError, "breaker opened"
 	}
 	l.record(context.Background(), e.Time, level, msg,
-		slog.String("breaker", e.Breaker), slog.String("from", e.From.String()), slog.String("to", e.To.String()))
+		slog.String("breaker", e.Breaker),
+		slog.String("from", e.From.String()),
+		slog.String("to", e.To.String()))
 }
 
 func (l logger) connection(e ConnectionChange) {
@@ -117,7 +135,7 @@ func (l logger) connection(e ConnectionChange) {
 	l.record(context.Background(), e.Time, level, "connection "+e.State.String(), attrs...)
 }
 
-// withError adds what there is to know of an error whose methods may panic.
+// withError appends the text of err and the stack of a panic in its chain. A nil err adds nothing.
 func withError(attrs []slog.Attr, err error) []slog.Attr {
 	if err == nil {
 		return attrs
@@ -129,7 +147,7 @@ func withError(attrs []slog.Attr, err error) []slog.Attr {
 	return attrs
 }
 
-// causeText looks for what an Error's own text leaves out.
+// causeText returns the text of the cause, which an Error leaves out of its own text.
 func causeText(err error) string {
 	e, ok := err.(*Error)
 	switch {
@@ -142,7 +160,7 @@ func causeText(err error) string {
 	}
 }
 
-// panicIn returns the panic that err tells of, nil if none.
+// panicIn returns the panic in the chain of err, or nil. The methods of err may panic, too.
 func panicIn(err error) (p *PanicError) {
 	defer func() {
 		if recover() != nil {

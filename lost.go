@@ -4,8 +4,10 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"syscall"
 )
+
+// refused is the only reason that certainly precedes any effect.
+const refused = "connection refused"
 
 // lostReason returns in our own words why err means that a connection is gone, or "" if it
 // doesn't.
@@ -13,7 +15,7 @@ func lostReason(err error) string {
 	switch x := err.(type) {
 	case nil:
 		return ""
-	case syscall.Errno: // implements net.Error too, even ENOENT
+	case errno: // implements net.Error too, even ENOENT
 		return lostErrno[x]
 	case *net.ParseError, *net.AddrError: // implement net.Error, but concern no connection
 		return ""
@@ -49,16 +51,6 @@ func lostReason(err error) string {
 	return ""
 }
 
-var lostErrno = map[syscall.Errno]string{
-	syscall.ECONNREFUSED: "connection refused",
-	syscall.ECONNRESET:   "connection reset by the other side",
-	syscall.ECONNABORTED: "connection aborted",
-	syscall.EPIPE:        "connection closed by the other side",
-	syscall.ETIMEDOUT:    "network timeout",
-	syscall.EHOSTUNREACH: "host unreachable",
-	syscall.ENETUNREACH:  "network unreachable",
-}
-
 // hadNoEffect reports whether err is certain to have left the backend as it was: it is
 // marked so, or the connection was refused or never made. Of several joined errors, all must
 // be.
@@ -74,8 +66,8 @@ func hadNoEffect(err error) bool {
 		return x.Op == "dial"
 	case *net.DNSError:
 		return true
-	case syscall.Errno:
-		return x == syscall.ECONNREFUSED
+	case errno:
+		return lostErrno[x] == refused
 	case *Error:
 		// The cause of any other code is the last of several things that happened, and says
 		// nothing about those before it.

@@ -27,9 +27,9 @@ const (
 type Request struct {
 	RequestInfo // what observers receive
 
-	// Arguments are the arguments of the request, for the details of its error with debug.
-	// They are redacted as they were before the tool ran. A json.RawMessage is only read with
-	// debug. Nil means none.
+	// Arguments are the arguments of the request, for the details of its error with debug. They
+	// are redacted as they were before the tool ran. A json.RawMessage or a map[string]any is
+	// used; anything else, which may be in use elsewhere, is ignored.
 	Arguments any
 
 	// Effect returns what is known elsewhere of the tool's effect, as by its MCP annotations.
@@ -62,8 +62,13 @@ func ForRequest(r Request) Option {
 		o.request = &r.RequestInfo
 		o.effect = r.Effect
 		o.shared = !r.Known
-		if raw, isRaw := r.Arguments.(json.RawMessage); r.Arguments != nil && (!isRaw || len(raw) > 0) {
-			o.args = r.Arguments
+		switch args := r.Arguments.(type) {
+		case json.RawMessage:
+			if len(args) > 0 {
+				o.args = args
+			}
+		case map[string]any:
+			Args(args)(o)
 		}
 		r.readMeta(o)
 	}

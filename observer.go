@@ -5,105 +5,125 @@ import (
 	"time"
 )
 
-// An Observer is told what becomes of the calls that a [Guard] makes, for logs, traces and
-// metrics, and of connections that a [Connector] keeps. List any number of them in
-// Config.Observers. [LogObserver] is one, the nested module adapters/otel has another.
-// Every field may be nil: the observer isn't told of that.
+// An Observer receives events about the calls of a [Guard] and the connections of a [Connector], for
+// logs, traces and metrics. List any number of observers in the Config of a guard or a connector.
+// [LogObserver] returns one, and the nested module adapters/otel provides another. Every field may be
+// nil: the observer then doesn't receive that event.
 //
-// An observer can't harm a call. But for Start, it is told on a goroutine of its own, in
-// order and one thing at a time, so that what it does needs no lock against itself; events
-// therefore have their own times. If it blocks, calls go on, and after 1,024 events that
-// wait for it, with all that they hold, further ones are lost. If it panics, that event is
-// lost. Either is said through Config.Log, but not each time. [Guard.Flush] waits until all
-// have been told of everything.
+// An observer can't fail or delay a call, except that the call waits for Start for up to 100ms. All
+// other functions are called on a goroutine of the observer's own, in order and one at a time, so they
+// need no lock for data that only they use. If several guards or connectors list the same observer, it
+// has such a goroutine in each. Events carry their time, because they may be delivered late.
 //
-// The contexts that it gets hold the values that observers added at the call's start; but
-// for Start's, they never end.
+// If a function blocks, calls go on. Up to 1,024 events then wait for it, with everything that they
+// refer to, and further ones are lost. If a function panics, that event is lost. Config.Log receives a
+// warning in either case, but not for each event. [Guard.Flush] waits until all events so far have
+// been delivered.
+//
+// The contexts that the functions receive hold the values that observers added at the start of the
+// call. Except for that of Start, they never end.
 type Observer struct {
-	// Start is told of every call before anything is decided about it. It may return a
-	// context with values of its own, such as a span, which is then the tool's; one
-	// that ends sooner doesn't end the call, and nil adds nothing.
+	// Start is called for every call, before anything is decided about it. It must be safe for
+	// concurrent use. It may return a context with values of its own, such as a span, which the tool
+	// then receives. If that context ends early, the call goes on. Nil adds nothing.
 	//
-	// The call waits for Start before its limit begins, for 100ms at most, also if its
-	// caller leaves. An observer that takes longer, or panics, isn't told of that call at
-	// all; nor, until a Start that takes longer has returned, of any that begins.
+	// The call waits for Start for at most 100ms, before its timeout begins and even if its caller
+	// leaves. If Start takes longer or panics, the observer receives nothing about that call. While a
+	// Start that took longer is still running, the observer receives nothing about new calls either.
 	Start func(ctx context.Context, e CallStart) context.Context
 
-	// Retry is told of each attempt that failed and is to be repeated, before the delay.
+	// Retry is called for each attempt that failed and will be repeated, before the delay.
 	Retry func(ctx context.Context, e CallRetry)
 
-	// End is told of the end of every call that Start was told of, exactly once for each,
-	// also of those that were turned away.
+	// End is called exactly once for every call that Start saw, including calls that were rejected.
 	End func(ctx context.Context, e CallEnd)
 
-	// Late is told when a tool returns that was given up on, unless it has only heeded its
-	// context: that is, returned the context's own error within a second. It may come before
-	// the End of its call.
+	// Late is called when an abandoned attempt returns, possibly before the End of its call. It isn't
+	// called for a tool that respected its context, which means that the tool returned the error of
+	// the context within a second after the context had ended.
 	Late func(ctx context.Context, e LateResult)
 
-	// Breaker is told of each change of state of a breaker, in order.
+	// Breaker is called for each change of a breaker's state.
 	Breaker func(e BreakerChange)
 
-	// Connection is told of each change of a [Connector] that lists the observer in its
-	// configuration, in order.
+	// Connection is called for each change of a [Connector] that lists the observer in its
+	// ConnectorConfig.
 	Connection func(e ConnectionChange)
 }
 
-// CallStart is the beginning of a call.
+// CallStart describes a call that begins.
 type CallStart struct {
 	Tool    string
 	Time    time.Time
-	Request RequestInfo // what an adapter said by [ForRequest]; zero: nothing
+	Request RequestInfo // zero if the call belongs to no known MCP request
 }
 
-// CallRetry is an attempt that failed and will be repeated.
+// RequestInfo describes the MCP request that a call belongs to. A zero field isn't known.
+type RequestInfo struct {
+	Method   string         // such as "tools/call"; empty if the call belongs to no MCP request
+	Client   bool           // whether this process made the request, as a client, instead of serving it
+	Session  string         // the ID of the session
+	Protocol string         // the version of the protocol, such as "2025-11-25"
+	Meta     map[string]any // the request's _meta; observers share it and must not modify it
+}
+
+// CallRetry describes an attempt that failed and will be repeated, unless the call ends during the
+// delay.
 type CallRetry struct {
 	Tool    string
-	Label   string        // see CallEnd
-	Time    time.Time     // of the failure
-	Attempt int           // that failed, from 1
-	Delay   time.Duration // until the next; the call may end before it is made
-	Err     error         // what the tool returned, and must not change any more; its methods may panic
+	Label   string        // as in [CallEnd]
+	Time    time.Time     // when the attempt failed
+	Attempt int           // the number of the failed attempt, from 1
+	Delay   time.Duration // until the next attempt
+	Err     error         // the tool's error, which must not be modified; its methods may panic
 }
 
-// CallEnd is the one outcome of a call.
+// CallEnd describes how a call ended.
 type CallEnd struct {
 	Tool string
 
-	// Label is Tool, or "(others)" for a tool that has no state of its own: there are
-	// never more Labels than tools in [Guard.Health] and one. Metrics need that, as agents
-	// make names up.
+	// Label is Tool, or "(others)" for a tool that has no state of its own. Agents make up names of
+	// tools, so use Label as the key of metrics: apart from "(others)", its only values are the tools
+	// that [Guard.Health] lists.
 	Label string
 
 	Time       time.Time
-	Duration   time.Duration // since the observers were told of its start
-	Timeout    time.Duration // of the whole call, before any progress; 0: it didn't come to that
-	Attempts   int           // 0: the tool wasn't called
-	Err        *Error        // a copy of what the caller gets, for all observers; nil: success, or Unfinished
-	Unfinished bool          // the tool said [ErrUnfinished]: neither a success nor a failure
-	Arguments  any           // only with debug: redacted, as they were before the tool ran; nil: none
+	Duration   time.Duration // since the observers' Start returned
+	Timeout    time.Duration // of the whole call, unless progress restarts it; 0 if the call never had one
+	Attempts   int           // how often the tool was called; 0 if the call was rejected
+	Err        *Error        // a copy of the caller's, shared by all observers; nil on success or if Unfinished
+	Unfinished bool          // whether the tool returned [ErrUnfinished], which is neither success nor failure
+	Arguments  any           // with debug, the redacted arguments as they were before the tool ran; nil without
 }
 
-// LateResult is what came of an attempt after it was given up on.
+// LateResult describes the result of an attempt that returned after it was abandoned.
 type LateResult struct {
 	Tool  string
-	Label string // see CallEnd
+	Label string // as in [CallEnd]
 	Time  time.Time
-	Late  time.Duration // since it was given up on
-	Err   error         // nil: it succeeded; a [*PanicError] or [ErrGoexit] if it crashed; methods of others may panic
+	Late  time.Duration // since the attempt was abandoned
+
+	// Err is nil if the attempt succeeded, and a [*PanicError] or [ErrGoexit] if it crashed. The
+	// methods of any other error may panic.
+	Err error
 }
 
-// BreakerChange is a change of state of a breaker. From Open to HalfOpen it is noticed
-// when the next call comes, or somebody asks for the state.
+// BreakerChange describes a change of a breaker's state. The change from open to half-open is noticed
+// when a call arrives or the state is queried after the cooldown.
 type BreakerChange struct {
-	Breaker  string
+	Breaker  string // the breaker's name
 	From, To State
 	Time     time.Time
 }
-type RequestInfo struct {
-	Method   string
-	Client   bool
-	Session  string
-	Protocol string
-	Meta     map[string]any
+
+// ConnectionChange describes a change of a [Connector]: its connection came up, was lost, could not be
+// dialed or was closed, or its attempts are exhausted. If [Connector.Reconnect] starts a dial, that is
+// a change, too.
+type ConnectionChange struct {
+	Connection string          // the name of the connection
+	State      ConnectionState // the new state; if another dial failed, it is the same as before
+	Time       time.Time
+	Attempts   int           // failed dials in a row; if the connection came up, those before it
+	Err        error         // why there is no connection; nil if it came up
+	NextDial   time.Duration // until the next dial; 0 if it starts now or none will
 }

@@ -159,7 +159,7 @@ func TestProgressOfAnInnerCallIsProgressOfTheOuterCall(t *testing.T) {
 }
 
 func TestProgressRestartsNothingAfterTheEnd(t *testing.T) {
-	g := guardWith(t, resilience.Tool{Timeout: time.Second, MaxTimeout: time.Minute})
+	g := guardWith(t, resilience.Tool{Timeout: time.Minute, MaxTimeout: time.Hour})
 	var kept context.Context
 	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) { kept = ctx; return 0, nil })
 	assert.NoError(t, err)

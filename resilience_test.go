@@ -136,7 +136,7 @@ func guardWith(t *testing.T, x resilience.Tool) *resilience.Guard {
 // waitForAbandoned waits until the abandoned calls of the guard's only tool have returned.
 func waitForAbandoned(t *testing.T, g *resilience.Guard) {
 	t.Helper()
-	require.Eventually(t, func() bool { return g.Health()[0].Abandoned == 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.Health()[0].Abandoned == 0 }, 2*time.Minute, time.Millisecond)
 }
 
 // report makes a call that ends with err, and reports whether the breaker admitted it.

@@ -6,7 +6,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { before, describe, test } from 'node:test'
 import { promisify } from 'node:util'
-import { build, startHTTP, temporary } from './lib.mjs'
+import { build, patience, startHTTP, temporary } from './lib.mjs'
 
 const suite = join(import.meta.dirname, 'node_modules/@modelcontextprotocol/conformance/dist/index.js')
 
@@ -35,14 +35,16 @@ describe('conformance', { concurrency: true }, () => {
   before(async () => { program = await build('testserver', '.') })
 
   for (const revision of ['2025-11-25', '2026-07-28']) {
-    test(`${revision}: equal verdicts with and without the middleware`, { timeout: 120_000 }, async t => {
+    test(`${revision}: equal verdicts with and without the middleware`, { timeout: patience }, async t => {
       const [withGuard, without] = await Promise.all([judge(t, program, revision, true), judge(t, program, revision, false)])
       assert.ok(Object.keys(without).length > 30, 'the suite runs hardly anything')
       assert.deepEqual(withGuard, without)
 
-      const checks = Object.values(withGuard).flat()
-      const count = status => checks.filter(c => c.endsWith(`: ${status}`)).length
-      t.diagnostic(`${Object.keys(withGuard).length} scenarios, ${checks.length} checks: ${count('SUCCESS')} passed, ${count('FAILURE')} failed`)
+      const checks = Object.entries(without).flatMap(([scenario, verdicts]) => verdicts.map(v => `${scenario}: ${v}`))
+      const failed = checks.filter(c => c.endsWith(': FAILURE'))
+      assert.deepEqual(failed.filter(c => !c.startsWith('tasks-')), [], 'only the tasks extension, which the Go SDK lacks, may fail')
+      t.diagnostic(`${revision}: the guarded server's verdicts equal the bare server's in all ${checks.length} checks. `
+        + (failed.length ? `Both fail ${failed.length}, all of the optional tasks extension, which neither server implements.` : 'Neither fails one.'))
     })
   }
 })

@@ -150,11 +150,11 @@ func TestConnectorModel(t *testing.T) {
 		last := resilience.ConnectionDown // that was told; under b.mu
 		c := resilience.NewConnector(b.dial, resilience.ConnectorConfig[int]{
 			Backoff: m.backoff, MaxAttempts: m.max, DialTimeout: m.dialTimeout, Stable: m.stable, Close: b.close,
-			OnChange: func(e resilience.ConnectionChange) {
+			Observers: []resilience.Observer{{Connection: func(e resilience.ConnectionChange) {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				last = e.State
-			},
+			}}},
 		})
 		defer c.Close()
 		m.dial(time.Now())

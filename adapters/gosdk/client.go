@@ -2,7 +2,6 @@ package gosdk
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -45,8 +44,15 @@ func ClientMiddleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
 				}
 				res, _ := result.(*mcp.CallToolResult)
 				return resultAnswer(res, o.failure)
-			}, arguments(params.Arguments), resilience.ForRequest(resilience.Request{
-				Method: methodCallTool, Client: true, Session: sessionID(req.GetSession()), Meta: params.Meta,
+			}, resilience.ForRequest(resilience.Request{
+				RequestInfo: resilience.RequestInfo{
+					Method:  methodCallTool,
+					Client:  true,
+					Session: sessionID(req.GetSession()),
+					Meta:    params.Meta,
+				},
+				Arguments: params.Arguments,
+				Known:     true, // the program chooses the names
 			}))
 			e, failed := err.(*resilience.Error)
 			switch {
@@ -166,15 +172,4 @@ func sessionOver(err error, session string) bool {
 func unexplained(err error) bool {
 	var wire *jsonrpc.Error
 	return !errors.As(err, &wire) && !unanswered(err)
-}
-
-// arguments are marshaled with debug only.
-func arguments(v any) resilience.Option {
-	switch v := v.(type) {
-	case map[string]any:
-		return resilience.Args(v)
-	case json.RawMessage:
-		return resilience.RawArgs(v)
-	}
-	return nil
 }

@@ -19,8 +19,8 @@ const methodCallTool = "tools/call"
 type Option func(*options)
 
 type options struct {
-	failure      func(*mcp.CallToolResult) error
-	debug, limit bool
+	failure        func(*mcp.CallToolResult) error
+	debug, timeout bool
 }
 
 // Failure says what a result with isError means: f returns the error that it stands for,
@@ -41,7 +41,7 @@ func AllowDebug() Option { return func(o *options) { o.debug = true } }
 
 // AllowTimeout lets clients give a request a limit of its own, by resilience.MetaTimeout.
 // It is never above the tool's own maximum.
-func AllowTimeout() Option { return func(o *options) { o.limit = true } }
+func AllowTimeout() Option { return func(o *options) { o.timeout = true } }
 
 func (o options) with(opts []Option) options {
 	for _, set := range opts {
@@ -97,29 +97,29 @@ type server struct {
 
 func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
 	name := req.Params.Name
-	opts, refused := resilience.MetaOptions(req.Params.Meta, s.options.debug, s.options.limit)
-	opts = append(opts, resilience.RawArgs(req.Params.Arguments), resilience.EffectFrom(func() resilience.Effect {
-		return s.effect(ctx, req)
-	}), resilience.ForRequest(resilience.Request{
-		Method: methodCallTool, Session: sessionID(req.Session), Protocol: req.ProtocolVersion(), Meta: req.Params.Meta,
-	}))
-	if !s.registered(ctx, req) {
-		// Made up, or hidden from us: guarded all the same, but nothing is kept of it.
-		opts = append(opts, resilience.Shared())
+	request := resilience.Request{
+		RequestInfo: resilience.RequestInfo{
+			Method:   methodCallTool,
+			Session:  sessionID(req.Session),
+			Protocol: req.ProtocolVersion(),
+			Meta:     req.Params.Meta,
+		},
+		Arguments:    req.Params.Arguments,
+		Effect:       func() resilience.Effect { return s.effect(ctx, req) },
+		Known:        s.registered(ctx, req), // otherwise it is made up, or hidden from us
+		AllowDebug:   s.options.debug,
+		AllowTimeout: s.options.timeout,
 	}
 	ctx, told := s.calls.begin(ctx, req)
 	defer told.end()
 	got, err := resilience.Do(ctx, s.guard, name, func(ctx context.Context) (answer, error) {
-		if refused != nil {
-			return answer{}, refused
-		}
 		told.attempt(ctx)
 		got, err := s.attempt(ctx, copyOf(req))
 		if err != nil && told.hasAsked() && resilience.Classify(err) == resilience.ClassTransient {
 			err = resilience.MarkPermanent(err)
 		}
 		return got, err
-	}, opts...)
+	}, resilience.ForRequest(request))
 	e, failed := err.(*resilience.Error)
 	switch {
 	case !failed, got.asks:

@@ -8,23 +8,29 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// AddHealth lets the clients of s ask how its tools are: by the tool resilience.HealthTool,
+// These are the names of what [AddHealth] adds to a server.
+const (
+	HealthTool     = "tool_health"
+	HealthResource = "resilience://health"
+)
+
+// AddHealth lets the clients of s ask how its tools are: by the tool [HealthTool],
 // which an agent may call before it chooses another, and by the resource
-// resilience.HealthResource. Both answer with g.AgentHealth. It panics if s or g is nil.
+// [HealthResource]. Both answer with g.AgentHealth. It panics if s or g is nil.
 func AddHealth(s *server.MCPServer, g *resilience.Guard) {
 	if s == nil || g == nil {
 		panic("resilience: mcpgo: AddHealth: nil *MCPServer or *Guard")
 	}
 	const description = "Tells which tools work at present and which are worth no call before the time in retryAfter (seconds) has passed"
-	s.AddTool(mcp.NewTool(resilience.HealthTool, mcp.WithDescription(description), mcp.WithReadOnlyHintAnnotation(true)),
+	s.AddTool(mcp.NewTool(HealthTool, mcp.WithDescription(description), mcp.WithReadOnlyHintAnnotation(true)),
 		func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			text := g.AgentHealth()
+			text := g.AgentHealth(HealthTool)
 			return mcp.NewToolResultStructured(text, string(text)), nil
 		})
-	s.AddResource(mcp.NewResource(resilience.HealthResource, "health", mcp.WithResourceDescription(description), mcp.WithMIMEType("application/json")),
+	s.AddResource(mcp.NewResource(HealthResource, "health", mcp.WithResourceDescription(description), mcp.WithMIMEType("application/json")),
 		func(context.Context, mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
 			return []mcp.ResourceContents{mcp.TextResourceContents{
-				URI: resilience.HealthResource, MIMEType: "application/json", Text: string(g.AgentHealth()),
+				URI: HealthResource, MIMEType: "application/json", Text: string(g.AgentHealth(HealthTool)),
 			}}, nil
 		})
 }

@@ -17,8 +17,8 @@ import (
 type Option func(*options)
 
 type options struct {
-	failure      func(*mcp.CallToolResult) error
-	debug, limit bool
+	failure        func(*mcp.CallToolResult) error
+	debug, timeout bool
 }
 
 // Failure says what a result with isError means: f returns the error that it stands for,
@@ -39,7 +39,7 @@ func AllowDebug() Option { return func(o *options) { o.debug = true } }
 
 // AllowTimeout lets clients give a request a limit of its own, by resilience.MetaTimeout.
 // It is never above the tool's own maximum.
-func AllowTimeout() Option { return func(o *options) { o.limit = true } }
+func AllowTimeout() Option { return func(o *options) { o.timeout = true } }
 
 // Middleware puts every tool of the server whose tool handler middleware it becomes under
 // g. It panics if g is nil.
@@ -79,24 +79,25 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 	if req.Params.Meta != nil {
 		meta = req.Params.Meta.AdditionalFields
 	}
-	opts, refused := resilience.MetaOptions(meta, h.options.debug, h.options.limit)
-	opts = append(opts, arguments(req), resilience.EffectFrom(func() resilience.Effect {
-		return effectOf(lookUp(ctx, name))
-	}), resilience.ForRequest(requestOf(ctx, meta)))
+	request := resilience.Request{
+		RequestInfo:  infoOf(ctx, meta),
+		Arguments:    req.GetRawArguments(),
+		Effect:       func() resilience.Effect { return effectOf(lookUp(ctx, name)) },
+		Known:        true, // mcp-go has found the tool
+		AllowDebug:   h.options.debug,
+		AllowTimeout: h.options.timeout,
+	}
 	ctx, told := h.begin(ctx, req)
 	defer told.end()
 	args := copyOf(req.Params.Arguments) // as hooks and other middleware have left them
 	got, err := resilience.Do(ctx, h.guard, name, func(ctx context.Context) (answer, error) {
-		if refused != nil {
-			return answer{}, refused
-		}
 		req := req
 		if resilience.Attempt(ctx) > 1 {
 			// The attempt before may have changed its arguments, and may yet.
 			req.Params.Arguments = copyOf(args)
 		}
 		return h.attempt(ctx, req)
-	}, opts...)
+	}, resilience.ForRequest(request))
 	e, failing := err.(*resilience.Error)
 	switch {
 	case !failing, got.asks && e.Code != resilience.CodeCanceled:
@@ -131,12 +132,18 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 		return answer{url: urlRequired(err)}, errorOf(err)
 	case res == nil:
 		return answer{}, resilience.MarkPermanent(errNoResult)
-	case res.NeedsInput():
+	case asks(res):
 		return answer{result: res, asks: true}, resilience.ErrUnfinished
 	case res.IsError:
 		return answer{result: res}, h.options.failure(res)
 	}
 	return answer{result: res}, nil
+}
+
+// asks reports whether a result asks the user something, as since mcp-go v1.0 it may.
+func asks(res any) bool {
+	r, ok := res.(interface{ NeedsInput() bool })
+	return ok && r.NeedsInput()
 }
 
 // task runs a call that outlives its request. mcp-go runs it on a goroutine of its own,
@@ -184,24 +191,30 @@ func effectOf(t *mcp.Tool) resilience.Effect {
 	return resilience.EffectFromHints(hint(t.Annotations.ReadOnlyHint), hint(t.Annotations.IdempotentHint))
 }
 
-// requestOf is what observers may want to know of the request.
-func requestOf(ctx context.Context, meta map[string]any) resilience.Request {
-	r := resilience.Request{Method: string(mcp.MethodToolsCall), Protocol: server.RequestProtocolVersion(ctx), Meta: meta}
-	if session := server.ClientSessionFromContext(ctx); session != nil {
+// infoOf returns what observers receive of the request.
+func infoOf(ctx context.Context, meta map[string]any) resilience.RequestInfo {
+	session := server.ClientSessionFromContext(ctx)
+	r := resilience.RequestInfo{
+		Method:   string(mcp.MethodToolsCall),
+		Protocol: protocolOf(session, meta),
+		Meta:     meta,
+	}
+	if session != nil {
 		r.Session = session.SessionID()
 	}
 	return r
 }
 
-// arguments are those of the call as they were sent, for its error with debug.
-func arguments(req mcp.CallToolRequest) resilience.Option {
-	switch args := req.GetRawArguments().(type) {
-	case json.RawMessage:
-		return resilience.RawArgs(args)
-	case map[string]any:
-		return resilience.Args(args)
+// protocolOf returns the version of the protocol that a request names, as since 2026-07-28
+// it does, or else that of its session, which mcp-go knows since v1.0.
+func protocolOf(session any, meta map[string]any) string {
+	if version, ok := meta["io.modelcontextprotocol/protocolVersion"].(string); ok {
+		return version
 	}
-	return nil
+	if s, ok := session.(interface{ ProtocolVersion() string }); ok {
+		return s.ProtocolVersion()
+	}
+	return ""
 }
 
 // copyOf copies what JSON decodes to, and leaves anything else as it is.

@@ -24,7 +24,7 @@ const (
 	keyAttempts     = attribute.Key("resilience.attempts")
 	keyAttempt      = attribute.Key("resilience.attempt")
 	keyDelay        = attribute.Key("resilience.delay")
-	keyLimit        = attribute.Key("resilience.limit")
+	keyTimeout      = attribute.Key("resilience.timeout")
 	keyRetryAfter   = attribute.Key("resilience.retry_after")
 	keyUnfinished   = attribute.Key("resilience.unfinished")
 	keyBreaker      = attribute.Key("resilience.breaker.name")

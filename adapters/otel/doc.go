@@ -44,7 +44,7 @@
 //	error.type              string  failures: tool_error for MCP requests, for others the code
 //	resilience.code         string  calls with an error; late results with one
 //	resilience.attempts     int     calls; 0: the tool wasn't called
-//	resilience.limit        double  calls that got a limit, in seconds
+//	resilience.timeout        double  calls that got a timeout, in seconds
 //	resilience.retry_after  double  errors that say so, in seconds
 //	resilience.unfinished   bool    calls that the tool has not finished yet: true
 //

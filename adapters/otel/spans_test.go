@@ -2,6 +2,7 @@ package otelresilience_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"runtime"
 	"strings"
@@ -17,7 +18,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-var request = resilience.Request{Method: "tools/call", Session: "s1", Protocol: "2025-11-25"}
+// forRequest is the option of a call of a tool that the server knows.
+func forRequest(info resilience.RequestInfo) resilience.Option {
+	return resilience.ForRequest(resilience.Request{RequestInfo: info, Known: true})
+}
+
+var request = resilience.RequestInfo{Method: "tools/call", Session: "s1", Protocol: "2025-11-25"}
 
 // Every outcome of a call, as a server, a client and a plain program have it.
 func TestOutcomes(t *testing.T) {
@@ -42,7 +48,7 @@ func TestOutcomes(t *testing.T) {
 		retries []retry
 		panics  string
 	}{
-		"success": {fn: ok, attrs: attrs{"resilience.attempts": int64(1), "resilience.limit": 60.0}},
+		"success": {fn: ok, attrs: attrs{"resilience.attempts": int64(1), "resilience.timeout": 60.0}},
 		"success at last": {
 			fn: func(ctx context.Context) (int, error) {
 				if resilience.Attempt(ctx) < 3 {
@@ -51,38 +57,38 @@ func TestOutcomes(t *testing.T) {
 				return ok(ctx)
 			},
 			took:    300 * time.Millisecond,
-			attrs:   attrs{"resilience.attempts": int64(3), "resilience.limit": 60.0},
+			attrs:   attrs{"resilience.attempts": int64(3), "resilience.timeout": 60.0},
 			retries: []retry{{1, 0.1, "TOOL_FAILED"}, {2, 0.2, "TOOL_FAILED"}},
 		},
 		"retry exhausted": {
 			fn:   func(context.Context) (int, error) { return 0, context.DeadlineExceeded },
 			code: "RETRY_EXHAUSTED", failure: "RETRY_EXHAUSTED", message: "Tool 'x' failed after 4 attempts",
 			took:    700 * time.Millisecond,
-			attrs:   attrs{"resilience.attempts": int64(4), "resilience.limit": 60.0},
+			attrs:   attrs{"resilience.attempts": int64(4), "resilience.timeout": 60.0},
 			retries: []retry{{1, 0.1, "TIMEOUT"}, {2, 0.2, "TIMEOUT"}, {3, 0.4, "TIMEOUT"}},
 		},
 		"failure": {
 			fn:   func(context.Context) (int, error) { return 0, resilience.MarkPermanent(errBoom) },
 			code: "TOOL_FAILED", failure: "TOOL_FAILED", message: "Tool 'x' failed",
-			attrs: attrs{"resilience.attempts": int64(1), "resilience.limit": 60.0},
+			attrs: attrs{"resilience.attempts": int64(1), "resilience.timeout": 60.0},
 		},
 		"a code of the tool's own": {
 			fn: func(context.Context) (int, error) {
 				return 0, resilience.MarkPermanent(&resilience.Error{Code: "QUOTA", Message: "no \xff more", RetryAfter: 90 * time.Second})
 			},
 			code: "QUOTA", failure: "_OTHER", message: "no \uFFFD more",
-			attrs: attrs{"resilience.attempts": int64(1), "resilience.limit": 60.0, "resilience.retry_after": 90.0},
+			attrs: attrs{"resilience.attempts": int64(1), "resilience.timeout": 60.0, "resilience.retry_after": 90.0},
 		},
 		"timeout": {
 			fn: obey, code: "TIMEOUT", failure: "TIMEOUT", message: "Tool 'x' exceeded timeout of 60s",
 			took:  time.Minute,
-			attrs: attrs{"resilience.attempts": int64(1), "resilience.limit": 60.0},
+			attrs: attrs{"resilience.attempts": int64(1), "resilience.timeout": 60.0},
 		},
 		"a limit of its own": {
 			fn: obey, opts: []resilience.Option{resilience.Timeout(1500 * time.Millisecond)},
 			code: "TIMEOUT", failure: "TIMEOUT", message: "Tool 'x' exceeded timeout of 1.5s",
 			took:  1500 * time.Millisecond,
-			attrs: attrs{"resilience.attempts": int64(1), "resilience.limit": 1.5},
+			attrs: attrs{"resilience.attempts": int64(1), "resilience.timeout": 1.5},
 		},
 		"circuit open": {
 			before: func(f *fixture) {
@@ -94,7 +100,7 @@ func TestOutcomes(t *testing.T) {
 			},
 			fn: ok, code: "CIRCUIT_OPEN", failure: "CIRCUIT_OPEN",
 			message: "Circuit breaker open due to repeated failures. Will retry in 30 seconds.",
-			attrs:   attrs{"resilience.attempts": int64(0), "resilience.limit": 60.0, "resilience.retry_after": 30.0},
+			attrs:   attrs{"resilience.attempts": int64(0), "resilience.timeout": 60.0, "resilience.retry_after": 30.0},
 		},
 		"canceled": {
 			ctx: gone, fn: ok, code: "CANCELED",
@@ -102,7 +108,7 @@ func TestOutcomes(t *testing.T) {
 		},
 		"validation": {
 			fn: ok, opts: []resilience.Option{resilience.Timeout(-1)},
-			code: "VALIDATION_ERROR", failure: "VALIDATION_ERROR", message: "The limit of this call is -1ns: it must be positive",
+			code: "VALIDATION_ERROR", failure: "VALIDATION_ERROR", message: "The timeout of this call is -1ns: it must be positive",
 			attrs: attrs{"resilience.attempts": int64(0)},
 		},
 		"not found": {
@@ -111,27 +117,27 @@ func TestOutcomes(t *testing.T) {
 		},
 		"unfinished": {
 			fn:    func(context.Context) (int, error) { return 0, resilience.ErrUnfinished },
-			attrs: attrs{"resilience.attempts": int64(1), "resilience.limit": 60.0, "resilience.unfinished": true},
+			attrs: attrs{"resilience.attempts": int64(1), "resilience.timeout": 60.0, "resilience.unfinished": true},
 		},
 		"panic": {
 			fn: func(context.Context) (int, error) { panic(errBoom) }, panics: "*errors.errorString",
 			code: "TOOL_FAILED", failure: "TOOL_FAILED", message: "Tool 'x' failed",
-			attrs: attrs{"resilience.attempts": int64(1), "resilience.limit": 60.0},
+			attrs: attrs{"resilience.attempts": int64(1), "resilience.timeout": 60.0},
 		},
 		"goexit": {
 			fn:   func(context.Context) (int, error) { runtime.Goexit(); return 0, nil },
 			code: "TOOL_FAILED", failure: "TOOL_FAILED", message: "Tool 'x' failed",
-			attrs: attrs{"resilience.attempts": int64(1), "resilience.limit": 60.0},
+			attrs: attrs{"resilience.attempts": int64(1), "resilience.timeout": 60.0},
 		},
 	} {
 		for side, as := range map[string]struct {
-			request  resilience.Request
+			request  resilience.RequestInfo
 			kind     trace.SpanKind
 			duration string
 		}{
 			"server": {request, trace.SpanKindServer, "mcp.server.operation.duration"},
-			"client": {resilience.Request{Method: "tools/call", Client: true}, trace.SpanKindClient, "mcp.client.operation.duration"},
-			"plain":  {resilience.Request{}, trace.SpanKindInternal, "resilience.call.duration"},
+			"client": {resilience.RequestInfo{Method: "tools/call", Client: true}, trace.SpanKindClient, "mcp.client.operation.duration"},
+			"plain":  {resilience.RequestInfo{}, trace.SpanKindInternal, "resilience.call.duration"},
 		} {
 			t.Run(name+"/"+side, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -144,7 +150,7 @@ func TestOutcomes(t *testing.T) {
 						ctx = t.Context()
 					}
 					begin := time.Now()
-					err := f.call(ctx, "x", tc.fn, append(tc.opts, resilience.ForRequest(as.request))...)
+					err := f.call(ctx, "x", tc.fn, append(tc.opts, forRequest(as.request))...)
 					want := maps.Clone(tc.attrs)
 					want["gen_ai.tool.name"] = "x"
 					want["gen_ai.operation.name"] = "execute_tool"
@@ -237,13 +243,9 @@ func (f *fixture) nowhere(secret string) {
 	f.Helper()
 	for _, s := range f.spans.GetSpans() {
 		assert.NotContains(f, s.Status.Description, secret)
-		for _, kv := range s.Attributes {
-			assert.NotContains(f, kv.Value.String(), secret)
-		}
+		assert.NotContains(f, fmt.Sprint(attrsOf(s.Attributes)), secret)
 		for _, e := range s.Events {
-			for _, kv := range e.Attributes {
-				assert.NotContains(f, kv.Value.String(), secret)
-			}
+			assert.NotContains(f, fmt.Sprint(attrsOf(e.Attributes)), secret)
 		}
 	}
 }
@@ -255,18 +257,21 @@ func TestMadeUpNames(t *testing.T) {
 		opts []resilience.Option
 		span string
 	}{
-		"made up":      {"made up \xff", []resilience.Option{resilience.Shared()}, "execute_tool"},
-		"for a client": {"made up \xff", []resilience.Option{resilience.Shared(), resilience.ForRequest(request)}, "tools/call"},
+		"made up":      {"made up \xff", []resilience.Option{resilience.ForRequest(resilience.Request{})}, "execute_tool"},
+		"for a client": {"made up \xff", []resilience.Option{resilience.ForRequest(resilience.Request{RequestInfo: request})}, "tools/call"},
 		"none":         {"", nil, "execute_tool"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, resilience.Config{})
-			_ = f.call(t.Context(), tc.tool, ok, tc.opts...)
-			assert.Equal(t, strings.ToValidUTF8(tc.tool, "\uFFFD"), attrsOf(f.span(tc.span).Attributes)["gen_ai.tool.name"])
-			for name, points := range f.collect() {
-				require.Len(t, points, 1, name)
-				assert.Equal(t, "(others)", points[0].attrs["gen_ai.tool.name"])
-			}
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, resilience.Config{})
+				_ = f.call(t.Context(), tc.tool, ok, tc.opts...)
+				got := attrsOf(f.span(tc.span).Attributes)["gen_ai.tool.name"]
+				assert.Equal(t, strings.ToValidUTF8(tc.tool, "\uFFFD"), got)
+				for name, points := range f.collect() {
+					require.Len(t, points, 1, name)
+					assert.Equal(t, "(others)", points[0].attrs["gen_ai.tool.name"])
+				}
+			})
 		})
 	}
 }
@@ -289,7 +294,7 @@ func TestLateResult(t *testing.T) {
 				err := f.call(t.Context(), "x", func(context.Context) (int, error) {
 					time.Sleep(90 * time.Second)
 					return tc.end()
-				}, resilience.ForRequest(request))
+				}, forRequest(request))
 				require.ErrorIs(t, err, resilience.CodeTimeout)
 				time.Sleep(time.Hour)
 
@@ -378,10 +383,12 @@ func (nasty) As(any) bool   { panic("As") }
 
 // Methods of a tool's errors may panic: the call has its span all the same.
 func TestErrorThatPanics(t *testing.T) {
-	f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly}}})
-	require.Error(t, f.call(t.Context(), "x", func(context.Context) (int, error) { return 0, nasty{} }))
-	s := f.span("execute_tool x")
-	assert.Equal(t, codes.Error, s.Status.Code)
-	assert.Len(t, s.Events, 3)
-	assert.Equal(t, 3.0, f.collect()["resilience.retries"][0].value)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly}}})
+		require.Error(t, f.call(t.Context(), "x", func(context.Context) (int, error) { return 0, nasty{} }))
+		s := f.span("execute_tool x")
+		assert.Equal(t, codes.Error, s.Status.Code)
+		assert.Len(t, s.Events, 3)
+		assert.Equal(t, 3.0, f.collect()["resilience.retries"][0].value)
+	})
 }

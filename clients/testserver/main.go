@@ -34,16 +34,14 @@ func main() {
 func run(addr string, stateless, guarded bool) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: "testserver", Version: "1.0.0"}, options)
 	addFailing(server)
+	addSlow(server)
 	addEverything(server)
 	if guarded {
 		gosdk.Protect(server, resilience.Must(resilience.New(resilience.Config{
 			Breaker: resilience.BreakerConfig{Cooldown: time.Second},
-			Tools: map[string]resilience.Tool{
-				"fail":            {Timeout: 300 * time.Millisecond},
-				"fail_structured": {Timeout: 300 * time.Millisecond},
-				"slow":            {Timeout: 300 * time.Millisecond, MaxTimeout: time.Minute},
-			},
-		})))
+			// Long enough for a report of each second to come in time on a slow machine.
+			Tools: map[string]resilience.Tool{"slow": {Timeout: 5 * time.Second, MaxTimeout: 10 * time.Minute}},
+		})), gosdk.AllowTimeout())
 	}
 	if addr == "" {
 		return server.Run(context.Background(), &mcp.StdioTransport{})
@@ -66,8 +64,7 @@ type failOutput struct {
 	Kind string `json:"kind"`
 }
 
-// addFailing adds the same tool twice, without and with an output schema, and one that
-// outlasts its limit but reports progress all the time.
+// addFailing adds the same tool twice, without and with an output schema.
 func addFailing(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{Name: "fail", Description: "Fails as you wish"}, func(_ context.Context, _ *mcp.CallToolRequest, in failInput) (*mcp.CallToolResult, any, error) {
 		return nil, failOutput(in), fail(in.Kind)
@@ -75,8 +72,18 @@ func addFailing(server *mcp.Server) {
 	mcp.AddTool(server, &mcp.Tool{Name: "fail_structured", Description: "Fails as you wish, with an output schema"}, func(_ context.Context, _ *mcp.CallToolRequest, in failInput) (*mcp.CallToolResult, failOutput, error) {
 		return nil, failOutput(in), fail(in.Kind)
 	})
+}
+
+// addSlow adds a tool that reports progress every second until the client calls the other one,
+// so that the client decides how many reports it receives before the result.
+func addSlow(server *mcp.Server) {
+	enough := make(chan struct{}, 1)
+	mcp.AddTool(server, &mcp.Tool{Name: "enough", Description: "Ends a call of slow"}, func(context.Context, *mcp.CallToolRequest, args) (*mcp.CallToolResult, any, error) {
+		enough <- struct{}{}
+		return text("understood"), nil, nil
+	})
 	mcp.AddTool(server, &mcp.Tool{Name: "slow", Description: "Takes its time"}, func(ctx context.Context, req *mcp.CallToolRequest, _ args) (*mcp.CallToolResult, any, error) {
-		for done := range 6 {
+		for done := 0; ; done++ {
 			err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 				ProgressToken: req.Params.GetProgressToken(), Progress: float64(done),
 			})
@@ -84,12 +91,13 @@ func addFailing(server *mcp.Server) {
 				return nil, nil, err
 			}
 			select {
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(time.Second):
+			case <-enough:
+				return text("done"), nil, nil
 			case <-ctx.Done():
 				return nil, nil, context.Cause(ctx)
 			}
 		}
-		return text("done"), nil, nil
 	})
 }
 

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A result is what became of a target.
+type result struct {
+	name     string
+	verdict  verdict
+	duration time.Duration
+	failures []string
+	skips    []skip
+}
+
+type verdict string
+
+const (
+	ok      verdict = "ok"
+	fail    verdict = "FAIL"
+	skipped verdict = "skipped"
+)
+
+func (r result) failed() bool { return r.verdict == fail }
+
+// notes say what is big about the modules that have much to download.
+var notes = map[string]string{
+	"adapters/otel/collector": " (an OpenTelemetry Collector: this and compiling it take minutes)",
+}
+
+type runner struct {
+	root string
+	out  io.Writer
+}
+
+// run tests one target. It prints the target's name, then what fails.
+func (r *runner) run(ctx context.Context, t target) result {
+	fmt.Fprintln(r.out, "==", t.name)
+	start := time.Now()
+	var res result
+	if t.npm {
+		res = r.testClients(ctx, t)
+	} else {
+		res = r.testModule(ctx, t)
+	}
+	res.name, res.duration = t.name, time.Since(start)
+	return res
+}
+
+func (r *runner) testModule(ctx context.Context, t target) result {
+	r.download(ctx, t)
+
+	rec := newRecorder(r.out)
+	defer r.report(rec.state)()
+	args := slices.Concat([]string{"test", "-json", "-race", "-count=1", "-timeout=30m"}, t.args, []string{"./..."})
+	err := r.command(ctx, t.dir, rec.line, "go", args...)
+
+	res := result{verdict: ok, failures: rec.failures, skips: rec.skips}
+	if err != nil {
+		res.verdict = fail
+	}
+	if err != nil && len(res.failures) == 0 {
+		res.failures = []string{fmt.Sprintf("%s (go test: %v)", t.name, err)}
+	}
+	return res
+}
+
+// download fetches the modules that the tests of t need. If it fails, so will go test,
+// which then says why.
+func (r *runner) download(ctx context.Context, t target) {
+	downloading := false
+	args := slices.Concat([]string{"list", "-deps", "-test"}, t.args, []string{"./..."})
+	_ = r.command(ctx, t.dir, func(line string) {
+		if !downloading && strings.HasPrefix(line, "go: downloading ") {
+			downloading = true
+			fmt.Fprintf(r.out, "   downloading the modules of %s%s\n", t.name, notes[t.dir])
+		}
+	}, "go", args...)
+}
+
+// report prints the state twice a minute, until stop is called.
+func (r *runner) report(state func() string) (stop func()) {
+	start := time.Now()
+	ticker := time.NewTicker(30 * time.Second)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-ticker.C:
+				fmt.Fprintf(r.out, "   %s: %s\n", time.Since(start).Round(time.Second), state())
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		ticker.Stop()
+		close(done)
+	}
+}
+
+// command runs a program in a directory of the repository and calls line for each line
+// that it prints. At the end of ctx the program is ended with all of its children.
+func (r *runner) command(ctx context.Context, dir string, line func(string), name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = filepath.Join(r.root, dir)
+	out := &lineWriter{line: line}
+	cmd.Stdout, cmd.Stderr = out, out
+	startGroup(cmd)
+	cmd.Cancel = func() error { return interruptGroup(cmd) }
+	cmd.WaitDelay = 5 * time.Second
+
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		killGroup(cmd)
+	}
+	out.flush()
+	return err
+}
+
+// A lineWriter calls line for each line that is written to it, without the line's end.
+type lineWriter struct {
+	line func(string)
+	rest []byte
+}
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	w.rest = append(w.rest, p...)
+	for {
+		line, rest, found := bytes.Cut(w.rest, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		w.rest = rest
+		w.line(string(line))
+	}
+}
+
+func (w *lineWriter) flush() {
+	if len(w.rest) > 0 {
+		w.line(string(w.rest))
+		w.rest = nil
+	}
+}

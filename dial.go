@@ -1,0 +1,272 @@
+package resilience
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	defaultDialTimeout = 30 * time.Second
+
+	// maxAbandonedDials bounds the dials of a connector that exceeded their timeout and still run.
+	maxAbandonedDials = 4
+
+	// retryWhileDialing is what Get suggests as RetryAfter while a dial is under way. How long the
+	// dial will take isn't known.
+	retryWhileDialing = 100 * time.Millisecond
+)
+
+// connect makes one dial and enters the state that follows from its outcome.
+func (c *Connector[C]) connect() {
+	c.mu.Lock()
+	c.schedule.timer = nil
+	closed := c.state == ConnectionClosed
+	c.mu.Unlock()
+	if closed {
+		return
+	}
+
+	conn, err := c.dialer.dialOnce()
+	l, lost := lossOf(err), err != nil // before the lock, as lossOf calls methods of err
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !lost && len(c.reported) > 0 { // an empty map would panic, too, if conn can't be compared
+		l, lost = c.reported[conn]
+	}
+	c.reported = nil
+
+	closed = c.state == ConnectionClosed
+	if err == nil && (lost || closed) {
+		go c.dialer.discard(conn)
+	}
+	switch {
+	case closed:
+	case lost:
+		c.schedule.attempts++
+		c.down(l)
+	default:
+		c.up(conn)
+	}
+}
+
+// dialing reports whether a dial is under way. It separates the two halves of ConnectionDown: either
+// the schedule has a timer, which starts the next dial, or a dial is being made. It requires that
+// c.mu is held.
+func (c *Connector[C]) dialing() bool {
+	return c.state == ConnectionDown && c.schedule.timer == nil
+}
+
+// up makes conn the current connection. It requires that c.mu is held.
+func (c *Connector[C]) up(conn C) {
+	c.current.Store(&conn)
+	c.change(ConnectionUp, nil, 0)
+	c.schedule.attempts, c.loss = 0, loss{}
+	if c.cfg.Watch != nil {
+		go c.watch(conn)
+	}
+}
+
+// down schedules the next dial, unless all attempts are used up. It requires that c.mu is held.
+func (c *Connector[C]) down(l loss) {
+	c.loss = l
+	if c.cfg.MaxAttempts > 0 && c.schedule.attempts >= c.cfg.MaxAttempts {
+		c.change(ConnectionExhausted, l.err, 0)
+		return
+	}
+
+	delay := c.cfg.Backoff.Delay(c.schedule.delays)
+	c.schedule.delays++
+	c.schedule.start(delay, c.connect)
+	c.change(ConnectionDown, l.err, delay)
+}
+
+// change enters a state, wakes Wait and notifies the observers. It requires that c.mu is held.
+func (c *Connector[C]) change(to ConnectionState, err error, delay time.Duration) {
+	e := ConnectionChange{
+		Connection: c.cfg.Name,
+		State:      to,
+		Time:       time.Now(),
+		Attempts:   c.schedule.attempts,
+		Err:        err,
+		NextDial:   delay,
+	}
+	c.state, c.since = to, e.Time
+
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+	for _, o := range c.observers {
+		o.connection(e)
+	}
+}
+
+// nextChange returns a channel that the next change closes. It requires that c.mu is held.
+func (c *Connector[C]) nextChange() <-chan struct{} {
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	return c.changed
+}
+
+// watch reports the loss that Watch returns.
+func (c *Connector[C]) watch(conn C) {
+	err := ErrGoexit // unless Watch returns or panics
+	defer func() { c.ReportLost(conn, err) }()
+	err = recovered(func() error { return c.cfg.Watch(conn) })
+}
+
+// unavailable returns the error for a caller while there is no connection. It requires that c.mu is
+// held.
+func (c *Connector[C]) unavailable() error {
+	switch c.state {
+	case ConnectionExhausted:
+		e := RetryExhaustedError("", c.schedule.attempts, &notMade{c.loss.err})
+		e.Message = fmt.Sprintf("Connection lost: %d attempts to connect have failed", c.schedule.attempts)
+		if c.schedule.attempts == 1 {
+			e.Message = "Connection lost: the attempt to connect has failed"
+		}
+		return e
+	case ConnectionClosed:
+		e := ConnectionLostError("closed for good")
+		e.Retryable, e.Suggestion, e.Err = false, suggestions[CodeRetryExhausted], &notMade{errClosed}
+		return MarkPermanent(e)
+	}
+
+	e := ConnectionLostError("")
+	e.Message, e.Err = c.loss.message, &notMade{c.loss.err}
+	e.RetryAfter = retryWhileDialing
+	if !c.dialing() {
+		e.RetryAfter = max(c.schedule.untilDial(), 1)
+	}
+	return e
+}
+
+// A schedule says when the next dial starts. It is guarded by the mutex of its connector.
+type schedule struct {
+	attempts int         // dials in a row that have failed
+	delays   int         // delays since the backoff was restarted
+	timer    *time.Timer // starts the next dial; nil unless one is scheduled
+	at       time.Time   // when the timer fires
+}
+
+// restart restarts the backoff and the count of attempts.
+func (s *schedule) restart() { s.attempts, s.delays = 0, 0 }
+
+// start schedules the next dial.
+func (s *schedule) start(delay time.Duration, dial func()) {
+	s.at = time.Now().Add(delay)
+	s.timer = time.AfterFunc(delay, dial)
+}
+
+// stop cancels the next dial. It reports false if that dial is already about to start.
+func (s *schedule) stop() bool {
+	if s.timer != nil && !s.timer.Stop() {
+		return false
+	}
+	s.timer = nil
+	return true
+}
+
+// untilDial returns the time until the next dial starts, or 0 if none is scheduled.
+func (s *schedule) untilDial() time.Duration {
+	if s.timer == nil {
+		return 0
+	}
+	return time.Until(s.at)
+}
+
+// A dialer makes dials, each under a timeout, and closes what they return too late.
+type dialer[C any] struct {
+	name    string // of the connection, for errors
+	dial    func(context.Context) (C, error)
+	close   func(C) error
+	timeout time.Duration
+
+	ctx       context.Context // parent of the context of each dial
+	cancel    context.CancelFunc
+	abandoned atomic.Int64 // dials that exceeded their timeout and still run
+}
+
+func newDialer[C comparable](dial func(context.Context) (C, error), cfg ConnectorConfig[C]) *dialer[C] {
+	d := &dialer[C]{name: cfg.Name, dial: dial, close: cfg.Close, timeout: cfg.DialTimeout}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	return d
+}
+
+// dialOnce makes one dial. It returns by the timeout, whatever the dial does; if an abandoned dial
+// returns a connection later, that connection is discarded.
+func (d *dialer[C]) dialOnce() (C, error) {
+	var none C
+	if d.abandoned.Load() >= maxAbandonedDials {
+		return none, errDialsHang
+	}
+
+	ctx := newCallContext(d.ctx, d.name, d.timeout, d.timeout, true)
+	defer ctx.stop()
+
+	var dialed C // used by the goroutine of the dial only
+	late := func(err error) {
+		if err == nil {
+			_ = d.discard(dialed)
+		}
+	}
+	conn, err, answered := enforce(ctx, &d.abandoned, late, func(ctx context.Context) (C, error) {
+		conn, err := d.dial(ctx)
+		dialed = conn
+		return conn, err
+	})
+	if !answered {
+		const format = "resilience: the dial gave no answer within %s: %w"
+		return none, fmt.Errorf(format, d.timeout, context.DeadlineExceeded)
+	}
+	return conn, err
+}
+
+// discard closes a connection that no caller will receive any more.
+func (d *dialer[C]) discard(conn C) error {
+	return recovered(func() error { return d.close(conn) })
+}
+
+// recovered calls fn and returns a panic as a [*PanicError].
+func recovered(fn func() error) error {
+	_, err := protect(context.Background(), func(context.Context) (struct{}, error) { return struct{}{}, fn() })
+	return err
+}
+
+var (
+	errNotYet    = errors.New("resilience: the first dial is under way")
+	errLost      = errors.New("resilience: the connection was reported lost")
+	errClosed    = errors.New("resilience: the connector is closed")
+	errDialsHang = errors.New("resilience: too many earlier dials still hang")
+)
+
+// A loss is the reason why there is no connection.
+type loss struct {
+	err     error
+	message string // for an agent; it holds no text of err, unless err is an *Error
+}
+
+// lossOf returns the loss that err means. It takes the message of an *Error in the chain, which was
+// written for agents, or else describes err in words of our own. It calls methods of err, so no lock
+// may be held.
+func lossOf(err error) (l loss) {
+	l = loss{err, ConnectionLostError("").Message}
+	defer func() { _ = recover() }() // the methods of err may panic
+
+	var e *Error
+	switch {
+	case errors.As(err, &e) && e.Code == CodeConnectionLost && e.Message != "":
+		l.message = e.Message
+	case errors.Is(err, io.EOF):
+		l.message = ConnectionLostError("connection closed by the other side").Message
+	default:
+		l.message = ConnectionLostError(lostReason(err)).Message
+	}
+	return l
+}

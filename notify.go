@@ -1,0 +1,344 @@
+package resilience
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// startTimeout is how long a call waits for Observer.Start.
+	startTimeout = 100 * time.Millisecond
+
+	// warningInterval is the minimum time between two warnings that an observer loses events. An
+	// observer that is slow by turns would otherwise fill the log.
+	warningInterval = time.Minute
+
+	// respectTime is how long after the end of its context a tool that respects it may still return.
+	respectTime = time.Second
+)
+
+// An observer wraps an [Observer] so that panics and slow functions can't affect calls: Start runs
+// under a timeout, and all other events pass through a queue.
+type observer struct {
+	Observer
+	events          queue
+	abandonedStarts atomic.Int64 // calls of Start that exceeded startTimeout and still run
+	lost            atomic.Int64 // events lost since the observer last kept up
+	warnings        warnings
+}
+
+func newObservers(all []Observer, log *slog.Logger) []*observer {
+	var out []*observer
+	for i, o := range all {
+		field := fmt.Sprintf("Observers[%d]", i)
+		out = append(out, &observer{Observer: o, warnings: warnings{field: field, log: log}})
+	}
+	return out
+}
+
+// breaker notifies the observer of a breaker's change.
+func (o *observer) breaker(e BreakerChange) {
+	if o.Breaker != nil {
+		o.notify(func() { o.Breaker(e) })
+	}
+}
+
+// connection notifies the observer of a connection's change.
+func (o *observer) connection(e ConnectionChange) {
+	if o.Connection != nil {
+		o.notify(func() { o.Connection(e) })
+	}
+}
+
+// notify queues an event. If there is no room, the event is lost.
+func (o *observer) notify(event func()) {
+	if !o.events.add(func() { o.deliver(event) }) {
+		o.lose("an observer is too slow or blocks: events are lost until it has caught up")
+	}
+}
+
+// deliver runs on the goroutine of the queue.
+func (o *observer) deliver(event func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			o.warnings.panicked(p, debug.Stack())
+		}
+		if o.lost.Load() > 0 && o.abandonedStarts.Load() == 0 && o.events.empty() {
+			o.warnings.caughtUp(o.lost.Swap(0))
+		}
+	}()
+	event()
+}
+
+// lose counts a lost event, and warns of the first one since the observer last kept up.
+func (o *observer) lose(why string) {
+	if o.lost.Add(1) == 1 {
+		o.warnings.losing(why)
+	}
+}
+
+// start calls Start. It returns the context that the observer made of ctx, or nil if it made none, and
+// whether the observer has seen the call and is to be notified of the rest of it.
+func (o *observer) start(ctx context.Context, e CallStart) (context.Context, bool) {
+	const slow = "an observer's Start takes too long: events are lost until it returns"
+
+	if o.Start == nil {
+		return nil, true
+	}
+	if o.abandonedStarts.Load() > 0 {
+		o.lose(slow)
+		return nil, false
+	}
+
+	// This context bounds only the wait for Start, which receives the call's own.
+	wait := newCallContext(context.Background(), o.warnings.field, startTimeout, startTimeout, true)
+	defer wait.stop()
+	started, err, answered := enforce(wait, &o.abandonedStarts, nil, func(context.Context) (context.Context, error) {
+		return o.startContext(ctx, e), nil
+	})
+	if !answered {
+		o.lose(slow)
+		return nil, false
+	}
+	if p, ok := err.(*PanicError); ok {
+		o.warnings.panicked(p.Value, p.Stack)
+	}
+	return started, err == nil
+}
+
+type startKey struct{} // of a pointer that identifies one call of Start
+
+// startContext returns the context for the call that Start makes of ctx, or nil if Start returns nil.
+// The observer's context is examined here, where its methods may panic or block as Start itself may.
+func (o *observer) startContext(ctx context.Context, e CallStart) context.Context {
+	id := new(int8)
+	started := o.Start(context.WithValue(ctx, startKey{}, id), e)
+	switch {
+	case started == nil:
+		return nil
+	case started.Value(startKey{}) == id && started.Done() == ctx.Done():
+		return started // the usual case: it was derived from ctx and ends with it
+	default:
+		return valuesContext{ctx, context.WithoutCancel(started)}
+	}
+}
+
+// A valuesContext is the caller's context with values of another one: an observer may add values to
+// a call's context, but may not end it.
+type valuesContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c valuesContext) Value(key any) any {
+	if v := c.values.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key)
+}
+
+// warnings writes to the log about one observer. It has its own queue, because the handler of the log
+// may block, too.
+type warnings struct {
+	field string       // the observer's place in the configuration
+	log   *slog.Logger // nil means slog.Default()
+	queue queue
+
+	panicReported atomic.Bool               // whether a panic was ever reported
+	lossReported  atomic.Bool               // whether the current loss of events was reported
+	lossTime      atomic.Pointer[time.Time] // when a loss of events was last reported
+}
+
+// panicked reports the first panic of the observer.
+func (w *warnings) panicked(p any, stack []byte) {
+	if !w.panicReported.Swap(true) {
+		w.write("an observer panicked: further panics are not reported", "panic", p, "stack", string(stack))
+	}
+}
+
+// losing reports that events are lost from now on, unless that was reported a short time ago.
+func (w *warnings) losing(why string) {
+	if t := w.lossTime.Load(); t != nil && time.Since(*t) < warningInterval {
+		return
+	}
+	now := time.Now()
+	w.lossTime.Store(&now)
+	w.lossReported.Store(true)
+	w.write(why)
+}
+
+// caughtUp reports how many events were lost, if the loss itself was reported.
+func (w *warnings) caughtUp(lost int64) {
+	if w.lossReported.Swap(false) {
+		w.write("an observer has caught up", "lost", lost)
+	}
+}
+
+// write queues a record for the log. Values of the observer's own are formatted on the queue's
+// goroutine, because their methods may block.
+func (w *warnings) write(msg string, args ...any) {
+	w.queue.add(func() {
+		for i, v := range args {
+			switch v.(type) {
+			case string, int64:
+			default:
+				args[i] = fmt.Sprint(v)
+			}
+		}
+
+		log := w.log
+		if log == nil {
+			log = slog.Default()
+		}
+		log.Warn("resilience: "+msg, append(args, "observer", w.field)...)
+	})
+}
+
+// callObservers are the observers that are notified of one call.
+type callObservers struct {
+	started []*observer     // those whose Start has seen the call
+	ctx     context.Context // holds the values that they added, and never ends
+}
+
+// notifyStart notifies all observers of the call's start and returns the context for the call.
+func (c *call) notifyStart(ctx context.Context) context.Context {
+	e := CallStart{Tool: c.ctx.name, Time: time.Now()}
+	if c.options.request != nil {
+		e.Request = *c.options.request
+		e.Request.Meta = maps.Clone(e.Request.Meta) // observers may keep it
+	}
+
+	all := c.guard.observers
+	c.observers = &callObservers{started: make([]*observer, 0, len(all))}
+	for _, o := range all {
+		started, ok := o.start(ctx, e)
+		if ok {
+			c.observers.started = append(c.observers.started, o)
+		}
+		if started != nil {
+			ctx = started
+		}
+	}
+	c.observers.ctx = context.WithoutCancel(ctx)
+	return ctx
+}
+
+// notifyRetry notifies the observers that the last attempt failed and will be repeated.
+func (c *call) notifyRetry(delay time.Duration, err error) {
+	observers := c.observers
+	if observers == nil {
+		return
+	}
+
+	e := CallRetry{
+		Tool:    c.ctx.name,
+		Label:   c.state.name,
+		Time:    time.Now(),
+		Attempt: c.attempts,
+		Delay:   delay,
+		Err:     err,
+	}
+	for _, o := range observers.started {
+		if o.Retry != nil {
+			o.notify(func() { o.Retry(observers.ctx, e) })
+		}
+	}
+}
+
+// notifyEnd notifies the observers that the call has ended.
+func (c *call) notifyEnd() {
+	observers := c.observers
+	if observers == nil {
+		return
+	}
+
+	e := CallEnd{
+		Tool:       c.ctx.name,
+		Label:      c.label(),
+		Time:       c.ctx.start.Add(c.duration),
+		Duration:   c.duration,
+		Timeout:    c.ctx.clock.timeout,
+		Attempts:   c.attempts,
+		Unfinished: c.unfinished,
+		Arguments:  c.arguments,
+	}
+	if c.err != nil && !c.unfinished {
+		e.Err = c.err.clone() // the caller may modify the original
+	}
+
+	for _, o := range observers.started {
+		if o.End != nil {
+			o.notify(func() { o.End(observers.ctx, e) })
+		}
+	}
+}
+
+// label returns the Label of the call's events. It creates no state for a tool that was never called.
+func (c *call) label() string {
+	if c.state != nil {
+		return c.state.name
+	}
+	if c.guard.listed[c.ctx.name] != nil {
+		return c.ctx.name
+	}
+	if t, ok := c.guard.unlisted.Load(c.ctx.name); ok && t.(*toolState).used.Load() {
+		return c.ctx.name
+	}
+	return othersName
+}
+
+// late returns the function that notifies the observers when an abandoned attempt with the context ctx
+// returns. It returns nil if there are no observers.
+func (c *call) late(ctx *callContext) func(error) {
+	if c.observers == nil {
+		return nil
+	}
+
+	// The function outlives the call and must not refer to it.
+	name, label, observers := c.ctx.name, c.state.name, c.observers
+	return func(err error) {
+		now := time.Now()
+		e := LateResult{Tool: name, Label: label, Time: now, Late: now.Sub(ctx.ending.Load().at), Err: err}
+		if e.Late < respectTime && isEcho(err, ctx) {
+			return
+		}
+		for _, o := range observers.started {
+			if o.Late != nil {
+				o.notify(func() { o.Late(observers.ctx, e) })
+			}
+		}
+	}
+}
+
+// isEcho reports whether err says no more than that ctx has ended.
+func isEcho(err error, ctx *callContext) (echo bool) {
+	if err == nil || isCrash(err) {
+		return false
+	}
+	defer func() { _ = recover() }() // err is the tool's, and its methods may panic
+	return errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))
+}
+
+// Flush waits until the observers have received everything that happened before it was called. Call
+// it before the program exits. If ctx ends first, for example because an observer blocks, Flush
+// returns the error of ctx without waiting for the remaining observers. It may be called any number
+// of times and concurrently, but not by an observer.
+func (g *Guard) Flush(ctx context.Context) error { return flushAll(ctx, g.observers) }
+
+func flushAll(ctx context.Context, all []*observer) error {
+	for _, o := range all {
+		if err := o.events.flush(ctx); err != nil {
+			return err
+		}
+		if err := o.warnings.queue.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
