@@ -64,7 +64,7 @@ func TestConnectorErrorIsRetriedIfTheNextDialComesBeforeTheTimeout(t *testing.T)
 	}
 }
 
-// The cause doesn't matter, not even one that is no error of a dial.
+// That holds for any cause, not only for the error of a refused dial.
 func TestConnectorErrorMeansThatTheToolHadNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := func(context.Context) error { return errBoom }

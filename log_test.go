@@ -171,7 +171,7 @@ func TestLogObserverWritesTheStackOfAPanic(t *testing.T) {
 	})
 }
 
-// The handler sets the time of writing apart from that of the event.
+// The handler sleeps, so the time of writing differs from that of the event.
 func TestLogObserverUsesTheDefaultLoggerAndTheTimeOfTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, out, flags := slog.Default(), stdlog.Writer(), stdlog.Flags()

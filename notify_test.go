@@ -85,8 +85,8 @@ func TestMisbehavingObserverAffectsNeitherCallsNorOtherObservers(t *testing.T) {
 				open(t, g.Breaker("x"))
 				synctest.Wait()
 
-				const retryDelay, blockedStart = 100 * time.Millisecond, 100 * time.Millisecond
-				assert.LessOrEqual(t, time.Since(start), calls*retryDelay+blockedStart)
+				const retryDelays, blockedStart = calls * 100 * time.Millisecond, 100 * time.Millisecond
+				assert.LessOrEqual(t, time.Since(start), retryDelays+blockedStart)
 				assert.Len(t, received[resilience.CallStart](&r), calls)
 				assert.Len(t, received[resilience.CallRetry](&r), calls)
 				assert.Len(t, received[resilience.CallEnd](&r), calls)
@@ -241,7 +241,7 @@ func TestObserverReceivesACopyOfTheRequest(t *testing.T) {
 	})
 }
 
-// The caller may modify its error, and an observer that does so modifies another one.
+// Both the caller and an observer may modify the error that they receive.
 func TestObserverReceivesACopyOfTheError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		changes := resilience.Observer{
@@ -260,7 +260,7 @@ func TestObserverReceivesACopyOfTheError(t *testing.T) {
 	})
 }
 
-// Neither the values that it hides nor the end of its context concern the tool.
+// It can neither hide values of the caller's context nor end the call.
 func TestObserverAddsValuesToTheContextOfTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan context.Context, 1)

@@ -52,8 +52,8 @@ func received[E any](r *recorder) (events []E) {
 	return events
 }
 
-// observed is the Config of one with observers. A Start must be observed in a bubble, because a
-// call waits for it for 100ms only.
+// observed returns the Config of one with observers. Use observers that have a Start in bubbles only,
+// because a call waits for it for 100ms.
 func observed(x resilience.Tool, all ...resilience.Observer) resilience.Config {
 	cfg := one(x)
 	cfg.Observers = all

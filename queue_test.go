@@ -46,7 +46,7 @@ func TestObserverThatBlocksLosesEventsBeyondItsQueue(t *testing.T) {
 	})
 }
 
-// Everything but Start may thus use data without a lock, which the race detector checks.
+// The observer counts without a lock, which the race detector checks.
 func TestObserverReceivesOneEventAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var starts atomic.Int64
@@ -73,7 +73,7 @@ func TestObserverReceivesOneEventAtATime(t *testing.T) {
 }
 
 // A guard that is a package variable may be used in bubbles and outside of them.
-func TestFlushInABubbleDoesNotWaitForAnObserverOutsideOfIt(t *testing.T) {
+func TestFlushInABubbleEndsWithItsContextWhileAnObserverBlocksOutside(t *testing.T) {
 	release := make(chan struct{})
 	blocked := make(chan struct{}, 100)
 	g := observedGuard(t, resilience.Tool{}, resilience.Observer{End: func(context.Context, resilience.CallEnd) {
