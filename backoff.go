@@ -77,7 +77,8 @@ func (b Backoff) check() []error {
 		errs = append(errs, fmt.Errorf("Backoff.Max is %s: it must not be under Base, %s", b.Max, b.Base))
 	}
 	if b.Jitter > NoJitter {
-		errs = append(errs, fmt.Errorf("Backoff.Jitter is %d: it must be FullJitter, SmallJitter or NoJitter", b.Jitter))
+		errs = append(errs,
+			fmt.Errorf("Backoff.Jitter is %d: it must be FullJitter, SmallJitter or NoJitter", b.Jitter))
 	}
 	return errs
 }

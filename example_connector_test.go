@@ -8,7 +8,7 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// A page is what a connection to a browser might be.
+// A page is a connection to a browser.
 type page struct{ broken bool }
 
 func (p *page) Title(context.Context) (string, error) {
@@ -20,18 +20,18 @@ func (p *page) Title(context.Context) (string, error) {
 
 func (p *page) Close() error { return nil }
 
-// Tools that share a connection take it from the connector, and say when it is broken.
+// Tools that share a connection take it from the connector, and report when it is broken.
 func ExampleConnector() {
-	browser := resilience.NewConnector(func(context.Context) (*page, error) {
-		return &page{}, nil // websocket.Dial, say
-	}, resilience.ConnectorConfig[*page]{Name: "browser"})
+	dial := func(context.Context) (*page, error) { return &page{}, nil } // websocket.Dial, for example
+	browser := resilience.NewConnector(dial, resilience.ConnectorConfig[*page]{Name: "browser"})
 	defer browser.Close()
 
 	title := func(ctx context.Context) (string, error) {
 		p, err := browser.Get(ctx)
 		if err != nil {
-			return "", err // CONNECTION_LOST, and when it will be dialled again
+			return "", err // CONNECTION_LOST, with the time of the next dial
 		}
+
 		title, err := p.Title(ctx)
 		if err != nil {
 			browser.ReportLost(p, err)
@@ -42,14 +42,17 @@ func ExampleConnector() {
 
 	ctx := context.Background()
 	guard := resilience.Must(resilience.New(resilience.Config{
-		Tools: map[string]resilience.Tool{"title": {Effect: resilience.ReadOnly, Retry: &resilience.Retry{MaxRetries: -1}}},
+		Tools: map[string]resilience.Tool{"title": {Effect: resilience.ReadOnly}},
+		Retry: resilience.Retry{MaxRetries: -1},
 	}))
 	p, _ := browser.Wait(ctx)
 	fmt.Println(resilience.Do(ctx, guard, "title", title))
+
 	p.broken = true
 	_, err := resilience.Do(ctx, guard, "title", title)
 	fmt.Println(err)
-	_, _ = browser.Wait(ctx) // it comes back by itself
+
+	_, _ = browser.Wait(ctx) // the connector dials again by itself
 	fmt.Println(resilience.Do(ctx, guard, "title", title))
 	// Output:
 	// Example Domain <nil>

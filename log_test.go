@@ -7,7 +7,6 @@ import (
 	"io"
 	stdlog "log"
 	"log/slog"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -18,71 +17,126 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type panicky struct{}
+// A handlerFunc is the Handle of a slog.Handler.
+type handlerFunc func(context.Context, slog.Record) error
 
-func (panicky) Error() string { panic("p") }
+func (f handlerFunc) Enabled(context.Context, slog.Level) bool        { return true }
+func (f handlerFunc) Handle(ctx context.Context, r slog.Record) error { return f(ctx, r) }
+func (f handlerFunc) WithAttrs([]slog.Attr) slog.Handler              { return f }
+func (f handlerFunc) WithGroup(string) slog.Handler                   { return f }
 
-// One record for each event, with stable keys; all else that it might hold is left out.
-func TestLogObserver(t *testing.T) {
-	own := &resilience.Error{Code: resilience.CodeToolFailed, Message: "m", RetryAfter: 2 * time.Second,
-		Err: &resilience.Error{Code: resilience.CodeConnectionLost, Err: syscall.EPIPE}}
-	type fn = func(context.Context) (int, error)
+// textLog returns a log without times, and what it writes.
+func textLog(level slog.Level) (*slog.Logger, *bytes.Buffer) {
+	var out bytes.Buffer
+	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: withoutTime}
+	return slog.New(slog.NewTextHandler(&out, opts)), &out
+}
+
+func TestLogObserverWritesOneRecordPerEvent(t *testing.T) {
+	withMessage := &resilience.Error{
+		Code:       resilience.CodeToolFailed,
+		Message:    "m",
+		RetryAfter: 2 * time.Second,
+		Err:        &resilience.Error{Code: resilience.CodeConnectionLost, Err: syscall.EPIPE},
+	}
+	canceled := &resilience.Error{Code: resilience.CodeCanceled, Message: "m"}
 	for name, tc := range map[string]struct {
-		fn   fn
+		fn   func(context.Context) (int, error)
 		opts []resilience.Option
-		want string // what follows the time, without durations that depend on chance
+		open bool // whether the breaker is open, which is logged first
+		want string
 	}{
-		"success": {failing(0, nil), nil,
-			"level=DEBUG msg=\"call succeeded\" tool=x attempts=1 duration=0s timeout=1m0s\n"},
-		"unfinished": {func(context.Context) (int, error) { return 0, resilience.ErrUnfinished }, nil,
-			"level=DEBUG msg=\"call unfinished\" tool=x attempts=1 duration=0s timeout=1m0s\n"},
-		"failure": {failing(9, resilience.MarkPermanent(errors.New("at 10.0.0.7"))), nil,
-			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=0s timeout=1m0s code=TOOL_FAILED error=\"at 10.0.0.7\"\n"},
-		"in its own words": {failing(9, own), nil,
-			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=0s timeout=1m0s code=TOOL_FAILED retryAfter=2s error=\"broken pipe\"\n"},
-		"timeout": {obeyInt, []resilience.Option{resilience.Timeout(time.Second)},
-			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=1s timeout=1s code=TIMEOUT error=\"context deadline exceeded\"\n"},
-		"invalid": {nil, nil,
-			"level=INFO msg=\"call invalid\" tool=x attempts=0 duration=0s timeout=0s code=TOOL_NOT_FOUND error=\"Tool 'x' not found: its function is nil\"\n"},
-		"canceled": {failing(9, resilience.MarkPermanent(&resilience.Error{Code: resilience.CodeCanceled, Message: "m"})), nil,
-			"level=INFO msg=\"call canceled\" tool=x attempts=1 duration=0s timeout=1m0s code=CANCELED error=\"CANCELED: m\"\n"},
-		"unprintable": {failing(9, resilience.MarkPermanent(panicky{})), nil,
-			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=0s timeout=1m0s code=TOOL_FAILED error=[unprintable]\n"},
-		"retry": {failing(1, resilience.MarkTransient(io.ErrUnexpectedEOF)), nil,
-			"level=INFO msg=retry tool=x attempt=1 delay=100ms error=\"unexpected EOF\"\n" +
-				"level=DEBUG msg=\"call succeeded\" tool=x attempts=2 duration=100ms timeout=1m0s\n"},
-		"debug": {failing(0, nil), []resilience.Option{resilience.Debug(), resilience.Args(map[string]any{"q": 1, "token": "t"})},
-			"level=DEBUG msg=\"call succeeded\" tool=x attempts=1 duration=0s timeout=1m0s arguments=\"map[q:1 token:[REDACTED]]\"\n"},
-		"no debug": {failing(0, nil), []resilience.Option{resilience.Args(map[string]any{"q": 1})},
-			"level=DEBUG msg=\"call succeeded\" tool=x attempts=1 duration=0s timeout=1m0s\n"},
+		"success": {
+			fn:   failing(0, nil),
+			want: `level=DEBUG msg="call succeeded" tool=x attempts=1 duration=0s timeout=1m0s`,
+		},
+		"unfinished": {
+			fn:   unfinished,
+			want: `level=DEBUG msg="call unfinished" tool=x attempts=1 duration=0s timeout=1m0s`,
+		},
+		"failure": {
+			fn: failing(9, resilience.MarkPermanent(errors.New("at 10.0.0.7"))),
+			want: `level=WARN msg="call failed" tool=x attempts=1 duration=0s timeout=1m0s ` +
+				`code=TOOL_FAILED error="at 10.0.0.7"`,
+		},
+		"failure with a message": {
+			fn: failing(9, withMessage),
+			want: `level=WARN msg="call failed" tool=x attempts=1 duration=0s timeout=1m0s ` +
+				`code=TOOL_FAILED retryAfter=2s error="broken pipe"`,
+		},
+		"timeout": {
+			fn:   obeyInt,
+			opts: []resilience.Option{resilience.Timeout(time.Second)},
+			want: `level=WARN msg="call failed" tool=x attempts=1 duration=1s timeout=1s ` +
+				`code=TIMEOUT error="context deadline exceeded"`,
+		},
+		"rejected": {
+			fn:   failing(0, nil),
+			open: true,
+			want: `level=ERROR msg="breaker opened" breaker=x from=closed to=open` + "\n" +
+				`level=WARN msg="call failed" tool=x attempts=0 duration=0s timeout=1m0s ` +
+				`code=CIRCUIT_OPEN retryAfter=30s ` +
+				`error="Circuit breaker open due to repeated failures. Will retry in 30 seconds."`,
+		},
+		"invalid": {
+			want: `level=INFO msg="call invalid" tool=x attempts=0 duration=0s timeout=0s ` +
+				`code=TOOL_NOT_FOUND error="Tool 'x' not found: its function is nil"`,
+		},
+		"canceled": {
+			fn: failing(9, resilience.MarkPermanent(canceled)),
+			want: `level=INFO msg="call canceled" tool=x attempts=1 duration=0s timeout=1m0s ` +
+				`code=CANCELED error="CANCELED: m"`,
+		},
+		"unprintable": {
+			fn: failing(9, resilience.MarkPermanent(&unprintableError{})),
+			want: `level=WARN msg="call failed" tool=x attempts=1 duration=0s timeout=1m0s ` +
+				`code=TOOL_FAILED error=[unprintable]`,
+		},
+		"retry": {
+			fn: failing(1, resilience.MarkTransient(io.ErrUnexpectedEOF)),
+			want: `level=INFO msg=retry tool=x attempt=1 delay=100ms error="unexpected EOF"` + "\n" +
+				`level=DEBUG msg="call succeeded" tool=x attempts=2 duration=100ms timeout=1m0s`,
+		},
+		"arguments with debug": {
+			fn:   failing(0, nil),
+			opts: []resilience.Option{resilience.Debug(), resilience.Args(map[string]any{"q": 1, "token": "t"})},
+			want: `level=DEBUG msg="call succeeded" tool=x attempts=1 duration=0s timeout=1m0s ` +
+				`arguments="map[q:1 token:[REDACTED]]"`,
+		},
+		"arguments without debug": {
+			fn:   failing(0, nil),
+			opts: []resilience.Option{resilience.Args(map[string]any{"q": 1})},
+			want: `level=DEBUG msg="call succeeded" tool=x attempts=1 duration=0s timeout=1m0s`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log, out := textLog(slog.LevelDebug)
-				g := newGuard(t, observed(resilience.Tool{Cooperative: true}, resilience.LogObserver(log)))
+				g := observedGuard(t, resilience.Tool{Cooperative: true}, resilience.LogObserver(log))
+				if tc.open {
+					open(t, g.Breaker("x"))
+				}
+
 				_, _ = resilience.Do(t.Context(), g, "x", tc.fn, tc.opts...)
 				flush(t, g)
-				assert.Equal(t, tc.want, out.String())
+
+				assert.Equal(t, tc.want+"\n", out.String())
 			})
 		})
 	}
 }
 
-// textLog writes without times.
-func textLog(level slog.Level) (*slog.Logger, *bytes.Buffer) {
-	var out bytes.Buffer
-	return slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}})), &out
-}
-
-func TestLogObserverBreakerAndLate(t *testing.T) {
+func TestLogObserverWritesBreakerChangesAndLateResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, out := textLog(slog.LevelInfo)
-		g := newGuard(t, observed(resilience.Tool{Breaker: "db"}, resilience.LogObserver(log)))
+		g := observedGuard(t, resilience.Tool{Breaker: "db"}, resilience.LogObserver(log))
+
 		open(t, g.Breaker("x"))
 		time.Sleep(31 * time.Second)
 		_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
@@ -92,66 +146,74 @@ func TestLogObserverBreakerAndLate(t *testing.T) {
 		require.Error(t, err)
 		time.Sleep(time.Hour)
 		flush(t, g)
-		assert.Equal(t, "level=ERROR msg=\"breaker opened\" breaker=db from=closed to=open\n"+
-			"level=INFO msg=\"breaker changed\" breaker=db from=open to=half-open\n"+
-			"level=ERROR msg=\"breaker opened\" breaker=db from=half-open to=open\n"+
-			"level=WARN msg=\"call failed\" tool=x attempts=1 duration=1m0s timeout=1m0s code=TIMEOUT error=\"Tool 'x' exceeded timeout of 60s\"\n"+
-			"level=INFO msg=\"late result\" tool=x late=30s error=\"too late\"\n", out.String())
+
+		assert.Equal(t, `level=ERROR msg="breaker opened" breaker=db from=closed to=open
+level=INFO msg="breaker changed" breaker=db from=open to=half-open
+level=ERROR msg="breaker opened" breaker=db from=half-open to=open
+level=WARN msg="call failed" tool=x attempts=1 duration=1m0s timeout=1m0s `+
+			`code=TIMEOUT error="Tool 'x' exceeded timeout of 60s"
+level=INFO msg="late result" tool=x late=30s error="too late"
+`, out.String())
 	})
 }
 
-// The operator of a server wants to know where it panicked.
-func TestLogObserverStack(t *testing.T) {
-	log, out := textLog(slog.LevelInfo)
-	g := newGuard(t, observed(resilience.Tool{}, resilience.LogObserver(log)))
-	_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { panic("p") })
-	require.Error(t, err)
-	flush(t, g)
-	assert.Contains(t, out.String(), `error="panic: p"`)
-	assert.Contains(t, out.String(), "TestLogObserverStack")
+func TestLogObserverWritesTheStackOfAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, out := textLog(slog.LevelInfo)
+		g := observedGuard(t, resilience.Tool{}, resilience.LogObserver(log))
+
+		_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { panic("p") })
+		require.Error(t, err)
+		flush(t, g)
+
+		assert.Contains(t, out.String(), `error="panic: p"`)
+		assert.Contains(t, out.String(), "TestLogObserverWritesTheStackOfAPanic")
+	})
 }
 
-// Records have the time of the event, and the default logger is that of the moment.
-func TestLogObserverDefault(t *testing.T) {
+// The handler sleeps, so the time of writing differs from that of the event.
+func TestLogObserverUsesTheDefaultLoggerAndTheTimeOfTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var records []slog.Record
 		old, out, flags := slog.Default(), stdlog.Writer(), stdlog.Flags()
 		defer func() {
 			slog.SetDefault(old)
-			stdlog.SetOutput(out) // which slog has taken over
+			stdlog.SetOutput(out) // which SetDefault has redirected
 			stdlog.SetFlags(flags)
 		}()
-		g := newGuard(t, observed(resilience.Tool{}, resilience.LogObserver(nil)))
+		var records []slog.Record
+		g := observedGuard(t, resilience.Tool{}, resilience.LogObserver(nil))
 		slog.SetDefault(slog.New(handlerFunc(func(_ context.Context, r slog.Record) error {
 			time.Sleep(time.Minute)
 			records = append(records, r)
 			return errBoom
 		})))
-		begin := time.Now()
+
+		start := time.Now()
 		for range 2 {
-			_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil))
+			mustSucceed(t, g)
 		}
 		require.NoError(t, g.Flush(t.Context()))
+
 		require.Len(t, records, 2)
-		assert.InDelta(t, 2*time.Minute, time.Since(begin), float64(time.Second))
+		assert.InDelta(t, 2*time.Minute, time.Since(start), float64(time.Second))
 		for _, r := range records {
-			assert.Equal(t, begin, r.Time)
+			assert.Equal(t, start, r.Time)
 			assert.Equal(t, "call succeeded", r.Message)
 		}
 	})
 }
 
-// A handler that is broken harms nothing, and is mentioned once.
-func TestLogObserverBrokenHandler(t *testing.T) {
-	log, out := textLog(slog.LevelInfo)
-	cfg := observed(resilience.Tool{}, resilience.LogObserver(slog.New(handlerFunc(func(context.Context, slog.Record) error { panic("p") }))))
-	cfg.Log = log
-	g := newGuard(t, cfg)
-	for range 10 {
-		_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
-		require.NoError(t, err)
-	}
-	flush(t, g)
-	assert.Equal(t, 1, strings.Count(out.String(), "level=WARN msg=\"resilience: an observer panicked"), out.String())
-	assert.Equal(t, 1, strings.Count(out.String(), "\n"), out.String())
+func TestLogObserverWithABrokenHandlerIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := slog.New(handlerFunc(func(context.Context, slog.Record) error { panic("p") }))
+		g, log := loggedGuard(t, resilience.Tool{}, resilience.LogObserver(broken))
+
+		for range 10 {
+			mustSucceed(t, g)
+		}
+		flush(t, g)
+
+		assertLogged(t, log, 1, `level=WARN msg="resilience: an observer panicked`)
+		assertLogged(t, log, 1, "\n")
+	})
 }

@@ -1,0 +1,170 @@
+package resilience_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Tools that use a connector, under a guard.
+
+func TestConnectorErrorIsRetriedIfTheNextDialComesBeforeTheTimeout(t *testing.T) {
+	for name, tc := range map[string]struct {
+		timeout  time.Duration
+		attempts int
+		duration time.Duration
+		code     resilience.Code
+	}{
+		"before the timeout": {
+			timeout: time.Minute, attempts: 2, duration: 4 * time.Second,
+		},
+		"not before the timeout": {
+			timeout: 4 * time.Second, attempts: 1, duration: 0, code: resilience.CodeConnectionLost,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDialer(refused)
+				c := newConnector(t, d, linkConfig{})
+				time.Sleep(3500 * time.Millisecond) // the fifth dial comes 4s later
+				synctest.Wait()
+				require.Equal(t, 4, d.dials())
+				d.acceptAll()
+
+				g := newGuard(t, one(resilience.Tool{Effect: resilience.NonIdempotent, Timeout: tc.timeout}))
+				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					if resilience.Attempt(ctx) > 1 {
+						synctest.Wait() // for the dial, which starts at the same instant
+					}
+					conn, err := c.Get(ctx)
+					if err != nil {
+						return 0, err
+					}
+					return conn.id, nil
+				})
+
+				assert.Equal(t, tc.attempts, r.Attempts)
+				assert.Equal(t, tc.duration, r.Duration)
+				if tc.code == "" {
+					assert.Nil(t, r.Err)
+					return
+				}
+				require.ErrorIs(t, r.Err, tc.code)
+				assert.Equal(t, 4*time.Second, r.Err.RetryAfter)
+				assert.Equal(t, "x", r.Err.Tool)
+				assert.True(t, r.Err.Retryable, "the tool has had no effect")
+			})
+		})
+	}
+}
+
+// That holds for any cause, not only for the error of a refused dial.
+func TestConnectorErrorMeansThatTheToolHadNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed := func(context.Context) error { return errBoom }
+		c := newConnector(t, newDialer(failed, accepted), linkConfig{})
+		g := newGuard(t, one(resilience.Tool{Effect: resilience.NonIdempotent}))
+
+		r := resilience.Run(t.Context(), g, "x", c.Get)
+
+		assert.Greater(t, r.Attempts, 1)
+		assert.Nil(t, r.Err)
+	})
+}
+
+func TestConnectorErrorIsReturnedWhenRetriesAreExhausted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnector(t, newDialer(refused), linkConfig{})
+		g := newGuard(t, one(resilience.Tool{Effect: resilience.NonIdempotent}))
+
+		r := resilience.Run(t.Context(), g, "x", c.Get)
+
+		assert.Equal(t, 4, r.Attempts)
+		assert.Equal(t, resilience.CodeConnectionLost, r.Err.Code)
+		assert.True(t, r.Err.Retryable)
+		assert.Positive(t, r.Err.RetryAfter)
+	})
+}
+
+func TestConnectorLossDuringACallIsRetriedByEffect(t *testing.T) {
+	for name, tc := range map[string]struct {
+		effect   resilience.Effect
+		attempts int
+	}{
+		"read-only":      {resilience.ReadOnly, 2},
+		"non-idempotent": {resilience.NonIdempotent, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newConnector(t, newDialer(), linkConfig{})
+				g := newGuard(t, one(resilience.Tool{Effect: tc.effect}))
+
+				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					conn, err := c.Wait(ctx)
+					if err != nil || resilience.Attempt(ctx) > 1 {
+						return 0, err
+					}
+					c.ReportLost(conn, net.ErrClosed)
+					return 0, net.ErrClosed
+				})
+
+				assert.Equal(t, tc.attempts, r.Attempts)
+				if tc.attempts == 1 {
+					assert.ErrorIs(t, r.Err, resilience.CodeConnectionLost)
+					assert.False(t, r.Err.Retryable)
+				}
+			})
+		})
+	}
+}
+
+// An open breaker would reject calls when the connection is back.
+func TestConnectorErrorIsNotCountedByBreakers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDialer(refused)
+		c := newConnector(t, d, linkConfig{})
+		g := newGuard(t, one(resilience.Tool{Timeout: time.Second}))
+		b := resilience.NewBreaker("b", resilience.BreakerConfig{Failures: 1})
+
+		for range 20 {
+			_, err := resilience.Do(t.Context(), g, "x", c.Get)
+			e := requireLost(t, err)
+			assert.True(t, e.Retryable)
+			assert.Positive(t, e.RetryAfter)
+
+			_, err = resilience.WithBreaker(t.Context(), b, c.Get)
+			require.ErrorIs(t, err, resilience.CodeConnectionLost)
+		}
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+		assert.Equal(t, resilience.StateClosed, b.State())
+		assert.Nil(t, g.Health()[0].LastError)
+
+		d.acceptAll()
+		time.Sleep(time.Minute)
+		_, err := resilience.Do(t.Context(), g, "x", c.Get)
+		assert.NoError(t, err)
+	})
+}
+
+func TestConnectorErrorThatAToolPanicsWithIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnector(t, newDialer(refused), linkConfig{})
+		g := newGuard(t, one(resilience.Tool{}))
+
+		for range 5 {
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				_, err := c.Get(ctx)
+				panic(err)
+			})
+			require.ErrorIs(t, err, resilience.CodeToolFailed)
+		}
+
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+	})
+}

@@ -1,0 +1,436 @@
+package resilience_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestConnectorBacksOffBetweenDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDialer(refused)
+		newConnector(t, d, linkConfig{})
+
+		time.Sleep(300 * time.Second)
+
+		s := time.Second
+		want := []time.Duration{s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
+		assert.Equal(t, want, d.gaps())
+	})
+}
+
+func TestConnectorBacksOffWithFullJitterByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var changes []resilience.ConnectionChange
+		c := resilience.NewConnector(newDialer(refused).dial, linkConfig{
+			Observers: onChange(func(e resilience.ConnectionChange) { changes = append(changes, e) }),
+		})
+		defer c.Close()
+
+		time.Sleep(time.Hour)
+		synctest.Wait()
+
+		assert.Greater(t, len(changes), 60)
+		distinct := make(map[time.Duration]bool)
+		for i, e := range changes {
+			assert.Equal(t, "connection", e.Connection)
+			assert.Equal(t, i+1, e.Attempts)
+			assert.LessOrEqual(t, e.NextDial, min(time.Minute, 500*time.Millisecond<<min(i, 10)))
+			distinct[e.NextDial] = true
+		}
+		assert.Greater(t, len(distinct), 60)
+	})
+}
+
+func TestConnectorRestartsTheBackoffAfterAStableConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnector(t, newDialer(), linkConfig{Stable: time.Minute})
+
+		var gaps []time.Duration
+		for _, lasts := range []time.Duration{0, time.Second, 59 * time.Second, 0, time.Minute, 0, 0} {
+			conn := mustWait(t, c)
+			time.Sleep(lasts)
+			lost := time.Now()
+			c.ReportLost(conn, nil)
+			mustWait(t, c)
+			gaps = append(gaps, time.Since(lost))
+		}
+
+		s := time.Second
+		assert.Equal(t, []time.Duration{s / 2, s, 2 * s, 4 * s, s / 2, s, 2 * s}, gaps)
+	})
+}
+
+func TestConnectorStableIsAMinuteAndDialTimeout30sByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var changes []resilience.ConnectionChange
+		c := newConnector(t, newDialer(acceptedAfter(time.Hour), accepted), linkConfig{
+			Observers: onChange(func(e resilience.ConnectionChange) { changes = append(changes, e) }),
+		})
+		start := time.Now()
+
+		for _, lasts := range []time.Duration{59 * time.Second, time.Minute, 0} {
+			conn := mustWait(t, c)
+			time.Sleep(lasts)
+			c.ReportLost(conn, nil)
+		}
+		synctest.Wait()
+
+		assert.Equal(t, start.Add(30*time.Second), changes[0].Time)
+		assert.ErrorIs(t, changes[0].Err, context.DeadlineExceeded)
+		var delays []time.Duration
+		for _, e := range changes {
+			if e.State == resilience.ConnectionDown {
+				delays = append(delays, e.NextDial)
+				assert.Error(t, e.Err)
+			}
+		}
+		s := time.Second
+		assert.Equal(t, []time.Duration{s / 2, s, s / 2, s}, delays)
+
+		_ = c.Close()
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func TestConnectorCountsFailedDialsInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnector(t, newDialer(refused, accepted, refused, accepted), linkConfig{MaxAttempts: 2})
+		for range 2 {
+			c.ReportLost(mustWait(t, c), errBoom)
+		}
+		mustWait(t, c)
+	})
+}
+
+func TestConnectorDialsAgainAfterABadDial(t *testing.T) {
+	for name, bad := range map[string]dialStep{
+		"respects its context": untilCanceled,
+		"ignores its context":  acceptedAfter(time.Hour),
+		"panics":               func(context.Context) error { panic(errBoom) },
+		"calls Goexit":         func(context.Context) error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDialer(bad, accepted)
+				c := newConnector(t, d, linkConfig{DialTimeout: time.Second})
+				_, err := c.Get(t.Context())
+				assert.ErrorIs(t, err, resilience.CodeConnectionLost)
+
+				start := time.Now()
+				conn := mustWait(t, c)
+				assert.LessOrEqual(t, time.Since(start), 1500*time.Millisecond)
+
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				for _, l := range d.made {
+					if l != conn {
+						assert.EqualValues(t, 1, l.closed.Load(), "it came too late")
+					}
+				}
+				assert.Zero(t, conn.closed.Load())
+			})
+		})
+	}
+}
+
+func TestConnectorBoundsAbandonedDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDialer(acceptedAfter(24 * time.Hour))
+		c := newConnector(t, d, linkConfig{DialTimeout: time.Second})
+
+		time.Sleep(12 * time.Hour)
+		assert.Equal(t, 4, d.dials())
+		_, err := c.Get(t.Context())
+		assert.ErrorContains(t, errors.Unwrap(err), "earlier dials still hang")
+
+		time.Sleep(13 * time.Hour)
+		assert.Greater(t, d.dials(), 4, "the first four have returned")
+
+		require.NoError(t, c.Close())
+		time.Sleep(48 * time.Hour)
+		synctest.Wait()
+		for _, l := range d.made {
+			assert.EqualValues(t, 1, l.closed.Load())
+		}
+	})
+}
+
+func TestConnectorEndsTheContextOfADialAndClosesNothingIfItFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended context.Context
+		var closed atomic.Int32
+		d := newDialer(
+			func(context.Context) error { time.Sleep(time.Minute); return errBoom }, // abandoned
+			func(ctx context.Context) error { ended = ctx; return errBoom },
+			func(ctx context.Context) error { <-ctx.Done(); return errBoom }, // ended by Close
+		)
+		c := newConnector(t, d, linkConfig{
+			DialTimeout: time.Second,
+			Close:       func(*link) error { closed.Add(1); return nil },
+		})
+
+		time.Sleep(2500 * time.Millisecond) // dials start at 0s, 1.5s and 2.5s
+		synctest.Wait()
+		require.Equal(t, 3, d.dials())
+		assert.ErrorIs(t, ended.Err(), context.Canceled)
+
+		_ = c.Close()
+		time.Sleep(time.Hour)
+		assert.Zero(t, closed.Load())
+	})
+}
+
+func TestConnectorDialsOncePerLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDialer()
+		c := newConnector(t, d, linkConfig{})
+		old := mustGet(t, c)
+
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				c.ReportLost(old, errBoom)
+				_, err := c.Wait(t.Context())
+				assert.NoError(t, err)
+				c.ReportLost(old, errBoom)
+			})
+		}
+		wg.Wait()
+
+		assert.Equal(t, 2, d.dials())
+		conn := mustGet(t, c)
+		c.ReportLost(nil, errBoom)
+		c.ReportLost(&link{}, errBoom)
+		assert.Equal(t, resilience.ConnectionUp, c.State())
+		assert.Zero(t, conn.closed.Load())
+		assert.EqualValues(t, 1, old.closed.Load())
+	})
+}
+
+// A goroutine that a dial has started may find the connection broken before the dial returns it.
+func TestConnectorDialsAgainAfterALossDuringTheDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c *resilience.Connector[*link]
+		assigned := make(chan struct{})
+		dials := 0
+		c = resilience.NewConnector(func(context.Context) (*link, error) {
+			<-assigned
+			l := &link{id: dials}
+			if dials++; dials == 1 {
+				c.ReportLost(l, errBoom)
+			}
+			c.ReportLost(&link{}, errors.New("of another connection"))
+			return l, nil
+		}, linkConfig{Backoff: even})
+		defer c.Close()
+		close(assigned)
+		synctest.Wait()
+
+		_, err := c.Get(t.Context())
+		require.ErrorIs(t, err, errBoom)
+		assert.Equal(t, 1, mustWait(t, c).id)
+		time.Sleep(time.Hour)
+		assert.Equal(t, 2, dials)
+	})
+}
+
+func TestConnectorWatchNoticesALoss(t *testing.T) {
+	for name, tc := range map[string]struct {
+		watch func() error
+		cause error
+	}{
+		"with a reason":    {func() error { return errBoom }, errBoom},
+		"without a reason": {func() error { return nil }, nil},
+		"panics":           {func() error { panic(errBoom) }, errBoom},
+		"calls Goexit":     {func() error { runtime.Goexit(); return nil }, resilience.ErrGoexit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				watched := make(chan *link, 10)
+				c := newConnector(t, newDialer(), linkConfig{Watch: func(l *link) error {
+					watched <- l
+					time.Sleep(time.Minute)
+					return tc.watch()
+				}})
+				first := mustGet(t, c)
+				assert.Same(t, first, <-watched)
+
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				_, err := c.Get(t.Context())
+				require.ErrorIs(t, err, resilience.CodeConnectionLost)
+				if tc.cause != nil {
+					require.ErrorIs(t, err, tc.cause)
+				}
+
+				second := mustWait(t, c)
+				assert.Same(t, second, <-watched)
+				c.ReportLost(second, nil)
+				third := mustWait(t, c)
+				time.Sleep(59 * time.Second) // the second Watch has returned, the third hasn't
+				synctest.Wait()
+				assert.Same(t, third, mustGet(t, c))
+				assert.Len(t, watched, 1)
+
+				_ = c.Close()
+				time.Sleep(time.Hour)
+				assert.Len(t, watched, 1)
+			})
+		})
+	}
+}
+
+func TestConnectorErrorNamesTheReasonOfTheLoss(t *testing.T) {
+	closedTab := resilience.ConnectionLostError("the tab was closed")
+	for name, tc := range map[string]struct {
+		cause error
+		want  string
+	}{
+		"no cause":          {nil, "Connection lost"},
+		"unknown":           {errors.New("10.0.0.7"), "Connection lost"},
+		"EOF":               {io.EOF, "Connection lost: connection closed by the other side"},
+		"a message":         {closedTab, "Connection lost: the tab was closed"},
+		"a wrapped message": {fmt.Errorf("page: %w", closedTab), "Connection lost: the tab was closed"},
+		"another code":      {&resilience.Error{Message: "secret"}, "Connection lost"},
+		"deadline":          {context.DeadlineExceeded, "Connection lost: network timeout"},
+		"typed nil":         {(*typedNil)(nil), "Connection lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newConnector(t, newDialer(), linkConfig{})
+				c.ReportLost(mustGet(t, c), tc.cause)
+				_, err := c.Get(t.Context())
+				assert.Equal(t, tc.want, requireLost(t, err).Message)
+			})
+		})
+	}
+}
+
+func TestConnectorErrorSaysThatTheFirstDialIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnector(t, newDialer(acceptedAfter(time.Hour)), linkConfig{})
+		_, err := c.Get(t.Context())
+		assert.EqualError(t, err, "CONNECTION_LOST: Connection lost: not connected yet")
+		_ = c.Close()
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+type callingError struct{ f func() }
+
+func (callingError) Error() string   { return "e" }
+func (e callingError) Unwrap() error { e.f(); return nil }
+
+func TestConnectorCallsMethodsOfErrorsWithoutItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnector(t, newDialer(), linkConfig{})
+		c.ReportLost(mustGet(t, c), callingError{func() { c.State() }})
+		_, err := c.Get(t.Context())
+		assert.ErrorIs(t, err, resilience.CodeConnectionLost)
+	})
+}
+
+func TestConnectorClosesEachConnectionOnce(t *testing.T) {
+	for range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDialer()
+			c := newConnector(t, d, linkConfig{Backoff: resilience.Backoff{Base: 1, Max: 1}})
+
+			var wg sync.WaitGroup
+			for i := range 8 {
+				wg.Go(func() {
+					for range 300 {
+						conn, err := c.Wait(t.Context())
+						if !assert.NoError(t, err) {
+							return
+						}
+						c.ReportLost(conn, nil)
+						if i%2 == 0 {
+							c.Reconnect() // a dial that races with the other reports, as timers can't in a bubble
+						}
+					}
+				})
+			}
+			wg.Wait()
+			_ = c.Close()
+			synctest.Wait()
+
+			for _, l := range d.made {
+				require.EqualValues(t, 1, l.closed.Load())
+			}
+		})
+	}
+}
+
+func TestConnectorClosesTheConnectionOfADialThatEndsDuringClose(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			ends := make(chan struct{})
+			d := newDialer(func(ctx context.Context) error {
+				select {
+				case <-ctx.Done():
+				case <-ends:
+				}
+				return nil
+			})
+			c := newConnector(t, d, linkConfig{})
+
+			go close(ends)
+			_ = c.Close()
+			synctest.Wait()
+
+			require.Len(t, d.made, 1)
+			assert.EqualValues(t, 1, d.made[0].closed.Load())
+		})
+	}
+}
+
+func TestConnectorClosesTheConnectionOfADialThatCallsClose(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			var c *resilience.Connector[*link]
+			assigned, l := make(chan struct{}), &link{}
+			c = resilience.NewConnector(func(context.Context) (*link, error) {
+				<-assigned
+				_ = c.Close()
+				return l, nil
+			}, linkConfig{})
+			close(assigned)
+			synctest.Wait()
+
+			require.EqualValues(t, 1, l.closed.Load())
+		})
+	}
+}
+
+func TestConnectorReportsADialThatCloseEndsAsNoFailure(t *testing.T) {
+	for range 2000 {
+		started := make(chan struct{})
+		changes := make(chan resilience.ConnectionChange, 8)
+		c := resilience.NewConnector(func(ctx context.Context) (int, error) {
+			close(started)
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}, resilience.ConnectorConfig[int]{
+			MaxAttempts: 1,
+			Observers:   onChange(func(e resilience.ConnectionChange) { changes <- e }),
+		})
+
+		<-started
+		_ = c.Close()
+
+		require.Equal(t, resilience.ConnectionClosed, (<-changes).State)
+	}
+}
