@@ -70,9 +70,9 @@ type BreakerConfig struct {
 }
 
 func (c BreakerConfig) check() []error {
-	var errs []error
+	var errs fieldErrors
 	if c.Failures < 0 {
-		errs = append(errs, fmt.Errorf("Failures is %d: it must not be negative (0 is the default)", c.Failures))
+		errs.add("Failures", "is %d: it must not be negative (0 is the default)", c.Failures)
 	}
 
 	return append(errs, notNegative("Cooldown", c.Cooldown, "ProbeTimeout", c.ProbeTimeout)...)

@@ -37,7 +37,7 @@ func TestConnectorErrorIsRetriedIfTheNextDialComesBeforeTheTimeout(t *testing.T)
 				require.Equal(t, 4, d.dials())
 				d.acceptAll()
 
-				g := newGuard(t, one(resilience.Tool{Effect: resilience.NonIdempotent, Timeout: tc.timeout}))
+				g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent, Timeout: tc.timeout})
 				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 					if resilience.Attempt(ctx) > 1 {
 						synctest.Wait() // for the dial, which starts at the same instant
@@ -69,7 +69,7 @@ func TestConnectorErrorMeansThatTheToolHadNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := func(context.Context) error { return errBoom }
 		c := newConnector(t, newDialer(failed, accepted), linkConfig{})
-		g := newGuard(t, one(resilience.Tool{Effect: resilience.NonIdempotent}))
+		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
 
 		r := resilience.Run(t.Context(), g, "x", c.Get)
 
@@ -81,7 +81,7 @@ func TestConnectorErrorMeansThatTheToolHadNoEffect(t *testing.T) {
 func TestConnectorErrorIsReturnedWhenRetriesAreExhausted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConnector(t, newDialer(refused), linkConfig{})
-		g := newGuard(t, one(resilience.Tool{Effect: resilience.NonIdempotent}))
+		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
 
 		r := resilience.Run(t.Context(), g, "x", c.Get)
 
@@ -103,7 +103,7 @@ func TestConnectorLossDuringACallIsRetriedByEffect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newConnector(t, newDialer(), linkConfig{})
-				g := newGuard(t, one(resilience.Tool{Effect: tc.effect}))
+				g := guardWith(t, resilience.Tool{Effect: tc.effect})
 
 				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 					conn, err := c.Wait(ctx)
@@ -129,7 +129,7 @@ func TestConnectorErrorIsNotCountedByBreakers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDialer(refused)
 		c := newConnector(t, d, linkConfig{})
-		g := newGuard(t, one(resilience.Tool{Timeout: time.Second}))
+		g := guardWith(t, resilience.Tool{Timeout: time.Second})
 		b := resilience.NewBreaker("b", resilience.BreakerConfig{Failures: 1})
 
 		for range 20 {
@@ -155,7 +155,7 @@ func TestConnectorErrorIsNotCountedByBreakers(t *testing.T) {
 func TestConnectorErrorThatAToolPanicsWithIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConnector(t, newDialer(refused), linkConfig{})
-		g := newGuard(t, one(resilience.Tool{}))
+		g := guardWith(t, resilience.Tool{})
 
 		for range 5 {
 			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {

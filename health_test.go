@@ -65,10 +65,10 @@ func TestHealthOfToolsWithoutStateIsThatOfOthers(t *testing.T) {
 		assert.NotSame(t, g.Breaker("tool0"), g.Breaker("tool1"))
 		assert.Same(t, g.Breaker("tool2000"), g.Breaker("tool2001"))
 
-		r := resilience.Run(t.Context(), g, "tool2000", obey)
+		r := resilience.Run(t.Context(), g, "tool2000", untilDone)
 		assert.Equal(t, "tool2000", r.Err.Tool)
 		assert.Equal(t, 60*time.Second, r.Duration)
-		r = resilience.Run(t.Context(), g, "cypher", obey)
+		r = resilience.Run(t.Context(), g, "cypher", untilDone)
 		assert.Equal(t, 120*time.Second, r.Duration)
 	})
 }

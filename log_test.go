@@ -120,7 +120,7 @@ func TestLogObserverWritesOneRecordPerEvent(t *testing.T) {
 				log, out := textLog(slog.LevelDebug)
 				g := observedGuard(t, resilience.Tool{Cooperative: true}, resilience.LogObserver(log))
 				if tc.open {
-					open(t, g.Breaker("x"))
+					trip(t, g.Breaker("x"))
 				}
 
 				_, _ = resilience.Do(t.Context(), g, "x", tc.fn, tc.opts...)
@@ -137,7 +137,7 @@ func TestLogObserverWritesBreakerChangesAndLateResults(t *testing.T) {
 		log, out := textLog(slog.LevelInfo)
 		g := observedGuard(t, resilience.Tool{Breaker: "db"}, resilience.LogObserver(log))
 
-		open(t, g.Breaker("x"))
+		trip(t, g.Breaker("x"))
 		time.Sleep(31 * time.Second)
 		_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
 			time.Sleep(90 * time.Second)

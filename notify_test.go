@@ -82,7 +82,7 @@ func TestMisbehavingObserverAffectsNeitherCallsNorOtherObservers(t *testing.T) {
 					_, err := resilience.Do(t.Context(), g, "x", failing(1, resilience.MarkTransient(errBoom)))
 					require.NoError(t, err)
 				}
-				open(t, g.Breaker("x"))
+				trip(t, g.Breaker("x"))
 				synctest.Wait()
 
 				const retryDelays, blockedStart = calls * 100 * time.Millisecond, 100 * time.Millisecond
@@ -120,7 +120,7 @@ func TestObserverStartThatBlocksDelaysOneCallBy100ms(t *testing.T) {
 		}
 		assert.Equal(t, 100*time.Millisecond, time.Since(start))
 
-		open(t, g.Breaker("another")) // which isn't an event of a call
+		trip(t, g.Breaker("another")) // which isn't an event of a call
 		flush(t, g)
 		assert.Len(t, received[resilience.BreakerChange](&r), 1)
 		assert.Empty(t, received[resilience.CallEnd](&r))

@@ -55,7 +55,7 @@ func received[E any](r *recorder) (events []E) {
 // observed returns the Config of one with observers. Use observers that have a Start in bubbles only,
 // because a call waits for it for 100ms.
 func observed(x resilience.Tool, all ...resilience.Observer) resilience.Config {
-	cfg := one(x)
+	cfg := configWith(x)
 	cfg.Observers = all
 	return cfg
 }
@@ -179,7 +179,7 @@ func (tc endCase) run(t *testing.T, cooperative bool) {
 		tool = ""
 	}
 	if tc.open {
-		open(t, g.Breaker("x"))
+		trip(t, g.Breaker("x"))
 	}
 
 	start := time.Now()
@@ -447,10 +447,10 @@ func TestObserverReceivesChangesOfBreakers(t *testing.T) {
 		g := newGuard(t, cfg)
 		start := time.Now()
 
-		open(t, g.Breaker("x"))
+		trip(t, g.Breaker("x"))
 		time.Sleep(31 * time.Second)
 		mustSucceed(t, g)
-		open(t, g.Breaker("unlisted"))
+		trip(t, g.Breaker("unlisted"))
 		synctest.Wait()
 
 		closed, opened, halfOpen := resilience.StateClosed, resilience.StateOpen, resilience.StateHalfOpen
@@ -467,7 +467,7 @@ func TestObserverReceivesChangesOfBreakers(t *testing.T) {
 
 func TestErrUnfinishedIsNeitherFailureNorRetried(t *testing.T) {
 	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(errors.Join(resilience.ErrUnfinished, errBoom)))
-	g := newGuard(t, one(resilience.Tool{Effect: resilience.ReadOnly}))
+	g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
 	for range 10 {
 		r := resilience.Run(t.Context(), g, "x", unfinished)
 		assert.Equal(t, 1, r.Attempts)

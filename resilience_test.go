@@ -281,11 +281,3 @@ func goroutines(packages ...string) int {
 	}
 	return n
 }
-
-// Former names, which tests that are being rewritten elsewhere still use.
-var (
-	one     = configWith
-	open    = trip
-	obey    = untilDone
-	hangInt = hang(time.Hour)
-)
