@@ -37,4 +37,21 @@ bench: ## the guard beside its peers, six runs each: about ten minutes on a mach
 	cd benchmarks && go run $(BENCHSTAT) -col /peer bench.out && go run ./memory && go run ./ratios bench.out
 
 chaos: ## draws docs/chaos.svg: a guarded and an unguarded server in the same outage
-	go run -C examples ./chaos -o ../docs/chaos.svg
+	cd examples && go test -count=1 ./chaos -run '^TestPicture$$' -update -v
+
+.PHONY: cross test-lowest test-newest
+
+PUBLISHED := $(patsubst %/,%,$(dir $(wildcard go.mod adapters/*/go.mod)))
+
+cross: ## the published modules on other systems; on Plan 9 without their tests, which use error numbers
+	@set -e; for m in $(PUBLISHED); do for p in windows/amd64 darwin/arm64 js/wasm plan9/amd64; do echo "== cross $$m $$p"; \
+		case $$p in plan9/*) check=build;; *) check=vet;; esac; \
+		(cd $$m && GOOS=$${p%/*} GOARCH=$${p#*/} go $$check ./...); done; done
+
+test-lowest: ## the published modules with the lowest versions that they require, also of Go
+	@set -e; for m in $(PUBLISHED); do echo "== test-lowest $$m"; \
+		(cd $$m && GOTOOLCHAIN=go$$(go list -m -f '{{.GoVersion}}') go test -race -count=1 ./...); done
+
+test-newest: ## the published modules with the newest versions, which their newest.mod holds
+	@set -e; for m in $(dir $(wildcard newest.mod adapters/*/newest.mod)); do echo "== test-newest $$m"; \
+		(cd $$m && go mod tidy -diff -modfile=newest.mod && go test -race -count=1 -modfile=newest.mod ./...); done

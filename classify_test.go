@@ -175,7 +175,7 @@ func TestAsErrorOfRealConnections(t *testing.T) {
 	assert.Equal(t, resilience.CodeConnectionLost, resilience.AsError("x", err).Code, "%v", err)
 
 	server.Close()
-	_, err = http.Get(server.URL)
+	_, err = http.Get("http://127.0.0.1:1") // where nothing listens; the server's port may be another's by now
 	require.Error(t, err)
 	e := resilience.AsError("x", err)
 	assert.Equal(t, "Connection lost: connection refused", e.Message, "%v", err)

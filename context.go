@@ -398,8 +398,9 @@ func innermost(ctx context.Context) *limited {
 }
 
 // Value also answers the context package's private question for a context of its
-// own, by which context.Cause finds the cause. Before the end there is none to
-// find, and children use AfterFunc: the parent may answer as it likes.
+// own, by which context.Cause finds the cause. Go 1.25 asks it before Err: so Value
+// notices the end as Err does. Before the end there is no cause to find, and children
+// use AfterFunc: the parent may answer as it likes.
 func (c *limited) Value(key any) any {
 	switch key {
 	case limitedKey{}:
@@ -409,6 +410,7 @@ func (c *limited) Value(key any) any {
 			return int(n)
 		}
 	}
+	c.catchUp()
 	c.mu.Lock()
 	if c.err != nil && c.dead == nil {
 		dead, cancel := context.WithCancelCause(context.Background())

@@ -89,7 +89,7 @@ func TestDeadlineThatIsNotKept(t *testing.T) {
 }
 
 func TestDeadlineOfTheParent(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
 	defer cancel()
 	_, err := resilience.Do(ctx, newGuard(t, one(resilience.Tool{})), "x", func(c context.Context) (int, error) {
 		want, _ := ctx.Deadline()
@@ -371,5 +371,41 @@ func TestLimitThatEndsAtOnce(t *testing.T) {
 		} else {
 			require.Equal(t, 1, v)
 		}
+	}
+}
+
+// A tool may ask for the cause before anything else has noticed the end, and Go 1.25 looks
+// for it without asking Err first.
+func TestCauseIsAskedFirst(t *testing.T) {
+	causeOfChild := func(ctx context.Context) error { return context.Cause(context.WithValue(ctx, ctxKey("c"), 1)) }
+	for name, tc := range map[string]struct {
+		cooperative bool
+		cause       func(context.Context) error
+	}{
+		"enforced":             {false, context.Cause},
+		"enforced, a child":    {false, causeOfChild},
+		"cooperative":          {true, context.Cause},
+		"cooperative, a child": {true, causeOfChild},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGuard(t, one(resilience.Tool{Cooperative: tc.cooperative, Timeout: time.Second}))
+				seen := make(chan error, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				_, _ = resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+					cancel()
+					seen <- tc.cause(ctx)
+					return 0, errBoom
+				})
+				assert.ErrorIs(t, <-seen, resilience.CodeCanceled)
+
+				_, _ = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					time.Sleep(time.Second)
+					seen <- tc.cause(ctx)
+					return 0, errBoom
+				})
+				assert.ErrorIs(t, <-seen, resilience.CodeTimeout)
+			})
+		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"syscall"
 	"time"
 )
 
@@ -205,8 +204,8 @@ func hadNoEffect(err error) bool {
 		return x.Op == "dial"
 	case *net.DNSError:
 		return true
-	case syscall.Errno:
-		return x == syscall.ECONNREFUSED
+	case errno:
+		return lostErrno[x] == refused
 	case *Error:
 		// The cause of any other code is the last of several things that
 		// happened, and says nothing of those before it.
@@ -223,13 +222,16 @@ func hadNoEffect(err error) bool {
 	return len(inner) > 0
 }
 
+// refused is the one reason that is certain to be told before the backend did anything.
+const refused = "connection refused"
+
 // lostReason says in words of our own why err means that a connection is gone,
 // or "" if it doesn't.
 func lostReason(err error) string {
 	switch x := err.(type) {
 	case nil:
 		return ""
-	case syscall.Errno: // a net.Error too, also for ENOENT
+	case errno: // a net.Error too, also for ENOENT
 		return lostErrno[x]
 	case *net.ParseError, *net.AddrError: // net.Errors too, but of no connection
 		return ""
@@ -260,16 +262,6 @@ func lostReason(err error) string {
 		return "network error"
 	}
 	return ""
-}
-
-var lostErrno = map[syscall.Errno]string{
-	syscall.ECONNREFUSED: "connection refused",
-	syscall.ECONNRESET:   "connection reset by the other side",
-	syscall.ECONNABORTED: "connection aborted",
-	syscall.EPIPE:        "connection closed by the other side",
-	syscall.ETIMEDOUT:    "network timeout",
-	syscall.EHOSTUNREACH: "host unreachable",
-	syscall.ENETUNREACH:  "network unreachable",
 }
 
 // retryAfterOf is how long err says to wait, 0 if it doesn't.

@@ -189,13 +189,13 @@ func ExampleGuard_Health() {
 func ExampleProgress() {
 	guard := resilience.Must(resilience.New(resilience.Config{
 		Tools: map[string]resilience.Tool{
-			"index": {Timeout: time.Second, MaxTimeout: 10 * time.Minute},
+			"index": {Timeout: time.Minute, MaxTimeout: 10 * time.Hour},
 		},
 	}))
 	files := []string{"a.go", "b.go", "c.go"}
 	n, err := resilience.Do(context.Background(), guard, "index", func(ctx context.Context) (int, error) {
 		for range files {
-			// However many there are: a second for each is enough.
+			// However many there are: a minute for each is enough.
 			resilience.Progress(ctx)
 		}
 		return len(files), nil

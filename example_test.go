@@ -25,12 +25,12 @@ func ExampleWithBreaker() {
 	query := func(context.Context) (string, error) { return "", errors.New("no route to host") }
 	for range 3 {
 		_, err := resilience.WithBreaker(context.Background(), breaker, query)
-		fmt.Println(err)
+		fmt.Println(resilience.AsError("query", err).Code)
 	}
 	// Output:
-	// no route to host
-	// no route to host
-	// CIRCUIT_OPEN: Circuit breaker open due to repeated failures. Will retry in 30 seconds.
+	// TOOL_FAILED
+	// TOOL_FAILED
+	// CIRCUIT_OPEN
 }
 
 func ExampleBreaker_Allow() {

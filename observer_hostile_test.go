@@ -175,12 +175,18 @@ func TestObserverPanicValue(t *testing.T) {
 
 // A client may use its _meta again.
 func TestObserverHasTheRequestAsItWas(t *testing.T) {
-	var kept map[string]any
-	g := newGuard(t, observed(resilience.Tool{}, resilience.Observer{
-		Start: func(_ context.Context, e resilience.CallStart) context.Context { kept = e.Request.Meta; return nil },
-	}))
-	meta := map[string]any{"traceparent": "1"}
-	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.ForRequest(resilience.Request{Meta: meta}))
-	meta["traceparent"] = "2"
-	assert.Equal(t, "1", kept["traceparent"])
+	synctest.Test(t, func(t *testing.T) {
+		var kept map[string]any
+		g := newGuard(t, observed(resilience.Tool{}, resilience.Observer{
+			Start: func(_ context.Context, e resilience.CallStart) context.Context {
+				kept = e.Request.Meta
+				return nil
+			},
+		}))
+		meta := map[string]any{"traceparent": "1"}
+		request := resilience.Request{Meta: meta}
+		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.ForRequest(request))
+		meta["traceparent"] = "2"
+		assert.Equal(t, "1", kept["traceparent"])
+	})
 }

@@ -61,7 +61,7 @@ func told[E any](r *recorder) (out []E) {
 // flush also waits for those who are told.
 func flush(t *testing.T, g *resilience.Guard) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	require.NoError(t, g.Flush(ctx))
 }
@@ -168,18 +168,23 @@ func TestObserverOneEndForEachCall(t *testing.T) {
 func obeyInt(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
 
 func TestObserverCooperativeGoexit(t *testing.T) {
-	var r recorder
-	g := newGuard(t, observed(resilience.Tool{Cooperative: true}, r.observer()))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { runtime.Goexit(); return 0, nil })
-	}()
-	<-done
-	flush(t, g)
-	ends := told[resilience.CallEnd](&r)
-	require.Len(t, ends, 1)
-	assert.ErrorIs(t, ends[0].Err, resilience.ErrGoexit)
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := newGuard(t, observed(resilience.Tool{Cooperative: true}, r.observer()))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+				runtime.Goexit()
+				return 0, nil
+			})
+		}()
+		<-done
+		flush(t, g)
+		ends := told[resilience.CallEnd](&r)
+		require.Len(t, ends, 1)
+		assert.ErrorIs(t, ends[0].Err, resilience.ErrGoexit)
+	})
 }
 
 func TestObserverOverloaded(t *testing.T) {
@@ -203,37 +208,42 @@ func TestObserverOverloaded(t *testing.T) {
 
 // However many names agents make up, there are only so many labels.
 func TestObserverLabels(t *testing.T) {
-	var r recorder
-	g := newGuard(t, observed(resilience.Tool{}, r.observer()))
-	call := func(name string, opts ...resilience.Option) string {
-		_, _ = resilience.Do(t.Context(), g, name, failing(0, nil), opts...)
-		flush(t, g)
-		ends := told[resilience.CallEnd](&r)
-		return ends[len(ends)-1].Label
-	}
-	assert.Equal(t, "x", call("x"))
-	assert.Equal(t, "y", call("y"))
-	assert.Equal(t, "(others)", call("made up", resilience.Shared()))
-	assert.Equal(t, "(others)", call(strings.Repeat("y", 300)))
-	// Refused before it comes to a tool.
-	assert.Equal(t, "x", call("x", resilience.Limit(-1)))
-	assert.Equal(t, "y", call("y", resilience.Limit(-1)))
-	assert.Equal(t, "(others)", call("z", resilience.Limit(-1)))
-	assert.Len(t, g.Health(), 3)
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := newGuard(t, observed(resilience.Tool{}, r.observer()))
+		call := func(name string, opts ...resilience.Option) string {
+			_, _ = resilience.Do(t.Context(), g, name, failing(0, nil), opts...)
+			flush(t, g)
+			ends := told[resilience.CallEnd](&r)
+			return ends[len(ends)-1].Label
+		}
+		assert.Equal(t, "x", call("x"))
+		assert.Equal(t, "y", call("y"))
+		assert.Equal(t, "(others)", call("made up", resilience.Shared()))
+		assert.Equal(t, "(others)", call(strings.Repeat("y", 300)))
+		// Refused before it comes to a tool.
+		assert.Equal(t, "x", call("x", resilience.Limit(-1)))
+		assert.Equal(t, "y", call("y", resilience.Limit(-1)))
+		assert.Equal(t, "(others)", call("z", resilience.Limit(-1)))
+		assert.Len(t, g.Health(), 3)
+	})
 }
 
 func TestObserverArguments(t *testing.T) {
-	var r recorder
-	g := newGuard(t, observed(resilience.Tool{}, r.observer()))
-	args := map[string]any{"q": "word", "password": "p"}
-	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args))
-	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args), resilience.Debug())
-	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args), resilience.Debug(), resilience.Limit(-1))
-	flush(t, g)
-	ends := told[resilience.CallEnd](&r)
-	assert.Nil(t, ends[0].Arguments)
-	assert.Equal(t, map[string]any{"q": "word", "password": "[REDACTED]"}, ends[1].Arguments)
-	assert.Nil(t, ends[2].Arguments, "they were not redacted yet")
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := newGuard(t, observed(resilience.Tool{}, r.observer()))
+		args := map[string]any{"q": "word", "password": "p"}
+		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args))
+		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), resilience.Args(args), resilience.Debug())
+		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil),
+			resilience.Args(args), resilience.Debug(), resilience.Limit(-1))
+		flush(t, g)
+		ends := told[resilience.CallEnd](&r)
+		assert.Nil(t, ends[0].Arguments)
+		assert.Equal(t, map[string]any{"q": "word", "password": "[REDACTED]"}, ends[1].Arguments)
+		assert.Nil(t, ends[2].Arguments, "they were not redacted yet")
+	})
 }
 
 type ctxKey string
@@ -241,42 +251,44 @@ type ctxKey string
 // What observers add at the start reaches the tool and each other; nothing else of their
 // contexts does.
 func TestObserverContext(t *testing.T) {
-	ended := make(chan context.Context, 1)
-	adds := resilience.Observer{
-		Start: func(ctx context.Context, e resilience.CallStart) context.Context {
-			assert.Equal(t, "caller's", ctx.Value(ctxKey("caller")))
-			assert.Equal(t, "tools/call", e.Request.Method)
-			ctx, cancel := context.WithCancel(context.WithValue(ctx, ctxKey("a"), 1))
-			cancel()
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan context.Context, 1)
+		adds := resilience.Observer{
+			Start: func(ctx context.Context, e resilience.CallStart) context.Context {
+				assert.Equal(t, "caller's", ctx.Value(ctxKey("caller")))
+				assert.Equal(t, "tools/call", e.Request.Method)
+				ctx, cancel := context.WithCancel(context.WithValue(ctx, ctxKey("a"), 1))
+				cancel()
+				return ctx
+			},
+			End: func(ctx context.Context, _ resilience.CallEnd) { ended <- ctx },
+		}
+		replaces := resilience.Observer{Start: func(ctx context.Context, _ resilience.CallStart) context.Context {
+			assert.Equal(t, 1, ctx.Value(ctxKey("a")))
+			assert.NoError(t, ctx.Err())
+			ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), ctxKey("b"), 2))
+			cancel(errors.New("another"))
 			return ctx
-		},
-		End: func(ctx context.Context, _ resilience.CallEnd) { ended <- ctx },
-	}
-	replaces := resilience.Observer{Start: func(ctx context.Context, _ resilience.CallStart) context.Context {
-		assert.Equal(t, 1, ctx.Value(ctxKey("a")))
-		assert.NoError(t, ctx.Err())
-		ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), ctxKey("b"), 2))
-		cancel(errors.New("another"))
-		return ctx
-	}}
-	silent := resilience.Observer{Start: func(context.Context, resilience.CallStart) context.Context { return nil }}
-	g := newGuard(t, observed(resilience.Tool{}, adds, replaces, silent, resilience.Observer{}))
-	ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), ctxKey("caller"), "caller's"))
-	_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
-		require.NoError(t, ctx.Err())
-		require.NoError(t, context.Cause(ctx))
-		assert.Equal(t, "caller's", ctx.Value(ctxKey("caller")))
+		}}
+		silent := resilience.Observer{Start: func(context.Context, resilience.CallStart) context.Context { return nil }}
+		g := newGuard(t, observed(resilience.Tool{}, adds, replaces, silent, resilience.Observer{}))
+		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), ctxKey("caller"), "caller's"))
+		_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+			require.NoError(t, ctx.Err())
+			require.NoError(t, context.Cause(ctx))
+			assert.Equal(t, "caller's", ctx.Value(ctxKey("caller")))
+			assert.Equal(t, 2, ctx.Value(ctxKey("b")))
+			cancel(errBoom)
+			<-ctx.Done()
+			return 0, context.Cause(ctx)
+		}, resilience.ForRequest(resilience.Request{Method: "tools/call"}))
+		assert.ErrorIs(t, err, resilience.CodeCanceled)
+		assert.ErrorIs(t, err, errBoom)
+		flush(t, g)
+		ctx = <-ended
 		assert.Equal(t, 2, ctx.Value(ctxKey("b")))
-		cancel(errBoom)
-		<-ctx.Done()
-		return 0, context.Cause(ctx)
-	}, resilience.ForRequest(resilience.Request{Method: "tools/call"}))
-	assert.ErrorIs(t, err, resilience.CodeCanceled)
-	assert.ErrorIs(t, err, errBoom)
-	flush(t, g)
-	ctx = <-ended
-	assert.Equal(t, 2, ctx.Value(ctxKey("b")))
-	assert.NoError(t, context.Cause(context.WithValue(ctx, ctxKey("c"), 3)))
+		assert.NoError(t, context.Cause(context.WithValue(ctx, ctxKey("c"), 3)))
+	})
 }
 
 // A late result is told of, with how late it was.
@@ -549,31 +561,33 @@ func TestObserverNestedCalls(t *testing.T) {
 
 // Many goroutines, one observer without a lock of its own: it is told one thing at a time.
 func TestObserverIsToldOneThingAtATime(t *testing.T) {
-	n, began := 0, 0
-	var starts sync.Mutex
-	cfg := resilience.Config{Observers: []resilience.Observer{{
-		Start: func(context.Context, resilience.CallStart) context.Context {
-			starts.Lock()
-			defer starts.Unlock()
-			began++
-			return nil
-		},
-		End: func(context.Context, resilience.CallEnd) { n++ },
-	}}}
-	g := newGuard(t, cfg)
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			for range 10 {
-				_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
-				assert.NoError(t, err)
-			}
-			flush(t, g)
-		})
-	}
-	wg.Wait()
-	assert.Equal(t, 200, n)
-	assert.Equal(t, 200, began)
+	synctest.Test(t, func(t *testing.T) {
+		n, began := 0, 0
+		var starts sync.Mutex
+		cfg := resilience.Config{Observers: []resilience.Observer{{
+			Start: func(context.Context, resilience.CallStart) context.Context {
+				starts.Lock()
+				defer starts.Unlock()
+				began++
+				return nil
+			},
+			End: func(context.Context, resilience.CallEnd) { n++ },
+		}}}
+		g := newGuard(t, cfg)
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				for range 10 {
+					_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
+					assert.NoError(t, err)
+				}
+				flush(t, g)
+			})
+		}
+		wg.Wait()
+		assert.Equal(t, 200, n)
+		assert.Equal(t, 200, began)
+	})
 }
 
 func TestErrUnfinished(t *testing.T) {
@@ -597,14 +611,12 @@ func TestObserverFlushInABubble(t *testing.T) {
 	}}))
 	_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil))
 	<-blocked // outside
-	flushed := make(chan error, 1)
-	go synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil))
-		flushed <- g.Flush(ctx)
+		assert.ErrorIs(t, g.Flush(ctx), context.DeadlineExceeded)
 	})
-	assert.ErrorIs(t, <-flushed, context.DeadlineExceeded)
 	close(release)
 	flush(t, g)
 	assert.Len(t, blocked, 1)
@@ -632,15 +644,17 @@ func TestObserverSlowStart(t *testing.T) {
 
 // Whoever says that ErrUnfinished is a failure is told of one.
 func TestErrUnfinishedByAnotherClassify(t *testing.T) {
-	var r recorder
-	cfg := observed(resilience.Tool{}, r.observer())
-	cfg.Retry.Classify = func(error) resilience.Class { return resilience.Permanent }
-	g := newGuard(t, cfg)
-	_, err := resilience.Do(t.Context(), g, "x", failing(9, resilience.ErrUnfinished))
-	require.Error(t, err)
-	flush(t, g)
-	ends := told[resilience.CallEnd](&r)
-	require.Len(t, ends, 1)
-	assert.False(t, ends[0].Unfinished)
-	assert.ErrorIs(t, ends[0].Err, resilience.ErrUnfinished)
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		cfg := observed(resilience.Tool{}, r.observer())
+		cfg.Retry.Classify = func(error) resilience.Class { return resilience.Permanent }
+		g := newGuard(t, cfg)
+		_, err := resilience.Do(t.Context(), g, "x", failing(9, resilience.ErrUnfinished))
+		require.Error(t, err)
+		flush(t, g)
+		ends := told[resilience.CallEnd](&r)
+		require.Len(t, ends, 1)
+		assert.False(t, ends[0].Unfinished)
+		assert.ErrorIs(t, ends[0].Err, resilience.ErrUnfinished)
+	})
 }

@@ -112,7 +112,7 @@ func TestProgressNests(t *testing.T) {
 func TestProgressElsewhere(t *testing.T) {
 	resilience.Progress(t.Context()) // nothing happens
 	var kept context.Context
-	g := newGuard(t, one(resilience.Tool{Timeout: time.Second, MaxTimeout: time.Minute}))
+	g := newGuard(t, one(resilience.Tool{Timeout: time.Minute, MaxTimeout: time.Hour}))
 	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) { kept = ctx; return 0, nil })
 	assert.NoError(t, err)
 	resilience.Progress(kept)

@@ -45,5 +45,5 @@ func one(x resilience.Tool) resilience.Config {
 // noneStillRuns waits until the calls of g's only tool that were given up on have returned.
 func noneStillRuns(t *testing.T, g *resilience.Guard) {
 	t.Helper()
-	require.Eventually(t, func() bool { return g.Health()[0].Abandoned == 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.Health()[0].Abandoned == 0 }, 2*time.Minute, time.Millisecond)
 }

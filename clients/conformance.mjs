@@ -6,7 +6,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { before, describe, test } from 'node:test'
 import { promisify } from 'node:util'
-import { build, startHTTP, temporary } from './lib.mjs'
+import { build, patience, startHTTP, temporary } from './lib.mjs'
 
 const suite = join(import.meta.dirname, 'node_modules/@modelcontextprotocol/conformance/dist/index.js')
 
@@ -35,7 +35,7 @@ describe('conformance', { concurrency: true }, () => {
   before(async () => { program = await build('testserver', '.') })
 
   for (const revision of ['2025-11-25', '2026-07-28']) {
-    test(`${revision}: equal verdicts with and without the middleware`, { timeout: 120_000 }, async t => {
+    test(`${revision}: equal verdicts with and without the middleware`, { timeout: patience }, async t => {
       const [withGuard, without] = await Promise.all([judge(t, program, revision, true), judge(t, program, revision, false)])
       assert.ok(Object.keys(without).length > 30, 'the suite runs hardly anything')
       assert.deepEqual(withGuard, without)

@@ -1,13 +1,12 @@
 // What both test files need: Go servers to start, and clients to call them.
 import assert from 'node:assert/strict'
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { rmSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { promisify } from 'node:util'
 import { Client as ClientV1 } from 'sdk-v1/client/index.js'
 import { StdioClientTransport as StdioV1 } from 'sdk-v1/client/stdio.js'
 import { StreamableHTTPClientTransport as HTTPV1 } from 'sdk-v1/client/streamableHttp.js'
@@ -26,18 +25,27 @@ export const sdks = [
   },
 ]
 
+/** How long a test may hang. Nothing is expected to take that long, on a slow machine either. */
+export const patience = 10 * 60_000
+
 export async function temporary(t) {
   const dir = await mkdtemp(join(tmpdir(), 'resilience-clients-'))
   t.after(() => rm(dir, { recursive: true, force: true }))
   return dir
 }
 
-/** Builds a Go program. `module` is the directory of its module, from here. */
+/**
+ * Builds a Go program. `module` is the directory of its module, from here. The first time
+ * this takes a while; the go command prints what it downloads.
+ */
 export async function build(module, pkg) {
   const dir = await mkdtemp(join(tmpdir(), 'resilience-clients-'))
   process.once('exit', () => rmSync(dir, { recursive: true, force: true }))
   const program = join(dir, 'server')
-  await promisify(execFile)('go', ['build', '-C', join(import.meta.dirname, module), '-o', program, pkg])
+  console.error(`building ${join(module, pkg)} …`)
+  const go = spawn('go', ['build', '-C', join(import.meta.dirname, module), '-o', program, pkg], { stdio: ['ignore', 'inherit', 'inherit'] })
+  const [code] = await once(go, 'exit')
+  assert.equal(code, 0, `go build ${pkg} failed`)
   return program
 }
 
@@ -64,8 +72,8 @@ export async function connect(t, sdk, { url, ...program }) {
   const { tools } = await client.listTools()
   return {
     tools,
-    call(name, args, options) {
-      const params = { name, arguments: args }
+    call(name, args, options, meta) {
+      const params = { name, arguments: args, _meta: meta }
       return sdk.name === 'SDK 1.x' ? client.callTool(params, undefined, options) : client.callTool(params, options)
     },
   }

@@ -60,7 +60,7 @@ func (r *runner) testModule(ctx context.Context, t target) result {
 
 	rec := newRecorder(r.out)
 	defer r.report(rec.state)()
-	args := slices.Concat([]string{"test", "-json", "-race", "-count=1"}, t.args, []string{"./..."})
+	args := slices.Concat([]string{"test", "-json", "-race", "-count=1", "-timeout=30m"}, t.args, []string{"./..."})
 	err := r.command(ctx, t.dir, rec.line, "go", args...)
 
 	res := result{verdict: ok, failures: rec.failures, skips: rec.skips}

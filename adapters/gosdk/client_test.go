@@ -20,12 +20,14 @@ import (
 // A remote is somebody else's server over streamable HTTP, with a front that can fail.
 type remote struct {
 	*httptest.Server
-	status atomic.Int64 // what the front answers; 0: it lets requests through
-	runs   atomic.Int64
+	status  atomic.Int64 // what the front answers; 0: it lets requests through
+	runs    atomic.Int64
+	hanging chan struct{} // one for each call of "hangs"
+	release chan struct{} // closed by a test that calls "hangs": a server may not hear that its client has left
 }
 
 func newRemote(t *testing.T) *remote {
-	r := &remote{}
+	r := &remote{hanging: make(chan struct{}, 100), release: make(chan struct{})}
 	server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
 	add := func(name string, work func(context.Context) error) {
 		mcp.AddTool(server, &mcp.Tool{Name: name}, func(ctx context.Context, _ *mcp.CallToolRequest, _ in) (*mcp.CallToolResult, out, error) {
@@ -36,9 +38,7 @@ func newRemote(t *testing.T) *remote {
 	add("works", func(context.Context) error { return nil })
 	add("fails", func(context.Context) error { return errBoom })
 	t.Cleanup(func() { r.CloseClientConnections(); r.Close() })
-	release := make(chan struct{}) // a server may not hear that its client has left
-	t.Cleanup(func() { close(release) })
-	add("hangs", func(context.Context) error { <-release; return nil })
+	add("hangs", func(context.Context) error { r.hanging <- struct{}{}; <-r.release; return nil })
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch status := r.status.Load(); status {
@@ -57,7 +57,7 @@ func (r *remote) connect(t *testing.T, protocol string, g *resilience.Guard) *mc
 	// Without idle connections a server that is gone is always one that refuses.
 	httpClient := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	transport := &mcp.StreamableClientTransport{Endpoint: r.URL, HTTPClient: httpClient, MaxRetries: -1, DisableStandaloneSSE: true}
-	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+	session, err := client.Connect(t.Context(), transport, speaking(protocol))
 	require.NoError(t, err)
 	t.Cleanup(func() { session.Close() })
 	return session
@@ -152,19 +152,11 @@ func TestClientLostConnection(t *testing.T) {
 
 func TestClientCancel(t *testing.T) {
 	r := newRemote(t)
+	defer close(r.release) // before the session is closed, which in v1.7 of the SDK waits for the server
 	g := resilience.Must(resilience.New(resilience.Config{}))
 	session := r.connect(t, "", g)
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		for r.runs.Load() == 0 {
-			select {
-			case <-t.Context().Done():
-				return
-			default:
-			}
-		}
-		cancel()
-	}()
+	go func() { <-r.hanging; cancel() }()
 	_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "hangs", Arguments: in{}})
 	assert.ErrorIs(t, err, resilience.CodeCanceled)
 	assert.Zero(t, g.Health()[0].ConsecutiveFailures)

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -44,12 +47,23 @@ func newServer(t *testing.T, cfg resilience.Config, opts ...gosdk.Option) *fixtu
 	return f
 }
 
+// speaking returns the options of a client that begins with a version of the protocol. v1.7 of
+// the SDK has the field too, but doesn't export it.
+func speaking(protocol string) *mcp.ClientSessionOptions {
+	var opts mcp.ClientSessionOptions
+	field := reflect.ValueOf(&opts).Elem().FieldByNameFunc(func(name string) bool {
+		return strings.EqualFold(name, "ProtocolVersion")
+	})
+	reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem().SetString(protocol)
+	return &opts
+}
+
 func (f *fixture) connect(protocol string) *fixture {
 	serverSide, clientSide := mcp.NewInMemoryTransports()
 	_, err := f.server.Connect(f.Context(), serverSide, nil)
 	require.NoError(f, err)
 	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &f.options)
-	f.session, err = client.Connect(f.Context(), clientSide, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+	f.session, err = client.Connect(f.Context(), clientSide, speaking(protocol))
 	require.NoError(f, err)
 	f.Cleanup(func() { f.session.Close() })
 	return f
@@ -321,16 +335,18 @@ func TestWrongArguments(t *testing.T) {
 }
 
 func TestBreaker(t *testing.T) {
-	f := newServer(t, resilience.Config{})
-	f.typed("typed", nil, func(context.Context) error { return errBoom })
-	f.connect("")
-	for range 5 {
-		assert.Equal(t, resilience.CodeToolFailed, adviceOf(t, f.call("typed")).Code)
-	}
-	a := adviceOf(t, f.call("typed"))
-	assert.Equal(t, resilience.CodeCircuitOpen, a.Code)
-	assert.True(t, a.Retryable)
-	assert.Positive(t, a.RetryAfter)
+	synctest.Test(t, func(t *testing.T) {
+		f := newServer(t, resilience.Config{})
+		f.typed("typed", nil, func(context.Context) error { return errBoom })
+		f.connect("")
+		for range 5 {
+			assert.Equal(t, resilience.CodeToolFailed, adviceOf(t, f.call("typed")).Code)
+		}
+		a := adviceOf(t, f.call("typed"))
+		assert.Equal(t, resilience.CodeCircuitOpen, a.Code)
+		assert.True(t, a.Retryable)
+		assert.Positive(t, a.RetryAfter)
+	})
 }
 
 func TestWishes(t *testing.T) {
@@ -371,79 +387,89 @@ func TestWishes(t *testing.T) {
 func TestProgress(t *testing.T) {
 	for _, withContext := range []bool{true, false} {
 		t.Run(fmt.Sprintf("with its context %v", withContext), func(t *testing.T) {
-			cfg := resilience.Config{Tools: map[string]resilience.Tool{"long": {Timeout: time.Second, MaxTimeout: time.Minute, Effect: resilience.ReadOnly}}}
-			f := newServer(t, cfg)
-			var mu sync.Mutex
-			var seen []float64
-			f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newServer(t, resilience.Config{Tools: map[string]resilience.Tool{
+					"long": {Timeout: time.Second, MaxTimeout: time.Minute, Effect: resilience.ReadOnly},
+				}})
+				var mu sync.Mutex
+				var seen []float64
+				f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+					mu.Lock()
+					defer mu.Unlock()
+					seen = append(seen, req.Params.Progress)
+				}
+				after := make(chan error, 1)
+				f.raw("long", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					notify := func(p float64) error {
+						nctx := ctx
+						if !withContext {
+							nctx = context.Background()
+						}
+						return req.Session.NotifyProgress(nctx, &mcp.ProgressNotificationParams{
+							ProgressToken: req.Params.GetProgressToken(), Progress: p,
+						})
+					}
+					for p := 1.0; p <= 5; p++ {
+						select {
+						case <-time.After(250 * time.Millisecond):
+						case <-ctx.Done():
+							return nil, errors.New("cut off")
+						}
+						if err := notify(p); err != nil {
+							return nil, err
+						}
+						if p == 3 && resilience.Attempt(ctx) == 1 {
+							return nil, errBoom // begins at the beginning
+						}
+					}
+					go func() {
+						<-ctx.Done() // the call has ended
+						after <- notify(6)
+					}()
+					return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil
+				})
+				f.connect("")
+				params := &mcp.CallToolParams{Name: "long"}
+				params.SetProgressToken("p1")
+				res, err := f.session.CallTool(t.Context(), params)
+				require.NoError(t, err)
+				assert.False(t, res.IsError, "%v", res.Meta)
+				if err := <-after; err != nil { // the call's context ends a moment before the call is over
+					assert.ErrorIs(t, err, context.Canceled)
+				}
+				synctest.Wait()
 				mu.Lock()
 				defer mu.Unlock()
-				seen = append(seen, req.Params.Progress)
-			}
-			after := make(chan error, 1)
-			f.raw("long", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				notify := func(p float64) error {
-					nctx := ctx
-					if !withContext {
-						nctx = context.Background()
-					}
-					return req.Session.NotifyProgress(nctx, &mcp.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken(), Progress: p})
+				if withContext {
+					assert.Equal(t, []float64{1, 2, 3, 4, 5}, seen, "it never falls, and ends with the call")
+				} else {
+					assert.Equal(t, []float64{1, 2, 3, 4, 5}, seen[:5], "it never falls")
 				}
-				for p := 1.0; p <= 5; p++ {
-					select {
-					case <-time.After(250 * time.Millisecond):
-					case <-ctx.Done():
-						return nil, errors.New("cut off")
-					}
-					if err := notify(p); err != nil {
-						return nil, err
-					}
-					if p == 3 && resilience.Attempt(ctx) == 1 {
-						return nil, errBoom // begins at the beginning
-					}
-				}
-				go func() {
-					<-ctx.Done() // the call has ended
-					after <- notify(6)
-				}()
-				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil
 			})
-			f.connect("")
-			params := &mcp.CallToolParams{Name: "long"}
-			params.SetProgressToken("p1")
-			res, err := f.session.CallTool(t.Context(), params)
-			require.NoError(t, err)
-			assert.False(t, res.IsError, "%v", res.Meta)
-			assert.NoError(t, <-after)
-			require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(seen) >= 5 }, 5*time.Second, time.Millisecond)
-			mu.Lock()
-			defer mu.Unlock()
-			if withContext {
-				assert.Equal(t, []float64{1, 2, 3, 4, 5}, seen, "it never falls, and ends with the call")
-			} else {
-				assert.Equal(t, []float64{1, 2, 3, 4, 5}, seen[:5], "it never falls")
-			}
 		})
 	}
 }
 
 func TestCancel(t *testing.T) {
-	f := newServer(t, resilience.Config{})
-	started, stopped := make(chan struct{}), make(chan error, 1)
-	f.typed("typed", readOnly, func(ctx context.Context) error {
-		close(started)
-		<-ctx.Done()
-		stopped <- context.Cause(ctx)
-		return ctx.Err()
+	synctest.Test(t, func(t *testing.T) {
+		f := newServer(t, resilience.Config{})
+		started, stopped := make(chan struct{}), make(chan error, 1)
+		f.typed("typed", readOnly, func(ctx context.Context) error {
+			close(started)
+			<-ctx.Done()
+			stopped <- context.Cause(ctx)
+			return ctx.Err()
+		})
+		f.connect("")
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-started; cancel() }()
+		_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "typed", Arguments: in{}})
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.ErrorIs(t, <-stopped, resilience.CodeCanceled)
+		synctest.Wait()
+		assert.Zero(t, f.guard.Health()[0].InFlight)
+		assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
 	})
-	f.connect("")
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-started; cancel() }()
-	_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "typed", Arguments: in{}})
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.ErrorIs(t, <-stopped, resilience.CodeCanceled)
-	require.Eventually(t, func() bool { return f.guard.Health()[0].InFlight == 0 }, 5*time.Second, time.Millisecond)
-	assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
 }
 
 // A tool that asks its user something is neither hung nor failed, whoever puts the
@@ -451,27 +477,35 @@ func TestCancel(t *testing.T) {
 func TestInputRequests(t *testing.T) {
 	for _, protocol := range protocols {
 		t.Run(protocol, func(t *testing.T) {
-			f := newServer(t, resilience.Config{Tools: map[string]resilience.Tool{"ask": {Timeout: 500 * time.Millisecond, Effect: resilience.ReadOnly}}})
-			asked := 0
-			f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-				asked++
-				time.Sleep(700 * time.Millisecond) // a user who takes longer than the tool may
-				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ann"}}, nil
-			}
-			runs := 0
-			f.raw("ask", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				runs++
-				if len(req.Params.InputResponses) == 0 {
-					return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "Who?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}}}}}, nil
+			synctest.Test(t, func(t *testing.T) {
+				f := newServer(t, resilience.Config{Tools: map[string]resilience.Tool{
+					"ask": {Timeout: 500 * time.Millisecond, Effect: resilience.ReadOnly},
+				}})
+				asked := 0
+				f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+					asked++
+					time.Sleep(700 * time.Millisecond) // a user who takes longer than the tool may
+					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ann"}}, nil
 				}
-				return nil, errBoom // to ask again would be worse
+				runs := 0
+				f.raw("ask", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					runs++
+					if len(req.Params.InputResponses) == 0 {
+						name := map[string]any{"name": map[string]any{"type": "string"}}
+						question := &mcp.ElicitParams{
+							Message: "Who?", RequestedSchema: map[string]any{"type": "object", "properties": name},
+						}
+						return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": question}}, nil
+					}
+					return nil, errBoom // to ask again would be worse
+				})
+				f.connect(protocol)
+				res := f.call("ask")
+				assert.True(t, res.IsError)
+				assert.NotEqual(t, resilience.CodeTimeout, adviceOf(t, res).Code)
+				assert.Equal(t, 1, asked)
+				assert.Equal(t, 1, f.guard.Health()[0].ConsecutiveFailures, "the failure counts, the question doesn't")
 			})
-			f.connect(protocol)
-			res := f.call("ask")
-			assert.True(t, res.IsError)
-			assert.NotEqual(t, resilience.CodeTimeout, adviceOf(t, res).Code)
-			assert.Equal(t, 1, asked)
-			assert.Equal(t, 1, f.guard.Health()[0].ConsecutiveFailures, "the failure counts, the question doesn't")
 		})
 	}
 }

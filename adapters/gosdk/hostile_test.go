@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -131,33 +132,40 @@ func TestAttemptsShareNoArguments(t *testing.T) {
 
 // A client under a guard takes a server under a guard at its word.
 func TestGuardsStack(t *testing.T) {
-	f := newServer(t, resilience.Config{})
-	var runs atomic.Int64
-	f.typed("down", nil, func(context.Context) error { runs.Add(1); return errBoom })
-	f.typed("mistake", nil, func(context.Context) error {
-		return &resilience.Error{Code: resilience.CodeValidation, Message: "No such row"}
-	})
-	serverSide, clientSide := mcp.NewInMemoryTransports()
-	_, err := f.server.Connect(t.Context(), serverSide, nil)
-	require.NoError(t, err)
-	g := resilience.Must(resilience.New(resilience.Config{Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: 10 * time.Second}, Effect: resilience.ReadOnly, Retry: fast, Breaker: resilience.BreakerConfig{Failures: 100}}))
-	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
-	client.AddSendingMiddleware(gosdk.ClientMiddleware(g))
-	f.session, err = client.Connect(t.Context(), clientSide, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { f.session.Close() })
+	synctest.Test(t, func(t *testing.T) {
+		f := newServer(t, resilience.Config{})
+		var runs atomic.Int64
+		f.typed("down", nil, func(context.Context) error { runs.Add(1); return errBoom })
+		f.typed("mistake", nil, func(context.Context) error {
+			return &resilience.Error{Code: resilience.CodeValidation, Message: "No such row"}
+		})
+		serverSide, clientSide := mcp.NewInMemoryTransports()
+		_, err := f.server.Connect(t.Context(), serverSide, nil)
+		require.NoError(t, err)
+		g := resilience.Must(resilience.New(resilience.Config{
+			Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: 10 * time.Second},
+			Effect:   resilience.ReadOnly,
+			Retry:    fast,
+			Breaker:  resilience.BreakerConfig{Failures: 100},
+		}))
+		client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
+		client.AddSendingMiddleware(gosdk.ClientMiddleware(g))
+		f.session, err = client.Connect(t.Context(), clientSide, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { f.session.Close() })
 
-	for range 5 {
-		assert.Equal(t, resilience.CodeToolFailed, adviceOf(t, f.call("down")).Code)
-	}
-	assert.EqualValues(t, 5, runs.Load(), "it says that it must not be repeated")
-	failures := g.Health()[0].ConsecutiveFailures
-	a := adviceOf(t, f.call("down"))
-	assert.Equal(t, resilience.CodeCircuitOpen, a.Code)
-	assert.Equal(t, 30, a.RetryAfter, "which doesn't fit into the 10s that a call has here")
-	assert.Greater(t, g.Health()[0].ConsecutiveFailures, failures)
-	for range 3 {
-		assert.Equal(t, resilience.CodeValidation, adviceOf(t, f.call("mistake")).Code)
-	}
-	assert.Zero(t, g.Health()[1].ConsecutiveFailures, "the caller's mistake there is one here")
+		for range 5 {
+			assert.Equal(t, resilience.CodeToolFailed, adviceOf(t, f.call("down")).Code)
+		}
+		assert.EqualValues(t, 5, runs.Load(), "it says that it must not be repeated")
+		failures := g.Health()[0].ConsecutiveFailures
+		a := adviceOf(t, f.call("down"))
+		assert.Equal(t, resilience.CodeCircuitOpen, a.Code)
+		assert.Equal(t, 30, a.RetryAfter, "which doesn't fit into the 10s that a call has here")
+		assert.Greater(t, g.Health()[0].ConsecutiveFailures, failures)
+		for range 3 {
+			assert.Equal(t, resilience.CodeValidation, adviceOf(t, f.call("mistake")).Code)
+		}
+		assert.Zero(t, g.Health()[1].ConsecutiveFailures, "the caller's mistake there is one here")
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -166,7 +167,8 @@ func stdioOutage(t *testing.T, protocol string) *outage {
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
-			return newClient().Connect(ctx, &mcp.CommandTransport{Command: c.command(ctx, "stdio")}, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+			transport := &mcp.CommandTransport{Command: c.command(ctx, "stdio"), TerminateDuration: limit}
+			return newClient().Connect(ctx, transport, speaking(protocol))
 		},
 		kill: func() { require.NoError(t, c.newest().Process.Kill()) },
 		back: func() { gate <- struct{}{} },
@@ -175,10 +177,7 @@ func stdioOutage(t *testing.T, protocol string) *outage {
 
 func httpOutage(t *testing.T, protocol string, transport mcp.StreamableClientTransport) *outage {
 	c := newChildren(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
+	address := freeAddress(t)
 	start := func() {
 		require.NoError(t, c.command(context.Background(), address).Start())
 		c.hears("listening")
@@ -196,10 +195,22 @@ func httpOutage(t *testing.T, protocol string, transport mcp.StreamableClientTra
 		dial: func(ctx context.Context) (*mcp.ClientSession, error) {
 			transport := transport
 			transport.Endpoint, transport.HTTPClient = "http://"+address, httpClient
-			return newClient().Connect(ctx, &transport, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
+			return newClient().Connect(ctx, &transport, speaking(protocol))
 		},
 		kill: kill,
 		back: start,
+	}
+}
+
+// freeAddress returns an address that stays free while the server is away: its port is below
+// those that systems give to connections.
+func freeAddress(t *testing.T) string {
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			require.NoError(t, l.Close())
+			return address
+		}
 	}
 }
 
@@ -353,7 +364,7 @@ func TestSessionStubbornProcess(t *testing.T) {
 func TestSessionSilentProcess(t *testing.T) {
 	leavesNothing(t)
 	c := newChildren(t)
-	ends := make(chan string, 10)
+	ends := make(chan string, 100)
 	var dials atomic.Int64
 	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
 		mode := "stdio"
@@ -366,7 +377,7 @@ func TestSessionSilentProcess(t *testing.T) {
 			ends <- cmd.ProcessState.String()
 		}
 		return cs, err
-	}, sessionConfig{DialTimeout: 2 * time.Second})
+	}, sessionConfig{DialTimeout: 5 * time.Second}) // the next needs less, or another after it
 	_, err := call(t.Context(), s, "pid")
 	require.NoError(t, err)
 	assert.Contains(t, receive(t, ends), "killed")

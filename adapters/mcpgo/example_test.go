@@ -42,11 +42,11 @@ func Example() {
 			panic(err)
 		}
 		e := res.Meta.AdditionalFields[resilience.MetaError].(map[string]any)
-		fmt.Println(res.IsError, e["code"], e["message"])
+		fmt.Println(res.IsError, e["code"], e["retryable"])
 	}
 	// Output:
-	// true TOOL_FAILED Tool 'order' failed
-	// true CIRCUIT_OPEN Circuit breaker open due to repeated failures. Will retry in 30 seconds.
+	// true TOOL_FAILED false
+	// true CIRCUIT_OPEN true
 }
 
 // A handler that says how far it has come. Each report restarts the limit of its call, if

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
@@ -43,20 +42,6 @@ func newGuard(t *testing.T, cfg resilience.Config) *resilience.Guard {
 
 func newServer(g *resilience.Guard, opts ...mcpgo.Option) *server.MCPServer {
 	return server.NewMCPServer("test", "1", server.WithTaskCapabilities(true, true, true), server.WithToolHandlerMiddleware(mcpgo.Middleware(g, opts...)))
-}
-
-// connect returns a client in the same process. Close it before a bubble ends.
-func connect(t *testing.T, s *server.MCPServer, opts ...client.ClientOption) *client.Client {
-	t.Helper()
-	c, err := client.NewInProcessClientWithOptions(s, opts...)
-	require.NoError(t, err)
-	require.NoError(t, c.Start(t.Context()))
-	t.Cleanup(func() { _ = c.Close() })
-	var init mcp.InitializeRequest
-	init.Params.ProtocolVersion = legacy
-	_, err = c.Initialize(t.Context(), init)
-	require.NoError(t, err)
-	return c
 }
 
 func request(name string, args any, meta map[string]any) mcp.CallToolRequest {

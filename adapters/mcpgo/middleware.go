@@ -131,12 +131,18 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 		return answer{url: urlRequired(err)}, errorOf(err)
 	case res == nil:
 		return answer{}, resilience.MarkPermanent(errNoResult)
-	case res.NeedsInput():
+	case asks(res):
 		return answer{result: res, asks: true}, resilience.ErrUnfinished
 	case res.IsError:
 		return answer{result: res}, h.options.failure(res)
 	}
 	return answer{result: res}, nil
+}
+
+// asks reports whether a result asks the user something, as since mcp-go v1.0 it may.
+func asks(res any) bool {
+	r, ok := res.(interface{ NeedsInput() bool })
+	return ok && r.NeedsInput()
 }
 
 // task runs a call that outlives its request. mcp-go runs it on a goroutine of its own,
@@ -186,11 +192,24 @@ func effectOf(t *mcp.Tool) resilience.Effect {
 
 // requestOf is what observers may want to know of the request.
 func requestOf(ctx context.Context, meta map[string]any) resilience.Request {
-	r := resilience.Request{Method: string(mcp.MethodToolsCall), Protocol: server.RequestProtocolVersion(ctx), Meta: meta}
-	if session := server.ClientSessionFromContext(ctx); session != nil {
+	session := server.ClientSessionFromContext(ctx)
+	r := resilience.Request{Method: string(mcp.MethodToolsCall), Protocol: protocolOf(session, meta), Meta: meta}
+	if session != nil {
 		r.Session = session.SessionID()
 	}
 	return r
+}
+
+// protocolOf returns the version of the protocol that a request names, as since 2026-07-28
+// it does, or else that of its session, which mcp-go knows since v1.0.
+func protocolOf(session any, meta map[string]any) string {
+	if version, ok := meta["io.modelcontextprotocol/protocolVersion"].(string); ok {
+		return version
+	}
+	if s, ok := session.(interface{ ProtocolVersion() string }); ok {
+		return s.ProtocolVersion()
+	}
+	return ""
 }
 
 // arguments are those of the call as they were sent, for its error with debug.

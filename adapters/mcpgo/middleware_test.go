@@ -1,6 +1,7 @@
 package mcpgo_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
@@ -105,7 +105,7 @@ func TestResults(t *testing.T) {
 					handler = counted(&tries, handler)
 				}
 				s.AddTool(tool, handler)
-				c := connect(t, s)
+				c := connect(t, s, nil)
 				defer c.Close()
 
 				args := tc.args
@@ -149,7 +149,7 @@ func TestBreaker(t *testing.T) {
 		s := newServer(g)
 		var tries atomic.Int32
 		s.AddTool(mcp.NewTool("x"), counted(&tries, fails))
-		c := connect(t, s)
+		c := connect(t, s, nil)
 		defer c.Close()
 		codes := make([]resilience.Code, 3)
 		for i := range codes {
@@ -367,10 +367,10 @@ func TestWishes(t *testing.T) {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}))
-				c := connect(t, s)
+				c := connect(t, s, nil)
 				defer c.Close()
 				begin := time.Now()
-				res, err := c.CallTool(t.Context(), request("x", map[string]any{"big": json.Number("9007199254740993"), "password": "hunter2"}, tc.meta))
+				res, err := c.CallTool(t.Context(), request("x", map[string]any{"city": "Oslo", "password": "hunter2"}, tc.meta))
 				require.NoError(t, err)
 				got := advised(t, res)
 				assert.True(t, res.IsError)
@@ -381,7 +381,7 @@ func TestWishes(t *testing.T) {
 				assert.Equal(t, tc.details, got.Details != nil)
 				assert.NotContains(t, text(t, res), "hunter2")
 				if tc.details {
-					assert.Contains(t, text(t, res), "9007199254740993", "the arguments as they were sent")
+					assert.Contains(t, text(t, res), "Oslo")
 				}
 				assert.Equal(t, tc.counts, failures(t, g, "x"))
 			})
@@ -397,7 +397,7 @@ func TestArgumentsOfAMap(t *testing.T) {
 		want string
 	}{
 		"a map":       {map[string]any{"n": "seven"}, `"seven"`},
-		"raw JSON":    {json.RawMessage(`{"n":"seven"}`), `"seven"`},
+		"raw JSON":    {json.RawMessage(`{"n":9007199254740993}`), `9007199254740993`}, // exact
 		"a struct":    {input{7}, `"code"`},
 		"none at all": {nil, `"code"`},
 	} {
@@ -426,7 +426,7 @@ func TestArgumentsOfARetry(t *testing.T) {
 			}
 			return mcp.NewToolResultText(fmt.Sprint(n)), nil
 		})
-		c := connect(t, s)
+		c := connect(t, s, nil)
 		defer c.Close()
 		res, err := c.CallTool(t.Context(), request("x", map[string]any{"n": "one"}, nil))
 		close(over)
@@ -456,6 +456,7 @@ func TestOrder(t *testing.T) {
 
 // A result that asks the user something is passed on, neither retried nor counted.
 func TestAsksAClient(t *testing.T) {
+	needsQuestions(t)
 	g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Breaker: resilience.BreakerConfig{Failures: 2}})
 	s := newServer(g)
 	var tries atomic.Int32
@@ -464,16 +465,16 @@ func TestAsksAClient(t *testing.T) {
 		case "fail":
 			return nil, resilience.MarkPermanent(errBackend)
 		case "ask in vain":
-			res := question().ToolResult()
+			res := question()
 			res.IsError = true // it still asks
 			return res, nil
 		}
-		return question().ToolResult(), nil
+		return question(), nil
 	}))
 	call := func(do string) string {
 		result, code := handle(t, t.Context(), s, "tools/call", 1, map[string]any{
 			"name": "x", "arguments": map[string]any{"do": do},
-			"_meta": map[string]any{mcp.MetaKeyProtocolVersion: modern, mcp.MetaKeyClientInfo: map[string]any{"name": "c", "version": "1"}, mcp.MetaKeyClientCapabilities: map[string]any{}},
+			"_meta": map[string]any{"io.modelcontextprotocol/protocolVersion": modern, "io.modelcontextprotocol/clientInfo": map[string]any{"name": "c", "version": "1"}, "io.modelcontextprotocol/clientCapabilities": map[string]any{}},
 		})
 		assert.Zero(t, code)
 		return string(result)
@@ -489,10 +490,28 @@ func TestAsksAClient(t *testing.T) {
 	assert.Equal(t, 1, failures(t, g, "x"), "neither a failure nor a success")
 }
 
-func question() *server.InputRequestBuilder {
-	return server.NewInputRequestBuilder("asked").Elicit("sure", mcp.ElicitationParams{
-		Message: "Sure?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}},
-	})
+// question returns a result that asks the user something. It is read from JSON because older
+// versions of mcp-go lack the fields.
+func question() *mcp.CallToolResult {
+	const elicit = `{"method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}`
+	var res mcp.CallToolResult
+	if err := json.Unmarshal([]byte(`{"content":[],"resultType":"input_required","requestState":"asked","inputRequests":{"sure":`+elicit+`}}`), &res); err != nil {
+		panic(err)
+	}
+	return &res
+}
+
+// answered reports whether a request brings the user's answer.
+func answered(req mcp.CallToolRequest) bool {
+	b, err := json.Marshal(req.Params)
+	return err == nil && bytes.Contains(b, []byte(`"inputResponses":{"sure":{"action":"accept"`))
+}
+
+func needsQuestions(t *testing.T) {
+	t.Helper()
+	if _, ok := any(question()).(interface{ NeedsInput() bool }); !ok {
+		t.Skip("this version of mcp-go has no results that ask the user something")
+	}
 }
 
 type user struct{ asked atomic.Int32 }
@@ -506,29 +525,31 @@ func (u *user) Elicit(context.Context, mcp.ElicitationRequest) (*mcp.Elicitation
 // For clients of older protocols mcp-go asks by itself, and calls the tool again: that
 // is a call of its own, and the user's time counts for neither.
 func TestAsksAnOlderClient(t *testing.T) {
+	needsQuestions(t)
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, resilience.Config{})
 		s := newServer(g)
 		var tries atomic.Int32
 		s.AddTool(mcp.NewTool("x"), counted(&tries, func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			if answer := server.ElicitationResponse(req.Params.InputResponses, "sure"); answer != nil {
-				return mcp.NewToolResultText(string(answer.Action)), nil
+			if answered(req) {
+				return done, nil
 			}
-			return question().ToolResult(), nil
+			return question(), nil
 		}))
 		u := &user{}
-		c := connect(t, s, client.WithElicitationHandler(u))
+		c := connect(t, s, u)
 		defer c.Close()
 		res, err := c.CallTool(t.Context(), request("x", nil, nil))
 		require.NoError(t, err)
-		assert.Equal(t, "accept", text(t, res))
+		assert.Equal(t, "done", text(t, res))
 		assert.EqualValues(t, 1, u.asked.Load())
 		assert.EqualValues(t, 2, tries.Load())
 		assert.Zero(t, failures(t, g, "x"))
 	})
 }
 
-// mcp-go makes a request to the user of a handler's URLElicitationRequiredError.
+// Newer versions of mcp-go make a request to the user of a handler's URLElicitationRequiredError.
+// Whatever it makes of one, it makes of it under a guard, too.
 func TestAsksByURL(t *testing.T) {
 	required := mcp.URLElicitationRequiredError{Elicitations: []mcp.ElicitationParams{{Mode: mcp.ElicitationModeURL, ElicitationID: "e", URL: "https://example.com", Message: "Log in"}}}
 	for name, err := range map[string]error{
@@ -536,13 +557,17 @@ func TestAsksByURL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, resilience.Config{})
-			s := newServer(g)
+			s, bare := newServer(g), server.NewMCPServer("bare", "1")
 			var tries atomic.Int32
+			bare.AddTool(mcp.NewTool("x"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return nil, required
+			})
 			s.AddTool(mcp.NewTool("x", mcp.WithReadOnlyHintAnnotation(true)), counted(&tries, func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				return nil, err
 			}))
+			_, want := handle(t, t.Context(), bare, "tools/call", 1, map[string]any{"name": "x"})
 			_, code := handle(t, t.Context(), s, "tools/call", 1, map[string]any{"name": "x"})
-			assert.Equal(t, mcp.URL_ELICITATION_REQUIRED, code)
+			assert.Equal(t, want, code)
 			assert.EqualValues(t, 1, tries.Load())
 			assert.Zero(t, failures(t, g, "x"))
 		})

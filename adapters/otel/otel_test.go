@@ -72,7 +72,7 @@ func (f *fixture) call(ctx context.Context, tool string, fn func(context.Context
 
 func flush(t *testing.T, g *resilience.Guard) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	require.NoError(t, g.Flush(ctx))
 }
@@ -165,39 +165,45 @@ var (
 
 // Nothing configured is OpenTelemetry's global providers, also if they are set later.
 func TestNewGlobal(t *testing.T) {
-	telemetry, err := otelresilience.New(otelresilience.Config{})
-	require.NoError(t, err)
-	f := &fixture{T: t, spans: globalSpans, reader: globalReader}
-	f.guard = newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})
-	stop, err := telemetry.Watch(f.guard)
-	require.NoError(t, err)
-	defer stop()
-	require.NoError(t, f.call(t.Context(), "x", ok))
+	synctest.Test(t, func(t *testing.T) {
+		telemetry, err := otelresilience.New(otelresilience.Config{})
+		require.NoError(t, err)
+		f := &fixture{T: t, spans: globalSpans, reader: globalReader}
+		f.guard = newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})
+		stop, err := telemetry.Watch(f.guard)
+		require.NoError(t, err)
+		defer stop()
+		require.NoError(t, f.call(t.Context(), "x", ok))
 
-	setGlobals.Do(func() {
-		otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(globalSpans)))
-		otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(globalReader)))
+		setGlobals.Do(func() {
+			otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(globalSpans)))
+			otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(globalReader)))
+		})
+		globalSpans.Reset()
+		require.NoError(t, f.call(t.Context(), "x", ok))
+		f.span("execute_tool x")
+		assert.Contains(t, f.collect(), "resilience.calls.in_flight")
 	})
-	globalSpans.Reset()
-	require.NoError(t, f.call(t.Context(), "x", ok))
-	f.span("execute_tool x")
-	assert.Contains(t, f.collect(), "resilience.calls.in_flight")
 }
 
 // Providers that do nothing are no reason to fail, nor to lose the client's trace.
 func TestNoop(t *testing.T) {
-	telemetry, err := otelresilience.New(otelresilience.Config{TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider()})
-	require.NoError(t, err)
-	guard := newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})
-	stop, err := telemetry.Watch(guard)
-	require.NoError(t, err)
-	stop()
-	_, err = resilience.Do(t.Context(), guard, "x", func(ctx context.Context) (int, error) {
-		assert.Equal(t, clientTrace, trace.SpanContextFromContext(ctx).TraceID().String())
-		panic("p")
-	}, fromClient(traceparent))
-	require.Error(t, err)
-	flush(t, guard)
+	synctest.Test(t, func(t *testing.T) {
+		telemetry, err := otelresilience.New(otelresilience.Config{
+			TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider(),
+		})
+		require.NoError(t, err)
+		guard := newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})
+		stop, err := telemetry.Watch(guard)
+		require.NoError(t, err)
+		stop()
+		_, err = resilience.Do(t.Context(), guard, "x", func(ctx context.Context) (int, error) {
+			assert.Equal(t, clientTrace, trace.SpanContextFromContext(ctx).TraceID().String())
+			panic("p")
+		}, fromClient(traceparent))
+		require.Error(t, err)
+		flush(t, guard)
+	})
 }
 
 type failingMeters struct{ metricnoop.MeterProvider }

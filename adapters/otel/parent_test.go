@@ -3,6 +3,7 @@ package otelresilience_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
 	"github.com/seed8d1e2389/resilience"
 	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
@@ -56,43 +57,45 @@ func TestParent(t *testing.T) {
 	} {
 		for _, ambient := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				f := newFixture(t, resilience.Config{})
-				ctx := t.Context()
-				var around trace.Span
-				if ambient {
-					ctx, around = f.tracer.Start(ctx, "POST /mcp")
-				}
-				require.NoError(t, f.call(ctx, "x", func(ctx context.Context) (int, error) {
-					assert.Equal(t, tc.member, baggage.FromContext(ctx).Member("who").Value())
-					_, inner := f.tracer.Start(ctx, "query")
-					inner.End()
-					return 1, nil
-				}, withMeta(tc.meta)))
-
-				s := f.span("tools/call x")
-				assert.Equal(t, s.SpanContext.SpanID(), f.span("query").Parent.SpanID())
-				switch {
-				case tc.found:
-					assert.Equal(t, clientTrace, s.SpanContext.TraceID().String())
-					assert.Equal(t, clientSpan, s.Parent.SpanID().String())
-					assert.True(t, s.Parent.IsRemote())
-					assert.Equal(t, tc.state, s.SpanContext.TraceState().String())
-				case ambient:
-					assert.Equal(t, around.SpanContext().SpanID(), s.Parent.SpanID())
-				default:
-					assert.False(t, s.Parent.IsValid())
-				}
-				if tc.found && ambient {
-					require.Len(t, s.Links, 1)
-					assert.Equal(t, around.SpanContext().SpanID(), s.Links[0].SpanContext.SpanID())
-				} else {
-					assert.Empty(t, s.Links)
-				}
-				for name, points := range f.collect() {
-					for _, p := range points {
-						assert.NotContains(t, p.attrs, "who", name)
+				synctest.Test(t, func(t *testing.T) {
+					f := newFixture(t, resilience.Config{})
+					ctx := t.Context()
+					var around trace.Span
+					if ambient {
+						ctx, around = f.tracer.Start(ctx, "POST /mcp")
 					}
-				}
+					require.NoError(t, f.call(ctx, "x", func(ctx context.Context) (int, error) {
+						assert.Equal(t, tc.member, baggage.FromContext(ctx).Member("who").Value())
+						_, inner := f.tracer.Start(ctx, "query")
+						inner.End()
+						return 1, nil
+					}, withMeta(tc.meta)))
+
+					s := f.span("tools/call x")
+					assert.Equal(t, s.SpanContext.SpanID(), f.span("query").Parent.SpanID())
+					switch {
+					case tc.found:
+						assert.Equal(t, clientTrace, s.SpanContext.TraceID().String())
+						assert.Equal(t, clientSpan, s.Parent.SpanID().String())
+						assert.True(t, s.Parent.IsRemote())
+						assert.Equal(t, tc.state, s.SpanContext.TraceState().String())
+					case ambient:
+						assert.Equal(t, around.SpanContext().SpanID(), s.Parent.SpanID())
+					default:
+						assert.False(t, s.Parent.IsValid())
+					}
+					if tc.found && ambient {
+						require.Len(t, s.Links, 1)
+						assert.Equal(t, around.SpanContext().SpanID(), s.Links[0].SpanContext.SpanID())
+					} else {
+						assert.Empty(t, s.Links)
+					}
+					for name, points := range f.collect() {
+						for _, p := range points {
+							assert.NotContains(t, p.attrs, "who", name)
+						}
+					}
+				})
 			})
 		}
 	}
@@ -100,35 +103,41 @@ func TestParent(t *testing.T) {
 
 // What carried the request may have had the same trace in it: that is no link.
 func TestParentTwice(t *testing.T) {
-	f := newFixture(t, resilience.Config{})
-	ctx := propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier{"traceparent": traceparent})
-	require.NoError(t, f.call(ctx, "x", ok, fromClient(traceparent)))
-	s := f.span("tools/call x")
-	assert.Equal(t, clientSpan, s.Parent.SpanID().String())
-	assert.Empty(t, s.Links)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{})
+		ctx := propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier{"traceparent": traceparent})
+		require.NoError(t, f.call(ctx, "x", ok, fromClient(traceparent)))
+		s := f.span("tools/call x")
+		assert.Equal(t, clientSpan, s.Parent.SpanID().String())
+		assert.Empty(t, s.Links)
+	})
 }
 
 // A request that the guard makes is part of the trace around it, whatever is in its _meta.
 func TestParentOfClient(t *testing.T) {
-	f := newFixture(t, resilience.Config{})
-	ctx, around := f.tracer.Start(t.Context(), "agent")
-	require.NoError(t, f.call(ctx, "x", ok, resilience.ForRequest(resilience.Request{
-		Method: "tools/call", Client: true, Meta: map[string]any{"traceparent": traceparent},
-	})))
-	s := f.span("tools/call x")
-	assert.Equal(t, around.SpanContext().SpanID(), s.Parent.SpanID())
-	assert.Empty(t, s.Links)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{})
+		ctx, around := f.tracer.Start(t.Context(), "agent")
+		require.NoError(t, f.call(ctx, "x", ok, resilience.ForRequest(resilience.Request{
+			Method: "tools/call", Client: true, Meta: map[string]any{"traceparent": traceparent},
+		})))
+		s := f.span("tools/call x")
+		assert.Equal(t, around.SpanContext().SpanID(), s.Parent.SpanID())
+		assert.Empty(t, s.Links)
+	})
 }
 
 // A call in a call is its child, and each ends its own span.
 func TestNested(t *testing.T) {
-	f := newFixture(t, resilience.Config{})
-	require.NoError(t, f.call(t.Context(), "outer", func(ctx context.Context) (int, error) {
-		return resilience.Do(ctx, f.guard, "inner", ok)
-	}, fromClient(traceparent)))
-	outer, inner := f.span("tools/call outer"), f.span("execute_tool inner")
-	assert.Equal(t, outer.SpanContext.SpanID(), inner.Parent.SpanID())
-	assert.Equal(t, trace.SpanKindInternal, inner.SpanKind)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{})
+		require.NoError(t, f.call(t.Context(), "outer", func(ctx context.Context) (int, error) {
+			return resilience.Do(ctx, f.guard, "inner", ok)
+		}, fromClient(traceparent)))
+		outer, inner := f.span("tools/call outer"), f.span("execute_tool inner")
+		assert.Equal(t, outer.SpanContext.SpanID(), inner.Parent.SpanID())
+		assert.Equal(t, trace.SpanKindInternal, inner.SpanKind)
+	})
 }
 
 // custom is a propagator with a key of its own, which also asks what there is.
@@ -143,28 +152,34 @@ func (c custom) Extract(ctx context.Context, carrier propagation.TextMapCarrier)
 }
 
 func TestPropagator(t *testing.T) {
-	spans := tracetest.NewInMemoryExporter()
-	telemetry, err := otelresilience.New(otelresilience.Config{
-		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
-		Propagator:     custom{t},
+	synctest.Test(t, func(t *testing.T) {
+		spans := tracetest.NewInMemoryExporter()
+		telemetry, err := otelresilience.New(otelresilience.Config{
+			TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
+			Propagator:     custom{t},
+		})
+		require.NoError(t, err)
+		guard := newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})
+		f := &fixture{T: t, spans: spans, guard: guard}
+		meta := map[string]any{"x-trace": traceparent, "other": 1}
+		require.NoError(t, f.call(t.Context(), "x", ok, withMeta(meta)))
+		assert.Equal(t, clientSpan, f.span("tools/call x").Parent.SpanID().String())
+		assert.Equal(t, traceparent, meta["x-trace"])
 	})
-	require.NoError(t, err)
-	f := &fixture{T: t, spans: spans, guard: newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})}
-	meta := map[string]any{"x-trace": traceparent, "other": 1}
-	require.NoError(t, f.call(t.Context(), "x", ok, withMeta(meta)))
-	assert.Equal(t, clientSpan, f.span("tools/call x").Parent.SpanID().String())
-	assert.Equal(t, traceparent, meta["x-trace"])
 }
 
 // What a sampler may decide by is there when it is asked.
 func TestSampler(t *testing.T) {
-	var asked sdktrace.SamplingParameters
-	f := newFixture(t, resilience.Config{}, sdktrace.WithSampler(samplerFunc(func(p sdktrace.SamplingParameters) { asked = p })))
-	require.NoError(t, f.call(t.Context(), "x", ok, resilience.ForRequest(request)))
-	assert.Equal(t, "tools/call x", asked.Name)
-	assert.Equal(t, trace.SpanKindServer, asked.Kind)
-	assert.Contains(t, asked.Attributes, attribute.String("gen_ai.tool.name", "x"))
-	assert.Contains(t, asked.Attributes, attribute.String("mcp.method.name", "tools/call"))
+	synctest.Test(t, func(t *testing.T) {
+		var asked sdktrace.SamplingParameters
+		sampler := samplerFunc(func(p sdktrace.SamplingParameters) { asked = p })
+		f := newFixture(t, resilience.Config{}, sdktrace.WithSampler(sampler))
+		require.NoError(t, f.call(t.Context(), "x", ok, resilience.ForRequest(request)))
+		assert.Equal(t, "tools/call x", asked.Name)
+		assert.Equal(t, trace.SpanKindServer, asked.Kind)
+		assert.Contains(t, asked.Attributes, attribute.String("gen_ai.tool.name", "x"))
+		assert.Contains(t, asked.Attributes, attribute.String("mcp.method.name", "tools/call"))
+	})
 }
 
 type samplerFunc func(sdktrace.SamplingParameters)

@@ -39,12 +39,9 @@ func run(addr string, stateless, guarded bool) error {
 	if guarded {
 		gosdk.Protect(server, resilience.Must(resilience.New(resilience.Config{
 			Breaker: resilience.BreakerConfig{Cooldown: time.Second},
-			Tools: map[string]resilience.Tool{
-				"fail":            {Timeout: 300 * time.Millisecond},
-				"fail_structured": {Timeout: 300 * time.Millisecond},
-				"slow":            {Timeout: 300 * time.Millisecond, MaxTimeout: time.Minute},
-			},
-		})))
+			// Long enough for a report of each second to come in time on a slow machine.
+			Tools: map[string]resilience.Tool{"slow": {Timeout: 5 * time.Second, MaxTimeout: 10 * time.Minute}},
+		})), gosdk.AllowLimit())
 	}
 	if addr == "" {
 		return server.Run(context.Background(), &mcp.StdioTransport{})
@@ -77,7 +74,7 @@ func addFailing(server *mcp.Server) {
 	})
 }
 
-// addSlow adds a tool that reports progress every 50ms until the client calls the other one,
+// addSlow adds a tool that reports progress every second until the client calls the other one,
 // so that the client decides how many reports it receives before the result.
 func addSlow(server *mcp.Server) {
 	enough := make(chan struct{}, 1)
@@ -94,7 +91,7 @@ func addSlow(server *mcp.Server) {
 				return nil, nil, err
 			}
 			select {
-			case <-time.After(50 * time.Millisecond):
+			case <-time.After(time.Second):
 			case <-enough:
 				return text("done"), nil, nil
 			case <-ctx.Done():

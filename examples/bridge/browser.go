@@ -25,12 +25,11 @@ func connect(s settings, log *slog.Logger) *browser {
 	connection := resilience.NewConnector(func(ctx context.Context) (*devtools.Page, error) {
 		return dial(ctx, s.page)
 	}, resilience.ConnectorConfig[*devtools.Page]{
-		Name:        "browser",
-		Backoff:     s.backoff,
-		DialTimeout: 5 * time.Second,
-		Watch:       func(page *devtools.Page) error { <-page.Done(); return page.Err() },
-		Observers:   []resilience.Observer{resilience.LogObserver(log)},
-		Log:         log,
+		Name:      "browser",
+		Backoff:   s.backoff,
+		Watch:     func(page *devtools.Page) error { <-page.Done(); return page.Err() },
+		Observers: []resilience.Observer{resilience.LogObserver(log)},
+		Log:       log,
 	})
 	return &browser{connection, s.patience}
 }

@@ -1,16 +1,21 @@
-// Chaos drives two MCP servers through the same outage of their backend, one under a
-// guard and one without, and draws what became of the calls.
+// Chaos takes two MCP servers through the same outage of their backend, one with a guard
+// and one without, and draws what became of the calls.
 //
-//	go run -C examples ./chaos -o ../docs/chaos.svg
+//	go run -C examples ./chaos -o chaos.svg
 //
-// The backend is a real HTTP server that slows down, hangs, dies and comes back, in real
-// time. Times are a twentieth of usual ones: clients give up after 3s instead of 60s, the
-// tool's limit is 500ms instead of 10s, and the breaker's cooldown 1.5s instead of 30s.
-// The load comes from the seed.
+// The backend is an HTTP server that slows down, hangs, dies and comes back. The calls
+// come from the seed. The program works in real time over TCP, 20 times as fast as its
+// flags say unless -speed says otherwise: it takes 24 seconds, clients give up after 3s,
+// the tool's timeout is 500ms and the breaker's cooldown 1.5s.
 //
-// It shows what the guard costs, too: calls that are slower than the limit fail, and once
-// the backend is back calls are refused until the next probe. The program ends with status
-// 1 if the guarded server didn't do what we claim.
+// The picture in the README, docs/chaos.svg, is drawn by TestPicture. The same code runs
+// there at -speed 1, in the fake time of a testing/synctest bubble and over a network in
+// memory, so each run draws the same. The test compares the picture, and "make chaos"
+// rewrites it.
+//
+// The picture shows what the guard costs, too: calls that are slower than the timeout
+// fail, and once the backend is back, calls are rejected until the next probe. The program
+// ends with status 1 if the guarded server didn't do what we claim.
 package main
 
 import (
@@ -26,19 +31,22 @@ import (
 	"time"
 )
 
-// A config is what the flags say.
+// A config holds the values of the flags, except speed, by which parse has divided all
+// durations.
 type config struct {
-	out                             string
-	seed                            uint64
-	agents                          int
-	rate                            float64 // calls of each agent, per second
-	limit, cooldown, patience       time.Duration
-	healthy, slow, hang, dead, back time.Duration // how long the phases last
+	out                              string
+	seed                             uint64
+	agents                           int
+	every                            time.Duration // between an agent's calls, on average
+	timeout, cooldown, clientTimeout time.Duration
+	healthy, slow, hang, dead, back  time.Duration // how long the phases last
 }
 
 const (
+	minDuration = time.Millisecond
 	maxDuration = 10 * time.Minute
-	maxCalls    = 5000 // more can't be told apart in the picture, and make it large
+	maxSpeed    = 1000
+	maxCalls    = 5000 // more are indistinguishable in the picture, and make it large
 )
 
 var errClaims = errors.New("the guarded server didn't do what we claim")
@@ -46,13 +54,13 @@ var errClaims = errors.New("the guarded server didn't do what we claim")
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	if err := run(ctx, &loopback{}, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) error {
+func run(ctx context.Context, network network, args []string, stdout io.Writer) error {
 	cfg, err := parse(args, stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -60,12 +68,13 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	phases := outage(cfg)
-	fmt.Fprintf(stdout, "This takes %v.\n\n", phases[len(phases)-1].to)
-	unguarded, guarded, err := drive(ctx, cfg)
+
+	fmt.Fprintf(stdout, "The outage lasts %v.\n\n", length(cfg))
+	unguarded, guarded, err := drive(ctx, cfg, network)
 	if err != nil {
 		return err
 	}
+
 	var svg bytes.Buffer
 	if err := picture(&svg, cfg, unguarded, guarded); err != nil {
 		return err
@@ -77,6 +86,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(stdout, "\nThe picture is in %s.\n", cfg.out)
+
 	if broken := claims(cfg, unguarded, guarded); len(broken) > 0 {
 		return fmt.Errorf("%w:\n  %s", errClaims, strings.Join(broken, "\n  "))
 	}
@@ -86,25 +96,29 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 // parse reads and checks the flags. Its errors name the flag and its value.
 func parse(args []string, stdout io.Writer) (config, error) {
 	var cfg config
+	var speed int
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // an error is shown once, by main
+	flags.SetOutput(io.Discard) // main prints errors, once
 	flags.StringVar(&cfg.out, "o", "chaos.svg", "the `file` that the picture is written to")
-	flags.Uint64Var(&cfg.seed, "seed", 1, "where the load comes from")
+	flags.Uint64Var(&cfg.seed, "seed", 1, "the seed of the calls")
 	flags.IntVar(&cfg.agents, "agents", 8, "how many agents call each server")
-	flags.Float64Var(&cfg.rate, "rate", 2, "how many calls each agent makes in a second")
-	var durations []string
+	flags.IntVar(&speed, "speed", 20, "by what all durations are divided")
+
+	var durations []durationFlag
 	duration := func(d *time.Duration, name string, value time.Duration, usage string) {
 		flags.DurationVar(d, name, value, usage)
-		durations = append(durations, name)
+		durations = append(durations, durationFlag{name, d})
 	}
-	duration(&cfg.limit, "limit", 500*time.Millisecond, "the guarded tool's limit")
-	duration(&cfg.cooldown, "cooldown", 1500*time.Millisecond, "how long the breaker stays open")
-	duration(&cfg.patience, "client-timeout", 3*time.Second, "when the agents' clients give up on a call")
-	duration(&cfg.healthy, "healthy", 4*time.Second, "how long the backend is healthy")
-	duration(&cfg.slow, "slow", 3*time.Second, "how long it is slow then")
-	duration(&cfg.hang, "hang", 5*time.Second, "how long it hangs then")
-	duration(&cfg.dead, "dead", 5*time.Second, "how long it is dead then")
-	duration(&cfg.back, "back", 6*time.Second, "how long it is back at last")
+	duration(&cfg.every, "every", 10*time.Second, "how often each agent makes a call")
+	duration(&cfg.timeout, "timeout", 10*time.Second, "the guarded tool's timeout")
+	duration(&cfg.cooldown, "cooldown", 30*time.Second, "how long the breaker stays open")
+	duration(&cfg.clientTimeout, "client-timeout", time.Minute, "when the agents' clients give up on a call")
+	duration(&cfg.healthy, "healthy", time.Minute, "how long the backend is healthy at first")
+	duration(&cfg.slow, "slow", time.Minute, "how long it is slow then")
+	duration(&cfg.hang, "hang", 2*time.Minute, "how long it hangs then")
+	duration(&cfg.dead, "dead", 2*time.Minute, "how long it is dead then")
+	duration(&cfg.back, "back", 2*time.Minute, "how long it is back in the end")
+
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -117,36 +131,55 @@ func parse(args []string, stdout io.Writer) (config, error) {
 		return config{}, fmt.Errorf("there are no arguments, only flags: %q", flags.Args())
 	}
 
+	if err := check(cfg, speed, durations); err != nil {
+		return config{}, err
+	}
+	for _, d := range durations {
+		*d.value /= time.Duration(speed)
+	}
+	return cfg, nil
+}
+
+type durationFlag struct {
+	name  string
+	value *time.Duration
+}
+
+// check returns an error for each flag with a value that it can't have.
+func check(cfg config, speed int, durations []durationFlag) error {
 	var bad []error
 	reject := func(format string, args ...any) { bad = append(bad, fmt.Errorf(format, args...)) }
-	for _, name := range durations {
-		f := flags.Lookup(name)
-		if d := f.Value.(flag.Getter).Get().(time.Duration); d <= 0 || d > maxDuration {
-			reject("-%s %v: must be above 0 and at most %v", name, d, maxDuration)
+
+	for _, d := range durations {
+		if *d.value < minDuration || *d.value > maxDuration {
+			reject("-%s %v: must be from %v to %v", d.name, *d.value, minDuration, maxDuration)
 		}
 	}
 	if cfg.agents < 1 || cfg.agents > maxCalls {
 		reject("-agents %d: must be from 1 to %d", cfg.agents, maxCalls)
 	}
-	if !(cfg.rate > 0 && cfg.rate <= maxCalls) { // not a number, too
-		reject("-rate %v: must be above 0 and at most %d", cfg.rate, maxCalls)
-	}
-	if len(bad) == 0 && cfg.limit >= cfg.patience {
-		reject("-client-timeout %v: must be above -limit %v, or no client hears of it", cfg.patience, cfg.limit)
-	}
-	phases := outage(cfg)
-	total := phases[len(phases)-1].to
-	if n := float64(cfg.agents) * cfg.rate * total.Seconds(); len(bad) == 0 && n > maxCalls {
-		reject("-agents %d, -rate %v: make about %.0f calls in %v; at most %d", cfg.agents, cfg.rate, n, total, maxCalls)
+	if speed < 1 || speed > maxSpeed {
+		reject("-speed %d: must be from 1 to %d", speed, maxSpeed)
 	}
 	if err := writable(cfg.out); err != nil {
 		reject("-o %q: %w", cfg.out, err)
 	}
-	return cfg, errors.Join(bad...)
+	if len(bad) > 0 {
+		return errors.Join(bad...)
+	}
+
+	if cfg.timeout >= cfg.clientTimeout {
+		reject("-client-timeout %v: must be above -timeout %v, or no client receives the guard's errors",
+			cfg.clientTimeout, cfg.timeout)
+	}
+	if n := float64(cfg.agents) * float64(length(cfg)) / float64(cfg.every); n > maxCalls {
+		reject("-agents %d, -every %v: make about %.0f calls in %v; at most %d",
+			cfg.agents, cfg.every, n, length(cfg), maxCalls)
+	}
+	return errors.Join(bad...)
 }
 
-// writable finds out before the run whether its picture can be written, and leaves no
-// trace.
+// writable returns an error if no picture can be written to path. It leaves no file behind.
 func writable(path string) error {
 	_, err := os.Stat(path)
 	isNew := errors.Is(err, os.ErrNotExist)

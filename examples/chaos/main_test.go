@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"flag"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -17,54 +19,60 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func defaults(t *testing.T, args ...string) config {
-	cfg, err := parse(append(args, "-o", filepath.Join(t.TempDir(), "chaos.svg")), io.Discard)
+var update = flag.Bool("update", false, "rewrite docs/chaos.svg")
+
+// TestPicture compares the picture in the README, and the figures beside it, with a run in
+// fake time.
+func TestPicture(t *testing.T) {
+	const committed = "../../docs/chaos.svg"
+	out := filepath.Join(t.TempDir(), "chaos.svg")
+	if *update {
+		out = committed
+	}
+	var stdout bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		require.NoError(t, run(t.Context(), &memory{}, []string{"-speed", "1", "-o", out}, &stdout))
+	})
+	t.Logf("\n%s", stdout.String())
+
+	got, err := os.ReadFile(out)
 	require.NoError(t, err)
-	return cfg
-}
+	want, err := os.ReadFile(committed)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(want, got), "docs/chaos.svg isn't what this draws; \"make chaos\" rewrites it")
 
-func TestASeedGivesTheSameSchedule(t *testing.T) {
-	cfg := defaults(t)
-	calls := schedule(cfg)
-	assert.Equal(t, calls, schedule(cfg))
-	assert.InDelta(t, 8*2*23, len(calls), 16, "8 agents, 2 calls/s each, 23s")
-	assert.True(t, slices.IsSortedFunc(calls, func(a, b call) int { return int(a.at - b.at) }))
-	for _, c := range calls {
-		assert.True(t, c.at >= 0 && c.at < 23*time.Second && c.latency > 0 && c.agent >= 0 && c.agent < 8, c)
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	_, figures, _ := strings.Cut(string(readme), "| | without the guard | with the guard |\n|---|---|---|\n")
+	figures, _, _ = strings.Cut(figures, "\n\n")
+	require.NotEmpty(t, figures, "the README's table")
+	for row := range strings.Lines(figures) {
+		columns := strings.Fields(strings.ReplaceAll(row, "|", " "))
+		assert.Contains(t, rows(stdout.String()), strings.Join(columns, " "), "the README's table")
 	}
-
-	assert.NotEqual(t, calls, schedule(defaults(t, "-seed", "2")))
-
-	more := slices.DeleteFunc(schedule(defaults(t, "-agents", "9")), func(c call) bool { return c.agent == 8 })
-	assert.Equal(t, calls, more, "another agent changes nothing for the others")
 }
 
-func TestPhasesFollowEachOther(t *testing.T) {
-	at := time.Duration(0)
-	for _, p := range outage(defaults(t)) {
-		assert.Equal(t, at, p.from, p.name)
-		assert.Greater(t, p.to, p.from, p.name)
-		at = p.to
+// rows returns the lines of a text, with single spaces.
+func rows(text string) (rows []string) {
+	for line := range strings.Lines(text) {
+		rows = append(rows, strings.Join(strings.Fields(line), " "))
 	}
-	assert.Equal(t, 23*time.Second, at)
+	return rows
 }
 
-// The whole program, as fast as a machine that does other things too can follow.
-func TestRun(t *testing.T) {
+// TestRealTime runs the program as its users do. What becomes of the calls depends on the
+// machine.
+func TestRealTime(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "chaos.svg")
 	var stdout bytes.Buffer
-	err := run(t.Context(), []string{
-		"-o", out, "-limit", "50ms", "-cooldown", "100ms", "-client-timeout", "200ms", "-agents", "4", "-rate", "10",
-		"-healthy", "300ms", "-slow", "200ms", "-hang", "500ms", "-dead", "400ms", "-back", "600ms",
-	}, &stdout)
-	if !errors.Is(err, errClaims) { // which depends on real time
+	err := run(t.Context(), &loopback{}, []string{"-o", out, "-speed", "500", "-agents", "2"}, &stdout)
+	if !errors.Is(err, errClaims) {
 		require.NoError(t, err)
 	}
-	assert.Contains(t, stdout.String(), "client gave up")
+	assert.Contains(t, stdout.String(), "The outage lasts 960ms")
 
 	svg, err := os.ReadFile(out)
 	require.NoError(t, err)
-	assert.Less(t, len(svg), 300<<10)
 	texts := textsOf(t, svg)
 	for _, text := range []string{
 		"Without the guard: how calls ended, by when they were made",
@@ -94,6 +102,50 @@ func textsOf(t *testing.T, svg []byte) (texts []string) {
 	}
 }
 
+// defaults returns the config of the README's picture, changed by args.
+func defaults(t *testing.T, args ...string) config {
+	args = append([]string{"-speed", "1", "-o", filepath.Join(t.TempDir(), "chaos.svg")}, args...)
+	cfg, err := parse(args, io.Discard)
+	require.NoError(t, err)
+	return cfg
+}
+
+func TestSpeedDividesDurations(t *testing.T) {
+	cfg, slow := defaults(t, "-speed", "20"), defaults(t)
+	assert.Equal(t, 24*time.Second, length(cfg))
+	assert.Equal(t, 8*time.Minute, length(slow))
+	assert.Equal(t, []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second},
+		[]time.Duration{cfg.timeout, cfg.cooldown, cfg.clientTimeout})
+	assert.InDelta(t, len(schedule(slow)), len(schedule(cfg)), 1, "the same load, but for rounding")
+}
+
+func TestASeedGivesTheSameSchedule(t *testing.T) {
+	cfg := defaults(t)
+	calls := schedule(cfg)
+	assert.Equal(t, calls, schedule(cfg))
+	assert.InDelta(t, 8*48, len(calls), 16, "8 agents call every 10s, for 8 minutes")
+	assert.True(t, slices.IsSortedFunc(calls, func(a, b call) int { return int(a.at - b.at) }))
+	for i, c := range calls {
+		assert.True(t, c.at >= 0 && c.at < 8*time.Minute && c.latency > 0 && c.agent >= 0 && c.agent < 8, c)
+		assert.True(t, i == 0 || c.at > calls[i-1].at, "two calls at once: their order would be left to chance")
+	}
+
+	assert.NotEqual(t, calls, schedule(defaults(t, "-seed", "2")))
+
+	more := slices.DeleteFunc(schedule(defaults(t, "-agents", "9")), func(c call) bool { return c.agent == 8 })
+	assert.Equal(t, calls, more, "another agent changes nothing for the others")
+}
+
+func TestPhasesFollowEachOther(t *testing.T) {
+	at := time.Duration(0)
+	for _, p := range outage(defaults(t)) {
+		assert.Equal(t, at, p.from, p.name)
+		assert.Greater(t, p.to, p.from, p.name)
+		at = p.to
+	}
+	assert.Equal(t, 8*time.Minute, at)
+}
+
 // A picture can be drawn of anything that a run may come to.
 func TestPictureOfNothing(t *testing.T) {
 	var svg bytes.Buffer
@@ -106,29 +158,33 @@ func TestPictureOfNothing(t *testing.T) {
 func TestClaims(t *testing.T) {
 	cfg := defaults(t)
 	unguarded := result{
-		records: []record{{8 * time.Second, 3 * time.Second, gaveUp}},
-		sent:    []time.Duration{8 * time.Second, 13 * time.Second},
+		records: []record{{3 * time.Minute, time.Minute, gaveUp}},
+		sent:    []time.Duration{3 * time.Minute, 5 * time.Minute},
 	}
 	good := func() result {
 		return result{
 			records: []record{
-				{8 * time.Second, 501 * time.Millisecond, advised},
-				{20 * time.Second, 50 * time.Millisecond, succeeded},
+				{3 * time.Minute, 10 * time.Second, guided},
+				{7 * time.Minute, time.Second, succeeded},
 			},
-			sent:    []time.Duration{8 * time.Second, 20 * time.Second},
-			changes: []change{{8 * time.Second, resilience.Open}, {18 * time.Second, resilience.HalfOpen}, {18 * time.Second, resilience.Closed}},
+			sent: []time.Duration{3 * time.Minute, 7 * time.Minute},
+			changes: []change{
+				{3 * time.Minute, resilience.Open},
+				{7 * time.Minute, resilience.HalfOpen},
+				{7 * time.Minute, resilience.Closed},
+			},
 		}
 	}
 	assert.Empty(t, claims(cfg, unguarded, good()))
 
 	for want, change := range map[string]func(*result){
 		"clients gave up on the guarded": func(r *result) { r.records[0].outcome = gaveUp },
-		"came without advice":            func(r *result) { r.records[0].outcome = failed },
-		"took 2s; its limit is 500ms":    func(r *result) { r.records[0].took = 2 * time.Second },
-		"sent it 2 requests":             func(r *result) { r.sent[1] = 9 * time.Second },
+		"came without guidance":          func(r *result) { r.records[0].outcome = failed },
+		"took 11s; its timeout is 10s":   func(r *result) { r.records[0].took = 11 * time.Second },
+		"sent 2 requests while":          func(r *result) { r.sent[1] = 4 * time.Minute },
 		"never opened":                   func(r *result) { r.changes = r.changes[1:] },
 		"isn't closed at the end":        func(r *result) { r.changes = r.changes[:2] },
-		"no guarded call succeeded":      func(r *result) { r.records[1].outcome = advised },
+		"no guarded call succeeded":      func(r *result) { r.records[1].outcome = guided },
 	} {
 		r := good()
 		change(&r)
@@ -151,40 +207,55 @@ func TestLatency(t *testing.T) {
 	assert.Equal(t, []time.Duration{1, 3, 5}, []time.Duration{r.latency(0), r.latency(0.5), r.latency(1)})
 }
 
+func TestDisplay(t *testing.T) {
+	for want, d := range map[string]time.Duration{
+		"60s": time.Minute, "6.67s": 6666 * time.Millisecond, "1.5s": 1500 * time.Millisecond,
+		"833ms": 833333 * time.Microsecond, "1.23ms": 1234 * time.Microsecond, "0s": 0,
+	} {
+		assert.Equal(t, want, display(d))
+	}
+}
+
 func TestBadFlags(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct {
 		args string
 		want []string
 	}{
-		{"-limit -1s", []string{"-limit -1s: must be above 0"}},
-		{"-dead 0", []string{"-dead 0s: must be above 0"}},
-		{"-back 11m", []string{"-back 11m0s: must be above 0 and at most 10m0s"}},
+		{"-timeout -1s", []string{"-timeout -1s: must be from 1ms to 10m0s"}},
+		{"-dead 0", []string{"-dead 0s: must be"}},
+		{"-back 11m", []string{"-back 11m0s: must be"}},
 		{"-hang x", []string{`"x" for flag -hang`}},
-		{"-agents 0 -rate NaN", []string{"-agents 0: must be", "-rate NaN: must be"}},
+		{"-agents 0 -every 0", []string{"-agents 0: must be", "-every 0s: must be"}},
 		{"-agents -3", []string{"-agents -3: must be"}},
-		{"-agents 1000 -rate 1000", []string{"-agents 1000, -rate 1000: make about 23000000 calls in 23s"}},
-		{"-client-timeout 500ms", []string{"-client-timeout 500ms: must be above -limit 500ms"}},
+		{"-agents 1000 -every 1s", []string{"-agents 1000, -every 1s: make about 480000 calls in 8m0s"}},
+		{"-speed 0", []string{"-speed 0: must be"}},
+		{"-speed 1001", []string{"-speed 1001: must be"}},
+		{"-client-timeout 10s", []string{"-client-timeout 10s: must be above -timeout 10s"}},
 		{"-seed -1", []string{`"-1" for flag -seed`}},
 		{"-o " + dir, []string{"-o ", dir}},
 		{"-o " + dir + "/none/chaos.svg", []string{"-o ", "none"}},
 		{"-no-such-flag", []string{"-no-such-flag"}},
 		{"out.svg", []string{`"out.svg"`}},
 	} {
-		err := run(t.Context(), append([]string{"-o", dir + "/chaos.svg"}, strings.Fields(tc.args)...), io.Discard)
+		args := append([]string{"-o", dir + "/chaos.svg"}, strings.Fields(tc.args)...)
+		err := run(t.Context(), &loopback{}, args, io.Discard)
 		for _, want := range tc.want {
 			assert.ErrorContains(t, err, want, tc.args)
 		}
 	}
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	assert.Empty(t, left, "refused flags leave no file behind")
+	assert.Empty(t, left, "rejected flags leave no file behind")
 }
 
 func TestHelp(t *testing.T) {
 	var stdout bytes.Buffer
-	require.NoError(t, run(t.Context(), []string{"-h"}, &stdout))
-	for _, flag := range []string{"-o", "-seed", "-agents", "-rate", "-limit", "-cooldown", "-client-timeout", "-healthy", "-slow", "-hang", "-dead", "-back"} {
-		assert.Contains(t, stdout.String(), "  "+flag+" ")
+	require.NoError(t, run(t.Context(), &loopback{}, []string{"-h"}, &stdout))
+	for _, flag := range []string{
+		"o", "seed", "agents", "speed", "every", "timeout", "cooldown", "client-timeout",
+		"healthy", "slow", "hang", "dead", "back",
+	} {
+		assert.Contains(t, stdout.String(), "  -"+flag+" ")
 	}
 }

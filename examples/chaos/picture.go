@@ -18,8 +18,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The colours can be told apart by the colour-blind, and in grey. Bluish is what an agent
-// can use.
+// The colors can be distinguished in gray and by people with color blindness. Blue stands
+// for what an agent can use.
 var (
 	ink           = color.Gray{0x22}
 	faint         = color.Gray{0x99}
@@ -34,7 +34,7 @@ func rgb(c uint32) color.Color {
 	return color.RGBA{uint8(c >> 16), uint8(c >> 8), uint8(c), 0xff}
 }
 
-// picture writes an SVG with all that happened above one time axis.
+// picture writes an SVG with everything that happened, over one time axis.
 func picture(w io.Writer, cfg config, unguarded, guarded result) error {
 	canvas := vgsvg.New(width, height)
 	newSheet(draw.New(canvas), cfg).draw(unguarded, guarded)
@@ -42,7 +42,7 @@ func picture(w io.Writer, cfg config, unguarded, guarded result) error {
 	if _, err := canvas.WriteTo(&svg); err != nil {
 		return err
 	}
-	// Where that font isn't installed, browsers would take one with serifs and other widths.
+	// Without this font, browsers would choose one with serifs and other widths.
 	out := bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
 	_, err := w.Write(out)
@@ -56,8 +56,8 @@ func (s *sheet) draw(unguarded, guarded result) {
 	most := max(slices.Max(s.binned(unguarded.made())), slices.Max(s.binned(guarded.made())))
 	s.calls("Without the guard: how calls ended, by when they were made", unguarded, most)
 	s.calls("With the guard: how calls ended, by when they were made", guarded, most)
-	s.latencies("Without the guard: how long each call took", unguarded, s.cfg.patience, "clients give up")
-	s.latencies("With the guard: how long each call took", guarded, s.cfg.limit, "the tool's limit")
+	s.latencies("Without the guard: how long each call took", unguarded, s.cfg.clientTimeout, "clients give up")
+	s.latencies("With the guard: how long each call took", guarded, s.cfg.timeout, "the tool's timeout")
 	s.requests(unguarded, guarded)
 	s.breaker(guarded.changes)
 }
@@ -66,11 +66,12 @@ func (s *sheet) draw(unguarded, guarded result) {
 func (s *sheet) header() {
 	s.text(14, xfont.WeightBold, left, s.top-22, "A backend's outage behind an MCP server, without and with the guard")
 	s.text(9.5, xfont.WeightNormal, left, s.top-37, fmt.Sprintf(
-		"%d agents call a tool that calls the backend. Limit %v, cooldown %v; clients give up after %v. Seed %d.",
-		s.cfg.agents, s.cfg.limit, s.cfg.cooldown, s.cfg.patience, s.cfg.seed))
+		"%d agents call a tool that calls the backend. Timeout %s, cooldown %s; clients give up after %s. Seed %d.",
+		s.cfg.agents, display(s.cfg.timeout), display(s.cfg.cooldown), display(s.cfg.clientTimeout), s.cfg.seed))
 	s.top -= 46
+
 	for _, p := range s.phases {
-		from, to := s.x(p.from.Seconds()), s.x(p.to.Seconds())
+		from, to := s.x(s.units(p.from)), s.x(s.units(p.to))
 		if shade, ok := shades[p.mode]; ok {
 			s.rectangle(shade, from, to, floor, s.top)
 		}
@@ -78,16 +79,18 @@ func (s *sheet) header() {
 		style.XAlign = draw.XCenter
 		s.canvas.FillText(style, vg.Point{X: (from + to) / 2, Y: s.top - 12}, p.name)
 	}
+
 	s.text(9.5, xfont.WeightNormal, right+12, s.top-12, "← the backend")
 	s.top -= 20
 }
 
-// calls draws how many calls ended how, in each bin of time. A call stands where it was
-// made: so both servers' columns are of the same height, and what differs is how it ended.
+// calls draws how many calls had which outcome, in each bin of time. A call counts in the
+// bin in which it was made, so the columns of both servers are equally high.
 func (s *sheet) calls(title string, r result, most float64) {
-	p := s.plot(title, "calls/s")
+	p := s.plot(title, "calls/"+s.unit.short)
 	p.Y.Max = most * 1.05
 	p.Y.Tick.Marker = wholeTicks(p.Y.Max, 3)
+
 	base := s.steps(make([]float64, bins))
 	var notes []note
 	for o := range outcomes {
@@ -113,19 +116,20 @@ func area(fill color.Color, lower, upper plotter.XYs) plot.Plotter {
 func (s *sheet) latencies(title string, r result, line time.Duration, label string) {
 	p := s.plot(title, "latency")
 	p.Y.Scale = plot.LogScale{}
-	p.Y.Min, p.Y.Max = 1e-4, max(1, 8*s.cfg.patience.Seconds())
-	p.Y.Tick.Marker = plot.ConstantTicks{
-		{Value: 1e-4, Label: "0.1ms"}, {Value: 1e-3}, {Value: 1e-2, Label: "10ms"}, {Value: 0.1}, {Value: 1, Label: "1s"},
-	}
+	least, ticks := s.decades()
+	p.Y.Min, p.Y.Max = 0.6*least, 8*s.cfg.clientTimeout.Seconds()
+	p.Y.Tick.Marker = ticks
+
 	p.Add(painter(func(c draw.Canvas, x, y func(float64) vg.Length) {
 		style := draw.LineStyle{Color: faint, Width: 0.8, Dashes: []vg.Length{4, 3}}
 		c.StrokeLine2(style, c.Min.X, y(line.Seconds()), c.Max.X, y(line.Seconds()))
-		s.text(8.5, xfont.WeightNormal, c.Min.X+4, y(line.Seconds())+3, fmt.Sprintf("%s: %v", label, line))
+		s.text(8.5, xfont.WeightNormal, c.Min.X+4, y(line.Seconds())+3, label+": "+display(line))
+
 		for o := range outcomes {
 			var dots vg.Path // one for all: a path for each would be most of the file
 			for _, rec := range r.records {
 				if rec.outcome == o {
-					at := vg.Point{X: x(rec.at.Seconds()), Y: y(max(rec.took.Seconds(), p.Y.Min))}
+					at := vg.Point{X: x(s.units(rec.at)), Y: y(max(rec.took.Seconds(), least))}
 					dots.Move(at.Add(vg.Point{X: 1.7}))
 					dots.Arc(at, 1.7, 0, 2*math.Pi)
 					dots.Close()
@@ -135,16 +139,18 @@ func (s *sheet) latencies(title string, r result, line time.Duration, label stri
 			c.Fill(dots)
 		}
 	}))
+
 	s.panel(p, 72, []note{
-		{nil, fmt.Sprintf("median %v", round(r.latency(0.5)))},
-		{nil, fmt.Sprintf("95%% within %v", round(r.latency(0.95)))},
-		{nil, fmt.Sprintf("longest %v", round(r.latency(1)))},
+		{nil, fmt.Sprintf("median %s", display(r.latency(0.5)))},
+		{nil, fmt.Sprintf("95%% within %s", display(r.latency(0.95)))},
+		{nil, fmt.Sprintf("longest %s", display(r.latency(1)))},
 	})
 }
 
-// requests draws how often the backend was called, whether or not there was one.
+// requests draws how often the tool called the backend, whether or not it listened.
 func (s *sheet) requests(unguarded, guarded result) {
-	p := s.plot("Requests sent to the backend", "requests/s")
+	p := s.plot("Requests sent to the backend", "requests/"+s.unit.short)
+
 	for _, line := range []struct {
 		result
 		style draw.LineStyle
@@ -152,11 +158,12 @@ func (s *sheet) requests(unguarded, guarded result) {
 		{unguarded, draw.LineStyle{Color: faint, Width: 3.5}},
 		{guarded, draw.LineStyle{Color: ink, Width: 1.3}},
 	} {
-		perSecond := s.binned(line.sent)
-		p.Add(&plotter.Line{XYs: s.steps(perSecond), LineStyle: line.style})
-		p.Y.Max = max(p.Y.Max, slices.Max(perSecond)*1.05)
+		rate := s.binned(line.sent)
+		p.Add(&plotter.Line{XYs: s.steps(rate), LineStyle: line.style})
+		p.Y.Max = max(p.Y.Max, slices.Max(rate)*1.05)
 	}
 	p.Y.Tick.Marker = wholeTicks(p.Y.Max, 3)
+
 	s.panel(p, 48, []note{
 		{faint, fmt.Sprintf("%d without the guard", len(unguarded.sent))},
 		{nil, fmt.Sprintf("(at most %d open at once)", unguarded.reached.mostOpen)},
@@ -165,24 +172,25 @@ func (s *sheet) requests(unguarded, guarded result) {
 	})
 }
 
-// breaker draws its states as a band, above the labels of the time axis.
+// breaker draws the states as a band, above the labels of the time axis.
 func (s *sheet) breaker(changes []change) {
 	p := s.plot("The guard's breaker", "")
 	p.HideY()
-	p.X.Label.Text = "seconds"
+	p.X.Label.Text = s.unit.name
 	p.X.Tick.Marker = wholeTicks(s.end, 13)
 	p.X.Tick.Length = 4
+
 	p.Add(painter(func(c draw.Canvas, x, _ func(float64) vg.Length) {
 		changes := append([]change{{0, resilience.Closed}}, changes...)
-		// Probes come last, and are never too thin to be seen.
+		// Probes are drawn last, and wide enough to be seen.
 		for _, probes := range []bool{false, true} {
 			for i, ch := range changes {
 				if (ch.to == resilience.HalfOpen) != probes {
 					continue
 				}
-				from, to := x(ch.at.Seconds()), c.Max.X
+				from, to := x(s.units(ch.at)), c.Max.X
 				if i+1 < len(changes) {
-					to = x(changes[i+1].at.Seconds())
+					to = x(s.units(changes[i+1].at))
 				}
 				if probes {
 					to = max(to, from+2)
@@ -191,9 +199,10 @@ func (s *sheet) breaker(changes []change) {
 			}
 		}
 	}))
+
 	s.panel(p, s.top-titleHeight-floor, []note{
 		{stateColors[resilience.Closed], "closed: calls pass"},
-		{stateColors[resilience.Open], "open: calls are refused"},
+		{stateColors[resilience.Open], "open: calls are rejected"},
 		{stateColors[resilience.HalfOpen], "half-open: one probe"},
 	})
 }

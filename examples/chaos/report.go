@@ -4,17 +4,18 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
 )
 
-// slack is what a call may take longer than its limit on a busy machine.
+// slack is how much longer than its timeout a call may take in real time.
 const slack = 500 * time.Millisecond
 
-// made returns when the calls that ended so were made, or all calls if it is given
-// nothing.
+// made returns when the calls with one of these outcomes were made. Without an outcome it
+// returns those of all calls.
 func (r result) made(ended ...outcome) (at []time.Duration) {
 	for _, rec := range r.records {
 		if len(ended) == 0 || slices.Contains(ended, rec.outcome) {
@@ -26,8 +27,8 @@ func (r result) made(ended ...outcome) (at []time.Duration) {
 
 func (r result) count(o outcome) int { return len(r.made(o)) }
 
-// latency returns the q-quantile of how long the calls took, those given up on among
-// them: 0.5 is the median, 1 the longest.
+// latency returns the q-quantile of how long the calls took, including those that a
+// client gave up on: 0.5 is the median, 1 the longest.
 func (r result) latency(q float64) time.Duration {
 	if len(r.records) == 0 {
 		return 0
@@ -59,7 +60,7 @@ func (r result) changesTo(s resilience.State) (n int) {
 	return n
 }
 
-// down returns when the backend was of no use.
+// down returns from when to when the backend answered no call.
 func down(cfg config) (from, to time.Duration) {
 	for _, p := range outage(cfg) {
 		switch p.mode {
@@ -78,26 +79,30 @@ func table(w io.Writer, cfg config, unguarded, guarded result) error {
 	row := func(name string, value func(result) any) {
 		fmt.Fprintf(t, "%s\t%v\t%v\t\n", name, value(unguarded), value(guarded))
 	}
+
 	fmt.Fprintf(t, "\twithout the guard\twith the guard\t\n")
 	row("calls", func(r result) any { return len(r.records) })
 	for o := range outcomes {
 		row(outcomeNames[o], func(r result) any { return r.count(o) })
 	}
-	row("latency p50", func(r result) any { return round(r.latency(0.5)) })
-	row("latency p95", func(r result) any { return round(r.latency(0.95)) })
-	row("latency max", func(r result) any { return round(r.latency(1)) })
+
+	row("median latency", func(r result) any { return display(r.latency(0.5)) })
+	row("95th percentile", func(r result) any { return display(r.latency(0.95)) })
+	row("longest call", func(r result) any { return display(r.latency(1)) })
+
 	from, to := down(cfg)
-	row("requests sent to the backend", func(r result) any { return len(r.sent) })
-	row("those while it hung or was dead", func(r result) any { return r.sentIn(from, to) })
-	row("those that reached it", func(r result) any { return r.reached.requests })
-	row("those open at once, at most", func(r result) any { return r.reached.mostOpen })
+	row("requests to the backend", func(r result) any { return len(r.sent) })
+	row("requests while it hung or was dead", func(r result) any { return r.sentIn(from, to) })
+	row("requests that reached it", func(r result) any { return r.reached.requests })
+	row("most requests open at once", func(r result) any { return r.reached.mostOpen })
+
 	row("breaker opened", func(r result) any { return r.changesTo(resilience.Open) })
-	row("breaker let a probe through", func(r result) any { return r.changesTo(resilience.HalfOpen) })
+	row("breaker half-open", func(r result) any { return r.changesTo(resilience.HalfOpen) })
 	row("breaker closed", func(r result) any { return r.changesTo(resilience.Closed) })
 	return t.Flush()
 }
 
-// claims returns what we claim of the guard and what the run has shown to be wrong.
+// claims returns which of our claims about the guard the run has disproved.
 func claims(cfg config, unguarded, guarded result) (broken []string) {
 	expect := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -106,13 +111,15 @@ func claims(cfg config, unguarded, guarded result) (broken []string) {
 	}
 	expect(unguarded.count(gaveUp) > 0, "no client gave up on the unguarded server: there was no outage to speak of")
 	expect(guarded.count(gaveUp) == 0, "%d clients gave up on the guarded server", guarded.count(gaveUp))
-	expect(guarded.count(failed) == 0, "%d failures of the guarded server came without advice", guarded.count(failed))
+	expect(guarded.count(failed) == 0, "%d failures of the guarded server came without guidance", guarded.count(failed))
 	longest := guarded.latency(1)
-	expect(longest <= cfg.limit+slack, "a guarded call took %v; its limit is %v", round(longest), cfg.limit)
+	expect(longest <= cfg.timeout+slack,
+		"a guarded call took %s; its timeout is %s", display(longest), display(cfg.timeout))
 
 	from, to := down(cfg)
 	without, with := unguarded.sentIn(from, to), guarded.sentIn(from, to)
-	expect(with < without, "while the backend was down the guarded server sent it %d requests, the unguarded one %d", with, without)
+	expect(with < without,
+		"the guarded server sent %d requests while the backend was down, the unguarded one %d", with, without)
 
 	expect(guarded.changesTo(resilience.Open) > 0, "the breaker never opened")
 	closed := len(guarded.changes) > 0 && guarded.changes[len(guarded.changes)-1].to == resilience.Closed
@@ -122,12 +129,13 @@ func claims(cfg config, unguarded, guarded result) (broken []string) {
 	return broken
 }
 
-func round(d time.Duration) time.Duration {
-	switch {
-	case d >= time.Second:
-		return d.Round(10 * time.Millisecond)
-	case d >= 10*time.Millisecond:
-		return d.Round(time.Millisecond)
+// display returns a rounded duration, in seconds from one second on: 60s, not 1m0s.
+func display(d time.Duration) string {
+	if d >= time.Second {
+		return strconv.FormatFloat(d.Round(10*time.Millisecond).Seconds(), 'f', -1, 64) + "s"
 	}
-	return d.Round(10 * time.Microsecond)
+	if d >= 10*time.Millisecond {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Microsecond).String()
 }

@@ -23,13 +23,13 @@ type outcome int
 
 const (
 	succeeded outcome = iota
-	advised           // failed, and the agent was told what to do next
+	guided            // failed, and the agent received guidance: what happened and what to do next
 	failed            // failed with no more than the tool's own error
-	gaveUp            // not answered in time: the client stopped waiting
+	gaveUp            // wasn't answered in time: the client stopped waiting
 	outcomes
 )
 
-var outcomeNames = [outcomes]string{"succeeded", "failed, with advice", "failed, without advice", "client gave up"}
+var outcomeNames = [outcomes]string{"succeeded", "failed, with guidance", "failed, without guidance", "client gave up"}
 
 // A record is what became of a call.
 type record struct {
@@ -37,7 +37,7 @@ type record struct {
 	outcome  outcome
 }
 
-// A change is one of the breaker's.
+// A change is a change of the breaker's state.
 type change struct {
 	at time.Duration
 	to resilience.State
@@ -46,97 +46,98 @@ type change struct {
 // A result is what became of one server in the outage.
 type result struct {
 	records []record        // of each call of the schedule, by its number
-	sent    []time.Duration // when the tool called the backend, whether or not there was one
-	changes []change        // none without a guard
+	sent    []time.Duration // when the tool called the backend, whether or not it listened; ordered by time
+	changes []change        // empty without a guard
 	reached traffic
 }
 
 // drive takes an unguarded and a guarded server through the same outage, at the same
 // time.
-func drive(ctx context.Context, cfg config) (unguarded, guarded result, err error) {
+func drive(ctx context.Context, cfg config, network network) (unguarded, guarded result, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	calls, phases := schedule(cfg), outage(cfg)
-	b := &backend{calls: calls, broken: cancel, traffic: map[string]*traffic{}}
+	calls := schedule(cfg)
+	b := &backend{network: network, calls: calls, fail: cancel, traffic: map[string]*traffic{}}
 	if err := b.set(answers); err != nil {
 		return result{}, result{}, err
 	}
 	defer func() { _ = b.set(dead) }()
 
-	without := newTrial("unguarded", cfg.agents, len(calls))
-	with := newTrial("guarded", cfg.agents, len(calls))
-	guard, err := resilience.New(resilience.Config{
-		Tools: map[string]resilience.Tool{toolName: {
-			Effect:  resilience.ReadOnly,
-			Timeout: cfg.limit,
-			// The delays between retries are random, and the picture is to be repeatable.
-			Retry: &resilience.Retry{MaxRetries: -1},
-		}},
-		Breaker: resilience.BreakerConfig{Cooldown: cfg.cooldown, OnChange: with.changed},
-	})
-	if err != nil {
+	without := newTrial("unguarded", cfg, network)
+	with := newTrial("guarded", cfg, network)
+	if err := with.protect(); err != nil { // the one difference
 		return result{}, result{}, err
 	}
-	gosdk.Protect(with.server, guard) // the one difference
-
 	trials := []*trial{without, with}
 	for _, t := range trials {
 		defer t.close()
-		t.addTool(b.url())
 		if err := t.connect(ctx); err != nil {
 			return result{}, result{}, err
 		}
 	}
+
 	start := time.Now()
-	without.start, with.start = start, start
-	var wg sync.WaitGroup
-	wg.Go(func() { b.live(ctx, start, phases) })
-	// The agents don't heed the advice that they get, and call again when they would have
-	// anyway. That is the worst case for the guard, and it makes a fair comparison: both
-	// servers are asked the very same at the very same time. Agents that wait as they are
-	// told only make fewer calls.
-	for n, c := range calls {
-		if !sleepUntil(ctx, start.Add(c.at)) {
-			break
-		}
-		for _, t := range trials {
-			wg.Go(func() {
-				if err := t.call(ctx, n, c.agent, cfg.patience); err != nil {
-					cancel(err)
-				}
-			})
-		}
+	for _, t := range trials {
+		t.start, t.records = start, make([]record, len(calls))
 	}
+	var wg sync.WaitGroup
+	wg.Go(func() { b.live(ctx, start, outage(cfg)) })
+	wg.Go(func() { load(ctx, start, calls, trials, cancel) })
 	wg.Wait()
-	sleepUntil(ctx, start.Add(phases[len(phases)-1].to))
+	sleepUntil(ctx, start.Add(length(cfg)))
 	if ctx.Err() != nil {
 		return result{}, result{}, context.Cause(ctx)
 	}
 	return without.end(b), with.end(b), nil
 }
 
+// load asks every server for each of the calls at its time, and returns when all calls
+// have ended. It calls fail with the errors.
+//
+// The agents ignore the guidance, and call again when they would have anyway. That is the
+// worst case for the guard and a fair comparison: all servers receive the same calls at
+// the same time. Agents that follow the guidance only make fewer calls.
+func load(ctx context.Context, start time.Time, calls []call, trials []*trial, fail func(error)) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for n, c := range calls {
+		if !sleepUntil(ctx, start.Add(c.at)) {
+			return
+		}
+		for _, t := range trials {
+			wg.Go(func() {
+				if err := t.call(ctx, n, c.agent); err != nil {
+					fail(err)
+				}
+			})
+		}
+	}
+}
+
 // A trial is one server on its way through the outage.
 type trial struct {
 	name     string
+	cfg      config
 	start    time.Time
 	server   *mcp.Server
 	http     http.Client
 	sessions []*mcp.ClientSession // one for each agent
-	records  []record
+	records  []record             // one for each call
 
 	mu      sync.Mutex // guards what follows
 	sent    []time.Duration
 	changes []change
 }
 
-func newTrial(name string, agents, calls int) *trial {
-	return &trial{
-		name:     name,
-		server:   mcp.NewServer(&mcp.Implementation{Name: name, Version: "1.0.0"}, nil),
-		http:     http.Client{Transport: &http.Transport{}},
-		sessions: make([]*mcp.ClientSession, agents),
-		records:  make([]record, calls),
+func newTrial(name string, cfg config, network network) *trial {
+	t := &trial{
+		name:   name,
+		cfg:    cfg,
+		server: mcp.NewServer(&mcp.Implementation{Name: name, Version: "1.0.0"}, nil),
+		http:   http.Client{Transport: &http.Transport{DialContext: network.dial}},
 	}
+	t.addTool()
+	return t
 }
 
 type fetchInput struct {
@@ -148,31 +149,60 @@ type fetchOutput struct {
 }
 
 // addTool registers the tool. Nothing in it knows of the guard.
-func (t *trial) addTool(backend string) {
-	tool := &mcp.Tool{Name: toolName, Description: "Ask the backend", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}
-	mcp.AddTool(t.server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in fetchInput) (*mcp.CallToolResult, fetchOutput, error) {
-		url := fmt.Sprintf("%s/%s/%d", backend, t.name, in.Call)
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return nil, fetchOutput{}, err
-		}
-		t.sending()
-		res, err := t.http.Do(req)
-		if err != nil {
-			return nil, fetchOutput{}, err
-		}
-		defer res.Body.Close()
-		body, err := io.ReadAll(res.Body)
-		if err == nil && res.StatusCode != http.StatusOK {
-			err = errors.New(res.Status)
-		}
-		return nil, fetchOutput{string(body)}, err
+func (t *trial) addTool() {
+	tool := &mcp.Tool{
+		Name:        toolName,
+		Description: "Ask the backend",
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
+	}
+	mcp.AddTool(t.server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in fetchInput) (
+		*mcp.CallToolResult, fetchOutput, error,
+	) {
+		text, err := t.fetch(ctx, in.Call)
+		return nil, fetchOutput{text}, err
 	})
+}
+
+func (t *trial) fetch(ctx context.Context, call int) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://backend/%s/%d", t.name, call), nil)
+	if err != nil {
+		return "", err
+	}
+
+	t.sending()
+	res, err := t.http.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = errors.New(res.Status)
+	}
+	return string(body), err
+}
+
+// protect puts the tool under a guard.
+func (t *trial) protect() error {
+	guard, err := resilience.New(resilience.Config{
+		Tools: map[string]resilience.Tool{toolName: {
+			Effect:  resilience.ReadOnly,
+			Timeout: t.cfg.timeout,
+			// The delays between retries are random, and the picture must be repeatable.
+			Retry: &resilience.Retry{MaxRetries: -1},
+		}},
+		Breaker: resilience.BreakerConfig{Cooldown: t.cfg.cooldown, OnChange: t.changed},
+	})
+	if err != nil {
+		return err
+	}
+	gosdk.Protect(t.server, guard)
+	return nil
 }
 
 // connect gives each agent a session of its own.
 func (t *trial) connect(ctx context.Context) error {
-	for agent := range t.sessions {
+	for range t.cfg.agents {
 		serverSide, clientSide := mcp.NewInMemoryTransports()
 		if _, err := t.server.Connect(ctx, serverSide, nil); err != nil {
 			return err
@@ -182,27 +212,26 @@ func (t *trial) connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		t.sessions[agent] = session
+		t.sessions = append(t.sessions, session)
 	}
 	return nil
 }
 
 func (t *trial) close() {
 	for _, session := range t.sessions {
-		if session != nil {
-			_ = session.Close()
-		}
+		_ = session.Close()
 	}
 	t.http.CloseIdleConnections()
 }
 
-// call makes a call as a client does: it waits no longer than its patience. It returns
-// an error if the call ended in a way that no server should let it end.
-func (t *trial) call(ctx context.Context, n, agent int, patience time.Duration) error {
-	limited, cancel := context.WithTimeout(ctx, patience)
+// call makes a call as an agent's client does, which gives up on it after its timeout.
+// The error is that of a call that ended as no server should let it end.
+func (t *trial) call(ctx context.Context, n, agent int) error {
+	limited, cancel := context.WithTimeout(ctx, t.cfg.clientTimeout)
 	defer cancel()
 	start := time.Now()
 	res, err := t.sessions[agent].CallTool(limited, &mcp.CallToolParams{Name: toolName, Arguments: fetchInput{n}})
+
 	r := record{at: start.Sub(t.start), took: time.Since(start)}
 	switch {
 	case err != nil && limited.Err() != nil:
@@ -211,8 +240,8 @@ func (t *trial) call(ctx context.Context, n, agent int, patience time.Duration) 
 		return fmt.Errorf("%s server, call %d: %w", t.name, n, err)
 	case !res.IsError:
 		r.outcome = succeeded
-	case hasAdvice(res):
-		r.outcome = advised
+	case hasGuidance(res):
+		r.outcome = guided
 	default:
 		r.outcome = failed
 	}
@@ -220,13 +249,13 @@ func (t *trial) call(ctx context.Context, n, agent int, patience time.Duration) 
 	return nil
 }
 
-// hasAdvice reports whether a failure tells the agent what happened and what to do next.
-func hasAdvice(res *mcp.CallToolResult) bool {
-	var advice struct {
+// hasGuidance reports whether a failure tells the agent what happened and what to do next.
+func hasGuidance(res *mcp.CallToolResult) bool {
+	var guidance struct {
 		Code, Suggestion string
 	}
 	b, err := json.Marshal(res.Meta[resilience.MetaError])
-	return err == nil && json.Unmarshal(b, &advice) == nil && advice.Code != "" && advice.Suggestion != ""
+	return err == nil && json.Unmarshal(b, &guidance) == nil && guidance.Code != "" && guidance.Suggestion != ""
 }
 
 func (t *trial) sending() {
@@ -244,5 +273,5 @@ func (t *trial) changed(_ string, _, to resilience.State) {
 func (t *trial) end(b *backend) result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return result{t.records, slices.Clone(t.sent), slices.Clone(t.changes), b.reached(t.name)}
+	return result{t.records, slices.Sorted(slices.Values(t.sent)), slices.Clone(t.changes), b.reached(t.name)}
 }

@@ -18,41 +18,59 @@ import (
 // Lengths are in points, 3/4 of a pixel.
 const (
 	width, height = vg.Length(750), vg.Length(575)
-	left, right   = vg.Length(62), vg.Length(588) // of the time axis; what is right of it is for notes
-	floor         = vg.Length(36)                 // where the time axis is, above its labels
+	left, right   = vg.Length(62), vg.Length(588) // of the time axis; right of it are the notes
+	floor         = vg.Length(36)                 // of the time axis, above its labels
 	titleHeight   = vg.Length(17)                 // of a panel
-	bins          = 46                            // half seconds, unless flags change the phases
+	bins          = 48                            // of 10s each in the README's picture
 )
+
+// A unit is that of the time axis and of rates.
+type unit struct {
+	name, short string
+	length      time.Duration
+}
 
 // A sheet is filled from the top.
 type sheet struct {
 	canvas draw.Canvas
 	cfg    config
 	phases []phase
-	end    float64   // of the time axis, in seconds
+	unit   unit
+	end    float64   // of the time axis, in units
 	top    vg.Length // where the next panel begins
 }
 
 func newSheet(canvas draw.Canvas, cfg config) *sheet {
-	phases := outage(cfg)
-	return &sheet{canvas, cfg, phases, phases[len(phases)-1].to.Seconds(), canvas.Max.Y}
+	s := &sheet{canvas: canvas, cfg: cfg, phases: outage(cfg), top: canvas.Max.Y}
+	s.unit = unit{"seconds", "s", time.Second}
+	if length(cfg) > 3*time.Minute {
+		s.unit = unit{"minutes", "min", time.Minute}
+	}
+	s.end = s.units(length(cfg))
+	return s
 }
 
-// x returns where a time in seconds is.
-func (s *sheet) x(seconds float64) vg.Length {
-	return left + (right-left)*vg.Length(seconds/s.end)
+// units returns a time in units of the time axis.
+func (s *sheet) units(t time.Duration) float64 {
+	return t.Seconds() / s.unit.length.Seconds()
+}
+
+// x returns where on the sheet a time is.
+func (s *sheet) x(units float64) vg.Length {
+	return left + (right-left)*vg.Length(units/s.end)
 }
 
 // plot returns an empty plot over the time axis.
 func (s *sheet) plot(title, unit string) *plot.Plot {
 	p := plot.New()
-	p.BackgroundColor = nil // the phases shine through
-	p.Title.Text = title    // panel draws this and the unit, each in line with those of other panels
+	p.BackgroundColor = nil // leaves the phases visible
+	p.Title.Text = title    // panel draws this and the unit, aligned with those of other panels
 	p.X.Min, p.X.Max = 0, s.end
 	p.Y.Min, p.Y.Max = 0, 1
 	p.Y.Label.Text = unit
 	p.X.Tick.Length = 0
 	p.X.Tick.Marker = plot.ConstantTicks{}
+
 	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
 		axis.Padding = 0
 		axis.Color = ink
@@ -72,8 +90,8 @@ type note struct {
 	text   string
 }
 
-// panel draws a plot whose data area is so high, with its title above and the notes
-// beside it.
+// panel draws a plot with a data area of that height, its title above and the notes beside
+// it.
 func (s *sheet) panel(p *plot.Plot, high vg.Length, notes []note) {
 	s.text(10, xfont.WeightBold, left, s.top-12, p.Title.Text)
 	area := s.canvas
@@ -84,7 +102,7 @@ func (s *sheet) panel(p *plot.Plot, high vg.Length, notes []note) {
 	s.canvas.FillText(unit, vg.Point{X: 16, Y: (area.Min.Y + area.Max.Y) / 2}, p.Y.Label.Text)
 	p.Title.Text, p.Y.Label.Text = "", ""
 
-	// However large its labels are, the axes are where they belong.
+	// The axes are aligned with those of other panels, however wide the labels are.
 	data := p.DataCanvas(area)
 	p.Draw(draw.Crop(area, left-data.Min.X, right-data.Max.X, area.Min.Y-data.Min.Y, 0))
 
@@ -116,26 +134,27 @@ func textStyle(size vg.Length, weight xfont.Weight) text.Style {
 	}
 }
 
-// binned returns how many of the times, per second, are in each bin of the time axis.
+// binned returns how many of the times are in each bin of the time axis, per unit.
 func (s *sheet) binned(times []time.Duration) []float64 {
-	perSecond := make([]float64, bins)
+	rate := make([]float64, bins)
 	for _, at := range times {
-		if i := int(at.Seconds() / s.end * bins); i < bins { // the last may be a little late
-			perSecond[i] += bins / s.end
+		if i := int(s.units(at) / s.end * bins); i < bins { // in real time, calls may be late
+			rate[i] += bins / s.end
 		}
 	}
-	return perSecond
+	return rate
 }
 
 // steps returns the outline of columns over the bins.
 func (s *sheet) steps(heights []float64) (line plotter.XYs) {
 	for i, y := range heights {
-		line = append(line, plotter.XY{X: float64(i) * s.end / bins, Y: y}, plotter.XY{X: float64(i+1) * s.end / bins, Y: y})
+		line = append(line,
+			plotter.XY{X: float64(i) * s.end / bins, Y: y}, plotter.XY{X: float64(i+1) * s.end / bins, Y: y})
 	}
 	return line
 }
 
-// wholeTicks marks whole numbers from 0 to most, in at most n steps.
+// wholeTicks returns ticks at whole numbers from 0 to most, at most n+1 of them.
 func wholeTicks(most float64, n int) (ticks plot.ConstantTicks) {
 	step := 1.0
 	for i := 0; most/step > float64(n); i++ {
@@ -147,7 +166,22 @@ func wholeTicks(most float64, n int) (ticks plot.ConstantTicks) {
 	return ticks
 }
 
-// A painter draws on a plot's data area, where x and y say what is where.
+// decades returns the ticks of a latency axis, and the least latency that it shows, in
+// seconds: shorter ones are drawn there.
+func (s *sheet) decades() (least float64, ticks plot.ConstantTicks) {
+	shortest := time.Microsecond
+	for shortest*10000 <= s.cfg.timeout {
+		shortest *= 10
+	}
+
+	for d := shortest; d <= s.cfg.clientTimeout; d *= 10 {
+		ticks = append(ticks, plot.Tick{Value: d.Seconds(), Label: d.String()})
+	}
+	ticks[0].Label = "≤ " + ticks[0].Label
+	return shortest.Seconds(), ticks
+}
+
+// A painter draws on a plot's data area. Its functions x and y convert to lengths.
 type painter func(c draw.Canvas, x, y func(float64) vg.Length)
 
 func (f painter) Plot(c draw.Canvas, p *plot.Plot) {

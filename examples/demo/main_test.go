@@ -6,8 +6,4 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDemo(t *testing.T) {
-	for _, server := range servers {
-		require.NoError(t, run(t.Context(), server))
-	}
-}
+func TestDemo(t *testing.T) { require.NoError(t, demo(t.Context())) }

@@ -69,7 +69,7 @@ var tools = map[string]resilience.Tool{
 
 func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.Fetcher) *server.MCPServer {
 	s := server.NewMCPServer("workspace", "1.0.0",
-		server.WithToolHandlerMiddleware(mcpgo.Middleware(guard)),
+		server.WithToolHandlerMiddleware(mcpgo.Middleware(guard, mcpgo.AllowLimit())),
 		server.WithInputSchemaValidation())
 	mcpgo.AddHealth(s, guard)
 	add(s, "search", "Find the lines that hold a text", dir.Search)

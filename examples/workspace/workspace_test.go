@@ -117,7 +117,8 @@ func TestFetch(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	f := &workspace.Fetcher{Origins: []string{server.URL}}
+	const closed = "http://127.0.0.1:1" // where nothing listens
+	f := &workspace.Fetcher{Origins: []string{server.URL, closed}}
 	fetch := func(path string) (workspace.FetchOutput, error) {
 		return f.Fetch(t.Context(), workspace.FetchInput{URL: server.URL + path})
 	}
@@ -139,7 +140,6 @@ func TestFetch(t *testing.T) {
 		_, err := f.Fetch(t.Context(), workspace.FetchInput{URL: url})
 		assert.ErrorIs(t, err, resilience.CodeValidation, "%q", url)
 	}
-	server.Close()
-	_, err = fetch("/")
+	_, err = f.Fetch(t.Context(), workspace.FetchInput{URL: closed})
 	assert.ErrorIs(t, resilience.AsError("fetch", err), resilience.CodeConnectionLost)
 }

@@ -26,10 +26,6 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
 // A memory is an exporter of the Collector's that keeps what came.
@@ -124,38 +120,31 @@ func start(t *testing.T, m *memory) string {
 func TestCollector(t *testing.T) {
 	m := &memory{spans: make(map[string]ptrace.Span), metrics: make(map[string]pmetric.Metric)}
 	address := start(t, m)
-	traces, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpoint(address), otlptracehttp.WithInsecure())
-	require.NoError(t, err)
-	metrics, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpoint(address), otlpmetrichttp.WithInsecure())
-	require.NoError(t, err)
-	tp := sdktrace.NewTracerProvider(sdktrace.WithBatcher(traces))
-	mp := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)))
-	observing, err := otelresilience.New(otelresilience.Config{TracerProvider: tp, MeterProvider: mp})
-	require.NoError(t, err)
-	guard, err := resilience.New(resilience.Config{
-		Observers: []resilience.Observer{observing.Observer()},
-		Tools:     map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
+	var said recorder
+	countErrors(t, otelresilience.LogErrorsOnce(said.log()))
+	x := export(t, "http://"+address, time.Hour, time.Minute, resilience.Config{
+		Tools: map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
+		Retry: resilience.Retry{Backoff: resilience.Backoff{Base: time.Millisecond, Jitter: resilience.NoJitter}},
 	})
-	require.NoError(t, err)
-	stop, err := observing.Watch(guard)
-	require.NoError(t, err)
-	defer stop()
-
-	_, err = resilience.Do(t.Context(), guard, "search", func(ctx context.Context) (int, error) {
+	_, err := resilience.Do(t.Context(), x.guard, "search", func(ctx context.Context) (int, error) {
 		if resilience.Attempt(ctx) == 1 {
-			return 0, errors.New("try again")
+			return 0, context.DeadlineExceeded
 		}
-		return 0, resilience.MarkPermanent(errors.New("the index is corrupt"))
+		return 0, resilience.MarkPermanent(&resilience.Error{
+			Code: resilience.CodeConnectionLost, Message: "gone \xff", RetryAfter: time.Second,
+		})
 	}, resilience.ForRequest(resilience.Request{
-		Method: "tools/call", Session: "s1", Protocol: "2025-11-25",
+		Method: "tools/call", Session: "s\xff", Protocol: "2025-11-25",
 		Meta: map[string]any{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 	}))
 	require.Error(t, err)
-	_, err = resilience.Do(t.Context(), guard, "warm \xff up", func(context.Context) (int, error) { return 1, nil })
+	_, err = resilience.Do(t.Context(), x.guard, "warm \xff up", ok)
 	require.NoError(t, err)
-	require.NoError(t, guard.Flush(t.Context()))
-	require.NoError(t, tp.Shutdown(t.Context()))
-	require.NoError(t, mp.Shutdown(t.Context()))
+	require.NoError(t, x.guard.Flush(t.Context()))
+	errTraces, errMeters := x.shutdown(t.Context())
+	require.NoError(t, errTraces)
+	require.NoError(t, errMeters)
+	assert.Empty(t, said.all())
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,14 +155,18 @@ func TestCollector(t *testing.T) {
 	assert.Equal(t, "4bf92f3577b34da6a3ce929d0e0e4736", s.TraceID().String())
 	assert.Equal(t, "00f067aa0ba902b7", s.ParentSpanID().String())
 	assert.Equal(t, ptrace.StatusCodeError, s.Status().Code())
-	assert.Equal(t, "Tool 'search' failed", s.Status().Message())
+	assert.Equal(t, "gone \uFFFD", s.Status().Message())
 	assert.Equal(t, map[string]any{
-		"mcp.method.name": "tools/call", "mcp.session.id": "s1", "mcp.protocol.version": "2025-11-25",
+		"mcp.method.name": "tools/call", "mcp.session.id": "s\uFFFD", "mcp.protocol.version": "2025-11-25",
 		"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search", "error.type": "tool_error",
-		"resilience.code": "TOOL_FAILED", "resilience.attempts": int64(2), "resilience.limit": 60.0,
+		"resilience.code": "CONNECTION_LOST", "resilience.attempts": int64(2), "resilience.limit": 60.0,
+		"resilience.retry_after": 1.0,
 	}, s.Attributes().AsRaw())
 	require.Equal(t, 1, s.Events().Len())
 	assert.Equal(t, "resilience.retry", s.Events().At(0).Name())
+	assert.Equal(t, map[string]any{
+		"resilience.attempt": int64(1), "resilience.delay": 0.001, "error.type": "TIMEOUT",
+	}, s.Events().At(0).Attributes().AsRaw())
 
 	require.Contains(t, m.metrics, "mcp.server.operation.duration")
 	d := m.metrics["mcp.server.operation.duration"]
@@ -181,12 +174,18 @@ func TestCollector(t *testing.T) {
 	require.Equal(t, 1, d.Histogram().DataPoints().Len())
 	assert.Equal(t, map[string]any{
 		"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search",
-		"error.type": "tool_error", "resilience.code": "TOOL_FAILED",
+		"error.type": "tool_error", "resilience.code": "CONNECTION_LOST",
 	}, d.Histogram().DataPoints().At(0).Attributes().AsRaw())
+	exemplars := d.Histogram().DataPoints().At(0).Exemplars()
+	require.Equal(t, 1, exemplars.Len())
+	assert.Equal(t, s.TraceID(), exemplars.At(0).TraceID(), "exemplars lead to traces")
+
 	for _, name := range []string{
 		"resilience.call.duration", "resilience.call.attempts", "resilience.retries",
 		"resilience.breaker.state", "resilience.calls.in_flight", "resilience.calls.abandoned",
 	} {
 		assert.Contains(t, m.metrics, name)
 	}
+
+	x.calls(1) // after the shutdown they go on, and are exported no more
 }

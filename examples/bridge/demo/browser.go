@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -55,8 +56,9 @@ func (b *browser) kill() {
 	b.cmd = nil
 }
 
-func (b *browser) pause() error  { return pause(b.cmd) }
-func (b *browser) resume() error { return resume(b.cmd) }
+// pause returns when the browser has stopped.
+func (b *browser) pause(ctx context.Context) error { return pause(ctx, b.cmd) }
+func (b *browser) resume() error                   { return resume(b.cmd) }
 
 // freeAddr returns an address that stays free while the browser isn't there: its port is
 // below those that systems give to connections.

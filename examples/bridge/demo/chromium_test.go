@@ -38,7 +38,7 @@ func chromium(t *testing.T) string {
 			return path
 		}
 	}
-	path, err := installed(t.Context())
+	path, err := installed(t)
 	if errors.Is(err, errChecksum) {
 		t.Fatal(err) // this isn't what was to be installed: somebody should know
 	}
@@ -48,7 +48,8 @@ func chromium(t *testing.T) string {
 	return path
 }
 
-func installed(ctx context.Context) (string, error) {
+func installed(t *testing.T) (string, error) {
+	ctx := t.Context()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return "", errors.New("the npm package is for Linux on amd64")
 	}
@@ -72,6 +73,7 @@ func installed(ctx context.Context) (string, error) {
 			return "", err
 		}
 		defer os.RemoveAll(tmp)
+		t.Logf("installing %s@%s into %s", npmPackage, npmVersion, dir)
 		if err := install(ctx, tmp); err != nil {
 			return "", err
 		}
@@ -89,7 +91,7 @@ func installed(ctx context.Context) (string, error) {
 
 // install puts Chromium into dir/chromium.
 func install(ctx context.Context, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // the network may hang
 	defer cancel()
 	npm := exec.CommandContext(ctx, "npm", "pack", npmPackage+"@"+npmVersion, "--pack-destination", dir, "--fetch-retries=1")
 	npm.Dir = dir

@@ -65,16 +65,22 @@ func outage(a *agent, b *browser, shop *shop) error {
 
 	a.step("The page hangs, the browser doesn't")
 	hold = shop.hold("GET /text/stock")
-	text = a.begin("text", stock, time.Second) // the agent won't wait for longer
-	if err := a.wait(hold, text); err != nil {
-		return err
+	for !hold.isReached() && a.failed == 0 { // a slow machine may take longer than the agent is ready to wait
+		a.end(a.begin("text", stock, time.Second), "TIMEOUT")
 	}
-	a.end(text, "TIMEOUT")
 	hold.release()
 	a.says(a.call("title", nil, ""), "Shop") // over the same connection
 
+	return nil
+}
+
+// hang is what the agent must see of a browser that is there but does nothing.
+func hang(a *agent, b *browser) error {
+	orders := selector("#orders")
+
 	a.step("The browser hangs")
-	switch err := b.pause(); {
+	a.says(a.call("text", orders, ""), "3") // so there is a connection
+	switch err := b.pause(a.ctx); {
 	case errors.Is(err, errors.ErrUnsupported):
 		a.expect(true, "left out: not on this system")
 		return nil
@@ -83,6 +89,7 @@ func outage(a *agent, b *browser, shop *shop) error {
 	}
 	a.down(a.call("title", nil, "CONNECTION_LOST")) // a ping wasn't answered
 	a.down(a.call("title", nil, "CONNECTION_LOST"))
+
 	a.step("The browser goes on")
 	if err := b.resume(); err != nil {
 		return err

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os/exec"
 )
@@ -11,6 +12,6 @@ func own(*exec.Cmd) {}
 
 func kill(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
 
-func pause(*exec.Cmd) error { return errors.ErrUnsupported }
+func pause(context.Context, *exec.Cmd) error { return errors.ErrUnsupported }
 
 func resume(*exec.Cmd) error { return errors.ErrUnsupported }

@@ -71,6 +71,15 @@ func (s *shop) hold(request string) *hold {
 	return h
 }
 
+func (h *hold) isReached() bool {
+	select {
+	case <-h.reached:
+		return true
+	default:
+		return false
+	}
+}
+
 func (s *shop) answer(w http.ResponseWriter, r *http.Request, format string, args ...any) {
 	s.mu.Lock()
 	h := s.held

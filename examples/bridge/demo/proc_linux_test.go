@@ -1,0 +1,24 @@
+package main
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What was paused has stopped.
+func TestPause(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "sleep 1000 & while :; do :; done")
+	own(cmd)
+	require.NoError(t, cmd.Start())
+	defer cmd.Wait()
+	defer kill(cmd)
+	for range 20 {
+		assert.False(t, stopped(cmd.Process.Pid))
+		require.NoError(t, pause(t.Context(), cmd))
+		require.True(t, stopped(cmd.Process.Pid))
+		require.NoError(t, resume(cmd))
+	}
+}

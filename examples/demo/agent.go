@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+)
+
+// An agent calls tools and shows what it reads.
+type agent struct {
+	ctx     context.Context
+	session *mcp.ClientSession
+	failed  int
+}
+
+// An answer is what a call came to, as an agent reads it: a tool's text, or one of our
+// errors.
+type answer struct {
+	Code       string         `json:"code"`
+	Message    string         `json:"message"`
+	Retryable  bool           `json:"retryable"`
+	RetryAfter int            `json:"retryAfter"`
+	Details    map[string]any `json:"details"`
+	text       string
+	took       time.Duration
+	err        error // there is no answer
+}
+
+func (a *agent) step(title string) { fmt.Printf("\n%s\n", title) }
+
+// call makes a call that shall end with the given code, "" for success.
+func (a *agent) call(tool string, args map[string]any, code string) {
+	a.show(tool, a.ask(tool, args, 0), code)
+}
+
+// ask makes a call. A limit above 0 is the agent's own.
+func (a *agent) ask(tool string, args map[string]any, limit time.Duration) answer {
+	params := &mcp.CallToolParams{Name: tool, Arguments: args}
+	if limit > 0 {
+		params.Meta = mcp.Meta{resilience.MetaLimit: limit.Seconds()}
+	}
+	start := time.Now()
+	res, err := a.session.CallTool(a.ctx, params)
+	took := time.Since(start)
+	got := read(res, err)
+	got.took = took
+	return got
+}
+
+func read(res *mcp.CallToolResult, err error) (got answer) {
+	if err != nil {
+		return answer{err: fmt.Errorf("a protocol error: %w", err)}
+	}
+	if !res.IsError {
+		if len(res.Content) > 0 {
+			if t, ok := res.Content[0].(*mcp.TextContent); ok {
+				got.text = t.Text
+			}
+		}
+		return got
+	}
+
+	b, err := json.Marshal(res.Meta[resilience.MetaError])
+	if err == nil {
+		err = json.Unmarshal(b, &got)
+	}
+	if err == nil && got.Code == "" {
+		err = fmt.Errorf("there is no error in the failure's _meta: %s", b)
+	}
+	got.err = err
+	return got
+}
+
+// show prints an answer, which shall have the given code.
+func (a *agent) show(tool string, got answer, code string) {
+	line := short(got.text)
+	switch {
+	case got.err != nil:
+		line = got.err.Error()
+	case got.Code != "":
+		line = fmt.Sprintf("%s: %s (retryable: %v", got.Code, got.Message, got.Retryable)
+		if got.RetryAfter > 0 {
+			line += fmt.Sprintf(", retryAfter: %d", got.RetryAfter)
+		}
+		line += ")"
+	}
+	a.expect(got.err == nil && got.Code == code, "%-8s %6s  %s", tool, round(got.took), line)
+}
+
+func (a *agent) expect(ok bool, format string, args ...any) {
+	mark := "ok  "
+	if !ok {
+		mark = "FAIL"
+		a.failed++
+	}
+	fmt.Printf("  %s %s\n", mark, fmt.Sprintf(format, args...))
+}
+
+func round(d time.Duration) time.Duration {
+	if d > time.Millisecond {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(time.Microsecond)
+}
+
+func short(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > 90 {
+		text = strings.ToValidUTF8(text[:90], "") + "…"
+	}
+	return text
+}
