@@ -31,9 +31,9 @@ const (
 
 func (r result) failed() bool { return r.verdict == fail }
 
-// notes say what is big about the modules that have much to download.
+// notes say why some modules take minutes.
 var notes = map[string]string{
-	"adapters/otel/collector": " (an OpenTelemetry Collector: this and compiling it take minutes)",
+	"adapters/otel/collector": " (an OpenTelemetry Collector, which the first run downloads and compiles)",
 }
 
 type runner struct {
@@ -43,7 +43,7 @@ type runner struct {
 
 // run tests one target. It prints the target's name, then what fails.
 func (r *runner) run(ctx context.Context, t target) result {
-	fmt.Fprintln(r.out, "==", t.name)
+	fmt.Fprintf(r.out, "== %s%s\n", t.name, notes[t.dir])
 	start := time.Now()
 	var res result
 	if t.npm {
@@ -81,7 +81,7 @@ func (r *runner) download(ctx context.Context, t target) {
 	_ = r.command(ctx, t.dir, func(line string) {
 		if !downloading && strings.HasPrefix(line, "go: downloading ") {
 			downloading = true
-			fmt.Fprintf(r.out, "   downloading the modules of %s%s\n", t.name, notes[t.dir])
+			fmt.Fprintln(r.out, "   downloading its modules")
 		}
 	}, "go", args...)
 }
