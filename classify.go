@@ -77,7 +77,7 @@ func Classify(err error) Class {
 // of err that unwraps to err.
 //
 // A refused connection and a failed dial count as having had no effect without a mark. A tool
-// that did something else before it dialled, or that follows a redirect after a POST,
+// that did something else before it dialed, or that follows a redirect after a POST,
 // overrides that with [MarkPermanent].
 func MarkTransient(err error) error { return mark(err, ClassTransient) }
 

@@ -35,8 +35,8 @@ func DefaultTier(tool string) Tier {
 	return Quick
 }
 
-// WithTimeout calls fn on a goroutine of its own and returns once the timeout has passed,
-// whatever fn does. The context of fn carries the deadline. If the timeout or ctx ends the
+// WithTimeout calls fn on a goroutine of its own. It returns when fn does, or when the timeout
+// has passed, whatever fn does then. The context of fn carries the deadline. If the timeout or ctx ends the
 // call, the [context.Cause] of that context is an [*Error].
 //
 // If fn returns in time, WithTimeout returns its value and its error unchanged. If the
