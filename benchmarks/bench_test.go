@@ -12,8 +12,8 @@ const value = "a value"
 
 var errTool = errors.New("the tool failed")
 
-// tools both return at once. One looks at its context, which some peers then have to
-// make a channel for.
+// tools both return at once. One of them looks at ctx.Done(), for which some peers have to
+// make a channel.
 var tools = []struct {
 	name string
 	fn   peers.Tool
@@ -22,6 +22,7 @@ var tools = []struct {
 	{"blind", func(context.Context) (string, error) { return value, nil }},
 }
 
+// done looks at its context and returns value.
 func done(ctx context.Context) (string, error) {
 	select {
 	case <-ctx.Done():
@@ -31,33 +32,35 @@ func done(ctx context.Context) (string, error) {
 	}
 }
 
-// BenchmarkSuccess is the case that matters most: the tool succeeds.
+// BenchmarkSuccess measures the case that matters most, in which the tool succeeds.
 func BenchmarkSuccess(b *testing.B) {
 	for _, tool := range tools {
 		for _, p := range peers.List {
 			b.Run("tool="+tool.name+"/peer="+p.Name, func(b *testing.B) {
-				succeed(b, context.Background(), p, tool.fn)
+				benchmarkSuccess(b, context.Background(), p, tool.fn)
 			})
 		}
 	}
 }
 
-// BenchmarkRequest is Success with a parent context that can end, as that of a request
-// can: each peer has to watch it.
+// BenchmarkRequest measures a success under a parent context that can end, as that of a
+// request can. Each peer has to watch it.
 func BenchmarkRequest(b *testing.B) {
 	for _, p := range peers.List {
 		b.Run("tool=done/peer="+p.Name, func(b *testing.B) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			succeed(b, ctx, p, done)
+			benchmarkSuccess(b, ctx, p, done)
 		})
 	}
 }
 
-func succeed(b *testing.B, ctx context.Context, p peers.Peer, fn peers.Tool) {
+// benchmarkSuccess measures calls of fn, which returns value.
+func benchmarkSuccess(b *testing.B, ctx context.Context, p peers.Peer, fn peers.Tool) {
 	s := peers.Default()
 	do := p.New(s).Do
 	tool := s.Tools[0]
+
 	b.ReportAllocs()
 	for b.Loop() {
 		if v, err := do(ctx, tool, fn); err != nil || v != value {
@@ -66,7 +69,7 @@ func succeed(b *testing.B, ctx context.Context, p peers.Peer, fn peers.Tool) {
 	}
 }
 
-// BenchmarkOpen is a call that an open breaker turns away.
+// BenchmarkOpen measures a call that an open breaker rejects.
 func BenchmarkOpen(b *testing.B) {
 	for _, p := range peers.List {
 		if !p.Breaks {
@@ -79,15 +82,18 @@ func BenchmarkOpen(b *testing.B) {
 			ctx, tool := context.Background(), s.Tools[0]
 			calls := 0
 			fail := func(context.Context) (string, error) { calls++; return "", errTool }
+
 			for range s.Failures {
 				_, _ = do(ctx, tool, fail)
 			}
+
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := do(ctx, tool, fail); err == nil {
-					b.Fatal("it wasn't turned away")
+					b.Fatal("the call wasn't rejected")
 				}
 			}
+
 			if calls != s.Failures {
 				b.Fatalf("the tool was called %d times, want %d", calls, s.Failures)
 			}
@@ -95,7 +101,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkRetry is a call whose tool fails twice and then succeeds, with no delay.
+// BenchmarkRetry measures a call whose tool fails twice and then succeeds, without a delay
+// before the retries.
 func BenchmarkRetry(b *testing.B) {
 	for _, p := range peers.List {
 		if !p.Retries {
@@ -113,12 +120,14 @@ func BenchmarkRetry(b *testing.B) {
 				}
 				return value, nil
 			}
+
 			b.ReportAllocs()
 			for b.Loop() {
 				if v, err := do(ctx, tool, third); err != nil || v != value {
 					b.Fatal(v, err)
 				}
 			}
+
 			if calls != 3*b.N {
 				b.Fatalf("the tool was called %d times by %d calls", calls, b.N)
 			}
@@ -126,17 +135,18 @@ func BenchmarkRetry(b *testing.B) {
 	}
 }
 
-// BenchmarkFailure is a call that fails and isn't retried. The breaker counts it, but
+// BenchmarkFailure measures a call that fails and isn't retried. The breaker counts it, but
 // stays closed.
 func BenchmarkFailure(b *testing.B) {
 	for _, p := range peers.List {
 		b.Run("peer="+p.Name, func(b *testing.B) {
 			s := peers.Default()
 			s.Retries = 0
-			s.Failures = 1 << 26 // not more than needed: failsafe-go keeps a bit for each
+			s.Failures = 1 << 26 // enough to stay closed; failsafe-go keeps a bit for each
 			do := p.New(s).Do
 			ctx, tool := context.Background(), s.Tools[0]
 			fail := func(context.Context) (string, error) { return "", errTool }
+
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := do(ctx, tool, fail); !errors.Is(err, errTool) {
@@ -147,17 +157,19 @@ func BenchmarkFailure(b *testing.B) {
 	}
 }
 
-// BenchmarkAll is ten calls side by side.
+// BenchmarkAll measures ten concurrent calls.
 func BenchmarkAll(b *testing.B) {
 	for _, p := range peers.List {
 		b.Run("calls=10/peer="+p.Name, func(b *testing.B) {
 			s := peers.Default()
 			all := p.New(s).All
 			ctx, tool := context.Background(), s.Tools[0]
+
 			fns := make([]peers.Tool, 10)
 			for i := range fns {
 				fns[i] = done
 			}
+
 			b.ReportAllocs()
 			for b.Loop() {
 				if failed := all(ctx, tool, fns); failed > 0 {

@@ -1,3 +1,3 @@
-// Package benchmarks measures the guard beside what a program would use instead. It
-// holds benchmarks only; README.md says how to run them.
+// Package benchmarks compares the guard with what a program would use in its place. It
+// contains only benchmarks and their tests; README.md says how to run them.
 package benchmarks

@@ -16,33 +16,34 @@ import (
 	"github.com/seed8d1e2389/resilience/benchmarks/peers"
 )
 
-// servers are protected by a guard, or not.
+// servers are MCP servers with a guard or without one.
 var servers = []struct {
 	name  string
-	guard func() *resilience.Guard // nil: none
+	guard func() *resilience.Guard // returns nil if there is none
 }{
 	{"guard", func() *resilience.Guard { return peers.NewGuard(peers.Default(), false) }},
 	{"guard-coop", func() *resilience.Guard { return peers.NewGuard(peers.Default(), true) }},
-	{peers.FloorBare, nil},
+	{peers.FloorBare, func() *resilience.Guard { return nil }},
 }
 
-// BenchmarkMCP is a whole call, from a client to a server in the same process and back.
+// sdks are the SDKs on which the servers are built. Their connect starts a server with one tool
+// under the guard, if that isn't nil, connects a client to it and returns a call of the tool.
+var sdks = []struct {
+	name    string
+	connect func(testing.TB, *resilience.Guard) func(context.Context) (string, error)
+}{
+	{"go-sdk", connectGoSDK},
+	{"mcp-go", connectMCPGo},
+}
+
+// BenchmarkMCP measures a whole call, from a client to a server in the same process and back.
 func BenchmarkMCP(b *testing.B) {
-	for _, sdk := range []struct {
-		name    string
-		connect func(testing.TB, *resilience.Guard) func(context.Context) (string, error)
-	}{
-		{"go-sdk", connectGoSDK},
-		{"mcp-go", connectMCPGo},
-	} {
+	for _, sdk := range sdks {
 		for _, server := range servers {
 			b.Run("sdk="+sdk.name+"/peer="+server.name, func(b *testing.B) {
-				var guard *resilience.Guard
-				if server.guard != nil {
-					guard = server.guard()
-				}
-				call := sdk.connect(b, guard)
+				call := sdk.connect(b, server.guard())
 				ctx := context.Background()
+
 				b.ReportAllocs()
 				for b.Loop() {
 					if v, err := call(ctx); err != nil || v != value {
@@ -54,7 +55,7 @@ func BenchmarkMCP(b *testing.B) {
 	}
 }
 
-// connectGoSDK returns a call of a tool of a server that is built on the official SDK.
+// connectGoSDK connects a client and a server that are built on the official SDK.
 func connectGoSDK(tb testing.TB, guard *resilience.Guard) func(context.Context) (string, error) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1"}, nil)
 	server.AddTool(&mcp.Tool{Name: "tool", InputSchema: map[string]any{"type": "object"}},
@@ -68,6 +69,7 @@ func connectGoSDK(tb testing.TB, guard *resilience.Guard) func(context.Context) 
 	if guard != nil {
 		gosdk.Protect(server, guard)
 	}
+
 	serverSide, clientSide := mcp.NewInMemoryTransports()
 	if _, err := server.Connect(context.Background(), serverSide, nil); err != nil {
 		tb.Fatal(err)
@@ -78,6 +80,7 @@ func connectGoSDK(tb testing.TB, guard *resilience.Guard) func(context.Context) 
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = session.Close() })
+
 	params := &mcp.CallToolParams{Name: "tool", Arguments: map[string]any{"n": 1}}
 	return func(ctx context.Context) (string, error) {
 		res, err := session.CallTool(ctx, params)
@@ -88,7 +91,7 @@ func connectGoSDK(tb testing.TB, guard *resilience.Guard) func(context.Context) 
 	}
 }
 
-// connectMCPGo returns a call of a tool of a server that is built on mcp-go.
+// connectMCPGo connects a client and a server that are built on mcp-go.
 func connectMCPGo(tb testing.TB, guard *resilience.Guard) func(context.Context) (string, error) {
 	var opts []mcpgoserver.ServerOption
 	if guard != nil {
@@ -103,6 +106,7 @@ func connectMCPGo(tb testing.TB, guard *resilience.Guard) func(context.Context) 
 			}
 			return mcpgosdk.NewToolResultText(v), nil
 		})
+
 	client := mcpgoclient.NewClient(transport.NewInProcessTransport(server))
 	if err := client.Start(context.Background()); err != nil {
 		tb.Fatal(err)
@@ -111,6 +115,7 @@ func connectMCPGo(tb testing.TB, guard *resilience.Guard) func(context.Context) 
 	if _, err := client.Initialize(context.Background(), mcpgosdk.InitializeRequest{}); err != nil {
 		tb.Fatal(err)
 	}
+
 	var req mcpgosdk.CallToolRequest
 	req.Params.Name = "tool"
 	req.Params.Arguments = map[string]any{"n": 1}
@@ -123,25 +128,21 @@ func connectMCPGo(tb testing.TB, guard *resilience.Guard) func(context.Context) 
 	}
 }
 
-// What is measured is a call that reaches the tool, and a guard that guards it.
-func TestServers(t *testing.T) {
-	for name, connect := range map[string]func(testing.TB, *resilience.Guard) func(context.Context) (string, error){
-		"go-sdk": connectGoSDK, "mcp-go": connectMCPGo,
-	} {
+// A measured call must reach the tool, and the guard must really guard it.
+func TestServersReachTheToolUnlessTheBreakerIsOpen(t *testing.T) {
+	for _, sdk := range sdks {
 		for _, server := range servers {
-			t.Run(name+"/"+server.name, func(t *testing.T) {
-				if server.guard == nil {
-					if v, err := connect(t, nil)(t.Context()); err != nil || v != value {
-						t.Fatal(v, err)
-					}
-					return
-				}
+			t.Run(sdk.name+"/"+server.name, func(t *testing.T) {
 				guard := server.guard()
-				call := connect(t, guard)
+				call := sdk.connect(t, guard)
 				if v, err := call(t.Context()); err != nil || v != value {
 					t.Fatal(v, err)
 				}
-				for range 5 {
+				if guard == nil {
+					return
+				}
+
+				for range peers.Default().Failures {
 					_, _ = resilience.Do(t.Context(), guard, "tool", func(context.Context) (string, error) {
 						return "", resilience.MarkPermanent(errTool)
 					})

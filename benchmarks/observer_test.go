@@ -13,9 +13,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 )
 
-// observers are what may be told of each call. Another one is another line: its field
-// of the Config. Calls in a loop come faster than any of them can write: what they can't
-// keep up with is lost, as it would be on a server that is as busy.
+// observers are the observers that are compared. Each sets a field of the Config. Calls in a
+// loop are faster than any observer can write, so some events are lost, as they would be on
+// a server that is as busy.
 var observers = []struct {
 	name string
 	set  func(*testing.B, *resilience.Config)
@@ -37,13 +37,13 @@ var observers = []struct {
 	}},
 }
 
-// discard is a collector that is always there and takes no time.
+// discard is a collector that never fails and takes no time.
 type discard struct{}
 
 func (discard) ExportSpans(context.Context, []trace.ReadOnlySpan) error { return nil }
 func (discard) Shutdown(context.Context) error                          { return nil }
 
-// BenchmarkObserver is Success with somebody who is told of it.
+// BenchmarkObserver measures a success of which an observer is notified.
 func BenchmarkObserver(b *testing.B) {
 	for _, o := range observers {
 		for _, peer := range []struct {
@@ -54,9 +54,10 @@ func BenchmarkObserver(b *testing.B) {
 				s := peers.Default()
 				guard := peers.NewGuard(s, peer.cooperative, func(cfg *resilience.Config) {
 					o.set(b, cfg)
-					cfg.Log = slog.New(slog.DiscardHandler) // that events are lost is no news
+					cfg.Log = slog.New(slog.DiscardHandler) // it would only say that events are lost
 				})
 				ctx, tool := context.Background(), s.Tools[0]
+
 				b.ReportAllocs()
 				for b.Loop() {
 					if v, err := resilience.Do(ctx, guard, tool, done); err != nil || v != value {

@@ -11,43 +11,45 @@ import (
 	"github.com/seed8d1e2389/resilience/benchmarks/peers"
 )
 
-// BenchmarkParallel is one tool, and thus one breaker, called from many goroutines.
+// BenchmarkParallel measures one tool, and thus one breaker, that many goroutines call.
 func BenchmarkParallel(b *testing.B) {
 	for _, procs := range []int{1, 2} {
 		for _, goroutines := range []int{1, 10, 100, 1000, 10000} {
 			for _, p := range peers.Few {
-				b.Run(fmt.Sprintf("procs=%d/goroutines=%d/peer=%s", procs, goroutines, p.Name), func(b *testing.B) {
+				name := fmt.Sprintf("procs=%d/goroutines=%d/peer=%s", procs, goroutines, p.Name)
+				b.Run(name, func(b *testing.B) {
 					before := runtime.GOMAXPROCS(procs)
 					defer runtime.GOMAXPROCS(before)
-					parallel(b, goroutines, p, peers.Default())
+					benchmarkParallel(b, goroutines, p, peers.Default())
 				})
 			}
 		}
 	}
 }
 
-// BenchmarkContention is for a mutex and a block profile: 10,000 goroutines call one
-// tool, or a thousand, so that ten share each. What still waits with a thousand is
-// shared by all tools.
+// BenchmarkContention is meant to be run with a mutex profile and a block profile. Its 10,000
+// goroutines call one tool, or a thousand tools of which ten goroutines share each. A lock
+// that is still contended with a thousand tools is one that all tools share.
 func BenchmarkContention(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		for _, p := range peers.Few {
 			b.Run(fmt.Sprintf("goroutines=10000/tools=%d/peer=%s", n, p.Name), func(b *testing.B) {
 				s := peers.Default()
-				s.Tools = names(n)
-				parallel(b, 10000, p, s)
+				s.Tools = toolNames(n)
+				benchmarkParallel(b, 10000, p, s)
 			})
 		}
 	}
 }
 
-// parallel divides b.N calls between goroutines, each of which calls one tool.
-// b.RunParallel can't start one goroutine on two processors, or ten.
-func parallel(b *testing.B, goroutines int, p peers.Peer, s peers.Settings) {
+// benchmarkParallel divides b.N calls between goroutines, each of which calls one tool. It
+// takes the place of b.RunParallel, whose number of goroutines is a multiple of GOMAXPROCS.
+func benchmarkParallel(b *testing.B, goroutines int, p peers.Peer, s peers.Settings) {
 	do := p.New(s).Do
 	ctx := context.Background()
 	start := make(chan struct{})
 	failed := make(chan error, goroutines)
+
 	var ready, finished sync.WaitGroup
 	for g := range goroutines {
 		n := b.N / goroutines
@@ -55,9 +57,10 @@ func parallel(b *testing.B, goroutines int, p peers.Peer, s peers.Settings) {
 			n++
 		}
 		tool := s.Tools[g%len(s.Tools)]
+
 		ready.Add(1)
 		finished.Go(func() {
-			_, _ = do(ctx, tool, done) // so that its stack has grown
+			_, _ = do(ctx, tool, done) // grows the goroutine's stack
 			ready.Done()
 			<-start
 			for range n {
@@ -69,11 +72,13 @@ func parallel(b *testing.B, goroutines int, p peers.Peer, s peers.Settings) {
 		})
 	}
 	ready.Wait()
+
 	b.ReportAllocs()
 	b.ResetTimer()
 	close(start)
 	finished.Wait()
 	b.StopTimer()
+
 	select {
 	case err := <-failed:
 		b.Fatal(err)
@@ -81,15 +86,16 @@ func parallel(b *testing.B, goroutines int, p peers.Peer, s peers.Settings) {
 	}
 }
 
-// BenchmarkTools calls one tool, or a thousand in turn.
+// BenchmarkTools measures sequential calls of one tool, or of a thousand in turn.
 func BenchmarkTools(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		for _, p := range peers.Few {
 			b.Run(fmt.Sprintf("tools=%d/peer=%s", n, p.Name), func(b *testing.B) {
 				s := peers.Default()
-				s.Tools = names(n)
+				s.Tools = toolNames(n)
 				do := p.New(s).Do
 				ctx := context.Background()
+
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					if v, err := do(ctx, s.Tools[i%n], done); err != nil || v != value {
@@ -101,7 +107,7 @@ func BenchmarkTools(b *testing.B) {
 	}
 }
 
-func names(n int) []string {
+func toolNames(n int) []string {
 	tools := make([]string, n)
 	for i := range tools {
 		tools[i] = "tool-" + strconv.Itoa(i)

@@ -13,109 +13,123 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A connection is a model of a connector, with the clock in its own hands: it knows when
-// something happens, and never does anything by itself.
-type connection struct {
-	max                 int
+// A connectorModel is a model of a connector that has no timers and no goroutines: tick makes
+// the changes that time alone brings.
+type connectorModel struct {
+	maxAttempts         int // zero means any number
 	dialTimeout, stable time.Duration
 	backoff             resilience.Backoff
 
-	state            resilience.ConnectionState
-	dialling, early  bool      // early: what is being dialled has been reported lost
-	at               time.Time // up since, dialling since, or the next dial
-	attempts, delays int
-	dials, made      int
+	state        resilience.ConnectionState
+	dialling     bool
+	reportedLost bool      // the connection that is being dialled was reported lost already
+	at           time.Time // since when it is up or dialling, or else the time of the next dial
+	attempts     int       // that have failed in a row
+	delays       int       // since the last stable connection
+	dials        int
+	made         int // connections, numbered from 1
 }
 
-func (c *connection) dial(at time.Time) {
-	c.dialling, c.early, c.at = true, false, at
-	c.dials++
+func (m *connectorModel) dial(at time.Time) {
+	m.dialling, m.reportedLost, m.at = true, false, at
+	m.dials++
 }
 
-func (c *connection) down(at time.Time) {
-	c.dialling = false
-	if c.max > 0 && c.attempts >= c.max {
-		c.state = resilience.ConnectionExhausted
+func (m *connectorModel) down(at time.Time) {
+	m.dialling = false
+	if m.maxAttempts > 0 && m.attempts >= m.maxAttempts {
+		m.state = resilience.ConnectionExhausted
 		return
 	}
-	c.state = resilience.ConnectionDown
-	c.at = at.Add(c.backoff.Delay(c.delays))
-	c.delays++
+
+	m.state = resilience.ConnectionDown
+	m.at = at.Add(m.backoff.Delay(m.delays))
+	m.delays++
 }
 
-func (c *connection) answer(ok bool) {
-	c.dialling = false
+func (m *connectorModel) answer(ok bool) {
+	m.dialling = false
 	if ok {
-		c.made++
+		m.made++
 	}
-	if ok && !c.early {
-		c.state, c.at, c.attempts = resilience.ConnectionUp, time.Now(), 0
+
+	if ok && !m.reportedLost {
+		m.state, m.at, m.attempts = resilience.ConnectionUp, time.Now(), 0
 		return
 	}
-	c.attempts++
-	c.down(time.Now())
+
+	m.attempts++
+	m.down(time.Now())
 }
 
-// tick lets happen what has been due since.
-func (c *connection) tick() {
-	for c.state == resilience.ConnectionDown {
-		due := c.at
-		if c.dialling {
-			due = due.Add(c.dialTimeout)
+// tick makes all changes that have become due since it was last called.
+func (m *connectorModel) tick() {
+	for m.state == resilience.ConnectionDown {
+		due := m.at
+		if m.dialling {
+			due = due.Add(m.dialTimeout)
 		}
 		if due.After(time.Now()) {
 			return
 		}
-		if c.dialling {
-			c.attempts++
-			c.down(due)
+
+		if m.dialling {
+			m.attempts++
+			m.down(due)
 		} else {
-			c.dial(due)
+			m.dial(due)
 		}
 	}
 }
 
-func (c *connection) lost() {
-	if time.Since(c.at) >= c.stable {
-		c.delays = 0
+func (m *connectorModel) lost() {
+	if time.Since(m.at) >= m.stable {
+		m.delays = 0
 	}
-	c.down(time.Now())
+	m.down(time.Now())
 }
 
-func (c *connection) reconnect() {
-	if c.state != resilience.ConnectionDown && c.state != resilience.ConnectionExhausted {
+func (m *connectorModel) reconnect() {
+	if m.state != resilience.ConnectionDown && m.state != resilience.ConnectionExhausted {
 		return
 	}
-	c.attempts, c.delays = 0, 0
-	if !c.dialling {
-		c.state = resilience.ConnectionDown
-		c.dial(time.Now())
+
+	m.attempts, m.delays = 0, 0
+	if !m.dialling {
+		m.state = resilience.ConnectionDown
+		m.dial(time.Now())
 	}
 }
 
-// A backend answers dials when it is told to.
+// A backend answers each dial with the next verdict, whether it succeeds.
 type backend struct {
 	verdicts chan bool
 
-	mu     sync.Mutex
-	dials  int
-	under  int
-	made   int
-	closed map[int]int
+	mu       sync.Mutex
+	dials    int
+	dialling int
+	made     int         // connections, numbered from 1
+	closed   map[int]int // how often each of them was closed
+}
+
+func newBackend() *backend {
+	return &backend{verdicts: make(chan bool), closed: make(map[int]int)}
 }
 
 func (b *backend) dial(ctx context.Context) (int, error) {
 	b.mu.Lock()
 	b.dials++
-	if b.under++; b.under > 1 {
+	if b.dialling++; b.dialling > 1 {
 		panic("two dials at a time")
 	}
 	b.mu.Unlock()
+
 	defer func() {
 		b.mu.Lock()
-		b.under--
+		b.dialling--
 		b.mu.Unlock()
 	}()
+
 	select {
 	case ok := <-b.verdicts:
 		if !ok {
@@ -124,6 +138,7 @@ func (b *backend) dial(ctx context.Context) (int, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made++
@@ -137,112 +152,173 @@ func (b *backend) close(conn int) error {
 	return nil
 }
 
-func TestConnectorModel(t *testing.T) {
-	bubble(t, func(r *rapid.T) {
-		seconds := func(name string, low, high int) time.Duration {
-			return time.Duration(rapid.IntRange(low, high).Draw(r, name)) * time.Second
-		}
-		m := &connection{
-			max: rapid.SampledFrom([]int{0, 2, 4}).Draw(r, "max attempts"), dialTimeout: seconds("dial timeout", 5, 20), stable: seconds("stable", 1, 10),
-			backoff: resilience.Backoff{Base: time.Second, Max: 8 * time.Second, Jitter: resilience.NoJitter},
-		}
-		b := &backend{verdicts: make(chan bool), closed: make(map[int]int)}
-		last := resilience.ConnectionDown // that was told; under b.mu
-		c := resilience.NewConnector(b.dial, resilience.ConnectorConfig[int]{
-			Backoff: m.backoff, MaxAttempts: m.max, DialTimeout: m.dialTimeout, Stable: m.stable, Close: b.close,
-			Observers: []resilience.Observer{{Connection: func(e resilience.ConnectionChange) {
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				last = e.State
-			}}},
-		})
-		defer c.Close()
-		m.dial(time.Now())
-		r.Repeat(map[string]func(*rapid.T){
-			"answer": func(r *rapid.T) {
-				if ok := rapid.IntRange(0, 2).Draw(r, "ok") > 0; m.dialling {
-					b.verdicts <- ok
-					m.answer(ok)
-				}
-			},
-			"lost": func(r *rapid.T) {
-				conn := m.made // the current one, if there is one
-				if rapid.IntRange(0, 3).Draw(r, "stale") == 0 {
-					conn = rapid.IntRange(0, m.made+1).Draw(r, "connection")
-				}
-				for range rapid.IntRange(1, 3).Draw(r, "times") {
-					c.ReportLost(conn, errors.New("lost"))
-				}
-				switch {
-				case m.state == resilience.ConnectionUp && conn == m.made:
-					m.lost()
-				case m.dialling && conn == m.made+1:
-					m.early = true
-				}
-			},
-			"sleep": func(r *rapid.T) {
-				time.Sleep(time.Duration(rapid.IntRange(0, 20_000).Draw(r, "milliseconds")) * time.Millisecond)
-			},
-			"reconnect": func(*rapid.T) { c.Reconnect(); m.reconnect() },
-			"close": func(r *rapid.T) {
-				if rapid.IntRange(0, 50).Draw(r, "really") == 50 {
-					_ = c.Close()
-					m.state, m.dialling = resilience.ConnectionClosed, false
-				}
-			},
-			"": func(r *rapid.T) {
-				synctest.Wait()
-				m.tick()
-				if err := agree(m, b, c); err != nil {
-					r.Fatalf("%v\nmodel: %+v", err, *m)
-				}
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				if last != m.state {
-					r.Fatalf("the last change told is to %v: %v", last, m.state)
-				}
-			},
-		})
-	})
+// A connectorTest is a connector, its model and its backend. Its methods are what rapid may do
+// to them.
+type connectorTest struct {
+	model     *connectorModel
+	connector *resilience.Connector[int]
+	backend   *backend
+	notified  resilience.ConnectionState // of which the observer was notified last; under backend.mu
 }
 
-// agree compares all that can be seen with the model.
-func agree(m *connection, b *backend, c *resilience.Connector[int]) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if c.State() != m.state || b.dials != m.dials || b.made != m.made || (b.under == 1) != m.dialling {
-		return fmt.Errorf("state %v, %d dials, %d of them under way, %d made", c.State(), b.dials, b.under, b.made)
+func newConnectorTest(r *rapid.T) *connectorTest {
+	seconds := func(name string, low, high int) time.Duration {
+		return time.Duration(rapid.IntRange(low, high).Draw(r, name)) * time.Second
 	}
+	m := &connectorModel{
+		maxAttempts: rapid.SampledFrom([]int{0, 2, 4}).Draw(r, "max attempts"),
+		dialTimeout: seconds("dial timeout", 5, 20),
+		stable:      seconds("stable", 1, 10),
+		backoff:     resilience.Backoff{Base: time.Second, Max: 8 * time.Second, Jitter: resilience.NoJitter},
+	}
+
+	test := &connectorTest{model: m, backend: newBackend(), notified: resilience.ConnectionDown}
+	test.connector = resilience.NewConnector(test.backend.dial, resilience.ConnectorConfig[int]{
+		Backoff:     m.backoff,
+		MaxAttempts: m.maxAttempts,
+		DialTimeout: m.dialTimeout,
+		Stable:      m.stable,
+		Close:       test.backend.close,
+		Observers:   []resilience.Observer{{Connection: test.observe}},
+	})
+	m.dial(time.Now())
+	return test
+}
+
+func (test *connectorTest) observe(e resilience.ConnectionChange) {
+	test.backend.mu.Lock()
+	defer test.backend.mu.Unlock()
+	test.notified = e.State
+}
+
+// answer ends the current dial, if there is one.
+func (test *connectorTest) answer(r *rapid.T) {
+	if ok := rapid.IntRange(0, 2).Draw(r, "ok") > 0; test.model.dialling {
+		test.backend.verdicts <- ok
+		test.model.answer(ok)
+	}
+}
+
+// lost reports a connection lost, most often the current one, if there is one.
+func (test *connectorTest) lost(r *rapid.T) {
+	m := test.model
+	conn := m.made
+	if rapid.IntRange(0, 3).Draw(r, "stale") == 0 {
+		conn = rapid.IntRange(0, m.made+1).Draw(r, "connection")
+	}
+
+	for range rapid.IntRange(1, 3).Draw(r, "times") {
+		test.connector.ReportLost(conn, errors.New("lost"))
+	}
+
+	switch {
+	case m.state == resilience.ConnectionUp && conn == m.made:
+		m.lost()
+	case m.dialling && conn == m.made+1:
+		m.reportedLost = true
+	}
+}
+
+func (test *connectorTest) sleep(r *rapid.T) {
+	time.Sleep(time.Duration(rapid.IntRange(0, 20_000).Draw(r, "milliseconds")) * time.Millisecond)
+}
+
+func (test *connectorTest) reconnect(*rapid.T) {
+	test.connector.Reconnect()
+	test.model.reconnect()
+}
+
+// close rarely closes the connector, since nothing happens after that.
+func (test *connectorTest) close(r *rapid.T) {
+	if rapid.IntRange(0, 50).Draw(r, "really") == 50 {
+		_ = test.connector.Close()
+		test.model.state, test.model.dialling = resilience.ConnectionClosed, false
+	}
+}
+
+// check compares everything that can be seen of the connector with the model.
+func (test *connectorTest) check(r *rapid.T) {
+	synctest.Wait()
+	test.model.tick()
+
+	test.backend.mu.Lock()
+	defer test.backend.mu.Unlock()
+	if err := errors.Join(test.compareConnections(), test.compareGet()); err != nil {
+		r.Fatalf("%v\nmodel: %+v", err, *test.model)
+	}
+	if test.notified != test.model.state {
+		r.Fatalf("the observer was last notified of %v, the state is %v", test.notified, test.model.state)
+	}
+}
+
+// compareConnections compares the state, the dials and which connections are open.
+// backend.mu must be held.
+func (test *connectorTest) compareConnections() error {
+	m, b, state := test.model, test.backend, test.connector.State()
+	if state != m.state || b.dials != m.dials || b.made != m.made || (b.dialling == 1) != m.dialling {
+		return fmt.Errorf("state %v, %d dials, %d of them under way, %d made", state, b.dials, b.dialling, b.made)
+	}
+
 	for conn := 1; conn <= b.made; conn++ {
-		current := m.state == resilience.ConnectionUp && conn == m.made
-		if want := map[bool]int{true: 0, false: 1}[current]; b.closed[conn] != want {
+		want := 1
+		if m.state == resilience.ConnectionUp && conn == m.made {
+			want = 0
+		}
+		if b.closed[conn] != want {
 			return fmt.Errorf("connection %d was closed %d times", conn, b.closed[conn])
 		}
 	}
-	conn, err := c.Get(context.Background())
-	var e *resilience.Error
-	errors.As(err, &e)
-	switch m.state {
-	case resilience.ConnectionUp:
+	return nil
+}
+
+// compareGet compares the result of Get.
+func (test *connectorTest) compareGet() error {
+	m := test.model
+	conn, err := test.connector.Get(context.Background())
+	if m.state == resilience.ConnectionUp {
 		if err != nil || conn != m.made {
 			return fmt.Errorf("Get: %v, %v", conn, err)
 		}
+		return nil
+	}
+
+	var e *resilience.Error
+	if !errors.As(err, &e) {
+		return fmt.Errorf("Get: %v", err)
+	}
+	switch m.state {
 	case resilience.ConnectionDown:
 		want := 100 * time.Millisecond
 		if !m.dialling {
 			want = time.Until(m.at)
 		}
-		if e == nil || e.Code != resilience.CodeConnectionLost || e.RetryAfter != want || !e.Retryable {
+		if e.Code != resilience.CodeConnectionLost || e.RetryAfter != want || !e.Retryable {
 			return fmt.Errorf("Get: %v after %v, not %v", err, e.RetryAfter, want)
 		}
 	case resilience.ConnectionExhausted:
-		if e == nil || e.Code != resilience.CodeRetryExhausted {
+		if e.Code != resilience.CodeRetryExhausted {
 			return fmt.Errorf("Get: %v", err)
 		}
 	case resilience.ConnectionClosed:
-		if e == nil || e.Code != resilience.CodeConnectionLost || e.Retryable {
+		if e.Code != resilience.CodeConnectionLost || e.Retryable {
 			return fmt.Errorf("Get: %v", err)
 		}
 	}
 	return nil
+}
+
+func TestConnectorBehavesLikeItsModel(t *testing.T) {
+	checkInBubble(t, func(r *rapid.T) {
+		test := newConnectorTest(r)
+		defer test.connector.Close()
+
+		r.Repeat(map[string]func(*rapid.T){
+			"answer":    test.answer,
+			"lost":      test.lost,
+			"sleep":     test.sleep,
+			"reconnect": test.reconnect,
+			"close":     test.close,
+			"":          test.check,
+		})
+	})
 }

@@ -11,15 +11,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestBackoffStaysBelowItsCeiling(t *testing.T) {
+func TestBackoffDelayIsWithinItsJitter(t *testing.T) {
+	jitters := []resilience.Jitter{resilience.FullJitter, resilience.SmallJitter, resilience.NoJitter}
 	rapid.Check(t, func(r *rapid.T) {
 		b := resilience.Backoff{
 			Base:   time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(r, "base")),
 			Max:    time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(r, "max")),
-			Jitter: rapid.SampledFrom([]resilience.Jitter{resilience.FullJitter, resilience.SmallJitter, resilience.NoJitter}).Draw(r, "jitter"),
+			Jitter: rapid.SampledFrom(jitters).Draw(r, "jitter"),
 		}
 		attempt := rapid.Int().Draw(r, "attempt")
-		// The ceiling again, in numbers that can't overflow.
+
+		// This computes the ceiling once more, in numbers that can't overflow.
 		ceiling := math.Min(float64(b.Max), float64(b.Base)*math.Pow(2, math.Max(0, float64(attempt))))
 		low, high := ceiling, ceiling
 		switch b.Jitter {
@@ -28,13 +30,14 @@ func TestBackoffStaysBelowItsCeiling(t *testing.T) {
 		case resilience.SmallJitter:
 			low, high = ceiling*0.85-20, math.Min(ceiling*1.15+20, float64(b.Max))
 		}
+
 		if d := float64(b.Delay(attempt)); d < low*(1-1e-9) || d > high*(1+1e-9) {
 			r.Fatalf("delay %v outside of [%v, %v]", d, low, high)
 		}
 	})
 }
 
-func TestRedactHidesAndKeeps(t *testing.T) {
+func TestRedactHidesSecretsAndKeepsEverythingElse(t *testing.T) {
 	words := rapid.SampledFrom([]string{"user", "name", "id", "query", "my", "last"})
 	secrets := rapid.SampledFrom([]string{"password", "token", "secret", "key", "auth", "credential"})
 	title := func(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
@@ -46,13 +49,23 @@ func TestRedactHidesAndKeeps(t *testing.T) {
 		func(a, b string) string { return strings.ToUpper(a + "_" + b) },
 		func(a, b string) string { return a + "." + b + "2" },
 	}
+
 	rapid.Check(t, func(r *rapid.T) {
 		style := rapid.SampledFrom(styles).Draw(r, "style")
 		plain := style(words.Draw(r, "a"), words.Draw(r, "b"))
 		hidden := style(words.Draw(r, "c"), secrets.Draw(r, "d"))
 		value := rapid.StringN(0, 200, -1).Draw(r, "value")
-		in := map[string]any{plain: value, hidden: value, "list": []any{map[string]any{hidden: 1, plain: value}}}
-		want := map[string]any{plain: value, hidden: "[REDACTED]", "list": []any{map[string]any{hidden: "[REDACTED]", plain: value}}}
+
+		in := map[string]any{
+			plain:  value,
+			hidden: value,
+			"list": []any{map[string]any{plain: value, hidden: 1}},
+		}
+		want := map[string]any{
+			plain:  value,
+			hidden: "[REDACTED]",
+			"list": []any{map[string]any{plain: value, hidden: "[REDACTED]"}},
+		}
 		if got := resilience.Redact(in); !reflect.DeepEqual(got, want) {
 			r.Fatalf("got %v, want %v", got, want)
 		}

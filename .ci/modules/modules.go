@@ -21,12 +21,13 @@ type Module struct {
 	Path string // its module path
 }
 
-// Name returns what a person calls the module: its directory or, of the root module, the
-// last element of its path.
+// Name returns a short name for the module: its directory or, for the root module, the last
+// element of its path.
 func (m Module) Name() string {
 	if m.Dir == "." {
 		return path.Base(m.Path)
 	}
+
 	return m.Dir
 }
 
@@ -36,8 +37,8 @@ func Root() (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// Files returns the files that a commit of everything would hold: those that git tracks or
-// would add, as far as they exist. The paths are relative to root, with slashes.
+// Files returns the files that a commit of all changes would contain: those that exist and
+// that git tracks or would add. The paths are relative to root and have slashes.
 func Files(root string) ([]string, error) {
 	out, err := git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {
@@ -55,7 +56,8 @@ func Files(root string) ([]string, error) {
 	return files, nil
 }
 
-// List returns all modules of the repository, the root module first.
+// List returns all modules of the repository, the root module first. It is an error if there
+// is no root module.
 func List(root string) ([]Module, error) {
 	files, err := Files(root)
 	if err != nil {
@@ -67,6 +69,7 @@ func List(root string) ([]Module, error) {
 		if path.Base(name) != "go.mod" {
 			continue
 		}
+
 		data, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return nil, err
@@ -86,11 +89,13 @@ func List(root string) ([]Module, error) {
 	return list, nil
 }
 
+// git runs git in a directory and returns its standard output.
 func git(dir string, args ...string) (string, error) {
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))

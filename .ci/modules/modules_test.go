@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// repository makes a git repository of files that aren't even added.
+// repository creates a git repository whose files aren't added to it.
 func repository(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	out, err := exec.Command("git", "init", "-q", root).CombinedOutput()
@@ -23,7 +23,7 @@ func repository(t *testing.T, files map[string]string) string {
 	return root
 }
 
-func TestList(t *testing.T) {
+func TestListReturnsTheModulesThatGitDoesNotIgnore(t *testing.T) {
 	root := repository(t, map[string]string{
 		"go.mod":                 "module example.test/lib\n",
 		".ci/go.mod":             "module example.test/lib/ci\n",
@@ -44,7 +44,7 @@ func TestList(t *testing.T) {
 	assert.Equal(t, "adapters/x", list[2].Name())
 }
 
-func TestListNeedsARootModule(t *testing.T) {
+func TestListRequiresARootModule(t *testing.T) {
 	root := repository(t, map[string]string{"a/go.mod": "module example.test/a\n"})
 	_, err := List(root)
 	assert.ErrorContains(t, err, "no go.mod in "+root)
@@ -54,7 +54,7 @@ func TestListNeedsARootModule(t *testing.T) {
 }
 
 // A file that is deleted in the working tree is still in git's index.
-func TestFilesOmitsWhatIsDeleted(t *testing.T) {
+func TestFilesOmitsDeletedFiles(t *testing.T) {
 	root := repository(t, map[string]string{"go.mod": "module example.test/lib\n", "a.go": "package lib\n"})
 	out, err := exec.Command("git", "-C", root, "add", ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)

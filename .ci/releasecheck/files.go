@@ -35,7 +35,8 @@ func nextVersion(root string) (string, error) {
 // tag returns the name of the tag that publishes a module.
 func tag(m modules.Module, version string) string { return path.Join(m.Dir, version) }
 
-// checkFiles returns everything that is wrong with the repository's files and tags.
+// checkFiles returns an error that names everything that is wrong with the repository's files
+// and tags.
 func checkFiles(root, version string, list, published []modules.Module) error {
 	return errors.Join(
 		checkRequirements(root, version, list),
@@ -44,8 +45,8 @@ func checkFiles(root, version string, list, published []modules.Module) error {
 	)
 }
 
-// checkRequirements returns an error for each requirement of a module of the repository
-// that isn't for this version.
+// checkRequirements returns an error for each module of the repository that requires another
+// version of one of the others.
 func checkRequirements(root, version string, list []modules.Module) error {
 	var errs []error
 	for _, m := range list {
@@ -58,6 +59,7 @@ func checkRequirements(root, version string, list []modules.Module) error {
 			if err != nil {
 				return err
 			}
+
 			file, err := modfile.Parse(name, data, nil)
 			if err != nil {
 				return err
@@ -73,7 +75,7 @@ func checkRequirements(root, version string, list []modules.Module) error {
 	return errors.Join(errs...)
 }
 
-// checkReadme returns an error for each module that README.md doesn't tell how to get.
+// checkReadme returns an error for each published module without a go get line in README.md.
 func checkReadme(root string, published []modules.Module) error {
 	data, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {
@@ -89,6 +91,7 @@ func checkReadme(root string, published []modules.Module) error {
 			}
 		}
 	}
+
 	var errs []error
 	for _, m := range published {
 		if !slices.Contains(got, m.Path) {
@@ -98,8 +101,8 @@ func checkReadme(root string, published []modules.Module) error {
 	return errors.Join(errs...)
 }
 
-// checkTags returns an error for each tag that exists already, unless it is the current
-// commit that was released.
+// checkTags returns an error for each tag of the release that exists already, unless it is a
+// tag of the current commit.
 func checkTags(root, version string, published []modules.Module) error {
 	list := func(args ...string) ([]string, error) {
 		cmd := exec.Command("git", append([]string{"tag", "--list"}, args...)...)
@@ -107,6 +110,7 @@ func checkTags(root, version string, published []modules.Module) error {
 		out, err := cmd.Output()
 		return strings.Fields(string(out)), err
 	}
+
 	all, err := list()
 	if err != nil || len(all) == 0 {
 		return err

@@ -1,11 +1,11 @@
-// Releasecheck tries the next release before there is a tag.
+// Releasecheck tries the next release before it is tagged.
 //
 //	go run -C .ci ./releasecheck
 //
-// It makes a module proxy of the working tree, as if it had been tagged. Then it builds and runs one
-// program for each published module, in a module of its own that gets only that one. The programs
-// are in testdata. It also checks what a release needs in the go.mod files, README.md
-// and CHANGELOG.md.
+// It publishes the working tree on a module proxy in a directory, as if it had been tagged. For
+// each published module, it then builds and runs a program that requires nothing else. The
+// programs are in testdata. Releasecheck also checks the go.mod files, README.md and
+// CHANGELOG.md for what a release needs.
 package main
 
 import (
@@ -24,11 +24,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+
 	root, err := modules.Root()
 	if err == nil {
 		err = check(ctx, root, os.Stdout)
 	}
 	stop()
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "releasecheck:", err)
 		os.Exit(1)
@@ -45,6 +47,7 @@ func check(ctx context.Context, root string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	published := published(list)
 	fmt.Fprintln(out, "The tags of the next release:")
 	for _, m := range published {
@@ -70,6 +73,13 @@ func check(ctx context.Context, root string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	return tryAll(ctx, users, root, version, published, out)
+}
+
+// tryAll tries every published module, also after one has failed, and prints the table.
+func tryAll(
+	ctx context.Context, users *users, root, version string, published []modules.Module, out io.Writer,
+) error {
 	failed := false
 	var rows []row
 	for _, m := range published {
@@ -81,6 +91,7 @@ func check(ctx context.Context, root string, out io.Writer) error {
 		}
 		rows = append(rows, r)
 	}
+
 	printTable(out, rows)
 	if failed {
 		return errors.New("a module can't be used as published")

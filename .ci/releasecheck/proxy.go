@@ -15,8 +15,8 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// publish adds a version of a module to a proxy in a directory, as the go command would
-// find it at a tag; see https://go.dev/ref/mod#goproxy-protocol.
+// publish adds a version of a module to the proxy in a directory, as the go command would find
+// it at a tag; see https://go.dev/ref/mod#goproxy-protocol.
 func publish(proxy, root string, m modules.Module, version string) error {
 	escaped, err := module.EscapePath(m.Path)
 	if err != nil {
@@ -26,6 +26,7 @@ func publish(proxy, root string, m modules.Module, version string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	goMod, err := os.ReadFile(filepath.Join(root, m.Dir, "go.mod"))
 	if err != nil {
 		return err
@@ -50,8 +51,8 @@ func publish(proxy, root string, m modules.Module, version string) error {
 	return writeZip(filepath.Join(dir, version+".zip"), root, m, version)
 }
 
-// writeZip writes a module's zip file. Like the go command it adds the repository's licence to
-// a module that has none.
+// writeZip writes a module's zip file. Like the go command, it adds the repository's licence
+// to a module that has none.
 func writeZip(name, root string, m modules.Module, version string) error {
 	all, err := modules.Files(root)
 	if err != nil {
@@ -66,6 +67,7 @@ func writeZip(name, root string, m modules.Module, version string) error {
 			files = append(files, file{rel, filepath.Join(root, f)})
 		}
 	}
+
 	hasLicence := slices.ContainsFunc(files, func(f zip.File) bool { return f.Path() == "LICENSE" })
 	if !hasLicence && slices.Contains(all, "LICENSE") {
 		files = append(files, file{"LICENSE", filepath.Join(root, "LICENSE")})
@@ -75,13 +77,16 @@ func writeZip(name, root string, m modules.Module, version string) error {
 	if err != nil {
 		return err
 	}
-	// Create leaves out what belongs to nested modules.
+	// Create omits the files of nested modules.
 	err = zip.Create(w, module.Version{Path: m.Path, Version: version}, files)
 	return errors.Join(err, w.Close())
 }
 
-// A file of the working tree is a zip.File.
-type file struct{ path, name string }
+// A file is a zip.File in the working tree.
+type file struct {
+	path string // in the module
+	name string // in the file system
+}
 
 func (f file) Path() string                 { return f.path }
 func (f file) Lstat() (os.FileInfo, error)  { return os.Lstat(f.name) }

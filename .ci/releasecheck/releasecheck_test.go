@@ -48,11 +48,12 @@ func main() { fmt.Println("this is", x.Name) }
 `,
 }
 
-// repository makes a git repository of the library, with changes. It makes sure that go
-// commands don't need the network.
+// repository creates a git repository of the library with changes. Go commands of the test may
+// not use the network.
 func repository(t *testing.T, changes map[string]string) string {
 	files := maps.Clone(library)
 	maps.Copy(files, changes)
+
 	root := t.TempDir()
 	git(t, root, "init", "-q")
 	for name, text := range files {
@@ -60,6 +61,7 @@ func repository(t *testing.T, changes map[string]string) string {
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
+
 	t.Setenv("GOPROXY", "off")
 	return root
 }
@@ -70,7 +72,7 @@ func git(t *testing.T, root string, args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
-func TestRelease(t *testing.T) {
+func TestReleaseThatWorksPassesAndLeavesNoFiles(t *testing.T) {
 	root := repository(t, nil)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
@@ -95,8 +97,9 @@ adapters/x   v0.1.0    ok       example.test/lib/adapters/x v0.1.0
 	assert.Empty(t, left)
 }
 
-// With its replace directives a module builds in the repository that no user can build.
-func TestReleaseThatNobodyCanUse(t *testing.T) {
+// With its replace directives, a module may build in the repository although no user can
+// build it.
+func TestReleaseThatUsersCannotBuildFails(t *testing.T) {
 	root := repository(t, map[string]string{
 		"adapters/x/go.mod": library["adapters/x/go.mod"] +
 			"\nrequire example.test/lib/adapters/x/big v0.1.0\n\nreplace example.test/lib/adapters/x/big => ./big\n",
@@ -109,12 +112,12 @@ func TestReleaseThatNobodyCanUse(t *testing.T) {
 	assert.Contains(t, out.String(), "go get example.test/lib/adapters/x@v0.1.0: exit status 1\n")
 }
 
-// Everything that is wrong with the files is said at once.
-func TestFiles(t *testing.T) {
+func TestAllProblemsOfFilesAreReportedAtOnce(t *testing.T) {
 	root := repository(t, map[string]string{
 		"README.md":             "Call `go get example.test/lib`.\nThere is also example.test/lib/adapters/x.\n",
 		"adapters/x/newest.mod": "module example.test/lib/adapters/x\n\nrequire example.test/lib v0.0.9\n",
-		"adapters/x/big/go.mod": "module example.test/lib/adapters/x/big\n\nrequire example.test/lib/adapters/x v0.2.0\n",
+		"adapters/x/big/go.mod": "module example.test/lib/adapters/x/big\n\n" +
+			"require example.test/lib/adapters/x v0.2.0\n",
 	})
 	err := check(t.Context(), root, new(bytes.Buffer))
 	assert.EqualError(t, err, `adapters/x/newest.mod requires example.test/lib@v0.0.9 instead of v0.1.0
@@ -122,27 +125,28 @@ adapters/x/big/go.mod requires example.test/lib/adapters/x@v0.2.0 instead of v0.
 README.md has no line with `+"`go get example.test/lib/adapters/x`")
 }
 
-func TestNextVersion(t *testing.T) {
-	for changelog, want := range map[string]string{
-		"## [0.1.0] - Unreleased\n": "v0.1.0",
-		"# Changelog\n\n## [0.2.0] - Unreleased\n\n## [0.1.0] - 2026-12-01\n": "v0.2.0",
-		"## [1.0.0-rc.1] - 2026-12-01\n":                                      "v1.0.0-rc.1",
-		"## [Unreleased]\n\n## [0.1.0] - 2026-12-01\n":                        "",
-		"## [0.1] - Unreleased\n":                                             "",
-		"## [0.1.0]\n":                                                        "",
-		"":                                                                    "",
+func TestNextVersionIsThatOfTheFirstSection(t *testing.T) {
+	for _, test := range []struct{ changelog, want string }{
+		{"## [0.1.0] - Unreleased\n", "v0.1.0"},
+		{"# Changelog\n\n## [0.2.0] - Unreleased\n\n## [0.1.0] - 2026-12-01\n", "v0.2.0"},
+		{"## [1.0.0-rc.1] - 2026-12-01\n", "v1.0.0-rc.1"},
+		{"## [Unreleased]\n\n## [0.1.0] - 2026-12-01\n", ""},
+		{"## [0.1] - Unreleased\n", ""},
+		{"## [0.1.0]\n", ""},
+		{"", ""},
 	} {
-		version, err := nextVersion(repository(t, map[string]string{"CHANGELOG.md": changelog}))
-		assert.Equal(t, want, version, changelog)
-		assert.Equal(t, want == "", err != nil, changelog)
+		version, err := nextVersion(repository(t, map[string]string{"CHANGELOG.md": test.changelog}))
+		assert.Equal(t, test.want, version, test.changelog)
+		assert.Equal(t, test.want == "", err != nil, test.changelog)
 	}
 }
 
-func TestTags(t *testing.T) {
+func TestTagOfAnotherCommitIsAProblem(t *testing.T) {
 	root := repository(t, nil)
 	list, err := modules.List(root)
 	require.NoError(t, err)
 	published := published(list)
+
 	assert.NoError(t, checkTags(root, "v0.1.0", published))
 
 	git(t, root, "commit", "-q", "--allow-empty", "-m", "one")
@@ -155,7 +159,7 @@ func TestTags(t *testing.T) {
 	assert.NoError(t, checkTags(root, "v0.2.0", published))
 }
 
-func TestZip(t *testing.T) {
+func TestZipHoldsTheModuleAndALicence(t *testing.T) {
 	root := repository(t, nil)
 	for dir, want := range map[string][]string{
 		".": {"LICENSE", ".gitignore", "CHANGELOG.md", "README.md", "go.mod", "lib.go",

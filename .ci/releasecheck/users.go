@@ -20,15 +20,15 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// users are programs that use a published module, each in a module of its own.
+// users runs programs that use a published module, each in a module of its own.
 type users struct {
 	dir string   // holds their modules
 	env []string // of go commands
 }
 
-// newUsers makes users whose go commands find the modules below path in the proxy. They take
+// newUsers returns users whose go commands find the modules below path in the proxy. They take
 // other modules from the machine's cache or, if they aren't there, from its usual proxies. Their
-// own cache is a new one, which holds no earlier state of the release.
+// own cache is new, so it holds no earlier state of the release.
 func newUsers(dir, proxy, path string) (*users, error) {
 	out, err := exec.Command("go", "env", "-json").Output()
 	if err != nil {
@@ -38,6 +38,7 @@ func newUsers(dir, proxy, path string) (*users, error) {
 	if err := json.Unmarshal(out, &env); err != nil {
 		return nil, err
 	}
+
 	work := filepath.Join(dir, "work")
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return nil, err
@@ -45,12 +46,13 @@ func newUsers(dir, proxy, path string) (*users, error) {
 
 	proxies := []string{fileURL(proxy), fileURL(filepath.Join(env["GOMODCACHE"], "cache", "download"))}
 	for _, p := range strings.FieldsFunc(env["GOPROXY"], func(r rune) bool { return r == ',' || r == '|' }) {
-		// The go command also asks for modules like …/adapters, which don't exist. Proxies
-		// say so; git would look for their repositories and fail.
+		// The go command also asks for modules like …/adapters, which don't exist. A proxy
+		// says so, but "direct" would look for a repository with git and fail.
 		if p != "direct" {
 			proxies = append(proxies, p)
 		}
 	}
+
 	u := &users{dir: dir, env: append(os.Environ(),
 		"GOPROXY="+strings.Join(proxies, ","),
 		"GONOSUMDB="+strings.Trim(path+","+env["GONOSUMDB"], ","), // which can't know the release yet
@@ -60,8 +62,8 @@ func newUsers(dir, proxy, path string) (*users, error) {
 		"GOWORK=off",
 	)}
 
-	// Maintainers may have a GOPRIVATE that keeps their modules away from proxies. Where it was
-	// set by go env -w, only GOENV=off hides it, which also hides these others.
+	// A maintainer's GOPRIVATE may keep these modules away from proxies. If go env -w has set
+	// it, only GOENV=off hides it. That hides other variables too, which are set here.
 	u.env = append(u.env, "GOENV=off", "GOPRIVATE=", "GONOPROXY=")
 	for _, name := range []string{"GOCACHE", "GOSUMDB", "GOTOOLCHAIN"} {
 		u.env = append(u.env, name+"="+env[name])
@@ -73,11 +75,11 @@ func fileURL(dir string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String()
 }
 
-// A row of the table says what became of a module's user.
+// A row of the table says how a module's user fared.
 type row struct {
 	module, version string
 	requires        []string // the direct requirements in the user's go.mod
-	others          []string // indirect ones that are of interest
+	others          []string // further modules of interest that it has
 	output          string   // of the user's program
 	ok              bool
 }
@@ -94,6 +96,7 @@ func (u *users) try(ctx context.Context, m modules.Module, version, program stri
 	if err != nil {
 		return r, fmt.Errorf("each published module needs a program that uses it: %w", err)
 	}
+
 	dir := filepath.Join(u.dir, "user", path.Base(m.Path))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return r, err
@@ -124,20 +127,21 @@ func (u *users) try(ctx context.Context, m modules.Module, version, program stri
 	return r, err
 }
 
-// run runs a command and returns what it printed to its standard output.
+// run runs a command and returns its standard output.
 func (u *users) run(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = dir
 	cmd.Env = u.env
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s%s", strings.Join(args, " "), err, &stdout, &stderr)
 	}
 	return stdout.String(), nil
 }
 
-// ofInterest lists the modules that our users are likely to require themselves.
+// ofInterest lists the modules that users of ours are likely to require themselves.
 var ofInterest = []string{
 	"github.com/stretchr/testify",
 	"github.com/modelcontextprotocol/go-sdk",
@@ -145,7 +149,7 @@ var ofInterest = []string{
 	"go.opentelemetry.io/otel",
 }
 
-// versions fills in the requirements of the user in dir.
+// versions fills in the requirements of the user in dir, and further modules that it has.
 func (u *users) versions(ctx context.Context, dir string, r *row) error {
 	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
@@ -155,6 +159,7 @@ func (u *users) versions(ctx context.Context, dir string, r *row) error {
 	if err != nil {
 		return err
 	}
+
 	for _, req := range file.Require {
 		if !req.Indirect {
 			r.requires = append(r.requires, req.Mod.Path+" "+req.Mod.Version)
@@ -175,15 +180,18 @@ func (u *users) versions(ctx context.Context, dir string, r *row) error {
 	return nil
 }
 
+// printTable prints the rows. What doesn't fit into the last column of a row follows below it.
 func printTable(out io.Writer, rows []row) {
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "module\tversion\tresult\tits user's go.mod requires directly")
+
 	for _, r := range rows {
 		result := "FAIL"
 		if r.ok {
 			result = "ok"
 		}
+
 		cells := slices.Clone(r.requires)
 		if len(r.others) > 0 {
 			cells = append(cells, "(and has "+strings.Join(r.others, ", ")+")")
@@ -191,12 +199,13 @@ func printTable(out io.Writer, rows []row) {
 		if r.output != "" {
 			cells = append(cells, "prints: "+r.output)
 		}
-		cells = append(cells, "")
+		if len(cells) == 0 {
+			cells = []string{""}
+		}
+
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.module, r.version, result, cells[0])
 		for _, cell := range cells[1:] {
-			if cell != "" {
-				fmt.Fprintf(table, "\t\t\t%s\n", cell)
-			}
+			fmt.Fprintf(table, "\t\t\t%s\n", cell)
 		}
 	}
 	_ = table.Flush()

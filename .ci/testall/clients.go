@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// testClients runs the tests in JavaScript, if there is npm.
+// testClients runs the tests in JavaScript. Without npm, they are skipped.
 func (r *runner) testClients(ctx context.Context, t target) result {
 	if _, err := exec.LookPath("npm"); err != nil {
 		return result{verdict: skipped, skips: []skip{{t.name, "there is no npm"}}}
@@ -27,8 +27,10 @@ func (r *runner) testClients(ctx context.Context, t target) result {
 
 	fmt.Fprintln(r.out, "   npm test, which compiles the servers first")
 	defer r.report(func() string { return "npm test" })()
+
 	tap := tapReader{name: t.name, out: r.out}
 	err = r.command(ctx, t.dir, tap.line, "npm", "test", "--silent")
+
 	res := result{verdict: ok, failures: tap.failures, skips: tap.skips}
 	if err != nil {
 		res.verdict = fail
@@ -48,7 +50,7 @@ type tapReader struct {
 
 	path     []string // the names of the tests that the current line is in
 	passed   bool     // the current line is in the details of a test that passed
-	kept     []string
+	kept     []string // the lines that printFailed prints
 	failures []string
 	skips    []skip
 }
@@ -61,12 +63,14 @@ var (
 	tapUnescape   = strings.NewReplacer(`\#`, `#`, `\\`, `\`)
 )
 
+// line receives each line that the test runner prints.
 func (r *tapReader) line(line string) {
 	if m := tapSubtest.FindStringSubmatch(line); m != nil {
 		r.passed = false
 		r.path = append(r.path[:min(len(r.path), len(m[1])/4)], tapUnescape.Replace(m[2]))
 		return
 	}
+
 	if m := tapResult.FindStringSubmatch(line); m != nil {
 		r.result(m[2] == "ok", tapUnescape.Replace(m[3]), m[4], tapUnescape.Replace(m[5]), len(m[1])/4)
 	} else if m := tapDiagnostic.FindStringSubmatch(line); m != nil {
@@ -74,6 +78,7 @@ func (r *tapReader) line(line string) {
 		fmt.Fprintln(r.out, "  ", tapUnescape.Replace(m[1]))
 		return
 	}
+
 	if !r.passed && !tapNoise.MatchString(line) {
 		r.kept = append(r.kept, line)
 	}
@@ -82,10 +87,11 @@ func (r *tapReader) line(line string) {
 	}
 }
 
-// result receives the result of a test at this depth.
+// result receives the result of a test and how deep it is nested.
 func (r *tapReader) result(passed bool, test, directive, reason string, depth int) {
 	full := strings.Join(append(r.path[:min(len(r.path), depth):depth], test), " > ")
 	r.passed = passed || directive != ""
+
 	switch {
 	case directive == "SKIP":
 		r.skips = append(r.skips, skip{test, reason})
@@ -104,7 +110,7 @@ func (r *tapReader) hasFailedIn(test string) bool {
 	return false
 }
 
-// printFailed prints everything except what belongs to tests that passed.
+// printFailed prints all lines except those that belong to tests that passed.
 func (r *tapReader) printFailed() {
 	for _, line := range r.kept {
 		fmt.Fprintln(r.out, line)

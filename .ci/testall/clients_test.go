@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestTAP(t *testing.T) {
+func TestTAPReaderKeepsWhatFailedAndWasSkipped(t *testing.T) {
 	var out bytes.Buffer
 	r := tapReader{name: "clients", out: &out}
 	for line := range strings.Lines(`TAP version 13
@@ -77,7 +77,7 @@ not ok 2 - /dir/b.test.mjs
 	}
 }
 
-func TestClientsWithoutNPM(t *testing.T) {
+func TestClientsAreSkippedWithoutNPM(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	r, _ := newRunner(t, nil)
 	res := r.run(t.Context(), target{name: "clients", dir: ".", npm: true})

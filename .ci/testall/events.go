@@ -10,36 +10,37 @@ import (
 	"sync"
 )
 
-// An event is a line of go test -json; see go doc test2json and go help buildjson.
+// An event is a line that go test -json prints; see go doc test2json and go help buildjson.
 type event struct {
 	Action      string
 	Package     string
 	Test        string
 	Output      string
-	ImportPath  string // of what is compiled, in the events of the build
+	ImportPath  string // of the package that is compiled, in events of a build
 	FailedBuild string
 }
 
-// A recorder reads the events of one go test. It prints the output of what fails and
-// keeps the names of the tests that fail or are skipped. It is safe for concurrent use.
+// A recorder reads the events of one go test. It prints the output of what fails, and keeps the
+// names of the tests that fail or are skipped. It is safe for concurrent use.
 type recorder struct {
 	out io.Writer
 
 	mu       sync.Mutex
-	builds   map[string][]string // what the compiler or go vet printed, by import path
+	builds   map[string][]string // output of the compiler or go vet, by import path
 	open     []*openTest         // in the order of their starts
-	failed   map[string][]string // the failed tests of packages that still run
+	failed   map[string][]string // the failed tests, by package, while the package runs
 	failures []string
 	skips    []skip
 }
 
-// An openTest is a test that hasn't ended. One without a test is the package itself.
+// An openTest is a test that hasn't ended. If its test is empty, it is the package itself.
 type openTest struct {
 	pkg, test string
 	paused    bool // waits for its turn among parallel tests
 	output    []string
 }
 
+// A skip is a skipped test and the reason that it gave.
 type skip struct{ test, reason string }
 
 func newRecorder(out io.Writer) *recorder {
@@ -56,6 +57,7 @@ func (r *recorder) line(line string) {
 		fmt.Fprintln(r.out, line)
 		return
 	}
+
 	switch e.Action {
 	case "build-output":
 		r.builds[e.ImportPath] = append(r.builds[e.ImportPath], e.Output)
@@ -77,13 +79,14 @@ func (r *recorder) line(line string) {
 	}
 }
 
-// test returns the open test of an event, a new one if there is none.
+// test returns the open test of an event. It opens one if there is none.
 func (r *recorder) test(e event) *openTest {
 	for _, t := range r.open {
 		if t.pkg == e.Package && t.test == e.Test {
 			return t
 		}
 	}
+
 	t := &openTest{pkg: e.Package, test: e.Test}
 	r.open = append(r.open, t)
 	return t
@@ -103,24 +106,18 @@ func (r *recorder) endTest(e event) {
 }
 
 func (r *recorder) endPackage(e event) {
-	var ended []*openTest
-	r.open = slices.DeleteFunc(r.open, func(t *openTest) bool {
-		if t.pkg == e.Package {
-			ended = append(ended, t)
-		}
-		return t.pkg == e.Package
-	})
+	open := r.closeAll(e.Package)
 	failed := r.failed[e.Package]
 	delete(r.failed, e.Package)
 	if e.Action != "fail" {
 		return
 	}
 
-	// What a panic or a timeout interrupts never ends. Its output comes before that of
-	// the package, which is the verdict.
+	// A test that a panic or a timeout interrupts never ends. The output of such tests is
+	// printed before that of the package, which says how it failed.
 	var unfinished []string
-	slices.SortStableFunc(ended, func(a, b *openTest) int { return -strings.Compare(a.test, b.test) })
-	for _, t := range ended {
+	slices.SortStableFunc(open, func(a, b *openTest) int { return -strings.Compare(a.test, b.test) })
+	for _, t := range open {
 		r.print(t.output)
 		if t.test != "" && !t.paused {
 			unfinished = append(unfinished, t.test)
@@ -134,6 +131,7 @@ func (r *recorder) endPackage(e event) {
 	for _, test := range innermost(unfinished) {
 		r.failures = append(r.failures, pkg+"."+test+" (didn't finish)")
 	}
+
 	switch {
 	case e.FailedBuild != "":
 		r.failures = append(r.failures, pkg+" (doesn't build)")
@@ -142,10 +140,23 @@ func (r *recorder) endPackage(e event) {
 	}
 }
 
-// owner is what is left out of the import paths in the table.
+// closeAll removes the open tests of a package, and the package itself, and returns them.
+func (r *recorder) closeAll(pkg string) []*openTest {
+	var open []*openTest
+	r.open = slices.DeleteFunc(r.open, func(t *openTest) bool {
+		if t.pkg == pkg {
+			open = append(open, t)
+		}
+		return t.pkg == pkg
+	})
+	return open
+}
+
+// owner is the prefix that the table omits from import paths.
 const owner = "github.com/seed8d1e2389/"
 
-// innermost removes duplicates and the tests of whose subtests one is in the list.
+// innermost returns the tests without duplicates, and without those that have a subtest in the
+// list.
 func innermost(tests []string) []string {
 	slices.Sort(tests)
 	tests = slices.Compact(tests)
@@ -156,7 +167,7 @@ func innermost(tests []string) []string {
 
 var logLine = regexp.MustCompile(`^\s+\S+\.go:\d+: `)
 
-// reason returns what a skipped test has logged last.
+// reason returns the last message that a skipped test has logged.
 func reason(output []string) string {
 	var last string
 	for _, line := range output {
@@ -166,6 +177,7 @@ func reason(output []string) string {
 			last += line
 		}
 	}
+
 	if last = strings.Join(strings.Fields(last), " "); last == "" {
 		return "without a reason"
 	}
@@ -178,7 +190,7 @@ func (r *recorder) print(output []string) {
 	}
 }
 
-// state says what go test is doing.
+// state returns what go test is doing.
 func (r *recorder) state() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,6 +205,7 @@ func (r *recorder) state() string {
 			tests = append(tests, name+"."+t.test)
 		}
 	}
+
 	switch {
 	case len(tests) > 0:
 		return "running " + abbreviate(innermost(tests))

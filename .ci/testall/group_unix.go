@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// startGroup makes the command the leader of a process group, so that what it starts ends with
-// it.
+// startGroup makes the command the leader of a process group, so that the processes which it
+// starts can be ended with it.
 func startGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 func interruptGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// At the end of the context also what a test has started ends, even if it ignores SIGINT.
-func TestInterrupt(t *testing.T) {
+// Even a process that ignores SIGINT ends with the context, if a test has started it.
+func TestEndOfContextEndsTheProcessesThatATestStarted(t *testing.T) {
 	r, _ := newRunner(t, map[string]string{"a_test.go": `package m
 import ("os/exec"; "testing")
 func TestHangs(t *testing.T) {
@@ -24,11 +24,12 @@ func TestHangs(t *testing.T) {
 `})
 	pipe := filepath.Join(r.root, "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+
 	ctx, cancel := context.WithCancel(t.Context())
 	results := make(chan result)
 	go func() { results <- r.run(ctx, target{name: "m", dir: "."}) }()
 
-	file, err := os.Open(pipe) // returns when the test's shell has opened it, too
+	file, err := os.Open(pipe) // returns once the shell of the test has opened it too
 	require.NoError(t, err)
 	defer file.Close()
 	_, err = io.ReadFull(file, make([]byte, len("started\n")))

@@ -1,10 +1,10 @@
-// Testall runs the tests of all modules, whatever becomes of each, and ends with a table.
+// Testall runs the tests of all modules, also after one has failed, and ends with a table.
 //
 //	go run -C .ci ./testall
 //	go run -C .ci ./testall -only adapters/gosdk,clients
 //
-// It prints the output of the tests that fail and the reasons of those that are skipped.
-// A module with a newest.mod is tested once more with that file in the place of its go.mod.
+// It prints the output of the tests that fail and why tests were skipped. A module with a
+// newest.mod is tested a second time, with that file in place of its go.mod.
 package main
 
 import (
@@ -24,11 +24,11 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "", "test only these, `names` as in the table, separated by commas")
+	only := flag.String("only", "", "test only the modules with these `names`, as in the table, separated by commas")
 	flag.Parse()
-
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	passed, err := testAll(ctx, *only)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testall:", err)
@@ -38,13 +38,14 @@ func main() {
 	}
 }
 
-// testAll reports whether nothing has failed.
+// testAll runs the tests and prints the table. It reports whether nothing has failed.
 func testAll(ctx context.Context, only string) (bool, error) {
 	if out, err := exec.CommandContext(ctx, "go", "env", "CGO_ENABLED").Output(); err != nil {
 		return false, err
 	} else if strings.TrimSpace(string(out)) == "0" {
 		return false, errors.New("the race detector needs cgo and a C compiler, but `go env CGO_ENABLED` says 0")
 	}
+
 	root, err := modules.Root()
 	if err != nil {
 		return false, err
@@ -66,6 +67,7 @@ func testAll(ctx context.Context, only string) (bool, error) {
 			break
 		}
 	}
+
 	printTable(os.Stdout, results)
 	if ctx.Err() != nil {
 		return false, errors.New("interrupted")
@@ -73,7 +75,7 @@ func testAll(ctx context.Context, only string) (bool, error) {
 	return !slices.ContainsFunc(results, result.failed), nil
 }
 
-// A target is one line of the table.
+// A target is what one line of the table is about: a module, or the clients in JavaScript.
 type target struct {
 	name string
 	dir  string   // relative to the repository
@@ -83,6 +85,7 @@ type target struct {
 
 const newestMod = "newest.mod"
 
+// allTargets returns the targets of these modules, and the clients if there are any.
 func allTargets(root string, list []modules.Module) []target {
 	var targets []target
 	for _, m := range list {
@@ -95,14 +98,15 @@ func allTargets(root string, list []modules.Module) []target {
 			})
 		}
 	}
+
 	if exists(filepath.Join(root, "clients/package.json")) {
 		targets = append(targets, target{name: "clients", dir: "clients", npm: true})
 	}
 	return targets
 }
 
-// choose returns the targets with these names, all if there are no names. The name of a
-// module stands for its run with newest.mod, too.
+// choose returns the targets with these names, or all targets if names is empty. The name of a
+// module also chooses its tests with newest.mod.
 func choose(targets []target, names string) ([]target, error) {
 	if names == "" {
 		return targets, nil

@@ -10,11 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newRunner makes a runner for a module of these files.
+// newRunner returns a runner for a new module of these files, and the output of the runner. If
+// there is no go.mod among them, it adds one.
 func newRunner(t *testing.T, files map[string]string) (*runner, *bytes.Buffer) {
 	root := t.TempDir()
 	if files["go.mod"] == "" {
-		require.NoError(t, os.WriteFile(filepath.Join(root, "go.mod"), []byte("module example.test/m\n\ngo 1.25.0\n"), 0o644))
+		goMod := "module example.test/m\n\ngo 1.25.0\n"
+		require.NoError(t, os.WriteFile(filepath.Join(root, "go.mod"), []byte(goMod), 0o644))
 	}
 	for name, text := range files {
 		file := filepath.Join(root, name)
@@ -25,7 +27,7 @@ func newRunner(t *testing.T, files map[string]string) (*runner, *bytes.Buffer) {
 	return &runner{root: root, out: &out}, &out
 }
 
-func TestModuleThatPasses(t *testing.T) {
+func TestPassingModuleIsOkAndItsSkipsAreListed(t *testing.T) {
 	r, out := newRunner(t, map[string]string{"a_test.go": `package m
 import "testing"
 func TestOK(t *testing.T) { t.Log("nothing to see") }
@@ -38,8 +40,8 @@ func TestSkipped(t *testing.T) { t.Skip("no chromium in PATH") }
 	assert.Equal(t, "== m\n", out.String())
 }
 
-// Each of these packages fails in another way, and none keeps the others from running.
-func TestModuleThatFails(t *testing.T) {
+// Each of these packages fails in a different way, and none keeps the others from running.
+func TestFailingModuleListsWhatFailed(t *testing.T) {
 	r, out := newRunner(t, map[string]string{
 		"fails/a_test.go": `package fails
 import "testing"
@@ -94,15 +96,15 @@ func TestRace(*testing.T) { n, c := 0, make(chan int); go func() { n++; close(c)
 		"example.test/m/exits (failed outside of its tests)",
 		"example.test/m/races.TestRace",
 	}, res.failures)
-	for _, said := range []string{"before", "wrong answer", "undefined: undefined", "wrong type string",
+	for _, text := range []string{"before", "wrong answer", "undefined: undefined", "wrong type string",
 		"no required module", "panic: ouch", "panic: elsewhere", "not yet", "WARNING: DATA RACE"} {
-		assert.Contains(t, out.String(), said)
+		assert.Contains(t, out.String(), text)
 	}
 	assert.NotContains(t, out.String(), "quiet")
 	assert.NotContains(t, out.String(), "TestFine")
 }
 
-func TestModuleThatTimesOut(t *testing.T) {
+func TestModuleThatTimesOutListsTheTestThatHung(t *testing.T) {
 	r, out := newRunner(t, map[string]string{"a_test.go": `package m
 import "testing"
 func TestFine(t *testing.T) { t.Log("quiet") }
@@ -115,8 +117,8 @@ func TestHangs(t *testing.T) { t.Run("sub", func(*testing.T) { select {} }) }
 	assert.NotContains(t, out.String(), "quiet")
 }
 
-// Where go test doesn't even begin, there are no events.
-func TestModuleThatIsBroken(t *testing.T) {
+// If go test can't start, it prints no events.
+func TestBrokenModuleFailsWithTheErrorOfGoTest(t *testing.T) {
 	r, out := newRunner(t, map[string]string{
 		"go.mod": "module example.test/m\n\nrequire nonsense\n",
 		"a.go":   "package m\n",
@@ -127,13 +129,15 @@ func TestModuleThatIsBroken(t *testing.T) {
 	assert.Contains(t, out.String(), "errors parsing go.mod")
 }
 
-func TestNewestMod(t *testing.T) {
+func TestArgumentsSelectNewestMod(t *testing.T) {
 	r, _ := newRunner(t, map[string]string{
 		"newest.mod": "module example.test/m\n\nrequire nonsense\n",
 		"a_test.go": `package m
 import "testing"
 func TestOK(t *testing.T) {}
 `})
-	assert.Equal(t, ok, r.run(t.Context(), target{name: "m", dir: "."}).verdict)
-	assert.Equal(t, fail, r.run(t.Context(), target{name: "m", dir: ".", args: []string{"-modfile=newest.mod"}}).verdict)
+	plain := target{name: "m", dir: "."}
+	newest := target{name: "m", dir: ".", args: []string{"-modfile=newest.mod"}}
+	assert.Equal(t, ok, r.run(t.Context(), plain).verdict)
+	assert.Equal(t, fail, r.run(t.Context(), newest).verdict)
 }

@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 )
 
-// printTable prints what became of each target, then the tests that failed, then what was
-// skipped and why.
+// printTable prints the result of each target, then the tests that failed, and then the tests
+// that were skipped and why.
 func printTable(out io.Writer, results []result) {
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
@@ -29,7 +29,7 @@ func printTable(out io.Writer, results []result) {
 	}
 }
 
-// skipLines returns one line for each reason.
+// skipLines returns one line for each reason, with the tests that were skipped for it.
 func skipLines(results []result) []string {
 	var reasons []string
 	tests := make(map[string][]string)
@@ -51,11 +51,11 @@ func skipLines(results []result) []string {
 	return lines
 }
 
-// abbreviate joins the first names of a list.
+// abbreviate joins the names of a list. It replaces all but the first three by their number.
 func abbreviate(names []string) string {
-	const most = 3
-	if len(names) > most {
-		names = append(slices.Clone(names[:most]), fmt.Sprintf("%d more", len(names)-most))
+	const shown = 3
+	if len(names) > shown {
+		names = append(slices.Clone(names[:shown]), fmt.Sprintf("%d more", len(names)-shown))
 	}
 	return strings.Join(names, ", ")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTable(t *testing.T) {
+func TestTableListsResultsFailuresAndSkips(t *testing.T) {
 	var out bytes.Buffer
 	printTable(&out, []result{
 		{name: "lib", verdict: ok, duration: 12340 * time.Millisecond, skips: []skip{{"TestA", "no Redis"}}},
@@ -33,7 +33,7 @@ skipped: clients: there is no npm
 `, out.String())
 }
 
-func TestSkipReasons(t *testing.T) {
+func TestReasonIsWhatTheTestLoggedLast(t *testing.T) {
 	assert.Equal(t, "two lines", reason([]string{
 		"    a_test.go:4: something else\n",
 		"    a_test.go:5: two\n",
@@ -43,7 +43,7 @@ func TestSkipReasons(t *testing.T) {
 	assert.Equal(t, "without a reason", reason([]string{"--- SKIP: TestA (0.00s)\n"}))
 }
 
-func TestState(t *testing.T) {
+func TestStateNamesWhatIsRunning(t *testing.T) {
 	r := newRecorder(io.Discard)
 	for _, step := range []struct{ line, state string }{
 		{`{"Action":"build-output","ImportPath":"example.test/m","Output":"# example.test/m\n"}`, "compiling"},
@@ -59,19 +59,29 @@ func TestState(t *testing.T) {
 	}
 }
 
-func TestTargets(t *testing.T) {
+// newTargets returns the targets of a library with an adapter, which has a newest.mod, and with
+// clients.
+func newTargets(t *testing.T) []target {
 	root := t.TempDir()
 	for _, name := range []string{"adapters/x/newest.mod", "clients/package.json"} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(root, name), nil, 0o644))
 	}
-	targets := allTargets(root, []modules.Module{
+
+	return allTargets(root, []modules.Module{
 		{Dir: ".", Path: "example.test/lib"},
 		{Dir: "adapters/x", Path: "example.test/lib/adapters/x"},
 	})
+}
+
+func TestTargetsIncludeNewestModAndClients(t *testing.T) {
+	targets := newTargets(t)
 	assert.Equal(t, "lib, adapters/x, adapters/x (newest.mod), clients", targetNames(targets))
 	assert.Equal(t, []string{"-modfile=newest.mod"}, targets[2].args)
+}
 
+func TestChooseFindsTargetsByName(t *testing.T) {
+	targets := newTargets(t)
 	for names, want := range map[string]string{
 		"":                        "lib, adapters/x, adapters/x (newest.mod), clients",
 		".":                       "lib",
@@ -83,12 +93,12 @@ func TestTargets(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, targetNames(chosen), names)
 	}
+
 	_, err := choose(targets, "adapters/y")
 	assert.ErrorContains(t, err, `no module "adapters/y"; there are lib, adapters/x,`)
 }
 
-// A note about a module that no longer exists helps nobody.
-func TestNotes(t *testing.T) {
+func TestNotesAreAboutModulesThatExist(t *testing.T) {
 	root, err := modules.Root()
 	require.NoError(t, err)
 	list, err := modules.List(root)

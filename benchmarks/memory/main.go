@@ -1,8 +1,8 @@
-// Command memory measures what a tool, a call in flight and a call that was given up on
-// take: bytes of heap, bytes of stack, goroutines. It prints tables in Markdown.
+// Command memory measures the heap, the stack and the goroutines that a tool, a call in
+// flight and an abandoned call take. It prints tables in Markdown.
 //
-// Each figure is taken in a process of its own, as the runtime reuses the goroutines
-// and stacks of what was measured before.
+// Each figure is measured in a process of its own, because the runtime reuses the goroutines
+// and stacks of earlier measurements.
 package main
 
 import (
@@ -19,38 +19,60 @@ func main() {
 	} else {
 		err = report()
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "memory:", err)
 		os.Exit(1)
 	}
 }
 
+// A table holds the figures of one kind of item, in a row for each peer.
+type table struct {
+	kind    string // of measurement, as measure takes it
+	title   string
+	note    string
+	columns string
+	names   []string // of the rows, as measure takes them
+}
+
+var tables = []table{
+	{
+		kind:  "tool",
+		title: "A tool",
+		note: "Bytes of heap for each of 10,000 tools, before the first call and after one call of each. " +
+			"A guard keeps 1,024 tools that aren't listed, so that row is measured with 1,024.",
+		columns: "heap | after a call",
+		names:   []string{"guard", "guard, not listed", "failsafe", "hand", "gobreaker", "resiliency"},
+	},
+	{
+		kind:  "flight",
+		title: "A call in flight",
+		note: "For each of 10,000 concurrent calls whose tool waits. The figures include the caller's goroutine, " +
+			"and for floor-bare nothing else.",
+		columns: "heap | stack | goroutines",
+		names: []string{"guard", "guard-coop", "failsafe", "hand", "resiliency", "gobreaker",
+			"floor-goroutine", "floor-timeout", "floor-bare"},
+	},
+	{
+		kind:  "abandoned",
+		title: "An abandoned call",
+		note: "For each of 10,000 calls that have returned at their timeout while their tool still waits. " +
+			"Peers that don't enforce a timeout abandon no calls and are left out.",
+		columns: "heap | stack | goroutines",
+		names:   []string{"guard", "hand", "resiliency", "floor-goroutine"},
+	},
+}
+
 // report runs all measurements and prints their tables.
 func report() error {
-	for _, table := range []struct {
-		kind, title, note string
-		columns           string
-		names             []string
-	}{
-		{"tool", "A tool", "Bytes of heap for each of 10,000 tools, before the first call and after one call of each. " +
-			"Of tools that aren't listed a guard keeps 1,024, so these are 1,024.",
-			"heap | after a call",
-			[]string{"guard", "guard, not listed", "failsafe", "hand", "gobreaker", "resiliency"}},
-		{"flight", "A call in flight", "For each of 10,000 at once, whose tool waits. The caller's goroutine is among them: " +
-			"that is all there is to floor-bare.",
-			"heap | stack | goroutines",
-			[]string{"guard", "guard-coop", "failsafe", "hand", "resiliency", "gobreaker", "floor-goroutine", "floor-timeout", "floor-bare"}},
-		{"abandoned", "A call that was given up on", "For each of 10,000 that were over their limit, have returned, and whose tool " +
-			"waits still. Peers that don't enforce a limit haven't returned; they are left out.",
-			"heap | stack | goroutines",
-			[]string{"guard", "hand", "resiliency", "floor-goroutine"}},
-	} {
-		fmt.Printf("### %s\n\n%s\n\n| | %s |\n|---|%s\n", table.title, table.note, table.columns,
-			strings.Repeat("---|", strings.Count(table.columns, "|")+1))
-		for _, name := range table.names {
-			out, err := itself(table.kind, name)
+	for _, t := range tables {
+		fmt.Printf("### %s\n\n%s\n\n| | %s |\n|---|%s\n", t.title, t.note, t.columns,
+			strings.Repeat("---|", strings.Count(t.columns, "|")+1))
+
+		for _, name := range t.names {
+			out, err := measureElsewhere(t.kind, name)
 			if err != nil {
-				return fmt.Errorf("%s of %s: %w", table.kind, name, err)
+				return fmt.Errorf("%s of %s: %w", t.kind, name, err)
 			}
 			fmt.Printf("| %s | %s |\n", name, strings.Join(strings.Fields(out), " | "))
 		}
@@ -59,12 +81,14 @@ func report() error {
 	return nil
 }
 
-// itself runs one measurement in another process.
-func itself(kind, name string) (string, error) {
+// measureElsewhere runs one measurement in another process of this program and returns what
+// it prints.
+func measureElsewhere(kind, name string) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
+
 	cmd := exec.Command(exe, kind, name)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

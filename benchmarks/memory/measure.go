@@ -12,24 +12,25 @@ import (
 	"github.com/seed8d1e2389/resilience/benchmarks/peers"
 )
 
-// many is enough to make one item's share exact to a few bytes.
+// many is how many items are measured at once. With so many, the share of one item is exact to
+// a few bytes.
 const many = 10000
 
-// usage is what the process takes.
+// usage is what the process takes, or one item of it.
 type usage struct {
 	heap, stack float64
 	goroutines  float64
 }
 
-func now() usage {
+func currentUsage() usage {
 	runtime.GC()
-	runtime.GC() // what the first one found dead is swept by now
+	runtime.GC() // finishes the sweep of the first one
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return usage{float64(m.HeapAlloc), float64(m.StackInuse), float64(runtime.NumGoroutine())}
 }
 
-// since returns what one of n items takes.
+// since returns the share of one of n items in what has been added since before.
 func (u usage) since(before usage, n int) usage {
 	return usage{
 		heap:       (u.heap - before.heap) / float64(n),
@@ -38,24 +39,25 @@ func (u usage) since(before usage, n int) usage {
 	}
 }
 
-// measure prints the figures of one row.
+// measure prints the figures of one row. The name is that of a peer, or "guard, not listed".
 func measure(kind, name string) error {
-	peerName, how, _ := strings.Cut(name, ", ")
+	peerName, variant, _ := strings.Cut(name, ", ")
 	found := peers.Only(peerName)
 	if len(found) == 0 {
 		return fmt.Errorf("there is no peer %q", peerName)
 	}
 	p := found[0]
+
 	switch kind {
 	case "tool":
-		tools(p, how == "not listed")
+		measureTools(p, variant == "not listed")
 	case "flight":
-		u, release := inFlight(p)
-		print3(u)
+		u, release := measureInFlight(p)
+		printUsage(u)
 		release()
 	case "abandoned":
-		u, release := abandoned(p)
-		print3(u)
+		u, release := measureAbandoned(p)
+		printUsage(u)
 		release()
 	default:
 		return fmt.Errorf("there is no measurement %q", kind)
@@ -63,10 +65,10 @@ func measure(kind, name string) error {
 	return nil
 }
 
-func print3(u usage) { fmt.Printf("%.0f %.0f %.2f\n", u.heap, u.stack, u.goroutines) }
+func printUsage(u usage) { fmt.Printf("%.0f %.0f %.2f\n", u.heap, u.stack, u.goroutines) }
 
-// tools measures many tools that do nothing.
-func tools(p peers.Peer, unlisted bool) {
+// measureTools prints what a tool takes before its first call and after it.
+func measureTools(p peers.Peer, unlisted bool) {
 	n := many
 	if unlisted {
 		n = 1024
@@ -80,71 +82,77 @@ func tools(p peers.Peer, unlisted bool) {
 	if unlisted {
 		s.Tools = nil
 	}
-	before := now()
+
+	before := currentUsage()
 	system := p.New(s)
-	fresh := now().since(before, n)
+	fresh := currentUsage().since(before, n)
 	for _, name := range names {
 		_, _ = system.Do(context.Background(), name, func(context.Context) (string, error) { return "", nil })
 	}
-	used := now().since(before, n)
+
+	used := currentUsage().since(before, n)
 	fmt.Printf("%.0f %.0f\n", fresh.heap, used.heap)
 	runtime.KeepAlive(system)
 	runtime.KeepAlive(names)
 }
 
-// inFlight measures many calls at once whose tool waits.
-func inFlight(p peers.Peer) (u usage, release func()) {
+// measureInFlight returns what a call takes whose tool waits. The caller must call release.
+func measureInFlight(p peers.Peer) (u usage, release func()) {
 	s := peers.Default()
 	s.Retries = 0
 	do := p.New(s).Do
-	w := newWaiting()
-	before := now()
-	w.call(do, s)
+	w := newWaitingTool()
+
+	before := currentUsage()
+	w.callMany(do, s)
 	w.arrived.Wait()
-	time.Sleep(100 * time.Millisecond) // for the callers, who are about to wait
-	return now().since(before, many), w.release
+	time.Sleep(100 * time.Millisecond) // most callers wait for their tools by then
+	return currentUsage().since(before, many), w.release
 }
 
-// abandoned measures what is left of calls that were given up on.
-func abandoned(p peers.Peer) (u usage, release func()) {
+// measureAbandoned returns what is left of an abandoned call whose tool still waits. The
+// caller must call release.
+func measureAbandoned(p peers.Peer) (u usage, release func()) {
 	s := peers.Default()
 	s.Retries = 0
-	s.Failures = 2 * many // none is turned away
+	s.Failures = 2 * many // so that the breaker rejects no call
 	s.MaxAbandoned = 2 * many
-	s.Limit = 3 * time.Second // all have started by then
+	s.Timeout = 3 * time.Second // long enough for all calls to start
 	do := p.New(s).Do
-	w := newWaiting()
-	before := now()
-	w.call(do, s)
+	w := newWaitingTool()
+
+	before := currentUsage()
+	w.callMany(do, s)
 	w.arrived.Wait()
 	w.returned.Wait()
-	return now().since(before, many), w.release
+	return currentUsage().since(before, many), w.release
 }
 
-// waiting is a tool that ignores its context, and its callers.
-type waiting struct {
+// A waitingTool ignores its context and waits for release.
+type waitingTool struct {
 	end      chan struct{}
-	arrived  sync.WaitGroup
-	returned sync.WaitGroup
+	arrived  sync.WaitGroup // of calls at the tool
+	returned sync.WaitGroup // of callers
 }
 
-func newWaiting() *waiting { return &waiting{end: make(chan struct{})} }
+func newWaitingTool() *waitingTool { return &waitingTool{end: make(chan struct{})} }
 
-func (w *waiting) tool(context.Context) (string, error) {
+func (w *waitingTool) run(context.Context) (string, error) {
 	w.arrived.Done()
 	<-w.end
 	return "", nil
 }
 
-func (w *waiting) call(do peers.Do, s peers.Settings) {
+// callMany starts many calls of the tool, each on a goroutine.
+func (w *waitingTool) callMany(do peers.Do, s peers.Settings) {
 	w.arrived.Add(many)
 	for range many {
-		w.returned.Go(func() { _, _ = do(context.Background(), s.Tools[0], w.tool) })
+		w.returned.Go(func() { _, _ = do(context.Background(), s.Tools[0], w.run) })
 	}
 }
 
-// release lets the tool go, and waits for the callers.
-func (w *waiting) release() {
+// release lets the tool return and waits for the callers.
+func (w *waitingTool) release() {
 	close(w.end)
 	w.returned.Wait()
 }

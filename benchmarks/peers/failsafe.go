@@ -9,27 +9,27 @@ import (
 	"github.com/failsafe-go/failsafe-go/timeout"
 )
 
-// newFailsafe composes the policies in the order that failsafe-go recommends, the
-// timeout innermost: the limit and the breaker's count are for each attempt. An open
-// breaker isn't worth a retry, so that is aborted.
+// newFailsafe composes the policies in the order that failsafe-go recommends, with the
+// timeout innermost: each attempt has its own timeout and counts on the breaker. A rejection
+// by the breaker isn't worth a retry, so it ends the call.
 func newFailsafe(s Settings) System {
 	return forEach(s, func(s Settings) Do {
 		retry := failsafeRetry(s).AbortOnErrors(circuitbreaker.ErrOpen).Build()
-		return executor(failsafe.With(retry, failsafeBreaker(s), timeout.New[string](s.Limit)))
+		return executor(failsafe.With(retry, failsafeBreaker(s), timeout.New[string](s.Timeout)))
 	})
 }
 
-// newFailsafeCall composes them in the guard's order: the limit and the breaker's
-// count are for the whole call.
+// newFailsafeCall composes the policies in the guard's order: the whole call has one timeout
+// and counts once on the breaker.
 func newFailsafeCall(s Settings) System {
 	return forEach(s, func(s Settings) Do {
-		return executor(failsafe.With(failsafeBreaker(s), timeout.New[string](s.Limit), failsafeRetry(s).Build()))
+		return executor(failsafe.With(failsafeBreaker(s), timeout.New[string](s.Timeout), failsafeRetry(s).Build()))
 	})
 }
 
-// executor is shared by all calls; only a call's context is its own. A Timeout ends
-// the context of the execution, which is therefore the one for the tool. The closure is
-// an allocation, as that of a program would be which calls a tool with arguments.
+// executor returns a Do whose calls share e and differ only in their contexts. A Timeout ends
+// the context of the execution, so that is the context which the tool gets. The closure is
+// allocated for each call, as it would be in a program that calls a tool with arguments.
 func executor(e failsafe.Executor[string]) Do {
 	return func(ctx context.Context, _ string, fn Tool) (string, error) {
 		return e.WithContext(ctx).GetWithExecution(func(exec failsafe.Execution[string]) (string, error) {

@@ -2,34 +2,36 @@ package peers
 
 import "context"
 
-// The floor: what a limit costs without any library. None of these has a breaker.
+// The floor is what a timeout costs without any library. None of its peers has a breaker.
 
-// newFloorBare calls the tool.
+// newFloorBare calls the tool directly.
 func newFloorBare(s Settings) System {
-	return sideBySide(func(ctx context.Context, _ string, fn Tool) (string, error) {
+	return concurrently(func(ctx context.Context, _ string, fn Tool) (string, error) {
 		return try(ctx, s.Retries, fn)
 	})
 }
 
-// newFloorTimeout gives it a context with a timeout.
+// newFloorTimeout calls the tool with a context that has a timeout.
 func newFloorTimeout(s Settings) System {
-	return sideBySide(func(ctx context.Context, _ string, fn Tool) (string, error) {
-		ctx, cancel := context.WithTimeout(ctx, s.Limit)
+	return concurrently(func(ctx context.Context, _ string, fn Tool) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
 		return try(ctx, s.Retries, fn)
 	})
 }
 
-// newFloorGoroutine calls it on a goroutine with such a context and waits for either.
+// newFloorGoroutine calls the tool on a goroutine, with a context that has a timeout, and
+// waits until either of them ends.
 func newFloorGoroutine(s Settings) System {
-	return sideBySide(func(ctx context.Context, _ string, fn Tool) (string, error) {
-		return within(ctx, s.Limit, func(ctx context.Context) (string, error) {
+	return concurrently(func(ctx context.Context, _ string, fn Tool) (string, error) {
+		return within(ctx, s.Timeout, func(ctx context.Context) (string, error) {
 			return try(ctx, s.Retries, fn)
 		})
 	})
 }
 
-// try is the least that can be called a retry.
+// try calls fn until it succeeds or has been retried often enough. It is the simplest loop
+// that can be called a retry.
 func try(ctx context.Context, retries int, fn Tool) (value string, err error) {
 	for n := 0; ; n++ {
 		if value, err = fn(ctx); err == nil || n == retries {

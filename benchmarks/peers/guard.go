@@ -6,10 +6,12 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// newGuard is what this repository is about: every tool under one guard.
+// newGuard returns a constructor of systems in which this repository's guard protects every
+// tool.
 func newGuard(cooperative bool) func(Settings) System {
 	return func(s Settings) System {
 		g := NewGuard(s, cooperative)
+
 		do := func(ctx context.Context, tool string, fn Tool) (string, error) {
 			return resilience.Do(ctx, g, tool, fn)
 		}
@@ -29,8 +31,8 @@ func newGuard(cooperative bool) func(Settings) System {
 	}
 }
 
-// NewGuard returns a guard with the Settings, by which further fields of the Config may
-// be set.
+// NewGuard returns a guard with the given settings. The functions in more may set further
+// fields of its Config.
 func NewGuard(s Settings, cooperative bool, more ...func(*resilience.Config)) *resilience.Guard {
 	cfg := resilience.Config{
 		Tools:        make(map[string]resilience.Tool, len(s.Tools)),
@@ -40,11 +42,12 @@ func NewGuard(s Settings, cooperative bool, more ...func(*resilience.Config)) *r
 	}
 	for _, name := range s.Tools {
 		cfg.Tools[name] = resilience.Tool{
-			Timeout:     s.Limit,
-			Effect:      resilience.ReadOnly, // others are retried less often than the peers do it
+			Timeout:     s.Timeout,
+			Effect:      resilience.ReadOnly, // the peers retry every failure, the guard only harmless ones
 			Cooperative: cooperative,
 		}
 	}
+
 	for _, set := range more {
 		set(&cfg)
 	}
@@ -56,11 +59,13 @@ func retry(s Settings) resilience.Retry {
 		MaxRetries: s.Retries,
 		Backoff:    resilience.Backoff{Base: s.Delay, Max: s.maxDelay()},
 	}
+
 	if s.Retries == 0 {
-		r.MaxRetries = -1 // 0 is the default
+		r.MaxRetries = -1 // zero would mean the default
 	}
 	if s.Delay == 0 {
-		// As good as none; without jitter, so that it sets a timer as all others do.
+		// The shortest delay is as good as none. Without jitter it always sets a timer, as
+		// every longer delay does.
 		r.Backoff = resilience.Backoff{Base: 1, Max: 1, Jitter: resilience.NoJitter}
 	}
 	return r

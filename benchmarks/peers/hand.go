@@ -11,14 +11,14 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// newHand is the stack that people write by hand: gobreaker, a context with a timeout,
-// a goroutine, backoff's loop in it, and a select.
+// newHand composes the stack that people write by hand: gobreaker, a context with a timeout,
+// a goroutine that runs backoff's loop, and a select.
 func newHand(s Settings) System {
 	return forEach(s, func(s Settings) Do {
 		cb := newCircuitBreaker(s)
 		return func(ctx context.Context, _ string, fn Tool) (string, error) {
 			return cb.Execute(func() (string, error) {
-				return within(ctx, s.Limit, func(ctx context.Context) (string, error) {
+				return within(ctx, s.Timeout, func(ctx context.Context) (string, error) {
 					return backoff.RetryWithData(func() (string, error) {
 						return fn(ctx)
 					}, policy(ctx, s))
@@ -28,7 +28,7 @@ func newHand(s Settings) System {
 	})
 }
 
-// policy is made for each call: one can't be shared between calls.
+// policy returns the delays of one call. They hold state that calls can't share.
 func policy(ctx context.Context, s Settings) backoff.BackOff {
 	var delays backoff.BackOff = &backoff.ZeroBackOff{}
 	if s.Delay > 0 {
@@ -37,25 +37,29 @@ func policy(ctx context.Context, s Settings) backoff.BackOff {
 			backoff.WithMaxInterval(s.maxDelay()),
 		)
 	}
+
 	return backoff.WithContext(backoff.WithMaxRetries(delays, uint64(s.Retries)), ctx)
 }
 
-// within calls fn on a goroutine and returns when it does or at the limit.
-func within(ctx context.Context, limit time.Duration, fn Tool) (string, error) {
-	type outcome struct {
+// within calls fn on a goroutine and returns when fn returns or when the timeout has passed,
+// whichever is first.
+func within(ctx context.Context, timeout time.Duration, fn Tool) (string, error) {
+	type result struct {
 		value string
 		err   error
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	result := make(chan outcome, 1)
+	results := make(chan result, 1)
 	go func() {
 		value, err := fn(ctx)
-		result <- outcome{value, err}
+		results <- result{value, err}
 	}()
+
 	select {
-	case o := <-result:
-		return o.value, o.err
+	case r := <-results:
+		return r.value, r.err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
@@ -70,7 +74,7 @@ func newCircuitBreaker(s Settings) *gobreaker.CircuitBreaker[string] {
 	})
 }
 
-// newGobreaker is a breaker and nothing else.
+// newGobreaker uses a breaker and nothing else.
 func newGobreaker(s Settings) System {
 	return forEach(s, func(s Settings) Do {
 		cb := newCircuitBreaker(s)
@@ -80,18 +84,20 @@ func newGobreaker(s Settings) System {
 	})
 }
 
-// newResiliency composes go-resiliency's breaker, deadline and retrier. Its deadline
-// knows no context; here the tool's ends when the deadline returns. The end of the
-// caller's context ends the call only if the tool heeds it.
+// newResiliency composes go-resiliency's breaker, deadline and retrier. Its deadline takes no
+// context, so the tool's context is canceled when the deadline returns. If the caller's
+// context ends, the call ends only if the tool respects that.
 func newResiliency(s Settings) System {
 	return forEach(s, func(s Settings) Do {
 		b := breaker.New(s.Failures, 1, s.Cooldown)
-		d := deadline.New(s.Limit)
+		d := deadline.New(s.Timeout)
 		r := retrier.New(retrier.LimitedExponentialBackoff(s.Retries, s.Delay, s.maxDelay()), nil)
 		r.SetJitter(0.5)
+
 		return func(ctx context.Context, _ string, fn Tool) (string, error) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
+
 			var value string
 			err := b.Run(func() error {
 				return d.Run(func(<-chan struct{}) error {
@@ -102,7 +108,7 @@ func newResiliency(s Settings) System {
 				})
 			})
 			if err != nil {
-				return "", err // value may yet be written, by a tool that was given up on
+				return "", err // an abandoned tool may still write to value
 			}
 			return value, nil
 		}

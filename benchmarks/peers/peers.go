@@ -1,46 +1,48 @@
 // Package peers puts everything that is compared behind one signature, so that a
-// benchmark and a test of it run the same code. Each peer is used as its documentation
-// says: what can be made once is made once, what takes a context is given the caller's.
+// benchmark and its test run the same code. Each peer is used as its documentation
+// recommends: what can be made once is made once, and what takes a context gets the
+// caller's.
 package peers
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
-// Tool is what is called.
+// A Tool is the function that a peer calls.
 type Tool func(context.Context) (string, error)
 
 // Do calls fn as the named tool.
 type Do func(ctx context.Context, tool string, fn Tool) (string, error)
 
-// All calls fns side by side as the named tool, waits for all of them and returns how
+// All calls fns concurrently as the named tool, waits for all of them and returns how
 // many failed.
 type All func(ctx context.Context, tool string, fns []Tool) (failed int)
 
-// System is a peer that is set up.
+// A System is a peer that is set up and ready to be called.
 type System struct {
 	Do  Do
 	All All
 }
 
-// Settings are the same for all peers.
+// Settings configure a peer. In a benchmark, all peers have the same ones.
 type Settings struct {
 	Tools        []string
-	Limit        time.Duration // for the whole call, however often it is tried
-	Failures     int           // consecutive ones, which open the breaker
-	Cooldown     time.Duration // how long it stays open
-	Retries      int           // after the first attempt
-	Delay        time.Duration // before the first retry; 0: none
-	MaxAbandoned int           // only the guard has it; 0: its default
+	Timeout      time.Duration // of the whole call, including its retries
+	Failures     int           // how many consecutive failures open the breaker
+	Cooldown     time.Duration // how long the breaker stays open
+	Retries      int           // how many attempts may follow the first one
+	Delay        time.Duration // before the first retry; zero means none
+	MaxAbandoned int           // only the guard has it; zero means its default
 }
 
-// Default is the guard's own default, for one tool.
+// Default returns the guard's own defaults, for one tool.
 func Default() Settings {
 	return Settings{
 		Tools:    []string{"tool"},
-		Limit:    60 * time.Second,
+		Timeout:  60 * time.Second,
 		Failures: 5,
 		Cooldown: 30 * time.Second,
 		Retries:  3,
@@ -48,21 +50,21 @@ func Default() Settings {
 	}
 }
 
-// maxDelay is where all delays end.
+// maxDelay returns the longest delay before a retry.
 func (s Settings) maxDelay() time.Duration { return 10 * s.Delay }
 
-// Peer is one of those that are compared.
+// A Peer is one of the implementations that are compared.
 type Peer struct {
 	Name string
 	New  func(Settings) System
 
-	Limits   bool // ends a call at its limit if the tool looks at its context
-	Enforces bool // and if it doesn't
-	Breaks   bool // has a breaker
-	Retries  bool // tries again
+	TimesOut bool // ends a call at its timeout if the tool respects its context
+	Enforces bool // ends a call at its timeout even if the tool ignores its context
+	Breaks   bool // has a circuit breaker
+	Retries  bool // retries failed calls
 }
 
-// Names of peers that others are measured against.
+// These are the names of peers that others are measured against.
 const (
 	Failsafe       = "failsafe"
 	FloorBare      = "floor-bare"
@@ -70,57 +72,57 @@ const (
 	FloorGoroutine = "floor-goroutine"
 )
 
-// List is all of them, in the order of their figures.
+// List holds all peers, in the order in which their figures are printed.
 var List = []Peer{
-	{Name: "guard", New: newGuard(false), Limits: true, Enforces: true, Breaks: true, Retries: true},
-	{Name: "guard-coop", New: newGuard(true), Limits: true, Breaks: true, Retries: true},
-	{Name: Failsafe, New: newFailsafe, Limits: true, Breaks: true, Retries: true},
-	{Name: "failsafe-call", New: newFailsafeCall, Limits: true, Breaks: true, Retries: true},
-	{Name: "hand", New: newHand, Limits: true, Enforces: true, Breaks: true, Retries: true},
-	{Name: "resiliency", New: newResiliency, Limits: true, Enforces: true, Breaks: true, Retries: true},
+	{Name: "guard", New: newGuard(false), TimesOut: true, Enforces: true, Breaks: true, Retries: true},
+	{Name: "guard-coop", New: newGuard(true), TimesOut: true, Breaks: true, Retries: true},
+	{Name: Failsafe, New: newFailsafe, TimesOut: true, Breaks: true, Retries: true},
+	{Name: "failsafe-call", New: newFailsafeCall, TimesOut: true, Breaks: true, Retries: true},
+	{Name: "hand", New: newHand, TimesOut: true, Enforces: true, Breaks: true, Retries: true},
+	{Name: "resiliency", New: newResiliency, TimesOut: true, Enforces: true, Breaks: true, Retries: true},
 	{Name: "gobreaker", New: newGobreaker, Breaks: true},
-	{Name: FloorGoroutine, New: newFloorGoroutine, Limits: true, Enforces: true, Retries: true},
-	{Name: FloorTimeout, New: newFloorTimeout, Limits: true, Retries: true},
+	{Name: FloorGoroutine, New: newFloorGoroutine, TimesOut: true, Enforces: true, Retries: true},
+	{Name: FloorTimeout, New: newFloorTimeout, TimesOut: true, Retries: true},
 	{Name: FloorBare, New: newFloorBare, Retries: true},
 }
 
-// Few are those of the cases that are run often: they limit a call, or are the floor of
-// one that does.
+// Few holds the peers of the cases that have many variants: those that have a timeout, and
+// the floor of each kind.
 var Few = Only("guard", "guard-coop", Failsafe, "hand", FloorGoroutine, FloorTimeout)
 
-// Only returns those with the given names.
+// Only returns the peers with the given names, in the order of List.
 func Only(names ...string) (some []Peer) {
 	for _, p := range List {
-		for _, name := range names {
-			if p.Name == name {
-				some = append(some, p)
-			}
+		if slices.Contains(names, p.Name) {
+			some = append(some, p)
 		}
 	}
 	return some
 }
 
-// forEach makes a System of what newDo makes for each tool. One tool needs no map, and
-// a program that has only one wouldn't write one.
+// forEach returns a System in which every tool has a Do of its own. A single tool needs no
+// map: a program that has only one wouldn't use one either.
 func forEach(s Settings, newDo func(Settings) Do) System {
 	if len(s.Tools) == 1 {
-		return sideBySide(newDo(s))
+		return concurrently(newDo(s))
 	}
+
 	dos := make(map[string]Do, len(s.Tools))
 	for _, tool := range s.Tools {
 		dos[tool] = newDo(s)
 	}
-	return sideBySide(func(ctx context.Context, tool string, fn Tool) (string, error) {
+	return concurrently(func(ctx context.Context, tool string, fn Tool) (string, error) {
 		return dos[tool](ctx, tool, fn)
 	})
 }
 
-// sideBySide adds the All that people write by hand.
-func sideBySide(do Do) System {
+// concurrently returns a System with do and the All that people write by hand around it.
+func concurrently(do Do) System {
 	type result struct {
 		value string
 		err   error
 	}
+
 	all := func(ctx context.Context, tool string, fns []Tool) (failed int) {
 		results := make([]result, len(fns))
 		var wg sync.WaitGroup
@@ -130,6 +132,7 @@ func sideBySide(do Do) System {
 			})
 		}
 		wg.Wait()
+
 		for _, r := range results {
 			if r.err != nil {
 				failed++

@@ -1,7 +1,7 @@
-// Command ratios reads the output of this module's benchmarks, from files or from the
-// standard input, and prints two tables in Markdown: how the guard compares with its
-// peers and the floor in every case, and the bar that it is held to. All figures are
-// medians. It fails if a case is missing, and not if the bar is missed.
+// Command ratios reads the output of this module's benchmarks, from files or from its standard
+// input, and prints two tables in Markdown: how the guard compares with its peers and with the
+// floor in every case, and whether it meets the bar that it is held to. All figures are
+// medians. The command fails if a case is missing, but not if the guard misses the bar.
 package main
 
 import (
@@ -12,19 +12,21 @@ import (
 )
 
 func main() {
-	runs := flag.Int("runs", 6, "how often each case must have been run")
+	runs := flag.Int("runs", 6, "how many times each case must have been run")
 	all := flag.Bool("all", false, "print a row for each peer, not only for the guard")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: ratios [-runs n] [-all] [file...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+
 	if err := run(os.Stdout, os.Stdin, flag.Args(), *runs, *all); err != nil {
 		fmt.Fprintln(os.Stderr, "ratios:", err)
 		os.Exit(1)
 	}
 }
 
+// run reads the files, or in if there are none, and prints the tables.
 func run(out io.Writer, in io.Reader, files []string, runs int, all bool) error {
 	readers := []io.Reader{in}
 	if len(files) > 0 {
@@ -38,6 +40,7 @@ func run(out io.Writer, in io.Reader, files []string, runs int, all bool) error 
 		defer f.Close()
 		readers = append(readers, f)
 	}
+
 	s, err := parse(io.MultiReader(readers...))
 	if err != nil {
 		return err
@@ -45,7 +48,7 @@ func run(out io.Writer, in io.Reader, files []string, runs int, all bool) error 
 	if err := s.check(runs); err != nil {
 		return err
 	}
-	s.table(out, all)
-	s.bar(out)
+	s.printTable(out, all)
+	s.printBar(out)
 	return nil
 }

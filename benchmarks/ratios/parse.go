@@ -13,21 +13,21 @@ import (
 	"github.com/seed8d1e2389/resilience/benchmarks/peers"
 )
 
-// results are the figures of all cases. A case is a benchmark's name without the peer.
+// results holds the figures of all cases. A case is the name of a benchmark without the peer.
 type results struct {
-	cases   []string // as they came first
-	figures map[string]map[string]*figures
+	cases   []string                       // in the order in which they were first read
+	figures map[string]map[string]*figures // by case and peer
 }
 
-// figures are what was measured of one peer in one case, a value for each run.
+// figures holds what was measured of one peer in one case, a value for each run.
 type figures struct {
 	time, bytes, allocs []float64
 }
 
-// procs is what the testing package puts behind a name.
+// procs matches the number of processors that the testing package appends to a name.
 var procs = regexp.MustCompile(`-\d+$`)
 
-// parse reads what go test -bench prints. Lines that aren't results don't matter.
+// parse reads what go test -bench prints. It ignores lines that aren't results of a peer.
 func parse(r io.Reader) (*results, error) {
 	s := &results{figures: make(map[string]map[string]*figures)}
 	lines := bufio.NewScanner(r)
@@ -36,45 +36,60 @@ func parse(r io.Reader) (*results, error) {
 		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
 			continue
 		}
+
 		name := strings.TrimPrefix(procs.ReplaceAllString(fields[0], ""), "Benchmark")
-		where, peer, ok := strings.Cut(name, "/peer=")
+		benchmarkCase, peer, ok := strings.Cut(name, "/peer=")
 		if !ok {
 			continue
 		}
-		f := s.of(where, peer)
-		for i := 2; i+1 < len(fields); i += 2 {
-			v, err := strconv.ParseFloat(fields[i], 64)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %q is not a number", fields[0], fields[i])
-			}
-			switch fields[i+1] {
-			case "ns/op":
-				f.time = append(f.time, v)
-			case "B/op":
-				f.bytes = append(f.bytes, v)
-			case "allocs/op":
-				f.allocs = append(f.allocs, v)
-			}
+		if err := s.of(benchmarkCase, peer).add(fields); err != nil {
+			return nil, err
 		}
 	}
 	return s, lines.Err()
 }
 
-func (s *results) of(where, peer string) *figures {
-	if s.figures[where] == nil {
-		s.figures[where] = make(map[string]*figures)
-		s.cases = append(s.cases, where)
+// add adds the values of one line, whose fields are a name, a number of iterations, and pairs
+// of a value and its unit.
+func (f *figures) add(fields []string) error {
+	for i := 2; i+1 < len(fields); i += 2 {
+		v, err := strconv.ParseFloat(fields[i], 64)
+		if err != nil {
+			return fmt.Errorf("%s: %q is not a number", fields[0], fields[i])
+		}
+
+		switch fields[i+1] {
+		case "ns/op":
+			f.time = append(f.time, v)
+		case "B/op":
+			f.bytes = append(f.bytes, v)
+		case "allocs/op":
+			f.allocs = append(f.allocs, v)
+		}
 	}
-	if s.figures[where][peer] == nil {
-		s.figures[where][peer] = new(figures)
-	}
-	return s.figures[where][peer]
+	return nil
 }
 
-const shownErrors = 10
+// runs returns how many times everything was measured.
+func (f *figures) runs() int { return min(len(f.time), len(f.bytes), len(f.allocs)) }
 
-// check returns an error that names the cases that are missing, or that were run less
-// often than runs times.
+// of returns the figures of a peer in a case. It adds them if there are none yet.
+func (s *results) of(benchmarkCase, peer string) *figures {
+	if s.figures[benchmarkCase] == nil {
+		s.figures[benchmarkCase] = make(map[string]*figures)
+		s.cases = append(s.cases, benchmarkCase)
+	}
+	if s.figures[benchmarkCase][peer] == nil {
+		s.figures[benchmarkCase][peer] = new(figures)
+	}
+	return s.figures[benchmarkCase][peer]
+}
+
+// maxErrors bounds how many missing cases check names.
+const maxErrors = 10
+
+// check returns an error that names the cases that are missing or that were run fewer times
+// than runs.
 func (s *results) check(runs int) error {
 	var errs []error
 	for _, want := range required() {
@@ -84,14 +99,14 @@ func (s *results) check(runs int) error {
 			switch {
 			case f == nil:
 				errs = append(errs, fmt.Errorf("%s is missing", name))
-			case min(len(f.time), len(f.bytes), len(f.allocs)) < runs:
-				errs = append(errs, fmt.Errorf("%s was run %d times, want %d", name,
-					min(len(f.time), len(f.bytes), len(f.allocs)), runs))
+			case f.runs() < runs:
+				errs = append(errs, fmt.Errorf("%s was run %d times, want %d", name, f.runs(), runs))
 			}
 		}
 	}
-	if n := len(errs); n > shownErrors {
-		errs = append(errs[:shownErrors], fmt.Errorf("and %d more", n-shownErrors))
+
+	if n := len(errs); n > maxErrors {
+		errs = append(errs[:maxErrors], fmt.Errorf("and %d more", n-maxErrors))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("run all benchmarks, %d times each:\n%w", runs, errors.Join(errs...))
@@ -99,15 +114,19 @@ func (s *results) check(runs int) error {
 	return nil
 }
 
-type wanted struct {
+// A requiredCase is a case that a complete run has, with the peers that take part in it.
+type requiredCase struct {
 	name  string
 	peers []string
 }
 
-// required are the cases that a complete run has.
-func required() []wanted {
-	all, some := names(peers.List, nil), names(peers.Few, nil)
-	list := []wanted{
+// required returns the cases of a complete run.
+func required() []requiredCase {
+	all, few := names(peers.List, nil), names(peers.Few, nil)
+	guards := []string{"guard", "guard-coop"}
+	servers := []string{"guard", "guard-coop", peers.FloorBare}
+
+	list := []requiredCase{
 		{"Success/tool=done", all},
 		{"Success/tool=blind", all},
 		{"Request/tool=done", all},
@@ -115,25 +134,27 @@ func required() []wanted {
 		{"Retry", names(peers.List, func(p peers.Peer) bool { return p.Retries })},
 		{"Failure", all},
 		{"All/calls=10", all},
-		{"Tools/tools=1", some},
-		{"Tools/tools=1000", some},
-		{"Contention/goroutines=10000/tools=1", some},
-		{"Contention/goroutines=10000/tools=1000", some},
-		{"MCP/sdk=go-sdk", []string{"guard", "guard-coop", peers.FloorBare}},
-		{"MCP/sdk=mcp-go", []string{"guard", "guard-coop", peers.FloorBare}},
-		{"Observer/observer=none", []string{"guard", "guard-coop"}},
-		{"Observer/observer=slog", []string{"guard", "guard-coop"}},
-		{"Observer/observer=otel", []string{"guard", "guard-coop"}},
+		{"Tools/tools=1", few},
+		{"Tools/tools=1000", few},
+		{"Contention/goroutines=10000/tools=1", few},
+		{"Contention/goroutines=10000/tools=1000", few},
+		{"MCP/sdk=go-sdk", servers},
+		{"MCP/sdk=mcp-go", servers},
+		{"Observer/observer=none", guards},
+		{"Observer/observer=slog", guards},
+		{"Observer/observer=otel", guards},
 	}
+
 	for _, procs := range []int{1, 2} {
 		for _, goroutines := range []int{1, 10, 100, 1000, 10000} {
-			list = append(list, wanted{fmt.Sprintf("Parallel/procs=%d/goroutines=%d", procs, goroutines), some})
+			list = append(list, requiredCase{fmt.Sprintf("Parallel/procs=%d/goroutines=%d", procs, goroutines), few})
 		}
 	}
 	return list
 }
 
-// names are those of the peers that do what a case is about; nil: all do.
+// names returns the names of the peers for which does returns true. If does is nil, it returns
+// all names.
 func names(list []peers.Peer, does func(peers.Peer) bool) (some []string) {
 	for _, p := range list {
 		if does == nil || does(p) {
@@ -143,16 +164,18 @@ func names(list []peers.Peer, does func(peers.Peer) bool) (some []string) {
 	return some
 }
 
+// median returns the median of values, or zero if there are none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
+
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// spread is half of the distance between the extremes, as a share of the median.
+// spread returns half of the distance between the extremes, as a share of the median.
 func spread(values []float64) float64 {
 	m := median(values)
 	if m == 0 {
