@@ -10,8 +10,8 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// An answer is what one attempt returned. It is made within the attempt, because it calls methods of
-// the tool's errors, which may panic.
+// An answer is what one attempt returned. It is made within the attempt, because that calls methods
+// of the tool's errors, which may panic.
 type answer struct {
 	result     *mcp.CallToolResult
 	needsInput bool  // the result requests input from the user, so it is neither a success nor a failure
