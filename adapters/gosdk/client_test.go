@@ -3,11 +3,11 @@ package gosdk_test
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,147 +17,186 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A remote is somebody else's server over streamable HTTP, with a front that can fail.
+// A remote is another server over streamable HTTP.
 type remote struct {
-	*httptest.Server
-	status  atomic.Int64 // what the front answers; 0: it lets requests through
+	*httpServer
 	runs    atomic.Int64
-	hanging chan struct{} // one for each call of "hangs"
-	release chan struct{} // closed by a test that calls "hangs": a server may not hear that its client has left
+	hanging chan struct{} // receives a value for each call of "hangs"
+	release chan struct{} // ends the calls of "hangs"; a server may not learn that its client has left
 }
 
 func newRemote(t *testing.T) *remote {
 	r := &remote{hanging: make(chan struct{}, 100), release: make(chan struct{})}
-	server := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
-	add := func(name string, work func(context.Context) error) {
-		mcp.AddTool(server, &mcp.Tool{Name: name}, func(ctx context.Context, _ *mcp.CallToolRequest, _ in) (*mcp.CallToolResult, out, error) {
-			r.runs.Add(1)
-			return nil, out{"fine"}, work(ctx)
-		})
-	}
-	add("works", func(context.Context) error { return nil })
-	add("fails", func(context.Context) error { return errBoom })
-	t.Cleanup(func() { r.CloseClientConnections(); r.Close() })
-	add("hangs", func(context.Context) error { r.hanging <- struct{}{}; <-r.release; return nil })
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		switch status := r.status.Load(); status {
-		case 0:
-			handler.ServeHTTP(w, req)
-		default:
-			w.WriteHeader(int(status))
-		}
-	}))
+	server := newServer(nil)
+	addTyped(server, &mcp.Tool{Name: "works"}, succeed)
+	addTyped(server, &mcp.Tool{Name: "fails"}, failing(&r.runs))
+	addTyped(server, &mcp.Tool{Name: "hangs"}, func(context.Context) error {
+		r.hanging <- struct{}{}
+		<-r.release
+		return nil
+	})
+	r.httpServer = serveHTTP(t, server)
 	return r
 }
 
+// reply makes the server reply to every request with the given status.
+func (r *remote) reply(status int) {
+	intercept := func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(status)
+		return true
+	}
+	r.intercept.Store(&intercept)
+}
+
 func (r *remote) connect(t *testing.T, protocol string, g *resilience.Guard) *mcp.ClientSession {
-	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
-	client.AddSendingMiddleware(gosdk.ClientMiddleware(g))
-	// Without idle connections a server that is gone is always one that refuses.
-	httpClient := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	transport := &mcp.StreamableClientTransport{Endpoint: r.URL, HTTPClient: httpClient, MaxRetries: -1, DisableStandaloneSSE: true}
-	session, err := client.Connect(t.Context(), transport, speaking(protocol))
+	transport := &mcp.StreamableClientTransport{
+		Endpoint: r.URL,
+		// Without idle connections, a server that is gone always refuses the connection.
+		HTTPClient:           &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+		MaxRetries:           -1,
+		DisableStandaloneSSE: true,
+	}
+	session, err := newClient(nil, gosdk.ClientMiddleware(g)).Connect(t.Context(), transport, speaking(protocol))
 	require.NoError(t, err)
 	t.Cleanup(func() { session.Close() })
 	return session
 }
 
-func TestClient(t *testing.T) {
-	for _, protocol := range protocols {
-		t.Run(protocol, func(t *testing.T) {
-			r := newRemote(t)
-			g := resilience.Must(resilience.New(resilience.Config{
-				Tools:   map[string]resilience.Tool{"fails": {Effect: resilience.ReadOnly}},
-				Breaker: resilience.BreakerConfig{Failures: 100}, Retry: fast,
-			}))
-			session := r.connect(t, protocol, g)
-			call := func(tool string) (*mcp.CallToolResult, error) {
-				return session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{"n": 1}})
-			}
+func TestClientTellsFailuresBusyAndGoneServersApart(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		r := newRemote(t)
+		session := r.connect(t, protocol, newGuard(t, resilience.Config{
+			Tools:   map[string]resilience.Tool{"fails": {Effect: resilience.ReadOnly}},
+			Breaker: resilience.BreakerConfig{Failures: 100},
+			Retry:   fast,
+		}))
+		call := func(tool string) (*mcp.CallToolResult, error) {
+			return session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{"n": 1}})
+		}
 
-			res, err := call("works")
-			require.NoError(t, err)
-			assert.False(t, res.IsError)
-			assert.NotContains(t, res.Meta, resilience.MetaError)
+		res, err := call("works")
+		require.NoError(t, err)
+		assert.False(t, res.IsError)
+		assert.NotContains(t, res.Meta, resilience.MetaError)
 
-			r.runs.Store(0)
-			res, err = call("fails")
-			require.NoError(t, err)
-			assert.True(t, res.IsError)
-			assert.Equal(t, errBoom.Error(), text(t, res))
-			assert.Equal(t, resilience.CodeRetryExhausted, adviceOf(t, res).Code)
-			assert.EqualValues(t, 4, r.runs.Load())
+		res, err = call("fails")
+		require.NoError(t, err)
+		assert.True(t, res.IsError)
+		assert.Equal(t, errBoom.Error(), text(t, res))
+		assert.Equal(t, resilience.CodeRetryExhausted, metadataOf(t, res).Code)
+		assert.EqualValues(t, 4, r.runs.Load())
 
-			_, err = call("unknown")
-			var wire *jsonrpc.Error
-			require.ErrorAs(t, err, &wire)
-			assert.ErrorIs(t, err, resilience.CodeValidation)
+		_, err = call("unknown")
+		var wire *jsonrpc.Error
+		require.ErrorAs(t, err, &wire)
+		assert.ErrorIs(t, err, resilience.CodeValidation)
 
-			for _, status := range []int64{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
-				r.status.Store(status)
-				_, err = call("works")
-				assert.ErrorIs(t, err, resilience.CodeToolFailed, "busy is not lost: %v", errors.Unwrap(err))
-				var busy *resilience.Error
-				require.ErrorAs(t, err, &busy)
-				assert.True(t, busy.Retryable, "it may be asked again")
-				_, err = call("fails")
-				assert.ErrorIs(t, err, resilience.CodeRetryExhausted, "and is, where that can do no harm")
-			}
-			r.status.Store(0)
+		for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+			r.reply(status)
 			_, err = call("works")
-			require.NoError(t, err)
+			assert.ErrorIs(t, err, resilience.CodeToolFailed, "a busy server isn't lost: %v", errors.Unwrap(err))
+			var busy *resilience.Error
+			require.ErrorAs(t, err, &busy)
+			assert.True(t, busy.Retryable)
+			_, err = call("fails")
+			assert.ErrorIs(t, err, resilience.CodeRetryExhausted, "a read-only tool is retried")
+		}
+		r.intercept.Store(nil)
+		_, err = call("works")
+		require.NoError(t, err)
 
-			r.CloseClientConnections()
-			r.Close()
-			_, err = call("works")
-			assert.ErrorIs(t, err, resilience.CodeRetryExhausted, "%v", errors.Unwrap(err))
-			assert.ErrorIs(t, err, resilience.CodeConnectionLost, "refused, and so repeated whatever the tool: it never got there")
-		})
-	}
+		r.stop()
+		_, err = call("works")
+		const refused = "a refused connection is retried for any tool: the call didn't reach it"
+		assert.ErrorIs(t, err, resilience.CodeRetryExhausted, "%s: %v", refused, errors.Unwrap(err))
+		assert.ErrorIs(t, err, resilience.CodeConnectionLost, refused)
+	})
 }
 
-func TestClientLostSession(t *testing.T) {
+func TestClientOfAServerThatForgotTheSessionIsLost(t *testing.T) {
 	r := newRemote(t)
-	g := resilience.Must(resilience.New(resilience.Config{}))
-	session := r.connect(t, "2025-11-25", g)
-	r.status.Store(http.StatusNotFound) // the server has forgotten the session
+	session := r.connect(t, legacy, newGuard(t, resilience.Config{}))
+	r.reply(http.StatusNotFound)
 	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "works"})
 	assert.ErrorIs(t, err, resilience.CodeConnectionLost)
 	assert.ErrorIs(t, err, mcp.ErrSessionMissing)
 }
 
-func TestClientLostConnection(t *testing.T) {
-	f := &fixture{T: t, server: mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)}
-	started := make(chan struct{})
-	f.raw("hangs", nil, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		close(started)
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
-	serverEnd, clientEnd := net.Pipe()
-	_, err := f.server.Connect(t.Context(), &mcp.IOTransport{Reader: serverEnd, Writer: serverEnd}, nil)
+func TestClientOfAServerThatDiedIsLost(t *testing.T) {
+	p := newPeer()
+	p.sending = []mcp.Middleware{gosdk.ClientMiddleware(newGuard(t, resilience.Config{}))}
+	session, err := p.dial(t.Context())
 	require.NoError(t, err)
-	clientSide := &mcp.IOTransport{Reader: clientEnd, Writer: clientEnd}
-	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
-	client.AddSendingMiddleware(gosdk.ClientMiddleware(resilience.Must(resilience.New(resilience.Config{}))))
-	session, err := client.Connect(t.Context(), clientSide, nil)
-	require.NoError(t, err)
-	go func() { <-started; serverEnd.Close() }() // as a process that is killed
-	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "hangs"})
+
+	go func() { <-p.started; p.cut() }()
+	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "hang"})
 	assert.ErrorIs(t, err, resilience.CodeConnectionLost, "in flight: %v", errors.Unwrap(err))
-	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "hangs"})
+	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "hang"})
 	assert.ErrorIs(t, err, resilience.CodeConnectionLost, "afterwards: %v", errors.Unwrap(err))
 }
 
-func TestClientCancel(t *testing.T) {
+func TestCanceledCallOfAClientDoesNotCount(t *testing.T) {
 	r := newRemote(t)
 	defer close(r.release) // before the session is closed, which in v1.7 of the SDK waits for the server
-	g := resilience.Must(resilience.New(resilience.Config{}))
+	g := newGuard(t, resilience.Config{})
 	session := r.connect(t, "", g)
+
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-r.hanging; cancel() }()
 	_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "hangs", Arguments: in{}})
 	assert.ErrorIs(t, err, resilience.CodeCanceled)
 	assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+}
+
+func TestGuardedClientBelievesAGuardedServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{})
+		var runs atomic.Int64
+		f.typed("down", nil, failing(&runs))
+		f.typed("mistake", nil, func(context.Context) error {
+			return &resilience.Error{Code: resilience.CodeValidation, Message: "No such row"}
+		})
+		g := newGuard(t, resilience.Config{
+			Timeouts: resilience.Timeouts{resilience.Quick: 10 * time.Second},
+			Effect:   resilience.ReadOnly,
+			Retry:    fast,
+			Breaker:  resilience.BreakerConfig{Failures: 100},
+		})
+		f.connect("", gosdk.ClientMiddleware(g))
+
+		for range 5 {
+			assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, f.call("down")).Code)
+		}
+		assert.EqualValues(t, 5, runs.Load(), "the server says that the call must not be repeated")
+
+		failures := g.Health()[0].ConsecutiveFailures
+		m := metadataOf(t, f.call("down"))
+		assert.Equal(t, resilience.CodeCircuitOpen, m.Code)
+		assert.Equal(t, 30, m.RetryAfter, "which doesn't fit into the 10s that a call has here")
+		assert.Greater(t, g.Health()[0].ConsecutiveFailures, failures)
+
+		for range 3 {
+			assert.Equal(t, resilience.CodeValidation, metadataOf(t, f.call("mistake")).Code)
+		}
+		assert.Zero(t, g.Health()[1].ConsecutiveFailures, "the caller's mistake doesn't count here either")
+	})
+}
+
+func TestObserverReceivesTheRequestOfAClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var request resilience.RequestInfo
+		g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
+			Start: func(_ context.Context, e resilience.CallStart) context.Context {
+				request = e.Request
+				return nil
+			},
+		}}})
+		call := gosdk.ClientMiddleware(g)(func(context.Context, string, mcp.Request) (mcp.Result, error) {
+			return &mcp.CallToolResult{}, nil
+		})
+		req := &mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}}
+		_, err := call(t.Context(), "tools/call", req)
+		require.NoError(t, err)
+		assert.Equal(t, resilience.RequestInfo{Method: "tools/call", Client: true}, request)
+	})
 }

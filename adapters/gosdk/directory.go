@@ -2,6 +2,7 @@ package gosdk
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -9,74 +10,87 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// A directory remembers what the SDK said of the tools when it was last asked. Tools are
-// added, changed and removed while a server runs, so it is asked anew when a call fails
-// and the tool's effect matters.
+// refreshTimeout bounds a refresh. The SDK replies within microseconds, but other middleware of the
+// server also runs.
+const refreshTimeout = 250 * time.Millisecond
+
+var errNoList = errors.New("tools/list returned neither a result nor an error")
+
+// A directory caches what a server's list of tools says. Tools may be added, changed and removed
+// while the server runs, so it is refreshed when a tool is missing, and when a call fails and the
+// tool's effect matters. It is safe for concurrent use.
 type directory struct {
-	tools atomic.Pointer[map[string]known] // replaced, never changed
+	next  mcp.MethodHandler
+	tools atomic.Pointer[map[string]toolInfo] // the map is replaced, never changed
 }
 
-type known struct {
+type toolInfo struct {
 	effect          resilience.Effect
 	hasOutputSchema bool
 }
 
-func (d *directory) get(name string) (known, bool) {
+// get returns what the cache holds of the named tool.
+func (d *directory) get(name string) (toolInfo, bool) {
 	tools := d.tools.Load()
 	if tools == nil {
-		return known{}, false
+		return toolInfo{}, false
 	}
-	k, ok := (*tools)[name]
-	return k, ok
+	info, ok := (*tools)[name]
+	return info, ok
 }
 
-// registered reports whether there is such a tool, or was when we last looked.
-func (s *server) registered(ctx context.Context, req *mcp.CallToolRequest) bool {
-	if _, ok := s.tools.get(req.Params.Name); ok {
+// has reports whether the server lists the tool that req calls, or did at the last refresh.
+func (d *directory) has(ctx context.Context, req *mcp.CallToolRequest) bool {
+	if _, ok := d.get(req.Params.Name); ok {
 		return true
 	}
-	s.look(ctx, req)
-	_, ok := s.tools.get(req.Params.Name)
+	d.refresh(ctx, req)
+	_, ok := d.get(req.Params.Name)
 	return ok
 }
 
-// effect is what the tool's annotations say now, if the SDK can be asked.
-func (s *server) effect(ctx context.Context, req *mcp.CallToolRequest) resilience.Effect {
-	s.look(ctx, req)
-	k, _ := s.tools.get(req.Params.Name)
-	return k.effect
+// effect returns the effect that the tool's annotations declare at present, or at the last refresh
+// that succeeded.
+func (d *directory) effect(ctx context.Context, req *mcp.CallToolRequest) resilience.Effect {
+	d.refresh(ctx, req)
+	info, _ := d.get(req.Params.Name)
+	return info.effect
 }
 
-// lookTimeout bounds a look: the SDK answers in microseconds, but other middleware of the
-// server's runs too.
-const lookTimeout = 250 * time.Millisecond
-
-// look asks the SDK for its tools, as a client would: it has no other way.
-func (s *server) look(ctx context.Context, req *mcp.CallToolRequest) {
-	ctx = context.WithoutCancel(ctx) // what has just ended may be why we ask
-	tools, err := resilience.WithTimeout(ctx, "tools/list", lookTimeout, func(ctx context.Context) (map[string]known, error) {
-		tools := make(map[string]known)
-		params := &mcp.ListToolsParams{}
-		for {
-			result, err := s.next(ctx, "tools/list", &mcp.ListToolsRequest{Session: req.Session, Params: params, Extra: req.Extra})
-			if err != nil {
-				return nil, err
-			}
-			list, ok := result.(*mcp.ListToolsResult)
-			if !ok || list == nil {
-				return nil, errNoResult
-			}
-			for _, t := range list.Tools {
-				tools[t.Name] = known{effectOf(t), t.OutputSchema != nil}
-			}
-			if list.NextCursor == "" || list.NextCursor == params.Cursor {
-				return tools, nil
-			}
-			params = &mcp.ListToolsParams{Cursor: list.NextCursor}
-		}
-	})
+// refresh lists the tools as the client of req would, because the SDK offers no other way. It keeps
+// the old list if that fails.
+func (d *directory) refresh(ctx context.Context, req *mcp.CallToolRequest) {
+	ctx = context.WithoutCancel(ctx) // the call may have ended, and its effect still matters
+	tools, err := resilience.WithTimeout(ctx, "tools/list", refreshTimeout,
+		func(ctx context.Context) (map[string]toolInfo, error) { return d.list(ctx, req) })
 	if err == nil {
-		s.tools.tools.Store(&tools)
+		d.tools.Store(&tools)
+	}
+}
+
+// list returns the tools on all pages of the list.
+func (d *directory) list(ctx context.Context, req *mcp.CallToolRequest) (map[string]toolInfo, error) {
+	tools := make(map[string]toolInfo)
+	params := &mcp.ListToolsParams{}
+	for {
+		listReq := &mcp.ListToolsRequest{Session: req.Session, Params: params, Extra: req.Extra}
+		result, err := d.next(ctx, "tools/list", listReq)
+		if err != nil {
+			return nil, err
+		}
+		page, ok := result.(*mcp.ListToolsResult)
+		if !ok || page == nil {
+			return nil, errNoList
+		}
+
+		for _, t := range page.Tools {
+			tools[t.Name] = toolInfo{effectOf(t), t.OutputSchema != nil}
+		}
+
+		if page.NextCursor == "" || page.NextCursor == params.Cursor {
+			return tools, nil
+		}
+		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
 	}
 }
 

@@ -5,40 +5,42 @@
 //
 //	gosdk.Protect(server, guard)
 //
-// It is the same as
+// [Protect] adds [Middleware] to the receiving middleware of the server. It also adds sending
+// middleware, which sees what tools send while they run:
 //
-//	server.AddReceivingMiddleware(gosdk.Middleware(guard))
+//   - Each progress notification of a tool with a MaxTimeout restarts the timeout of its call. The
+//     progress that a client sees never decreases, even if the call is retried.
+//   - An elicitation pauses the timeout, so that only the client can end the call meanwhile. A call
+//     that has elicited something from the user isn't retried, which would repeat the question.
 //
-// but also watches what tools send meanwhile. With Tool.MaxTimeout set, each progress
-// notification restarts the limit of its call, and after a retry in the server progress
-// never falls. While a tool asks its user something (elicitation) the clock stands, which
-// only the client can end, and the call isn't retried, so that the user isn't asked twice.
+// # What a client receives
 //
-// # What a client sees
+// A tool's own result reaches the client as it is, except that error metadata is added to a result
+// with isError: the *resilience.Error in its _meta, under [resilience.MetaError]. The SDK turns an
+// error of a typed handler into such a result, with all of the error's text. If that text isn't
+// fit for agents, the handler should return a *resilience.Error with a Message.
 //
-// A tool's own result, with or without isError, is passed on as it is; to one with
-// isError the guard's advice is added in _meta, under resilience.MetaError. The SDK makes
-// such a result of a typed handler's error, with all of its text: return a
-// *resilience.Error with a Message where that isn't for agents. Where there
-// is no result of the tool's (a timeout, an open breaker, a panic) the client gets one
-// with isError whose text is the JSON of the *resilience.Error, which is also in _meta,
-// and in structuredContent if the tool has no output schema. Protocol errors (an unknown
-// tool, a handler's *jsonrpc.Error) stay protocol errors.
+// A call may also end without a result of the tool's own, because of a timeout, an open breaker or a
+// panic. The client then receives a result with isError whose text is the JSON of the
+// *resilience.Error. The error is also in the result's _meta and, if the tool has no output schema,
+// in its structuredContent. Protocol errors remain protocol errors, both the SDK's for an unknown
+// tool and a *jsonrpc.Error that a handler returns.
 //
-// # What counts
+// # What counts as a failure
 //
-// A typed handler's error is classified like any other (resilience.Classify). A result
-// with isError for which there is no Go error is a transient failure; [Failure] changes
-// that. The SDK's refusal of arguments that break the tool's schema is the caller's
-// mistake; those that fit the schema but not the Go type can't be told from the tool's
-// own errors, and count. A result that asks the user something is neither retried nor
-// counted.
+// An error of a typed handler is classified like any other, see [resilience.Classify]. A result with
+// isError that has no Go error behind it is a transient failure. The option [Failure] overrides both.
 //
-// Tools that the guard's Config doesn't list have the effect that their annotations
-// say, as they are when a call fails.
+// Arguments that violate the tool's schema are rejected by the SDK, and are the caller's mistake.
+// Arguments that match the schema but not the Go type count as failures, because the SDK's error for
+// them looks like one of the tool's own. A result that requests input from the user is neither
+// counted nor retried.
+//
+// A tool that isn't listed in the guard's Config has the effect that its annotations declare at the
+// time when the call fails.
 //
 // # Other servers
 //
-// [ClientMiddleware] puts a client's calls of another server's tools under a guard, and a
-// [Session] is dialled again when it is lost, which the SDK's own isn't.
+// [ClientMiddleware] guards a client's calls of another server's tools. A [Session] is redialed when
+// it is lost, which a session of the SDK isn't.
 package gosdk

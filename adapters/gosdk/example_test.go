@@ -26,6 +26,7 @@ func callSearch(server *mcp.Server, sending ...mcp.Middleware) {
 		fmt.Println(err)
 		return
 	}
+
 	client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"}, nil)
 	client.AddSendingMiddleware(sending...)
 	session, err := client.Connect(ctx, clientSide, nil)
@@ -34,17 +35,18 @@ func callSearch(server *mcp.Server, sending ...mcp.Middleware) {
 		return
 	}
 	defer session.Close()
+
 	res, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "search", Arguments: query{"needle"}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(res.IsError, res.Content[0].(*mcp.TextContent).Text)
-	switch advice := res.Meta[resilience.MetaError].(type) {
-	case map[string]any: // as it came over the wire
-		fmt.Println(advice["code"], advice["retryable"])
-	case *resilience.Error: // as a client's own middleware put it there
-		fmt.Println(advice.Code, advice.Retryable)
+	switch metadata := res.Meta[resilience.MetaError].(type) {
+	case map[string]any: // it came over the wire
+		fmt.Println(metadata["code"], metadata["retryable"])
+	case *resilience.Error: // the client's own middleware added it
+		fmt.Println(metadata.Code, metadata.Retryable)
 	}
 }
 
@@ -66,7 +68,7 @@ func ExampleMiddleware() {
 	server.AddReceivingMiddleware(gosdk.Middleware(guard,
 		gosdk.AllowTimeout(),
 		gosdk.Failure(func(res *mcp.CallToolResult) error {
-			return resilience.MarkInvalid(res.GetError()) // in this server agents are always wrong
+			return resilience.MarkInvalid(res.GetError()) // a failure here is always the agent's mistake
 		}),
 	))
 	mcp.AddTool(server, &mcp.Tool{Name: "search"}, search)
@@ -77,7 +79,7 @@ func ExampleMiddleware() {
 }
 
 func ExampleClientMiddleware() {
-	server := mcp.NewServer(&mcp.Implementation{Name: "somebody else's", Version: "1.0.0"}, nil)
+	server := mcp.NewServer(&mcp.Implementation{Name: "other server", Version: "1.0.0"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "search"}, search)
 
 	guard := resilience.Must(resilience.New(resilience.Config{

@@ -9,137 +9,154 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// calls are the calls under way of one server.
-type calls struct {
-	byToken sync.Map // token → *reports; a tool may report without its call's context
+// A tracker relates what the tools of a server send to the calls that they belong to. A nil tracker
+// tracks nothing. It is safe for concurrent use.
+type tracker struct {
+	// byToken finds a call by its progress token, because a tool may send progress without the
+	// context of its call. It maps a progressToken to a *trackedCall.
+	byToken sync.Map
 }
 
-type token struct {
+// A progressToken identifies a call whose client wants progress notifications.
+type progressToken struct {
 	session mcp.Session
-	token   any
+	value   any // nil if there is no token
 }
 
-// tokenOf leaves out tokens that MCP doesn't allow, which may not even be comparable.
-func tokenOf(session mcp.Session, t any) token {
-	switch t.(type) {
+// newProgressToken ignores a value of a type that MCP doesn't allow, which may not even be comparable.
+func newProgressToken(session mcp.Session, value any) progressToken {
+	switch value.(type) {
 	case string, int, int64, float64:
-		return token{session, t}
+		return progressToken{session, value}
 	}
-	return token{session, nil}
+	return progressToken{session, nil}
 }
 
-// reports is what one call has told its client.
-type reports struct {
-	calls *calls
-	key   token // its token is nil if the client doesn't want to hear of progress
+// A trackedCall is a call that is under way. A nil trackedCall is one that isn't tracked.
+type trackedCall struct {
+	tracker *tracker
+	token   progressToken
 
-	mu    sync.Mutex
-	ctx   context.Context // of the attempt under way
-	sent  bool
-	last  float64
-	asked bool
-	over  bool
+	mu       sync.Mutex
+	attempt  context.Context // of the current attempt
+	sent     bool            // whether progress was sent
+	progress float64         // that was sent last
+	elicited bool
+	ended    bool
 }
 
-type reportsKey struct{}
+type trackedCallKey struct{}
 
-// begin is for a nil *calls too: then nobody watches.
-func (c *calls) begin(ctx context.Context, req *mcp.CallToolRequest) (context.Context, *reports) {
-	if c == nil {
+// track returns the tracked call of req, and ctx with that call in it. The caller must end the call.
+func (t *tracker) track(ctx context.Context, req *mcp.CallToolRequest) (context.Context, *trackedCall) {
+	if t == nil {
 		return ctx, nil
 	}
-	r := &reports{calls: c, key: tokenOf(req.Session, req.Params.GetProgressToken())}
-	if r.key.token != nil {
-		c.byToken.Store(r.key, r)
+
+	c := &trackedCall{tracker: t, token: newProgressToken(req.Session, req.Params.GetProgressToken())}
+	if c.token.value != nil {
+		t.byToken.Store(c.token, c)
 	}
-	return context.WithValue(ctx, reportsKey{}, r), r
+	return context.WithValue(ctx, trackedCallKey{}, c), c
 }
 
-// attempt notes the context whose limit progress restarts.
-func (r *reports) attempt(ctx context.Context) {
-	if r != nil {
-		r.mu.Lock()
-		r.ctx = ctx
-		r.mu.Unlock()
+// beginAttempt sets the context whose timeout is restarted by progress.
+func (c *trackedCall) beginAttempt(ctx context.Context) {
+	if c != nil {
+		c.mu.Lock()
+		c.attempt = ctx
+		c.mu.Unlock()
 	}
 }
 
-// hasAsked reports whether the tool has asked its user something: to try again would
-// ask again.
-func (r *reports) hasAsked() bool {
-	if r == nil {
+// hasElicited reports whether the call has elicited something from the user.
+func (c *trackedCall) hasElicited() bool {
+	if c == nil {
 		return false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.asked
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.elicited
 }
 
-func (r *reports) end() {
-	if r == nil {
+func (c *trackedCall) end() {
+	if c == nil {
 		return
 	}
-	r.mu.Lock()
-	r.over = true
-	r.mu.Unlock()
-	if r.key.token != nil {
-		r.calls.byToken.CompareAndDelete(r.key, r)
+
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+
+	if c.token.value != nil {
+		c.tracker.byToken.CompareAndDelete(c.token, c)
 	}
 }
 
-// watch is sending middleware. A progress notification of a call under way restarts its
-// limit. It is sent only if it says more than those before: after a retry a tool begins
-// at the beginning, and MCP wants progress to increase. And while the user is asked
-// something, which the SDK also does by itself for clients of older protocols, the clock
-// stands.
-func (c *calls) watch(next mcp.MethodHandler) mcp.MethodHandler {
+// middleware is sending middleware. It restarts the timeout of a call for each of its progress
+// notifications, and drops those that would let its progress decrease. It pauses the timeout during
+// an elicitation, including those that the SDK makes for clients of older protocols.
+func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if method == "elicitation/create" {
-			if r, ok := ctx.Value(reportsKey{}).(*reports); ok {
-				r.mu.Lock()
-				r.asked = true
-				r.mu.Unlock()
-				defer resilience.Pause(ctx)()
-			}
+		if c, ok := ctx.Value(trackedCallKey{}).(*trackedCall); ok && method == "elicitation/create" {
+			defer c.elicit(ctx)()
 			return next(ctx, method, req)
 		}
+
 		note, ok := req.GetParams().(*mcp.ProgressNotificationParams)
 		if !ok || note == nil {
 			return next(ctx, method, req)
 		}
-		if r := c.find(ctx, tokenOf(req.GetSession(), note.ProgressToken)); r != nil && !r.advance(note.Progress) {
+
+		c := t.find(ctx, newProgressToken(req.GetSession(), note.ProgressToken))
+		if c != nil && !c.advance(note.Progress) {
 			return nil, nil
 		}
 		return next(ctx, method, req)
 	}
 }
 
-func (c *calls) find(ctx context.Context, key token) *reports {
-	if key.token == nil {
+// elicit notes that the call elicits something from the user, and pauses its timeout until the
+// returned function is called.
+func (c *trackedCall) elicit(ctx context.Context) (resume func()) {
+	c.mu.Lock()
+	c.elicited = true
+	c.mu.Unlock()
+
+	return resilience.Pause(ctx)
+}
+
+// find returns the call that has the token, or nil. It looks at ctx first, which is certain even if
+// a client uses a token twice.
+func (t *tracker) find(ctx context.Context, token progressToken) *trackedCall {
+	if token.value == nil {
 		return nil
 	}
-	if r, ok := ctx.Value(reportsKey{}).(*reports); ok && r.key == key {
-		return r
+	if c, ok := ctx.Value(trackedCallKey{}).(*trackedCall); ok && c.token == token {
+		return c
 	}
-	if r, ok := c.byToken.Load(key); ok {
-		return r.(*reports)
+	if c, ok := t.byToken.Load(token); ok {
+		return c.(*trackedCall)
 	}
 	return nil
 }
 
-// advance restarts the limit, and reports whether the notification is to be sent.
-func (r *reports) advance(progress float64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over {
-		return false // MCP wants it to stop with the result
-	}
-	if r.ctx != nil {
-		resilience.ReportProgress(r.ctx)
-	}
-	if math.IsNaN(progress) || r.sent && progress <= r.last {
+// advance restarts the timeout of the call, and reports whether the notification may be sent: MCP
+// requires that progress increases, which it doesn't when a retry starts over, and that it stops with
+// the result.
+func (c *trackedCall) advance(progress float64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	if c.ended {
 		return false
 	}
-	r.sent, r.last = true, progress
+	if c.attempt != nil {
+		resilience.ReportProgress(c.attempt)
+	}
+	if math.IsNaN(progress) || c.sent && progress <= c.progress {
+		return false
+	}
+	c.sent, c.progress = true, progress
 	return true
 }

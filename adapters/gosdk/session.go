@@ -12,223 +12,262 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// A Session is an MCP client's session with another server that comes back when it is
-// lost: a [resilience.Connector] that notices by itself when the session has ended, and by
-// the calls that are made through [Session.CallTool] and [Use]. Make one with
-// [NewSession]; all methods are safe for concurrent use, but not on a nil or zero Session.
+// A Session is an MCP client's session with another server that comes back when it is lost. It is a
+// [resilience.Connector] that notices the end of the SDK's session by itself, and by the calls that
+// are made through [Session.CallTool] and [Use]. Create one with [NewSession]; a nil or zero Session
+// can't be used. All methods are safe for concurrent use.
 //
-// # What is noticed, and when
+// # When a loss is noticed
 //
-// A process that ends is noticed at once; one that only closes its output, by the call in
-// flight or when the SDK has ended it. Over streamable HTTP a dead server looks like one
-// with nothing to say. It is noticed by the next call, or by the SDK's standalone stream
-// (protocols before 2026-07-28), which tries on for up to half a minute; with MaxRetries
-// -1 it gives up at once, but then no stream is ever resumed.
+// The end of the server's process is noticed at once. If the process only closes its output, that is
+// noticed by a call in flight, or when the SDK has ended the process.
 //
-// A lost session is closed while the next is dialled. Calls of it that are in flight end as
-// the SDK ends them: a server that takes no new requests, because it restarts, may yet
-// answer.
+// Over streamable HTTP, a dead server looks like one that has nothing to say. The next call notices
+// it, and so does the SDK's standalone stream, which only protocols before 2026-07-28 have. The
+// stream tries to reconnect for up to half a minute. With a MaxRetries of -1 it gives up at once, but
+// then no stream is ever resumed.
+//
+// The next session is dialed while the lost one is being closed. The SDK ends the lost session's
+// calls in flight, or lets them finish: a server that accepts no new requests because it restarts may
+// still reply to them.
 //
 // # With a guard
 //
-// Put the guard outside, so that a retry goes to the session that is up by then:
+// Put the guard around the session, so that a retry uses the session that is up by then:
 //
 //	res, err := resilience.Do(ctx, guard, "search", func(ctx context.Context) (*mcp.CallToolResult, error) {
 //		return session.CallTool(ctx, params)
 //	})
 //
-// A call that was not made, because the session was down, is retried for any tool, and one
-// that was in flight as the tool's Effect says. Retries wait for the next dial; where an
-// outage may outlast them, call Wait before CallTool. [ClientMiddleware] within the
-// session's client works too, but its retries go to the session of the first attempt.
+// A call that wasn't made because the session was down is retried for any tool. A call that was in
+// flight is retried if the tool's Effect allows it. Retries wait for the next dial. If an outage may
+// last longer than that, call Wait before CallTool.
+//
+// [ClientMiddleware] within the session's client works too, but its retries use the session of the
+// first attempt.
 type Session struct {
 	*resilience.Connector[*mcp.ClientSession]
-	lives sync.Map // *mcp.ClientSession → life, until it is closed
 
-	ctx context.Context // of all calls
-	end context.CancelFunc
+	ctx    context.Context // of all calls; ends when the Session is closed
+	cancel context.CancelFunc
+
+	// contexts holds the context of each session of the SDK, until that session is closed. It
+	// maps a *mcp.ClientSession to a sessionContext.
+	contexts sync.Map
 }
 
-// A life is the context of one session.
-type life struct {
+// A sessionContext is the context that a dial received. It ends with the session that was dialed.
+type sessionContext struct {
 	context.Context
-	end context.CancelCauseFunc
+	cancel context.CancelCauseFunc
 }
 
 const (
-	// patience is how long a call that failed without saying why waits for the end of its
-	// session, which the SDK reports a moment later.
-	patience = time.Second
+	// endTimeout is how long a call that failed without a clear reason waits for the end of its
+	// session, which the SDK reports a moment after the call.
+	endTimeout = time.Second
 
-	// closeTimeout is when the context of a session ends that can't be closed: the SDK waits
-	// for calls, and one may hang that writes to a process which doesn't read.
+	// closeTimeout is the timeout of closing a session. When it has passed, the session's context
+	// ends. The SDK waits for calls, and a call may hang that writes to a process which doesn't read.
 	closeTimeout = time.Minute
 )
 
 var (
 	errNoSession = errors.New("gosdk: the dial returned neither a session nor an error")
-	errUnclosed  = errors.New("gosdk: the session can't be closed")
+	errNotClosed = errors.New("gosdk: the session can't be closed")
 )
 
-// NewSession returns a session that is being dialled already: dial calls mcp.Client.Connect,
-// with a new transport each time, and does whatever else a new session needs, which it
-// closes if that fails. A dial that was given up on may still run when the next one begins.
+// NewSession returns a session and starts its first dial. dial calls mcp.Client.Connect with a new
+// transport each time, and does whatever else a new session needs. If it fails, it closes what it has
+// opened. A dial that was abandoned may still be running when the next one starts.
 //
-// Unlike a Connector's, the context that dial gets lives on if dial succeeds, until the
-// session has ended. Give it to exec.CommandContext: then a process that is silent at first
-// is ended at DialTimeout. NewSession panics if dial is nil, cfg.Watch isn't (a Session
-// watches by itself), or a field of cfg is not allowed. Close the session when it is no
-// longer needed.
-func NewSession(dial func(context.Context) (*mcp.ClientSession, error), cfg resilience.ConnectorConfig[*mcp.ClientSession]) *Session {
+// Unlike that of a Connector, the context that dial receives doesn't end when dial returns a session,
+// but when that session ends. Pass it to exec.CommandContext: then DialTimeout ends a process that is
+// silent at first.
+//
+// NewSession panics if dial is nil, if cfg.Watch isn't nil, because a Session watches by itself, or if
+// another field of cfg is invalid. Close the session when it is no longer needed.
+func NewSession(
+	dial func(context.Context) (*mcp.ClientSession, error), cfg resilience.ConnectorConfig[*mcp.ClientSession],
+) *Session {
 	switch {
 	case dial == nil:
 		panic("resilience: gosdk: NewSession: nil dial")
 	case cfg.Watch != nil:
 		panic("resilience: gosdk: NewSession: Watch must be nil: a Session watches by itself")
 	}
+
 	s := &Session{}
-	s.ctx, s.end = context.WithCancel(context.Background())
-	cfg.Watch = s.watch
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	closeSession := cfg.Close
 	if closeSession == nil {
 		closeSession = (*mcp.ClientSession).Close
 	}
-	cfg.Close = func(cs *mcp.ClientSession) error {
-		if l, ok := s.lives.LoadAndDelete(cs); ok {
-			end := l.(life).end
-			defer time.AfterFunc(closeTimeout, func() { end(errUnclosed) }).Stop()
-			defer end(nil)
-		}
-		return closeSession(cs)
-	}
+
+	cfg.Watch = s.watch
+	cfg.Close = func(cs *mcp.ClientSession) error { return s.close(cs, closeSession) }
 	s.Connector = resilience.NewConnector(func(ctx context.Context) (*mcp.ClientSession, error) {
 		return s.dial(ctx, dial)
 	}, cfg)
 	return s
 }
 
-func (s *Session) dial(ctx context.Context, dial func(context.Context) (*mcp.ClientSession, error)) (*mcp.ClientSession, error) {
-	detached, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	detach := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) }) // also if dial panics
-	cs, err := dial(detached)
+// dial calls the user's dial with a context that ends with ctx until dial returns, and with the
+// session from then on.
+func (s *Session) dial(
+	ctx context.Context, dial func(context.Context) (*mcp.ClientSession, error),
+) (*mcp.ClientSession, error) {
+	sessionCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	detach := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) }) // this also covers a dial that panics
+	cs, err := dial(sessionCtx)
 	detach()
+
 	if err == nil && cs == nil {
 		err = errNoSession
 	}
 	if err != nil {
-		end(err)
+		cancel(err)
 		return nil, err
 	}
-	s.lives.Store(cs, life{detached, end})
+	s.contexts.Store(cs, sessionContext{sessionCtx, cancel})
 	return cs, nil
 }
 
+// watch waits until cs has ended, and ends its context.
 func (s *Session) watch(cs *mcp.ClientSession) error {
-	l, alive := s.lives.Load(cs)
+	sessionCtx, open := s.contextOf(cs)
 	err := cs.Wait()
 	if err == nil {
 		err = io.ErrUnexpectedEOF
 	}
-	if alive {
-		l.(life).end(err)
+	if open {
+		sessionCtx.cancel(err)
 	}
 	return err
 }
 
-// CallTool calls a tool of the other server. Each call has a copy of params, which may be
-// nil; errors are as [Use] says. A result with isError is a result.
+// close closes cs and ends its context, at the latest after closeTimeout.
+func (s *Session) close(cs *mcp.ClientSession, closeSession func(*mcp.ClientSession) error) error {
+	if sessionCtx, open := s.contextOf(cs); open {
+		s.contexts.Delete(cs)
+		defer time.AfterFunc(closeTimeout, func() { sessionCtx.cancel(errNotClosed) }).Stop()
+		defer sessionCtx.cancel(nil)
+	}
+	return closeSession(cs)
+}
+
+// contextOf returns the context of cs, unless cs has been closed.
+func (s *Session) contextOf(cs *mcp.ClientSession) (sessionContext, bool) {
+	sessionCtx, open := s.contexts.Load(cs)
+	if !open {
+		return sessionContext{}, false
+	}
+	return sessionCtx.(sessionContext), true
+}
+
+// CallTool calls a tool of the other server. Each call sends a copy of params, which may be nil. It
+// returns the errors that [Use] describes. A result with isError isn't an error.
 func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
 	return Use(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
-		var own mcp.CallToolParams // the SDK writes into it what goes for this session
+		var clone mcp.CallToolParams // the SDK writes into it what is specific to this session
 		if params != nil {
-			own = *params
-			own.Meta = maps.Clone(params.Meta)
+			clone = *params
+			clone.Meta = maps.Clone(params.Meta)
 		}
-		return cs.CallTool(ctx, &own)
+		return cs.CallTool(ctx, &clone)
 	})
 }
 
-// Use calls f with the session, at once: if it isn't up, f isn't called, and Use returns
-// what [resilience.Connector.Get] does. f's context ends with ctx and with Session.Close.
+// Use calls f with the session that is up. If none is, Use doesn't wait and doesn't call f, and it
+// returns the error of [resilience.Connector.Get]. The context of f ends with ctx, and when the
+// Session is closed. Use panics if f is nil.
 //
-// If f's error means that the session is lost, that is reported, and Use returns
-// CONNECTION_LOST around it, with the time until the next dial as RetryAfter where known.
-// A connection that broke under a call is CONNECTION_LOST too, also where the session
-// lives on. Protocol errors are marked as [ClientMiddleware] does; any other error is
-// returned as it is, as is that of a guard within the client. Use panics if f is nil.
+// If the error of f means that the session is lost, Use reports the loss and returns CONNECTION_LOST
+// around that error, with the time until the next dial as its RetryAfter, if that is known. If a
+// connection broke under a call, Use returns CONNECTION_LOST even if the session is still up.
+//
+// Protocol errors are marked as by [ClientMiddleware]. Any other error is returned as it is,
+// including the error of a guard within the client.
 func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.ClientSession) (T, error)) (T, error) {
 	cs, err := s.Get(ctx)
 	if err != nil {
 		var none T
 		return none, err
 	}
-	call, cancel := context.WithCancel(ctx)
+
+	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	v, err := f(call, cs)
+
+	v, err := f(callCtx, cs)
 	if err == nil || ctx.Err() != nil {
 		return v, err
 	}
-	return v, s.failed(ctx, cs, err)
+	return v, s.callFailed(ctx, cs, err)
 }
 
-// Close closes the session and ends all calls in flight, which get CONNECTION_LOST. It
-// returns what closing returns, which for a server over stdio may take as long as its
-// process needs to end: see mcp.CommandTransport. A second Close does nothing.
+// Close closes the session and ends all calls in flight, which return CONNECTION_LOST. It returns the
+// error of closing. For a server over stdio that may take as long as the process needs to end, see
+// mcp.CommandTransport. A second Close does nothing.
 func (s *Session) Close() error {
-	s.end() // the SDK would wait for the calls
+	s.cancel() // otherwise the SDK would wait for the calls
 	return s.Connector.Close()
 }
 
-// failed returns what the caller gets for err, and reports what it says of the session.
-func (s *Session) failed(ctx context.Context, cs *mcp.ClientSession, err error) error {
-	said := err // by the SDK
+// callFailed returns the error of Use for a call that failed with err, and reports the session lost if
+// err means that.
+func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err error) error {
+	cause := err // as the SDK returned it
 	var guarded *resilience.Error
-	for errors.As(said, &guarded) && guarded != nil && guarded.Err != nil {
-		said = guarded.Err
+	for errors.As(cause, &guarded) && guarded != nil && guarded.Err != nil {
+		cause = guarded.Err
 	}
-	over := sessionOver(said, cs.ID())
+
+	lost := endsSession(cause, cs.ID())
 	switch {
-	case s.ctx.Err() != nil && (over || errors.Is(err, context.Canceled)):
-		e := lost("closed for good", err)
+	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
+		e := connectionLost("closed for good", err)
 		e.Retryable = false
 		return resilience.MarkPermanent(e)
-	case guarded != nil: // by a guard within the client
-		if over {
+	case guarded != nil: // the error comes from a guard within the client
+		if lost {
 			s.ReportLost(cs, err)
 		}
 		return err
-	case !ofCall(err):
+	case !isCallError(err):
 		return err
 	}
-	told := clientError(err, cs.ID())
-	if !over && unexplained(err) && s.ends(ctx, cs) {
-		over, told = true, lost("the server has closed the connection", err)
+
+	result := clientError(err, cs.ID())
+	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, cs) {
+		lost, result = true, connectionLost(reasonClosed, err)
 	}
-	e := resilience.AsError("", told)
-	if over {
+
+	e := resilience.AsError("", result)
+	if lost {
 		s.ReportLost(cs, err)
 		var down *resilience.Error
-		if _, why := s.Get(ctx); errors.As(why, &down) {
+		if _, downErr := s.Get(ctx); errors.As(downErr, &down) {
 			e.RetryAfter = down.RetryAfter
 		}
 	}
 	if e.Code != resilience.CodeConnectionLost {
-		return told
+		return result
 	}
 	return e
 }
 
-// ends waits a moment for the session's end.
-func (s *Session) ends(ctx context.Context, cs *mcp.ClientSession) bool {
-	l, alive := s.lives.Load(cs)
-	if !alive {
+// endsSoon reports whether cs has ended, or does so within endTimeout and before ctx ends.
+func (s *Session) endsSoon(ctx context.Context, cs *mcp.ClientSession) bool {
+	sessionCtx, open := s.contextOf(cs)
+	if !open {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	select {
-	case <-l.(life).Done():
+	case <-sessionCtx.Done():
 		return true
 	case <-ctx.Done():
 		return false

@@ -2,13 +2,9 @@ package gosdk_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,158 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type sessionConfig = resilience.ConnectorConfig[*mcp.ClientSession]
-
-// soon dials again at once.
-var soon = resilience.Backoff{Base: time.Millisecond, Max: time.Millisecond, Jitter: resilience.NoJitter}
-
-// limit is for what must come, however slow the machine is.
-const limit = 2 * time.Minute
-
-// A peer is another server, within this process, that can be cut off.
-type peer struct {
-	server  *mcp.Server
-	options mcp.ClientOptions
-	sending []mcp.Middleware // of the client
-	started chan struct{}    // one for each call of "hang"
-	gate    chan struct{}    // dials take one each, if it isn't nil
-
-	mu       sync.Mutex
-	ends     []net.Conn // the server's, one for each dial
-	sessions []*mcp.ClientSession
-}
-
-func newPeer() *peer {
-	p := &peer{server: mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil), started: make(chan struct{}, 1000)}
-	add := func(name string, handler mcp.ToolHandler) {
-		p.server.AddTool(&mcp.Tool{Name: name, InputSchema: map[string]any{"type": "object"}}, handler)
-	}
-	add("echo", func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(req.Params.Arguments)}}}, nil
-	})
-	add("hang", func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		p.started <- struct{}{}
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
-	add("fails", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		res := &mcp.CallToolResult{}
-		res.SetError(errBoom)
-		return res, nil
-	})
-	add("closing", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return nil, &jsonrpc.Error{Code: -32003, Message: "this code means something else here"}
-	})
-	return p
-}
-
-func (p *peer) dial(ctx context.Context) (*mcp.ClientSession, error) {
-	if p.gate != nil {
-		select {
-		case <-p.gate:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	serverEnd, clientEnd := net.Pipe()
-	if _, err := p.server.Connect(context.Background(), &mcp.IOTransport{Reader: serverEnd, Writer: serverEnd}, nil); err != nil {
-		return nil, err
-	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &p.options)
-	client.AddSendingMiddleware(p.sending...)
-	cs, err := client.Connect(ctx, &mcp.IOTransport{Reader: clientEnd, Writer: clientEnd}, nil)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ends = append(p.ends, serverEnd)
-	p.sessions = append(p.sessions, cs)
-	return cs, err
-}
-
-func (p *peer) dials() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.ends)
-}
-
-// cut ends the newest connection, as the end of the server's process does.
-func (p *peer) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ends[len(p.ends)-1].Close()
-}
-
-// leavesNothing checks that no goroutine is left at the end.
-func leavesNothing(t *testing.T) {
-	before := runtime.NumGoroutine() + 1 // Eventually has one too
-	t.Cleanup(func() {
-		if !assert.Eventually(t, func() bool { return runtime.NumGoroutine() <= before }, limit, time.Millisecond) {
-			b := make([]byte, 1<<20)
-			t.Logf("%s", b[:runtime.Stack(b, true)])
-		}
-	})
-}
-
-// newSession returns a session that is up.
-func newSession(t *testing.T, dial func(context.Context) (*mcp.ClientSession, error), cfg sessionConfig) *gosdk.Session {
-	if cfg.Backoff == (resilience.Backoff{}) {
-		cfg.Backoff = soon
-	}
-	s := gosdk.NewSession(dial, cfg)
-	t.Cleanup(func() { _ = s.Close() })
-	up(t, s)
-	return s
-}
-
-func up(t *testing.T, s *gosdk.Session) *mcp.ClientSession {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cs, err := s.Wait(ctx)
-	require.NoError(t, err)
-	return cs
-}
-
-// gone waits until s has noticed that cs is lost.
-func gone(t *testing.T, s *gosdk.Session, cs *mcp.ClientSession) {
-	t.Helper()
-	require.Eventually(t, func() bool { now, _ := s.Get(t.Context()); return now != cs }, limit, time.Millisecond)
-}
-
-func echo(ctx context.Context, s *gosdk.Session) (*mcp.CallToolResult, error) {
-	return s.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"a": 1}})
-}
-
-// hang begins a call that doesn't end by itself, and returns where its error will be.
-func hang(ctx context.Context, s *gosdk.Session) <-chan error {
-	failed := make(chan error, 1)
-	go func() {
-		_, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "hang"})
-		failed <- err
-	}()
-	return failed
-}
-
-func receive[T any](t *testing.T, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(limit):
-		require.FailNow(t, "nothing came")
-		panic("unreachable")
-	}
-}
-
-func requireLost(t *testing.T, err error) *resilience.Error {
-	t.Helper()
-	var e *resilience.Error
-	require.ErrorAs(t, err, &e)
-	require.Equal(t, resilience.CodeConnectionLost, e.Code, "%v", errors.Unwrap(err))
-	return e
-}
-
-// Nobody calls anything: the session comes back by itself.
-func TestSessionNoticesItsEnd(t *testing.T) {
+func TestLostSessionComesBackWithoutACall(t *testing.T) {
 	leavesNothing(t)
 	p := newPeer()
 	s := newSession(t, p.dial, sessionConfig{})
@@ -187,6 +32,7 @@ func TestSessionNoticesItsEnd(t *testing.T) {
 	res, err := echo(t.Context(), s)
 	require.NoError(t, err)
 	assert.Equal(t, `{"a":1}`, text(t, res))
+
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
 	_ = second.Wait() // it has been closed
@@ -194,20 +40,19 @@ func TestSessionNoticesItsEnd(t *testing.T) {
 	assert.False(t, requireLost(t, err).Retryable)
 }
 
-func TestSessionInFlight(t *testing.T) {
+func TestCallInFlightReportsTheLoss(t *testing.T) {
 	leavesNothing(t)
-	p := newPeer()
-	p.gate = make(chan struct{}, 1)
-	p.gate <- struct{}{}
+	p := newGatedPeer()
 	s := newSession(t, p.dial, sessionConfig{})
 	failed := hang(t.Context(), s)
 	receive(t, p.started)
 	p.cut()
+
 	err := receive(t, failed)
 	e := requireLost(t, err)
 	assert.ErrorIs(t, err, io.EOF)
 	assert.True(t, e.Retryable)
-	assert.Positive(t, e.RetryAfter, "reported by the call, before it returned")
+	assert.Positive(t, e.RetryAfter, "the call reports the loss before it returns")
 	assert.Equal(t, resilience.ConnectionDown, s.State())
 
 	_, err = echo(t.Context(), s)
@@ -221,11 +66,10 @@ func TestSessionInFlight(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A thousand calls at the moment of loss cause one redial.
-func TestSessionManyCalls(t *testing.T) {
+func TestThousandLostCallsRedialOnce(t *testing.T) {
 	leavesNothing(t)
 	p := newPeer()
-	s := newSession(t, p.dial, sessionConfig{Backoff: resilience.Backoff{Base: 100 * time.Millisecond, Jitter: resilience.NoJitter}})
+	s := newSession(t, p.dial, sessionConfig{Backoff: steady(100 * time.Millisecond)})
 	old := up(t, s)
 	var wg sync.WaitGroup
 	for range 1000 {
@@ -234,7 +78,7 @@ func TestSessionManyCalls(t *testing.T) {
 			requireLost(t, err)
 			_, err = s.Wait(t.Context())
 			assert.NoError(t, err)
-			s.ReportLost(old, err) // late
+			s.ReportLost(old, err) // which comes late
 			_, err = echo(t.Context(), s)
 			assert.NoError(t, err)
 		})
@@ -247,8 +91,7 @@ func TestSessionManyCalls(t *testing.T) {
 	assert.Equal(t, 2, p.dials())
 }
 
-// What isn't a loss is returned as it is, and costs no session.
-func TestSessionOtherErrors(t *testing.T) {
+func TestErrorsOfTheServerAreNoLoss(t *testing.T) {
 	leavesNothing(t)
 	p := newPeer()
 	s := newSession(t, p.dial, sessionConfig{})
@@ -267,39 +110,62 @@ func TestSessionOtherErrors(t *testing.T) {
 	require.ErrorAs(t, err, &wire)
 
 	_, err = call("closing")
-	assert.ErrorIs(t, err, mcp.ErrConnectionClosed, "so says the SDK, of a code that a server chose")
+	assert.ErrorIs(t, err, mcp.ErrConnectionClosed, "as the SDK says for a code that a server chose")
 
-	_, err = gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 7, errBoom })
-	assert.Same(t, errBoom, err)
-	n, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 7, nil })
-	require.NoError(t, err)
-	assert.Equal(t, 7, n)
-	for _, theirs := range []error{io.EOF, &net.OpError{Op: "dial", Err: errBoom}} {
-		_, err = gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 0, theirs })
-		assert.Equal(t, theirs, err, "of something else that was used")
-	}
-	own := &resilience.Error{Code: resilience.CodeCircuitOpen, Message: "mine"}
-	_, err = gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 0, own })
-	assert.Same(t, own, err)
-
-	ctx, cancel := context.WithCancel(t.Context())
-	failed := hang(ctx, s)
-	receive(t, p.started)
-	cancel()
-	err = receive(t, failed)
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
-	ctx, cancel = context.WithCancel(t.Context())
-	echoed := fmt.Errorf(`calling "x": %w`, io.EOF)
-	_, err = gosdk.Use(ctx, s, func(context.Context, *mcp.ClientSession) (int, error) { cancel(); return 0, echoed })
-	assert.Same(t, echoed, err, "nothing that a caller who has left sees is a loss")
 	_, err = echo(t.Context(), s)
 	require.NoError(t, err)
 	assert.Equal(t, 1, p.dials())
 }
 
-// Close ends the calls in flight, for which the SDK would wait.
-func TestSessionClose(t *testing.T) {
+func TestUseReturnsOtherErrorsAsTheyAre(t *testing.T) {
+	leavesNothing(t)
+	p := newPeer()
+	s := newSession(t, p.dial, sessionConfig{})
+	use := func(n int, err error) (int, error) {
+		return gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return n, err })
+	}
+	_, err := use(7, errBoom)
+	assert.Same(t, errBoom, err)
+	n, err := use(7, nil)
+	require.NoError(t, err)
+	assert.Equal(t, 7, n)
+	for _, other := range []error{io.EOF, &net.OpError{Op: "dial", Err: errBoom}} {
+		_, err = use(0, other)
+		assert.Equal(t, other, err, "it isn't about this session")
+	}
+	own := &resilience.Error{Code: resilience.CodeCircuitOpen, Message: "mine"}
+	_, err = use(0, own)
+	assert.Same(t, own, err)
+
+	_, err = echo(t.Context(), s)
+	require.NoError(t, err)
+	assert.Equal(t, 1, p.dials())
+}
+
+func TestCanceledCallIsNoLoss(t *testing.T) {
+	leavesNothing(t)
+	p := newPeer()
+	s := newSession(t, p.dial, sessionConfig{})
+
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := hang(ctx, s)
+	receive(t, p.started)
+	cancel()
+	err := receive(t, failed)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
+
+	ctx, cancel = context.WithCancel(t.Context())
+	loss := fmt.Errorf(`calling "x": %w`, io.EOF)
+	_, err = gosdk.Use(ctx, s, func(context.Context, *mcp.ClientSession) (int, error) { cancel(); return 0, loss })
+	assert.Same(t, loss, err, "after the caller has left, no error is a loss")
+
+	_, err = echo(t.Context(), s)
+	require.NoError(t, err)
+	assert.Equal(t, 1, p.dials())
+}
+
+func TestCloseEndsCallsInFlight(t *testing.T) {
 	leavesNothing(t)
 	p := newPeer()
 	s := newSession(t, p.dial, sessionConfig{})
@@ -308,6 +174,7 @@ func TestSessionClose(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
 	require.NoError(t, receive(t, closed))
+
 	err := receive(t, failed)
 	assert.False(t, requireLost(t, err).Retryable)
 	assert.Equal(t, resilience.ClassPermanent, resilience.Classify(err))
@@ -315,8 +182,7 @@ func TestSessionClose(t *testing.T) {
 	assert.Equal(t, 1, p.dials())
 }
 
-// A session that has ended when its dial returns is lost like any other.
-func TestSessionEndsAtOnce(t *testing.T) {
+func TestSessionThatEndsDuringItsDialIsLost(t *testing.T) {
 	leavesNothing(t)
 	p := newPeer()
 	const dead = 3
@@ -331,84 +197,84 @@ func TestSessionEndsAtOnce(t *testing.T) {
 	}, sessionConfig{Observers: []resilience.Observer{{
 		Connection: func(resilience.ConnectionChange) { changes.Add(1) },
 	}}})
-	require.Eventually(t, func() bool { return p.dials() == dead+1 && s.State() == resilience.ConnectionUp }, limit, time.Millisecond)
+
+	alive := func() bool { return p.dials() == dead+1 && s.State() == resilience.ConnectionUp }
+	require.Eventually(t, alive, testTimeout, time.Millisecond)
 	_, err := echo(t.Context(), s)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return changes.Load() == 2*dead+1 }, limit, time.Millisecond, "up, down, up, down … up")
+	upAndDown := func() bool { return changes.Load() == 2*dead+1 }
+	require.Eventually(t, upAndDown, testTimeout, time.Millisecond, "up, down, up, down … up")
 }
 
-// A server that doesn't answer at first is given up on, and so is its transport.
-func TestSessionHungServer(t *testing.T) {
+func TestServerThatHangsAtFirstIsDialedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer()
-		var hung atomic.Int64
+		var dials atomic.Int64
 		s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-			if hung.Add(1) > 2 {
+			if dials.Add(1) > 2 {
 				return p.dial(ctx)
 			}
 			serverEnd, clientEnd := net.Pipe()
 			context.AfterFunc(ctx, func() { serverEnd.Close() })
 			go func() { _, _ = io.Copy(io.Discard, serverEnd) }()
-			client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
-			return client.Connect(ctx, &mcp.IOTransport{Reader: clientEnd, Writer: clientEnd}, nil)
+			return newClient(nil).Connect(ctx, pipeTransport(clientEnd), nil)
 		}, sessionConfig{DialTimeout: 200 * time.Millisecond})
 		_, err := echo(t.Context(), s)
 		require.NoError(t, err)
-		assert.GreaterOrEqual(t, hung.Load(), int64(3))
+		assert.GreaterOrEqual(t, dials.Load(), int64(3))
 	})
 }
 
-// The context of a dial lives as long as what it made.
-func TestSessionDialContext(t *testing.T) {
+func TestContextOfADialEndsWithItsSession(t *testing.T) {
 	leavesNothing(t)
 	p := newPeer()
-	var failed, lives context.Context
+	var failed, lasting context.Context
 	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
 		if failed == nil {
 			failed = ctx
 			return nil, nil
 		}
-		if lives == nil {
-			lives = ctx
+		if lasting == nil {
+			lasting = ctx
 		}
 		return p.dial(ctx)
-	}, sessionConfig{DialTimeout: limit})
+	}, sessionConfig{DialTimeout: testTimeout})
 	assert.ErrorContains(t, context.Cause(failed), "neither a session nor an error")
 	first := up(t, s)
 	_, err := echo(t.Context(), s)
 	require.NoError(t, err)
-	assert.NoError(t, lives.Err())
+	assert.NoError(t, lasting.Err())
+
 	p.cut()
-	receive(t, lives.Done())
+	receive(t, lasting.Done())
 	gone(t, s, first)
-	assert.ErrorIs(t, context.Cause(lives), io.ErrUnexpectedEOF)
+	assert.ErrorIs(t, context.Cause(lasting), io.ErrUnexpectedEOF)
 }
 
-// So does that of a session which its own dial reports lost.
-func TestSessionLostByItsDial(t *testing.T) {
+func TestContextEndsIfTheDialReportsItsSessionLost(t *testing.T) {
 	leavesNothing(t)
 	p := newPeer()
 	var s *gosdk.Session
-	made, lost := make(chan struct{}), make(chan context.Context, 1)
+	created, lost := make(chan struct{}), make(chan context.Context, 1)
 	s = gosdk.NewSession(func(ctx context.Context) (*mcp.ClientSession, error) {
-		<-made
+		<-created
 		cs, err := p.dial(ctx)
 		if p.dials() == 1 {
 			lost <- ctx
 			s.ReportLost(cs, errBoom)
 		}
 		return cs, err
-	}, sessionConfig{Backoff: soon})
+	}, sessionConfig{Backoff: steady(time.Millisecond)})
 	t.Cleanup(func() { s.Close() })
-	close(made)
+	close(created)
 	up(t, s)
 	receive(t, receive(t, lost).Done())
 	assert.Equal(t, 2, p.dials())
 }
 
-// The SDK writes into what it is given: a retry must not send what went for the session
-// before.
-func TestSessionLeavesParamsAlone(t *testing.T) {
+// The SDK writes into the params that it receives. A retry must not send what was specific to the
+// session before.
+func TestCallToolLeavesParamsAlone(t *testing.T) {
 	leavesNothing(t)
 	p := newPeer()
 	s := newSession(t, p.dial, sessionConfig{})
@@ -424,167 +290,7 @@ func TestSessionLeavesParamsAlone(t *testing.T) {
 	assert.Equal(t, &mcp.CallToolParams{Name: "echo", Meta: mcp.Meta{"mine": 1}}, params)
 }
 
-// With a guard outside: what was not made is retried for any tool, what was in flight
-// where that can do no harm.
-func TestSessionUnderAGuard(t *testing.T) {
-	for effect, again := range map[resilience.Effect]bool{resilience.ReadOnly: true, resilience.NonIdempotent: false} {
-		t.Run(fmt.Sprint(effect), func(t *testing.T) {
-			leavesNothing(t)
-			p := newPeer()
-			s := newSession(t, p.dial, sessionConfig{})
-			g := resilience.Must(resilience.New(resilience.Config{Effect: effect, Retry: resilience.Retry{MaxRetries: 20}}))
-			calls := 0
-			call := func(ctx context.Context) (*mcp.CallToolResult, error) {
-				calls++
-				if calls == 1 {
-					return s.CallTool(ctx, &mcp.CallToolParams{Name: "hang"})
-				}
-				return echo(ctx, s)
-			}
-			go func() { <-p.started; p.cut() }()
-			res, err := resilience.Do(t.Context(), g, "x", call)
-			if again {
-				require.NoError(t, err)
-				assert.Equal(t, `{"a":1}`, text(t, res))
-				return
-			}
-			assert.False(t, requireLost(t, err).Retryable)
-			assert.Equal(t, 1, calls)
-
-			p.cut() // if it isn't down yet: at the latest by now
-			calls = 1
-			_, err = resilience.Do(t.Context(), g, "x", call)
-			assert.NoError(t, err, "not made at first, or made when it was up again")
-		})
-	}
-}
-
-// With a guard inside, its errors stay, and the loss is noticed.
-func TestSessionAroundAGuard(t *testing.T) {
-	leavesNothing(t)
-	p := newPeer()
-	p.sending = []mcp.Middleware{gosdk.ClientMiddleware(resilience.Must(resilience.New(resilience.Config{Effect: resilience.ReadOnly, Retry: fast})))}
-	p.gate = make(chan struct{}, 1)
-	p.gate <- struct{}{}
-	s := newSession(t, p.dial, sessionConfig{})
-	failed := hang(t.Context(), s)
-	receive(t, p.started)
-	p.cut()
-	err := receive(t, failed)
-	assert.ErrorIs(t, err, resilience.CodeRetryExhausted)
-	assert.ErrorIs(t, err, resilience.CodeConnectionLost)
-	assert.Equal(t, resilience.ConnectionDown, s.State())
-	p.gate <- struct{}{}
-	up(t, s)
-	_, err = echo(t.Context(), s)
-	require.NoError(t, err)
-}
-
-// A front stands before a server over streamable HTTP, and answers for it once it is told to.
-type front struct {
-	peer   *peer
-	answer atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
-	dials  atomic.Int64
-	back   chan struct{} // once it is closed, the session is dialled again
-}
-
-func newFront(t *testing.T, sending ...mcp.Middleware) (*front, *gosdk.Session) {
-	leavesNothing(t)
-	f := &front{peer: newPeer(), back: make(chan struct{})}
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return f.peer.server }, nil)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if answer := f.answer.Load(); answer == nil || !(*answer)(w, r) {
-			handler.ServeHTTP(w, r)
-		}
-	}))
-	t.Cleanup(func() {
-		for ss := range f.peer.server.Sessions() {
-			ss.Close()
-		}
-		server.CloseClientConnections()
-		server.Close()
-	})
-	httpClient := &http.Client{Transport: &http.Transport{}}
-	t.Cleanup(httpClient.CloseIdleConnections)
-	return f, newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-		if f.dials.Add(1) > 1 {
-			select {
-			case <-f.back:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}
-		client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
-		client.AddSendingMiddleware(sending...)
-		transport := &mcp.StreamableClientTransport{Endpoint: server.URL, HTTPClient: httpClient, DisableStandaloneSSE: true}
-		return client.Connect(ctx, transport, speaking("2025-11-25"))
-	}, sessionConfig{})
-}
-
-// Servers say in several ways that they have forgotten a session.
-func TestSessionForgotten(t *testing.T) {
-	guard := gosdk.ClientMiddleware(resilience.Must(resilience.New(resilience.Config{})))
-	for name, body := range map[string]string{
-		"go":         "session not found",
-		"typescript": `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`,
-		"python":     `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`,
-	} {
-		for _, sending := range [][]mcp.Middleware{nil, {guard}} {
-			t.Run(fmt.Sprintf("%s, %d guards", name, len(sending)), func(t *testing.T) {
-				f, s := newFront(t, sending...)
-				first := up(t, s)
-				require.NotEmpty(t, first.ID())
-				_, err := echo(t.Context(), s)
-				require.NoError(t, err)
-				answer := func(w http.ResponseWriter, r *http.Request) bool {
-					if r.Header.Get("Mcp-Session-Id") != first.ID() {
-						return false
-					}
-					w.WriteHeader(http.StatusNotFound)
-					_, _ = io.WriteString(w, body)
-					return true
-				}
-				f.answer.Store(&answer)
-				_, err = echo(t.Context(), s)
-				e := requireLost(t, err)
-				assert.Equal(t, len(sending) == 0, e.RetryAfter > 0)
-				close(f.back)
-				require.NotSame(t, first, up(t, s))
-				_, err = echo(t.Context(), s)
-				require.NoError(t, err)
-				assert.EqualValues(t, 2, f.dials.Load())
-			})
-		}
-	}
-}
-
-// What a proxy does to one call must not cost the others their session.
-func TestSessionRequestCutOff(t *testing.T) {
-	for name, cut := range map[string]func(http.ResponseWriter){
-		"before the answer": func(http.ResponseWriter) {},
-		"within it": func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "text/event-stream")
-			_ = http.NewResponseController(w).Flush()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, s := newFront(t)
-			answer := func(w http.ResponseWriter, _ *http.Request) bool {
-				f.answer.Store(nil)
-				cut(w)
-				panic(http.ErrAbortHandler)
-			}
-			f.answer.Store(&answer)
-			_, err := echo(t.Context(), s)
-			requireLost(t, err)
-			_, err = echo(t.Context(), s)
-			require.NoError(t, err)
-			assert.EqualValues(t, 1, f.dials.Load())
-		})
-	}
-}
-
-// A stuckWriter is the way to a process that has stopped reading.
+// A stuckWriter writes to a process that stops reading at some point.
 type stuckWriter struct {
 	io.WriteCloser
 	process context.Context
@@ -599,25 +305,24 @@ func (w *stuckWriter) Write(b []byte) (int, error) {
 	return w.WriteCloser.Write(b)
 }
 
-// The SDK can't close a session with a call that hangs in its transport: in the end the
-// context of what was dialled does.
-func TestSessionThatCannotBeClosed(t *testing.T) {
+// The SDK can't close a session with a call that hangs in its transport.
+func TestSessionThatCannotBeClosedEndsAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer()
 		var writers []*stuckWriter
 		s := gosdk.NewSession(func(ctx context.Context) (*mcp.ClientSession, error) {
-			serverEnd, clientEnd := net.Pipe()
-			_, err := p.server.Connect(t.Context(), &mcp.IOTransport{Reader: serverEnd, Writer: serverEnd}, nil)
+			_, clientEnd, err := pipeTo(p.server)
 			require.NoError(t, err)
 			w := &stuckWriter{WriteCloser: clientEnd, process: ctx}
 			writers = append(writers, w)
-			return newClient().Connect(ctx, &mcp.IOTransport{Reader: clientEnd, Writer: w}, nil)
-		}, sessionConfig{Backoff: soon})
+			return newClient(nil).Connect(ctx, &mcp.IOTransport{Reader: clientEnd, Writer: w}, nil)
+		}, sessionConfig{Backoff: steady(time.Millisecond)})
 		old, err := s.Wait(t.Context())
 		require.NoError(t, err)
 		writers[0].stuck.Store(true)
 		failed := hang(t.Context(), s)
 		synctest.Wait()
+
 		begin := time.Now()
 		s.ReportLost(old, errBoom)
 		_, err = s.Wait(t.Context())
@@ -625,6 +330,7 @@ func TestSessionThatCannotBeClosed(t *testing.T) {
 		_, err = echo(t.Context(), s)
 		require.NoError(t, err)
 		assert.Less(t, time.Since(begin), time.Second)
+
 		requireLost(t, <-failed)
 		_ = old.Wait()
 		assert.Equal(t, time.Minute, time.Since(begin))
@@ -633,27 +339,11 @@ func TestSessionThatCannotBeClosed(t *testing.T) {
 	})
 }
 
-// A call that came too late was not made: it may be repeated whatever the tool.
-func TestSessionNotSent(t *testing.T) {
-	leavesNothing(t)
-	p := newPeer()
-	s := newSession(t, p.dial, sessionConfig{})
-	g := resilience.Must(resilience.New(resilience.Config{Effect: resilience.NonIdempotent, Retry: resilience.Retry{MaxRetries: 100}}))
-	r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (*mcp.CallToolResult, error) {
-		return gosdk.Use(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
-			if p.dials() == 1 {
-				cs.Close()
-			}
-			return cs.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
-		})
-	})
-	require.Nil(t, r.Err)
-	assert.Greater(t, r.Attempts, 1)
-}
-
-func TestNewSessionBadInput(t *testing.T) {
-	assert.PanicsWithValue(t, "resilience: gosdk: NewSession: nil dial", func() { gosdk.NewSession(nil, sessionConfig{}) })
-	assert.PanicsWithValue(t, "resilience: gosdk: NewSession: Watch must be nil: a Session watches by itself", func() {
+func TestNewSessionPanicsOnBadInput(t *testing.T) {
+	const nilDial = "resilience: gosdk: NewSession: nil dial"
+	assert.PanicsWithValue(t, nilDial, func() { gosdk.NewSession(nil, sessionConfig{}) })
+	const watch = "resilience: gosdk: NewSession: Watch must be nil: a Session watches by itself"
+	assert.PanicsWithValue(t, watch, func() {
 		gosdk.NewSession(newPeer().dial, sessionConfig{Watch: (*mcp.ClientSession).Wait})
 	})
 	assert.Panics(t, func() { gosdk.NewSession(newPeer().dial, sessionConfig{DialTimeout: -1}) })

@@ -1,0 +1,80 @@
+package gosdk
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+)
+
+// An answer is what one attempt returned. It is made within the attempt, because that calls methods
+// of the tool's errors, which may panic.
+type answer struct {
+	result     *mcp.CallToolResult
+	needsInput bool  // the result requests input from the user, so it is neither a success nor a failure
+	protocol   error // the error of a handler that returned a protocol error on purpose
+}
+
+var errNoResult = errors.New("the tool returned neither a result nor an error")
+
+// answerOfResult returns the answer and the error for the guard that a result stands for.
+func answerOfResult(res *mcp.CallToolResult, failure func(*mcp.CallToolResult) error) (answer, error) {
+	switch {
+	case res == nil:
+		return answer{}, resilience.MarkPermanent(errNoResult)
+	case res.InputRequests != nil:
+		return answer{result: res, needsInput: true}, resilience.ErrUnfinished
+	case res.IsError:
+		return answer{result: res}, failure(res)
+	}
+	return answer{result: res}, nil
+}
+
+// answerOfError returns the answer and the error for the guard that err stands for. It marks a
+// protocol error, which isn't retried, and which counts unless it says that the request is wrong.
+// It returns any other error as it is.
+func answerOfError(err error) (answer, error) {
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) {
+		return answer{}, err
+	}
+
+	switch wire.Code {
+	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError,
+		-32002: // a resource wasn't found, in older protocols
+		return answer{protocol: err}, resilience.MarkInvalid(err)
+	}
+	return answer{protocol: err}, resilience.MarkPermanent(err)
+}
+
+// withErrorMetadata returns a copy of a tool's own result with e in its _meta.
+func withErrorMetadata(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {
+	out := *res
+	out.Meta = maps.Clone(res.Meta)
+	if out.Meta == nil {
+		out.Meta = mcp.Meta{}
+	}
+	out.Meta[resilience.MetaError] = e
+	return &out
+}
+
+// errorResult returns the result of a call that ended with e and without a result of the tool's own.
+func errorResult(e *resilience.Error, protocol string, structured bool) *mcp.CallToolResult {
+	res := &mcp.CallToolResult{}
+	if protocol >= "2026-07-28" || protocol == "" {
+		// The protocol requires the field resultType, which only unmarshaling can set.
+		_ = json.Unmarshal([]byte(`{"content":[],"resultType":"complete"}`), res)
+	}
+
+	text, _ := json.Marshal(e) // it can't fail
+	res.IsError = true
+	res.Content = []mcp.Content{&mcp.TextContent{Text: string(text)}}
+	res.Meta = mcp.Meta{resilience.MetaError: e}
+	if structured {
+		res.StructuredContent = e
+	}
+	return res
+}

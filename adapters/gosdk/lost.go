@@ -1,0 +1,107 @@
+package gosdk
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+)
+
+// The SDK exports few of the errors that it returns for a lost connection. The others are recognized
+// here by their texts.
+
+// codeRejected is the code of the errors that the SDK returns for HTTP 429, 502, 503 and 504, among
+// others. It doesn't stand for a protocol error of the server.
+const codeRejected = -32005
+
+const reasonClosed = "the server has closed the connection"
+
+// clientError returns the error for the guard that err stands for, where err ended a call of the
+// given session. It is CONNECTION_LOST if err means that.
+func clientError(err error, session string) error {
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
+		e := resilience.AsError("", dial)
+		e.Err = resilience.MarkTransient(err) // the call didn't reach the server
+		return e
+	case errors.Is(err, mcp.ErrSessionMissing), isSessionUnknown(err, session):
+		// The reply may be to another request, which ended this call in flight.
+		return connectionLost("the server has ended the session", err)
+	case isNotSent(err):
+		return connectionLost(reasonClosed, resilience.MarkTransient(err))
+	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), isUnanswered(err):
+		return connectionLost(reasonClosed, err)
+	}
+
+	var wire *jsonrpc.Error
+	if errors.As(err, &wire) && wire.Code == codeRejected {
+		return err // the server is busy: this is transient, and the call may have reached it
+	}
+	_, err = answerOfError(err)
+	return err
+}
+
+func connectionLost(reason string, err error) *resilience.Error {
+	e := resilience.ConnectionLostError(reason)
+	e.Err = err
+	return e
+}
+
+// isSessionUnknown reports whether err is HTTP status 404 with a protocol error in its body. Servers
+// in Python reply so if they don't know the session any more, and the SDK then doesn't return
+// mcp.ErrSessionMissing.
+func isSessionUnknown(err error, session string) bool {
+	var wire *jsonrpc.Error
+	return session != "" && errors.As(err, &wire) && wire.Code != codeRejected &&
+		errors.Is(err, &jsonrpc.Error{Code: codeRejected}) &&
+		strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusNotFound))
+}
+
+// isNotSent reports whether the SDK didn't send a call because the connection was closed already.
+// mcp.ErrConnectionClosed isn't enough: a server can cause it by an error code.
+func isNotSent(err error) bool {
+	return errors.Is(err, mcp.ErrConnectionClosed) && strings.Contains(err.Error(), ": client is closing")
+}
+
+// isUnanswered reports whether the server closed the connection instead of replying. Neither the SDK
+// nor net/http exports these errors.
+func isUnanswered(err error) bool {
+	text := err.Error()
+	return strings.HasSuffix(text, ": request terminated without response") ||
+		strings.HasSuffix(text, ": http: server closed idle connection")
+}
+
+// isCallError reports whether err is the SDK's error of a call that failed.
+func isCallError(err error) bool { return strings.Contains(err.Error(), `calling "`) }
+
+// endsSession reports whether err says that its session can't be used any more. A request that only
+// broke on its way, which the SDK calls rejected, doesn't end the session, unless it was refused.
+func endsSession(err error, session string) bool {
+	if !isCallError(err) {
+		return false
+	}
+
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, mcp.ErrSessionMissing):
+		return true
+	case isSessionUnknown(err, session), isNotSent(err):
+		return true
+	}
+
+	var wire *jsonrpc.Error
+	return errors.Is(err, io.EOF) && !errors.As(err, &wire)
+}
+
+// mayFollowSessionEnd reports whether the error of a call may be a consequence of its session's end,
+// although it doesn't say so.
+func mayFollowSessionEnd(err error) bool {
+	var wire *jsonrpc.Error
+	return !errors.As(err, &wire) && !isUnanswered(err)
+}

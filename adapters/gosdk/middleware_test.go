@@ -1,0 +1,263 @@
+package gosdk_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// everyKind returns a fixture with a tool of every kind. isError is the result of "raw-is-error".
+func everyKind(t *testing.T, protocol string) (f *fixture, isError *mcp.CallToolResult) {
+	// Only tools that hang have a short timeout. The others have all the time that they need.
+	hangs := resilience.Tool{Timeout: 50 * time.Millisecond, Effect: resilience.NonIdempotent}
+	f = newProtected(t, resilience.Config{
+		Tools:   map[string]resilience.Tool{"typed-hang": hangs, "raw-hang": hangs},
+		Breaker: resilience.BreakerConfig{Failures: 100},
+	})
+	fine := textResult("fine")
+	isError = errorTextResult("no such row")
+	isError.Meta = mcp.Meta{"mine": "kept"}
+	hung := make(chan struct{})
+
+	f.typed("typed", nil, succeed)
+	f.typed("typed-error", nil, func(context.Context) error { return errBoom })
+	f.typed("typed-panic", nil, func(context.Context) error { panic(errBoom) })
+	f.typed("typed-exit", nil, func(context.Context) error { runtime.Goexit(); return nil })
+	f.typed("typed-hang", nil, func(context.Context) error { <-hung; return nil })
+	f.raw("raw", nil, returns(fine, nil))
+	f.raw("raw-is-error", nil, returns(isError, nil))
+	f.raw("raw-error", nil, returns(nil, errBoom))
+	f.raw("raw-hang", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		<-hung
+		return fine, nil
+	})
+	f.raw("raw-wire", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: "on purpose"}))
+
+	f.connect(protocol)
+	t.Cleanup(func() { close(hung) }) // before the session is closed, which waits for the handlers
+	return f, isError
+}
+
+func TestEveryResultIsTheToolsOwnOrTheError(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		f, isError := everyKind(t, protocol)
+		for tool, want := range map[string]struct {
+			code       resilience.Code // empty for a success
+			ownText    string          // the tool's own text; empty if the text is the error's JSON
+			structured bool
+		}{
+			"typed":        {"", `{"v":"fine"}`, true},
+			"typed-error":  {resilience.CodeToolFailed, errBoom.Error(), false},
+			"typed-panic":  {resilience.CodeToolFailed, "", false},
+			"typed-exit":   {resilience.CodeToolFailed, "", false},
+			"typed-hang":   {resilience.CodeTimeout, "", false},
+			"raw":          {"", "fine", false},
+			"raw-is-error": {resilience.CodeToolFailed, "no such row", false},
+			"raw-error":    {resilience.CodeToolFailed, "", true},
+			"raw-hang":     {resilience.CodeTimeout, "", true},
+		} {
+			res := f.call(tool)
+			wire := jsonOf(t, res)
+			if protocol == latest {
+				assert.Contains(t, wire, `"resultType":"complete"`, tool)
+			} else {
+				assert.NotContains(t, wire, "resultType", tool)
+			}
+
+			assert.Equal(t, want.code != "", res.IsError, tool)
+			assert.Equal(t, want.structured, res.StructuredContent != nil, tool)
+			if want.code == "" {
+				assert.NotContains(t, res.Meta, resilience.MetaError, tool)
+				assert.Equal(t, want.ownText, text(t, res), tool)
+				continue
+			}
+
+			m := metadataOf(t, res)
+			assert.Equal(t, want.code, m.Code, tool)
+			assert.False(t, m.Retryable, "%s: by MCP's default it must not be repeated", tool)
+			if want.ownText != "" {
+				assert.Equal(t, want.ownText, text(t, res), tool)
+				continue
+			}
+			assert.JSONEq(t, jsonOf(t, res.Meta[resilience.MetaError]), text(t, res), tool)
+			assert.NotContains(t, wire, "10.0.0.7", tool)
+			if want.structured {
+				assert.JSONEq(t, text(t, res), jsonOf(t, res.StructuredContent), tool)
+			}
+		}
+
+		assert.Equal(t, "kept", f.call("raw-is-error").Meta["mine"])
+		assert.NotContains(t, isError.Meta, resilience.MetaError, "the tool's own result is never changed")
+	})
+}
+
+func TestProtocolErrorsAndOtherMethodsPassUnchanged(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		f, _ := everyKind(t, protocol)
+		wire := f.protocolError("raw-wire")
+		assert.EqualValues(t, -32042, wire.Code)
+		assert.Equal(t, "on purpose", wire.Message)
+		assert.EqualValues(t, jsonrpc.CodeInvalidParams, f.protocolError("no-such-tool").Code)
+
+		list, err := f.session.ListTools(t.Context(), nil)
+		require.NoError(t, err)
+		assert.Len(t, list.Tools, 10)
+	})
+}
+
+// An error of a typed handler that wraps a protocol error, as that of a gateway does, is a result.
+func TestWrappedProtocolErrorIsAResult(t *testing.T) {
+	f := newProtected(t, resilience.Config{})
+	f.typed("gateway", nil, func(context.Context) error {
+		return fmt.Errorf("upstream: %w", &jsonrpc.Error{Code: -32000, Message: "down"})
+	})
+	f.connect("")
+	res := f.call("gateway")
+	assert.Equal(t, "upstream: down", text(t, res))
+	assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code)
+}
+
+// typedNil is a nil pointer that is returned as an error by mistake.
+type typedNil struct{ cause error }
+
+func (e *typedNil) Error() string { return "typed nil" }
+func (e *typedNil) Unwrap() error { return e.cause }
+
+func TestNoRequestAndNoHandlerEndsTheProcess(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		f := newProtected(t, resilience.Config{Breaker: resilience.BreakerConfig{Failures: 100}})
+		var none *typedNil
+		f.raw("fine", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			note := &mcp.ProgressNotificationParams{ProgressToken: []any{1}, Progress: 1}
+			_ = req.Session.NotifyProgress(ctx, note)
+			return textResult("fine"), nil
+		})
+		f.raw("nothing", nil, returns(nil, nil))
+		f.raw("raw-typed-nil", nil, returns(nil, none))
+		f.typed("typed-nil", nil, func(context.Context) error { return none })
+		f.typed("panics-typed-nil", nil, func(context.Context) error { panic(none) })
+		f.typed("panics-wire", nil, func(context.Context) error {
+			panic(&jsonrpc.Error{Code: 1, Message: "hunter2"})
+		})
+		f.connect(protocol)
+
+		res := f.call("fine", mcp.Meta{"progressToken": map[string]any{"a": 1}})
+		assert.Equal(t, "fine", text(t, res), "a token that MCP doesn't allow is ignored")
+		for _, tool := range []string{"nothing", "raw-typed-nil", "typed-nil", "panics-typed-nil", "panics-wire"} {
+			res := f.call(tool)
+			assert.True(t, res.IsError, tool)
+			assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code, tool)
+			assert.NotContains(t, jsonOf(t, res), "hunter2", tool)
+		}
+	})
+}
+
+func TestEachAttemptReceivesTheOriginalRequest(t *testing.T) {
+	f := newProtected(t, resilience.Config{AttemptTimeout: 20 * time.Millisecond})
+	var seen atomic.Value
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	f.raw("raw", readOnly, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		seen.Store(string(req.Params.Arguments))
+		req.Params.Arguments[1] = 'X'
+		req.Params.Name = "changed"
+		if resilience.Attempt(ctx) > 1 {
+			return nil, errBoom
+		}
+		for { // while it is abandoned, it continues to change its request
+			select {
+			case <-release:
+				return nil, nil
+			default:
+				req.Params.Arguments[2]++
+			}
+		}
+	})
+	f.connect("")
+	res := f.call("raw")
+	assert.Equal(t, resilience.CodeRetryExhausted, metadataOf(t, res).Code)
+	assert.Equal(t, `{"n":1}`, seen.Load())
+}
+
+func TestBreakerRejectsCallsAfterFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{})
+		f.typed("typed", nil, func(context.Context) error { return errBoom })
+		f.connect("")
+		for range 5 {
+			assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, f.call("typed")).Code)
+		}
+		m := metadataOf(t, f.call("typed"))
+		assert.Equal(t, resilience.CodeCircuitOpen, m.Code)
+		assert.True(t, m.Retryable)
+		assert.Positive(t, m.RetryAfter)
+	})
+}
+
+func TestClientsCancelReachesTheToolAndDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{})
+		started, stopped := make(chan struct{}), make(chan error, 1)
+		f.typed("typed", readOnly, func(ctx context.Context) error {
+			close(started)
+			<-ctx.Done()
+			stopped <- context.Cause(ctx)
+			return ctx.Err()
+		})
+		f.connect("")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-started; cancel() }()
+		_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "typed", Arguments: in{}})
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.ErrorIs(t, <-stopped, resilience.CodeCanceled)
+		synctest.Wait()
+		assert.Zero(t, f.guard.Health()[0].InFlight)
+		assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
+	})
+}
+
+func TestObserverReceivesTheRequest(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		synctest.Test(t, func(t *testing.T) {
+			var request resilience.RequestInfo
+			var ends []resilience.CallEnd
+			f := newProtected(t, resilience.Config{Observers: []resilience.Observer{{
+				Start: func(_ context.Context, e resilience.CallStart) context.Context {
+					request = e.Request
+					return nil
+				},
+				End: func(_ context.Context, e resilience.CallEnd) { ends = append(ends, e) },
+			}}})
+			f.typed("x", nil, succeed)
+			f.connect(protocol)
+			f.call("x", mcp.Meta{"traceparent": "00-1-2-01"})
+			require.NoError(t, f.guard.Flush(t.Context()))
+
+			assert.Equal(t, "tools/call", request.Method)
+			assert.Equal(t, protocol, request.Protocol)
+			assert.Equal(t, "00-1-2-01", request.Meta["traceparent"])
+			assert.False(t, request.Client)
+			require.Len(t, ends, 1)
+			assert.Nil(t, ends[0].Err)
+			assert.False(t, ends[0].Unfinished)
+		})
+	})
+}
+
+func TestNilServerOrGuardPanics(t *testing.T) {
+	assert.PanicsWithValue(t, "resilience: gosdk: nil *Guard", func() { gosdk.Middleware(nil) })
+	assert.PanicsWithValue(t, "resilience: gosdk: nil *Guard", func() { gosdk.ClientMiddleware(nil) })
+	assert.PanicsWithValue(t, "resilience: gosdk: nil *mcp.Server", func() { gosdk.Protect(nil, nil) })
+}

@@ -1,0 +1,183 @@
+package gosdk_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/require"
+)
+
+// An httpServer serves an MCP server over streamable HTTP. Once intercept is set, it may reply
+// instead, and returns whether it did.
+type httpServer struct {
+	*httptest.Server
+	intercept atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+}
+
+func serveHTTP(t *testing.T, server *mcp.Server) *httpServer {
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	h := &httpServer{}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if intercept := h.intercept.Load(); intercept == nil || !(*intercept)(w, r) {
+			handler.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() {
+		for session := range server.Sessions() {
+			session.Close()
+		}
+		h.stop()
+	})
+	return h
+}
+
+func (h *httpServer) stop() {
+	h.CloseClientConnections()
+	h.Close()
+}
+
+// A peer is another server within this process, whose connections can be cut.
+type peer struct {
+	server  *mcp.Server
+	options mcp.ClientOptions
+	sending []mcp.Middleware // of the client
+	started chan struct{}    // receives a value for each call of "hang"
+	gate    chan struct{}    // if it isn't nil, each dial receives a value from it first
+
+	mu   sync.Mutex
+	ends []net.Conn // the server's ends, one for each dial
+}
+
+func newPeer() *peer {
+	p := &peer{server: newServer(nil), started: make(chan struct{}, 1000)}
+	add := func(name string, handler mcp.ToolHandler) { addRaw(p.server, &mcp.Tool{Name: name}, handler) }
+
+	add("echo", func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return textResult(string(req.Params.Arguments)), nil
+	})
+	add("hang", func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		p.started <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	add("fails", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		res := &mcp.CallToolResult{}
+		res.SetError(errBoom)
+		return res, nil
+	})
+	add("closing", returns(nil, &jsonrpc.Error{Code: -32003, Message: "this code means something else here"}))
+	return p
+}
+
+// newGatedPeer returns a peer that accepts one dial. Each further one needs a value in the gate.
+func newGatedPeer() *peer {
+	p := newPeer()
+	p.gate = make(chan struct{}, 1)
+	p.gate <- struct{}{}
+	return p
+}
+
+func (p *peer) dial(ctx context.Context) (*mcp.ClientSession, error) {
+	if p.gate != nil {
+		if err := await(ctx, p.gate); err != nil {
+			return nil, err
+		}
+	}
+
+	serverEnd, clientEnd, err := pipeTo(p.server)
+	if err != nil {
+		return nil, err
+	}
+	cs, err := newClient(&p.options, p.sending...).Connect(ctx, pipeTransport(clientEnd), nil)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ends = append(p.ends, serverEnd)
+	return cs, err
+}
+
+func (p *peer) dials() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ends)
+}
+
+// cut ends the newest connection, as the end of the server's process does.
+func (p *peer) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ends[len(p.ends)-1].Close()
+}
+
+// pipeTo connects server to one end of a pipe, and returns both ends.
+func pipeTo(server *mcp.Server) (serverEnd, clientEnd net.Conn, err error) {
+	serverEnd, clientEnd = net.Pipe()
+	_, err = server.Connect(context.Background(), pipeTransport(serverEnd), nil)
+	return serverEnd, clientEnd, err
+}
+
+func pipeTransport(end net.Conn) mcp.Transport { return &mcp.IOTransport{Reader: end, Writer: end} }
+
+type sessionConfig = resilience.ConnectorConfig[*mcp.ClientSession]
+
+// steady returns a backoff whose delays are all the same.
+func steady(delay time.Duration) resilience.Backoff {
+	return resilience.Backoff{Base: delay, Max: delay, Jitter: resilience.NoJitter}
+}
+
+// newSession returns a session that is up. Without a backoff in cfg, it is dialed again at once.
+func newSession(
+	t *testing.T, dial func(context.Context) (*mcp.ClientSession, error), cfg sessionConfig,
+) *gosdk.Session {
+	if cfg.Backoff == (resilience.Backoff{}) {
+		cfg.Backoff = steady(time.Millisecond)
+	}
+	s := gosdk.NewSession(dial, cfg)
+	t.Cleanup(func() { _ = s.Close() })
+	up(t, s)
+	return s
+}
+
+// up waits until s is up.
+func up(t *testing.T, s *gosdk.Session) *mcp.ClientSession {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	cs, err := s.Wait(ctx)
+	require.NoError(t, err)
+	return cs
+}
+
+// gone waits until s has noticed that cs is lost.
+func gone(t *testing.T, s *gosdk.Session, cs *mcp.ClientSession) {
+	t.Helper()
+	replaced := func() bool {
+		now, _ := s.Get(t.Context())
+		return now != cs
+	}
+	require.Eventually(t, replaced, testTimeout, time.Millisecond)
+}
+
+func echo(ctx context.Context, s *gosdk.Session) (*mcp.CallToolResult, error) {
+	return s.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"a": 1}})
+}
+
+// hang starts a call that doesn't end by itself, and returns the channel that receives its error.
+func hang(ctx context.Context, s *gosdk.Session) <-chan error {
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "hang"})
+		failed <- err
+	}()
+	return failed
+}

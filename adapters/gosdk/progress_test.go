@@ -1,0 +1,131 @@
+package gosdk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The progress of a slowTool is the only sign that it doesn't hang. It sends progress 1 to 5, and its
+// first attempt fails after 3.
+type slowTool struct {
+	withContext bool       // whether it sends progress with the context of its call
+	late        chan error // receives the result of sending progress after the call has ended
+}
+
+func (s *slowTool) run(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	notify := func(progress float64) error {
+		notifyCtx := ctx
+		if !s.withContext {
+			notifyCtx = context.Background()
+		}
+		return req.Session.NotifyProgress(notifyCtx, &mcp.ProgressNotificationParams{
+			ProgressToken: req.Params.GetProgressToken(), Progress: progress,
+		})
+	}
+
+	for progress := 1.0; progress <= 5; progress++ {
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, errors.New("cut off")
+		}
+		if err := notify(progress); err != nil {
+			return nil, err
+		}
+		if progress == 3 && resilience.Attempt(ctx) == 1 {
+			return nil, errBoom
+		}
+	}
+
+	go func() {
+		<-ctx.Done()
+		s.late <- notify(6)
+	}()
+	return textResult("done"), nil
+}
+
+func TestProgressRestartsTheTimeoutAndNeverDecreases(t *testing.T) {
+	for _, withContext := range []bool{true, false} {
+		t.Run(fmt.Sprintf("with its context %v", withContext), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
+					"slow": {Timeout: time.Second, MaxTimeout: time.Minute, Effect: resilience.ReadOnly},
+				}})
+				var mu sync.Mutex
+				var seen []float64
+				f.options.ProgressNotificationHandler = func(
+					_ context.Context, req *mcp.ProgressNotificationClientRequest,
+				) {
+					mu.Lock()
+					defer mu.Unlock()
+					seen = append(seen, req.Params.Progress)
+				}
+				slow := &slowTool{withContext: withContext, late: make(chan error, 1)}
+				f.raw("slow", nil, slow.run)
+				f.connect("")
+
+				params := &mcp.CallToolParams{Name: "slow"}
+				params.SetProgressToken("p1")
+				res, err := f.session.CallTool(t.Context(), params)
+				require.NoError(t, err)
+				assert.False(t, res.IsError, "%v", res.Meta)
+				if err := <-slow.late; err != nil { // the call's context ends a moment before the call
+					assert.ErrorIs(t, err, context.Canceled)
+				}
+
+				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
+				if withContext {
+					assert.Equal(t, []float64{1, 2, 3, 4, 5}, seen, "it ends with the call")
+				} else {
+					assert.Equal(t, []float64{1, 2, 3, 4, 5}, seen[:5])
+				}
+			})
+		})
+	}
+}
+
+// With a new protocol the client handles the elicitation, with an old one the SDK does.
+func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
+				"ask": {Timeout: 500 * time.Millisecond, Effect: resilience.ReadOnly},
+			}})
+			elicitations := 0
+			f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				elicitations++
+				time.Sleep(700 * time.Millisecond) // the user takes longer than the tool may
+				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ann"}}, nil
+			}
+			f.raw("ask", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				if len(req.Params.InputResponses) > 0 {
+					return nil, errBoom // a retry would elicit again
+				}
+				name := map[string]any{"name": map[string]any{"type": "string"}}
+				schema := map[string]any{"type": "object", "properties": name}
+				question := &mcp.ElicitParams{Message: "Who?", RequestedSchema: schema}
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": question}}, nil
+			})
+			f.connect(protocol)
+
+			res := f.call("ask")
+			assert.True(t, res.IsError)
+			assert.NotEqual(t, resilience.CodeTimeout, metadataOf(t, res).Code)
+			assert.Equal(t, 1, elicitations)
+			failures := f.guard.Health()[0].ConsecutiveFailures
+			assert.Equal(t, 1, failures, "the failure counts, the elicitation doesn't")
+		})
+	})
+}

@@ -1,0 +1,93 @@
+package gosdk_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// With a guard around the session, a call that wasn't made is retried for any tool, and a call that
+// was in flight where it can do no harm.
+func TestGuardAroundASessionRetriesWhatDoesNoHarm(t *testing.T) {
+	for effect, retried := range map[resilience.Effect]bool{
+		resilience.ReadOnly:      true,
+		resilience.NonIdempotent: false,
+	} {
+		t.Run(fmt.Sprint(effect), func(t *testing.T) {
+			leavesNothing(t)
+			p := newPeer()
+			s := newSession(t, p.dial, sessionConfig{})
+			g := newGuard(t, resilience.Config{Effect: effect, Retry: resilience.Retry{MaxRetries: 20}})
+			calls := 0
+			call := func(ctx context.Context) (*mcp.CallToolResult, error) {
+				calls++
+				if calls == 1 {
+					return s.CallTool(ctx, &mcp.CallToolParams{Name: "hang"})
+				}
+				return echo(ctx, s)
+			}
+
+			go func() { <-p.started; p.cut() }()
+			res, err := resilience.Do(t.Context(), g, "x", call)
+			if retried {
+				require.NoError(t, err)
+				assert.Equal(t, `{"a":1}`, text(t, res))
+				return
+			}
+			assert.False(t, requireLost(t, err).Retryable)
+			assert.Equal(t, 1, calls)
+
+			p.cut() // in case it isn't down yet
+			calls = 1
+			_, err = resilience.Do(t.Context(), g, "x", call)
+			assert.NoError(t, err, "the call wasn't made at first, or was made when the session was up again")
+		})
+	}
+}
+
+func TestErrorsOfAGuardWithinASessionAreKept(t *testing.T) {
+	leavesNothing(t)
+	p := newGatedPeer()
+	g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
+	p.sending = []mcp.Middleware{gosdk.ClientMiddleware(g)}
+	s := newSession(t, p.dial, sessionConfig{})
+	failed := hang(t.Context(), s)
+	receive(t, p.started)
+	p.cut()
+
+	err := receive(t, failed)
+	assert.ErrorIs(t, err, resilience.CodeRetryExhausted)
+	assert.ErrorIs(t, err, resilience.CodeConnectionLost)
+	assert.Equal(t, resilience.ConnectionDown, s.State())
+
+	p.gate <- struct{}{}
+	up(t, s)
+	_, err = echo(t.Context(), s)
+	require.NoError(t, err)
+}
+
+func TestCallThatWasNotSentIsRetriedForAnyTool(t *testing.T) {
+	leavesNothing(t)
+	p := newPeer()
+	s := newSession(t, p.dial, sessionConfig{})
+	g := newGuard(t, resilience.Config{
+		Effect: resilience.NonIdempotent,
+		Retry:  resilience.Retry{MaxRetries: 100},
+	})
+	r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (*mcp.CallToolResult, error) {
+		return gosdk.Use(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
+			if p.dials() == 1 {
+				cs.Close()
+			}
+			return cs.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
+		})
+	})
+	require.Nil(t, r.Err)
+	assert.Greater(t, r.Attempts, 1)
+}
