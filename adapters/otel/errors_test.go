@@ -69,7 +69,7 @@ func TestLogErrorsOnce(t *testing.T) {
 		if assert.Len(t, said, 1) {
 			assert.Contains(t, said[0], "level=WARN")
 			assert.Contains(t, said[0], `error="refused 0"`)
-			assert.NotContains(t, said[0], "unsaid")
+			assert.NotContains(t, said[0], "suppressed=")
 		}
 
 		time.Sleep(4 * time.Minute)
@@ -79,13 +79,13 @@ func TestLogErrorsOnce(t *testing.T) {
 		said = r.all()
 		if assert.Len(t, said, 2) {
 			assert.Contains(t, said[1], "error=again")
-			assert.Contains(t, said[1], "unsaid=99")
+			assert.Contains(t, said[1], "suppressed=99")
 		}
 
 		time.Sleep(5 * time.Minute)
 		h.Handle(errors.New("once more"))
 		synctest.Wait()
-		assert.Contains(t, r.all()[2], "unsaid=1")
+		assert.Contains(t, r.all()[2], "suppressed=1")
 	})
 }
 

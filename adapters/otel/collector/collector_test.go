@@ -159,7 +159,7 @@ func TestCollector(t *testing.T) {
 	assert.Equal(t, map[string]any{
 		"mcp.method.name": "tools/call", "mcp.session.id": "s\uFFFD", "mcp.protocol.version": "2025-11-25",
 		"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search", "error.type": "tool_error",
-		"resilience.code": "CONNECTION_LOST", "resilience.attempts": int64(2), "resilience.limit": 60.0,
+		"resilience.code": "CONNECTION_LOST", "resilience.attempts": int64(2), "resilience.timeout": 60.0,
 		"resilience.retry_after": 1.0,
 	}, s.Attributes().AsRaw())
 	require.Equal(t, 1, s.Events().Len())
