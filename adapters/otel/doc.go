@@ -54,9 +54,9 @@
 // traces are often sent to other companies. Use resilience.LogObserver to log it.
 //
 // The caller's mistakes (VALIDATION_ERROR, TOOL_NOT_FOUND) are failures here, because the
-// conventions count every result with isError as one. They can be told apart by
-// resilience.code. A call whose caller left (CANCELED) isn't a failure: it has the code, but
-// neither error.type nor the status. Neither is a call that isn't finished.
+// conventions count every result with isError as one. Use resilience.code to distinguish
+// them. A call whose caller left (CANCELED) isn't a failure: it has the code, but neither
+// error.type nor the status. Nor is a call that isn't finished a failure.
 //
 //	span event        attributes
 //	resilience.retry  resilience.attempt (which failed), resilience.delay (seconds), error.type
