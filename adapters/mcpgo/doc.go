@@ -4,35 +4,40 @@
 //
 //	server.NewMCPServer("x", "1", server.WithToolHandlerMiddleware(mcpgo.Middleware(guard)))
 //
-// Give it before other middleware: what comes after it is run, limited and repeated with
-// the tool.
+// Pass it before the options of other middleware. Middleware that comes after it runs with
+// the tool: within the timeout, and again with each attempt.
 //
-// # What a client sees
+// # What a client receives
 //
-// A tool's own result, with or without isError, is passed on as it is; to one with
-// isError the guard's advice is added in _meta, under resilience.MetaError. Where there
-// is no result of the tool's (a handler's error, a timeout, an open breaker, a panic) the
-// client gets one with isError whose text is the JSON of the *resilience.Error, which is
-// also in _meta, and in structuredContent if the tool has no output schema. An unknown
-// tool stays a protocol error, and so does a handler's mcp.URLElicitationRequiredError.
+// A tool's own result is passed on as it is. If it has isError, a copy is passed on that
+// holds the error metadata in _meta, under resilience.MetaError. If the tool has no result,
+// because its handler returned an error, panicked, exceeded its timeout or was rejected by the
+// breaker, the client receives a result with isError. Its text is the JSON of the
+// *resilience.Error, which is in _meta too, and in structuredContent unless the tool has an
+// output schema.
 //
-// # What counts
+// An unknown tool remains a protocol error, and a handler's mcp.URLElicitationRequiredError
+// is returned to mcp-go.
 //
-// A handler's error is classified like any other (resilience.Classify). A result with
-// isError is a transient failure, as mcp-go keeps no error in it, also not that of a
-// handler made by mcp.NewStructuredToolHandler; [Failure] changes that. What mcp-go
-// itself says of arguments (NewTypedToolHandler, RequireString and so on) is the caller's
-// mistake. A result that asks the user something is neither retried nor counted. Calls
-// that run as tasks outlive their request: they have no limit, no retries and no count,
-// but a panic fails only the call.
+// # What counts as a failure
 //
-// Tools that the guard's Config doesn't list have the effect that their annotations
-// say, as they are when a call fails.
+// A handler's error is classified like any other, by resilience.Classify. A result with
+// isError is a transient failure, even if a handler made by mcp.NewStructuredToolHandler
+// returned a marked error, because mcp-go keeps only the text of that error. [Failure] changes
+// that. Complaints about arguments that mcp-go itself makes (in NewTypedToolHandler,
+// RequireString and similar functions) are the caller's mistake. A result that asks for
+// elicitation is neither retried nor counted.
+//
+// A call that runs as a task outlives its request. It has no timeout and no retries and isn't
+// counted, but a panic fails only that call.
+//
+// Tools that the guard's Config doesn't list have the effect that their annotations declare
+// at the time of the failure.
 //
 // # What a handler does itself
 //
-// mcp-go has no middleware for what a server sends. A handler reports progress with
-// [NotifyProgress], and stops its clock while it asks its user something:
+// mcp-go has no middleware for the messages that a server sends. A handler therefore reports
+// progress with [NotifyProgress], and pauses its timeout during elicitation:
 //
 //	resume := resilience.Pause(ctx)
 //	answer, err := srv.RequestElicitation(ctx, question)

@@ -12,7 +12,8 @@ import (
 	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
 )
 
-// A server whose backend is down, as its client sees it.
+// The backend of this server is down. Its client receives an error, and then the breaker
+// rejects the call.
 func Example() {
 	guard := resilience.Must(resilience.New(resilience.Config{
 		Breaker: resilience.BreakerConfig{Failures: 1},
@@ -34,6 +35,7 @@ func Example() {
 	if _, err := c.Initialize(ctx, mcp.InitializeRequest{}); err != nil {
 		panic(err)
 	}
+
 	var order mcp.CallToolRequest
 	order.Params.Name = "order"
 	for range 2 {
@@ -49,8 +51,8 @@ func Example() {
 	// true CIRCUIT_OPEN true
 }
 
-// A handler that says how far it has come. Each report restarts the limit of its call, if
-// the tool has a MaxTimeout.
+// A handler reports how far it has come. Each report restarts the timeout of its call, if the
+// tool has a MaxTimeout.
 func ExampleNotifyProgress() {
 	pages := []string{"one", "two", "three"}
 	index := func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -62,6 +64,7 @@ func ExampleNotifyProgress() {
 		}
 		return mcp.NewToolResultText("indexed"), nil
 	}
+
 	srv := server.NewMCPServer("books", "1.0.0")
 	srv.AddTool(mcp.NewTool("index"), index)
 }

@@ -1,14 +1,17 @@
 package mcpgo_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
@@ -19,18 +22,25 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		child()
+		serveChild()
 		return
 	}
 	os.Exit(m.Run())
 }
 
+// runInBubble runs a subtest whose clock is that of a synctest bubble.
+func runInBubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// These are the protocol versions before and after elicitation by results.
 const legacy, modern = "2025-11-25", "2026-07-28"
 
 // steady retries three times, after 100ms each.
-var steady = resilience.Retry{Backoff: resilience.Backoff{Base: 100 * time.Millisecond, Max: 100 * time.Millisecond, Jitter: resilience.NoJitter}}
-
-var errBackend = errors.New("dial tcp 10.0.0.7: the backend's own words")
+var steady = resilience.Retry{
+	Backoff: resilience.Backoff{Base: 100 * time.Millisecond, Max: 100 * time.Millisecond, Jitter: resilience.NoJitter},
+}
 
 func newGuard(t *testing.T, cfg resilience.Config) *resilience.Guard {
 	t.Helper()
@@ -40,8 +50,46 @@ func newGuard(t *testing.T, cfg resilience.Config) *resilience.Guard {
 	return g
 }
 
+// onlyX returns a configuration that lists tool x.
+func onlyX(x resilience.Tool) resilience.Config {
+	return resilience.Config{Tools: map[string]resilience.Tool{"x": x}}
+}
+
 func newServer(g *resilience.Guard, opts ...mcpgo.Option) *server.MCPServer {
-	return server.NewMCPServer("test", "1", server.WithTaskCapabilities(true, true, true), server.WithToolHandlerMiddleware(mcpgo.Middleware(g, opts...)))
+	return server.NewMCPServer("test", "1", server.WithTaskCapabilities(true, true, true),
+		server.WithToolHandlerMiddleware(mcpgo.Middleware(g, opts...)))
+}
+
+// readOnly lets the guard retry a tool.
+var readOnly = mcp.WithReadOnlyHintAnnotation(true)
+
+// These handlers and results serve many tests.
+var (
+	errBackend = errors.New("dial tcp 10.0.0.7: the backend's own words")
+	fails      = returns(nil, errBackend)
+	done       = mcp.NewToolResultText("done")
+)
+
+func returns(res *mcp.CallToolResult, err error) server.ToolHandlerFunc {
+	return func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { return res, err }
+}
+
+func panics(value any) server.ToolHandlerFunc {
+	return func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { panic(value) }
+}
+
+// untilCanceled returns a handler that runs until its context ends.
+func untilCanceled(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// counted returns a handler that counts its calls.
+func counted(n *atomic.Int32, h server.ToolHandlerFunc) server.ToolHandlerFunc {
+	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		n.Add(1)
+		return h(ctx, req)
+	}
 }
 
 func request(name string, args any, meta map[string]any) mcp.CallToolRequest {
@@ -54,8 +102,49 @@ func request(name string, args any, meta map[string]any) mcp.CallToolRequest {
 	return req
 }
 
-// advice is a *resilience.Error as a client reads it.
-type advice struct {
+// callTool calls a tool that returns a result, even if the call fails.
+func callTool(t *testing.T, c *client.Client, name string, args any, meta map[string]any) *mcp.CallToolResult {
+	t.Helper()
+	res, err := c.CallTool(t.Context(), request(name, args, meta))
+	require.NoError(t, err)
+	return res
+}
+
+// handle sends a message to s as a transport would. It returns the answer's result and the code
+// of its error.
+func handle(
+	ctx context.Context, t *testing.T, s *server.MCPServer, method string, id any, params map[string]any,
+) (result json.RawMessage, code int) {
+	t.Helper()
+	msg := map[string]any{"jsonrpc": "2.0", "method": method, "params": params}
+	if id != nil {
+		msg["id"] = id
+	}
+	b, err := json.Marshal(msg)
+	assert.NoError(t, err)
+
+	b, err = json.Marshal(s.HandleMessage(ctx, b))
+	assert.NoError(t, err)
+	var answer struct {
+		Result json.RawMessage `json:"result"`
+		Error  struct {
+			Code int `json:"code"`
+		} `json:"error"`
+	}
+	assert.NoError(t, json.Unmarshal(b, &answer))
+	return answer.Result, answer.Error.Code
+}
+
+// parse returns the T whose JSON is b.
+func parse[T any](t *testing.T, b []byte) *T {
+	t.Helper()
+	v := new(T)
+	require.NoError(t, json.Unmarshal(b, v), "%s", b)
+	return v
+}
+
+// errorMetadata is a *resilience.Error as a client reads it.
+type errorMetadata struct {
 	Code       resilience.Code `json:"code"`
 	Tool       string          `json:"tool"`
 	Message    string          `json:"message"`
@@ -64,28 +153,27 @@ type advice struct {
 	Details    map[string]any  `json:"details"`
 }
 
-// read reads what is the JSON of an error.
-func read(t *testing.T, v any) (a advice) {
+// readError reads an error from its JSON, which may be text or already decoded.
+func readError(t *testing.T, v any) errorMetadata {
 	t.Helper()
-	text, ok := v.(string)
-	if !ok {
-		b, err := json.Marshal(v)
-		require.NoError(t, err)
-		text = string(b)
+	if s, ok := v.(string); ok {
+		return *parse[errorMetadata](t, []byte(s))
 	}
-	require.NoError(t, json.Unmarshal([]byte(text), &a), "%s", text)
-	return a
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return *parse[errorMetadata](t, b)
 }
 
-// advised reads the error in a result's _meta; its Code is empty if there is none.
-func advised(t *testing.T, res *mcp.CallToolResult) advice {
+// errorIn returns the error in a result's _meta. Its Code is empty if there is none.
+func errorIn(t *testing.T, res *mcp.CallToolResult) errorMetadata {
 	t.Helper()
 	if res.Meta == nil || res.Meta.AdditionalFields[resilience.MetaError] == nil {
-		return advice{}
+		return errorMetadata{}
 	}
-	return read(t, res.Meta.AdditionalFields[resilience.MetaError])
+	return readError(t, res.Meta.AdditionalFields[resilience.MetaError])
 }
 
+// text returns the only content of a result.
 func text(t *testing.T, res *mcp.CallToolResult) string {
 	t.Helper()
 	require.Len(t, res.Content, 1)
@@ -94,7 +182,7 @@ func text(t *testing.T, res *mcp.CallToolResult) string {
 	return c.Text
 }
 
-// failures is what the breaker of a tool has counted.
+// failures returns how many failures the breaker of a tool has counted.
 func failures(t *testing.T, g *resilience.Guard, tool string) int {
 	t.Helper()
 	for _, h := range g.Health() {
@@ -107,36 +195,41 @@ func failures(t *testing.T, g *resilience.Guard, tool string) int {
 	return 0
 }
 
-// counted returns a handler that counts its calls.
-func counted(n *atomic.Int32, h server.ToolHandlerFunc) server.ToolHandlerFunc {
-	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		n.Add(1)
-		return h(ctx, req)
+// elicitation returns a result that asks for elicitation. It is read from JSON because older
+// versions of mcp-go lack the fields.
+func elicitation() *mcp.CallToolResult {
+	const create = `{"method":"elicitation/create",` +
+		`"params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}`
+	const result = `{"content":[],"resultType":"input_required","requestState":"asked",` +
+		`"inputRequests":{"sure":` + create + `}}`
+
+	var res mcp.CallToolResult
+	if err := json.Unmarshal([]byte(result), &res); err != nil {
+		panic(err)
 	}
+	return &res
 }
 
-func fails(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	return nil, errBackend
+// answered reports whether a request brings the user's answer to an elicitation.
+func answered(req mcp.CallToolRequest) bool {
+	b, err := json.Marshal(req.Params)
+	return err == nil && bytes.Contains(b, []byte(`"inputResponses":{"sure":{"action":"accept"`))
 }
 
-// handle sends a message to s as a transport would, and returns the answer's result and
-// the code of its error.
-func handle(t *testing.T, ctx context.Context, s *server.MCPServer, method string, id any, params map[string]any) (result json.RawMessage, code int) {
+func skipWithoutElicitation(t *testing.T) {
 	t.Helper()
-	msg := map[string]any{"jsonrpc": "2.0", "method": method, "params": params}
-	if id != nil {
-		msg["id"] = id
+	if _, ok := any(elicitation()).(interface{ NeedsInput() bool }); !ok {
+		t.Skip("this version of mcp-go has no results that ask for elicitation")
 	}
-	b, err := json.Marshal(msg)
-	assert.NoError(t, err)
-	b, err = json.Marshal(s.HandleMessage(ctx, b))
-	assert.NoError(t, err)
-	var answer struct {
-		Result json.RawMessage `json:"result"`
-		Error  struct {
-			Code int `json:"code"`
-		} `json:"error"`
-	}
-	assert.NoError(t, json.Unmarshal(b, &answer))
-	return answer.Result, answer.Error.Code
+}
+
+// A user answers each elicitation after an hour of a bubble's clock.
+type user struct{ asked atomic.Int32 }
+
+func (u *user) Elicit(context.Context, mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
+	u.asked.Add(1)
+	time.Sleep(time.Hour)
+	return &mcp.ElicitationResult{
+		ElicitationResponse: mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionAccept},
+	}, nil
 }

@@ -2,10 +2,6 @@ package mcpgo
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"maps"
-	"regexp"
 	"runtime/debug"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -13,19 +9,22 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// Option changes what a middleware does.
+// An Option configures a [Middleware].
 type Option func(*options)
 
 type options struct {
-	failure        func(*mcp.CallToolResult) error
-	debug, timeout bool
+	failure      func(*mcp.CallToolResult) error
+	allowDebug   bool
+	allowTimeout bool
 }
 
-// Failure says what a result with isError means: f returns the error that it stands for,
-// which may be marked (resilience.MarkInvalid and so on), or nil if the tool has not
-// failed. It is called concurrently, once for each attempt that ends so; it must not
-// change res. If f is nil, such a result is a transient failure, unless it holds what
-// mcp-go itself says of arguments.
+// Failure sets the function that decides what a result with isError means. It returns the
+// error that the result stands for, which may be marked (resilience.MarkInvalid and so on), or
+// nil if the tool hasn't failed.
+//
+// f is called once for each attempt that ends with such a result, possibly concurrently, and
+// must not change res. If f is nil, every such result is a transient failure, except for
+// mcp-go's own complaints about arguments, which are the caller's mistake.
 func Failure(f func(res *mcp.CallToolResult) error) Option {
 	return func(o *options) {
 		if f != nil {
@@ -34,269 +33,124 @@ func Failure(f func(res *mcp.CallToolResult) error) Option {
 	}
 }
 
-// AllowDebug lets clients turn debug on for a request, by resilience.MetaDebug.
-func AllowDebug() Option { return func(o *options) { o.debug = true } }
+// AllowDebug allows clients to turn debug on for a request, by resilience.MetaDebug.
+func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }
 
-// AllowTimeout lets clients give a request a limit of its own, by resilience.MetaTimeout.
-// It is never above the tool's own maximum.
-func AllowTimeout() Option { return func(o *options) { o.timeout = true } }
+// AllowTimeout allows clients to set the timeout of a request, by resilience.MetaTimeout. That
+// timeout never exceeds the tool's own maximum.
+func AllowTimeout() Option { return func(o *options) { o.allowTimeout = true } }
 
-// Middleware puts every tool of the server whose tool handler middleware it becomes under
-// g. It panics if g is nil.
+// Middleware returns middleware that puts every tool of a server under g. Nil options are
+// ignored. It panics if g is nil.
 func Middleware(g *resilience.Guard, opts ...Option) server.ToolHandlerMiddleware {
 	if g == nil {
 		panic("resilience: mcpgo: nil *Guard")
 	}
-	o := options{failure: failureOf}
+
+	o := options{failure: defaultFailure}
 	for _, set := range opts {
 		if set != nil {
 			set(&o)
 		}
 	}
+
 	return func(next server.ToolHandlerFunc) server.ToolHandlerFunc {
 		h := &handler{guard: g, next: next, options: o}
 		return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			if runsAsTask(ctx, req) {
-				return h.task(ctx, req)
+				return h.callTask(ctx, req)
 			}
 			return h.call(ctx, req)
 		}
 	}
 }
 
-// A handler is what is next in the chain, under a guard. mcp-go makes one for each
-// request, and calls it again when the user has answered what a tool asked.
+// A handler calls the next handler of the chain under a guard. mcp-go makes a chain for each
+// request, and calls it again when the user has answered an elicitation.
 type handler struct {
-	guard   *resilience.Guard
-	next    server.ToolHandlerFunc
-	options options
-	heights heights
+	guard    *resilience.Guard
+	next     server.ToolHandlerFunc
+	options  options
+	progress latestProgress
 }
 
 func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	name := req.Params.Name
-	var meta map[string]any
-	if req.Params.Meta != nil {
-		meta = req.Params.Meta.AdditionalFields
-	}
-	request := resilience.Request{
-		RequestInfo:  infoOf(ctx, meta),
-		Arguments:    req.GetRawArguments(),
-		Effect:       func() resilience.Effect { return effectOf(lookUp(ctx, name)) },
-		Known:        true, // mcp-go has found the tool
-		AllowDebug:   h.options.debug,
-		AllowTimeout: h.options.timeout,
-	}
-	ctx, told := h.begin(ctx, req)
-	defer told.end()
-	args := copyOf(req.Params.Arguments) // as hooks and other middleware have left them
+	request := h.requestOf(ctx, req)
+	ctx, reporter := h.withReporter(ctx, req)
+	defer reporter.stop()
+
+	arguments := copyOf(req.Params.Arguments) // as hooks and other middleware have left them
 	got, err := resilience.Do(ctx, h.guard, name, func(ctx context.Context) (answer, error) {
 		req := req
 		if resilience.Attempt(ctx) > 1 {
-			// The attempt before may have changed its arguments, and may yet.
-			req.Params.Arguments = copyOf(args)
+			// An earlier attempt may have changed its arguments, and may still do so.
+			req.Params.Arguments = copyOf(arguments)
 		}
 		return h.attempt(ctx, req)
 	}, resilience.ForRequest(request))
-	e, failing := err.(*resilience.Error)
+
+	e, failed := err.(*resilience.Error)
 	switch {
-	case !failing, got.asks && e.Code != resilience.CodeCanceled:
+	case !failed, got.needsInput && e.Code != resilience.CodeCanceled:
 		return got.result, nil
 	case got.url != nil && e.Code == resilience.CodeValidation:
 		return nil, got.url
 	case got.result == nil || e.Code == resilience.CodeCanceled:
-		return failed(ctx, name, e), nil
+		return errorResult(ctx, name, e), nil
 	default:
-		return advise(got.result, e), nil
+		return withErrorMetadata(got.result, e), nil
 	}
 }
 
-// An answer is what came of one attempt. It is made where a tool's errors may be looked
-// into, because methods of theirs may panic; afterwards nobody does.
+// An answer is what one attempt returned. Its fields are filled in while the guard is on the
+// stack and recovers panics, because the methods of a handler's error may panic.
 type answer struct {
-	result *mcp.CallToolResult
-	asks   bool  // result asks the user something: no failure, and no success yet either
-	url    error // a request to the user, which mcp-go makes of this error
+	result     *mcp.CallToolResult
+	needsInput bool  // result asks for elicitation: the call has neither failed nor succeeded yet
+	url        error // asks for elicitation by URL; mcp-go turns it into a request to the user
 }
 
-var (
-	errTool     = errors.New("the tool returned a result with isError")
-	errNoResult = errors.New("the tool returned neither a result nor an error")
-)
-
-// attempt turns what comes back from the tool into a value and an error for the guard.
+// attempt calls the tool once, and turns what it returns into a value and an error for the
+// guard.
 func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer, error) {
 	res, err := h.next(ctx, req)
 	switch {
 	case err != nil:
-		return answer{url: urlRequired(err)}, errorOf(err)
+		return answer{url: urlElicitation(err)}, handlerError(err)
 	case res == nil:
 		return answer{}, resilience.MarkPermanent(errNoResult)
-	case asks(res):
-		return answer{result: res, asks: true}, resilience.ErrUnfinished
+	case needsInput(res):
+		return answer{result: res, needsInput: true}, resilience.ErrUnfinished
 	case res.IsError:
 		return answer{result: res}, h.options.failure(res)
 	}
 	return answer{result: res}, nil
 }
 
-// asks reports whether a result asks the user something, as since mcp-go v1.0 it may.
-func asks(res any) bool {
-	r, ok := res.(interface{ NeedsInput() bool })
-	return ok && r.NeedsInput()
-}
-
-// task runs a call that outlives its request. mcp-go runs it on a goroutine of its own,
-// without recover: a panic would end the process.
-func (h *handler) task(ctx context.Context, req mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
+// callTask calls a tool as a task, which outlives its request. mcp-go runs it on a goroutine of
+// its own without recover, so a panic would end the process.
+func (h *handler) callTask(ctx context.Context, req mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			res, err = nil, resilience.AsError(req.Params.Name, &resilience.PanicError{Value: v, Stack: debug.Stack()})
+			crash := &resilience.PanicError{Value: v, Stack: debug.Stack()}
+			res, err = nil, resilience.AsError(req.Params.Name, crash)
 		}
 	}()
 	return h.next(ctx, req)
 }
 
-// runsAsTask reports whether mcp-go runs a call as a task: what the client wishes isn't
-// enough, or it could do without the guard.
+// runsAsTask reports whether mcp-go runs a call as a task. That the client asks for a task
+// isn't enough: otherwise any client could bypass the guard.
 func runsAsTask(ctx context.Context, req mcp.CallToolRequest) bool {
 	if req.Params.Task == nil {
 		return false
 	}
+
 	tool := lookUp(ctx, req.Params.Name)
-	return tool != nil && tool.Execution != nil &&
-		(tool.Execution.TaskSupport == mcp.TaskSupportOptional || tool.Execution.TaskSupport == mcp.TaskSupportRequired)
-}
-
-// lookUp finds a tool where mcp-go does: those of the session come first.
-func lookUp(ctx context.Context, name string) *mcp.Tool {
-	if session, ok := server.ClientSessionFromContext(ctx).(server.SessionWithTools); ok {
-		if tool, ok := session.GetSessionTools()[name]; ok {
-			return &tool.Tool
-		}
+	if tool == nil || tool.Execution == nil {
+		return false
 	}
-	if s := server.ServerFromContext(ctx); s != nil {
-		if tool := s.GetTool(name); tool != nil {
-			return &tool.Tool
-		}
-	}
-	return nil
-}
-
-func effectOf(t *mcp.Tool) resilience.Effect {
-	if t == nil {
-		return resilience.EffectUnknown
-	}
-	hint := func(b *bool) bool { return b != nil && *b } // MCP's default of both is false
-	return resilience.EffectFromHints(hint(t.Annotations.ReadOnlyHint), hint(t.Annotations.IdempotentHint))
-}
-
-// infoOf returns what observers receive of the request.
-func infoOf(ctx context.Context, meta map[string]any) resilience.RequestInfo {
-	session := server.ClientSessionFromContext(ctx)
-	r := resilience.RequestInfo{
-		Method:   string(mcp.MethodToolsCall),
-		Protocol: protocolOf(session, meta),
-		Meta:     meta,
-	}
-	if session != nil {
-		r.Session = session.SessionID()
-	}
-	return r
-}
-
-// protocolOf returns the version of the protocol that a request names, as since 2026-07-28
-// it does, or else that of its session, which mcp-go knows since v1.0.
-func protocolOf(session any, meta map[string]any) string {
-	if version, ok := meta["io.modelcontextprotocol/protocolVersion"].(string); ok {
-		return version
-	}
-	if s, ok := session.(interface{ ProtocolVersion() string }); ok {
-		return s.ProtocolVersion()
-	}
-	return ""
-}
-
-// copyOf copies what JSON decodes to, and leaves anything else as it is.
-func copyOf(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			out[k] = copyOf(e)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = copyOf(e)
-		}
-		return out
-	}
-	return v
-}
-
-// refusal is what mcp-go says of arguments that a tool can't use.
-var refusal = regexp.MustCompile(`^(?:failed to bind arguments: |required argument "[\w.-]+" not found$|(?:item \d+ in )?argument "[\w.-]+" (?:is not an?|cannot be converted to) (?:string|int|integer|float|float64|number|bool|boolean|array|object|string slice|int slice|float64 slice|bool slice|slice)$)`)
-
-// failureOf is the default for Failure.
-func failureOf(res *mcp.CallToolResult) error {
-	if len(res.Content) == 1 {
-		if text, ok := mcp.AsTextContent(res.Content[0]); ok && refusal.MatchString(text.Text) {
-			return resilience.MarkInvalid(errTool)
-		}
-	}
-	return errTool
-}
-
-// errorOf tells a handler's errors that are no failure of the tool from all others.
-func errorOf(err error) error {
-	switch {
-	case urlRequired(err) != nil:
-		return resilience.MarkInvalid(errors.Join(resilience.ErrUnfinished, err))
-	case errors.Unwrap(err) == nil && refusal.MatchString(err.Error()):
-		// These words are safe to show, and an agent can correct itself by them.
-		return &resilience.Error{Code: resilience.CodeValidation, Message: err.Error(), Err: err}
-	}
-	return err
-}
-
-// urlRequired finds the error that mcp-go makes a request to the user of, nil if there
-// is none.
-func urlRequired(err error) error {
-	var value mcp.URLElicitationRequiredError
-	if errors.As(err, &value) {
-		return value
-	}
-	var pointer *mcp.URLElicitationRequiredError
-	if errors.As(err, &pointer) && pointer != nil {
-		return *pointer
-	}
-	return nil
-}
-
-// advise returns a copy of a tool's own result with our advice in its _meta.
-func advise(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {
-	out := *res
-	meta := mcp.Meta{}
-	if res.Meta != nil {
-		meta = *res.Meta
-	}
-	meta.AdditionalFields = maps.Clone(meta.AdditionalFields)
-	if meta.AdditionalFields == nil {
-		meta.AdditionalFields = map[string]any{}
-	}
-	meta.AdditionalFields[resilience.MetaError] = e
-	out.Meta = &meta
-	return &out
-}
-
-// failed makes a result of an error for which there is none of the tool's.
-func failed(ctx context.Context, name string, e *resilience.Error) *mcp.CallToolResult {
-	text, _ := json.Marshal(e) // it never fails
-	res := advise(mcp.NewToolResultError(string(text)), e)
-	if tool := lookUp(ctx, name); tool != nil && tool.OutputSchema.Type == "" && tool.RawOutputSchema == nil {
-		res.StructuredContent = e
-	}
-	return res
+	support := tool.Execution.TaskSupport
+	return support == mcp.TaskSupportOptional || support == mcp.TaskSupportRequired
 }

@@ -11,23 +11,31 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// NotifyProgress tells the client how far the call of req has come: ctx and req are those
-// that the handler was called with, or made from them. A total of 0 isn't known, and an
-// empty message is left out. It restarts the limit of the call, as resilience.ReportProgress
-// does, whether or not the client wants to hear of progress.
+var (
+	errNotFinite = errors.New("resilience: mcpgo: progress is not a finite number")
+	errNoServer  = errors.New("resilience: mcpgo: the context is not that of a request")
+)
+
+// NotifyProgress notifies the client of how far a call has come. It takes the context and the
+// request that the handler received, or ones derived from them. A total that isn't positive is
+// unknown, and an empty message is left out.
 //
-// What says no more than an earlier notification isn't sent: after a retry a tool begins
-// at the beginning, and MCP wants progress to increase. Nor is anything sent once the
-// call has been answered. Both are no error; that the client can't be reached is one, and
-// so is a number that JSON doesn't have.
+// NotifyProgress also restarts the call's timeout, as resilience.ReportProgress does, even if
+// the client didn't ask for progress.
+//
+// MCP requires progress to increase, but a tool that is retried starts at the beginning. A
+// value that isn't higher than those that were sent for the request before is therefore not
+// sent. Nor is anything sent after the call has been answered. Neither is an error. An error
+// means that the client can't be reached, or that progress or total isn't a finite number.
 func NotifyProgress(ctx context.Context, req mcp.CallToolRequest, progress, total float64, message string) error {
 	resilience.ReportProgress(ctx)
-	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
+	if !wantsProgress(req) {
 		return nil
 	}
 	if !finite(progress) || !finite(total) {
 		return errNotFinite
 	}
+
 	params := map[string]any{"progressToken": req.Params.Meta.ProgressToken, "progress": progress}
 	if total > 0 {
 		params["total"] = total
@@ -35,6 +43,7 @@ func NotifyProgress(ctx context.Context, req mcp.CallToolRequest, progress, tota
 	if message != "" {
 		params["message"] = message
 	}
+
 	send := func() error {
 		s := server.ServerFromContext(ctx)
 		if s == nil {
@@ -42,80 +51,86 @@ func NotifyProgress(ctx context.Context, req mcp.CallToolRequest, progress, tota
 		}
 		return s.SendNotificationToClient(ctx, "notifications/progress", params)
 	}
-	if told, ok := ctx.Value(reportsKey{}).(*reports); ok {
-		return told.advance(progress, send)
+	if r, ok := ctx.Value(reporterKey{}).(*reporter); ok {
+		return r.advance(progress, send)
 	}
-	return send() // it doesn't run under a guard
+	return send() // the handler runs without a guard
 }
 
-var (
-	errNotFinite = errors.New("resilience: mcpgo: progress is not a finite number")
-	errNoServer  = errors.New("resilience: mcpgo: the context is not that of a request")
-)
+func wantsProgress(req mcp.CallToolRequest) bool {
+	return req.Params.Meta != nil && req.Params.Meta.ProgressToken != nil
+}
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-// A height is how far a request's progress has come.
-type height struct {
-	meta *mcp.Meta // tells requests apart
+// requestProgress is the progress of one request.
+type requestProgress struct {
+	meta *mcp.Meta // identifies the request
 
-	mu   sync.Mutex
-	last float64
+	mu      sync.Mutex
+	highest float64 // the highest value that was sent
 }
 
-// heights remembers the height of the latest request. A tool that has asked its user
-// something is called again for the same request.
-type heights struct {
+// latestProgress keeps the progress of the latest request. A tool that asked for elicitation
+// is called again for the same request, and must not fall behind what it has sent.
+type latestProgress struct {
 	mu     sync.Mutex
-	latest *height
+	latest *requestProgress
 }
 
-func (h *heights) of(meta *mcp.Meta) *height {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.latest == nil || h.latest.meta != meta {
-		h.latest = &height{meta: meta, last: math.Inf(-1)}
+func (l *latestProgress) of(meta *mcp.Meta) *requestProgress {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.latest == nil || l.latest.meta != meta {
+		l.latest = &requestProgress{meta: meta, highest: math.Inf(-1)}
 	}
-	return h.latest
+	return l.latest
 }
 
-// reports is what one call tells its client.
-type reports struct {
-	height *height
-	over   bool // under height's lock
+// A reporter sends the progress of one call.
+type reporter struct {
+	request *requestProgress
+	stopped bool // guarded by request.mu
 }
 
-type reportsKey struct{}
+type reporterKey struct{}
 
-// begin returns nil for a client that doesn't want to hear of progress.
-func (h *handler) begin(ctx context.Context, req mcp.CallToolRequest) (context.Context, *reports) {
-	if req.Params.Meta == nil || req.Params.Meta.ProgressToken == nil {
+// withReporter returns a context with a reporter. The reporter is nil if the client didn't ask
+// for progress.
+func (h *handler) withReporter(ctx context.Context, req mcp.CallToolRequest) (context.Context, *reporter) {
+	if !wantsProgress(req) {
 		return ctx, nil
 	}
-	told := &reports{height: h.heights.of(req.Params.Meta)}
-	return context.WithValue(ctx, reportsKey{}, told), told
+
+	r := &reporter{request: h.progress.of(req.Params.Meta)}
+	return context.WithValue(ctx, reporterKey{}, r), r
 }
 
-func (r *reports) end() {
+// stop prevents any further progress from being sent. r may be nil.
+func (r *reporter) stop() {
 	if r == nil {
 		return
 	}
-	r.height.mu.Lock()
-	defer r.height.mu.Unlock()
-	r.over = true
+
+	r.request.mu.Lock()
+	defer r.request.mu.Unlock()
+	r.stopped = true
 }
 
-// advance sends under the lock, so that what is sent is in order: mcp-go only puts it
-// into a queue, and never waits for that.
-func (r *reports) advance(progress float64, send func() error) error {
-	r.height.mu.Lock()
-	defer r.height.mu.Unlock()
-	if r.over || progress <= r.height.last {
+// advance calls send if progress is higher than before. It does so under the lock, which keeps
+// the notifications in order. That is safe because mcp-go only puts them into a queue, and
+// fails instead of waiting if the queue is full.
+func (r *reporter) advance(progress float64, send func() error) error {
+	r.request.mu.Lock()
+	defer r.request.mu.Unlock()
+	if r.stopped || progress <= r.request.highest {
 		return nil
 	}
+
 	if err := send(); err != nil {
 		return err
 	}
-	r.height.last = progress
+	r.request.highest = progress
 	return nil
 }

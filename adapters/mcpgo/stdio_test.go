@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childEnv makes the test binary a server.
+// childEnv is the environment variable that turns the test binary into a server.
 const childEnv = "MCPGO_TEST_CHILD"
 
 const (
@@ -25,11 +25,12 @@ const (
 	hangs   = "the tool hangs"
 )
 
-// child serves a tool that never returns, but says so on stderr, and one that does, over stdio.
-func child() {
+// serveChild serves two tools over stdio: "hang" reports on stderr that it was called and never
+// returns, and "echo" returns its argument.
+func serveChild() {
 	guard := resilience.Must(resilience.New(resilience.Config{
 		Tools: map[string]resilience.Tool{"hang": {Timeout: 500 * time.Millisecond, Breaker: "hang"}},
-		// All of them are to hang.
+		// The breaker must not reject any of the calls that are to hang.
 		Breaker: resilience.BreakerConfig{Failures: 100},
 	}))
 	s := newServer(guard)
@@ -40,15 +41,16 @@ func child() {
 	s.AddTool(mcp.NewTool("echo"), func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultText(req.GetString("text", "")), nil
 	})
+
 	if err := server.ServeStdio(s); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 }
 
-// mcp-go has five workers for tools over stdio. With the guard, a tool that hangs gives
-// its worker back at its limit: without, "echo" would never be answered.
+// mcp-go has five workers for tools over stdio. A guarded tool that hangs releases its worker at
+// its timeout; without the guard, "echo" would never be answered.
 func TestStdioHungCallsDontBlockOthers(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a test that hangs itself
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // only in case that the test hangs
 	defer cancel()
 	exe, err := os.Executable()
 	require.NoError(t, err)
@@ -68,16 +70,17 @@ func TestStdioHungCallsDontBlockOthers(t *testing.T) {
 		calls.Go(func() {
 			res, err := c.CallTool(ctx, request("hang", nil, nil))
 			if assert.NoError(t, err) {
-				codes[i] = advised(t, res).Code
+				codes[i] = errorIn(t, res).Code
 			}
 		})
 	}
-	for n, lines := 0, bufio.NewScanner(stderr); n < workers; { // until all of them are busy
+	for busy, lines := 0, bufio.NewScanner(stderr); busy < workers; {
 		require.True(t, lines.Scan())
 		if lines.Text() == hangs {
-			n++
+			busy++
 		}
 	}
+
 	res, err := c.CallTool(ctx, request("echo", map[string]any{"text": "still here"}, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "still here", text(t, res))

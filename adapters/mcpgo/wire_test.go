@@ -13,26 +13,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A wire joins a client and a server in one process, and is the session of both. Older versions
-// of mcp-go have one that doesn't pass notifications on.
+// A wire connects a client to a server in the same process, and is the session of both. mcp-go
+// has such a transport, but that of its older versions doesn't pass notifications on.
 type wire struct {
 	*server.InProcessSession
-	to            *server.MCPServer
+	server        *server.MCPServer
 	notifications chan mcp.JSONRPCNotification
 	closed        chan struct{}
 	close         func()
 
-	mu sync.Mutex
-	on func(mcp.JSONRPCNotification)
+	mu             sync.Mutex
+	onNotification func(mcp.JSONRPCNotification)
 }
 
 var _ transport.Interface = (*wire)(nil)
 
-// newWire returns a wire to s. The user, who may be nil, answers what s asks.
-func newWire(s *server.MCPServer, u server.ElicitationHandler) *wire {
+// newWire returns a wire to s. The handler answers elicitations, and may be nil.
+func newWire(s *server.MCPServer, h server.ElicitationHandler) *wire {
 	w := &wire{
-		InProcessSession: server.NewInProcessSessionWithHandlers("s", nil, u, nil),
-		to:               s,
+		InProcessSession: server.NewInProcessSessionWithHandlers("s", nil, h, nil),
+		server:           s,
 		notifications:    make(chan mcp.JSONRPCNotification, 100),
 		closed:           make(chan struct{}),
 	}
@@ -40,16 +40,17 @@ func newWire(s *server.MCPServer, u server.ElicitationHandler) *wire {
 	return w
 }
 
-// connect returns a client in the same process, with a user if u isn't nil. Close it before a
-// bubble ends.
+// connect returns a client in the same process, which is closed when the test ends. It has a
+// user unless u is nil.
 func connect(t *testing.T, s *server.MCPServer, u *user) *client.Client {
 	t.Helper()
-	var asked server.ElicitationHandler
+	var handler server.ElicitationHandler
 	var opts []client.ClientOption
 	if u != nil {
-		asked, opts = u, append(opts, client.WithElicitationHandler(u))
+		handler, opts = u, append(opts, client.WithElicitationHandler(u))
 	}
-	c := client.NewClient(newWire(s, asked), opts...)
+
+	c := client.NewClient(newWire(s, handler), opts...)
 	require.NoError(t, c.Start(t.Context()))
 	t.Cleanup(func() { _ = c.Close() })
 
@@ -64,7 +65,7 @@ func (w *wire) NotificationChannel() chan<- mcp.JSONRPCNotification { return w.n
 
 func (w *wire) Start(ctx context.Context) error {
 	go w.forward()
-	return w.to.RegisterSession(ctx, w)
+	return w.server.RegisterSession(ctx, w)
 }
 
 func (w *wire) forward() {
@@ -72,10 +73,10 @@ func (w *wire) forward() {
 		select {
 		case n := <-w.notifications:
 			w.mu.Lock()
-			on := w.on
+			f := w.onNotification
 			w.mu.Unlock()
-			if on != nil {
-				on(n)
+			if f != nil {
+				f(n)
 			}
 		case <-w.closed:
 			return
@@ -102,18 +103,18 @@ func (w *wire) send(ctx context.Context, message any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(w.to.HandleMessage(w.to.WithContext(ctx, w), b))
+	return json.Marshal(w.server.HandleMessage(w.server.WithContext(ctx, w), b))
 }
 
-func (w *wire) SetNotificationHandler(on func(mcp.JSONRPCNotification)) {
+func (w *wire) SetNotificationHandler(f func(mcp.JSONRPCNotification)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.on = on
+	w.onNotification = f
 }
 
 func (w *wire) Close() error {
 	w.close()
-	w.to.UnregisterSession(context.Background(), w.SessionID())
+	w.server.UnregisterSession(context.Background(), w.SessionID())
 	return nil
 }
 

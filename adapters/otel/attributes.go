@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// The names of OpenTelemetry's conventions are written here because its Go packages no
-// longer have those for MCP and generative AI, which moved to conventions of their own.
+// The names of OpenTelemetry's conventions are repeated here because its Go packages no longer
+// contain those for MCP and generative AI, which have moved to conventions of their own.
 const (
 	keyMethod    = attribute.Key("mcp.method.name")
 	keySession   = attribute.Key("mcp.session.id")
@@ -31,20 +31,22 @@ const (
 	keyBreakerState = attribute.Key("resilience.breaker.state")
 )
 
+// These are values of the attributes above.
 const (
 	executeTool = "execute_tool"
 	toolError   = "tool_error"
-	other       = "_OTHER"
+	otherCode   = "_OTHER"
 )
 
-// maxText bounds in bytes what others wrote: a name may be as long as a request.
+// maxText is the longest text from a client, in bytes. A name may be as long as a request.
 const maxText = 256
 
-// clean makes of what others wrote what an exporter can carry: bytes that aren't UTF-8
-// would cost it the whole batch.
-func clean(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), maxText)], "\uFFFD")
-}
+// clean makes text from a client fit for export: short and valid UTF-8.
+func clean(s string) string { return validUTF8(s[:min(len(s), maxText)]) }
+
+// validUTF8 replaces invalid bytes, because of which an exporter would fail to send the whole
+// batch.
+func validUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func text(key attribute.Key, s string) attribute.KeyValue { return key.String(clean(s)) }
 
@@ -52,7 +54,8 @@ func seconds(key attribute.Key, d time.Duration) attribute.KeyValue {
 	return key.Float64(d.Seconds())
 }
 
-// bounded is code, if it is one of those that there are: a tool may make up its own.
+// bounded returns code if it is one of the resilience package's, and otherCode if a tool made
+// it up.
 func bounded(code resilience.Code) string {
 	switch code {
 	case resilience.CodeTimeout, resilience.CodeCircuitOpen, resilience.CodeConnectionLost,
@@ -60,21 +63,21 @@ func bounded(code resilience.Code) string {
 		resilience.CodeToolNotFound, resilience.CodeValidation, resilience.CodeCanceled:
 		return string(code)
 	}
-	return other
+	return otherCode
 }
 
-// codeOf is the code that a tool's own error stands for.
+// codeOf returns the code that a tool's own error stands for.
 func codeOf(tool string, err error) string {
 	return bounded(resilience.AsError(tool, err).Code)
 }
 
-// errorType is the error.type of a call's error; "" if it is no failure.
+// errorType returns the error.type of a call's error, or "" if the call hasn't failed.
 func (c call) errorType(e *resilience.Error) string {
 	switch {
 	case e == nil, e.Code == resilience.CodeCanceled:
 		return ""
 	case c.method != "":
-		return toolError // the adapters make a result with isError of it
+		return toolError // the adapters turn it into a result with isError
 	}
 	return bounded(e.Code)
 }

@@ -1,5 +1,5 @@
-// Package otelresilience reports the calls of a [resilience.Guard] to OpenTelemetry: a span
-// and metrics for each call, by OpenTelemetry's semantic conventions for MCP.
+// Package otelresilience reports the calls of a [resilience.Guard] to OpenTelemetry. It makes
+// a span and metrics for each call, named after OpenTelemetry's semantic conventions for MCP.
 //
 // Create a [Telemetry] and list its observer in the guard's configuration:
 //
@@ -14,8 +14,8 @@
 //
 // # Traces
 //
-// One span covers one call, with all of its attempts. It is in the context that the tool
-// gets, so that spans of the tool's own are its children.
+// One span covers one call with all of its attempts. The tool receives it in its context, so
+// that spans which the tool starts are its children.
 //
 //	call                    name                    kind      parent
 //	answers an MCP request  tools/call {tool}       SERVER    the trace in the request's _meta
@@ -23,51 +23,53 @@
 //	any other               execute_tool {tool}     INTERNAL  the context's span
 //	(late result)           resilience.late_result  INTERNAL  the call's span
 //
-// A request's _meta holds traceparent, tracestate and baggage; only strings are read, and
-// what is malformed is ignored. If there is a trace in _meta and the context has a span too
-// (of the HTTP request, say), that span becomes a link. Without one in _meta, the
-// context's span is the parent. A request that the guard makes isn't given the trace: an
-// observer can't change it. All of _meta comes from a client who can write what he likes:
-// its baggage, which takes the place of the context's, reaches the tool's context and never
-// a metric; and if the sampler goes by the parent, as the SDK's does by default, it decides
-// whether the call is sampled.
+// A request's _meta may hold traceparent, tracestate and baggage. Only strings are read, and
+// malformed values are ignored. If _meta holds a trace and the context has a span as well, that
+// of the HTTP request, for example, the context's span becomes a link. If _meta holds no trace,
+// the context's span is the parent. Requests that the server makes as a client don't carry the
+// trace, because an observer can't change them.
 //
-// A tool whose name an agent may have made up (its label is "(others)") is left out of the
-// span's name.
+// All of _meta comes from the client, which can write anything into it. Its baggage replaces
+// that of the context and reaches the tool's context, but never a metric. A sampler that follows
+// the parent, as the SDK's does by default, lets the client decide whether a call is sampled.
+//
+// The span's name leaves out a tool's name that an agent may have made up, which is one whose
+// label is "(others)".
 //
 //	attribute               type    on
 //	mcp.method.name         string  MCP requests
 //	mcp.session.id          string  MCP requests, where known
 //	mcp.protocol.version    string  MCP requests, where known
-//	gen_ai.operation.name   string  all: execute_tool
-//	gen_ai.tool.name        string  all
-//	error.type              string  failures: tool_error for MCP requests, for others the code
-//	resilience.code         string  calls with an error; late results with one
-//	resilience.attempts     int     calls; 0: the tool wasn't called
-//	resilience.timeout        double  calls that got a timeout, in seconds
-//	resilience.retry_after  double  errors that say so, in seconds
-//	resilience.unfinished   bool    calls that the tool has not finished yet: true
+//	gen_ai.operation.name   string  all spans: execute_tool
+//	gen_ai.tool.name        string  all spans
+//	error.type              string  failures: tool_error for MCP requests, the code for other calls
+//	resilience.code         string  calls and late results with an error
+//	resilience.attempts     int     calls; 0 if the tool wasn't called
+//	resilience.timeout      double  calls that had a timeout, in seconds
+//	resilience.retry_after  double  errors with a RetryAfter, in seconds
+//	resilience.unfinished   bool    calls that the tool hasn't finished yet: true
 //
-// A call that fails has the status Error, with the Message of its resilience.Error, which
-// is safe to show. The text of causes is nowhere: it may hold credentials, traces often
-// leave the house, and resilience.LogObserver has it. What the caller did wrong
-// (VALIDATION_ERROR, TOOL_NOT_FOUND) is a failure here, because the conventions make every
-// result with isError one: tell them by resilience.code. A caller who went away (CANCELED)
-// is none: the code is there, but neither error.type nor the status. Nor is a call that
-// isn't finished.
+// A call that fails has the status Error with the Message of its resilience.Error, which is safe
+// to show. The text of a cause isn't part of any span or metric: it may contain credentials, and
+// traces are often sent to other companies. Use resilience.LogObserver to log it.
+//
+// The caller's mistakes (VALIDATION_ERROR, TOOL_NOT_FOUND) are failures here, because the
+// conventions count every result with isError as one. Use resilience.code to distinguish
+// them. A call whose caller left (CANCELED) isn't a failure: it has the code, but neither
+// error.type nor the status. Nor is a call that isn't finished a failure.
 //
 //	span event        attributes
-//	resilience.retry  resilience.attempt (that failed), resilience.delay (seconds), error.type
+//	resilience.retry  resilience.attempt (which failed), resilience.delay (seconds), error.type
 //	exception         exception.type, exception.stacktrace: of a panic
 //
-// A retry's error.type is the code that its error stands for. A late result, which comes
-// of an attempt that was given up on, is a span of its own, from when it was given up on
-// until it returned; its status is unset, because the call has been judged without it.
+// The error.type of a retry is the code that its error stands for. A late result, which an
+// abandoned attempt returned, has a span of its own. It lasts from the moment when the attempt
+// was abandoned until it returned. Its status is unset, because it no longer affects the call.
 //
 // # Metrics
 //
-// The tool is the call's label: however many names agents make up, there are never more
-// than the guard's Health has, and one.
+// The value of gen_ai.tool.name is the call's label. However many names agents make up, there
+// are never more labels than tools in the guard's Health, plus "(others)".
 //
 //	instrument                     kind           unit       attributes
 //	mcp.server.operation.duration  histogram      s          (all)
@@ -76,22 +78,23 @@
 //	resilience.call.attempts       histogram      {attempt}  (all)
 //	resilience.retries             counter        {retry}    gen_ai.tool.name, error.type
 //	resilience.late_result.delay   histogram      s          gen_ai.tool.name, resilience.code
-//	resilience.breaker.changes     counter        {change}   resilience.breaker.name, resilience.breaker.state (the new one)
+//	resilience.breaker.changes     counter        {change}   resilience.breaker.name, resilience.breaker.state (new)
 //	resilience.breaker.state       gauge          {breaker}  resilience.breaker.name, resilience.breaker.state
 //	resilience.calls.in_flight     updowncounter  {call}     gen_ai.tool.name
 //	resilience.calls.abandoned     updowncounter  {call}     gen_ai.tool.name
 //
-// (all) is mcp.method.name, gen_ai.operation.name, gen_ai.tool.name, error.type,
-// resilience.code and resilience.unfinished, each where a span of the call would have it.
-// A code that is none of the resilience package's is _OTHER, on metrics and in error.type.
-// The last three come of [Telemetry.Watch]. The state of a breaker is three series,
-// closed, half-open and open, of which one is 1.
+// (all) means mcp.method.name, gen_ai.operation.name, gen_ai.tool.name, error.type,
+// resilience.code and resilience.unfinished, each where the call's span has it. On metrics and
+// in error.type, a code that isn't one of the resilience package's own is _OTHER.
+//
+// The last three instruments need [Telemetry.Watch]. The state of a breaker consists of three
+// series, closed, half-open and open, one of which is 1.
 //
 // # When telemetry fails
 //
-// Calls go on at full speed, and nothing is lost but telemetry. With a batch span
-// processor and a periodic reader, as is usual, exporters work on their own; what a
-// collector that hangs or is down makes them say comes to OpenTelemetry's error handler,
-// see [LogErrorsOnce]. A span processor that exports synchronously, and hangs, holds up
-// this observer: the guard then drops what it would be told, and says so once.
+// Calls continue at full speed, and only telemetry is lost. With a batch span processor and a
+// periodic reader, as is usual, exporters run on goroutines of their own. If the collector hangs
+// or is down, they report errors to OpenTelemetry's error handler, see [LogErrorsOnce]. A span
+// processor that exports synchronously and hangs blocks this observer. The guard then drops
+// events for the observer, and logs that once.
 package otelresilience

@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// This example is compiled but not run: a busy machine may take longer than the 100ms that
-// a call waits for Observer.Start, and then has no span.
+// This example is compiled but not run. A call waits for Observer.Start for at most 100ms, so
+// on a busy machine it may have no span.
 func Example() {
 	// A program would use OpenTelemetry's OTLP exporters, and WithBatcher.
 	exporter := tracetest.NewInMemoryExporter()
@@ -34,7 +34,7 @@ func Example() {
 	defer stop()
 
 	ctx := context.Background()
-	// The adapters for MCP say of which request a call is part; here we do.
+	// An adapter for MCP adds the request to each of its calls. Without one, the program does.
 	request := resilience.ForRequest(resilience.Request{
 		RequestInfo: resilience.RequestInfo{
 			Method: "tools/call",

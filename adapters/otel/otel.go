@@ -10,27 +10,27 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope names us to OpenTelemetry.
+// scope is the name of this package's tracer and meter.
 const scope = "github.com/seed8d1e2389/resilience/adapters/otel"
 
-// Config configures a [Telemetry]. The zero value works.
+// Config configures a [Telemetry]. The zero value is all defaults.
 type Config struct {
-	// TracerProvider makes the spans. nil: OpenTelemetry's global one, which may also be
-	// set later.
+	// TracerProvider makes the spans. Nil means OpenTelemetry's global provider, which may
+	// also be set later.
 	TracerProvider trace.TracerProvider
 
-	// MeterProvider makes the metrics. nil: OpenTelemetry's global one, which may also be
-	// set later.
+	// MeterProvider makes the metrics. Nil means OpenTelemetry's global provider, which may
+	// also be set later.
 	MeterProvider metric.MeterProvider
 
-	// Propagator reads the client's trace from a request's _meta. nil: W3C trace context
-	// and baggage, which are what MCP names; not the global one, which is for HTTP
-	// headers.
+	// Propagator reads the client's trace from a request's _meta. Nil means W3C trace context
+	// and baggage, which are what MCP names. It doesn't mean the global propagator, which is
+	// for HTTP headers.
 	Propagator propagation.TextMapPropagator
 }
 
-// Telemetry makes spans and metrics of calls. Make one with [New]; the zero value is of
-// no use. Its methods are safe for concurrent use, and several guards may share it.
+// Telemetry makes spans and metrics of calls. Create one with [New]; the zero value can't be
+// used. Its methods are safe for concurrent use, and several guards may share it.
 type Telemetry struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
@@ -38,8 +38,8 @@ type Telemetry struct {
 	instruments
 }
 
-// New returns telemetry configured by cfg, or the errors of a MeterProvider that can't
-// make its instruments.
+// New returns telemetry with the given configuration. If the MeterProvider can't make the
+// instruments, New returns its errors.
 func New(cfg Config) (*Telemetry, error) {
 	if cfg.TracerProvider == nil {
 		cfg.TracerProvider = otel.GetTracerProvider()
@@ -50,44 +50,46 @@ func New(cfg Config) (*Telemetry, error) {
 	if cfg.Propagator == nil {
 		cfg.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	}
-	t := &Telemetry{
-		tracer:     cfg.TracerProvider.Tracer(scope),
-		propagator: cfg.Propagator,
-		meter:      cfg.MeterProvider.Meter(scope),
-	}
-	var err error
-	t.instruments, err = newInstruments(t.meter)
+
+	meter := cfg.MeterProvider.Meter(scope)
+	instruments, err := newInstruments(meter)
 	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	return &Telemetry{
+		tracer:      cfg.TracerProvider.Tracer(scope),
+		propagator:  cfg.Propagator,
+		meter:       meter,
+		instruments: instruments,
+	}, nil
 }
 
-// Observer returns what a guard's Config.Observers wants, once in each guard.
+// Observer returns an observer for a guard's Config.Observers. List it once in each guard.
 func (t *Telemetry) Observer() resilience.Observer {
 	return resilience.Observer{Start: t.start, Retry: t.retry, End: t.end, Late: t.late, Breaker: t.breaker}
 }
 
-// A call is what the context keeps of its start. The zero call is one whose start we were
-// not told of.
+// A call is what start leaves in the context for the later events of a call.
 type call struct {
 	span   trace.Span
-	method string // of the MCP request; "": none
-	client bool
+	method string // of the MCP request; empty if there is none
+	client bool   // the request is one that the server makes
 }
 
-// callKey has the Telemetry in it, so that two in one guard don't take each other's spans.
+// callKey contains the Telemetry, so that two of them in one guard don't mix up their spans.
 type callKey struct{ *Telemetry }
 
+// callOf returns the call to which ctx belongs. If start wasn't called, its span does nothing.
 func (t *Telemetry) callOf(ctx context.Context) call {
 	if c, ok := ctx.Value(callKey{t}).(call); ok {
 		return c
 	}
-	return call{span: trace.SpanFromContext(context.Background())} // which does nothing
+	return call{span: trace.SpanFromContext(context.Background())}
 }
 
-// bare holds the span for a metric's exemplars, and none of the client's baggage.
-func (c call) bare() context.Context {
+// context returns a context for recording metrics. It holds the span, which exemplars need,
+// but not the client's baggage.
+func (c call) context() context.Context {
 	return trace.ContextWithSpan(context.Background(), c.span)
 }
 
@@ -99,20 +101,22 @@ func (t *Telemetry) start(ctx context.Context, e resilience.CallStart) context.C
 
 func (t *Telemetry) retry(ctx context.Context, e resilience.CallRetry) {
 	c := t.callOf(ctx)
-	t.countRetry(c, e)
-	c.retrying(e)
+	t.recordRetry(c, e)
+	c.addRetry(e)
 }
 
-// end counts before it ends the span: a span processor that exports at once may hang.
+// end records the metrics before it ends the span, because a span processor that exports
+// synchronously may hang.
 func (t *Telemetry) end(ctx context.Context, e resilience.CallEnd) {
 	c := t.callOf(ctx)
-	t.countEnd(c, e)
-	c.end(e)
+	t.recordEnd(c, e)
+	c.endSpan(e)
 }
 
 func (t *Telemetry) late(ctx context.Context, e resilience.LateResult) {
-	t.countLate(t.callOf(ctx), e)
-	t.lateSpan(ctx, e)
+	c := t.callOf(ctx)
+	t.recordLate(c, e)
+	t.makeLateSpan(ctx, c, e)
 }
 
-func (t *Telemetry) breaker(e resilience.BreakerChange) { t.countChange(e) }
+func (t *Telemetry) breaker(e resilience.BreakerChange) { t.recordBreakerChange(e) }

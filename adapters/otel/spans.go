@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	"go.opentelemetry.io/otel/attribute"
@@ -12,12 +12,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// startSpan starts the span of a call, with what a sampler may want to know of it.
+// startSpan starts the span of a call. It sets every attribute that is known by now, because
+// the sampler may decide by them.
 func (t *Telemetry) startSpan(ctx context.Context, e resilience.CallStart) (context.Context, trace.Span) {
 	r := e.Request
+	name, kind := executeTool, trace.SpanKindInternal
 	attrs := make([]attribute.KeyValue, 0, 5)
 	attrs = append(attrs, keyOperation.String(executeTool), text(keyTool, e.Tool))
-	name, kind := executeTool, trace.SpanKindInternal
+
 	if r.Method != "" {
 		name, kind = r.Method, trace.SpanKindServer
 		attrs = append(attrs, text(keyMethod, r.Method))
@@ -31,31 +33,34 @@ func (t *Telemetry) startSpan(ctx context.Context, e resilience.CallStart) (cont
 	if e.Tool != "" {
 		name += " " + e.Tool
 	}
+
 	opts := []trace.SpanStartOption{trace.WithTimestamp(e.Time), trace.WithAttributes(attrs...)}
 	switch {
 	case r.Client && r.Method != "":
 		kind = trace.SpanKindClient
 	case len(r.Meta) > 0:
 		var links []trace.Link
-		ctx, links = t.parent(ctx, r.Meta)
+		ctx, links = t.extract(ctx, r.Meta)
 		opts = append(opts, trace.WithLinks(links...))
 	}
 	return t.tracer.Start(ctx, clean(name), append(opts, trace.WithSpanKind(kind))...)
 }
 
-// parent returns ctx with the trace and the baggage in meta, if there are any, and a link
-// to the span of ctx's that meta's has displaced.
-func (t *Telemetry) parent(ctx context.Context, meta map[string]any) (context.Context, []trace.Link) {
-	ambient := trace.SpanContextFromContext(ctx)
+// extract returns ctx with the trace and the baggage that meta holds, if any. If that trace
+// replaces a span of ctx, extract also returns a link to the span.
+func (t *Telemetry) extract(ctx context.Context, meta map[string]any) (context.Context, []trace.Link) {
+	before := trace.SpanContextFromContext(ctx)
 	ctx = t.propagator.Extract(ctx, carrier(meta))
-	found := trace.SpanContextFromContext(ctx)
-	if !ambient.IsValid() || ambient.TraceID() == found.TraceID() && ambient.SpanID() == found.SpanID() {
+	after := trace.SpanContextFromContext(ctx)
+
+	same := before.TraceID() == after.TraceID() && before.SpanID() == after.SpanID()
+	if !before.IsValid() || same {
 		return ctx, nil
 	}
-	return ctx, []trace.Link{{SpanContext: ambient}}
+	return ctx, []trace.Link{{SpanContext: before}}
 }
 
-// A carrier is a request's _meta, as propagators read it.
+// A carrier lets propagators read a request's _meta.
 type carrier map[string]any
 
 func (c carrier) Get(key string) string {
@@ -63,7 +68,7 @@ func (c carrier) Get(key string) string {
 	return s
 }
 
-// Set does nothing: the request isn't ours to change.
+// Set does nothing, because an observer must not change the request.
 func (carrier) Set(string, string) {}
 
 func (c carrier) Keys() []string {
@@ -74,7 +79,8 @@ func (c carrier) Keys() []string {
 	return keys
 }
 
-func (c call) retrying(e resilience.CallRetry) {
+// addRetry adds an event for a failed attempt to the span.
+func (c call) addRetry(e resilience.CallRetry) {
 	if c.span.IsRecording() {
 		c.span.AddEvent("resilience.retry", trace.WithTimestamp(e.Time), trace.WithAttributes(
 			keyAttempt.Int(e.Attempt),
@@ -83,21 +89,23 @@ func (c call) retrying(e resilience.CallRetry) {
 	}
 }
 
-func (c call) end(e resilience.CallEnd) {
+func (c call) endSpan(e resilience.CallEnd) {
 	if c.span.IsRecording() {
 		c.describe(e)
 	}
 	c.span.End(trace.WithTimestamp(e.Time))
 }
 
+// describe completes the span with what is known at the end of the call.
 func (c call) describe(e resilience.CallEnd) {
-	if e.Label != e.Tool { // which wasn't known at the start
+	if e.Label != e.Tool { // the name may be made up, which wasn't known at the start
 		name := c.method
 		if name == "" {
 			name = executeTool
 		}
 		c.span.SetName(clean(name))
 	}
+
 	c.span.SetAttributes(keyAttempts.Int(e.Attempts))
 	if e.Timeout > 0 {
 		c.span.SetAttributes(seconds(keyTimeout, e.Timeout))
@@ -108,40 +116,45 @@ func (c call) describe(e resilience.CallEnd) {
 	if e.Err == nil {
 		return
 	}
+
 	c.span.SetAttributes(text(keyCode, string(e.Err.Code)))
 	if e.Err.RetryAfter > 0 {
 		c.span.SetAttributes(seconds(keyRetryAfter, e.Err.RetryAfter))
 	}
 	if failure := c.errorType(e.Err); failure != "" {
 		c.span.SetAttributes(keyError.String(failure))
-		c.span.SetStatus(codes.Error, strings.ToValidUTF8(e.Err.Message, "\uFFFD"))
+		c.span.SetStatus(codes.Error, validUTF8(e.Err.Message))
 	}
-	if p := panicIn(e.Err); p != nil {
-		c.span.AddEvent("exception", trace.WithTimestamp(e.Time), trace.WithAttributes(exception(p)...))
-	}
+	addException(c.span, e.Err, e.Time)
 }
 
-// lateSpan is a child of the call's span, which has ended by then, as a rule. So it is
-// sampled as that was.
-func (t *Telemetry) lateSpan(ctx context.Context, e resilience.LateResult) {
+// makeLateSpan makes the span of a late result. It is a child of the call's span, which has
+// usually ended by then, and is sampled like that.
+func (t *Telemetry) makeLateSpan(ctx context.Context, c call, e resilience.LateResult) {
 	attrs := []attribute.KeyValue{keyOperation.String(executeTool), text(keyTool, e.Tool)}
 	if e.Err != nil {
 		attrs = append(attrs, keyCode.String(codeOf(e.Tool, e.Err)))
 	}
-	_, span := t.tracer.Start(trace.ContextWithSpan(ctx, t.callOf(ctx).span), "resilience.late_result",
+
+	_, span := t.tracer.Start(trace.ContextWithSpan(ctx, c.span), "resilience.late_result",
 		trace.WithTimestamp(e.Time.Add(-e.Late)), trace.WithAttributes(attrs...))
-	if p := panicIn(e.Err); p != nil {
-		span.AddEvent("exception", trace.WithTimestamp(e.Time), trace.WithAttributes(exception(p)...))
-	}
+	addException(span, e.Err, e.Time)
 	span.End(trace.WithTimestamp(e.Time))
 }
 
-// exception leaves out what the panic said: that is text like that of any other cause.
-func exception(p *resilience.PanicError) []attribute.KeyValue {
-	return []attribute.KeyValue{keyException.String(fmt.Sprintf("%T", p.Value)), keyStack.String(strings.ToValidUTF8(string(p.Stack), "\uFFFD"))}
+// addException adds an event to span if err is a panic. It leaves out the value of the panic,
+// whose text is as confidential as that of any other cause.
+func addException(span trace.Span, err error, at time.Time) {
+	p := panicIn(err)
+	if p == nil {
+		return
+	}
+	span.AddEvent("exception", trace.WithTimestamp(at), trace.WithAttributes(
+		keyException.String(fmt.Sprintf("%T", p.Value)),
+		keyStack.String(validUTF8(string(p.Stack)))))
 }
 
-// panicIn returns the panic that err tells of, nil if none. Methods of err may panic.
+// panicIn returns the panic in err's chain, or nil. The methods of err may panic.
 func panicIn(err error) (p *resilience.PanicError) {
 	defer func() {
 		if recover() != nil {

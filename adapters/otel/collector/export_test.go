@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,64 +21,69 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// An exporting is a guard whose telemetry goes to a collector, as users set it up.
-type exporting struct {
+// An exportingGuard is a guard whose telemetry goes to a collector, set up as users do it.
+type exportingGuard struct {
 	*testing.T
 	guard  *resilience.Guard
 	traces *sdktrace.TracerProvider
 	meters *sdkmetric.MeterProvider
 }
 
-// export exports to the collector at url. Telemetry is exported every so often, and an export may
-// take as long as patience.
-func export(t *testing.T, url string, every, patience time.Duration, cfg resilience.Config) *exporting {
+// newExportingGuard returns a guard that exports to the collector at url, once per interval and
+// with a timeout for each export.
+func newExportingGuard(
+	t *testing.T, url string, interval, timeout time.Duration, cfg resilience.Config,
+) *exportingGuard {
 	t.Helper()
 	spans, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(url+"/v1/traces"),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}), otlptracehttp.WithTimeout(patience))
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{}), otlptracehttp.WithTimeout(timeout))
 	require.NoError(t, err)
 	points, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(url+"/v1/metrics"),
-		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{}), otlpmetrichttp.WithTimeout(patience))
+		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{}), otlpmetrichttp.WithTimeout(timeout))
 	require.NoError(t, err)
-	x := &exporting{
+	g := &exportingGuard{
 		T: t,
 		traces: sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans,
-			sdktrace.WithMaxExportBatchSize(10), sdktrace.WithBatchTimeout(every))),
+			sdktrace.WithMaxExportBatchSize(10), sdktrace.WithBatchTimeout(interval))),
 		meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(
-			sdkmetric.NewPeriodicReader(points, sdkmetric.WithInterval(every)))),
+			sdkmetric.NewPeriodicReader(points, sdkmetric.WithInterval(interval)))),
 	}
 
-	telemetry, err := otelresilience.New(otelresilience.Config{TracerProvider: x.traces, MeterProvider: x.meters})
+	telemetry, err := otelresilience.New(otelresilience.Config{TracerProvider: g.traces, MeterProvider: g.meters})
 	require.NoError(t, err)
 	cfg.Observers = []resilience.Observer{telemetry.Observer()}
-	x.guard, err = resilience.New(cfg)
+	g.guard, err = resilience.New(cfg)
 	require.NoError(t, err)
-	stop, err := telemetry.Watch(x.guard)
+	stop, err := telemetry.Watch(g.guard)
 	require.NoError(t, err)
 	t.Cleanup(stop)
-	return x
+	return g
 }
 
-func (x *exporting) shutdown(ctx context.Context) (error, error) {
-	return x.traces.Shutdown(ctx), x.meters.Shutdown(ctx)
+// shutdown shuts both providers down and returns their errors.
+func (g *exportingGuard) shutdown(ctx context.Context) (traces, meters error) {
+	return g.traces.Shutdown(ctx), g.meters.Shutdown(ctx)
 }
 
-func ok(context.Context) (int, error) { return 1, nil }
+func succeed(context.Context) (int, error) { return 1, nil }
 
-// calls makes n calls, and waits now and then until the observer has seen all of them.
-func (x *exporting) calls(n int) {
-	x.Helper()
+// call makes n calls. After every 500 of them it waits until the observer has received all.
+func (g *exportingGuard) call(n int) {
+	g.Helper()
+	request := resilience.ForRequest(resilience.Request{
+		RequestInfo: resilience.RequestInfo{Method: "tools/call"}, Known: true,
+	})
 	for i := range n {
-		request := resilience.Request{Known: true, RequestInfo: resilience.RequestInfo{Method: "tools/call"}}
-		_, err := resilience.Do(x.Context(), x.guard, "x", ok, resilience.ForRequest(request))
-		require.NoError(x, err)
+		_, err := resilience.Do(g.Context(), g.guard, "x", succeed, request)
+		require.NoError(g, err)
 		if i%500 == 499 || i == n-1 {
-			require.NoError(x, x.guard.Flush(x.Context()))
+			require.NoError(g, g.guard.Flush(g.Context()))
 		}
 	}
 }
 
-// nothingRuns checks that no goroutine of OpenTelemetry's is left.
-func nothingRuns(t *testing.T) {
+// checkNoGoroutines checks that OpenTelemetry's goroutines end.
+func checkNoGoroutines(t *testing.T) {
 	t.Helper()
 	stacks := func() string {
 		buf := make([]byte, 1<<20)
@@ -90,7 +96,7 @@ func nothingRuns(t *testing.T) {
 	}
 }
 
-// A recorder keeps the records of a log.
+// A recorder keeps the lines of a log.
 type recorder struct {
 	mu    sync.Mutex
 	lines []string
@@ -106,27 +112,27 @@ func (r *recorder) Write(b []byte) (int, error) {
 func (r *recorder) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]string(nil), r.lines...)
+	return slices.Clone(r.lines)
 }
 
 func (r *recorder) log() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }
 
-// An errorCount counts what it passes on.
-type errorCount struct {
+// An errorCounter passes errors on and counts them.
+type errorCounter struct {
 	otel.ErrorHandler
 	seen chan struct{}
 }
 
-// countErrors passes OpenTelemetry's errors on to h while the test runs.
-func countErrors(t *testing.T, h otel.ErrorHandler) errorCount {
-	c := errorCount{h, make(chan struct{}, 10000)}
+// countErrors makes h OpenTelemetry's error handler until the test ends.
+func countErrors(t *testing.T, h otel.ErrorHandler) errorCounter {
+	c := errorCounter{h, make(chan struct{}, 10000)}
 	before := otel.GetErrorHandler()
 	otel.SetErrorHandler(c)
 	t.Cleanup(func() { otel.SetErrorHandler(before) })
 	return c
 }
 
-func (c errorCount) Handle(err error) {
+func (c errorCounter) Handle(err error) {
 	c.ErrorHandler.Handle(err)
 	select {
 	case c.seen <- struct{}{}:
@@ -134,7 +140,8 @@ func (c errorCount) Handle(err error) {
 	}
 }
 
-func (c errorCount) wait(t *testing.T, n int) {
+// wait waits until n errors have been handled.
+func (c errorCounter) wait(t *testing.T, n int) {
 	t.Helper()
 	for range n {
 		select {

@@ -1,0 +1,108 @@
+package mcpgo_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+func TestElicitationIsNeitherRetriedNorCounted(t *testing.T) {
+	skipWithoutElicitation(t)
+	g := newGuard(t, resilience.Config{
+		Effect: resilience.ReadOnly, Breaker: resilience.BreakerConfig{Failures: 2},
+	})
+	s := newServer(g)
+	var tries atomic.Int32
+	handler := func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		res := elicitation()
+		switch req.GetString("do", "") {
+		case "fail":
+			return nil, resilience.MarkPermanent(errBackend)
+		case "ask with isError":
+			res.IsError = true
+		}
+		return res, nil
+	}
+	s.AddTool(mcp.NewTool("x", readOnly), counted(&tries, handler))
+
+	call := func(do string) string {
+		meta := map[string]any{
+			"io.modelcontextprotocol/protocolVersion":    modern,
+			"io.modelcontextprotocol/clientInfo":         map[string]any{"name": "c", "version": "1"},
+			"io.modelcontextprotocol/clientCapabilities": map[string]any{},
+		}
+		params := map[string]any{"name": "x", "arguments": map[string]any{"do": do}, "_meta": meta}
+		result, code := handle(t.Context(), t, s, "tools/call", 1, params)
+		assert.Zero(t, code)
+		return string(result)
+	}
+	assert.Contains(t, call("fail"), string(resilience.CodeToolFailed))
+	for _, do := range []string{"ask", "ask with isError"} {
+		got := call(do)
+		assert.Contains(t, got, `"resultType":"input_required"`)
+		assert.Contains(t, got, `"requestState":"asked"`)
+		assert.NotContains(t, got, resilience.MetaError)
+	}
+	assert.EqualValues(t, 3, tries.Load())
+	assert.Equal(t, 1, failures(t, g, "x"), "neither a failure nor a success")
+}
+
+// For clients of older protocols mcp-go makes the request itself and then calls the tool again.
+// That is a call of its own, and the user's time counts towards neither timeout.
+func TestElicitationOfOlderClientTakesNoTimeOfTheCall(t *testing.T) {
+	skipWithoutElicitation(t)
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{})
+		s := newServer(g)
+		var tries atomic.Int32
+		handler := func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if answered(req) {
+				return done, nil
+			}
+			return elicitation(), nil
+		}
+		s.AddTool(mcp.NewTool("x"), counted(&tries, handler))
+		u := &user{}
+		c := connect(t, s, u)
+
+		res := callTool(t, c, "x", nil, nil)
+		assert.Equal(t, "done", text(t, res))
+		assert.EqualValues(t, 1, u.asked.Load())
+		assert.EqualValues(t, 2, tries.Load())
+		assert.Zero(t, failures(t, g, "x"))
+	})
+}
+
+// Newer versions of mcp-go turn a handler's URLElicitationRequiredError into a request to the
+// user. A guarded server answers as a bare one does.
+func TestURLElicitationIsPassedOn(t *testing.T) {
+	required := mcp.URLElicitationRequiredError{Elicitations: []mcp.ElicitationParams{{
+		Mode: mcp.ElicitationModeURL, ElicitationID: "e", URL: "https://example.com", Message: "Log in",
+	}}}
+	for name, err := range map[string]error{
+		"a value": required, "a pointer": &required, "wrapped": fmt.Errorf("github: %w", required),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bare := server.NewMCPServer("bare", "1")
+			bare.AddTool(mcp.NewTool("x"), returns(nil, required))
+
+			g := newGuard(t, resilience.Config{})
+			s := newServer(g)
+			var tries atomic.Int32
+			s.AddTool(mcp.NewTool("x", readOnly), counted(&tries, returns(nil, err)))
+
+			_, want := handle(t.Context(), t, bare, "tools/call", 1, map[string]any{"name": "x"})
+			_, code := handle(t.Context(), t, s, "tools/call", 1, map[string]any{"name": "x"})
+			assert.Equal(t, want, code)
+			assert.EqualValues(t, 1, tries.Load())
+			assert.Zero(t, failures(t, g, "x"))
+		})
+	}
+}

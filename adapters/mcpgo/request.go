@@ -1,0 +1,97 @@
+package mcpgo
+
+import (
+	"context"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/seed8d1e2389/resilience"
+)
+
+// requestOf returns what the guard needs to know of a request.
+func (h *handler) requestOf(ctx context.Context, req mcp.CallToolRequest) resilience.Request {
+	var meta map[string]any
+	if req.Params.Meta != nil {
+		meta = req.Params.Meta.AdditionalFields
+	}
+
+	return resilience.Request{
+		RequestInfo:  infoOf(ctx, meta),
+		Arguments:    req.GetRawArguments(),
+		Effect:       func() resilience.Effect { return effectOf(lookUp(ctx, req.Params.Name)) },
+		Known:        true, // otherwise mcp-go would not have called the middleware
+		AllowDebug:   h.options.allowDebug,
+		AllowTimeout: h.options.allowTimeout,
+	}
+}
+
+// infoOf returns what observers receive about the request.
+func infoOf(ctx context.Context, meta map[string]any) resilience.RequestInfo {
+	session := server.ClientSessionFromContext(ctx)
+	info := resilience.RequestInfo{
+		Method:   string(mcp.MethodToolsCall),
+		Protocol: protocolOf(session, meta),
+		Meta:     meta,
+	}
+	if session != nil {
+		info.Session = session.SessionID()
+	}
+	return info
+}
+
+// protocolOf returns the protocol version that the request names, as requests do since
+// protocol 2026-07-28, or else that of the session, which mcp-go knows since v1.0.
+func protocolOf(session any, meta map[string]any) string {
+	if version, ok := meta["io.modelcontextprotocol/protocolVersion"].(string); ok {
+		return version
+	}
+	if s, ok := session.(interface{ ProtocolVersion() string }); ok {
+		return s.ProtocolVersion()
+	}
+	return ""
+}
+
+// lookUp returns the named tool, or nil. It searches where mcp-go does, first in the session
+// and then in the server.
+func lookUp(ctx context.Context, name string) *mcp.Tool {
+	if session, ok := server.ClientSessionFromContext(ctx).(server.SessionWithTools); ok {
+		if tool, ok := session.GetSessionTools()[name]; ok {
+			return &tool.Tool
+		}
+	}
+	if s := server.ServerFromContext(ctx); s != nil {
+		if tool := s.GetTool(name); tool != nil {
+			return &tool.Tool
+		}
+	}
+	return nil
+}
+
+func effectOf(tool *mcp.Tool) resilience.Effect {
+	if tool == nil {
+		return resilience.EffectUnknown
+	}
+
+	isTrue := func(hint *bool) bool { return hint != nil && *hint } // MCP's default of both is false
+	return resilience.EffectFromHints(isTrue(tool.Annotations.ReadOnlyHint), isTrue(tool.Annotations.IdempotentHint))
+}
+
+// copyOf returns a deep copy of decoded JSON. It returns values of other types as they are.
+func copyOf(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, value := range v {
+			out[key] = copyOf(value)
+		}
+		return out
+
+	case []any:
+		out := make([]any, len(v))
+		for i, value := range v {
+			out[i] = copyOf(value)
+		}
+		return out
+	}
+	return v
+}

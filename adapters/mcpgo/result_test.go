@@ -1,0 +1,327 @@
+package mcpgo_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// An outcome is what the client receives for a call, and what the guard counts.
+type outcome struct {
+	code       resilience.Code // empty unless the call failed
+	text       string          // empty if it is the JSON of the error
+	message    string          // of the error; empty means any
+	structured bool            // structuredContent is the error; only where the text is, too
+	tries      int32
+	failures   int
+}
+
+var (
+	failedOnce = outcome{code: resilience.CodeToolFailed, structured: true, tries: 1, failures: 1}
+	exhausted  = outcome{code: resilience.CodeRetryExhausted, structured: true, tries: 4, failures: 1}
+)
+
+// withText returns o for a tool that has a result of its own.
+func (o outcome) withText(text string) outcome {
+	o.text, o.structured = text, false
+	return o
+}
+
+type resultCase struct {
+	handler server.ToolHandlerFunc
+	tool    mcp.ToolOption
+	noHints bool // the tool isn't made by NewTool, which sets hints
+	option  mcpgo.Option
+	args    any // nil means arguments that the tool can use
+	want    outcome
+}
+
+type input struct {
+	N int `json:"n"`
+}
+
+const ownText = "the tool's own words"
+
+func ownResult() *mcp.CallToolResult {
+	res := mcp.NewToolResultError(ownText)
+	res.Meta = mcp.NewMetaFromMap(map[string]any{"example.com/own": "kept"})
+	res.StructuredContent = map[string]any{"own": true}
+	return res
+}
+
+func TestFailureWithoutResultBecomesErrorResult(t *testing.T) {
+	idempotent := mcp.WithIdempotentHintAnnotation(true)
+	schema := mcp.WithOutputSchema[input]()
+	rawSchema := mcp.WithRawOutputSchema(json.RawMessage(`{"type":"object"}`))
+	invalid := &resilience.Error{Code: resilience.CodeValidation, Message: "no such branch"}
+	unstructured := failedOnce
+	unstructured.structured = false
+
+	for name, tc := range map[string]resultCase{
+		"an error, read-only":         {handler: fails, tool: readOnly, want: exhausted},
+		"an error, idempotent":        {handler: fails, tool: idempotent, want: exhausted},
+		"an error, not idempotent":    {handler: fails, want: failedOnce},
+		"an error, no hints":          {handler: fails, noHints: true, want: failedOnce},
+		"an error, output schema":     {handler: fails, tool: schema, want: unstructured},
+		"an error, raw output schema": {handler: fails, tool: rawSchema, want: unstructured},
+		"an error with a message": {
+			handler: returns(nil, invalid),
+			want: outcome{
+				code: resilience.CodeValidation, message: "no such branch", structured: true, tries: 1,
+			},
+		},
+		"a timeout": {
+			handler: untilCanceled, tool: readOnly,
+			want: outcome{
+				code: resilience.CodeTimeout, message: "Tool 'x' exceeded timeout of 10s",
+				structured: true, tries: 1, failures: 1,
+			},
+		},
+		"a nil handler": {
+			tool: readOnly,
+			want: outcome{code: resilience.CodeToolFailed, structured: true, failures: 1},
+		},
+		"neither a result nor an error": {handler: returns(nil, nil), tool: readOnly, want: failedOnce},
+		"a panic":                       {handler: panics("secret"), tool: readOnly, want: failedOnce},
+	} {
+		runInBubble(t, name, tc.run)
+	}
+}
+
+func TestOwnResultIsPassedOn(t *testing.T) {
+	own := returns(ownResult(), nil)
+	typed := mcp.NewTypedToolHandler(
+		func(context.Context, mcp.CallToolRequest, input) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultText("fine"), nil
+		})
+	structured := mcp.NewStructuredToolHandler(
+		func(_ context.Context, _ mcp.CallToolRequest, in input) (input, error) { return in, errBackend })
+	means := func(err error) mcpgo.Option {
+		return mcpgo.Failure(func(*mcp.CallToolResult) error { return err })
+	}
+
+	wrongArgs := map[string]any{"n": "many"}
+	notBound := outcome{
+		code: resilience.CodeValidation, tries: 1,
+		text: "failed to bind arguments: json: cannot unmarshal string into Go struct field input.n of type int",
+	}
+
+	for name, tc := range map[string]resultCase{
+		"a success":             {handler: typed, want: outcome{text: "fine", tries: 1}},
+		"isError":               {handler: own, want: failedOnce.withText(ownText)},
+		"isError, retried":      {handler: own, tool: readOnly, want: exhausted.withText(ownText)},
+		"isError, Failure(nil)": {handler: own, option: mcpgo.Failure(nil), want: failedOnce.withText(ownText)},
+		"isError, not a failure": {
+			handler: own, tool: readOnly, option: means(nil),
+			want: outcome{text: ownText, tries: 1},
+		},
+		"isError, the caller's mistake": {
+			handler: own, tool: readOnly, option: means(resilience.MarkInvalid(errBackend)),
+			want: outcome{code: resilience.CodeValidation, text: ownText, tries: 1},
+		},
+		"a structured handler's error": {
+			handler: structured, tool: readOnly,
+			want: exhausted.withText("tool execution failed: " + errBackend.Error()),
+		},
+		"arguments that don't bind":            {handler: typed, tool: readOnly, args: wrongArgs, want: notBound},
+		"structured arguments that don't bind": {handler: structured, tool: readOnly, args: wrongArgs, want: notBound},
+	} {
+		runInBubble(t, name, tc.run)
+	}
+}
+
+// run makes one call and checks its outcome.
+func (tc resultCase) run(t *testing.T) {
+	g := newGuard(t, resilience.Config{Timeouts: resilience.Timeouts{resilience.Quick: 10 * time.Second}})
+	s := newServer(g, tc.option)
+	var tries atomic.Int32
+	s.AddTool(tc.newTool(&tries))
+	c := connect(t, s, nil)
+
+	args := tc.args
+	if args == nil {
+		args = map[string]any{"n": 1}
+	}
+	res := callTool(t, c, "x", args, nil)
+
+	e := errorIn(t, res)
+	got := outcome{code: e.Code, text: text(t, res), tries: tries.Load(), failures: failures(t, g, "x")}
+	if tc.want.text == "" {
+		checkErrorResult(t, res, e)
+		got.text, got.structured = "", res.StructuredContent != nil
+	}
+	if tc.want.message != "" {
+		got.message = e.Message
+	}
+	assert.Equal(t, tc.want, got)
+
+	if tc.want.text == ownText {
+		assert.True(t, res.IsError)
+		assert.Equal(t, "kept", res.Meta.AdditionalFields["example.com/own"])
+		assert.Equal(t, map[string]any{"own": true}, res.StructuredContent)
+	} else {
+		assert.Equal(t, tc.want.code != "", res.IsError)
+	}
+}
+
+func (tc resultCase) newTool(tries *atomic.Int32) (mcp.Tool, server.ToolHandlerFunc) {
+	var opts []mcp.ToolOption
+	if tc.tool != nil {
+		opts = append(opts, tc.tool)
+	}
+	tool := mcp.NewTool("x", opts...)
+	if tc.noHints {
+		tool = mcp.Tool{Name: "x", InputSchema: tool.InputSchema}
+	}
+
+	if tc.handler == nil {
+		return tool, nil
+	}
+	return tool, counted(tries, tc.handler)
+}
+
+// checkErrorResult checks a result that the guard made of e.
+func checkErrorResult(t *testing.T, res *mcp.CallToolResult, e errorMetadata) {
+	t.Helper()
+	assert.Equal(t, "x", e.Tool)
+	assert.Equal(t, e, readError(t, text(t, res)))
+	if res.StructuredContent != nil {
+		assert.Equal(t, e, readError(t, res.StructuredContent))
+	}
+	assert.NotContains(t, text(t, res), errBackend.Error())
+	assert.NotContains(t, text(t, res), "secret")
+}
+
+// argumentErrors returns every complaint about arguments that mcp-go's requests make.
+func argumentErrors(r mcp.CallToolRequest) map[string]error {
+	errs := make(map[string]error)
+	for _, key := range []string{"missing", "s", "o", "l"} {
+		_, errs["string "+key] = r.RequireString(key)
+		_, errs["int "+key] = r.RequireInt(key)
+		_, errs["float "+key] = r.RequireFloat(key)
+		_, errs["bool "+key] = r.RequireBool(key)
+		_, errs["strings "+key] = r.RequireStringSlice(key)
+		_, errs["ints "+key] = r.RequireIntSlice(key)
+		_, errs["floats "+key] = r.RequireFloatSlice(key)
+		_, errs["bools "+key] = r.RequireBoolSlice(key)
+	}
+	delete(errs, "string s") // which is a string
+	return errs
+}
+
+// mcp-go's complaints about arguments are the caller's mistake: an agent reads the text of an
+// error, and a result is passed on. This test fails if mcp-go changes their words.
+func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
+	args := map[string]any{"s": "text", "o": map[string]any{}, "l": []any{"text", 1, map[string]any{}}}
+	errs := argumentErrors(request("x", args, nil))
+	assert.Len(t, errs, 31)
+
+	for name, complaint := range errs {
+		t.Run(name, func(t *testing.T) {
+			require.Error(t, complaint)
+			check := func(h server.ToolHandlerFunc) *mcp.CallToolResult {
+				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
+				var tries atomic.Int32
+				res, err := mcpgo.Middleware(g)(counted(&tries, h))(t.Context(), request("x", args, nil))
+				require.NoError(t, err)
+				assert.True(t, res.IsError)
+				assert.Equal(t, resilience.CodeValidation, errorIn(t, res).Code)
+				assert.EqualValues(t, 1, tries.Load())
+				assert.Zero(t, failures(t, g, "x"))
+				return res
+			}
+
+			res := check(returns(nil, complaint))
+			assert.Contains(t, text(t, res), `"code":"VALIDATION_ERROR"`)
+			assert.Equal(t, complaint.Error(), errorIn(t, res).Message)
+
+			res = check(returns(mcp.NewToolResultError(complaint.Error()), nil))
+			assert.Contains(t, text(t, res), complaint.Error())
+		})
+	}
+}
+
+func TestErrorLikeAnArgumentErrorIsAFailure(t *testing.T) {
+	for name, err := range map[string]error{
+		"other words": errors.New(`the backend says: required argument "x" not found`),
+		"marked":      resilience.MarkPermanent(errors.New(`required argument "x" not found`)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{})
+			res, err := mcpgo.Middleware(g)(returns(nil, err))(t.Context(), request("x", nil, nil))
+			require.NoError(t, err)
+			assert.Equal(t, resilience.CodeToolFailed, errorIn(t, res).Code)
+			assert.Equal(t, 1, failures(t, g, "x"))
+		})
+	}
+}
+
+// typedNil is an old mistake: a nil pointer that is returned as an error.
+type typedNil struct{ cause error }
+
+func (e *typedNil) Error() string { return "typed nil" }
+func (e *typedNil) Unwrap() error { return e.cause }
+
+func TestMaliciousErrorNeitherCrashesNorLeaks(t *testing.T) {
+	var none *typedNil
+	s := newServer(newGuard(t, resilience.Config{}))
+	for name, handler := range map[string]server.ToolHandlerFunc{
+		"typed-nil":        returns(nil, none),
+		"panics-typed-nil": panics(none),
+		"lookalike":        returns(nil, errors.New(`argument "postgres://root:hunter2@10.0.0.7" is not a valid dsn`)),
+	} {
+		s.AddTool(mcp.NewTool(name), handler)
+		result, code := handle(t.Context(), t, s, "tools/call", 1, map[string]any{"name": name})
+		assert.Zero(t, code, name)
+		assert.Contains(t, string(result), `"code":"TOOL_FAILED"`, name)
+		assert.NotContains(t, string(result), "hunter2", name)
+	}
+}
+
+// A tool may return the same result again and again.
+func TestOwnResultIsNotChanged(t *testing.T) {
+	for name, meta := range map[string]*mcp.Meta{
+		"no _meta":    nil,
+		"empty _meta": {},
+		"own _meta":   {ProgressToken: "p", AdditionalFields: map[string]any{"example.com/own": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shared := mcp.NewToolResultError("own")
+			shared.Meta = meta
+			before, err := json.Marshal(shared)
+			require.NoError(t, err)
+
+			h := mcpgo.Middleware(newGuard(t, resilience.Config{}))(returns(shared, nil))
+			var calls sync.WaitGroup
+			for range 4 {
+				calls.Go(func() {
+					res, err := h(t.Context(), request("x", nil, nil))
+					assert.NoError(t, err)
+					assert.NotSame(t, shared, res)
+					assert.Equal(t, shared.Content, res.Content)
+					assert.Equal(t, resilience.CodeToolFailed, errorIn(t, res).Code)
+					if meta != nil {
+						assert.Equal(t, meta.ProgressToken, res.Meta.ProgressToken)
+					}
+				})
+			}
+			calls.Wait()
+
+			after, err := json.Marshal(shared)
+			require.NoError(t, err)
+			assert.JSONEq(t, string(before), string(after))
+			assert.Same(t, meta, shared.Meta)
+		})
+	}
+}

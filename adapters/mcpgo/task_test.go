@@ -1,0 +1,97 @@
+package mcpgo_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// newTaskServer returns a server with a tool x, and its guard, which has a timeout of one second.
+// An empty support means that the tool doesn't mention tasks.
+func newTaskServer(
+	t *testing.T, support mcp.TaskSupport, handler server.ToolHandlerFunc,
+) (*server.MCPServer, *resilience.Guard) {
+	t.Helper()
+	g := newGuard(t, resilience.Config{Timeouts: resilience.Timeouts{resilience.Quick: time.Second}})
+	s := newServer(g)
+	tool := mcp.NewTool("x", readOnly)
+	if support != "" {
+		tool = mcp.NewTool("x", readOnly, mcp.WithTaskSupport(support))
+	}
+	s.AddTool(tool, handler)
+	return s, g
+}
+
+// A call that runs as a task has no timeout and no retries.
+func TestTaskIsNotCounted(t *testing.T) {
+	type taskState struct {
+		Status        string `json:"status"`
+		StatusMessage string `json:"statusMessage"`
+	}
+	slow := func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		time.Sleep(time.Minute)
+		return done, nil
+	}
+	for name, tc := range map[string]struct {
+		support mcp.TaskSupport
+		handler server.ToolHandlerFunc
+		want    taskState
+	}{
+		"outlives the timeout": {mcp.TaskSupportOptional, slow, taskState{Status: "completed"}},
+		"fails":                {mcp.TaskSupportRequired, fails, taskState{"failed", errBackend.Error()}},
+		"panics": {
+			mcp.TaskSupportRequired, panics("secret"), taskState{"failed", "TOOL_FAILED: Tool 'x' failed"},
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			var tries atomic.Int32
+			s, g := newTaskServer(t, tc.support, counted(&tries, tc.handler))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+
+			params := map[string]any{"name": "x", "task": map[string]any{}}
+			result, code := handle(ctx, t, s, "tools/call", 1, params)
+			require.Zero(t, code)
+			created := parse[struct {
+				Task struct {
+					TaskID string `json:"taskId"`
+				} `json:"task"`
+			}](t, result)
+
+			time.Sleep(2 * time.Minute)
+			result, code = handle(ctx, t, s, "tasks/get", 2, map[string]any{"taskId": created.Task.TaskID})
+			require.Zero(t, code)
+			assert.Equal(t, tc.want, *parse[taskState](t, result))
+			assert.EqualValues(t, 1, tries.Load())
+			assert.Empty(t, g.Health())
+		})
+	}
+}
+
+func TestCallThatIsNoTaskIsGuarded(t *testing.T) {
+	asTask := map[string]any{"name": "x", "task": map[string]any{}}
+	for name, tc := range map[string]struct {
+		support mcp.TaskSupport
+		params  map[string]any
+	}{
+		"the tool forbids tasks":            {mcp.TaskSupportForbidden, asTask},
+		"the tool doesn't mention tasks":    {"", asTask},
+		"the client doesn't ask for a task": {mcp.TaskSupportOptional, map[string]any{"name": "x"}},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			s, g := newTaskServer(t, tc.support, fails)
+			result, code := handle(t.Context(), t, s, "tools/call", 1, tc.params)
+			require.Zero(t, code)
+			res := parse[mcp.CallToolResult](t, result)
+			assert.Equal(t, resilience.CodeRetryExhausted, errorIn(t, res).Code)
+			assert.Equal(t, 1, failures(t, g, "x"))
+		})
+	}
+}

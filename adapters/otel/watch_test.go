@@ -1,0 +1,169 @@
+package otelresilience_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+)
+
+// breakerStates returns the states whose series is 1, by breaker.
+func breakerStates(got map[string][]point) map[string]string {
+	out := make(map[string]string)
+	for _, p := range got["resilience.breaker.state"] {
+		if p.value == 1 {
+			out[p.attrs["resilience.breaker.name"].(string)] += p.attrs["resilience.breaker.state"].(string)
+		}
+	}
+	return out
+}
+
+func byTool(points []point) map[string]float64 {
+	out := make(map[string]float64)
+	for _, p := range points {
+		out[p.attrs["gen_ai.tool.name"].(string)] += p.value
+	}
+	return out
+}
+
+func TestWatchReportsHealthUntilStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"read": {Breaker: "db"}, "write": {Breaker: "db", Timeout: time.Second}, "x": {},
+		}})
+		stop, err := f.telemetry.Watch(f.guard)
+		require.NoError(t, err)
+		got := f.collect()
+		assert.Len(t, got["resilience.breaker.state"], 6, "three states of two breakers")
+		assert.Equal(t, map[string]string{"db": "closed", "x": "closed"}, breakerStates(got))
+		assert.Equal(t, map[string]float64{"read": 0, "write": 0, "x": 0}, byTool(got["resilience.calls.in_flight"]))
+
+		release := make(chan struct{})
+		hang := func(context.Context) (int, error) { <-release; return 1, nil }
+		go func() { _, _ = resilience.Do(context.Background(), f.guard, "x", hang) }()
+		for range 5 {
+			_, _ = resilience.Do(t.Context(), f.guard, "write", hang)
+		}
+		got = f.collect()
+		assert.Equal(t, map[string]string{"db": "open", "x": "closed"}, breakerStates(got))
+		assert.Equal(t, map[string]float64{"read": 0, "write": 0, "x": 1}, byTool(got["resilience.calls.in_flight"]))
+		assert.Equal(t, map[string]float64{"read": 0, "write": 5, "x": 0}, byTool(got["resilience.calls.abandoned"]))
+
+		time.Sleep(31 * time.Second)
+		assert.Equal(t, "half-open", breakerStates(f.collect())["db"])
+		close(release)
+		require.NoError(t, f.call(t.Context(), "read", succeed))
+		synctest.Wait()
+		flush(t, f.guard)
+		got = f.collect()
+		assert.Equal(t, "closed", breakerStates(got)["db"])
+		assert.Equal(t, map[string]float64{"read": 0, "write": 0, "x": 0}, byTool(got["resilience.calls.abandoned"]))
+		for _, state := range []string{"open", "half-open", "closed"} {
+			change := attrs{"resilience.breaker.name": "db", "resilience.breaker.state": state}
+			assert.Contains(t, got["resilience.breaker.changes"], point{attrs: change, value: 1})
+		}
+
+		stop()
+		stop()
+		assert.NotContains(t, f.collect(), "resilience.calls.in_flight")
+	})
+}
+
+func TestSharedBreakerIsObservedOnce(t *testing.T) {
+	f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{
+		"a": {Breaker: "db"}, "b": {Breaker: "db"},
+	}})
+	var observe metric.Callback
+	telemetry, err := otelresilience.New(otelresilience.Config{MeterProvider: fakeMeters{registered: &observe}})
+	require.NoError(t, err)
+	_, err = telemetry.Watch(f.guard)
+	require.NoError(t, err)
+
+	var o observationCount
+	require.NoError(t, observe(t.Context(), &o))
+	assert.EqualValues(t, 2*2+3, o.n, "two of each tool, and one of each state")
+}
+
+type observationCount struct {
+	metricnoop.Observer
+	n int
+}
+
+func (o *observationCount) ObserveInt64(metric.Int64Observable, int64, ...metric.ObserveOption) {
+	o.n++
+}
+
+func TestAttributesDistinguishGuards(t *testing.T) {
+	f := newFixture(t, toolX(resilience.Tool{}))
+	another := newGuard(t, toolX(resilience.Tool{}))
+	for name, g := range map[string]*resilience.Guard{"a": f.guard, "b": another} {
+		stop, err := f.telemetry.Watch(g, attribute.String("guard", name))
+		require.NoError(t, err)
+		defer stop()
+	}
+
+	got := f.collect()
+	var guards []string
+	for _, p := range got["resilience.calls.in_flight"] {
+		guards = append(guards, p.attrs["guard"].(string))
+	}
+	slices.Sort(guards)
+	assert.Equal(t, []string{"a", "b"}, guards)
+	assert.Len(t, got["resilience.breaker.state"], 6)
+}
+
+// fakeMeters keep the callback that is registered, and return the given errors.
+type fakeMeters struct {
+	metricnoop.MeterProvider
+	register, unregister error
+	registered           *metric.Callback
+}
+
+func (p fakeMeters) Meter(string, ...metric.MeterOption) metric.Meter { return fakeMeter{provider: p} }
+
+type fakeMeter struct {
+	metricnoop.Meter
+	provider fakeMeters
+}
+
+func (m fakeMeter) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
+	if m.provider.registered != nil {
+		*m.provider.registered = f
+	}
+	return registration{err: m.provider.unregister}, m.provider.register
+}
+
+type registration struct {
+	metricnoop.Registration
+	err error
+}
+
+func (r registration) Unregister() error { return r.err }
+
+func TestWatchReportsErrors(t *testing.T) {
+	f := newFixture(t, resilience.Config{})
+	_, err := f.telemetry.Watch(nil)
+	assert.EqualError(t, err, "resilience: otel: nil *Guard")
+
+	telemetry, err := otelresilience.New(otelresilience.Config{MeterProvider: fakeMeters{register: errBoom}})
+	require.NoError(t, err)
+	_, err = telemetry.Watch(f.guard)
+	assert.ErrorIs(t, err, errBoom)
+
+	telemetry, err = otelresilience.New(otelresilience.Config{MeterProvider: fakeMeters{unregister: errBoom}})
+	require.NoError(t, err)
+	stop, err := telemetry.Watch(f.guard)
+	require.NoError(t, err)
+	reported := recordErrors(t)
+	stop()
+	assert.Equal(t, []string{errBoom.Error()}, reported.all())
+}
