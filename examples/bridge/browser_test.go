@@ -110,8 +110,10 @@ func TestWithoutABrowserToolsSayWhenToCallAgain(t *testing.T) {
 	for name, list := range map[string]http.HandlerFunc{
 		"no page":    func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "[]") },
 		"no list":    func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
-		"an error":   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) },
 		"no browser": func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) },
+		"an error": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no", http.StatusInternalServerError)
+		},
 		"not a WebSocket": func(w http.ResponseWriter, r *http.Request) {
 			_ = json.NewEncoder(w).Encode([]map[string]string{{
 				"type": "page", "url": "http://" + r.Host, "webSocketDebuggerUrl": "ws://" + r.Host + "/json/list",

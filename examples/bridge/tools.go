@@ -31,6 +31,7 @@ func newGuard(timeout time.Duration, log *slog.Logger) (*resilience.Guard, error
 			// click is retried only if the request certainly never reached the page.
 			"click": {Effect: resilience.NonIdempotent, Timeout: timeout, Breaker: pageBreaker},
 		},
+
 		Breaker:     resilience.BreakerConfig{Classify: classify},
 		Suggestions: map[resilience.Code]string{resilience.CodeConnectionLost: suggestBrowser},
 		Observers:   []resilience.Observer{resilience.LogObserver(log)},

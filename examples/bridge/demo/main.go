@@ -59,6 +59,7 @@ func run(ctx context.Context, out io.Writer, chromium string) error {
 
 	ctx, cancel := context.WithTimeout(ctx, 2*patience) // for all steps
 	defer cancel()
+
 	shop, err := openShop()
 	if err != nil {
 		return err
@@ -72,6 +73,18 @@ func run(ctx context.Context, out io.Writer, chromium string) error {
 	defer b.kill()
 
 	a := &agent{ctx: ctx, out: out}
+	if err := a.showOutage(b, shop); err != nil {
+		return err
+	}
+	if err := a.showHang(b); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "\nEach step was as expected.")
+	return nil
+}
+
+// showOutage shows what the agent sees of a browser that is killed and started again.
+func (a *agent) showOutage(b *browser, shop *shop) error {
 	log, err := a.visit(b, patience, func() error { return outage(a, b, shop) })
 	if err != nil {
 		return err
@@ -81,19 +94,24 @@ func run(ctx context.Context, out io.Writer, chromium string) error {
 	up, down := strings.Count(log, `msg="connection up"`), strings.Count(log, `msg="connection down"`)
 	a.expect(up >= b.starts && down >= b.starts-1, // the browser still runs
 		"the connection came up %d times, and was lost or could not be made %d times", up, down)
-	if a.failed > 0 {
-		return fmt.Errorf("%d steps were not as expected; the bridge's log:\n%s", a.failed, log)
-	}
+	return a.check(log)
+}
 
-	// This bridge pings often, so it soon notices that the browser hangs.
-	log, err = a.visit(b, time.Second, func() error { return hangBrowser(a, b) })
+// showHang shows what the agent sees of a browser that hangs. The bridge pings often, so it soon
+// notices.
+func (a *agent) showHang(b *browser) error {
+	log, err := a.visit(b, time.Second, func() error { return hangBrowser(a, b) })
 	if err != nil {
 		return err
 	}
+	return a.check(log)
+}
+
+// check returns an error if there was a step that wasn't as expected.
+func (a *agent) check(log string) error {
 	if a.failed > 0 {
 		return fmt.Errorf("%d steps were not as expected; the bridge's log:\n%s", a.failed, log)
 	}
-	fmt.Fprintln(out, "\nEach step was as expected.")
 	return nil
 }
 

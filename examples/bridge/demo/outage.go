@@ -101,7 +101,7 @@ func hangPage(a *agent, shop *shop) {
 	a.expectText(a.call("title", nil, ""), "Shop") // over the same connection
 }
 
-// hangBrowser stops the browser's process for a while.
+// hangBrowser stops the browser's process for a while, if the system can do that.
 func hangBrowser(a *agent, b *browser) error {
 	a.step("The browser hangs")
 	a.expectText(a.call("text", orders, ""), "3") // the connection is up
