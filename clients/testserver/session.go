@@ -139,11 +139,13 @@ func addElicitation(server *mcp.Server) {
 	add(server, "test_elicitation_sep1330_enums", "", elicit(`{"type": "object", "properties": {
 		"untitledSingle": {"type": "string", "enum": ["option1", "option2", "option3"]},
 		"titledSingle": {"type": "string", "oneOf": [
-			{"const": "value1", "title": "First"}, {"const": "value2", "title": "Second"}, {"const": "value3", "title": "Third"}]},
+			{"const": "value1", "title": "First"}, {"const": "value2", "title": "Second"},
+			{"const": "value3", "title": "Third"}]},
 		"legacyEnum": {
 			"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": ["One", "Two", "Three"]},
 		"untitledMulti": {"type": "array", "items": {"type": "string", "enum": ["option1", "option2", "option3"]}},
 		"titledMulti": {"type": "array", "items": {"anyOf": [
-			{"const": "value1", "title": "First"}, {"const": "value2", "title": "Second"}, {"const": "value3", "title": "Third"}]}}
+			{"const": "value1", "title": "First"}, {"const": "value2", "title": "Second"},
+			{"const": "value3", "title": "Third"}]}}
 	}}`))
 }

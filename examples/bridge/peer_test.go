@@ -28,8 +28,8 @@ type peer struct {
 	onList    http.HandlerFunc // answers with the list of pages; nil means a list with the page
 	onReady   script           // answers whether the page is ready; nil means that it is
 
-	// onConnect is called once a page that is ready has said so. A deaf peer then reads nothing
-	// more, so it answers no pings either.
+	// onConnect is called once the peer has answered that the page is ready. A deaf peer then reads
+	// nothing more, so it answers no pings either.
 	onConnect func(ws *websocket.Conn, conn int) (deaf bool)
 
 	mu       sync.Mutex
