@@ -1,5 +1,5 @@
-// MCP clients that we did not write, the official TypeScript SDK, call our servers: what
-// a guard answers must reach an agent through them.
+// The official TypeScript SDK calls our servers. What a guard answers must reach an agent through
+// clients that we didn't write.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
@@ -11,10 +11,10 @@ import { build, connect, patience, sdks, startHTTP, temporary } from './lib.mjs'
 
 const metaError = 'io.github.seed8d1e2389.resilience/error'
 
-/** The _meta of a call that is to hang: the others have all the time that they need. */
+/** The _meta of a call that will hang. The other calls keep their tool's timeout. */
 const impatient = { 'io.github.seed8d1e2389.resilience/timeout': 0.3 }
 
-/** The guard's error in the result of a failed call. */
+/** Returns the error metadata of a failed call. */
 function failure(result) {
   assert.equal(result.isError, true, JSON.stringify(result))
   const error = result._meta?.[metaError]
@@ -22,7 +22,7 @@ function failure(result) {
   return error
 }
 
-/** The same where there is no result of the tool's, so that the guard makes all of it. */
+/** Does the same for a call without a result of the tool's own, so that the guard made all of it. */
 function ownFailure(result) {
   const error = failure(result)
   assert.equal(result.content.length, 1)
@@ -32,8 +32,9 @@ function ownFailure(result) {
 }
 
 /**
- * The first answer that isn't of the given code. A breaker has just opened, but on a slow
- * machine its cooldown may be over before the next call comes, which then is a probe.
+ * Calls until the error has another code than the given one, and returns that result. The breaker has
+ * just opened, but on a slow machine its cooldown may be over before the next call, which is a probe
+ * then.
  */
 async function rejected(code, call) {
   let result
@@ -41,7 +42,7 @@ async function rejected(code, call) {
   return result
 }
 
-/** A backend that answers, hangs, stops, and comes back at the same address. */
+/** Starts a backend that can hang, be stopped, and be started again at the same address. */
 async function startBackend(t) {
   const backend = { hangs: false }
   const server = createServer((_, res) => { if (!backend.hangs) res.end('hello') })
@@ -51,11 +52,14 @@ async function startBackend(t) {
     server.closeAllConnections()
     if (server.listening) await once(server, 'close')
   }
+
   let port
   while (!server.listening) {
-    port = 12000 + Math.floor(18000 * Math.random()) // not one that systems give to connections: it stays free
+    // The port is below those that systems give to outgoing connections, so it stays free.
+    port = 12000 + Math.floor(18000 * Math.random())
     await listen(port).catch(error => assert.equal(error.code, 'EADDRINUSE'))
   }
+
   backend.origin = `http://127.0.0.1:${port}`
   backend.start = () => listen(port)
   t.after(backend.stop)
@@ -68,7 +72,7 @@ for (const name of ['server', 'server-mcpgo']) {
     before(async () => { program = await build('../examples', `./${name}`) })
 
     for (const sdk of sdks) {
-      test(`${sdk.name}: a backend hangs, goes and comes back`, { timeout: patience }, async t => {
+      test(`${sdk.name}: a backend hangs, dies and comes back`, { timeout: patience }, async t => {
         const dir = await temporary(t)
         await writeFile(join(dir, 'a.txt'), 'one\ntwo\n')
         const backend = await startBackend(t)
@@ -78,14 +82,14 @@ for (const name of ['server', 'server-mcpgo']) {
         })
         const fetch = meta => call('fetch', { url: backend.origin + '/' }, undefined, meta)
 
-        // All have output schemas, so the SDK has compared these results with them.
+        // All tools have output schemas, so the SDK has validated these results.
         assert.deepEqual(tools.filter(t => t.outputSchema).map(t => t.name).sort(), ['fetch', 'overview', 'read', 'search'])
         assert.equal((await call('read', { path: 'a.txt' })).structuredContent.text, 'one\ntwo\n')
         assert.deepEqual((await call('search', { text: 'TWO' })).structuredContent.matches, [{ path: 'a.txt', line: 2, text: 'two' }])
         assert.equal((await call('overview', {})).structuredContent.files, 1)
         assert.equal((await fetch()).structuredContent.text, 'hello')
 
-        // The agent's own mistake, however often, is no reason to turn calls away.
+        // The agent's own mistakes don't open the breaker.
         for (let i = 0; i < 6; i++) {
           const { code, retryable } = failure(await call('fetch', { url: 'http://elsewhere.invalid/' }))
           assert.deepEqual({ code, retryable }, { code: 'VALIDATION_ERROR', retryable: false })
@@ -98,7 +102,7 @@ for (const name of ['server', 'server-mcpgo']) {
         assert.equal(timeout.retryable, true)
 
         await backend.stop()
-        for (let i = 0; i < 5; i++) { // as many as open the breaker
+        for (let i = 0; i < 5; i++) { // so many that the breaker opens
           const { code, retryable } = failure(await fetch())
           assert.deepEqual({ code, retryable }, { code: 'CONNECTION_LOST', retryable: true })
         }
@@ -108,7 +112,7 @@ for (const name of ['server', 'server-mcpgo']) {
         assert.ok(Number.isInteger(retryAfter) && retryAfter > 0, `retryAfter is ${retryAfter}`)
         assert.equal(open.structuredContent, undefined)
 
-        // The other tools go on meanwhile.
+        // Meanwhile, the other tools still work.
         assert.equal((await call('overview', {})).structuredContent.files, 1)
 
         backend.hangs = false
@@ -133,7 +137,7 @@ describe('testserver', { concurrency: true }, () => {
         // The newer protocol has no sessions.
         : { url: await startHTTP(t, program, [`-stateless=${sdk.protocol === '2026-07-28'}`]) })
 
-      test(`${sdk.name} over ${transport}: progress keeps a tool alive for longer than its limit`, { timeout: patience }, async t => {
+      test(`${sdk.name} over ${transport}: progress lets a tool run for longer than its timeout`, { timeout: patience }, async t => {
         const { call } = await start(t)
         const seen = []
         let enough
@@ -146,7 +150,7 @@ describe('testserver', { concurrency: true }, () => {
         assert.deepEqual(seen.slice(0, 7), [0, 1, 2, 3, 4, 5, 6])
       })
 
-      test(`${sdk.name} over ${transport}: with and without an output schema`, { timeout: patience }, async t => {
+      test(`${sdk.name} over ${transport}: failures reach the client with and without an output schema`, { timeout: patience }, async t => {
         const { tools, call } = await start(t)
         for (const name of ['fail', 'fail_structured']) {
           const hasSchema = name === 'fail_structured'
@@ -155,19 +159,19 @@ describe('testserver', { concurrency: true }, () => {
           assert.notEqual(ok.isError, true)
           assert.deepEqual(ok.structuredContent, { kind: 'none' })
 
-          // What the guard makes itself. In structuredContent it may stand only where
-          // no schema says otherwise: SDK 1.x validates it even on errors, and throws.
-          const own = (result, code) => {
+          // These errors are the guard's own. They may be the structuredContent only of a tool without
+          // an output schema: SDK 1.x validates it even if isError is set, and throws.
+          const assertOwn = (result, code) => {
             const error = ownFailure(result)
             assert.equal(error.code, code)
             assert.equal(error.tool, name)
             assert.deepEqual(result.structuredContent, hasSchema ? undefined : error)
             return error
           }
-          own(await call(name, { kind: 'panic' }), 'TOOL_FAILED')
-          own(await call(name, { kind: 'hang' }, undefined, impatient), 'TIMEOUT')
+          assertOwn(await call(name, { kind: 'panic' }), 'TOOL_FAILED')
+          assertOwn(await call(name, { kind: 'hang' }, undefined, impatient), 'TIMEOUT')
 
-          // What the tool or the SDK made stays, and the guard's advice comes on top.
+          // A result of the tool or the SDK stays as it is, with error metadata added.
           const wrong = await call(name, { kind: 1 })
           assert.equal(failure(wrong).code, 'VALIDATION_ERROR')
           assert.equal(wrong.structuredContent, undefined)
@@ -178,14 +182,14 @@ describe('testserver', { concurrency: true }, () => {
             assert.equal(result.structuredContent, undefined)
           }
 
-          // With the panic that made five: now the tool isn't called any more.
-          const { retryAfter } = own(await rejected('TOOL_FAILED', () => call(name, { kind: 'error' })), 'CIRCUIT_OPEN')
+          // With the panic, those were five failures, so the breaker is open.
+          const { retryAfter } = assertOwn(await rejected('TOOL_FAILED', () => call(name, { kind: 'error' })), 'CIRCUIT_OPEN')
           assert.ok(Number.isInteger(retryAfter) && retryAfter > 0, `retryAfter is ${retryAfter}`)
           await wait(retryAfter * 1000)
           assert.deepEqual((await call(name, { kind: 'none' })).structuredContent, { kind: 'none' })
         }
 
-        // An unknown tool is no failure of a tool: it stays a protocol error.
+        // A call of an unknown tool isn't a failure of a tool. It stays a protocol error.
         await assert.rejects(call('no such tool', {}), { code: -32602 })
       })
     }

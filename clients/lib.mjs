@@ -1,4 +1,4 @@
-// What both test files need: Go servers to start, and clients to call them.
+// Starts Go servers, and connects clients to them, for both test files.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -15,7 +15,7 @@ import { StdioClientTransport as StdioV2 } from 'sdk-v2/stdio'
 
 const info = { name: 'resilience-clients', version: '1.0.0' }
 
-// The 2.x line speaks the older protocol unless it is told otherwise.
+// By default, SDK 2.x uses the older protocol too.
 export const sdks = [
   { name: 'SDK 1.x', Client: ClientV1, Stdio: StdioV1, HTTP: HTTPV1, protocol: '2025-11-25' },
   { name: 'SDK 2.x', Client: ClientV2, Stdio: StdioV2, HTTP: HTTPV2, protocol: '2025-11-25' },
@@ -25,9 +25,10 @@ export const sdks = [
   },
 ]
 
-/** How long a test may hang. Nothing is expected to take that long, on a slow machine either. */
+/** How long a test may take before it fails. Even on a slow machine, no test should take that long. */
 export const patience = 10 * 60_000
 
+/** Makes a directory that is removed when the test ends. */
 export async function temporary(t) {
   const dir = await mkdtemp(join(tmpdir(), 'resilience-clients-'))
   t.after(() => rm(dir, { recursive: true, force: true }))
@@ -35,21 +36,22 @@ export async function temporary(t) {
 }
 
 /**
- * Builds a Go program. `module` is the directory of its module, from here. The first time
- * this takes a while; the go command prints what it downloads.
+ * Builds a Go program and returns its path. `module` is the directory of its module, relative to this
+ * one. The first build takes a while; the go command prints what it downloads.
  */
 export async function build(module, pkg) {
   const dir = await mkdtemp(join(tmpdir(), 'resilience-clients-'))
   process.once('exit', () => rmSync(dir, { recursive: true, force: true }))
   const program = join(dir, 'server')
   console.error(`building ${join(module, pkg)} …`)
-  const go = spawn('go', ['build', '-C', join(import.meta.dirname, module), '-o', program, pkg], { stdio: ['ignore', 'inherit', 'inherit'] })
+  const go = spawn('go', ['build', '-C', join(import.meta.dirname, module), '-o', program, pkg],
+    { stdio: ['ignore', 'inherit', 'inherit'] })
   const [code] = await once(go, 'exit')
   assert.equal(code, 0, `go build ${pkg} failed`)
   return program
 }
 
-/** Starts a server that prints its address first, and returns the address. */
+/** Starts a server over HTTP and returns its address, which is the first line that it prints. */
 export async function startHTTP(t, program, args) {
   const server = spawn(program, ['-http', '127.0.0.1:0', ...args], { stdio: ['ignore', 'pipe', 'ignore'] })
   t.after(() => server.kill())
@@ -60,15 +62,15 @@ export async function startHTTP(t, program, args) {
   return new URL(address)
 }
 
-/** Connects a client, either `{ url }` or `{ command, args, env }`. */
+/** Connects a client, to `{ url }` or to a program that it starts: `{ command, args, env }`. */
 export async function connect(t, sdk, { url, ...program }) {
   const client = new sdk.Client(info, sdk.options)
-  // In a test of errors, what a server logs of them is only noise.
+  // The tests cause errors, so a server's log of them is noise.
   await client.connect(url ? new sdk.HTTP(url) : new sdk.Stdio({ ...program, stderr: 'ignore' }))
   t.after(() => client.close())
-  // SDK 1.x doesn't tell; SDK 2.x must not test the same protocol twice.
+  // SDK 1.x doesn't report the protocol. With SDK 2.x, the two entries must not test the same one.
   if (client.getNegotiatedProtocolVersion) assert.equal(client.getNegotiatedProtocolVersion(), sdk.protocol)
-  // Only clients that know a tool's output schema validate what it returns.
+  // A client validates the results of a tool only once it knows the tool's output schema.
   const { tools } = await client.listTools()
   return {
     tools,

@@ -1,5 +1,5 @@
-// Testserver is an MCP server for the tests of this directory: two tools that fail in
-// every way, and all that the conformance suite asks a server for.
+// Testserver is an MCP server for the clients of the directory above. It has two tools that fail in
+// every way, a slow one, and everything that the conformance suite needs.
 //
 //	testserver                        over stdio
 //	testserver -http 127.0.0.1:0      over streamable HTTP; prints its address
@@ -23,7 +23,7 @@ import (
 
 func main() {
 	addr := flag.String("http", "", "serve streamable HTTP at this address instead of stdio")
-	stateless := flag.Bool("stateless", false, "without sessions, as protocol 2026-07-28 wants it; with -http")
+	stateless := flag.Bool("stateless", false, "serve HTTP without sessions, as protocol 2026-07-28 requires")
 	guarded := flag.Bool("guard", true, "put the tools under a guard")
 	flag.Parse()
 	if err := run(*addr, *stateless, *guarded); err != nil {
@@ -32,17 +32,19 @@ func main() {
 }
 
 func run(addr string, stateless, guarded bool) error {
-	server := mcp.NewServer(&mcp.Implementation{Name: "testserver", Version: "1.0.0"}, options)
+	server := mcp.NewServer(&mcp.Implementation{Name: "testserver", Version: "1.0.0"}, serverOptions)
 	addFailing(server)
 	addSlow(server)
 	addEverything(server)
 	if guarded {
-		gosdk.Protect(server, resilience.Must(resilience.New(resilience.Config{
+		guard := resilience.Must(resilience.New(resilience.Config{
 			Breaker: resilience.BreakerConfig{Cooldown: time.Second},
-			// Long enough for a report of each second to come in time on a slow machine.
+			// On a slow machine too, a report every second should come within the timeout.
 			Tools: map[string]resilience.Tool{"slow": {Timeout: 5 * time.Second, MaxTimeout: 10 * time.Minute}},
-		})), gosdk.AllowTimeout())
+		}))
+		gosdk.Protect(server, guard, gosdk.AllowTimeout())
 	}
+
 	if addr == "" {
 		return server.Run(context.Background(), &mcp.StdioTransport{})
 	}
@@ -64,25 +66,50 @@ type failOutput struct {
 	Kind string `json:"kind"`
 }
 
-// addFailing adds the same tool twice, without and with an output schema.
+// addFailing adds a tool that fails on demand, and the same tool with an output schema.
 func addFailing(server *mcp.Server) {
-	mcp.AddTool(server, &mcp.Tool{Name: "fail", Description: "Fails as you wish"}, func(_ context.Context, _ *mcp.CallToolRequest, in failInput) (*mcp.CallToolResult, any, error) {
+	fails := &mcp.Tool{Name: "fail", Description: "Fails on demand"}
+	mcp.AddTool(server, fails, func(_ context.Context, _ *mcp.CallToolRequest, in failInput) (
+		*mcp.CallToolResult, any, error,
+	) {
 		return nil, failOutput(in), fail(in.Kind)
 	})
-	mcp.AddTool(server, &mcp.Tool{Name: "fail_structured", Description: "Fails as you wish, with an output schema"}, func(_ context.Context, _ *mcp.CallToolRequest, in failInput) (*mcp.CallToolResult, failOutput, error) {
+
+	structured := &mcp.Tool{Name: "fail_structured", Description: "Fails on demand, and has an output schema"}
+	mcp.AddTool(server, structured, func(_ context.Context, _ *mcp.CallToolRequest, in failInput) (
+		*mcp.CallToolResult, failOutput, error,
+	) {
 		return nil, failOutput(in), fail(in.Kind)
 	})
+}
+
+// fail fails in the given way.
+func fail(kind string) error {
+	switch kind {
+	case "panic":
+		panic("out of order")
+	case "hang":
+		select {} // it ignores its context
+	case "error":
+		return errors.New("the disk is full")
+	}
+	return nil
 }
 
 // addSlow adds a tool that reports progress every second until the client calls the other one,
 // so that the client decides how many reports it receives before the result.
 func addSlow(server *mcp.Server) {
 	enough := make(chan struct{}, 1)
-	mcp.AddTool(server, &mcp.Tool{Name: "enough", Description: "Ends a call of slow"}, func(context.Context, *mcp.CallToolRequest, args) (*mcp.CallToolResult, any, error) {
+	ends := &mcp.Tool{Name: "enough", Description: "Ends a call of slow"}
+	mcp.AddTool(server, ends, func(context.Context, *mcp.CallToolRequest, args) (*mcp.CallToolResult, any, error) {
 		enough <- struct{}{}
 		return text("understood"), nil, nil
 	})
-	mcp.AddTool(server, &mcp.Tool{Name: "slow", Description: "Takes its time"}, func(ctx context.Context, req *mcp.CallToolRequest, _ args) (*mcp.CallToolResult, any, error) {
+
+	slow := &mcp.Tool{Name: "slow", Description: "Takes its time"}
+	mcp.AddTool(server, slow, func(ctx context.Context, req *mcp.CallToolRequest, _ args) (
+		*mcp.CallToolResult, any, error,
+	) {
 		for done := 0; ; done++ {
 			err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 				ProgressToken: req.Params.GetProgressToken(), Progress: float64(done),
@@ -90,6 +117,7 @@ func addSlow(server *mcp.Server) {
 			if err != nil {
 				return nil, nil, err
 			}
+
 			select {
 			case <-time.After(time.Second):
 			case <-enough:
@@ -99,16 +127,4 @@ func addSlow(server *mcp.Server) {
 			}
 		}
 	})
-}
-
-func fail(kind string) error {
-	switch kind {
-	case "panic":
-		panic("out of order")
-	case "hang":
-		select {} // not even the end of the context gets it back
-	case "error":
-		return errors.New("the disk is full")
-	}
-	return nil
 }

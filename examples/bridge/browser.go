@@ -12,19 +12,18 @@ import (
 	"github.com/seed8d1e2389/resilience/examples/bridge/devtools"
 )
 
-// A browser is one page of a browser, over whatever connection to it is up.
+// A browser is a page in a browser, which survives the connections to it.
 type browser struct {
 	connection *resilience.Connector[*devtools.Page]
-	patience   time.Duration
+	patience   time.Duration // how long soon waits for a connection
 }
 
-var errLoading = errors.New("the page is still being loaded")
+var errLoading = errors.New("the page is still loading")
 
-// connect begins to connect, and goes on until Close.
+// connect starts to connect. The browser is connected and reconnected until Close.
 func connect(s settings, log *slog.Logger) *browser {
-	connection := resilience.NewConnector(func(ctx context.Context) (*devtools.Page, error) {
-		return dial(ctx, s.page)
-	}, resilience.ConnectorConfig[*devtools.Page]{
+	dialPage := func(ctx context.Context) (*devtools.Page, error) { return dial(ctx, s.page) }
+	connection := resilience.NewConnector(dialPage, resilience.ConnectorConfig[*devtools.Page]{
 		Name:      "browser",
 		Backoff:   s.backoff,
 		Watch:     func(page *devtools.Page) error { <-page.Done(); return page.Err() },
@@ -34,16 +33,17 @@ func connect(s settings, log *slog.Logger) *browser {
 	return &browser{connection, s.patience}
 }
 
-// Close ends the connection, and all attempts to get one.
+// Close closes the connection for good.
 func (b *browser) Close() error { return b.connection.Close() }
 
-// dial counts as done only when there is something to work with: right after its start a
+// dial connects to the page and fails unless the page has loaded: right after its start, a
 // browser shows an empty page.
 func dial(ctx context.Context, cfg devtools.Config) (*devtools.Page, error) {
 	page, err := devtools.Dial(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
+
 	var loaded bool
 	ready := fmt.Sprintf(`document.readyState === "complete" && location.href.startsWith(%s)`, quote(cfg.Prefix))
 	if err = page.Evaluate(ctx, ready, &loaded); err == nil && !loaded {
@@ -56,10 +56,11 @@ func dial(ctx context.Context, cfg devtools.Config) (*devtools.Page, error) {
 	return page, nil
 }
 
-// now returns the page, at once.
+// now returns the page, or CONNECTION_LOST, without waiting.
 func (b *browser) now(ctx context.Context) (*devtools.Page, error) { return b.connection.Get(ctx) }
 
-// soon returns the page, for which it waits if there is hope.
+// soon returns the page. If the connection is down, it waits for at most b.patience, unless the
+// next dial would come too late anyway.
 func (b *browser) soon(ctx context.Context) (*devtools.Page, error) {
 	waiting, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
@@ -67,16 +68,18 @@ func (b *browser) soon(ctx context.Context) (*devtools.Page, error) {
 	if err == nil || ctx.Err() != nil {
 		return page, err
 	}
-	// What the agent should read is not that we have waited but when to come back; and
-	// the guard is not to begin anew.
+
+	// The agent should read when to call again, not that this call has waited in vain. The
+	// mark keeps the guard from retrying and so from waiting once more.
 	page, err = b.connection.Get(ctx)
 	return page, resilience.MarkPermanent(err)
 }
 
-// evaluate evaluates an expression in a page that now or soon returned, and puts what
-// went wrong into words for an agent.
+// evaluate evaluates an expression in a page that now or soon returned. Its errors have messages
+// for an agent.
 func (b *browser) evaluate(ctx context.Context, page *devtools.Page, expression string, value any) error {
 	err := page.Evaluate(ctx, expression, value)
+
 	var lost *devtools.LostError
 	var exception *devtools.Exception
 	var refused *devtools.RefusedError
@@ -84,7 +87,7 @@ func (b *browser) evaluate(ctx context.Context, page *devtools.Page, expression 
 	case errors.As(err, &lost):
 		return b.lost(ctx, page, lost)
 	case errors.As(err, &exception):
-		// Only what the agent sent can make our expressions throw.
+		// Only the agent's selector can make the expressions of the tools throw.
 		return &resilience.Error{Code: resilience.CodeValidation, Message: "The page threw " + exception.Text, Err: err}
 	case errors.As(err, &refused):
 		return &resilience.Error{Message: "The browser refused: " + refused.Text, Retryable: true, Err: err}
@@ -92,22 +95,23 @@ func (b *browser) evaluate(ctx context.Context, page *devtools.Page, expression 
 	return err
 }
 
-// lost makes the error of a call whose connection was lost under it.
+// lost returns the error of a call during which the connection was lost.
 func (b *browser) lost(ctx context.Context, page *devtools.Page, lost *devtools.LostError) error {
-	b.connection.ReportLost(page, lost.Err) // so that the connector knows when it will dial
+	b.connection.ReportLost(page, lost.Err) // schedules the next dial, whose time Get returns
+
 	e := resilience.ConnectionLostError("the browser was gone before it answered")
 	e.Err = lost
 	var down *resilience.Error
 	if _, err := b.connection.Get(ctx); errors.As(err, &down) {
 		e.RetryAfter = down.RetryAfter
 	}
-	if lost.Sent {
-		return e
+	if !lost.Sent {
+		return resilience.MarkTransient(e) // it had no effect, so any tool may be called again
 	}
-	return resilience.MarkTransient(e) // any tool may be called again
+	return e
 }
 
-// quote writes a string as JavaScript does.
+// quote returns s as a string literal of JavaScript.
 func quote(s string) string {
 	b, _ := json.Marshal(s) // it never fails
 	return string(b)

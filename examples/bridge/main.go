@@ -1,16 +1,17 @@
 // Bridge is an MCP server over stdio whose tools work on a page in a browser, through the
-// WebSocket of its DevTools. The browser may come later than the bridge, go, and come back:
-// a resilience.Connector keeps the connection up, and a guard tells the agent meanwhile
-// what happened and what to do.
+// WebSocket of its DevTools. The browser may start after the bridge, end, and start again: a
+// resilience.Connector keeps the connection up, and while it is down, a guard tells the agent
+// what happened and what to do next.
 //
 //	chromium --remote-debugging-port=9222 --user-data-dir=$(mktemp -d) https://example.org
 //	bridge -browser http://127.0.0.1:9222
 //
-// What it does with the browser is in browser.go, what it offers to agents in tools.go.
+// browser.go is about the browser, and tools.go about the tools.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -23,22 +24,26 @@ import (
 	"github.com/seed8d1e2389/resilience/examples/bridge/devtools"
 )
 
+// The settings are what the flags set.
 type settings struct {
 	page     devtools.Config
 	backoff  resilience.Backoff
-	limit    time.Duration
-	patience time.Duration
+	timeout  time.Duration // of a call
+	patience time.Duration // how long text and click wait for the browser
 }
 
 func main() {
 	var s settings
 	flag.StringVar(&s.page.Browser, "browser", "http://127.0.0.1:9222", "where the browser's DevTools listen")
-	flag.StringVar(&s.page.Prefix, "page", "", "what the address of the page begins with (empty: the first page)")
-	flag.DurationVar(&s.page.Ping, "ping", 10*time.Second, "how often the browser is pinged, and how long it has to answer")
-	flag.DurationVar(&s.backoff.Base, "backoff", 500*time.Millisecond, "the longest wait before the first attempt to connect again")
-	flag.DurationVar(&s.backoff.Max, "backoff-max", time.Minute, "the longest wait before any attempt to connect again")
-	flag.DurationVar(&s.limit, "limit", time.Minute, "how long a call may take")
-	flag.DurationVar(&s.patience, "patience", 10*time.Second, "how long text and click wait for a browser that isn't there")
+	flag.StringVar(&s.page.Prefix, "page", "", "the prefix of the page's address; empty means the first page")
+	flag.DurationVar(&s.page.Ping, "ping", 10*time.Second,
+		"how often the browser is pinged, and how long it has to answer")
+	flag.DurationVar(&s.backoff.Base, "backoff", 500*time.Millisecond,
+		"the longest delay before the first attempt to reconnect")
+	flag.DurationVar(&s.backoff.Max, "backoff-max", time.Minute, "the longest delay before any attempt to reconnect")
+	flag.DurationVar(&s.timeout, "timeout", time.Minute, "how long a call may take")
+	flag.DurationVar(&s.patience, "patience", 10*time.Second,
+		"how long text and click wait for a browser that isn't there")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -50,20 +55,24 @@ func main() {
 }
 
 func run(ctx context.Context, s settings) error {
-	if s.page.Ping <= 0 || s.patience <= 0 || s.limit <= 0 || s.backoff.Base <= 0 || s.backoff.Max < s.backoff.Base {
-		return fmt.Errorf("all durations must be above 0, and -backoff-max not below -backoff")
+	if s.page.Ping <= 0 || s.patience <= 0 || s.timeout <= 0 || s.backoff.Base <= 0 || s.backoff.Max < s.backoff.Base {
+		return errors.New("all durations must be positive, and -backoff-max must not be below -backoff")
 	}
+
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	guard, err := newGuard(s.limit, log)
+	guard, err := newGuard(s.timeout, log)
 	if err != nil {
 		return err
 	}
+
 	b := connect(s, log)
 	defer func() {
 		_ = b.Close()
+
+		// The log should be complete, but isn't worth waiting for long.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = b.connection.Flush(ctx) // the log shall be complete, but nobody waits for it for long
+		_ = b.connection.Flush(ctx)
 		_ = guard.Flush(ctx)
 	}()
 	return newServer(guard, b).Run(ctx, &mcp.StdioTransport{})

@@ -11,27 +11,30 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A request is what a bridge sends.
+// A request is one that the bridge sent.
 type request struct {
-	conn       int // the number of its connection, from 1
+	conn       int // the number of its connection, counted from 1
 	id         int64
 	expression string
 }
 
-// A script answers a request, or does what a browser shouldn't.
+// A script answers a request, or does something else with the connection.
 type script func(ws *websocket.Conn, r request)
 
 // A peer takes the part of a browser, in this process.
 type peer struct {
 	*httptest.Server
 	onRequest script
-	onList    http.HandlerFunc                            // nil: a list with the one page
-	onReady   script                                      // nil: the page is
-	onConnect func(ws *websocket.Conn, n int) (deaf bool) // a deaf peer reads nothing, so it answers no ping either
+	onList    http.HandlerFunc // answers with the list of pages; nil means a list with the page
+	onReady   script           // answers whether the page is ready; nil means that it is
+
+	// onConnect is called once the peer has answered that the page is ready. A deaf peer then reads
+	// nothing more, so it answers no pings either.
+	onConnect func(ws *websocket.Conn, conn int) (deaf bool)
 
 	mu       sync.Mutex
 	conns    int
-	requests []request // but for those whether the page is ready
+	requests []request // those that onRequest receives
 }
 
 func newPeer(t *testing.T, s script) *peer {
@@ -66,8 +69,9 @@ func (p *peer) serve(ws *websocket.Conn, r *http.Request) {
 	defer ws.CloseNow()
 	p.mu.Lock()
 	p.conns++
-	n := p.conns
+	conn := p.conns
 	p.mu.Unlock()
+
 	for {
 		_, data, err := ws.Read(r.Context())
 		if err != nil {
@@ -80,32 +84,34 @@ func (p *peer) serve(ws *websocket.Conn, r *http.Request) {
 		if err := json.Unmarshal(data, &m); err != nil {
 			return
 		}
-		if strings.HasPrefix(m.Params.Expression, "document.readyState") {
-			if p.onReady != nil {
-				p.onReady(ws, request{n, m.ID, m.Params.Expression})
-				continue
-			}
+
+		got := request{conn, m.ID, m.Params.Expression}
+		switch {
+		case !strings.HasPrefix(got.expression, "document.readyState"):
+			p.mu.Lock()
+			p.requests = append(p.requests, got)
+			p.mu.Unlock()
+			p.onRequest(ws, got)
+		case p.onReady != nil:
+			p.onReady(ws, got)
+		default:
 			send(ws, m.ID, value(true))
-			if p.onConnect != nil && p.onConnect(ws, n) {
+			if p.onConnect != nil && p.onConnect(ws, conn) {
 				<-r.Context().Done()
 				return
 			}
-			continue
 		}
-		got := request{n, m.ID, m.Params.Expression}
-		p.mu.Lock()
-		p.requests = append(p.requests, got)
-		p.mu.Unlock()
-		p.onRequest(ws, got)
 	}
 }
 
+// connections returns how many connections there have been.
 func (p *peer) connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.conns
 }
 
+// asked returns how many requests onRequest has received.
 func (p *peer) asked() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,9 +120,10 @@ func (p *peer) asked() int {
 
 type object = map[string]any
 
-// value is the result that says that an expression has a value.
+// value returns the result of an expression with that value.
 func value(v any) object { return object{"result": object{"value": v}} }
 
+// thrown returns the result of an expression that threw.
 func thrown(description string) object {
 	return object{
 		"result":           object{"type": "object", "subtype": "error"},
@@ -128,15 +135,19 @@ func send(ws *websocket.Conn, id int64, result any) {
 	sendRaw(ws, object{"id": id, "result": result})
 }
 
+// sendRaw sends a string as it is, and anything else as JSON.
 func sendRaw(ws *websocket.Conn, v any) {
 	text, ok := v.(string)
 	if !ok {
-		b, _ := json.Marshal(v) // it is made of what can be marshaled
+		b, _ := json.Marshal(v) // the tests only send what can be marshaled
 		text = string(b)
 	}
 	_ = ws.Write(ctx, websocket.MessageText, []byte(text)) // the bridge may have left
 }
 
+// always answers every request with the same result.
 func always(result any) script {
 	return func(ws *websocket.Conn, r request) { send(ws, r.id, result) }
 }
+
+func drop(ws *websocket.Conn, _ request) { _ = ws.CloseNow() }

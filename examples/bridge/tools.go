@@ -12,36 +12,41 @@ import (
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 )
 
-// backend is the breaker that all tools share: they work on one page.
-const backend = "page"
+// pageBreaker is the breaker that all tools share, because they work on one page.
+const pageBreaker = "page"
 
-func newGuard(limit time.Duration, log *slog.Logger) (*resilience.Guard, error) {
+const suggestBrowser = "Ensure that the browser is running, with its DevTools port open. " +
+	"The connection comes back by itself."
+
+func newGuard(timeout time.Duration, log *slog.Logger) (*resilience.Guard, error) {
 	return resilience.New(resilience.Config{
 		Tools: map[string]resilience.Tool{
-			// The tool to find out with whether the browser is there: the agent hears at once.
-			"title": {Effect: resilience.ReadOnly, Timeout: limit, Breaker: backend, Retry: &resilience.Retry{MaxRetries: -1}},
-			// Asked again if the connection is lost meanwhile.
-			"text": {Effect: resilience.ReadOnly, Timeout: limit, Breaker: backend},
-			// Asked again only if it certainly never reached the page.
-			"click": {Effect: resilience.NonIdempotent, Timeout: limit, Breaker: backend},
+			// title fails at once if the browser isn't there, so an agent can ask with it.
+			"title": {
+				Effect: resilience.ReadOnly, Timeout: timeout, Breaker: pageBreaker,
+				Retry: &resilience.Retry{MaxRetries: -1},
+			},
+			// text is retried if the connection is lost during the call.
+			"text": {Effect: resilience.ReadOnly, Timeout: timeout, Breaker: pageBreaker},
+			// click is retried only if the request certainly never reached the page.
+			"click": {Effect: resilience.NonIdempotent, Timeout: timeout, Breaker: pageBreaker},
 		},
-		Breaker: resilience.BreakerConfig{Classify: count},
-		Suggestions: map[resilience.Code]string{
-			resilience.CodeConnectionLost: "Ensure that the browser is running, with its DevTools port open. It is connected to again by itself.",
-		},
-		Observers: []resilience.Observer{resilience.LogObserver(log)},
-		Log:       log,
+
+		Breaker:     resilience.BreakerConfig{Classify: classify},
+		Suggestions: map[resilience.Code]string{resilience.CodeConnectionLost: suggestBrowser},
+		Observers:   []resilience.Observer{resilience.LogObserver(log)},
+		Log:         log,
 	})
 }
 
-// count says what the breaker counts. A lost connection is not for it: the connector turns
-// calls away by itself while there is none, and knows when it will dial next, which the
-// breaker's cooldown of 30s would hide from the agent; and it would still turn calls away
-// when the browser is back. What remains for the breaker is a browser that is there but
-// doesn't work: a page that hangs, or has crashed.
-func count(err error) resilience.Class {
+// classify returns what an error means to the breaker. Lost connections don't count: while the
+// connection is down, the connector rejects calls by itself, with the time of its next dial. An
+// open breaker would hide that time behind its cooldown of 30s, and still reject calls when the
+// browser is back. The breaker is for a browser that is there but doesn't work, because its page
+// hangs or has crashed.
+func classify(err error) resilience.Class {
 	if errors.Is(err, resilience.CodeConnectionLost) {
-		return resilience.ClassInvalid // of the classes that are not counted, the nearest
+		return resilience.ClassInvalid // the breaker doesn't count this class
 	}
 	return resilience.Classify(err)
 }
@@ -49,15 +54,19 @@ func count(err error) resilience.Class {
 func newServer(guard *resilience.Guard, b *browser) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "bridge", Version: "1.0.0"}, nil)
 	gosdk.Protect(server, guard, gosdk.AllowTimeout())
-	reads := &mcp.ToolAnnotations{ReadOnlyHint: true}
-	add(server, &mcp.Tool{Name: "title", Description: "Get the title of the page", Annotations: reads}, b.title)
-	add(server, &mcp.Tool{Name: "text", Description: "Read the text of an element", Annotations: reads}, b.text)
+
+	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: true}
+	add(server, &mcp.Tool{Name: "title", Description: "Get the title of the page", Annotations: readOnly}, b.title)
+	add(server, &mcp.Tool{Name: "text", Description: "Read the text of an element", Annotations: readOnly}, b.text)
 	add(server, &mcp.Tool{Name: "click", Description: "Click on an element"}, b.click)
 	return server
 }
 
+// add adds a tool. Nothing in it depends on the guard.
 func add[In, Out any](server *mcp.Server, tool *mcp.Tool, work func(context.Context, In) (Out, error)) {
-	mcp.AddTool(server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
+	mcp.AddTool(server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (
+		*mcp.CallToolResult, Out, error,
+	) {
 		out, err := work(ctx, in)
 		return nil, out, err
 	})
@@ -80,46 +89,44 @@ type clicked struct {
 func (b *browser) title(ctx context.Context, _ none) (text, error) {
 	page, err := b.now(ctx)
 	if err != nil {
-		return text{}, err // CONNECTION_LOST, and when it will be dialled again
+		return text{}, err // CONNECTION_LOST, with the time of the next dial
 	}
+
 	var out text
 	err = b.evaluate(ctx, page, "document.title", &out.Text)
 	return out, err
 }
 
-// text cuts off in the page what would be too much for a message, and for an agent.
+// text returns the text of an element. The page cuts it off: more would be too much for a message,
+// and for an agent.
 func (b *browser) text(ctx context.Context, in element) (text, error) {
-	page, err := b.soon(ctx)
-	if err != nil {
-		return text{}, err
-	}
-	var out *string
-	err = b.evaluate(ctx, page, fmt.Sprintf(`(e => e && e.innerText.slice(0, 100000))(document.querySelector(%s))`, quote(in.Selector)), &out)
-	switch {
-	case err != nil:
-		return text{}, err
-	case out == nil:
-		return text{}, noElement(in.Selector)
-	}
-	return text{*out}, nil
+	out, err := onElement[string](ctx, b, in.Selector, `e => e && e.innerText.slice(0, 100000)`)
+	return text{out}, err
 }
 
 func (b *browser) click(ctx context.Context, in element) (clicked, error) {
-	page, err := b.soon(ctx)
-	if err != nil {
-		return clicked{}, err
-	}
-	var out *bool
-	err = b.evaluate(ctx, page, fmt.Sprintf(`(e => e && (e.click(), true))(document.querySelector(%s))`, quote(in.Selector)), &out)
-	switch {
-	case err != nil:
-		return clicked{}, err
-	case out == nil:
-		return clicked{}, noElement(in.Selector)
-	}
-	return clicked{true}, nil
+	out, err := onElement[bool](ctx, b, in.Selector, `e => e && (e.click(), true)`)
+	return clicked{out}, err
 }
 
-func noElement(selector string) error {
-	return &resilience.Error{Code: resilience.CodeValidation, Message: fmt.Sprintf("The page has no element that matches %q", selector)}
+// onElement returns what a JavaScript function returns for an element. The function must return
+// its argument if that is null, because there is no such element.
+func onElement[Out any](ctx context.Context, b *browser, selector, function string) (out Out, err error) {
+	page, err := b.soon(ctx)
+	if err != nil {
+		return out, err
+	}
+
+	var value *Out
+	expression := fmt.Sprintf("(%s)(document.querySelector(%s))", function, quote(selector))
+	if err := b.evaluate(ctx, page, expression, &value); err != nil {
+		return out, err
+	}
+	if value == nil {
+		return out, &resilience.Error{
+			Code:    resilience.CodeValidation,
+			Message: fmt.Sprintf("The page has no element that matches %q", selector),
+		}
+	}
+	return *value, nil
 }

@@ -17,7 +17,7 @@ import (
 type backend struct {
 	network network
 	calls   []call
-	fail    func(error) // is called if the backend can't go on
+	fail    func(error) // ends the run if the backend can't continue
 
 	mu      sync.Mutex // guards what follows
 	mode    mode
@@ -25,7 +25,7 @@ type backend struct {
 	traffic map[string]*traffic // by MCP server
 }
 
-// Traffic is what reached the backend from one MCP server.
+// Traffic counts the requests of one MCP server that reached the backend.
 type traffic struct {
 	requests, open, mostOpen int
 }
@@ -83,6 +83,7 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	m := b.enter(server)
 	defer b.leave(server)
+
 	latency := b.calls[n].latency
 	switch m {
 	case slow:
@@ -105,6 +106,7 @@ func (b *backend) enter(server string) mode {
 		t = &traffic{}
 		b.traffic[server] = t
 	}
+
 	t.requests++
 	t.open++
 	t.mostOpen = max(t.mostOpen, t.open)
@@ -117,6 +119,7 @@ func (b *backend) leave(server string) {
 	b.traffic[server].open--
 }
 
+// reached returns what reached the backend from an MCP server.
 func (b *backend) reached(server string) traffic {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,7 +129,7 @@ func (b *backend) reached(server string) traffic {
 	return traffic{}
 }
 
-// sleepUntil reports false if ctx ended before t.
+// sleepUntil waits until t. It returns false if ctx ends before that.
 func sleepUntil(ctx context.Context, t time.Time) bool {
 	timer := time.NewTimer(time.Until(t))
 	defer timer.Stop()

@@ -1,10 +1,10 @@
-// Chaos takes two MCP servers through the same outage of their backend, one with a guard
-// and one without, and draws what became of the calls.
+// Chaos takes two MCP servers through the same outage of their backend, one with a guard and one
+// without, and draws how their calls ended.
 //
 //	go run -C examples ./chaos -o chaos.svg
 //
-// The backend is an HTTP server that slows down, hangs, dies and comes back. The calls
-// come from the seed. The program works in real time over TCP, 20 times as fast as its
+// The backend is an HTTP server that slows down, hangs, dies and comes back. The seed determines
+// the calls. The program works in real time over TCP, 20 times as fast as its
 // flags say unless -speed says otherwise: it takes 24 seconds, clients give up after 3s,
 // the tool's timeout is 500ms and the breaker's cooldown 1.5s.
 //
@@ -102,7 +102,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	flags.StringVar(&cfg.out, "o", "chaos.svg", "the `file` that the picture is written to")
 	flags.Uint64Var(&cfg.seed, "seed", 1, "the seed of the calls")
 	flags.IntVar(&cfg.agents, "agents", 8, "how many agents call each server")
-	flags.IntVar(&speed, "speed", 20, "by what all durations are divided")
+	flags.IntVar(&speed, "speed", 20, "the divisor of all durations")
 
 	var durations []durationFlag
 	duration := func(d *time.Duration, name string, value time.Duration, usage string) {

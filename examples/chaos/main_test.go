@@ -29,6 +29,7 @@ func TestPicture(t *testing.T) {
 	if *update {
 		out = committed
 	}
+
 	var stdout bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		require.NoError(t, run(t.Context(), &memory{}, []string{"-speed", "1", "-o", out}, &stdout))
@@ -60,8 +61,8 @@ func rows(text string) (rows []string) {
 	return rows
 }
 
-// TestRealTime runs the program as its users do. What becomes of the calls depends on the
-// machine.
+// TestRealTime runs the program as its users do. How the calls end depends on the machine, so the
+// test only looks at the picture's texts.
 func TestRealTime(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "chaos.svg")
 	var stdout bytes.Buffer
@@ -88,6 +89,7 @@ func TestRealTime(t *testing.T) {
 	}
 }
 
+// textsOf returns the texts in an SVG.
 func textsOf(t *testing.T, svg []byte) (texts []string) {
 	d := xml.NewDecoder(bytes.NewReader(svg))
 	for {
@@ -146,8 +148,8 @@ func TestPhasesFollowEachOther(t *testing.T) {
 	assert.Equal(t, 8*time.Minute, at)
 }
 
-// A picture can be drawn of anything that a run may come to.
-func TestPictureOfNothing(t *testing.T) {
+// However a run ends, its picture can be drawn and its figures printed.
+func TestAnEmptyRunIsReported(t *testing.T) {
 	var svg bytes.Buffer
 	require.NoError(t, picture(&svg, defaults(t), result{}, result{}))
 	textsOf(t, svg.Bytes())
@@ -155,7 +157,7 @@ func TestPictureOfNothing(t *testing.T) {
 	assert.NotEmpty(t, claims(defaults(t), result{}, result{}))
 }
 
-func TestClaims(t *testing.T) {
+func TestClaimsReportsWhatARunDisproves(t *testing.T) {
 	cfg := defaults(t)
 	unguarded := result{
 		records: []record{{3 * time.Minute, time.Minute, gaveUp}},
@@ -193,13 +195,14 @@ func TestClaims(t *testing.T) {
 			assert.Contains(t, got[0], want)
 		}
 	}
+
 	got := claims(cfg, result{sent: unguarded.sent}, good())
 	if assert.Len(t, got, 1) {
 		assert.Contains(t, got[0], "no outage to speak of")
 	}
 }
 
-func TestLatency(t *testing.T) {
+func TestLatencyIsAQuantile(t *testing.T) {
 	r := result{}
 	for _, took := range []time.Duration{4, 1, 3, 2, 5} {
 		r.records = append(r.records, record{took: took})
@@ -207,7 +210,7 @@ func TestLatency(t *testing.T) {
 	assert.Equal(t, []time.Duration{1, 3, 5}, []time.Duration{r.latency(0), r.latency(0.5), r.latency(1)})
 }
 
-func TestDisplay(t *testing.T) {
+func TestDisplayRounds(t *testing.T) {
 	for want, d := range map[string]time.Duration{
 		"60s": time.Minute, "6.67s": 6666 * time.Millisecond, "1.5s": 1500 * time.Millisecond,
 		"833ms": 833333 * time.Microsecond, "1.23ms": 1234 * time.Microsecond, "0s": 0,
@@ -216,7 +219,7 @@ func TestDisplay(t *testing.T) {
 	}
 }
 
-func TestBadFlags(t *testing.T) {
+func TestBadFlagsAreReportedByName(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct {
 		args string
@@ -244,12 +247,13 @@ func TestBadFlags(t *testing.T) {
 			assert.ErrorContains(t, err, want, tc.args)
 		}
 	}
+
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Empty(t, left, "rejected flags leave no file behind")
 }
 
-func TestHelp(t *testing.T) {
+func TestHelpListsEveryFlag(t *testing.T) {
 	var stdout bytes.Buffer
 	require.NoError(t, run(t.Context(), &loopback{}, []string{"-h"}, &stdout))
 	for _, flag := range []string{

@@ -64,8 +64,8 @@ type pipeAddr struct{}
 func (pipeAddr) Network() string { return "tcp" }
 func (pipeAddr) String() string  { return "backend" }
 
-// The network in memory behaves as the real one does, as far as the outage depends on it.
-func TestNetworks(t *testing.T) {
+// The network in memory behaves like the real one, as far as the outage depends on it.
+func TestNetworksRefuseConnectionsUnlessTheBackendListens(t *testing.T) {
 	for name, network := range map[string]network{"loopback": &loopback{}, "memory": &memory{}} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // the second listener is the backend that is back

@@ -25,7 +25,9 @@ var (
 	faint         = color.Gray{0x99}
 	outcomeColors = [outcomes]color.Color{rgb(0x0072b2), rgb(0x7cc4ee), rgb(0xf0a31e), rgb(0xa3300b)}
 	stateColors   = map[resilience.State]color.Color{
-		resilience.StateClosed: rgb(0x0072b2), resilience.StateHalfOpen: rgb(0xf6dc4e), resilience.StateOpen: rgb(0x4a4a4a),
+		resilience.StateClosed:   rgb(0x0072b2),
+		resilience.StateHalfOpen: rgb(0xf6dc4e),
+		resilience.StateOpen:     rgb(0x4a4a4a),
 	}
 	shades = map[mode]color.Color{slow: color.Gray{0xf2}, hangs: color.Gray{0xe4}, dead: color.Gray{0xd2}}
 )
@@ -38,11 +40,13 @@ func rgb(c uint32) color.Color {
 func picture(w io.Writer, cfg config, unguarded, guarded result) error {
 	canvas := vgsvg.New(width, height)
 	newSheet(draw.New(canvas), cfg).draw(unguarded, guarded)
+
 	var svg bytes.Buffer
 	if _, err := canvas.WriteTo(&svg); err != nil {
 		return err
 	}
-	// Without this font, browsers would choose one with serifs and other widths.
+
+	// Browsers without this font would otherwise choose one with serifs and other widths.
 	out := bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
 	_, err := w.Write(out)
@@ -53,6 +57,7 @@ func (s *sheet) draw(unguarded, guarded result) {
 	s.canvas.SetColor(color.White)
 	s.canvas.Fill(s.canvas.Path())
 	s.header()
+
 	most := max(slices.Max(s.binned(unguarded.made())), slices.Max(s.binned(guarded.made())))
 	s.calls("Without the guard: how calls ended, by when they were made", unguarded, most)
 	s.calls("With the guard: how calls ended, by when they were made", guarded, most)

@@ -27,8 +27,8 @@ func (r result) made(ended ...outcome) (at []time.Duration) {
 
 func (r result) count(o outcome) int { return len(r.made(o)) }
 
-// latency returns the q-quantile of how long the calls took, including those that a
-// client gave up on: 0.5 is the median, 1 the longest.
+// latency returns the q-quantile of how long the calls took, including those for which the client
+// stopped waiting. The median is 0.5, the longest 1.
 func (r result) latency(q float64) time.Duration {
 	if len(r.records) == 0 {
 		return 0
@@ -51,6 +51,7 @@ func (r result) sentIn(from, to time.Duration) (n int) {
 	return n
 }
 
+// changesTo returns how often the breaker changed to a state.
 func (r result) changesTo(s resilience.State) (n int) {
 	for _, c := range r.changes {
 		if c.to == s {
@@ -73,7 +74,7 @@ func down(cfg config) (from, to time.Duration) {
 	return from, to
 }
 
-// table prints what became of the calls.
+// table prints the figures of both servers.
 func table(w io.Writer, cfg config, unguarded, guarded result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	row := func(name string, value func(result) any) {
@@ -109,6 +110,7 @@ func claims(cfg config, unguarded, guarded result) (broken []string) {
 			broken = append(broken, fmt.Sprintf(format, args...))
 		}
 	}
+
 	expect(unguarded.count(gaveUp) > 0, "no client gave up on the unguarded server: there was no outage to speak of")
 	expect(guarded.count(gaveUp) == 0, "%d clients gave up on the guarded server", guarded.count(gaveUp))
 	expect(guarded.count(failed) == 0, "%d failures of the guarded server came without guidance", guarded.count(failed))

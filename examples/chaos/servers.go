@@ -31,9 +31,9 @@ const (
 
 var outcomeNames = [outcomes]string{"succeeded", "failed, with guidance", "failed, without guidance", "client gave up"}
 
-// A record is what became of a call.
+// A record says when a call was made, how long it took, and how it ended.
 type record struct {
-	at, took time.Duration // at: since the start
+	at, took time.Duration // at is the time since the start
 	outcome  outcome
 }
 
@@ -43,19 +43,19 @@ type change struct {
 	to resilience.State
 }
 
-// A result is what became of one server in the outage.
+// A result is what happened to one server in the outage.
 type result struct {
-	records []record        // of each call of the schedule, by its number
+	records []record        // one for each call of the schedule
 	sent    []time.Duration // when the tool called the backend, whether or not it listened; ordered by time
 	changes []change        // empty without a guard
 	reached traffic
 }
 
-// drive takes an unguarded and a guarded server through the same outage, at the same
-// time.
+// drive takes an unguarded and a guarded server through the same outage, at the same time.
 func drive(ctx context.Context, cfg config, network network) (unguarded, guarded result, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+
 	calls := schedule(cfg)
 	b := &backend{network: network, calls: calls, fail: cancel, traffic: map[string]*traffic{}}
 	if err := b.set(answers); err != nil {
@@ -68,6 +68,7 @@ func drive(ctx context.Context, cfg config, network network) (unguarded, guarded
 	if err := with.protect(); err != nil { // the one difference
 		return result{}, result{}, err
 	}
+
 	trials := []*trial{without, with}
 	for _, t := range trials {
 		defer t.close()
@@ -114,7 +115,7 @@ func load(ctx context.Context, start time.Time, calls []call, trials []*trial, f
 	}
 }
 
-// A trial is one server on its way through the outage.
+// A trial takes one server through the outage.
 type trial struct {
 	name     string
 	cfg      config
@@ -148,7 +149,7 @@ type fetchOutput struct {
 	Text string `json:"text"`
 }
 
-// addTool registers the tool. Nothing in it knows of the guard.
+// addTool adds the tool. Nothing in it depends on the guard.
 func (t *trial) addTool() {
 	tool := &mcp.Tool{
 		Name:        toolName,
@@ -175,6 +176,7 @@ func (t *trial) fetch(ctx context.Context, call int) (string, error) {
 		return "", err
 	}
 	defer res.Body.Close()
+
 	body, err := io.ReadAll(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
 		err = errors.New(res.Status)
@@ -224,17 +226,17 @@ func (t *trial) close() {
 	t.http.CloseIdleConnections()
 }
 
-// call makes a call as an agent's client does, which gives up on it after its timeout.
-// The error is that of a call that ended as no server should let it end.
+// call makes a call as an agent's client does, which stops waiting after its timeout. It returns
+// an error only if the call ended in a way that no server should cause.
 func (t *trial) call(ctx context.Context, n, agent int) error {
-	limited, cancel := context.WithTimeout(ctx, t.cfg.clientTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.clientTimeout)
 	defer cancel()
 	start := time.Now()
-	res, err := t.sessions[agent].CallTool(limited, &mcp.CallToolParams{Name: toolName, Arguments: fetchInput{n}})
+	res, err := t.sessions[agent].CallTool(ctx, &mcp.CallToolParams{Name: toolName, Arguments: fetchInput{n}})
 
 	r := record{at: start.Sub(t.start), took: time.Since(start)}
 	switch {
-	case err != nil && limited.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		r.outcome = gaveUp
 	case err != nil:
 		return fmt.Errorf("%s server, call %d: %w", t.name, n, err)
@@ -258,18 +260,21 @@ func hasGuidance(res *mcp.CallToolResult) bool {
 	return err == nil && json.Unmarshal(b, &guidance) == nil && guidance.Code != "" && guidance.Suggestion != ""
 }
 
+// sending records that the tool sends a request to the backend.
 func (t *trial) sending() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent = append(t.sent, time.Since(t.start))
 }
 
+// changed records a change of the breaker.
 func (t *trial) changed(_ string, _, to resilience.State) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.changes = append(t.changes, change{time.Since(t.start), to})
 }
 
+// end returns the result, once all calls have ended.
 func (t *trial) end(b *backend) result {
 	t.mu.Lock()
 	defer t.mu.Unlock()

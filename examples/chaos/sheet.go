@@ -24,13 +24,13 @@ const (
 	bins          = 48                            // of 10s each in the README's picture
 )
 
-// A unit is that of the time axis and of rates.
+// A unit is the unit of the time axis, and of rates.
 type unit struct {
 	name, short string
 	length      time.Duration
 }
 
-// A sheet is filled from the top.
+// A sheet holds the whole picture. Its panels are drawn from the top to the bottom.
 type sheet struct {
 	canvas draw.Canvas
 	cfg    config
@@ -86,17 +86,18 @@ func (s *sheet) plot(title, unit string) *plot.Plot {
 
 // A note stands right of a panel.
 type note struct {
-	swatch color.Color // nil: none
+	swatch color.Color // nil means none
 	text   string
 }
 
-// panel draws a plot with a data area of that height, its title above and the notes beside
+// panel draws a plot whose data area has the given height, with its title above and the notes beside
 // it.
 func (s *sheet) panel(p *plot.Plot, high vg.Length, notes []note) {
 	s.text(10, xfont.WeightBold, left, s.top-12, p.Title.Text)
 	area := s.canvas
 	area.Max.Y = s.top - titleHeight
 	area.Min.Y = area.Max.Y - high
+
 	unit := textStyle(9.5, xfont.WeightNormal)
 	unit.Rotation, unit.XAlign = math.Pi/2, draw.XCenter
 	s.canvas.FillText(unit, vg.Point{X: 16, Y: (area.Min.Y + area.Max.Y) / 2}, p.Y.Label.Text)

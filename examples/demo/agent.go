@@ -11,15 +11,15 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// An agent calls tools and shows what it reads.
+// An agent calls tools and prints what it receives. It counts the steps that weren't as expected.
 type agent struct {
 	ctx     context.Context
 	session *mcp.ClientSession
 	failed  int
 }
 
-// An answer is what a call came to, as an agent reads it: a tool's text, or one of our
-// errors.
+// An answer is the result of a call as an agent reads it: the text of a tool, or an error of
+// the guard.
 type answer struct {
 	Code       string         `json:"code"`
 	Message    string         `json:"message"`
@@ -28,30 +28,33 @@ type answer struct {
 	Details    map[string]any `json:"details"`
 	text       string
 	took       time.Duration
-	err        error // there is no answer
+	err        error // why there is no answer
 }
 
 func (a *agent) step(title string) { fmt.Printf("\n%s\n", title) }
 
-// call makes a call that shall end with the given code, "" for success.
+// call makes a call and prints its answer. The expected code is empty for success.
 func (a *agent) call(tool string, args map[string]any, code string) {
 	a.show(tool, a.ask(tool, args, 0), code)
 }
 
-// ask makes a call. A limit above 0 is the agent's own.
-func (a *agent) ask(tool string, args map[string]any, limit time.Duration) answer {
+// ask makes a call. A timeout of zero leaves the tool's own.
+func (a *agent) ask(tool string, args map[string]any, timeout time.Duration) answer {
 	params := &mcp.CallToolParams{Name: tool, Arguments: args}
-	if limit > 0 {
-		params.Meta = mcp.Meta{resilience.MetaTimeout: limit.Seconds()}
+	if timeout > 0 {
+		params.Meta = mcp.Meta{resilience.MetaTimeout: timeout.Seconds()}
 	}
+
 	start := time.Now()
 	res, err := a.session.CallTool(a.ctx, params)
 	took := time.Since(start)
+
 	got := read(res, err)
 	got.took = took
 	return got
 }
 
+// read returns the answer that a result holds.
 func read(res *mcp.CallToolResult, err error) (got answer) {
 	if err != nil {
 		return answer{err: fmt.Errorf("a protocol error: %w", err)}
@@ -70,13 +73,13 @@ func read(res *mcp.CallToolResult, err error) (got answer) {
 		err = json.Unmarshal(b, &got)
 	}
 	if err == nil && got.Code == "" {
-		err = fmt.Errorf("there is no error in the failure's _meta: %s", b)
+		err = fmt.Errorf("the failure has no error metadata: %s", b)
 	}
 	got.err = err
 	return got
 }
 
-// show prints an answer, which shall have the given code.
+// show prints an answer, and whether it has the expected code.
 func (a *agent) show(tool string, got answer, code string) {
 	line := short(got.text)
 	switch {
@@ -92,6 +95,7 @@ func (a *agent) show(tool string, got answer, code string) {
 	a.expect(got.err == nil && got.Code == code, "%-8s %6s  %s", tool, round(got.took), line)
 }
 
+// expect prints a line, marked by whether it is as expected.
 func (a *agent) expect(ok bool, format string, args ...any) {
 	mark := "ok  "
 	if !ok {

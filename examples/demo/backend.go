@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// A backend is an HTTP server that can hang and be stopped, and comes back at the
-// same address.
+// A backend is an HTTP server that can hang, be stopped, and be started again at the same
+// address.
 type backend struct {
 	addr    string
 	server  *http.Server
@@ -20,7 +20,7 @@ type backend struct {
 
 func (b *backend) url() string { return "http://" + b.addr }
 
-// start returns when the backend can be connected to.
+// start starts the backend. When start returns, the backend accepts connections.
 func (b *backend) start() error {
 	listener, err := b.listen()
 	if err != nil {
@@ -28,6 +28,7 @@ func (b *backend) start() error {
 	}
 	b.addr = listener.Addr().String()
 	b.hanging.Store(false)
+
 	server := &http.Server{Handler: b, ReadHeaderTimeout: patience}
 	b.server = server
 	go func() {
@@ -38,8 +39,8 @@ func (b *backend) start() error {
 	return nil
 }
 
-// listen takes an address that stays free while the backend is stopped: its port is below
-// those that systems give to connections.
+// listen listens at the backend's address. The first call chooses one that stays free while the
+// backend is stopped: its port is below those that systems give to outgoing connections.
 func (b *backend) listen() (listener net.Listener, err error) {
 	if b.addr != "" {
 		return net.Listen("tcp", b.addr)

@@ -1,6 +1,6 @@
-// Demo shows what an agent sees while a backend hangs, dies and comes back. It
-// starts each of the example servers as a child process and a small HTTP backend, and
-// drives them as an MCP client. It ends with status 0 only if each step was as expected.
+// Demo shows what an agent sees while a backend hangs, dies and comes back. It starts each of
+// the example servers as a child process, with a small HTTP backend, and calls their tools as an
+// MCP client. Its exit status is 0 only if each step was as expected.
 //
 //	go run -C examples ./demo
 package main
@@ -20,11 +20,11 @@ import (
 const (
 	module = "github.com/seed8d1e2389/resilience/examples"
 
-	limit    = 500 * time.Millisecond // for the one call that is to hang
-	cooldown = 2 * time.Second
+	shortTimeout = 500 * time.Millisecond // of the one call that hangs
+	cooldown     = 2 * time.Second
 
-	// patience is for what is to succeed, on a slow machine too. It begins once the servers
-	// are built.
+	// patience is how long everything else may take, on a slow machine too. It starts once the
+	// servers are built.
 	patience = 5 * time.Minute
 )
 
@@ -36,7 +36,7 @@ func main() {
 	fmt.Println("\nEach step was as expected.")
 }
 
-// servers are the same server on both SDKs.
+// servers are the example servers, one on each SDK.
 var servers = []string{"server", "server-mcpgo"}
 
 func demo(ctx context.Context) error {
@@ -63,7 +63,7 @@ func demo(ctx context.Context) error {
 	return nil
 }
 
-// build puts the servers into dir. The go command prints what it downloads.
+// build builds the servers into dir. The go command prints what it downloads.
 func build(ctx context.Context, dir string) error {
 	args := []string{"build", "-o", dir}
 	for _, name := range servers {
@@ -80,7 +80,7 @@ func build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// moduleDir returns where the examples are, for the tools to work on.
+// moduleDir returns the directory of the examples, on which the tools work.
 func moduleDir(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
 	cmd.Stderr = os.Stderr
@@ -91,10 +91,11 @@ func moduleDir(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(dir)), nil
 }
 
-// run makes all steps with a server that works on dir.
+// run takes a server, whose tools work on dir, through the outage.
 func run(ctx context.Context, server, dir string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+
 	var b backend
 	if err := b.start(); err != nil {
 		return err
@@ -108,8 +109,8 @@ func run(ctx context.Context, server, dir string) (err error) {
 	defer log.Close()
 	defer func() {
 		if err != nil {
-			said, _ := os.ReadFile(log.Name())
-			err = fmt.Errorf("%w; its log:\n%s", err, said)
+			text, _ := os.ReadFile(log.Name())
+			err = fmt.Errorf("%w; its log:\n%s", err, text)
 		}
 	}()
 
@@ -117,6 +118,7 @@ func run(ctx context.Context, server, dir string) (err error) {
 	cmd.Env = append(os.Environ(), "EXAMPLE_DEBUG=true",
 		"EXAMPLE_TIMEOUT_QUICK="+patience.String(), "EXAMPLE_TIMEOUT_HEAVY="+patience.String())
 	cmd.Stderr = log
+
 	client := mcp.NewClient(&mcp.Implementation{Name: "demo", Version: "1.0.0"}, nil)
 	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: cmd, TerminateDuration: patience}, nil)
 	if err != nil {
@@ -134,7 +136,7 @@ func run(ctx context.Context, server, dir string) (err error) {
 	return nil
 }
 
-// outage is what the backend goes through, and what the agent must see of it.
+// outage takes the backend through an outage, and checks what the agent sees.
 func outage(a *agent, b *backend) error {
 	fetch := map[string]any{"url": b.url() + "/news"}
 
@@ -147,30 +149,30 @@ func outage(a *agent, b *backend) error {
 	a.step("The agent makes a mistake")
 	a.call("read", map[string]any{"path": "../../etc/passwd"}, "VALIDATION_ERROR")
 
-	a.step(fmt.Sprintf("The backend hangs, and the agent gives its call %s", limit))
+	a.step(fmt.Sprintf("The backend hangs, and the agent's call has a timeout of %s", shortTimeout))
 	b.hang()
-	a.show("fetch", a.ask("fetch", fetch, limit), "TIMEOUT")
+	a.show("fetch", a.ask("fetch", fetch, shortTimeout), "TIMEOUT")
 
 	a.step("The backend is stopped")
 	b.stop()
-	for range 5 { // as many as open the breaker
+	for range 5 { // so many that the breaker opens
 		a.call("fetch", fetch, "CONNECTION_LOST")
 	}
 	open := a.ask("fetch", fetch, 0)
-	for open.Code == "CONNECTION_LOST" { // a probe: the machine is so slow that the cooldown was over
+	for open.Code == "CONNECTION_LOST" { // a probe, if the cooldown is already over on a slow machine
 		open = a.ask("fetch", fetch, 0)
 	}
 	a.show("fetch", open, "CIRCUIT_OPEN")
 	a.expect(open.RetryAfter > 0, "retryAfter is known")
 	a.expect(open.Details["attempt"] == 0.0,
 		"the server rejected it in %v, without asking the backend", open.Details["elapsed"])
-	a.call("read", map[string]any{"path": "go.mod"}, "") // other tools go on
+	a.call("read", map[string]any{"path": "go.mod"}, "") // other tools still work
 
 	a.step("The backend is started again")
 	if err := b.start(); err != nil {
 		return err
 	}
-	fmt.Printf("  (the agent waits %ds, as it was told)\n", open.RetryAfter)
+	fmt.Printf("  (the agent waits %ds, as retryAfter says)\n", open.RetryAfter)
 	time.Sleep(time.Duration(open.RetryAfter) * time.Second)
 	a.call("fetch", fetch, "") // the probe
 	a.call("fetch", fetch, "")

@@ -1,10 +1,11 @@
-// Server-mcpgo is the server of ../server on github.com/mark3labs/mcp-go: one line puts
-// all of its tools under a guard. Failed calls are logged to standard error.
+// Server-mcpgo is the server of ../server on github.com/mark3labs/mcp-go: one line puts all
+// of its tools under a guard. It serves MCP over stdio only, and logs failed calls to standard
+// error.
 //
 //	server-mcpgo -dir . -allow http://127.0.0.1:8080
 //
-// EXAMPLE_TIMEOUT_QUICK, EXAMPLE_TIMEOUT_HEAVY and EXAMPLE_DEBUG are read as
-// resilience.ConfigFromEnv says.
+// It reads EXAMPLE_TIMEOUT_QUICK, EXAMPLE_TIMEOUT_HEAVY and EXAMPLE_DEBUG from the
+// environment, as resilience.ConfigFromEnv does.
 package main
 
 import (
@@ -27,7 +28,7 @@ import (
 func main() {
 	dir := flag.String("dir", ".", "the directory that the tools work on")
 	allow := flag.String("allow", "", "the origins that may be fetched from, separated by commas")
-	cooldown := flag.Duration("cooldown", 0, "how long a breaker stays open (0: 30s)")
+	cooldown := flag.Duration("cooldown", 0, "how long a breaker stays open (0 means 30s)")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -44,26 +45,28 @@ func run(ctx context.Context, path string, origins []string, cooldown time.Durat
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	cfg.Tools = tools
 	cfg.Breaker.Cooldown = cooldown
 	cfg.Observers = []resilience.Observer{resilience.LogObserver(log)}
 	cfg.Log = log
-	cfg.Tools = tools
 	guard, err := resilience.New(cfg)
 	if err != nil {
 		return err
 	}
+
 	dir, err := workspace.Open(path)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
+
 	s := newServer(guard, dir, &workspace.Fetcher{Origins: origins})
 	return server.NewStdioServer(s).Listen(ctx, os.Stdin, os.Stdout)
 }
 
-// The other tools are read-only too: their annotations say so.
+// tools lists only what the tools' annotations don't declare: all tools are read-only.
 var tools = map[string]resilience.Tool{
-	// The agent shall hear at once that the backend is gone.
+	// Without retries, the agent learns at once that the backend is gone.
 	"fetch": {Effect: resilience.ReadOnly, Breaker: "backend", Retry: &resilience.Retry{MaxRetries: -1}},
 }
 
@@ -72,6 +75,7 @@ func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.F
 		server.WithToolHandlerMiddleware(mcpgo.Middleware(guard, mcpgo.AllowTimeout())),
 		server.WithInputSchemaValidation())
 	mcpgo.AddHealth(s, guard)
+
 	add(s, "search", "Find the lines that hold a text", dir.Search)
 	add(s, "read", "Read a text file", dir.Read)
 	add(s, "overview", "Count and measure the files", dir.Overview)
@@ -79,16 +83,18 @@ func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.F
 	return s
 }
 
-// add registers a tool. Its handler isn't one of mcp.NewStructuredToolHandler's: those
-// make text of an error before the guard can see it.
+// add adds a read-only tool. It doesn't use mcp.NewStructuredToolHandler, which turns an error
+// into text before the guard sees the error.
 func add[In, Out any](s *server.MCPServer, name, description string, work func(context.Context, In) (Out, error)) {
-	tool := mcp.NewTool(name, mcp.WithDescription(description), mcp.WithReadOnlyHintAnnotation(true),
-		mcp.WithInputSchema[In](), mcp.WithOutputSchema[Out]())
-	s.AddTool(tool, mcp.NewTypedToolHandler(func(ctx context.Context, _ mcp.CallToolRequest, in In) (*mcp.CallToolResult, error) {
+	handler := func(ctx context.Context, _ mcp.CallToolRequest, in In) (*mcp.CallToolResult, error) {
 		out, err := work(ctx, in)
 		if err != nil {
 			return nil, err
 		}
 		return mcp.NewToolResultStructuredOnly(out), nil
-	}))
+	}
+
+	tool := mcp.NewTool(name, mcp.WithDescription(description), mcp.WithReadOnlyHintAnnotation(true),
+		mcp.WithInputSchema[In](), mcp.WithOutputSchema[Out]())
+	s.AddTool(tool, mcp.NewTypedToolHandler(handler))
 }

@@ -21,7 +21,10 @@ import (
 )
 
 // serveHTTP serves MCP, metrics and health until ctx ends.
-func serveHTTP(ctx context.Context, log *slog.Logger, cfg resilience.Config, addr string, newServer func(*resilience.Guard) *mcp.Server) error {
+func serveHTTP(
+	ctx context.Context, log *slog.Logger, cfg resilience.Config, addr string,
+	newServer func(*resilience.Guard) *mcp.Server,
+) error {
 	handler, guard, err := newHandler(cfg, newServer)
 	if err != nil {
 		return err
@@ -32,13 +35,14 @@ func serveHTTP(ctx context.Context, log *slog.Logger, cfg resilience.Config, add
 		return err
 	}
 	log.Info("serving", "mcp", "http://"+listener.Addr().String()+"/mcp")
+
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
-			done <- server.Close() // a stream may stay open for ever
+			done <- server.Close() // a stream may stay open forever
 			return
 		}
 		done <- nil
@@ -50,8 +54,11 @@ func serveHTTP(ctx context.Context, log *slog.Logger, cfg resilience.Config, add
 	return <-done
 }
 
-// newHandler puts an MCP server beside what its operator wants to see of it.
-func newHandler(cfg resilience.Config, newServer func(*resilience.Guard) *mcp.Server) (http.Handler, *resilience.Guard, error) {
+// newHandler returns a handler that serves MCP, metrics and health, and the guard that it
+// created for them.
+func newHandler(
+	cfg resilience.Config, newServer func(*resilience.Guard) *mcp.Server,
+) (http.Handler, *resilience.Guard, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
 	if err != nil {
@@ -59,11 +66,12 @@ func newHandler(cfg resilience.Config, newServer func(*resilience.Guard) *mcp.Se
 	}
 	telemetry, err := otelresilience.New(otelresilience.Config{
 		MeterProvider:  metric.NewMeterProvider(metric.WithReader(reader)),
-		TracerProvider: noop.NewTracerProvider(), // a server with a collector has one of the SDK's here
+		TracerProvider: noop.NewTracerProvider(), // replace it with one of OpenTelemetry's SDK
 	})
 	if err != nil {
 		return nil, nil, err
 	}
+
 	cfg.Observers = append(slices.Clip(cfg.Observers), telemetry.Observer())
 	guard, err := resilience.New(cfg)
 	if err != nil {
@@ -72,6 +80,7 @@ func newHandler(cfg resilience.Config, newServer func(*resilience.Guard) *mcp.Se
 	if _, err := telemetry.Watch(guard); err != nil { // for as long as the program runs
 		return nil, nil, err
 	}
+
 	server := newServer(guard)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
@@ -80,11 +89,12 @@ func newHandler(cfg resilience.Config, newServer func(*resilience.Guard) *mcp.Se
 	return mux, guard, nil
 }
 
-// healthz answers a load balancer: 200 as long as there is a tool that can be called, and
-// 503 if there is none. One tool whose backend is dead is no reason to take the server
-// away: the others work, and elsewhere that tool is no better. Only listed tools count, not
-// names that somebody has made up; and last errors, whose words may be meant for one
-// client, are left out, as clients reach this address too.
+// healthz answers a load balancer with 503 if none of the listed tools can be called, and with
+// 200 otherwise. One tool whose backend is dead is no reason to remove the server: its other
+// tools work, and the backend is as dead for other servers.
+//
+// Only listed tools count, not names that an agent made up. Last errors are left out: clients
+// reach this address too, and an error may quote what another client sent.
 func healthz(guard *resilience.Guard, listed map[string]resilience.Tool) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		tools := make([]resilience.Health, 0, len(listed))
@@ -99,6 +109,7 @@ func healthz(guard *resilience.Guard, listed map[string]resilience.Tool) http.Ha
 			t.LastError = nil
 			tools = append(tools, t)
 		}
+
 		status, code := "degraded", http.StatusOK
 		switch {
 		case available == len(tools):
@@ -106,6 +117,7 @@ func healthz(guard *resilience.Guard, listed map[string]resilience.Tool) http.Ha
 		case available == 0:
 			status, code = "unavailable", http.StatusServiceUnavailable
 		}
+
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(code)

@@ -15,12 +15,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
-	"github.com/seed8d1e2389/resilience/examples/workspace"
+	"github.com/seed8d1e2389/resilience/examples/servertest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// A pipe is a listener within the process, for a server in a synctest bubble.
+// A pipe is a listener in memory, for a server in a synctest bubble.
 type pipe chan net.Conn
 
 func (p pipe) Accept() (net.Conn, error) {
@@ -40,11 +40,12 @@ func (p pipe) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// serve returns a client of the handler, whatever the address.
+// serve returns a client whose requests all reach the handler, whatever their address.
 func serve(t *testing.T, handler http.Handler) *http.Client {
 	listener := make(pipe)
 	server := &http.Server{Handler: handler}
 	go func() { _ = server.Serve(listener) }() // until Close
+
 	client := &http.Client{Transport: &http.Transport{DialContext: listener.dial}}
 	t.Cleanup(func() {
 		client.CloseIdleConnections()
@@ -63,16 +64,13 @@ func get(t *testing.T, client *http.Client, url string) (status int, body string
 	return res.StatusCode, string(b)
 }
 
-// What an operator sees of calls that a real client makes over HTTP. In real time, an
-// observer may miss the start of a call on a busy machine.
-func TestMetricsAndHealth(t *testing.T) {
+// In real time, an observer might miss the start of a call on a busy machine.
+func TestMetricsAndHealthShowCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, err := workspace.Open(t.TempDir())
-		require.NoError(t, err)
-		defer dir.Close()
+		dir, fetcher := servertest.Workspace(t)
 		cfg := resilience.Config{Tools: tools, Breaker: resilience.BreakerConfig{Failures: 1}}
 		handler, guard, err := newHandler(cfg, func(g *resilience.Guard) *mcp.Server {
-			return newServer(g, dir, &workspace.Fetcher{Origins: []string{"http://127.0.0.1:1"}})
+			return newServer(g, dir, fetcher)
 		})
 		require.NoError(t, err)
 		const url = "http://localhost"
@@ -83,28 +81,29 @@ func TestMetricsAndHealth(t *testing.T) {
 		assert.Contains(t, body, `"status":"ok"`)
 		assert.Contains(t, body, `"tool":"search"`, "before its first call")
 
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
-			&mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: client, DisableStandaloneSSE: true}, nil)
-		require.NoError(t, err)
-		defer session.Close()
-		call := func(tool string, args any) {
+		callTool := connect(t, &mcp.StreamableClientTransport{
+			Endpoint: url + "/mcp", HTTPClient: client, DisableStandaloneSSE: true,
+		})
+		call := func(tool string, args map[string]any) {
 			t.Helper()
-			_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+			_, err := callTool(tool, args, nil)
 			require.NoError(t, err)
 		}
 		call("overview", map[string]any{})
 		call("overview", map[string]any{})
 		for range 2 { // the first opens the breaker
-			call("fetch", map[string]any{"url": "http://127.0.0.1:1/"})
+			call("fetch", map[string]any{"url": servertest.Refused + "/"})
 		}
 		require.NoError(t, guard.Flush(t.Context()))
 
 		status, body = get(t, client, url+"/metrics")
 		assert.Equal(t, http.StatusOK, status)
+		const calls = `mcp_server_operation_duration_seconds_count`
+		const failedFetches = calls + `\{error_type="tool_error",[^}]*gen_ai_tool_name="fetch",[^}]*`
 		for _, want := range []string{
-			`mcp_server_operation_duration_seconds_count\{[^}]*gen_ai_tool_name="overview"[^}]*\} 2\n`,
-			`mcp_server_operation_duration_seconds_count\{error_type="tool_error",[^}]*gen_ai_tool_name="fetch",[^}]*resilience_code="CONNECTION_LOST"[^}]*\} 1\n`,
-			`mcp_server_operation_duration_seconds_count\{error_type="tool_error",[^}]*gen_ai_tool_name="fetch",[^}]*resilience_code="CIRCUIT_OPEN"[^}]*\} 1\n`,
+			calls + `\{[^}]*gen_ai_tool_name="overview"[^}]*\} 2\n`,
+			failedFetches + `resilience_code="CONNECTION_LOST"[^}]*\} 1\n`,
+			failedFetches + `resilience_code="CIRCUIT_OPEN"[^}]*\} 1\n`,
 			`resilience_breaker_state\{[^}]*resilience_breaker_name="backend",resilience_breaker_state="open"\} 1\n`,
 			`resilience_breaker_state\{[^}]*resilience_breaker_name="search",resilience_breaker_state="closed"\} 1\n`,
 			`resilience_calls_in_flight\{gen_ai_tool_name="overview"[^}]*\} 0\n`,
@@ -119,16 +118,18 @@ func TestMetricsAndHealth(t *testing.T) {
 	})
 }
 
-func TestHealthzOfADeadServer(t *testing.T) {
+func TestHealthzIsUnavailableIfNoListedToolIs(t *testing.T) {
 	cfg := resilience.Config{
 		Tools:   map[string]resilience.Tool{"fetch": {}},
 		Breaker: resilience.BreakerConfig{Failures: 1},
 	}
 	guard := resilience.Must(resilience.New(cfg))
 	works := func(context.Context) (int, error) { return 0, nil }
+	fails := func(context.Context) (int, error) { return 0, net.ErrClosed }
 	_, _ = resilience.Do(t.Context(), guard, gosdk.HealthTool, works)
 	_, _ = resilience.Do(t.Context(), guard, "made up", works, resilience.ForRequest(resilience.Request{}))
-	_, _ = resilience.Do(t.Context(), guard, "fetch", func(context.Context) (int, error) { return 0, net.ErrClosed })
+	_, _ = resilience.Do(t.Context(), guard, "fetch", fails)
+
 	recorder := httptest.NewRecorder()
 	healthz(guard, cfg.Tools)(recorder, nil)
 	assert.Equal(t, http.StatusServiceUnavailable, recorder.Code)
@@ -137,8 +138,7 @@ func TestHealthzOfADeadServer(t *testing.T) {
 	assert.Equal(t, "unavailable", got.Status)
 }
 
-// The server ends when it is told to, also while a client listens.
-func TestServeHTTPEnds(t *testing.T) {
+func TestServeHTTPEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	log, started := slog.New(slog.DiscardHandler), make(chan struct{})
 	ended := make(chan error, 1)
@@ -150,11 +150,17 @@ func TestServeHTTPEnds(t *testing.T) {
 	}()
 	<-started
 	cancel()
+
 	select {
 	case err := <-ended:
 		assert.NoError(t, err)
 	case <-time.After(2 * time.Minute):
-		t.Fatal("it goes on")
+		t.Fatal("serveHTTP hasn't returned")
 	}
-	assert.Error(t, serveHTTP(t.Context(), log, resilience.Config{}, "127.0.0.1:-1", func(*resilience.Guard) *mcp.Server { return nil }))
+}
+
+func TestServeHTTPRejectsABadAddress(t *testing.T) {
+	err := serveHTTP(t.Context(), slog.New(slog.DiscardHandler), resilience.Config{}, "127.0.0.1:-1",
+		func(*resilience.Guard) *mcp.Server { return nil })
+	assert.Error(t, err)
 }

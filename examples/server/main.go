@@ -1,15 +1,15 @@
 // Server is an MCP server whose tools search and read a directory and fetch documents by
-// HTTP, all of them under a guard. It speaks over stdio, or with -http over streamable
+// HTTP, all of them under a guard. It serves MCP over stdio, or with -http over streamable
 // HTTP.
 //
 //	server -dir . -allow http://127.0.0.1:8080
 //	server -dir . -http 127.0.0.1:8081
 //
-// With -http there are, beside /mcp, /metrics for Prometheus and /healthz for a load
-// balancer. Calls are logged to standard error in any case; -debug logs successes too.
+// With -http it also serves /metrics for Prometheus and /healthz for a load balancer,
+// beside /mcp. It logs failed calls to standard error, and with -debug successful ones too.
 //
-// EXAMPLE_TIMEOUT_QUICK, EXAMPLE_TIMEOUT_HEAVY and EXAMPLE_DEBUG are read as
-// resilience.ConfigFromEnv says.
+// It reads EXAMPLE_TIMEOUT_QUICK, EXAMPLE_TIMEOUT_HEAVY and EXAMPLE_DEBUG from the
+// environment, as resilience.ConfigFromEnv does.
 package main
 
 import (
@@ -28,45 +28,60 @@ import (
 	"github.com/seed8d1e2389/resilience/examples/workspace"
 )
 
+// The settings are what the flags set.
+type settings struct {
+	dir      string
+	origins  []string
+	cooldown time.Duration
+	addr     string // empty for stdio
+}
+
 func main() {
-	dir := flag.String("dir", ".", "the directory that the tools work on")
+	var s settings
+	flag.StringVar(&s.dir, "dir", ".", "the directory that the tools work on")
 	allow := flag.String("allow", "", "the origins that may be fetched from, separated by commas")
-	cooldown := flag.Duration("cooldown", 0, "how long a breaker stays open (0: 30s)")
-	addr := flag.String("http", "", "serve MCP, metrics and health over HTTP at this address, instead of MCP over stdio")
-	debug := flag.Bool("debug", false, "log calls that succeed, too")
+	flag.DurationVar(&s.cooldown, "cooldown", 0, "how long a breaker stays open (0 means 30s)")
+	flag.StringVar(&s.addr, "http", "", "the address to serve MCP, metrics and health at, instead of MCP over stdio")
+	debug := flag.Bool("debug", false, "log successful calls too")
 	flag.Parse()
 
+	s.origins = strings.Split(*allow, ",")
 	level := slog.LevelInfo
 	if *debug {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, log, *dir, strings.Split(*allow, ","), *cooldown, *addr); err != nil && ctx.Err() == nil {
+	if err := run(ctx, log, s); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "server:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, log *slog.Logger, path string, origins []string, cooldown time.Duration, addr string) error {
+func run(ctx context.Context, log *slog.Logger, s settings) error {
 	cfg, err := resilience.ConfigFromEnv("EXAMPLE")
 	if err != nil {
 		return err
 	}
 	cfg.Tools = tools
-	cfg.Breaker.Cooldown = cooldown
+	cfg.Breaker.Cooldown = s.cooldown
 	cfg.Observers = []resilience.Observer{resilience.LogObserver(log)}
 	cfg.Log = log
-	dir, err := workspace.Open(path)
+
+	dir, err := workspace.Open(s.dir)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	fetcher := &workspace.Fetcher{Origins: origins}
-	if addr != "" {
-		return serveHTTP(ctx, log, cfg, addr, func(g *resilience.Guard) *mcp.Server { return newServer(g, dir, fetcher) })
+	fetcher := &workspace.Fetcher{Origins: s.origins}
+	if s.addr != "" {
+		return serveHTTP(ctx, log, cfg, s.addr, func(guard *resilience.Guard) *mcp.Server {
+			return newServer(guard, dir, fetcher)
+		})
 	}
+
 	guard, err := resilience.New(cfg)
 	if err != nil {
 		return err
@@ -75,19 +90,19 @@ func run(ctx context.Context, log *slog.Logger, path string, origins []string, c
 	return newServer(guard, dir, fetcher).Run(ctx, &mcp.StdioTransport{})
 }
 
-// flush lets the last lines of the log be written.
+// flush waits for the last lines of the log, but not for long.
 func flush(guard *resilience.Guard) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = guard.Flush(ctx)
 }
 
-// All tools are listed, so that their health is known before the first call.
+// tools lists every tool, so that its health is known before its first call.
 var tools = map[string]resilience.Tool{
 	"search":   {Effect: resilience.ReadOnly},
 	"read":     {Effect: resilience.ReadOnly},
 	"overview": {Effect: resilience.ReadOnly},
-	// The agent shall hear at once that the backend is gone.
+	// Without retries, the agent learns at once that the backend is gone.
 	"fetch": {Effect: resilience.ReadOnly, Breaker: "backend", Retry: &resilience.Retry{MaxRetries: -1}},
 }
 
@@ -95,6 +110,7 @@ func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.F
 	server := mcp.NewServer(&mcp.Implementation{Name: "workspace", Version: "1.0.0"}, nil)
 	gosdk.Protect(server, guard, gosdk.AllowTimeout())
 	gosdk.AddHealth(server, guard)
+
 	add(server, "search", "Find the lines that hold a text", dir.Search)
 	add(server, "read", "Read a text file", dir.Read)
 	add(server, "overview", "Count and measure the files", dir.Overview)
@@ -102,10 +118,12 @@ func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.F
 	return server
 }
 
-// add registers a tool. Nothing in it knows of the guard.
+// add adds a read-only tool. Nothing in it depends on the guard.
 func add[In, Out any](server *mcp.Server, name, description string, work func(context.Context, In) (Out, error)) {
 	tool := &mcp.Tool{Name: name, Description: description, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}
-	mcp.AddTool(server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
+	mcp.AddTool(server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (
+		*mcp.CallToolResult, Out, error,
+	) {
 		out, err := work(ctx, in)
 		return nil, out, err
 	})

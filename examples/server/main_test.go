@@ -1,54 +1,46 @@
 package main
 
 import (
-	"encoding/json"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/examples/workspace"
+	"github.com/seed8d1e2389/resilience/examples/servertest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// A failure reaches the client as a result with isError, and the guard's advice with it.
-func TestFailuresAreResults(t *testing.T) {
-	dir, err := workspace.Open(t.TempDir())
-	require.NoError(t, err)
-	defer dir.Close()
-	guard := resilience.Must(resilience.New(resilience.Config{Tools: tools}))
-	server := newServer(guard, dir, &workspace.Fetcher{Origins: []string{"http://127.0.0.1:1"}})
-	serverSide, clientSide := mcp.NewInMemoryTransports()
-	_, err = server.Connect(t.Context(), serverSide, nil)
-	require.NoError(t, err)
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), clientSide, nil)
-	require.NoError(t, err)
-	defer session.Close()
+func TestServer(t *testing.T) {
+	servertest.Run(t, servertest.Server[*mcp.Server]{
+		Tools:   tools,
+		New:     newServer,
+		Add:     add[struct{}, struct{}],
+		Connect: connectInMemory,
+	})
+}
 
-	for _, tc := range []struct {
-		tool string
-		args map[string]any
-		code resilience.Code
-	}{
-		{"overview", nil, ""},
-		{"read", map[string]any{"path": "../x"}, resilience.CodeValidation},
-		{"fetch", map[string]any{"url": "http://127.0.0.1:1/"}, resilience.CodeConnectionLost},
-	} {
-		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tc.tool, Arguments: tc.args})
-		require.NoError(t, err, tc.tool)
-		assert.Equal(t, tc.code != "", res.IsError, tc.tool)
-		if tc.code == "" {
-			continue
-		}
-		var got struct {
-			Code resilience.Code `json:"code"`
-			Tool string          `json:"tool"`
-		}
-		b, err := json.Marshal(res.Meta[resilience.MetaError])
-		require.NoError(t, err)
-		require.NoError(t, json.Unmarshal(b, &got), tc.tool)
-		assert.Equal(t, tc.code, got.Code)
-		assert.Equal(t, tc.tool, got.Tool)
-		assert.Nil(t, res.StructuredContent)
+func connectInMemory(t *testing.T, server *mcp.Server) servertest.Call {
+	serverSide, clientSide := mcp.NewInMemoryTransports()
+	_, err := server.Connect(t.Context(), serverSide, nil)
+	require.NoError(t, err)
+	return connect(t, clientSide)
+}
+
+// connect connects a client until the test ends.
+func connect(t *testing.T, transport mcp.Transport) servertest.Call {
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), transport, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, session.Close()) })
+
+	return func(tool string, args, meta map[string]any) (any, error) {
+		return session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args, Meta: meta})
 	}
+}
+
+func TestRunReportsABadDirectory(t *testing.T) {
+	err := run(t.Context(), slog.New(slog.DiscardHandler), settings{dir: filepath.Join(t.TempDir(), "none")})
+	assert.ErrorIs(t, err, fs.ErrNotExist)
 }

@@ -1,5 +1,5 @@
-// Package workspace holds tools that work on a real directory and fetch from real
-// servers, for the example servers. It knows nothing of MCP.
+// Package workspace holds the tools of the example servers. They work on a real directory and
+// fetch from real servers, and don't depend on MCP.
 package workspace
 
 import (
@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	maxMatches  = 50
-	maxLine     = 64 << 10 // bytes of a line that are looked at
-	maxRead     = 256 << 10
-	largestKept = 5
+	maxMatches = 50
+	maxLine    = 64 << 10  // bytes of a line that is searched
+	maxRead    = 256 << 10 // bytes of a file
+	maxLargest = 5
 )
 
-// A Dir is a directory whose files can be searched and read. Nothing outside of it
-// can be reached: not by "..", not by an absolute path, not through a symbolic link.
+// A Dir is a directory whose files can be searched and read. Nothing outside of it can be
+// reached, neither by ".." or an absolute path nor through a symbolic link. Its methods are safe
+// for concurrent use.
 type Dir struct{ root *os.Root }
 
 // Open opens the directory at path.
@@ -41,30 +42,32 @@ func Open(path string) (*Dir, error) {
 // Close closes the directory.
 func (d *Dir) Close() error { return d.root.Close() }
 
-// SearchInput is what Search takes.
+// SearchInput is the input of Search.
 type SearchInput struct {
 	Text string `json:"text" jsonschema:"the text to look for, in upper or lower case"`
 }
 
-// SearchOutput is what Search finds.
+// SearchOutput holds the first matches.
 type SearchOutput struct {
 	Matches []Match `json:"matches"`
 	More    bool    `json:"more" jsonschema:"whether there are more matches than these"`
 }
 
-// Match is one line that holds the text.
+// Match is a line that contains the text.
 type Match struct {
 	Path string `json:"path"`
 	Line int    `json:"line"`
 	Text string `json:"text"`
 }
 
-// Search finds the lines of the directory's text files that hold a text.
+// Search finds the lines of text files that contain a text, in upper or lower case. It skips
+// hidden files.
 func (d *Dir) Search(ctx context.Context, in SearchInput) (SearchOutput, error) {
 	out := SearchOutput{Matches: []Match{}}
 	if in.Text == "" {
 		return out, invalid("The text to search for is empty")
 	}
+
 	want := strings.ToLower(in.Text)
 	err := d.walk(ctx, ".", func(name string, info fs.FileInfo) error {
 		if len(out.Matches) > maxMatches {
@@ -78,12 +81,14 @@ func (d *Dir) Search(ctx context.Context, in SearchInput) (SearchOutput, error) 
 	return out, err
 }
 
+// searchFile adds the matches in a file to out, at most one more than Search returns.
 func (d *Dir) searchFile(name, want string, out *SearchOutput) error {
 	f, err := d.root.Open(name)
 	if err != nil {
-		return nil // gone since, or not ours to read
+		return nil // it was removed meanwhile, or may not be read
 	}
 	defer f.Close()
+
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, maxLine)
 	for n := 1; lines.Scan() && len(out.Matches) <= maxMatches; n++ {
@@ -95,36 +100,39 @@ func (d *Dir) searchFile(name, want string, out *SearchOutput) error {
 			out.Matches = append(out.Matches, Match{name, n, strings.TrimSpace(text)})
 		}
 	}
-	return nil // a line that is too long ends the file, not the search
+	return nil // a line that is too long ends the search of this file only
 }
 
-// ReadInput is what Read takes.
+// ReadInput is the input of Read.
 type ReadInput struct {
 	Path string `json:"path" jsonschema:"the file's path inside the directory, with slashes"`
 }
 
-// ReadOutput is a file's text.
+// ReadOutput holds the beginning of a file, or all of it.
 type ReadOutput struct {
 	Path string `json:"path"`
 	Text string `json:"text"`
 	More bool   `json:"more" jsonschema:"whether the file is longer than this text"`
 }
 
-// Read reads a text file.
+// Read reads a text file. What isn't a text file in the directory is an *Error with
+// CodeValidation, since the agent chose the path.
 func (d *Dir) Read(_ context.Context, in ReadInput) (ReadOutput, error) {
 	name, err := inside(in.Path)
 	if err != nil {
 		return ReadOutput{}, err
 	}
+
 	f, err := d.root.Open(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ReadOutput{}, invalid("There is no file %q in the directory", in.Path)
 	case err != nil:
-		// os.Root also says so of a link that leads outside.
+		// This may also be a link that leads outside.
 		return ReadOutput{}, invalid("%q can't be opened inside the directory", in.Path)
 	}
 	defer f.Close()
+
 	if info, err := f.Stat(); err != nil {
 		return ReadOutput{}, err
 	} else if !info.Mode().IsRegular() {
@@ -134,10 +142,11 @@ func (d *Dir) Read(_ context.Context, in ReadInput) (ReadOutput, error) {
 	if err != nil {
 		return ReadOutput{}, err
 	}
-	out := ReadOutput{Path: name, More: len(b) > maxRead}
-	if out.More {
+
+	more := len(b) > maxRead
+	if more {
 		b = b[:maxRead]
-		for range utf8.UTFMax - 1 { // a character that was cut
+		for range utf8.UTFMax - 1 { // the last character may be incomplete
 			if !utf8.Valid(b) {
 				b = b[:len(b)-1]
 			}
@@ -146,16 +155,15 @@ func (d *Dir) Read(_ context.Context, in ReadInput) (ReadOutput, error) {
 	if !utf8.Valid(b) {
 		return ReadOutput{}, invalid("%q is not a text file", in.Path)
 	}
-	out.Text = string(b)
-	return out, nil
+	return ReadOutput{Path: name, Text: string(b), More: more}, nil
 }
 
-// OverviewInput is what Overview takes.
+// OverviewInput is the input of Overview.
 type OverviewInput struct {
 	Path string `json:"path,omitempty" jsonschema:"a folder inside the directory; empty for all of it"`
 }
 
-// OverviewOutput is what a directory holds.
+// OverviewOutput describes the files of a directory.
 type OverviewOutput struct {
 	Files   int            `json:"files"`
 	Bytes   int64          `json:"bytes"`
@@ -163,13 +171,14 @@ type OverviewOutput struct {
 	Largest []File         `json:"largest"`
 }
 
-// File is a file's name and size.
+// File is the path and the size of a file.
 type File struct {
 	Path  string `json:"path"`
 	Bytes int64  `json:"bytes"`
 }
 
-// Overview counts and measures the files of the directory or a folder in it.
+// Overview counts and measures the files of the directory, or of a folder in it. It skips hidden
+// files.
 func (d *Dir) Overview(ctx context.Context, in OverviewInput) (OverviewOutput, error) {
 	out := OverviewOutput{Kinds: map[string]int{}, Largest: []File{}}
 	name, err := inside(in.Path)
@@ -179,27 +188,30 @@ func (d *Dir) Overview(ctx context.Context, in OverviewInput) (OverviewOutput, e
 	if info, err := d.root.Stat(name); err != nil || !info.IsDir() {
 		return out, invalid("There is no folder %q in the directory", in.Path)
 	}
+
 	err = d.walk(ctx, name, func(name string, info fs.FileInfo) error {
 		out.Files++
 		out.Bytes += info.Size()
 		out.Kinds[path.Ext(name)]++
 		out.Largest = append(out.Largest, File{name, info.Size()})
 		slices.SortFunc(out.Largest, func(a, b File) int { return int(b.Bytes - a.Bytes) })
-		out.Largest = out.Largest[:min(len(out.Largest), largestKept)]
+		out.Largest = out.Largest[:min(len(out.Largest), maxLargest)]
 		return nil
 	})
 	return out, err
 }
 
-// walk calls visit for each regular file that isn't hidden, as long as ctx goes on.
+// walk calls visit for each regular file that isn't hidden. It returns the error of ctx once ctx
+// has ended.
 func (d *Dir) walk(ctx context.Context, from string, visit func(string, fs.FileInfo) error) error {
 	return fs.WalkDir(d.root.FS(), from, func(name string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
-			return nil // gone since
+			return nil // it was removed meanwhile
 		}
+
 		if name != from && strings.HasPrefix(entry.Name(), ".") {
 			if entry.IsDir() {
 				return fs.SkipDir
@@ -217,7 +229,8 @@ func (d *Dir) walk(ctx context.Context, from string, visit func(string, fs.FileI
 	})
 }
 
-// inside turns what an agent calls a path into one that stays in the directory.
+// inside returns an agent's path in a form that os.Root takes, or an error if it leads outside
+// the directory.
 func inside(name string) (string, error) {
 	clean := path.Clean(strings.ReplaceAll(name, `\`, "/"))
 	if !fs.ValidPath(clean) {
@@ -226,11 +239,11 @@ func inside(name string) (string, error) {
 	return clean, nil
 }
 
-// invalid is the agent's own mistake, in words that it reads.
+// invalid returns the error of a mistake that the agent made, with a message that it reads.
 func invalid(format string, args ...any) error {
 	return &resilience.Error{
 		Code:       resilience.CodeValidation,
 		Message:    fmt.Sprintf(format, args...),
-		Suggestion: "Correct the arguments, then call again. The overview tool tells what there is.",
+		Suggestion: "Correct the arguments, then call again. The overview tool lists what there is.",
 	}
 }

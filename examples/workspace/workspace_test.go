@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// open opens a directory beside which there is a secret.
 func open(t *testing.T) *workspace.Dir {
 	t.Helper()
 	root := t.TempDir()
@@ -36,17 +37,21 @@ func open(t *testing.T) *workspace.Dir {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 	}
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link")))
+
 	d, err := workspace.Open(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
 
-func TestSearch(t *testing.T) {
+func TestSearchFindsVisibleText(t *testing.T) {
 	d := open(t)
 	out, err := d.Search(t.Context(), workspace.SearchInput{Text: "treasure"})
 	require.NoError(t, err)
-	assert.Equal(t, []workspace.Match{{Path: "a.txt", Line: 2, Text: "some Treasure here"}, {Path: "sub/b.md", Line: 1, Text: "# TREASURE"}}, out.Matches)
+	assert.Equal(t, []workspace.Match{
+		{Path: "a.txt", Line: 2, Text: "some Treasure here"},
+		{Path: "sub/b.md", Line: 1, Text: "# TREASURE"},
+	}, out.Matches)
 	assert.False(t, out.More)
 
 	out, err = d.Search(t.Context(), workspace.SearchInput{Text: "needle"})
@@ -56,13 +61,14 @@ func TestSearch(t *testing.T) {
 
 	_, err = d.Search(t.Context(), workspace.SearchInput{})
 	assert.ErrorIs(t, err, resilience.CodeValidation)
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = d.Search(ctx, workspace.SearchInput{Text: "x"})
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
-func TestRead(t *testing.T) {
+func TestReadStaysInside(t *testing.T) {
 	d := open(t)
 	out, err := d.Read(t.Context(), workspace.ReadInput{Path: "./sub/../a.txt"})
 	require.NoError(t, err)
@@ -73,13 +79,16 @@ func TestRead(t *testing.T) {
 	assert.True(t, out.More)
 	assert.Equal(t, strings.Repeat("é", 128<<10), out.Text)
 
-	for _, path := range []string{"../secret.txt", "/etc/passwd", `..\secret.txt`, "link", "nosuch", "sub", "bin", "", "sub/../../secret.txt", "a\x00b"} {
+	for _, path := range []string{
+		"../secret.txt", "sub/../../secret.txt", `..\secret.txt`, "/etc/passwd", "link",
+		"nosuch", "sub", "bin", "", "a\x00b",
+	} {
 		_, err := d.Read(t.Context(), workspace.ReadInput{Path: path})
 		assert.ErrorIs(t, err, resilience.CodeValidation, "%q", path)
 	}
 }
 
-func TestOverview(t *testing.T) {
+func TestOverviewCountsVisibleFiles(t *testing.T) {
 	d := open(t)
 	out, err := d.Overview(t.Context(), workspace.OverviewInput{})
 	require.NoError(t, err)
@@ -91,6 +100,7 @@ func TestOverview(t *testing.T) {
 	out, err = d.Overview(t.Context(), workspace.OverviewInput{Path: "sub"})
 	require.NoError(t, err)
 	assert.Equal(t, 3, out.Files)
+
 	for _, path := range []string{"..", "/", "nosuch", "a.txt"} {
 		_, err := d.Overview(t.Context(), workspace.OverviewInput{Path: path})
 		assert.ErrorIs(t, err, resilience.CodeValidation, "%q", path)
@@ -117,29 +127,48 @@ func TestFetch(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	const closed = "http://127.0.0.1:1" // where nothing listens
-	f := &workspace.Fetcher{Origins: []string{server.URL, closed}}
-	fetch := func(path string) (workspace.FetchOutput, error) {
-		return f.Fetch(t.Context(), workspace.FetchInput{URL: server.URL + path})
+	const refused = "http://127.0.0.1:1" // nothing listens there
+	fetcher := &workspace.Fetcher{Origins: []string{server.URL, refused}}
+	fetch := func(url string) (workspace.FetchOutput, error) {
+		return fetcher.Fetch(t.Context(), workspace.FetchInput{URL: url})
 	}
 
-	out, err := fetch("/")
-	require.NoError(t, err)
-	assert.Equal(t, workspace.FetchOutput{Status: 200, Type: "text/plain; charset=utf-8", Text: "hello \uFFFD"}, out)
-	for path, status := range map[string]int{"/none": 404, "/away": 302} {
-		out, err := fetch(path)
+	t.Run("a document is cleaned up", func(t *testing.T) {
+		out, err := fetch(server.URL + "/")
 		require.NoError(t, err)
-		assert.Equal(t, status, out.Status)
-	}
-	for path, after := range map[string]time.Duration{"/busy": 7 * time.Second, "/down": time.Hour, "/broken": 0} {
-		_, err := fetch(path)
-		require.Error(t, err)
-		assert.InDelta(t, after, resilience.AsError("fetch", err).RetryAfter, float64(time.Minute)*min(1, float64(after)))
-	}
-	for _, url := range []string{"http://10.0.0.7/", "file:///etc/passwd", "::", "", server.URL + "0/", strings.Replace(server.URL, "http://", "http://user@", 1) + ".evil"} {
-		_, err := f.Fetch(t.Context(), workspace.FetchInput{URL: url})
-		assert.ErrorIs(t, err, resilience.CodeValidation, "%q", url)
-	}
-	_, err = f.Fetch(t.Context(), workspace.FetchInput{URL: closed})
-	assert.ErrorIs(t, resilience.AsError("fetch", err), resilience.CodeConnectionLost)
+		want := workspace.FetchOutput{Status: 200, Type: "text/plain; charset=utf-8", Text: "hello \uFFFD"}
+		assert.Equal(t, want, out)
+	})
+
+	t.Run("a client error and a redirect are results", func(t *testing.T) {
+		for path, status := range map[string]int{"/none": 404, "/away": 302} {
+			out, err := fetch(server.URL + path)
+			require.NoError(t, err)
+			assert.Equal(t, status, out.Status)
+		}
+	})
+
+	t.Run("a server error has the server's delay", func(t *testing.T) {
+		for path, delay := range map[string]time.Duration{"/busy": 7 * time.Second, "/down": time.Hour, "/broken": 0} {
+			_, err := fetch(server.URL + path)
+			require.Error(t, err)
+			got := resilience.AsError("fetch", err).RetryAfter
+			assert.InDelta(t, delay, got, float64(time.Minute)*min(1, float64(delay)))
+		}
+	})
+
+	t.Run("another origin is the agent's mistake", func(t *testing.T) {
+		for _, url := range []string{
+			"http://10.0.0.7/", "file:///etc/passwd", "::", "", server.URL + "0/",
+			strings.Replace(server.URL, "http://", "http://user@", 1) + ".evil",
+		} {
+			_, err := fetch(url)
+			assert.ErrorIs(t, err, resilience.CodeValidation, "%q", url)
+		}
+	})
+
+	t.Run("a refused connection is lost", func(t *testing.T) {
+		_, err := fetch(refused)
+		assert.ErrorIs(t, resilience.AsError("fetch", err), resilience.CodeConnectionLost)
+	})
 }

@@ -1,7 +1,6 @@
-// Demo shows what an agent sees while the browser that its tools work on is started,
-// killed, started again, hangs and is stopped. It starts the bridge as a process, which it
-// drives as an MCP client, and a browser as another, and ends with status 0 only if each
-// step was as expected.
+// Demo shows what an agent sees while the browser that its tools work on is started, is killed,
+// is started again, and hangs. It starts the bridge and a browser as child processes, and calls
+// the bridge's tools as an MCP client. Its exit status is 0 only if each step was as expected.
 //
 //	go run -C examples ./bridge/demo
 //	go run -C examples ./bridge/demo -chromium /usr/bin/chromium
@@ -27,7 +26,8 @@ import (
 const (
 	module = "github.com/seed8d1e2389/resilience/examples"
 
-	// patience is for what is to succeed, on a slow machine too. It begins once all is built.
+	// patience is how long each thing may take that should succeed, on a slow machine too. It
+	// starts once the programs are built.
 	patience = 3 * time.Minute
 )
 
@@ -48,6 +48,7 @@ func run(ctx context.Context, out io.Writer, chromium string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
+
 	programs := []string{"bridge"}
 	if chromium == "" {
 		programs = append(programs, "bridge/page")
@@ -56,8 +57,9 @@ func run(ctx context.Context, out io.Writer, chromium string) error {
 		return err
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, 2*patience) // for all of it
+	ctx, cancel := context.WithTimeout(ctx, 2*patience) // for all steps
 	defer cancel()
+
 	shop, err := openShop()
 	if err != nil {
 		return err
@@ -71,31 +73,49 @@ func run(ctx context.Context, out io.Writer, chromium string) error {
 	defer b.kill()
 
 	a := &agent{ctx: ctx, out: out}
-	log, err := a.visit(b, patience, func() error { return outage(a, b, shop) })
-	if err != nil {
+	if err := a.showOutage(b, shop); err != nil {
 		return err
 	}
-	a.step("The bridge's log, after its end")
-	up, down := strings.Count(log, `msg="connection up"`), strings.Count(log, `msg="connection down"`)
-	a.expect(up >= b.starts && down >= b.starts-1, // the browser is still there
-		"the connection came up %d times, and was lost or could not be made %d times", up, down)
-	if a.failed > 0 {
-		return fmt.Errorf("%d steps were not as expected; the bridge's log:\n%s", a.failed, log)
-	}
-
-	// A bridge that pings as often as it takes for a browser that hangs to be noticed soon.
-	log, err = a.visit(b, time.Second, func() error { return hang(a, b) })
-	if err != nil {
+	if err := a.showHang(b); err != nil {
 		return err
-	}
-	if a.failed > 0 {
-		return fmt.Errorf("%d steps were not as expected; the bridge's log:\n%s", a.failed, log)
 	}
 	fmt.Fprintln(out, "\nEach step was as expected.")
 	return nil
 }
 
-// build puts the programs into dir. The go command prints what it downloads.
+// showOutage shows what the agent sees of a browser that is killed and started again.
+func (a *agent) showOutage(b *browser, shop *shop) error {
+	log, err := a.visit(b, patience, func() error { return outage(a, b, shop) })
+	if err != nil {
+		return err
+	}
+
+	a.step("The bridge's log, after its end")
+	up, down := strings.Count(log, `msg="connection up"`), strings.Count(log, `msg="connection down"`)
+	a.expect(up >= b.starts && down >= b.starts-1, // the browser still runs
+		"the connection came up %d times, and was lost or could not be made %d times", up, down)
+	return a.check(log)
+}
+
+// showHang shows what the agent sees of a browser that hangs. The bridge pings often, so it soon
+// notices.
+func (a *agent) showHang(b *browser) error {
+	log, err := a.visit(b, time.Second, func() error { return hangBrowser(a, b) })
+	if err != nil {
+		return err
+	}
+	return a.check(log)
+}
+
+// check returns an error if there was a step that wasn't as expected.
+func (a *agent) check(log string) error {
+	if a.failed > 0 {
+		return fmt.Errorf("%d steps were not as expected; the bridge's log:\n%s", a.failed, log)
+	}
+	return nil
+}
+
+// build builds the programs into dir. The go command prints what it downloads.
 func build(ctx context.Context, out io.Writer, dir string, programs []string) error {
 	args := []string{"build", "-o", dir}
 	for _, program := range programs {
@@ -112,32 +132,33 @@ func build(ctx context.Context, out io.Writer, dir string, programs []string) er
 	return nil
 }
 
-// visit makes steps with a bridge of their own, and returns its log.
+// visit starts a bridge, takes the steps with it, and returns its log once it has ended.
 func (a *agent) visit(b *browser, ping time.Duration, steps func() error) (string, error) {
 	log, err := os.CreateTemp(b.tmp, "log")
 	if err != nil {
 		return "", err
 	}
 	defer log.Close()
-	said := func() string {
+	logged := func() string {
 		text, _ := os.ReadFile(log.Name())
 		return string(text)
 	}
 
 	cmd := exec.Command(filepath.Join(b.tmp, "bridge"), "-browser", "http://"+b.addr, "-page", b.site,
 		"-ping", ping.String(), "-backoff", "200ms", "-backoff-max", "1s",
-		"-limit", (2 * patience).String(), "-patience", patience.String())
+		"-timeout", (2 * patience).String(), "-patience", patience.String())
 	cmd.Stderr = log
+
 	client := mcp.NewClient(&mcp.Implementation{Name: "demo", Version: "1.0.0"}, nil)
 	a.session, err = client.Connect(a.ctx, &mcp.CommandTransport{Command: cmd, TerminateDuration: patience}, nil)
 	if err != nil {
-		return "", fmt.Errorf("starting the bridge: %w\n%s", err, said())
+		return "", fmt.Errorf("starting the bridge: %w\n%s", err, logged())
 	}
 
 	err = steps()
-	_ = a.session.Close() // how it ends is its own business
+	_ = a.session.Close() // the steps decide, not how the bridge ends
 	if err != nil {
-		return "", fmt.Errorf("%w; the bridge's log:\n%s", err, said())
+		return "", fmt.Errorf("%w; the bridge's log:\n%s", err, logged())
 	}
-	return said(), nil
+	return logged(), nil
 }

@@ -10,11 +10,10 @@ func TestDemo(t *testing.T) {
 	require.NoError(t, run(t.Context(), t.Output(), ""))
 }
 
-// The same with a real page in headless Chromium, where there is one or it can be
-// installed.
+// The page is a real one in headless Chromium, which must be available or installable.
 func TestDemoInChromium(t *testing.T) {
 	if testing.Short() {
-		t.Skip("with -short Chromium is neither started nor installed")
+		t.Skip("with -short, Chromium is neither started nor installed")
 	}
 	require.NoError(t, run(t.Context(), t.Output(), chromium(t)))
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// own makes the process one that can be signaled with all of its children, and that
-// doesn't outlive this one, however this one ends.
-func own(cmd *exec.Cmd) {
+// setGroup gives the process a process group of its own, through which it can be signaled with
+// all of its children. The process is killed when this one ends, however that happens.
+func setGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
@@ -22,13 +22,14 @@ func kill(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 func resume(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGCONT) }
 
-// pause stops the process with all of its children, and waits until they have stopped: the
-// system delivers a signal when it next runs them.
+// pause stops the process and all of its children. It waits until they have stopped, because the
+// system may deliver the signals later.
 func pause(ctx context.Context, cmd *exec.Cmd) error {
 	group := cmd.Process.Pid
 	if err := syscall.Kill(-group, syscall.SIGSTOP); err != nil {
 		return err
 	}
+
 	for !stopped(group) {
 		select {
 		case <-ctx.Done():
@@ -39,7 +40,7 @@ func pause(ctx context.Context, cmd *exec.Cmd) error {
 	return nil
 }
 
-// stopped reports whether no thread of the processes in a group can run.
+// stopped reports whether every thread of the processes in a group has stopped or ended.
 func stopped(group int) bool {
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, process := range processes {
@@ -56,16 +57,17 @@ func stopped(group int) bool {
 	return true
 }
 
-// state returns the state of a process or thread, one letter, and its process group:
-// X, dead, and 0 if there is no such thing any more.
+// state returns the state of a process or thread, as a letter, and its process group. For one
+// that doesn't exist any more it returns X, which means dead, and 0.
 func state(dir string) (state string, group int) {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
 		return "X", 0
 	}
+
+	afterName := stat[bytes.LastIndexByte(stat, ')')+1:]
 	var parent int
-	_, err = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent, &group) // after the name
-	if err != nil {
+	if _, err := fmt.Sscan(string(afterName), &state, &parent, &group); err != nil {
 		return "X", 0
 	}
 	return state, group

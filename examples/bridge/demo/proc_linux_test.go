@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was paused has stopped.
-func TestPause(t *testing.T) {
+func TestPauseReturnsOnceAllHasStopped(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sleep 1000 & while :; do :; done")
-	own(cmd)
+	setGroup(cmd)
 	require.NoError(t, cmd.Start())
 	defer cmd.Wait()
 	defer kill(cmd)
+
 	for range 20 {
 		assert.False(t, stopped(cmd.Process.Pid))
 		require.NoError(t, pause(t.Context(), cmd))

@@ -4,27 +4,28 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// A shop is the server of the page. It lives in this process, so it knows what a browser
-// that was killed has done.
+// A shop is the server of the page. It runs in this process, so it knows what a browser did before
+// it was killed.
 type shop struct {
 	listener net.Listener
 	server   *http.Server
 
 	mu     sync.Mutex
 	orders int
-	held   *hold // nil: none
+	held   *hold // nil if there is none
 }
 
-// A hold keeps the next request of a kind waiting. What the request does is done.
+// A hold delays the response to a request, which still has its effect.
 type hold struct {
-	request  string // method and path
-	reached  chan struct{}
-	released chan struct{}
+	request  string        // method and path
+	reached  chan struct{} // closed when the request has come
+	released chan struct{} // closed by release
 	release  func()
 }
 
@@ -33,12 +34,19 @@ func openShop() (*shop, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &shop{listener: listener}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.page)
-	mux.HandleFunc("GET /text/orders", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, "%d", s.orderCount()) })
-	mux.HandleFunc("GET /text/stock", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, "7 left") })
-	mux.HandleFunc("POST /click/buy", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, "%d", s.order()) })
+	mux.HandleFunc("GET /text/orders", func(w http.ResponseWriter, r *http.Request) {
+		s.answer(w, r, strconv.Itoa(s.orderCount()))
+	})
+	mux.HandleFunc("GET /text/stock", func(w http.ResponseWriter, r *http.Request) {
+		s.answer(w, r, "7 left")
+	})
+	mux.HandleFunc("POST /click/buy", func(w http.ResponseWriter, r *http.Request) {
+		s.answer(w, r, strconv.Itoa(s.order()))
+	})
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = s.server.Serve(listener) }() // until close
 	return s, nil
@@ -61,7 +69,8 @@ func (s *shop) orderCount() int {
 	return s.orders
 }
 
-// hold keeps the next such request waiting until it is released or its client is gone.
+// hold delays the response to the next such request until the hold is released or the client has
+// left.
 func (s *shop) hold(request string) *hold {
 	h := &hold{request: request, reached: make(chan struct{}), released: make(chan struct{})}
 	h.release = sync.OnceFunc(func() { close(h.released) })
@@ -80,7 +89,8 @@ func (h *hold) isReached() bool {
 	}
 }
 
-func (s *shop) answer(w http.ResponseWriter, r *http.Request, format string, args ...any) {
+// answer sends the text, once no hold delays the response.
+func (s *shop) answer(w http.ResponseWriter, r *http.Request, text string) {
 	s.mu.Lock()
 	h := s.held
 	if h != nil && h.request == r.Method+" "+r.URL.Path {
@@ -89,6 +99,7 @@ func (s *shop) answer(w http.ResponseWriter, r *http.Request, format string, arg
 		h = nil
 	}
 	s.mu.Unlock()
+
 	if h != nil {
 		close(h.reached)
 		select {
@@ -97,14 +108,10 @@ func (s *shop) answer(w http.ResponseWriter, r *http.Request, format string, arg
 			return
 		}
 	}
-	fmt.Fprintf(w, format, args...)
+	fmt.Fprint(w, text)
 }
 
-// page is what a real browser shows. Its elements ask the shop as the small browser does,
-// and wait for the answer, which makes the page hang if there is none.
-func (s *shop) page(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	fmt.Fprint(w, strings.ReplaceAll(`<!doctype html>
+const pageHTML = `<!doctype html>
 <title>Shop</title>
 <p>Orders: <span id="orders">$ORDERS</span>, stock: <span id="stock"></span></p>
 <button id="buy">Buy</button>
@@ -119,5 +126,11 @@ func (s *shop) page(w http.ResponseWriter, _ *http.Request) {
 	find("buy").onclick = () => { find("orders").textContent = ask("POST", "/click/buy") }
 	Object.defineProperty(find("stock"), "innerText", { get: () => ask("GET", "/text/stock") })
 </script>
-`, "$ORDERS", fmt.Sprint(s.orderCount())))
+`
+
+// page serves the page to a real browser. Its elements send the same requests as those of
+// examples/bridge/page, and block the page until the shop answers.
+func (s *shop) page(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprint(w, strings.ReplaceAll(pageHTML, "$ORDERS", strconv.Itoa(s.orderCount())))
 }

@@ -10,29 +10,32 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A LostError says that the connection was lost before there was an answer.
+// A LostError reports that the connection was lost before the browser answered.
 type LostError struct {
-	Sent bool // the request was, perhaps in part: whether it took effect is not known
-	Err  error
+	Sent bool  // the request was sent, at least in part, and may have taken effect
+	Err  error // why the connection was lost
 }
 
 func (e *LostError) Error() string { return "the connection to the page is lost: " + e.Err.Error() }
 func (e *LostError) Unwrap() error { return e.Err }
 
-// An Exception is what an expression threw.
+// An Exception reports what an expression threw.
 type Exception struct{ Text string }
 
 func (e *Exception) Error() string { return "the page threw " + e.Text }
 
-// A RefusedError is the browser's answer to a request that it can't fulfil, because the
-// page has crashed, say.
+// A RefusedError reports that the browser couldn't fulfil a request, for example because the
+// page has crashed.
 type RefusedError struct{ Text string }
 
 func (e *RefusedError) Error() string { return "the browser refused: " + e.Text }
 
-// Evaluate evaluates an expression in the page and unmarshals its value, which is null for
-// undefined, into value. It returns ctx's error if that ends first; what the page is doing
-// then goes on, and the connection stays as it is.
+// Evaluate evaluates an expression in the page and unmarshals its value into value; undefined
+// counts as null. If ctx ends first, Evaluate returns its error, while the page continues and the
+// connection stays up.
+//
+// Its other errors are a *LostError, an *Exception or a *RefusedError, or say that an answer can't
+// be decoded.
 func (p *Page) Evaluate(ctx context.Context, expression string, value any) error {
 	params := struct {
 		Expression    string `json:"expression"`
@@ -42,6 +45,7 @@ func (p *Page) Evaluate(ctx context.Context, expression string, value any) error
 	if err != nil {
 		return err
 	}
+
 	var out struct {
 		Result struct {
 			Type  string          `json:"type"`
@@ -55,30 +59,33 @@ func (p *Page) Evaluate(ctx context.Context, expression string, value any) error
 		} `json:"exceptionDetails"`
 	}
 	if err := json.Unmarshal(m.Result, &out); err != nil {
-		return fmt.Errorf("an answer that can't be understood: %w", err)
+		return fmt.Errorf("the answer can't be decoded: %w", err)
 	}
+
 	if x := out.ExceptionDetails; x != nil {
 		if x.Exception.Description != "" {
 			x.Text = x.Exception.Description
 		}
-		return &Exception{firstLine(x.Text)} // the others are the stack
+		return &Exception{firstLine(x.Text)} // the other lines are the stack
 	}
+
 	if out.Result.Type == "undefined" {
 		out.Result.Value = json.RawMessage("null")
 	}
 	if err := json.Unmarshal(out.Result.Value, value); err != nil {
-		return fmt.Errorf("a value that can't be understood: %w", err)
+		return fmt.Errorf("the value can't be decoded: %w", err)
 	}
 	return nil
 }
 
-// call makes a request and waits for the answer to it.
+// call sends a request and waits for its answer.
 func (p *Page) call(ctx context.Context, method string, params any) (message, error) {
-	id, answer, err := p.expect()
+	id, answer, err := p.register()
 	if err != nil {
 		return message{}, &LostError{Sent: false, Err: err}
 	}
 	defer p.forget(id)
+
 	request := struct {
 		ID     int64  `json:"id"`
 		Method string `json:"method"`
@@ -88,10 +95,12 @@ func (p *Page) call(ctx context.Context, method string, params any) (message, er
 	if err != nil {
 		return message{}, err
 	}
+
 	if err := p.write(data); err != nil {
 		p.end(err)
 		return message{}, &LostError{Sent: true, Err: p.Err()}
 	}
+
 	select {
 	case m := <-answer:
 		return m, refused(m)
@@ -99,40 +108,45 @@ func (p *Page) call(ctx context.Context, method string, params any) (message, er
 		return message{}, ctx.Err()
 	case <-p.done:
 	}
+
 	select {
-	case m := <-answer: // came just before the end
+	case m := <-answer: // it arrived just before the end
 		return m, refused(m)
 	default:
 		return message{}, &LostError{Sent: true, Err: p.Err()}
 	}
 }
 
-// write doesn't take the context of the call that it is for: if that ended in the midst of
-// it, the whole connection would have to be closed, for all other calls too.
+// write doesn't use the context of a call. If that ended during the write, the connection would
+// have to be closed for all other calls too.
 func (p *Page) write(data []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	return p.ws.Write(ctx, websocket.MessageText, data)
 }
 
-func (p *Page) expect() (id int64, answer chan message, err error) {
+// register returns the id of a new request and the channel that receives its answer.
+func (p *Page) register() (id int64, answer chan message, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
 		return 0, nil, p.err
 	}
+
 	p.last++
 	answer = make(chan message, 1)
 	p.waiting[p.last] = answer
 	return p.last, answer, nil
 }
 
+// forget drops a request, whose answer is then ignored.
 func (p *Page) forget(id int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiting, id)
 }
 
+// refused returns the error that an answer holds, nil if there is none.
 func refused(m message) error {
 	if m.Error == nil {
 		return nil
@@ -140,14 +154,15 @@ func refused(m message) error {
 	return &RefusedError{firstLine(m.Error.Message)}
 }
 
-// firstLine returns as much of a text as an agent should read of it.
+// firstLine returns the first line of a text, cut off if it is too long for an agent.
 func firstLine(text string) string {
+	const maxLength = 300
 	line, _, _ := strings.Cut(text, "\n")
-	const most = 300
-	if len(line) <= most {
+	if len(line) <= maxLength {
 		return line
 	}
-	end := most
+
+	end := maxLength
 	for !utf8.RuneStart(line[end]) {
 		end--
 	}

@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// A browser that was killed leaves no idle connection behind that would have to be noticed.
+// client keeps no idle connections, since one to a browser that was killed would be broken.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 var errNoPage = errors.New("the browser shows no such page")
 
-// find returns the address of the WebSocket of the first page whose own address begins
-// with prefix.
+// find returns the address of the WebSocket of the first page whose URL starts with prefix.
 func find(ctx context.Context, browser, prefix string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(browser, "/")+"/json/list", nil)
 	if err != nil {
 		return "", err
 	}
+
 	res, err := client.Do(req)
 	if err != nil {
 		return "", err
@@ -30,6 +30,7 @@ func find(ctx context.Context, browser, prefix string) (string, error) {
 	if res.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("the list of pages: %s", res.Status)
 	}
+
 	var targets []struct {
 		Type      string `json:"type"`
 		URL       string `json:"url"`
@@ -38,6 +39,7 @@ func find(ctx context.Context, browser, prefix string) (string, error) {
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxMessage)).Decode(&targets); err != nil {
 		return "", fmt.Errorf("the list of pages: %w", err)
 	}
+
 	for _, t := range targets {
 		if t.Type == "page" && t.WebSocket != "" && strings.HasPrefix(t.URL, prefix) {
 			return t.WebSocket, nil

@@ -1,6 +1,6 @@
-// Package devtools speaks as much of the Chrome DevTools Protocol as it takes to evaluate
-// expressions in a page. It knows nothing of MCP or of resilience: a Page is one
-// connection, and when that is lost the Page is of no more use.
+// Package devtools evaluates expressions in the page of a browser, through the Chrome DevTools
+// Protocol. It depends neither on MCP nor on resilience: a Page is a single connection, and once
+// that is lost, a new Page is needed.
 package devtools
 
 import (
@@ -17,20 +17,25 @@ import (
 )
 
 const (
-	// maxMessage is more than any answer to what the bridge asks. A browser that sends more
-	// is not one, and must not fill the memory.
+	// maxMessage is longer than any answer to the bridge's requests. A peer that sends more isn't
+	// a browser, and must not fill the memory.
 	maxMessage = 1 << 20
 
-	// writeTimeout is long: a request is smaller than the buffers on its way, so one that
-	// can't be written at once means that nobody reads.
+	// writeTimeout is generous. A request is smaller than the buffers on its way, so if it can't
+	// be written at once, the browser doesn't read.
 	writeTimeout = 5 * time.Second
 )
 
 // Config says which page to connect to.
 type Config struct {
-	Browser string        // where the browser listens, such as "http://127.0.0.1:9222"
-	Prefix  string        // what the page's address begins with; "": any page
-	Ping    time.Duration // how often the browser is pinged, and how long it has to answer
+	// Browser is the URL at which the browser listens, such as "http://127.0.0.1:9222".
+	Browser string
+
+	// Prefix is how the page's URL starts. If it is empty, any page will do.
+	Prefix string
+
+	// Ping is how often the browser is pinged, and how long it has to answer. It must be positive.
+	Ping time.Duration
 }
 
 // A Page is a connection to a page in a browser. Its methods are safe for concurrent use.
@@ -39,49 +44,51 @@ type Page struct {
 	done    chan struct{}
 	running sync.WaitGroup
 
-	mu      sync.Mutex
+	mu      sync.Mutex             // guards what follows
 	last    int64                  // id of the last request
-	waiting map[int64]chan message // for the answers, by the ids of the requests
-	err     error                  // why the connection is over; nil while it isn't
+	waiting map[int64]chan message // receive the answers, by the ids of the requests
+	err     error                  // why the connection has ended; nil while it is up
 }
 
-// Dial connects to the first page that is as cfg says. The context limits the dialling,
-// not the connection.
+// Dial connects to the first page that matches cfg. The context bounds the dial, not the
+// connection.
 func Dial(ctx context.Context, cfg Config) (*Page, error) {
 	url, err := find(ctx, cfg.Browser, cfg.Prefix)
 	if err != nil {
 		return nil, err
 	}
+
 	ws, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPClient: client})
 	if err != nil {
 		return nil, err
 	}
 	ws.SetReadLimit(maxMessage)
+
 	p := &Page{ws: ws, done: make(chan struct{}), waiting: make(map[int64]chan message)}
 	p.running.Go(p.read)
 	p.running.Go(func() { p.ping(cfg.Ping) })
 	return p, nil
 }
 
-// Done returns a channel that is closed when the connection is over.
+// Done returns a channel that is closed when the connection has ended.
 func (p *Page) Done() <-chan struct{} { return p.done }
 
-// Err returns why the connection is over, nil while it isn't.
+// Err returns why the connection has ended. It returns nil while the connection is up.
 func (p *Page) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// Close ends the connection and everything that goes with it. It says no goodbye: a
-// browser needs none, and one that hangs would have to be waited for.
+// Close closes the connection and waits for its goroutines. There is no closing handshake: a
+// browser doesn't need one, and one that hangs wouldn't answer. Close always returns nil.
 func (p *Page) Close() error {
 	p.end(net.ErrClosed)
 	p.running.Wait()
 	return nil
 }
 
-// end ends the connection; the first reason stays.
+// end ends the connection. Only the first call has an effect.
 func (p *Page) end(err error) {
 	p.mu.Lock()
 	first := p.err == nil
@@ -90,12 +97,13 @@ func (p *Page) end(err error) {
 		close(p.done)
 	}
 	p.mu.Unlock()
+
 	if first {
-		_ = p.ws.CloseNow() // there is nothing more that could be lost
+		_ = p.ws.CloseNow() // nothing is left that its error could be about
 	}
 }
 
-// read hands every answer to who waits for it, until the connection breaks.
+// read delivers the answers until the connection breaks.
 func (p *Page) read() {
 	for {
 		_, data, err := p.ws.Read(context.Background())
@@ -103,7 +111,7 @@ func (p *Page) read() {
 			err = p.dispatch(data)
 		}
 		if errors.Is(err, io.EOF) {
-			err = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err) // a WebSocket doesn't end without a word
+			err = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, err) // without a closing handshake, EOF is a loss
 		}
 		if err != nil {
 			p.end(err)
@@ -112,7 +120,7 @@ func (p *Page) read() {
 	}
 }
 
-// A message is an answer, or an event, which has no id.
+// A message is an answer or an event. Events have no id.
 type message struct {
 	ID     int64           `json:"id"`
 	Result json.RawMessage `json:"result"`
@@ -122,24 +130,25 @@ type message struct {
 	} `json:"error"`
 }
 
-// dispatch returns an error for what is no message: nothing that follows it can be trusted.
-// Answers that nobody waits for are no error: who asked may have left.
+// dispatch delivers a message. It returns an error for anything else, since what follows can't be
+// trusted then. An answer that no call waits for is ignored, because its caller may have left.
 func (p *Page) dispatch(data []byte) error {
 	var m message
 	if err := json.Unmarshal(data, &m); err != nil {
-		return fmt.Errorf("the browser sent what is no message: %w", err)
+		return fmt.Errorf("the browser sent an invalid message: %w", err)
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if answer, ok := p.waiting[m.ID]; ok {
 		delete(p.waiting, m.ID)
-		answer <- m // has room for it
+		answer <- m // the channel has room for it
 	}
 	return nil
 }
 
-// ping notices a browser that is there but does nothing any more: a process that is
-// stopped, a machine that is off. A page that is merely busy is none: its browser answers.
+// ping ends the connection if the browser doesn't react any more, because its process is stopped
+// or its machine is off. If merely the page is busy, the browser still answers.
 func (p *Page) ping(every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -149,6 +158,7 @@ func (p *Page) ping(every time.Duration) {
 			return
 		case <-ticker.C:
 		}
+
 		ctx, cancel := context.WithTimeout(context.Background(), every)
 		err := p.ws.Ping(ctx)
 		cancel()

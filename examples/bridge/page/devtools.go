@@ -10,6 +10,7 @@ import (
 
 const path = "/devtools/page/1"
 
+// newDevtools returns a handler that serves the DevTools of a browser with one page.
 func newDevtools(s *site) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /json/list", func(w http.ResponseWriter, r *http.Request) {
@@ -18,10 +19,11 @@ func newDevtools(s *site) http.Handler {
 			"type": "page", "url": s.url, "title": s.title, "webSocketDebuggerUrl": "ws://" + r.Host + path,
 		}})
 	})
+
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		ws, err := websocket.Accept(w, r, nil)
 		if err != nil {
-			return // it has told the client
+			return // Accept has answered the client
 		}
 		defer ws.CloseNow()
 		serve(r.Context(), ws, s)
@@ -37,19 +39,19 @@ type request struct {
 	} `json:"params"`
 }
 
-// serve reads on while the page is busy, so that pings are answered: as in a browser, it
-// isn't the page that does that.
+// serve answers the requests on a connection. It continues to read while the page is busy, so
+// that pings are answered, as they are in a real browser.
 func serve(ctx context.Context, ws *websocket.Conn, s *site) {
 	ctx, cancel := context.WithCancel(ctx)
 	requests := make(chan request, 64)
-	worker := make(chan struct{})
+	answered := make(chan struct{})
 	go func() {
-		defer close(worker)
+		defer close(answered)
 		for r := range requests {
 			if ctx.Err() != nil {
-				continue // nobody would read the answer
+				continue // the client has left
 			}
-			answer, _ := json.Marshal(reply(r, s)) // it is made of strings and booleans
+			answer, _ := json.Marshal(reply(r, s)) // strings and booleans can be marshaled
 			if err := ws.Write(ctx, websocket.MessageText, answer); err != nil {
 				cancel()
 			}
@@ -58,8 +60,9 @@ func serve(ctx context.Context, ws *websocket.Conn, s *site) {
 	defer func() {
 		cancel()
 		close(requests)
-		<-worker
+		<-answered
 	}()
+
 	for {
 		_, data, err := ws.Read(ctx)
 		if err != nil {
@@ -77,13 +80,15 @@ func serve(ctx context.Context, ws *websocket.Conn, s *site) {
 	}
 }
 
-// An object is what the protocol calls an object: JSON.
+// An object is a JSON object.
 type object = map[string]any
 
+// reply returns the answer to a request.
 func reply(r request, s *site) object {
 	if r.Method != "Runtime.evaluate" {
 		return object{"id": r.ID, "error": object{"code": -32601, "message": "'" + r.Method + "' wasn't found"}}
 	}
+
 	value, thrown := s.evaluate(r.Params.Expression)
 	if thrown != nil {
 		exception := object{"type": "object", "subtype": "error", "description": thrown.Error()}
@@ -93,6 +98,7 @@ func reply(r request, s *site) object {
 	return object{"id": r.ID, "result": object{"result": object{"value": value}}}
 }
 
+// unquote returns the value of a string literal.
 func unquote(quoted string) (s string, err error) {
 	err = json.Unmarshal([]byte(quoted), &s)
 	return s, err

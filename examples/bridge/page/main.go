@@ -1,6 +1,6 @@
-// Page is a process that looks like a browser with one page to who speaks the Chrome
-// DevTools Protocol with it, for demonstrations: it starts at once and can be killed
-// without regret. It knows only the few expressions that the bridge sends.
+// Page stands in for a browser with one page in demonstrations: it starts at once and can be
+// killed without harm. It understands as much of the Chrome DevTools Protocol, and as few
+// expressions, as the bridge sends.
 //
 //	page -addr 127.0.0.1:9222 -site http://127.0.0.1:8080
 package main
@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	addr := flag.String("addr", "127.0.0.1:9222", "where to listen for DevTools")
+	addr := flag.String("addr", "127.0.0.1:9222", "the address at which the DevTools listen")
 	url := flag.String("site", "", "the address of the page to show")
 	flag.Parse()
 	if err := run(*addr, *url); err != nil {
@@ -29,6 +29,7 @@ func run(addr, url string) error {
 	if err != nil {
 		return err
 	}
+
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err

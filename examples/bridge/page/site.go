@@ -12,18 +12,19 @@ import (
 	"sync"
 )
 
-// A site is the page that is shown. It has no elements: what those of a real page would
-// ask their server when they are clicked on or read, it asks for each that an expression
-// names.
+// A site is the page. It has no elements: for each one that an expression names, it sends the
+// request that the element of a real page would send when it is read or clicked.
 type site struct {
 	url, title string
 
-	mu sync.Mutex // one thing after another, as in a page: who waits for the server holds up all others
+	// mu is held while an expression is evaluated. As in a real page, one that waits for the
+	// server blocks all others.
+	mu sync.Mutex
 }
 
 var titleTag = regexp.MustCompile(`(?s)<title>(.*?)</title>`)
 
-// load gets the page from its server.
+// load loads the page from its server.
 func load(url string) (*site, error) {
 	body, found, err := ask(http.MethodGet, url)
 	if err != nil {
@@ -32,6 +33,7 @@ func load(url string) (*site, error) {
 	if !found {
 		return nil, errors.New(url + " was not found")
 	}
+
 	s := &site{url: strings.TrimSuffix(url, "/") + "/"}
 	if m := titleTag.FindStringSubmatch(body); m != nil {
 		s.title = html.UnescapeString(m[1])
@@ -39,7 +41,8 @@ func load(url string) (*site, error) {
 	return s, nil
 }
 
-// ask returns the body of a response, and whether there is such a thing on the server.
+// ask sends a request and returns the body of the response. It isn't found if the server answers
+// 404.
 func ask(method, url string) (body string, found bool, err error) {
 	req, err := http.NewRequest(method, url, nil)
 	if err != nil {
@@ -50,6 +53,7 @@ func ask(method, url string) (body string, found bool, err error) {
 		return "", false, err
 	}
 	defer res.Body.Close()
+
 	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	switch {
 	case err != nil:
@@ -62,16 +66,21 @@ func ask(method, url string) (body string, found bool, err error) {
 	return string(b), true, nil
 }
 
+// These match the expressions that the bridge sends, and capture the prefix or the selector.
 var (
-	readyExpression = regexp.MustCompile(`^document\.readyState === "complete" && location\.href\.startsWith\((".*")\)$`)
-	textExpression  = regexp.MustCompile(`^\(e => e && e\.innerText\.slice\(0, \d+\)\)\(document\.querySelector\((".*")\)\)$`)
-	clickExpression = regexp.MustCompile(`^\(e => e && \(e\.click\(\), true\)\)\(document\.querySelector\((".*")\)\)$`)
+	readyExpression = regexp.MustCompile(
+		`^document\.readyState === "complete" && location\.href\.startsWith\((".*")\)$`)
+	textExpression = regexp.MustCompile(
+		`^\(e => e && e\.innerText\.slice\(0, \d+\)\)\(document\.querySelector\((".*")\)\)$`)
+	clickExpression = regexp.MustCompile(
+		`^\(e => e && \(e\.click\(\), true\)\)\(document\.querySelector\((".*")\)\)$`)
 )
 
-// evaluate returns the value of an expression, nil for null, or what it threw.
+// evaluate returns the value of an expression, or what it threw. The value of null is nil.
 func (s *site) evaluate(expression string) (value any, thrown error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if expression == "document.title" {
 		return s.title, nil
 	}
@@ -96,8 +105,7 @@ func (s *site) evaluate(expression string) (value any, thrown error) {
 	return nil, fmt.Errorf("SyntaxError: this page doesn't understand %s", expression)
 }
 
-// element asks the server about the element that a selector names: by its id, there are
-// no other selectors here.
+// element sends the request of the element that a selector names. The only selectors are ids.
 func (s *site) element(method, verb, quoted string) (body string, found bool, err error) {
 	selector, err := unquote(quoted)
 	if err != nil {
