@@ -282,8 +282,9 @@ func TestSessionServerIsKilledUnderAGuard(t *testing.T) {
 	eachOutage(t, func(t *testing.T, o *outage) {
 		s := newSession(t, o.dial, sessionConfig{})
 		g := resilience.Must(resilience.New(resilience.Config{
-			Tools: map[string]resilience.Tool{"read": {Effect: resilience.ReadOnly}, "create": {Effect: resilience.NonIdempotent}},
-			Retry: resilience.Retry{MaxRetries: 100},
+			Tools:    map[string]resilience.Tool{"read": {Effect: resilience.ReadOnly}, "create": {Effect: resilience.NonIdempotent}},
+			Timeouts: map[resilience.Tier]time.Duration{resilience.Quick: limit},
+			Retry:    resilience.Retry{MaxRetries: 1000},
 		}))
 		results := map[string]chan resilience.Result[string]{"read": make(chan resilience.Result[string], 1), "create": make(chan resilience.Result[string], 1)}
 		attempts := make(chan string, 1000)

@@ -427,8 +427,10 @@ func TestSessionUnderAGuard(t *testing.T) {
 		t.Run(fmt.Sprint(effect), func(t *testing.T) {
 			leavesNothing(t)
 			p := newPeer()
+			p.gate = make(chan struct{}, 1)
+			p.gate <- struct{}{}
 			s := newSession(t, p.dial, sessionConfig{})
-			g := resilience.Must(resilience.New(resilience.Config{Effect: effect, Retry: resilience.Retry{MaxRetries: 20}}))
+			g := resilience.Must(resilience.New(resilience.Config{Effect: effect, Retry: resilience.Retry{MaxRetries: 100}}))
 			calls := 0
 			call := func(ctx context.Context) (*mcp.CallToolResult, error) {
 				calls++
@@ -437,7 +439,13 @@ func TestSessionUnderAGuard(t *testing.T) {
 				}
 				return echo(ctx, s)
 			}
-			go func() { <-p.started; p.cut() }()
+			go func() {
+				<-p.started
+				p.cut()
+				if again {
+					p.gate <- struct{}{}
+				}
+			}()
 			res, err := resilience.Do(t.Context(), g, "x", call)
 			if again {
 				require.NoError(t, err)
@@ -447,10 +455,14 @@ func TestSessionUnderAGuard(t *testing.T) {
 			assert.False(t, requireLost(t, err).Retryable)
 			assert.Equal(t, 1, calls)
 
-			p.cut() // if it isn't down yet: at the latest by now
-			calls = 1
-			_, err = resilience.Do(t.Context(), g, "x", call)
-			assert.NoError(t, err, "not made at first, or made when it was up again")
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (*mcp.CallToolResult, error) {
+				if resilience.Attempt(ctx) == 2 {
+					p.gate <- struct{}{}
+				}
+				return echo(ctx, s)
+			})
+			require.Nil(t, r.Err)
+			assert.Greater(t, r.Attempts, 1, "not made at first")
 		})
 	}
 }
