@@ -21,9 +21,9 @@ func TestGuardAroundASessionRetriesWhatDoesNoHarm(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(effect), func(t *testing.T) {
 			leavesNothing(t)
-			p := newPeer()
+			p := newGatedPeer()
 			s := newSession(t, p.dial, sessionConfig{})
-			g := newGuard(t, resilience.Config{Effect: effect, Retry: resilience.Retry{MaxRetries: 20}})
+			g := newGuard(t, resilience.Config{Effect: effect, Retry: resilience.Retry{MaxRetries: 100}})
 			calls := 0
 			call := func(ctx context.Context) (*mcp.CallToolResult, error) {
 				calls++
@@ -33,7 +33,13 @@ func TestGuardAroundASessionRetriesWhatDoesNoHarm(t *testing.T) {
 				return echo(ctx, s)
 			}
 
-			go func() { <-p.started; p.cut() }()
+			go func() {
+				<-p.started
+				p.cut()
+				if retried {
+					p.gate <- struct{}{}
+				}
+			}()
 			res, err := resilience.Do(t.Context(), g, "x", call)
 			if retried {
 				require.NoError(t, err)
@@ -43,10 +49,14 @@ func TestGuardAroundASessionRetriesWhatDoesNoHarm(t *testing.T) {
 			assert.False(t, requireLost(t, err).Retryable)
 			assert.Equal(t, 1, calls)
 
-			p.cut() // in case it isn't down yet
-			calls = 1
-			_, err = resilience.Do(t.Context(), g, "x", call)
-			assert.NoError(t, err, "the call wasn't made at first, or was made when the session was up again")
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (*mcp.CallToolResult, error) {
+				if resilience.Attempt(ctx) == 2 {
+					p.gate <- struct{}{}
+				}
+				return echo(ctx, s)
+			})
+			require.Nil(t, r.Err)
+			assert.Greater(t, r.Attempts, 1, "the first attempt wasn't made")
 		})
 	}
 }

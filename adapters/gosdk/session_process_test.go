@@ -66,7 +66,8 @@ func TestGuardedReadOutlastsAnOutageAndAWriteIsNotRepeated(t *testing.T) {
 				"read":   {Effect: resilience.ReadOnly},
 				"create": {Effect: resilience.NonIdempotent},
 			},
-			Retry: resilience.Retry{MaxRetries: 100},
+			Timeouts: resilience.Timeouts{resilience.Quick: testTimeout},
+			Retry:    resilience.Retry{MaxRetries: 1000},
 		})
 		begin := func(tool string) <-chan resilience.Result[*mcp.CallToolResult] {
 			result := make(chan resilience.Result[*mcp.CallToolResult], 1)
