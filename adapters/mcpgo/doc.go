@@ -11,10 +11,10 @@
 //
 // A tool's own result is passed on as it is. If it has isError, a copy is passed on that
 // holds the error metadata in _meta, under resilience.MetaError. If the tool has no result,
-// because its handler returned an error, panicked, exceeded its timeout or was rejected by the
-// breaker, the client receives a result with isError. Its text is the JSON of the
-// *resilience.Error, which is in _meta too, and in structuredContent unless the tool has an
-// output schema.
+// because its handler returned an error, panicked or exceeded its timeout, or because the
+// breaker rejected the call, the client receives a result with isError. Its text is the JSON of
+// the *resilience.Error, which is in _meta too, and in structuredContent unless the tool has an
+// output schema. A canceled call always ends with such a result.
 //
 // An unknown tool remains a protocol error, and a handler's mcp.URLElicitationRequiredError
 // is returned to mcp-go.

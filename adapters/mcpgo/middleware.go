@@ -40,8 +40,8 @@ func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }
 // timeout never exceeds the tool's own maximum.
 func AllowTimeout() Option { return func(o *options) { o.allowTimeout = true } }
 
-// Middleware returns middleware that puts every tool of a server under g. Nil options are
-// ignored. It panics if g is nil.
+// Middleware returns middleware that puts every tool of a server under g. Options that are nil
+// are ignored. Middleware panics if g is nil.
 func Middleware(g *resilience.Guard, opts ...Option) server.ToolHandlerMiddleware {
 	if g == nil {
 		panic("resilience: mcpgo: nil *Guard")
