@@ -38,6 +38,18 @@ func textLog(level slog.Level) (*slog.Logger, *bytes.Buffer) {
 	return slog.New(slog.NewTextHandler(&out, opts)), &out
 }
 
+// setDefaultLog replaces slog.Default() for the rest of the test.
+func setDefaultLog(t *testing.T, log *slog.Logger) {
+	t.Helper()
+	old, out, flags := slog.Default(), stdlog.Writer(), stdlog.Flags()
+	slog.SetDefault(log)
+	t.Cleanup(func() {
+		slog.SetDefault(old)
+		stdlog.SetOutput(out) // which SetDefault has redirected
+		stdlog.SetFlags(flags)
+	})
+}
+
 func TestLogObserverWritesOneRecordPerEvent(t *testing.T) {
 	withMessage := &resilience.Error{
 		Code:       resilience.CodeToolFailed,
@@ -174,15 +186,9 @@ func TestLogObserverWritesTheStackOfAPanic(t *testing.T) {
 // The handler sleeps, so the time of writing differs from that of the event.
 func TestLogObserverUsesTheDefaultLoggerAndTheTimeOfTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		old, out, flags := slog.Default(), stdlog.Writer(), stdlog.Flags()
-		defer func() {
-			slog.SetDefault(old)
-			stdlog.SetOutput(out) // which SetDefault has redirected
-			stdlog.SetFlags(flags)
-		}()
 		var records []slog.Record
 		g := observedGuard(t, resilience.Tool{}, resilience.LogObserver(nil))
-		slog.SetDefault(slog.New(handlerFunc(func(_ context.Context, r slog.Record) error {
+		setDefaultLog(t, slog.New(handlerFunc(func(_ context.Context, r slog.Record) error {
 			time.Sleep(time.Minute)
 			records = append(records, r)
 			return errBoom

@@ -198,6 +198,19 @@ func TestLogThatBlocksDelaysNoCall(t *testing.T) {
 	})
 }
 
+func TestMisbehavingObserverIsReportedToTheDefaultLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := observedGuard(t, resilience.Tool{}, starting(func() { panic("p") }))
+		log, out := textLog(slog.LevelInfo)
+		setDefaultLog(t, log)
+
+		mustSucceed(t, g)
+		flush(t, g)
+
+		assertLogged(t, out, 1, "an observer panicked")
+	})
+}
+
 type callingString struct{ do func() }
 
 func (c callingString) String() string { c.do(); return "" }

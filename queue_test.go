@@ -72,6 +72,31 @@ func TestObserverReceivesOneEventAtATime(t *testing.T) {
 	})
 }
 
+func TestFlushDoesNotWaitForTheEventsOfLaterCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		g := observedGuard(t, resilience.Tool{}, resilience.Observer{
+			End: func(context.Context, resilience.CallEnd) { <-release },
+		})
+		mustSucceed(t, g)
+		flushed := make(chan error, 1)
+		go func() { flushed <- g.Flush(t.Context()) }()
+		synctest.Wait()
+
+		mustSucceed(t, g)
+		release <- struct{}{} // the end of the first call
+		time.Sleep(time.Second)
+
+		select {
+		case err := <-flushed:
+			assert.NoError(t, err)
+		default:
+			t.Error("Flush waits for the end of the second call")
+		}
+		close(release)
+	})
+}
+
 // A guard that is a package variable may be used in bubbles and outside of them.
 func TestFlushInABubbleEndsWithItsContextWhileAnObserverBlocksOutside(t *testing.T) {
 	release := make(chan struct{})
