@@ -25,7 +25,7 @@ func TestFailureDecidesWhatCounts(t *testing.T) {
 			return resilience.MarkInvalid(errors.New("the agent's mistake"))
 		}
 	})
-	f := newProtected(t, resilience.Config{}, nil, gosdk.Failure(nil), failure)
+	f := newProtected(t, resilience.Config{}, nil, failure, gosdk.Failure(nil))
 	f.raw("mistake", readOnly, returns(errorTextResult("mistake"), nil))
 	f.raw("answer", readOnly, returns(errorTextResult("empty"), nil))
 	f.raw("nothing", readOnly, returns(nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams}))

@@ -100,9 +100,16 @@ func TestProgressRestartsTheTimeoutAndNeverDecreases(t *testing.T) {
 func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
-				"ask": {Timeout: 500 * time.Millisecond, Effect: resilience.ReadOnly},
-			}})
+			unfinished := 0
+			ask := resilience.Tool{Timeout: 500 * time.Millisecond, Effect: resilience.ReadOnly}
+			f := newProtected(t, resilience.Config{
+				Tools: map[string]resilience.Tool{"ask": ask},
+				Observers: []resilience.Observer{{End: func(_ context.Context, e resilience.CallEnd) {
+					if e.Unfinished {
+						unfinished++
+					}
+				}}},
+			})
 			elicitations := 0
 			f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 				elicitations++
@@ -126,6 +133,8 @@ func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
 			assert.Equal(t, 1, elicitations)
 			failures := f.guard.Health()[0].ConsecutiveFailures
 			assert.Equal(t, 1, failures, "the failure counts, the elicitation doesn't")
+			require.NoError(t, f.guard.Flush(t.Context()))
+			assert.Equal(t, protocol == latest, unfinished == 1)
 		})
 	})
 }
