@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -130,8 +131,10 @@ func TestCollectorReceivesSpansAndMetrics(t *testing.T) {
 		Tools: map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
 		Retry: resilience.Retry{Backoff: resilience.Backoff{Base: time.Millisecond, Jitter: resilience.NoJitter}},
 	})
-	makeCalls(t, g)
-	require.NoError(t, g.guard.Flush(t.Context()))
+	synctest.Test(t, func(t *testing.T) { // see exportingGuard.call
+		makeCalls(t, g)
+		require.NoError(t, g.guard.Flush(t.Context()))
+	})
 	errTraces, errMeters := g.shutdown(t.Context())
 	require.NoError(t, errTraces)
 	require.NoError(t, errMeters)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -67,19 +68,23 @@ func (g *exportingGuard) shutdown(ctx context.Context) (traces, meters error) {
 
 func succeed(context.Context) (int, error) { return 1, nil }
 
-// call makes n calls. After every 500 of them it waits until the observer has received all.
+// call makes n calls. After every 500 of them it waits until the observer has received all. The
+// calls are in a bubble, so that a slow machine can't exceed the time that they wait for
+// Observer.Start; the exporters are outside.
 func (g *exportingGuard) call(n int) {
 	g.Helper()
 	request := resilience.ForRequest(resilience.Request{
 		RequestInfo: resilience.RequestInfo{Method: "tools/call"}, Known: true,
 	})
-	for i := range n {
-		_, err := resilience.Do(g.Context(), g.guard, "x", succeed, request)
-		require.NoError(g, err)
-		if i%500 == 499 || i == n-1 {
-			require.NoError(g, g.guard.Flush(g.Context()))
+	synctest.Test(g.T, func(t *testing.T) {
+		for i := range n {
+			_, err := resilience.Do(t.Context(), g.guard, "x", succeed, request)
+			require.NoError(t, err)
+			if i%500 == 499 || i == n-1 {
+				require.NoError(t, g.guard.Flush(t.Context()))
+			}
 		}
-	}
+	})
 }
 
 // checkNoGoroutines checks that OpenTelemetry's goroutines end.
