@@ -54,7 +54,8 @@ type BreakerConfig struct {
 
 	// ProbeTimeout is how long a probe may take to report its result. A probe that takes
 	// longer has failed, whatever it reports later, so that a probe that hangs can't keep
-	// the breaker half-open forever. A Guard allows a probe the tool's timeout where that is
+	// the breaker half-open forever. If it is paused at that time, it doesn't count, and
+	// another call may be the probe. A Guard allows a probe the tool's timeout where that is
 	// longer. Zero means 2m. It must not be negative.
 	ProbeTimeout time.Duration
 
@@ -227,7 +228,7 @@ func (b *Breaker) consecutiveFailures() int {
 // ProbeTimeout, which the next call of Allow notices.
 func (b *Breaker) Allow() (done func(error), err error) {
 	t := new(ticket)
-	if rejected := b.admit(t); rejected != nil {
+	if rejected := b.admit(t, 0); rejected != nil {
 		return nil, rejected
 	}
 
@@ -241,6 +242,9 @@ func (b *Breaker) Allow() (done func(error), err error) {
 // panic or a runtime.Goexit counts as a failure; a panic is returned as TOOL_FAILED around a
 // [*PanicError]. A context that has already ended is CANCELED or TIMEOUT and a nil fn is
 // TOOL_NOT_FOUND; neither counts. A nil ctx or b panics.
+//
+// Inside of a call that b has admitted, a call on b belongs to that call: it passes, and doesn't
+// count by itself.
 //
 // If a deadline of ctx ends fn, that counts as a failure: only a [Guard] knows whose
 // deadline it was. WithBreaker can't return before fn does; put [WithTimeout] inside it.
@@ -256,14 +260,19 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 		return zero, err
 	}
 
+	if ticketOf(ctx, b) != nil {
+		value, err := protect(ctx, fn)
+		return value, crashError(b.name, err)
+	}
+
 	t := new(ticket)
-	if rejected := b.admit(t); rejected != nil {
+	if rejected := b.admit(t, 0); rejected != nil {
 		return zero, rejected
 	}
 	defer t.settle(outcomeFailure) // counts only if fn calls runtime.Goexit
 
-	value, err := protect(ctx, fn)
-	if err != nil && ctx.Err() == context.Canceled {
+	value, err := protect(context.WithValue(ctx, ticketKey{b}, t), fn)
+	if err != nil && !isCrash(err) && ctx.Err() == context.Canceled {
 		t.settle(outcomeNeutral)
 	} else {
 		t.done(err)

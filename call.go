@@ -2,7 +2,6 @@ package resilience
 
 import (
 	"context"
-	"maps"
 	"time"
 )
 
@@ -12,11 +11,12 @@ type call struct {
 	guard     *Guard
 	state     *toolState  // nil until the call has come to a tool
 	ctx       callContext // begins once the call is admitted
-	ticket    ticket
+	ticket    ticket      // unused if the call belongs to one around it, on the same breaker
 	options   options
 	observers *callObservers // nil if there are no observers
 
 	attempts   int
+	lastErr    error  // the last one that the tool itself returned
 	effect     Effect // what options.effect returned
 	arguments  any    // redacted, with debug only
 	outcome    outcome
@@ -61,10 +61,10 @@ func do[T any](
 	}
 
 	for c.outcome == outcomePending {
-		var err error
+		var failure errorTree
 		var answered bool
-		value, err, answered = j.attempt(fn)
-		c.decide(err, answered)
+		value, failure, answered = j.attempt(fn)
+		c.decide(failure, answered)
 	}
 	return value, c
 }
@@ -103,12 +103,17 @@ func (c *call) begin(ctx context.Context) *Error {
 	c.state = s
 	c.ctx.clock = c.newClock() // also for what a rejected call reports
 
-	if rejected := s.breaker.admit(&c.ticket); rejected != nil {
-		rejected.Tool = c.ctx.name
-		return rejected
+	c.ctx.ticket = ticketOf(ctx, s.breaker)
+	if c.ctx.ticket == nil {
+		_, maximum := c.toolTimeouts()
+		if rejected := s.breaker.admit(&c.ticket, maximum); rejected != nil {
+			rejected.Tool = c.ctx.name
+			return rejected
+		}
+		c.ctx.ticket = &c.ticket
 	}
 	if c.guard.overloaded(s) {
-		c.ticket.settle(outcomeNeutral)
+		c.settle(outcomeNeutral)
 		return overloadedError(c.ctx.name)
 	}
 
@@ -119,6 +124,13 @@ func (c *call) begin(ctx context.Context) *Error {
 		c.ticket.probe.Store(&c.ctx)
 	}
 	return nil
+}
+
+// settle reports the outcome to the breaker, unless the call belongs to one around it.
+func (c *call) settle(o outcome) {
+	if c.ctx.ticket == &c.ticket {
+		c.ticket.settle(o)
+	}
 }
 
 // begun reports whether begin has let the call pass.
@@ -155,7 +167,7 @@ func (c *call) shortened() bool {
 }
 
 // attempt calls fn once. If fn isn't answered, it is abandoned because the call has ended.
-func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, err error, answered bool) {
+func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, failure errorTree, answered bool) {
 	j.attempts++
 	ctx, r := &j.ctx, &j.runner
 	if timeout := j.guard.cfg.AttemptTimeout; timeout > 0 {
@@ -168,6 +180,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, err erro
 		r = new(runner[T]) // the one of an earlier attempt may still run
 	}
 
+	var err error
 	ctx.attempt.Store(int32(j.attempts)) // in its own context where an earlier attempt may still run
 	if j.state.cooperative {
 		value, err = protect(ctx, fn)
@@ -175,37 +188,57 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, err erro
 	} else {
 		value, err, answered = r.run(ctx, &j.state.abandoned, j.late(ctx), fn)
 	}
-	if ctx == &j.ctx || answered && err == nil {
-		return value, err, answered
+	ctx.endPauses()
+	if answered && err == nil {
+		return value, failure, true
+	}
+
+	failure = treeOf(bounded(err))
+	if err != nil && !failure.echoes(ctx) {
+		j.lastErr = failure.err
+	}
+	if ctx == &j.ctx {
+		return value, failure, answered
 	}
 
 	// If only the attempt has ended, that is an error of the tool like any other.
 	if whole, _ := j.ctx.ended(); whole == nil {
 		ended, _ := ctx.ended()
-		if e := endedWith(ended, err); e != nil {
-			return value, e, true
+		if e := endedWith(ended, failure.err); e != nil {
+			return value, treeOf(j.withLast(e)), true
 		}
 	}
-	return value, err, answered
+	return value, failure, answered
+}
+
+// withLast returns e with the last error of the tool itself among its causes, if an earlier
+// attempt returned that.
+func (c *call) withLast(e *Error) *Error {
+	if c.lastErr == nil || treeOf(e).is(c.lastErr) {
+		return e
+	}
+
+	return e.withCause(c.lastErr)
 }
 
 // decide acts on the result of an attempt: it finishes the call, or waits until the next
 // attempt may be made.
-func (c *call) decide(err error, answered bool) {
-	if answered && err == nil {
+func (c *call) decide(failure errorTree, answered bool) {
+	if answered && failure.err == nil {
 		c.finish(nil, outcomeSuccess)
 		return
 	}
 
+	err := failure.err
 	ended, ownTimeout := c.ctx.ended()
 	if e := endedWith(ended, err); e != nil {
-		c.cutOff(e, ownTimeout)
+		c.cutOff(c.withLast(e), ownTimeout)
 		return
 	}
 
-	d := diagnose(err, c.state.retry.Classify)
+	d := diagnose(failure, c.state.retry.Classify)
 	c.unfinished = d.unfinished
-	o := outcomeOf(err, c.guard.cfg.Breaker.Classify)
+	o := failure.outcome(c.guard.cfg.Breaker.Classify, ended == nil)
 	if ended != nil {
 		// The tool's own *Error stands, but an end that the caller brought makes it neutral.
 		if !ownTimeout || c.shortened() {
@@ -214,26 +247,25 @@ func (c *call) decide(err error, answered bool) {
 		c.finish(c.failure(d, err), o)
 		return
 	}
-	if d.class == ClassCanceled && d.bareCancel {
+	if d.class == ClassCanceled && failure.bareCancel() {
 		d = d.callerIsHere() // the tool itself canceled something
-		o = outcomeFailure
 	}
-	c.retry(d, err, o)
+	c.retry(d, failure, o)
 }
 
 // retry waits until the next attempt may be made, or finishes the call if none may.
-func (c *call) retry(d diagnosis, err error, o outcome) {
-	retry := c.state.retry
-	again := d.class == ClassTransient && (d.noEffect || c.toolEffect().repeatable())
+func (c *call) retry(d diagnosis, failure errorTree, o outcome) {
+	retry, err := c.state.retry, failure.err
+	again := d.class == ClassTransient && !failure.rejected() && (d.noEffect || c.toolEffect().repeatable())
 	delay := retry.delay(c.attempts, d.retryAfter)
 	switch {
-	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !wasNotMade(err):
+	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !failure.notMade():
 		c.finish(RetryExhaustedError(c.ctx.name, c.attempts, err), o)
 		return
 	case !again || c.attempts > retry.MaxRetries || c.guard.overloaded(c.state) || !fits(&c.ctx, delay):
 		c.finish(c.failure(d, err), o)
 		return
-	case !c.ticket.current():
+	case !c.ctx.ticket.current():
 		c.reject(err, o)
 		return
 	}
@@ -244,7 +276,7 @@ func (c *call) retry(d diagnosis, err error, o outcome) {
 	if !sleep(&c.ctx, delay) {
 		ended, ownTimeout := c.ctx.ended()
 		c.cutOff(ended.withCause(err), ownTimeout)
-	} else if !c.ticket.current() {
+	} else if !c.ctx.ticket.current() {
 		c.reject(err, o)
 	}
 }
@@ -264,7 +296,7 @@ func (c *call) failure(d diagnosis, err error) *Error {
 func (c *call) cutOff(e *Error, ownTimeout bool) {
 	o := outcomeNeutral
 	if ownTimeout && !c.shortened() {
-		o = outcomeOf(e, c.guard.cfg.Breaker.Classify)
+		o = treeOf(e).outcome(c.guard.cfg.Breaker.Classify, false)
 	}
 
 	e = e.clone()
@@ -299,7 +331,7 @@ func (c *call) finish(e *Error, o outcome) {
 	c.outcome = o
 	if c.begun() {
 		c.ctx.stop()
-		c.ticket.settle(o)
+		c.settle(o)
 		c.state.inFlight.Add(-1)
 	}
 
@@ -316,7 +348,7 @@ func (c *call) finish(e *Error, o outcome) {
 		c.state.lastErr.Store(&last)
 	}
 	c.notifyEnd()
-	c.options, c.arguments = options{}, nil // a tool may keep its context, and the call with it
+	c.options, c.arguments, c.lastErr = options{}, nil, nil // a tool may keep its context, and the call with it
 }
 
 // took returns how long the call took, once it has ended. Most successes don't need it.
@@ -326,48 +358,4 @@ func (c *call) took() time.Duration {
 	}
 
 	return c.duration
-}
-
-func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
-
-// present turns e into what the agent gets: with the configured suggestion, and with details
-// only with debug.
-func (c *call) present(e *Error) {
-	if configured, ok := c.guard.cfg.Suggestions[e.Code]; ok {
-		switch e.Suggestion {
-		case suggestions[e.Code], suggestChange:
-			e.Suggestion = configured
-		case suggestCheck:
-			e.Suggestion = configured + " " + suggestCheck
-		}
-	}
-
-	if c.debug() {
-		e.Details = c.details(e)
-	} else {
-		e.Details = nil
-	}
-}
-
-func (c *call) details(e *Error) map[string]any {
-	d := maps.Clone(e.Details)
-	if d == nil {
-		d = make(map[string]any)
-	}
-
-	d["tool"] = c.ctx.name
-	d["attempt"] = c.attempts
-	d["elapsed"] = formatDuration(c.duration)
-	if timeout := c.ctx.clock.timeout; timeout > 0 {
-		d["timeout"] = formatDuration(timeout)
-	}
-	if e.Err != nil {
-		d["cause"] = textOf(e.Err)
-	}
-	d = Redact(d)
-
-	if c.arguments != nil {
-		d["arguments"] = c.arguments // redacted before the tool ran
-	}
-	return d
 }

@@ -38,8 +38,8 @@ func (c Class) neutral() bool { return c == ClassInvalid || c == ClassCanceled }
 // ErrUnfinished is what a tool returns, wrapped or not, if its call is neither a success nor
 // a failure yet: it needs an answer from the user, for example, with which the client will
 // call again. The breaker doesn't count such a call, it isn't retried, and observers receive
-// it as unfinished. The caller of a [Guard] finds it with errors.Is as the cause of a
-// VALIDATION_ERROR.
+// it as unfinished, whatever a Classify field says. The caller of a [Guard] finds it with
+// errors.Is as the cause of a VALIDATION_ERROR.
 var ErrUnfinished = errors.New("resilience: the call isn't finished")
 
 // Classify is the default for every Classify field. It decides by the first of these that
@@ -57,16 +57,21 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //   - everything else is ClassTransient, including [context.DeadlineExceeded] and lost
 //     connections.
 //
+// A [Guard] neither counts nor retries a CIRCUIT_OPEN or OVERLOADED that the tool got from a call
+// of its own: what rejected that call knows when to come back.
+//
 // A nil error has no class; Classify returns ClassTransient for it.
-func Classify(err error) Class {
-	if c, ok := explicitClass(err); ok {
+func Classify(err error) Class { return treeOf(err).class() }
+
+func (t errorTree) class() Class {
+	if c, ok := t.explicitClass(); ok {
 		return c
 	}
 
 	switch {
-	case errors.Is(err, ErrUnfinished):
+	case t.is(ErrUnfinished):
 		return ClassInvalid
-	case errors.Is(err, context.Canceled):
+	case t.is(context.Canceled):
 		return ClassCanceled
 	}
 	return ClassTransient
@@ -113,20 +118,18 @@ type notMade struct{ error }
 
 func (n *notMade) Unwrap() error { return n.error }
 
-func wasNotMade(err error) (yes bool) {
-	defer func() {
-		if recover() != nil { // a method of the tool's error panicked
-			yes = false
-		}
-	}()
+// notMade reports whether nothing but rejections by connectors is in t.
+func (t errorTree) notMade() bool {
+	if _, ok := t.err.(*notMade); ok {
+		return true
+	}
 
-	var n *notMade
-	return !isCrash(err) && errors.As(err, &n)
+	return !isCrash(t.err) && t.all(errorTree.notMade)
 }
 
 // explicitClass looks for what a program said on purpose, from the outside in.
-func explicitClass(err error) (Class, bool) {
-	switch x := err.(type) {
+func (t errorTree) explicitClass() (Class, bool) {
+	switch x := t.err.(type) {
 	case *marked:
 		return x.class, true
 	case *Error:
@@ -134,12 +137,12 @@ func explicitClass(err error) (Class, bool) {
 	case *backoff.PermanentError, *PanicError:
 		return ClassPermanent, true
 	}
-	if err == ErrGoexit {
+	if t.err == ErrGoexit {
 		return ClassPermanent, true
 	}
 
-	for _, inner := range unwrap(err) {
-		if c, ok := explicitClass(inner); ok {
+	for _, inner := range t.wraps {
+		if c, ok := inner.explicitClass(); ok {
 			return c, true
 		}
 	}
@@ -164,24 +167,41 @@ func (e *Error) class() Class {
 	return ClassPermanent
 }
 
-// classOf returns the class alone. A crash keeps its class, whatever classify says. A nil
-// classify is Classify, and one that panics says nothing.
-func classOf(err error, classify func(error) Class) (c Class) {
+// classBy returns the class by a Classify field. A crash and ErrUnfinished keep their classes,
+// whatever classify says. A nil classify is Classify, and one that panics says nothing.
+func (t errorTree) classBy(classify func(error) Class) (c Class) {
 	defer func() {
 		if recover() != nil {
 			c = ClassTransient
 		}
 	}()
 
-	if classify == nil || isCrash(err) {
-		return Classify(err)
+	if classify == nil || isCrash(t.err) || t.is(ErrUnfinished) {
+		return t.class()
 	}
-	return classify(err)
+	return classify(t.err)
 }
 
-// outcomeOf returns what a failure means to a breaker.
-func outcomeOf(err error, classify func(error) Class) outcome {
-	if classOf(err, classify).neutral() || wasNotMade(err) {
+// bareCancel reports whether t is context.Canceled, and nothing says on purpose what it means.
+func (t errorTree) bareCancel() bool {
+	_, explicit := t.explicitClass()
+	return !explicit && t.is(context.Canceled)
+}
+
+// rejected reports whether t is the rejection of another call, which the tool made.
+func (t errorTree) rejected() bool {
+	e, ok := as[*Error](t)
+	return ok && (e.Code == CodeCircuitOpen || e.Code == CodeOverloaded)
+}
+
+// outcome returns what a failure means to a breaker. While the caller is here, a bare
+// context.Canceled is the tool's own.
+func (t errorTree) outcome(classify func(error) Class, callerIsHere bool) outcome {
+	class := t.classBy(classify)
+	if class == ClassCanceled && callerIsHere && t.bareCancel() {
+		return outcomeFailure
+	}
+	if class.neutral() || t.notMade() || t.rejected() {
 		return outcomeNeutral
 	}
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestClassifyByTheOutermostMark(t *testing.T) {
@@ -122,4 +124,44 @@ func TestMarkKeepsTheErrorAndItsText(t *testing.T) {
 			assert.ErrorIs(t, mark(io.EOF), io.EOF)
 		})
 	}
+}
+
+// Each Classify field speaks for itself.
+func TestABareCancelCountsWhateverRetryClassifySays(t *testing.T) {
+	for name, retry := range map[string]func(error) resilience.Class{
+		"default":   nil,
+		"invalid":   func(error) resilience.Class { return resilience.ClassInvalid },
+		"transient": func(error) resilience.Class { return resilience.ClassTransient },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := configWith(resilience.Tool{})
+				cfg.Retry = resilience.Retry{MaxRetries: -1, Classify: retry}
+				g := newGuard(t, cfg)
+				for range 5 {
+					_, err := resilience.Do(t.Context(), g, "x", failing(9, context.Canceled))
+					require.Error(t, err)
+				}
+				assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+			})
+		})
+	}
+}
+
+func TestAFailureBesideAConnectorsRejectionCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := resilience.NewConnector(func(context.Context) (int, error) { return 0, errBoom },
+			resilience.ConnectorConfig[int]{MaxAttempts: 1})
+		defer c.Close()
+		synctest.Wait()
+		_, rejected := c.Get(t.Context())
+		require.Error(t, rejected)
+
+		g := guardWith(t, resilience.Tool{})
+		for range 5 {
+			_, err := resilience.Do(t.Context(), g, "x", failing(9, errors.Join(errFirst, rejected)))
+			require.Error(t, err)
+		}
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+	})
 }

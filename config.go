@@ -37,7 +37,7 @@ type Config struct {
 	// attempt that hangs leaves time for another one. Zero means none. It must not be negative.
 	AttemptTimeout time.Duration
 
-	// MaxAbandoned is how many abandoned calls of a tool may still run before new calls are
+	// MaxAbandoned is how many abandoned attempts of a tool may still run before new calls are
 	// OVERLOADED. Calls that are under way at that moment may exceed it. Zero means 64. It must
 	// not be negative.
 	MaxAbandoned int
@@ -48,7 +48,7 @@ type Config struct {
 	Suggestions map[Code]string
 
 	// Observers receive the events of every call. They are isolated: a panic or a slow callback
-	// affects neither calls nor other observers.
+	// affects neither calls nor other observers, but for a call's wait for [Observer.Start].
 	Observers []Observer
 
 	// Log receives warnings about observers that panic or fall behind. They are rate-limited.

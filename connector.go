@@ -212,7 +212,7 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 		}
 
 		c.mu.Lock()
-		state, delay, changed := c.state, c.schedule.untilDial(), c.nextChange()
+		state, delay := c.state, c.schedule.untilDial()
 		cause, err := c.loss.err, c.unavailable()
 		c.mu.Unlock()
 
@@ -224,6 +224,10 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 			return none, err
 		}
 
+		changed := c.nextChange()
+		if changed == nil { // the state has changed meanwhile
+			continue
+		}
 		select {
 		case <-changed:
 		case <-ctx.Done():

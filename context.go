@@ -21,13 +21,16 @@ type callContext struct {
 	// there is none.
 	wake chan struct{}
 
+	ticket *ticket // of the call; nil for an attempt, and outside of a guard
+
 	mu       sync.Mutex // guards what follows
 	clock    clock
 	timer    *time.Timer
 	done     chan struct{} // made when it is asked for
 	after    map[*func()]struct{}
-	unwatch  func() bool // stops watching the parent; nil if it isn't watched
-	attended bool        // runner.run waits, and notices the end of the parent
+	pauses   map[*func()]struct{} // what ends the pauses of the attempt under way
+	unwatch  func() bool          // stops watching the parent; nil if it isn't watched
+	attended bool                 // runner.run waits, and notices the end of the parent
 
 	ending  atomic.Pointer[ending] // nil until the context has ended
 	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
@@ -136,13 +139,14 @@ func (c *callContext) stop() { c.end(returned) }
 // end is the only way in which the context ends. The first ending holds.
 func (c *callContext) end(e *ending) {
 	c.mu.Lock()
-	if !c.ending.CompareAndSwap(nil, e) {
+	if c.ending.Load() != nil {
 		c.mu.Unlock()
 		return
 	}
 	if c.done != nil {
-		close(c.done)
+		close(c.done) // first: Err must not be set before Done is closed, and Err waits for c.mu
 	}
+	c.ending.Store(e)
 	after, unwatch := c.after, c.unwatch
 	c.after = nil
 	c.mu.Unlock()
@@ -152,6 +156,7 @@ func (c *callContext) end(e *ending) {
 		unwatch()
 	}
 	c.awake()
+	c.endPauses()
 	for f := range after {
 		(*f)()
 	}
@@ -165,22 +170,41 @@ func (c *callContext) awake() {
 	}
 }
 
-// watch subscribes to the parent, if anything depends on it and it isn't watched yet. It
-// is the most expensive step of a call, so it is deferred. c.mu must be held.
+// subscribing is the unwatch of a context that is about to watch its parent.
+func subscribing() bool { return false }
+
+// watch subscribes to the parent, if anything depends on it and it isn't watched yet. It is
+// the most expensive step of a call, so it is deferred. c.mu must not be held, since the
+// parent, which may end right now, is the caller's code.
 func (c *callContext) watch() {
+	c.mu.Lock()
 	wanted := c.done != nil || c.after != nil
-	if !wanted || c.attended || c.unwatch != nil || c.ending.Load() != nil || c.parent.Done() == nil {
+	if !wanted || c.attended || c.unwatch != nil || c.ending.Load() != nil {
+		c.mu.Unlock()
 		return
 	}
+	c.unwatch = subscribing
+	c.mu.Unlock()
 
-	c.unwatch = context.AfterFunc(c.parent, c.parentEnded)
+	if c.parent.Done() == nil {
+		return
+	}
+	unwatch := context.AfterFunc(c.parent, c.parentEnded)
+
+	c.mu.Lock()
+	c.unwatch = unwatch
+	over := c.ending.Load() != nil
+	c.mu.Unlock()
+	if over { // meanwhile, and end has not seen unwatch
+		unwatch()
+	}
 }
 
 // leave is called when the attended function has returned and the context goes on.
 func (c *callContext) leave() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.attended = false
+	c.mu.Unlock()
 	c.watch()
 }
 
@@ -233,37 +257,6 @@ func (c *callContext) ended() (e *Error, ownTimeout bool) {
 	return e, end.ownTimeout
 }
 
-// progress restarts the timeout if it may be restarted.
-func (c *callContext) progress() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.elapsed()
-	if c.ending.Load() == nil && c.clock.progress(now) {
-		c.schedule(now)
-	}
-}
-
-// pause suspends the timeout until resume is called, once.
-func (c *callContext) pause() (resume func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.elapsed()
-	c.clock.pause(now)
-	if c.ending.Load() == nil {
-		c.schedule(now)
-	}
-	return c.resume
-}
-
-func (c *callContext) resume() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.elapsed()
-	if c.clock.resume(now) && c.ending.Load() == nil {
-		c.schedule(now)
-	}
-}
-
 // Deadline returns the latest time at which the call may end, since what a tool passes to
 // its backend must outlast the progress that it reports.
 func (c *callContext) Deadline() (time.Time, bool) {
@@ -284,15 +277,20 @@ func (c *callContext) Deadline() (time.Time, bool) {
 // Done returns a channel that is closed when the context ends.
 func (c *callContext) Done() <-chan struct{} {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.done == nil {
-		c.done = make(chan struct{})
-		if c.ending.Load() != nil {
-			close(c.done)
-		}
-		c.watch()
+	done := c.done
+	if done != nil {
+		c.mu.Unlock()
+		return done
 	}
-	return c.done
+	done = make(chan struct{})
+	c.done = done
+	if c.ending.Load() != nil {
+		close(done)
+	}
+	c.mu.Unlock()
+
+	c.watch()
+	return done
 }
 
 // Err returns context.Canceled or context.DeadlineExceeded once the context has ended.
@@ -316,12 +314,11 @@ func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 		go f()
 		return func() bool { return false }
 	}
-	defer c.mu.Unlock()
-
 	if c.after == nil {
 		c.after = make(map[*func()]struct{})
 	}
 	c.after[&f] = struct{}{}
+	c.mu.Unlock()
 	c.watch()
 
 	return func() bool {
@@ -345,24 +342,29 @@ func innermost(ctx context.Context) *callContext {
 }
 
 // Value also answers the context package's private question for a context of its own, by
-// which context.Cause finds the cause. Go 1.25 asks it before Err, so Value notices the end as
-// Err does. Before the end there is no cause to find, and children use AfterFunc, so the parent
-// may answer as it likes.
+// which context.Cause finds the cause. That key is an *int. Go 1.25 asks it before Err, so
+// Value notices the end then, as Err does. Before the end there is no cause to find, and
+// children use AfterFunc, so the parent may answer as it likes.
 func (c *callContext) Value(key any) any {
-	switch key {
-	case contextKey{}:
+	switch key := key.(type) {
+	case contextKey:
 		return c
-	case attemptKey{}:
+	case attemptKey:
 		if n := c.attempt.Load(); n > 0 {
 			return int(n)
 		}
-	}
-
-	if e := c.catchUp(); e != nil {
-		if v := e.dead.Value(key); v != nil {
-			return v
+	case ticketKey:
+		if c.ticket != nil && c.ticket.b == key.b {
+			return c.ticket
+		}
+	case *int:
+		if e := c.catchUp(); e != nil {
+			if v := e.dead.Value(key); v != nil {
+				return v
+			}
 		}
 	}
+
 	return c.parent.Value(key)
 }
 

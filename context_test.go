@@ -291,3 +291,47 @@ func TestCallsLeaveNothingWithTheContextOfTheirCaller(t *testing.T) {
 		})
 	}
 }
+
+// The order that context.Context promises, also for those who only poll Err.
+func TestErrIsNotSetBeforeDoneIsClosed(t *testing.T) {
+	for range 3000 {
+		closed := make(chan bool, 2)
+		_, _ = resilience.WithTimeout(t.Context(), "x", 50*time.Microsecond, func(ctx context.Context) (int, error) {
+			done := ctx.Done()
+			for range 2 {
+				go func() {
+					for ctx.Err() == nil {
+					}
+					select {
+					case <-done:
+						closed <- true
+					default:
+						closed <- false
+					}
+				}()
+			}
+			<-done
+			return 0, ctx.Err()
+		})
+		require.True(t, <-closed)
+		require.True(t, <-closed)
+	}
+}
+
+// Code that is called at the end of an outer context may look at an inner one.
+func TestAfterFuncOfAnOuterContextMayUseAnInnerOne(t *testing.T) {
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+		"outer": {Cooperative: true}, "inner": {Cooperative: true},
+	}})
+	for range 500 {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, _ = resilience.Do(ctx, g, "outer", func(outer context.Context) (int, error) {
+			return resilience.Do(outer, g, "inner", func(inner context.Context) (int, error) {
+				outer.(interface{ AfterFunc(func()) func() bool }).AfterFunc(func() { _ = inner.Err() })
+				cancel()
+				<-inner.Done()
+				return 0, nil
+			})
+		})
+	}
+}

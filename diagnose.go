@@ -2,11 +2,10 @@ package resilience
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
-// AsError turns any error into an [*Error] for the named tool, around err. It returns nil for
+// AsError turns any error into a new [*Error] for the named tool, around err. It returns nil for
 // nil. An *Error in err's chain decides by its own fields, including Details; only its empty
 // fields are filled in. Any other error becomes TIMEOUT (a context.DeadlineExceeded),
 // CONNECTION_LOST, CANCELED, VALIDATION_ERROR ([MarkInvalid]) or TOOL_FAILED, with a message
@@ -16,7 +15,12 @@ func AsError(tool string, err error) *Error {
 		return nil
 	}
 
-	return diagnose(err, nil).toError(tool, err, EffectUnknown)
+	t := treeOf(err)
+	e := diagnose(t, nil).toError(tool, t.err, EffectUnknown)
+	if e == err {
+		return e.clone() // the original may be a variable of the program's
+	}
+	return e
 }
 
 // A diagnosis is all that is known of an error that a tool returned.
@@ -28,44 +32,32 @@ type diagnosis struct {
 	noEffect   bool   // certainly nothing was done, so that repeating is safe
 	retryAfter time.Duration
 	unfinished bool // ErrUnfinished, and neutral
-	bareCancel bool // context.Canceled, without an explicit class
 }
 
-// diagnose examines err. That calls methods of the tool's errors on a goroutine that isn't
-// the tool's, and they may panic, as those of a typed nil do. So it recovers, and nothing
-// more is known of such an error than that it is a failure.
-func diagnose(err error, classify func(error) Class) (d diagnosis) {
-	defer func() {
-		if recover() != nil {
-			d = diagnosis{class: ClassTransient, code: CodeToolFailed}
-		}
-	}()
-
-	d.class = classOf(err, classify)
-	if isCrash(err) {
+// diagnose examines a failure.
+func diagnose(t errorTree, classify func(error) Class) (d diagnosis) {
+	d.class = t.classBy(classify)
+	if isCrash(t.err) {
 		d.code = CodeToolFailed
 		return d // what it crashed with says nothing about what was done before
 	}
 
-	errors.As(err, &d.explicit)
-	if _, explicit := explicitClass(err); !explicit {
-		d.bareCancel = errors.Is(err, context.Canceled)
-	}
-	d.unfinished = d.class.neutral() && errors.Is(err, ErrUnfinished)
-	d.noEffect = hadNoEffect(err)
-	d.retryAfter = retryAfterOf(err, d.explicit)
-	d.lost = lostReason(err)
-	d.code = d.codeOf(err)
+	d.explicit, _ = as[*Error](t)
+	d.unfinished = d.class.neutral() && t.is(ErrUnfinished)
+	d.noEffect = t.hadNoEffect()
+	d.retryAfter = d.retryAfterOf(t)
+	d.lost = t.lostReason()
+	d.code = d.codeOf(t)
 	return d
 }
 
-func (d diagnosis) codeOf(err error) Code {
+func (d diagnosis) codeOf(t errorTree) Code {
 	switch {
 	case d.class == ClassInvalid:
 		return CodeValidation
 	case d.class == ClassCanceled:
 		return CodeCanceled
-	case errors.Is(err, context.DeadlineExceeded):
+	case t.is(context.DeadlineExceeded):
 		return CodeTimeout
 	case d.lost != "":
 		return CodeConnectionLost
@@ -85,17 +77,27 @@ func (d diagnosis) callerIsHere() diagnosis {
 	return d
 }
 
-// retryAfterOf returns how long err asks to wait, zero if it doesn't ask.
-func retryAfterOf(err error, explicit *Error) time.Duration {
-	if explicit != nil && explicit.RetryAfter > 0 {
-		return explicit.RetryAfter
+// A retryAfterError asks its caller to wait.
+type retryAfterError interface {
+	error
+	RetryAfter() time.Duration
+}
+
+// retryAfterOf returns how long a failure asks to wait, zero if it doesn't ask.
+func (d diagnosis) retryAfterOf(t errorTree) (after time.Duration) {
+	if d.explicit != nil && d.explicit.RetryAfter > 0 {
+		return d.explicit.RetryAfter
 	}
 
-	var asks interface{ RetryAfter() time.Duration }
-	if errors.As(err, &asks) {
-		return max(asks.RetryAfter(), 0)
+	defer func() {
+		if recover() != nil {
+			after = 0
+		}
+	}()
+	if e, ok := as[retryAfterError](t); ok {
+		after = max(e.RetryAfter(), 0)
 	}
-	return 0
+	return after
 }
 
 // toError makes what an agent reads. The result may be the tool's own *Error.

@@ -14,9 +14,12 @@ func TestAsErrorOfNilIsNil(t *testing.T) {
 	assert.Nil(t, resilience.AsError("x", nil))
 }
 
-func TestAsErrorReturnsACompleteErrorUnchanged(t *testing.T) {
+func TestAsErrorCopiesACompleteError(t *testing.T) {
 	complete := &resilience.Error{Code: "BUSY", Tool: "inner", Message: "m", Suggestion: "s"}
-	assert.Same(t, complete, resilience.AsError("x", complete))
+	e := resilience.AsError("x", complete)
+	assert.NotSame(t, complete, e, "it may be a variable of the program's")
+	assert.ErrorIs(t, e, complete)
+	assert.Equal(t, jsonOf(t, complete), jsonOf(t, e))
 }
 
 func TestAsErrorCompletesACopyOfAnError(t *testing.T) {

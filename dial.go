@@ -106,8 +106,15 @@ func (c *Connector[C]) change(to ConnectionState, err error, delay time.Duration
 	}
 }
 
-// nextChange returns a channel that the next change closes. It requires that c.mu is held.
+// nextChange returns a channel that the next change closes, or nil if the connection isn't down.
+// It is made only for a Wait that waits, since it belongs to the synctest bubble of that Wait.
 func (c *Connector[C]) nextChange() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != ConnectionDown {
+		return nil
+	}
+
 	if c.changed == nil {
 		c.changed = make(chan struct{})
 	}
@@ -255,18 +262,15 @@ type loss struct {
 // lossOf returns the loss that err means. It takes the message of an *Error in the chain, which was
 // written for agents, or else describes err in words of our own. It calls methods of err, so no lock
 // may be held.
-func lossOf(err error) (l loss) {
-	l = loss{err, ConnectionLostError("").Message}
-	defer func() { _ = recover() }() // the methods of err may panic
-
-	var e *Error
-	switch {
-	case errors.As(err, &e) && e.Code == CodeConnectionLost && e.Message != "":
-		l.message = e.Message
-	case errors.Is(err, io.EOF):
-		l.message = ConnectionLostError("connection closed by the other side").Message
-	default:
-		l.message = ConnectionLostError(lostReason(err)).Message
+func lossOf(err error) loss {
+	t := treeOf(err)
+	if e, ok := as[*Error](t); ok && e.Code == CodeConnectionLost && e.Message != "" {
+		return loss{t.err, e.Message}
 	}
-	return l
+
+	reason := t.lostReason()
+	if t.is(io.EOF) {
+		reason = "connection closed by the other side"
+	}
+	return loss{t.err, ConnectionLostError(reason).Message}
 }

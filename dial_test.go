@@ -434,3 +434,22 @@ func TestConnectorReportsADialThatCloseEndsAsNoFailure(t *testing.T) {
 		require.Equal(t, resilience.ConnectionClosed, (<-changes).State)
 	}
 }
+
+// A Wait that has returned leaves no channel of its bubble behind.
+func TestConnectorOutlivesABubbleInWhichWaitReturnedAtOnce(t *testing.T) {
+	exhausted := make(chan struct{})
+	c := resilience.NewConnector(func(context.Context) (*link, error) { return nil, errBoom }, linkConfig{
+		MaxAttempts: 1,
+		Observers: []resilience.Observer{{Connection: func(e resilience.ConnectionChange) {
+			if e.State == resilience.ConnectionExhausted {
+				close(exhausted)
+			}
+		}}},
+	})
+	<-exhausted
+	synctest.Test(t, func(t *testing.T) {
+		_, err := c.Wait(t.Context())
+		assert.ErrorIs(t, err, resilience.CodeRetryExhausted)
+	})
+	require.NoError(t, c.Close(), "which is a change")
+}

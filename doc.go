@@ -60,15 +60,15 @@
 //
 // An [Observer] receives the start, the retries and the end of every call, the changes of
 // breakers, and results that come too late. [LogObserver] writes them to slog, and the nested
-// module adapters/otel turns them into traces and metrics. An observer can't fail a call or delay
-// it for more than a moment. [Guard.Health] returns the current state of every tool, and
+// module adapters/otel turns them into traces and metrics. An observer can't fail a call. It can
+// delay one by 100ms at most, and only in its Start. [Guard.Health] returns the current state of every tool, and
 // [Guard.Flush] waits for the observers at the end of a program.
 //
 // # Primitives
 //
 // [WithTimeout], [WithBreaker] and [WithRetry] are the parts of a guard, for use without one.
-// They nest in any order. They return the function's own error unchanged, and an *Error only
-// for what they did themselves.
+// They nest in any order. They return the function's own error unchanged, and an *Error for
+// what they did themselves, which wraps the function's error if there is one.
 //
 // # Time in tests
 //

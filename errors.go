@@ -25,7 +25,7 @@ const (
 	CodeCircuitOpen    Code = "CIRCUIT_OPEN"     // the breaker rejected the call
 	CodeConnectionLost Code = "CONNECTION_LOST"  // the connection to the tool's backend is gone
 	CodeRetryExhausted Code = "RETRY_EXHAUSTED"  // every attempt failed
-	CodeOverloaded     Code = "OVERLOADED"       // too many abandoned calls still run
+	CodeOverloaded     Code = "OVERLOADED"       // too many abandoned attempts still run
 	CodeToolFailed     Code = "TOOL_FAILED"      // the tool returned an error or panicked
 	CodeToolNotFound   Code = "TOOL_NOT_FOUND"   // there is no such tool
 	CodeValidation     Code = "VALIDATION_ERROR" // the caller made a mistake
@@ -62,9 +62,9 @@ const suggestChange = "Do not repeat the same call: change the request or use an
 // Error is the error of a failed call. Its exported fields are written for an agent, except
 // Err, which is written for programs and logs.
 //
-// A tool that has something to say to the agent returns an *Error with a Message. It passes
-// through the guard whole: only the empty ones of Code, Tool and Suggestion are filled in, and
-// Details are left out unless debug is on.
+// A tool that has something to say to the agent returns an *Error with a Message. A copy of it
+// passes through the guard: empty fields are filled in, Details are left out unless debug is on,
+// and a TIMEOUT or CONNECTION_LOST of a NonIdempotent tool isn't retryable.
 //
 // An Error is a plain value. Reading one is safe for concurrent use, changing one is not.
 type Error struct {

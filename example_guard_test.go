@@ -264,7 +264,6 @@ func ExampleForRequest() {
 			Method: "tools/call",
 			Meta:   map[string]any{resilience.MetaTimeout: 0.01}, // seconds, from the client
 		},
-		Known:        true,
 		AllowTimeout: true,
 	}
 

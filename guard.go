@@ -15,6 +15,9 @@ import (
 // act on. Create one with [New] and share it between all requests: its methods, and the
 // functions that take one, are safe for concurrent use.
 //
+// A call on a breaker that has admitted a call around it belongs to that call: it passes, and
+// only the outer one counts.
+//
 // A call passes, from the outside in, the breaker, the timeout for the whole call, the retries,
 // the timeout of each attempt, and the tool. The breaker counts the call, not its attempts.
 type Guard struct {
@@ -50,12 +53,11 @@ func New(cfg Config) (*Guard, error) {
 	}
 
 	for name, t := range cfg.Tools {
-		s := g.newState(name, t)
-		s.listed = true
+		s := g.newState(name, t, true)
 		g.listed[name] = s
 		g.breakers[s.breaker.name] = s.breaker
 	}
-	g.others = g.newState(othersName, Tool{Effect: cfg.Effect})
+	g.others = g.newState(othersName, Tool{Effect: cfg.Effect}, false)
 
 	g.cfg.Tools, g.cfg.Timeouts, g.cfg.Observers = nil, nil, nil // they belong to the caller
 	return g, nil
@@ -73,22 +75,24 @@ func Must(g *Guard, err error) *Guard {
 }
 
 // Do calls fn as the named tool under g. It returns when the tool's timeout has passed, at
-// the latest, unless the tool is Cooperative and breaks its promise.
+// the latest, unless that is extended (see [ReportProgress], [Pause] and [Timeout]), or the
+// tool is Cooperative and breaks its promise.
 //
 // Every error is an [*Error]. With an error, Do returns the value that the last attempt
 // returned, if any.
 //
 // All attempts of a call run fn. It runs on a goroutine of its own that may be abandoned, so
-// it must not write to variables that the caller reads. Its context carries the deadline. If
-// the timeout or the caller ends the call, the [context.Cause] of that context is an *Error,
-// and [Attempt] returns the number of the attempt.
+// it must not write to variables that the caller reads. Its context carries the deadline, and
+// [Attempt] returns the number of the attempt. If the timeout or the caller ends the call, the
+// [context.Cause] of that context is an *Error.
 //
 // Methods of errors that fn returns, and the callbacks Classify and OnRetry of the Config, run
 // on the caller's goroutine: they must not block.
 //
 // A tool that isn't listed in the Config may be called too. An empty name is VALIDATION_ERROR,
 // a nil fn is TOOL_NOT_FOUND, and a context that has already ended is CANCELED or TIMEOUT. None
-// of these leaves a trace. A nil ctx or g panics.
+// of these counts on a breaker or appears in Health; observers receive them. A nil ctx or g
+// panics.
 func Do[T any](
 	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option,
 ) (T, error) {
@@ -164,8 +168,8 @@ func All[T any](ctx context.Context, g *Guard, calls ...Call[T]) []Result[T] {
 }
 
 // Wrap returns a guarded handler: calling it is like calling [Do] with the named tool. With
-// debug, an input that is a struct or a map takes the place of the call's [Args]. The options
-// apply to every call. An empty name and a nil g or handler panic.
+// debug, an input that is a struct or a map takes the place of the call's [Args], unless an
+// option gives them. The options apply to every call. An empty name and a nil g or handler panic.
 func Wrap[In, Out any](
 	g *Guard, tool string, handler func(context.Context, In) (Out, error), opts ...Option,
 ) func(context.Context, In) (Out, error) {
@@ -208,6 +212,6 @@ func (g *Guard) Timeout(tool string) time.Duration {
 }
 
 // Breaker returns the breaker of a tool, listed or not. It is never nil. A tool that isn't
-// listed gets its breaker now, if it has none yet, as by a call. Tools for which there is no
-// room share one.
+// listed gets its breaker now, if it has none yet, as by a call, even if tools that are listed
+// share a breaker of its name. Tools for which there is no room share one.
 func (g *Guard) Breaker(tool string) *Breaker { return g.stateOf(tool, false).breaker }

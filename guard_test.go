@@ -21,7 +21,7 @@ func TestToolsMayShareABreaker(t *testing.T) {
 			"cypher": {Breaker: "neo4j"}, "impact": {Breaker: "neo4j"}, "read": {},
 		}})
 		assert.Same(t, g.Breaker("cypher"), g.Breaker("impact"))
-		assert.Same(t, g.Breaker("cypher"), g.Breaker("neo4j"), "also for a tool of that name that isn't listed")
+		assert.NotSame(t, g.Breaker("cypher"), g.Breaker("neo4j"), "an agent may have made up a tool of that name")
 
 		for range 5 {
 			_, err := resilience.Do(t.Context(), g, "cypher", failing(9, errBoom))

@@ -3,7 +3,6 @@ package resilience
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 )
@@ -141,7 +140,7 @@ func withError(attrs []slog.Attr, err error) []slog.Attr {
 		return attrs
 	}
 	attrs = append(attrs, slog.String("error", causeText(err)))
-	if p := panicIn(err); p != nil {
+	if p, ok := as[*PanicError](treeOf(err)); ok {
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
 	}
 	return attrs
@@ -158,15 +157,4 @@ func causeText(err error) string {
 	default:
 		return cmp.Or(e.Message, string(e.Code))
 	}
-}
-
-// panicIn returns the panic in the chain of err, or nil. The methods of err may panic, too.
-func panicIn(err error) (p *PanicError) {
-	defer func() {
-		if recover() != nil {
-			p = nil
-		}
-	}()
-	errors.As(err, &p)
-	return p
 }

@@ -9,10 +9,10 @@ import (
 // refused is the only reason that certainly precedes any effect.
 const refused = "connection refused"
 
-// lostReason returns in our own words why err means that a connection is gone, or "" if it
+// lostReason returns in our own words why t means that a connection is gone, or "" if it
 // doesn't.
-func lostReason(err error) string {
-	switch x := err.(type) {
+func (t errorTree) lostReason() string {
+	switch x := t.err.(type) {
 	case nil:
 		return ""
 	case errno: // implements net.Error too, even ENOENT
@@ -23,39 +23,51 @@ func lostReason(err error) string {
 		if x.Op != "parse" && x.Err == io.EOF {
 			return "connection closed by the other side"
 		}
-		return lostReason(x.Err)
 	}
 
-	for _, inner := range unwrap(err) {
-		if r := lostReason(inner); r != "" {
+	for _, inner := range t.wraps {
+		if r := inner.lostReason(); r != "" {
 			return r
 		}
 	}
 
-	switch err {
+	switch t.err {
 	case net.ErrClosed:
 		return "connection closed"
 	case io.ErrUnexpectedEOF:
 		return "connection closed by the other side"
 	}
 
-	switch x := err.(type) {
+	switch x := t.err.(type) {
 	case *net.DNSError:
 		return "host not found"
+	case *url.Error:
+		return "" // its cause has said nothing
 	case net.Error:
-		if x.Timeout() {
-			return "network timeout"
-		}
-		return "network error"
+		return netReason(x)
 	}
 	return ""
 }
 
-// hadNoEffect reports whether err is certain to have left the backend as it was: it is
+// netReason asks the Timeout method of err, which may panic.
+func netReason(err net.Error) (reason string) {
+	defer func() {
+		if recover() != nil {
+			reason = ""
+		}
+	}()
+
+	if err.Timeout() {
+		return "network timeout"
+	}
+	return "network error"
+}
+
+// hadNoEffect reports whether t is certain to have left the backend as it was: it is
 // marked so, or the connection was refused or never made. Of several joined errors, all must
 // be.
-func hadNoEffect(err error) bool {
-	switch x := err.(type) {
+func (t errorTree) hadNoEffect() bool {
+	switch x := t.err.(type) {
 	case *marked:
 		if x.class == ClassTransient {
 			return true
@@ -76,23 +88,5 @@ func hadNoEffect(err error) bool {
 		}
 	}
 
-	inner := unwrap(err)
-	for _, e := range inner {
-		if !hadNoEffect(e) {
-			return false
-		}
-	}
-	return len(inner) > 0
-}
-
-func unwrap(err error) []error {
-	switch x := err.(type) {
-	case interface{ Unwrap() error }:
-		if inner := x.Unwrap(); inner != nil {
-			return []error{inner}
-		}
-	case interface{ Unwrap() []error }:
-		return x.Unwrap()
-	}
-	return nil
+	return t.all(errorTree.hadNoEffect)
 }

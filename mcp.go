@@ -38,10 +38,10 @@ type Request struct {
 	// is nil, panics or returns EffectUnknown.
 	Effect func() Effect
 
-	// Known says that the server has the tool. A tool that is neither known nor listed in the
-	// Config may be a name that an agent has made up: it shares the breaker and the counts that
-	// appear as "(others)" in Health.
-	Known bool
+	// Unknown says that the server doesn't have the tool, as far as the adapter can tell, so that
+	// an agent may have made up its name. Unless the Config lists it, it shares the breaker and the
+	// counts that appear as "(others)" in Health.
+	Unknown bool
 
 	// AllowDebug allows the request to turn debug on, by MetaDebug. An agent then reads the
 	// causes of errors.
@@ -56,12 +56,12 @@ type Request struct {
 // options in the request's _meta that the server allows. An option that isn't allowed is
 // ignored. One that is allowed and malformed fails the call with VALIDATION_ERROR.
 //
-// The map Meta is copied when the call begins; its values must not change.
+// Observers receive a copy of the map Meta; its values must not change.
 func ForRequest(r Request) Option {
 	return func(o *options) {
 		o.request = &r.RequestInfo
 		o.effect = r.Effect
-		o.shared = !r.Known
+		o.shared = r.Unknown
 		switch args := r.Arguments.(type) {
 		case json.RawMessage:
 			if len(args) > 0 {

@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func TestForRequestFailsIfAnAllowedOptionOfMetaIsInvalid(t *testing.T) {
 func TestForRequestSharesTheStateOfUnknownTools(t *testing.T) {
 	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"listed": {}}})
 	for _, tool := range []string{"listed", "known", "made up", "made up too"} {
-		r := resilience.Request{Known: tool == "known"}
+		r := resilience.Request{Unknown: strings.HasPrefix(tool, "made up")}
 		_, err := resilience.Do(t.Context(), g, tool, succeed, resilience.ForRequest(r))
 		require.NoError(t, err)
 	}
@@ -111,7 +112,7 @@ func TestForRequestAsksForTheEffectOnceAfterAFailure(t *testing.T) {
 		return func() resilience.Effect { asked++; return e }
 	}
 	attempts := func(tool string, effect func() resilience.Effect) int {
-		r := resilience.Request{Known: true, Effect: effect}
+		r := resilience.Request{Effect: effect}
 		return resilience.Run(t.Context(), g, tool, failing(9, errBoom), resilience.ForRequest(r)).Attempts
 	}
 

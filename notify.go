@@ -2,7 +2,6 @@ package resilience
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -266,10 +265,14 @@ func (c *call) notifyEnd() {
 		Timeout:    c.ctx.clock.timeout,
 		Attempts:   c.attempts,
 		Unfinished: c.unfinished,
-		Arguments:  c.arguments,
+	}
+	// The caller may modify what it gets, so observers get copies.
+	if c.arguments != nil {
+		e.Arguments = redactValue(c.arguments, &budget{}, 1)
 	}
 	if c.err != nil && !c.unfinished {
-		e.Err = c.err.clone() // the caller may modify the original
+		e.Err = c.err.clone()
+		e.Err.Details = Redact(c.err.Details)
 	}
 
 	for _, o := range observers.started {
@@ -304,8 +307,9 @@ func (c *call) late(ctx *callContext) func(error) {
 	name, label, observers := c.ctx.name, c.state.name, c.observers
 	return func(err error) {
 		now := time.Now()
+		err = bounded(err)
 		e := LateResult{Tool: name, Label: label, Time: now, Late: now.Sub(ctx.ending.Load().at), Err: err}
-		if e.Late < respectTime && isEcho(err, ctx) {
+		if e.Late < respectTime && err != nil && treeOf(err).echoes(ctx) {
 			return
 		}
 		for _, o := range observers.started {
@@ -314,15 +318,6 @@ func (c *call) late(ctx *callContext) func(error) {
 			}
 		}
 	}
-}
-
-// isEcho reports whether err says no more than that ctx has ended.
-func isEcho(err error, ctx *callContext) (echo bool) {
-	if err == nil || isCrash(err) {
-		return false
-	}
-	defer func() { _ = recover() }() // err is the tool's, and its methods may panic
-	return errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))
 }
 
 // Flush waits until the observers have received everything that happened before it was called. Call

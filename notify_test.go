@@ -309,7 +309,7 @@ func TestObserverAddsValuesToTheContextOfTheCall(t *testing.T) {
 			cancel(errBoom)
 			<-ctx.Done()
 			return 0, context.Cause(ctx)
-		}, resilience.ForRequest(resilience.Request{RequestInfo: info, Known: true}))
+		}, resilience.ForRequest(resilience.Request{RequestInfo: info}))
 		flush(t, g)
 
 		assert.ErrorIs(t, err, resilience.CodeCanceled)
@@ -378,4 +378,23 @@ func TestObserverMayReturnABrokenContext(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestObserversReceiveCopiesOfDetailsAndArguments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen resilience.CallEnd
+		cfg := configWith(resilience.Tool{})
+		cfg.Debug = true
+		cfg.Observers = []resilience.Observer{{End: func(_ context.Context, e resilience.CallEnd) { seen = e }}}
+		g := newGuard(t, cfg)
+
+		r := resilience.Run(t.Context(), g, "x", failing(9, resilience.MarkPermanent(errBoom)),
+			resilience.Args(map[string]any{"q": map[string]any{"n": 1}}))
+		r.Err.Details["arguments"].(map[string]any)["q"].(map[string]any)["n"] = 2
+		r.Err.Details["more"] = true
+		require.NoError(t, g.Flush(t.Context()))
+		assert.Equal(t, map[string]any{"q": map[string]any{"n": 1}}, seen.Arguments)
+		assert.NotContains(t, seen.Err.Details, "more")
+		assert.Equal(t, seen.Arguments, seen.Err.Details["arguments"])
+	})
 }

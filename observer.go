@@ -90,7 +90,7 @@ type CallEnd struct {
 	Time       time.Time
 	Duration   time.Duration // since the observers' Start returned
 	Timeout    time.Duration // of the whole call, unless progress restarts it; 0 if the call never had one
-	Attempts   int           // how often the tool was called; 0 if the call was rejected
+	Attempts   int           // how often the tool was called; 0 if it was not
 	Err        *Error        // a copy of the caller's, shared by all observers; nil on success or if Unfinished
 	Unfinished bool          // whether the tool returned [ErrUnfinished], which is neither success nor failure
 	Arguments  any           // with debug, the redacted arguments as they were before the tool ran; nil without

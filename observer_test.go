@@ -305,7 +305,7 @@ func TestObserverReceivesABoundedNumberOfLabels(t *testing.T) {
 
 		assert.Equal(t, "x", label("x"))
 		assert.Equal(t, "y", label("y"))
-		assert.Equal(t, "(others)", label("made up", resilience.ForRequest(resilience.Request{})))
+		assert.Equal(t, "(others)", label("made up", resilience.ForRequest(resilience.Request{Unknown: true})))
 		assert.Equal(t, "(others)", label(strings.Repeat("y", 300)))
 
 		invalid := resilience.Timeout(-1) // such a call doesn't come to a tool
@@ -476,20 +476,22 @@ func TestErrUnfinishedIsNeitherFailureNorRetried(t *testing.T) {
 	assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 }
 
-func TestErrUnfinishedIsAFailureIfClassifySaysSo(t *testing.T) {
+func TestErrUnfinishedStaysSoWhateverClassifySays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
-		cfg := observed(resilience.Tool{}, r.observer())
-		cfg.Retry.Classify = func(error) resilience.Class { return resilience.ClassPermanent }
+		cfg := observed(resilience.Tool{Effect: resilience.ReadOnly}, r.observer())
+		cfg.Retry.Classify = func(error) resilience.Class { return resilience.ClassTransient }
+		cfg.Breaker.Classify = cfg.Retry.Classify
 		g := newGuard(t, cfg)
 
 		_, err := resilience.Do(t.Context(), g, "x", unfinished)
-		require.Error(t, err)
+		require.ErrorIs(t, err, resilience.ErrUnfinished)
 		flush(t, g)
 
 		ends := received[resilience.CallEnd](&r)
 		require.Len(t, ends, 1)
-		assert.False(t, ends[0].Unfinished)
-		assert.ErrorIs(t, ends[0].Err, resilience.ErrUnfinished)
+		assert.True(t, ends[0].Unfinished)
+		assert.Equal(t, 1, ends[0].Attempts)
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
 	})
 }

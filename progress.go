@@ -60,9 +60,78 @@ func Pause(ctx context.Context) (resume func()) {
 		}
 	})
 
-	forget := first.AfterFunc(once) // an abandoned attempt takes its pause with it
-	return func() {
-		once()
-		forget()
+	return first.addPause(once)
+}
+
+// addPause adds a pause, which resume ends, to those that end with the attempt under way. It
+// returns what ends the pause earlier.
+func (c *callContext) addPause(resume func()) func() {
+	c.mu.Lock()
+	if c.pauses == nil {
+		c.pauses = make(map[*func()]struct{})
+	}
+	c.pauses[&resume] = struct{}{}
+	over := c.ending.Load() != nil
+	c.mu.Unlock()
+
+	end := func() {
+		c.mu.Lock()
+		delete(c.pauses, &resume)
+		c.mu.Unlock()
+		resume()
+	}
+	if over {
+		end()
+	}
+	return end
+}
+
+// endPauses ends the pauses of an attempt that has ended.
+func (c *callContext) endPauses() {
+	c.mu.Lock()
+	pauses := c.pauses
+	c.pauses = nil
+	c.mu.Unlock()
+
+	for resume := range pauses {
+		(*resume)()
+	}
+}
+
+// paused reports whether the timeout is paused.
+func (c *callContext) paused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clock.pauses > 0
+}
+
+// progress restarts the timeout if it may be restarted.
+func (c *callContext) progress() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.elapsed()
+	if c.ending.Load() == nil && c.clock.progress(now) {
+		c.schedule(now)
+	}
+}
+
+// pause suspends the timeout until resume is called, once.
+func (c *callContext) pause() (resume func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.elapsed()
+	c.clock.pause(now)
+	if c.ending.Load() == nil {
+		c.schedule(now)
+	}
+	return c.resume
+}
+
+func (c *callContext) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.elapsed()
+	if c.clock.resume(now) && c.ending.Load() == nil {
+		c.schedule(now)
 	}
 }

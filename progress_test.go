@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // working works for d and reports progress that often.
@@ -288,30 +289,6 @@ func TestPauseOfTheOuterCallSuspendsTheInnerCall(t *testing.T) {
 	})
 }
 
-func TestPausedProbeIsNotOverdue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := guardWith(t, resilience.Tool{})
-		trip(t, g.Breaker("x"))
-		time.Sleep(31 * time.Second)
-		go func() {
-			_, _ = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-				resume := resilience.Pause(ctx)
-				time.Sleep(10 * time.Minute)
-				resume()
-				time.Sleep(time.Second)
-				return 0, nil
-			})
-		}()
-
-		time.Sleep(9 * time.Minute)
-		_, err := resilience.Do(t.Context(), g, "x", succeed)
-		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
-
-		time.Sleep(2 * time.Minute)
-		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
-	})
-}
-
 func TestPauseAddsWhatItTookToMaxTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second, MaxTimeout: 30 * time.Second})
@@ -367,5 +344,52 @@ func TestPauseWithAHugeMaxTimeoutDoesNotOverflow(t *testing.T) {
 		})
 
 		assert.NoError(t, err)
+	})
+}
+
+func TestThePausesOfAnAttemptEndWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{
+			Tools: map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly, Timeout: 10 * time.Second}},
+			Retry: steady,
+		})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 1 {
+				resilience.Pause(ctx) // and never resumed
+				return 0, errBoom
+			}
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		require.ErrorIs(t, r.Err, resilience.CodeTimeout)
+		assert.Less(t, r.Duration, 25*time.Second)
+	})
+}
+
+func TestAProbeThatPausesWithoutEndGivesItsSlotBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, configWith(resilience.Tool{}))
+		b := g.Breaker("x")
+		trip(t, b)
+		time.Sleep(31 * time.Second)
+
+		ctx, leave := context.WithCancel(t.Context())
+		go func() {
+			_, _ = resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+				resilience.Pause(ctx)
+				<-ctx.Done()
+				return 0, ctx.Err()
+			})
+		}()
+		time.Sleep(time.Hour)
+
+		_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
+		require.ErrorIs(t, err, resilience.CodeCircuitOpen, "which notices that the probe is overdue")
+		_, err = resilience.Do(t.Context(), g, "x", failing(0, nil))
+		require.NoError(t, err)
+		assert.Equal(t, resilience.StateClosed, b.State())
+		leave()
+		synctest.Wait()
+		assert.Equal(t, resilience.StateClosed, b.State())
 	})
 }

@@ -402,3 +402,59 @@ func TestPromise9CallNeverSleepsIntoADeadline(t *testing.T) {
 		})
 	}
 }
+
+var errFirst = errors.New("the first attempt's own error")
+
+// Promise 4, where an attempt that the tool answered is followed by one that it didn't.
+func TestTheLastCauseOutlivesAnAttemptWithoutAnAnswer(t *testing.T) {
+	hangs := func(context.Context) (int, error) { time.Sleep(time.Hour); return 0, nil }
+	echoes := func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
+	cooperative := resilience.Tool{Cooperative: true}
+	const five = 5 * time.Second
+	const timeout, canceled = resilience.CodeTimeout, resilience.CodeCanceled
+	const exhausted = resilience.CodeRetryExhausted
+	for name, tc := range map[string]struct {
+		second  toolFunc
+		tool    resilience.Tool
+		attempt time.Duration
+		leaves  time.Duration // the caller; never if zero
+		code    resilience.Code
+	}{
+		"hangs until the call's timeout":         {second: hangs, code: timeout},
+		"hangs until the attempt's timeout":      {second: hangs, attempt: five, code: exhausted},
+		"hangs until the caller leaves":          {second: hangs, leaves: five, code: canceled},
+		"echoes the call's timeout":              {second: echoes, code: timeout},
+		"echoes the attempt's timeout":           {second: echoes, attempt: five, code: exhausted},
+		"echoes the caller's end":                {second: echoes, leaves: five, code: canceled},
+		"echoes the call's timeout, cooperative": {second: echoes, tool: cooperative, code: timeout},
+		"echoes the caller's end, cooperative":   {second: echoes, tool: cooperative, leaves: five, code: canceled},
+		"echoes the attempt's timeout, cooperative": {
+			second: echoes, tool: cooperative, attempt: five, code: exhausted,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tc.tool.Effect = resilience.ReadOnly
+				cfg := configWith(tc.tool)
+				cfg.AttemptTimeout = tc.attempt
+				cfg.Retry.MaxRetries = 1
+				g := newGuard(t, cfg)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				if tc.leaves > 0 {
+					time.AfterFunc(tc.leaves, leave)
+				}
+
+				_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+					if resilience.Attempt(ctx) == 1 {
+						return 0, errFirst
+					}
+					return tc.second(ctx)
+				})
+				assert.ErrorIs(t, err, tc.code)
+				assert.ErrorIs(t, err, errFirst)
+				time.Sleep(2 * time.Hour)
+			})
+		})
+	}
+}

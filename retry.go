@@ -54,11 +54,15 @@ func (r Retry) delay(n int, asked time.Duration) time.Duration {
 // fits reports whether any of the time that ctx has is left after a wait of d. During a wait
 // there is no progress that could restart a timeout.
 func fits(ctx context.Context, d time.Duration) bool {
-	if deadline, ok := ctx.Deadline(); ok && d >= time.Until(deadline) {
+	deadline, ok := ctx.Deadline()
+	if ok && d >= time.Until(deadline) {
 		return false
 	}
 
 	for c := innermost(ctx); c != nil; c = innermost(c.parent) {
+		if last, _ := c.Deadline(); !ok || deadline.After(last) {
+			return true // ctx has the values of the call, but not its end: see context.WithoutCancel
+		}
 		if d >= c.left() {
 			return false
 		}
@@ -136,20 +140,21 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 			return value, nil
 		}
 
-		d := diagnose(err, r.Classify)
+		t := treeOf(err)
+		d := diagnose(t, r.Classify)
 		delay := r.delay(n, d.retryAfter)
 		switch {
 		case d.class != ClassTransient || ctx.Err() != nil:
 			return value, crashError("", err)
 		case n > 1 && n > r.MaxRetries:
-			return value, RetryExhaustedError("", n, err)
+			return value, RetryExhaustedError("", n, t.err)
 		case n > r.MaxRetries || !fits(ctx, delay):
 			return value, err
 		}
 
-		r.notify(n, delay, err)
+		r.notify(n, delay, t.err)
 		if !sleep(ctx, delay) {
-			return value, endOf(ctx, "").withCause(err)
+			return value, endOf(ctx, "").withCause(t.err)
 		}
 	}
 }

@@ -263,3 +263,25 @@ func TestPrimitivesNestInAnyOrder(t *testing.T) {
 		time.Sleep(time.Hour)
 	})
 }
+
+// A job that continues after the call has the call's values, but not its end.
+func TestADetachedJobIsNotBoundByTheTimeoutOfItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
+		result := make(chan error, 1)
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			background := context.WithoutCancel(ctx)
+			go func() {
+				retry := resilience.Retry{Backoff: resilience.Backoff{
+					Base: time.Minute, Max: time.Minute, Jitter: resilience.NoJitter,
+				}}
+				_, err := resilience.WithRetry(background, retry, failing(1, errBoom))
+				result <- err
+			}()
+			time.Sleep(time.Second)
+			return 0, nil
+		})
+		require.NoError(t, err)
+		assert.NoError(t, <-result, "a delay of a minute fits")
+	})
+}

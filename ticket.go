@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -41,15 +42,30 @@ type ticket struct {
 	b       *Breaker
 	version uint64      // of the breaker when it admitted the call
 	report  func(error) // gobreaker's, which isn't idempotent
-	used    atomic.Bool
+	used    atomic.Bool // the call has ended
 
-	// probe is the context of a guard's probe: the probe isn't overdue while its timeout,
-	// which may be paused, goes on.
+	// probe is the context of a guard's probe. Nil if there is none.
 	probe atomic.Pointer[callContext]
 }
 
-// admit implements Allow with a new ticket, which it fills in.
-func (b *Breaker) admit(t *ticket) *Error {
+// ticketKey is the key of the ticket of b in the context of a call that b has admitted.
+type ticketKey struct{ b *Breaker }
+
+// ticketOf returns the ticket of the call around ctx that b has admitted, nil if there is
+// none. A call on the same breaker inside of that call belongs to it: it passes, and the
+// outer one counts. Otherwise a probe would reject itself.
+func ticketOf(ctx context.Context, b *Breaker) *ticket {
+	t, _ := ctx.Value(ticketKey{b}).(*ticket)
+	if t == nil || t.used.Load() {
+		return nil
+	}
+
+	return t
+}
+
+// admit implements Allow with a new ticket, which it fills in. A probe may take for as long as
+// the call's timeout, if that is longer than ProbeTimeout.
+func (b *Breaker) admit(t *ticket, timeout time.Duration) *Error {
 	for {
 		version := b.version.Load()
 		if stateIn(version) == StateOpen && b.untilProbe() > 0 {
@@ -71,15 +87,16 @@ func (b *Breaker) admit(t *ticket) *Error {
 		t.b, t.version, t.report = b, version, report
 		if t.isProbe() {
 			b.mu.Lock()
-			b.probe, b.overdue = t, time.Now().Add(b.cfg.ProbeTimeout)
+			b.probe, b.overdue = t, time.Now().Add(max(b.cfg.ProbeTimeout, timeout))
 			b.mu.Unlock()
 		}
 		return nil
 	}
 }
 
-// expireProbe fails a probe that has been under way for too long. err is why gobreaker
-// rejected a call.
+// expireProbe ends the wait for a probe that has been under way for too long. It has failed,
+// unless it waits for a person: then it says nothing about the backend, and another call may be
+// the probe. err is why gobreaker rejected a call.
 func (b *Breaker) expireProbe(err error) {
 	if err != gobreaker.ErrTooManyRequests {
 		return
@@ -91,9 +108,11 @@ func (b *Breaker) expireProbe(err error) {
 	if t == nil || !overdue {
 		return
 	}
-	if ctx := t.probe.Load(); ctx == nil || ctx.over() {
-		t.settle(outcomeFailure)
+	if ctx := t.probe.Load(); ctx != nil && ctx.paused() {
+		t.settle(outcomeNeutral)
+		return
 	}
+	t.settle(outcomeFailure)
 }
 
 // A message is kept because an open breaker is asked often.
@@ -130,7 +149,7 @@ func (t *ticket) done(err error) {
 		return
 	}
 
-	t.settle(outcomeOf(err, t.b.cfg.Classify))
+	t.settle(treeOf(err).outcome(t.b.cfg.Classify, false))
 }
 
 // settle reports the outcome of the call. Only the first report counts.

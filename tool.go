@@ -31,8 +31,9 @@ type toolState struct {
 	used      atomic.Bool // false if it was only asked for
 }
 
-// newState returns the state of a tool. The caller must store it.
-func (g *Guard) newState(name string, t Tool) *toolState {
+// newState returns the state of a tool. The caller must store it. A tool that isn't listed
+// shares no breaker: its name may be made up, and equal that of a backend.
+func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 	retry := g.cfg.Retry
 	if t.Retry != nil {
 		retry = t.Retry.withDefaults()
@@ -43,7 +44,7 @@ func (g *Guard) newState(name string, t Tool) *toolState {
 		breakerName = name
 	}
 	breaker := g.breakers[breakerName]
-	if breaker == nil {
+	if breaker == nil || !listed {
 		breaker = NewBreaker(breakerName, g.cfg.Breaker)
 		breaker.observers = g.observers
 	}
@@ -51,6 +52,7 @@ func (g *Guard) newState(name string, t Tool) *toolState {
 	timeout := t.timeout(name, g.timeouts)
 	return &toolState{
 		name:        name,
+		listed:      listed,
 		timeout:     timeout,
 		maxTimeout:  max(timeout, t.MaxTimeout),
 		effect:      t.Effect,
@@ -85,7 +87,7 @@ func (g *Guard) stateOf(name string, shared bool) *toolState {
 		return g.others
 	}
 	g.unlistedCount.Add(1)
-	s := g.newState(strings.Clone(name), Tool{Effect: g.cfg.Effect})
+	s := g.newState(strings.Clone(name), Tool{Effect: g.cfg.Effect}, false)
 	g.unlisted.Store(s.name, s)
 	return s
 }

@@ -77,3 +77,12 @@ func TestProbeOfAnOverloadedToolGivesItsSlotBack(t *testing.T) {
 		assert.NoError(t, err)
 	})
 }
+
+func TestAMadeUpNameDoesNotOpenTheBreakerThatToolsShare(t *testing.T) {
+	g := shareNeo4j(t)
+	for range 10 {
+		_, err := resilience.Do(t.Context(), g, "neo4j", failing(9, errBoom))
+		require.Error(t, err)
+	}
+	assert.Equal(t, resilience.StateClosed, g.Breaker("inner").State())
+}

@@ -56,7 +56,6 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 			Meta:    params.Meta,
 		},
 		Arguments: params.Arguments,
-		Known:     true, // the program chooses the names, not an agent
 	}
 
 	got, err := resilience.Do(ctx, c.guard, params.Name, func(ctx context.Context) (answer, error) {

@@ -96,7 +96,7 @@ func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilie
 		},
 		Arguments:    req.Params.Arguments,
 		Effect:       func() resilience.Effect { return s.tools.effect(ctx, req) },
-		Known:        s.tools.has(ctx, req),
+		Unknown:      !s.tools.has(ctx, req),
 		AllowDebug:   s.options.allowDebug,
 		AllowTimeout: s.options.allowTimeout,
 	}

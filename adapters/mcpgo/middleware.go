@@ -82,11 +82,10 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 
 	arguments := copyOf(req.Params.Arguments) // as hooks and other middleware have left them
 	got, err := resilience.Do(ctx, h.guard, name, func(ctx context.Context) (answer, error) {
+		// An abandoned tool may change its arguments while another attempt, or a hook of the
+		// server, reads them.
 		req := req
-		if resilience.Attempt(ctx) > 1 {
-			// An earlier attempt may have changed its arguments, and may still do so.
-			req.Params.Arguments = copyOf(arguments)
-		}
+		req.Params.Arguments = copyOf(arguments)
 		return h.attempt(ctx, req)
 	}, resilience.ForRequest(request))
 

@@ -231,6 +231,33 @@ func TestRetryHasArgumentsOfItsOwn(t *testing.T) {
 	})
 }
 
+// A hook of the server reads the request after the call, while an abandoned tool may still run.
+func TestAbandonedToolSharesNoArgumentsWithTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		hooks := &server.Hooks{}
+		hooks.AddAfterCallTool(func(_ context.Context, _ any, req *mcp.CallToolRequest, _ any) {
+			close(over)
+			for range 1000 {
+				_, err := json.Marshal(req.Params.Arguments)
+				assert.NoError(t, err)
+			}
+		})
+		guarded := mcpgo.Middleware(newGuard(t, resilience.Config{}))
+		s := server.NewMCPServer("s", "1", server.WithToolHandlerMiddleware(guarded), server.WithHooks(hooks))
+		s.AddTool(mcp.NewTool("x"), func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			<-over
+			for n := range 1000 {
+				req.GetArguments()["n"] = n
+			}
+			return nil, nil
+		})
+
+		res := callTool(t, connect(t, s, nil), "x", map[string]any{"n": "one"}, nil)
+		assert.True(t, res.IsError, "it exceeded its timeout")
+	})
+}
+
 // Each attempt receives the arguments as a hook or other middleware has rewritten them,
 // whatever the earlier attempt did to them.
 func TestEachAttemptHasTheRewrittenArguments(t *testing.T) {

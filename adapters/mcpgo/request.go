@@ -19,7 +19,6 @@ func (h *handler) requestOf(ctx context.Context, req mcp.CallToolRequest) resili
 		RequestInfo:  infoOf(ctx, meta),
 		Arguments:    req.GetRawArguments(),
 		Effect:       func() resilience.Effect { return effectOf(lookUp(ctx, req.Params.Name)) },
-		Known:        true, // otherwise mcp-go would not have called the middleware
 		AllowDebug:   h.options.allowDebug,
 		AllowTimeout: h.options.allowTimeout,
 	}

@@ -40,7 +40,6 @@ func Example() {
 			Method: "tools/call",
 			Meta:   map[string]any{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 		},
-		Known: true,
 	})
 	_, _ = resilience.Do(ctx, guard, "search", func(context.Context) (string, error) {
 		return "", errors.New("the index is corrupt")

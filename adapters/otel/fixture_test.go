@@ -217,7 +217,7 @@ var serverRequest = resilience.RequestInfo{Method: "tools/call", Session: "s1", 
 
 // forRequest returns the option of a call of a tool that the server knows.
 func forRequest(info resilience.RequestInfo) resilience.Option {
-	return resilience.ForRequest(resilience.Request{RequestInfo: info, Known: true})
+	return resilience.ForRequest(resilience.Request{RequestInfo: info})
 }
 
 func withMeta(meta map[string]any) resilience.Option {

@@ -152,7 +152,7 @@ func TestCollectorReceivesSpansAndMetrics(t *testing.T) {
 // bring text that isn't UTF-8.
 func makeCalls(t *testing.T, g *exportingGuard) {
 	t.Helper()
-	request := resilience.ForRequest(resilience.Request{Known: true, RequestInfo: resilience.RequestInfo{
+	request := resilience.ForRequest(resilience.Request{RequestInfo: resilience.RequestInfo{
 		Method: "tools/call", Session: "s\xff", Protocol: "2025-11-25",
 		Meta: map[string]any{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 	}})

@@ -74,7 +74,7 @@ func succeed(context.Context) (int, error) { return 1, nil }
 func (g *exportingGuard) call(n int) {
 	g.Helper()
 	request := resilience.ForRequest(resilience.Request{
-		RequestInfo: resilience.RequestInfo{Method: "tools/call"}, Known: true,
+		RequestInfo: resilience.RequestInfo{Method: "tools/call"},
 	})
 	synctest.Test(g.T, func(t *testing.T) {
 		for i := range n {

@@ -1,0 +1,47 @@
+package resilience
+
+import "maps"
+
+func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
+
+// present turns e into what the agent gets: with the configured suggestion, and with details
+// only with debug.
+func (c *call) present(e *Error) {
+	if configured, ok := c.guard.cfg.Suggestions[e.Code]; ok {
+		switch e.Suggestion {
+		case suggestions[e.Code], suggestChange:
+			e.Suggestion = configured
+		case suggestCheck:
+			e.Suggestion = configured + " " + suggestCheck
+		}
+	}
+
+	if c.debug() {
+		e.Details = c.details(e)
+	} else {
+		e.Details = nil
+	}
+}
+
+func (c *call) details(e *Error) map[string]any {
+	d := maps.Clone(e.Details)
+	if d == nil {
+		d = make(map[string]any)
+	}
+
+	d["tool"] = c.ctx.name
+	d["attempt"] = c.attempts
+	d["elapsed"] = formatDuration(c.duration)
+	if timeout := c.ctx.clock.timeout; timeout > 0 {
+		d["timeout"] = formatDuration(timeout)
+	}
+	if e.Err != nil {
+		d["cause"] = textOf(e.Err)
+	}
+	d = Redact(d)
+
+	if c.arguments != nil {
+		d["arguments"] = c.arguments // redacted before the tool ran
+	}
+	return d
+}

@@ -1,0 +1,107 @@
+package resilience_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// shareNeo4j is a guard whose tools outer and inner share a breaker. Nothing is retried.
+func shareNeo4j(t *testing.T) *resilience.Guard {
+	return newGuard(t, resilience.Config{
+		Tools: map[string]resilience.Tool{"outer": {Breaker: "neo4j"}, "inner": {Breaker: "neo4j"}},
+		Retry: resilience.Retry{MaxRetries: -1},
+	})
+}
+
+// nested makes a call of outer whose tool calls inner.
+func nested(ctx context.Context, g *resilience.Guard, outer string, fn func(context.Context) (int, error)) error {
+	_, err := resilience.Do(ctx, g, outer, func(ctx context.Context) (int, error) {
+		return resilience.Do(ctx, g, "inner", fn)
+	})
+	return err
+}
+
+func TestNestedCallsOnOneBreakerCountOnce(t *testing.T) {
+	for _, outer := range []string{"outer", "inner"} { // inner: one tool that is guarded twice
+		t.Run(outer, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := shareNeo4j(t)
+				b := g.Breaker("inner")
+				for n := range 5 {
+					require.Equal(t, resilience.StateClosed, b.State(), "after %d calls", n)
+					require.ErrorIs(t, nested(t.Context(), g, outer, failing(9, errBoom)), errBoom)
+				}
+				require.Equal(t, resilience.StateOpen, b.State())
+
+				time.Sleep(31 * time.Second)
+				require.NoError(t, nested(t.Context(), g, outer, failing(0, nil)), "the probe doesn't reject itself")
+				assert.Equal(t, resilience.StateClosed, b.State())
+			})
+		})
+	}
+}
+
+func TestNestedPrimitivesOnOneBreakerCountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("b", resilience.BreakerConfig{})
+		call := func(fn func(context.Context) (int, error)) error {
+			_, err := resilience.WithBreaker(t.Context(), b, func(ctx context.Context) (int, error) {
+				return resilience.WithBreaker(ctx, b, fn)
+			})
+			return err
+		}
+		for range 5 {
+			require.Equal(t, resilience.StateClosed, b.State())
+			require.ErrorIs(t, call(failing(9, errBoom)), errBoom)
+		}
+		require.Equal(t, resilience.StateOpen, b.State())
+
+		time.Sleep(31 * time.Second)
+		require.NoError(t, call(failing(0, nil)))
+		assert.Equal(t, resilience.StateClosed, b.State())
+	})
+}
+
+// A call that outlives the one around it no longer belongs to it.
+func TestANestedCallAfterTheOuterOneCountsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := shareNeo4j(t)
+		later := make(chan error)
+		_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+			background := context.WithoutCancel(ctx)
+			go func() {
+				time.Sleep(time.Second)
+				_, err := resilience.Do(background, g, "inner", failing(9, errBoom))
+				later <- err
+			}()
+			return 0, nil
+		})
+		require.NoError(t, err)
+		require.ErrorIs(t, <-later, errBoom)
+		assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+	})
+}
+
+func TestAnInnerRejectionIsNeitherRetriedNorCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{
+			Tools: map[string]resilience.Tool{"outer": {Effect: resilience.ReadOnly}, "inner": {}},
+		})
+		trip(t, g.Breaker("inner"))
+		for range 10 {
+			r := resilience.Run(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "inner", succeed)
+			})
+			require.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
+			require.Equal(t, 1, r.Attempts)
+			require.Zero(t, r.Duration)
+		}
+		assert.Equal(t, resilience.StateClosed, g.Breaker("outer").State())
+	})
+}

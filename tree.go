@@ -1,0 +1,188 @@
+package resilience
+
+import (
+	"context"
+	"errors"
+	"reflect"
+)
+
+// A tool's error is a program's own code: its methods may panic, it may wrap itself, and
+// errors that share what they wrap make a tree of any size. These bound what is looked at.
+const (
+	maxErrors     = 1000 // in one tree
+	maxErrorDepth = 100
+)
+
+// errUnreadable takes the place of an error that exceeds these bounds. It says nothing.
+var errUnreadable = errors.New("resilience: an error that wraps itself, or too many other errors")
+
+// errNilPointer takes the place of a nil pointer in an error, whose methods can't be called.
+var errNilPointer = errors.New("resilience: an error that is a nil pointer")
+
+// An errorTree is a snapshot of an error and of the errors that it wraps. It is taken once,
+// so that everything that is decided about an error is decided about the same tree.
+type errorTree struct {
+	err   error
+	wraps []errorTree
+}
+
+// treeOf returns the tree of err, or that of errUnreadable if err exceeds the bounds.
+func treeOf(err error) errorTree {
+	if err == nil {
+		return errorTree{}
+	}
+
+	room := maxErrors
+	t, ok := grow(err, &room, 0)
+	if !ok {
+		return errorTree{err: errUnreadable}
+	}
+	return t
+}
+
+// bounded returns err, or an error that says nothing if err exceeds the bounds. A panic stays
+// a panic.
+func bounded(err error) error {
+	t := treeOf(err)
+	if p, ok := err.(*PanicError); ok && t.err == errUnreadable {
+		return &PanicError{Value: errUnreadable, Stack: p.Stack}
+	}
+
+	return t.err
+}
+
+func grow(err error, room *int, depth int) (t errorTree, ok bool) {
+	*room--
+	if *room < 0 || depth > maxErrorDepth {
+		return t, false
+	}
+
+	if isNil(err) {
+		return errorTree{err: errNilPointer}, true
+	}
+
+	t.err = err
+	several, single := unwrap(err)
+	if single != nil {
+		inner, ok := grow(single, room, depth+1)
+		if !ok {
+			return t, false
+		}
+		t.wraps = []errorTree{inner}
+	}
+	for _, e := range several {
+		if e == nil {
+			continue
+		}
+		inner, ok := grow(e, room, depth+1)
+		if !ok {
+			return t, false
+		}
+		t.wraps = append(t.wraps, inner)
+	}
+	return t, true
+}
+
+// unwrap returns what err wraps: nothing if its method panics, as that of a typed nil does.
+func unwrap(err error) (several []error, single error) {
+	defer func() {
+		if recover() != nil {
+			several, single = nil, nil
+		}
+	}()
+
+	switch x := err.(type) {
+	case interface{ Unwrap() error }:
+		return nil, x.Unwrap()
+	case interface{ Unwrap() []error }:
+		return x.Unwrap(), nil
+	}
+	return nil, nil
+}
+
+// all reports whether f holds for each error that t wraps, of which there must be one.
+func (t errorTree) all(f func(errorTree) bool) bool {
+	for _, inner := range t.wraps {
+		if !f(inner) {
+			return false
+		}
+	}
+	return len(t.wraps) > 0
+}
+
+// is is errors.Is.
+func (t errorTree) is(target error) bool {
+	if isItself(t.err, target) {
+		return true
+	}
+
+	for _, inner := range t.wraps {
+		if inner.is(target) {
+			return true
+		}
+	}
+	return false
+}
+
+// isItself compares err, which may be of a type that can't be compared, and asks its Is method.
+// Both may panic.
+func isItself(err, target error) (yes bool) {
+	defer func() {
+		if recover() != nil {
+			yes = false
+		}
+	}()
+
+	if err == target {
+		return true
+	}
+	x, ok := err.(interface{ Is(error) bool })
+	return ok && x.Is(target)
+}
+
+// as is errors.As: it returns the first error of type T in t, from the outside in.
+func as[T error](t errorTree) (found T, ok bool) {
+	if found, ok := t.err.(T); ok {
+		return found, true
+	}
+	if found, ok := asItself[T](t.err); ok {
+		return found, true
+	}
+
+	for _, inner := range t.wraps {
+		if found, ok := as[T](inner); ok {
+			return found, true
+		}
+	}
+	return found, false
+}
+
+func isNil(err error) bool {
+	v := reflect.ValueOf(err)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// asItself asks the As method of err, which may panic.
+func asItself[T error](err error) (found T, ok bool) {
+	x, has := err.(interface{ As(any) bool })
+	if !has {
+		return found, false
+	}
+
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	ok = x.As(&found)
+	return found, ok
+}
+
+// echoes reports whether t says no more than that ctx has ended.
+func (t errorTree) echoes(ctx *callContext) bool {
+	if isCrash(t.err) || ctx.Err() == nil {
+		return false
+	}
+
+	return t.is(ctx.Err()) || t.is(context.Cause(ctx))
+}

@@ -1,0 +1,133 @@
+package resilience_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+type selfWrapping struct{ calls int }
+
+func (e *selfWrapping) Error() string { return "self" }
+func (e *selfWrapping) Unwrap() error { e.calls++; return e }
+
+type manyWrapping struct{ depth int }
+
+func (e manyWrapping) Error() string { return "many" }
+func (e manyWrapping) Unwrap() []error {
+	return []error{manyWrapping{e.depth + 1}, manyWrapping{e.depth + 1}}
+}
+
+// cyclic returns an *Error that wraps itself.
+func cyclic() error {
+	e := resilience.AsError("x", errBoom)
+	e.Err = fmt.Errorf("around: %w", e)
+	return e
+}
+
+// Errors that can't be walked to their end. Everything that looks into an error must survive
+// them, promptly.
+var endless = map[string]func() error{
+	"an error that wraps itself":      func() error { return &selfWrapping{} },
+	"a cycle through an *Error":       cyclic,
+	"a cycle under a mark":            func() error { return resilience.MarkTransient(cyclic()) },
+	"a cycle in a join":               func() error { return errors.Join(errBoom, cyclic()) },
+	"ever more errors":                func() error { return manyWrapping{} },
+	"a tree with shared nodes":        func() error { return fmt.Errorf("x: %w", sharedOf24) },
+	"a panic with an endless error":   func() error { panic(&selfWrapping{}) },
+	"an endless error in an own code": func() error { return &resilience.Error{Message: "m", Err: &selfWrapping{}} },
+}
+
+var sharedOf24 = lazyShared{}
+
+// lazyShared is a shared tree that is built when it is unwrapped, as its text has 2^24 lines.
+type lazyShared struct{}
+
+func (lazyShared) Error() string { return "shared" }
+func (lazyShared) Unwrap() []error {
+	var err error = leaf{}
+	for range 24 {
+		err = pair{err}
+	}
+	return []error{err}
+}
+
+type leaf struct{}
+
+func (leaf) Error() string { return "leaf" }
+
+type pair struct{ inner error }
+
+func (p pair) Error() string   { return "pair" }
+func (p pair) Unwrap() []error { return []error{p.inner, p.inner} }
+
+func TestEndlessErrorsEndNothing(t *testing.T) {
+	for name, fail := range endless {
+		tool := func(context.Context) (int, error) { return 0, fail() }
+		bare := func() (err error) {
+			defer func() { _ = recover() }()
+			return fail()
+		}
+
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var ends int
+				observer := resilience.LogObserver(nil)
+				observer.End = func(context.Context, resilience.CallEnd) { ends++ }
+				g := newGuard(t, resilience.Config{Observers: []resilience.Observer{observer}, Debug: true})
+
+				_, err := resilience.Do(t.Context(), g, "x", tool)
+				var e *resilience.Error
+				require.ErrorAs(t, err, &e)
+				assert.NotErrorIs(t, err, errNever, "the whole of it can be walked")
+				require.NoError(t, g.Flush(t.Context()))
+				assert.Equal(t, 1, ends)
+
+				_, err = resilience.WithTimeout(t.Context(), "x", time.Second, tool)
+				assert.Error(t, err)
+				_, err = resilience.WithRetry(t.Context(), resilience.Retry{}, tool)
+				assert.Error(t, err)
+				b := resilience.NewBreaker("b", resilience.BreakerConfig{})
+				_, err = resilience.WithBreaker(t.Context(), b, tool)
+				assert.Error(t, err)
+
+				resilience.Classify(bare())
+				assert.NotErrorIs(t, resilience.AsError("x", bare()), errNever)
+
+				c := resilience.NewConnector(func(context.Context) (int, error) { return 1, fail() },
+					resilience.ConnectorConfig[int]{MaxAttempts: 2})
+				_, err = c.Wait(t.Context())
+				assert.NotErrorIs(t, err, errNever)
+				require.NoError(t, c.Close())
+			})
+		})
+	}
+}
+
+// errNever is in no error.
+var errNever = errors.New("never")
+
+// A nil pointer says nothing, but what is around it still stands.
+func TestANilPointerInAnErrorDoesNotHideAMark(t *testing.T) {
+	var none *nilError
+	g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
+
+	r := resilience.Run(t.Context(), g, "x", failing(9, resilience.MarkPermanent(none)))
+	assert.Equal(t, 1, r.Attempts)
+	full := &resilience.Error{Message: "The disk is full", Err: none}
+	r = resilience.Run(t.Context(), g, "x", failing(9, full))
+	assert.Equal(t, 1, r.Attempts)
+	assert.Equal(t, "The disk is full", r.Err.Message)
+}
+
+type nilError struct{ err error }
+
+func (e *nilError) Error() string { return e.err.Error() }
+func (e *nilError) Unwrap() error { return e.err }
