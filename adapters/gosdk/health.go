@@ -13,8 +13,8 @@ const (
 	HealthResource = "resilience://health"
 )
 
-const healthDescription = "Tells which tools work at present and which are worth no call " +
-	"before the time in retryAfter (seconds) has passed"
+const healthDescription = "Lists the state of every tool. Do not call a tool that is not available " +
+	"before the seconds in retryAfter have passed."
 
 // AddHealth adds the tool [HealthTool] and the resource [HealthResource] to server. Both return
 // g.AgentHealth, by which an agent can choose a tool that works. AddHealth panics if server or g is

@@ -24,8 +24,8 @@ func AddHealth(s *server.MCPServer, g *resilience.Guard) {
 		panic("resilience: mcpgo: AddHealth: nil *MCPServer or *Guard")
 	}
 
-	const description = "Tells which tools work at present and which are worth no call " +
-		"before the time in retryAfter (seconds) has passed"
+	const description = "Lists the state of every tool. Do not call a tool that is not available " +
+		"before the seconds in retryAfter have passed."
 	const mimeType = "application/json"
 
 	tool := mcp.NewTool(HealthTool, mcp.WithDescription(description), mcp.WithReadOnlyHintAnnotation(true))
