@@ -1,6 +1,9 @@
 package resilience
 
-import "maps"
+import (
+	"maps"
+	"strings"
+)
 
 func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 
@@ -12,7 +15,7 @@ func (c *call) present(e *Error) {
 		case suggestions[e.Code], suggestChange:
 			e.Suggestion = configured
 		case suggestCheck:
-			e.Suggestion = configured + " " + suggestCheck
+			e.Suggestion = strings.TrimSpace(configured + " " + suggestCheck)
 		}
 	}
 

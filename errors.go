@@ -127,27 +127,52 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
+// An errorJSON is what an agent reads of an Error.
+type errorJSON struct {
+	Code       Code           `json:"code"`
+	Tool       string         `json:"tool,omitempty"`
+	Message    string         `json:"message"`
+	Suggestion string         `json:"suggestion,omitempty"`
+	Retryable  bool           `json:"retryable"`
+	RetryAfter int64          `json:"retryAfter,omitempty"` // seconds
+	Details    map[string]any `json:"details,omitempty"`
+}
+
 // MarshalJSON returns what an agent reads: code, tool, message, suggestion, retryable,
 // retryAfter in whole seconds (rounded up, and left out if it isn't known) and details (left
 // out if empty). The cause is part of it only as far as Details contains it. Details that
 // can't be marshaled are left out, so that the rest isn't lost.
-func (e *Error) MarshalJSON() ([]byte, error) {
-	out := struct {
-		Code       Code           `json:"code"`
-		Tool       string         `json:"tool,omitempty"`
-		Message    string         `json:"message"`
-		Suggestion string         `json:"suggestion,omitempty"`
-		Retryable  bool           `json:"retryable"`
-		RetryAfter int64          `json:"retryAfter,omitempty"`
-		Details    map[string]any `json:"details,omitempty"`
-	}{e.Code, e.Tool, e.Message, e.Suggestion, e.Retryable, wholeSeconds(e.RetryAfter), e.Details}
-
+func (e Error) MarshalJSON() ([]byte, error) {
+	out := errorJSON{e.Code, e.Tool, e.Message, e.Suggestion, e.Retryable, wholeSeconds(e.RetryAfter), e.Details}
 	b, err := json.Marshal(out)
 	if err != nil {
 		out.Details = nil
 		b, err = json.Marshal(out)
 	}
 	return b, err
+}
+
+// UnmarshalJSON reads what MarshalJSON returns, for a client that wants to act on an error. The
+// cause isn't part of it. A retryAfter that isn't positive, or too large for a time.Duration,
+// isn't known.
+func (e *Error) UnmarshalJSON(b []byte) error {
+	var in errorJSON
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+
+	*e = Error{
+		Code:       in.Code,
+		Tool:       in.Tool,
+		Message:    in.Message,
+		Suggestion: in.Suggestion,
+		Retryable:  in.Retryable,
+		Details:    in.Details,
+	}
+	if in.RetryAfter > 0 && in.RetryAfter <= int64(never/time.Second) {
+		e.RetryAfter = time.Duration(in.RetryAfter) * time.Second
+	}
+	return nil
 }
 
 // LogValue returns the error as a slog group. It contains the text of the cause: logs are

@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestTimeoutErrorRoundsItsTimeout(t *testing.T) {
@@ -273,4 +275,40 @@ func TestErrorsThatAreSharedAreNotChanged(t *testing.T) {
 
 	assert.Equal(t, sharedBefore, *shared)
 	assert.Equal(t, timeoutBefore, *timeout)
+}
+
+func TestErrorValueMarshalsLikeAPointerWithoutItsCause(t *testing.T) {
+	e := resilience.CircuitOpenError("x", 30*time.Second)
+	e.Err = errors.New("password=secret")
+	assert.Equal(t, jsonOf(t, e), jsonOf(t, *e))
+	assert.NotContains(t, jsonOf(t, map[string]any{"error": *e}), "secret")
+}
+
+func TestErrorUnmarshalsWhatItMarshals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		json string
+		want resilience.Error
+	}{
+		"whole": {
+			json: `{"code":"CIRCUIT_OPEN","tool":"x","message":"m","suggestion":"s",` +
+				`"retryable":true,"retryAfter":30,"details":{"n":1}}`,
+			want: resilience.Error{
+				Code: resilience.CodeCircuitOpen, Tool: "x", Message: "m", Suggestion: "s",
+				Retryable: true, RetryAfter: 30 * time.Second, Details: map[string]any{"n": 1.0},
+			},
+		},
+		"little":       {json: `{"code":"TIMEOUT"}`, want: resilience.Error{Code: resilience.CodeTimeout}},
+		"negative":     {json: `{"retryAfter":-1}`},
+		"too far away": {json: `{"retryAfter":9223372036854775807}`},
+		"other fields": {json: `{"Err":"x","origin":{}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := resilience.Error{Message: "old", Err: errBoom}
+			require.NoError(t, json.Unmarshal([]byte(tc.json), &e))
+			assert.Equal(t, tc.want, e)
+		})
+	}
+
+	var e resilience.Error
+	assert.Error(t, json.Unmarshal([]byte(`{"retryAfter":"soon"}`), &e))
 }
