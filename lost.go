@@ -63,6 +63,12 @@ func netReason(err net.Error) (reason string) {
 	return "network error"
 }
 
+// repeated marks the last error of several attempts of which an earlier one may have had an
+// effect: the last one doesn't speak for all of them.
+type repeated struct{ error }
+
+func (r *repeated) Unwrap() error { return r.error }
+
 // hadNoEffect reports whether t is certain to have left the backend as it was: it is
 // marked so, or the connection was refused or never made. Of several joined errors, all must
 // be.
@@ -74,6 +80,8 @@ func (t errorTree) hadNoEffect() bool {
 		}
 	case *notMade:
 		return true
+	case *repeated:
+		return false
 	case *net.OpError:
 		return x.Op == "dial"
 	case *net.DNSError:

@@ -115,10 +115,11 @@ func Attempt(ctx context.Context) int {
 // sleeps into the deadline of ctx: a delay that doesn't fit ends the call at once.
 //
 // It returns the value of the last attempt. Its error is fn's own, unchanged, if no retry was
-// made or if further ones were ruled out, by the error's class or for lack of time. After the
-// last of several attempts the error is RETRY_EXHAUSTED, and if ctx ends between attempts it
-// is CANCELED or TIMEOUT; both wrap fn's last error. A panic of fn isn't retried and becomes
-// TOOL_FAILED around a [*PanicError].
+// made or if further ones were ruled out, by the error's class or for lack of time. (If the
+// error says that nothing was done, and an earlier attempt may have done something, it is
+// wrapped.) After the last of several attempts the error is RETRY_EXHAUSTED, and if ctx ends
+// between attempts it is CANCELED or TIMEOUT; both wrap fn's last error. A panic of fn isn't
+// retried and becomes TOOL_FAILED around a [*PanicError].
 //
 // A context that has already ended is CANCELED or TIMEOUT, a nil fn is TOOL_NOT_FOUND, and a
 // negative duration in r is VALIDATION_ERROR; fn isn't called then. A nil ctx panics.
@@ -134,6 +135,7 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 	}
 
 	r = r.withDefaults()
+	noEffect := true // of the attempts so far
 	for n := 1; ; n++ {
 		value, err = protect(context.WithValue(ctx, attemptKey{}, n), fn)
 		if err == nil {
@@ -142,6 +144,10 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 
 		t := treeOf(err)
 		d := diagnose(t, r.Classify)
+		if d.noEffect && !noEffect {
+			err = &repeated{err}
+		}
+
 		delay := r.delay(n, d.retryAfter)
 		switch {
 		case d.class != ClassTransient || ctx.Err() != nil:
@@ -151,6 +157,7 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 		case n > r.MaxRetries || !fits(ctx, delay):
 			return value, err
 		}
+		noEffect = noEffect && d.noEffect
 
 		r.notify(n, delay, t.err)
 		if !sleep(ctx, delay) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -284,4 +286,37 @@ func TestADetachedJobIsNotBoundByTheTimeoutOfItsCall(t *testing.T) {
 		require.NoError(t, err)
 		assert.NoError(t, <-result, "a delay of a minute fits")
 	})
+}
+
+// Promise 8: a refused second attempt says nothing about the first.
+func TestWithRetryInsideAToolHidesNoEarlierEffect(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for name, tc := range map[string]struct {
+		first error
+		calls int
+	}{
+		"the first had an effect": {first: errBoom, calls: 1},
+		"neither had an effect":   {first: refused, calls: 4},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent, Timeout: time.Minute})
+			calls := 0
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				calls++
+				short, cancel := context.WithTimeout(ctx, 150*time.Millisecond) // enough for one retry
+				defer cancel()
+				retry := resilience.Retry{Backoff: resilience.Backoff{
+					Base: 100 * time.Millisecond, Max: 100 * time.Millisecond, Jitter: resilience.NoJitter,
+				}}
+				return resilience.WithRetry(short, retry, func(ctx context.Context) (int, error) {
+					if resilience.Attempt(ctx) == 1 {
+						return 0, tc.first
+					}
+					return 0, refused
+				})
+			})
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+			assert.Equal(t, tc.calls, calls)
+		})
+	}
 }
