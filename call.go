@@ -193,7 +193,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, failure 
 		return value, failure, true
 	}
 
-	failure = treeOf(bounded(err))
+	failure = treeOf(err)
 	if err != nil && !failure.echoes(ctx) {
 		j.lastErr = failure.err
 	}

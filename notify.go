@@ -307,9 +307,9 @@ func (c *call) late(ctx *callContext) func(error) {
 	name, label, observers := c.ctx.name, c.state.name, c.observers
 	return func(err error) {
 		now := time.Now()
-		err = bounded(err)
-		e := LateResult{Tool: name, Label: label, Time: now, Late: now.Sub(ctx.ending.Load().at), Err: err}
-		if e.Late < respectTime && err != nil && treeOf(err).echoes(ctx) {
+		failure := treeOf(err)
+		e := LateResult{Tool: name, Label: label, Time: now, Late: now.Sub(ctx.ending.Load().at), Err: failure.err}
+		if e.Late < respectTime && err != nil && failure.echoes(ctx) {
 			return
 		}
 		for _, o := range observers.started {

@@ -75,7 +75,7 @@ func WithTimeout[T any](
 	}
 
 	ended, _ := c.ended()
-	if e := endedWith(ended, bounded(err)); e != nil {
+	if e := endedWith(ended, treeOf(err).err); e != nil {
 		return value, e
 	}
 	return value, crashError(tool, err)

@@ -26,31 +26,25 @@ type errorTree struct {
 	wraps []errorTree
 }
 
-// treeOf returns the tree of err, or that of errUnreadable if err exceeds the bounds.
+// treeOf returns the tree of err, or that of errUnreadable if err exceeds the bounds. A panic
+// stays a panic.
 func treeOf(err error) errorTree {
 	if err == nil {
 		return errorTree{}
 	}
 
 	room := maxErrors
-	t, ok := grow(err, &room, 0)
-	if !ok {
-		return errorTree{err: errUnreadable}
+	if t, ok := grow(err, &room, 0); ok {
+		return t
 	}
-	return t
+	if p, ok := err.(*PanicError); ok {
+		return errorTree{err: &PanicError{Value: errUnreadable, Stack: p.Stack}}
+	}
+	return errorTree{err: errUnreadable}
 }
 
-// bounded returns err, or an error that says nothing if err exceeds the bounds. A panic stays
-// a panic.
-func bounded(err error) error {
-	t := treeOf(err)
-	if p, ok := err.(*PanicError); ok && t.err == errUnreadable {
-		return &PanicError{Value: errUnreadable, Stack: p.Stack}
-	}
-
-	return t.err
-}
-
+// grow takes the snapshot, and reports whether it is within the bounds. room is how many more
+// errors may be in it.
 func grow(err error, room *int, depth int) (t errorTree, ok bool) {
 	*room--
 	if *room < 0 || depth > maxErrorDepth {
@@ -157,6 +151,7 @@ func as[T error](t errorTree) (found T, ok bool) {
 	return found, false
 }
 
+// isNil reports whether err is a nil pointer.
 func isNil(err error) bool {
 	v := reflect.ValueOf(err)
 	return v.Kind() == reflect.Pointer && v.IsNil()
