@@ -11,9 +11,6 @@ import (
 )
 
 const (
-	// startTimeout is how long a call waits for Observer.Start.
-	startTimeout = 100 * time.Millisecond
-
 	// warningInterval is the minimum time between two warnings that an observer loses events. An
 	// observer that is slow by turns would otherwise fill the log.
 	warningInterval = time.Minute
@@ -22,14 +19,15 @@ const (
 	respectTime = time.Second
 )
 
-// An observer wraps an [Observer] so that panics and slow functions can't affect calls: Start runs
-// under a timeout, and all other events pass through a queue.
+// An observer wraps an [Observer] so that panics and slow functions can't affect calls: a call goes on
+// without a Start that hangs, and all other events pass through a queue.
 type observer struct {
 	Observer
-	events          queue
-	abandonedStarts atomic.Int64 // calls of Start that exceeded startTimeout and still run
-	lost            atomic.Int64 // events lost since the observer last kept up
-	warnings        warnings
+	events   queue
+	starting atomic.Int64 // calls of Start that are running
+	hanging  atomic.Int64 // those of them that a call has gone on without
+	lost     atomic.Int64 // events lost since the observer last kept up
+	warnings warnings
 }
 
 func newObservers(all []Observer, log *slog.Logger) []*observer {
@@ -68,7 +66,7 @@ func (o *observer) deliver(event func()) {
 		if p := recover(); p != nil {
 			o.warnings.panicked(p, debug.Stack())
 		}
-		if o.lost.Load() > 0 && o.abandonedStarts.Load() == 0 && o.events.empty() {
+		if o.lost.Load() > 0 && o.hanging.Load() == 0 && o.events.empty() {
 			o.warnings.caughtUp(o.lost.Swap(0))
 		}
 	}()
@@ -80,66 +78,6 @@ func (o *observer) lose(why string) {
 	if o.lost.Add(1) == 1 {
 		o.warnings.losing(why)
 	}
-}
-
-// start calls Start. It returns the context that the observer made of ctx, or nil if it made none, and
-// whether the observer has seen the call and is to be notified of the rest of it.
-func (o *observer) start(ctx context.Context, e CallStart) (context.Context, bool) {
-	const slow = "an observer's Start takes too long: events are lost until it returns"
-
-	if o.Start == nil {
-		return nil, true
-	}
-	if o.abandonedStarts.Load() > 0 {
-		o.lose(slow)
-		return nil, false
-	}
-
-	// This context bounds only the wait for Start, which receives the call's own.
-	wait := newCallContext(context.Background(), o.warnings.field, startTimeout, startTimeout, true)
-	defer wait.stop()
-	started, err, answered := enforce(wait, &o.abandonedStarts, nil, func(context.Context) (context.Context, error) {
-		return o.startContext(ctx, e), nil
-	})
-	if !answered {
-		o.lose(slow)
-		return nil, false
-	}
-	if p, ok := err.(*PanicError); ok {
-		o.warnings.panicked(p.Value, p.Stack)
-	}
-	return started, err == nil
-}
-
-type startKey struct{} // of a pointer that identifies one call of Start
-
-// startContext returns the context for the call that Start makes of ctx, or nil if Start returns nil.
-// The observer's context is examined here, where its methods may panic or block as Start itself may.
-func (o *observer) startContext(ctx context.Context, e CallStart) context.Context {
-	id := new(int8)
-	started := o.Start(context.WithValue(ctx, startKey{}, id), e)
-	switch {
-	case started == nil:
-		return nil
-	case started.Value(startKey{}) == id && started.Done() == ctx.Done():
-		return started // the usual case: it was derived from ctx and ends with it
-	default:
-		return valuesContext{ctx, context.WithoutCancel(started)}
-	}
-}
-
-// A valuesContext is the caller's context with values of another one: an observer may add values to
-// a call's context, but may not end it.
-type valuesContext struct {
-	context.Context
-	values context.Context
-}
-
-func (c valuesContext) Value(key any) any {
-	if v := c.values.Value(key); v != nil {
-		return v
-	}
-	return c.Context.Value(key)
 }
 
 // warnings writes to the log about one observer. It has its own queue, because the handler of the log
@@ -213,18 +151,10 @@ func (c *call) notifyStart(ctx context.Context) context.Context {
 		e.Request.Meta = maps.Clone(e.Request.Meta) // observers may keep it
 	}
 
-	all := c.guard.observers
-	c.observers = &callObservers{started: make([]*observer, 0, len(all))}
-	for _, o := range all {
-		started, ok := o.start(ctx, e)
-		if ok {
-			c.observers.started = append(c.observers.started, o)
-		}
-		if started != nil {
-			ctx = started
-		}
-	}
-	c.observers.ctx = context.WithoutCancel(ctx)
+	seen := startAll(ctx, e, c.guard.observers)
+	ctx = seen.ctx
+	seen.ctx = context.WithoutCancel(ctx)
+	c.observers = &seen
 	return ctx
 }
 

@@ -10,7 +10,7 @@ import (
 // [LogObserver] returns one, and the nested module adapters/otel provides another. Every field may be
 // nil: the observer then doesn't receive that event.
 //
-// An observer can't fail or delay a call, except that the call waits for Start for up to 100ms. All
+// An observer can't fail or delay a call, except that the call waits for Start for about 100ms. All
 // other functions are called on a goroutine of the observer's own, in order and one at a time, so they
 // need no lock for data that only they use. If several guards or connectors list the same observer, it
 // has such a goroutine in each. Events carry their time, because they may be delivered late.
@@ -27,9 +27,11 @@ type Observer struct {
 	// concurrent use. It may return a context with values of its own, such as a span, which the tool
 	// then receives. If that context ends early, the call goes on. Nil adds nothing.
 	//
-	// The call waits for Start for at most 100ms, before its timeout begins and even if its caller
-	// leaves. If Start takes longer or panics, the observer receives nothing about that call. While a
-	// Start that took longer is still running, the observer receives nothing about new calls either.
+	// The call waits for Start for about 100ms, before its timeout begins and even if its caller
+	// leaves. Time in which the process stands still, or Start waits for its turn on a busy machine,
+	// doesn't count. If Start takes longer or panics, the observer receives nothing about that call.
+	// While a Start that took longer is still running, the observer receives nothing about new calls
+	// either. At most 64 calls are in Start at the same time, and others wait as if they were.
 	Start func(ctx context.Context, e CallStart) context.Context
 
 	// Retry is called for each attempt that failed and will be repeated, before the delay.

@@ -52,8 +52,7 @@ func received[E any](r *recorder) (events []E) {
 	return events
 }
 
-// observed returns the Config of one with observers. Use observers that have a Start in bubbles only,
-// because a call waits for it for 100ms.
+// observed returns the Config of one with observers.
 func observed(x resilience.Tool, all ...resilience.Observer) resilience.Config {
 	cfg := configWith(x)
 	cfg.Observers = all

@@ -11,8 +11,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// This example is compiled but not run. A call waits for Observer.Start for at most 100ms, so
-// on a busy machine it may have no span.
 func Example() {
 	// A program would use OpenTelemetry's OTLP exporters, and WithBatcher.
 	exporter := tracetest.NewInMemoryExporter()
@@ -55,8 +53,7 @@ func Example() {
 			}
 		}
 	}
-	// It prints:
-	//
+	// Output:
 	// tools/call search server Error 4bf92f3577b34da6a3ce929d0e0e4736
 	//   code TOOL_FAILED
 	// execute_tool warm-up internal Unset 00000000000000000000000000000000

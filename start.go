@@ -1,0 +1,225 @@
+package resilience
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// A call waits for an observer's Start for startTicks ticks. A tick takes startTick and a turn behind
+// all goroutines that want to run, so that neither a process that stands still nor one with too much
+// to do uses up the observer's time: what stalls Start stalls the ticks, too.
+const (
+	startTick  = 10 * time.Millisecond
+	startTicks = 10
+
+	// maxStarts is how many calls of one observer's Start may run at the same time, so that one that
+	// hangs doesn't collect goroutines.
+	maxStarts = 64
+
+	// startPoll is how often a further call looks whether there is room for it.
+	startPoll = time.Millisecond
+)
+
+// startsHang is what the log says of an observer whose Start takes longer.
+const startsHang = "an observer's Start takes too long: events are lost until it returns"
+
+// starts are the Starts of several observers for one call. They run one after the other, on a
+// goroutine of their own, so that the call can go on without one that hangs.
+type starts struct {
+	event CallStart
+	all   []*observer
+	done  chan struct{}
+
+	mu    sync.Mutex    // guards what follows; never held while user code runs
+	begun bool          // the goroutine runs
+	ended int           // how many observers have had their turn
+	left  bool          // the call has gone on without the rest
+	seen  callObservers // the result so far
+}
+
+// startAll calls the Starts of all observers. It returns those that have seen the call, with the
+// context that they have made of ctx.
+func startAll(ctx context.Context, e CallStart, all []*observer) callObservers {
+	seen := callObservers{started: make([]*observer, 0, len(all)), ctx: ctx}
+	for len(all) > 0 {
+		if all[0].Start == nil { // the usual case, which needs no goroutine
+			seen.started = append(seen.started, all[0])
+			all = all[1:]
+			continue
+		}
+
+		s := &starts{event: e, all: all, done: make(chan struct{}), seen: seen}
+		go s.run()
+		all = all[s.wait():]
+		seen = s.seen
+	}
+	return seen
+}
+
+// wait returns how many observers have had their turn, once all have or the last of them hangs.
+func (s *starts) wait() int {
+	timer := time.NewTimer(startTick)
+	defer timer.Stop()
+	for current, ticks := 0, 0; ; timer.Reset(startTick) {
+		select {
+		case <-s.done:
+			return len(s.all)
+		case <-timer.C:
+			runtime.Gosched()
+		}
+
+		switch turn, begun := s.turn(); {
+		case !begun:
+		case turn != current:
+			current, ticks = turn, 0
+		default:
+			ticks++
+		}
+		if ticks == startTicks && s.leave(current) {
+			return current + 1
+		}
+	}
+}
+
+// turn returns the number of the observer whose turn it is, from 0, and whether that has begun.
+func (s *starts) turn() (n int, begun bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended, s.begun
+}
+
+// leave abandons the Start of the observer n, unless it has returned by now.
+func (s *starts) leave(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != n {
+		return false
+	}
+
+	s.left = true
+	s.all[n].hanging.Add(1)
+	s.all[n].lose(startsHang)
+	return true
+}
+
+// run gives the observers their turns. If a Start ends the goroutine, another one goes on.
+func (s *starts) run() {
+	over := false
+	defer func() {
+		if !over {
+			go s.run()
+		}
+	}()
+
+	for o, ctx := s.next(); o != nil; o, ctx = s.next() {
+		s.call(o, ctx)
+	}
+	over = true
+}
+
+// next returns the observer whose turn it is and the context for it, or nil if there is none.
+func (s *starts) next() (*observer, context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun = true
+	if s.left || s.ended == len(s.all) {
+		return nil, nil
+	}
+
+	return s.all[s.ended], s.seen.ctx
+}
+
+// call gives an observer its turn.
+func (s *starts) call(o *observer, ctx context.Context) {
+	var started context.Context
+	ok := o.Start == nil
+	defer func() {
+		if p := recover(); p != nil {
+			o.warnings.panicked(p, debug.Stack())
+		}
+		s.end(o, started, ok)
+	}()
+
+	if !ok && s.enter(o) {
+		defer o.starting.Add(-1)
+		started = o.startContext(ctx, s.event)
+		ok = true
+	}
+}
+
+// enter waits for room for another Start of o. It reports whether there is, and o isn't known to hang.
+func (s *starts) enter(o *observer) bool {
+	for o.hanging.Load() == 0 {
+		if o.starting.Add(1) <= maxStarts {
+			return true
+		}
+		o.starting.Add(-1)
+		time.Sleep(startPoll)
+		if s.hasLeft() {
+			return false
+		}
+	}
+	o.lose(startsHang)
+	return false
+}
+
+func (s *starts) hasLeft() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left
+}
+
+// end ends the turn of o. If ok, the observer has seen the call. Its context may be nil.
+func (s *starts) end(o *observer, started context.Context, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left {
+		o.hanging.Add(-1)
+		return
+	}
+
+	if ok {
+		s.seen.started = append(s.seen.started, o)
+	}
+	if started != nil {
+		s.seen.ctx = started
+	}
+	s.ended++
+	if s.ended == len(s.all) {
+		close(s.done)
+	}
+}
+
+type startKey struct{} // of a pointer that identifies one call of Start
+
+// startContext returns the context for the call that Start makes of ctx, or nil if Start returns nil.
+// The observer's context is examined here, where its methods may panic or block as Start itself may.
+func (o *observer) startContext(ctx context.Context, e CallStart) context.Context {
+	id := new(int8)
+	started := o.Start(context.WithValue(ctx, startKey{}, id), e)
+	switch {
+	case started == nil:
+		return nil
+	case started.Value(startKey{}) == id && started.Done() == ctx.Done():
+		return started // the usual case: it was derived from ctx and ends with it
+	default:
+		return valuesContext{ctx, context.WithoutCancel(started)}
+	}
+}
+
+// A valuesContext is the caller's context with values of another one: an observer may add values to
+// a call's context, but may not end it.
+type valuesContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c valuesContext) Value(key any) any {
+	if v := c.values.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key)
+}

@@ -1,0 +1,79 @@
+package resilience_test
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+func TestStartThatHangsCollectsNoGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 1000
+		var r recorder
+		release := make(chan struct{})
+		var hanging atomic.Int64
+		hangs := starting(func() { hanging.Add(1); <-release })
+		g, log := loggedGuard(t, resilience.Tool{}, hangs, r.observer())
+
+		before := runtime.NumGoroutine()
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for range calls {
+			wg.Go(func() { mustSucceed(t, g) })
+		}
+		wg.Wait()
+		assert.Equal(t, 100*time.Millisecond, time.Since(begin))
+		synctest.Wait()
+		time.Sleep(time.Second)
+		assert.EqualValues(t, 64, hanging.Load())
+		assert.LessOrEqual(t, runtime.NumGoroutine(), before+64)
+		assert.Len(t, received[resilience.CallEnd](&r), calls, "the other observer loses nothing")
+
+		close(release)
+		synctest.Wait()
+		mustSucceed(t, g)
+		flush(t, g)
+		assertLogged(t, log, 1, "takes too long")
+		assert.EqualValues(t, 65, hanging.Load())
+	})
+}
+
+// More calls than may be in Start at once wait for each other.
+func TestManyStartsThatAreSlowLoseNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 500
+		var r recorder
+		slow := r.observer()
+		slow.Start = starting(func() { time.Sleep(10 * time.Millisecond) }).Start
+		g, log := loggedGuard(t, resilience.Tool{}, slow)
+
+		var wg sync.WaitGroup
+		for range calls {
+			wg.Go(func() { mustSucceed(t, g) })
+		}
+		wg.Wait()
+		flush(t, g)
+		assert.Len(t, received[resilience.CallEnd](&r), calls)
+		assert.Empty(t, log.String())
+	})
+}
+
+// Each observer has the whole time, also behind one that uses up nearly all of its own.
+func TestEachStartHasItsOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		slow := r.observer()
+		slow.Start = starting(func() { time.Sleep(95 * time.Millisecond) }).Start
+		g, _ := loggedGuard(t, resilience.Tool{}, slow, slow, starting(runtime.Goexit), slow)
+
+		mustSucceed(t, g)
+		flush(t, g)
+		assert.Len(t, received[resilience.CallEnd](&r), 3)
+	})
+}
