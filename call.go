@@ -283,11 +283,14 @@ func (c *call) retry(d diagnosis, failure errorTree, o outcome) {
 
 // failure returns an error of this call's own.
 func (c *call) failure(d diagnosis, err error) *Error {
-	e := d.toError(c.ctx.name, err, c.toolEffect())
+	e := d.toError(c.ctx.name, err)
 	if e == d.explicit {
-		return e.clone()
+		e = e.clone()
 	}
 
+	if !d.noEffect {
+		e.forEffect(c.toolEffect())
+	}
 	return e
 }
 
@@ -300,9 +303,7 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 	}
 
 	e = e.clone()
-	if e.Retryable {
-		e.forEffect(c.toolEffect(), false)
-	}
+	e.forEffect(c.toolEffect())
 	c.finish(e, o)
 }
 

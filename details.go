@@ -12,7 +12,7 @@ func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 func (c *call) present(e *Error) {
 	if configured, ok := c.guard.cfg.Suggestions[e.Code]; ok {
 		switch e.Suggestion {
-		case suggestions[e.Code], suggestChange:
+		case suggestions[e.Code], suggestions[e.Code] + " " + suggestCaution, suggestChange:
 			e.Suggestion = configured
 		case suggestCheck:
 			e.Suggestion = strings.TrimSpace(configured + " " + suggestCheck)
