@@ -66,15 +66,14 @@ func (d diagnosis) codeOf(t errorTree) Code {
 	}
 }
 
-// callerIsHere returns the diagnosis of an error that seemed to say that the caller has left,
-// which isn't so.
-func (d diagnosis) callerIsHere() diagnosis {
+// callerIsHere corrects the diagnosis of an error that seemed to say that the caller has left, which
+// isn't so.
+func (d *diagnosis) callerIsHere() {
 	d.class = ClassTransient
 	d.code = CodeToolFailed
 	if d.lost != "" {
 		d.code = CodeConnectionLost
 	}
-	return d
 }
 
 // A retryAfterError asks its caller to wait.

@@ -2,15 +2,16 @@ package resilience
 
 import "fmt"
 
-// Effect is what running a tool twice may do, after MCP's tool annotations. It decides
-// whether a call is retried after a failure that leaves open whether the tool took effect.
+// Effect is what running a tool twice may do, after MCP's tool annotations. It decides whether a
+// call is retried after a failure that leaves open whether the tool took effect, and whether the
+// agent is to call again.
 type Effect uint8
 
 const (
-	EffectUnknown Effect = iota // retried only after a failure that certainly had no effect; the agent is told to take care
+	EffectUnknown Effect = iota // retried only after a failure that certainly had no effect
 	ReadOnly                    // changes nothing (readOnlyHint): retried
 	Idempotent                  // may be repeated without harm (idempotentHint): retried
-	NonIdempotent               // must not be repeated: like EffectUnknown, and the agent is asked to check first
+	NonIdempotent               // must not be repeated: like EffectUnknown, and not retryable for the agent either
 )
 
 // String returns the effect's name.

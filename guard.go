@@ -31,6 +31,8 @@ type Guard struct {
 	unlistedCount atomic.Int64 // the size of unlisted
 	growing       sync.Mutex   // held while unlisted grows
 	others        *toolState   // shared by all tools without a state of their own
+
+	asides atomic.Int64 // functions that a call has gone on without, and that still run
 }
 
 // New returns a guard with the given configuration, or an error that names every bad field.
@@ -86,8 +88,10 @@ func Must(g *Guard, err error) *Guard {
 // [Attempt] returns the number of the attempt. If the timeout or the caller ends the call, the
 // [context.Cause] of that context is an *Error.
 //
-// Methods of errors that fn returns, and the callbacks Classify and OnRetry of the Config, run
-// on the caller's goroutine: they must not block.
+// Methods of errors that fn returns, and the callbacks Classify of the Config, run on the same
+// goroutine as fn, within the timeout. OnRetry runs on the caller's goroutine and must not block.
+// With debug, an argument, a detail or a cause whose methods block holds up the call for about
+// 100ms, and is "[unprintable]".
 //
 // A tool that isn't listed in the Config may be called too. An empty name is VALIDATION_ERROR,
 // a nil fn is TOOL_NOT_FOUND, and a context that has already ended is CANCELED or TIMEOUT. None
