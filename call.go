@@ -45,7 +45,7 @@ func do[T any](
 	mustHave(ctx, g)
 	j := &job[T]{call: call{guard: g, options: o}}
 	c = &j.call
-	c.ctx.name = name
+	c.ctx.name = g.shortName(name)
 	if len(g.observers) > 0 {
 		ctx = c.notifyStart(ctx)
 	}

@@ -138,13 +138,14 @@ func TestPromise1ArgumentsThatBlock(t *testing.T) {
 		g := guardWith(t, resilience.Tool{Timeout: time.Second})
 		tool := resilience.Wrap(g, "x", func(context.Context, input) (int, error) { return 0, errBoom }, resilience.Debug())
 
-		before, start := runtime.NumGoroutine(), time.Now()
+		before, start := goroutines(modulePath), time.Now()
 		for range calls {
 			_, err := tool(t.Context(), input{block, block})
 			assert.Equal(t, "[unprintable]", err.(*resilience.Error).Details["arguments"])
 		}
 		assert.LessOrEqual(t, time.Since(start), calls*100*time.Millisecond)
-		assert.LessOrEqual(t, runtime.NumGoroutine(), before+64, "what blocks is capped")
+		synctest.Wait()
+		assert.LessOrEqual(t, goroutines(modulePath), before+64, "what blocks is capped")
 
 		close(release)
 		synctest.Wait()
