@@ -70,6 +70,7 @@ func (d diagnosis) codeOf(t errorTree) Code {
 // isn't so.
 func (d *diagnosis) callerIsHere() {
 	d.class = ClassTransient
+	d.explicit = nil // it is a CANCELED of ours
 	d.code = CodeToolFailed
 	if d.lost != "" {
 		d.code = CodeConnectionLost

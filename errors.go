@@ -84,6 +84,9 @@ type Error struct {
 
 	// origin is the *Error of which this one is a changed copy, nil if it is none.
 	origin *Error
+
+	// bare is whether this CANCELED says no more than context.Canceled does, because nobody chose it.
+	bare bool
 }
 
 // Error returns the code and the message. It leaves the cause out on purpose, because MCP
@@ -271,7 +274,9 @@ func overloadedError(tool string) *Error {
 }
 
 func canceledError(tool string) *Error {
-	return newError(CodeCanceled, tool, "The call was canceled", false)
+	e := newError(CodeCanceled, tool, "The call was canceled", false)
+	e.bare = true
+	return e
 }
 
 func validationError(tool, format string, args ...any) *Error {
