@@ -37,14 +37,18 @@ type ConnectorConfig[C comparable] struct {
 	Stable time.Duration
 
 	// Close closes a connection that is no longer needed. It is called exactly once for each
-	// connection that was dialed, either by Connector.Close or on a goroutine of its own. A panic
-	// in it is recovered. Nil means the connection's own Close method, if it is an io.Closer.
+	// connection that was dialed, either by Connector.Close, which waits for it, or on a goroutine of
+	// its own. A panic in it is recovered. The next connection is dialed meanwhile, but while sixteen
+	// calls of Close are running, every further dial fails without being made. Nil means the
+	// connection's own Close method, if it is an io.Closer.
 	Close func(C) error
 
 	// Watch waits until the connection is broken and returns the reason, which may be nil. It may be
 	// a loop that reads, for example. It is called once for each connection that comes up, on a
-	// goroutine of its own, and must return soon after that connection is closed. If it panics, the
-	// connection is lost. If Watch is nil, losses are noticed only through [Connector.ReportLost].
+	// goroutine of its own, and must return soon after that connection is closed: while sixteen calls
+	// for lost connections are running, every further dial fails without being made. If it panics,
+	// the connection is lost. If Watch is nil, losses are noticed only through
+	// [Connector.ReportLost].
 	Watch func(C) error
 
 	// Observers are notified of every change of the connection, see [Observer.Connection].
@@ -122,7 +126,8 @@ func (s ConnectionState) String() string {
 // is lost. Create one with [NewConnector]. All methods are safe for concurrent use.
 //
 // At most one dial is under way at any time, except for dials that were abandoned at their timeout
-// and are still running. While the connection is up, the connector has no goroutine but Watch's.
+// and are still running. While the connection is up, the connector has no goroutine but Watch's and
+// those of functions that hang, whose number is bounded.
 //
 // C is usually a pointer. Connections are compared with ==: two that are equal are the same one to
 // the connector, and ReportLost panics if C is an interface type whose values can't be compared.
@@ -252,7 +257,7 @@ func (c *Connector[C]) ReportLost(conn C, err error) {
 	switch {
 	case current != nil && *current == conn:
 		c.current.Store(nil)
-		go c.dialer.discard(conn)
+		c.dialer.discard(conn)
 		if time.Since(c.since) >= c.cfg.Stable {
 			c.schedule.delays = 0
 		}
@@ -310,7 +315,7 @@ func (c *Connector[C]) Close() error {
 	if conn == nil {
 		return nil
 	}
-	return c.dialer.discard(*conn)
+	return c.dialer.closeNow(*conn)
 }
 
 // Flush waits until the observers have received every change so far. It behaves like [Guard.Flush].

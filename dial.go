@@ -15,6 +15,10 @@ const (
 	// maxAbandonedDials bounds the dials of a connector that exceeded their timeout and still run.
 	maxAbandonedDials = 4
 
+	// maxLingering bounds the calls of Close, and those of Watch, for connections that were lost. It
+	// leaves room for a Close that takes a minute, in which the backoff allows about eight dials.
+	maxLingering = 16
+
 	// retryWhileDialing is what Get suggests as RetryAfter while a dial is under way. How long the
 	// dial will take isn't known.
 	retryWhileDialing = 100 * time.Millisecond
@@ -42,7 +46,7 @@ func (c *Connector[C]) connect() {
 
 	closed = c.state == ConnectionClosed
 	if err == nil && (lost || closed) {
-		go c.dialer.discard(conn)
+		c.dialer.discard(conn)
 	}
 	switch {
 	case closed:
@@ -67,6 +71,7 @@ func (c *Connector[C]) up(conn C) {
 	c.change(ConnectionUp, nil, 0)
 	c.schedule.attempts, c.loss = 0, loss{}
 	if c.cfg.Watch != nil {
+		c.dialer.watching.Add(1)
 		go c.watch(conn)
 	}
 }
@@ -124,7 +129,10 @@ func (c *Connector[C]) nextChange() <-chan struct{} {
 // watch reports the loss that Watch returns.
 func (c *Connector[C]) watch(conn C) {
 	err := ErrGoexit // unless Watch returns or panics
-	defer func() { c.ReportLost(conn, err) }()
+	defer func() {
+		c.dialer.watching.Add(-1)
+		c.ReportLost(conn, err)
+	}()
 	err = recovered(func() error { return c.cfg.Watch(conn) })
 }
 
@@ -188,7 +196,8 @@ func (s *schedule) untilDial() time.Duration {
 	return time.Until(s.at)
 }
 
-// A dialer makes dials, each under a timeout, and closes what they return too late.
+// A dialer makes dials, each under a timeout, and closes what they return too late. It makes none while
+// too much is left of earlier ones, so that functions that hang don't collect goroutines.
 type dialer[C any] struct {
 	name    string // of the connection, for errors
 	dial    func(context.Context) (C, error)
@@ -198,6 +207,8 @@ type dialer[C any] struct {
 	ctx       context.Context // parent of the context of each dial
 	cancel    context.CancelFunc
 	abandoned atomic.Int64 // dials that exceeded their timeout and still run
+	closing   atomic.Int64 // calls of close that still run
+	watching  atomic.Int64 // calls of Watch that still run; when a dial starts, their connections are lost
 }
 
 func newDialer[C comparable](dial func(context.Context) (C, error), cfg ConnectorConfig[C]) *dialer[C] {
@@ -210,8 +221,8 @@ func newDialer[C comparable](dial func(context.Context) (C, error), cfg Connecto
 // returns a connection later, that connection is discarded.
 func (d *dialer[C]) dialOnce() (C, error) {
 	var none C
-	if d.abandoned.Load() >= maxAbandonedDials {
-		return none, errDialsHang
+	if err := d.blocked(); err != nil {
+		return none, err
 	}
 
 	ctx := newCallContext(d.ctx, d.name, d.timeout, d.timeout, true)
@@ -220,7 +231,7 @@ func (d *dialer[C]) dialOnce() (C, error) {
 	var dialed C // used by the goroutine of the dial only
 	late := func(err error) {
 		if err == nil {
-			_ = d.discard(dialed)
+			d.discard(dialed)
 		}
 	}
 	conn, err, answered := enforce(ctx, &d.abandoned, late, func(ctx context.Context) (C, error) {
@@ -235,8 +246,30 @@ func (d *dialer[C]) dialOnce() (C, error) {
 	return conn, err
 }
 
-// discard closes a connection that no caller will receive any more.
-func (d *dialer[C]) discard(conn C) error {
+// blocked returns why no dial may be made, nil if one may.
+func (d *dialer[C]) blocked() error {
+	switch {
+	case d.abandoned.Load() >= maxAbandonedDials:
+		return errDialsHang
+	case d.closing.Load() >= maxLingering:
+		return errClosesHang
+	case d.watching.Load() >= maxLingering:
+		return errWatchesHang
+	}
+	return nil
+}
+
+// discard closes a connection that no caller will receive any more, on a goroutine of its own.
+func (d *dialer[C]) discard(conn C) {
+	d.closing.Add(1)
+	go func() {
+		defer d.closing.Add(-1)
+		_ = d.closeNow(conn)
+	}()
+}
+
+// closeNow closes a connection on this goroutine.
+func (d *dialer[C]) closeNow(conn C) error {
 	return recovered(func() error { return d.close(conn) })
 }
 
@@ -247,10 +280,12 @@ func recovered(fn func() error) error {
 }
 
 var (
-	errNotYet    = errors.New("resilience: the first dial is under way")
-	errLost      = errors.New("resilience: the connection was reported lost")
-	errClosed    = errors.New("resilience: the connector is closed")
-	errDialsHang = errors.New("resilience: too many earlier dials still hang")
+	errNotYet      = errors.New("resilience: the first dial is under way")
+	errLost        = errors.New("resilience: the connection was reported lost")
+	errClosed      = errors.New("resilience: the connector is closed")
+	errDialsHang   = errors.New("resilience: too many earlier dials still hang")
+	errClosesHang  = errors.New("resilience: too many lost connections are still being closed")
+	errWatchesHang = errors.New("resilience: Watch still runs for too many lost connections")
 )
 
 // A loss is the reason why there is no connection.

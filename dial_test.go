@@ -167,6 +167,53 @@ func TestConnectorBoundsAbandonedDials(t *testing.T) {
 	})
 }
 
+// A connection that drops as soon as it is up would otherwise leave a goroutine with each dial.
+func TestConnectorBoundsFunctionsThatHangForLostConnections(t *testing.T) {
+	release := make(chan struct{}) // made again in each bubble
+	for name, tc := range map[string]struct {
+		cfg  linkConfig
+		want string
+	}{
+		"Close": {
+			cfg:  linkConfig{Close: func(l *link) error { <-release; return l.Close() }},
+			want: "too many lost connections are still being closed",
+		},
+		"Watch": {
+			cfg:  linkConfig{Watch: func(*link) error { <-release; return nil }},
+			want: "Watch still runs for too many lost connections",
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			release = make(chan struct{})
+			d := newDialer()
+			c := newConnector(t, d, tc.cfg)
+			drop := func(until time.Time) {
+				for time.Now().Before(until) {
+					if conn, err := c.Get(t.Context()); err == nil {
+						c.ReportLost(conn, nil)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+
+			drop(time.Now().Add(12 * time.Hour))
+			assert.Equal(t, 16, d.dials())
+			_, err := c.Get(t.Context())
+			assert.ErrorContains(t, errors.Unwrap(err), tc.want)
+
+			close(release)
+			drop(time.Now().Add(time.Hour))
+			assert.Greater(t, d.dials(), 16)
+
+			_ = c.Close()
+			synctest.Wait()
+			for _, l := range d.made {
+				assert.EqualValues(t, 1, l.closed.Load())
+			}
+		})
+	}
+}
+
 func TestConnectorEndsTheContextOfADialAndClosesNothingIfItFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended context.Context
