@@ -130,7 +130,9 @@ func (s ConnectionState) String() string {
 // those of functions that hang, whose number is bounded.
 //
 // C is usually a pointer. Connections are compared with ==: two that are equal are the same one to
-// the connector, and ReportLost panics if C is an interface type whose values can't be compared.
+// the connector. A dial has failed if it returns a value that doesn't equal itself, because an
+// interface in it holds something that can't be compared or because it holds a NaN: nothing could
+// report its loss.
 type Connector[C comparable] struct {
 	cfg       ConnectorConfig[C]
 	dialer    *dialer[C]
@@ -143,7 +145,7 @@ type Connector[C comparable] struct {
 	since    time.Time     // when the state was entered
 	loss     loss          // why the connection isn't up
 	schedule schedule      // of the dials
-	reported map[C]loss    // what was reported lost during the current dial, which may yet return it
+	reported []report[C]   // what was reported lost during the current dial, which may yet return it
 	changed  chan struct{} // closed at the next change; nil if no Wait is waiting for it
 }
 
@@ -255,7 +257,7 @@ func (c *Connector[C]) ReportLost(conn C, err error) {
 	defer c.mu.Unlock()
 	current := c.current.Load()
 	switch {
-	case current != nil && *current == conn:
+	case current != nil && equal(*current, conn):
 		c.current.Store(nil)
 		c.dialer.discard(conn)
 		if time.Since(c.since) >= c.cfg.Stable {
@@ -263,10 +265,7 @@ func (c *Connector[C]) ReportLost(conn C, err error) {
 		}
 		c.down(l)
 	case c.dialing(): // the dial may yet return conn
-		if c.reported == nil {
-			c.reported = make(map[C]loss)
-		}
-		c.reported[conn] = l
+		c.remember(report[C]{conn, l})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -18,6 +19,9 @@ const (
 	// maxLingering bounds the calls of Close, and those of Watch, for connections that were lost. It
 	// leaves room for a Close that takes a minute, in which the backoff allows about eight dials.
 	maxLingering = 16
+
+	// maxReports bounds the connections whose losses are remembered during a dial.
+	maxReports = 16
 
 	// retryWhileDialing is what Get suggests as RetryAfter while a dial is under way. How long the
 	// dial will take isn't known.
@@ -39,8 +43,8 @@ func (c *Connector[C]) connect() {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !lost && len(c.reported) > 0 { // an empty map would panic, too, if conn can't be compared
-		l, lost = c.reported[conn]
+	if !lost {
+		l, lost = c.reportOf(conn)
 	}
 	c.reported = nil
 
@@ -63,6 +67,34 @@ func (c *Connector[C]) connect() {
 // c.mu is held.
 func (c *Connector[C]) dialing() bool {
 	return c.state == ConnectionDown && c.schedule.timer == nil
+}
+
+// A report says that a connection is lost.
+type report[C comparable] struct {
+	conn C
+	loss loss
+}
+
+// remember keeps a report until the current dial has returned. The last reports are kept, because
+// those of the connection that is being dialed come late. If such a report is lost all the same, that
+// connection comes up and is reported again, by Watch or by the next call that uses it. It requires
+// that c.mu is held.
+func (c *Connector[C]) remember(r report[C]) {
+	c.reported = slices.DeleteFunc(c.reported, func(old report[C]) bool { return equal(old.conn, r.conn) })
+	if len(c.reported) == maxReports {
+		c.reported = slices.Delete(c.reported, 0, 1)
+	}
+	c.reported = append(c.reported, r)
+}
+
+// reportOf returns what was reported of conn during the current dial. It requires that c.mu is held.
+func (c *Connector[C]) reportOf(conn C) (l loss, lost bool) {
+	for _, r := range c.reported {
+		if equal(r.conn, conn) {
+			return r.loss, true
+		}
+	}
+	return loss{}, false
 }
 
 // up makes conn the current connection. It requires that c.mu is held.
@@ -198,7 +230,7 @@ func (s *schedule) untilDial() time.Duration {
 
 // A dialer makes dials, each under a timeout, and closes what they return too late. It makes none while
 // too much is left of earlier ones, so that functions that hang don't collect goroutines.
-type dialer[C any] struct {
+type dialer[C comparable] struct {
 	name    string // of the connection, for errors
 	dial    func(context.Context) (C, error)
 	close   func(C) error
@@ -243,7 +275,17 @@ func (d *dialer[C]) dialOnce() (C, error) {
 		const format = "resilience: the dial gave no answer within %s: %w"
 		return none, fmt.Errorf(format, d.timeout, context.DeadlineExceeded)
 	}
+	if err == nil && !equal(conn, conn) {
+		d.discard(conn)
+		return none, fmt.Errorf("resilience: the dial returned a %T that doesn't equal itself", conn)
+	}
 	return conn, err
+}
+
+// equal reports whether a == b. Values that can't be compared aren't equal: C may be an interface type.
+func equal[C comparable](a, b C) (yes bool) {
+	defer func() { _ = recover() }()
+	return a == b
 }
 
 // blocked returns why no dial may be made, nil if one may.
