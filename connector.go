@@ -175,7 +175,7 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 	return c
 }
 
-// Get returns the connection without waiting. If there is none, the error is
+// Get returns the connection without waiting. If there is none, the error is an [*Error]:
 //
 //   - CANCELED or TIMEOUT, if ctx has ended. While the connection is up, Get ignores ctx.
 //   - CONNECTION_LOST, if the connection is down. Its RetryAfter is the time until the next dial, or
@@ -183,7 +183,7 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 //   - RETRY_EXHAUSTED, if the connector is exhausted.
 //   - CONNECTION_LOST that isn't retryable, if the connector is closed.
 //
-// While the connection is down or exhausted, the error wraps the reported loss or the error of the
+// While the connection is down or exhausted, any of these wraps the reported loss or the error of the
 // last dial.
 //
 // A [Guard] assumes that a tool which returns the error of Get has had no effect, and retries any
@@ -195,40 +195,35 @@ func (c *Connector[C]) Get(ctx context.Context) (C, error) {
 	if conn := c.current.Load(); conn != nil {
 		return *conn, nil
 	}
-	var none C
-	if e := endOf(ctx, ""); e != nil {
-		return none, e
-	}
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if conn := c.current.Load(); conn != nil {
+	var none C
+	conn, missing := c.look()
+	if conn != nil {
 		return *conn, nil
 	}
-	return none, c.unavailable()
+	if e := endOf(ctx, ""); e != nil {
+		return none, e.withCause(missing.cause)
+	}
+	return none, missing.err
 }
 
 // Wait returns the connection as soon as it is up. It returns CANCELED or TIMEOUT if ctx ends first.
 // If the connector is exhausted or closed, or if ctx will end before the next dial, Wait returns the
-// error of Get at once.
+// error of Get at once. Every error is an [*Error].
 func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 	var none C
 	for {
-		if conn := c.current.Load(); conn != nil {
+		conn, missing := c.look()
+		if conn != nil {
 			return *conn, nil
 		}
 
-		c.mu.Lock()
-		state, delay := c.state, c.schedule.untilDial()
-		cause, err := c.loss.err, c.unavailable()
-		c.mu.Unlock()
-
-		// From here on the lock isn't held, because the methods of ctx are the caller's code.
-		switch {
-		case state == ConnectionUp: // since a moment ago
-			continue
-		case state != ConnectionDown, delay > 0 && ctx.Err() == nil && !fits(ctx, delay):
-			return none, err
+		// The lock isn't held here, because the methods of ctx are the caller's code.
+		if e := endOf(ctx, ""); e != nil {
+			return none, e.withCause(missing.cause)
+		}
+		if missing.final || missing.delay > 0 && !fits(ctx, missing.delay) {
+			return none, missing.err
 		}
 
 		changed := c.nextChange()
@@ -238,7 +233,7 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return none, endOf(ctx, "").withCause(cause)
+			return none, endAfterDone(ctx, "").withCause(missing.cause)
 		}
 	}
 }

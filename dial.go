@@ -168,9 +168,27 @@ func (c *Connector[C]) watch(conn C) {
 	err = recovered(func() error { return c.cfg.Watch(conn) })
 }
 
+// An absence says why there is no connection.
+type absence struct {
+	err   *Error        // what Get returns
+	cause error         // the loss
+	delay time.Duration // until the next dial starts, or 0 if none is scheduled
+	final bool          // no further dial will be made by itself
+}
+
+// look returns the connection, or why there is none.
+func (c *Connector[C]) look() (*C, absence) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.current.Load(); conn != nil {
+		return conn, absence{}
+	}
+	return nil, absence{c.unavailable(), c.loss.err, c.schedule.untilDial(), c.state != ConnectionDown}
+}
+
 // unavailable returns the error for a caller while there is no connection. It requires that c.mu is
 // held.
-func (c *Connector[C]) unavailable() error {
+func (c *Connector[C]) unavailable() *Error {
 	switch c.state {
 	case ConnectionExhausted:
 		e := RetryExhaustedError("", c.schedule.attempts, &notMade{c.loss.err})
@@ -181,8 +199,8 @@ func (c *Connector[C]) unavailable() error {
 		return e
 	case ConnectionClosed:
 		e := ConnectionLostError("closed for good")
-		e.Retryable, e.Suggestion, e.Err = false, suggestions[CodeRetryExhausted], &notMade{errClosed}
-		return MarkPermanent(e)
+		e.Retryable, e.Suggestion, e.Err = false, suggestions[CodeRetryExhausted], errClosed
+		return e
 	}
 
 	e := ConnectionLostError("")
@@ -324,7 +342,7 @@ func recovered(fn func() error) error {
 var (
 	errNotYet      = errors.New("resilience: the first dial is under way")
 	errLost        = errors.New("resilience: the connection was reported lost")
-	errClosed      = errors.New("resilience: the connector is closed")
+	errClosed      = error(&notMade{errors.New("resilience: the connector is closed")})
 	errDialsHang   = errors.New("resilience: too many earlier dials still hang")
 	errClosesHang  = errors.New("resilience: too many lost connections are still being closed")
 	errWatchesHang = errors.New("resilience: Watch still runs for too many lost connections")
