@@ -46,8 +46,8 @@ func do[T any](
 	c.ctx.start = time.Now() // a slow observer doesn't use up the timeout
 
 	defer func() {
-		if c.outcome == outcomePending { // a Cooperative tool called runtime.Goexit
-			c.finish(crashError(name, ErrGoexit).(*Error), outcomeFailure)
+		if c.outcome == outcomePending { // a Cooperative tool called runtime.Goexit, or a method of ctx panicked
+			c.finish(crashError(name, panicError(recover())).(*Error), outcomeFailure)
 		}
 	}()
 
@@ -89,7 +89,8 @@ func (c *call) check(ctx context.Context, nilFunc bool) *Error {
 	return endOf(ctx, c.ctx.name)
 }
 
-// begin asks the breaker and starts the timeout, or returns why the call can't be made.
+// begin asks the breaker and starts the timeout, or returns why the call can't be made. The methods of
+// ctx may panic: it calls none once the breaker has admitted the call.
 func (c *call) begin(ctx context.Context) *Error {
 	if c.debug() && c.options.args != nil {
 		// Now, because an abandoned tool may change them at any time.
@@ -102,6 +103,7 @@ func (c *call) begin(ctx context.Context) *Error {
 	}
 	c.state = s
 	c.ctx.clock = c.newClock() // also for what a rejected call reports
+	c.ctx.clock.deadline = c.ctx.sinceStart(ctx.Deadline())
 
 	c.ctx.ticket = ticketOf(ctx, s.breaker)
 	if c.ctx.ticket == nil {

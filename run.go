@@ -42,7 +42,7 @@ func (r *runner[T]) run(
 	r.state.Store(running)
 	go r.execute()
 
-	parent := ctx.parent.Done()
+	parent := ctx.parentDone()
 	for !ctx.over() {
 		select {
 		case <-ctx.wake: // a hint to look; an earlier attempt may have left a token
