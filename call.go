@@ -32,14 +32,16 @@ type job[T any] struct {
 	runner runner[T]
 }
 
-// do implements Do, Run, All and Wrap.
-func do[T any](
-	ctx context.Context, g *Guard, name string, fn func(context.Context) (T, error), o options,
-) (value T, c *call) {
-	mustHave(ctx, g)
+func newJob[T any](g *Guard, name string, o options) *job[T] {
 	j := &job[T]{call: call{guard: g, options: o}}
-	c = &j.call
-	c.ctx.name = name
+	j.ctx.name = name
+	return j
+}
+
+// do implements Do, Run, All and Wrap. It may be called once.
+func (j *job[T]) do(ctx context.Context, fn func(context.Context) (T, error)) (value T) {
+	c, g := &j.call, j.guard
+	mustHave(ctx, g)
 	if len(g.observers) > 0 {
 		ctx = c.notifyStart(ctx)
 	}
@@ -47,17 +49,17 @@ func do[T any](
 
 	defer func() {
 		if c.outcome == outcomePending { // a Cooperative tool called runtime.Goexit, or a method of ctx panicked
-			c.finish(crashError(name, panicError(recover())).(*Error), outcomeFailure)
+			c.finish(crashError(c.ctx.name, panicError(recover())).(*Error), outcomeFailure)
 		}
 	}()
 
 	if invalid := c.check(ctx, fn == nil); invalid != nil {
 		c.finish(invalid, outcomeNeutral)
-		return value, c
+		return value
 	}
 	if rejected := c.begin(ctx); rejected != nil {
 		c.finish(rejected, outcomeNeutral)
-		return value, c
+		return value
 	}
 
 	for c.outcome == outcomePending {
@@ -66,7 +68,12 @@ func do[T any](
 		value, failure, answered = j.attempt(fn)
 		c.decide(failure, answered)
 	}
-	return value, c
+	return value
+}
+
+// result returns the result of a call that has ended.
+func (j *job[T]) result(value T) Result[T] {
+	return Result[T]{Tool: j.ctx.name, Value: value, Err: j.err, Attempts: j.attempts, Duration: j.took()}
 }
 
 // check returns why there is nothing to call, nil if there is.
