@@ -121,7 +121,7 @@ func (c *call) begin(ctx context.Context) *Error {
 		}
 		c.ctx.ticket = &c.ticket
 	}
-	if c.guard.overloaded(s) {
+	if c.guard.overloaded(s, c.impatient()) {
 		c.settle(outcomeNeutral)
 		return overloadedError(c.ctx.name)
 	}
@@ -195,7 +195,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, failure 
 		value, err = protect(ctx, fn)
 		answered = true
 	} else {
-		value, err, answered = r.run(ctx, &j.state.abandoned, j.late(ctx), fn)
+		value, err, answered = r.run(ctx, func() func() { return j.abandon(ctx) }, j.late(ctx), fn)
 	}
 	ctx.endPauses()
 	if answered && err == nil {
@@ -271,7 +271,7 @@ func (c *call) retry(d diagnosis, failure errorTree, o outcome) {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !failure.notMade():
 		c.finish(RetryExhaustedError(c.ctx.name, c.attempts, err), o)
 		return
-	case !again || c.attempts > retry.MaxRetries || c.guard.overloaded(c.state) || !fits(&c.ctx, delay):
+	case !again || c.attempts > retry.MaxRetries || c.guard.overloaded(c.state, c.impatient()) || !fits(&c.ctx, delay):
 		c.finish(c.failure(d, err), o)
 		return
 	case !c.ctx.ticket.current():

@@ -284,7 +284,7 @@ func (d *dialer[C]) dialOnce() (C, error) {
 			d.discard(dialed)
 		}
 	}
-	conn, err, answered := enforce(ctx, &d.abandoned, late, func(ctx context.Context) (C, error) {
+	conn, err, answered := enforce(ctx, d.abandon, late, func(ctx context.Context) (C, error) {
 		conn, err := d.dial(ctx)
 		dialed = conn
 		return conn, err
@@ -304,6 +304,12 @@ func (d *dialer[C]) dialOnce() (C, error) {
 func equal[C comparable](a, b C) (yes bool) {
 	defer func() { _ = recover() }()
 	return a == b
+}
+
+// abandon counts a dial that exceeded its timeout until it has returned.
+func (d *dialer[C]) abandon() (release func()) {
+	d.abandoned.Add(1)
+	return func() { d.abandoned.Add(-1) }
 }
 
 // blocked returns why no dial may be made, nil if one may.

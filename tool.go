@@ -26,7 +26,7 @@ type toolState struct {
 	breaker     *Breaker
 
 	inFlight  atomic.Int64
-	abandoned atomic.Int64 // attempts that still run
+	abandoned abandonedCount
 	lastErr   atomic.Pointer[Error]
 	used      atomic.Bool // false if it was only asked for
 }
@@ -90,10 +90,4 @@ func (g *Guard) stateOf(name string, shared bool) *toolState {
 	s := g.newState(strings.Clone(name), Tool{Effect: g.cfg.Effect}, false)
 	g.unlisted.Store(s.name, s)
 	return s
-}
-
-// overloaded reports whether so many abandoned attempts of the tool still run that another
-// one must not be risked. Cooperative tools are never abandoned.
-func (g *Guard) overloaded(s *toolState) bool {
-	return !s.cooperative && s.abandoned.Load() >= int64(g.cfg.MaxAbandoned)
 }
