@@ -16,7 +16,7 @@ type call struct {
 	observers *callObservers // nil if there are no observers
 
 	attempts   int
-	lastErr    error  // the last one that the tool itself returned
+	last       lastError
 	effect     Effect // what options.effect returned
 	arguments  any    // redacted, with debug only
 	outcome    outcome
@@ -24,6 +24,12 @@ type call struct {
 
 	err      *Error
 	duration time.Duration
+}
+
+// A lastError is the last error that the tool itself returned.
+type lastError struct {
+	err     error
+	attempt int // that returned it, or whose failure has it as a cause
 }
 
 // A job is a call and the runner of its function.
@@ -42,6 +48,7 @@ func newJob[T any](g *Guard, name string, o options) *job[T] {
 func (j *job[T]) do(ctx context.Context, fn func(context.Context) (T, error)) (value T) {
 	c, g := &j.call, j.guard
 	mustHave(ctx, g)
+	c.ctx.name = g.shortName(c.ctx.name)
 	if len(g.observers) > 0 {
 		ctx = c.notifyStart(ctx)
 	}
@@ -63,17 +70,17 @@ func (j *job[T]) do(ctx context.Context, fn func(context.Context) (T, error)) (v
 	}
 
 	for c.outcome == outcomePending {
-		var failure errorTree
+		var f *failure
 		var answered bool
-		value, failure, answered = j.attempt(fn)
-		c.decide(failure, answered)
+		value, f, answered = j.attempt(fn)
+		c.decide(f, answered)
 	}
 	return value
 }
 
 // result returns the result of a call that has ended.
-func (j *job[T]) result(value T) Result[T] {
-	return Result[T]{Tool: j.ctx.name, Value: value, Err: j.err, Attempts: j.attempts, Duration: j.took()}
+func (j *job[T]) result(tool string, value T) Result[T] {
+	return Result[T]{Tool: tool, Value: value, Err: j.err, Attempts: j.attempts, Duration: j.took()}
 }
 
 // check returns why there is nothing to call, nil if there is.
@@ -100,8 +107,8 @@ func (c *call) check(ctx context.Context, nilFunc bool) *Error {
 // ctx may panic: it calls none once the breaker has admitted the call.
 func (c *call) begin(ctx context.Context) *Error {
 	if c.debug() && c.options.args != nil {
-		// Now, because an abandoned tool may change them at any time.
-		c.arguments = redactValue(c.options.args, &budget{}, 1)
+		c.arguments = c.redact(c.options.args) // now, because an abandoned tool may change them at any time
+		c.ctx.start = time.Now()               // nor does a slow argument
 	}
 
 	s := c.guard.stateOf(c.ctx.name, c.options.shared)
@@ -176,7 +183,7 @@ func (c *call) shortened() bool {
 }
 
 // attempt calls fn once. If fn isn't answered, it is abandoned because the call has ended.
-func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, failure errorTree, answered bool) {
+func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failure, answered bool) {
 	j.attempts++
 	ctx, r := &j.ctx, &j.runner
 	if timeout := j.guard.cfg.AttemptTimeout; timeout > 0 {
@@ -189,114 +196,114 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, failure 
 		r = new(runner[T]) // the one of an earlier attempt may still run
 	}
 
-	var err error
 	ctx.attempt.Store(int32(j.attempts)) // in its own context where an earlier attempt may still run
 	if j.state.cooperative {
+		var err error
 		value, err = protect(ctx, fn)
-		answered = true
+		if answered = true; err != nil {
+			f = examine(j.state, ctx, err)
+		}
 	} else {
-		value, err, answered = r.run(ctx, func() func() { return j.abandon(ctx) }, j.late(ctx), fn)
+		r.tool = j.state
+		value, _, answered = r.run(ctx, func() func() { return j.abandon(ctx) }, j.late(ctx), fn)
+		if answered {
+			f, r.failure = r.failure, nil
+		}
 	}
 	ctx.endPauses()
-	if answered && err == nil {
-		return value, failure, true
+	if f != nil && !f.echo {
+		j.last = lastError{f.err, j.attempts}
 	}
-
-	failure = treeOf(err)
-	if err != nil && !failure.echoes(ctx) {
-		j.lastErr = failure.err
-	}
-	if ctx == &j.ctx {
-		return value, failure, answered
+	if answered && f == nil || ctx == &j.ctx {
+		return value, f, answered
 	}
 
 	// If only the attempt has ended, that is an error of the tool like any other.
 	if whole, _ := j.ctx.ended(); whole == nil {
 		ended, _ := ctx.ended()
-		if e := endedWith(ended, failure.err); e != nil {
-			return value, treeOf(j.withLast(e)), true
+		if e := endedWith(ended, f.cause()); e != nil {
+			return value, j.examineAside(j.withLast(e)), true
 		}
 	}
-	return value, failure, answered
+	return value, f, answered
 }
 
-// withLast returns e with the last error of the tool itself among its causes, if an earlier
+// withLast returns e with the last error of the tool itself among its causes, if only an earlier
 // attempt returned that.
 func (c *call) withLast(e *Error) *Error {
-	if c.lastErr == nil || treeOf(e).is(c.lastErr) {
+	if c.last.err == nil || c.last.attempt == c.attempts {
 		return e
 	}
 
-	return e.withCause(c.lastErr)
+	c.last.attempt = c.attempts
+	return e.withCause(c.last.err)
 }
 
 // decide acts on the result of an attempt: it finishes the call, or waits until the next
-// attempt may be made.
-func (c *call) decide(failure errorTree, answered bool) {
-	if answered && failure.err == nil {
+// attempt may be made. Without an answer, f is nil too.
+func (c *call) decide(f *failure, answered bool) {
+	if answered && f == nil {
 		c.finish(nil, outcomeSuccess)
 		return
 	}
 
-	err := failure.err
 	ended, ownTimeout := c.ctx.ended()
-	if e := endedWith(ended, err); e != nil {
+	if e := endedWith(ended, f.cause()); e != nil {
 		c.cutOff(c.withLast(e), ownTimeout)
 		return
 	}
 
-	d := diagnose(failure, c.state.retry.Classify)
-	c.unfinished = d.unfinished
-	o := failure.outcome(c.guard.cfg.Breaker.Classify, ended == nil)
-	if ended != nil {
-		// The tool's own *Error stands, but an end that the caller brought makes it neutral.
-		if !ownTimeout || c.shortened() {
-			o = outcomeNeutral
-		}
-		c.finish(c.failure(d, err), o)
+	c.unfinished = f.unfinished
+	if ended == nil {
+		c.retry(f)
 		return
 	}
-	if d.class == ClassCanceled && failure.bareCancel() {
-		d = d.callerIsHere() // the tool itself canceled something
+	// The tool's own *Error stands, but an end that the caller brought makes it neutral.
+	o := f.outcome
+	if !ownTimeout || c.shortened() {
+		o = outcomeNeutral
 	}
-	c.retry(d, failure, o)
+	c.finish(c.errorOf(f), o)
 }
 
 // retry waits until the next attempt may be made, or finishes the call if none may.
-func (c *call) retry(d diagnosis, failure errorTree, o outcome) {
-	retry, err := c.state.retry, failure.err
-	again := d.class == ClassTransient && !failure.rejected() && (d.noEffect || c.toolEffect().repeatable())
-	delay := retry.delay(c.attempts, d.retryAfter)
+func (c *call) retry(f *failure) {
+	retry := c.state.retry
+	again := f.class == ClassTransient && !f.rejected && (f.noEffect || c.toolEffect().repeatable())
+	delay := retry.delay(c.attempts, f.retryAfter)
 	switch {
-	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !failure.notMade():
-		c.finish(RetryExhaustedError(c.ctx.name, c.attempts, err), o)
+	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
+		c.finish(RetryExhaustedError(c.ctx.name, c.attempts, f.err), f.outcome)
 		return
 	case !again || c.attempts > retry.MaxRetries || c.guard.overloaded(c.state, c.impatient()) || !fits(&c.ctx, delay):
-		c.finish(c.failure(d, err), o)
+		c.finish(c.errorOf(f), f.outcome)
 		return
 	case !c.ctx.ticket.current():
-		c.reject(err, o)
+		c.reject(f)
 		return
 	}
 
 	c.ctx.leave()
-	retry.notify(c.attempts, delay, err)
-	c.notifyRetry(delay, err)
+	retry.notify(c.attempts, delay, f.err)
+	c.notifyRetry(delay, f.err)
 	if !sleep(&c.ctx, delay) {
 		ended, ownTimeout := c.ctx.ended()
-		c.cutOff(ended.withCause(err), ownTimeout)
+		c.cutOff(ended.withCause(f.err), ownTimeout)
 	} else if !c.ctx.ticket.current() {
-		c.reject(err, o)
+		c.reject(f)
 	}
 }
 
-// failure returns an error of this call's own.
-func (c *call) failure(d diagnosis, err error) *Error {
-	e := d.toError(c.ctx.name, err, c.toolEffect())
-	if e == d.explicit {
-		return e.clone()
+// errorOf returns an error of this call's own.
+func (c *call) errorOf(f *failure) *Error {
+	e := f.toError(c.ctx.name, f.err)
+	if e == f.explicit {
+		e = e.clone()
 	}
 
+	if !f.noEffect {
+		e.forEffect(c.toolEffect())
+	}
 	return e
 }
 
@@ -305,21 +312,19 @@ func (c *call) failure(d diagnosis, err error) *Error {
 func (c *call) cutOff(e *Error, ownTimeout bool) {
 	o := outcomeNeutral
 	if ownTimeout && !c.shortened() {
-		o = treeOf(e).outcome(c.guard.cfg.Breaker.Classify, false)
+		o = c.examineAside(e).outcome
 	}
 
 	e = e.clone()
-	if e.Retryable {
-		e.forEffect(c.toolEffect(), false)
-	}
+	e.forEffect(c.toolEffect())
 	c.finish(e, o)
 }
 
 // reject finishes a call whose breaker opened before it could be retried.
-func (c *call) reject(last error, o outcome) {
+func (c *call) reject(f *failure) {
 	e := c.state.breaker.rejection()
-	e.Tool, e.Err = c.ctx.name, last
-	c.finish(e, o)
+	e.Tool, e.Err = c.ctx.name, f.err
+	c.finish(e, f.outcome)
 }
 
 // toolEffect returns the tool's effect. Only failures need it.
@@ -357,7 +362,7 @@ func (c *call) finish(e *Error, o outcome) {
 		c.state.lastErr.Store(&last)
 	}
 	c.notifyEnd()
-	c.options, c.arguments, c.lastErr = options{}, nil, nil // a tool may keep its context, and the call with it
+	c.options, c.arguments, c.last = options{}, nil, lastError{} // a tool may keep its context, and the call with it
 }
 
 // took returns how long the call took, once it has ended. Most successes don't need it.

@@ -133,7 +133,7 @@ func (t errorTree) explicitClass() (Class, bool) {
 	case *marked:
 		return x.class, true
 	case *Error:
-		return x.class(), true
+		return x.class(), !x.bare || x.Code != CodeCanceled
 	case *backoff.PermanentError, *PanicError:
 		return ClassPermanent, true
 	}
@@ -187,7 +187,8 @@ func (t errorTree) classBy(classify func(error) Class) (c Class) {
 	return classify(t.err)
 }
 
-// bareCancel reports whether t is context.Canceled, and nothing says on purpose what it means.
+// bareCancel reports whether t is context.Canceled, and nothing says on purpose what it means. What
+// WithTimeout or a guard makes of a context that the tool itself canceled says no more.
 func (t errorTree) bareCancel() bool {
 	_, explicit := t.explicitClass()
 	return !explicit && t.is(context.Canceled)

@@ -12,7 +12,7 @@ func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 func (c *call) present(e *Error) {
 	if configured, ok := c.guard.cfg.Suggestions[e.Code]; ok {
 		switch e.Suggestion {
-		case suggestions[e.Code], suggestChange:
+		case suggestions[e.Code], suggestions[e.Code] + " " + suggestCaution, suggestChange:
 			e.Suggestion = configured
 		case suggestCheck:
 			e.Suggestion = strings.TrimSpace(configured + " " + suggestCheck)
@@ -39,12 +39,24 @@ func (c *call) details(e *Error) map[string]any {
 		d["timeout"] = formatDuration(timeout)
 	}
 	if e.Err != nil {
-		d["cause"] = textOf(e.Err)
+		d["cause"] = c.causeText(e.Err)
 	}
-	d = Redact(d)
+	d = redactMap(d, &budget{aside: c.aside}, 0)
 
 	if c.arguments != nil {
 		d["arguments"] = c.arguments // redacted before the tool ran
 	}
 	return d
 }
+
+// causeText is textOf for an error whose methods may block.
+func (c *call) causeText(err error) string {
+	text := unprintable
+	if !c.aside(func() { text = textOf(err) }) {
+		return unprintable
+	}
+	return text
+}
+
+// redact is Redact for any value, whose methods may block.
+func (c *call) redact(v any) any { return redactValue(v, &budget{aside: c.aside}, 1) }

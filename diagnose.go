@@ -16,7 +16,7 @@ func AsError(tool string, err error) *Error {
 	}
 
 	t := treeOf(err)
-	e := diagnose(t, nil).toError(tool, t.err, EffectUnknown)
+	e := diagnose(t, nil).toError(tool, t.err)
 	if e == err {
 		return e.clone() // the original may be a variable of the program's
 	}
@@ -66,15 +66,15 @@ func (d diagnosis) codeOf(t errorTree) Code {
 	}
 }
 
-// callerIsHere returns the diagnosis of an error that seemed to say that the caller has left,
-// which isn't so.
-func (d diagnosis) callerIsHere() diagnosis {
+// callerIsHere corrects the diagnosis of an error that seemed to say that the caller has left, which
+// isn't so.
+func (d *diagnosis) callerIsHere() {
 	d.class = ClassTransient
+	d.explicit = nil // it is a CANCELED of ours
 	d.code = CodeToolFailed
 	if d.lost != "" {
 		d.code = CodeConnectionLost
 	}
-	return d
 }
 
 // A retryAfterError asks its caller to wait.
@@ -101,13 +101,9 @@ func (d diagnosis) retryAfterOf(t errorTree) (after time.Duration) {
 }
 
 // toError makes what an agent reads. The result may be the tool's own *Error.
-func (d diagnosis) toError(tool string, err error, effect Effect) *Error {
+func (d diagnosis) toError(tool string, err error) *Error {
 	if d.explicit != nil {
-		e := complete(tool, err, d.explicit)
-		if effect == NonIdempotent && (e.Code == CodeTimeout || e.Code == CodeConnectionLost) {
-			e = e.clone().forEffect(effect, d.noEffect)
-		}
-		return e
+		return complete(tool, err, d.explicit)
 	}
 
 	var e *Error
@@ -131,21 +127,6 @@ func (d diagnosis) toError(tool string, err error, effect Effect) *Error {
 		e.RetryAfter = d.retryAfter
 	} else if e.Code == CodeToolFailed {
 		e.Suggestion = suggestChange
-	}
-	return e.forEffect(effect, d.noEffect)
-}
-
-// forEffect withdraws the suggestion to try again where that might do twice what must be
-// done once. It changes e and returns it.
-func (e *Error) forEffect(effect Effect, noEffect bool) *Error {
-	if effect != NonIdempotent || noEffect || !e.Retryable {
-		return e
-	}
-
-	e.Retryable = false
-	e.RetryAfter = 0
-	if e.Suggestion == suggestions[e.Code] { // not the tool's own words
-		e.Suggestion = suggestCheck
 	}
 	return e
 }

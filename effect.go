@@ -2,15 +2,16 @@ package resilience
 
 import "fmt"
 
-// Effect is what running a tool twice may do, after MCP's tool annotations. It decides
-// whether a call is retried after a failure that leaves open whether the tool took effect.
+// Effect is what running a tool twice may do, after MCP's tool annotations. It decides whether a
+// call is retried after a failure that leaves open whether the tool took effect, and whether the
+// agent is to call again.
 type Effect uint8
 
 const (
 	EffectUnknown Effect = iota // retried only after a failure that certainly had no effect
 	ReadOnly                    // changes nothing (readOnlyHint): retried
 	Idempotent                  // may be repeated without harm (idempotentHint): retried
-	NonIdempotent               // must not be repeated: like EffectUnknown, and the agent is asked to check first
+	NonIdempotent               // must not be repeated: like EffectUnknown, and not retryable for the agent either
 )
 
 // String returns the effect's name.
@@ -54,4 +55,31 @@ func askEffect(f func() Effect) (e Effect) {
 	}()
 
 	return f()
+}
+
+// forEffect keeps what an agent reads from recommending to call a tool again that may have taken
+// effect and must not be repeated. Words of the tool's own stand, but a TIMEOUT or CONNECTION_LOST
+// isn't retryable, whatever they say. It changes e.
+func (e *Error) forEffect(effect Effect) {
+	recommends := e.Retryable || e.Code == CodeCanceled
+	if !recommends || effect.repeatable() {
+		return
+	}
+
+	ours := suggestions[e.Code]
+	own := ours == "" || e.Suggestion != ours
+	if effect == EffectUnknown {
+		if !own {
+			e.Suggestion += " " + suggestCaution
+		}
+		return
+	}
+	if own && e.Code != CodeTimeout && e.Code != CodeConnectionLost {
+		return
+	}
+
+	e.Retryable, e.RetryAfter = false, 0
+	if !own {
+		e.Suggestion = suggestCheck
+	}
 }

@@ -1,6 +1,8 @@
 package resilience_test
 
 import (
+	"context"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -55,6 +57,26 @@ func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 			},
 			retryable: true, suggestion: "Mine",
 		},
+		"the tool's own error, our suggestion": {
+			err:        &resilience.Error{Message: "Busy", Retryable: true, RetryAfter: time.Second},
+			suggestion: suggestCheck,
+		},
+		"made by AsError": {
+			err:        resilience.AsError("x", errBoom),
+			suggestion: suggestCheck,
+		},
+		"an inner rejection": {
+			err:        resilience.CircuitOpenError("inner", time.Second),
+			suggestion: suggestCheck,
+		},
+		"not retryable": {
+			err:        &resilience.Error{Message: "No"},
+			suggestion: suggestChange,
+		},
+		"a code of its own": {
+			err:       &resilience.Error{Code: "BUSY", Message: "Busy", Retryable: true},
+			retryable: true,
+		},
 		"the tool's own suggestion": {
 			err:       &resilience.Error{Message: "Busy", Retryable: true, Suggestion: "Mine"},
 			retryable: true, suggestion: "Mine",
@@ -72,6 +94,7 @@ func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			assert.Equal(t, tc.retryable, e.Retryable)
 			assert.Equal(t, tc.suggestion, e.Suggestion)
+			assert.True(t, tc.retryable || e.RetryAfter == 0)
 			assert.ErrorIs(t, err, tc.err)
 		})
 	}
@@ -90,4 +113,43 @@ func TestTimeoutOfANonIdempotentToolAsksTheAgentToCheck(t *testing.T) {
 			assert.Equal(t, suggestCheck, r.Err.Suggestion)
 		})
 	}
+}
+
+func TestAgentIsToldToTakeCareOnlyWhereTheEffectIsNotKnown(t *testing.T) {
+	const caution = " If this tool changes anything, check first whether this call took effect."
+	for name, tc := range map[string]struct {
+		err  error
+		want string // for EffectUnknown
+	}{
+		"failure":               {errBoom, suggestRetry + caution},
+		"made by AsError":       {resilience.AsError("x", errBoom), suggestRetry + caution},
+		"canceled":              {resilience.CodeCanceled, suggestRetry + caution},
+		"certainly no effect":   {resilience.MarkTransient(errBoom), suggestRetry},
+		"not worth another try": {resilience.MarkPermanent(errBoom), suggestChange},
+		"the tool's own words":  {&resilience.Error{Retryable: true, Suggestion: "Mine"}, "Mine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			suggestion := func(effect resilience.Effect) string {
+				cfg := configWith(resilience.Tool{Effect: effect})
+				cfg.Retry.MaxRetries = -1
+				return resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(9, tc.err)).Err.Suggestion
+			}
+			assert.Equal(t, tc.want, suggestion(resilience.EffectUnknown))
+			assert.Equal(t, strings.TrimSuffix(tc.want, caution), suggestion(resilience.ReadOnly))
+		})
+	}
+}
+
+// The call may have taken effect before its caller left.
+func TestCancelOfANonIdempotentToolAsksTheAgentToCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+
+		r := resilience.Run(ctx, g, "x", untilDone)
+		synctest.Wait()
+		assert.Equal(t, resilience.CodeCanceled, r.Err.Code)
+		assert.Equal(t, suggestCheck, r.Err.Suggestion)
+	})
 }

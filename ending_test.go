@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
 	"testing"
@@ -323,6 +324,45 @@ func TestCauseIsKnownIfItIsAskedForBeforeErr(t *testing.T) {
 					return 0, errBoom
 				})
 				assert.ErrorIs(t, <-seen, resilience.CodeTimeout)
+			})
+		})
+	}
+}
+
+// The caller is there. It is the tool that gave up something of its own, which is a failure.
+func TestToolThatCancelsItsOwnContextIsNotCanceled(t *testing.T) {
+	for name, inner := range map[string]func(context.Context, *resilience.Guard) error{
+		"Do": func(ctx context.Context, g *resilience.Guard) error {
+			_, err := resilience.Do(ctx, g, "inner", untilDone)
+			return err
+		},
+		"Do, too late": func(ctx context.Context, g *resilience.Guard) error {
+			<-ctx.Done()
+			_, err := resilience.Do(ctx, g, "inner", untilDone)
+			return fmt.Errorf("inner: %w", err)
+		},
+		"WithTimeout": func(ctx context.Context, _ *resilience.Guard) error {
+			_, err := resilience.WithTimeout(ctx, "inner", time.Minute, untilDone)
+			return err
+		},
+		"AsError": func(ctx context.Context, _ *resilience.Guard) error {
+			<-ctx.Done()
+			return resilience.AsError("inner", ctx.Err())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothModes(t, func(t *testing.T, cooperative bool) {
+				g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
+				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					ctx, cancel := context.WithCancelCause(ctx)
+					time.AfterFunc(time.Millisecond, func() { cancel(errBoom) })
+					return 0, inner(ctx, g)
+				})
+				synctest.Wait()
+				assert.Equal(t, 4, r.Attempts)
+				assert.Equal(t, resilience.CodeRetryExhausted, r.Err.Code)
+				assert.ErrorIs(t, r.Err, context.Canceled)
+				assert.Equal(t, 1, g.Health()[len(g.Health())-1].ConsecutiveFailures)
 			})
 		})
 	}

@@ -52,6 +52,10 @@ var suggestions = map[Code]string{
 	CodeCanceled:     "The call was canceled. Call again only if its result is still wanted.",
 }
 
+// suggestCaution follows the suggestion to call a tool again that may have taken effect, where it
+// isn't known what that is.
+const suggestCaution = "If this tool changes anything, check first whether this call took effect."
+
 // suggestCheck is for a call that must not be repeated blindly and may have taken effect.
 const suggestCheck = "The outcome of this call is unknown: " +
 	"check whether it took effect before you call this tool again."
@@ -63,8 +67,9 @@ const suggestChange = "Do not repeat the same call: change the request or use an
 // Err, which is written for programs and logs.
 //
 // A tool that has something to say to the agent returns an *Error with a Message. A copy of it
-// passes through the guard: empty fields are filled in, Details are left out unless debug is on,
-// and a TIMEOUT or CONNECTION_LOST of a NonIdempotent tool isn't retryable.
+// passes through the guard: empty fields are filled in, and Details are left out unless debug is on.
+// If it leaves open whether a NonIdempotent tool took effect, a TIMEOUT or CONNECTION_LOST isn't
+// retryable, nor is an error of ours, such as that of [AsError], or one without a Suggestion.
 //
 // An Error is a plain value. Reading one is safe for concurrent use, changing one is not.
 type Error struct {
@@ -79,6 +84,9 @@ type Error struct {
 
 	// origin is the *Error of which this one is a changed copy, nil if it is none.
 	origin *Error
+
+	// bare is whether this CANCELED says no more than context.Canceled does, because nobody chose it.
+	bare bool
 }
 
 // Error returns the code and the message. It leaves the cause out on purpose, because MCP
@@ -266,7 +274,9 @@ func overloadedError(tool string) *Error {
 }
 
 func canceledError(tool string) *Error {
-	return newError(CodeCanceled, tool, "The call was canceled", false)
+	e := newError(CodeCanceled, tool, "The call was canceled", false)
+	e.bare = true
+	return e
 }
 
 func validationError(tool, format string, args ...any) *Error {

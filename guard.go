@@ -31,6 +31,8 @@ type Guard struct {
 	unlistedCount atomic.Int64 // the size of unlisted
 	growing       sync.Mutex   // held while unlisted grows
 	others        *toolState   // shared by all tools without a state of their own
+
+	asides atomic.Int64 // functions that a call has gone on without, and that still run
 }
 
 // New returns a guard with the given configuration, or an error that names every bad field.
@@ -86,8 +88,10 @@ func Must(g *Guard, err error) *Guard {
 // [Attempt] returns the number of the attempt. If the timeout or the caller ends the call, the
 // [context.Cause] of that context is an *Error.
 //
-// Methods of errors that fn returns, and the callbacks Classify and OnRetry of the Config, run
-// on the caller's goroutine: they must not block.
+// Methods of errors that fn returns, and the callbacks Classify of the Config, run on the same
+// goroutine as fn, within the timeout. OnRetry runs on the caller's goroutine and must not block.
+// With debug, an argument, a detail or a cause whose methods block holds up the call for about
+// 100ms, and is "[unprintable]".
 //
 // A tool that isn't listed in the Config may be called too. An empty name is VALIDATION_ERROR,
 // a nil fn is TOOL_NOT_FOUND, and a context that has already ended is CANCELED or TIMEOUT. If a
@@ -139,7 +143,7 @@ func Run[T any](
 	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option,
 ) Result[T] {
 	j := newJob[T](g, tool, newOptions(opts))
-	return j.result(j.do(ctx, fn))
+	return j.result(tool, j.do(ctx, fn))
 }
 
 // A Call is one of the calls that [All] makes.
@@ -161,7 +165,7 @@ func All[T any](ctx context.Context, g *Guard, calls ...Call[T]) []Result[T] {
 		wg.Go(func() {
 			j := newJob[T](g, call.Tool, newOptions([]Option{Args(call.Args)}))
 			var value T
-			defer func() { results[i] = j.result(value) }() // also if a Cooperative tool ends the goroutine
+			defer func() { results[i] = j.result(call.Tool, value) }() // also if a Cooperative tool ends the goroutine
 			value = j.do(ctx, call.Func)
 		})
 	}

@@ -32,7 +32,8 @@ func TestHealthIsTheStateOfAllTools(t *testing.T) {
 			`{"tool":"b","available":false,"breaker":"db","state":"open","retryAfter":20,`+
 			`"consecutiveFailures":5,"inFlight":0,"abandoned":0,`+
 			`"lastError":{"code":"TOOL_FAILED","tool":"b","message":"Tool 'b' failed",`+
-			`"suggestion":"Try again. If it fails again, change the request or use another tool.",`+
+			`"suggestion":"Try again. If it fails again, change the request or use another tool. `+
+			`If this tool changes anything, check first whether this call took effect.",`+
 			`"retryable":true}},`+
 			`{"tool":"c","available":true,"breaker":"c","state":"closed",`+
 			`"consecutiveFailures":0,"inFlight":0,"abandoned":0}]`, jsonOf(t, g.Health()))

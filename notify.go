@@ -147,8 +147,8 @@ type callObservers struct {
 func (c *call) notifyStart(ctx context.Context) context.Context {
 	e := CallStart{Tool: c.ctx.name, Time: time.Now()}
 	if c.options.request != nil {
-		e.Request = *c.options.request
-		e.Request.Meta = maps.Clone(e.Request.Meta) // observers may keep it
+		r := *c.options.request
+		e.Request = RequestInfo{clip(r.Method), r.Client, clip(r.Session), clip(r.Protocol), maps.Clone(r.Meta)}
 	}
 
 	seen := startAll(ctx, e, c.guard.observers)

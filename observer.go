@@ -55,12 +55,13 @@ type Observer struct {
 
 // CallStart describes a call that begins.
 type CallStart struct {
-	Tool    string
+	Tool    string // cut to 256 bytes and "…" if it is longer and not listed in the Config
 	Time    time.Time
 	Request RequestInfo // zero if the call belongs to no known MCP request
 }
 
-// RequestInfo describes the MCP request that a call belongs to. A zero field isn't known.
+// RequestInfo describes the MCP request that a call belongs to. A zero field isn't known. Observers
+// receive each of its strings cut to 256 bytes and "…" if it is longer.
 type RequestInfo struct {
 	Method   string         // such as "tools/call"; empty if the call belongs to no MCP request
 	Client   bool           // whether this process made the request, as a client, instead of serving it

@@ -37,7 +37,14 @@ func Redact(args map[string]any) map[string]any {
 }
 
 // A budget bounds the cost of a map that contains itself twice, which would be 2^depth.
-type budget struct{ spent int }
+type budget struct {
+	spent int
+
+	// aside calls a function that calls methods of a value, and reports whether it has come to an
+	// end. Nil calls it directly. After one that has not, no further one is called.
+	aside func(func()) bool
+	hangs bool
+}
 
 func redactMap(m map[string]any, b *budget, depth int) map[string]any {
 	out := make(map[string]any, len(m))
@@ -78,11 +85,29 @@ func redactValue(v any, b *budget, depth int) any {
 		return out
 	}
 
-	plain, ok := viaJSON(v)
+	plain, ok := b.viaJSON(v)
 	if !ok {
 		return unprintable
 	}
 	return redactValue(plain, b, depth)
+}
+
+// viaJSON is viaJSON for a value whose MarshalJSON may block.
+func (b *budget) viaJSON(v any) (plain any, ok bool) {
+	if b.aside == nil {
+		return viaJSON(v)
+	}
+	if b.hangs {
+		return nil, false
+	}
+
+	var result any
+	var marshaled bool
+	if !b.aside(func() { result, marshaled = viaJSON(v) }) {
+		b.hangs = true
+		return nil, false
+	}
+	return result, marshaled
 }
 
 // viaJSON turns any value into maps, slices and scalars. It recovers because the value's own

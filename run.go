@@ -18,10 +18,12 @@ type runner[T any] struct {
 	fn      func(context.Context) (T, error)
 	late    func(error) // receives the outcome of an abandoned function; may be nil
 	release func()      // called once an abandoned function has returned; may be nil
+	tool    *toolState  // what an error means to; nil outside of a guard
 
-	state atomic.Int32
-	value T // like err, to be read once the function has finished
-	err   error
+	state   atomic.Int32
+	value   T // like what follows, to be read once the function has finished
+	err     error
+	failure *failure // what err means; nil if it is nil
 }
 
 // enforce calls fn on a goroutine of its own and returns when fn returns or when ctx ends,
@@ -80,26 +82,32 @@ func (r *runner[T]) take() (value T, err error, answered bool) {
 // execute runs on the goroutine.
 func (r *runner[T]) execute() {
 	ctx := r.ctx // once the function has finished, the runner may be reused
-	ok := false
-	defer func() {
-		if !ok {
-			r.err = panicError(recover())
-		}
-		r.fn = nil
-		if r.state.CompareAndSwap(running, finished) {
-			ctx.awake()
-			return
-		}
+	defer r.finish(ctx)
 
-		if r.release != nil {
-			r.release()
-		}
-		_, err, _ := r.take()
-		if r.late != nil {
-			r.late(err)
-		}
-	}()
+	r.err = ErrGoexit // unless fn returns or panics
+	r.value, r.err = protect(ctx, r.fn)
+	if r.err != nil {
+		r.failure = examine(r.tool, ctx, r.err)
+	}
+}
 
-	r.value, r.err = r.fn(ctx)
-	ok = true
+// finish hands the outcome over to the goroutine that waits for it, if that is still there.
+func (r *runner[T]) finish(ctx *callContext) {
+	if r.err != nil && r.failure == nil { // also if a method of err has ended the goroutine
+		r.failure = unexamined(ctx, r.err)
+	}
+	r.fn = nil
+	if r.state.CompareAndSwap(running, finished) {
+		ctx.awake()
+		return
+	}
+
+	if r.release != nil {
+		r.release()
+	}
+	_, err, _ := r.take()
+	r.failure = nil
+	if r.late != nil {
+		r.late(err)
+	}
 }

@@ -2,19 +2,12 @@ package resilience
 
 import (
 	"context"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
 )
 
-// A call waits for an observer's Start for startTicks ticks. A tick takes startTick and a turn behind
-// all goroutines that want to run, so that neither a process that stands still nor one with too much
-// to do uses up the observer's time: what stalls Start stalls the ticks, too.
 const (
-	startTick  = 10 * time.Millisecond
-	startTicks = 10
-
 	// maxStarts is how many calls of one observer's Start may run at the same time, so that one that
 	// hangs doesn't collect goroutines.
 	maxStarts = 64
@@ -61,34 +54,20 @@ func startAll(ctx context.Context, e CallStart, all []*observer) callObservers {
 
 // wait returns how many observers have had their turn, once all have or the last of them hangs.
 func (s *starts) wait() int {
-	timer := time.NewTimer(startTick)
-	defer timer.Stop()
-	for current, ticks := 0, 0; ; timer.Reset(startTick) {
-		select {
-		case <-s.done:
-			return len(s.all)
-		case <-timer.C:
-			runtime.Gosched()
-		}
-
-		switch turn, begun := s.turn(); {
-		case !begun:
-		case turn != current:
-			current, ticks = turn, 0
-		default:
-			ticks++
-		}
-		if ticks == startTicks && s.leave(current) {
-			return current + 1
-		}
+	if n := await(s.done, s.turn, s.leave); n >= 0 {
+		return n + 1
 	}
+	return len(s.all)
 }
 
-// turn returns the number of the observer whose turn it is, from 0, and whether that has begun.
-func (s *starts) turn() (n int, begun bool) {
+// turn returns the number of the observer whose turn it is, from 0, or -1 if none has begun.
+func (s *starts) turn() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ended, s.begun
+	if !s.begun {
+		return -1
+	}
+	return s.ended
 }
 
 // leave abandons the Start of the observer n, unless it has returned by now.

@@ -69,13 +69,18 @@ func WithTimeout[T any](
 
 	c := newCallContext(ctx, tool, timeout, timeout, true)
 	defer c.stop()
-	value, err, answered := enforce(c, nil, nil, fn)
+	var r runner[T]
+	value, err, answered := r.run(c, nil, nil, fn)
 	if answered && err == nil {
 		return value, nil
 	}
 
+	var cause error
+	if answered {
+		cause = r.failure.err
+	}
 	ended, _ := c.ended()
-	if e := endedWith(ended, treeOf(err).err); e != nil {
+	if e := endedWith(ended, cause); e != nil {
 		return value, e
 	}
 	return value, crashError(tool, err)

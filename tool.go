@@ -91,3 +91,23 @@ func (g *Guard) stateOf(name string, shared bool) *toolState {
 	g.unlisted.Store(s.name, s)
 	return s
 }
+
+// shortName cuts the name of a tool that isn't listed, since it may be made up, and reaches logs,
+// traces and agents.
+func (g *Guard) shortName(name string) string {
+	if len(name) <= maxNameLen || g.listed[name] != nil {
+		return name
+	}
+
+	return clip(name)
+}
+
+// clip cuts text from a client to maxNameLen bytes and an ellipsis, so that two that are cut differ
+// from any that isn't.
+func clip(s string) string {
+	if len(s) <= maxNameLen {
+		return s
+	}
+
+	return strings.ToValidUTF8(s[:maxNameLen], "") + "…"
+}

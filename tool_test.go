@@ -1,6 +1,7 @@
 package resilience_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,4 +86,32 @@ func TestAMadeUpNameDoesNotOpenTheBreakerThatToolsShare(t *testing.T) {
 		require.Error(t, err)
 	}
 	assert.Equal(t, resilience.StateClosed, g.Breaker("inner").State())
+}
+
+// An agent may make up a name of any size. It would reach logs, traces and other agents.
+func TestLongNameIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		huge := strings.Repeat("ä", 4<<20)
+		listed := strings.Repeat("l", 300)
+		cfg := observed(resilience.Tool{}, r.observer())
+		cfg.Tools[listed] = resilience.Tool{}
+		g := newGuard(t, cfg)
+
+		request := resilience.ForRequest(resilience.Request{
+			RequestInfo: resilience.RequestInfo{Method: huge, Session: huge, Protocol: huge},
+		})
+		_, err := resilience.Do(t.Context(), g, huge, failing(9, errBoom), request)
+		_, _ = resilience.Do(t.Context(), g, listed, failing(9, errBoom))
+		flush(t, g)
+
+		cut := strings.Repeat("ä", 128) + "…"
+		e := err.(*resilience.Error)
+		assert.Equal(t, "Tool '"+cut+"' failed", e.Message)
+		assert.Equal(t, cut, e.Tool)
+		starts := received[resilience.CallStart](&r)
+		assert.Equal(t, resilience.RequestInfo{Method: cut, Session: cut, Protocol: cut}, starts[0].Request)
+		assert.Equal(t, []string{cut, listed}, []string{starts[0].Tool, starts[1].Tool})
+		assert.Equal(t, "(others)", received[resilience.CallEnd](&r)[0].Label)
+	})
 }

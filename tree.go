@@ -13,8 +13,9 @@ const (
 	maxErrorDepth = 100
 )
 
-// errUnreadable takes the place of an error that exceeds these bounds. It says nothing.
-var errUnreadable = errors.New("resilience: an error that wraps itself, or too many other errors")
+// errUnreadable takes the place of an error that exceeds these bounds, or whose methods end their
+// goroutine. It says nothing.
+var errUnreadable = errors.New("resilience: an error that wraps itself or too many others, or can't be examined")
 
 // errNilPointer takes the place of a nil pointer in an error, whose methods can't be called.
 var errNilPointer = errors.New("resilience: an error that is a nil pointer")

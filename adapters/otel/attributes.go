@@ -41,6 +41,10 @@ const (
 // maxText is the longest text from a client, in bytes. A name may be as long as a request.
 const maxText = 256
 
+// maxMessage is the length in bytes of the description of a span's status. A tool's own message may
+// repeat what a client sent.
+const maxMessage = 1024
+
 // clean makes text from a client fit for export: short and valid UTF-8.
 func clean(s string) string { return validUTF8(s[:min(len(s), maxText)]) }
 

@@ -123,7 +123,7 @@ func (c call) describe(e resilience.CallEnd) {
 	}
 	if failure := c.errorType(e.Err); failure != "" {
 		c.span.SetAttributes(keyError.String(failure))
-		c.span.SetStatus(codes.Error, validUTF8(e.Err.Message))
+		c.span.SetStatus(codes.Error, validUTF8(e.Err.Message[:min(len(e.Err.Message), maxMessage)]))
 	}
 	addException(c.span, e.Err, e.Time)
 }

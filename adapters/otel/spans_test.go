@@ -149,3 +149,23 @@ func TestErrorThatPanicsHasASpan(t *testing.T) {
 		assert.Equal(t, 3.0, f.collect()["resilience.retries"][0].value)
 	})
 }
+
+// The name of a tool and what a tool says may be as long as a client likes.
+func TestNothingOfASpanIsLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		huge := strings.Repeat("x", 8<<20)
+		f := newFixture(t, resilience.Config{})
+		request := resilience.ForRequest(resilience.Request{RequestInfo: resilience.RequestInfo{Method: huge, Session: huge}})
+		require.Error(t, f.call(t.Context(), huge, failWith(&resilience.Error{Message: huge}), request))
+
+		spans := f.spans.GetSpans()
+		assert.Len(t, spans, 1)
+		for _, s := range spans {
+			assert.LessOrEqual(t, len(s.Status.Description), 1024)
+			assert.LessOrEqual(t, len(s.Name), 256)
+			for _, a := range s.Attributes {
+				assert.LessOrEqual(t, len(a.Value.Emit()), 256, a.Key)
+			}
+		}
+	})
+}

@@ -1,0 +1,64 @@
+package resilience
+
+// A failure is what a guard has to know of an error that a tool returned. It is made on the goroutine
+// of the tool and within its timeout, because it takes the methods of the error and the Classify
+// functions of the Config, which may do all that a tool may do.
+type failure struct {
+	err error // the tool's; errUnreadable if it can't be read
+	diagnosis
+	outcome  outcome // while the caller is here
+	echo     bool    // it says no more than that its context has ended
+	rejected bool    // by the guard of a call that the tool made
+	notMade  bool    // by a Connector
+}
+
+// examine returns what err means to a tool. Outside of a guard, s is nil: then only err is known.
+func examine(s *toolState, ctx *callContext, err error) *failure {
+	t := treeOf(err)
+	if s == nil {
+		return &failure{err: t.err}
+	}
+	return newFailure(t, ctx, s.retry.Classify, s.breaker.cfg.Classify)
+}
+
+// newFailure asks retry and breaker, the Classify fields of a Retry and of a BreakerConfig.
+func newFailure(t errorTree, ctx *callContext, retry, breaker func(error) Class) *failure {
+	f := &failure{
+		err:       t.err,
+		diagnosis: diagnose(t, retry),
+		outcome:   t.outcome(breaker, true),
+		echo:      t.echoes(ctx),
+		rejected:  t.rejected(),
+		notMade:   t.notMade(),
+	}
+	if f.class == ClassCanceled && t.bareCancel() {
+		f.callerIsHere() // the tool itself canceled something
+	}
+	return f
+}
+
+// unexamined returns the failure of err if it could not be examined, because the methods of err or a
+// Classify function block or end their goroutine. Of err, only an *Error of ours and a crash count.
+func unexamined(ctx *callContext, err error) *failure {
+	if _, ok := err.(*Error); !ok && !isCrash(err) {
+		err = errUnreadable
+	}
+	return newFailure(errorTree{err: err}, ctx, nil, nil)
+}
+
+// cause returns the error of the tool, nil if there is none.
+func (f *failure) cause() error {
+	if f == nil {
+		return nil
+	}
+	return f.err
+}
+
+// examineAside examines an error of our own. Its causes may be a tool's.
+func (c *call) examineAside(e *Error) *failure {
+	var f *failure
+	if c.aside(func() { f = examine(c.state, &c.ctx, e) }) && f != nil {
+		return f
+	}
+	return unexamined(&c.ctx, e)
+}

@@ -1,0 +1,155 @@
+package resilience_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The methods of these errors call do.
+type (
+	unwrapError     struct{ do func() }
+	isError         struct{ do func() }
+	asError         struct{ do func() }
+	retryAfterError struct{ do func() }
+	netError        struct{ do func() }
+	textError       struct{ do func() }
+)
+
+func (unwrapError) Error() string     { return "unwrap" }
+func (isError) Error() string         { return "is" }
+func (asError) Error() string         { return "as" }
+func (retryAfterError) Error() string { return "retry after" }
+func (netError) Error() string        { return "net" }
+func (e textError) Error() string     { e.do(); return "text" }
+
+func (e unwrapError) Unwrap() error                 { e.do(); return nil }
+func (e isError) Is(error) bool                     { e.do(); return false }
+func (e asError) As(any) bool                       { e.do(); return false }
+func (e retryAfterError) RetryAfter() time.Duration { e.do(); return 0 }
+func (e netError) Timeout() bool                    { e.do(); return false }
+func (e netError) Temporary() bool                  { return false }
+
+func errorsThatCall(do func()) map[string]error {
+	return map[string]error{
+		"Unwrap":     unwrapError{do},
+		"Is":         isError{do},
+		"As":         asError{do},
+		"RetryAfter": retryAfterError{do},
+		"Timeout":    netError{do},
+		"Error":      textError{do},
+		"MarshalJSON": &resilience.Error{
+			Message: "m", Details: map[string]any{"v": marshaler{do}},
+		},
+	}
+}
+
+type marshaler struct{ do func() }
+
+func (m marshaler) MarshalJSON() ([]byte, error) { m.do(); return []byte("1"), nil }
+
+// With debug, the text and the details may take a little longer.
+func TestPromise1MethodsOfErrorsThatBlock(t *testing.T) {
+	const timeout, debug = 10 * time.Second, 200 * time.Millisecond
+	inGuard := func(attempt time.Duration, tool func(error) toolFunc) func(context.Context, error) error {
+		return func(ctx context.Context, failure error) error {
+			cfg := configWith(resilience.Tool{Timeout: timeout, Effect: resilience.ReadOnly})
+			cfg.AttemptTimeout = attempt
+			_, err := resilience.Do(ctx, resilience.Must(resilience.New(cfg)), "x", tool(failure), resilience.Debug())
+			return err
+		}
+	}
+	always := func(err error) toolFunc { return failing(9, err) }
+
+	for name, call := range map[string]func(context.Context, error) error{
+		"a failure":                 inGuard(0, always),
+		"at the end":                inGuard(0, failingOnceDone),
+		"at the end of an attempt":  inGuard(time.Second, failingOnceDone),
+		"a failure of each attempt": inGuard(time.Second, always),
+		"WithTimeout": func(ctx context.Context, failure error) error {
+			_, err := resilience.WithTimeout(ctx, "x", timeout, failingOnceDone(failure))
+			return err
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			release := make(chan struct{})
+			for method, failure := range errorsThatCall(func() { <-release }) {
+				start := time.Now()
+				assert.Error(t, call(t.Context(), failure), method)
+				assert.LessOrEqual(t, time.Since(start), timeout+debug, method)
+			}
+			close(release)
+			synctest.Wait()
+		})
+	}
+}
+
+func TestPromise7MethodsOfErrorsThatCallGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, failure := range errorsThatCall(runtime.Goexit) {
+			returned := make(chan *resilience.Error, 1)
+			go func() {
+				defer close(returned)
+				g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+				returned <- resilience.Run(t.Context(), g, "x", failing(9, failure), resilience.Debug()).Err
+			}()
+
+			e, ok := <-returned
+			require.True(t, ok, "%s ended the goroutine of the caller", name)
+			assert.Equal(t, resilience.CodeToolFailed, e.Code, name)
+		}
+	})
+}
+
+func TestPromise1ClassifyThatBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		blocks := func(error) resilience.Class { <-release; return resilience.ClassTransient }
+		start := time.Now()
+
+		cfg := configWith(resilience.Tool{Timeout: time.Second})
+		cfg.Retry.Classify = blocks
+		_, err := resilience.Do(t.Context(), newGuard(t, cfg), "x", failing(9, errBoom))
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+
+		cfg = configWith(resilience.Tool{Timeout: time.Second})
+		cfg.Breaker.Classify = blocks
+		_, err = resilience.Do(t.Context(), newGuard(t, cfg), "x", untilDone)
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+
+		assert.LessOrEqual(t, time.Since(start), 2*time.Second+200*time.Millisecond)
+		close(release)
+		synctest.Wait()
+	})
+}
+
+func TestPromise1ArgumentsThatBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type input struct{ A, B marshaler }
+		const calls = 200
+		release := make(chan struct{})
+		block := marshaler{func() { <-release }}
+		g := guardWith(t, resilience.Tool{Timeout: time.Second})
+		tool := resilience.Wrap(g, "x", func(context.Context, input) (int, error) { return 0, errBoom }, resilience.Debug())
+
+		before, start := goroutines(modulePath), time.Now()
+		for range calls {
+			_, err := tool(t.Context(), input{block, block})
+			assert.Equal(t, "[unprintable]", err.(*resilience.Error).Details["arguments"])
+		}
+		assert.LessOrEqual(t, time.Since(start), calls*100*time.Millisecond)
+		synctest.Wait()
+		assert.LessOrEqual(t, goroutines(modulePath), before+64, "what blocks is capped")
+
+		close(release)
+		synctest.Wait()
+		_, err := tool(t.Context(), input{block, block})
+		assert.Equal(t, `{"A":1,"B":1}`, jsonOf(t, err.(*resilience.Error).Details["arguments"]))
+	})
+}

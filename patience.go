@@ -1,0 +1,82 @@
+package resilience
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// A call waits for code that is neither its tool nor its caller, such as an observer's Start, for
+// patience ticks. A tick takes tickTime and a turn behind all goroutines that want to run, so that
+// neither a process that stands still nor one with too much to do uses up the time: what stalls that
+// code stalls the ticks, too.
+const (
+	patience = 10
+	tickTime = 10 * time.Millisecond
+
+	// maxAsides is how many functions that have taken too long may still run before a guard calls no
+	// further ones.
+	maxAsides = 64
+)
+
+// await waits until done is closed and returns -1, or returns the number of the step that takes too
+// long. step returns the number of the step under way, or -1 if none has begun. leave is called
+// before await returns a step, and reports whether that is still under way.
+func await(done <-chan struct{}, step func() int, leave func(n int) bool) int {
+	timer := time.NewTimer(tickTime)
+	defer timer.Stop()
+	for current, ticks := 0, 0; ; timer.Reset(tickTime) {
+		select {
+		case <-done:
+			return -1
+		case <-timer.C:
+			runtime.Gosched()
+		}
+
+		switch n := step(); n {
+		case -1:
+		case current:
+			ticks++
+		default:
+			current, ticks = n, 0
+		}
+		if ticks == patience && leave(current) {
+			return current
+		}
+	}
+}
+
+// aside calls f on a goroutine of its own, because f calls methods of values that aren't ours, and
+// reports whether f has come to an end. If f takes too long, it runs on, and what it writes must not be
+// read. Its panic is recovered.
+func (c *call) aside(f func()) bool {
+	stillRunning := &c.guard.asides
+	if stillRunning.Load() >= maxAsides {
+		return false
+	}
+
+	var state, step atomic.Int32
+	step.Store(-1)
+	done := make(chan struct{})
+	go func() {
+		defer func() {
+			_ = recover()
+			if !state.CompareAndSwap(running, finished) {
+				stillRunning.Add(-1)
+			}
+			close(done)
+		}()
+		step.Store(0)
+		f()
+	}()
+
+	left := await(done, func() int { return int(step.Load()) }, func(int) bool {
+		stillRunning.Add(1) // before the goroutine can see that it is abandoned
+		if state.CompareAndSwap(running, abandoned) {
+			return true
+		}
+		stillRunning.Add(-1)
+		return false
+	})
+	return left < 0
+}
