@@ -272,7 +272,7 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 	defer t.settle(outcomeFailure) // counts only if fn calls runtime.Goexit
 
 	value, err := protect(context.WithValue(ctx, ticketKey{b}, t), fn)
-	if err != nil && !isCrash(err) && ctx.Err() == context.Canceled {
+	if err != nil && !isCrash(err) && ask(ctx.Err) == context.Canceled {
 		t.settle(outcomeNeutral)
 	} else {
 		t.done(err)

@@ -38,32 +38,35 @@ type job[T any] struct {
 	runner runner[T]
 }
 
-// do implements Do, Run, All and Wrap.
-func do[T any](
-	ctx context.Context, g *Guard, name string, fn func(context.Context) (T, error), o options,
-) (value T, c *call) {
-	mustHave(ctx, g)
+func newJob[T any](g *Guard, name string, o options) *job[T] {
 	j := &job[T]{call: call{guard: g, options: o}}
-	c = &j.call
-	c.ctx.name = g.shortName(name)
+	j.ctx.name = name
+	return j
+}
+
+// do implements Do, Run, All and Wrap. It may be called once.
+func (j *job[T]) do(ctx context.Context, fn func(context.Context) (T, error)) (value T) {
+	c, g := &j.call, j.guard
+	mustHave(ctx, g)
+	c.ctx.name = g.shortName(c.ctx.name)
 	if len(g.observers) > 0 {
 		ctx = c.notifyStart(ctx)
 	}
 	c.ctx.start = time.Now() // a slow observer doesn't use up the timeout
 
 	defer func() {
-		if c.outcome == outcomePending { // a Cooperative tool called runtime.Goexit
-			c.finish(crashError(name, ErrGoexit).(*Error), outcomeFailure)
+		if c.outcome == outcomePending { // a Cooperative tool called runtime.Goexit, or a method of ctx panicked
+			c.finish(crashError(c.ctx.name, panicError(recover())).(*Error), outcomeFailure)
 		}
 	}()
 
 	if invalid := c.check(ctx, fn == nil); invalid != nil {
 		c.finish(invalid, outcomeNeutral)
-		return value, c
+		return value
 	}
 	if rejected := c.begin(ctx); rejected != nil {
 		c.finish(rejected, outcomeNeutral)
-		return value, c
+		return value
 	}
 
 	for c.outcome == outcomePending {
@@ -72,7 +75,12 @@ func do[T any](
 		value, f, answered = j.attempt(fn)
 		c.decide(f, answered)
 	}
-	return value, c
+	return value
+}
+
+// result returns the result of a call that has ended.
+func (j *job[T]) result(tool string, value T) Result[T] {
+	return Result[T]{Tool: tool, Value: value, Err: j.err, Attempts: j.attempts, Duration: j.took()}
 }
 
 // check returns why there is nothing to call, nil if there is.
@@ -95,7 +103,8 @@ func (c *call) check(ctx context.Context, nilFunc bool) *Error {
 	return endOf(ctx, c.ctx.name)
 }
 
-// begin asks the breaker and starts the timeout, or returns why the call can't be made.
+// begin asks the breaker and starts the timeout, or returns why the call can't be made. The methods of
+// ctx may panic: it calls none once the breaker has admitted the call.
 func (c *call) begin(ctx context.Context) *Error {
 	if c.debug() && c.options.args != nil {
 		c.arguments = c.redact(c.options.args) // now, because an abandoned tool may change them at any time
@@ -108,6 +117,7 @@ func (c *call) begin(ctx context.Context) *Error {
 	}
 	c.state = s
 	c.ctx.clock = c.newClock() // also for what a rejected call reports
+	c.ctx.clock.deadline = c.ctx.sinceStart(ctx.Deadline())
 
 	c.ctx.ticket = ticketOf(ctx, s.breaker)
 	if c.ctx.ticket == nil {
@@ -118,7 +128,7 @@ func (c *call) begin(ctx context.Context) *Error {
 		}
 		c.ctx.ticket = &c.ticket
 	}
-	if c.guard.overloaded(s) {
+	if c.guard.overloaded(s, c.impatient()) {
 		c.settle(outcomeNeutral)
 		return overloadedError(c.ctx.name)
 	}
@@ -195,7 +205,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 		}
 	} else {
 		r.tool = j.state
-		value, _, answered = r.run(ctx, &j.state.abandoned, j.late(ctx), fn)
+		value, _, answered = r.run(ctx, func() func() { return j.abandon(ctx) }, j.late(ctx), fn)
 		if answered {
 			f, r.failure = r.failure, nil
 		}
@@ -265,7 +275,7 @@ func (c *call) retry(f *failure) {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
 		c.finish(RetryExhaustedError(c.ctx.name, c.attempts, f.err), f.outcome)
 		return
-	case !again || c.attempts > retry.MaxRetries || c.guard.overloaded(c.state) || !fits(&c.ctx, delay):
+	case !again || c.attempts > retry.MaxRetries || c.guard.overloaded(c.state, c.impatient()) || !fits(&c.ctx, delay):
 		c.finish(c.errorOf(f), f.outcome)
 		return
 	case !c.ctx.ticket.current():

@@ -49,7 +49,7 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     backoff.Permanent. An Error counts by its code: VALIDATION_ERROR and TOOL_NOT_FOUND are
 //     ClassInvalid, CANCELED is ClassCanceled, RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED is
 //     ClassTransient if it is Retryable and ClassPermanent if it isn't, and the others are
-//     ClassTransient;
+//     ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent;
 //   - a [*PanicError] or [ErrGoexit] is ClassPermanent, since what crashed once will crash
 //     again;
 //   - [ErrUnfinished] is ClassInvalid, since that is neutral;
@@ -157,7 +157,12 @@ func (e *Error) class() Class {
 		return ClassCanceled
 	case CodeRetryExhausted:
 		return ClassPermanent
-	case CodeTimeout, CodeCircuitOpen, CodeConnectionLost, CodeOverloaded:
+	case CodeConnectionLost:
+		if e.Err == errClosed {
+			return ClassPermanent
+		}
+		return ClassTransient
+	case CodeTimeout, CodeCircuitOpen, CodeOverloaded:
 		return ClassTransient
 	}
 

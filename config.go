@@ -38,8 +38,11 @@ type Config struct {
 	AttemptTimeout time.Duration
 
 	// MaxAbandoned is how many abandoned attempts of a tool may still run before new calls are
-	// OVERLOADED. Calls that are under way at that moment may exceed it. Zero means 64. It must
-	// not be negative.
+	// OVERLOADED. Calls that are under way at that moment may exceed it. An attempt that was
+	// abandoned early, because its caller left or allowed less time than the tool's own timeout,
+	// counts only for other calls that allow less time, until the tool's own timeout or its
+	// MaxTimeout has passed: no caller can shut the tool for callers that are patient. Zero means
+	// 64. It must not be negative.
 	MaxAbandoned int
 
 	// Suggestions replaces what an agent reads about what to do next, by code. If the outcome

@@ -37,14 +37,18 @@ type ConnectorConfig[C comparable] struct {
 	Stable time.Duration
 
 	// Close closes a connection that is no longer needed. It is called exactly once for each
-	// connection that was dialed, either by Connector.Close or on a goroutine of its own. A panic
-	// in it is recovered. Nil means the connection's own Close method, if it is an io.Closer.
+	// connection that was dialed, either by Connector.Close, which waits for it, or on a goroutine of
+	// its own. A panic in it is recovered. The next connection is dialed meanwhile, but while sixteen
+	// calls of Close are running, every further dial fails without being made. Nil means the
+	// connection's own Close method, if it is an io.Closer.
 	Close func(C) error
 
 	// Watch waits until the connection is broken and returns the reason, which may be nil. It may be
 	// a loop that reads, for example. It is called once for each connection that comes up, on a
-	// goroutine of its own, and must return soon after that connection is closed. If it panics, the
-	// connection is lost. If Watch is nil, losses are noticed only through [Connector.ReportLost].
+	// goroutine of its own, and must return soon after that connection is closed: while sixteen calls
+	// for lost connections are running, every further dial fails without being made. If it panics,
+	// the connection is lost. If Watch is nil, losses are noticed only through
+	// [Connector.ReportLost].
 	Watch func(C) error
 
 	// Observers are notified of every change of the connection, see [Observer.Connection].
@@ -122,10 +126,13 @@ func (s ConnectionState) String() string {
 // is lost. Create one with [NewConnector]. All methods are safe for concurrent use.
 //
 // At most one dial is under way at any time, except for dials that were abandoned at their timeout
-// and are still running. While the connection is up, the connector has no goroutine but Watch's.
+// and are still running. While the connection is up, the connector has no goroutine but Watch's and
+// those of functions that hang, whose number is bounded.
 //
 // C is usually a pointer. Connections are compared with ==: two that are equal are the same one to
-// the connector, and ReportLost panics if C is an interface type whose values can't be compared.
+// the connector. A dial has failed if it returns a value that doesn't equal itself, because an
+// interface in it holds something that can't be compared or because it holds a NaN: nothing could
+// report its loss.
 type Connector[C comparable] struct {
 	cfg       ConnectorConfig[C]
 	dialer    *dialer[C]
@@ -138,7 +145,7 @@ type Connector[C comparable] struct {
 	since    time.Time     // when the state was entered
 	loss     loss          // why the connection isn't up
 	schedule schedule      // of the dials
-	reported map[C]loss    // what was reported lost during the current dial, which may yet return it
+	reported []report[C]   // what was reported lost during the current dial, which may yet return it
 	changed  chan struct{} // closed at the next change; nil if no Wait is waiting for it
 }
 
@@ -168,7 +175,7 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 	return c
 }
 
-// Get returns the connection without waiting. If there is none, the error is
+// Get returns the connection without waiting. If there is none, the error is an [*Error]:
 //
 //   - CANCELED or TIMEOUT, if ctx has ended. While the connection is up, Get ignores ctx.
 //   - CONNECTION_LOST, if the connection is down. Its RetryAfter is the time until the next dial, or
@@ -176,7 +183,7 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 //   - RETRY_EXHAUSTED, if the connector is exhausted.
 //   - CONNECTION_LOST that isn't retryable, if the connector is closed.
 //
-// While the connection is down or exhausted, the error wraps the reported loss or the error of the
+// While the connection is down or exhausted, any of these wraps the reported loss or the error of the
 // last dial.
 //
 // A [Guard] assumes that a tool which returns the error of Get has had no effect, and retries any
@@ -188,40 +195,35 @@ func (c *Connector[C]) Get(ctx context.Context) (C, error) {
 	if conn := c.current.Load(); conn != nil {
 		return *conn, nil
 	}
-	var none C
-	if e := endOf(ctx, ""); e != nil {
-		return none, e
-	}
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if conn := c.current.Load(); conn != nil {
+	var none C
+	conn, missing := c.look()
+	if conn != nil {
 		return *conn, nil
 	}
-	return none, c.unavailable()
+	if e := endOf(ctx, ""); e != nil {
+		return none, e.withCause(missing.cause)
+	}
+	return none, missing.err
 }
 
 // Wait returns the connection as soon as it is up. It returns CANCELED or TIMEOUT if ctx ends first.
 // If the connector is exhausted or closed, or if ctx will end before the next dial, Wait returns the
-// error of Get at once.
+// error of Get at once. Every error is an [*Error].
 func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 	var none C
 	for {
-		if conn := c.current.Load(); conn != nil {
+		conn, missing := c.look()
+		if conn != nil {
 			return *conn, nil
 		}
 
-		c.mu.Lock()
-		state, delay := c.state, c.schedule.untilDial()
-		cause, err := c.loss.err, c.unavailable()
-		c.mu.Unlock()
-
-		// From here on the lock isn't held, because the methods of ctx are the caller's code.
-		switch {
-		case state == ConnectionUp: // since a moment ago
-			continue
-		case state != ConnectionDown, delay > 0 && ctx.Err() == nil && !fits(ctx, delay):
-			return none, err
+		// The lock isn't held here, because the methods of ctx are the caller's code.
+		if e := endOf(ctx, ""); e != nil {
+			return none, e.withCause(missing.cause)
+		}
+		if missing.final || missing.delay > 0 && !fits(ctx, missing.delay) {
+			return none, missing.err
 		}
 
 		changed := c.nextChange()
@@ -231,7 +233,7 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return none, endOf(ctx, "").withCause(cause)
+			return none, endAfterDone(ctx, "").withCause(missing.cause)
 		}
 	}
 }
@@ -250,18 +252,15 @@ func (c *Connector[C]) ReportLost(conn C, err error) {
 	defer c.mu.Unlock()
 	current := c.current.Load()
 	switch {
-	case current != nil && *current == conn:
+	case current != nil && equal(*current, conn):
 		c.current.Store(nil)
-		go c.dialer.discard(conn)
+		c.dialer.discard(conn)
 		if time.Since(c.since) >= c.cfg.Stable {
 			c.schedule.delays = 0
 		}
 		c.down(l)
 	case c.dialing(): // the dial may yet return conn
-		if c.reported == nil {
-			c.reported = make(map[C]loss)
-		}
-		c.reported[conn] = l
+		c.remember(report[C]{conn, l})
 	}
 }
 
@@ -310,7 +309,7 @@ func (c *Connector[C]) Close() error {
 	if conn == nil {
 		return nil
 	}
-	return c.dialer.discard(*conn)
+	return c.dialer.closeNow(*conn)
 }
 
 // Flush waits until the observers have received every change so far. It behaves like [Guard.Flush].

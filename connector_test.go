@@ -287,6 +287,101 @@ func TestConnectorWaitRespectsItsContext(t *testing.T) {
 	})
 }
 
+// A doneWithoutErr is a context that breaks its promise to say why it is done.
+type doneWithoutErr struct{ context.Context }
+
+func (doneWithoutErr) Err() error { return nil }
+
+func TestConnectorEveryErrorIsAnErrorWithItsCode(t *testing.T) {
+	const (
+		canceled  = resilience.CodeCanceled
+		timeout   = resilience.CodeTimeout
+		lost      = resilience.CodeConnectionLost
+		exhausted = resilience.CodeRetryExhausted
+	)
+	hangs := acceptedAfter(time.Hour)
+	closed := func(c *resilience.Connector[*link]) { _ = c.Close() }
+	for name, tc := range map[string]struct {
+		script      []dialStep
+		maxAttempts int
+		then        func(*resilience.Connector[*link])
+
+		get  resilience.Code // with a context that has not ended
+		wait resilience.Code // with one that ends in 100ms by its deadline
+		left resilience.Code // with one that is canceled in 100ms
+		loss error           // that every error wraps
+	}{
+		"the first dial is under way": {
+			script: []dialStep{hangs},
+			get:    lost, wait: timeout, left: canceled,
+		},
+		"between dials": {
+			script: []dialStep{refused},
+			get:    lost, wait: lost, left: canceled,
+			loss: errRefused,
+		},
+		"a later dial is under way": {
+			script: []dialStep{refused, hangs},
+			then:   (*resilience.Connector[*link]).Reconnect,
+			get:    lost, wait: timeout, left: canceled,
+			loss: errRefused,
+		},
+		"exhausted": {
+			script: []dialStep{refused}, maxAttempts: 1,
+			get: exhausted, wait: exhausted, left: exhausted,
+			loss: errRefused,
+		},
+		"closed while it was up": {then: closed, get: lost, wait: lost, left: lost},
+		"closed during a dial":   {script: []dialStep{hangs}, then: closed, get: lost, wait: lost, left: lost},
+		"closed between dials":   {script: []dialStep{refused}, then: closed, get: lost, wait: lost, left: lost},
+		"closed after it had been exhausted": {
+			script: []dialStep{refused}, maxAttempts: 1, then: closed,
+			get: lost, wait: lost, left: lost,
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			c := newConnector(t, newDialer(tc.script...), linkConfig{MaxAttempts: tc.maxAttempts})
+			if tc.then != nil {
+				tc.then(c)
+				synctest.Wait()
+			}
+			check := func(code resilience.Code, err error) {
+				t.Helper()
+				e, ok := err.(*resilience.Error)
+				require.True(t, ok, "%T", err)
+				assert.Equal(t, code, e.Code)
+				if tc.loss != nil {
+					assert.ErrorIs(t, err, tc.loss)
+				}
+			}
+
+			for _, call := range []func(context.Context) (*link, error){c.Get, c.Wait} {
+				gone, late := endedContexts(t)
+				_, err := call(gone)
+				check(canceled, err)
+				_, err = call(late)
+				check(timeout, err)
+			}
+			_, err := c.Get(doneWithoutErr{t.Context()})
+			check(tc.get, err)
+			_, err = c.Wait(contextWithin(t, 100*time.Millisecond))
+			check(tc.wait, err)
+			for _, hide := range []bool{false, true} {
+				ctx, cancel := leavingAfter(100 * time.Millisecond)(t.Context())
+				defer cancel()
+				if hide {
+					ctx = doneWithoutErr{ctx}
+				}
+				_, err = c.Wait(ctx)
+				check(tc.left, err)
+			}
+
+			_ = c.Close()
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
 func TestConnectorIsExhaustedUntilReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var states []resilience.ConnectionState

@@ -43,11 +43,13 @@ var _ context.Context = (*callContext)(nil)
 // function is enforced under it. The caller must call stop.
 func newCallContext(parent context.Context, name string, timeout, maximum time.Duration, attended bool) *callContext {
 	c := &callContext{name: name, start: time.Now(), clock: newClock(timeout, maximum)}
+	c.clock.deadline = c.sinceStart(parent.Deadline())
 	c.begin(parent, attended)
 	return c
 }
 
-// begin starts a context that already has its name, its start and its clock.
+// begin starts a context that already has its name, its start and its clock with the deadline of the
+// parent. It calls no method of the parent.
 func (c *callContext) begin(parent context.Context, attended bool) {
 	c.parent, c.attended = parent, attended
 	if attended {
@@ -61,17 +63,21 @@ func (c *callContext) begin(parent context.Context, attended bool) {
 
 func (c *callContext) elapsed() time.Duration { return time.Since(c.start) }
 
+// sinceStart returns a deadline as the clock has it.
+func (c *callContext) sinceStart(deadline time.Time, ok bool) time.Duration {
+	if !ok {
+		return never
+	}
+
+	return max(deadline.Sub(c.start), 0)
+}
+
 // parentFirst is the head start of a parent at its own deadline, since it knows the cause.
 const parentFirst = time.Millisecond
 
 // schedule sets the timer for the end of the timeout or for the parent's deadline,
 // whichever is first. c.mu must be held.
 func (c *callContext) schedule(now time.Duration) {
-	c.clock.deadline = never
-	if d, ok := c.parent.Deadline(); ok {
-		c.clock.deadline = max(d.Sub(c.start), 0)
-	}
-
 	at, callers := c.clock.end()
 	wait := at - now
 	if callers && wait < never-parentFirst {
@@ -88,18 +94,21 @@ func (c *callContext) schedule(now time.Duration) {
 // expire ends the context when its time is up. It also stands in for a parent that has a
 // deadline and doesn't keep it.
 func (c *callContext) expire() {
-	if c.parent.Err() != nil { // nothing may have watched it
+	if c.parentErr() != nil { // nothing may have watched it
 		c.parentEnded()
 		return
 	}
 
-	c.mu.Lock()
+	// The deadline may have been put off since, by a pause of a call around this one.
 	now := c.elapsed()
-	if _, callers := c.clock.end(); callers && c.ending.Load() == nil {
-		c.schedule(now) // a call around this one may have been paused since
-	}
+	deadline := c.sinceStart(c.parentDeadline())
+	c.mu.Lock()
+	c.clock.deadline = deadline
 	at, callers := c.clock.end()
 	exceeded := c.clock.exceeded()
+	if now < at && c.ending.Load() == nil {
+		c.schedule(c.elapsed())
+	}
 	c.mu.Unlock()
 
 	if now < at { // also if the timer fired just before it was reset
@@ -112,7 +121,7 @@ func (c *callContext) expire() {
 // parentEnded ends the context because its parent has ended. A deadline of the parent that
 // equals the timeout counts as the timeout, whichever timer fired first.
 func (c *callContext) parentEnded() {
-	e := endOf(c.parent, c.name)
+	e := c.parentEnd()
 	if e.Code != CodeTimeout {
 		c.end(newEnding(context.Canceled, e, time.Now(), false))
 		return
@@ -124,7 +133,7 @@ func (c *callContext) parentEnded() {
 	c.mu.Unlock()
 
 	reached := c.elapsed() >= at
-	if outer := innermost(c.parent); outer != nil && outer.endedBefore(c.start.Add(at)) {
+	if outer := c.outer(); outer != nil && outer.endedBefore(c.start.Add(at)) {
 		reached = false // it was the timeout of an outer call, however late it is noticed here
 	}
 	if reached {
@@ -153,7 +162,7 @@ func (c *callContext) end(e *ending) {
 
 	c.timer.Stop()
 	if unwatch != nil {
-		unwatch()
+		ask(unwatch)
 	}
 	c.awake()
 	c.endPauses()
@@ -186,17 +195,20 @@ func (c *callContext) watch() {
 	c.unwatch = subscribing
 	c.mu.Unlock()
 
-	if c.parent.Done() == nil {
+	if c.parentDone() == nil {
 		return
 	}
-	unwatch := context.AfterFunc(c.parent, c.parentEnded)
+	unwatch := ask(func() func() bool { return context.AfterFunc(c.parent, c.parentEnded) })
+	if unwatch == nil {
+		return
+	}
 
 	c.mu.Lock()
 	c.unwatch = unwatch
 	over := c.ending.Load() != nil
 	c.mu.Unlock()
 	if over { // meanwhile, and end has not seen unwatch
-		unwatch()
+		ask(unwatch)
 	}
 }
 
@@ -220,7 +232,7 @@ func (c *callContext) catchUp() *ending {
 	at, _ := c.clock.end()
 	c.mu.Unlock()
 	switch {
-	case c.parent.Err() != nil:
+	case c.parentErr() != nil:
 		c.parentEnded()
 	case c.elapsed() >= at:
 		c.expire()
@@ -228,12 +240,11 @@ func (c *callContext) catchUp() *ending {
 	return c.ending.Load()
 }
 
-// left returns how long the call may go on without progress.
+// left returns how long the call may go on without progress, as far as its own timeout is concerned.
 func (c *callContext) left() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, _ := c.clock.end()
-	return at - c.elapsed()
+	return c.clock.due - c.elapsed()
 }
 
 // over reports whether the context is known to have ended.
@@ -268,7 +279,7 @@ func (c *callContext) Deadline() (time.Time, bool) {
 	c.mu.Unlock()
 
 	at := c.start.Add(last)
-	if d, ok := c.parent.Deadline(); ok && d.Before(at) {
+	if d, ok := c.parentDeadline(); ok && d.Before(at) {
 		at = d
 	}
 	return at, true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -14,6 +15,13 @@ const (
 
 	// maxAbandonedDials bounds the dials of a connector that exceeded their timeout and still run.
 	maxAbandonedDials = 4
+
+	// maxLingering bounds the calls of Close, and those of Watch, for connections that were lost. It
+	// leaves room for a Close that takes a minute, in which the backoff allows about eight dials.
+	maxLingering = 16
+
+	// maxReports bounds the connections whose losses are remembered during a dial.
+	maxReports = 16
 
 	// retryWhileDialing is what Get suggests as RetryAfter while a dial is under way. How long the
 	// dial will take isn't known.
@@ -35,14 +43,14 @@ func (c *Connector[C]) connect() {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !lost && len(c.reported) > 0 { // an empty map would panic, too, if conn can't be compared
-		l, lost = c.reported[conn]
+	if !lost {
+		l, lost = c.reportOf(conn)
 	}
 	c.reported = nil
 
 	closed = c.state == ConnectionClosed
 	if err == nil && (lost || closed) {
-		go c.dialer.discard(conn)
+		c.dialer.discard(conn)
 	}
 	switch {
 	case closed:
@@ -61,12 +69,41 @@ func (c *Connector[C]) dialing() bool {
 	return c.state == ConnectionDown && c.schedule.timer == nil
 }
 
+// A report says that a connection is lost.
+type report[C comparable] struct {
+	conn C
+	loss loss
+}
+
+// remember keeps a report until the current dial has returned. The last reports are kept, because
+// those of the connection that is being dialed come late. If such a report is lost all the same, that
+// connection comes up and is reported again, by Watch or by the next call that uses it. It requires
+// that c.mu is held.
+func (c *Connector[C]) remember(r report[C]) {
+	c.reported = slices.DeleteFunc(c.reported, func(old report[C]) bool { return equal(old.conn, r.conn) })
+	if len(c.reported) == maxReports {
+		c.reported = slices.Delete(c.reported, 0, 1)
+	}
+	c.reported = append(c.reported, r)
+}
+
+// reportOf returns what was reported of conn during the current dial. It requires that c.mu is held.
+func (c *Connector[C]) reportOf(conn C) (l loss, lost bool) {
+	for _, r := range c.reported {
+		if equal(r.conn, conn) {
+			return r.loss, true
+		}
+	}
+	return loss{}, false
+}
+
 // up makes conn the current connection. It requires that c.mu is held.
 func (c *Connector[C]) up(conn C) {
 	c.current.Store(&conn)
 	c.change(ConnectionUp, nil, 0)
 	c.schedule.attempts, c.loss = 0, loss{}
 	if c.cfg.Watch != nil {
+		c.dialer.watching.Add(1)
 		go c.watch(conn)
 	}
 }
@@ -124,13 +161,34 @@ func (c *Connector[C]) nextChange() <-chan struct{} {
 // watch reports the loss that Watch returns.
 func (c *Connector[C]) watch(conn C) {
 	err := ErrGoexit // unless Watch returns or panics
-	defer func() { c.ReportLost(conn, err) }()
+	defer func() {
+		c.dialer.watching.Add(-1)
+		c.ReportLost(conn, err)
+	}()
 	err = recovered(func() error { return c.cfg.Watch(conn) })
+}
+
+// An absence says why there is no connection.
+type absence struct {
+	err   *Error        // what Get returns
+	cause error         // the loss
+	delay time.Duration // until the next dial starts, or 0 if none is scheduled
+	final bool          // no further dial will be made by itself
+}
+
+// look returns the connection, or why there is none.
+func (c *Connector[C]) look() (*C, absence) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.current.Load(); conn != nil {
+		return conn, absence{}
+	}
+	return nil, absence{c.unavailable(), c.loss.err, c.schedule.untilDial(), c.state != ConnectionDown}
 }
 
 // unavailable returns the error for a caller while there is no connection. It requires that c.mu is
 // held.
-func (c *Connector[C]) unavailable() error {
+func (c *Connector[C]) unavailable() *Error {
 	switch c.state {
 	case ConnectionExhausted:
 		e := RetryExhaustedError("", c.schedule.attempts, &notMade{c.loss.err})
@@ -141,8 +199,8 @@ func (c *Connector[C]) unavailable() error {
 		return e
 	case ConnectionClosed:
 		e := ConnectionLostError("closed for good")
-		e.Retryable, e.Suggestion, e.Err = false, suggestions[CodeRetryExhausted], &notMade{errClosed}
-		return MarkPermanent(e)
+		e.Retryable, e.Suggestion, e.Err = false, suggestions[CodeRetryExhausted], errClosed
+		return e
 	}
 
 	e := ConnectionLostError("")
@@ -188,8 +246,9 @@ func (s *schedule) untilDial() time.Duration {
 	return time.Until(s.at)
 }
 
-// A dialer makes dials, each under a timeout, and closes what they return too late.
-type dialer[C any] struct {
+// A dialer makes dials, each under a timeout, and closes what they return too late. It makes none while
+// too much is left of earlier ones, so that functions that hang don't collect goroutines.
+type dialer[C comparable] struct {
 	name    string // of the connection, for errors
 	dial    func(context.Context) (C, error)
 	close   func(C) error
@@ -198,6 +257,8 @@ type dialer[C any] struct {
 	ctx       context.Context // parent of the context of each dial
 	cancel    context.CancelFunc
 	abandoned atomic.Int64 // dials that exceeded their timeout and still run
+	closing   atomic.Int64 // calls of close that still run
+	watching  atomic.Int64 // calls of Watch that still run; when a dial starts, their connections are lost
 }
 
 func newDialer[C comparable](dial func(context.Context) (C, error), cfg ConnectorConfig[C]) *dialer[C] {
@@ -210,8 +271,8 @@ func newDialer[C comparable](dial func(context.Context) (C, error), cfg Connecto
 // returns a connection later, that connection is discarded.
 func (d *dialer[C]) dialOnce() (C, error) {
 	var none C
-	if d.abandoned.Load() >= maxAbandonedDials {
-		return none, errDialsHang
+	if err := d.blocked(); err != nil {
+		return none, err
 	}
 
 	ctx := newCallContext(d.ctx, d.name, d.timeout, d.timeout, true)
@@ -220,10 +281,10 @@ func (d *dialer[C]) dialOnce() (C, error) {
 	var dialed C // used by the goroutine of the dial only
 	late := func(err error) {
 		if err == nil {
-			_ = d.discard(dialed)
+			d.discard(dialed)
 		}
 	}
-	conn, err, answered := enforce(ctx, &d.abandoned, late, func(ctx context.Context) (C, error) {
+	conn, err, answered := enforce(ctx, d.abandon, late, func(ctx context.Context) (C, error) {
 		conn, err := d.dial(ctx)
 		dialed = conn
 		return conn, err
@@ -232,11 +293,49 @@ func (d *dialer[C]) dialOnce() (C, error) {
 		const format = "resilience: the dial gave no answer within %s: %w"
 		return none, fmt.Errorf(format, d.timeout, context.DeadlineExceeded)
 	}
+	if err == nil && !equal(conn, conn) {
+		d.discard(conn)
+		return none, fmt.Errorf("resilience: the dial returned a %T that doesn't equal itself", conn)
+	}
 	return conn, err
 }
 
-// discard closes a connection that no caller will receive any more.
-func (d *dialer[C]) discard(conn C) error {
+// equal reports whether a == b. Values that can't be compared aren't equal: C may be an interface type.
+func equal[C comparable](a, b C) (yes bool) {
+	defer func() { _ = recover() }()
+	return a == b
+}
+
+// abandon counts a dial that exceeded its timeout until it has returned.
+func (d *dialer[C]) abandon() (release func()) {
+	d.abandoned.Add(1)
+	return func() { d.abandoned.Add(-1) }
+}
+
+// blocked returns why no dial may be made, nil if one may.
+func (d *dialer[C]) blocked() error {
+	switch {
+	case d.abandoned.Load() >= maxAbandonedDials:
+		return errDialsHang
+	case d.closing.Load() >= maxLingering:
+		return errClosesHang
+	case d.watching.Load() >= maxLingering:
+		return errWatchesHang
+	}
+	return nil
+}
+
+// discard closes a connection that no caller will receive any more, on a goroutine of its own.
+func (d *dialer[C]) discard(conn C) {
+	d.closing.Add(1)
+	go func() {
+		defer d.closing.Add(-1)
+		_ = d.closeNow(conn)
+	}()
+}
+
+// closeNow closes a connection on this goroutine.
+func (d *dialer[C]) closeNow(conn C) error {
 	return recovered(func() error { return d.close(conn) })
 }
 
@@ -247,10 +346,12 @@ func recovered(fn func() error) error {
 }
 
 var (
-	errNotYet    = errors.New("resilience: the first dial is under way")
-	errLost      = errors.New("resilience: the connection was reported lost")
-	errClosed    = errors.New("resilience: the connector is closed")
-	errDialsHang = errors.New("resilience: too many earlier dials still hang")
+	errNotYet      = errors.New("resilience: the first dial is under way")
+	errLost        = errors.New("resilience: the connection was reported lost")
+	errClosed      = error(&notMade{errors.New("resilience: the connector is closed")})
+	errDialsHang   = errors.New("resilience: too many earlier dials still hang")
+	errClosesHang  = errors.New("resilience: too many lost connections are still being closed")
+	errWatchesHang = errors.New("resilience: Watch still runs for too many lost connections")
 )
 
 // A loss is the reason why there is no connection.

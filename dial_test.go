@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -167,6 +168,53 @@ func TestConnectorBoundsAbandonedDials(t *testing.T) {
 	})
 }
 
+// A connection that drops as soon as it is up would otherwise leave a goroutine with each dial.
+func TestConnectorBoundsFunctionsThatHangForLostConnections(t *testing.T) {
+	release := make(chan struct{}) // made again in each bubble
+	for name, tc := range map[string]struct {
+		cfg  linkConfig
+		want string
+	}{
+		"Close": {
+			cfg:  linkConfig{Close: func(l *link) error { <-release; return l.Close() }},
+			want: "too many lost connections are still being closed",
+		},
+		"Watch": {
+			cfg:  linkConfig{Watch: func(*link) error { <-release; return nil }},
+			want: "Watch still runs for too many lost connections",
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			release = make(chan struct{})
+			d := newDialer()
+			c := newConnector(t, d, tc.cfg)
+			drop := func(until time.Time) {
+				for time.Now().Before(until) {
+					if conn, err := c.Get(t.Context()); err == nil {
+						c.ReportLost(conn, nil)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+
+			drop(time.Now().Add(12 * time.Hour))
+			assert.Equal(t, 16, d.dials())
+			_, err := c.Get(t.Context())
+			assert.ErrorContains(t, errors.Unwrap(err), tc.want)
+
+			close(release)
+			drop(time.Now().Add(time.Hour))
+			assert.Greater(t, d.dials(), 16)
+
+			_ = c.Close()
+			synctest.Wait()
+			for _, l := range d.made {
+				assert.EqualValues(t, 1, l.closed.Load())
+			}
+		})
+	}
+}
+
 func TestConnectorEndsTheContextOfADialAndClosesNothingIfItFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended context.Context
@@ -244,6 +292,77 @@ func TestConnectorDialsAgainAfterALossDuringTheDial(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Equal(t, 2, dials)
 	})
+}
+
+// Any number of other connections may be reported meanwhile. The last sixteen are remembered.
+func TestConnectorBoundsTheLossesThatItRemembersDuringADial(t *testing.T) {
+	for name, tc := range map[string]struct {
+		dialed int
+		want   resilience.ConnectionState
+	}{
+		"among the last sixteen": {984, resilience.ConnectionDown},
+		"earlier":                {983, resilience.ConnectionUp},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			release := make(chan struct{})
+			c := resilience.NewConnector(func(context.Context) (int, error) {
+				<-release
+				return tc.dialed, nil
+			}, resilience.ConnectorConfig[int]{Backoff: even})
+			defer c.Close()
+			synctest.Wait()
+
+			for conn := range 1000 {
+				c.ReportLost(conn, errBoom)
+			}
+			for range 1000 {
+				c.ReportLost(999, errBoom) // by each call that used it
+			}
+			close(release)
+			synctest.Wait()
+
+			assert.Equal(t, tc.want, c.State())
+		})
+	}
+}
+
+func TestConnectorDialFailsIfItReturnsWhatDoesNotEqualItself(t *testing.T) {
+	type holder struct{ value any }
+	for name, bad := range map[string]any{
+		"a slice":             []string{"x"},
+		"a slice in a struct": holder{[]string{"x"}},
+		"a NaN":               holder{math.NaN()},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			dials, closed := 0, 0
+			c := resilience.NewConnector(func(context.Context) (any, error) {
+				if dials++; dials == 1 {
+					return bad, nil
+				}
+				return holder{1}, nil
+			}, resilience.ConnectorConfig[any]{
+				Backoff: even,
+				Close:   func(any) error { closed++; return nil },
+				Watch:   func(any) error { time.Sleep(time.Minute); return errBoom },
+			})
+			defer c.Close()
+
+			c.ReportLost(bad, errBoom)
+			synctest.Wait()
+			_, err := c.Get(t.Context())
+			assert.ErrorIs(t, err, resilience.CodeConnectionLost)
+			want := fmt.Sprintf("resilience: the dial returned a %T that doesn't equal itself", bad)
+			assert.EqualError(t, errors.Unwrap(err), want)
+			assert.Equal(t, 1, closed)
+
+			assert.Equal(t, holder{1}, mustWait(t, c))
+			c.ReportLost(bad, errBoom)
+			assert.Equal(t, resilience.ConnectionUp, c.State())
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			assert.Equal(t, resilience.ConnectionDown, c.State(), "Watch still notices a loss")
+		})
+	}
 }
 
 func TestConnectorWatchNoticesALoss(t *testing.T) {

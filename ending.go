@@ -38,6 +38,16 @@ func endOf(ctx context.Context, tool string) *Error {
 	return e
 }
 
+// endAfterDone is endOf for a context whose Done is closed. It returns an error even if Err doesn't say
+// so, as it should.
+func endAfterDone(ctx context.Context, tool string) *Error {
+	if e := endOf(ctx, tool); e != nil {
+		return e
+	}
+
+	return canceledError(tool)
+}
+
 // causeOf returns why ctx ended, if that says more than the error's code does.
 func causeOf(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != context.DeadlineExceeded && cause != context.Canceled {

@@ -94,15 +94,17 @@ func Must(g *Guard, err error) *Guard {
 // 100ms, and is "[unprintable]".
 //
 // A tool that isn't listed in the Config may be called too. An empty name is VALIDATION_ERROR,
-// a nil fn is TOOL_NOT_FOUND, and a context that has already ended is CANCELED or TIMEOUT. None
-// of these counts on a breaker or appears in Health; observers receive them. A nil ctx or g
-// panics.
+// a nil fn is TOOL_NOT_FOUND, and a context that has already ended is CANCELED or TIMEOUT. If a
+// method of ctx panics before fn is called, that is TOOL_FAILED around a [*PanicError]; later it is
+// ignored. None of these counts on a breaker or appears in Health; observers receive them. A nil
+// ctx or g panics.
 func Do[T any](
 	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option,
 ) (T, error) {
-	value, c := do(ctx, g, tool, fn, newOptions(opts))
-	if c.err != nil {
-		return value, c.err
+	j := newJob[T](g, tool, newOptions(opts))
+	value := j.do(ctx, fn)
+	if j.err != nil {
+		return value, j.err
 	}
 
 	return value, nil
@@ -140,8 +142,8 @@ func (r Result[T]) Message() string {
 func Run[T any](
 	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option,
 ) Result[T] {
-	value, c := do(ctx, g, tool, fn, newOptions(opts))
-	return Result[T]{Tool: tool, Value: value, Err: c.err, Attempts: c.attempts, Duration: c.took()}
+	j := newJob[T](g, tool, newOptions(opts))
+	return j.result(tool, j.do(ctx, fn))
 }
 
 // A Call is one of the calls that [All] makes.
@@ -160,10 +162,11 @@ func All[T any](ctx context.Context, g *Guard, calls ...Call[T]) []Result[T] {
 	results := make([]Result[T], len(calls))
 	var wg sync.WaitGroup
 	for i, call := range calls {
-		// This result stands if a Cooperative tool ends the goroutine.
-		results[i] = Result[T]{Tool: call.Tool, Err: crashError(call.Tool, ErrGoexit).(*Error)}
 		wg.Go(func() {
-			results[i] = Run(ctx, g, call.Tool, call.Func, Args(call.Args))
+			j := newJob[T](g, call.Tool, newOptions([]Option{Args(call.Args)}))
+			var value T
+			defer func() { results[i] = j.result(call.Tool, value) }() // also if a Cooperative tool ends the goroutine
+			value = j.do(ctx, call.Func)
 		})
 	}
 	wg.Wait()
@@ -198,9 +201,10 @@ func Wrap[In, Out any](
 		}
 
 		fn := func(ctx context.Context) (Out, error) { return handler(ctx, in) }
-		value, c := do(ctx, g, tool, fn, o)
-		if c.err != nil {
-			return value, c.err
+		j := newJob[Out](g, tool, o)
+		value := j.do(ctx, fn)
+		if j.err != nil {
+			return value, j.err
 		}
 		return value, nil
 	}

@@ -114,7 +114,10 @@ func TestAllRunsItsCallsAtOnceAndKeepsTheirOrder(t *testing.T) {
 			resilience.Call[int]{Tool: "slow", Func: hang(1500 * time.Millisecond)},
 			resilience.Call[int]{Tool: "quick", Func: hang(time.Hour), Args: map[string]any{"q": 1}},
 			resilience.Call[int]{Tool: "none"},
-			resilience.Call[int]{Tool: "exits", Func: exit},
+			resilience.Call[int]{Tool: "exits", Func: func(ctx context.Context) (int, error) {
+				time.Sleep(500 * time.Millisecond)
+				return exit(ctx)
+			}},
 			resilience.Call[int]{Tool: "panics", Func: panicking("p")},
 		)
 
@@ -130,6 +133,9 @@ func TestAllRunsItsCallsAtOnceAndKeepsTheirOrder(t *testing.T) {
 		assert.Equal(t, map[string]any{"q": 1}, results[1].Err.Details["arguments"])
 		assert.ErrorIs(t, results[2].Err, resilience.CodeToolNotFound)
 		assert.ErrorIs(t, results[3].Err, resilience.ErrGoexit)
+		assert.Equal(t, 1, results[3].Attempts)
+		assert.Equal(t, 500*time.Millisecond, results[3].Duration)
+		assert.Equal(t, "500ms", results[3].Err.Details["elapsed"])
 		assert.ErrorIs(t, results[4].Err, resilience.CodeToolFailed)
 		assert.Empty(t, resilience.All[int](t.Context(), g))
 		time.Sleep(time.Hour)

@@ -12,7 +12,7 @@ type Health struct {
 	Tool string
 
 	// Available is false while calls are sure to be rejected, because the breaker is open or because
-	// too many abandoned attempts of the tool are still running.
+	// too many abandoned attempts of the tool are still running after the tool's own timeout.
 	Available bool
 
 	Breaker    string        // the name of the tool's breaker, which other tools may share
@@ -78,13 +78,13 @@ func (g *Guard) health(t *toolState) Health {
 	state := t.breaker.State()
 	return Health{
 		Tool:                t.name,
-		Available:           state != StateOpen && !g.overloaded(t),
+		Available:           state != StateOpen && !g.overloaded(t, false),
 		Breaker:             t.breaker.name,
 		State:               state,
 		RetryAfter:          t.breaker.RetryAfter(),
 		ConsecutiveFailures: t.breaker.consecutiveFailures(),
 		InFlight:            int(t.inFlight.Load()),
-		Abandoned:           int(t.abandoned.Load()),
+		Abandoned:           int(t.abandoned.all.Load()),
 		LastError:           t.lastErr.Load(),
 	}
 }

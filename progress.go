@@ -22,7 +22,7 @@ func ReportProgress(ctx context.Context) {
 		return // an abandoned attempt, which the call no longer waits for
 	}
 
-	for c := first; c != nil; c = innermost(c.parent) {
+	for c := first; c != nil; c = c.outer() {
 		c.progress()
 	}
 }
@@ -45,7 +45,7 @@ func Pause(ctx context.Context) (resume func()) {
 	}
 
 	var calls []*callContext
-	for c := first; c != nil; c = innermost(c.parent) {
+	for c := first; c != nil; c = c.outer() {
 		calls = append(calls, c)
 	}
 

@@ -59,7 +59,7 @@ func fits(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 
-	for c := innermost(ctx); c != nil; c = innermost(c.parent) {
+	for c := innermost(ctx); c != nil; c = c.outer() {
 		if last, _ := c.Deadline(); !ok || deadline.After(last) {
 			return true // ctx has the values of the call, but not its end: see context.WithoutCancel
 		}

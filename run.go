@@ -14,11 +14,11 @@ const (
 
 // A runner calls a function on a goroutine of its own.
 type runner[T any] struct {
-	ctx          *callContext
-	fn           func(context.Context) (T, error)
-	late         func(error)   // receives the outcome of an abandoned function; may be nil
-	stillRunning *atomic.Int64 // counts abandoned functions that still run; may be nil
-	tool         *toolState    // what an error means to; nil outside of a guard
+	ctx     *callContext
+	fn      func(context.Context) (T, error)
+	late    func(error) // receives the outcome of an abandoned function; may be nil
+	release func()      // called once an abandoned function has returned; may be nil
+	tool    *toolState  // what an error means to; nil outside of a guard
 
 	state   atomic.Int32
 	value   T // like what follows, to be read once the function has finished
@@ -28,23 +28,23 @@ type runner[T any] struct {
 
 // enforce calls fn on a goroutine of its own and returns when fn returns or when ctx ends,
 // whichever is first. ctx must be attended. Exactly one of the two wins: if ctx does,
-// answered is false and fn is abandoned. While an abandoned fn still runs, stillRunning counts it,
-// and late receives its outcome. Both may be nil.
+// answered is false and fn is abandoned. abandon is called then, what it returns is called once fn has
+// returned, and late receives fn's error. Both may be nil.
 func enforce[T any](
-	ctx *callContext, stillRunning *atomic.Int64, late func(error), fn func(context.Context) (T, error),
+	ctx *callContext, abandon func() (release func()), late func(error), fn func(context.Context) (T, error),
 ) (value T, err error, answered bool) {
-	return new(runner[T]).run(ctx, stillRunning, late, fn)
+	return new(runner[T]).run(ctx, abandon, late, fn)
 }
 
 // run implements enforce. A runner may be reused only after run has reported answered.
 func (r *runner[T]) run(
-	ctx *callContext, stillRunning *atomic.Int64, late func(error), fn func(context.Context) (T, error),
+	ctx *callContext, abandon func() (release func()), late func(error), fn func(context.Context) (T, error),
 ) (value T, err error, answered bool) {
-	r.ctx, r.fn, r.late, r.stillRunning = ctx, fn, late, stillRunning
+	r.ctx, r.fn, r.late = ctx, fn, late
 	r.state.Store(running)
 	go r.execute()
 
-	parent := ctx.parent.Done()
+	parent := ctx.parentDone()
 	for !ctx.over() {
 		select {
 		case <-ctx.wake: // a hint to look; an earlier attempt may have left a token
@@ -56,15 +56,16 @@ func (r *runner[T]) run(
 		}
 	}
 
-	if stillRunning != nil {
-		stillRunning.Add(1) // before the goroutine can see that it is abandoned
+	if abandon != nil {
+		r.release = abandon() // before the goroutine can see that it is abandoned
 	}
 	if r.state.CompareAndSwap(running, abandoned) {
 		return value, nil, false
 	}
 
-	if stillRunning != nil {
-		stillRunning.Add(-1)
+	if r.release != nil {
+		r.release()
+		r.release = nil
 	}
 	return r.take()
 }
@@ -101,8 +102,8 @@ func (r *runner[T]) finish(ctx *callContext) {
 		return
 	}
 
-	if r.stillRunning != nil {
-		r.stillRunning.Add(-1)
+	if r.release != nil {
+		r.release()
 	}
 	_, err, _ := r.take()
 	r.failure = nil

@@ -26,7 +26,7 @@ type toolState struct {
 	breaker     *Breaker
 
 	inFlight  atomic.Int64
-	abandoned atomic.Int64 // attempts that still run
+	abandoned abandonedCount
 	lastErr   atomic.Pointer[Error]
 	used      atomic.Bool // false if it was only asked for
 }
@@ -110,10 +110,4 @@ func clip(s string) string {
 	}
 
 	return strings.ToValidUTF8(s[:maxNameLen], "") + "…"
-}
-
-// overloaded reports whether so many abandoned attempts of the tool still run that another
-// one must not be risked. Cooperative tools are never abandoned.
-func (g *Guard) overloaded(s *toolState) bool {
-	return !s.cooperative && s.abandoned.Load() >= int64(g.cfg.MaxAbandoned)
 }

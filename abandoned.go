@@ -1,0 +1,68 @@
+package resilience
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// An abandonedCount counts the attempts of a tool that were abandoned and still run. An attempt whose
+// caller left early, or had a shorter timeout, says nothing about the tool until it is overdue, which is
+// when no call of the tool would be waited for any longer.
+type abandonedCount struct {
+	all     atomic.Int64
+	overdue atomic.Int64 // may be too small for a moment
+}
+
+// add counts an attempt that is overdue after grace. The caller must call release once it has returned.
+func (a *abandonedCount) add(grace time.Duration) (release func()) {
+	a.all.Add(1)
+	if grace <= 0 {
+		a.overdue.Add(1)
+		return func() {
+			a.overdue.Add(-1)
+			a.all.Add(-1)
+		}
+	}
+
+	timer := time.AfterFunc(grace, func() { a.overdue.Add(1) })
+	return func() {
+		if !timer.Stop() {
+			a.overdue.Add(-1)
+		}
+		a.all.Add(-1)
+	}
+}
+
+// overloaded reports whether so many abandoned attempts of the tool still run that another one must
+// not be risked. All of them count for a call that may itself be abandoned early, and for the others
+// only those that are overdue: no caller can shut the tool for callers that give it its time.
+// Cooperative tools are never abandoned.
+func (g *Guard) overloaded(s *toolState, impatient bool) bool {
+	n := &s.abandoned.overdue
+	if impatient {
+		n = &s.abandoned.all
+	}
+	return !s.cooperative && n.Load() >= int64(g.cfg.MaxAbandoned)
+}
+
+// impatient reports whether an option or the caller's deadline leaves less time than the tool's own
+// timeout.
+func (c *call) impatient() bool {
+	timeout, _ := c.toolTimeouts()
+	c.ctx.mu.Lock()
+	defer c.ctx.mu.Unlock()
+	return min(c.ctx.clock.timeout, c.ctx.clock.deadline) < timeout
+}
+
+// abandon counts an attempt with the context ctx, which has ended.
+func (c *call) abandon(ctx *callContext) (release func()) {
+	_, maximum := c.toolTimeouts()
+	grace := maximum - c.ctx.elapsed()
+	if ctx != &c.ctx && ctx.ending.Load().ownTimeout {
+		grace = 0 // AttemptTimeout is the tool's, too
+	}
+	if e := c.ctx.ending.Load(); e != nil && e.ownTimeout && !c.shortened() {
+		grace = 0
+	}
+	return c.state.abandoned.add(grace)
+}

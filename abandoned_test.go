@@ -1,0 +1,119 @@
+package resilience_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// abandonEarly makes calls whose tool takes for d, and whose callers go on without it after a second.
+var abandonEarly = map[string]func(*testing.T, *resilience.Guard, time.Duration) error{
+	"the option Timeout": func(t *testing.T, g *resilience.Guard, d time.Duration) error {
+		_, err := resilience.Do(t.Context(), g, "x", hang(d), resilience.Timeout(time.Second))
+		return err
+	},
+	"a deadline": func(t *testing.T, g *resilience.Guard, d time.Duration) error {
+		_, err := resilience.Do(contextWithin(t, time.Second), g, "x", hang(d))
+		return err
+	},
+	"a caller that leaves": func(t *testing.T, g *resilience.Guard, d time.Duration) error {
+		ctx, cancel := leavingAfter(time.Second)(t.Context())
+		defer cancel()
+		_, err := resilience.Do(ctx, g, "x", hang(d))
+		return err
+	},
+}
+
+func guardAgainstAbandoned(t *testing.T, tool resilience.Tool) *resilience.Guard {
+	cfg := configWith(tool)
+	cfg.MaxAbandoned = 3
+	return newGuard(t, cfg)
+}
+
+// No client can shut a slow tool for another by going on without it.
+func TestCallersThatGoOnEarlyDoNotOverloadTheToolForOthers(t *testing.T) {
+	for name, call := range abandonEarly {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardAgainstAbandoned(t, resilience.Tool{})
+			for range 3 {
+				require.NotErrorIs(t, call(t, g, 30*time.Second), resilience.CodeOverloaded)
+			}
+
+			_, err := resilience.Do(t.Context(), g, "x", hang(10*time.Second))
+			assert.NoError(t, err)
+			assert.Equal(t, 3, g.Health()[0].Abandoned)
+			assert.True(t, g.Health()[0].Available)
+			time.Sleep(time.Minute)
+			assert.Zero(t, g.Health()[0].Abandoned)
+		})
+	}
+}
+
+// But how many of such calls may be abandoned is bounded.
+func TestCallsThatAllowLessTimeAreOverloadedFirst(t *testing.T) {
+	for name, call := range abandonEarly {
+		if name == "a caller that leaves" {
+			continue // which can't be known before
+		}
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardAgainstAbandoned(t, resilience.Tool{})
+			for range 3 {
+				require.NotErrorIs(t, call(t, g, 30*time.Second), resilience.CodeOverloaded)
+			}
+			for range 10 {
+				require.ErrorIs(t, call(t, g, 30*time.Second), resilience.CodeOverloaded)
+			}
+
+			time.Sleep(time.Minute)
+			assert.NotErrorIs(t, call(t, g, 30*time.Second), resilience.CodeOverloaded)
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+func TestAttemptsThatWereAbandonedEarlyCountOnceTheyAreOverdue(t *testing.T) {
+	for name, call := range abandonEarly {
+		for _, maximum := range []time.Duration{0, 10 * time.Minute} {
+			runInBubble(t, name+", "+maximum.String(), func(t *testing.T) {
+				overdue := max(maximum, time.Minute)
+				g := guardAgainstAbandoned(t, resilience.Tool{MaxTimeout: maximum})
+				for range 3 {
+					require.NotErrorIs(t, call(t, g, time.Hour), resilience.CodeOverloaded)
+				}
+
+				time.Sleep(overdue - 3*time.Second - 1) // the first began 3s ago
+				assert.True(t, g.Health()[0].Available)
+				time.Sleep(3 * time.Second)
+				assert.False(t, g.Health()[0].Available)
+				_, err := resilience.Do(t.Context(), g, "x", succeed)
+				assert.ErrorIs(t, err, resilience.CodeOverloaded)
+
+				time.Sleep(time.Hour)
+				assert.True(t, g.Health()[0].Available)
+				_, err = resilience.Do(t.Context(), g, "x", succeed)
+				assert.NoError(t, err)
+			})
+		}
+	}
+}
+
+// A call of a tool by another tool has that one's deadline, and ends with it.
+func TestAttemptThatEndsWithTheCallAroundItIsAbandonedEarly(t *testing.T) {
+	runInBubble(t, "", func(t *testing.T) {
+		g := guardAgainstAbandoned(t, resilience.Tool{})
+		for range 3 {
+			_, err := resilience.WithTimeout(t.Context(), "outer", time.Second, func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "x", hang(30*time.Second))
+			})
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+		}
+
+		_, err := resilience.Do(t.Context(), g, "x", succeed)
+		assert.NoError(t, err)
+		time.Sleep(time.Minute)
+	})
+}

@@ -1,0 +1,215 @@
+package resilience_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A calledContext calls a function in one of its methods.
+type calledContext struct {
+	context.Context
+	method string
+	call   func()
+}
+
+func (c *calledContext) in(method string) {
+	if c.method == method {
+		c.call()
+	}
+}
+
+func (c *calledContext) Deadline() (time.Time, bool) { c.in("Deadline"); return c.Context.Deadline() }
+func (c *calledContext) Done() <-chan struct{}       { c.in("Done"); return c.Context.Done() }
+func (c *calledContext) Err() error                  { c.in("Err"); return c.Context.Err() }
+func (c *calledContext) Value(key any) any           { c.in("Value"); return c.Context.Value(key) }
+
+var contextMethods = []string{"Deadline", "Done", "Err", "Value"}
+
+// panicFrom returns a function that panics when it is called for the n-th time, and from then on.
+func panicFrom(n int64) func() {
+	var calls atomic.Int64
+	return func() {
+		if calls.Add(1) >= n {
+			panic(errBoom)
+		}
+	}
+}
+
+// Whenever a method of its context panics, the call has one outcome and leaves nothing behind: not a
+// probe's slot, either.
+func TestPanicOfTheCallersContextLeavesNothingBehind(t *testing.T) {
+	tools := map[string]toolFunc{
+		"succeeds":              succeed,
+		"fails, and is retried": failing(2, errBoom),
+		"hangs":                 hang(time.Hour),
+		"waits for its end":     untilDone,
+		"uses its context": func(ctx context.Context) (int, error) {
+			child, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			resilience.ReportProgress(ctx)
+			resilience.Pause(ctx)()
+			<-child.Done()
+			return 1, nil
+		},
+	}
+	for _, method := range contextMethods {
+		for name, fn := range tools {
+			for _, attemptTimeout := range []time.Duration{0, time.Second} {
+				t.Run(fmt.Sprintf("%s/%s/%s", method, name, attemptTimeout), func(t *testing.T) {
+					inBothModes(t, func(t *testing.T, cooperative bool) {
+						for n := range int64(10) {
+							checkPanicOfContext(t, method, n, attemptTimeout, cooperative, fn)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+func checkPanicOfContext(
+	t *testing.T, method string, n int64, attemptTimeout time.Duration, cooperative bool, fn toolFunc,
+) {
+	var r recorder
+	cfg := observed(resilience.Tool{
+		Effect: resilience.ReadOnly, Timeout: 3 * time.Second, MaxTimeout: 4 * time.Second, Cooperative: cooperative,
+	}, r.observer())
+	cfg.AttemptTimeout = attemptTimeout
+	g := newGuard(t, cfg)
+	trip(t, g.Breaker("x"))
+	time.Sleep(30*time.Second + 1)
+	parent, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+	defer cancel()
+
+	ctx := &calledContext{Context: parent, method: method, call: panicFrom(n)}
+	result := resilience.Run(ctx, g, "x", fn)
+
+	if result.Err != nil && result.Attempts == 0 {
+		assert.ErrorIs(t, result.Err, errBoom)
+		var p *resilience.PanicError
+		assert.ErrorAs(t, result.Err, &p)
+	}
+	assert.Zero(t, g.Health()[0].InFlight)
+	time.Sleep(2 * time.Hour)
+	assert.Zero(t, g.Health()[0].Abandoned)
+	flush(t, g)
+	assert.Len(t, received[resilience.CallEnd](&r), 1)
+
+	_, err := resilience.Do(t.Context(), g, "x", succeed)
+	assert.NoError(t, err, "the breaker admits another probe")
+}
+
+// A call that has not begun says so; one that has begun goes on.
+func TestPanicOfTheCallersContextFailsOnlyACallThatHasNotBegun(t *testing.T) {
+	for _, method := range contextMethods {
+		runInBubble(t, method, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{})
+			panics := panicFrom(1)
+			var began atomic.Bool
+			begins := &calledContext{Context: t.Context(), method: method, call: panics}
+			later := &calledContext{Context: t.Context(), method: method, call: func() {
+				if began.Load() {
+					panics()
+				}
+			}}
+
+			r := resilience.Run(begins, g, "x", succeed)
+			if method != "Done" { // which is only asked once the tool runs
+				assert.ErrorIs(t, r.Err, resilience.CodeToolFailed)
+				assert.ErrorIs(t, r.Err, errBoom)
+				assert.Zero(t, r.Attempts)
+			}
+			for _, r := range resilience.All(begins, g, resilience.Call[int]{Tool: "x", Func: succeed}) {
+				assert.Equal(t, method == "Done", r.Err == nil)
+			}
+			_, err := resilience.Do(later, g, "x", func(ctx context.Context) (int, error) {
+				began.Store(true)
+				resilience.ReportProgress(ctx)
+				return untilDone(ctx)
+			})
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures, "the timeout")
+		})
+	}
+}
+
+// Methods of the caller's context may use the context of the call, which takes its lock.
+func TestMethodsOfTheCallersContextRunWithoutALock(t *testing.T) {
+	for _, method := range contextMethods {
+		runInBubble(t, method, func(t *testing.T) {
+			var inner context.Context
+			within := false
+			ctx := &calledContext{Context: t.Context(), method: method}
+			ctx.call = func() {
+				if inner == nil || within {
+					return
+				}
+				within = true
+				inner.Done()
+				inner.Deadline()
+				resilience.ReportProgress(inner)
+				resilience.Pause(inner)()
+				within = false
+			}
+
+			g := guardWith(t, resilience.Tool{Timeout: time.Second, MaxTimeout: time.Minute, Cooperative: true})
+			_, err := resilience.Do(ctx, g, "x", func(toolCtx context.Context) (int, error) {
+				inner = toolCtx
+				resilience.ReportProgress(toolCtx)
+				resilience.Pause(toolCtx)()
+				_ = toolCtx.Err()
+				return 1, nil
+			})
+			assert.NoError(t, err)
+		})
+	}
+}
+
+// A context that is done without an error, against its contract, has been canceled.
+func TestContextThatIsDoneWithoutAnErrorIsCanceled(t *testing.T) {
+	for _, cooperative := range []bool{false, true} {
+		runInBubble(t, fmt.Sprint(cooperative), func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Cooperative: cooperative})
+			ctx, cancel := leavingAfter(time.Second)(t.Context())
+			defer cancel()
+
+			start := time.Now()
+			_, err := resilience.Do(doneWithoutErr{ctx}, g, "x", untilDone)
+
+			assert.ErrorIs(t, err, resilience.CodeCanceled)
+			assert.Equal(t, time.Second, time.Since(start))
+			synctest.Wait()
+		})
+	}
+}
+
+func TestWithBreakerCountsACallWhoseContextPanics(t *testing.T) {
+	for _, fn := range []toolFunc{succeed, failing(9, errBoom)} {
+		b := resilience.NewBreaker("b", resilience.BreakerConfig{Failures: 1})
+		began := false
+		ctx := &calledContext{Context: t.Context(), method: "Err", call: func() {
+			if began {
+				panic("p")
+			}
+		}}
+		want, wantErr := fn(t.Context())
+
+		value, err := resilience.WithBreaker(ctx, b, func(ctx context.Context) (int, error) {
+			began = true
+			return fn(ctx)
+		})
+
+		require.Equal(t, wantErr, err)
+		assert.Equal(t, want, value)
+		assert.Equal(t, errors.Is(err, errBoom), b.State() == resilience.StateOpen)
+	}
+}
