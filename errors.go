@@ -85,7 +85,7 @@ type Error struct {
 	// origin is the *Error of which this one is a changed copy, nil if it is none.
 	origin *Error
 
-	// bare is whether this CANCELED says no more than context.Canceled does, because nobody chose it.
+	// bare is whether this CANCELED says no more than context.Canceled does, since no program chose it.
 	bare bool
 }
 

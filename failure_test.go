@@ -136,7 +136,8 @@ func TestPromise1ArgumentsThatBlock(t *testing.T) {
 		release := make(chan struct{})
 		block := marshaler{func() { <-release }}
 		g := guardWith(t, resilience.Tool{Timeout: time.Second})
-		tool := resilience.Wrap(g, "x", func(context.Context, input) (int, error) { return 0, errBoom }, resilience.Debug())
+		fails := func(context.Context, input) (int, error) { return 0, errBoom }
+		tool := resilience.Wrap(g, "x", fails, resilience.Debug())
 
 		before, start := goroutines(modulePath), time.Now()
 		for range calls {

@@ -144,8 +144,11 @@ func (s suite) addTests(ctx context.Context, dir string) error {
 		for _, i := range s.imports {
 			fmt.Fprintf(&file, "\t%q\n", i)
 		}
-		fmt.Fprintf(&file, ")\n\nfunc init() {\n\tif os.Getenv(%q) != \"\" {\n\t\treturn\n\t}\n%s}\n", bareEnv, s.install)
-		if err := os.WriteFile(filepath.Join(pkgDir, "guard_everything_test.go"), []byte(file.String()), 0o644); err != nil {
+		fmt.Fprintf(&file, ")\n\nfunc init() {\n\tif os.Getenv(%q) != \"\" {\n\t\treturn\n\t}\n", bareEnv)
+		file.WriteString(s.install + "}\n")
+
+		target := filepath.Join(pkgDir, "guard_everything_test.go")
+		if err := os.WriteFile(target, []byte(file.String()), 0o644); err != nil {
 			return err
 		}
 	}

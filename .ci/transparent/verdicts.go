@@ -66,6 +66,7 @@ func report(out io.Writer, suite string, bare, guarded map[string]string) (unexp
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		reason, excepted := exceptions[name]
 		b, g := bare[name], guarded[name]
+
 		switch {
 		case b == g && !excepted:
 		case b == g:

@@ -155,7 +155,8 @@ func TestNothingOfASpanIsLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		huge := strings.Repeat("x", 8<<20)
 		f := newFixture(t, resilience.Config{})
-		request := resilience.ForRequest(resilience.Request{RequestInfo: resilience.RequestInfo{Method: huge, Session: huge}})
+		info := resilience.RequestInfo{Method: huge, Session: huge}
+		request := resilience.ForRequest(resilience.Request{RequestInfo: info})
 		require.Error(t, f.call(t.Context(), huge, failWith(&resilience.Error{Message: huge}), request))
 
 		spans := f.spans.GetSpans()
