@@ -256,7 +256,7 @@ func (c *call) decide(failure errorTree, answered bool) {
 // retry waits until the next attempt may be made, or finishes the call if none may.
 func (c *call) retry(d diagnosis, failure errorTree, o outcome) {
 	retry, err := c.state.retry, failure.err
-	again := d.class == ClassTransient && !failure.rejected() && (d.noEffect || c.toolEffect().repeatable())
+	again := d.class == ClassTransient && !failure.rejected() && c.repeatable(d)
 	delay := retry.delay(c.attempts, d.retryAfter)
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !failure.notMade():
@@ -278,11 +278,19 @@ func (c *call) retry(d diagnosis, failure errorTree, o outcome) {
 		c.cutOff(ended.withCause(err), ownTimeout)
 	} else if !c.ctx.ticket.current() {
 		c.reject(err, o)
+	} else if c.ctx.asked.Load() { // an abandoned attempt has done so meanwhile
+		c.finish(c.failure(d, err), o)
 	}
+}
+
+// repeatable reports whether another attempt can do no harm.
+func (c *call) repeatable(d diagnosis) bool {
+	return d.noEffect && !c.ctx.asked.Load() || c.toolEffect().repeatable()
 }
 
 // failure returns an error of this call's own.
 func (c *call) failure(d diagnosis, err error) *Error {
+	d.noEffect = d.noEffect && !c.ctx.asked.Load()
 	e := d.toError(c.ctx.name, err, c.toolEffect())
 	if e == d.explicit {
 		return e.clone()
@@ -313,8 +321,12 @@ func (c *call) reject(last error, o outcome) {
 	c.finish(e, o)
 }
 
-// toolEffect returns the tool's effect. Only failures need it.
+// toolEffect returns the tool's effect. Only failures need it. A question to a person is an effect
+// of its own, which must not be repeated.
 func (c *call) toolEffect() Effect {
+	if c.ctx.asked.Load() {
+		return NonIdempotent
+	}
 	if f := c.options.effect; f != nil && !c.state.listed {
 		c.options.effect = nil
 		c.effect = askEffect(f)

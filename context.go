@@ -34,6 +34,7 @@ type callContext struct {
 
 	ending  atomic.Pointer[ending] // nil until the context has ended
 	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
+	asked   atomic.Bool            // Pause was called, so a person may have been asked
 }
 
 var _ context.Context = (*callContext)(nil)

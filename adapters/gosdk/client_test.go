@@ -182,6 +182,34 @@ func TestGuardedClientBelievesAGuardedServer(t *testing.T) {
 	})
 }
 
+// With the latest protocol, the SDK asks the client's user within the call.
+func TestHandlerOfAClientMayPauseTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{}, nil)
+		f.raw("ask", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if len(req.Params.InputResponses) > 0 {
+				return errorTextResult("no"), nil
+			}
+			question := &mcp.ElicitParams{Message: "Sure?"}
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": question}}, nil
+		})
+		elicitations := 0
+		f.options.ElicitationHandler = func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			defer resilience.Pause(ctx)()
+			elicitations++
+			time.Sleep(time.Hour)
+			return &mcp.ElicitResult{Action: "accept"}, nil
+		}
+		g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
+		f.connect(latest, gosdk.ClientMiddleware(g))
+
+		res := f.call("ask")
+		assert.Equal(t, "no", text(t, res))
+		assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code)
+		assert.Equal(t, 1, elicitations)
+	})
+}
+
 func TestObserverReceivesTheRequestOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var request resilience.RequestInfo

@@ -11,7 +11,8 @@
 //   - Each progress notification of a tool with a MaxTimeout restarts the timeout of its call. The
 //     progress that a client sees never decreases, even if the call is retried.
 //   - An elicitation pauses the timeout, so that only the client can end the call meanwhile. A call
-//     that has elicited something from the user isn't retried, which would repeat the question.
+//     that has elicited something from the user isn't retried, which would repeat the question,
+//     however its attempt ends.
 //
 // # What a client receives
 //

@@ -9,7 +9,10 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-const methodCallTool = "tools/call"
+const (
+	methodCallTool = "tools/call"
+	methodElicit   = "elicitation/create"
+)
 
 // Protect guards every tool of server with g, as [Middleware] does. In addition, progress that a tool
 // reports restarts its timeout, and an elicitation pauses it. Call Protect once, before the server is
@@ -64,11 +67,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 
 	got, err := resilience.Do(ctx, s.guard, req.Params.Name, func(ctx context.Context) (answer, error) {
 		tracked.beginAttempt(ctx)
-		got, err := s.attempt(ctx, cloneRequest(req))
-		if err != nil && tracked.hasElicited() && resilience.Classify(err) == resilience.ClassTransient {
-			err = resilience.MarkPermanent(err) // a retry would repeat the question
-		}
-		return got, err
+		return s.attempt(ctx, cloneRequest(req))
 	}, resilience.ForRequest(request))
 
 	e, failed := err.(*resilience.Error)
