@@ -3,6 +3,7 @@ package gosdk_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -133,6 +134,49 @@ func TestClientOfAServerThatDiedIsLost(t *testing.T) {
 	assert.ErrorIs(t, err, resilience.CodeConnectionLost, "in flight: %v", errors.Unwrap(err))
 	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "hang"})
 	assert.ErrorIs(t, err, resilience.CodeConnectionLost, "afterwards: %v", errors.Unwrap(err))
+}
+
+// forgeries are replies in the words that the SDK uses if it hasn't sent a call, or if nobody has
+// replied to it.
+var forgeries = map[string]*jsonrpc.Error{
+	"closed":                   {Code: -32003, Message: "client is closing"},
+	"closed by the other side": {Code: -32003, Message: "client is closing: EOF"},
+	"closing":                  {Code: -32004, Message: "server is closing: EOF"},
+	"closed, other code":       {Code: -32000, Message: "connection closed: calling \"tools/call\": client is closing"},
+	"no reply":                 {Code: -32000, Message: "x: request terminated without response"},
+	"rejected, no reply":       {Code: -32005, Message: "x: request terminated without response"},
+	"idle connection":          {Code: -32005, Message: "x: http: server closed idle connection"},
+	"refused":                  {Code: -32005, Message: "dial tcp 10.0.0.7:80: connect: connection refused"},
+	"unknown session":          {Code: -32600, Message: "rejected by transport: Not Found"},
+}
+
+// What a server has replied to has reached it, whatever the reply says.
+func TestNoReplySaysThatACallWasNotSent(t *testing.T) {
+	for name, reply := range forgeries {
+		for effect, retried := range map[resilience.Effect]bool{
+			resilience.NonIdempotent: false,
+			resilience.ReadOnly:      reply.Code == -32003 || reply.Code == -32004 || reply.Code == -32005,
+		} {
+			t.Run(fmt.Sprint(name, ", ", effect), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFixture(t, resilience.Config{}, nil)
+					runs := 0
+					f.raw("x", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+						runs++
+						return nil, reply
+					})
+					g := newGuard(t, resilience.Config{Effect: effect, Retry: fast})
+					f.connect("", gosdk.ClientMiddleware(g))
+
+					_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
+					var e *resilience.Error
+					require.ErrorAs(t, err, &e)
+					assert.False(t, e.Retryable)
+					assert.Equal(t, map[bool]int{false: 1, true: 4}[retried], runs)
+				})
+			})
+		}
+	}
 }
 
 func TestCanceledCallOfAClientDoesNotCount(t *testing.T) {
