@@ -96,7 +96,14 @@ func (c *call) begin(ctx context.Context) *Error {
 		c.arguments = redactValue(c.options.args, &budget{}, 1)
 	}
 
-	s := c.guard.stateOf(c.ctx.name, c.options.shared)
+	unknown := false
+	if c.options.unknown != nil {
+		unknown = c.isUnknown(ctx)
+		if e := endOf(ctx, c.ctx.name); e != nil { // it has taken some time
+			return e
+		}
+	}
+	s := c.guard.stateOf(c.ctx.name, unknown)
 	if !s.used.Load() { // all calls of the tool share it, and reading is cheaper
 		s.used.Store(true)
 	}
@@ -124,6 +131,26 @@ func (c *call) begin(ctx context.Context) *Error {
 		c.ticket.probe.Store(&c.ctx)
 	}
 	return nil
+}
+
+// isUnknown asks whether the server lacks the tool, which may take half of the call's timeout.
+func (c *call) isUnknown(ctx context.Context) bool {
+	limit := c.guard.Timeout(c.ctx.name)
+	if c.options.timeoutSet {
+		limit = min(limit, c.options.timeout)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, max(time.Until(deadline), 0))
+	}
+	return ask(c.options.unknown, limit/2)
+}
+
+// timeLeft returns how long the call may go on without progress, which is zero once it has ended.
+func (c *call) timeLeft() time.Duration {
+	if c.ctx.Err() != nil {
+		return 0
+	}
+	return max(c.ctx.left(), 0)
 }
 
 // settle reports the outcome to the breaker, unless the call belongs to one around it.
@@ -329,7 +356,7 @@ func (c *call) toolEffect() Effect {
 	}
 	if f := c.options.effect; f != nil && !c.state.listed {
 		c.options.effect = nil
-		c.effect = askEffect(f)
+		c.effect = ask(f, c.timeLeft())
 	}
 	if c.effect != EffectUnknown {
 		return c.effect

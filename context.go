@@ -57,7 +57,7 @@ func (c *callContext) begin(parent context.Context, attended bool) {
 
 	c.mu.Lock() // expire may run before the timer is stored
 	defer c.mu.Unlock()
-	c.schedule(0)
+	c.schedule(c.elapsed()) // a guard's call may have used up some of its time
 }
 
 func (c *callContext) elapsed() time.Duration { return time.Since(c.start) }

@@ -1,6 +1,9 @@
 package resilience
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Effect is what running a tool twice may do, after MCP's tool annotations. It decides
 // whether a call is retried after a failure that leaves open whether the tool took effect.
@@ -45,13 +48,14 @@ func EffectFromHints(readOnly, idempotent bool) Effect {
 // has done.
 func (e Effect) repeatable() bool { return e == ReadOnly || e == Idempotent }
 
-// askEffect calls f, whose panic says nothing about the effect.
-func askEffect(f func() Effect) (e Effect) {
+// ask calls a function of a [Request]. It returns the zero value, which says nothing, if f panics.
+func ask[T any](f func(time.Duration) T, limit time.Duration) (answer T) {
 	defer func() {
 		if recover() != nil {
-			e = EffectUnknown
+			var nothing T
+			answer = nothing
 		}
 	}()
 
-	return f()
+	return f(limit)
 }

@@ -34,14 +34,17 @@ type Request struct {
 
 	// Effect returns what is known elsewhere of the tool's effect, as by its MCP annotations.
 	// It is called at most once for each call, on the goroutine of the call, if the tool isn't
-	// listed in the Config and the call fails. It must not block. Config.Effect applies if it
-	// is nil, panics or returns EffectUnknown.
-	Effect func() Effect
+	// listed in the Config and the call fails. It must return within limit, the time that the
+	// call has left, which may be zero. Config.Effect applies if it is nil, panics or returns
+	// EffectUnknown.
+	Effect func(limit time.Duration) Effect
 
-	// Unknown says that the server doesn't have the tool, as far as the adapter can tell, so that
-	// an agent may have made up its name. Unless the Config lists it, it shares the breaker and the
-	// counts that appear as "(others)" in Health.
-	Unknown bool
+	// Unknown reports whether the server lacks the tool, as far as the adapter can tell, so that
+	// an agent may have made up its name. Unless the Config lists it, it then shares the breaker
+	// and the counts that appear as "(others)" in Health. Unknown is called once, on the goroutine
+	// of the call, within its timeout, and must return within limit, half of that. Nothing is
+	// unknown if it is nil or panics.
+	Unknown func(limit time.Duration) bool
 
 	// AllowDebug allows the request to turn debug on, by MetaDebug. An agent then reads the
 	// causes of errors.
@@ -61,7 +64,7 @@ func ForRequest(r Request) Option {
 	return func(o *options) {
 		o.request = &r.RequestInfo
 		o.effect = r.Effect
-		o.shared = r.Unknown
+		o.unknown = r.Unknown
 		switch args := r.Arguments.(type) {
 		case json.RawMessage:
 			if len(args) > 0 {

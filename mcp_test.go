@@ -1,10 +1,12 @@
 package resilience_test
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -89,7 +91,8 @@ func TestForRequestFailsIfAnAllowedOptionOfMetaIsInvalid(t *testing.T) {
 func TestForRequestSharesTheStateOfUnknownTools(t *testing.T) {
 	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"listed": {}}})
 	for _, tool := range []string{"listed", "known", "made up", "made up too"} {
-		r := resilience.Request{Unknown: strings.HasPrefix(tool, "made up")}
+		isMadeUp := func(time.Duration) bool { return strings.HasPrefix(tool, "made up") }
+		r := resilience.Request{Unknown: isMadeUp}
 		_, err := resilience.Do(t.Context(), g, tool, succeed, resilience.ForRequest(r))
 		require.NoError(t, err)
 	}
@@ -101,6 +104,69 @@ func TestForRequestSharesTheStateOfUnknownTools(t *testing.T) {
 	assert.Equal(t, []string{"(others)", "known", "listed"}, names)
 }
 
+// What an adapter does to find out about a tool is within the call's timeout.
+func TestForRequestAsksWithinTheTimeout(t *testing.T) {
+	const s = time.Second
+	failsLater := func(context.Context) (int, error) { time.Sleep(20 * s); return 0, errBoom }
+	timeout := func(d time.Duration) []resilience.Option { return []resilience.Option{resilience.Timeout(d)} }
+	for name, tc := range map[string]struct {
+		opts     []resilience.Option
+		deadline time.Duration // the caller's
+		fn       toolFunc
+		unknown  time.Duration // the limit of Unknown, which uses all of it
+		effect   time.Duration // the limit of Effect, which uses all of it
+		took     time.Duration
+	}{
+		"hangs":           {fn: untilDone, unknown: 30 * s, effect: 0, took: 60 * s},
+		"fails":           {fn: failing(9, errBoom), unknown: 30 * s, effect: 30 * s, took: 60 * s},
+		"fails later":     {fn: failsLater, unknown: 30 * s, effect: 10 * s, took: 60 * s},
+		"with an option":  {fn: untilDone, opts: timeout(10 * s), unknown: 5 * s, took: 10 * s},
+		"a longer option": {fn: untilDone, opts: timeout(time.Hour), unknown: 30 * s, took: 60 * s},
+		"with a deadline": {fn: untilDone, deadline: 4 * s, unknown: 2 * s, took: 4 * s},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			limits := make(map[string]time.Duration)
+			request := resilience.ForRequest(resilience.Request{
+				Unknown: func(limit time.Duration) bool {
+					limits["unknown"] = limit
+					time.Sleep(limit)
+					return false
+				},
+				Effect: func(limit time.Duration) resilience.Effect {
+					limits["effect"] = limit
+					time.Sleep(limit)
+					return resilience.ReadOnly
+				},
+			})
+
+			r := resilience.Run(contextWithin(t, tc.deadline), newGuard(t, resilience.Config{}), "x", tc.fn,
+				append(tc.opts, request)...)
+
+			assert.Error(t, r.Err)
+			assert.Equal(t, tc.took, r.Duration)
+			assert.Equal(t, map[string]time.Duration{"unknown": tc.unknown, "effect": tc.effect}, limits)
+		})
+	}
+}
+
+func TestForRequestCallsNoToolIfTheCallerLeavesBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		request := resilience.Request{Unknown: func(time.Duration) bool { cancel(); return false }}
+		r := resilience.Run(ctx, newGuard(t, resilience.Config{}), "x", notCalled, resilience.ForRequest(request))
+		assert.ErrorIs(t, r.Err, resilience.CodeCanceled)
+		assert.Zero(t, r.Attempts)
+	})
+}
+
+func TestToolIsKnownIfUnknownPanics(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	request := resilience.Request{Unknown: func(time.Duration) bool { panic("unknown") }}
+	_, err := resilience.Do(t.Context(), g, "x", succeed, resilience.ForRequest(request))
+	require.NoError(t, err)
+	assert.Equal(t, "x", g.Health()[0].Tool)
+}
+
 func TestForRequestAsksForTheEffectOnceAfterAFailure(t *testing.T) {
 	g := newGuard(t, resilience.Config{
 		Effect: resilience.Idempotent,
@@ -108,10 +174,10 @@ func TestForRequestAsksForTheEffectOnceAfterAFailure(t *testing.T) {
 		Retry:  resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}},
 	})
 	asked := 0
-	effect := func(e resilience.Effect) func() resilience.Effect {
-		return func() resilience.Effect { asked++; return e }
+	effect := func(e resilience.Effect) func(time.Duration) resilience.Effect {
+		return func(time.Duration) resilience.Effect { asked++; return e }
 	}
-	attempts := func(tool string, effect func() resilience.Effect) int {
+	attempts := func(tool string, effect func(time.Duration) resilience.Effect) int {
 		r := resilience.Request{Effect: effect}
 		return resilience.Run(t.Context(), g, tool, failing(9, errBoom), resilience.ForRequest(r)).Attempts
 	}
@@ -120,7 +186,7 @@ func TestForRequestAsksForTheEffectOnceAfterAFailure(t *testing.T) {
 	assert.Equal(t, 1, asked, "once for a call")
 	assert.Equal(t, 1, attempts("b", effect(resilience.NonIdempotent)))
 	assert.Equal(t, 4, attempts("c", effect(resilience.EffectUnknown)), "Config.Effect applies")
-	assert.Equal(t, 4, attempts("d", func() resilience.Effect { panic("effect") }))
+	assert.Equal(t, 4, attempts("d", func(time.Duration) resilience.Effect { panic("effect") }))
 	assert.Equal(t, 4, attempts("e", nil))
 
 	asked = 0

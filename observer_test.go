@@ -304,7 +304,7 @@ func TestObserverReceivesABoundedNumberOfLabels(t *testing.T) {
 
 		assert.Equal(t, "x", label("x"))
 		assert.Equal(t, "y", label("y"))
-		assert.Equal(t, "(others)", label("made up", resilience.ForRequest(resilience.Request{Unknown: true})))
+		assert.Equal(t, "(others)", label("made up", resilience.ForRequest(resilience.Request{Unknown: always})))
 		assert.Equal(t, "(others)", label(strings.Repeat("y", 300)))
 
 		invalid := resilience.Timeout(-1) // such a call doesn't come to a tool

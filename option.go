@@ -8,12 +8,12 @@ type Option func(*options)
 type options struct {
 	args       any
 	timeout    time.Duration
-	effect     func() Effect // nil: nothing is known
-	request    *RequestInfo  // nil: nothing is known
-	invalid    *Error        // what is wrong with the options; nil: nothing
+	effect     func(time.Duration) Effect // nil: nothing is known
+	unknown    func(time.Duration) bool   // nil: the tool is known
+	request    *RequestInfo               // nil: nothing is known
+	invalid    *Error                     // what is wrong with the options; nil: nothing
 	timeoutSet bool
 	debug      bool
-	shared     bool
 }
 
 // Args are the arguments of the call, for the details of its error with debug. They are

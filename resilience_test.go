@@ -104,6 +104,9 @@ func exit(context.Context) (int, error) {
 	return 0, nil
 }
 
+// always is the Unknown of a request for a tool that the server doesn't have.
+func always(time.Duration) bool { return true }
+
 // notCalled is the function of a call that must fail before it is made.
 func notCalled(context.Context) (int, error) { panic("called") }
 

@@ -175,7 +175,7 @@ func TestContextKeepsNoOptions(t *testing.T) {
 	func() {
 		captured := newPayload(freed)
 		request := resilience.Request{
-			Effect: func() resilience.Effect { return resilience.Effect(captured.bytes[0]) },
+			Effect: func(time.Duration) resilience.Effect { return resilience.Effect(captured.bytes[0]) },
 		}
 		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 			kept = ctx

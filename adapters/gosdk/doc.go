@@ -38,7 +38,8 @@
 // counted nor retried.
 //
 // A tool that isn't listed in the guard's Config has the effect that its annotations declare at the
-// time when the call fails.
+// time when the call fails. To know that, the guard calls tools/list. No call waits for that beyond
+// its own timeout: if the list takes too long, what the last one said applies.
 //
 // # Other servers
 //

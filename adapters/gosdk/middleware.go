@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -94,8 +95,8 @@ func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilie
 			Meta:     req.Params.Meta,
 		},
 		Arguments:    req.Params.Arguments,
-		Effect:       func() resilience.Effect { return s.tools.effect(ctx, req) },
-		Unknown:      !s.tools.has(ctx, req),
+		Effect:       func(limit time.Duration) resilience.Effect { return s.tools.effect(ctx, req, limit) },
+		Unknown:      func(limit time.Duration) bool { return !s.tools.has(ctx, req, limit) },
 		AllowDebug:   s.options.allowDebug,
 		AllowTimeout: s.options.allowTimeout,
 	}

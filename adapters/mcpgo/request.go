@@ -2,6 +2,7 @@ package mcpgo
 
 import (
 	"context"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -18,7 +19,7 @@ func (h *handler) requestOf(ctx context.Context, req mcp.CallToolRequest) resili
 	return resilience.Request{
 		RequestInfo:  infoOf(ctx, meta),
 		Arguments:    req.GetRawArguments(),
-		Effect:       func() resilience.Effect { return effectOf(lookUp(ctx, req.Params.Name)) },
+		Effect:       func(time.Duration) resilience.Effect { return effectOf(lookUp(ctx, req.Params.Name)) },
 		AllowDebug:   h.options.allowDebug,
 		AllowTimeout: h.options.allowTimeout,
 	}

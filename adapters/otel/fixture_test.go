@@ -220,6 +220,9 @@ func forRequest(info resilience.RequestInfo) resilience.Option {
 	return resilience.ForRequest(resilience.Request{RequestInfo: info})
 }
 
+// always is the Unknown of a request for a tool that the server doesn't have.
+func always(time.Duration) bool { return true }
+
 func withMeta(meta map[string]any) resilience.Option {
 	return forRequest(resilience.RequestInfo{Method: "tools/call", Meta: meta})
 }

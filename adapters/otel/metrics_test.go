@@ -87,7 +87,7 @@ func TestMadeUpNamesAndCodesDontMultiplySeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, toolX(resilience.Tool{}))
 		_ = f.call(t.Context(), "x", succeed)
-		unknown := resilience.ForRequest(resilience.Request{Unknown: true})
+		unknown := resilience.ForRequest(resilience.Request{Unknown: always})
 		for i := range 200 {
 			failed := &resilience.Error{Code: resilience.Code(fmt.Sprint("MADE_UP_", i))}
 			_, _ = resilience.Do(t.Context(), f.guard, fmt.Sprint("made up ", i),

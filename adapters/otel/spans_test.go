@@ -16,8 +16,8 @@ import (
 
 func TestMadeUpNameIsInNoSpanNameAndOnNoMetric(t *testing.T) {
 	const madeUp = "made up \xff"
-	unknown := resilience.ForRequest(resilience.Request{Unknown: true})
-	unknownOnServer := resilience.ForRequest(resilience.Request{RequestInfo: serverRequest, Unknown: true})
+	unknown := resilience.ForRequest(resilience.Request{Unknown: always})
+	unknownOnServer := resilience.ForRequest(resilience.Request{RequestInfo: serverRequest, Unknown: always})
 	for name, tc := range map[string]struct {
 		tool string
 		opts []resilience.Option

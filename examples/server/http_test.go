@@ -127,7 +127,9 @@ func TestHealthzIsUnavailableIfNoListedToolIs(t *testing.T) {
 	works := func(context.Context) (int, error) { return 0, nil }
 	fails := func(context.Context) (int, error) { return 0, net.ErrClosed }
 	_, _ = resilience.Do(t.Context(), guard, gosdk.HealthTool, works)
-	_, _ = resilience.Do(t.Context(), guard, "made up", works, resilience.ForRequest(resilience.Request{Unknown: true}))
+	_, _ = resilience.Do(t.Context(), guard, "made up", works, resilience.ForRequest(resilience.Request{
+		Unknown: func(time.Duration) bool { return true },
+	}))
 	_, _ = resilience.Do(t.Context(), guard, "fetch", fails)
 
 	recorder := httptest.NewRecorder()
