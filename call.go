@@ -176,21 +176,17 @@ func (c *call) toolTimeouts() (timeout, maximum time.Duration) {
 // newClock returns the clock of the whole call. Without a MaxTimeout, its timeout is its
 // maximum too.
 func (c *call) newClock() clock {
-	timeout, maximum := c.toolTimeouts()
-	hasMaximum := maximum > timeout
+	own, maximum := c.toolTimeouts()
+	timeout, hasMaximum := own, maximum > own
 	if c.options.timeoutSet {
 		timeout = min(c.options.timeout, maximum)
 	}
 	if !hasMaximum {
 		maximum = timeout
 	}
-	return newClock(timeout, maximum)
-}
-
-// shortened reports whether an option of the call made its timeout shorter than the tool's.
-func (c *call) shortened() bool {
-	timeout, _ := c.toolTimeouts()
-	return c.ctx.clock.timeout < timeout
+	whole := newClock(timeout, maximum)
+	whole.own = own
+	return whole
 }
 
 // attempt calls fn once. If fn isn't answered, it is abandoned because the call has ended.
@@ -268,7 +264,7 @@ func (c *call) decide(failure errorTree, answered bool) {
 	o := failure.outcome(c.guard.cfg.Breaker.Classify, ended == nil)
 	if ended != nil {
 		// The tool's own *Error stands, but an end that the caller brought makes it neutral.
-		if !ownTimeout || c.shortened() {
+		if !ownTimeout {
 			o = outcomeNeutral
 		}
 		c.finish(c.failure(d, err), o)
@@ -330,7 +326,7 @@ func (c *call) failure(d diagnosis, err error) *Error {
 // failure of the tool: a caller that leaves, or has less time, says nothing about it.
 func (c *call) cutOff(e *Error, ownTimeout bool) {
 	o := outcomeNeutral
-	if ownTimeout && !c.shortened() {
+	if ownTimeout {
 		o = treeOf(e).outcome(c.guard.cfg.Breaker.Classify, false)
 	}
 

@@ -100,14 +100,14 @@ func (c *callContext) expire() {
 		c.schedule(now) // a call around this one may have been paused since
 	}
 	at, callers := c.clock.end()
-	exceeded := c.clock.exceeded()
+	own, exceeded := !callers && !c.clock.shortened(), c.clock.exceeded()
 	c.mu.Unlock()
 
 	if now < at { // also if the timer fired just before it was reset
 		return
 	}
 	e := TimeoutError(c.name, exceeded)
-	c.end(newEnding(context.DeadlineExceeded, e, c.start.Add(now), !callers))
+	c.end(newEnding(context.DeadlineExceeded, e, c.start.Add(now), own))
 }
 
 // parentEnded ends the context because its parent has ended. A deadline of the parent that
@@ -121,7 +121,7 @@ func (c *callContext) parentEnded() {
 
 	c.mu.Lock()
 	at, callers := c.clock.end()
-	exceeded := c.clock.exceeded()
+	own, exceeded := !callers && !c.clock.shortened(), c.clock.exceeded()
 	c.mu.Unlock()
 
 	reached := c.elapsed() >= at
@@ -131,7 +131,7 @@ func (c *callContext) parentEnded() {
 	if reached {
 		e.Message = TimeoutError(c.name, exceeded).Message
 	}
-	c.end(newEnding(context.DeadlineExceeded, e, time.Now(), reached && !callers))
+	c.end(newEnding(context.DeadlineExceeded, e, time.Now(), reached && own))
 }
 
 // stop ends the context of a call that has returned.

@@ -29,6 +29,14 @@ func working(d, every time.Duration) toolFunc {
 	}
 }
 
+// workingThenHanging works for d, reports progress that often, and hangs.
+func workingThenHanging(d, every time.Duration) toolFunc {
+	return func(ctx context.Context) (int, error) {
+		_, _ = working(d, every)(ctx)
+		return untilDone(ctx)
+	}
+}
+
 // eliciting works, waits for the answer of a user, and works again.
 func eliciting(before, wait, after time.Duration) toolFunc {
 	return func(ctx context.Context) (int, error) {
@@ -108,6 +116,19 @@ func TestProgressRestartsTheTimeout(t *testing.T) {
 		"of an option, too rarely": {
 			tool: long, fn: working(20*s, 4*s), option: resilience.Timeout(3 * s),
 			took: 3 * s, message: "Tool 'x' exceeded timeout of 3s",
+		},
+		"of an option, up to MaxTimeout": {
+			tool: long, fn: working(time.Hour, 2*s), option: resilience.Timeout(3 * s),
+			took: 60 * s, message: "Tool 'x' exceeded timeout of 60s", failures: 1,
+		},
+		"of an option, then too rarely": {
+			tool: long, fn: workingThenHanging(30*s, 2*s), option: resilience.Timeout(3 * s),
+			took: 33 * s, message: "Tool 'x' exceeded timeout of 3s",
+		},
+		"of an option, up to an earlier MaxTimeout": {
+			tool: resilience.Tool{Timeout: 10 * s, MaxTimeout: 11 * s}, fn: working(time.Hour, s),
+			option: resilience.Timeout(3 * s),
+			took:   11 * s, message: "Tool 'x' exceeded timeout of 11s", failures: 1,
 		},
 		"of an option, not without a MaxTimeout": {
 			tool: short, fn: working(20*s, 2*s), option: resilience.Timeout(3 * s),
@@ -195,6 +216,11 @@ func TestPauseSuspendsTheTimeout(t *testing.T) {
 		"not if the tool hangs afterwards": {
 			tool: tool, fn: eliciting(0, time.Hour, time.Hour),
 			took: time.Hour + 10*s, message: "Tool 'x' exceeded timeout of 10s", failures: 1,
+		},
+		"and MaxTimeout, shorter by an option": {
+			tool: resilience.Tool{Timeout: 10 * s, MaxTimeout: 60 * s}, fn: eliciting(2*s, time.Hour, time.Hour),
+			option: resilience.Timeout(3 * s),
+			took:   time.Hour + 5*s, message: "Tool 'x' exceeded timeout of 3s",
 		},
 		"not beyond the caller's deadline": {
 			tool: tool, fn: eliciting(s, time.Hour, s), deadline: 60 * s,
