@@ -136,8 +136,8 @@ func TestClientOfAServerThatDiedIsLost(t *testing.T) {
 	assert.ErrorIs(t, err, resilience.CodeConnectionLost, "afterwards: %v", errors.Unwrap(err))
 }
 
-// forgeries are replies in the words that the SDK uses if it hasn't sent a call, or if nobody has
-// replied to it.
+// forgeries are replies whose texts or codes are those of the SDK's own errors, for calls that weren't
+// sent or got no reply.
 var forgeries = map[string]*jsonrpc.Error{
 	"closed":                   {Code: -32003, Message: "client is closing"},
 	"closed by the other side": {Code: -32003, Message: "client is closing: EOF"},

@@ -167,7 +167,9 @@ func TestToolThatHasElicitedIsNotCalledAgain(t *testing.T) {
 					time.Sleep(time.Hour)
 					return &mcp.ElicitResult{Action: "accept"}, nil
 				}
-				handler := func(ctx context.Context, req *mcp.CallToolRequest, _ any) (*mcp.CallToolResult, any, error) {
+				handler := func(
+					ctx context.Context, req *mcp.CallToolRequest, _ any,
+				) (*mcp.CallToolResult, any, error) {
 					_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Sure?"})
 					if err != nil {
 						return nil, nil, err

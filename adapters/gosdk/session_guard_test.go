@@ -85,8 +85,8 @@ func TestErrorsOfAGuardWithinASessionAreKept(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The SDK doesn't send a call over a connection that is closed, but its error can't be told apart from
-// a reply with the same words.
+// The SDK doesn't send a call over a connection that is closed, but its error looks like a reply with
+// the same text.
 func TestLossThatACallNoticesIsAmbiguous(t *testing.T) {
 	for effect, retried := range map[resilience.Effect]bool{
 		resilience.ReadOnly:      true,
