@@ -61,7 +61,7 @@ func (c *call) abandon(ctx *callContext) (release func()) {
 	if ctx != &c.ctx && ctx.ending.Load().ownTimeout {
 		grace = 0 // AttemptTimeout is the tool's, too
 	}
-	if e := c.ctx.ending.Load(); e != nil && e.ownTimeout && !c.shortened() {
+	if e := c.ctx.ending.Load(); e != nil && e.ownTimeout {
 		grace = 0
 	}
 	return c.state.abandoned.add(grace)

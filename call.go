@@ -52,7 +52,7 @@ func (j *job[T]) do(ctx context.Context, fn func(context.Context) (T, error)) (v
 	if len(g.observers) > 0 {
 		ctx = c.notifyStart(ctx)
 	}
-	c.ctx.start = time.Now() // a slow observer doesn't use up the timeout
+	c.ctx.start = time.Now().Add(-c.options.elapsed) // a slow observer doesn't use up the timeout
 
 	defer func() {
 		if c.outcome == outcomePending { // a Cooperative tool called runtime.Goexit, or a method of ctx panicked
@@ -107,8 +107,8 @@ func (c *call) check(ctx context.Context, nilFunc bool) *Error {
 // ctx may panic: it calls none once the breaker has admitted the call.
 func (c *call) begin(ctx context.Context) *Error {
 	if c.debug() && c.options.args != nil {
-		c.arguments = c.redact(c.options.args) // now, because an abandoned tool may change them at any time
-		c.ctx.start = time.Now()               // nor does a slow argument
+		c.arguments = c.redact(c.options.args)           // now, because an abandoned tool may change them at any time
+		c.ctx.start = time.Now().Add(-c.options.elapsed) // nor does a slow argument
 	}
 
 	s := c.guard.stateOf(c.ctx.name, c.options.shared)
@@ -135,7 +135,7 @@ func (c *call) begin(ctx context.Context) *Error {
 
 	s.inFlight.Add(1)
 	attended := !s.cooperative && c.guard.cfg.AttemptTimeout == 0
-	c.ctx.begin(ctx, attended)
+	c.ctx.begin(ctx, attended, c.options.elapsed)
 	if c.ticket.isProbe() {
 		c.ticket.probe.Store(&c.ctx)
 	}
@@ -165,21 +165,17 @@ func (c *call) toolTimeouts() (timeout, maximum time.Duration) {
 // newClock returns the clock of the whole call. Without a MaxTimeout, its timeout is its
 // maximum too.
 func (c *call) newClock() clock {
-	timeout, maximum := c.toolTimeouts()
-	hasMaximum := maximum > timeout
+	own, maximum := c.toolTimeouts()
+	timeout, hasMaximum := own, maximum > own
 	if c.options.timeoutSet {
 		timeout = min(c.options.timeout, maximum)
 	}
 	if !hasMaximum {
 		maximum = timeout
 	}
-	return newClock(timeout, maximum)
-}
-
-// shortened reports whether an option of the call made its timeout shorter than the tool's.
-func (c *call) shortened() bool {
-	timeout, _ := c.toolTimeouts()
-	return c.ctx.clock.timeout < timeout
+	whole := newClock(timeout, maximum)
+	whole.own = own
+	return whole
 }
 
 // attempt calls fn once. If fn isn't answered, it is abandoned because the call has ended.
@@ -260,7 +256,7 @@ func (c *call) decide(f *failure, answered bool) {
 	}
 	// The tool's own *Error stands, but an end that the caller brought makes it neutral.
 	o := f.outcome
-	if !ownTimeout || c.shortened() {
+	if !ownTimeout {
 		o = outcomeNeutral
 	}
 	c.finish(c.errorOf(f), o)
@@ -269,7 +265,7 @@ func (c *call) decide(f *failure, answered bool) {
 // retry waits until the next attempt may be made, or finishes the call if none may.
 func (c *call) retry(f *failure) {
 	retry := c.state.retry
-	again := f.class == ClassTransient && !f.rejected && (f.noEffect || c.toolEffect().repeatable())
+	again := f.class == ClassTransient && !f.rejected && (c.hadNoEffect(f) || c.toolEffect().repeatable())
 	delay := retry.delay(c.attempts, f.retryAfter)
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
@@ -291,8 +287,13 @@ func (c *call) retry(f *failure) {
 		c.cutOff(ended.withCause(f.err), ownTimeout)
 	} else if !c.ctx.ticket.current() {
 		c.reject(f)
+	} else if c.ctx.asked.Load() { // an abandoned attempt has done so meanwhile
+		c.finish(c.errorOf(f), f.outcome)
 	}
 }
+
+// hadNoEffect reports whether the call is certain to have left everything as it was.
+func (c *call) hadNoEffect(f *failure) bool { return f.noEffect && !c.ctx.asked.Load() }
 
 // errorOf returns an error of this call's own.
 func (c *call) errorOf(f *failure) *Error {
@@ -301,7 +302,7 @@ func (c *call) errorOf(f *failure) *Error {
 		e = e.clone()
 	}
 
-	if !f.noEffect {
+	if !c.hadNoEffect(f) {
 		e.forEffect(c.toolEffect())
 	}
 	return e
@@ -311,7 +312,7 @@ func (c *call) errorOf(f *failure) *Error {
 // failure of the tool: a caller that leaves, or has less time, says nothing about it.
 func (c *call) cutOff(e *Error, ownTimeout bool) {
 	o := outcomeNeutral
-	if ownTimeout && !c.shortened() {
+	if ownTimeout {
 		o = c.examineAside(e).outcome
 	}
 
@@ -327,8 +328,12 @@ func (c *call) reject(f *failure) {
 	c.finish(e, f.outcome)
 }
 
-// toolEffect returns the tool's effect. Only failures need it.
+// toolEffect returns the tool's effect. Only failures need it. A question to a person is an effect
+// of its own, which must not be repeated.
 func (c *call) toolEffect() Effect {
+	if c.ctx.asked.Load() {
+		return NonIdempotent
+	}
 	if f := c.options.effect; f != nil && !c.state.listed {
 		c.options.effect = nil
 		c.effect = askEffect(f)

@@ -13,26 +13,36 @@ const never = time.Duration(math.MaxInt64)
 // the call.
 type clock struct {
 	timeout  time.Duration // progress restarts it
+	own      time.Duration // the tool's own timeout, which is longer if the caller has brought a shorter one
 	maximum  time.Duration // for the whole call; progress doesn't extend it
 	latest   time.Duration // maximum, plus the time spent in pauses that have ended
-	due      time.Duration // when the tool's own timeout ends the call; never during a pause
+	due      time.Duration // when the timeout or the maximum ends the call; never during a pause
 	deadline time.Duration // the caller's own; never if there is none
 	pauses   int           // that have not ended
 	pausedAt time.Duration // when the first of these began
 }
 
 func newClock(timeout, maximum time.Duration) clock {
-	return clock{timeout: timeout, maximum: maximum, latest: maximum, due: min(timeout, maximum), deadline: never}
+	return clock{
+		timeout: timeout, own: timeout, maximum: maximum,
+		latest: maximum, due: min(timeout, maximum), deadline: never,
+	}
 }
 
-// end returns when the call must end, and whether that is the caller's deadline rather
-// than the tool's own timeout.
+// end returns when the call must end, and whether that is the caller's deadline.
 func (c *clock) end() (at time.Duration, callers bool) {
 	if c.deadline < c.due {
 		return c.deadline, true
 	}
 
 	return c.due, false
+}
+
+// shortened reports whether the call is due earlier than it would be by the tool's own timeout and
+// maximum. A call that progress has kept going up to the tool's maximum is not.
+func (c *clock) shortened() bool {
+	atMaximum := c.due == c.latest && c.maximum > c.timeout
+	return c.timeout < c.own && !atMaximum
 }
 
 // exceeded returns the timeout that a call has exceeded when it reaches its end.

@@ -34,6 +34,7 @@ type callContext struct {
 
 	ending  atomic.Pointer[ending] // nil until the context has ended
 	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
+	asked   atomic.Bool            // Pause was called, so a person may have been asked
 }
 
 var _ context.Context = (*callContext)(nil)
@@ -44,13 +45,13 @@ var _ context.Context = (*callContext)(nil)
 func newCallContext(parent context.Context, name string, timeout, maximum time.Duration, attended bool) *callContext {
 	c := &callContext{name: name, start: time.Now(), clock: newClock(timeout, maximum)}
 	c.clock.deadline = c.sinceStart(parent.Deadline())
-	c.begin(parent, attended)
+	c.begin(parent, attended, 0)
 	return c
 }
 
 // begin starts a context that already has its name, its start and its clock with the deadline of the
-// parent. It calls no method of the parent.
-func (c *callContext) begin(parent context.Context, attended bool) {
+// parent. Some of its time may have elapsed. It calls no method of the parent.
+func (c *callContext) begin(parent context.Context, attended bool, elapsed time.Duration) {
 	c.parent, c.attended = parent, attended
 	if attended {
 		c.wake = make(chan struct{}, 1)
@@ -58,7 +59,7 @@ func (c *callContext) begin(parent context.Context, attended bool) {
 
 	c.mu.Lock() // expire may run before the timer is stored
 	defer c.mu.Unlock()
-	c.schedule(0)
+	c.schedule(elapsed)
 }
 
 func (c *callContext) elapsed() time.Duration { return time.Since(c.start) }
@@ -105,7 +106,7 @@ func (c *callContext) expire() {
 	c.mu.Lock()
 	c.clock.deadline = deadline
 	at, callers := c.clock.end()
-	exceeded := c.clock.exceeded()
+	own, exceeded := !callers && !c.clock.shortened(), c.clock.exceeded()
 	if now < at && c.ending.Load() == nil {
 		c.schedule(c.elapsed())
 	}
@@ -115,7 +116,7 @@ func (c *callContext) expire() {
 		return
 	}
 	e := TimeoutError(c.name, exceeded)
-	c.end(newEnding(context.DeadlineExceeded, e, c.start.Add(now), !callers))
+	c.end(newEnding(context.DeadlineExceeded, e, c.start.Add(now), own))
 }
 
 // parentEnded ends the context because its parent has ended. A deadline of the parent that
@@ -129,7 +130,7 @@ func (c *callContext) parentEnded() {
 
 	c.mu.Lock()
 	at, callers := c.clock.end()
-	exceeded := c.clock.exceeded()
+	own, exceeded := !callers && !c.clock.shortened(), c.clock.exceeded()
 	c.mu.Unlock()
 
 	reached := c.elapsed() >= at
@@ -139,7 +140,7 @@ func (c *callContext) parentEnded() {
 	if reached {
 		e.Message = TimeoutError(c.name, exceeded).Message
 	}
-	c.end(newEnding(context.DeadlineExceeded, e, time.Now(), reached && !callers))
+	c.end(newEnding(context.DeadlineExceeded, e, time.Now(), reached && own))
 }
 
 // stop ends the context of a call that has returned.

@@ -27,6 +27,10 @@ const (
 type Request struct {
 	RequestInfo // what observers receive
 
+	// Received is when the request was received: the call's timeout counts from then, because an
+	// adapter may have something to find out first. Zero, and a time in the future, mean now.
+	Received time.Time
+
 	// Arguments are the arguments of the request, for the details of its error with debug. They
 	// are redacted as they were before the tool ran. A json.RawMessage or a map[string]any is
 	// used; anything else, which may be in use elsewhere, is ignored.
@@ -62,6 +66,9 @@ func ForRequest(r Request) Option {
 		o.request = &r.RequestInfo
 		o.effect = r.Effect
 		o.shared = r.Unknown
+		if !r.Received.IsZero() {
+			o.elapsed = max(time.Since(r.Received), 0)
+		}
 		switch args := r.Arguments.(type) {
 		case json.RawMessage:
 			if len(args) > 0 {

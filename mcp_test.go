@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -159,4 +160,23 @@ func TestAgentHealthHasNoErrorsAndOmitsTools(t *testing.T) {
 		`"consecutiveFailures":0,"inFlight":0,"abandoned":0},`+
 		`{"tool":"b","available":true,"breaker":"b","state":"closed",`+
 		`"consecutiveFailures":1,"inFlight":0,"abandoned":0}]}`, string(g.AgentHealth("tool_health")))
+}
+
+func TestTimeoutCountsFromWhenTheRequestWasReceived(t *testing.T) {
+	for name, tc := range map[string]struct{ received, left time.Duration }{
+		"a moment ago":  {-30 * time.Millisecond, 20 * time.Millisecond},
+		"too long ago":  {-time.Hour, 0},
+		"in the future": {time.Hour, 50 * time.Millisecond},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Timeout: 50 * time.Millisecond})
+			start := time.Now()
+			request := resilience.ForRequest(resilience.Request{Received: start.Add(tc.received)})
+
+			_, err := resilience.Do(t.Context(), g, "x", untilDone, request)
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			assert.Equal(t, tc.left, time.Since(start))
+			synctest.Wait()
+		})
+	}
 }

@@ -91,7 +91,7 @@ type CallEnd struct {
 	Label string
 
 	Time       time.Time
-	Duration   time.Duration // since the observers' Start returned
+	Duration   time.Duration // since the observers' Start returned, and what passed since Request.Received
 	Timeout    time.Duration // of the whole call, unless progress restarts it; 0 if the call never had one
 	Attempts   int           // how often the tool was called; 0 if it was not
 	Err        *Error        // a copy of the caller's, shared by all observers; nil on success or if Unfinished

@@ -8,6 +8,7 @@ type Option func(*options)
 type options struct {
 	args       any
 	timeout    time.Duration
+	elapsed    time.Duration // of the timeout, before the call
 	effect     func() Effect // nil: nothing is known
 	request    *RequestInfo  // nil: nothing is known
 	invalid    *Error        // what is wrong with the options; nil: nothing
@@ -32,7 +33,7 @@ func Debug() Option { return func(o *options) { o.debug = true } }
 // Timeout replaces the tool's timeout for the call. It is capped at the tool's MaxTimeout, or
 // at the tool's timeout if that isn't set. It must be positive; otherwise the call fails with
 // VALIDATION_ERROR. A call that exceeds a timeout shorter than the tool's own is TIMEOUT, but
-// the breaker doesn't count it.
+// the breaker doesn't count it, unless progress has kept it going up to the tool's MaxTimeout.
 func Timeout(d time.Duration) Option {
 	return func(o *options) { o.timeout, o.timeoutSet = d, true }
 }

@@ -36,17 +36,21 @@ func ReportProgress(ctx context.Context) {
 // While the timeout is paused, only the caller can end the call, by a deadline of its own or
 // by cancellation. Pause only for operations that are sure to finish.
 //
+// What a person is asked is an effect that a retry would repeat. Whatever its [Effect], a call
+// that has been paused therefore counts as [NonIdempotent], even if it fails in a way that has no
+// effect: it isn't retried, and neither are the calls around it.
+//
 // Several pauses of one call may overlap. Pause and resume are safe for concurrent use; only
 // the first call of a resume counts.
 func Pause(ctx context.Context) (resume func()) {
+	var calls []*callContext
 	first := innermost(ctx)
+	for c := first; c != nil; c = c.outer() {
+		c.asked.Store(true) // even by an attempt that was abandoned
+		calls = append(calls, c)
+	}
 	if first == nil || first.over() {
 		return func() {}
-	}
-
-	var calls []*callContext
-	for c := first; c != nil; c = c.outer() {
-		calls = append(calls, c)
 	}
 
 	// From the outside in, since each call looks at the deadline of the one around it.

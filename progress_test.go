@@ -29,6 +29,14 @@ func working(d, every time.Duration) toolFunc {
 	}
 }
 
+// workingThenHanging works for d, reports progress that often, and hangs.
+func workingThenHanging(d, every time.Duration) toolFunc {
+	return func(ctx context.Context) (int, error) {
+		_, _ = working(d, every)(ctx)
+		return untilDone(ctx)
+	}
+}
+
 // eliciting works, waits for the answer of a user, and works again.
 func eliciting(before, wait, after time.Duration) toolFunc {
 	return func(ctx context.Context) (int, error) {
@@ -108,6 +116,19 @@ func TestProgressRestartsTheTimeout(t *testing.T) {
 		"of an option, too rarely": {
 			tool: long, fn: working(20*s, 4*s), option: resilience.Timeout(3 * s),
 			took: 3 * s, message: "Tool 'x' exceeded timeout of 3s",
+		},
+		"of an option, up to MaxTimeout": {
+			tool: long, fn: working(time.Hour, 2*s), option: resilience.Timeout(3 * s),
+			took: 60 * s, message: "Tool 'x' exceeded timeout of 60s", failures: 1,
+		},
+		"of an option, then too rarely": {
+			tool: long, fn: workingThenHanging(30*s, 2*s), option: resilience.Timeout(3 * s),
+			took: 33 * s, message: "Tool 'x' exceeded timeout of 3s",
+		},
+		"of an option, up to an earlier MaxTimeout": {
+			tool: resilience.Tool{Timeout: 10 * s, MaxTimeout: 11 * s}, fn: working(time.Hour, s),
+			option: resilience.Timeout(3 * s),
+			took:   11 * s, message: "Tool 'x' exceeded timeout of 11s", failures: 1,
 		},
 		"of an option, not without a MaxTimeout": {
 			tool: short, fn: working(20*s, 2*s), option: resilience.Timeout(3 * s),
@@ -196,6 +217,11 @@ func TestPauseSuspendsTheTimeout(t *testing.T) {
 			tool: tool, fn: eliciting(0, time.Hour, time.Hour),
 			took: time.Hour + 10*s, message: "Tool 'x' exceeded timeout of 10s", failures: 1,
 		},
+		"and MaxTimeout, shorter by an option": {
+			tool: resilience.Tool{Timeout: 10 * s, MaxTimeout: 60 * s}, fn: eliciting(2*s, time.Hour, time.Hour),
+			option: resilience.Timeout(3 * s),
+			took:   time.Hour + 5*s, message: "Tool 'x' exceeded timeout of 3s",
+		},
 		"not beyond the caller's deadline": {
 			tool: tool, fn: eliciting(s, time.Hour, s), deadline: 60 * s,
 			took: 60 * s, message: "Tool 'x' exceeded timeout of 60s",
@@ -230,7 +256,7 @@ func TestAbandonedAttemptDoesNotExtendTheCall(t *testing.T) {
 	}{
 		"it pauses": {
 			abandoned: func(ctx context.Context) { time.Sleep(2 * s); resilience.Pause(ctx) },
-			took:      3 * s,
+			took:      2*s + 100*time.Millisecond, // the attempt under way is the last one
 		},
 		"it reports progress": {
 			abandoned: func(ctx context.Context) {
@@ -347,17 +373,76 @@ func TestPauseWithAHugeMaxTimeoutDoesNotOverflow(t *testing.T) {
 	})
 }
 
-func TestThePausesOfAnAttemptEndWithIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, resilience.Config{
-			Tools: map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly, Timeout: 10 * time.Second}},
-			Retry: steady,
+// A retry would ask the person again, however the attempt ends.
+func TestCallThatHasPausedIsNotRepeated(t *testing.T) {
+	const s = time.Second
+	ask := func(ctx context.Context) {
+		resume := resilience.Pause(ctx)
+		time.Sleep(time.Hour)
+		resume()
+	}
+	asking := func(next toolFunc) toolFunc {
+		return func(ctx context.Context) (int, error) { ask(ctx); return next(ctx) }
+	}
+	inner := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+	for name, tc := range map[string]struct {
+		fn       toolFunc
+		classify func(error) resilience.Class
+		code     resilience.Code
+	}{
+		"an error":                  {fn: asking(failing(9, errBoom)), code: resilience.CodeToolFailed},
+		"the timeout of an attempt": {fn: asking(hang(100 * s)), code: resilience.CodeTimeout},
+		"the timeout of an attempt that respects it": {fn: asking(untilDone), code: resilience.CodeTimeout},
+		"a context.Canceled of its own": {
+			fn: asking(failing(9, context.Canceled)), code: resilience.CodeToolFailed,
+		},
+		"a failure without an effect": {
+			fn: asking(failing(9, resilience.MarkTransient(errBoom))), code: resilience.CodeToolFailed,
+		},
+		"a Classify": {
+			fn:       asking(failing(9, resilience.MarkPermanent(errBoom))),
+			classify: func(error) resilience.Class { return resilience.ClassTransient },
+			code:     resilience.CodeToolFailed,
+		},
+		"an error of an inner call": {
+			fn: func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, inner, "x", asking(failing(9, errBoom)))
+			},
+			code: resilience.CodeToolFailed,
+		},
+		"an abandoned attempt that pauses before the next one": {
+			fn: func(ctx context.Context) (int, error) {
+				time.Sleep(5*s + 50*time.Millisecond)
+				ask(ctx)
+				return 0, nil
+			},
+			code: resilience.CodeTimeout,
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 60 * s})
+			cfg.AttemptTimeout = 5 * s
+			cfg.Retry.Classify = tc.classify
+
+			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", tc.fn)
+
+			require.ErrorIs(t, r.Err, tc.code)
+			assert.Equal(t, 1, r.Attempts)
+			assert.False(t, r.Err.Retryable, "an agent would have the person asked again, too")
+			time.Sleep(2 * time.Hour)
 		})
+	}
+}
+
+func TestThePausesOfACallEndWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: 10 * time.Second}}})
 		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			if resilience.Attempt(ctx) == 1 {
+			_, err := resilience.Do(ctx, g, "y", func(ctx context.Context) (int, error) {
 				resilience.Pause(ctx) // and never resumed
 				return 0, errBoom
-			}
+			})
+			require.ErrorIs(t, err, resilience.CodeToolFailed)
 			<-ctx.Done()
 			return 0, ctx.Err()
 		})

@@ -20,6 +20,10 @@ import (
 // A result with isError is returned with error metadata in its _meta, as by [Middleware]. If the
 // server has a guard of its own, the metadata from that guard is believed and kept.
 //
+// Since protocol 2026-07-28, the SDK calls the client's ElicitationHandler within the call, with its
+// context. The handler should call [resilience.Pause], so that the user's time doesn't count towards
+// the timeout and the question isn't repeated by a retry.
+//
 // The annotations of another server aren't trusted. List the tools that may be retried in the
 // guard's Config.
 func ClientMiddleware(g *resilience.Guard, opts ...Option) mcp.Middleware {

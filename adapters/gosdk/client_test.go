@@ -3,6 +3,7 @@ package gosdk_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -135,6 +136,49 @@ func TestClientOfAServerThatDiedIsLost(t *testing.T) {
 	assert.ErrorIs(t, err, resilience.CodeConnectionLost, "afterwards: %v", errors.Unwrap(err))
 }
 
+// forgeries are replies whose texts or codes are those of the SDK's own errors, for calls that weren't
+// sent or got no reply.
+var forgeries = map[string]*jsonrpc.Error{
+	"closed":                   {Code: -32003, Message: "client is closing"},
+	"closed by the other side": {Code: -32003, Message: "client is closing: EOF"},
+	"closing":                  {Code: -32004, Message: "server is closing: EOF"},
+	"closed, other code":       {Code: -32000, Message: "connection closed: calling \"tools/call\": client is closing"},
+	"no reply":                 {Code: -32000, Message: "x: request terminated without response"},
+	"rejected, no reply":       {Code: -32005, Message: "x: request terminated without response"},
+	"idle connection":          {Code: -32005, Message: "x: http: server closed idle connection"},
+	"refused":                  {Code: -32005, Message: "dial tcp 10.0.0.7:80: connect: connection refused"},
+	"unknown session":          {Code: -32600, Message: "rejected by transport: Not Found"},
+}
+
+// What a server has replied to has reached it, whatever the reply says.
+func TestNoReplySaysThatACallWasNotSent(t *testing.T) {
+	for name, reply := range forgeries {
+		for effect, retried := range map[resilience.Effect]bool{
+			resilience.NonIdempotent: false,
+			resilience.ReadOnly:      reply.Code == -32003 || reply.Code == -32004 || reply.Code == -32005,
+		} {
+			t.Run(fmt.Sprint(name, ", ", effect), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFixture(t, resilience.Config{}, nil)
+					runs := 0
+					f.raw("x", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+						runs++
+						return nil, reply
+					})
+					g := newGuard(t, resilience.Config{Effect: effect, Retry: fast})
+					f.connect("", gosdk.ClientMiddleware(g))
+
+					_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
+					var e *resilience.Error
+					require.ErrorAs(t, err, &e)
+					assert.False(t, e.Retryable)
+					assert.Equal(t, map[bool]int{false: 1, true: 4}[retried], runs)
+				})
+			})
+		}
+	}
+}
+
 func TestCanceledCallOfAClientDoesNotCount(t *testing.T) {
 	r := newRemote(t)
 	defer close(r.release) // before the session is closed, which in v1.7 of the SDK waits for the server
@@ -179,6 +223,34 @@ func TestGuardedClientBelievesAGuardedServer(t *testing.T) {
 			assert.Equal(t, resilience.CodeValidation, metadataOf(t, f.call("mistake")).Code)
 		}
 		assert.Zero(t, g.Health()[1].ConsecutiveFailures, "the caller's mistake doesn't count here either")
+	})
+}
+
+// With the latest protocol, the SDK asks the client's user within the call.
+func TestHandlerOfAClientMayPauseTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{}, nil)
+		f.raw("ask", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if len(req.Params.InputResponses) > 0 {
+				return errorTextResult("no"), nil
+			}
+			question := &mcp.ElicitParams{Message: "Sure?"}
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": question}}, nil
+		})
+		elicitations := 0
+		f.options.ElicitationHandler = func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			defer resilience.Pause(ctx)()
+			elicitations++
+			time.Sleep(time.Hour)
+			return &mcp.ElicitResult{Action: "accept"}, nil
+		}
+		g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
+		f.connect(latest, gosdk.ClientMiddleware(g))
+
+		res := f.call("ask")
+		assert.Equal(t, "no", text(t, res))
+		assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code)
+		assert.Equal(t, 1, elicitations)
 	})
 }
 

@@ -3,6 +3,7 @@ package gosdk
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,18 +11,32 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// refreshTimeout bounds a refresh. The SDK replies within microseconds, but other middleware of the
-// server also runs.
-const refreshTimeout = 250 * time.Millisecond
+const (
+	// refreshTimeout bounds a refresh. The SDK replies within microseconds, but other middleware of the
+	// server also runs.
+	refreshTimeout = 250 * time.Millisecond
+
+	// maxLists is how many calls of tools/list may run at the same time. All but one of them have
+	// exceeded refreshTimeout.
+	maxLists = 4
+)
 
 var errNoList = errors.New("tools/list returned neither a result nor an error")
 
 // A directory caches what a server's list of tools says. Tools may be added, changed and removed
 // while the server runs, so it is refreshed when a tool is missing, and when a call fails and the
 // tool's effect matters. It is safe for concurrent use.
+//
+// Refreshes are made one after the other, on a goroutine of their own, so that no call waits for
+// longer than it may, and a list that hangs doesn't collect goroutines.
 type directory struct {
 	next  mcp.MethodHandler
 	tools atomic.Pointer[map[string]toolInfo] // the map is replaced, never changed
+	lists atomic.Int64                        // that run, including those that exceeded refreshTimeout
+
+	mu      sync.Mutex    // guards what follows
+	current chan struct{} // closed at the end of the refresh under way; nil if there is none
+	slow    bool          // the last refresh exceeded refreshTimeout, so that no call waits for the next
 }
 
 type toolInfo struct {
@@ -39,36 +54,88 @@ func (d *directory) get(name string) (toolInfo, bool) {
 	return info, ok
 }
 
-// has reports whether the server lists the tool that req calls, or did at the last refresh.
-func (d *directory) has(ctx context.Context, req *mcp.CallToolRequest) bool {
+// has reports whether the server lists the tool that req calls, or did at the last refresh. It waits
+// for a refresh within limit and until ctx ends.
+func (d *directory) has(ctx context.Context, req *mcp.CallToolRequest, limit time.Duration) bool {
 	if _, ok := d.get(req.Params.Name); ok {
 		return true
 	}
-	d.refresh(ctx, req)
+	d.refresh(ctx, req, limit)
 	_, ok := d.get(req.Params.Name)
 	return ok
 }
 
 // effect returns the effect that the tool's annotations declare at present, or at the last refresh
-// that succeeded.
-func (d *directory) effect(ctx context.Context, req *mcp.CallToolRequest) resilience.Effect {
-	d.refresh(ctx, req)
+// that succeeded. It waits for a refresh within limit and until ctx ends.
+func (d *directory) effect(ctx context.Context, req *mcp.CallToolRequest, limit time.Duration) resilience.Effect {
+	d.refresh(ctx, req, limit)
 	info, _ := d.get(req.Params.Name)
 	return info.effect
 }
 
-// refresh lists the tools as the client of req would, because the SDK offers no other way. It keeps
-// the old list if that fails.
-func (d *directory) refresh(ctx context.Context, req *mcp.CallToolRequest) {
-	ctx = context.WithoutCancel(ctx) // the call may have ended, and its effect still matters
-	tools, err := resilience.WithTimeout(ctx, "tools/list", refreshTimeout,
-		func(ctx context.Context) (map[string]toolInfo, error) { return d.list(ctx, req) })
-	if err == nil {
-		d.tools.Store(&tools)
+// refresh waits for a refresh that begins after this call, since the one under way may have missed a
+// change. Another call's will do if it finds the tool, but the server may show each client other tools.
+func (d *directory) refresh(ctx context.Context, req *mcp.CallToolRequest, limit time.Duration) {
+	if d.lists.Load() >= maxLists {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, min(limit, refreshTimeout))
+	defer cancel()
+	for later := false; ; later = true {
+		end, mine := d.join(ctx, req)
+		if end == nil {
+			return
+		}
+		select {
+		case <-end:
+		case <-ctx.Done():
+			return
+		}
+
+		_, found := d.get(req.Params.Name)
+		if mine || later && found {
+			return
+		}
 	}
 }
 
-// list returns the tools on all pages of the list.
+// join returns the end of the refresh under way, or nil if no call should wait for it. It starts one if
+// there is none.
+func (d *directory) join(ctx context.Context, req *mcp.CallToolRequest) (end <-chan struct{}, mine bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.current == nil {
+		d.current, mine = make(chan struct{}), true
+		go d.run(context.WithoutCancel(ctx), req, d.current) // later calls need it if this one has ended
+	}
+	if d.slow {
+		return nil, mine
+	}
+	return d.current, mine
+}
+
+// run makes a refresh, which keeps the old list if it fails.
+func (d *directory) run(ctx context.Context, req *mcp.CallToolRequest, end chan struct{}) {
+	start := time.Now()
+	tools, err := resilience.WithTimeout(ctx, "tools/list", refreshTimeout,
+		func(ctx context.Context) (map[string]toolInfo, error) {
+			d.lists.Add(1)
+			defer d.lists.Add(-1)
+			return d.list(ctx, req)
+		})
+	if err == nil {
+		d.tools.Store(&tools)
+	}
+
+	d.mu.Lock()
+	d.current, d.slow = nil, time.Since(start) >= refreshTimeout
+	d.mu.Unlock()
+	close(end)
+}
+
+// list returns the tools on all pages of the list, as the client of req gets it, because the SDK
+// offers no other way.
 func (d *directory) list(ctx context.Context, req *mcp.CallToolRequest) (map[string]toolInfo, error) {
 	tools := make(map[string]toolInfo)
 	params := &mcp.ListToolsParams{}

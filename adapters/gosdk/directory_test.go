@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -113,4 +115,142 @@ func TestAnyListLeavesToolsGuarded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A lister replaces what a server does for tools/list.
+type lister struct {
+	takes   atomic.Int64 // nanoseconds; the context isn't respected
+	running atomic.Int64
+	most    int64 // that ran at the same time
+	lists   int64
+	mu      sync.Mutex
+}
+
+func (l *lister) middleware(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if method == "tools/list" {
+			defer l.running.Add(-1)
+			running := l.running.Add(1)
+			l.mu.Lock()
+			l.lists++
+			l.most = max(l.most, running)
+			l.mu.Unlock()
+			time.Sleep(time.Duration(l.takes.Load()))
+		}
+		return next(ctx, method, req)
+	}
+}
+
+func newListed(t *testing.T, cfg resilience.Config) (*fixture, *lister) {
+	f, l := newFixture(t, cfg, nil), &lister{}
+	f.server.AddReceivingMiddleware(l.middleware)
+	gosdk.Protect(f.server, f.guard)
+	return f, l
+}
+
+func TestListThatHangsDelaysNoCallAndCollectsNoGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 50 * time.Millisecond
+		f, l := newListed(t, resilience.Config{
+			Timeouts:     resilience.Timeouts{resilience.Quick: limit},
+			Tools:        map[string]resilience.Tool{"listed hangs": {}},
+			Breaker:      resilience.BreakerConfig{Failures: 1000},
+			MaxAbandoned: 1000,
+		})
+		l.takes.Store(int64(time.Hour))
+		hang := func(context.Context) error { time.Sleep(time.Hour); return nil }
+		f.typed("hangs", readOnly, hang)
+		f.typed("listed hangs", readOnly, hang)
+		f.typed("fails", readOnly, func(context.Context) error { return errBoom })
+		f.typed("works", readOnly, succeed)
+		f.connect("")
+
+		for i := range 100 {
+			for _, tool := range []string{"hangs", "listed hangs", "fails", "works", fmt.Sprint("made up ", i)} {
+				start := time.Now()
+				_, _ = f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: in{}})
+				assert.LessOrEqual(t, time.Since(start), limit, tool)
+			}
+		}
+		assert.EqualValues(t, 4, l.most)
+
+		start := time.Now()
+		assert.False(t, f.call("works").IsError)
+		assert.Zero(t, time.Since(start), "it is known by now that the list hangs")
+
+		l.takes.Store(0)
+		time.Sleep(2 * time.Hour)
+		f.call("fails")
+		synctest.Wait()
+		assert.Equal(t, resilience.CodeRetryExhausted, metadataOf(t, f.call("fails")).Code,
+			"since the list has come back, the tool is known to be read-only")
+	})
+}
+
+func TestListThatIsSlowerThanACallIsKeptForTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, l := newListed(t, resilience.Config{
+			Timeouts: resilience.Timeouts{resilience.Quick: 50 * time.Millisecond},
+		})
+		l.takes.Store(int64(200 * time.Millisecond))
+		f.typed("x", nil, succeed)
+		f.connect("")
+
+		start := time.Now()
+		f.call("x")
+		assert.Equal(t, 25*time.Millisecond, time.Since(start), "half of what the call has")
+		time.Sleep(time.Second)
+		start = time.Now()
+		f.call("x")
+		assert.Zero(t, time.Since(start))
+		health := f.guard.Health()
+		require.Len(t, health, 2)
+		assert.Equal(t, "x", health[1].Tool)
+	})
+}
+
+func TestCallerThatLeavesDoesNotWaitForTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, l := newListed(t, resilience.Config{})
+		l.takes.Store(int64(200 * time.Millisecond))
+		ended := make(chan time.Duration, 1)
+		f.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "tools/call" {
+					start := time.Now()
+					defer func() { ended <- time.Since(start) }()
+				}
+				return next(ctx, method, req)
+			}
+		})
+		f.typed("x", nil, succeed)
+		f.connect("")
+
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "x"})
+		require.Error(t, err)
+		assert.Equal(t, 10*time.Millisecond, <-ended)
+		time.Sleep(time.Second)
+	})
+}
+
+// Each call needs a list that is no older than the call itself, and many may share one.
+func TestCallsAtTheSameTimeShareLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, l := newListed(t, resilience.Config{Breaker: resilience.BreakerConfig{Failures: 1000}})
+		l.takes.Store(int64(time.Millisecond))
+		f.typed("x", readOnly, func(context.Context) error { return resilience.MarkPermanent(errBoom) })
+		f.connect("")
+
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() { f.call("x") })
+		}
+		wg.Wait()
+		health := f.guard.Health()
+		require.Len(t, health, 1)
+		assert.Equal(t, "x", health[0].Tool)
+		assert.LessOrEqual(t, l.lists, int64(4), "two to find the tool, two for its effect")
+	})
 }

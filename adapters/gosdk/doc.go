@@ -11,7 +11,8 @@
 //   - Each progress notification of a tool with a MaxTimeout restarts the timeout of its call. The
 //     progress that a client sees never decreases, even if the call is retried.
 //   - An elicitation pauses the timeout, so that only the client can end the call meanwhile. A call
-//     that has elicited something from the user isn't retried, which would repeat the question.
+//     that has elicited something from the user isn't retried, which would repeat the question,
+//     however its attempt ends.
 //
 // # What a client receives
 //
@@ -37,7 +38,8 @@
 // counted nor retried.
 //
 // A tool that isn't listed in the guard's Config has the effect that its annotations declare at the
-// time when the call fails.
+// time when the call fails. To know that, the guard calls tools/list. No call waits for that beyond
+// its own timeout: if the list takes too long, what the last one said applies.
 //
 // # Other servers
 //

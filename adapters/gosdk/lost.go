@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -13,7 +14,11 @@ import (
 )
 
 // The SDK exports few of the errors that it returns for a lost connection. The others are recognized
-// here by their texts.
+// here by their texts, but only where the text can't be the server's: that is in a *jsonrpc.Error, or
+// in an mcp.ErrConnectionClosed, which the SDK also returns for two error codes of the server's.
+//
+// Only a failed dial proves that a call hasn't reached the server. The SDK doesn't send calls over a
+// connection that it knows to be closed, but its error for them is the one for these two codes.
 
 // codeRejected is the code of the errors that the SDK returns for HTTP 429, 502, 503 and 504, among
 // others. It doesn't stand for a protocol error of the server.
@@ -33,8 +38,6 @@ func clientError(err error, session string) error {
 	case errors.Is(err, mcp.ErrSessionMissing), isSessionUnknown(err, session):
 		// The reply may be to another request, which ended this call in flight.
 		return connectionLost("the server has ended the session", err)
-	case isNotSent(err):
-		return connectionLost(reasonClosed, resilience.MarkTransient(err))
 	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), isUnanswered(err):
 		return connectionLost(reasonClosed, err)
 	}
@@ -55,7 +58,7 @@ func connectionLost(reason string, err error) *resilience.Error {
 
 // isSessionUnknown reports whether err is HTTP status 404 with a protocol error in its body. Servers
 // in Python reply so if they don't know the session any more, and the SDK then doesn't return
-// mcp.ErrSessionMissing.
+// mcp.ErrSessionMissing. It appends the name of the status to the server's text.
 func isSessionUnknown(err error, session string) bool {
 	var wire *jsonrpc.Error
 	return session != "" && errors.As(err, &wire) && wire.Code != codeRejected &&
@@ -63,18 +66,17 @@ func isSessionUnknown(err error, session string) bool {
 		strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusNotFound))
 }
 
-// isNotSent reports whether the SDK didn't send a call because the connection was closed already.
-// mcp.ErrConnectionClosed isn't enough: a server can cause it by an error code.
-func isNotSent(err error) bool {
-	return errors.Is(err, mcp.ErrConnectionClosed) && strings.Contains(err.Error(), ": client is closing")
-}
-
 // isUnanswered reports whether the server closed the connection instead of replying. Neither the SDK
 // nor net/http exports these errors.
 func isUnanswered(err error) bool {
-	text := err.Error()
-	return strings.HasSuffix(text, ": request terminated without response") ||
-		strings.HasSuffix(text, ": http: server closed idle connection")
+	var request *url.Error
+	if errors.As(err, &request) && request.Err != nil {
+		return strings.HasSuffix(request.Err.Error(), "http: server closed idle connection")
+	}
+
+	var wire *jsonrpc.Error
+	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) &&
+		strings.HasSuffix(err.Error(), ": request terminated without response")
 }
 
 // isCallError reports whether err is the SDK's error of a call that failed.
@@ -91,7 +93,7 @@ func endsSession(err error, session string) bool {
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, mcp.ErrSessionMissing):
 		return true
-	case isSessionUnknown(err, session), isNotSent(err):
+	case isSessionUnknown(err, session):
 		return true
 	}
 
@@ -100,8 +102,8 @@ func endsSession(err error, session string) bool {
 }
 
 // mayFollowSessionEnd reports whether the error of a call may be a consequence of its session's end,
-// although it doesn't say so.
+// although it doesn't say so. For an mcp.ErrConnectionClosed, isClosed finds that out.
 func mayFollowSessionEnd(err error) bool {
 	var wire *jsonrpc.Error
-	return !errors.As(err, &wire) && !isUnanswered(err)
+	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && !isUnanswered(err)
 }

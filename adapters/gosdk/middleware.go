@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
 
-const methodCallTool = "tools/call"
+const (
+	methodCallTool = "tools/call"
+	methodElicit   = "elicitation/create"
+)
 
 // Protect guards every tool of server with g, as [Middleware] does. In addition, progress that a tool
 // reports restarts its timeout, and an elicitation pauses it. Call Protect once, before the server is
@@ -64,11 +68,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 
 	got, err := resilience.Do(ctx, s.guard, req.Params.Name, func(ctx context.Context) (answer, error) {
 		tracked.beginAttempt(ctx)
-		got, err := s.attempt(ctx, cloneRequest(req))
-		if err != nil && tracked.hasElicited() && resilience.Classify(err) == resilience.ClassTransient {
-			err = resilience.MarkPermanent(err) // a retry would repeat the question
-		}
-		return got, err
+		return s.attempt(ctx, cloneRequest(req))
 	}, resilience.ForRequest(request))
 
 	e, failed := err.(*resilience.Error)
@@ -87,6 +87,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 
 // describe returns what the guard needs to know of req.
 func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilience.Request {
+	start, timeout := time.Now(), s.guard.Timeout(req.Params.Name)
 	return resilience.Request{
 		RequestInfo: resilience.RequestInfo{
 			Method:   methodCallTool,
@@ -94,9 +95,12 @@ func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilie
 			Protocol: req.ProtocolVersion(),
 			Meta:     req.Params.Meta,
 		},
-		Arguments:    req.Params.Arguments,
-		Effect:       func() resilience.Effect { return s.tools.effect(ctx, req) },
-		Unknown:      !s.tools.has(ctx, req),
+		Arguments: req.Params.Arguments,
+		Effect: func() resilience.Effect {
+			return s.tools.effect(ctx, req, timeout-time.Since(start))
+		},
+		Unknown:      !s.tools.has(ctx, req, timeout/2),
+		Received:     start,
 		AllowDebug:   s.options.allowDebug,
 		AllowTimeout: s.options.allowTimeout,
 	}

@@ -41,7 +41,6 @@ type trackedCall struct {
 	attempt  context.Context // of the current attempt
 	sent     bool            // whether progress was sent
 	progress float64         // that was sent last
-	elicited bool
 	ended    bool
 }
 
@@ -69,16 +68,6 @@ func (c *trackedCall) beginAttempt(ctx context.Context) {
 	}
 }
 
-// hasElicited reports whether the call has elicited something from the user.
-func (c *trackedCall) hasElicited() bool {
-	if c == nil {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.elicited
-}
-
 func (c *trackedCall) end() {
 	if c == nil {
 		return
@@ -98,8 +87,11 @@ func (c *trackedCall) end() {
 // an elicitation, including those that the SDK makes for clients of older protocols.
 func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if c, ok := ctx.Value(trackedCallKey{}).(*trackedCall); ok && method == "elicitation/create" {
-			defer c.elicit(ctx)()
+		if method == methodElicit {
+			if ctx.Err() != nil { // an attempt that was abandoned: the next one may ask the same
+				return nil, ctx.Err()
+			}
+			defer resilience.Pause(ctx)() // the guard doesn't retry a call that has been paused
 			return next(ctx, method, req)
 		}
 
@@ -114,16 +106,6 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
-}
-
-// elicit notes that the call elicits something from the user, and pauses its timeout until the
-// returned function is called.
-func (c *trackedCall) elicit(ctx context.Context) (resume func()) {
-	c.mu.Lock()
-	c.elicited = true
-	c.mu.Unlock()
-
-	return resilience.Pause(ctx)
 }
 
 // find returns the call that has the token, or nil. It looks at ctx first, which is certain even if

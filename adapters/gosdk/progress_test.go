@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -136,5 +137,85 @@ func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
 			require.NoError(t, f.guard.Flush(t.Context()))
 			assert.Equal(t, protocol == latest, unfinished == 1)
 		})
+	})
+}
+
+// A retry would repeat the question, however the attempt ends that has elicited something.
+func TestToolThatHasElicitedIsNotCalledAgain(t *testing.T) {
+	hangs := func(ctx context.Context) error { time.Sleep(time.Minute); return nil }
+	for name, tc := range map[string]struct {
+		then     func(context.Context) error // what the tool does after the elicitation
+		classify func(error) resilience.Class
+	}{
+		"it fails":                   {then: func(context.Context) error { return errBoom }},
+		"it exceeds AttemptTimeout":  {then: hangs},
+		"it cancels something":       {then: func(context.Context) error { return context.Canceled }},
+		"it fails and had no effect": {then: func(context.Context) error { return resilience.MarkTransient(errBoom) }},
+		"it fails, a Classify decides": {
+			then:     func(context.Context) error { return resilience.MarkPermanent(errBoom) },
+			classify: func(error) resilience.Class { return resilience.ClassTransient },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				retry := fast
+				retry.Classify = tc.classify
+				f := newProtected(t, resilience.Config{AttemptTimeout: time.Second, Retry: retry})
+				elicitations := 0
+				f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+					elicitations++
+					time.Sleep(time.Hour)
+					return &mcp.ElicitResult{Action: "accept"}, nil
+				}
+				handler := func(
+					ctx context.Context, req *mcp.CallToolRequest, _ any,
+				) (*mcp.CallToolResult, any, error) {
+					_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Sure?"})
+					if err != nil {
+						return nil, nil, err
+					}
+					return nil, nil, tc.then(ctx)
+				}
+				mcp.AddTool(f.server, &mcp.Tool{Name: "ask", Annotations: readOnly}, handler)
+				f.connect(legacy)
+
+				m := metadataOf(t, f.call("ask"))
+				assert.Equal(t, 1, elicitations)
+				assert.False(t, m.Retryable, "an agent would repeat the question, too")
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+// The next attempt may ask the same question.
+func TestAbandonedAttemptElicitsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{AttemptTimeout: time.Second}, nil)
+		elicitations := 0
+		f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "elicitation/create" {
+					elicitations++
+				}
+				return next(ctx, method, req)
+			}
+		})
+		gosdk.Protect(f.server, f.guard)
+		f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept"}, nil
+		}
+		f.raw("ask", readOnly, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if resilience.Attempt(ctx) == 1 {
+				time.Sleep(time.Minute)
+			}
+			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Sure?"})
+			return textResult("done"), err
+		})
+		f.connect(legacy)
+
+		assert.Equal(t, "done", text(t, f.call("ask")))
+		time.Sleep(time.Hour)
+		assert.Equal(t, 1, elicitations)
 	})
 }

@@ -39,9 +39,10 @@ import (
 //		return session.CallTool(ctx, params)
 //	})
 //
-// A call that wasn't made because the session was down is retried for any tool. A call that was in
-// flight is retried if the tool's Effect allows it. Retries wait for the next dial. If an outage may
-// last longer than that, call Wait before CallTool.
+// A call that wasn't made because the session was known to be down, or because the server couldn't be
+// dialed, is retried for any tool. Any other call may have been in flight, and is retried if the
+// tool's Effect allows it. Retries wait for the next dial. If an outage may last longer than that,
+// call Wait before CallTool.
 //
 // [ClientMiddleware] within the session's client works too, but its retries use the session of the
 // first attempt.
@@ -223,7 +224,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		cause = guarded.Err
 	}
 
-	lost := endsSession(cause, cs.ID())
+	lost := endsSession(cause, cs.ID()) || errors.Is(cause, mcp.ErrConnectionClosed) && s.isClosed(ctx, cs)
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
@@ -255,6 +256,15 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		return result
 	}
 	return e
+}
+
+// isClosed reports whether the connection of cs is closed, after a call has failed with
+// mcp.ErrConnectionClosed. That alone may be how a tool has replied. A ping reaches no tool.
+func (s *Session) isClosed(ctx context.Context, cs *mcp.ClientSession) bool {
+	_, err := resilience.WithTimeout(ctx, "ping", endTimeout, func(ctx context.Context) (any, error) {
+		return nil, cs.Ping(ctx, nil)
+	})
+	return errors.Is(err, mcp.ErrConnectionClosed) || err != nil && endsSession(err, cs.ID())
 }
 
 // endsSoon reports whether cs has ended, or does so within endTimeout and before ctx ends.

@@ -2,8 +2,11 @@ package gosdk_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -82,22 +85,62 @@ func TestErrorsOfAGuardWithinASessionAreKept(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestCallThatWasNotSentIsRetriedForAnyTool(t *testing.T) {
-	leavesNothing(t)
-	p := newPeer()
-	s := newSession(t, p.dial, sessionConfig{})
-	g := newGuard(t, resilience.Config{
-		Effect: resilience.NonIdempotent,
-		Retry:  resilience.Retry{MaxRetries: 100},
-	})
-	r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (*mcp.CallToolResult, error) {
-		return gosdk.Use(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
-			if p.dials() == 1 {
-				cs.Close()
+// The SDK doesn't send a call over a connection that is closed, but its error looks like a reply with
+// the same text.
+func TestLossThatACallNoticesIsAmbiguous(t *testing.T) {
+	for effect, retried := range map[resilience.Effect]bool{
+		resilience.ReadOnly:      true,
+		resilience.NonIdempotent: false,
+	} {
+		t.Run(fmt.Sprint(effect), func(t *testing.T) {
+			leavesNothing(t)
+			p := newPeer()
+			s := newSession(t, p.dial, sessionConfig{})
+			cs := up(t, s)
+			g := newGuard(t, resilience.Config{Effect: effect, Retry: resilience.Retry{MaxRetries: 100}})
+
+			// A call in flight keeps the session from ending, which would be noticed without a call.
+			ctx, leave := context.WithCancel(t.Context())
+			failed := hang(ctx, s)
+			receive(t, p.started)
+			closed := make(chan struct{})
+			go func() { defer close(closed); cs.Close() }()
+			isClosing := func() bool { return errors.Is(cs.Ping(t.Context(), nil), mcp.ErrConnectionClosed) }
+			require.Eventually(t, isClosing, testTimeout, time.Millisecond)
+
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (*mcp.CallToolResult, error) {
+				return echo(ctx, s)
+			})
+			if retried {
+				require.Nil(t, r.Err)
+			} else {
+				assert.False(t, requireLost(t, r.Err).Retryable)
+				assert.Equal(t, 1, r.Attempts)
 			}
-			return cs.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
+			assert.NotSame(t, cs, up(t, s), "it has been reported")
+			leave()
+			receive(t, failed)
+			<-closed
 		})
+	}
+}
+
+func TestNoReplyOfAToolEndsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer()
+		for name, reply := range forgeries {
+			addRaw(p.server, &mcp.Tool{Name: name}, returns(nil, reply))
+		}
+		s := newSession(t, p.dial, sessionConfig{})
+		g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent})
+		for name := range forgeries {
+			r := resilience.Run(t.Context(), g, name, func(ctx context.Context) (*mcp.CallToolResult, error) {
+				return s.CallTool(ctx, &mcp.CallToolParams{Name: name})
+			})
+			require.NotNil(t, r.Err)
+			assert.Equal(t, 1, r.Attempts, name)
+			assert.Zero(t, r.Duration, "%s: a ping says at once that the session is up", name)
+		}
+		assert.Equal(t, 1, p.dials())
 	})
-	require.Nil(t, r.Err)
-	assert.Greater(t, r.Attempts, 1)
 }

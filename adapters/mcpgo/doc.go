@@ -42,4 +42,6 @@
 //	resume := resilience.Pause(ctx)
 //	answer, err := srv.RequestElicitation(ctx, question)
 //	resume()
+//
+// A call that has been paused isn't retried, which would repeat the question.
 package mcpgo

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -78,6 +79,46 @@ func TestElicitationOfOlderClientTakesNoTimeOfTheCall(t *testing.T) {
 		assert.EqualValues(t, 2, tries.Load())
 		assert.Zero(t, failures(t, g, "x"))
 	})
+}
+
+// A retry would repeat the question, however the attempt ends that has paused its timeout for it.
+func TestToolThatHasPausedIsNotCalledAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		then     server.ToolHandlerFunc // what the tool does after the question
+		classify func(error) resilience.Class
+	}{
+		"it fails":                   {then: fails},
+		"it returns isError":         {then: returns(mcp.NewToolResultError("no"), nil)},
+		"it exceeds AttemptTimeout":  {then: untilCanceled},
+		"it cancels something":       {then: returns(nil, context.Canceled)},
+		"it fails and had no effect": {then: returns(nil, resilience.MarkTransient(errBackend))},
+		"it fails, Classify decides": {
+			then:     returns(nil, resilience.MarkPermanent(errBackend)),
+			classify: func(error) resilience.Class { return resilience.ClassTransient },
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			retry := steady
+			retry.Classify = tc.classify
+			cfg := onlyX(resilience.Tool{Effect: resilience.ReadOnly, Retry: &retry})
+			cfg.AttemptTimeout = time.Second
+			s := newServer(newGuard(t, cfg))
+			var asked atomic.Int32
+			s.AddTool(mcp.NewTool("x"), func(
+				ctx context.Context, req mcp.CallToolRequest,
+			) (*mcp.CallToolResult, error) {
+				resume := resilience.Pause(ctx)
+				asked.Add(1)
+				time.Sleep(time.Hour)
+				resume()
+				return tc.then(ctx, req)
+			})
+
+			e := errorIn(t, callTool(t, connect(t, s, nil), "x", nil, nil))
+			assert.EqualValues(t, 1, asked.Load())
+			assert.False(t, e.Retryable, "an agent would repeat the question, too")
+		})
+	}
 }
 
 // Newer versions of mcp-go turn a handler's URLElicitationRequiredError into a request to the
