@@ -1,5 +1,7 @@
 package resilience
 
+import "context"
+
 // A failure is what a guard has to know of an error that a tool returned. It is made on the goroutine
 // of the tool and within its timeout, because it takes the methods of the error and the Classify
 // functions of the Config, which may do all that a tool may do.
@@ -8,6 +10,7 @@ type failure struct {
 	diagnosis
 	outcome  outcome // while the caller is here
 	echo     bool    // it says no more than that its context has ended
+	canceled bool    // it is, or wraps, the error of a context that has ended
 	rejected bool    // by the guard of a call that the tool made
 	notMade  bool    // by a Connector
 }
@@ -28,6 +31,7 @@ func newFailure(t errorTree, ctx *callContext, retry, breaker func(error) Class)
 		diagnosis: diagnose(t, retry),
 		outcome:   t.outcome(breaker, true),
 		echo:      t.echoes(ctx),
+		canceled:  !isCrash(t.err) && (t.is(context.Canceled) || t.is(context.DeadlineExceeded)),
 		rejected:  t.rejected(),
 		notMade:   t.notMade(),
 	}

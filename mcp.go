@@ -69,6 +69,7 @@ func ForRequest(r Request) Option {
 		if !r.Received.IsZero() {
 			o.elapsed = max(time.Since(r.Received), 0)
 		}
+
 		switch args := r.Arguments.(type) {
 		case json.RawMessage:
 			if len(args) > 0 {

@@ -1,6 +1,10 @@
 package resilience
 
-import "time"
+import (
+	"context"
+	"reflect"
+	"time"
+)
 
 // The parent of a call's context is the caller's own code. While the call is being made, on whatever
 // goroutine, the parent's methods are only called through those below, and never under a lock. If a
@@ -37,4 +41,45 @@ func (c *callContext) parentEnd() *Error {
 // outer returns the call around this one, nil if there is none.
 func (c *callContext) outer() *callContext {
 	return ask(func() *callContext { return innermost(c.parent) })
+}
+
+// maxAncestors bounds the search for an ancestor that has ended.
+const maxAncestors = 100
+
+// awaitAncestors waits for the end of the parent if that is on its way: a context has ended before it
+// tells its children so, one after the other, and a tool may know an ancestor of the parent.
+func (c *callContext) awaitAncestors() {
+	if c.parentErr() != nil || !ask(func() bool { return ancestorEnded(c.parent) }) {
+		return
+	}
+	select {
+	case <-c.parentDone():
+	case <-c.Done(): // at the timeout, at the latest
+	}
+}
+
+// ancestorEnded reports whether a context that ctx was derived from has ended. It looks only through the
+// types of the context package, which are sure to pass the end on, and through our own. The package
+// has no function for it, but each of these types embeds its parent.
+func ancestorEnded(ctx context.Context) bool {
+	for range maxAncestors {
+		if ctx == nil || ctx.Err() != nil {
+			return ctx != nil
+		}
+		if c, ok := ctx.(*callContext); ok {
+			ctx = c.parent
+			continue
+		}
+
+		v := reflect.ValueOf(ctx)
+		if v.Kind() != reflect.Pointer || v.Type().Elem().PkgPath() != "context" {
+			return false
+		}
+		embedded := v.Elem().FieldByName("Context")
+		if !embedded.IsValid() || !embedded.CanInterface() {
+			return false
+		}
+		ctx, _ = embedded.Interface().(context.Context)
+	}
+	return false
 }

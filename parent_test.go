@@ -213,3 +213,38 @@ func TestWithBreakerCountsACallWhoseContextPanics(t *testing.T) {
 		assert.Equal(t, errors.Is(err, errBoom), b.State() == resilience.StateOpen)
 	}
 }
+
+// The tool's own context ends before that of Do, which has many siblings.
+func TestPromise6CallerWhoLeavesFarAbove(t *testing.T) {
+	const siblings = 20_000
+	for name, derive := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"a child": context.WithCancel,
+		"a grandchild": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithTimeout(context.WithValue(ctx, ctxKey("k"), 1), time.Hour)
+			return context.WithValue(ctx, ctxKey("l"), 2), cancel
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}) // which isn't retried, but counted
+			for range 20 {
+				root, leave := context.WithCancel(t.Context())
+				for range siblings {
+					_, cancel := context.WithCancel(root)
+					defer cancel()
+				}
+				ctx, cancel := derive(root)
+				defer cancel()
+
+				called := make(chan struct{})
+				go func() { <-called; leave() }()
+				r := resilience.Run(ctx, g, "x", func(context.Context) (int, error) {
+					close(called)
+					<-root.Done()
+					return 0, root.Err()
+				})
+				require.Equal(t, resilience.CodeCanceled, r.Err.Code)
+			}
+			assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+		})
+	}
+}

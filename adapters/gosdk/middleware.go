@@ -88,6 +88,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 // describe returns what the guard needs to know of req.
 func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilience.Request {
 	start, timeout := time.Now(), s.guard.Timeout(req.Params.Name)
+
 	return resilience.Request{
 		RequestInfo: resilience.RequestInfo{
 			Method:   methodCallTool,
