@@ -100,6 +100,9 @@ func (c *call) check(ctx context.Context, nilFunc bool) *Error {
 	if d := c.options.timeout; c.options.timeoutSet && d <= 0 {
 		return validationError(c.ctx.name, "The timeout of this call is %s: it must be positive", d)
 	}
+	if c.options.waits {
+		return nil
+	}
 	return endOf(ctx, c.ctx.name)
 }
 
@@ -200,7 +203,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 			f = examine(j.state, ctx, err)
 		}
 	} else {
-		r.tool = j.state
+		r.tool, r.waits = j.state, j.options.waits
 		value, _, answered = r.run(ctx, func() func() { return j.abandon(ctx) }, j.late(ctx), fn)
 		if answered {
 			f, r.failure = r.failure, nil

@@ -248,6 +248,18 @@ func (c *callContext) left() time.Duration {
 	return c.clock.due - c.elapsed()
 }
 
+// ownTimeLeft returns how long the timeout would have left if the caller had not ended the context.
+func (c *callContext) ownTimeLeft() time.Duration {
+	if c.ending.Load().ownTimeout {
+		return 0
+	}
+
+	c.endPauses()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clock.due - c.elapsed()
+}
+
 // over reports whether the context is known to have ended.
 func (c *callContext) over() bool { return c.ending.Load() != nil }
 

@@ -83,6 +83,9 @@ func Must(g *Guard, err error) *Guard {
 // Every error is an [*Error]. With an error, Do returns the value that the last attempt
 // returned, if any.
 //
+// If the caller ends ctx, Do returns at once, unless [WaitForTool] says otherwise: the context of fn
+// ends too, but fn runs on until it returns, and its result is lost.
+//
 // All attempts of a call run fn. It runs on a goroutine of its own that may be abandoned, so
 // it must not write to variables that the caller reads. Its context carries the deadline, and
 // [Attempt] returns the number of the attempt. If the timeout or the caller ends the call, the

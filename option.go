@@ -13,6 +13,7 @@ type options struct {
 	request    *RequestInfo  // nil: nothing is known
 	invalid    *Error        // what is wrong with the options; nil: nothing
 	timeoutSet bool
+	waits      bool // for the tool, after the caller has left
 	debug      bool
 	shared     bool
 }
@@ -37,6 +38,17 @@ func Debug() Option { return func(o *options) { o.debug = true } }
 func Timeout(d time.Duration) Option {
 	return func(o *options) { o.timeout, o.timeoutSet = d, true }
 }
+
+// WaitForTool makes the call wait for its tool when the caller leaves or the caller's deadline passes.
+// The context of the tool ends then, as it does without the option, and what the tool makes of that is
+// the call's answer: a result that the tool returns all the same is a success, and its error becomes
+// the cause of CANCELED or TIMEOUT. The call waits until the tool's own timeout, at the latest. It
+// isn't retried any more. A call whose context has already ended reaches the tool, too.
+//
+// Without the option, a call returns as soon as its caller has left, and the result of a tool that
+// finishes its work, or undoes it, is lost. The option is for a caller that waits for its handlers
+// before it ends, as the servers of MCP SDKs do; their adapters use it for every call.
+func WaitForTool() Option { return func(o *options) { o.waits = true } }
 
 func newOptions(opts []Option) options {
 	if len(opts) == 0 {

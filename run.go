@@ -3,6 +3,7 @@ package resilience
 import (
 	"context"
 	"sync/atomic"
+	"time"
 )
 
 // The states of a function that runs on a goroutine of its own.
@@ -19,6 +20,7 @@ type runner[T any] struct {
 	late    func(error) // receives the outcome of an abandoned function; may be nil
 	release func()      // called once an abandoned function has returned; may be nil
 	tool    *toolState  // what an error means to; nil outside of a guard
+	waits   bool        // for fn, after the caller has left
 
 	state   atomic.Int32
 	value   T // like what follows, to be read once the function has finished
@@ -56,6 +58,10 @@ func (r *runner[T]) run(
 		}
 	}
 
+	if r.waits && r.waitOn(ctx) {
+		return r.take()
+	}
+
 	if abandon != nil {
 		r.release = abandon() // before the goroutine can see that it is abandoned
 	}
@@ -68,6 +74,23 @@ func (r *runner[T]) run(
 		r.release = nil
 	}
 	return r.take()
+}
+
+// waitOn waits for a function whose caller has left, until its own timeout, and reports whether it has
+// finished.
+func (r *runner[T]) waitOn(ctx *callContext) bool {
+	timer := time.NewTimer(ctx.ownTimeLeft())
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.wake:
+			if r.state.Load() == finished {
+				return true
+			}
+		case <-timer.C:
+			return false
+		}
+	}
 }
 
 // take returns the outcome and forgets it, since a tool may keep its context for long, and
