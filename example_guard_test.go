@@ -273,3 +273,17 @@ func ExampleForRequest() {
 	fmt.Println(err)
 	// Output: TIMEOUT: Tool 'search' exceeded timeout of 10ms
 }
+
+// A tool that moves money finishes or rolls back, and the server waits for that before it ends.
+func ExampleWaitForTool() {
+	guard := resilience.Must(resilience.New(resilience.Config{}))
+	ctx, shutdown := context.WithCancel(context.Background())
+	transfer := func(ctx context.Context) (string, error) {
+		shutdown() // after the money has left one account
+		<-ctx.Done()
+		return "rolled back", nil
+	}
+
+	fmt.Println(resilience.Do(ctx, guard, "transfer", transfer, resilience.WaitForTool()))
+	// Output: rolled back <nil>
+}
