@@ -16,7 +16,7 @@ type call struct {
 	observers *callObservers // nil if there are no observers
 
 	attempts   int
-	last       lastError
+	past       past
 	effect     Effect // what options.effect returned
 	arguments  any    // redacted, with debug only
 	outcome    outcome
@@ -24,12 +24,6 @@ type call struct {
 
 	err      *Error
 	duration time.Duration
-}
-
-// A lastError is the last error that the tool itself returned.
-type lastError struct {
-	err     error
-	attempt int // that returned it, or whose failure has it as a cause
 }
 
 // A job is a call and the runner of its function.
@@ -121,6 +115,9 @@ func (c *call) begin(ctx context.Context) *Error {
 	c.state = s
 	c.ctx.clock = c.newClock() // also for what a rejected call reports
 	c.ctx.clock.deadline = c.ctx.sinceStart(ctx.Deadline())
+	if c.options.elapsed >= c.ctx.clock.timeout {
+		return TimeoutError(c.ctx.name, c.ctx.clock.timeout) // before the tool had any time
+	}
 
 	c.ctx.ticket = ticketOf(ctx, s.breaker)
 	if c.ctx.ticket == nil {
@@ -178,6 +175,9 @@ func (c *call) newClock() clock {
 	}
 	whole := newClock(timeout, maximum)
 	whole.own = own
+	if c.options.elapsed > timeout/2 {
+		whole.own += c.options.elapsed // most of the timeout wasn't the tool's
+	}
 	return whole
 }
 
@@ -211,7 +211,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 	}
 	ctx.endPauses()
 	if f != nil && !f.echo {
-		j.last = lastError{f.err, j.attempts}
+		j.past.err, j.past.attempt = f.err, j.attempts
 	}
 	if answered && f == nil || ctx == &j.ctx {
 		return value, f, answered
@@ -225,17 +225,6 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 		}
 	}
 	return value, f, answered
-}
-
-// withLast returns e with the last error of the tool itself among its causes, if only an earlier
-// attempt returned that.
-func (c *call) withLast(e *Error) *Error {
-	if c.last.err == nil || c.last.attempt == c.attempts {
-		return e
-	}
-
-	c.last.attempt = c.attempts
-	return e.withCause(c.last.err)
 }
 
 // decide acts on the result of an attempt: it finishes the call, or waits until the next
@@ -256,6 +245,7 @@ func (c *call) decide(f *failure, answered bool) {
 	}
 
 	c.unfinished = f.unfinished
+	c.past.join(f)
 	if ended == nil {
 		c.retry(f)
 		return
@@ -291,10 +281,10 @@ func (c *call) retry(f *failure) {
 	if !sleep(&c.ctx, delay) {
 		ended, ownTimeout := c.ctx.ended()
 		c.cutOff(ended.withCause(f.err), ownTimeout)
-	} else if !c.ctx.ticket.current() {
-		c.reject(f)
 	} else if c.ctx.asked.Load() { // an abandoned attempt has done so meanwhile
 		c.finish(c.errorOf(f), f.outcome)
+	} else if !c.ctx.ticket.current() {
+		c.reject(f)
 	}
 }
 
@@ -309,7 +299,7 @@ func (c *call) errorOf(f *failure) *Error {
 	}
 
 	if !c.hadNoEffect(f) {
-		e.forEffect(c.toolEffect())
+		e.forEffect(c.toolEffect(), isCrash(f.err))
 	}
 	return e
 }
@@ -323,7 +313,7 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 	}
 
 	e = e.clone()
-	e.forEffect(c.toolEffect())
+	e.forEffect(c.toolEffect(), false)
 	c.finish(e, o)
 }
 
@@ -373,7 +363,7 @@ func (c *call) finish(e *Error, o outcome) {
 		c.state.lastErr.Store(&last)
 	}
 	c.notifyEnd()
-	c.options, c.arguments, c.last = options{}, nil, lastError{} // a tool may keep its context, and the call with it
+	c.options, c.arguments, c.past = options{}, nil, past{} // a tool may keep its context, and the call with it
 }
 
 // took returns how long the call took, once it has ended. Most successes don't need it.

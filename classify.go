@@ -3,6 +3,7 @@ package resilience
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/cenkalti/backoff/v4"
 )
@@ -120,11 +121,29 @@ func (n *notMade) Unwrap() error { return n.error }
 
 // notMade reports whether nothing but rejections by connectors is in t.
 func (t errorTree) notMade() bool {
-	if _, ok := t.err.(*notMade); ok {
+	switch x := t.err.(type) {
+	case *notMade:
 		return true
+	case *marked:
+		if x.class != ClassTransient {
+			return false // the program knows better
+		}
+	case *repeated, *PanicError:
+		return false
 	}
 
-	return !isCrash(t.err) && t.all(errorTree.notMade)
+	return t.all(errorTree.notMade)
+}
+
+// final reports whether the program has marked t as a failure that another try won't help.
+func (t errorTree) final() bool {
+	switch x := t.err.(type) {
+	case *marked:
+		return x.class != ClassTransient
+	case *Error:
+		return false // it speaks for itself
+	}
+	return slices.ContainsFunc(t.wraps, errorTree.final)
 }
 
 // explicitClass looks for what a program said on purpose, from the outside in.
@@ -133,7 +152,7 @@ func (t errorTree) explicitClass() (Class, bool) {
 	case *marked:
 		return x.class, true
 	case *Error:
-		return x.class(), !x.bare || x.Code != CodeCanceled
+		return x.class(), !x.saysNothing()
 	case *backoff.PermanentError, *PanicError:
 		return ClassPermanent, true
 	}
@@ -185,6 +204,11 @@ func (t errorTree) classBy(classify func(error) Class) (c Class) {
 		return t.class()
 	}
 	return classify(t.err)
+}
+
+// saysNothing reports whether e is our CANCELED for a context, and says no more than context.Canceled.
+func (e *Error) saysNothing() bool {
+	return e.bare && e.Code == CodeCanceled && e.Message == messageCanceled
 }
 
 // bareCancel reports whether t is context.Canceled, and nothing says on purpose what it means. What

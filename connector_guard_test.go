@@ -168,3 +168,34 @@ func TestConnectorErrorThatAToolPanicsWithIsCounted(t *testing.T) {
 		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
 	})
 }
+
+// "If all attempts end with it": one that has done something is no rejection, whatever comes after it.
+func TestErrorOfGetAfterAnotherFailureIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial := func(context.Context) (int, error) { return 0, errBoom }
+		c := resilience.NewConnector(dial, resilience.ConnectorConfig[int]{
+			Backoff: resilience.Backoff{Base: time.Second, Max: time.Second},
+		})
+		defer c.Close()
+		synctest.Wait()
+		cfg := configWith(resilience.Tool{Effect: resilience.Idempotent})
+		cfg.Tools["outer"] = resilience.Tool{Effect: resilience.NonIdempotent}
+		g := newGuard(t, cfg)
+		inner := func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 1 {
+				return 0, errBoom
+			}
+			return c.Get(ctx)
+		}
+
+		r := resilience.Run(t.Context(), g, "x", inner)
+		assert.Equal(t, resilience.CodeRetryExhausted, r.Err.Code)
+		assert.Equal(t, 1, g.Health()[1].ConsecutiveFailures)
+
+		r = resilience.Run(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+			return resilience.Do(ctx, g, "x", inner)
+		})
+		assert.Equal(t, 1, r.Attempts)
+		assert.False(t, r.Err.Retryable)
+	})
+}

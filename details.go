@@ -49,6 +49,8 @@ func (c *call) details(e *Error) map[string]any {
 	return d
 }
 
+func (c *call) aside(f func()) bool { return aside(&c.guard.printing, f) }
+
 // causeText is textOf for an error whose methods may block.
 func (c *call) causeText(err error) string {
 	text := unprintable

@@ -2,6 +2,7 @@ package resilience
 
 import (
 	"context"
+	"maps"
 	"time"
 )
 
@@ -18,8 +19,9 @@ func AsError(tool string, err error) *Error {
 	t := treeOf(err)
 	e := diagnose(t, nil).toError(tool, t.err)
 	if e == err {
-		return e.clone() // the original may be a variable of the program's
+		e = e.clone() // the original may be a variable of the program's
 	}
+	e.Details = maps.Clone(e.Details)
 	return e
 }
 
@@ -27,6 +29,7 @@ func AsError(tool string, err error) *Error {
 type diagnosis struct {
 	class      Class
 	explicit   *Error // the outermost *Error in the chain, nil if there is none
+	final      bool   // the program has marked it so, outside of any *Error
 	code       Code   // what the error becomes without an explicit one
 	lost       string // why a connection is lost; empty if none is
 	noEffect   bool   // certainly nothing was done, so that repeating is safe
@@ -43,6 +46,7 @@ func diagnose(t errorTree, classify func(error) Class) (d diagnosis) {
 	}
 
 	d.explicit, _ = as[*Error](t)
+	d.final = t.final()
 	d.unfinished = d.class.neutral() && t.is(ErrUnfinished)
 	d.noEffect = t.hadNoEffect()
 	d.retryAfter = d.retryAfterOf(t)
@@ -103,7 +107,12 @@ func (d diagnosis) retryAfterOf(t errorTree) (after time.Duration) {
 // toError makes what an agent reads. The result may be the tool's own *Error.
 func (d diagnosis) toError(tool string, err error) *Error {
 	if d.explicit != nil {
-		return complete(tool, err, d.explicit)
+		e := complete(tool, err, d.explicit)
+		if d.final && e.Retryable {
+			e = e.clone()
+			e.giveUp(suggestChange)
+		}
+		return e
 	}
 
 	var e *Error
@@ -122,11 +131,13 @@ func (d diagnosis) toError(tool string, err error) *Error {
 	}
 
 	e.Err = err
-	e.Retryable = d.class == ClassTransient
-	if e.Retryable {
-		e.RetryAfter = d.retryAfter
-	} else if e.Code == CodeToolFailed {
-		e.Suggestion = suggestChange
+	e.Retryable, e.RetryAfter = d.class == ClassTransient, d.retryAfter
+	switch {
+	case e.Retryable:
+	case e.Code == CodeToolFailed, e.Code == CodeTimeout, e.Code == CodeConnectionLost:
+		e.giveUp(suggestChange)
+	default:
+		e.RetryAfter = 0
 	}
 	return e
 }

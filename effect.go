@@ -57,29 +57,37 @@ func askEffect(f func() Effect) (e Effect) {
 	return f()
 }
 
+// giveUp makes e an error that isn't retryable. Words of ours become the suggestion.
+func (e *Error) giveUp(suggestion string) {
+	e.Retryable, e.RetryAfter = false, 0
+	if e.Suggestion == suggestions[e.Code] {
+		e.Suggestion = suggestion
+	}
+}
+
 // forEffect keeps what an agent reads from recommending to call a tool again that may have taken
 // effect and must not be repeated. Words of the tool's own stand, but a TIMEOUT or CONNECTION_LOST
-// isn't retryable, whatever they say. It changes e.
-func (e *Error) forEffect(effect Effect) {
-	recommends := e.Retryable || e.Code == CodeCanceled
-	if !recommends || effect.repeatable() {
+// isn't retryable, whatever they say. It changes e, the error of a call that had begun. A crash leaves
+// more open than other failures that aren't retryable.
+func (e *Error) forEffect(effect Effect, crashed bool) {
+	switch e.Code {
+	case CodeValidation, CodeToolNotFound, CodeRetryExhausted: // which recommend nothing of the kind
 		return
 	}
 
-	ours := suggestions[e.Code]
-	own := ours == "" || e.Suggestion != ours
-	if effect == EffectUnknown {
-		if !own {
+	lost := e.Code == CodeTimeout || e.Code == CodeConnectionLost
+	ours := suggestions[e.Code] != "" && e.Suggestion == suggestions[e.Code] ||
+		(crashed || lost) && e.Suggestion == suggestChange
+
+	switch {
+	case effect.repeatable():
+	case effect == EffectUnknown:
+		if ours {
 			e.Suggestion += " " + suggestCaution
 		}
-		return
-	}
-	if own && e.Code != CodeTimeout && e.Code != CodeConnectionLost {
-		return
-	}
-
-	e.Retryable, e.RetryAfter = false, 0
-	if !own {
-		e.Suggestion = suggestCheck
+	case ours:
+		e.Retryable, e.RetryAfter, e.Suggestion = false, 0, suggestCheck
+	case lost:
+		e.Retryable, e.RetryAfter = false, 0
 	}
 }

@@ -69,6 +69,22 @@ func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 			err:        resilience.CircuitOpenError("inner", time.Second),
 			suggestion: suggestCheck,
 		},
+		"a reset that is marked as permanent": {
+			err:        resilience.MarkPermanent(syscall.ECONNRESET),
+			suggestion: suggestCheck,
+		},
+		"refused, after something else": {
+			err:        resilience.MarkPermanent(syscall.ECONNREFUSED),
+			suggestion: suggestCheck,
+		},
+		"a timeout of its own": {
+			err:        &resilience.Error{Code: resilience.CodeTimeout, Message: "m"},
+			suggestion: suggestCheck,
+		},
+		"an Error that is marked as permanent": {
+			err:        resilience.MarkPermanent(resilience.ConnectionLostError("gone")),
+			suggestion: suggestCheck,
+		},
 		"not retryable": {
 			err:        &resilience.Error{Message: "No"},
 			suggestion: suggestChange,
@@ -151,5 +167,45 @@ func TestCancelOfANonIdempotentToolAsksTheAgentToCheck(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, resilience.CodeCanceled, r.Err.Code)
 		assert.Equal(t, suggestCheck, r.Err.Suggestion)
+	})
+}
+
+func TestCrashOfANonIdempotentToolAsksTheAgentToCheck(t *testing.T) {
+	g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+	r := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) { panic("p") })
+	assert.Equal(t, suggestCheck, r.Err.Suggestion)
+	assert.False(t, r.Err.Retryable)
+}
+
+// Neither a mark nor a crash of another call is overridden by what the error was before.
+func TestPromise8MarkPermanentIsNotRepeatedWhateverClassifySays(t *testing.T) {
+	cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+	cfg.Retry.Classify = func(error) resilience.Class { return resilience.ClassTransient }
+	inner := newGuard(t, resilience.Config{})
+	for name, fn := range map[string]toolFunc{
+		"a mark": failing(9, resilience.MarkPermanent(syscall.ECONNREFUSED)),
+		"a crash": func(ctx context.Context) (int, error) {
+			return resilience.Do(ctx, inner, "inner", panicking(syscall.ECONNREFUSED))
+		},
+	} {
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", fn)
+		assert.Equal(t, 1, r.Attempts, name)
+	}
+}
+
+// An inner call whose first attempt may have had an effect isn't repeated because its last one had none.
+func TestPromise8TheLastAttemptDoesNotSpeakForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.Idempotent, Timeout: 2 * time.Second})
+		cfg.Tools["outer"] = resilience.Tool{Effect: resilience.NonIdempotent}
+		cfg.Retry.Backoff = resilience.Backoff{Base: 1500 * time.Millisecond, Jitter: resilience.NoJitter}
+		g := newGuard(t, cfg)
+		runs := 0
+		r := resilience.Run(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+			runs++
+			return resilience.Do(ctx, g, "x", failingThen(1, errBoom, errRefusedInsert))
+		})
+		assert.Equal(t, 1, runs)
+		assert.False(t, r.Err.Retryable)
 	})
 }

@@ -52,6 +52,8 @@ var suggestions = map[Code]string{
 	CodeCanceled:     "The call was canceled. Call again only if its result is still wanted.",
 }
 
+const messageCanceled = "The call was canceled"
+
 // suggestCaution follows the suggestion to call a tool again that may have taken effect, where it
 // isn't known what that is.
 const suggestCaution = "If this tool changes anything, check first whether this call took effect."
@@ -152,12 +154,23 @@ type errorJSON struct {
 // can't be marshaled are left out, so that the rest isn't lost.
 func (e Error) MarshalJSON() ([]byte, error) {
 	out := errorJSON{e.Code, e.Tool, e.Message, e.Suggestion, e.Retryable, wholeSeconds(e.RetryAfter), e.Details}
-	b, err := json.Marshal(out)
-	if err != nil {
-		out.Details = nil
-		b, err = json.Marshal(out)
+	if b, err := marshal(out); err == nil {
+		return b, nil
 	}
-	return b, err
+
+	out.Details = nil
+	return json.Marshal(out)
+}
+
+// marshal is json.Marshal for values whose methods may panic.
+func marshal(v any) (b []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError(p)
+		}
+	}()
+
+	return json.Marshal(v)
 }
 
 // UnmarshalJSON reads what MarshalJSON returns, for a client that wants to act on an error. The
@@ -274,7 +287,7 @@ func overloadedError(tool string) *Error {
 }
 
 func canceledError(tool string) *Error {
-	e := newError(CodeCanceled, tool, "The call was canceled", false)
+	e := newError(CodeCanceled, tool, messageCanceled, false)
 	e.bare = true
 	return e
 }

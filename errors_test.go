@@ -312,3 +312,30 @@ func TestErrorUnmarshalsWhatItMarshals(t *testing.T) {
 	var e resilience.Error
 	assert.Error(t, json.Unmarshal([]byte(`{"retryAfter":"soon"}`), &e))
 }
+
+func TestAsErrorOfACancelWithWordsOfTheToolsOwn(t *testing.T) {
+	r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {
+		e := resilience.AsError("x", context.Canceled)
+		e.Message = "The user closed the dialog"
+		return 0, e
+	})
+	assert.Equal(t, resilience.CodeCanceled, r.Err.Code)
+	assert.Equal(t, "The user closed the dialog", r.Err.Message)
+}
+
+func TestErrorsShareNothing(t *testing.T) {
+	g := guardWith(t, resilience.Tool{})
+	_, _ = resilience.Do(t.Context(), g, "x", failing(9, errBoom))
+	g.Health()[0].LastError.Message = "changed"
+	assert.NotEqual(t, "changed", g.Health()[0].LastError.Message)
+
+	own := &resilience.Error{Message: "m", Details: map[string]any{}}
+	resilience.AsError("x", own).Details["k"] = 1
+	assert.Empty(t, own.Details)
+}
+
+func TestDetailsThatPanicAreLeftOut(t *testing.T) {
+	e := resilience.TimeoutError("x", time.Second)
+	e.Details = map[string]any{"v": marshaler{func() { panic("p") }}}
+	assert.Equal(t, jsonOf(t, resilience.TimeoutError("x", time.Second)), jsonOf(t, e))
+}

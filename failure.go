@@ -16,7 +16,13 @@ type failure struct {
 }
 
 // examine returns what err means to a tool. Outside of a guard, s is nil: then only err is known.
-func examine(s *toolState, ctx *callContext, err error) *failure {
+func examine(s *toolState, ctx *callContext, err error) (f *failure) {
+	defer func() {
+		if recover() != nil {
+			f = unexamined(ctx, err)
+		}
+	}()
+
 	t := treeOf(err)
 	if s == nil {
 		return &failure{err: t.err}
@@ -42,9 +48,9 @@ func newFailure(t errorTree, ctx *callContext, retry, breaker func(error) Class)
 }
 
 // unexamined returns the failure of err if it could not be examined, because the methods of err or a
-// Classify function block or end their goroutine. Of err, only an *Error of ours and a crash count.
+// Classify function panic, block or end their goroutine. Of err, only an *Error of ours and a crash count.
 func unexamined(ctx *callContext, err error) *failure {
-	if _, ok := err.(*Error); !ok && !isCrash(err) {
+	if e, ok := err.(*Error); !isCrash(err) && (!ok || e == nil) {
 		err = errUnreadable
 	}
 	return newFailure(errorTree{err: err}, ctx, nil, nil)
@@ -61,7 +67,7 @@ func (f *failure) cause() error {
 // examineAside examines an error of our own. Its causes may be a tool's.
 func (c *call) examineAside(e *Error) *failure {
 	var f *failure
-	if c.aside(func() { f = examine(c.state, &c.ctx, e) }) && f != nil {
+	if aside(&c.guard.examining, func() { f = examine(c.state, &c.ctx, e) }) && f != nil {
 		return f
 	}
 	return unexamined(&c.ctx, e)

@@ -154,3 +154,25 @@ func TestPromise1ArgumentsThatBlock(t *testing.T) {
 		assert.Equal(t, `{"A":1,"B":1}`, jsonOf(t, err.(*resilience.Error).Details["arguments"]))
 	})
 }
+
+type asNilError struct{}
+
+func (asNilError) Error() string { return "as nil" }
+func (asNilError) As(target any) bool {
+	_, ok := target.(**resilience.Error)
+	return ok // and leaves it nil
+}
+
+func TestPromise7NilErrorsEndNothing(t *testing.T) {
+	cfg := configWith(resilience.Tool{})
+	cfg.Retry.MaxRetries = -1
+	exits := cfg
+	exits.Retry.Classify = func(error) resilience.Class { runtime.Goexit(); return 0 }
+	var none *resilience.Error
+	for name, err := range map[string]error{"As says yes": asNilError{}, "a nil *Error": none} {
+		for _, cfg := range []resilience.Config{cfg, exits} {
+			_, got := resilience.Do(t.Context(), newGuard(t, cfg), "x", failing(9, err))
+			assert.ErrorIs(t, got, resilience.CodeToolFailed, name)
+		}
+	}
+}

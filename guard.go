@@ -32,7 +32,9 @@ type Guard struct {
 	growing       sync.Mutex   // held while unlisted grows
 	others        *toolState   // shared by all tools without a state of their own
 
-	asides atomic.Int64 // functions that a call has gone on without, and that still run
+	// These count functions that a call has gone on without, and that still run.
+	examining atomic.Int64 // errors
+	printing  atomic.Int64 // values, with debug
 }
 
 // New returns a guard with the given configuration, or an error that names every bad field.
@@ -92,7 +94,8 @@ func Must(g *Guard, err error) *Guard {
 // [context.Cause] of that context is an *Error.
 //
 // Methods of errors that fn returns, and the callbacks Classify of the Config, run on the same
-// goroutine as fn, within the timeout. OnRetry runs on the caller's goroutine and must not block.
+// goroutine as fn, within the timeout. A Classify that blocks when it is asked about the timeout
+// itself holds up the call for about 100ms. OnRetry runs on the caller's goroutine and must not block.
 // With debug, an argument, a detail or a cause whose methods block holds up the call for about
 // 100ms, and is "[unprintable]".
 //

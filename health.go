@@ -76,6 +76,11 @@ func (g *Guard) Health() []Health {
 
 func (g *Guard) health(t *toolState) Health {
 	state := t.breaker.State()
+	last := t.lastErr.Load()
+	if last != nil {
+		last = last.clone() // the caller may change it
+	}
+
 	return Health{
 		Tool:                t.name,
 		Available:           state != StateOpen && !g.overloaded(t, false),
@@ -85,6 +90,6 @@ func (g *Guard) health(t *toolState) Health {
 		ConsecutiveFailures: t.breaker.consecutiveFailures(),
 		InFlight:            int(t.inFlight.Load()),
 		Abandoned:           int(t.abandoned.all.Load()),
-		LastError:           t.lastErr.Load(),
+		LastError:           last,
 	}
 }

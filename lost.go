@@ -75,12 +75,10 @@ func (r *repeated) Unwrap() error { return r.error }
 func (t errorTree) hadNoEffect() bool {
 	switch x := t.err.(type) {
 	case *marked:
-		if x.class == ClassTransient {
-			return true
-		}
+		return x.class == ClassTransient
 	case *notMade:
 		return true
-	case *repeated:
+	case *repeated, *PanicError:
 		return false
 	case *net.OpError:
 		return x.Op == "dial"

@@ -28,7 +28,8 @@ type Request struct {
 	RequestInfo // what observers receive
 
 	// Received is when the request was received: the call's timeout counts from then, because an
-	// adapter may have something to find out first. Zero, and a time in the future, mean now.
+	// adapter may have something to find out first. If that took more than half of the timeout, a
+	// TIMEOUT isn't counted. Zero, and a time in the future, mean now.
 	Received time.Time
 
 	// Arguments are the arguments of the request, for the details of its error with debug. They

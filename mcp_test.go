@@ -163,19 +163,25 @@ func TestAgentHealthHasNoErrorsAndOmitsTools(t *testing.T) {
 }
 
 func TestTimeoutCountsFromWhenTheRequestWasReceived(t *testing.T) {
-	for name, tc := range map[string]struct{ received, left time.Duration }{
-		"a moment ago":  {-30 * time.Millisecond, 20 * time.Millisecond},
-		"too long ago":  {-time.Hour, 0},
-		"in the future": {time.Hour, 50 * time.Millisecond},
+	for name, tc := range map[string]struct {
+		received, left  time.Duration
+		calls, failures int
+	}{
+		"a moment ago":  {-20 * time.Millisecond, 30 * time.Millisecond, 1, 1},
+		"long ago":      {-30 * time.Millisecond, 20 * time.Millisecond, 1, 0},
+		"too long ago":  {-time.Hour, 0, 0, 0},
+		"in the future": {time.Hour, 50 * time.Millisecond, 1, 1},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := guardWith(t, resilience.Tool{Timeout: 50 * time.Millisecond})
 			start := time.Now()
 			request := resilience.ForRequest(resilience.Request{Received: start.Add(tc.received)})
 
-			_, err := resilience.Do(t.Context(), g, "x", untilDone, request)
-			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			r := resilience.Run(t.Context(), g, "x", untilDone, request)
+			assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
 			assert.Equal(t, tc.left, time.Since(start))
+			assert.Equal(t, tc.calls, r.Attempts)
+			assert.Equal(t, tc.failures, g.Health()[0].ConsecutiveFailures)
 			synctest.Wait()
 		})
 	}

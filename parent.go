@@ -66,20 +66,33 @@ func ancestorEnded(ctx context.Context) bool {
 		if ctx == nil || ctx.Err() != nil {
 			return ctx != nil
 		}
-		if c, ok := ctx.(*callContext); ok {
-			ctx = c.parent
-			continue
-		}
 
-		v := reflect.ValueOf(ctx)
-		if v.Kind() != reflect.Pointer || v.Type().Elem().PkgPath() != "context" {
-			return false
+		switch c := ctx.(type) {
+		case *callContext:
+			ctx = c.parent
+		case *startContext:
+			ctx = c.Context
+		case valuesContext:
+			ctx = c.Context
+		default:
+			ctx = embedded(ctx)
 		}
-		embedded := v.Elem().FieldByName("Context")
-		if !embedded.IsValid() || !embedded.CanInterface() {
-			return false
-		}
-		ctx, _ = embedded.Interface().(context.Context)
 	}
 	return false
+}
+
+// embedded returns the context from which the context package has derived ctx, and nil if it hasn't, or if
+// the two don't end together.
+func embedded(ctx context.Context) context.Context {
+	v := reflect.ValueOf(ctx)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Type().Elem().PkgPath() != "context" {
+		return nil
+	}
+	parent := v.Elem().FieldByName("Context")
+	if !parent.IsValid() || !parent.CanInterface() {
+		return nil
+	}
+
+	ctx, _ = parent.Interface().(context.Context)
+	return ctx
 }

@@ -14,8 +14,8 @@ const (
 	patience = 10
 	tickTime = 10 * time.Millisecond
 
-	// maxAsides is how many functions that have taken too long may still run before a guard calls no
-	// further ones.
+	// maxAsides is how many functions that have taken too long may still run before no further ones
+	// are called.
 	maxAsides = 64
 )
 
@@ -47,10 +47,9 @@ func await(done <-chan struct{}, step func() int, leave func(n int) bool) int {
 }
 
 // aside calls f on a goroutine of its own, because f calls methods of values that aren't ours, and
-// reports whether f has come to an end. If f takes too long, it runs on, and what it writes must not be
-// read. Its panic is recovered.
-func (c *call) aside(f func()) bool {
-	stillRunning := &c.guard.asides
+// reports whether f has come to an end. If f takes too long, it runs on, counted by stillRunning, and
+// what it writes must not be read. Its panic is recovered.
+func aside(stillRunning *atomic.Int64, f func()) bool {
 	if stillRunning.Load() >= maxAsides {
 		return false
 	}

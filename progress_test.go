@@ -478,3 +478,22 @@ func TestAProbeThatPausesWithoutEndGivesItsSlotBack(t *testing.T) {
 		assert.Equal(t, resilience.StateClosed, b.State())
 	})
 }
+
+// An abandoned attempt asks a person during the delay, and the breaker opens, too.
+func TestCallThatHasPausedIsNotRetryableAlsoIfItIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: time.Minute})
+		cfg.AttemptTimeout = time.Second
+		cfg.Retry.Backoff = tenSecondsApart
+		g := newGuard(t, cfg)
+		time.AfterFunc(6*time.Second, func() { trip(t, g.Breaker("x")) })
+
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			time.Sleep(5 * time.Second)
+			resilience.Pause(ctx)()
+			return 1, nil
+		})
+		assert.False(t, r.Err.Retryable)
+		assert.Equal(t, suggestCheck, r.Err.Suggestion)
+	})
+}

@@ -110,16 +110,9 @@ func (b *budget) viaJSON(v any) (plain any, ok bool) {
 	return result, marshaled
 }
 
-// viaJSON turns any value into maps, slices and scalars. It recovers because the value's own
-// MarshalJSON may panic.
+// viaJSON turns any value into maps, slices and scalars.
 func viaJSON(v any) (plain any, ok bool) {
-	defer func() {
-		if recover() != nil {
-			plain, ok = nil, false
-		}
-	}()
-
-	b, err := json.Marshal(v)
+	b, err := marshal(v)
 	if err != nil {
 		return nil, false
 	}

@@ -172,21 +172,33 @@ func (s *starts) end(o *observer, started context.Context, ok bool) {
 	}
 }
 
-type startKey struct{} // of a pointer that identifies one call of Start
-
 // startContext returns the context for the call that Start makes of ctx, or nil if Start returns nil.
-// The observer's context is examined here, where its methods may panic or block as Start itself may.
 func (o *observer) startContext(ctx context.Context, e CallStart) context.Context {
-	id := new(int8)
-	started := o.Start(context.WithValue(ctx, startKey{}, id), e)
+	base := &startContext{ctx}
+	started := o.Start(base, e)
 	switch {
 	case started == nil:
 		return nil
-	case started.Value(startKey{}) == id && started.Done() == ctx.Done():
-		return started // the usual case: it was derived from ctx and ends with it
+	case addsValues(started, base):
+		return started // the usual case
 	default:
 		return valuesContext{ctx, context.WithoutCancel(started)}
 	}
+}
+
+// A startContext is what Start gets, so that it can be found in what Start returns.
+type startContext struct{ context.Context }
+
+// addsValues reports whether ctx is base with values that context.WithValue has added. Any other context
+// may have an end of its own, or methods that panic.
+func addsValues(ctx context.Context, base *startContext) bool {
+	for ctx != nil && ctx.Done() == base.Done() {
+		if ctx == base {
+			return true
+		}
+		ctx = embedded(ctx)
+	}
+	return false
 }
 
 // A valuesContext is the caller's context with values of another one: an observer may add values to
@@ -197,8 +209,14 @@ type valuesContext struct {
 }
 
 func (c valuesContext) Value(key any) any {
-	if v := c.values.Value(key); v != nil {
+	if v := c.value(key); v != nil {
 		return v
 	}
 	return c.Context.Value(key)
+}
+
+// value asks a context that an observer may have made, and whose method may panic.
+func (c valuesContext) value(key any) (v any) {
+	defer func() { _ = recover() }()
+	return c.values.Value(key)
 }

@@ -1,6 +1,7 @@
 package resilience_test
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -77,3 +78,33 @@ func TestEachStartHasItsOwnTime(t *testing.T) {
 		assert.Len(t, received[resilience.CallEnd](&r), 3)
 	})
 }
+
+// An observer may neither end a call nor break it, whatever context it returns.
+func TestContextOfAnObserverEndsNothing(t *testing.T) {
+	for name, wrap := range map[string]func(context.Context) context.Context{
+		"a deadline that has passed": func(ctx context.Context) context.Context { return pastContext{ctx} },
+		"a Value that panics":        func(ctx context.Context) context.Context { return brokenContext{ctx} },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			var r recorder
+			bad := r.observer()
+			bad.Start = func(ctx context.Context, _ resilience.CallStart) context.Context { return wrap(ctx) }
+			g, _ := loggedGuard(t, resilience.Tool{}, bad)
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				assert.Nil(t, ctx.Value(ctxKey("any")))
+				return 1, nil
+			})
+			assert.NoError(t, err)
+			flush(t, g)
+			assert.Len(t, received[resilience.CallEnd](&r), 1)
+		})
+	}
+}
+
+type pastContext struct{ context.Context }
+
+func (pastContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Hour), true }
+
+type brokenContext struct{ context.Context }
+
+func (brokenContext) Value(any) any { panic("p") }

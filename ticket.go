@@ -108,11 +108,14 @@ func (b *Breaker) expireProbe(err error) {
 	if t == nil || !overdue {
 		return
 	}
-	if ctx := t.probe.Load(); ctx != nil && ctx.paused() {
+	switch ctx := t.probe.Load(); {
+	case ctx == nil:
+		t.settle(outcomeFailure)
+	case ctx.paused():
 		t.settle(outcomeNeutral)
-		return
+	case ctx.left() <= 0: // a pause may have put it off
+		t.settle(outcomeFailure)
 	}
-	t.settle(outcomeFailure)
 }
 
 // A message is kept because an open breaker is asked often.

@@ -151,3 +151,29 @@ func TestProbeMayTakeAsLongAsTheTimeoutOfItsTool(t *testing.T) {
 		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 	})
 }
+
+// The person's time isn't the probe's.
+func TestProbeThatWasPausedHasItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
+		trip(t, g.Breaker("x"))
+		time.Sleep(30*time.Second + 1)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				resume := resilience.Pause(ctx)
+				time.Sleep(3 * time.Minute)
+				resume()
+				time.Sleep(2 * time.Second)
+				return 1, nil
+			})
+			ended <- err
+		}()
+
+		time.Sleep(3*time.Minute + time.Second)
+		_, err := resilience.Do(t.Context(), g, "x", succeed)
+		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
+		assert.NoError(t, <-ended)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}

@@ -81,7 +81,7 @@ func WithTimeout[T any](
 	}
 	ended, _ := c.ended()
 	if e := endedWith(ended, cause); e != nil {
-		return value, e
+		return value, e.clone() // the function may still read the original, the cause of its context
 	}
 	return value, crashError(tool, err)
 }

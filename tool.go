@@ -99,7 +99,10 @@ func (g *Guard) shortName(name string) string {
 		return name
 	}
 
-	return clip(name)
+	if name = clip(name); g.listed[name] != nil {
+		return othersName
+	}
+	return name
 }
 
 // clip cuts text from a client to maxNameLen bytes and an ellipsis, so that two that are cut differ

@@ -6,19 +6,20 @@ import (
 	"reflect"
 )
 
-// A tool's error is a program's own code: its methods may panic, it may wrap itself, and
-// errors that share what they wrap make a tree of any size. These bound what is looked at.
-const (
-	maxErrors     = 1000 // in one tree
-	maxErrorDepth = 100
-)
+// maxErrors bounds what is looked at of a tool's error, which is a program's own code: it may wrap
+// itself, and errors that share what they wrap make a tree of any size. A tool that joins its
+// complaints about a few thousand items is within the bound.
+const maxErrors = 10_000
 
-// errUnreadable takes the place of an error that exceeds these bounds, or whose methods end their
+// errUnreadable takes the place of an error that exceeds the bound, or whose methods end their
 // goroutine. It says nothing.
 var errUnreadable = errors.New("resilience: an error that wraps itself or too many others, or can't be examined")
 
-// errNilPointer takes the place of a nil pointer in an error, whose methods can't be called.
-var errNilPointer = errors.New("resilience: an error that is a nil pointer")
+// A nilPointer takes the place of a nil pointer in an error, whose methods may panic.
+type nilPointer struct{ pointer error }
+
+func (n *nilPointer) Error() string        { return textOf(n.pointer) }
+func (n *nilPointer) Is(target error) bool { return n.pointer == target }
 
 // An errorTree is a snapshot of an error and of the errors that it wraps. It is taken once,
 // so that everything that is decided about an error is decided about the same tree.
@@ -27,7 +28,7 @@ type errorTree struct {
 	wraps []errorTree
 }
 
-// treeOf returns the tree of err, or that of errUnreadable if err exceeds the bounds. A panic
+// treeOf returns the tree of err, or that of errUnreadable if err exceeds the bound. A panic
 // stays a panic.
 func treeOf(err error) errorTree {
 	if err == nil {
@@ -35,7 +36,7 @@ func treeOf(err error) errorTree {
 	}
 
 	room := maxErrors
-	if t, ok := grow(err, &room, 0); ok {
+	if t, ok := grow(err, &room); ok {
 		return t
 	}
 	if p, ok := err.(*PanicError); ok {
@@ -44,22 +45,22 @@ func treeOf(err error) errorTree {
 	return errorTree{err: errUnreadable}
 }
 
-// grow takes the snapshot, and reports whether it is within the bounds. room is how many more
+// grow takes the snapshot, and reports whether it is within the bound. room is how many more
 // errors may be in it.
-func grow(err error, room *int, depth int) (t errorTree, ok bool) {
+func grow(err error, room *int) (t errorTree, ok bool) {
 	*room--
-	if *room < 0 || depth > maxErrorDepth {
+	if *room < 0 {
 		return t, false
 	}
 
 	if isNil(err) {
-		return errorTree{err: errNilPointer}, true
+		return errorTree{err: &nilPointer{err}}, true
 	}
 
 	t.err = err
 	several, single := unwrap(err)
 	if single != nil {
-		inner, ok := grow(single, room, depth+1)
+		inner, ok := grow(single, room)
 		if !ok {
 			return t, false
 		}
@@ -69,7 +70,7 @@ func grow(err error, room *int, depth int) (t errorTree, ok bool) {
 		if e == nil {
 			continue
 		}
-		inner, ok := grow(e, room, depth+1)
+		inner, ok := grow(e, room)
 		if !ok {
 			return t, false
 		}
@@ -170,7 +171,7 @@ func asItself[T error](err error) (found T, ok bool) {
 			ok = false
 		}
 	}()
-	ok = x.As(&found)
+	ok = x.As(&found) && !isNil(found)
 	return found, ok
 }
 

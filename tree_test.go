@@ -131,3 +131,32 @@ type nilError struct{ err error }
 
 func (e *nilError) Error() string { return e.err.Error() }
 func (e *nilError) Unwrap() error { return e.err }
+
+// A tool that checks many items joins its complaints.
+func TestManyComplaintsKeepTheirMark(t *testing.T) {
+	var nested error
+	flat := make([]error, 2000)
+	for i := range flat {
+		flat[i] = fmt.Errorf("item %d: %w", i, errBoom)
+		nested = errors.Join(nested, flat[i])
+	}
+	for name, err := range map[string]error{"nested": nested, "flat": errors.Join(flat...)} {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+		r := resilience.Run(t.Context(), g, "x", failing(9, resilience.MarkInvalid(err)))
+		assert.Equal(t, resilience.CodeValidation, r.Err.Code, name)
+		assert.ErrorIs(t, r.Err, errBoom, name)
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures, name)
+	}
+}
+
+type nilSentinel struct{}
+
+func (*nilSentinel) Error() string { return "nil" }
+
+// A nil pointer may be an error that a program compares with.
+func TestNilPointerIsFound(t *testing.T) {
+	var sentinel *nilSentinel
+	_, err := resilience.Do(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, sentinel))
+	assert.ErrorIs(t, err, sentinel)
+	assert.Equal(t, "nil", errors.Unwrap(err).Error())
+}

@@ -22,6 +22,7 @@ func finishes(after time.Duration, err error) toolFunc {
 }
 
 func TestWaitForToolAnswersWithWhatTheToolMakesOfTheEnd(t *testing.T) {
+	const timeout, canceled = 10 * time.Second, resilience.CodeCanceled
 	own := &resilience.Error{Message: "rolled back", Suggestion: "s"}
 	for name, tc := range map[string]struct {
 		fn    toolFunc
@@ -31,15 +32,15 @@ func TestWaitForToolAnswersWithWhatTheToolMakesOfTheEnd(t *testing.T) {
 		cause error
 	}{
 		"a result":             {fn: finishes(2*time.Second, nil), took: 2 * time.Second, value: 1},
-		"an error":             {finishes(2*time.Second, errBoom), 2 * time.Second, 1, resilience.CodeCanceled, errBoom},
+		"an error":             {finishes(2*time.Second, errBoom), 2 * time.Second, 1, canceled, errBoom},
 		"an error of its own":  {finishes(2*time.Second, own), 2 * time.Second, 1, resilience.CodeToolFailed, own},
-		"the end":              {fn: untilDone, value: lateValue + 1, code: resilience.CodeCanceled},
-		"nothing in its time":  {fn: finishes(time.Hour, nil), took: 9 * time.Second, code: resilience.CodeCanceled},
-		"nothing, in a pause":  {fn: pausedFor(time.Hour), took: 10 * time.Second, code: resilience.CodeCanceled},
+		"the end":              {fn: untilDone, value: lateValue + 1, code: canceled},
+		"nothing in its time":  {fn: finishes(time.Hour, nil), took: 9 * time.Second, code: canceled},
+		"nothing, in a pause":  {fn: pausedFor(time.Hour), took: timeout, code: canceled},
 		"a result, in a pause": {fn: pausedFor(5 * time.Second), took: 4 * time.Second, value: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for attempts, attemptTimeout := range map[string]time.Duration{"one": 0, "several": 10 * time.Second} {
+			for attempts, attemptTimeout := range map[string]time.Duration{"one": 0, "several": timeout} {
 				runInBubble(t, attempts, func(t *testing.T) {
 					cfg := configWith(resilience.Tool{Timeout: 10 * time.Second, Effect: resilience.ReadOnly})
 					cfg.AttemptTimeout = attemptTimeout

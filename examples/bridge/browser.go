@@ -59,9 +59,14 @@ func dial(ctx context.Context, cfg devtools.Config) (*devtools.Page, error) {
 // now returns the page, or CONNECTION_LOST, without waiting.
 func (b *browser) now(ctx context.Context) (*devtools.Page, error) { return b.connection.Get(ctx) }
 
-// soon returns the page. If the connection is down, it waits for at most b.patience, unless the
-// next dial would come too late anyway.
+// soon returns the page. If the connection is down, the first attempt of a call waits for at most
+// b.patience, unless the next dial would come too late anyway. The guard makes another attempt after
+// the next dial, if there is time, since no page has seen anything of the call yet.
 func (b *browser) soon(ctx context.Context) (*devtools.Page, error) {
+	if resilience.Attempt(ctx) > 1 {
+		return b.connection.Get(ctx)
+	}
+
 	waiting, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
 	page, err := b.connection.Wait(waiting)
@@ -69,10 +74,8 @@ func (b *browser) soon(ctx context.Context) (*devtools.Page, error) {
 		return page, err
 	}
 
-	// The agent should read when to call again, not that this call has waited in vain. The
-	// mark keeps the guard from retrying and so from waiting once more.
-	page, err = b.connection.Get(ctx)
-	return page, resilience.MarkPermanent(err)
+	// The agent should read when to call again, not that this call has waited in vain.
+	return b.connection.Get(ctx)
 }
 
 // evaluate evaluates an expression in a page that now or soon returned. Its errors have messages

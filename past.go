@@ -1,0 +1,37 @@
+package resilience
+
+// The past of a call is what its attempts have shown so far.
+type past struct {
+	err     error   // the last one that the tool itself returned
+	attempt int     // that returned it, or whose failure has it as a cause
+	effect  bool    // one may have had an effect
+	made    bool    // one was made, rather than rejected by a Connector
+	counted outcome // of the last one that was made
+}
+
+// join makes f speak for the earlier attempts, too, and adds it to them.
+func (p *past) join(f *failure) {
+	if f.noEffect && p.effect {
+		f.noEffect, f.err = false, &repeated{f.err}
+	}
+	if f.notMade && p.made {
+		f.notMade, f.outcome = false, p.counted
+	}
+
+	p.effect = p.effect || !f.noEffect
+	if !f.notMade {
+		p.made, p.counted = true, f.outcome
+	}
+}
+
+// withLast returns e with the last error of the tool itself among its causes, if only an earlier
+// attempt returned that.
+func (c *call) withLast(e *Error) *Error {
+	p := &c.past
+	if p.err == nil || p.attempt == c.attempts {
+		return e
+	}
+
+	p.attempt = c.attempts
+	return e.withCause(p.err)
+}
