@@ -241,12 +241,13 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 // ReportLost reports that conn is broken, and why; err may be nil. The connector closes conn on
 // another goroutine and dials again after a delay. Every user of the connection may report a loss,
 // any number of times: a report is ignored unless conn is the current connection or the one that is
-// just being dialed.
+// just being dialed. Methods of err may be called on another goroutine, for which ReportLost waits for
+// about 100ms.
 func (c *Connector[C]) ReportLost(conn C, err error) {
 	if err == nil {
 		err = errLost
 	}
-	l := lossOf(err) // before the lock, as it calls methods of err
+	l := c.dialer.lossOf(err) // before the lock, as it calls methods of err
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

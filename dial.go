@@ -39,7 +39,7 @@ func (c *Connector[C]) connect() {
 	}
 
 	conn, err := c.dialer.dialOnce()
-	l, lost := lossOf(err), err != nil // before the lock, as lossOf calls methods of err
+	l, lost := c.dialer.lossOf(err), err != nil // before the lock, as it calls methods of err
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,6 +259,7 @@ type dialer[C comparable] struct {
 	abandoned atomic.Int64 // dials that exceeded their timeout and still run
 	closing   atomic.Int64 // calls of close that still run
 	watching  atomic.Int64 // calls of Watch that still run; when a dial starts, their connections are lost
+	asides    atomic.Int64 // examinations of errors that the connector has gone on without, and that still run
 }
 
 func newDialer[C comparable](dial func(context.Context) (C, error), cfg ConnectorConfig[C]) *dialer[C] {
@@ -360,12 +361,24 @@ type loss struct {
 	message string // for an agent; it holds no text of err, unless err is an *Error
 }
 
-// lossOf returns the loss that err means. It takes the message of an *Error in the chain, which was
-// written for agents, or else describes err in words of our own. It calls methods of err, so no lock
-// may be held.
-func lossOf(err error) loss {
-	t := treeOf(err)
-	if e, ok := as[*Error](t); ok && e.Code == CodeConnectionLost && e.Message != "" {
+// lossOf returns the loss that err means. The methods of err, which it calls aside, may do anything. It
+// waits for them, so no lock may be held.
+func (d *dialer[C]) lossOf(err error) loss {
+	if err == nil {
+		return loss{}
+	}
+
+	var l loss
+	if aside(&d.asides, func() { l = treeOf(err).loss() }) && l.err != nil {
+		return l
+	}
+	return errorTree{err: errUnreadable}.loss()
+}
+
+// loss returns the loss that t means. It takes the message of an *Error in t, which was written for
+// agents, or else describes t in words of our own.
+func (t errorTree) loss() loss {
+	if e, ok := as[*Error](t); ok && e != nil && e.Code == CodeConnectionLost && e.Message != "" {
 		return loss{t.err, e.Message}
 	}
 

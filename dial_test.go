@@ -572,3 +572,119 @@ func TestConnectorOutlivesABubbleInWhichWaitReturnedAtOnce(t *testing.T) {
 	})
 	require.NoError(t, c.Close(), "which is a change")
 }
+
+// afterCalls returns a function that calls do, but for the first n times that it is called.
+func afterCalls(n int64, do func()) func() {
+	var calls atomic.Int64
+	return func() {
+		if calls.Add(1) > n {
+			do()
+		}
+	}
+}
+
+// Whatever the methods of an error do that says why a connection is lost, the next one is dialed.
+func TestConnectorSurvivesTheMethodsOfErrors(t *testing.T) {
+	for name, fail := range map[string]func(t *testing.T, err error) *resilience.Connector[*link]{
+		"of the dial": func(t *testing.T, err error) *resilience.Connector[*link] {
+			return newConnector(t, newDialer(func(context.Context) error { return err }, accepted), linkConfig{})
+		},
+		"of Watch": func(t *testing.T, err error) *resilience.Connector[*link] {
+			return newConnector(t, newDialer(), linkConfig{Watch: func(l *link) error {
+				if l.id == 0 {
+					return err
+				}
+				<-t.Context().Done()
+				return nil
+			}})
+		},
+		"that is reported": func(t *testing.T, err error) *resilience.Connector[*link] {
+			c := newConnector(t, newDialer(), linkConfig{})
+			conn, start := mustWait(t, c), time.Now()
+			reported := make(chan bool)
+			go func() {
+				returned := false
+				defer func() { reported <- returned }()
+				c.ReportLost(conn, err)
+				returned = true
+			}()
+			assert.True(t, <-reported, "the caller lives on")
+			assert.LessOrEqual(t, time.Since(start), 200*time.Millisecond)
+			return c
+		},
+	} {
+		for does, do := range map[string]func(release <-chan struct{}){
+			"blocks": func(release <-chan struct{}) { <-release },
+			"exits":  func(<-chan struct{}) { runtime.Goexit() },
+			"panics": func(<-chan struct{}) { panic(errBoom) },
+		} {
+			for earlier := range int64(3) {
+				runInBubble(t, fmt.Sprintf("%s/%s/%d", name, does, earlier), func(t *testing.T) {
+					release := make(chan struct{})
+					defer close(release)
+					methods := errorsThatCall(func() {})
+					for method := range methods {
+						err := errorsThatCall(afterCalls(earlier, func() { do(release) }))[method]
+						c := fail(t, err)
+						time.Sleep(time.Minute)
+						synctest.Wait()
+						_, got := c.Get(t.Context())
+						assert.NoError(t, got, method)
+						_ = c.Close()
+					}
+				})
+			}
+		}
+		runInBubble(t, name+"/as nil", func(t *testing.T) {
+			c := fail(t, asNilError{})
+			time.Sleep(time.Minute)
+			mustWait(t, c)
+		})
+	}
+}
+
+func TestConnectorSaysNothingOfAnErrorThatCanNotBeExamined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		var lost []error
+		c := newConnector(t, newDialer(accepted, untilCanceled), linkConfig{
+			Observers: onChange(func(e resilience.ConnectionChange) { lost = append(lost, e.Err) }),
+		})
+		c.ReportLost(mustWait(t, c), unwrapError{func() { <-release }})
+
+		_, err := c.Get(t.Context())
+		assert.Equal(t, "Connection lost", requireLost(t, err).Message)
+		synctest.Wait()
+		require.Len(t, lost, 2)
+		assert.ErrorContains(t, lost[1], "can't be examined")
+	})
+}
+
+// Examinations that hang don't collect goroutines, and what they can't tell no longer delays a report.
+func TestConnectorBoundsTheExaminationsThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var running atomic.Int64
+		c := newConnector(t, newDialer(), linkConfig{})
+		conn := mustWait(t, c)
+		for range 100 {
+			c.ReportLost(conn, unwrapError{func() {
+				running.Add(1)
+				<-release
+			}})
+		}
+		assert.EqualValues(t, 64, running.Load())
+
+		start := time.Now()
+		c.ReportLost(conn, unwrapError{func() {}})
+		assert.Zero(t, time.Since(start))
+
+		close(release)
+		synctest.Wait()
+		conn = mustWait(t, c)
+		c.ReportLost(conn, io.EOF)
+		_, err := c.Get(t.Context())
+		assert.ErrorIs(t, err, io.EOF)
+	})
+}

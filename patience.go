@@ -9,7 +9,8 @@ import (
 // A call waits for code that is neither its tool nor its caller, such as an observer's Start, for
 // patience ticks. A tick takes tickTime and a turn behind all goroutines that want to run, so that
 // neither a process that stands still nor one with too much to do uses up the time: what stalls that
-// code stalls the ticks, too.
+// code stalls the ticks, too. A Connector waits so for the methods of an error that says why a connection
+// is lost.
 const (
 	patience = 10
 	tickTime = 10 * time.Millisecond
