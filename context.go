@@ -199,7 +199,7 @@ func (c *callContext) watch() {
 	if c.parentDone() == nil {
 		return
 	}
-	unwatch := ask(func() func() bool { return context.AfterFunc(c.parent, c.parentEnded) })
+	unwatch := ask(func() func() bool { return context.AfterFunc(c.watched(), c.parentEnded) })
 	if unwatch == nil {
 		return
 	}

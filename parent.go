@@ -29,6 +29,45 @@ func (c *callContext) parentDeadline() (deadline time.Time, ok bool) {
 	return c.parent.Deadline()
 }
 
+// A callersContext is the parent of a callContext as the context package sees it. If the parent has a
+// Done channel of its own, the package calls its methods on a goroutine of the package's, where nothing
+// would recover a panic.
+type callersContext callContext
+
+// A callersNotifier is a callersContext that needs no such goroutine, as that of a call around this one.
+type callersNotifier struct{ *callersContext }
+
+type notifier interface{ AfterFunc(func()) func() bool }
+
+// watched returns the parent for context.AfterFunc.
+func (c *callContext) watched() context.Context {
+	watched := (*callersContext)(c)
+	if _, ok := c.parent.(notifier); ok {
+		return callersNotifier{watched}
+	}
+	return watched
+}
+
+func (c callersNotifier) AfterFunc(f func()) func() bool { return c.parent.(notifier).AfterFunc(f) }
+
+func (c *callersContext) Deadline() (time.Time, bool) { return (*callContext)(c).parentDeadline() }
+
+func (c *callersContext) Done() <-chan struct{} { return (*callContext)(c).parentDone() }
+
+// Err is only called once the parent is done, and must not return nil then: that would be a panic of the
+// package's.
+func (c *callersContext) Err() error {
+	if err := (*callContext)(c).parentErr(); err != nil {
+		return err
+	}
+	return context.Canceled
+}
+
+// Value lets the package find its own context within the parent, which needs no goroutine either.
+func (c *callersContext) Value(key any) any {
+	return ask(func() any { return c.parent.Value(key) })
+}
+
 // parentEnd returns the error for the end of the parent, which has ended.
 func (c *callContext) parentEnd() *Error {
 	e := ask(func() *Error { return endAfterDone(c.parent, c.name) })

@@ -142,6 +142,58 @@ func TestPanicOfTheCallersContextFailsOnlyACallThatHasNotBegun(t *testing.T) {
 	}
 }
 
+// An ownContext has a Done channel of its own, so that the context package waits for it on a goroutine.
+type ownContext struct {
+	context.Context
+	done chan struct{}
+	end  func() // called by Err and Value once the context has ended
+}
+
+func (c *ownContext) Done() <-chan struct{} { return c.done }
+
+func (c *ownContext) Err() error { c.ended(); return nil }
+
+func (c *ownContext) Value(key any) any { c.ended(); return c.Context.Value(key) }
+
+func (c *ownContext) ended() {
+	select {
+	case <-c.done:
+		c.end()
+	default:
+	}
+}
+
+// Whatever watches for the end of the caller's context survives it.
+func TestPanicOfTheCallersContextAfterItsEnd(t *testing.T) {
+	tools := map[string]toolFunc{"waits for its end": untilDone, "fails, and is retried": failing(1, errBoom)}
+	for does, end := range map[string]func(){"panics": func() { panic("no error") }, "has no error": func() {}} {
+		for name, fn := range tools {
+			for _, attemptTimeout := range []time.Duration{0, time.Minute} {
+				t.Run(fmt.Sprintf("%s/%s/%s", does, name, attemptTimeout), func(t *testing.T) {
+					inBothModes(t, func(t *testing.T, cooperative bool) {
+						cfg := configWith(resilience.Tool{
+							Cooperative: cooperative, Effect: resilience.ReadOnly, Timeout: time.Hour,
+						})
+						cfg.AttemptTimeout = attemptTimeout
+						cfg.Retry.Backoff = tenSecondsApart
+						g := newGuard(t, cfg)
+						own := &ownContext{t.Context(), make(chan struct{}), end}
+						time.AfterFunc(time.Second, func() { close(own.done) })
+						start := time.Now()
+
+						_, err := resilience.Do(context.WithValue(own, ctxKey("k"), 1), g, "x", fn)
+
+						assert.ErrorIs(t, err, resilience.CodeCanceled)
+						assert.Equal(t, time.Second, time.Since(start))
+						assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+						synctest.Wait()
+					})
+				})
+			}
+		}
+	}
+}
+
 // Methods of the caller's context may use the context of the call, which takes its lock.
 func TestMethodsOfTheCallersContextRunWithoutALock(t *testing.T) {
 	for _, method := range contextMethods {
