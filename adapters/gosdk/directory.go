@@ -12,12 +12,15 @@ import (
 )
 
 const (
-	// refreshTimeout bounds a refresh. The SDK replies within microseconds, but other middleware of the
-	// server also runs.
+	// refreshTimeout is how long a call waits for a refresh at most. The SDK replies within
+	// microseconds, but other middleware of the server also runs.
 	refreshTimeout = 250 * time.Millisecond
 
+	// listTimeout bounds a refresh. Later calls use a list that was too late for the call that asked.
+	listTimeout = 10 * time.Second
+
 	// maxLists is how many calls of tools/list may run at the same time. All but one of them have
-	// exceeded refreshTimeout.
+	// exceeded listTimeout.
 	maxLists = 4
 )
 
@@ -32,10 +35,11 @@ var errNoList = errors.New("tools/list returned neither a result nor an error")
 type directory struct {
 	next  mcp.MethodHandler
 	tools atomic.Pointer[map[string]toolInfo] // the map is replaced, never changed
-	lists atomic.Int64                        // that run, including those that exceeded refreshTimeout
+	lists atomic.Int64                        // that run, including those that exceeded listTimeout
 
 	mu      sync.Mutex    // guards what follows
 	current chan struct{} // closed at the end of the refresh under way; nil if there is none
+	began   time.Time     // when that refresh, or the last one, began
 	slow    bool          // the last refresh exceeded refreshTimeout, so that no call waits for the next
 }
 
@@ -54,15 +58,15 @@ func (d *directory) get(name string) (toolInfo, bool) {
 	return info, ok
 }
 
-// has reports whether the server lists the tool that req calls, or did at the last refresh. It waits
-// for a refresh within limit and until ctx ends.
+// has reports whether the server lists the tool that req calls, or did at the last refresh, as far as is
+// known: without any list, every tool may exist. It waits for a refresh within limit and until ctx ends.
 func (d *directory) has(ctx context.Context, req *mcp.CallToolRequest, limit time.Duration) bool {
 	if _, ok := d.get(req.Params.Name); ok {
 		return true
 	}
 	d.refresh(ctx, req, limit)
 	_, ok := d.get(req.Params.Name)
-	return ok
+	return ok || d.tools.Load() == nil
 }
 
 // effect returns the effect that the tool's annotations declare at present, or at the last refresh
@@ -106,10 +110,10 @@ func (d *directory) join(ctx context.Context, req *mcp.CallToolRequest) (end <-c
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.current == nil {
-		d.current, mine = make(chan struct{}), true
+		d.current, d.began, mine = make(chan struct{}), time.Now(), true
 		go d.run(context.WithoutCancel(ctx), req, d.current) // later calls need it if this one has ended
 	}
-	if d.slow {
+	if d.slow || time.Since(d.began) >= refreshTimeout {
 		return nil, mine
 	}
 	return d.current, mine
@@ -117,8 +121,7 @@ func (d *directory) join(ctx context.Context, req *mcp.CallToolRequest) (end <-c
 
 // run makes a refresh, which keeps the old list if it fails.
 func (d *directory) run(ctx context.Context, req *mcp.CallToolRequest, end chan struct{}) {
-	start := time.Now()
-	tools, err := resilience.WithTimeout(ctx, "tools/list", refreshTimeout,
+	tools, err := resilience.WithTimeout(ctx, "tools/list", listTimeout,
 		func(ctx context.Context) (map[string]toolInfo, error) {
 			d.lists.Add(1)
 			defer d.lists.Add(-1)
@@ -129,7 +132,7 @@ func (d *directory) run(ctx context.Context, req *mcp.CallToolRequest, end chan 
 	}
 
 	d.mu.Lock()
-	d.current, d.slow = nil, time.Since(start) >= refreshTimeout
+	d.current, d.slow = nil, time.Since(d.began) >= refreshTimeout
 	d.mu.Unlock()
 	close(end)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,7 +120,8 @@ func TestAnyListLeavesToolsGuarded(t *testing.T) {
 
 // A lister replaces what a server does for tools/list.
 type lister struct {
-	takes   atomic.Int64 // nanoseconds; the context isn't respected
+	before  func(context.Context) error // what it does first; may be nil
+	takes   atomic.Int64                // nanoseconds; the context isn't respected
 	running atomic.Int64
 	most    int64 // that ran at the same time
 	lists   int64
@@ -136,6 +138,11 @@ func (l *lister) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			l.most = max(l.most, running)
 			l.mu.Unlock()
 			time.Sleep(time.Duration(l.takes.Load()))
+			if l.before != nil {
+				if err := l.before(ctx); err != nil {
+					return nil, err
+				}
+			}
 		}
 		return next(ctx, method, req)
 	}
@@ -165,7 +172,7 @@ func TestListThatHangsDelaysNoCallAndCollectsNoGoroutines(t *testing.T) {
 		f.typed("works", readOnly, succeed)
 		f.connect("")
 
-		for i := range 100 {
+		for i := range 500 {
 			for _, tool := range []string{"hangs", "listed hangs", "fails", "works", fmt.Sprint("made up ", i)} {
 				start := time.Now()
 				_, _ = f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: in{}})
@@ -204,9 +211,58 @@ func TestListThatIsSlowerThanACallIsKeptForTheNext(t *testing.T) {
 		f.call("x")
 		assert.Zero(t, time.Since(start))
 		health := f.guard.Health()
-		require.Len(t, health, 2)
-		assert.Equal(t, "x", health[1].Tool)
+		require.Len(t, health, 1)
+		assert.Equal(t, "x", health[0].Tool)
 	})
+}
+
+// One tool's outage never shuts another one because the list comes late, or never.
+func TestToolsHaveBreakersOfTheirOwnWithoutAList(t *testing.T) {
+	for name, list := range map[string]func(context.Context) error{
+		"late":            func(context.Context) error { time.Sleep(5 * time.Second); return nil },
+		"late, and heeds": func(ctx context.Context) error { return waitFor(ctx, 300*time.Millisecond) },
+		"fails":           func(context.Context) error { return errBoom },
+		"hangs":           func(context.Context) error { time.Sleep(time.Hour); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, l := newListed(t, resilience.Config{})
+				l.before = list
+				f.typed("broken", readOnly, func(context.Context) error { return resilience.MarkPermanent(errBoom) })
+				f.typed("fails", readOnly, func(context.Context) error { return errBoom })
+				f.typed("healthy", nil, succeed)
+				f.connect("")
+
+				for range 20 {
+					f.call("broken")
+					time.Sleep(50 * time.Millisecond)
+				}
+				assert.False(t, f.call("healthy").IsError)
+				synctest.Wait()
+				assert.EqualValues(t, 1, l.most)
+
+				time.Sleep(6 * time.Second)
+				synctest.Wait()
+				if strings.HasPrefix(name, "late") {
+					assert.Equal(t, resilience.CodeRetryExhausted, metadataOf(t, f.call("fails")).Code, "it is read-only")
+					_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "made up"})
+					assert.Error(t, err)
+					assert.Equal(t, "(others)", f.guard.Health()[0].Tool)
+				}
+				time.Sleep(2 * time.Hour)
+			})
+		})
+	}
+}
+
+// waitFor waits for d, or until ctx ends.
+func waitFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 func TestCallerThatLeavesDoesNotWaitForTheList(t *testing.T) {

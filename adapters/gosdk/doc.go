@@ -39,7 +39,11 @@
 //
 // A tool that isn't listed in the guard's Config has the effect that its annotations declare at the
 // time when the call fails. To know that, the guard calls tools/list. No call waits for that beyond
-// its own timeout: if the list takes too long, what the last one said applies.
+// its own timeout, nor longer than 250ms: if the list takes longer, what the last one said applies.
+//
+// A tool that the last list doesn't contain may be a name that an agent made up, so it shares a breaker
+// with other such tools, unless the guard's Config lists it. While there has been no list, because
+// tools/list fails or hasn't come to its end, every tool has a breaker of its own.
 //
 // # Other servers
 //
