@@ -68,6 +68,16 @@ func (c *trackedCall) beginAttempt(ctx context.Context) {
 	}
 }
 
+// current returns the context of the current attempt, or nil if there is none.
+func (c *trackedCall) current() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return nil
+	}
+	return c.attempt
+}
+
 func (c *trackedCall) end() {
 	if c == nil {
 		return
@@ -127,14 +137,14 @@ func (t *tracker) find(ctx context.Context, token progressToken) *trackedCall {
 // requires that progress increases, which it doesn't when a retry starts over, and that it stops with
 // the result.
 func (c *trackedCall) advance(progress float64) bool {
+	if attempt := c.current(); attempt != nil {
+		resilience.ReportProgress(attempt) // without the lock: it asks the contexts of middleware
+	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
-
 	if c.ended {
 		return false
-	}
-	if c.attempt != nil {
-		resilience.ReportProgress(c.attempt)
 	}
 	if math.IsNaN(progress) || c.sent && progress <= c.progress {
 		return false
