@@ -77,7 +77,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 		return got.result, nil
 	case got.protocol != nil && !endedByGuard(e):
 		return nil, got.protocol
-	case got.result != nil && e.Code != resilience.CodeCanceled:
+	case got.result != nil:
 		return withErrorMetadata(got.result, e), nil
 	}
 

@@ -91,11 +91,11 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 
 	e, failed := err.(*resilience.Error)
 	switch {
-	case !failed, got.needsInput && e.Code != resilience.CodeCanceled:
+	case !failed, got.needsInput:
 		return got.result, nil
 	case got.url != nil && e.Code == resilience.CodeValidation:
 		return nil, got.url
-	case got.result == nil || e.Code == resilience.CodeCanceled:
+	case got.result == nil:
 		return errorResult(ctx, name, e), nil
 	default:
 		return withErrorMetadata(got.result, e), nil

@@ -130,6 +130,11 @@ func TestOwnResultIsPassedOn(t *testing.T) {
 			handler: own, tool: readOnly, option: means(resilience.MarkInvalid(errBackend)),
 			want: outcome{code: resilience.CodeValidation, text: ownText, tries: 1},
 		},
+		"isError, canceled by the tool": {
+			handler: own, tool: readOnly,
+			option: means(&resilience.Error{Code: resilience.CodeCanceled, Message: "The user has left"}),
+			want:   outcome{code: resilience.CodeCanceled, message: "The user has left", text: ownText, tries: 1},
+		},
 		"a structured handler's error": {
 			handler: structured, tool: readOnly,
 			want: exhausted.withText("tool execution failed: " + errBackend.Error()),
