@@ -73,6 +73,10 @@ const (
 	closeTimeout = time.Minute
 )
 
+// suggestClosed is for a call that was in flight when the Session was closed.
+const suggestClosed = "This connection will not come back: use another tool or tell the user. " +
+	"If this tool changes anything, check whether this call took effect."
+
 var (
 	errNoSession = errors.New("gosdk: the dial returned neither a session nor an error")
 	errNotClosed = errors.New("gosdk: the session can't be closed")
@@ -228,7 +232,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
-		e.Retryable = false
+		e.Retryable, e.Suggestion = false, suggestClosed
 		return resilience.MarkPermanent(e)
 	case guarded != nil: // the error comes from a guard within the client
 		if lost {

@@ -144,3 +144,32 @@ func TestNoReplyOfAToolEndsTheSession(t *testing.T) {
 		assert.Equal(t, 1, p.dials())
 	})
 }
+
+// The call may have taken effect, and no session will come back.
+func TestNoWordRecommendsToRepeatACallThatCloseHasEnded(t *testing.T) {
+	for _, effect := range []resilience.Effect{
+		resilience.EffectUnknown, resilience.ReadOnly, resilience.Idempotent, resilience.NonIdempotent,
+	} {
+		t.Run(effect.String(), func(t *testing.T) {
+			leavesNothing(t)
+			p := newPeer()
+			s := newSession(t, p.dial, sessionConfig{})
+			g := newGuard(t, resilience.Config{Effect: effect})
+			up(t, s)
+			failed := make(chan error, 1)
+			go func() {
+				_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (*mcp.CallToolResult, error) {
+					return s.CallTool(ctx, &mcp.CallToolParams{Name: "hang"})
+				})
+				failed <- err
+			}()
+			receive(t, p.started)
+			_ = s.Close()
+
+			e := requireLost(t, receive(t, failed))
+			assert.False(t, e.Retryable)
+			assert.NotContains(t, e.Suggestion, "again")
+			assert.Contains(t, e.Suggestion, "check whether")
+		})
+	}
+}
