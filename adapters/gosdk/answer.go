@@ -38,7 +38,7 @@ func answerOfResult(res *mcp.CallToolResult, failure func(*mcp.CallToolResult) e
 // It returns any other error as it is.
 func answerOfError(err error) (answer, error) {
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) {
+	if !isBounded(err) || !errors.As(err, &wire) {
 		return answer{}, err
 	}
 
@@ -49,6 +49,18 @@ func answerOfError(err error) (answer, error) {
 	}
 	return answer{protocol: err}, resilience.MarkPermanent(err)
 }
+
+// isBounded reports whether errors.As and errors.Is come to an end with err: a tool's error may wrap
+// itself. The resilience package looks at a bounded number of errors, and replaces an error that wraps
+// more than those.
+func isBounded(err error) bool {
+	_, kept := resilience.AsError("", examined{err}).Err.(examined)
+	return kept
+}
+
+type examined struct{ error }
+
+func (e examined) Unwrap() error { return e.error }
 
 // withErrorMetadata returns a copy of a tool's own result with e in its _meta.
 func withErrorMetadata(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {

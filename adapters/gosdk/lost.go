@@ -29,6 +29,10 @@ const reasonClosed = "the server has closed the connection"
 // clientError returns the error for the guard that err stands for, where err ended a call of the
 // given session. It is CONNECTION_LOST if err means that.
 func clientError(err error, session string) error {
+	if !isBounded(err) {
+		return err
+	}
+
 	var dial *net.OpError
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":

@@ -68,6 +68,10 @@ const (
 	// session, which the SDK reports a moment after the call.
 	endTimeout = time.Second
 
+	// maxGuards bounds the guards within the client that an error has come through. An As method may
+	// find an error that wraps the one it belongs to.
+	maxGuards = 100
+
 	// closeTimeout is the timeout of closing a session. When it has passed, the session's context
 	// ends. The SDK waits for calls, and a call may hang that writes to a process which doesn't read.
 	closeTimeout = time.Minute
@@ -222,9 +226,16 @@ func (s *Session) Close() error {
 // callFailed returns the error of Use for a call that failed with err, and reports the session lost if
 // err means that.
 func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err error) error {
+	if !isBounded(err) {
+		return err
+	}
+
 	cause := err // as the SDK returned it
 	var guarded *resilience.Error
-	for errors.As(cause, &guarded) && guarded != nil && guarded.Err != nil {
+	for range maxGuards {
+		if !errors.As(cause, &guarded) || guarded == nil || guarded.Err == nil {
+			break
+		}
 		cause = guarded.Err
 	}
 

@@ -348,3 +348,21 @@ func TestNewSessionPanicsOnBadInput(t *testing.T) {
 	})
 	assert.Panics(t, func() { gosdk.NewSession(newPeer().dial, sessionConfig{DialTimeout: -1}) })
 }
+
+func TestUseReturnsAnErrorThatWrapsItself(t *testing.T) {
+	leavesNothing(t)
+	p := newPeer()
+	s := newSession(t, p.dial, sessionConfig{})
+	up(t, s)
+	for name, endless := range endless() {
+		returned := make(chan error, 1)
+		go func() {
+			_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) {
+				return 0, endless
+			})
+			returned <- err
+		}()
+		assert.Same(t, endless, receive(t, returned), name)
+	}
+	assert.Equal(t, resilience.ConnectionUp, s.State())
+}

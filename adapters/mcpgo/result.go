@@ -49,6 +49,10 @@ func handlerError(err error) error {
 // urlElicitation returns the error in err's chain that mcp-go turns into a request to the
 // user, or nil.
 func urlElicitation(err error) error {
+	if !isBounded(err) {
+		return nil
+	}
+
 	var value mcp.URLElicitationRequiredError
 	if errors.As(err, &value) {
 		return value
@@ -60,6 +64,18 @@ func urlElicitation(err error) error {
 	}
 	return nil
 }
+
+// isBounded reports whether errors.As comes to an end with err: a tool's error may wrap itself. The
+// resilience package looks at a bounded number of errors, and replaces an error that wraps more than
+// those.
+func isBounded(err error) bool {
+	_, kept := resilience.AsError("", examined{err}).Err.(examined)
+	return kept
+}
+
+type examined struct{ error }
+
+func (e examined) Unwrap() error { return e.error }
 
 // needsInput reports whether a result asks for elicitation, which is possible since mcp-go v1.0.
 func needsInput(res any) bool {

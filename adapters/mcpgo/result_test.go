@@ -60,6 +60,12 @@ func ownResult() *mcp.CallToolResult {
 	return res
 }
 
+// A cycle is an error that wraps itself.
+type cycle struct{}
+
+func (*cycle) Error() string   { return "cycle" }
+func (c *cycle) Unwrap() error { return c }
+
 func TestFailureWithoutResultBecomesErrorResult(t *testing.T) {
 	idempotent := mcp.WithIdempotentHintAnnotation(true)
 	schema := mcp.WithOutputSchema[input]()
@@ -88,6 +94,7 @@ func TestFailureWithoutResultBecomesErrorResult(t *testing.T) {
 				structured: true, tries: 1, failures: 1,
 			},
 		},
+		"an error that wraps itself": {handler: returns(nil, &cycle{}), tool: readOnly, want: exhausted},
 		"a nil handler": {
 			tool: readOnly,
 			want: outcome{code: resilience.CodeToolFailed, structured: true, failures: 1},
