@@ -219,10 +219,10 @@ func TestListThatIsSlowerThanACallIsKeptForTheNext(t *testing.T) {
 // One tool's outage never shuts another one because the list comes late, or never.
 func TestToolsHaveBreakersOfTheirOwnWithoutAList(t *testing.T) {
 	for name, list := range map[string]func(context.Context) error{
-		"late":            func(context.Context) error { time.Sleep(5 * time.Second); return nil },
-		"late, and heeds": func(ctx context.Context) error { return waitFor(ctx, 300*time.Millisecond) },
-		"fails":           func(context.Context) error { return errBoom },
-		"hangs":           func(context.Context) error { time.Sleep(time.Hour); return nil },
+		"late":           func(context.Context) error { time.Sleep(5 * time.Second); return nil },
+		"late, respects": func(ctx context.Context) error { return waitFor(ctx, 300*time.Millisecond) },
+		"fails":          func(context.Context) error { return errBoom },
+		"hangs":          func(context.Context) error { time.Sleep(time.Hour); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -244,7 +244,8 @@ func TestToolsHaveBreakersOfTheirOwnWithoutAList(t *testing.T) {
 				time.Sleep(6 * time.Second)
 				synctest.Wait()
 				if strings.HasPrefix(name, "late") {
-					assert.Equal(t, resilience.CodeRetryExhausted, metadataOf(t, f.call("fails")).Code, "it is read-only")
+					code := metadataOf(t, f.call("fails")).Code
+					assert.Equal(t, resilience.CodeRetryExhausted, code, "it is read-only")
 					_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "made up"})
 					assert.Error(t, err)
 					assert.Equal(t, "(others)", f.guard.Health()[0].Tool)
