@@ -70,7 +70,7 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 	switch {
 	case !failed, got.needsInput:
 		return got.result, nil
-	case got.result == nil:
+	case got.result == nil || hasLeft(ctx, e):
 		return nil, e
 	case got.result.Meta[resilience.MetaError] != nil:
 		return got.result, nil // the server's own guard knows more about the failure

@@ -77,7 +77,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 		return got.result, nil
 	case got.protocol != nil && !endedByGuard(e):
 		return nil, got.protocol
-	case got.result != nil:
+	case got.result != nil && !hasLeft(ctx, e):
 		return withErrorMetadata(got.result, e), nil
 	}
 
@@ -116,6 +116,11 @@ func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest) (answer,
 
 	res, _ := result.(*mcp.CallToolResult)
 	return answerOfResult(res, s.options.failure)
+}
+
+// hasLeft reports whether e says that the caller has left, rather than that the tool says so.
+func hasLeft(ctx context.Context, e *resilience.Error) bool {
+	return e.Code == resilience.CodeCanceled && ctx.Err() != nil
 }
 
 // endedByGuard reports whether e says that something else than its last attempt has ended the call.

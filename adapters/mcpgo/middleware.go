@@ -91,15 +91,20 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 
 	e, failed := err.(*resilience.Error)
 	switch {
-	case !failed, got.needsInput:
+	case !failed, got.needsInput && !hasLeft(ctx, e):
 		return got.result, nil
 	case got.url != nil && e.Code == resilience.CodeValidation:
 		return nil, got.url
-	case got.result == nil:
+	case got.result == nil || hasLeft(ctx, e):
 		return errorResult(ctx, name, e), nil
 	default:
 		return withErrorMetadata(got.result, e), nil
 	}
+}
+
+// hasLeft reports whether e says that the client has left, rather than that the tool says so.
+func hasLeft(ctx context.Context, e *resilience.Error) bool {
+	return e.Code == resilience.CodeCanceled && ctx.Err() != nil
 }
 
 // An answer is what one attempt returned. Its fields are filled in while the guard is on the

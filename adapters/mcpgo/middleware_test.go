@@ -293,18 +293,15 @@ func TestCanceledCallIsNotCounted(t *testing.T) {
 		time.Sleep(time.Hour)
 		return nil, nil
 	}
-	for name, tc := range map[string]struct {
-		handler server.ToolHandlerFunc
-		text    string // the tool's own, if it has said something by then
-	}{
-		"the tool respects it": {handler: untilCanceled},
-		"the tool ignores it":  {handler: ignores},
-		"between two attempts": {returns(mcp.NewToolResultError("try again"), nil), "try again"},
+	for name, handler := range map[string]server.ToolHandlerFunc{
+		"the tool respects it": untilCanceled,
+		"the tool ignores it":  ignores,
+		"between two attempts": returns(mcp.NewToolResultError("try again"), nil),
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := newGuard(t, resilience.Config{})
 			s := newServer(g)
-			s.AddTool(mcp.NewTool("x", readOnly), tc.handler)
+			s.AddTool(mcp.NewTool("x", readOnly), handler)
 
 			var result json.RawMessage
 			var code int
@@ -320,11 +317,7 @@ func TestCanceledCallIsNotCounted(t *testing.T) {
 			res := parse[mcp.CallToolResult](t, result)
 			assert.True(t, res.IsError)
 			assert.Equal(t, resilience.CodeCanceled, errorIn(t, res).Code)
-			if tc.text != "" {
-				assert.Equal(t, tc.text, text(t, res))
-			} else {
-				assert.Equal(t, resilience.CodeCanceled, readError(t, text(t, res)).Code)
-			}
+			assert.Equal(t, resilience.CodeCanceled, readError(t, text(t, res)).Code)
 			assert.Zero(t, failures(t, g, "x"))
 			time.Sleep(2 * time.Hour) // until the tool has returned
 		})
