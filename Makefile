@@ -2,7 +2,7 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint release-check cover fuzz demo bench chaos
+.PHONY: test clients lint release-check cover soak fuzz demo bench chaos
 
 test: ## the tests of all modules and of clients/, then a table; or only some: make test ONLY=adapters/gosdk,clients
 	@go run -C .ci ./testall -only '$(ONLY)'
@@ -22,6 +22,11 @@ release-check: ## the next release, as its users will get it
 
 cover: ## statement coverage of the root package, and what is not covered
 	go test -coverprofile=cover.out . && go tool cover -func=cover.out | grep -v '100.0%'
+
+SOAK ?= 60s
+SEED ?= 0
+soak: ## a load test of a guard, under the race detector; SEED repeats one
+	go test -race -count=1 -v -run '^TestSoak$$' . -soak $(SOAK) -soak.seed $(SEED)
 
 FUZZTIME ?= 30s
 fuzz: ## the root package's fuzz tests
