@@ -203,7 +203,10 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 			f = examine(j.state, ctx, err)
 		}
 	} else {
-		r.tool, r.waits = j.state, j.options.waits
+		r.tool = j.state
+		if j.options.waits {
+			r.waits = &j.ctx
+		}
 		value, _, answered = r.run(ctx, func() func() { return j.abandon(ctx) }, j.late(ctx), fn)
 		if answered {
 			f, r.failure = r.failure, nil

@@ -130,6 +130,10 @@ func (t errorTree) notMade() bool {
 		}
 	case *repeated, *PanicError:
 		return false
+	case *Error:
+		if x.Code == CodeTimeout || x.Code == CodeCanceled {
+			return false // something began, and was ended; the cause may be that of an earlier attempt
+		}
 	}
 
 	return t.all(errorTree.notMade)
@@ -140,6 +144,8 @@ func (t errorTree) final() bool {
 	switch x := t.err.(type) {
 	case *marked:
 		return x.class != ClassTransient
+	case *backoff.PermanentError:
+		return true
 	case *Error:
 		return false // it speaks for itself
 	}
@@ -218,10 +224,18 @@ func (t errorTree) bareCancel() bool {
 	return !explicit && t.is(context.Canceled)
 }
 
-// rejected reports whether t is the rejection of another call, which the tool made.
+// rejected reports whether nothing but rejections of other calls, which the tool made, is in t.
 func (t errorTree) rejected() bool {
-	e, ok := as[*Error](t)
-	return ok && (e.Code == CodeCircuitOpen || e.Code == CodeOverloaded)
+	switch x := t.err.(type) {
+	case *Error:
+		return x.Code == CodeCircuitOpen || x.Code == CodeOverloaded
+	case *marked:
+		if x.class != ClassTransient {
+			return false // the program knows better
+		}
+	}
+
+	return t.all(errorTree.rejected)
 }
 
 // outcome returns what a failure means to a breaker. While the caller is here, a bare

@@ -7,6 +7,7 @@ import (
 	"io"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/seed8d1e2389/resilience"
@@ -164,4 +165,24 @@ func TestAFailureBesideAConnectorsRejectionCounts(t *testing.T) {
 		}
 		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
 	})
+}
+
+// A rejection beside a real failure hides nothing, and neither does one that the program marks.
+func TestRejectionIsNeutralOnlyIfNothingElseFailed(t *testing.T) {
+	open := resilience.CircuitOpenError("other", time.Second)
+	for name, tc := range map[string]struct {
+		err      error
+		failures int
+	}{
+		"alone":                 {open, 0},
+		"wrapped":               {fmt.Errorf("x: %w", open), 0},
+		"beside a failure":      {errors.Join(errBoom, open), 1},
+		"marked as permanent":   {resilience.MarkPermanent(open), 1},
+		"in an Error of a tool": {&resilience.Error{Message: "m", Err: open}, 1},
+	} {
+		g := guardWith(t, resilience.Tool{})
+		_, err := resilience.Do(t.Context(), g, "x", failing(9, tc.err))
+		assert.Error(t, err, name)
+		assert.Equal(t, tc.failures, g.Health()[0].ConsecutiveFailures, name)
+	}
 }

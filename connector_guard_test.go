@@ -199,3 +199,31 @@ func TestErrorOfGetAfterAnotherFailureIsAFailure(t *testing.T) {
 		assert.False(t, r.Err.Retryable)
 	})
 }
+
+// The connection came back, and then the tool hung: that is the tool's failure.
+func TestHangAfterAnErrorOfGetIsCounted(t *testing.T) {
+	for name, attemptTimeout := range map[string]time.Duration{"call": 0, "attempts": 5 * time.Second} {
+		runInBubble(t, name, func(t *testing.T) {
+			dial := func(context.Context) (int, error) { return 0, errBoom }
+			c := resilience.NewConnector(dial, resilience.ConnectorConfig[int]{
+				Backoff: resilience.Backoff{Base: time.Second, Max: time.Second},
+			})
+			defer c.Close()
+			synctest.Wait()
+			cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 10 * time.Second})
+			cfg.AttemptTimeout = attemptTimeout
+			g := newGuard(t, cfg)
+
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					return c.Get(ctx)
+				}
+				time.Sleep(time.Hour)
+				return 0, nil
+			})
+			assert.Error(t, err)
+			assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}

@@ -250,7 +250,7 @@ func (c *callContext) left() time.Duration {
 
 // ownTimeLeft returns how long the timeout would have left if the caller had not ended the context.
 func (c *callContext) ownTimeLeft() time.Duration {
-	if c.ending.Load().ownTimeout {
+	if e := c.ending.Load(); e != nil && e.ownTimeout {
 		return 0
 	}
 

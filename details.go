@@ -10,13 +10,11 @@ func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 // present turns e into what the agent gets: with the configured suggestion, and with details
 // only with debug.
 func (c *call) present(e *Error) {
-	if configured, ok := c.guard.cfg.Suggestions[e.Code]; ok {
-		switch e.Suggestion {
-		case suggestions[e.Code], suggestions[e.Code] + " " + suggestCaution, suggestChange:
-			e.Suggestion = configured
-		case suggestCheck:
-			e.Suggestion = strings.TrimSpace(configured + " " + suggestCheck)
+	if configured, ok := c.guard.cfg.Suggestions[e.Code]; ok && e.hasOurWords() {
+		if strings.HasSuffix(e.Suggestion, suggestCheck) {
+			configured = strings.TrimSpace(configured + " " + suggestCheck)
 		}
+		e.suggest(configured)
 	}
 
 	if c.debug() {

@@ -164,9 +164,9 @@ func complete(tool string, err error, explicit *Error) *Error {
 		e.Message = subject(e.Tool) + " failed"
 	}
 	if e.Suggestion == "" {
-		e.Suggestion = suggestions[e.Code]
+		e.suggest(suggestions[e.Code])
 		if e.Code == CodeToolFailed && !e.Retryable {
-			e.Suggestion = suggestChange
+			e.suggest(suggestChange)
 		}
 	}
 	return e

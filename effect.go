@@ -1,6 +1,9 @@
 package resilience
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Effect is what running a tool twice may do, after MCP's tool annotations. It decides whether a
 // call is retried after a failure that leaves open whether the tool took effect, and whether the
@@ -58,10 +61,10 @@ func askEffect(f func() Effect) (e Effect) {
 }
 
 // giveUp makes e an error that isn't retryable. Words of ours become the suggestion.
-func (e *Error) giveUp(suggestion string) {
+func (e *Error) giveUp(words string) {
 	e.Retryable, e.RetryAfter = false, 0
-	if e.Suggestion == suggestions[e.Code] {
-		e.Suggestion = suggestion
+	if e.hasOurWords() {
+		e.suggest(words)
 	}
 }
 
@@ -76,17 +79,15 @@ func (e *Error) forEffect(effect Effect, crashed bool) {
 	}
 
 	lost := e.Code == CodeTimeout || e.Code == CodeConnectionLost
-	ours := suggestions[e.Code] != "" && e.Suggestion == suggestions[e.Code] ||
-		(crashed || lost) && e.Suggestion == suggestChange
-
-	switch {
+	unclear := crashed || lost || e.Suggestion != suggestChange
+	switch ours := e.hasOurWords() && unclear; {
 	case effect.repeatable():
 	case effect == EffectUnknown:
-		if ours {
-			e.Suggestion += " " + suggestCaution
+		if ours && !strings.HasSuffix(e.Suggestion, suggestCaution) {
+			e.suggest(e.Suggestion + " " + suggestCaution)
 		}
 	case ours:
-		e.Retryable, e.RetryAfter, e.Suggestion = false, 0, suggestCheck
+		e.giveUp(suggestCheck)
 	case lost:
 		e.Retryable, e.RetryAfter = false, 0
 	}

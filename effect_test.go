@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -79,6 +80,10 @@ func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 		},
 		"a timeout of its own": {
 			err:        &resilience.Error{Code: resilience.CodeTimeout, Message: "m"},
+			suggestion: suggestCheck,
+		},
+		"permanent, in the words of backoff": {
+			err:        backoff.Permanent(resilience.ConnectionLostError("gone")),
 			suggestion: suggestCheck,
 		},
 		"an Error that is marked as permanent": {
@@ -208,4 +213,30 @@ func TestPromise8TheLastAttemptDoesNotSpeakForAll(t *testing.T) {
 		assert.Equal(t, 1, runs)
 		assert.False(t, r.Err.Retryable)
 	})
+}
+
+// A gateway passes on the error of a call of its own, whose tool may be described otherwise, or not at all.
+func TestPromise8WordsOfAnInnerGuardAreOursToo(t *testing.T) {
+	const configured = "Restart the app, then try again."
+	for name, suggestions := range map[string]map[resilience.Code]string{
+		"plain":      nil,
+		"configured": {resilience.CodeToolFailed: configured, resilience.CodeTimeout: configured},
+	} {
+		for failed, fn := range map[string]toolFunc{"a failure": failing(9, errBoom), "a timeout": untilDone} {
+			runInBubble(t, name+", "+failed, func(t *testing.T) {
+				cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+				cfg.Suggestions = suggestions
+				g := newGuard(t, cfg)
+				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					ctx, cancel := context.WithTimeout(ctx, time.Second)
+					defer cancel()
+					return resilience.Do(ctx, g, "inner", fn)
+				})
+				synctest.Wait()
+				assert.False(t, r.Err.Retryable)
+				assert.True(t, strings.HasSuffix(r.Err.Suggestion, suggestCheck), r.Err.Suggestion)
+				assert.Equal(t, suggestions != nil, strings.HasPrefix(r.Err.Suggestion, configured))
+			})
+		}
+	}
 }

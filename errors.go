@@ -87,6 +87,9 @@ type Error struct {
 	// origin is the *Error of which this one is a changed copy, nil if it is none.
 	origin *Error
 
+	// ours is the suggestion that this package wrote, whatever the suggestion is now.
+	ours string
+
 	// bare is whether this CANCELED says no more than context.Canceled does, since no program chose it.
 	bare bool
 }
@@ -297,13 +300,17 @@ func validationError(tool, format string, args ...any) *Error {
 }
 
 func newError(code Code, tool, message string, retryable bool) *Error {
-	return &Error{
-		Code:       code,
-		Tool:       tool,
-		Message:    message,
-		Suggestion: suggestions[code],
-		Retryable:  retryable,
-	}
+	e := &Error{Code: code, Tool: tool, Message: message, Retryable: retryable}
+	e.suggest(suggestions[code])
+	return e
+}
+
+// suggest makes words of ours the suggestion.
+func (e *Error) suggest(words string) { e.Suggestion, e.ours = words, words }
+
+// hasOurWords reports whether the suggestion is ours, and not the tool's.
+func (e *Error) hasOurWords() bool {
+	return e.Suggestion != "" && (e.Suggestion == e.ours || e.Suggestion == suggestions[e.Code])
 }
 
 // clone returns a copy that may be changed, and that errors.Is finds to be e.

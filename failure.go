@@ -9,7 +9,7 @@ type failure struct {
 	err error // the tool's; errUnreadable if it can't be read
 	diagnosis
 	outcome  outcome // while the caller is here
-	echo     bool    // it says no more than that its context has ended
+	echo     bool    // it is the error or the cause of its context, which has ended
 	canceled bool    // it is, or wraps, the error of a context that has ended
 	rejected bool    // by the guard of a call that the tool made
 	notMade  bool    // by a Connector
@@ -36,7 +36,7 @@ func newFailure(t errorTree, ctx *callContext, retry, breaker func(error) Class)
 		err:       t.err,
 		diagnosis: diagnose(t, retry),
 		outcome:   t.outcome(breaker, true),
-		echo:      t.echoes(ctx),
+		echo:      ctx.Err() != nil && (same(t.err, ctx.Err()) || same(t.err, context.Cause(ctx))),
 		canceled:  !isCrash(t.err) && (t.is(context.Canceled) || t.is(context.DeadlineExceeded)),
 		rejected:  t.rejected(),
 		notMade:   t.notMade(),

@@ -104,7 +104,7 @@ type LateResult struct {
 	Tool  string
 	Label string // as in [CallEnd]
 	Time  time.Time
-	Late  time.Duration // since the attempt was abandoned
+	Late  time.Duration // since the attempt's context ended
 
 	// Err is nil if the attempt succeeded, and a [*PanicError] or [ErrGoexit] if it crashed. The
 	// methods of any other error may panic.

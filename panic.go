@@ -66,7 +66,7 @@ func crashError(tool string, err error) error {
 	}
 
 	e := newError(CodeToolFailed, tool, subject(tool)+" failed", false)
-	e.Suggestion = suggestChange
+	e.suggest(suggestChange)
 	e.Err = err
 	return e
 }

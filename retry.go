@@ -145,7 +145,7 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 		t := treeOf(err)
 		d := diagnose(t, r.Classify)
 		if d.noEffect && !noEffect {
-			err = &repeated{err}
+			err, t.err = &repeated{err}, &repeated{t.err}
 		}
 
 		delay := r.delay(n, d.retryAfter)

@@ -17,10 +17,10 @@ const (
 type runner[T any] struct {
 	ctx     *callContext
 	fn      func(context.Context) (T, error)
-	late    func(error) // receives the outcome of an abandoned function; may be nil
-	release func()      // called once an abandoned function has returned; may be nil
-	tool    *toolState  // what an error means to; nil outside of a guard
-	waits   bool        // for fn, after the caller has left
+	late    func(error)  // receives the outcome of an abandoned function; may be nil
+	release func()       // called once an abandoned function has returned; may be nil
+	tool    *toolState   // what an error means to; nil outside of a guard
+	waits   *callContext // of the call, which goes on waiting after the caller has left; nil if it doesn't
 
 	state   atomic.Int32
 	value   T // like what follows, to be read once the function has finished
@@ -58,7 +58,7 @@ func (r *runner[T]) run(
 		}
 	}
 
-	if r.waits && r.waitOn(ctx) {
+	if r.waits != nil && r.waitOn(ctx) {
 		return r.take()
 	}
 
@@ -76,10 +76,10 @@ func (r *runner[T]) run(
 	return r.take()
 }
 
-// waitOn waits for a function whose caller has left, until its own timeout, and reports whether it has
-// finished.
+// waitOn waits for a function whose caller has left, until its own timeout or that of the whole call,
+// and reports whether it has finished.
 func (r *runner[T]) waitOn(ctx *callContext) bool {
-	timer := time.NewTimer(ctx.ownTimeLeft())
+	timer := time.NewTimer(min(ctx.ownTimeLeft(), r.waits.ownTimeLeft()))
 	defer timer.Stop()
 	for {
 		select {

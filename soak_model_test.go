@@ -155,7 +155,7 @@ func init() { // because functions call tools, whose functions have a behaviour
 		{"succeeds at its end", 3, harmless(outlast)},
 		{"fails at its end", 5, harmless(outlast, fail)},
 		{"hangs at its end", 2, harmless(outlast, hangs(30))},
-		{"reports progress", 5, harmless(work(12), progress, work(12), progress, work(12), progress, work(12), progress)},
+		{"reports progress", 5, harmless(work(12), progress, work(12), progress, work(12), progress, work(12))},
 		{"pauses", 5, harmless(work(12), pause, work(30), resume, work(12))},
 		{"forgets to resume", 3, harmless(pause, work(30))},
 		{"calls itself", 3, fault(callItself)},
@@ -195,7 +195,7 @@ func outlast(a *attempt) error { _ = work(100)(a); return nil }
 
 func crash(a *attempt) error { a.trace = errors.New("panic"); panic(a.trace) }
 
-// leave ends the goroutine, but only that of a first attempt, because later ones could not be told apart.
+// leave ends the goroutine, but only that of a first attempt, because later ones look the same.
 func leave(a *attempt) error {
 	if a.n > 1 {
 		return crash(a)
@@ -273,8 +273,12 @@ var failures = []row[failure]{
 		return &resilience.Error{Code: "BUSY", Message: "Busy.", Retryable: true, RetryAfter: a.upTo(5)}
 	}}},
 	{"a TIMEOUT", 3, failure{ambiguous, func(*attempt) error { return resilience.TimeoutError("other", 1) }}},
-	{"a CANCELED", 3, failure{noFault, func(*attempt) error { return &resilience.Error{Code: resilience.CodeCanceled} }}},
-	{"a rejection", 3, failure{noFault, func(*attempt) error { return resilience.CircuitOpenError("other", time.Hour) }}},
+	{"a CANCELED", 3, failure{noFault, func(*attempt) error {
+		return &resilience.Error{Code: resilience.CodeCanceled}
+	}}},
+	{"a rejection", 3, failure{noFault, func(*attempt) error {
+		return resilience.CircuitOpenError("other", time.Hour)
+	}}},
 	{"a canceled context", 3, failure{ambiguous, func(*attempt) error { return fmt.Errorf("%w", context.Canceled) }}},
 	{"a deadline", 3, failure{ambiguous, func(*attempt) error { return fmt.Errorf("%w", context.DeadlineExceeded) }}},
 	{"refused", 5, failure{noEffect, func(*attempt) error { return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED} }}},
@@ -290,7 +294,7 @@ var failures = []row[failure]{
 }
 
 // fail returns an error. An error that has another one in its place is returned by first attempts only, because those
-// of several attempts can't be told apart.
+// of several attempts look the same.
 func fail(a *attempt) error {
 	f := draw(a.dice, failures, func(r row[failure]) bool {
 		k := r.what.kind

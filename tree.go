@@ -120,6 +120,12 @@ func (t errorTree) is(target error) bool {
 	return false
 }
 
+// same is ==, also for values that can't be compared.
+func same(a, b error) (yes bool) {
+	defer func() { _ = recover() }()
+	return a == b
+}
+
 // isItself compares err, which may be of a type that can't be compared, and asks its Is method.
 // Both may panic.
 func isItself(err, target error) (yes bool) {

@@ -112,3 +112,25 @@ func TestWaitForToolOfAProbe(t *testing.T) {
 		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 	})
 }
+
+// It waits until the timeout of the tool, whatever AttemptTimeout is, and also in a later attempt.
+func TestWaitForToolEndsWithTheTimeoutOfTheCall(t *testing.T) {
+	for name, tc := range map[string]struct{ timeout, attempt time.Duration }{
+		"of one attempt":       {10 * time.Second, time.Minute},
+		"of the third attempt": {30 * time.Second, 12 * time.Second},
+	} {
+		for caller, leave := range map[string]time.Duration{"stays": time.Hour, "leaves": tc.timeout - time.Second} {
+			runInBubble(t, name+", the caller "+caller, func(t *testing.T) {
+				cfg := configWith(resilience.Tool{Timeout: tc.timeout, Effect: resilience.ReadOnly})
+				cfg.AttemptTimeout = tc.attempt
+				ctx, cancel := context.WithTimeout(t.Context(), leave)
+				defer cancel()
+
+				r := resilience.Run(ctx, newGuard(t, cfg), "x", hang(time.Hour), resilience.WaitForTool())
+				assert.Equal(t, tc.timeout, r.Duration)
+				assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+				time.Sleep(2 * time.Hour)
+			})
+		}
+	}
+}

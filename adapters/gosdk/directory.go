@@ -3,6 +3,7 @@ package gosdk
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,9 @@ const (
 	// maxLists is how many calls of tools/list may run at the same time. All but one of them have
 	// exceeded listTimeout.
 	maxLists = 4
+
+	// maxTools bounds the cache. Beyond it, only the last list is kept.
+	maxTools = 10_000
 )
 
 var errNoList = errors.New("tools/list returned neither a result nor an error")
@@ -128,13 +132,24 @@ func (d *directory) run(ctx context.Context, req *mcp.CallToolRequest, end chan 
 			return d.list(ctx, req)
 		})
 	if err == nil {
-		d.tools.Store(&tools)
+		d.add(tools)
 	}
 
 	d.mu.Lock()
 	d.current, d.slow = nil, time.Since(d.began) >= refreshTimeout
 	d.mu.Unlock()
 	close(end)
+}
+
+// add adds a list to the cache. What earlier lists have said of other tools stays, because a server may
+// show each client other tools.
+func (d *directory) add(tools map[string]toolInfo) {
+	all := tools
+	if old := d.tools.Load(); old != nil && len(*old)+len(tools) <= maxTools {
+		all = maps.Clone(*old)
+		maps.Copy(all, tools)
+	}
+	d.tools.Store(&all)
 }
 
 // list returns the tools on all pages of the list, as the client of req gets it, because the SDK

@@ -41,7 +41,7 @@
 // time when the call fails. To know that, the guard calls tools/list. No call waits for that beyond
 // its own timeout, nor longer than 250ms: if the list takes longer, what the last one said applies.
 //
-// A tool that the last list doesn't contain may be a name that an agent made up, so it shares a breaker
+// A tool that no list has contained so far may be a name that an agent made up, so it shares a breaker
 // with other such tools, unless the guard's Config lists it. While there has been no list, because
 // tools/list fails or hasn't come to its end, every tool has a breaker of its own.
 //

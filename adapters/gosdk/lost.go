@@ -37,7 +37,12 @@ func clientError(err error, session string) error {
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		e := resilience.AsError("", dial)
-		e.Err = resilience.MarkTransient(err) // the call didn't reach the server
+		if e.Code != resilience.CodeConnectionLost { // the dial of another call was canceled
+			e = resilience.ConnectionLostError("the server can't be reached")
+		}
+		if e.Err = errors.Join(err, errInFlight); isRejected(err) {
+			e.Err = resilience.MarkTransient(err) // the call didn't reach the server
+		}
 		return e
 	case errors.Is(err, mcp.ErrSessionMissing), isSessionUnknown(err, session):
 		// The reply may be to another request, which ended this call in flight.
@@ -46,12 +51,21 @@ func clientError(err error, session string) error {
 		return connectionLost(reasonClosed, err)
 	}
 
-	var wire *jsonrpc.Error
-	if errors.As(err, &wire) && wire.Code == codeRejected {
+	if isRejected(err) {
 		return err // the server is busy: this is transient, and the call may have reached it
 	}
 	_, err = answerOfError(err)
 	return err
+}
+
+// errInFlight is joined with a dial that isn't the call's own: the SDK ends all calls of a connection with
+// the error of a login that has failed during one of them.
+var errInFlight = errors.New("gosdk: the call may have been in flight")
+
+// isRejected reports whether the SDK says that this very request has failed.
+func isRejected(err error) bool {
+	var wire *jsonrpc.Error
+	return errors.As(err, &wire) && wire.Code == codeRejected
 }
 
 func connectionLost(reason string, err error) *resilience.Error {

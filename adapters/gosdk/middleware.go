@@ -87,7 +87,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 
 // describe returns what the guard needs to know of req.
 func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilience.Request {
-	start, timeout := time.Now(), s.guard.Timeout(req.Params.Name)
+	start, timeout := time.Now(), s.timeout(req)
 
 	return resilience.Request{
 		RequestInfo: resilience.RequestInfo{
@@ -105,6 +105,15 @@ func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilie
 		AllowDebug:   s.options.allowDebug,
 		AllowTimeout: s.options.allowTimeout,
 	}
+}
+
+// timeout returns the timeout of the call, within which the directory must answer.
+func (s *server) timeout(req *mcp.CallToolRequest) time.Duration {
+	timeout := s.guard.Timeout(req.Params.Name)
+	if seconds, ok := req.Params.Meta[resilience.MetaTimeout].(float64); ok && s.options.allowTimeout && seconds > 0 {
+		timeout = time.Duration(min(seconds*float64(time.Second), float64(timeout)))
+	}
+	return timeout
 }
 
 // attempt calls the tool once.
