@@ -281,7 +281,9 @@ var failures = []row[failure]{
 	}}},
 	{"a canceled context", 3, failure{ambiguous, func(*attempt) error { return fmt.Errorf("%w", context.Canceled) }}},
 	{"a deadline", 3, failure{ambiguous, func(*attempt) error { return fmt.Errorf("%w", context.DeadlineExceeded) }}},
-	{"refused", 5, failure{noEffect, func(*attempt) error { return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED} }}},
+	{"refused", 5, failure{noEffect, func(*attempt) error {
+		return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	}}},
 	{"reset", 5, failure{ambiguous, func(*attempt) error { return &net.OpError{Op: "read", Err: syscall.ECONNRESET} }}},
 	{"one of two refused", 5, failure{ambiguous, func(*attempt) error {
 		return errors.Join(syscall.ECONNREFUSED, errBoom)

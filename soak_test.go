@@ -99,7 +99,8 @@ func (s *soak) checkEnd() {
 		for _, h := range g.Health() {
 			assert.Zero(s, h.InFlight, "calls of %q in flight", h.Tool)
 			assert.Zero(s, h.Abandoned, "abandoned attempts of %q", h.Tool)
-			assert.False(s, h.LastError != nil && h.LastError.Code == resilience.CodeCanceled, "%q counts a caller", h.Tool)
+			canceled := h.LastError != nil && h.LastError.Code == resilience.CodeCanceled
+			assert.False(s, canceled, "%q counts a caller", h.Tool)
 		}
 	}
 }
