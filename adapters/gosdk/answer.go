@@ -1,6 +1,7 @@
 package gosdk
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -48,6 +49,12 @@ func answerOfError(err error) (answer, error) {
 		return answer{protocol: err}, resilience.MarkInvalid(err)
 	}
 	return answer{protocol: err}, resilience.MarkPermanent(err)
+}
+
+// timedOut reports whether err says no more than that the timeout of ctx, a guarded call's, has passed.
+func timedOut(ctx context.Context, err error) bool {
+	end, ok := context.Cause(ctx).(*resilience.Error)
+	return ok && end.Code == resilience.CodeTimeout && isBounded(err) && errors.Is(err, context.DeadlineExceeded)
 }
 
 // isBounded reports whether errors.As and errors.Is come to an end with err: a tool's error may wrap

@@ -289,3 +289,21 @@ func TestErrorThatWrapsItselfFailsItsCall(t *testing.T) {
 		})
 	}
 }
+
+// Whether the tool or the guard notices the timeout first is chance. The client receives the same.
+func TestToolThatRespectsItsTimeoutHasTheGuardsAnswer(t *testing.T) {
+	f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
+		"x": {Timeout: time.Millisecond}, "cooperative": {Timeout: time.Millisecond, Cooperative: true},
+	}})
+	until := func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("Get: %w", ctx.Err()) }
+	f.typed("x", nil, until)
+	f.typed("cooperative", nil, until)
+	f.connect("")
+	for range 3 {
+		for _, tool := range []string{"x", "cooperative"} {
+			res := f.call(tool)
+			assert.Equal(t, resilience.CodeTimeout, metadataOf(t, res).Code)
+			assert.Contains(t, text(t, res), `"code":"TIMEOUT"`, tool)
+		}
+	}
+}
