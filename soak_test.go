@@ -57,7 +57,7 @@ func TestSoakOfADayInFakeTime(t *testing.T) {
 
 		for _, event := range []string{
 			"success", "unfinished", "BUSY", "TIMEOUT", "CIRCUIT_OPEN", "CONNECTION_LOST", "RETRY_EXHAUSTED",
-			"OVERLOADED", "TOOL_FAILED", "TOOL_NOT_FOUND", "VALIDATION_ERROR", "CANCELED", "exit of the caller",
+			"TOOL_FAILED", "TOOL_NOT_FOUND", "VALIDATION_ERROR", "CANCELED", "exit of the caller",
 			"retry", "late result", "change of a breaker",
 		} {
 			assert.True(t, t.Failed() || *soakSeed != 0 || s.counts[event] > 0, "no %s", event)

@@ -59,14 +59,10 @@ func dial(ctx context.Context, cfg devtools.Config) (*devtools.Page, error) {
 // now returns the page, or CONNECTION_LOST, without waiting.
 func (b *browser) now(ctx context.Context) (*devtools.Page, error) { return b.connection.Get(ctx) }
 
-// soon returns the page. If the connection is down, the first attempt of a call waits for at most
-// b.patience, unless the next dial would come too late anyway. The guard makes another attempt after
-// the next dial, if there is time, since no page has seen anything of the call yet.
+// soon returns the page. If the connection is down, it waits for at most b.patience, unless the
+// next dial would come too late anyway. The guard makes another attempt after the next dial, if there
+// is time, since no page has seen anything of the call yet.
 func (b *browser) soon(ctx context.Context) (*devtools.Page, error) {
-	if resilience.Attempt(ctx) > 1 {
-		return b.connection.Get(ctx)
-	}
-
 	waiting, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
 	page, err := b.connection.Wait(waiting)
