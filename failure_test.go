@@ -2,6 +2,8 @@ package resilience_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -176,3 +178,41 @@ func TestPromise7NilErrorsEndNothing(t *testing.T) {
 		}
 	}
 }
+
+// Only the bare error of its context says nothing of a tool's own. One that wraps it, as a driver's does,
+// is the last cause.
+func TestPromise4AnErrorThatWrapsTheEndOfItsContextIsTheToolsOwn(t *testing.T) {
+	echo := func(end error) error { return end }
+	wrapper := func(end error) error { return fmt.Errorf("db: %w", &driverError{end}) }
+	for name, tc := range map[string]struct {
+		second func(error) error
+		own    bool
+	}{"an echo": {echo, false}, "a wrapper": {wrapper, true}} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Cooperative: true})
+			cfg.AttemptTimeout = time.Second
+			cfg.Retry.MaxRetries = 2
+			_, err := resilience.Do(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					return 0, errFirst
+				}
+				<-ctx.Done()
+				if resilience.Attempt(ctx) == 2 {
+					return 0, tc.second(ctx.Err())
+				}
+				return 0, ctx.Err()
+			})
+
+			assert.ErrorIs(t, err, resilience.CodeRetryExhausted)
+			var driver *driverError
+			assert.Equal(t, tc.own, errors.As(err, &driver))
+			assert.Equal(t, !tc.own, errors.Is(err, errFirst), "it isn't the last cause")
+		})
+	}
+}
+
+// A driverError is a driver's error about the end of a context.
+type driverError struct{ end error }
+
+func (e *driverError) Error() string { return "query: " + e.end.Error() }
+func (e *driverError) Unwrap() error { return e.end }
