@@ -101,9 +101,10 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 // once, a probe that can't be lost, the time until the next probe, and changes that are
 // reported outside of its lock.
 type Breaker struct {
-	name string
-	cfg  BreakerConfig
-	gb   *gobreaker.TwoStepCircuitBreaker[struct{}]
+	name  string
+	label string // for observers
+	cfg   BreakerConfig
+	gb    *gobreaker.TwoStepCircuitBreaker[struct{}]
 
 	// version is the number of changes so far, times four, plus the state. It is written
 	// under gobreaker's lock only.
@@ -132,7 +133,7 @@ func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 	}
 	cfg = cfg.withDefaults()
 
-	b := &Breaker{name: name, cfg: cfg}
+	b := &Breaker{name: name, label: name, cfg: cfg}
 	b.gb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        name,
 		MaxRequests: 1,
@@ -150,7 +151,7 @@ func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 
 // changed is called by gobreaker under its lock.
 func (b *Breaker) changed(_ string, from, to gobreaker.State) {
-	c := BreakerChange{Breaker: b.name, From: stateOf(from), To: stateOf(to), Time: time.Now()}
+	c := BreakerChange{Breaker: b.name, Label: b.label, From: stateOf(from), To: stateOf(to), Time: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
@@ -205,6 +206,17 @@ func (b *Breaker) RetryAfter() time.Duration {
 
 // untilProbe requires that the breaker has been open.
 func (b *Breaker) untilProbe() time.Duration { return time.Until(*b.probeAt.Load()) }
+
+// rejects reports whether the breaker is open and its cooldown hasn't passed. Unlike State it changes
+// nothing.
+func (b *Breaker) rejects() bool {
+	return stateIn(b.version.Load()) == StateOpen && b.untilProbe() > 0
+}
+
+// resting reports whether a new breaker would be no different.
+func (b *Breaker) resting() bool {
+	return stateIn(b.version.Load()) == StateClosed && b.gb.Counts().ConsecutiveFailures == 0
+}
 
 // consecutiveFailures returns the number that an operator wants to read: gobreaker's own
 // count restarts whenever the state changes.

@@ -108,7 +108,7 @@ func (c *call) begin(ctx context.Context) *Error {
 		c.ctx.start = time.Now().Add(-c.options.elapsed) // nor does a slow argument
 	}
 
-	s := c.guard.stateOf(c.ctx.name, c.options.shared)
+	s := c.guard.enter(c.ctx.name, c.options.shared)
 	if !s.used.Load() { // all calls of the tool share it, and reading is cheaper
 		s.used.Store(true)
 	}
@@ -133,7 +133,6 @@ func (c *call) begin(ctx context.Context) *Error {
 		return overloadedError(c.ctx.name)
 	}
 
-	s.inFlight.Add(1)
 	attended := !s.cooperative && c.guard.cfg.AttemptTimeout == 0
 	c.ctx.begin(ctx, attended, c.options.elapsed)
 	if c.ticket.isProbe() {
@@ -350,7 +349,6 @@ func (c *call) finish(e *Error, o outcome) {
 	if c.begun() {
 		c.ctx.stop()
 		c.settle(o)
-		c.state.inFlight.Add(-1)
 	}
 
 	if e != nil || c.observers != nil {
@@ -364,6 +362,9 @@ func (c *call) finish(e *Error, o outcome) {
 		last := *c.err
 		last.Details = nil
 		c.state.lastErr.Store(&last)
+	}
+	if c.state != nil {
+		c.state.leave()
 	}
 	c.notifyEnd()
 	c.options, c.arguments, c.past = options{}, nil, past{} // a tool may keep its context, and the call with it

@@ -26,11 +26,9 @@ type Guard struct {
 	breakers  map[string]*Breaker // of listed tools, by name
 	observers []*observer
 
-	listed        map[string]*toolState
-	unlisted      sync.Map     // of *toolState, by name
-	unlistedCount atomic.Int64 // the size of unlisted
-	growing       sync.Mutex   // held while unlisted grows
-	others        *toolState   // shared by all tools without a state of their own
+	listed   map[string]*toolState
+	unlisted unlistedTools
+	others   *toolState // shared by all tools without a state of their own
 
 	// These count functions that a call has gone on without, and that still run.
 	examining atomic.Int64 // errors
@@ -227,5 +225,11 @@ func (g *Guard) Timeout(tool string) time.Duration {
 
 // Breaker returns the breaker of a tool, listed or not. It is never nil. A tool that isn't
 // listed gets its breaker now, if it has none yet, as by a call, even if tools that are listed
-// share a breaker of its name. Tools for which there is no room share one.
-func (g *Guard) Breaker(tool string) *Breaker { return g.stateOf(tool, false).breaker }
+// share a breaker of its name. It then keeps that breaker for as long as the guard exists. Tools for
+// which there is no room share one.
+func (g *Guard) Breaker(tool string) *Breaker {
+	s := g.enter(tool, false)
+	defer s.leave()
+	s.kept.Store(true)
+	return s.breaker
+}

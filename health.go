@@ -49,8 +49,11 @@ func (h Health) MarshalJSON() ([]byte, error) {
 }
 
 // Health returns the state of every tool that is listed in the Config or was called, sorted by name.
-// A guard keeps the state of at most 1,024 tools that aren't listed; further ones share a single
-// state, whose name is "(others)".
+// A guard keeps the state of at most 1,024 tools that aren't listed. For a further one it forgets a
+// state that isn't needed: no call is under way and no abandoned attempt still runs, the breaker isn't
+// open, and [Guard.Breaker] hasn't returned it. States of tools that haven't failed lately are
+// forgotten first, the oldest before others. If none is found, the further tools share a single state,
+// whose name is "(others)".
 //
 // Each value is correct by itself. While calls are under way, the values need not be those of one
 // instant.
@@ -60,7 +63,7 @@ func (g *Guard) Health() []Health {
 		all = append(all, g.health(t))
 	}
 
-	g.unlisted.Range(func(_, t any) bool {
+	g.unlisted.byName.Range(func(_, t any) bool {
 		if t := t.(*toolState); t.used.Load() {
 			all = append(all, g.health(t))
 		}
@@ -88,7 +91,7 @@ func (g *Guard) health(t *toolState) Health {
 		State:               state,
 		RetryAfter:          t.breaker.RetryAfter(),
 		ConsecutiveFailures: t.breaker.consecutiveFailures(),
-		InFlight:            int(t.inFlight.Load()),
+		InFlight:            t.inFlight(),
 		Abandoned:           int(t.abandoned.all.Load()),
 		LastError:           last,
 	}

@@ -215,13 +215,13 @@ func (c *call) notifyEnd() {
 // label returns the Label of the call's events. It creates no state for a tool that was never called.
 func (c *call) label() string {
 	if c.state != nil {
-		return c.state.name
+		return c.state.label
 	}
 	if c.guard.listed[c.ctx.name] != nil {
 		return c.ctx.name
 	}
-	if t, ok := c.guard.unlisted.Load(c.ctx.name); ok && t.(*toolState).used.Load() {
-		return c.ctx.name
+	if s := c.guard.unlisted.get(c.ctx.name); s != nil && s.used.Load() {
+		return s.label
 	}
 	return othersName
 }
@@ -234,7 +234,7 @@ func (c *call) late(ctx *callContext) func(error) {
 	}
 
 	// The function outlives the call and must not refer to it.
-	name, label, observers := c.ctx.name, c.state.name, c.observers
+	name, label, observers := c.ctx.name, c.state.label, c.observers
 	return func(err error) {
 		now := time.Now()
 		failure := treeOf(err)

@@ -86,8 +86,8 @@ type CallEnd struct {
 	Tool string
 
 	// Label is Tool, or "(others)" for a tool that has no state of its own. Agents make up names of
-	// tools, so use Label as the key of metrics: apart from "(others)", its only values are the tools
-	// that [Guard.Health] lists.
+	// tools, so use Label as the key of metrics: apart from "(others)" and the tools in the Config, it has
+	// at most 1,024 values for as long as the guard exists, the names that came first.
 	Label string
 
 	Time       time.Time
@@ -112,9 +112,11 @@ type LateResult struct {
 }
 
 // BreakerChange describes a change of a breaker's state. The change from open to half-open is noticed
-// when a call arrives or the state is queried after the cooldown.
+// when a call arrives or the state is queried after the cooldown. An open breaker may be forgotten from
+// then on, without a further change (see [Guard.Health]).
 type BreakerChange struct {
 	Breaker  string // the breaker's name
+	Label    string // Breaker, or "(others)" if Label of [CallEnd] is that for the calls of its tool
 	From, To State
 	Time     time.Time
 }

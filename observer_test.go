@@ -455,10 +455,10 @@ func TestObserverReceivesChangesOfBreakers(t *testing.T) {
 		closed, opened, halfOpen := resilience.StateClosed, resilience.StateOpen, resilience.StateHalfOpen
 		later := start.Add(31 * time.Second)
 		assert.Equal(t, []resilience.BreakerChange{
-			{Breaker: "db", From: closed, To: opened, Time: start},
-			{Breaker: "db", From: opened, To: halfOpen, Time: later},
-			{Breaker: "db", From: halfOpen, To: closed, Time: later},
-			{Breaker: "unlisted", From: closed, To: opened, Time: later},
+			{Breaker: "db", Label: "db", From: closed, To: opened, Time: start},
+			{Breaker: "db", Label: "db", From: opened, To: halfOpen, Time: later},
+			{Breaker: "db", Label: "db", From: halfOpen, To: closed, Time: later},
+			{Breaker: "unlisted", Label: "unlisted", From: closed, To: opened, Time: later},
 		}, received[resilience.BreakerChange](&r))
 		assert.Len(t, received[string](&r), 4)
 	})

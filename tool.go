@@ -6,18 +6,11 @@ import (
 	"time"
 )
 
-// These bound the memory for tools that aren't listed in the Config, since their names come
-// from agents.
-const (
-	maxUnlisted = 1024
-	maxNameLen  = 256
-	othersName  = "(others)"
-)
-
 // A toolState is what a guard keeps for one tool.
 type toolState struct {
 	name        string
-	listed      bool // in the Config
+	label       string // for observers
+	listed      bool   // in the Config
 	timeout     time.Duration
 	maxTimeout  time.Duration // at least timeout
 	effect      Effect
@@ -25,10 +18,11 @@ type toolState struct {
 	retry       Retry
 	breaker     *Breaker
 
-	inFlight  atomic.Int64
+	calls     atomic.Int64 // that haven't returned; negative once the state is forgotten
 	abandoned abandonedCount
 	lastErr   atomic.Pointer[Error]
 	used      atomic.Bool // false if it was only asked for
+	kept      atomic.Bool // the breaker was asked for, so it must remain that of the tool
 }
 
 // newState returns the state of a tool. The caller must store it. A tool that isn't listed
@@ -52,6 +46,7 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 	timeout := t.timeout(name, g.timeouts)
 	return &toolState{
 		name:        name,
+		label:       name,
 		listed:      listed,
 		timeout:     timeout,
 		maxTimeout:  max(timeout, t.MaxTimeout),
@@ -62,35 +57,28 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 	}
 }
 
-// stateOf returns the state of a tool. A tool that isn't listed gets its own state at its
-// first call, as long as there is room and it isn't to share that of the others.
-func (g *Guard) stateOf(name string, shared bool) *toolState {
-	if s := g.listed[name]; s != nil {
-		return s
+// enter returns the state of a tool, which the caller must leave. A tool that isn't listed gets its own
+// state at its first call, as long as there is room and it isn't to share that of the others.
+func (g *Guard) enter(name string, shared bool) *toolState {
+	s := g.listed[name]
+	if s == nil && !shared && len(name) <= maxNameLen {
+		if own := g.unlisted.enter(name, g.newUnlisted); own != nil {
+			return own
+		}
 	}
-	if shared {
-		return g.others
+	if s == nil {
+		s = g.others
 	}
-	if s, ok := g.unlisted.Load(name); ok {
-		return s.(*toolState)
-	}
-	if len(name) > maxNameLen || g.unlistedCount.Load() == maxUnlisted { // usual once it is full
-		return g.others
-	}
-
-	g.growing.Lock()
-	defer g.growing.Unlock()
-	if s, ok := g.unlisted.Load(name); ok {
-		return s.(*toolState)
-	}
-	if g.unlistedCount.Load() == maxUnlisted {
-		return g.others
-	}
-	g.unlistedCount.Add(1)
-	s := g.newState(strings.Clone(name), Tool{Effect: g.cfg.Effect}, false)
-	g.unlisted.Store(s.name, s)
+	s.enter()
 	return s
 }
+
+func (g *Guard) newUnlisted(name string) *toolState {
+	return g.newState(name, Tool{Effect: g.cfg.Effect}, false)
+}
+
+// setLabel sets the label of a new state, and of its breaker, which it doesn't share.
+func (s *toolState) setLabel(label string) { s.label, s.breaker.label = label, label }
 
 // shortName cuts the name of a tool that isn't listed, since it may be made up, and reaches logs,
 // traces and agents.

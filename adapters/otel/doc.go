@@ -68,8 +68,9 @@
 //
 // # Metrics
 //
-// The value of gen_ai.tool.name is the call's label. However many names agents make up, there
-// are never more labels than tools in the guard's Health, plus "(others)".
+// The value of gen_ai.tool.name is the call's label, and that of resilience.breaker.name the label of
+// the change. However many names agents make up, there are at most 1,024 labels besides "(others)" and
+// the tools in the guard's Config.
 //
 //	instrument                     kind           unit       attributes
 //	mcp.server.operation.duration  histogram      s          (all)
@@ -87,7 +88,8 @@
 // resilience.code and resilience.unfinished, each where the call's span has it. On metrics and
 // in error.type, a code that isn't one of the resilience package's own is _OTHER.
 //
-// The last three instruments need [Telemetry.Watch]. The state of a breaker consists of three
+// The last three instruments need [Telemetry.Watch], and show what is in the guard's Health when they
+// are collected, by its own names. The state of a breaker consists of three
 // series, closed, half-open and open, one of which is 1.
 //
 // # When telemetry fails
