@@ -1,50 +1,34 @@
 package gosdk
 
 import (
-	"context"
-	"errors"
-	"maps"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
 
-const (
-	// refreshTimeout is how long a call waits for a refresh at most. The SDK replies within
-	// microseconds, but other middleware of the server also runs.
-	refreshTimeout = 250 * time.Millisecond
+// maxTools bounds how many tools a directory holds.
+const maxTools = 10_000
 
-	// listTimeout bounds a refresh. Later calls use a list that was too late for the call that asked.
-	listTimeout = 10 * time.Second
-
-	// maxLists is how many calls of tools/list may run at the same time. All but one of them have
-	// exceeded listTimeout.
-	maxLists = 4
-
-	// maxTools bounds the cache. Beyond it, only the last list is kept.
-	maxTools = 10_000
-)
-
-var errNoList = errors.New("tools/list returned neither a result nor an error")
-
-// A directory caches what a server's list of tools says. Tools may be added, changed and removed
-// while the server runs, so it is refreshed when a tool is missing, and when a call fails and the
-// tool's effect matters. It is safe for concurrent use.
+// A directory remembers the tools that servers have shown to clients. It learns them from the lists that
+// clients ask for and never asks for one itself: the SDK has no other way to look a tool up, so each
+// question would pass through the server's other middleware, which may count, refuse or delay it, in the
+// name of a client that hasn't asked. Nor is there a need to: a model can only call what its client has
+// listed.
 //
-// Refreshes are made one after the other, on a goroutine of their own, so that no call waits for
-// longer than it may, and a list that hangs doesn't collect goroutines.
+// Each server has a directory of its own, because tools of the same name on different servers may differ.
+// Servers that are made for one request each never see a list and a call: they need [ShareTools]. A guard
+// isn't the place for what they share, since any servers may share one.
+//
+// What a list leaves out isn't removed, because it may be one page, and a server may show each client
+// other tools. Instead, tools are forgotten that neither a list nor a call has named for a long time. Names
+// that agents make up take no room. A directory is safe for concurrent use.
 type directory struct {
-	next  mcp.MethodHandler
-	tools atomic.Pointer[map[string]toolInfo] // the map is replaced, never changed
-	lists atomic.Int64                        // that run, including those that exceeded listTimeout
+	mu sync.Mutex // guards what follows
 
-	mu      sync.Mutex    // guards what follows
-	current chan struct{} // closed at the end of the refresh under way; nil if there is none
-	began   time.Time     // when that refresh, or the last one, began
-	slow    bool          // the last refresh exceeded refreshTimeout, so that no call waits for the next
+	// recent holds the tools that were named last. Once it holds half of maxTools, it becomes old, and
+	// what was old is forgotten.
+	recent, old map[string]toolInfo
 }
 
 type toolInfo struct {
@@ -52,131 +36,53 @@ type toolInfo struct {
 	hasOutputSchema bool
 }
 
-// get returns what the cache holds of the named tool.
-func (d *directory) get(name string) (toolInfo, bool) {
-	tools := d.tools.Load()
-	if tools == nil {
-		return toolInfo{}, false
-	}
-	info, ok := (*tools)[name]
-	return info, ok
-}
-
-// has reports whether the server lists the tool that req calls, or did at the last refresh, as far as is
-// known: without any list, every tool may exist. It waits for a refresh within limit and until ctx ends.
-func (d *directory) has(ctx context.Context, req *mcp.CallToolRequest, limit time.Duration) bool {
-	if _, ok := d.get(req.Params.Name); ok {
-		return true
-	}
-	d.refresh(ctx, req, limit)
-	_, ok := d.get(req.Params.Name)
-	return ok || d.tools.Load() == nil
-}
-
-// effect returns the effect that the tool's annotations declare at present, or at the last refresh
-// that succeeded. It waits for a refresh within limit and until ctx ends.
-func (d *directory) effect(ctx context.Context, req *mcp.CallToolRequest, limit time.Duration) resilience.Effect {
-	d.refresh(ctx, req, limit)
-	info, _ := d.get(req.Params.Name)
-	return info.effect
-}
-
-// refresh waits for a refresh that begins after this call, since the one under way may have missed a
-// change. Another call's will do if it finds the tool, but the server may show each client other tools.
-func (d *directory) refresh(ctx context.Context, req *mcp.CallToolRequest, limit time.Duration) {
-	if d.lists.Load() >= maxLists {
+// learn adds the tools of a page of a list. It ignores other results.
+func (d *directory) learn(result mcp.Result) {
+	page, ok := result.(*mcp.ListToolsResult)
+	if !ok || page == nil {
 		return
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, min(limit, refreshTimeout))
-	defer cancel()
-	for later := false; ; later = true {
-		end, mine := d.join(ctx, req)
-		if end == nil {
-			return
-		}
-		select {
-		case <-end:
-		case <-ctx.Done():
-			return
-		}
-
-		_, found := d.get(req.Params.Name)
-		if mine || later && found {
-			return
-		}
-	}
-}
-
-// join returns the end of the refresh under way, or nil if no call should wait for it. It starts one if
-// there is none.
-func (d *directory) join(ctx context.Context, req *mcp.CallToolRequest) (end <-chan struct{}, mine bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.current == nil {
-		d.current, d.began, mine = make(chan struct{}), time.Now(), true
-		go d.run(context.WithoutCancel(ctx), req, d.current) // later calls need it if this one has ended
+	for _, t := range page.Tools {
+		if t != nil { // other middleware may return anything
+			d.put(t.Name, toolInfo{effectOf(t), t.OutputSchema != nil})
+		}
 	}
-	if d.slow || time.Since(d.began) >= refreshTimeout {
-		return nil, mine
-	}
-	return d.current, mine
 }
 
-// run makes a refresh, which keeps the old list if it fails.
-func (d *directory) run(ctx context.Context, req *mcp.CallToolRequest, end chan struct{}) {
-	tools, err := resilience.WithTimeout(ctx, "tools/list", listTimeout,
-		func(ctx context.Context) (map[string]toolInfo, error) {
-			d.lists.Add(1)
-			defer d.lists.Add(-1)
-			return d.list(ctx, req)
-		})
-	if err == nil {
-		d.add(tools)
-	}
-
+// get returns what the last list that contained the named tool has said of it.
+func (d *directory) get(name string) (toolInfo, bool) {
 	d.mu.Lock()
-	d.current, d.slow = nil, time.Since(d.began) >= refreshTimeout
-	d.mu.Unlock()
-	close(end)
+	defer d.mu.Unlock()
+	if info, ok := d.recent[name]; ok {
+		return info, true
+	}
+
+	info, ok := d.old[name]
+	if ok {
+		d.put(name, info) // it is in use
+	}
+	return info, ok
 }
 
-// add adds a list to the cache. What earlier lists have said of other tools stays, because a server may
-// show each client other tools.
-func (d *directory) add(tools map[string]toolInfo) {
-	all := tools
-	if old := d.tools.Load(); old != nil && len(*old)+len(tools) <= maxTools {
-		all = maps.Clone(*old)
-		maps.Copy(all, tools)
-	}
-	d.tools.Store(&all)
+// isEmpty reports whether no list has shown a tool.
+func (d *directory) isEmpty() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.recent) == 0
 }
 
-// list returns the tools on all pages of the list, as the client of req gets it, because the SDK
-// offers no other way.
-func (d *directory) list(ctx context.Context, req *mcp.CallToolRequest) (map[string]toolInfo, error) {
-	tools := make(map[string]toolInfo)
-	params := &mcp.ListToolsParams{}
-	for {
-		listReq := &mcp.ListToolsRequest{Session: req.Session, Params: params, Extra: req.Extra}
-		result, err := d.next(ctx, "tools/list", listReq)
-		if err != nil {
-			return nil, err
-		}
-		page, ok := result.(*mcp.ListToolsResult)
-		if !ok || page == nil {
-			return nil, errNoList
-		}
-
-		for _, t := range page.Tools {
-			tools[t.Name] = toolInfo{effectOf(t), t.OutputSchema != nil}
-		}
-
-		if page.NextCursor == "" || page.NextCursor == params.Cursor {
-			return tools, nil
-		}
-		params = &mcp.ListToolsParams{Cursor: page.NextCursor}
+// put adds a tool to recent. d.mu must be held.
+func (d *directory) put(name string, info toolInfo) {
+	if _, ok := d.recent[name]; !ok && len(d.recent) == maxTools/2 {
+		d.old, d.recent = d.recent, nil
 	}
+	if d.recent == nil {
+		d.recent = make(map[string]toolInfo)
+	}
+	d.recent[name] = info
 }
 
 func effectOf(t *mcp.Tool) resilience.Effect {

@@ -2,14 +2,13 @@ package gosdk_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -60,10 +59,11 @@ func TestAnnotationsDecideWhatIsRetried(t *testing.T) {
 	assert.Equal(t, errBoom.Error(), text(t, res), "after the last attempt, its own result")
 	assert.Equal(t, resilience.CodeRetryExhausted, metadataOf(t, res).Code)
 
-	// Tools that are changed, added or removed while the server runs are noticed.
+	// Tools that are changed or added while the server runs are noticed when a client lists them.
 	f.typed("none", readOnly, fail)
-	assert.EqualValues(t, 4, count("none"))
 	f.typed("new", readOnly, fail)
+	f.list()
+	assert.EqualValues(t, 4, count("none"))
 	assert.EqualValues(t, 4, count("new"))
 	f.server.RemoveTools("new")
 	assert.EqualValues(t, jsonrpc.CodeInvalidParams, f.protocolError("new").Code)
@@ -81,233 +81,242 @@ func TestToolsOnLaterPagesAreFound(t *testing.T) {
 	assert.EqualValues(t, 4, runs.Load())
 }
 
-// Other middleware may do anything to tools/list. The tools stay guarded, and no reply waits for it.
-func TestAnyListLeavesToolsGuarded(t *testing.T) {
-	hang := make(chan struct{})
-	t.Cleanup(func() { close(hang) })
-	for name, list := range map[string]func() (mcp.Result, error){
-		"refused": func() (mcp.Result, error) { return nil, errors.New("not you") },
-		"hidden":  func() (mcp.Result, error) { return &mcp.ListToolsResult{}, nil },
-		"nothing": func() (mcp.Result, error) { return nil, nil },
-		"hangs":   func() (mcp.Result, error) { <-hang; return nil, nil },
-		"panics":  func() (mcp.Result, error) { panic("list") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, resilience.Config{
-				Timeouts: resilience.Timeouts{resilience.Quick: 30 * time.Millisecond},
-				Tools:    map[string]resilience.Tool{"listed": {}},
-			}, nil)
-			f.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-					if method == "tools/list" {
-						return list()
-					}
-					return next(ctx, method, req)
-				}
-			})
-			gosdk.Protect(f.server, f.guard)
-			for _, tool := range []string{"listed", "other"} {
-				f.typed(tool, nil, func(context.Context) error { <-hang; return nil })
-			}
-			f.connect("")
-
-			for _, tool := range []string{"listed", "other"} {
-				assert.Equal(t, resilience.CodeTimeout, metadataOf(t, f.call(tool)).Code, tool)
-			}
-		})
-	}
-}
-
-// A lister replaces what a server does for tools/list.
-type lister struct {
-	before  func(context.Context) error // what it does first; may be nil
-	takes   atomic.Int64                // nanoseconds; the context isn't respected
-	running atomic.Int64
-	most    int64 // that ran at the same time
-	lists   int64
-	mu      sync.Mutex
-}
+// A lister counts the lists and the calls of tools that come to a server. It is middleware behind the guard.
+type lister struct{ lists, calls atomic.Int64 }
 
 func (l *lister) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if method == "tools/list" {
-			defer l.running.Add(-1)
-			running := l.running.Add(1)
-			l.mu.Lock()
-			l.lists++
-			l.most = max(l.most, running)
-			l.mu.Unlock()
-			time.Sleep(time.Duration(l.takes.Load()))
-			if l.before != nil {
-				if err := l.before(ctx); err != nil {
-					return nil, err
-				}
-			}
+		switch method {
+		case "tools/list":
+			l.lists.Add(1)
+		case "tools/call":
+			l.calls.Add(1)
 		}
 		return next(ctx, method, req)
 	}
 }
 
-func newListed(t *testing.T, cfg resilience.Config) (*fixture, *lister) {
-	f, l := newFixture(t, cfg, nil), &lister{}
+func TestOtherMiddlewareSeesNoListThatNoClientAskedFor(t *testing.T) {
+	f := newFixture(t, resilience.Config{}, nil)
+	var l lister
 	f.server.AddReceivingMiddleware(l.middleware)
 	gosdk.Protect(f.server, f.guard)
-	return f, l
-}
-
-func TestListThatHangsDelaysNoCallAndCollectsNoGoroutines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const limit = 50 * time.Millisecond
-		f, l := newListed(t, resilience.Config{
-			Timeouts:     resilience.Timeouts{resilience.Quick: limit},
-			Tools:        map[string]resilience.Tool{"listed hangs": {}},
-			Breaker:      resilience.BreakerConfig{Failures: 1000},
-			MaxAbandoned: 1000,
-		})
-		l.takes.Store(int64(time.Hour))
-		hang := func(context.Context) error { time.Sleep(time.Hour); return nil }
-		f.typed("hangs", readOnly, hang)
-		f.typed("listed hangs", readOnly, hang)
-		f.typed("fails", readOnly, func(context.Context) error { return errBoom })
-		f.typed("works", readOnly, succeed)
-		f.connect("")
-
-		for i := range 500 {
-			for _, tool := range []string{"hangs", "listed hangs", "fails", "works", fmt.Sprint("made up ", i)} {
-				start := time.Now()
-				_, _ = f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: in{}})
-				assert.LessOrEqual(t, time.Since(start), limit, tool)
-			}
+	f.typed("works", nil, succeed)
+	f.typed("fails", readOnly, func(context.Context) error { return errBoom })
+	f.connectBlind("")
+	callAll := func() {
+		for range 3 {
+			f.call("works")
+			f.call("fails")
+			f.protocolError("made up")
 		}
-		assert.EqualValues(t, 4, l.most)
+	}
 
-		start := time.Now()
-		assert.False(t, f.call("works").IsError)
-		assert.Zero(t, time.Since(start), "it is known by now that the list hangs")
-
-		l.takes.Store(0)
-		time.Sleep(2 * time.Hour)
-		f.call("fails")
-		synctest.Wait()
-		assert.Equal(t, resilience.CodeRetryExhausted, metadataOf(t, f.call("fails")).Code,
-			"since the list has come back, the tool is known to be read-only")
-	})
+	callAll()
+	assert.Zero(t, l.lists.Load())
+	f.list()
+	callAll()
+	assert.EqualValues(t, 1, l.lists.Load())
 }
 
-func TestListThatIsSlowerThanACallIsKeptForTheNext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, l := newListed(t, resilience.Config{
-			Timeouts: resilience.Timeouts{resilience.Quick: 50 * time.Millisecond},
-		})
-		l.takes.Store(int64(200 * time.Millisecond))
-		f.typed("x", nil, succeed)
-		f.connect("")
-
-		start := time.Now()
-		f.call("x")
-		assert.Equal(t, 25*time.Millisecond, time.Since(start), "half of what the call has")
-		time.Sleep(time.Second)
-		start = time.Now()
-		f.call("x")
-		assert.Zero(t, time.Since(start))
-		health := f.guard.Health()
-		require.Len(t, health, 1)
-		assert.Equal(t, "x", health[0].Tool)
-	})
+// A fakeServer is what middleware is put around. It makes lists of any kind, and its tools fail.
+type fakeServer struct {
+	list func() (mcp.Result, error)
+	runs map[string]int // how often each tool ran
 }
 
-// One tool's outage never shuts another one because the list comes late, or never.
-func TestToolsHaveBreakersOfTheirOwnWithoutAList(t *testing.T) {
-	for name, list := range map[string]func(context.Context) error{
-		"late":           func(context.Context) error { time.Sleep(5 * time.Second); return nil },
-		"late, respects": func(ctx context.Context) error { return waitFor(ctx, 300*time.Millisecond) },
-		"fails":          func(context.Context) error { return errBoom },
-		"hangs":          func(context.Context) error { time.Sleep(time.Hour); return nil },
+func listOf(names ...string) func() (mcp.Result, error) {
+	return func() (mcp.Result, error) {
+		res := &mcp.ListToolsResult{}
+		for _, name := range names {
+			res.Tools = append(res.Tools, &mcp.Tool{Name: name, Annotations: readOnly})
+		}
+		return res, nil
+	}
+}
+
+func (s *fakeServer) handle(_ context.Context, method string, req mcp.Request) (mcp.Result, error) {
+	if method == "tools/list" {
+		return s.list()
+	}
+	if s.runs == nil {
+		s.runs = make(map[string]int)
+	}
+	s.runs[req.(*mcp.CallToolRequest).Params.Name]++
+	return nil, errBoom
+}
+
+// A fakeClient calls a fakeServer through middleware.
+type fakeClient struct {
+	*testing.T
+	handler mcp.MethodHandler
+}
+
+func (c fakeClient) list() (mcp.Result, error) {
+	return c.handler(c.Context(), "tools/list", &mcp.ListToolsRequest{Params: &mcp.ListToolsParams{}})
+}
+
+func (c fakeClient) call(tool string) resilience.Code {
+	c.Helper()
+	res, err := c.handler(c.Context(), "tools/call",
+		&mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: tool}})
+	require.NoError(c, err)
+	return metadataOf(c.T, res.(*mcp.CallToolResult)).Code
+}
+
+// fake returns a server and a client of it, behind a guard whose breakers don't open.
+func fake(t *testing.T, opts ...gosdk.Option) (*fakeServer, fakeClient, *resilience.Guard) {
+	g := newGuard(t, resilience.Config{Retry: fast, Breaker: resilience.BreakerConfig{Failures: 100_000}})
+	s := &fakeServer{}
+	return s, fakeClient{t, gosdk.Middleware(g, opts...)(s.handle)}, g
+}
+
+// Other middleware may do anything to tools/list. It reaches the client as it is, and changes nothing for
+// calls: each tool has a breaker of its own, and is retried if an earlier list said that it may be.
+func TestListThatSaysNothingHarmsNothing(t *testing.T) {
+	var none *mcp.ListToolsResult
+	for name, list := range map[string]func() (mcp.Result, error){
+		"refused":       func() (mcp.Result, error) { return nil, errBoom },
+		"refused, with": func() (mcp.Result, error) { return &mcp.ListToolsResult{Tools: []*mcp.Tool{{Name: "x"}}}, errBoom },
+		"empty":         func() (mcp.Result, error) { return &mcp.ListToolsResult{}, nil },
+		"nothing":       func() (mcp.Result, error) { return nil, nil },
+		"a nil pointer": func() (mcp.Result, error) { return none, nil },
+		"a nil tool":    func() (mcp.Result, error) { return &mcp.ListToolsResult{Tools: []*mcp.Tool{nil}}, nil },
+		"another type":  func() (mcp.Result, error) { return &mcp.CallToolResult{}, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, l := newListed(t, resilience.Config{})
-				l.before = list
-				f.typed("broken", readOnly, func(context.Context) error { return resilience.MarkPermanent(errBoom) })
-				f.typed("fails", readOnly, func(context.Context) error { return errBoom })
-				f.typed("healthy", nil, succeed)
-				f.connect("")
+			s, c, g := fake(t)
+			s.list = list
+			want, wantErr := list()
+			got, err := c.list()
+			assert.Equal(t, want, got)
+			assert.Equal(t, wantErr, err)
 
-				for range 20 {
-					f.call("broken")
-					time.Sleep(50 * time.Millisecond)
-				}
-				assert.False(t, f.call("healthy").IsError)
-				synctest.Wait()
-				assert.EqualValues(t, 1, l.most)
+			c.call("x")
+			c.call("y")
+			assert.Equal(t, map[string]int{"x": 1, "y": 1}, s.runs, "whether they may be repeated isn't known")
+			health := g.Health()
+			require.Len(t, health, 2)
+			assert.Equal(t, []string{"x", "y"}, []string{health[0].Tool, health[1].Tool})
 
-				time.Sleep(6 * time.Second)
-				synctest.Wait()
-				if strings.HasPrefix(name, "late") {
-					code := metadataOf(t, f.call("fails")).Code
-					assert.Equal(t, resilience.CodeRetryExhausted, code, "it is read-only")
-					_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "made up"})
-					assert.Error(t, err)
-					assert.Equal(t, "(others)", f.guard.Health()[0].Tool)
-				}
-				time.Sleep(2 * time.Hour)
-			})
+			s.list = listOf("x")
+			_, _ = c.list()
+			s.list = list
+			_, _ = c.list()
+			c.call("x")
+			assert.Equal(t, 1+4, s.runs["x"])
 		})
 	}
 }
 
-// waitFor waits for d, or until ctx ends.
-func waitFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
-func TestCallerThatLeavesDoesNotWaitForTheList(t *testing.T) {
+func TestListThatPanicsOrHangsHarmsNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, l := newListed(t, resilience.Config{})
-		l.takes.Store(int64(200 * time.Millisecond))
-		ended := make(chan time.Duration, 1)
-		f.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-				if method == "tools/call" {
-					start := time.Now()
-					defer func() { ended <- time.Since(start) }()
-				}
-				return next(ctx, method, req)
-			}
-		})
-		f.typed("x", nil, succeed)
-		f.connect("")
+		s, c, _ := fake(t)
+		s.list = func() (mcp.Result, error) { panic("list") }
+		assert.PanicsWithValue(t, "list", func() { _, _ = c.list() })
 
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "x"})
-		require.Error(t, err)
-		assert.Equal(t, 10*time.Millisecond, <-ended)
-		time.Sleep(time.Second)
-	})
-}
-
-// Each call needs a list that is no older than the call itself, and many may share one.
-func TestCallsAtTheSameTimeShareLists(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, l := newListed(t, resilience.Config{Breaker: resilience.BreakerConfig{Failures: 1000}})
-		l.takes.Store(int64(time.Millisecond))
-		f.typed("x", readOnly, func(context.Context) error { return resilience.MarkPermanent(errBoom) })
-		f.connect("")
-
+		hang := make(chan struct{})
+		s.list = func() (mcp.Result, error) { <-hang; return listOf("x")() }
 		var wg sync.WaitGroup
-		for range 100 {
-			wg.Go(func() { f.call("x") })
-		}
+		wg.Go(func() { _, _ = c.list() })
+		synctest.Wait()
+		c.call("x")
+		assert.Equal(t, 1, s.runs["x"])
+		close(hang)
 		wg.Wait()
-		health := f.guard.Health()
-		require.Len(t, health, 1)
-		assert.Equal(t, "x", health[0].Tool)
-		assert.LessOrEqual(t, l.lists, int64(4), "two to find the tool, two for its effect")
+		c.call("x")
+		assert.Equal(t, 1+4, s.runs["x"], "the list counts once it is there")
 	})
+}
+
+// Each page is a list that leaves tools out, and a server may show each client other tools.
+func TestWhatListsHaveShownAddsUp(t *testing.T) {
+	s, c, g := fake(t)
+	for _, name := range []string{"a", "b", "c"} {
+		s.list = listOf(name)
+		_, _ = c.list()
+	}
+	for _, name := range []string{"a", "b", "c", "hidden"} {
+		c.call(name)
+	}
+	assert.Equal(t, map[string]int{"a": 4, "b": 4, "c": 4, "hidden": 1}, s.runs)
+	assert.Equal(t, "(others)", g.Health()[0].Tool)
+}
+
+// A gateway's tools come and go.
+func TestToolThatIsGoneIsForgotten(t *testing.T) {
+	s, c, _ := fake(t)
+	s.list = listOf("in use", "gone")
+	_, _ = c.list()
+	for i := range 100 {
+		names := make([]string, 200)
+		for j := range names {
+			names[j] = fmt.Sprint("t", i, "-", j)
+		}
+		s.list = listOf(names...)
+		_, _ = c.list()
+		c.call("in use")
+	}
+	c.call("gone")
+	c.call("t0-0")
+	c.call("t99-0")
+	assert.Equal(t, map[string]int{"in use": 400, "gone": 1, "t0-0": 1, "t99-0": 4}, s.runs)
+}
+
+func TestMadeUpNamesDisplaceNoOpenBreaker(t *testing.T) {
+	for name, connect := range map[string]func(*fixture, string, ...mcp.Middleware){
+		"listed": (*fixture).connect, "before any list": (*fixture).connectBlind,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newProtected(t, resilience.Config{})
+			f.typed("broken", readOnly, func(context.Context) error { return resilience.MarkPermanent(errBoom) })
+			f.typed("healthy", nil, succeed)
+			connect(f, "")
+			for range 5 {
+				f.call("broken")
+			}
+
+			for i := range 5000 {
+				_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: fmt.Sprint("made up ", i)})
+				require.Error(t, err)
+			}
+			assert.Equal(t, resilience.CodeCircuitOpen, metadataOf(t, f.call("broken")).Code)
+			assert.False(t, f.call("healthy").IsError)
+			assert.LessOrEqual(t, len(f.guard.Health()), 1025)
+		})
+	}
+}
+
+func TestServersForOneRequestEachShareTools(t *testing.T) {
+	g := newGuard(t, resilience.Config{Retry: fast, Breaker: resilience.BreakerConfig{Failures: 100}})
+	var runs atomic.Int64
+	var l lister
+	shared := gosdk.ShareTools()
+	newHandler := func(opts ...gosdk.Option) http.Handler {
+		return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server {
+			server := newServer(nil)
+			server.AddReceivingMiddleware(l.middleware)
+			gosdk.Protect(server, g, opts...)
+			addTyped(server, &mcp.Tool{Name: "x", Annotations: readOnly}, failing(&runs))
+			return server
+		}, &mcp.StreamableHTTPOptions{Stateless: true})
+	}
+
+	for want, handler := range map[int64]http.Handler{4: newHandler(shared, nil), 1: newHandler()} {
+		runs.Store(0)
+		l.lists.Store(0)
+		server := httptest.NewServer(handler)
+		session, err := newClient(nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: server.URL}, nil)
+		require.NoError(t, err)
+		_, err = session.ListTools(t.Context(), nil)
+		require.NoError(t, err)
+		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x", Arguments: in{}})
+		require.NoError(t, err)
+
+		assert.Equal(t, errBoom.Error(), text(t, res))
+		assert.Equal(t, want, runs.Load())
+		assert.EqualValues(t, 1, l.lists.Load(), "the client's")
+		require.NoError(t, session.Close())
+		server.Close()
+	}
 }

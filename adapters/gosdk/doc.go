@@ -37,13 +37,21 @@
 // them looks like one of the tool's own. A result that requests input from the user is neither
 // counted nor retried.
 //
-// A tool that isn't listed in the guard's Config has the effect that its annotations declare at the
-// time when the call fails. To know that, the guard calls tools/list. No call waits for that beyond
-// its own timeout, nor longer than 250ms: if the list takes longer, what the last one said applies.
+// # What is known of a tool
 //
-// A tool that no list has contained so far may be a name that an agent made up, so it shares a breaker
-// with other such tools, unless the guard's Config lists it. While there has been no list, because
-// tools/list fails or hasn't come to its end, every tool has a breaker of its own.
+// A tool that isn't listed in the guard's Config has the effect that its annotations declare in the last
+// tools/list whose result has passed through the middleware. The middleware never asks for a list itself,
+// so that other middleware sees only what clients do. A tool that no list has contained, as after a
+// restart, has Config.Effect: by default it isn't retried if the failed call may have taken effect.
+// Servers that are made for one request each need the option [ShareTools].
+//
+// Once a list has shown tools, a name that no list has contained may be made up by an agent, so it shares
+// the breaker "(others)" with other such names, unless the guard's Config lists it. Before that, every
+// tool has a breaker of its own. Middleware that hides tools which clients may call all the same should run
+// around this middleware, which then sees the complete list: add it after Protect.
+//
+// A breaker belongs to a name under a guard. If servers or sessions have different tools of the same name,
+// give each server a guard of its own.
 //
 // # Other servers
 //

@@ -115,7 +115,26 @@ func newProtected(t *testing.T, cfg resilience.Config, opts ...gosdk.Option) *fi
 	return f
 }
 
+// connect connects a client, which lists the tools, as clients do.
 func (f *fixture) connect(protocol string, sending ...mcp.Middleware) {
+	f.Helper()
+	f.connectBlind(protocol, sending...)
+	f.list()
+}
+
+// list lists the tools, all pages of them.
+func (f *fixture) list() (names []string) {
+	f.Helper()
+	for tool, err := range f.session.Tools(f.Context(), nil) {
+		require.NoError(f, err)
+		names = append(names, tool.Name)
+	}
+	return names
+}
+
+// connectBlind connects a client that lists nothing.
+func (f *fixture) connectBlind(protocol string, sending ...mcp.Middleware) {
+	f.Helper()
 	serverSide, clientSide := mcp.NewInMemoryTransports()
 	_, err := f.server.Connect(f.Context(), serverSide, nil)
 	require.NoError(f, err)

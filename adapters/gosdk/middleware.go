@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"maps"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -41,11 +40,18 @@ func newMiddleware(g *resilience.Guard, tracker *tracker, opts []Option) mcp.Mid
 
 	o := newOptions(defaultFailure, opts)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
-		s := &server{guard: g, options: o, next: next, tracker: tracker, tools: directory{next: next}}
+		s := &server{guard: g, options: o, next: next, tracker: tracker, tools: o.tools}
+		if s.tools == nil {
+			s.tools = &directory{}
+		}
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			call, ok := req.(*mcp.CallToolRequest)
 			if method != methodCallTool || !ok || call.Params == nil {
-				return next(ctx, method, req)
+				result, err := next(ctx, method, req)
+				if err == nil {
+					s.tools.learn(result)
+				}
+				return result, err
 			}
 			return s.call(ctx, call)
 		}
@@ -58,11 +64,11 @@ type server struct {
 	options options
 	next    mcp.MethodHandler
 	tracker *tracker // nil without Protect
-	tools   directory
+	tools   *directory
 }
 
 func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
-	request := s.describe(ctx, req)
+	request := s.describe(req)
 	ctx, tracked := s.tracker.track(ctx, req)
 	defer tracked.end()
 
@@ -86,8 +92,9 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 }
 
 // describe returns what the guard needs to know of req.
-func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilience.Request {
-	start, timeout := time.Now(), s.timeout(req)
+func (s *server) describe(req *mcp.CallToolRequest) resilience.Request {
+	name := req.Params.Name
+	_, listed := s.tools.get(name)
 
 	return resilience.Request{
 		RequestInfo: resilience.RequestInfo{
@@ -98,22 +105,13 @@ func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilie
 		},
 		Arguments: req.Params.Arguments,
 		Effect: func() resilience.Effect {
-			return s.tools.effect(ctx, req, timeout-time.Since(start))
+			info, _ := s.tools.get(name)
+			return info.effect
 		},
-		Unknown:      !s.tools.has(ctx, req, timeout/2),
-		Received:     start,
+		Unknown:      !listed && !s.tools.isEmpty(), // without any list, every tool may exist
 		AllowDebug:   s.options.allowDebug,
 		AllowTimeout: s.options.allowTimeout,
 	}
-}
-
-// timeout returns the timeout of the call, within which the directory must answer.
-func (s *server) timeout(req *mcp.CallToolRequest) time.Duration {
-	timeout := s.guard.Timeout(req.Params.Name)
-	if seconds, ok := req.Params.Meta[resilience.MetaTimeout].(float64); ok && s.options.allowTimeout && seconds > 0 {
-		timeout = time.Duration(min(seconds*float64(time.Second), float64(timeout)))
-	}
-	return timeout
 }
 
 // attempt calls the tool once.

@@ -15,6 +15,7 @@ type options struct {
 	failure      func(*mcp.CallToolResult) error
 	allowDebug   bool
 	allowTimeout bool
+	tools        *directory // nil: each server has its own
 }
 
 func newOptions(failure func(*mcp.CallToolResult) error, opts []Option) options {
@@ -48,6 +49,24 @@ func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }
 // AllowTimeout allows clients to choose the timeout of a request, by [resilience.MetaTimeout]. The
 // tool's own maximum still bounds it.
 func AllowTimeout() Option { return func(o *options) { o.allowTimeout = true } }
+
+// ShareTools makes servers share what lists have said of their tools. It is for programs that make a server
+// for each request, as stateless HTTP servers may: a server that lives for one call never sees a list.
+// Call ShareTools once, and pass the option to each of these servers:
+//
+//	shared := gosdk.ShareTools()
+//	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server {
+//		server := newServer()
+//		gosdk.Protect(server, guard, shared)
+//		return server
+//	}, &mcp.StreamableHTTPOptions{Stateless: true})
+//
+// If the annotations of a tool differ between these servers, those that a client has listed last apply
+// to all of them. The option may be used concurrently.
+func ShareTools() Option {
+	d := &directory{}
+	return func(o *options) { o.tools = d }
+}
 
 var errResult = errors.New("the tool returned a result with isError")
 

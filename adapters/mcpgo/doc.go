@@ -32,7 +32,11 @@
 // counted, but a panic fails only that call.
 //
 // Tools that the guard's Config doesn't list have the effect that their annotations declare
-// at the time of the failure.
+// at the time of the failure. The middleware finds them in the server, without a request, and mcp-go
+// rejects names that an agent made up before they reach it.
+//
+// A breaker belongs to a name under a guard, so different tools of the same name that sessions have of
+// their own share one. To keep them apart, give them different names.
 //
 // # What a handler does itself
 //
