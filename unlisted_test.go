@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flood calls n tools of different names, which nobody calls again.
+// flood calls n tools of different names, which aren't called again.
 func flood(t *testing.T, g *resilience.Guard, n int, tool toolFunc) {
 	t.Helper()
 	for i := range n {
@@ -35,7 +35,7 @@ func healthOf(g *resilience.Guard, tool string) (resilience.Health, bool) {
 	return resilience.Health{}, false
 }
 
-func TestFullTableForgetsToolsThatNobodyNeeds(t *testing.T) {
+func TestFullTableForgetsToolsThatAreNotNeeded(t *testing.T) {
 	g := newGuard(t, configWith(resilience.Tool{}))
 	mustSucceed(t, g)
 	flood(t, g, 5000, succeed)

@@ -44,7 +44,7 @@ func (test *unlistedTest) call(r *rapid.T) {
 	}
 }
 
-// flood calls tools that nobody calls again.
+// flood calls tools that aren't called again.
 func (test *unlistedTest) flood(r *rapid.T) {
 	for range rapid.IntRange(1, 1500).Draw(r, "names") {
 		test.made++

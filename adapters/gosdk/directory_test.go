@@ -177,7 +177,7 @@ func TestListThatSaysNothingHarmsNothing(t *testing.T) {
 	var none *mcp.ListToolsResult
 	for name, list := range map[string]func() (mcp.Result, error){
 		"refused":       func() (mcp.Result, error) { return nil, errBoom },
-		"refused, with": func() (mcp.Result, error) { return &mcp.ListToolsResult{Tools: []*mcp.Tool{{Name: "x"}}}, errBoom },
+		"refused, with": func() (mcp.Result, error) { res, _ := listOf("x")(); return res, errBoom },
 		"empty":         func() (mcp.Result, error) { return &mcp.ListToolsResult{}, nil },
 		"nothing":       func() (mcp.Result, error) { return nil, nil },
 		"a nil pointer": func() (mcp.Result, error) { return none, nil },
