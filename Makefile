@@ -2,7 +2,7 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint release-check cover soak fuzz demo bench chaos
+.PHONY: test clients lint transparent release-check cover soak fuzz demo bench chaos
 
 test: ## the tests of all modules and of clients/, then a table; or only some: make test ONLY=adapters/gosdk,clients
 	@go run -C .ci ./testall -only '$(ONLY)'
@@ -16,6 +16,9 @@ lint: ## gofmt, go vet, staticcheck and go mod tidy, in all modules
 		{ [ ! -e newest.mod ] || go mod tidy -diff -modfile=newest.mod; } && \
 		go vet ./... && go run $(STATICCHECK) ./...) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "lint failed:$$failed"; exit 1; }
+
+transparent: ## the SDKs' own test suites, with and without a guard around every server: half an hour
+	@go run -C .ci ./transparent
 
 release-check: ## the next release, as its users will get it
 	@go run -C .ci ./releasecheck

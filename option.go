@@ -47,7 +47,7 @@ func Timeout(d time.Duration) Option {
 //
 // Without the option, a call returns as soon as its caller has left, and the result of a tool that
 // finishes its work, or undoes it, is lost. The option is for a caller that waits for its handlers
-// before it ends.
+// before it ends, as the servers of MCP SDKs do; their adapters use it for every call.
 func WaitForTool() Option { return func(o *options) { o.waits = true } }
 
 func newOptions(opts []Option) options {

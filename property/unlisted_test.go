@@ -46,7 +46,7 @@ func (test *unlistedTest) call(r *rapid.T) {
 
 // flood calls tools that aren't called again.
 func (test *unlistedTest) flood(r *rapid.T) {
-	for range rapid.IntRange(1, 1500).Draw(r, "names") {
+	for range rapid.IntRange(1, 400).Draw(r, "names") {
 		test.made++
 		_, err := resilience.Do(context.Background(), test.guard, fmt.Sprint("made up ", test.made),
 			func(context.Context) (int, error) { return 0, nil })

@@ -11,12 +11,14 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// An answer is what one attempt returned. It is made within the attempt, because that calls methods
-// of the tool's errors, which may panic.
+// An answer is what one attempt returned, which stands, whatever the guard makes of it. It is made
+// within the attempt, because that calls methods of the tool's errors, which may panic. A tool that
+// returned neither a result nor an error, or a *resilience.Error, leaves the answer to the guard: then
+// the answer is empty.
 type answer struct {
 	result     *mcp.CallToolResult
 	needsInput bool  // the result requests input from the user, so it is neither a success nor a failure
-	protocol   error // the error of a handler that returned a protocol error on purpose
+	err        error // becomes a protocol error
 }
 
 var errNoResult = errors.New("the tool returned neither a result nor an error")
@@ -34,21 +36,29 @@ func answerOfResult(res *mcp.CallToolResult, failure func(*mcp.CallToolResult) e
 	return answer{result: res}, nil
 }
 
-// answerOfError returns the answer and the error for the guard that err stands for. It marks a
-// protocol error, which isn't retried, and which counts unless it says that the request is wrong.
-// It returns any other error as it is.
-func answerOfError(err error) (answer, error) {
-	var wire *jsonrpc.Error
-	if !isBounded(err) || !errors.As(err, &wire) {
+// answerOfError returns the answer and the error for the guard that a handler's error stands for.
+func answerOfError(ctx context.Context, err error) (answer, error) {
+	var own *resilience.Error
+	if !isBounded(err) || errors.As(err, &own) || timedOut(ctx, err) {
 		return answer{}, err
+	}
+	return answer{err: err}, markProtocolError(err)
+}
+
+// markProtocolError marks err if it is a protocol error, which isn't retried, and which counts unless it
+// says that the request is wrong. It returns any other error as it is.
+func markProtocolError(err error) error {
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) {
+		return err
 	}
 
 	switch wire.Code {
 	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError,
 		-32002: // a resource wasn't found, in older protocols
-		return answer{protocol: err}, resilience.MarkInvalid(err)
+		return resilience.MarkInvalid(err)
 	}
-	return answer{protocol: err}, resilience.MarkPermanent(err)
+	return resilience.MarkPermanent(err)
 }
 
 // timedOut reports whether err says no more than that the timeout of ctx, a guarded call's, has passed.

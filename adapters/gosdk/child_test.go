@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childEnv makes the test binary a server. Its value is "stdio", "stubborn", "silent", or an address
-// for streamable HTTP.
+// childEnv makes the test binary a server. Its value is "stdio", "stubborn", "silent", "transfer, bare",
+// "transfer, guarded", or an address for streamable HTTP.
 const childEnv = "GOSDK_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -40,6 +40,8 @@ func child(mode string) {
 		sleepForever()
 	case "silent":
 		sleepForever()
+	case "transfer, bare", "transfer, guarded":
+		serveTransfer(mode == "transfer, guarded")
 	default:
 		handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
 		l, err := net.Listen("tcp", mode)

@@ -20,20 +20,23 @@ import (
 // A result with isError is returned with error metadata in its _meta, as by [Middleware]. If the
 // server has a guard of its own, the metadata from that guard is believed and kept.
 //
-// Since protocol 2026-07-28, the SDK calls the client's ElicitationHandler within the call, with its
-// context. The handler should call [resilience.Pause], so that the user's time doesn't count towards
-// the timeout and the question isn't repeated by a retry.
+// The time in which the client's user answers a server's questions counts towards the timeout of the
+// call. Use [NewClient] for a client that answers such questions.
 //
 // The annotations of another server aren't trusted. List the tools that may be retried in the
 // guard's Config.
 func ClientMiddleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
+	return newClientMiddleware(g, nil, opts)
+}
+
+func newClientMiddleware(g *resilience.Guard, q *questions, opts []Option) mcp.Middleware {
 	if g == nil {
 		panic("resilience: gosdk: nil *Guard")
 	}
 
 	o := newOptions(clientFailure, opts)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
-		c := &client{guard: g, options: o, next: next}
+		c := &client{guard: g, options: o, next: next, questions: q}
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			params, ok := req.GetParams().(*mcp.CallToolParams)
 			if method != methodCallTool || !ok || params == nil {
@@ -46,9 +49,10 @@ func ClientMiddleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
 
 // A client makes the tool calls of one mcp.Client under a guard.
 type client struct {
-	guard   *resilience.Guard
-	options options
-	next    mcp.MethodHandler
+	guard     *resilience.Guard
+	options   options
+	next      mcp.MethodHandler
+	questions *questions // nil without NewClient
 }
 
 func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallToolParams) (mcp.Result, error) {
@@ -63,6 +67,7 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 	}
 
 	got, err := resilience.Do(ctx, c.guard, params.Name, func(ctx context.Context) (answer, error) {
+		defer c.questions.begin(req.GetSession(), ctx)()
 		return c.attempt(ctx, req)
 	}, resilience.ForRequest(request))
 
@@ -88,6 +93,11 @@ func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
 
 	res, _ := result.(*mcp.CallToolResult)
 	return answerOfResult(res, c.options.failure)
+}
+
+// hasLeft reports whether e says that the caller has left, rather than that the tool says so.
+func hasLeft(ctx context.Context, e *resilience.Error) bool {
+	return e.Code == resilience.CodeCanceled && ctx.Err() != nil
 }
 
 // clientFailure is the default of Failure for a client. It believes the error metadata of a server

@@ -143,7 +143,7 @@ func (s *fakeServer) handle(_ context.Context, method string, req mcp.Request) (
 		s.runs = make(map[string]int)
 	}
 	s.runs[req.(*mcp.CallToolRequest).Params.Name]++
-	return nil, errBoom
+	return errorTextResult("no"), nil
 }
 
 // A fakeClient calls a fakeServer through middleware.

@@ -5,31 +5,40 @@
 //
 //	gosdk.Protect(server, guard)
 //
+// Call it before other middleware is added. Then the guard is next to the tools, within authorization,
+// rate limits and whatever else decides about a call, which no retry repeats and no breaker counts.
+//
 // [Protect] adds [Middleware] to the receiving middleware of the server. It also adds sending
 // middleware, which sees what tools send while they run:
 //
-//   - Each progress notification of a tool with a MaxTimeout restarts the timeout of its call. The
-//     progress that a client sees never decreases, even if the call is retried.
-//   - An elicitation pauses the timeout, so that only the client can end the call meanwhile. A call
-//     that has elicited something from the user isn't retried, which would repeat the question,
-//     however its attempt ends.
+//   - Each progress notification of a tool with a MaxTimeout restarts the timeout of its call.
+//   - Elicitation, sampling and the request for a client's roots pause the timeout, since they wait for
+//     people, so that only the client can end the call meanwhile. A call that has asked something isn't
+//     retried, which would repeat the question, however its attempt ends.
 //
 // # What a client receives
 //
-// A tool's own result reaches the client as it is, except that error metadata is added to a result
-// with isError: the *resilience.Error in its _meta, under [resilience.MetaError]. The SDK turns an
-// error of a typed handler into such a result, with all of the error's text. If that text isn't
-// fit for agents, the handler should return a *resilience.Error with a Message.
+// The tool's own answer: its result, its protocol error, its progress, as without a guard. When the
+// client leaves or the server ends, the tool learns of it by its context, and its call is waited for
+// until the tool's timeout. The exceptions:
 //
-// A call may also end without a result of the tool's own, because of a timeout, an open breaker or a
-// panic. The client then receives a result with isError whose text is the JSON of the
-// *resilience.Error. The error is also in the result's _meta and, if the tool has no output schema,
-// in its structuredContent. Protocol errors remain protocol errors, both the SDK's for an unknown
-// tool and a *jsonrpc.Error that a handler returns.
+//   - A result with isError also holds the error metadata: the *resilience.Error, in its _meta under
+//     [resilience.MetaError].
+//   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
+//     the call, if a handler returns neither a result nor an error, or as its error a *resilience.Error.
+//     It is a result with isError, whose text is the JSON of the *resilience.Error. The error is also in
+//     the result's _meta and, if the tool has no output schema, in its structuredContent. A panic ends
+//     neither the process nor another call.
+//   - A call that is made again doesn't repeat progress that an earlier attempt has sent. A tool that was
+//     abandoned can neither send progress nor ask any more.
+//   - Each attempt has a copy of the request, so other middleware doesn't see how a tool changes it.
+//
+// The text of a handler's error therefore reaches the client, as the SDK has it. If it isn't fit for
+// agents, the handler should return a *resilience.Error with a Message.
 //
 // # What counts as a failure
 //
-// An error of a typed handler is classified like any other, see [resilience.Classify]. A result with
+// An error of a handler is classified like any other, see [resilience.Classify]. A result with
 // isError that has no Go error behind it is a transient failure. The option [Failure] overrides both.
 //
 // Arguments that violate the tool's schema are rejected by the SDK, and are the caller's mistake.
@@ -55,6 +64,7 @@
 //
 // # Other servers
 //
-// [ClientMiddleware] guards a client's calls of another server's tools. A [Session] is redialed when
-// it is lost, which a session of the SDK isn't.
+// [NewClient] returns a client whose calls of another server's tools are guarded; [ClientMiddleware] does
+// so for a client whose user isn't asked anything. A [Session] is redialed when it is lost, which a session
+// of the SDK isn't.
 package gosdk

@@ -98,7 +98,10 @@ type fixture struct {
 	server  *mcp.Server
 	guard   *resilience.Guard
 	session *mcp.ClientSession
-	options mcp.ClientOptions
+
+	// of the client
+	options   mcp.ClientOptions
+	receiving []mcp.Middleware
 }
 
 // newFixture returns a fixture whose server isn't protected yet.
@@ -135,10 +138,17 @@ func (f *fixture) list() (names []string) {
 // connectBlind connects a client that lists nothing.
 func (f *fixture) connectBlind(protocol string, sending ...mcp.Middleware) {
 	f.Helper()
+	client := newClient(&f.options, sending...)
+	client.AddReceivingMiddleware(f.receiving...)
+	f.connectClient(client, protocol)
+}
+
+func (f *fixture) connectClient(client *mcp.Client, protocol string) {
+	f.Helper()
 	serverSide, clientSide := mcp.NewInMemoryTransports()
 	_, err := f.server.Connect(f.Context(), serverSide, nil)
 	require.NoError(f, err)
-	f.session, err = newClient(&f.options, sending...).Connect(f.Context(), clientSide, speaking(protocol))
+	f.session, err = client.Connect(f.Context(), clientSide, speaking(protocol))
 	require.NoError(f, err)
 	f.Cleanup(func() { f.session.Close() })
 }

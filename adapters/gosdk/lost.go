@@ -54,8 +54,7 @@ func clientError(err error, session string) error {
 	if isRejected(err) {
 		return err // the server is busy: this is transient, and the call may have reached it
 	}
-	_, err = answerOfError(err)
-	return err
+	return markProtocolError(err)
 }
 
 // errInFlight is joined with a dial that isn't the call's own: the SDK ends all calls of a connection with

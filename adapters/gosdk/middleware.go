@@ -9,10 +9,7 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-const (
-	methodCallTool = "tools/call"
-	methodElicit   = "elicitation/create"
-)
+const methodCallTool = "tools/call"
 
 // Protect guards every tool of server with g, as [Middleware] does. In addition, progress that a tool
 // reports restarts its timeout, and an elicitation pauses it. Call Protect once, before the server is
@@ -46,7 +43,7 @@ func newMiddleware(g *resilience.Guard, tracker *tracker, opts []Option) mcp.Mid
 		}
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			call, ok := req.(*mcp.CallToolRequest)
-			if method != methodCallTool || !ok || call.Params == nil {
+			if method != methodCallTool || !ok || call.Params == nil || call.Params.Name == "" {
 				result, err := next(ctx, method, req)
 				if err == nil {
 					s.tools.learn(result)
@@ -69,21 +66,22 @@ type server struct {
 
 func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
 	request := s.describe(req)
-	ctx, tracked := s.tracker.track(ctx, req)
+	tracked := s.tracker.track(req)
 	defer tracked.end()
 
 	got, err := resilience.Do(ctx, s.guard, req.Params.Name, func(ctx context.Context) (answer, error) {
-		tracked.beginAttempt(ctx)
+		ctx, returned := tracked.begin(ctx)
+		defer returned()
 		return s.attempt(ctx, cloneRequest(req))
-	}, resilience.ForRequest(request))
+	}, resilience.ForRequest(request), resilience.WaitForTool())
 
 	e, failed := err.(*resilience.Error)
 	switch {
 	case !failed, got.needsInput:
 		return got.result, nil
-	case got.protocol != nil && !endedByGuard(e):
-		return nil, got.protocol
-	case got.result != nil && !hasLeft(ctx, e):
+	case got.err != nil:
+		return nil, got.err
+	case got.result != nil:
 		return withErrorMetadata(got.result, e), nil
 	}
 
@@ -118,7 +116,7 @@ func (s *server) describe(req *mcp.CallToolRequest) resilience.Request {
 func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest) (answer, error) {
 	result, err := s.next(ctx, methodCallTool, req)
 	if err != nil {
-		return answerOfError(err)
+		return answerOfError(ctx, err)
 	}
 
 	res, _ := result.(*mcp.CallToolResult)
@@ -127,20 +125,6 @@ func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest) (answer,
 		got = answer{} // it says no more, and whether it comes before the guard gives up is chance
 	}
 	return got, err
-}
-
-// hasLeft reports whether e says that the caller has left, rather than that the tool says so.
-func hasLeft(ctx context.Context, e *resilience.Error) bool {
-	return e.Code == resilience.CodeCanceled && ctx.Err() != nil
-}
-
-// endedByGuard reports whether e says that something else than its last attempt has ended the call.
-func endedByGuard(e *resilience.Error) bool {
-	switch e.Code {
-	case resilience.CodeTimeout, resilience.CodeCanceled, resilience.CodeCircuitOpen, resilience.CodeOverloaded:
-		return true
-	}
-	return false
 }
 
 // sessionID returns the ID of s, or "" if there is no session: a program may make a request without one.

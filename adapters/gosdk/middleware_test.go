@@ -64,7 +64,6 @@ func TestEveryResultIsTheToolsOwnOrTheError(t *testing.T) {
 			"typed-hang":   {resilience.CodeTimeout, "", false},
 			"raw":          {"", "fine", false},
 			"raw-is-error": {resilience.CodeToolFailed, "no such row", false},
-			"raw-error":    {resilience.CodeToolFailed, "", true},
 			"raw-hang":     {resilience.CodeTimeout, "", true},
 		} {
 			res := f.call(tool)
@@ -109,6 +108,7 @@ func TestProtocolErrorsAndOtherMethodsPassUnchanged(t *testing.T) {
 		assert.EqualValues(t, -32042, wire.Code)
 		assert.Equal(t, "on purpose", wire.Message)
 		assert.EqualValues(t, jsonrpc.CodeInvalidParams, f.protocolError("no-such-tool").Code)
+		assert.Equal(t, errBoom.Error(), f.protocolError("raw-error").Message)
 
 		list, err := f.session.ListTools(t.Context(), nil)
 		require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestEachAttemptReceivesTheOriginalRequest(t *testing.T) {
 		req.Params.Arguments[1] = 'X'
 		req.Params.Name = "changed"
 		if resilience.Attempt(ctx) > 1 {
-			return nil, errBoom
+			return errorTextResult("no"), nil
 		}
 		for { // while it is abandoned, it continues to change its request
 			select {

@@ -86,8 +86,9 @@ func TestOnlyAllowedOptionsOfARequestApply(t *testing.T) {
 			f.raw("raw", nil, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				if d, _ := ctx.Deadline(); time.Until(d) < 30*time.Second {
 					<-ctx.Done()
+					return nil, ctx.Err()
 				}
-				return nil, errBoom
+				return errorTextResult("no"), nil
 			})
 			f.connect("")
 

@@ -38,53 +38,46 @@ type trackedCall struct {
 	token   progressToken
 
 	mu       sync.Mutex
-	attempt  context.Context // of the current attempt
-	sent     bool            // whether progress was sent
-	progress float64         // that was sent last
-	ended    bool
+	latest   *trackedAttempt
+	sent     float64 // the highest progress that was sent
+	repeated float64 // the highest that earlier attempts have sent
+	answered bool
 }
 
-type trackedCallKey struct{}
+// A trackedAttempt is one attempt of a tracked call, which a tool may go on with when nobody waits for
+// it any more.
+type trackedAttempt struct {
+	call     *trackedCall
+	ctx      context.Context // its end is that of the attempt
+	returned bool            // guarded by call.mu
+}
 
-// track returns the tracked call of req, and ctx with that call in it. The caller must end the call.
-func (t *tracker) track(ctx context.Context, req *mcp.CallToolRequest) (context.Context, *trackedCall) {
+type trackedAttemptKey struct{}
+
+// track returns the tracked call of req. The caller must end it.
+func (t *tracker) track(req *mcp.CallToolRequest) *trackedCall {
 	if t == nil {
-		return ctx, nil
+		return nil
 	}
 
-	c := &trackedCall{tracker: t, token: newProgressToken(req.Session, req.Params.GetProgressToken())}
+	c := &trackedCall{
+		tracker: t, token: newProgressToken(req.Session, req.Params.GetProgressToken()),
+		sent: math.Inf(-1), repeated: math.Inf(-1),
+	}
 	if c.token.value != nil {
 		t.byToken.Store(c.token, c)
 	}
-	return context.WithValue(ctx, trackedCallKey{}, c), c
+	return c
 }
 
-// beginAttempt sets the context whose timeout is restarted by progress.
-func (c *trackedCall) beginAttempt(ctx context.Context) {
-	if c != nil {
-		c.mu.Lock()
-		c.attempt = ctx
-		c.mu.Unlock()
-	}
-}
-
-// current returns the context of the current attempt, or nil if there is none.
-func (c *trackedCall) current() context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended {
-		return nil
-	}
-	return c.attempt
-}
-
+// end says that the call has been answered.
 func (c *trackedCall) end() {
 	if c == nil {
 		return
 	}
 
 	c.mu.Lock()
-	c.ended = true
+	c.answered = true
 	c.mu.Unlock()
 
 	if c.token.value != nil {
@@ -92,14 +85,33 @@ func (c *trackedCall) end() {
 	}
 }
 
-// middleware is sending middleware. It restarts the timeout of a call for each of its progress
-// notifications, and drops those that would let its progress decrease. It pauses the timeout during
-// an elicitation, including those that the SDK makes for clients of older protocols.
+// begin begins an attempt with the context ctx. It returns the context for the tool, and what to call
+// when the tool has returned.
+func (c *trackedCall) begin(ctx context.Context) (_ context.Context, returned func()) {
+	if c == nil {
+		return ctx, func() {}
+	}
+
+	a := &trackedAttempt{call: c, ctx: ctx}
+	c.mu.Lock()
+	c.latest, c.repeated = a, c.sent
+	c.mu.Unlock()
+
+	return context.WithValue(ctx, trackedAttemptKey{}, a), func() {
+		c.mu.Lock()
+		a.returned = true
+		c.mu.Unlock()
+	}
+}
+
+// middleware is sending middleware. While a client asks its user, it pauses the timeout of the call, also
+// where the SDK sends the questions of a result to a client of an older protocol. Each progress
+// notification restarts the timeout of its call.
 func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if method == methodElicit {
-			if ctx.Err() != nil { // an attempt that was abandoned: the next one may ask the same
-				return nil, ctx.Err()
+		if asksPerson(method) {
+			if a, ok := ctx.Value(trackedAttemptKey{}).(*trackedAttempt); ok && a.isAbandoned() {
+				return nil, a.ctx.Err() // the next attempt may ask the same
 			}
 			defer resilience.Pause(ctx)() // the guard doesn't retry a call that has been paused
 			return next(ctx, method, req)
@@ -110,45 +122,68 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			return next(ctx, method, req)
 		}
 
-		c := t.find(ctx, newProgressToken(req.GetSession(), note.ProgressToken))
-		if c != nil && !c.advance(note.Progress) {
-			return nil, nil
+		a := t.find(ctx, newProgressToken(req.GetSession(), note.ProgressToken))
+		send := func() (mcp.Result, error) { return next(ctx, method, req) }
+		if a == nil {
+			return send()
 		}
-		return next(ctx, method, req)
+		return a.advance(note.Progress, send)
 	}
 }
 
-// find returns the call that has the token, or nil. It looks at ctx first, which is certain even if
-// a client uses a token twice.
-func (t *tracker) find(ctx context.Context, token progressToken) *trackedCall {
+// find returns the attempt that sends progress with the token, or nil. It looks at ctx first, which is
+// certain even if a client uses a token twice.
+func (t *tracker) find(ctx context.Context, token progressToken) *trackedAttempt {
 	if token.value == nil {
 		return nil
 	}
-	if c, ok := ctx.Value(trackedCallKey{}).(*trackedCall); ok && c.token == token {
-		return c
-	}
-	if c, ok := t.byToken.Load(token); ok {
-		return c.(*trackedCall)
-	}
-	return nil
-}
-
-// advance restarts the timeout of the call, and reports whether the notification may be sent: MCP
-// requires that progress increases, which it doesn't when a retry starts over, and that it stops with
-// the result.
-func (c *trackedCall) advance(progress float64) bool {
-	if attempt := c.current(); attempt != nil {
-		resilience.ReportProgress(attempt) // without the lock: it asks the contexts of middleware
+	if a, ok := ctx.Value(trackedAttemptKey{}).(*trackedAttempt); ok && a.call.token == token {
+		return a
 	}
 
+	v, ok := t.byToken.Load(token)
+	if !ok {
+		return nil
+	}
+	c := v.(*trackedCall)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended {
-		return false
+	return c.latest
+}
+
+// isAbandoned reports whether nobody waits for the attempt any more, although its tool still runs.
+func (a *trackedAttempt) isAbandoned() bool {
+	over := a.ctx.Err() != nil
+	a.call.mu.Lock()
+	defer a.call.mu.Unlock()
+	return over && !a.returned
+}
+
+// advance restarts the timeout of the call, and sends progress unless that is withheld.
+func (a *trackedAttempt) advance(progress float64, send func() (mcp.Result, error)) (mcp.Result, error) {
+	resilience.ReportProgress(a.ctx) // without the lock: it asks the contexts of middleware
+	if a.isWithheld(progress) {
+		return nil, nil
 	}
-	if math.IsNaN(progress) || c.sent && progress <= c.progress {
-		return false
+
+	res, err := send()
+	if err == nil {
+		a.call.mu.Lock()
+		defer a.call.mu.Unlock()
+		a.call.sent = max(a.call.sent, progress) // JSON has no NaN, so it isn't sent
 	}
-	c.sent, c.progress = true, progress
-	return true
+	return res, err
+}
+
+// isWithheld reports whether progress isn't sent. MCP requires that progress increases, so what an earlier
+// attempt has sent isn't repeated, and that it ends with the answer, after which an abandoned tool is
+// silent. All else is the tool's affair, as without a guard.
+func (a *trackedAttempt) isWithheld(progress float64) bool {
+	c := a.call
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answered {
+		return !a.returned
+	}
+	return a != c.latest || progress <= c.repeated
 }

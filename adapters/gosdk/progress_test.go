@@ -121,7 +121,7 @@ func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
 			}
 			f.raw("ask", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				if len(req.Params.InputResponses) > 0 {
-					return nil, errBoom // a retry would elicit again
+					return errorTextResult("no"), nil // a retry would elicit again
 				}
 				name := map[string]any{"name": map[string]any{"type": "string"}}
 				schema := map[string]any{"type": "object", "properties": name}

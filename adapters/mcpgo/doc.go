@@ -4,20 +4,29 @@
 //
 //	server.NewMCPServer("x", "1", server.WithToolHandlerMiddleware(mcpgo.Middleware(guard)))
 //
-// Pass it before the options of other middleware. Middleware that comes after it runs with
-// the tool: within the timeout, and again with each attempt.
+// Pass it after the options of other middleware. Then the guard is next to the tools, within
+// authorization, rate limits and whatever else decides about a call, which no retry repeats and no
+// breaker counts.
 //
 // # What a client receives
 //
-// A tool's own result is passed on as it is. If it has isError, a copy is passed on that
-// holds the error metadata in _meta, under resilience.MetaError. If the tool has no result,
-// because its handler returned an error, panicked or exceeded its timeout, or because the
-// breaker rejected the call, the client receives a result with isError. Its text is the JSON of
-// the *resilience.Error, which is in _meta too, and in structuredContent unless the tool has an
-// output schema. A canceled call always ends with such a result.
+// The tool's own answer: its result, or its error, of which mcp-go makes a protocol error, and tells its
+// hooks. When the client leaves or the server ends, the tool learns of it by its context, and its call
+// is waited for until the tool's timeout. The exceptions:
 //
-// An unknown tool remains a protocol error, and a handler's mcp.URLElicitationRequiredError
-// is returned to mcp-go.
+//   - A result with isError also holds the error metadata: the *resilience.Error, in its _meta under
+//     [resilience.MetaError].
+//   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
+//     the call, if a handler returns neither a result nor an error, or as its error a *resilience.Error,
+//     which [resilience.AsError] makes of any. It is a result with isError, whose text is the JSON of
+//     the *resilience.Error. The error is also in the result's _meta and, if the tool has no output
+//     schema, in its structuredContent. A panic ends neither the process nor another call, and
+//     server.WithRecovery has nothing to do.
+//   - Each attempt has a copy of the arguments, so hooks and other middleware don't see how a tool
+//     changes them.
+//
+// The text of a handler's error reaches the client, as mcp-go has it. If it isn't fit for agents, the
+// handler should return a *resilience.Error with a Message.
 //
 // # What counts as a failure
 //
@@ -41,7 +50,8 @@
 // # What a handler does itself
 //
 // mcp-go has no middleware for the messages that a server sends. A handler therefore reports
-// progress with [NotifyProgress], and pauses its timeout during elicitation:
+// progress with [NotifyProgress], and pauses its timeout while it waits for people, during elicitation,
+// sampling and requests for a client's roots:
 //
 //	resume := resilience.Pause(ctx)
 //	answer, err := srv.RequestElicitation(ctx, question)

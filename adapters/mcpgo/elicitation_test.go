@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestElicitationIsNeitherRetriedNorCounted(t *testing.T) {
@@ -25,7 +26,7 @@ func TestElicitationIsNeitherRetriedNorCounted(t *testing.T) {
 		res := elicitation()
 		switch req.GetString("do", "") {
 		case "fail":
-			return nil, resilience.MarkPermanent(errBackend)
+			return nil, &resilience.Error{Message: "no"}
 		case "ask with isError":
 			res.IsError = true
 		}
@@ -102,7 +103,12 @@ func TestToolThatHasPausedIsNotCalledAgain(t *testing.T) {
 			retry.Classify = tc.classify
 			cfg := onlyX(resilience.Tool{Effect: resilience.ReadOnly, Retry: &retry})
 			cfg.AttemptTimeout = time.Second
-			s := newServer(newGuard(t, cfg))
+			var got *resilience.Error
+			cfg.Observers = []resilience.Observer{{
+				End: func(_ context.Context, e resilience.CallEnd) { got = e.Err },
+			}}
+			g := newGuard(t, cfg)
+			s := newServer(g)
 			var asked atomic.Int32
 			s.AddTool(mcp.NewTool("x"), func(
 				ctx context.Context, req mcp.CallToolRequest,
@@ -114,9 +120,11 @@ func TestToolThatHasPausedIsNotCalledAgain(t *testing.T) {
 				return tc.then(ctx, req)
 			})
 
-			e := errorIn(t, callTool(t, connect(t, s, nil), "x", nil, nil))
+			_, _ = connect(t, s, nil).CallTool(t.Context(), request("x", nil, nil))
 			assert.EqualValues(t, 1, asked.Load())
-			assert.False(t, e.Retryable, "an agent would repeat the question, too")
+			require.NoError(t, g.Flush(t.Context()))
+			require.NotNil(t, got)
+			assert.False(t, got.Retryable, "an agent would repeat the question, too")
 		})
 	}
 }

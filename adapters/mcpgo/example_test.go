@@ -2,7 +2,6 @@ package mcpgo_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/mark3labs/mcp-go/client"
@@ -12,15 +11,15 @@ import (
 	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
 )
 
-// The backend of this server is down. Its client receives an error, and then the breaker
-// rejects the call.
+// The backend of this server is down. Its client receives what the tool says of it, beside the error
+// metadata, and then the breaker rejects the call.
 func Example() {
 	guard := resilience.Must(resilience.New(resilience.Config{
 		Breaker: resilience.BreakerConfig{Failures: 1},
 	}))
 	srv := server.NewMCPServer("books", "1.0.0", server.WithToolHandlerMiddleware(mcpgo.Middleware(guard)))
 	srv.AddTool(mcp.NewTool("order"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return nil, errors.New("connect 10.0.0.7: no route to host")
+		return mcp.NewToolResultError("the shop can't be reached"), nil
 	})
 
 	ctx := context.Background()

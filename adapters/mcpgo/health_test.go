@@ -31,7 +31,7 @@ func TestHealthShowsWhichToolsWork(t *testing.T) {
 			Breaker: resilience.BreakerConfig{Failures: 1},
 		})
 		s := newServer(g)
-		s.AddTool(mcp.NewTool("bad"), returns(nil, resilience.MarkPermanent(errBackend)))
+		s.AddTool(mcp.NewTool("bad"), fails)
 		mcpgo.AddHealth(s, g)
 		c := connect(t, s, nil)
 		require.True(t, callTool(t, c, "bad", nil, nil).IsError)

@@ -21,11 +21,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
+	switch mode := os.Getenv(childEnv); mode {
+	case "":
+		os.Exit(m.Run())
+	case "transfer, bare", "transfer, guarded":
+		serveTransfer(mode == "transfer, guarded")
+	default:
 		serveChild()
-		return
 	}
-	os.Exit(m.Run())
 }
 
 // runInBubble runs a subtest whose clock is that of a synctest bubble.
@@ -66,7 +69,8 @@ var readOnly = mcp.WithReadOnlyHintAnnotation(true)
 // These handlers and results serve many tests.
 var (
 	errBackend = errors.New("dial tcp 10.0.0.7: the backend's own words")
-	fails      = returns(nil, errBackend)
+	fails      = returns(failedRes, nil)
+	failedRes  = mcp.NewToolResultError(errBackend.Error())
 	done       = mcp.NewToolResultText("done")
 )
 

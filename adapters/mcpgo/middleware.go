@@ -57,7 +57,10 @@ func Middleware(g *resilience.Guard, opts ...Option) server.ToolHandlerMiddlewar
 	return func(next server.ToolHandlerFunc) server.ToolHandlerFunc {
 		h := &handler{guard: g, next: next, options: o}
 		return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			if runsAsTask(ctx, req) {
+			switch {
+			case req.Params.Name == "":
+				return next(ctx, req)
+			case runsAsTask(ctx, req):
 				return h.callTask(ctx, req)
 			}
 			return h.call(ctx, req)
@@ -68,51 +71,48 @@ func Middleware(g *resilience.Guard, opts ...Option) server.ToolHandlerMiddlewar
 // A handler calls the next handler of the chain under a guard. mcp-go makes a chain for each
 // request, and calls it again when the user has answered an elicitation.
 type handler struct {
-	guard    *resilience.Guard
-	next     server.ToolHandlerFunc
-	options  options
-	progress latestProgress
+	guard   *resilience.Guard
+	next    server.ToolHandlerFunc
+	options options
 }
 
 func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	name := req.Params.Name
 	request := h.requestOf(ctx, req)
-	ctx, reporter := h.withReporter(ctx, req)
-	defer reporter.stop()
+	progress := newCallProgress(req)
+	defer progress.end()
 
 	arguments := copyOf(req.Params.Arguments) // as hooks and other middleware have left them
 	got, err := resilience.Do(ctx, h.guard, name, func(ctx context.Context) (answer, error) {
+		ctx, returned := progress.begin(ctx)
+		defer returned()
 		// An abandoned tool may change its arguments while another attempt, or a hook of the
 		// server, reads them.
 		req := req
 		req.Params.Arguments = copyOf(arguments)
 		return h.attempt(ctx, req)
-	}, resilience.ForRequest(request))
+	}, resilience.ForRequest(request), resilience.WaitForTool())
 
 	e, failed := err.(*resilience.Error)
 	switch {
-	case !failed, got.needsInput && !hasLeft(ctx, e):
+	case !failed, got.needsInput:
 		return got.result, nil
-	case got.url != nil && e.Code == resilience.CodeValidation:
-		return nil, got.url
-	case got.result == nil || hasLeft(ctx, e):
-		return errorResult(ctx, name, e), nil
-	default:
+	case got.err != nil:
+		return nil, got.err
+	case got.result != nil:
 		return withErrorMetadata(got.result, e), nil
 	}
+	return errorResult(ctx, name, e), nil
 }
 
-// hasLeft reports whether e says that the client has left, rather than that the tool says so.
-func hasLeft(ctx context.Context, e *resilience.Error) bool {
-	return e.Code == resilience.CodeCanceled && ctx.Err() != nil
-}
-
-// An answer is what one attempt returned. Its fields are filled in while the guard is on the
-// stack and recovers panics, because the methods of a handler's error may panic.
+// An answer is what one attempt returned, which stands, whatever the guard makes of it. Its fields
+// are filled in while the guard is on the stack and recovers panics, because the methods of a handler's
+// error may panic. A handler that returned neither a result nor an error, or a *resilience.Error,
+// leaves the answer to the guard: then the answer is empty.
 type answer struct {
 	result     *mcp.CallToolResult
 	needsInput bool  // result asks for elicitation: the call has neither failed nor succeeded yet
-	url        error // asks for elicitation by URL; mcp-go turns it into a request to the user
+	err        error // becomes a protocol error, or a request to the user
 }
 
 // attempt calls the tool once, and turns what it returns into a value and an error for the
@@ -121,7 +121,7 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 	res, err := h.next(ctx, req)
 	switch {
 	case err != nil:
-		return answer{url: urlElicitation(err)}, handlerError(err)
+		return answerOfError(ctx, err), handlerError(err)
 	case res == nil:
 		return answer{}, resilience.MarkPermanent(errNoResult)
 	case needsInput(res):

@@ -108,7 +108,7 @@ func TestAnnotationsDecideAboutRetries(t *testing.T) {
 				if tc.during != nil {
 					s.AddTool(*tc.during, fails)
 				}
-				return nil, errBackend
+				return failedRes, nil
 			})
 
 			s.AddTool(mcp.NewTool("other"), fails)
@@ -187,7 +187,7 @@ func TestRequestOptionsMustBeAllowed(t *testing.T) {
 }
 
 func TestDebugDetailsContainArguments(t *testing.T) {
-	h := mcpgo.Middleware(newGuard(t, resilience.Config{Debug: true}))(fails)
+	h := mcpgo.Middleware(newGuard(t, resilience.Config{Debug: true}))(panics(errBackend))
 	for name, tc := range map[string]struct {
 		args any
 		want string
@@ -276,14 +276,15 @@ func TestEachAttemptHasTheRewrittenArguments(t *testing.T) {
 			seen = append(seen, args["tenant"], first["n"])
 			args["tenant"] = "changed"
 			first["n"] = 2
-			return nil, errBackend
+			return failedRes, nil
 		}
 		s.AddTool(mcp.NewTool("x", readOnly), handler)
 
 		params := map[string]any{"name": "x", "arguments": map[string]any{"tenant": "theirs"}}
 		result, code := handle(t.Context(), t, s, "tools/call", 1, params)
 		assert.Zero(t, code)
-		assert.Contains(t, string(result), `"code":"RETRY_EXHAUSTED"`)
+		res := parse[mcp.CallToolResult](t, result)
+		assert.Equal(t, resilience.CodeRetryExhausted, errorIn(t, res).Code)
 		assert.Equal(t, []any{"mine", 1, "mine", 1, "mine", 1, "mine", 1}, seen)
 	})
 }
@@ -293,31 +294,43 @@ func TestCanceledCallIsNotCounted(t *testing.T) {
 		time.Sleep(time.Hour)
 		return nil, nil
 	}
-	for name, handler := range map[string]server.ToolHandlerFunc{
-		"the tool respects it": untilCanceled,
-		"the tool ignores it":  ignores,
-		"between two attempts": returns(mcp.NewToolResultError("try again"), nil),
+	for name, tc := range map[string]struct {
+		handler server.ToolHandlerFunc
+		own     string        // the tool's own text; empty if the result is the guard's
+		took    time.Duration // after the cancellation
+	}{
+		"the tool respects it": {handler: untilCanceled},
+		"the tool ignores it":  {handler: ignores, took: time.Minute},
+		"between two attempts": {handler: fails, own: errBackend.Error()},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			g := newGuard(t, resilience.Config{})
+			g := newGuard(t, onlyX(resilience.Tool{Timeout: time.Minute, Effect: resilience.ReadOnly}))
 			s := newServer(g)
-			s.AddTool(mcp.NewTool("x", readOnly), handler)
+			s.AddTool(mcp.NewTool("x"), tc.handler)
 
 			var result json.RawMessage
 			var code int
+			answered := make(chan struct{})
 			go func() {
+				defer close(answered)
 				result, code = handle(t.Context(), t, s, "tools/call", 7, map[string]any{"name": "x"})
 			}()
 			synctest.Wait()
 			require.Empty(t, result)
 			handle(t.Context(), t, s, "notifications/cancelled", nil, map[string]any{"requestId": 7})
-			synctest.Wait()
+			canceled := time.Now()
+			<-answered
 
 			assert.Zero(t, code)
+			assert.Equal(t, tc.took, time.Since(canceled))
 			res := parse[mcp.CallToolResult](t, result)
 			assert.True(t, res.IsError)
 			assert.Equal(t, resilience.CodeCanceled, errorIn(t, res).Code)
-			assert.Equal(t, resilience.CodeCanceled, readError(t, text(t, res)).Code)
+			if tc.own != "" {
+				assert.Equal(t, tc.own, text(t, res))
+			} else {
+				assert.Equal(t, resilience.CodeCanceled, readError(t, text(t, res)).Code)
+			}
 			assert.Zero(t, failures(t, g, "x"))
 			time.Sleep(2 * time.Hour) // until the tool has returned
 		})

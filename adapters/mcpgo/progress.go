@@ -23,10 +23,10 @@ var (
 // NotifyProgress also restarts the call's timeout, as resilience.ReportProgress does, even if
 // the client didn't ask for progress.
 //
-// MCP requires progress to increase, but a tool that is retried starts at the beginning. A
-// value that isn't higher than those that were sent for the request before is therefore not
-// sent. Nor is anything sent after the call has been answered. Neither is an error. An error
-// means that the client can't be reached, or that progress or total isn't a finite number.
+// MCP requires progress to increase, but a tool that is retried starts at the beginning. A value
+// that isn't higher than what earlier attempts have sent is therefore not sent again. Nor is what
+// an abandoned tool reports. Neither is an error. All else is sent as it is. An error means that
+// the client can't be reached, or that progress or total isn't a finite number.
 func NotifyProgress(ctx context.Context, req mcp.CallToolRequest, progress, total float64, message string) error {
 	resilience.ReportProgress(ctx)
 	if !wantsProgress(req) {
@@ -51,8 +51,8 @@ func NotifyProgress(ctx context.Context, req mcp.CallToolRequest, progress, tota
 		}
 		return s.SendNotificationToClient(ctx, "notifications/progress", params)
 	}
-	if r, ok := ctx.Value(reporterKey{}).(*reporter); ok {
-		return r.advance(progress, send)
+	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
+		return a.advance(progress, send)
 	}
 	return send() // the handler runs without a guard
 }
@@ -63,74 +63,82 @@ func wantsProgress(req mcp.CallToolRequest) bool {
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-// requestProgress is the progress of one request.
-type requestProgress struct {
-	meta *mcp.Meta // identifies the request
-
-	mu      sync.Mutex
-	highest float64 // the highest value that was sent
+// callProgress is the progress of one call. A nil callProgress is that of a call whose client doesn't
+// want any.
+type callProgress struct {
+	mu       sync.Mutex
+	latest   *attempt
+	sent     float64 // the highest progress that was sent
+	repeated float64 // the highest that earlier attempts have sent
+	answered bool
 }
 
-// latestProgress keeps the progress of the latest request. A tool that asked for elicitation
-// is called again for the same request, and must not fall behind what it has sent.
-type latestProgress struct {
-	mu     sync.Mutex
-	latest *requestProgress
+// An attempt is one of a call, which a tool may go on with when nobody waits for it any more.
+type attempt struct {
+	call     *callProgress
+	returned bool // guarded by call.mu
 }
 
-func (l *latestProgress) of(meta *mcp.Meta) *requestProgress {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+type attemptKey struct{}
 
-	if l.latest == nil || l.latest.meta != meta {
-		l.latest = &requestProgress{meta: meta, highest: math.Inf(-1)}
-	}
-	return l.latest
-}
-
-// A reporter sends the progress of one call.
-type reporter struct {
-	request *requestProgress
-	stopped bool // guarded by request.mu
-}
-
-type reporterKey struct{}
-
-// withReporter returns a context with a reporter. The reporter is nil if the client didn't ask
-// for progress.
-func (h *handler) withReporter(ctx context.Context, req mcp.CallToolRequest) (context.Context, *reporter) {
+func newCallProgress(req mcp.CallToolRequest) *callProgress {
 	if !wantsProgress(req) {
-		return ctx, nil
+		return nil
 	}
-
-	r := &reporter{request: h.progress.of(req.Params.Meta)}
-	return context.WithValue(ctx, reporterKey{}, r), r
+	return &callProgress{sent: math.Inf(-1), repeated: math.Inf(-1)}
 }
 
-// stop prevents any further progress from being sent. r may be nil.
-func (r *reporter) stop() {
-	if r == nil {
+// begin begins an attempt with the context ctx. It returns the context for the tool, and what to
+// call when the tool has returned.
+func (c *callProgress) begin(ctx context.Context) (_ context.Context, returned func()) {
+	if c == nil {
+		return ctx, func() {}
+	}
+
+	a := &attempt{call: c}
+	c.mu.Lock()
+	c.latest, c.repeated = a, c.sent
+	c.mu.Unlock()
+
+	return context.WithValue(ctx, attemptKey{}, a), func() {
+		c.mu.Lock()
+		a.returned = true
+		c.mu.Unlock()
+	}
+}
+
+// end says that the call has been answered.
+func (c *callProgress) end() {
+	if c == nil {
 		return
 	}
 
-	r.request.mu.Lock()
-	defer r.request.mu.Unlock()
-	r.stopped = true
+	c.mu.Lock()
+	c.answered = true
+	c.mu.Unlock()
 }
 
-// advance calls send if progress is higher than before. It does so under the lock, which keeps
-// the notifications in order. That is safe because mcp-go only puts them into a queue, and
-// fails instead of waiting if the queue is full.
-func (r *reporter) advance(progress float64, send func() error) error {
-	r.request.mu.Lock()
-	defer r.request.mu.Unlock()
-	if r.stopped || progress <= r.request.highest {
+// advance sends progress unless it belongs to an abandoned attempt, or was sent by an earlier one.
+func (a *attempt) advance(progress float64, send func() error) error {
+	if a.isWithheld(progress) {
 		return nil
 	}
-
 	if err := send(); err != nil {
 		return err
 	}
-	r.request.highest = progress
+
+	a.call.mu.Lock()
+	defer a.call.mu.Unlock()
+	a.call.sent = max(a.call.sent, progress)
 	return nil
+}
+
+func (a *attempt) isWithheld(progress float64) bool {
+	c := a.call
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answered {
+		return !a.returned
+	}
+	return a != c.latest || progress <= c.repeated
 }

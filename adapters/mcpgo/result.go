@@ -40,10 +40,24 @@ func handlerError(err error) error {
 	case urlElicitation(err) != nil:
 		return resilience.MarkInvalid(errors.Join(resilience.ErrUnfinished, err))
 	case errors.Unwrap(err) == nil && argumentError.MatchString(err.Error()):
-		// This text is safe to show, and an agent can correct its arguments by it.
-		return &resilience.Error{Code: resilience.CodeValidation, Message: err.Error(), Err: err}
+		return resilience.MarkInvalid(err)
 	}
 	return err
+}
+
+// answerOfError returns the answer that a handler's error is.
+func answerOfError(ctx context.Context, err error) answer {
+	var own *resilience.Error
+	if !isBounded(err) || errors.As(err, &own) || timedOut(ctx, err) {
+		return answer{}
+	}
+	return answer{err: err}
+}
+
+// timedOut reports whether err says no more than that the timeout of ctx, a guarded call's, has passed.
+func timedOut(ctx context.Context, err error) bool {
+	end, ok := context.Cause(ctx).(*resilience.Error)
+	return ok && end.Code == resilience.CodeTimeout && errors.Is(err, context.DeadlineExceeded)
 }
 
 // urlElicitation returns the error in err's chain that mcp-go turns into a request to the

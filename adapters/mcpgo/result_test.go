@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -73,14 +75,15 @@ func TestFailureWithoutResultBecomesErrorResult(t *testing.T) {
 	invalid := &resilience.Error{Code: resilience.CodeValidation, Message: "no such branch"}
 	unstructured := failedOnce
 	unstructured.structured = false
+	broken := returns(nil, &resilience.Error{Message: "broken", Retryable: true})
 
 	for name, tc := range map[string]resultCase{
-		"an error, read-only":         {handler: fails, tool: readOnly, want: exhausted},
-		"an error, idempotent":        {handler: fails, tool: idempotent, want: exhausted},
-		"an error, not idempotent":    {handler: fails, want: failedOnce},
-		"an error, no hints":          {handler: fails, noHints: true, want: failedOnce},
-		"an error, output schema":     {handler: fails, tool: schema, want: unstructured},
-		"an error, raw output schema": {handler: fails, tool: rawSchema, want: unstructured},
+		"an Error, read-only":         {handler: broken, tool: readOnly, want: exhausted},
+		"an Error, idempotent":        {handler: broken, tool: idempotent, want: exhausted},
+		"an Error, not idempotent":    {handler: broken, want: failedOnce},
+		"an Error, no hints":          {handler: broken, noHints: true, want: failedOnce},
+		"an Error, output schema":     {handler: broken, tool: schema, want: unstructured},
+		"an Error, raw output schema": {handler: broken, tool: rawSchema, want: unstructured},
 		"an error with a message": {
 			handler: returns(nil, invalid),
 			want: outcome{
@@ -103,6 +106,42 @@ func TestFailureWithoutResultBecomesErrorResult(t *testing.T) {
 		"a panic":                       {handler: panics("secret"), tool: readOnly, want: failedOnce},
 	} {
 		runInBubble(t, name, tc.run)
+	}
+}
+
+// mcp-go reports it to its hooks, and makes a protocol error of it.
+func TestErrorOfAHandlerStaysWhatItIs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err      error
+		tool     mcp.ToolOption
+		tries    int32
+		failures int
+	}{
+		"read-only":           {errBackend, readOnly, 4, 1},
+		"no hints":            {errBackend, nil, 1, 1},
+		"the caller's":        {resilience.MarkInvalid(errBackend), readOnly, 1, 0},
+		"about the arguments": {errors.New(`required argument "x" not found`), readOnly, 1, 0},
+		"wrapped":             {fmt.Errorf("open /tmp/x: %w", os.ErrNotExist), nil, 1, 1},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			var reported []error
+			hooks := &server.Hooks{}
+			hooks.AddOnError(func(_ context.Context, _ any, _ mcp.MCPMethod, _ any, err error) {
+				reported = append(reported, err)
+			})
+			g := newGuard(t, resilience.Config{})
+			s := server.NewMCPServer("s", "1", server.WithHooks(hooks),
+				server.WithToolHandlerMiddleware(mcpgo.Middleware(g)))
+			var tries atomic.Int32
+			s.AddTool(resultCase{handler: returns(nil, tc.err), tool: tc.tool}.newTool(&tries))
+
+			_, code := handle(t.Context(), t, s, "tools/call", 1, map[string]any{"name": "x"})
+			assert.Equal(t, mcp.INTERNAL_ERROR, code)
+			assert.Equal(t, tc.tries, tries.Load())
+			assert.Equal(t, tc.failures, failures(t, g, "x"))
+			require.Len(t, reported, 1)
+			assert.ErrorIs(t, reported[0], tc.err)
+		})
 	}
 }
 
@@ -232,8 +271,7 @@ func argumentErrors(r mcp.CallToolRequest) map[string]error {
 	return errs
 }
 
-// mcp-go's complaints about arguments are the caller's mistake: an agent reads the text of an
-// error, and a result is passed on. This test fails if mcp-go changes their words.
+// mcp-go's complaints about arguments are the caller's mistake, as errors and in results. This test fails if mcp-go changes their words.
 func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 	args := map[string]any{"s": "text", "o": map[string]any{}, "l": []any{"text", 1, map[string]any{}}}
 	errs := argumentErrors(request("x", args, nil))
@@ -242,23 +280,22 @@ func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 	for name, complaint := range errs {
 		t.Run(name, func(t *testing.T) {
 			require.Error(t, complaint)
-			check := func(h server.ToolHandlerFunc) *mcp.CallToolResult {
+			check := func(h server.ToolHandlerFunc) (*mcp.CallToolResult, error) {
 				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
 				var tries atomic.Int32
 				res, err := mcpgo.Middleware(g)(counted(&tries, h))(t.Context(), request("x", args, nil))
-				require.NoError(t, err)
-				assert.True(t, res.IsError)
-				assert.Equal(t, resilience.CodeValidation, errorIn(t, res).Code)
 				assert.EqualValues(t, 1, tries.Load())
 				assert.Zero(t, failures(t, g, "x"))
-				return res
+				return res, err
 			}
 
-			res := check(returns(nil, complaint))
-			assert.Contains(t, text(t, res), `"code":"VALIDATION_ERROR"`)
-			assert.Equal(t, complaint.Error(), errorIn(t, res).Message)
+			_, err := check(returns(nil, complaint))
+			assert.Equal(t, complaint, err)
 
-			res = check(returns(mcp.NewToolResultError(complaint.Error()), nil))
+			res, err := check(returns(mcp.NewToolResultError(complaint.Error()), nil))
+			require.NoError(t, err)
+			assert.True(t, res.IsError)
+			assert.Equal(t, resilience.CodeValidation, errorIn(t, res).Code)
 			assert.Contains(t, text(t, res), complaint.Error())
 		})
 	}
@@ -271,9 +308,8 @@ func TestErrorLikeAnArgumentErrorIsAFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, resilience.Config{})
-			res, err := mcpgo.Middleware(g)(returns(nil, err))(t.Context(), request("x", nil, nil))
-			require.NoError(t, err)
-			assert.Equal(t, resilience.CodeToolFailed, errorIn(t, res).Code)
+			_, got := mcpgo.Middleware(g)(returns(nil, err))(t.Context(), request("x", nil, nil))
+			assert.Equal(t, err, got)
 			assert.Equal(t, 1, failures(t, g, "x"))
 		})
 	}
@@ -285,19 +321,19 @@ type typedNil struct{ cause error }
 func (e *typedNil) Error() string { return "typed nil" }
 func (e *typedNil) Unwrap() error { return e.cause }
 
-func TestMaliciousErrorNeitherCrashesNorLeaks(t *testing.T) {
+func TestTypedNilDoesNotEndTheProcess(t *testing.T) {
 	var none *typedNil
-	s := newServer(newGuard(t, resilience.Config{}))
 	for name, handler := range map[string]server.ToolHandlerFunc{
-		"typed-nil":        returns(nil, none),
-		"panics-typed-nil": panics(none),
-		"lookalike":        returns(nil, errors.New(`argument "postgres://root:hunter2@10.0.0.7" is not a valid dsn`)),
+		"returned": returns(nil, none),
+		"panicked": panics(none),
 	} {
-		s.AddTool(mcp.NewTool(name), handler)
-		result, code := handle(t.Context(), t, s, "tools/call", 1, map[string]any{"name": name})
-		assert.Zero(t, code, name)
-		assert.Contains(t, string(result), `"code":"TOOL_FAILED"`, name)
-		assert.NotContains(t, string(result), "hunter2", name)
+		t.Run(name, func(t *testing.T) {
+			s := newServer(newGuard(t, resilience.Config{}))
+			s.AddTool(mcp.NewTool("x"), handler)
+			result, code := handle(t.Context(), t, s, "tools/call", 1, map[string]any{"name": "x"})
+			assert.Zero(t, code)
+			assert.Equal(t, resilience.CodeToolFailed, errorIn(t, parse[mcp.CallToolResult](t, result)).Code)
+		})
 	}
 }
 

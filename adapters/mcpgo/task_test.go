@@ -45,7 +45,7 @@ func TestTaskIsNotCounted(t *testing.T) {
 		want    taskState
 	}{
 		"outlives the timeout": {mcp.TaskSupportOptional, slow, taskState{Status: "completed"}},
-		"fails":                {mcp.TaskSupportRequired, fails, taskState{"failed", errBackend.Error()}},
+		"fails":                {mcp.TaskSupportRequired, returns(nil, errBackend), taskState{"failed", errBackend.Error()}},
 		"panics": {
 			mcp.TaskSupportRequired, panics("secret"), taskState{"failed", "TOOL_FAILED: Tool 'x' failed"},
 		},

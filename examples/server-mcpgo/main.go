@@ -83,13 +83,13 @@ func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.F
 	return s
 }
 
-// add adds a read-only tool. It doesn't use mcp.NewStructuredToolHandler, which turns an error
-// into text before the guard sees the error.
+// add adds a read-only tool. Of a plain error mcp-go makes a protocol error; a *resilience.Error becomes
+// a result of the guard's. mcp.NewStructuredToolHandler turns an error into text before the guard sees it.
 func add[In, Out any](s *server.MCPServer, name, description string, work func(context.Context, In) (Out, error)) {
 	handler := func(ctx context.Context, _ mcp.CallToolRequest, in In) (*mcp.CallToolResult, error) {
 		out, err := work(ctx, in)
 		if err != nil {
-			return nil, err
+			return nil, resilience.AsError(name, err)
 		}
 		return mcp.NewToolResultStructuredOnly(out), nil
 	}
