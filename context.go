@@ -28,9 +28,9 @@ type callContext struct {
 	timer    *time.Timer
 	done     chan struct{} // made when it is asked for
 	after    map[*func()]struct{}
-	pauses   map[*func()]struct{} // what ends the pauses of the attempt under way
-	unwatch  func() bool          // stops watching the parent; nil if it isn't watched
-	attended bool                 // runner.run waits, and notices the end of the parent
+	pauses   map[*pause]struct{} // that suspend the timeout
+	unwatch  func() bool         // stops watching the parent; nil if it isn't watched
+	attended bool                // runner.run waits, and notices the end of the parent
 
 	ending  atomic.Pointer[ending] // nil until the context has ended
 	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
@@ -157,7 +157,7 @@ func (c *callContext) end(e *ending) {
 		close(c.done) // first: Err must not be set before Done is closed, and Err waits for c.mu
 	}
 	c.ending.Store(e)
-	after, unwatch := c.after, c.unwatch
+	after, unwatch, pauses := c.after, c.unwatch, c.stopPauses()
 	c.after = nil
 	c.mu.Unlock()
 
@@ -166,7 +166,9 @@ func (c *callContext) end(e *ending) {
 		ask(unwatch)
 	}
 	c.awake()
-	c.endPauses()
+	for p := range pauses {
+		p.endIn(c)
+	}
 	for f := range after {
 		(*f)()
 	}
@@ -254,10 +256,7 @@ func (c *callContext) ownTimeLeft() time.Duration {
 		return 0
 	}
 
-	c.endPauses()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.clock.due - c.elapsed()
+	return c.left()
 }
 
 // over reports whether the context is known to have ended.

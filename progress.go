@@ -3,7 +3,6 @@ package resilience
 import (
 	"context"
 	"slices"
-	"sync"
 )
 
 // ReportProgress reports that the tool to which ctx belongs makes progress and doesn't
@@ -43,70 +42,99 @@ func ReportProgress(ctx context.Context) {
 // Several pauses of one call may overlap. Pause and resume are safe for concurrent use; only
 // the first call of a resume counts.
 func Pause(ctx context.Context) (resume func()) {
-	var calls []*callContext
+	var p pause
 	first := innermost(ctx)
 	for c := first; c != nil; c = c.outer() {
 		c.asked.Store(true) // even by an attempt that was abandoned
-		calls = append(calls, c)
+		p.calls = append(p.calls, c)
 	}
 	if first == nil || first.over() {
 		return func() {}
 	}
 
 	// From the outside in, since each call looks at the deadline of the one around it.
-	var resumes []func()
-	for _, c := range slices.Backward(calls) {
-		resumes = append(resumes, c.pause())
-	}
-	once := sync.OnceFunc(func() {
-		for _, resume := range resumes {
-			resume()
+	for _, c := range slices.Backward(p.calls) {
+		if !c.pause(&p) {
+			p.endIn(c)
 		}
-	})
-
-	return first.addPause(once)
+	}
+	return func() { p.endIn(first) }
 }
 
-// addPause adds a pause, which resume ends, to those that end with the attempt under way. It
-// returns what ends the pause earlier.
-func (c *callContext) addPause(resume func()) func() {
+// A pause suspends the timeouts of calls that are within each other.
+type pause struct{ calls []*callContext } // the innermost first
+
+// endIn ends the pause in c and in the calls around it, as far as it hasn't ended there.
+func (p *pause) endIn(c *callContext) {
+	for _, c := range slices.Backward(p.calls[slices.Index(p.calls, c):]) {
+		c.resume(p)
+	}
+}
+
+// pause suspends the timeout until p ends, or reports that the context has ended.
+func (c *callContext) pause(p *pause) bool {
 	c.mu.Lock()
-	if c.pauses == nil {
-		c.pauses = make(map[*func()]struct{})
+	defer c.mu.Unlock()
+	if c.ending.Load() != nil {
+		return false
 	}
-	c.pauses[&resume] = struct{}{}
-	over := c.ending.Load() != nil
-	c.mu.Unlock()
 
-	end := func() {
-		c.mu.Lock()
-		delete(c.pauses, &resume)
-		c.mu.Unlock()
-		resume()
+	if c.pauses == nil {
+		c.pauses = make(map[*pause]struct{})
 	}
-	if over {
-		end()
-	}
-	return end
+	c.pauses[p] = struct{}{}
+	now := c.elapsed()
+	c.clock.pause(now)
+	c.schedule(now)
+	return true
 }
 
-// endPauses ends the pauses of an attempt that has ended.
+// resume ends p, unless it has ended.
+func (c *callContext) resume(p *pause) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, pauses := c.pauses[p]; !pauses {
+		return
+	}
+
+	delete(c.pauses, p)
+	now := c.elapsed()
+	if c.clock.resume(now) {
+		c.schedule(now)
+	}
+}
+
+// endPauses ends the pauses of an attempt that has ended, whoever began them: also those of calls that it
+// has made.
 func (c *callContext) endPauses() {
 	c.mu.Lock()
-	pauses := c.pauses
-	c.pauses = nil
+	pauses := c.stopPauses()
+	if len(pauses) > 0 && c.ending.Load() == nil {
+		c.schedule(c.elapsed())
+	}
 	c.mu.Unlock()
 
-	for resume := range pauses {
-		(*resume)()
+	for p := range pauses {
+		p.endIn(c)
 	}
+}
+
+// stopPauses ends all pauses as far as c is concerned, and returns them. They must end in the calls around
+// c, too. c.mu must be held.
+func (c *callContext) stopPauses() map[*pause]struct{} {
+	pauses := c.pauses
+	c.pauses = nil
+	for range pauses {
+		c.clock.resume(c.elapsed())
+	}
+	return pauses
 }
 
 // paused reports whether the timeout is paused.
 func (c *callContext) paused() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.clock.pauses > 0
+	return len(c.pauses) > 0
 }
 
 // progress restarts the timeout if it may be restarted.
@@ -115,27 +143,6 @@ func (c *callContext) progress() {
 	defer c.mu.Unlock()
 	now := c.elapsed()
 	if c.ending.Load() == nil && c.clock.progress(now) {
-		c.schedule(now)
-	}
-}
-
-// pause suspends the timeout until resume is called, once.
-func (c *callContext) pause() (resume func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.elapsed()
-	c.clock.pause(now)
-	if c.ending.Load() == nil {
-		c.schedule(now)
-	}
-	return c.resume
-}
-
-func (c *callContext) resume() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.elapsed()
-	if c.clock.resume(now) && c.ending.Load() == nil {
 		c.schedule(now)
 	}
 }

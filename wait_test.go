@@ -134,3 +134,42 @@ func TestWaitForToolEndsWithTheTimeoutOfTheCall(t *testing.T) {
 		}
 	}
 }
+
+// The pauses of inner calls end with the outer call, too: their timeouts don't count any more, but its own does.
+func TestWaitForToolEndsThePausesOfInnerCalls(t *testing.T) {
+	const timeout = 10 * time.Second
+	for name, inner := range map[string]func(context.Context, *resilience.Guard, toolFunc) (int, error){
+		"a call": func(ctx context.Context, g *resilience.Guard, fn toolFunc) (int, error) {
+			return resilience.Do(ctx, g, "inner", fn)
+		},
+		"a call of a call": func(ctx context.Context, g *resilience.Guard, fn toolFunc) (int, error) {
+			return resilience.Do(ctx, g, "middle", func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "inner", fn)
+			})
+		},
+		"a call that outlives its caller": func(ctx context.Context, g *resilience.Guard, fn toolFunc) (int, error) {
+			return resilience.Do(context.WithoutCancel(ctx), g, "inner", fn)
+		},
+		"WithTimeout": func(ctx context.Context, _ *resilience.Guard, fn toolFunc) (int, error) {
+			return resilience.WithTimeout(ctx, "inner", time.Minute, fn)
+		},
+	} {
+		for attempts, attemptTimeout := range map[string]time.Duration{"one": 0, "several": timeout} {
+			runInBubble(t, name+", "+attempts, func(t *testing.T) {
+				cfg := configWith(resilience.Tool{Timeout: timeout})
+				cfg.AttemptTimeout = attemptTimeout
+				g := newGuard(t, cfg)
+				ctx, cancel := leavingAfter(time.Second)(t.Context())
+				defer cancel()
+
+				r := resilience.Run(ctx, g, "x", func(ctx context.Context) (int, error) {
+					_, _ = inner(ctx, g, pausedFor(time.Hour))
+					return hang(time.Hour)(ctx)
+				}, resilience.WaitForTool())
+				assert.Equal(t, time.Second+timeout, r.Duration)
+				assert.ErrorIs(t, r.Err, resilience.CodeCanceled)
+				time.Sleep(2 * time.Hour)
+			})
+		}
+	}
+}
