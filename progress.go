@@ -9,6 +9,8 @@ import (
 // hang. It restarts the timeout of the call, that of the attempt, and those of the calls
 // around it.
 //
+// A call around one that has ended is no longer waiting for it, so it isn't extended.
+//
 // Only tools with a Tool.MaxTimeout have a timeout that restarts. MaxTimeout still bounds
 // the whole call, and so do the caller's own deadline and cancellation. A call that waits
 // for its next attempt isn't extended, since nothing makes progress then. Outside of such
@@ -16,12 +18,7 @@ import (
 //
 // It is safe for concurrent use and cheap enough to be called often.
 func ReportProgress(ctx context.Context) {
-	first := innermost(ctx)
-	if first != nil && first.over() {
-		return // an abandoned attempt, which the call no longer waits for
-	}
-
-	for c := first; c != nil; c = c.outer() {
+	for c := innermost(ctx); c != nil && !c.over(); c = c.outer() {
 		c.progress()
 	}
 }
@@ -29,8 +26,8 @@ func ReportProgress(ctx context.Context) {
 // Pause suspends the timeout of the call to which ctx belongs, and those of the calls
 // around it, until resume is called: a tool that waits for a person doesn't hang. The
 // timeout then restarts, and the time that has passed doesn't count towards
-// Tool.MaxTimeout. The end of the attempt resumes too. Outside of a guarded call Pause does
-// nothing.
+// Tool.MaxTimeout. The end of the attempt resumes too, also in the calls around it, and those around a
+// call that has ended aren't suspended. Outside of a guarded call Pause does nothing.
 //
 // While the timeout is paused, only the caller can end the call, by a deadline of its own or
 // by cancellation. Pause only for operations that are sure to finish.
@@ -43,12 +40,14 @@ func ReportProgress(ctx context.Context) {
 // the first call of a resume counts.
 func Pause(ctx context.Context) (resume func()) {
 	var p pause
-	first := innermost(ctx)
-	for c := first; c != nil; c = c.outer() {
+	waited := true
+	for c := innermost(ctx); c != nil; c = c.outer() {
 		c.asked.Store(true) // even by an attempt that was abandoned
-		p.calls = append(p.calls, c)
+		if waited = waited && !c.over(); waited {
+			p.calls = append(p.calls, c)
+		}
 	}
-	if first == nil || first.over() {
+	if len(p.calls) == 0 {
 		return func() {}
 	}
 
@@ -58,7 +57,7 @@ func Pause(ctx context.Context) (resume func()) {
 			p.endIn(c)
 		}
 	}
-	return func() { p.endIn(first) }
+	return func() { p.endIn(p.calls[0]) }
 }
 
 // A pause suspends the timeouts of calls that are within each other.

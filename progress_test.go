@@ -269,6 +269,26 @@ func TestAbandonedAttemptDoesNotExtendTheCall(t *testing.T) {
 			},
 			took: 3 * s,
 		},
+		"a call that outlives it pauses": {
+			abandoned: func(ctx context.Context) {
+				_, _ = resilience.WithTimeout(context.WithoutCancel(ctx), "y", time.Hour,
+					func(ctx context.Context) (int, error) {
+						time.Sleep(2 * s)
+						resilience.Pause(ctx)
+						return hang(100 * s)(ctx)
+					})
+			},
+			took: 2*s + 100*time.Millisecond,
+		},
+		"a call that outlives it reports progress": {
+			abandoned: func(ctx context.Context) {
+				_, _ = resilience.WithTimeout(context.WithoutCancel(ctx), "y", time.Hour, func(ctx context.Context) (int, error) {
+					time.Sleep(s)
+					return working(100*s, s/2)(ctx)
+				})
+			},
+			took: 3 * s,
+		},
 		// An attempt that has paused isn't abandoned: only its caller ends it.
 		"it has paused": {
 			abandoned: func(ctx context.Context) { resilience.Pause(ctx); time.Sleep(100 * s) },
@@ -294,6 +314,54 @@ func TestAbandonedAttemptDoesNotExtendTheCall(t *testing.T) {
 		})
 	}
 }
+
+// A call that outlives the one that made it, because it has no end but its own or because it is
+// Cooperative, extends no call around that one.
+func TestCallThatOutlivesAnAbandonedOneDoesNotExtendTheOthers(t *testing.T) {
+	const s = time.Second
+	for name, extend := range map[string]func(context.Context){
+		"progress":         func(ctx context.Context) { _, _ = working(time.Hour, s/2)(ctx) },
+		"a pause":          func(ctx context.Context) { time.Sleep(2 * s); resilience.Pause(ctx) },
+		"an earlier pause": func(ctx context.Context) { resilience.Pause(ctx) },
+	} {
+		for how, outlive := range map[string]func(context.Context) context.Context{
+			"cooperative": func(ctx context.Context) context.Context { return ctx },
+			"detached":    context.WithoutCancel,
+		} {
+			runInBubble(t, name+", "+how, func(t *testing.T) {
+				long := resilience.Tool{Timeout: 10 * s, MaxTimeout: 5 * time.Hour}
+				g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+					"outer": long, "middle": {Timeout: s},
+					"inner": {Timeout: time.Hour, MaxTimeout: 5 * time.Hour, Cooperative: how == "cooperative"},
+				}})
+				left := contextWithin(t, s) // ends the middle call even if its timeout is paused
+
+				r := resilience.Run(t.Context(), g, "outer", func(outer context.Context) (int, error) {
+					_, err := resilience.Do(valuesOf{left, outer}, g, "middle", func(ctx context.Context) (int, error) {
+						return resilience.Do(outlive(ctx), g, "inner", func(ctx context.Context) (int, error) {
+							extend(ctx)
+							return hang(time.Hour)(ctx)
+						})
+					})
+					require.ErrorIs(t, err, resilience.CodeTimeout)
+					return hang(time.Hour)(outer)
+				})
+
+				assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+				assert.LessOrEqual(t, r.Duration, 11*s)
+				time.Sleep(5 * time.Hour)
+			})
+		}
+	}
+}
+
+// A valuesOf has the values of another context, but not its end.
+type valuesOf struct {
+	context.Context
+	values context.Context
+}
+
+func (v valuesOf) Value(key any) any { return v.values.Value(key) }
 
 // The pause begins while the inner call is under way.
 func TestPauseOfTheOuterCallSuspendsTheInnerCall(t *testing.T) {
