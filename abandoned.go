@@ -57,7 +57,7 @@ func (c *call) impatient() bool {
 // abandon counts an attempt with the context ctx, which has ended.
 func (c *call) abandon(ctx *callContext) (release func()) {
 	_, maximum := c.toolTimeouts()
-	grace := maximum - c.ctx.elapsed()
+	grace := add(maximum, c.ctx.timePaused()) - c.ctx.elapsed()
 	if ctx != &c.ctx && ctx.ending.Load().ownTimeout {
 		grace = 0 // AttemptTimeout is the tool's, too
 	}

@@ -101,6 +101,40 @@ func TestAttemptsThatWereAbandonedEarlyCountOnceTheyAreOverdue(t *testing.T) {
 	}
 }
 
+// The time that a person takes to answer isn't the tool's.
+func TestAttemptIsNotOverdueBecauseItWasPaused(t *testing.T) {
+	for name, maximum := range map[string]time.Duration{"a timeout": 0, "a maximum": 10 * time.Minute} {
+		for resumed, resume := range map[string]bool{"resumed": true, "not resumed": false} {
+			for attempts, attemptTimeout := range map[string]time.Duration{"one": 0, "several": 30 * time.Second} {
+				runInBubble(t, name+", "+resumed+", "+attempts, func(t *testing.T) {
+					cfg := configWith(resilience.Tool{MaxTimeout: maximum})
+					cfg.MaxAbandoned, cfg.AttemptTimeout = 1, attemptTimeout
+					g := newGuard(t, cfg)
+					ctx, cancel := leavingAfter(time.Hour)(t.Context())
+					defer cancel()
+					_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+						end := resilience.Pause(ctx)
+						<-ctx.Done()
+						if resume {
+							end()
+						}
+						return hang(2 * time.Hour)(ctx)
+					})
+					require.ErrorIs(t, err, resilience.CodeCanceled)
+
+					time.Sleep(max(maximum, time.Minute) - time.Second/2)
+					_, err = resilience.Do(t.Context(), g, "x", succeed)
+					assert.NoError(t, err)
+					time.Sleep(time.Second)
+					_, err = resilience.Do(t.Context(), g, "x", succeed)
+					assert.ErrorIs(t, err, resilience.CodeOverloaded)
+					time.Sleep(2 * time.Hour)
+				})
+			}
+		}
+	}
+}
+
 // A call of a tool by another tool has that one's deadline, and ends with it.
 func TestAttemptThatEndsWithTheCallAroundItIsAbandonedEarly(t *testing.T) {
 	runInBubble(t, "", func(t *testing.T) {

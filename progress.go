@@ -3,6 +3,7 @@ package resilience
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 // ReportProgress reports that the tool to which ctx belongs makes progress and doesn't
@@ -134,6 +135,13 @@ func (c *callContext) paused() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.pauses) > 0
+}
+
+// timePaused returns by how much pauses have put off the maximum.
+func (c *callContext) timePaused() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clock.latest - c.clock.maximum
 }
 
 // progress restarts the timeout if it may be restarted.
