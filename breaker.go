@@ -54,9 +54,9 @@ type BreakerConfig struct {
 
 	// ProbeTimeout is how long a probe may take to report its result. A probe that takes
 	// longer has failed, whatever it reports later, so that a probe that hangs can't keep
-	// the breaker half-open forever. If it is paused at that time, it doesn't count, and
-	// another call may be the probe. A Guard allows a probe the tool's timeout where that is
-	// longer. Zero means 2m. It must not be negative.
+	// the breaker half-open forever. While it is paused (see Pause), another call may be the
+	// probe, and ProbeTimeout doesn't end it. A Guard allows a probe the tool's timeout where
+	// that is longer. Zero means 2m. It must not be negative.
 	ProbeTimeout time.Duration
 
 	// Classify returns what an error means. It is called concurrently and never with nil. If

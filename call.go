@@ -135,9 +135,6 @@ func (c *call) begin(ctx context.Context) *Error {
 
 	attended := !s.cooperative && c.guard.cfg.AttemptTimeout == 0
 	c.ctx.begin(ctx, attended, c.options.elapsed)
-	if c.ticket.isProbe() {
-		c.ticket.probe.Store(&c.ctx)
-	}
 	return nil
 }
 

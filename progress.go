@@ -37,6 +37,9 @@ func ReportProgress(ctx context.Context) {
 // that has been paused therefore counts as [NonIdempotent], even if it fails in a way that has no
 // effect: it isn't retried, and neither are the calls around it.
 //
+// A probe that has been paused no longer keeps other calls from being the probe. Its result counts if
+// the state of the breaker hasn't changed by then.
+//
 // Several pauses of one call may overlap. Pause and resume are safe for concurrent use; only
 // the first call of a resume counts.
 func Pause(ctx context.Context) (resume func()) {
@@ -44,6 +47,9 @@ func Pause(ctx context.Context) (resume func()) {
 	waited := true
 	for c := innermost(ctx); c != nil; c = c.outer() {
 		c.asked.Store(true) // even by an attempt that was abandoned
+		if c.ticket != nil {
+			c.ticket.giveBack()
+		}
 		if waited = waited && !c.over(); waited {
 			p.calls = append(p.calls, c)
 		}
@@ -128,13 +134,6 @@ func (c *callContext) stopPauses() map[*pause]struct{} {
 		c.clock.resume(c.elapsed())
 	}
 	return pauses
-}
-
-// paused reports whether the timeout is paused.
-func (c *callContext) paused() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.pauses) > 0
 }
 
 // timePaused returns by how much pauses have put off the maximum.

@@ -519,34 +519,6 @@ func TestThePausesOfACallEndWithIt(t *testing.T) {
 	})
 }
 
-func TestAProbeThatPausesWithoutEndGivesItsSlotBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, configWith(resilience.Tool{}))
-		b := g.Breaker("x")
-		trip(t, b)
-		time.Sleep(31 * time.Second)
-
-		ctx, leave := context.WithCancel(t.Context())
-		go func() {
-			_, _ = resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
-				resilience.Pause(ctx)
-				<-ctx.Done()
-				return 0, ctx.Err()
-			})
-		}()
-		time.Sleep(time.Hour)
-
-		_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
-		require.ErrorIs(t, err, resilience.CodeCircuitOpen, "which notices that the probe is overdue")
-		_, err = resilience.Do(t.Context(), g, "x", failing(0, nil))
-		require.NoError(t, err)
-		assert.Equal(t, resilience.StateClosed, b.State())
-		leave()
-		synctest.Wait()
-		assert.Equal(t, resilience.StateClosed, b.State())
-	})
-}
-
 // An abandoned attempt asks a person during the delay, and the breaker opens, too.
 func TestCallThatHasPausedIsNotRetryableAlsoIfItIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

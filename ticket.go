@@ -40,13 +40,17 @@ func (o outcome) err() error {
 // A ticket is the permission to make one call.
 type ticket struct {
 	b       *Breaker
-	version uint64      // of the breaker when it admitted the call
-	report  func(error) // gobreaker's, which isn't idempotent
-	used    atomic.Bool // the call has ended
-
-	// probe is the context of a guard's probe. Nil if there is none.
-	probe atomic.Pointer[callContext]
+	version uint64       // of the breaker when it admitted the call
+	report  func(error)  // gobreaker's, which isn't idempotent
+	state   atomic.Int32 // one of those below
 }
+
+// The states of a ticket.
+const (
+	ticketValid    int32 = iota
+	ticketReturned       // the slot of the probe was given back; its end counts, unless the breaker has changed
+	ticketUsed           // the call has ended
+)
 
 // ticketKey is the key of the ticket of b in the context of a call that b has admitted.
 type ticketKey struct{ b *Breaker }
@@ -56,7 +60,7 @@ type ticketKey struct{ b *Breaker }
 // outer one counts. Otherwise a probe would reject itself.
 func ticketOf(ctx context.Context, b *Breaker) *ticket {
 	t, _ := ctx.Value(ticketKey{b}).(*ticket)
-	if t == nil || t.used.Load() {
+	if t == nil || t.state.Load() == ticketUsed {
 		return nil
 	}
 
@@ -94,9 +98,8 @@ func (b *Breaker) admit(t *ticket, timeout time.Duration) *Error {
 	}
 }
 
-// expireProbe ends the wait for a probe that has been under way for too long. It has failed,
-// unless it waits for a person: then it says nothing about the backend, and another call may be
-// the probe. err is why gobreaker rejected a call.
+// expireProbe ends a probe that has been under way for too long. It has failed. err is why gobreaker
+// rejected a call.
 func (b *Breaker) expireProbe(err error) {
 	if err != gobreaker.ErrTooManyRequests {
 		return
@@ -105,15 +108,7 @@ func (b *Breaker) expireProbe(err error) {
 	b.mu.Lock()
 	t, overdue := b.probe, time.Now().After(b.overdue)
 	b.mu.Unlock()
-	if t == nil || !overdue {
-		return
-	}
-	switch ctx := t.probe.Load(); {
-	case ctx == nil:
-		t.settle(outcomeFailure)
-	case ctx.paused():
-		t.settle(outcomeNeutral)
-	case ctx.left() <= 0: // a pause may have put it off
+	if t != nil && overdue {
 		t.settle(outcomeFailure)
 	}
 }
@@ -157,11 +152,29 @@ func (t *ticket) done(err error) {
 
 // settle reports the outcome of the call. Only the first report counts.
 func (t *ticket) settle(o outcome) {
-	if !t.used.CompareAndSwap(false, true) {
+	switch t.state.Swap(ticketUsed) {
+	case ticketUsed:
 		return
+	case ticketReturned:
+		if o == outcomeNeutral {
+			return // gobreaker has counted that already
+		}
 	}
-
 	t.report(o.err())
+	t.endProbe()
+}
+
+// giveBack lets another call be the probe, if this one is. It is for a probe that waits for a person,
+// which says nothing about the backend, and may take for ever.
+func (t *ticket) giveBack() {
+	if t.isProbe() && t.state.CompareAndSwap(ticketValid, ticketReturned) {
+		t.report(errNeutral)
+		t.endProbe()
+	}
+}
+
+// endProbe forgets the ticket, since it is part of its call, which must not be kept.
+func (t *ticket) endProbe() {
 	if !t.isProbe() {
 		return
 	}
@@ -169,7 +182,7 @@ func (t *ticket) settle(o outcome) {
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
 	if t.b.probe == t {
-		t.b.probe = nil // the ticket is part of its call, which must not be kept
+		t.b.probe = nil
 	}
 }
 

@@ -152,28 +152,81 @@ func TestProbeMayTakeAsLongAsTheTimeoutOfItsTool(t *testing.T) {
 	})
 }
 
-// The person's time isn't the probe's.
-func TestProbeThatWasPausedHasItsTimeout(t *testing.T) {
+// A client that doesn't answer elicitations can't keep others from being the probe, however often it calls.
+func TestProbeThatIsPausedGivesItsSlotBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
-		trip(t, g.Breaker("x"))
-		time.Sleep(30*time.Second + 1)
-		ended := make(chan error, 1)
-		go func() {
-			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-				resume := resilience.Pause(ctx)
-				time.Sleep(3 * time.Minute)
-				resume()
-				time.Sleep(2 * time.Second)
-				return 1, nil
+		b := g.Breaker("x")
+		trip(t, b)
+		time.Sleep(31 * time.Second)
+		ctx, leave := context.WithCancel(t.Context())
+		for range 40 {
+			_, err := resilience.Do(contextWithin(t, time.Hour), g, "x", func(ctx context.Context) (int, error) {
+				resilience.Pause(ctx)
+				return untilDone(ctx)
 			})
-			ended <- err
-		}()
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+			go func() {
+				_, _ = resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+					resilience.Pause(ctx)
+					return untilDone(ctx)
+				})
+			}()
+			synctest.Wait()
+			require.Equal(t, resilience.StateHalfOpen, b.State())
+		}
 
-		time.Sleep(3*time.Minute + time.Second)
 		_, err := resilience.Do(t.Context(), g, "x", succeed)
-		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
-		assert.NoError(t, <-ended)
-		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+		require.NoError(t, err)
+		require.Equal(t, resilience.StateClosed, b.State())
+		leave()
+		synctest.Wait()
+		assert.Equal(t, resilience.StateClosed, b.State())
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
 	})
+}
+
+// Otherwise a tool that always asks a person would keep its breaker half-open.
+func TestProbeThatWasPausedCountsUnlessTheBreakerHasChanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		probe, other toolFunc // the other call is made in the pause
+		state        resilience.State
+	}{
+		"success":               {probe: succeed, state: resilience.StateClosed},
+		"failure":               {probe: failing(9, errBoom), state: resilience.StateOpen},
+		"timeout":               {probe: hang(time.Minute), state: resilience.StateOpen},
+		"neutral":               {probe: failing(9, resilience.MarkInvalid(errBoom)), state: resilience.StateHalfOpen},
+		"success after failure": {probe: succeed, other: failing(9, errBoom), state: resilience.StateOpen},
+		"failure after success": {probe: failing(9, errBoom), other: succeed, state: resilience.StateClosed},
+		"success after neutral": {probe: succeed, other: failing(9, resilience.ErrUnfinished), state: resilience.StateClosed},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
+			b := g.Breaker("x")
+			trip(t, b)
+			time.Sleep(30*time.Second + 1)
+
+			_, _ = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				resume := resilience.Pause(ctx)
+				if tc.other != nil {
+					_, _ = resilience.Do(t.Context(), g, "x", tc.other)
+				}
+				_, err := resilience.Do(ctx, g, "x", succeed)
+				assert.NoError(t, err, "a call within the probe belongs to it, also in a pause")
+				time.Sleep(3 * time.Second)
+				resume()
+				return tc.probe(ctx)
+			})
+
+			assert.Equal(t, tc.state, b.State())
+			if tc.state == resilience.StateHalfOpen {
+				done, err := b.Allow()
+				require.NoError(t, err)
+				assert.False(t, report(b, nil), "there is one slot")
+				done(nil)
+				assert.Equal(t, resilience.StateClosed, b.State())
+			}
+			time.Sleep(time.Hour)
+		})
+	}
 }
