@@ -283,7 +283,7 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 	}
 	defer t.settle(outcomeFailure) // counts only if fn calls runtime.Goexit
 
-	value, err := protect(context.WithValue(ctx, ticketKey{b}, t), fn)
+	value, err := protect(t.within(ctx), fn)
 	if err != nil && !isCrash(err) && ask(ctx.Err) == context.Canceled {
 		t.settle(outcomeNeutral)
 	} else {

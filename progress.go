@@ -37,8 +37,8 @@ func ReportProgress(ctx context.Context) {
 // that has been paused therefore counts as [NonIdempotent], even if it fails in a way that has no
 // effect: it isn't retried, and neither are the calls around it.
 //
-// A probe that has been paused no longer keeps other calls from being the probe. Its result counts if
-// the state of the breaker hasn't changed by then.
+// A probe that has been paused, of a guard or of [WithBreaker], no longer keeps other calls from being the
+// probe. Its result counts if the state of the breaker hasn't changed by then.
 //
 // Several pauses of one call may overlap. Pause and resume are safe for concurrent use; only
 // the first call of a resume counts.
@@ -54,6 +54,7 @@ func Pause(ctx context.Context) (resume func()) {
 			p.calls = append(p.calls, c)
 		}
 	}
+	giveBackAll(ctx)
 	if len(p.calls) == 0 {
 		return func() {}
 	}

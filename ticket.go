@@ -43,6 +43,7 @@ type ticket struct {
 	version uint64       // of the breaker when it admitted the call
 	report  func(error)  // gobreaker's, which isn't idempotent
 	state   atomic.Int32 // one of those below
+	around  *ticket      // of the next probe of WithBreaker around this one
 }
 
 // The states of a ticket.
@@ -162,6 +163,25 @@ func (t *ticket) settle(o outcome) {
 	}
 	t.report(o.err())
 	t.endProbe()
+}
+
+// probeKey is the key of the ticket of the innermost probe of WithBreaker. Those of a guard are in a callContext.
+type probeKey struct{}
+
+// within returns the context of a call of WithBreaker that has the ticket.
+func (t *ticket) within(ctx context.Context) context.Context {
+	if t.isProbe() {
+		t.around, _ = ctx.Value(probeKey{}).(*ticket)
+		ctx = context.WithValue(ctx, probeKey{}, t)
+	}
+	return context.WithValue(ctx, ticketKey{t.b}, t)
+}
+
+// giveBackAll gives back the slots of all probes of WithBreaker around ctx.
+func giveBackAll(ctx context.Context) {
+	for t, _ := ctx.Value(probeKey{}).(*ticket); t != nil; t = t.around {
+		t.giveBack()
+	}
 }
 
 // giveBack lets another call be the probe, if this one is. It is for a probe that waits for a person,

@@ -186,6 +186,37 @@ func TestProbeThatIsPausedGivesItsSlotBack(t *testing.T) {
 	})
 }
 
+func TestProbeOfWithBreakerThatIsPausedGivesItsSlotBack(t *testing.T) {
+	for name, call := range map[string]func(context.Context, toolFunc) (int, error){
+		"alone": func(ctx context.Context, fn toolFunc) (int, error) { return fn(ctx) },
+		"around WithTimeout": func(ctx context.Context, fn toolFunc) (int, error) {
+			return resilience.WithTimeout(ctx, "y", time.Minute, fn)
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			inner := resilience.NewBreaker("inner", resilience.BreakerConfig{})
+			outer := resilience.NewBreaker("outer", resilience.BreakerConfig{})
+			trip(t, inner)
+			trip(t, outer)
+			time.Sleep(30*time.Second + 1)
+			go resilience.WithTimeout(t.Context(), "x", time.Minute, func(ctx context.Context) (int, error) {
+				return resilience.WithBreaker(ctx, outer, func(ctx context.Context) (int, error) {
+					return resilience.WithBreaker(ctx, inner, func(ctx context.Context) (int, error) {
+						return call(ctx, pausedFor(time.Hour))
+					})
+				})
+			})
+
+			time.Sleep(3 * time.Minute) // more than ProbeTimeout
+			for _, b := range []*resilience.Breaker{inner, outer} {
+				assert.True(t, report(b, nil))
+				assert.Equal(t, resilience.StateClosed, b.State())
+			}
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
 // Otherwise a tool that always asks a person would keep its breaker half-open.
 func TestProbeThatWasPausedCountsUnlessTheBreakerHasChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
