@@ -118,6 +118,7 @@ type Breaker struct {
 	failures int        // that opened it, plus the probes that have failed since
 	probe    *ticket    // under way; nil if there is none
 	overdue  time.Time  // when that probe has failed
+	yields   bool       // the next probe gives its slot back at once; see ticket.rejected
 
 	message atomic.Pointer[message] // of the last rejection
 
@@ -166,6 +167,7 @@ func (b *Breaker) changed(_ string, from, to gobreaker.State) {
 		}
 	}
 	b.version.Store((b.version.Load()>>2+1)<<2 | uint64(c.To))
+	b.yields = false
 
 	if f := b.cfg.OnChange; f != nil {
 		b.changes.add(func() { f(c.Breaker, c.From, c.To) })
@@ -238,6 +240,9 @@ func (b *Breaker) consecutiveFailures() int {
 // Only the first call of done counts; it is safe for concurrent use. A result that belongs
 // to an earlier state of the breaker is dropped. A probe that never reports has failed after
 // ProbeTimeout, which the next call of Allow notices.
+//
+// Allow has no context, so it can't know that it is used inside of a call that b has admitted: that is
+// another call, and counts by itself. Rather use [WithBreaker] or a [Guard] there.
 func (b *Breaker) Allow() (done func(error), err error) {
 	t := new(ticket)
 	if rejected := b.admit(t, 0); rejected != nil {

@@ -245,6 +245,9 @@ func (c *call) decide(f *failure, answered bool) {
 
 	c.unfinished = f.unfinished
 	c.past.join(f)
+	if f.rejected {
+		c.ticket.rejected()
+	}
 	if ended == nil {
 		c.retry(f)
 		return

@@ -68,6 +68,56 @@ func TestNestedPrimitivesOnOneBreakerCountOnce(t *testing.T) {
 	})
 }
 
+// Nothing tells these calls that they are within a call on the same breaker, which is the probe.
+func TestPromise2NestedCallsThatCannotKnow(t *testing.T) {
+	type calls func(context.Context, *resilience.Guard, toolFunc) (int, error)
+	within := map[string]calls{
+		"Allow": func(ctx context.Context, g *resilience.Guard, fn toolFunc) (int, error) {
+			done, err := g.Breaker("inner").Allow()
+			if err != nil {
+				return 0, err
+			}
+			n, err := fn(ctx)
+			done(err)
+			return n, err
+		},
+		"another context": func(_ context.Context, g *resilience.Guard, fn toolFunc) (int, error) {
+			return resilience.Do(context.Background(), g, "inner", fn)
+		},
+	}
+	around := map[string]calls{
+		"Allow": within["Allow"],
+		"WithBreaker": func(ctx context.Context, g *resilience.Guard, fn toolFunc) (int, error) {
+			return resilience.WithBreaker(ctx, g.Breaker("inner"), fn)
+		},
+		"Do": func(ctx context.Context, g *resilience.Guard, fn toolFunc) (int, error) {
+			return resilience.Do(ctx, g, "outer", fn)
+		},
+	}
+	for innerName, inner := range within {
+		for outerName, outer := range around {
+			runInBubble(t, innerName+" within "+outerName, func(t *testing.T) {
+				g := shareNeo4j(t)
+				b := g.Breaker("inner")
+				call := func(fn toolFunc) error {
+					_, err := outer(t.Context(), g, func(ctx context.Context) (int, error) { return inner(ctx, g, fn) })
+					return err
+				}
+				trip(t, b)
+				time.Sleep(31 * time.Second)
+
+				require.ErrorIs(t, call(failing(9, errBoom)), resilience.CodeCircuitOpen)
+				require.ErrorIs(t, call(failing(9, errBoom)), errBoom)
+				require.Equal(t, resilience.StateOpen, b.State())
+				time.Sleep(31 * time.Second)
+				require.ErrorIs(t, call(succeed), resilience.CodeCircuitOpen)
+				require.NoError(t, call(succeed))
+				assert.Equal(t, resilience.StateClosed, b.State())
+			})
+		}
+	}
+}
+
 // A call that outlives the one around it no longer belongs to it.
 func TestANestedCallAfterTheOuterOneCountsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

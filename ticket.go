@@ -93,7 +93,12 @@ func (b *Breaker) admit(t *ticket, timeout time.Duration) *Error {
 		if t.isProbe() {
 			b.mu.Lock()
 			b.probe, b.overdue = t, time.Now().Add(max(b.cfg.ProbeTimeout, timeout))
+			yields := b.yields
+			b.yields = false
 			b.mu.Unlock()
+			if yields {
+				t.giveBack()
+			}
 		}
 		return nil
 	}
@@ -148,7 +153,24 @@ func (t *ticket) done(err error) {
 		return
 	}
 
-	t.settle(treeOf(err).outcome(t.b.cfg.Classify, false))
+	tree := treeOf(err)
+	if tree.rejected() {
+		t.rejected()
+	}
+	t.settle(tree.outcome(t.b.cfg.Classify, false))
+}
+
+// rejected is called before the end of a call that failed because another call was rejected. If this is a
+// probe, its own breaker may have been the one, as nothing has told it that the other call was within. That
+// would go on for ever, so that the next probe leaves its slot to such a call.
+func (t *ticket) rejected() {
+	if !t.isProbe() {
+		return
+	}
+
+	t.b.mu.Lock()
+	defer t.b.mu.Unlock()
+	t.b.yields = true
 }
 
 // settle reports the outcome of the call. Only the first report counts.
@@ -184,8 +206,8 @@ func giveBackAll(ctx context.Context) {
 	}
 }
 
-// giveBack lets another call be the probe, if this one is. It is for a probe that waits for a person,
-// which says nothing about the backend, and may take for ever.
+// giveBack lets another call be the probe, if this one is. It is for a probe that may wait for that call,
+// or for a person: that says nothing about the backend, and may take for ever.
 func (t *ticket) giveBack() {
 	if t.isProbe() && t.state.CompareAndSwap(ticketValid, ticketReturned) {
 		t.report(errNeutral)
