@@ -203,9 +203,12 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 		if j.options.waits {
 			r.waits = &j.ctx
 		}
-		value, _, answered = r.run(ctx, func() func() { return j.abandon(ctx) }, j.late(ctx), fn)
+		var err error
+		value, err, answered = r.run(ctx, func() func() { return j.abandon(ctx) }, j.late(ctx), fn)
 		if answered {
 			f, r.failure = r.failure, nil
+		} else if err != nil {
+			f = j.examineLate(ctx, err)
 		}
 	}
 	ctx.endPauses()
@@ -227,7 +230,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 }
 
 // decide acts on the result of an attempt: it finishes the call, or waits until the next
-// attempt may be made. Without an answer, f is nil too.
+// attempt may be made. Without an answer, f is what is known of the tool's error, or nil.
 func (c *call) decide(f *failure, answered bool) {
 	if answered && f == nil {
 		c.finish(nil, outcomeSuccess)

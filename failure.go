@@ -66,9 +66,19 @@ func (f *failure) cause() error {
 
 // examineAside examines an error of our own. Its causes may be a tool's.
 func (c *call) examineAside(e *Error) *failure {
+	return c.newFailureAside(e, &c.ctx, c.state.retry.Classify, c.state.breaker.cfg.Classify)
+}
+
+// examineLate examines the error of a tool that has returned in time, when the timeout has ended its
+// examination. It asks no Classify function: that is what takes so long, or a method of the error.
+func (c *call) examineLate(ctx *callContext, err error) *failure {
+	return c.newFailureAside(err, ctx, nil, nil)
+}
+
+func (c *call) newFailureAside(err error, ctx *callContext, retry, breaker func(error) Class) *failure {
 	var f *failure
-	if aside(&c.guard.examining, func() { f = examine(c.state, &c.ctx, e) }) && f != nil {
+	if aside(&c.guard.examining, func() { f = newFailure(treeOf(err), ctx, retry, breaker) }) && f != nil {
 		return f
 	}
-	return unexamined(&c.ctx, e)
+	return unexamined(ctx, err)
 }

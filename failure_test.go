@@ -131,6 +131,37 @@ func TestPromise1ClassifyThatBlocks(t *testing.T) {
 	})
 }
 
+func TestPromise4ErrorsThatAreExaminedTooSlowly(t *testing.T) {
+	own := &resilience.Error{Message: "m", Suggestion: "s"}
+	for name, attemptTimeout := range map[string]time.Duration{"one attempt": 0, "several": 2 * time.Second} {
+		runInBubble(t, name, func(t *testing.T) {
+			slow := func(err error) resilience.Class { time.Sleep(time.Hour); return resilience.Classify(err) }
+			for field, set := range map[string]func(*resilience.Config){
+				"Retry":   func(cfg *resilience.Config) { cfg.Retry.Classify = slow },
+				"Breaker": func(cfg *resilience.Config) { cfg.Breaker.Classify = slow },
+			} {
+				for _, failure := range []error{errBoom, own} {
+					cfg := configWith(resilience.Tool{Timeout: 5 * time.Second, Effect: resilience.ReadOnly})
+					cfg.AttemptTimeout = attemptTimeout
+					set(&cfg)
+					r := resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(9, failure))
+					assert.ErrorIs(t, r.Err, failure, field)
+					assert.LessOrEqual(t, r.Duration, 5*time.Second+200*time.Millisecond)
+				}
+			}
+
+			// What nobody can read isn't passed on, but nor is that it has been returned forgotten.
+			cfg := configWith(resilience.Tool{Timeout: 5 * time.Second})
+			cfg.AttemptTimeout = attemptTimeout
+			failure := unwrapError{func() { time.Sleep(time.Hour) }}
+			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(9, failure))
+			assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+			assert.Error(t, r.Err.Err)
+			time.Sleep(24 * time.Hour)
+		})
+	}
+}
+
 func TestPromise1ArgumentsThatBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type input struct{ A, B marshaler }

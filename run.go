@@ -9,6 +9,7 @@ import (
 // The states of a function that runs on a goroutine of its own.
 const (
 	running   int32 = iota
+	failed          // its error is there, but not what that means
 	finished        // its outcome is there
 	abandoned       // its caller has left
 )
@@ -31,7 +32,8 @@ type runner[T any] struct {
 // enforce calls fn on a goroutine of its own and returns when fn returns or when ctx ends,
 // whichever is first. ctx must be attended. Exactly one of the two wins: if ctx does,
 // answered is false and fn is abandoned. abandon is called then, what it returns is called once fn has
-// returned, and late receives fn's error. Both may be nil.
+// returned, and late receives fn's error. Both may be nil. If fn has returned an error by then, and only
+// the examination of the error is abandoned, run returns that error, too.
 func enforce[T any](
 	ctx *callContext, abandon func() (release func()), late func(error), fn func(context.Context) (T, error),
 ) (value T, err error, answered bool) {
@@ -65,8 +67,8 @@ func (r *runner[T]) run(
 	if abandon != nil {
 		r.release = abandon() // before the goroutine can see that it is abandoned
 	}
-	if r.state.CompareAndSwap(running, abandoned) {
-		return value, nil, false
+	if err, left := r.leave(); left {
+		return value, err, false
 	}
 
 	if r.release != nil {
@@ -74,6 +76,22 @@ func (r *runner[T]) run(
 		r.release = nil
 	}
 	return r.take()
+}
+
+// leave abandons the function, unless it has finished. It returns the error of one that has failed.
+func (r *runner[T]) leave() (err error, left bool) {
+	for {
+		state := r.state.Load()
+		switch state {
+		case finished:
+			return nil, false
+		case failed:
+			err = r.err // not after the swap, when the goroutine may take it
+		}
+		if r.state.CompareAndSwap(state, abandoned) {
+			return err, true
+		}
+	}
 }
 
 // waitOn waits for a function whose caller has left, until its own timeout or that of the whole call,
@@ -110,6 +128,7 @@ func (r *runner[T]) execute() {
 	r.err = ErrGoexit // unless fn returns or panics
 	r.value, r.err = protect(ctx, r.fn)
 	if r.err != nil {
+		r.state.CompareAndSwap(running, failed)
 		r.failure = examine(r.tool, ctx, r.err)
 	}
 }
@@ -120,7 +139,7 @@ func (r *runner[T]) finish(ctx *callContext) {
 		r.failure = unexamined(ctx, r.err)
 	}
 	r.fn = nil
-	if r.state.CompareAndSwap(running, finished) {
+	if r.state.CompareAndSwap(running, finished) || r.state.CompareAndSwap(failed, finished) {
 		ctx.awake()
 		return
 	}
