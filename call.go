@@ -272,7 +272,7 @@ func (c *call) retry(f *failure) {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
 		c.finish(RetryExhaustedError(c.ctx.name, c.attempts, f.err), f.outcome)
 		return
-	case !again || c.attempts > retry.MaxRetries || c.guard.overloaded(c.state, c.impatient()) || !fits(&c.ctx, delay):
+	case !again || c.attempts > retry.MaxRetries || c.guard.overloaded(c.state, c.impatient()) || !c.fits(delay):
 		c.finish(c.errorOf(f), f.outcome)
 		return
 	case !c.ctx.ticket.current():
@@ -283,14 +283,20 @@ func (c *call) retry(f *failure) {
 	c.ctx.leave()
 	retry.notify(c.attempts, delay, f.err)
 	c.notifyRetry(delay, f.err)
-	if !sleep(&c.ctx, delay) {
-		ended, ownTimeout := c.ctx.ended()
+	sleep(&c.ctx, delay)
+	if ended, ownTimeout := c.ctx.ended(); ended != nil {
 		c.cutOff(ended.withCause(f.err), ownTimeout)
 	} else if c.ctx.asked.Load() { // an abandoned attempt has done so meanwhile
 		c.finish(c.errorOf(f), f.outcome)
 	} else if !c.ctx.ticket.current() {
 		c.reject(f)
 	}
+}
+
+// fits reports whether any of the time that is left is left after delay.
+func (c *call) fits(delay time.Duration) bool {
+	var yes bool
+	return c.ctx.askAside(func() { yes = fits(&c.ctx, delay) }) && yes
 }
 
 // hadNoEffect reports whether the call is certain to have left everything as it was.

@@ -29,12 +29,14 @@ type callContext struct {
 	done     chan struct{} // made when it is asked for
 	after    map[*func()]struct{}
 	pauses   map[*pause]struct{} // that suspend the timeout
-	unwatch  func() bool         // stops watching the parent; nil if it isn't watched
+	unwatch  func()              // stops watching the parent; nil if it isn't watched
 	attended bool                // runner.run waits, and notices the end of the parent
 
 	ending  atomic.Pointer[ending] // nil until the context has ended
 	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
 	asked   atomic.Bool            // Pause was called, so a person may have been asked
+	hanging atomic.Int64           // questions to the parent that have taken too long
+	trust   atomic.Int32           // whether the parent is one that can't hang; 0 if that isn't known
 }
 
 var _ context.Context = (*callContext)(nil)
@@ -95,16 +97,21 @@ func (c *callContext) schedule(now time.Duration) {
 // expire ends the context when its time is up. It also stands in for a parent that has a
 // deadline and doesn't keep it.
 func (c *callContext) expire() {
-	if c.parentErr() != nil { // nothing may have watched it
+	var parentErr error // nothing may have watched the parent
+	deadline := never   // may have been put off since, by a pause of a call around this one
+	answered := c.askAside(func() {
+		parentErr, deadline = c.parentErr(), c.sinceStart(c.parentDeadline())
+	})
+	if answered && parentErr != nil {
 		c.parentEnded()
 		return
 	}
 
-	// The deadline may have been put off since, by a pause of a call around this one.
 	now := c.elapsed()
-	deadline := c.sinceStart(c.parentDeadline())
 	c.mu.Lock()
-	c.clock.deadline = deadline
+	if answered {
+		c.clock.deadline = deadline
+	}
 	at, callers := c.clock.end()
 	own, exceeded := !callers && !c.clock.shortened(), c.clock.exceeded()
 	if now < at && c.ending.Load() == nil {
@@ -122,7 +129,7 @@ func (c *callContext) expire() {
 // parentEnded ends the context because its parent has ended. A deadline of the parent that
 // equals the timeout counts as the timeout, whichever timer fired first.
 func (c *callContext) parentEnded() {
-	e := c.parentEnd()
+	e, outer := c.parentEnd()
 	if e.Code != CodeTimeout {
 		c.end(newEnding(context.Canceled, e, time.Now(), false))
 		return
@@ -134,7 +141,7 @@ func (c *callContext) parentEnded() {
 	c.mu.Unlock()
 
 	reached := c.elapsed() >= at
-	if outer := c.outer(); outer != nil && outer.endedBefore(c.start.Add(at)) {
+	if outer != nil && outer.endedBefore(c.start.Add(at)) {
 		reached = false // it was the timeout of an outer call, however late it is noticed here
 	}
 	if reached {
@@ -162,15 +169,15 @@ func (c *callContext) end(e *ending) {
 	c.mu.Unlock()
 
 	c.timer.Stop()
-	if unwatch != nil {
-		ask(unwatch)
-	}
 	c.awake()
 	for p := range pauses {
 		p.endIn(c)
 	}
 	for f := range after {
 		(*f)()
+	}
+	if unwatch != nil {
+		c.askAside(unwatch)
 	}
 }
 
@@ -180,47 +187,6 @@ func (c *callContext) awake() {
 	case c.wake <- struct{}{}:
 	default: // there is a token already
 	}
-}
-
-// subscribing is the unwatch of a context that is about to watch its parent.
-func subscribing() bool { return false }
-
-// watch subscribes to the parent, if anything depends on it and it isn't watched yet. It is
-// the most expensive step of a call, so it is deferred. c.mu must not be held, since the
-// parent, which may end right now, is the caller's code.
-func (c *callContext) watch() {
-	c.mu.Lock()
-	wanted := c.done != nil || c.after != nil
-	if !wanted || c.attended || c.unwatch != nil || c.ending.Load() != nil {
-		c.mu.Unlock()
-		return
-	}
-	c.unwatch = subscribing
-	c.mu.Unlock()
-
-	if c.parentDone() == nil {
-		return
-	}
-	unwatch := ask(func() func() bool { return context.AfterFunc(c.watched(), c.parentEnded) })
-	if unwatch == nil {
-		return
-	}
-
-	c.mu.Lock()
-	c.unwatch = unwatch
-	over := c.ending.Load() != nil
-	c.mu.Unlock()
-	if over { // meanwhile, and end has not seen unwatch
-		ask(unwatch)
-	}
-}
-
-// leave is called when the attended function has returned and the context goes on.
-func (c *callContext) leave() {
-	c.mu.Lock()
-	c.attended = false
-	c.mu.Unlock()
-	c.watch()
 }
 
 // catchUp ends the context now if it should have ended already. Its parent and its timer
@@ -271,13 +237,23 @@ func (c *callContext) endedBefore(t time.Time) bool {
 // ended returns the *Error that ended the call, nil if it goes on or has returned, and
 // whether it was the tool's own timeout.
 func (c *callContext) ended() (e *Error, ownTimeout bool) {
-	end := c.catchUp()
+	if !c.over() {
+		c.askAside(func() { c.catchUp() })
+	}
+	end := c.ending.Load()
 	if end == nil {
 		return nil, false
 	}
 
 	e, _ = end.cause.(*Error)
 	return e, end.ownTimeout
+}
+
+// echoedBy reports whether err is the error or the cause of the context, which has ended.
+func (c *callContext) echoedBy(err error) bool {
+	c.ended()
+	e := c.ending.Load()
+	return e != nil && (same(err, e.err) || same(err, e.cause))
 }
 
 // Deadline returns the latest time at which the call may end, since what a tool passes to

@@ -36,7 +36,7 @@ func newFailure(t errorTree, ctx *callContext, retry, breaker func(error) Class)
 		err:       t.err,
 		diagnosis: diagnose(t, retry),
 		outcome:   t.outcome(breaker, true),
-		echo:      ctx.Err() != nil && (same(t.err, ctx.Err()) || same(t.err, context.Cause(ctx))),
+		echo:      ctx.echoedBy(t.err),
 		canceled:  !isCrash(t.err) && (t.is(context.Canceled) || t.is(context.DeadlineExceeded)),
 		rejected:  t.rejected(),
 		notMade:   t.notMade(),

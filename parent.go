@@ -9,12 +9,56 @@ import (
 // The parent of a call's context is the caller's own code. While the call is being made, on whatever
 // goroutine, the parent's methods are only called through those below, and never under a lock. If a
 // method panics, it has said nothing: a call that has begun must come to its end, and a goroutine of
-// the guard must not end the process.
+// the guard must not end the process. A method may also block, as on a lock that a hanging tool holds. Once
+// the tool runs, the guard therefore asks aside, and goes on without a parent that takes too long. Only the
+// tool itself asks directly, by the methods of its context.
 
 // ask calls a method of the caller's. It returns zero if that panics.
 func ask[T any](method func() T) (answer T) {
 	defer func() { _ = recover() }()
 	return method()
+}
+
+// askAside calls a function that calls methods of the parent, and reports whether it has come to an end.
+// While one hangs, no other is called. It needs no goroutine if nothing but the context package is asked.
+func (c *callContext) askAside(f func()) bool {
+	if c.trusted() {
+		f()
+		return true
+	}
+	return c.hanging.Load() == 0 && aside(&c.hanging, f)
+}
+
+// trusted reports whether the methods of the parent are sure not to hang.
+func (c *callContext) trusted() bool {
+	if c.trust.Load() == 0 {
+		answer := int32(-1)
+		if standard(c.parent) {
+			answer = 1
+		}
+		c.trust.Store(answer)
+	}
+	return c.trust.Load() > 0
+}
+
+// standard reports whether ctx consists of nothing but contexts of the context package, and of our own.
+func standard(ctx context.Context) bool {
+	for range maxAncestors {
+		switch c := ctx.(type) {
+		case nil:
+			return false
+		case *callContext:
+			ctx = c.parent
+		case *startContext:
+			ctx = c.Context
+		default:
+			if ctx == context.Background() || ctx == context.TODO() {
+				return true
+			}
+			ctx = embedded(ctx)
+		}
+	}
+	return false
 }
 
 func (c *callContext) parentErr() error { return ask(c.parent.Err) }
@@ -68,13 +112,65 @@ func (c *callersContext) Value(key any) any {
 	return ask(func() any { return c.parent.Value(key) })
 }
 
-// parentEnd returns the error for the end of the parent, which has ended.
-func (c *callContext) parentEnd() *Error {
-	e := ask(func() *Error { return endAfterDone(c.parent, c.name) })
+// subscribing is the unwatch of a context that is about to watch its parent.
+func subscribing() {}
+
+// watch subscribes to the parent, if anything depends on it and it isn't watched yet. It is
+// the most expensive step of a call, so it is deferred. c.mu must not be held, since the
+// parent, which may end right now, is the caller's code.
+func (c *callContext) watch() {
+	c.mu.Lock()
+	wanted := c.done != nil || c.after != nil
+	if !wanted || c.attended || c.unwatch != nil || c.ending.Load() != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.unwatch = subscribing
+	c.mu.Unlock()
+
+	if c.parentDone() == nil {
+		return
+	}
+	stop := ask(func() func() bool { return context.AfterFunc(c.watched(), c.parentEnded) })
+	if stop == nil {
+		return
+	}
+	unwatch := func() { ask(stop) }
+
+	c.mu.Lock()
+	c.unwatch = unwatch
+	over := c.ending.Load() != nil
+	c.mu.Unlock()
+	if over { // meanwhile, and end has not seen unwatch
+		c.askAside(unwatch)
+	}
+}
+
+// leave is called when the attended function has returned and the context goes on: it then watches the
+// parent for itself.
+func (c *callContext) leave() {
+	c.mu.Lock()
+	c.attended = false
+	c.mu.Unlock()
+	c.askAside(func() { c.Done(); c.watch() })
+}
+
+// parentEnd returns the error for the end of the parent, which has ended, and the call around this one, nil
+// if there is none.
+func (c *callContext) parentEnd() (e *Error, outer *callContext) {
+	var end *Error
+	var around *callContext
+	if c.askAside(func() {
+		end = ask(func() *Error { return endAfterDone(c.parent, c.name) })
+		around = c.outer()
+	}) {
+		e, outer = end, around
+	}
+
 	if e == nil {
 		e = canceledError(c.name)
 	}
-	return e
+	return e, outer
 }
 
 // outer returns the call around this one, nil if there is none.
@@ -88,11 +184,17 @@ const maxAncestors = 100
 // awaitAncestors waits for the end of the parent if that is on its way: a context has ended before it
 // tells its children so, one after the other, and a tool may know an ancestor of the parent.
 func (c *callContext) awaitAncestors() {
-	if c.parentErr() != nil || !ask(func() bool { return ancestorEnded(c.parent) }) {
+	var parent <-chan struct{}
+	wait := false
+	answered := c.askAside(func() {
+		parent = c.parentDone()
+		wait = c.parentErr() == nil && ask(func() bool { return ancestorEnded(c.parent) })
+	})
+	if !answered || !wait {
 		return
 	}
 	select {
-	case <-c.parentDone():
+	case <-parent:
 	case <-c.Done(): // at the timeout, at the latest
 	}
 }

@@ -108,6 +108,61 @@ func checkPanicOfContext(
 	assert.NoError(t, err, "the breaker admits another probe")
 }
 
+// A method of the caller's context may block once the tool runs, as on a lock that the tool holds.
+func TestPromise1MethodsOfTheCallersContextThatBlock(t *testing.T) {
+	const timeout = 10 * time.Second
+	tools := map[string]toolFunc{
+		"hangs":                    hang(time.Hour),
+		"fails":                    failing(9, errBoom),
+		"fails when its time ends": failingOnceDone(errBoom),
+		"cancels something": func(ctx context.Context) (int, error) {
+			child, cancel := context.WithCancel(ctx)
+			cancel()
+			return 0, child.Err()
+		},
+	}
+	for _, method := range contextMethods {
+		for name, fn := range tools {
+			for _, attemptTimeout := range []time.Duration{0, time.Second} {
+				for leaves, leave := range map[string]time.Duration{"stays": time.Hour, "leaves": 4 * time.Second} {
+					runInBubble(t, fmt.Sprintf("%s/%s/%s/%s", method, name, attemptTimeout, leaves), func(t *testing.T) {
+						checkBlockingContext(t, method, fn, attemptTimeout, timeout, leave)
+					})
+				}
+			}
+		}
+	}
+}
+
+func checkBlockingContext(
+	t *testing.T, method string, fn toolFunc, attemptTimeout, timeout, leave time.Duration,
+) {
+	cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: timeout})
+	cfg.AttemptTimeout = attemptTimeout
+	g := newGuard(t, cfg)
+	parent, cancel := leavingAfter(leave)(t.Context())
+	defer cancel()
+	release := make(chan struct{})
+	var blocks atomic.Bool
+	ctx := &calledContext{Context: parent, method: method, call: func() {
+		if blocks.Load() {
+			<-release
+		}
+	}}
+
+	r := resilience.Run(ctx, g, "x", func(ctx context.Context) (int, error) {
+		blocks.Store(true)
+		return fn(ctx)
+	})
+
+	assert.NotNil(t, r.Err)
+	assert.LessOrEqual(t, r.Duration, timeout+500*time.Millisecond)
+	assert.Zero(t, g.Health()[0].InFlight)
+	close(release)
+	time.Sleep(2 * time.Hour)
+	assert.Zero(t, g.Health()[0].Abandoned)
+}
+
 // A call that has not begun says so; one that has begun goes on.
 func TestPanicOfTheCallersContextFailsOnlyACallThatHasNotBegun(t *testing.T) {
 	for _, method := range contextMethods {

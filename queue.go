@@ -86,8 +86,9 @@ func (q *queue) flush(ctx context.Context) error {
 	q.mu.Unlock()
 
 	for delay := time.Millisecond; !q.finished(last); delay = min(2*delay, 100*time.Millisecond) {
-		if !sleep(ctx, delay) {
-			return ctx.Err()
+		sleep(ctx, delay)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 	}
 	return nil

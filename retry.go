@@ -80,19 +80,19 @@ func (r Retry) notify(n int, delay time.Duration, err error) {
 	r.OnRetry(n, delay, err)
 }
 
-// sleep waits for d and reports whether ctx lasted so long. If both end together, ctx
-// decides: no attempt is made for a caller that has left.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
+// sleep waits for d or for the end of ctx. Both may come together: then ctx has ended, and no attempt is
+// made for a caller that has left.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
 	}
 
-	return ctx.Err() == nil
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // Attempt returns the number of the attempt to which ctx belongs, counted from 1. Outside of
@@ -160,8 +160,9 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 		noEffect = noEffect && d.noEffect
 
 		r.notify(n, delay, t.err)
-		if !sleep(ctx, delay) {
-			return value, endOf(ctx, "").withCause(t.err)
+		sleep(ctx, delay)
+		if e := endOf(ctx, ""); e != nil {
+			return value, e.withCause(t.err)
 		}
 	}
 }

@@ -17,6 +17,7 @@ const (
 // A runner calls a function on a goroutine of its own.
 type runner[T any] struct {
 	ctx     *callContext
+	parent  <-chan struct{} // is closed when the parent of ctx ends
 	fn      func(context.Context) (T, error)
 	late    func(error)  // receives the outcome of an abandoned function; may be nil
 	release func()       // called once an abandoned function has returned; may be nil
@@ -44,15 +45,17 @@ func enforce[T any](
 func (r *runner[T]) run(
 	ctx *callContext, abandon func() (release func()), late func(error), fn func(context.Context) (T, error),
 ) (value T, err error, answered bool) {
+	if r.ctx != ctx {
+		r.parent = ctx.parentDone() // before the function can hold a lock that the parent takes
+	}
 	r.ctx, r.fn, r.late = ctx, fn, late
 	r.state.Store(running)
 	go r.execute()
 
-	parent := ctx.parentDone()
 	for !ctx.over() {
 		select {
 		case <-ctx.wake: // a hint to look; an earlier attempt may have left a token
-		case <-parent:
+		case <-r.parent:
 			ctx.parentEnded()
 		}
 		if r.state.Load() == finished {
