@@ -35,8 +35,7 @@ type callContext struct {
 	ending  atomic.Pointer[ending] // nil until the context has ended
 	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
 	asked   atomic.Bool            // Pause was called, so a person may have been asked
-	hanging atomic.Int64           // questions to the parent that have taken too long
-	trust   atomic.Int32           // whether the parent is one that can't hang; 0 if that isn't known
+	questions
 }
 
 var _ context.Context = (*callContext)(nil)

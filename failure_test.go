@@ -150,7 +150,7 @@ func TestPromise4ErrorsThatAreExaminedTooSlowly(t *testing.T) {
 				}
 			}
 
-			// What nobody can read isn't passed on, but nor is that it has been returned forgotten.
+			// An error that can't be read isn't passed on, but one takes its place.
 			cfg := configWith(resilience.Tool{Timeout: 5 * time.Second})
 			cfg.AttemptTimeout = attemptTimeout
 			failure := unwrapError{func() { time.Sleep(time.Hour) }}

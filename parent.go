@@ -3,6 +3,7 @@ package resilience
 import (
 	"context"
 	"reflect"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,12 @@ import (
 func ask[T any](method func() T) (answer T) {
 	defer func() { _ = recover() }()
 	return method()
+}
+
+// The questions to a parent.
+type questions struct {
+	hanging atomic.Int64 // those that have taken too long, and still run
+	trust   atomic.Int32 // positive if the parent is one that can't hang, negative if it isn't, 0 if that isn't known
 }
 
 // askAside calls a function that calls methods of the parent, and reports whether it has come to an end.
@@ -44,17 +51,16 @@ func (c *callContext) trusted() bool {
 // standard reports whether ctx consists of nothing but contexts of the context package, and of our own.
 func standard(ctx context.Context) bool {
 	for range maxAncestors {
+		if ctx == nil || ctx == context.Background() || ctx == context.TODO() {
+			return ctx != nil
+		}
+
 		switch c := ctx.(type) {
-		case nil:
-			return false
 		case *callContext:
 			ctx = c.parent
 		case *startContext:
 			ctx = c.Context
 		default:
-			if ctx == context.Background() || ctx == context.TODO() {
-				return true
-			}
 			ctx = embedded(ctx)
 		}
 	}

@@ -125,7 +125,8 @@ func TestPromise1MethodsOfTheCallersContextThatBlock(t *testing.T) {
 		for name, fn := range tools {
 			for _, attemptTimeout := range []time.Duration{0, time.Second} {
 				for leaves, leave := range map[string]time.Duration{"stays": time.Hour, "leaves": 4 * time.Second} {
-					runInBubble(t, fmt.Sprintf("%s/%s/%s/%s", method, name, attemptTimeout, leaves), func(t *testing.T) {
+					row := fmt.Sprintf("%s/%s/%s/%s", method, name, attemptTimeout, leaves)
+					runInBubble(t, row, func(t *testing.T) {
 						checkBlockingContext(t, method, fn, attemptTimeout, timeout, leave)
 					})
 				}

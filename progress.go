@@ -111,8 +111,7 @@ func (c *callContext) resume(p *pause) {
 	}
 }
 
-// endPauses ends the pauses of an attempt that has ended, whoever began them: also those of calls that it
-// has made.
+// endPauses ends the pauses of an attempt that has ended, including those of the calls that it has made.
 func (c *callContext) endPauses() {
 	c.mu.Lock()
 	pauses := c.stopPauses()

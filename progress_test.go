@@ -282,7 +282,8 @@ func TestAbandonedAttemptDoesNotExtendTheCall(t *testing.T) {
 		},
 		"a call that outlives it reports progress": {
 			abandoned: func(ctx context.Context) {
-				_, _ = resilience.WithTimeout(context.WithoutCancel(ctx), "y", time.Hour, func(ctx context.Context) (int, error) {
+				ctx = context.WithoutCancel(ctx)
+				_, _ = resilience.WithTimeout(ctx, "y", time.Hour, func(ctx context.Context) (int, error) {
 					time.Sleep(s)
 					return working(100*s, s/2)(ctx)
 				})

@@ -229,7 +229,9 @@ func TestProbeThatWasPausedCountsUnlessTheBreakerHasChanged(t *testing.T) {
 		"neutral":               {probe: failing(9, resilience.MarkInvalid(errBoom)), state: resilience.StateHalfOpen},
 		"success after failure": {probe: succeed, other: failing(9, errBoom), state: resilience.StateOpen},
 		"failure after success": {probe: failing(9, errBoom), other: succeed, state: resilience.StateClosed},
-		"success after neutral": {probe: succeed, other: failing(9, resilience.ErrUnfinished), state: resilience.StateClosed},
+		"success after neutral": {
+			probe: succeed, other: failing(9, resilience.ErrUnfinished), state: resilience.StateClosed,
+		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
