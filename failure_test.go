@@ -247,3 +247,22 @@ type driverError struct{ end error }
 
 func (e *driverError) Error() string { return "query: " + e.end.Error() }
 func (e *driverError) Unwrap() error { return e.end }
+
+// A call that has its tool's error, although not what it means, receives no late result for it.
+func TestErrorThatIsExaminedTooSlowlyIsNoLateResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lates := 0
+		cfg := configWith(resilience.Tool{Timeout: time.Second})
+		cfg.Retry.Classify = func(error) resilience.Class { time.Sleep(time.Minute); return resilience.ClassTransient }
+		cfg.Observers = []resilience.Observer{{
+			Late: func(context.Context, resilience.LateResult) { lates++ },
+		}}
+		g := newGuard(t, cfg)
+		_, err := resilience.Do(t.Context(), g, "x", failing(9, errBoom))
+		assert.ErrorIs(t, err, errBoom)
+		time.Sleep(time.Hour)
+		require.NoError(t, g.Flush(t.Context()))
+		assert.Zero(t, lates)
+		assert.Zero(t, g.Health()[0].Abandoned)
+	})
+}

@@ -89,7 +89,8 @@ func (r *runner[T]) leave() (err error, left bool) {
 		case finished:
 			return nil, false
 		case failed:
-			err = r.err // not after the swap, when the goroutine may take it
+			err = r.err  // not after the swap, when the goroutine may take it
+			r.late = nil // the call has its error
 		}
 		if r.state.CompareAndSwap(state, abandoned) {
 			return err, true
