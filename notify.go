@@ -125,7 +125,7 @@ func (w *warnings) write(msg string, args ...any) {
 			switch v.(type) {
 			case string, int64:
 			default:
-				args[i] = fmt.Sprint(v)
+				args[i] = panicText(v)
 			}
 		}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 )
 
@@ -18,8 +19,25 @@ type PanicError struct {
 	Stack []byte // where, as runtime/debug.Stack formats it
 }
 
-// Error returns the panic's value. It doesn't contain the stack.
-func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+// Error returns the text of the panic's value, or the type of a value that is neither an error nor a
+// fmt.Stringer, string, number or boolean. It doesn't contain the stack.
+func (p *PanicError) Error() string { return "panic: " + panicText(p.Value) }
+
+// panicText prints no more of a value than the runtime does: one that contains itself would exhaust the
+// stack, which ends the process.
+func panicText(v any) string {
+	switch v.(type) {
+	case nil, error, fmt.Stringer:
+		return fmt.Sprint(v)
+	}
+
+	switch k := reflect.TypeOf(v).Kind(); {
+	case k == reflect.String, reflect.Bool <= k && k <= reflect.Complex128:
+		return fmt.Sprint(v)
+	default:
+		return fmt.Sprintf("a value of type %T", v)
+	}
+}
 
 // Unwrap returns the panic's value if it is an error.
 func (p *PanicError) Unwrap() error {

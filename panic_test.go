@@ -2,9 +2,12 @@ package resilience_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -23,6 +26,37 @@ func TestPanicHasItsValueAndItsStack(t *testing.T) {
 	assert.Equal(t, "p", p.Value)
 	assert.EqualError(t, p, "panic: p")
 	assert.Contains(t, string(p.Stack), "TestPanicHasItsValueAndItsStack")
+}
+
+// A value that contains itself has no end when it is printed.
+func TestPromise7PanicWithAValueThatContainsItself(t *testing.T) {
+	parent := map[string]any{"name": "root"}
+	parent["children"] = []any{map[string]any{"name": "leaf", "parent": parent}}
+	var log strings.Builder
+	cfg := configWith(resilience.Tool{})
+	cfg.Debug = true
+	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	cfg.Observers = []resilience.Observer{
+		resilience.LogObserver(cfg.Log),
+		{End: func(context.Context, resilience.CallEnd) { panic(parent) }},
+	}
+	g := newGuard(t, cfg)
+
+	r := resilience.Run(t.Context(), g, "x", panicking(parent))
+	assert.Equal(t, "panic: a value of type map[string]interface {}", r.Err.Details["cause"])
+	require.NoError(t, g.Flush(t.Context()))
+	assert.Contains(t, log.String(), `error="panic: a value of type map[string]interface {}"`)
+	assert.Contains(t, log.String(), `panic="a value of type map[string]interface {}"`)
+}
+
+func TestPanicHasTheTextOfASimpleValue(t *testing.T) {
+	type code int
+	for want, value := range map[string]any{
+		"boom": errors.New("boom"), "1s": time.Second, "7": code(7), "true": true, "1.5": 1.5, "<nil>": nil,
+		"a value of type *int": new(int), "a value of type []string": []string{"a"},
+	} {
+		assert.EqualError(t, &resilience.PanicError{Value: value}, "panic: "+want)
+	}
 }
 
 // Whatever error a tool panics with, it says nothing about what the tool did before.
