@@ -36,10 +36,11 @@ func (c *call) details(e *Error) map[string]any {
 	if timeout := c.ctx.clock.timeout; timeout > 0 {
 		d["timeout"] = formatDuration(timeout)
 	}
+	aside := c.patient()
 	if e.Err != nil {
-		d["cause"] = c.causeText(e.Err)
+		d["cause"] = causeAside(e.Err, aside)
 	}
-	d = redactMap(d, &budget{aside: c.aside}, 0)
+	d = redactMap(d, &budget{aside: aside}, 0)
 
 	if c.arguments != nil {
 		d["arguments"] = c.arguments // redacted before the tool ran
@@ -47,16 +48,21 @@ func (c *call) details(e *Error) map[string]any {
 	return d
 }
 
-func (c *call) aside(f func()) bool { return aside(&c.guard.printing, f) }
+// patient returns a function that calls functions aside. They share one patience, so that many slow ones
+// take no longer than one that blocks.
+func (c *call) patient() (aside func(func()) bool) {
+	var p patience
+	return func(f func()) bool { return p.aside(&c.guard.printing, f) }
+}
 
-// causeText is textOf for an error whose methods may block.
-func (c *call) causeText(err error) string {
+// causeAside is textOf for an error whose methods may block.
+func causeAside(err error, aside func(func()) bool) string {
 	text := unprintable
-	if !c.aside(func() { text = textOf(err) }) {
+	if !aside(func() { text = textOf(err) }) {
 		return unprintable
 	}
 	return text
 }
 
 // redact is Redact for any value, whose methods may block.
-func (c *call) redact(v any) any { return redactValue(v, &budget{aside: c.aside}, 1) }
+func (c *call) redact(v any) any { return redactValue(v, &budget{aside: c.patient()}, 1) }

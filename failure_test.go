@@ -188,6 +188,31 @@ func TestPromise1ArgumentsThatBlock(t *testing.T) {
 	})
 }
 
+// Many values that are slow hold up a call no longer than one that blocks.
+func TestPromise1ManySlowDetails(t *testing.T) {
+	for name, each := range map[string]time.Duration{"80ms": 80 * time.Millisecond, "7ms": 7 * time.Millisecond} {
+		runInBubble(t, name, func(t *testing.T) {
+			rows := make([]any, 5000)
+			for i := range rows {
+				rows[i] = marshaler{func() { time.Sleep(each) }}
+			}
+			details := map[string]any{"rows": rows}
+			start := time.Now()
+
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {
+				return 0, &resilience.Error{Message: "m", Details: details}
+			}, resilience.Debug(), resilience.Args(details))
+			assert.Less(t, time.Since(start), 500*time.Millisecond, "the arguments and the details, about 100ms each")
+			for _, d := range []any{r.Err.Details, r.Err.Details["arguments"]} {
+				rows := d.(map[string]any)["rows"].([]any)
+				assert.Equal(t, "1", jsonOf(t, rows[0]))
+				assert.Equal(t, "[unprintable]", rows[4999])
+			}
+			time.Sleep(time.Second)
+		})
+	}
+}
+
 type asNilError struct{}
 
 func (asNilError) Error() string { return "as nil" }

@@ -94,8 +94,8 @@ func Must(g *Guard, err error) *Guard {
 // Methods of errors that fn returns, and the callbacks Classify of the Config, run on the same
 // goroutine as fn, within the timeout. A Classify that blocks when it is asked about the timeout
 // itself holds up the call for about 100ms. OnRetry runs on the caller's goroutine and must not block.
-// With debug, an argument, a detail or a cause whose methods block holds up the call for about
-// 100ms, and is "[unprintable]".
+// With debug, arguments whose methods block hold up the call for about 100ms, and so do details and the
+// cause, however many there are. Those for which there is no time are "[unprintable]".
 //
 // A tool that isn't listed in the Config may be called too. An empty name is VALIDATION_ERROR,
 // a nil fn is TOOL_NOT_FOUND, and a context that has already ended is CANCELED or TIMEOUT. If a

@@ -7,12 +7,12 @@ import (
 )
 
 // A call waits for code that is neither its tool nor its caller, such as an observer's Start, for
-// patience ticks. A tick takes tickTime and a turn behind all goroutines that want to run, so that
+// maxTicks ticks. A tick takes tickTime and a turn behind all goroutines that want to run, so that
 // neither a process that stands still nor one with too much to do uses up the time: what stalls that
 // code stalls the ticks, too. A Connector waits so for the methods of an error that says why a connection
 // is lost.
 const (
-	patience = 10
+	maxTicks = 10
 	tickTime = 10 * time.Millisecond
 
 	// maxAsides is how many functions that have taken too long may still run before no further ones
@@ -20,28 +20,37 @@ const (
 	maxAsides = 64
 )
 
+// A patience is the time that a call has for several functions, one after the other. The zero value is all
+// of it.
+type patience struct {
+	timer *time.Timer // goes on between the functions, as many short ones take long, too
+	ticks int         // that have passed while a function ran
+}
+
 // await waits until done is closed and returns -1, or returns the number of the step that takes too
-// long. step returns the number of the step under way, or -1 if none has begun. leave is called
-// before await returns a step, and reports whether that is still under way.
-func await(done <-chan struct{}, step func() int, leave func(n int) bool) int {
-	timer := time.NewTimer(tickTime)
-	defer timer.Stop()
-	for current, ticks := 0, 0; ; timer.Reset(tickTime) {
+// long. step returns the number of the step under way, or -1 if none has begun. Each step has patience
+// of its own, except the first one, 0. leave is called before await returns a step, and reports whether
+// that is still under way.
+func (p *patience) await(done <-chan struct{}, step func() int, leave func(n int) bool) int {
+	if p.timer == nil {
+		p.timer = time.NewTimer(tickTime)
+	}
+	for current := 0; ; p.timer.Reset(tickTime) {
 		select {
 		case <-done:
 			return -1
-		case <-timer.C:
+		case <-p.timer.C:
 			runtime.Gosched()
 		}
 
 		switch n := step(); n {
 		case -1:
 		case current:
-			ticks++
+			p.ticks++
 		default:
-			current, ticks = n, 0
+			current, p.ticks = n, 0
 		}
-		if ticks == patience && leave(current) {
+		if p.ticks >= maxTicks && leave(current) {
 			return current
 		}
 	}
@@ -50,7 +59,10 @@ func await(done <-chan struct{}, step func() int, leave func(n int) bool) int {
 // aside calls f on a goroutine of its own, because f calls methods of values that aren't ours, and
 // reports whether f has come to an end. If f takes too long, it runs on, counted by stillRunning, and
 // what it writes must not be read. Its panic is recovered.
-func aside(stillRunning *atomic.Int64, f func()) bool {
+func aside(stillRunning *atomic.Int64, f func()) bool { return new(patience).aside(stillRunning, f) }
+
+// aside is aside for one of several functions.
+func (p *patience) aside(stillRunning *atomic.Int64, f func()) bool {
 	if stillRunning.Load() >= maxAsides {
 		return false
 	}
@@ -70,7 +82,7 @@ func aside(stillRunning *atomic.Int64, f func()) bool {
 		f()
 	}()
 
-	left := await(done, func() int { return int(step.Load()) }, func(int) bool {
+	left := p.await(done, func() int { return int(step.Load()) }, func(int) bool {
 		stillRunning.Add(1) // before the goroutine can see that it is abandoned
 		if state.CompareAndSwap(running, abandoned) {
 			return true

@@ -54,7 +54,7 @@ func startAll(ctx context.Context, e CallStart, all []*observer) callObservers {
 
 // wait returns how many observers have had their turn, once all have or the last of them hangs.
 func (s *starts) wait() int {
-	if n := await(s.done, s.turn, s.leave); n >= 0 {
+	if n := new(patience).await(s.done, s.turn, s.leave); n >= 0 {
 		return n + 1
 	}
 	return len(s.all)
