@@ -164,8 +164,8 @@ func complete(tool string, err error, explicit *Error) *Error {
 		e.Message = subject(e.Tool) + " failed"
 	}
 	if e.Suggestion == "" {
-		e.suggest(suggestions[e.Code])
-		if e.Code == CodeToolFailed && !e.Retryable {
+		e.suggest(e.Code.suggestion())
+		if e.Suggestion == suggestions[CodeToolFailed] && !e.Retryable {
 			e.suggest(suggestChange)
 		}
 	}

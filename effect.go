@@ -73,22 +73,22 @@ func (e *Error) giveUp(words string) {
 // isn't retryable, whatever they say. It changes e, the error of a call that had begun. A crash leaves
 // more open than other failures that aren't retryable.
 func (e *Error) forEffect(effect Effect, crashed bool) {
+	ours, lost := e.hasOurWords(), e.Code == CodeTimeout || e.Code == CodeConnectionLost
+	harmless := e.Suggestion == suggestChange && !crashed && !lost
 	switch e.Code {
-	case CodeValidation, CodeToolNotFound, CodeRetryExhausted: // which recommend nothing of the kind
-		return
+	case CodeValidation, CodeToolNotFound, CodeRetryExhausted:
+		harmless = true // which recommend nothing of the kind
 	}
 
-	lost := e.Code == CodeTimeout || e.Code == CodeConnectionLost
-	unclear := crashed || lost || e.Suggestion != suggestChange
-	switch ours := e.hasOurWords() && unclear; {
+	switch {
 	case effect.repeatable():
 	case effect == EffectUnknown:
-		if ours && !strings.HasSuffix(e.Suggestion, suggestCaution) {
+		if ours && !harmless && !strings.HasSuffix(e.Suggestion, suggestCaution) {
 			e.suggest(e.Suggestion + " " + suggestCaution)
 		}
-	case ours:
+	case ours && !harmless:
 		e.giveUp(suggestCheck)
-	case lost:
+	case ours, lost:
 		e.Retryable, e.RetryAfter = false, 0
 	}
 }

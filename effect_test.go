@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,9 +95,38 @@ func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 			err:        &resilience.Error{Message: "No"},
 			suggestion: suggestChange,
 		},
-		"a code of its own": {
-			err:       &resilience.Error{Code: "BUSY", Message: "Busy", Retryable: true},
-			retryable: true,
+		"a code of its own, our suggestion": {
+			err:        &resilience.Error{Code: "BUSY", Message: "Busy", Retryable: true, RetryAfter: time.Second},
+			suggestion: suggestCheck,
+		},
+		"a code of its own, which says to try again": {
+			err:        unmarshaled(t, `{"code":"BUSY","retryable":true,"suggestion":"`+suggestRetry+`"}`),
+			suggestion: suggestCheck,
+		},
+		"a code of its own, not retryable": {
+			err:        &resilience.Error{Code: "DENIED", Message: "No"},
+			suggestion: suggestChange,
+		},
+		"a code and a suggestion of its own": {
+			err:       &resilience.Error{Code: "BUSY", Retryable: true, Suggestion: "Mine"},
+			retryable: true, suggestion: "Mine",
+		},
+		"invalid, our suggestion": {
+			err:        &resilience.Error{Code: resilience.CodeValidation, Retryable: true, RetryAfter: time.Second},
+			suggestion: "Correct the arguments, then call again.",
+		},
+		"no such tool, our suggestion": {
+			err:        &resilience.Error{Code: resilience.CodeToolNotFound, Retryable: true},
+			suggestion: "List the available tools and call one of those.",
+		},
+		"exhausted, our suggestion": {
+			err: &resilience.Error{Code: resilience.CodeRetryExhausted, Retryable: true},
+			suggestion: "Several attempts have failed already: do not repeat the call at once. " +
+				"Use another tool or tell the user.",
+		},
+		"exhausted, the tool's own suggestion": {
+			err:       &resilience.Error{Code: resilience.CodeRetryExhausted, Retryable: true, Suggestion: "Mine"},
+			retryable: true, suggestion: "Mine",
 		},
 		"the tool's own suggestion": {
 			err:       &resilience.Error{Message: "Busy", Retryable: true, Suggestion: "Mine"},
@@ -119,6 +149,14 @@ func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 			assert.ErrorIs(t, err, tc.err)
 		})
 	}
+}
+
+// unmarshaled returns the error that a server has sent.
+func unmarshaled(t *testing.T, text string) error {
+	t.Helper()
+	e := new(resilience.Error)
+	require.NoError(t, json.Unmarshal([]byte(text), e))
+	return e
 }
 
 func TestTimeoutOfANonIdempotentToolAsksTheAgentToCheck(t *testing.T) {
@@ -146,6 +184,7 @@ func TestAgentIsToldToTakeCareOnlyWhereTheEffectIsNotKnown(t *testing.T) {
 		"made by AsError":       {resilience.AsError("x", errBoom), suggestRetry + caution},
 		"canceled":              {resilience.CodeCanceled, suggestRetry + caution},
 		"certainly no effect":   {resilience.MarkTransient(errBoom), suggestRetry},
+		"a code of its own":     {&resilience.Error{Code: "BUSY", Retryable: true}, suggestRetry + caution},
 		"not worth another try": {resilience.MarkPermanent(errBoom), suggestChange},
 		"the tool's own words":  {&resilience.Error{Retryable: true, Suggestion: "Mine"}, "Mine"},
 	} {

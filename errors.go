@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,9 @@ func (c Code) Error() string { return string(c) }
 
 func (c Code) valid() bool { return suggestions[c] != "" }
 
+// suggestion returns our words for a code. Those for a code of a tool's own are those of TOOL_FAILED.
+func (c Code) suggestion() string { return cmp.Or(suggestions[c], suggestions[CodeToolFailed]) }
+
 // suggestions say what an agent should do next. Config.Suggestions replaces them.
 var suggestions = map[Code]string{
 	CodeTimeout: "Try again with a smaller or simpler request, or use another tool.",
@@ -69,7 +73,8 @@ const suggestChange = "Do not repeat the same call: change the request or use an
 // Err, which is written for programs and logs.
 //
 // A tool that has something to say to the agent returns an *Error with a Message. A copy of it
-// passes through the guard: empty fields are filled in, and Details are left out unless debug is on.
+// passes through the guard: empty fields are filled in (the Suggestion for a code of the tool's own is
+// that of TOOL_FAILED), and Details are left out unless debug is on.
 // If it leaves open whether a NonIdempotent tool took effect, a TIMEOUT or CONNECTION_LOST isn't
 // retryable, nor is an error of ours, such as that of [AsError], or one without a Suggestion.
 //
@@ -310,7 +315,7 @@ func (e *Error) suggest(words string) { e.Suggestion, e.ours = words, words }
 
 // hasOurWords reports whether the suggestion is ours, and not the tool's.
 func (e *Error) hasOurWords() bool {
-	return e.Suggestion != "" && (e.Suggestion == e.ours || e.Suggestion == suggestions[e.Code])
+	return e.Suggestion != "" && (e.Suggestion == e.ours || e.Suggestion == e.Code.suggestion())
 }
 
 // clone returns a copy that may be changed, and that errors.Is finds to be e.
