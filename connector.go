@@ -26,9 +26,10 @@ type ConnectorConfig[C comparable] struct {
 	MaxAttempts int
 
 	// DialTimeout is the timeout of a single dial. A dial that exceeds it has failed, and a
-	// connection that it returns later is closed. A dial that ignores its context may therefore
-	// still be running when the next one starts; while four of them are running, every further dial
-	// fails without being made. Zero means 30s. It must not be negative.
+	// connection that it returns later is closed, unless it equals the current one. A dial that
+	// ignores its context may therefore still be running when the next one starts; while four of them
+	// are running, every further dial fails without being made. Zero means 30s. It must not be
+	// negative.
 	DialTimeout time.Duration
 
 	// Stable is how long a connection must last for the backoff to restart when it is lost. Without
@@ -146,6 +147,7 @@ type Connector[C comparable] struct {
 	loss     loss          // why the connection isn't up
 	schedule schedule      // of the dials
 	reported []report[C]   // what was reported lost during the current dial, which may yet return it
+	returned []C           // what dials have returned and nobody has closed or uses yet
 	changed  chan struct{} // closed at the next change; nil if no Wait is waiting for it
 }
 
@@ -171,6 +173,7 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 		since:     time.Now(),
 		loss:      loss{errNotYet, ConnectionLostError("not connected yet").Message},
 	}
+	c.dialer.late = c.late
 	go c.connect()
 	return c
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -33,6 +32,9 @@ func (c *Connector[C]) connect() {
 	c.mu.Lock()
 	c.schedule.timer = nil
 	closed := c.state == ConnectionClosed
+	if closed {
+		c.closeUnused()
+	}
 	c.mu.Unlock()
 	if closed {
 		return
@@ -48,18 +50,43 @@ func (c *Connector[C]) connect() {
 	}
 	c.reported = nil
 
-	closed = c.state == ConnectionClosed
-	if err == nil && (lost || closed) {
-		c.dialer.discard(conn)
-	}
 	switch {
-	case closed:
+	case c.state == ConnectionClosed:
 	case lost:
 		c.schedule.attempts++
 		c.down(l)
 	default:
 		c.up(conn)
 	}
+	if err == nil {
+		c.returned = append(c.returned, conn)
+	}
+	c.closeUnused()
+}
+
+// late receives what an abandoned dial returns. While another dial is under way, that may yet return the
+// same connection.
+func (c *Connector[C]) late(conn C) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.returned = append(c.returned, conn)
+	if !c.dialing() {
+		c.closeUnused()
+	}
+}
+
+// closeUnused closes each connection that dials have returned, unless it is the current one. It requires
+// that c.mu is held.
+func (c *Connector[C]) closeUnused() {
+	current := c.current.Load()
+	for i, conn := range c.returned {
+		same := func(other C) bool { return equal(other, conn) }
+		if current != nil && same(*current) || slices.ContainsFunc(c.returned[:i], same) {
+			continue
+		}
+		c.dialer.discard(conn)
+	}
+	c.returned = nil
 }
 
 // dialing reports whether a dial is under way. It separates the two halves of ConnectionDown: either
@@ -252,6 +279,7 @@ type dialer[C comparable] struct {
 	name    string // of the connection, for errors
 	dial    func(context.Context) (C, error)
 	close   func(C) error
+	late    func(C) // receives what an abandoned dial returns
 	timeout time.Duration
 
 	ctx       context.Context // parent of the context of each dial
@@ -269,7 +297,7 @@ func newDialer[C comparable](dial func(context.Context) (C, error), cfg Connecto
 }
 
 // dialOnce makes one dial. It returns by the timeout, whatever the dial does; if an abandoned dial
-// returns a connection later, that connection is discarded.
+// returns a connection later, d.late receives it.
 func (d *dialer[C]) dialOnce() (C, error) {
 	var none C
 	if err := d.blocked(); err != nil {
@@ -282,7 +310,7 @@ func (d *dialer[C]) dialOnce() (C, error) {
 	var dialed C // used by the goroutine of the dial only
 	late := func(err error) {
 		if err == nil {
-			d.discard(dialed)
+			d.late(dialed)
 		}
 	}
 	conn, err, answered := enforce(ctx, d.abandon, late, func(ctx context.Context) (C, error) {
@@ -355,12 +383,6 @@ var (
 	errWatchesHang = errors.New("resilience: Watch still runs for too many lost connections")
 )
 
-// A loss is the reason why there is no connection.
-type loss struct {
-	err     error
-	message string // for an agent; it holds no text of err, unless err is an *Error
-}
-
 // lossOf returns the loss that err means. The methods of err, which it calls aside, may do anything. It
 // waits for them, so no lock may be held.
 func (d *dialer[C]) lossOf(err error) loss {
@@ -373,18 +395,4 @@ func (d *dialer[C]) lossOf(err error) loss {
 		return l
 	}
 	return errorTree{err: errUnreadable}.loss()
-}
-
-// loss returns the loss that t means. It takes the message of an *Error in t, which was written for
-// agents, or else describes t in words of our own.
-func (t errorTree) loss() loss {
-	if e, ok := as[*Error](t); ok && e != nil && e.Code == CodeConnectionLost && e.Message != "" {
-		return loss{t.err, e.Message}
-	}
-
-	reason := t.lostReason()
-	if t.is(io.EOF) {
-		reason = "connection closed by the other side"
-	}
-	return loss{t.err, ConnectionLostError(reason).Message}
 }

@@ -493,6 +493,75 @@ func TestConnectorClosesEachConnectionOnce(t *testing.T) {
 	}
 }
 
+// Several dials may return the same connection, for example by singleflight.
+func TestConnectorKeepsTheConnectionThatALateDialReturnsToo(t *testing.T) {
+	const timeout, delay = time.Second, time.Second / 2
+	for name, tc := range map[string]struct {
+		late   time.Duration // when the first dial returns
+		second dialStep
+		closed int32 // how often the connection has been closed before Close
+	}{
+		"once it is current":            {late: time.Minute, second: accepted},
+		"before the second dial begins": {timeout + delay/2, accepted, 1},
+		"before the second dial returns": {
+			late:   timeout + delay + 1,
+			second: acceptedAfter(delay),
+		},
+		"together with the second dial": {timeout + 2*delay, acceptedAfter(delay), 0},
+		"before the second dial fails": {
+			late:   timeout + delay + 1,
+			second: func(context.Context) error { time.Sleep(delay); return errBoom },
+			closed: 1,
+		},
+	} {
+		for range 20 {
+			runInBubble(t, name, func(t *testing.T) {
+				shared, d := &link{}, newDialer(acceptedAfter(tc.late), tc.second, untilCanceled)
+				c := resilience.NewConnector(func(ctx context.Context) (*link, error) {
+					if _, err := d.dial(ctx); err != nil {
+						return nil, err
+					}
+					return shared, nil
+				}, linkConfig{DialTimeout: timeout, Backoff: even})
+
+				time.Sleep(time.Hour)
+				assert.Equal(t, tc.closed, shared.closed.Load())
+				conn, err := c.Get(t.Context())
+				assert.True(t, err != nil || conn == shared)
+				_ = c.Close()
+				synctest.Wait()
+				if err == nil {
+					assert.Equal(t, tc.closed+1, shared.closed.Load())
+				}
+			})
+		}
+	}
+}
+
+// Two abandoned dials that return the same connection don't close it twice while another one is under way.
+func TestConnectorClosesWhatSeveralLateDialsReturnOnce(t *testing.T) {
+	for name, last := range map[string]dialStep{
+		"before a dial that hangs":   untilCanceled,
+		"before a dial that panics":  func(context.Context) error { time.Sleep(4 * time.Second / 5); panic(errBoom) },
+		"after a dial that succeeds": acceptedAfter(time.Second / 2),
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			first, second := acceptedAfter(4200*time.Millisecond), acceptedAfter(2600*time.Millisecond)
+			shared, d := &link{}, newDialer(first, second, last)
+			c := resilience.NewConnector(func(ctx context.Context) (*link, error) {
+				_, err := d.dial(ctx)
+				return shared, err
+			}, linkConfig{DialTimeout: time.Second, Backoff: even})
+
+			time.Sleep(4750 * time.Millisecond)
+			assert.EqualValues(t, 3, d.dials())
+			_ = c.Close()
+			time.Sleep(time.Hour)
+			assert.EqualValues(t, 1, shared.closed.Load())
+		})
+	}
+}
+
 func TestConnectorClosesTheConnectionOfADialThatEndsDuringClose(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

@@ -63,6 +63,26 @@ func netReason(err net.Error) (reason string) {
 	return "network error"
 }
 
+// A loss is the reason why there is no connection.
+type loss struct {
+	err     error
+	message string // for an agent; it holds no text of err, unless err is an *Error
+}
+
+// loss returns the loss that t means. It takes the message of an *Error in t, which was written for
+// agents, or else describes t in words of our own.
+func (t errorTree) loss() loss {
+	if e, ok := as[*Error](t); ok && e != nil && e.Code == CodeConnectionLost && e.Message != "" {
+		return loss{t.err, e.Message}
+	}
+
+	reason := t.lostReason()
+	if t.is(io.EOF) {
+		reason = "connection closed by the other side"
+	}
+	return loss{t.err, ConnectionLostError(reason).Message}
+}
+
 // repeated marks the last error of several attempts of which an earlier one may have had an
 // effect: the last one doesn't speak for all of them.
 type repeated struct{ error }
