@@ -152,8 +152,26 @@ type errorJSON struct {
 	Message    string         `json:"message"`
 	Suggestion string         `json:"suggestion,omitempty"`
 	Retryable  bool           `json:"retryable"`
-	RetryAfter int64          `json:"retryAfter,omitempty"` // seconds
+	RetryAfter retrySeconds   `json:"retryAfter,omitempty"`
 	Details    map[string]any `json:"details,omitempty"`
+}
+
+// retrySeconds are a time that other programs may write as any number.
+type retrySeconds int64
+
+// UnmarshalJSON rounds up. Times that aren't positive, or too long for a time.Duration, become 0.
+func (s *retrySeconds) UnmarshalJSON(b []byte) error {
+	var n json.Number
+	if err := json.Unmarshal(b, &n); err != nil {
+		return err
+	}
+
+	*s = 0
+	f, _ := n.Float64() // infinite if it is out of range
+	if f > 0 && f <= float64(never/time.Second) {
+		*s = retrySeconds(math.Ceil(f))
+	}
+	return nil
 }
 
 // MarshalJSON returns what an agent reads: code, tool, message, suggestion, retryable,
@@ -161,7 +179,8 @@ type errorJSON struct {
 // out if empty). The cause is part of it only as far as Details contains it. Details that
 // can't be marshaled are left out, so that the rest isn't lost.
 func (e Error) MarshalJSON() ([]byte, error) {
-	out := errorJSON{e.Code, e.Tool, e.Message, e.Suggestion, e.Retryable, wholeSeconds(e.RetryAfter), e.Details}
+	after := retrySeconds(wholeSeconds(e.RetryAfter))
+	out := errorJSON{e.Code, e.Tool, e.Message, e.Suggestion, e.Retryable, after, e.Details}
 	if b, err := marshal(out); err == nil {
 		return b, nil
 	}
@@ -170,20 +189,9 @@ func (e Error) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// marshal is json.Marshal for values whose methods may panic.
-func marshal(v any) (b []byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = panicError(p)
-		}
-	}()
-
-	return json.Marshal(v)
-}
-
 // UnmarshalJSON reads what MarshalJSON returns, for a client that wants to act on an error. The
-// cause isn't part of it. A retryAfter that isn't positive, or too large for a time.Duration,
-// isn't known.
+// cause isn't part of it. A retryAfter is rounded up to whole seconds. One that isn't positive, or too
+// large for a time.Duration, isn't known.
 func (e *Error) UnmarshalJSON(b []byte) error {
 	var in errorJSON
 	if err := json.Unmarshal(b, &in); err != nil {
@@ -196,10 +204,8 @@ func (e *Error) UnmarshalJSON(b []byte) error {
 		Message:    in.Message,
 		Suggestion: in.Suggestion,
 		Retryable:  in.Retryable,
+		RetryAfter: time.Duration(in.RetryAfter) * time.Second,
 		Details:    in.Details,
-	}
-	if in.RetryAfter > 0 && in.RetryAfter <= int64(never/time.Second) {
-		e.RetryAfter = time.Duration(in.RetryAfter) * time.Second
 	}
 	return nil
 }
@@ -345,17 +351,6 @@ func subject(tool string) string {
 		return "The tool"
 	}
 	return "Tool '" + tool + "'"
-}
-
-// textOf returns the text of err, whose method may panic.
-func textOf(err error) (text string) {
-	defer func() {
-		if recover() != nil {
-			text = unprintable
-		}
-	}()
-
-	return err.Error()
 }
 
 // wholeSeconds rounds up, so that an agent that waits for so long doesn't come too early. It

@@ -300,7 +300,17 @@ func TestErrorUnmarshalsWhatItMarshals(t *testing.T) {
 		"little":       {json: `{"code":"TIMEOUT"}`, want: resilience.Error{Code: resilience.CodeTimeout}},
 		"negative":     {json: `{"retryAfter":-1}`},
 		"too far away": {json: `{"retryAfter":9223372036854775807}`},
-		"other fields": {json: `{"Err":"x","origin":{}}`},
+		"as far as can be": {
+			json: `{"retryAfter":9223372036}`,
+			want: resilience.Error{RetryAfter: 9223372036 * time.Second},
+		},
+		"no integer":      {json: `{"retryAfter":2.5}`, want: resilience.Error{RetryAfter: 3 * time.Second}},
+		"an exponent":     {json: `{"retryAfter":1e3}`, want: resilience.Error{RetryAfter: 1000 * time.Second}},
+		"out of an int64": {json: `{"retryAfter":99999999999999999999}`},
+		"out of a float":  {json: `{"retryAfter":1e400}`},
+		"far in the past": {json: `{"retryAfter":-1e400}`},
+		"null":            {json: `{"retryAfter":null}`},
+		"other fields":    {json: `{"Err":"x","origin":{}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := resilience.Error{Message: "old", Err: errBoom}

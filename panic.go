@@ -2,6 +2,7 @@ package resilience
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -87,4 +88,26 @@ func crashError(tool string, err error) error {
 	e.suggest(suggestChange)
 	e.Err = err
 	return e
+}
+
+// textOf returns the text of err, whose method may panic.
+func textOf(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = unprintable
+		}
+	}()
+
+	return err.Error()
+}
+
+// marshal is json.Marshal for values whose methods may panic.
+func marshal(v any) (b []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError(p)
+		}
+	}()
+
+	return json.Marshal(v)
 }
