@@ -1,9 +1,6 @@
 package resilience
 
-import (
-	"maps"
-	"strings"
-)
+import "strings"
 
 func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 
@@ -25,10 +22,8 @@ func (c *call) present(e *Error) {
 }
 
 func (c *call) details(e *Error) map[string]any {
-	d := maps.Clone(e.Details)
-	if d == nil {
-		d = make(map[string]any)
-	}
+	aside := c.patient()
+	d := redactMap(e.Details, &budget{aside: aside}, 0)
 
 	d["tool"] = c.ctx.name
 	d["attempt"] = c.attempts
@@ -36,12 +31,9 @@ func (c *call) details(e *Error) map[string]any {
 	if timeout := c.ctx.clock.timeout; timeout > 0 {
 		d["timeout"] = formatDuration(timeout)
 	}
-	aside := c.patient()
 	if e.Err != nil {
-		d["cause"] = causeAside(e.Err, aside)
+		d["cause"] = truncate(causeAside(e.Err, aside))
 	}
-	d = redactMap(d, &budget{aside: aside}, 0)
-
 	if c.arguments != nil {
 		d["arguments"] = c.arguments // redacted before the tool ran
 	}

@@ -26,9 +26,10 @@ const (
 // similar to these. Words are separated by camelCase, snake_case, kebab-case, dots and digits,
 // so that api_key and apiKey are sensitive and keyword isn't.
 //
-// Strings of more than 200 characters are cut to 200 and "...[truncated]". Values that aren't
-// maps, slices, strings, numbers or booleans are replaced by their JSON. Values deeper than 32
-// levels, and values after the first 10,000, are replaced by a note. A nil map stays nil.
+// Strings and keys of more than 200 characters are cut to 200 and "...[truncated]", and such a key is
+// sensitive. Values that aren't maps, slices, strings, numbers or booleans are replaced by their JSON.
+// Values deeper than 32 levels are replaced by a note, and so is all that follows the first 10,000
+// values. A nil map stays nil.
 func Redact(args map[string]any) map[string]any {
 	if args == nil {
 		return nil
@@ -36,7 +37,8 @@ func Redact(args map[string]any) map[string]any {
 	return redactMap(args, &budget{}, 0)
 }
 
-// A budget bounds the cost of a map that contains itself twice, which would be 2^depth.
+// A budget bounds the cost and the size of the copy. That of a map that contains itself twice would have
+// 2^depth values.
 type budget struct {
 	spent int
 
@@ -47,12 +49,15 @@ type budget struct {
 }
 
 func redactMap(m map[string]any, b *budget, depth int) map[string]any {
-	out := make(map[string]any, len(m))
+	out := make(map[string]any, min(len(m), maxValues))
 	for k, v := range m {
-		if sensitive(k) {
-			out[k] = redacted
-		} else {
-			out[k] = redactValue(v, b, depth+1)
+		key := truncate(k)
+		if key != k || sensitive(k) {
+			v = redacted
+		}
+		out[key] = redactValue(v, b, depth+1)
+		if b.spent > maxValues {
+			break
 		}
 	}
 	return out
@@ -78,9 +83,12 @@ func redactValue(v any, b *budget, depth int) any {
 		}
 		return redactMap(v, b, depth)
 	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = redactValue(e, b, depth+1)
+		out := make([]any, 0, min(len(v), maxValues))
+		for _, e := range v {
+			out = append(out, redactValue(e, b, depth+1))
+			if b.spent > maxValues {
+				break
+			}
 		}
 		return out
 	}
