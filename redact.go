@@ -27,7 +27,8 @@ const (
 // so that api_key and apiKey are sensitive and keyword isn't.
 //
 // Strings and keys of more than 200 characters are cut to 200 and "...[truncated]", and such a key is
-// sensitive. Values that aren't maps, slices, strings, numbers or booleans are replaced by their JSON.
+// sensitive. Values that aren't maps, slices, strings, numbers or booleans are replaced by their JSON,
+// and those that have none, such as a NaN, by "[unprintable]".
 // Values deeper than 32 levels are replaced by a note, and so is all that follows the first 10,000
 // values. A nil map stays nil.
 func Redact(args map[string]any) map[string]any {
@@ -72,9 +73,15 @@ func redactValue(v any, b *budget, depth int) any {
 	}
 
 	switch v := v.(type) {
-	case nil, bool, json.Number,
-		int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64:
+	case nil, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
 		return v
+	case json.Number:
+		if len(v) > maxRunes {
+			return truncate(string(v))
+		}
+		return numberOf(v)
+	case float32, float64:
+		return numberOf(v)
 	case string:
 		return truncate(v)
 	case map[string]any:
@@ -98,6 +105,14 @@ func redactValue(v any, b *budget, depth int) any {
 		return unprintable
 	}
 	return redactValue(plain, b, depth)
+}
+
+// numberOf returns v, unless JSON has no such number. That would cost an agent all other details, too.
+func numberOf(v any) any {
+	if _, err := marshal(v); err != nil {
+		return unprintable
+	}
+	return v
 }
 
 // viaJSON is viaJSON for a value whose MarshalJSON may block.

@@ -97,6 +97,22 @@ func TestRedactKeepsLargeNumbers(t *testing.T) {
 	assert.Contains(t, jsonOf(t, resilience.Redact(map[string]any{"x": large})), "1234567890123456789")
 }
 
+// A number that JSON doesn't have must not cost an agent all details.
+func TestRedactReplacesWhatJSONHasNoNumberFor(t *testing.T) {
+	for _, v := range []any{
+		math.NaN(), math.Inf(1), math.Inf(-1), float32(math.Inf(1)), json.Number("x"), json.Number("{}"), 1i,
+	} {
+		r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {
+			return 0, &resilience.Error{Details: map[string]any{"d": v}}
+		}, resilience.Debug(), resilience.Args(map[string]any{"a": []any{v}}))
+		assert.Contains(t, jsonOf(t, r.Err), `"arguments":{"a":["[unprintable]"]}`, v)
+		assert.Contains(t, jsonOf(t, r.Err), `"d":"[unprintable]"`, v)
+	}
+
+	digits := strings.Repeat("1", 201)
+	assert.Equal(t, digits[1:]+"...[truncated]", resilience.Redact(map[string]any{"n": json.Number(digits)})["n"])
+}
+
 func TestRedactEndsWithCycles(t *testing.T) {
 	endless := map[string]any{}
 	endless["again"] = endless
