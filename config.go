@@ -18,8 +18,8 @@ type Config struct {
 	// and add other tiers. Each must be positive.
 	Timeouts Timeouts
 
-	// Tools describes tools by their names, which must not be empty. Other tools may be called
-	// too.
+	// Tools describes tools by their names, which must be neither empty nor "(others)". Other tools
+	// may be called too.
 	Tools map[string]Tool
 
 	// Effect is the effect of tools that aren't listed in Tools. The zero value is
@@ -171,6 +171,9 @@ func (t Tool) check(errs *fieldErrors, name string, timeouts Timeouts) {
 	field := fmt.Sprintf("Tools[%q]", name)
 	if name == "" {
 		errs.add(field, "has no name")
+	}
+	if name == othersName {
+		errs.add(field, "has the name of all tools that have no state of their own")
 	}
 	if _, ok := timeouts[t.Tier]; t.Tier != "" && !ok {
 		errs.add(field+".Tier", "is %q: it must be one of %q, or be given a timeout in Timeouts",

@@ -13,7 +13,8 @@ func TestNewNamesEveryInvalidField(t *testing.T) {
 	_, err := resilience.New(resilience.Config{
 		Timeouts: resilience.Timeouts{"": time.Second, "slow": 0, resilience.Quick: -time.Second},
 		Tools: map[string]resilience.Tool{
-			"": {},
+			"":         {},
+			"(others)": {},
 			"a": {
 				Tier: "sluggish", Timeout: -1, MaxTimeout: -2, Effect: 9,
 				Retry: &resilience.Retry{Backoff: resilience.Backoff{Base: -3}},
@@ -34,6 +35,7 @@ func TestNewNamesEveryInvalidField(t *testing.T) {
 		`Timeouts["quick"] is -1s: it must be positive`,
 		`Timeouts["slow"] is 0s: it must be positive`,
 		`Tools[""] has no name`,
+		`Tools["(others)"] has the name of all tools that have no state of their own`,
 		`Tools["a"].Tier is "sluggish": it must be one of ["" "heavy" "quick" "slow"], ` +
 			`or be given a timeout in Timeouts`,
 		`Tools["a"].Timeout is -1ns: it must not be negative (0 is the tier's)`,

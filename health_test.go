@@ -77,6 +77,17 @@ func TestHealthOfToolsWithoutStateIsThatOfOthers(t *testing.T) {
 	})
 }
 
+func TestHealthListsOthersOnce(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	_, err := resilience.Do(t.Context(), g, "(others)", succeed)
+	require.NoError(t, err)
+	_, err = resilience.Do(t.Context(), g, "made up", succeed, resilience.ForRequest(resilience.Request{Unknown: true}))
+	require.NoError(t, err)
+
+	assert.Len(t, g.Health(), 1)
+	assert.Same(t, g.Breaker("(others)"), g.Breaker(strings.Repeat("x", 257)))
+}
+
 func TestHealthListsNoToolWithALongNameAndNoneThatWasNeverCalled(t *testing.T) {
 	g := newGuard(t, resilience.Config{})
 	_, err := resilience.Do(t.Context(), g, strings.Repeat("x", 257), failing(0, nil))

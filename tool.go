@@ -61,7 +61,7 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 // state at its first call, as long as there is room and it isn't to share that of the others.
 func (g *Guard) enter(name string, shared bool) *toolState {
 	s := g.listed[name]
-	if s == nil && !shared && len(name) <= maxNameLen {
+	if s == nil && !shared && name != othersName && len(name) <= maxNameLen {
 		if own := g.unlisted.enter(name, g.newUnlisted); own != nil {
 			return own
 		}

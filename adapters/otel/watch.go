@@ -42,16 +42,20 @@ type watch struct {
 
 // observe reports the guard's Health to o.
 func (w watch) observe(_ context.Context, o metric.Observer) error {
-	seen := make(map[string]bool) // breakers, which tools may share
+	breakers := make(map[string]resilience.Health) // which tools may share
 	for _, h := range w.guard.Health() {
 		tool := w.with(text(keyTool, h.Tool))
 		o.ObserveInt64(w.inFlight, int64(h.InFlight), tool)
 		o.ObserveInt64(w.abandoned, int64(h.Abandoned), tool)
 
-		if !seen[h.Breaker] {
-			seen[h.Breaker] = true
-			w.observeBreaker(o, h)
+		// A tool that isn't listed may have the name of a breaker that others share, but has its own.
+		if _, seen := breakers[h.Breaker]; !seen || h.Tool != h.Breaker {
+			breakers[h.Breaker] = h
 		}
+	}
+
+	for _, h := range breakers {
+		w.observeBreaker(o, h)
 	}
 	return nil
 }

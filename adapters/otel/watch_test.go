@@ -2,6 +2,7 @@ package otelresilience_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -91,6 +92,28 @@ func TestSharedBreakerIsObservedOnce(t *testing.T) {
 	var o observationCount
 	require.NoError(t, observe(t.Context(), &o))
 	assert.EqualValues(t, 2*2+3, o.n, "two of each tool, and one of each state")
+}
+
+// An agent may make up a tool that has the name of a backend.
+func TestWatchReportsTheBreakerOfToolsThatAreListed(t *testing.T) {
+	for _, listed := range []string{"another", "zebra"} {
+		f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{listed: {Breaker: "db"}}})
+		stop, err := f.telemetry.Watch(f.guard)
+		require.NoError(t, err)
+		defer stop()
+		fail := func(context.Context) (int, error) { return 0, errors.New("boom") }
+
+		for range 5 {
+			require.Error(t, f.call(t.Context(), "db", fail))
+		}
+		assert.Equal(t, resilience.StateOpen, f.guard.Breaker("db").State())
+		assert.Equal(t, map[string]string{"db": "closed"}, breakerStates(f.collect()))
+
+		for range 5 {
+			require.Error(t, f.call(t.Context(), listed, fail))
+		}
+		assert.Equal(t, map[string]string{"db": "open"}, breakerStates(f.collect()))
+	}
 }
 
 type observationCount struct {
