@@ -155,3 +155,32 @@ func TestAnInnerRejectionIsNeitherRetriedNorCounted(t *testing.T) {
 		assert.Equal(t, resilience.StateClosed, g.Breaker("outer").State())
 	})
 }
+
+// A rejection of the last attempt doesn't speak for an earlier one that has failed.
+func TestAnInnerRejectionAfterAFailureIsAFailure(t *testing.T) {
+	for _, rejection := range []error{
+		resilience.CircuitOpenError("inner", time.Second),
+		&resilience.Error{Code: resilience.CodeOverloaded},
+	} {
+		for name, tc := range map[string]struct {
+			first    error
+			failures int
+		}{
+			"failure":   {errBoom, 1},
+			"rejection": {resilience.MarkTransient(rejection), 0},
+			"transient": {resilience.MarkTransient(errBoom), 1},
+		} {
+			runInBubble(t, name, func(t *testing.T) {
+				g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					if resilience.Attempt(ctx) == 1 {
+						return 0, tc.first
+					}
+					return 0, rejection
+				})
+				assert.ErrorIs(t, r.Err, rejection)
+				assert.Equal(t, tc.failures, g.Health()[0].ConsecutiveFailures)
+			})
+		}
+	}
+}

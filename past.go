@@ -14,7 +14,7 @@ func (p *past) join(f *failure) {
 	if f.noEffect && p.effect {
 		f.noEffect, f.err = false, &repeated{f.err}
 	}
-	if f.notMade && p.made {
+	if p.made && (f.notMade || f.rejected) {
 		f.notMade, f.outcome = false, p.counted
 	}
 
