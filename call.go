@@ -49,8 +49,9 @@ func (j *job[T]) do(ctx context.Context, fn func(context.Context) (T, error)) (v
 	c.ctx.start = time.Now().Add(-c.options.elapsed) // a slow observer doesn't use up the timeout
 
 	defer func() {
-		if c.outcome == outcomePending { // a Cooperative tool called runtime.Goexit, or a method of ctx panicked
-			c.finish(crashError(c.ctx.name, panicError(recover())).(*Error), outcomeFailure)
+		if c.outcome == outcomePending { // a Cooperative tool or OnRetry called Goexit, or a method of ctx panicked
+			crash := crashError(c.ctx.name, panicError(recover())).(*Error)
+			c.finish(crash.withCause(c.past.err), outcomeFailure)
 		}
 	}()
 

@@ -121,3 +121,31 @@ func TestGoexitOfACooperativeToolEndsItsCall(t *testing.T) {
 		assert.ErrorIs(t, h.LastError, resilience.ErrGoexit)
 	})
 }
+
+// The caller gets no error then, but observers and Health do.
+func TestPromise4GoexitAfterAFailureHidesNoCause(t *testing.T) {
+	inBothModes(t, func(t *testing.T, cooperative bool) {
+		inOnRetry := configWith(resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
+		inOnRetry.Retry.OnRetry = func(int, time.Duration, error) { runtime.Goexit() }
+		inAttempt := configWith(resilience.Tool{Effect: resilience.ReadOnly, Cooperative: true})
+
+		for _, cfg := range []resilience.Config{inOnRetry, inAttempt} {
+			var end resilience.CallEnd
+			cfg.Observers = []resilience.Observer{{End: func(_ context.Context, e resilience.CallEnd) { end = e }}}
+			g := newGuard(t, cfg)
+			go func() {
+				_, _ = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					if resilience.Attempt(ctx) == 2 {
+						runtime.Goexit()
+					}
+					return 0, errBoom
+				})
+			}()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			assert.ErrorIs(t, end.Err, resilience.ErrGoexit)
+			assert.ErrorIs(t, end.Err, errBoom)
+			assert.ErrorIs(t, g.Health()[0].LastError, errBoom)
+		}
+	})
+}
