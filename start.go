@@ -190,9 +190,10 @@ func (o *observer) startContext(ctx context.Context, e CallStart) context.Contex
 type startContext struct{ context.Context }
 
 // addsValues reports whether ctx is base with values that context.WithValue has added. Any other context
-// may have an end of its own, or methods that panic.
+// may have an end of its own. Done may be the caller's method, whose panic isn't the observer's.
 func addsValues(ctx context.Context, base *startContext) bool {
-	for ctx != nil && ctx.Done() == base.Done() {
+	done := ask(base.Done)
+	for ctx != nil && ask(ctx.Done) == done {
 		if ctx == base {
 			return true
 		}

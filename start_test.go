@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -98,6 +99,31 @@ func TestContextOfAnObserverEndsNothing(t *testing.T) {
 			flush(t, g)
 			assert.Len(t, received[resilience.CallEnd](&r), 1)
 		})
+	}
+}
+
+// An observer isn't blamed for the caller's context.
+func TestStartOfACallWhoseContextPanics(t *testing.T) {
+	for _, method := range contextMethods {
+		for n := range int64(5) {
+			runInBubble(t, method, func(t *testing.T) {
+				var r recorder
+				o := r.observer()
+				o.Start = func(ctx context.Context, _ resilience.CallStart) context.Context {
+					return context.WithValue(ctx, ctxKey("k"), "v")
+				}
+				g, log := loggedGuard(t, resilience.Tool{}, o)
+				ctx := &calledContext{Context: t.Context(), method: method, call: panicFrom(n)}
+				_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+					assert.Equal(t, "v", ctx.Value(ctxKey("k")))
+					return 1, nil
+				})
+				assert.True(t, err == nil || errors.Is(err, errBoom))
+				flush(t, g)
+				assert.Len(t, received[resilience.CallEnd](&r), 1)
+				assertLogged(t, log, 0, "panicked")
+			})
+		}
 	}
 }
 
