@@ -21,6 +21,17 @@ type nilPointer struct{ pointer error }
 func (n *nilPointer) Error() string        { return textOf(n.pointer) }
 func (n *nilPointer) Is(target error) bool { return n.pointer == target }
 
+// As finds the pointer by its own type only. By an interface, a program would go on to call its methods.
+func (n *nilPointer) As(target any) bool {
+	v := reflect.ValueOf(target).Elem()
+	if v.Type() != reflect.TypeOf(n.pointer) {
+		return false
+	}
+
+	v.SetZero()
+	return true
+}
+
 // An errorTree is a snapshot of an error and of the errors that it wraps. It is taken once,
 // so that everything that is decided about an error is decided about the same tree.
 type errorTree struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,4 +160,12 @@ func TestNilPointerIsFound(t *testing.T) {
 	_, err := resilience.Do(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, sentinel))
 	assert.ErrorIs(t, err, sentinel)
 	assert.Equal(t, "nil", errors.Unwrap(err).Error())
+
+	found := new(nilSentinel)
+	assert.ErrorAs(t, err, &found)
+	assert.Nil(t, found)
+
+	_, err = resilience.Do(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, (*net.OpError)(nil)))
+	var network net.Error
+	assert.False(t, errors.As(err, &network), "whose methods would panic")
 }
