@@ -34,6 +34,7 @@ soak: ## a load test of a guard, under the race detector; SEED repeats one
 FUZZTIME ?= 30s
 fuzz: ## the root package's fuzz tests
 	go test -run '^$$' -fuzz FuzzRedact -fuzztime $(FUZZTIME) .
+	go test -run '^$$' -fuzz FuzzScrub -fuzztime $(FUZZTIME) .
 	go test -run '^$$' -fuzz FuzzConfigFromEnv -fuzztime $(FUZZTIME) .
 
 demo: ## a hanging, dying and returning backend, as an agent sees it

@@ -45,7 +45,7 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		_, err := b.Allow()
 		assert.EqualError(t, err,
-			"CIRCUIT_OPEN: Circuit breaker open due to repeated failures. Will retry in 20 seconds.")
+			"CIRCUIT_OPEN: Circuit breaker open due to repeated failures. Calls are rejected for 20 more seconds.")
 		var e *resilience.Error
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, 20*time.Second, e.RetryAfter)
@@ -170,10 +170,10 @@ func TestRejectionSaysHowLongToWait(t *testing.T) {
 		require.True(t, report(b, errBoom))
 
 		_, err := b.Allow()
-		assert.ErrorContains(t, err, "30 seconds")
+		assert.ErrorContains(t, err, "30 more seconds")
 		time.Sleep(20 * time.Second)
 		_, err = b.Allow()
-		assert.ErrorContains(t, err, "10 seconds")
+		assert.ErrorContains(t, err, "10 more seconds")
 
 		time.Sleep(10 * time.Second) // gobreaker is still open at that instant
 		_, err = b.Allow()

@@ -35,6 +35,7 @@ type job[T any] struct {
 func newJob[T any](g *Guard, name string, o options) *job[T] {
 	j := &job[T]{call: call{guard: g, options: o}}
 	j.ctx.name = name
+	j.ctx.backend.unexplained = o.unexplained
 	return j
 }
 
@@ -188,10 +189,12 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 			maximum = max(timeout, whole.maximum) // progress restarts this timeout too
 		}
 		ctx = newCallContext(ctx, ctx.name, timeout, maximum, !j.state.cooperative)
+		ctx.backend.unexplained = j.ctx.backend.unexplained
 		defer ctx.stop()
 		r = new(runner[T]) // the one of an earlier attempt may still run
 	}
 
+	ctx.backend.forget()
 	ctx.attempt.Store(int32(j.attempts)) // in its own context where an earlier attempt may still run
 	if j.state.cooperative {
 		var err error
@@ -268,12 +271,13 @@ func (c *call) decide(f *failure, answered bool) {
 func (c *call) retry(f *failure) {
 	retry := c.state.retry
 	again := f.class == ClassTransient && !f.rejected && (c.hadNoEffect(f) || c.toolEffect().repeatable())
-	delay := retry.delay(c.attempts, f.retryAfter)
+	delay, ok := retry.delay(c.attempts, f.retryAfter, c.ctx.elapsed())
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
-		c.finish(RetryExhaustedError(c.ctx.name, c.attempts, f.err), f.outcome)
+		c.finish(f.exhausted(c.ctx.name, c.attempts, f.err), f.outcome)
 		return
-	case !again || c.attempts > retry.MaxRetries || c.guard.overloaded(c.state, c.impatient()) || !c.fits(delay):
+	case !again || c.attempts > retry.MaxRetries || !ok || !c.fits(delay) ||
+		c.guard.overloaded(c.state, c.impatient()):
 		c.finish(c.errorOf(f), f.outcome)
 		return
 	case !c.ctx.ticket.current():
@@ -325,6 +329,9 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 	}
 
 	e = e.clone()
+	if last := c.ctx.backend.last.Load(); e.Code == CodeTimeout && last.inTrouble() {
+		e.RetryAfter = last.retryAfter
+	}
 	e.forEffect(c.toolEffect(), false)
 	c.finish(e, o)
 }

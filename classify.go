@@ -18,6 +18,7 @@ const (
 	ClassPermanent              // the tool failed and another try won't help: counted, not retried
 	ClassInvalid                // the caller made a mistake: not counted, not retried
 	ClassCanceled               // the caller left: not counted, not retried
+	ClassNeutral                // the failure says nothing about the backend: not counted, not retried
 )
 
 // String returns the class's name in lower case.
@@ -29,12 +30,14 @@ func (c Class) String() string {
 		return "invalid"
 	case ClassCanceled:
 		return "canceled"
+	case ClassNeutral:
+		return "neutral"
 	default:
 		return "transient"
 	}
 }
 
-func (c Class) neutral() bool { return c == ClassInvalid || c == ClassCanceled }
+func (c Class) neutral() bool { return c == ClassInvalid || c == ClassCanceled || c == ClassNeutral }
 
 // ErrUnfinished is what a tool returns, wrapped or not, if its call is neither a success nor
 // a failure yet: it needs an answer from the user, for example, with which the client will
@@ -46,8 +49,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // Classify is the default for every Classify field. It decides by the first of these that
 // applies:
 //
-//   - the outermost mark of [MarkTransient], [MarkPermanent] or [MarkInvalid], [*Error] or
-//     backoff.Permanent. An Error counts by its code: VALIDATION_ERROR and TOOL_NOT_FOUND are
+//   - the outermost mark of [MarkTransient], [MarkBackend], [MarkPermanent] or [MarkInvalid], [*Error]
+//     or backoff.Permanent. An Error counts by its code: VALIDATION_ERROR and TOOL_NOT_FOUND are
 //     ClassInvalid, CANCELED is ClassCanceled, RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED is
 //     ClassTransient if it is Retryable and ClassPermanent if it isn't, and the others are
 //     ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent;
@@ -55,8 +58,19 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     again;
 //   - [ErrUnfinished] is ClassInvalid, since that is neutral;
 //   - [context.Canceled] is ClassCanceled;
-//   - everything else is ClassTransient, including [context.DeadlineExceeded] and lost
-//     connections.
+//   - trouble of the backend is ClassTransient: what [ReportBackend] or [Transport] has last said of it
+//     during the attempt, [context.DeadlineExceeded], a lost connection, a command that was killed, a
+//     locked SQLite, a hiccup of the operating system (EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ESTALE,
+//     ETXTBSY), and an error with a method SQLState() string (of the classes 08, 40, 53, 57, 58),
+//     HTTPStatusCode() int or StatusCode() int (429, and 500 to 599 but for 501 and 505), or
+//     GRPCStatus (deadline exceeded, resource exhausted unless a message is too large, aborted, internal,
+//     unavailable, data loss);
+//   - an answer that rejects the request is ClassInvalid: any other SQLSTATE, HTTP status from 400 and
+//     status of gRPC but for canceled and unknown, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, EISDIR
+//     and ENOTDIR, and, if there is none of these, the last report;
+//   - a failure after a good answer of the backend is ClassNeutral, by the last report;
+//   - everything else is ClassTransient, and behind an adapter ClassNeutral, since that is how tools
+//     talk to agents: most of it is about mistakes.
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN or OVERLOADED that the tool got from a call
 // of its own: what rejected that call knows when to come back.
@@ -75,7 +89,7 @@ func (t errorTree) class() Class {
 	case t.is(context.Canceled):
 		return ClassCanceled
 	}
-	return ClassTransient
+	return t.blame()
 }
 
 // MarkTransient marks err as a failure that certainly had no effect: it is retried even for
@@ -85,31 +99,39 @@ func (t errorTree) class() Class {
 // A refused connection and a failed dial count as having had no effect without a mark. A tool
 // that did something else before it dialed, or that follows a redirect after a POST,
 // overrides that with [MarkPermanent].
-func MarkTransient(err error) error { return mark(err, ClassTransient) }
+//
+// What failed in another way, and may have taken effect, is marked by [MarkBackend].
+func MarkTransient(err error) error { return mark(err, ClassTransient, true) }
+
+// MarkBackend marks err as a failure of the tool's backend that may have taken effect: the breaker counts
+// it, and it is retried if the tool's [Effect] allows that. That is what any error means of which nothing
+// is known, but for tools behind an adapter, where it is neutral. It returns nil for nil.
+func MarkBackend(err error) error { return mark(err, ClassTransient, false) }
 
 // MarkPermanent marks err as a failure of the tool that another try won't fix: the breaker
 // counts it, and it isn't retried. It returns nil for nil.
-func MarkPermanent(err error) error { return mark(err, ClassPermanent) }
+func MarkPermanent(err error) error { return mark(err, ClassPermanent, false) }
 
 // MarkInvalid marks err as the caller's mistake, which the breaker doesn't count and which
 // isn't retried. It returns nil for nil. The agent reads VALIDATION_ERROR without the text of
 // err; a tool that wants to explain the mistake returns an [*Error] with CodeValidation and a
 // Message.
-func MarkInvalid(err error) error { return mark(err, ClassInvalid) }
+func MarkInvalid(err error) error { return mark(err, ClassInvalid, false) }
 
 type marked struct {
 	error
-	class Class
+	class    Class
+	noEffect bool // certainly
 }
 
 func (m *marked) Unwrap() error { return m.error }
 
-func mark(err error, c Class) error {
+func mark(err error, c Class, noEffect bool) error {
 	if err == nil {
 		return nil
 	}
 
-	return &marked{err, c}
+	return &marked{err, c, noEffect}
 }
 
 // notMade marks the error of a call that a [Connector] rejected before it had done anything.
@@ -125,7 +147,7 @@ func (t errorTree) notMade() bool {
 	case *notMade:
 		return true
 	case *marked:
-		if x.class != ClassTransient {
+		if !x.noEffect {
 			return false // the program knows better
 		}
 	case *repeated, *PanicError:
@@ -230,7 +252,7 @@ func (t errorTree) rejected() bool {
 	case *Error:
 		return x.Code == CodeCircuitOpen || x.Code == CodeOverloaded
 	case *marked:
-		if x.class != ClassTransient {
+		if !x.noEffect {
 			return false // the program knows better
 		}
 	}
@@ -243,7 +265,7 @@ func (t errorTree) rejected() bool {
 func (t errorTree) outcome(classify func(error) Class, callerIsHere bool) outcome {
 	class := t.classBy(classify)
 	if class == ClassCanceled && callerIsHere && t.bareCancel() {
-		return outcomeFailure
+		class = t.blame()
 	}
 	if class.neutral() || t.notMade() || t.rejected() {
 		return outcomeNeutral

@@ -26,6 +26,10 @@ func TestClassifyByTheOutermostMark(t *testing.T) {
 			err:   resilience.MarkTransient(errBoom),
 			class: resilience.ClassTransient, code: resilience.CodeToolFailed, message: failed,
 		},
+		"the backend's": {
+			err:   resilience.MarkBackend(statusError(404)),
+			class: resilience.ClassTransient, code: resilience.CodeToolFailed, message: failed,
+		},
 		"permanent in a wrapper": {
 			err:   fmt.Errorf("x: %w", resilience.MarkPermanent(errBoom)),
 			class: resilience.ClassPermanent, code: resilience.CodeToolFailed, message: failed,

@@ -35,6 +35,7 @@ type callContext struct {
 	ending  atomic.Pointer[ending] // nil until the context has ended
 	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
 	asked   atomic.Bool            // Pause was called, so a person may have been asked
+	backend backendLog             // what the backend has said during the attempt
 	questions
 }
 

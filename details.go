@@ -15,7 +15,7 @@ func (c *call) present(e *Error) {
 	}
 
 	if c.debug() {
-		e.Details = c.details(e)
+		e.quiet, e.Details = false, c.details(e)
 	} else {
 		e.Details = nil
 	}

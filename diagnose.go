@@ -29,6 +29,7 @@ func AsError(tool string, err error) *Error {
 type diagnosis struct {
 	class      Class
 	explicit   *Error // the outermost *Error in the chain, nil if there is none
+	marked     bool   // the program has said what it means
 	final      bool   // the program has marked it so, outside of any *Error
 	code       Code   // what the error becomes without an explicit one
 	lost       string // why a connection is lost; empty if none is
@@ -46,13 +47,25 @@ func diagnose(t errorTree, classify func(error) Class) (d diagnosis) {
 	}
 
 	d.explicit, _ = as[*Error](t)
+	_, d.marked = t.explicitClass()
 	d.final = t.final()
 	d.unfinished = d.class.neutral() && t.is(ErrUnfinished)
 	d.noEffect = t.hadNoEffect()
 	d.retryAfter = d.retryAfterOf(t)
 	d.lost = t.lostReason()
 	d.code = d.codeOf(t)
+	if b, ok := t.err.(*blamed); ok && b.verdict.inTrouble() {
+		d.learn(b.verdict)
+	}
 	return d
+}
+
+// learn adds what the backend has said to a failure of which the tool's own error says less.
+func (d *diagnosis) learn(v *verdict) {
+	d.retryAfter = max(d.retryAfter, v.retryAfter)
+	if d.code == CodeToolFailed && d.class == v.class {
+		d.code, d.lost = v.code, v.lost
+	}
 }
 
 func (d diagnosis) codeOf(t errorTree) Code {
@@ -72,13 +85,10 @@ func (d diagnosis) codeOf(t errorTree) Code {
 
 // callerIsHere corrects the diagnosis of an error that seemed to say that the caller has left, which
 // isn't so.
-func (d *diagnosis) callerIsHere() {
-	d.class = ClassTransient
+func (d *diagnosis) callerIsHere(t errorTree) {
+	d.class = t.blame()
 	d.explicit = nil // it is a CANCELED of ours
-	d.code = CodeToolFailed
-	if d.lost != "" {
-		d.code = CodeConnectionLost
-	}
+	d.code = d.codeOf(t)
 }
 
 // A retryAfterError asks its caller to wait.
@@ -124,6 +134,10 @@ func (d diagnosis) toError(tool string, err error) *Error {
 		e.Tool = tool
 	case CodeValidation:
 		e = validationError(tool, "%s got invalid arguments", subject(tool))
+		if !d.marked {
+			e.Message = subject(tool) + " rejected the request"
+			e.suggest(suggestChange)
+		}
 	case CodeCanceled:
 		e = canceledError(tool)
 	default:
@@ -131,6 +145,7 @@ func (d diagnosis) toError(tool string, err error) *Error {
 	}
 
 	e.Err = err
+	e.quiet = d.class == ClassInvalid || d.class == ClassNeutral
 	e.Retryable, e.RetryAfter = d.class == ClassTransient, d.retryAfter
 	switch {
 	case e.Retryable:
@@ -138,6 +153,25 @@ func (d diagnosis) toError(tool string, err error) *Error {
 		e.giveUp(suggestChange)
 	default:
 		e.RetryAfter = 0
+	}
+	return e
+}
+
+// exhausted makes the error of a call whose attempts have all failed, the last one with err.
+func (d diagnosis) exhausted(tool string, attempts int, err error) *Error {
+	last := d.toError(tool, err)
+	e := retryExhausted(tool, attempts)
+	e.Err, e.LastCode, e.RetryAfter = err, last.Code, last.RetryAfter
+
+	reason := d.lost
+	if own := d.explicit; own != nil && own.Message != "" {
+		reason = own.Message
+	}
+	if reason != "" {
+		e.Message += ": " + reason
+	}
+	if last.Suggestion != "" && !last.hasOurWords() {
+		e.Suggestion = last.Suggestion
 	}
 	return e
 }

@@ -218,7 +218,8 @@ func (c *Connector[C]) look() (*C, absence) {
 func (c *Connector[C]) unavailable() *Error {
 	switch c.state {
 	case ConnectionExhausted:
-		e := RetryExhaustedError("", c.schedule.attempts, &notMade{c.loss.err})
+		e := retryExhausted("", c.schedule.attempts)
+		e.Err = &notMade{c.loss.err}
 		e.Message = fmt.Sprintf("Connection lost: %d attempts to connect have failed", c.schedule.attempts)
 		if c.schedule.attempts == 1 {
 			e.Message = "Connection lost: the attempt to connect has failed"

@@ -17,3 +17,16 @@ var lostErrno = map[errno]string{
 	syscall.EHOSTUNREACH: "host unreachable",
 	syscall.ENETUNREACH:  "network unreachable",
 }
+
+// hiccups are those that pass, and of an operation that did nothing.
+var hiccups = map[errno]bool{
+	syscall.EAGAIN: true,
+	syscall.EBUSY:  true,
+	syscall.EINTR:  true,
+	syscall.EMFILE: true,
+	syscall.ENFILE: true,
+	syscall.ESTALE: true,
+}
+
+// isRejection reports whether the operating system says that a path isn't of the kind that was asked for.
+func isRejection(err error) bool { return err == syscall.EISDIR || err == syscall.ENOTDIR }

@@ -3,7 +3,6 @@ package resilience
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -43,7 +42,7 @@ func (c Code) suggestion() string { return cmp.Or(suggestions[c], suggestions[Co
 
 // suggestions say what an agent should do next. Config.Suggestions replaces them.
 var suggestions = map[Code]string{
-	CodeTimeout: "Try again with a smaller or simpler request, or use another tool.",
+	CodeTimeout: "Try again, or use another tool.",
 	CodeCircuitOpen: "Do not call this tool again before the time in retryAfter has passed; " +
 		"go on with other tools meanwhile.",
 	CodeConnectionLost: "Wait for the connection to come back, then try again.",
@@ -86,6 +85,8 @@ type Error struct {
 	Suggestion string         // what to do next
 	Retryable  bool           // whether the agent may call again
 	RetryAfter time.Duration  // how long to wait first; zero or negative means that it isn't known
+	Attempts   int            // of a RETRY_EXHAUSTED, how many have failed; zero means that it isn't known
+	LastCode   Code           // of a RETRY_EXHAUSTED, that of the last failure; empty if it isn't known
 	Details    map[string]any // with debug only
 	Err        error          // the cause, which may be nil; its text appears in Details and logs only
 
@@ -94,6 +95,9 @@ type Error struct {
 
 	// ours is the suggestion that this package wrote, whatever the suggestion is now.
 	ours string
+
+	// quiet is whether the tool's own words are all that there is to say.
+	quiet bool
 
 	// bare is whether this CANCELED says no more than context.Canceled does, since no program chose it.
 	bare bool
@@ -112,6 +116,12 @@ func (e *Error) Error() string {
 	}
 	return string(e.Code) + ": " + e.Message
 }
+
+// HasGuidance reports whether e tells an agent more than the tool's own words do, such as that another try
+// may help. It doesn't for a mistake of the agent's, or another failure that says nothing about the
+// tool's backend, unless the tool's author wrote e. An adapter that passes on a tool's own answer adds
+// e to it only if HasGuidance.
+func (e *Error) HasGuidance() bool { return e != nil && !e.quiet }
 
 // Unwrap returns the cause, Err.
 func (e *Error) Unwrap() error {
@@ -143,71 +153,6 @@ func (e *Error) Is(target error) bool {
 		return e.origin != nil && (e.origin == t || e.origin.Is(t))
 	}
 	return false
-}
-
-// An errorJSON is what an agent reads of an Error.
-type errorJSON struct {
-	Code       Code           `json:"code"`
-	Tool       string         `json:"tool,omitempty"`
-	Message    string         `json:"message"`
-	Suggestion string         `json:"suggestion,omitempty"`
-	Retryable  bool           `json:"retryable"`
-	RetryAfter retrySeconds   `json:"retryAfter,omitempty"`
-	Details    map[string]any `json:"details,omitempty"`
-}
-
-// retrySeconds are a time that other programs may write as any number.
-type retrySeconds int64
-
-// UnmarshalJSON rounds up. Times that aren't positive, or too long for a time.Duration, become 0.
-func (s *retrySeconds) UnmarshalJSON(b []byte) error {
-	var n json.Number
-	if err := json.Unmarshal(b, &n); err != nil {
-		return err
-	}
-
-	*s = 0
-	f, _ := n.Float64() // infinite if it is out of range
-	if f > 0 && f <= float64(never/time.Second) {
-		*s = retrySeconds(math.Ceil(f))
-	}
-	return nil
-}
-
-// MarshalJSON returns what an agent reads: code, tool, message, suggestion, retryable,
-// retryAfter in whole seconds (rounded up, and left out if it isn't known) and details (left
-// out if empty). The cause is part of it only as far as Details contains it. Details that
-// can't be marshaled are left out, so that the rest isn't lost.
-func (e Error) MarshalJSON() ([]byte, error) {
-	after := retrySeconds(wholeSeconds(e.RetryAfter))
-	out := errorJSON{e.Code, e.Tool, e.Message, e.Suggestion, e.Retryable, after, e.Details}
-	if b, err := marshal(out); err == nil {
-		return b, nil
-	}
-
-	out.Details = nil
-	return json.Marshal(out)
-}
-
-// UnmarshalJSON reads what MarshalJSON returns, for a client that wants to act on an error. The
-// cause isn't part of it. A retryAfter is rounded up to whole seconds. One that isn't positive, or too
-// large for a time.Duration, isn't known.
-func (e *Error) UnmarshalJSON(b []byte) error {
-	var in errorJSON
-	if err := json.Unmarshal(b, &in); err != nil {
-		return err
-	}
-
-	*e = Error{
-		Code:       in.Code,
-		Tool:       in.Tool,
-		Message:    in.Message,
-		Suggestion: in.Suggestion,
-		Retryable:  in.Retryable,
-		RetryAfter: time.Duration(in.RetryAfter) * time.Second,
-		Details:    in.Details,
-	}
-	return nil
 }
 
 // LogValue returns the error as a slog group. It contains the text of the cause: logs are
@@ -260,9 +205,9 @@ func circuitOpenMessage(seconds int64) string {
 	case 0:
 		return msg
 	case 1:
-		return msg + " Will retry in 1 second."
+		return msg + " Calls are rejected for 1 more second."
 	default:
-		return fmt.Sprintf("%s Will retry in %d seconds.", msg, seconds)
+		return fmt.Sprintf("%s Calls are rejected for %d more seconds.", msg, seconds)
 	}
 }
 
@@ -278,9 +223,20 @@ func ConnectionLostError(reason string) *Error {
 	return newError(CodeConnectionLost, "", msg, true)
 }
 
-// RetryExhaustedError returns the error of a call whose attempts have all failed. The last
-// error becomes its cause and may be nil. The error is not retryable.
+// RetryExhaustedError returns the error of a call whose attempts have all failed. The last error, which
+// may be nil, becomes its cause. Of that, it keeps what an agent may read: the code, the time to wait,
+// why a connection was lost, and the message and suggestion of an [*Error] of the tool's. The error is not
+// retryable.
 func RetryExhaustedError(tool string, attempts int, last error) *Error {
+	if last == nil {
+		return retryExhausted(tool, attempts)
+	}
+
+	t := treeOf(last)
+	return diagnose(t, nil).exhausted(tool, attempts, t.err)
+}
+
+func retryExhausted(tool string, attempts int) *Error {
 	plural := "s"
 	if attempts == 1 {
 		plural = ""
@@ -288,7 +244,7 @@ func RetryExhaustedError(tool string, attempts int, last error) *Error {
 
 	msg := fmt.Sprintf("%s failed after %d attempt%s", subject(tool), attempts, plural)
 	e := newError(CodeRetryExhausted, tool, msg, false)
-	e.Err = last
+	e.Attempts = attempts
 	return e
 }
 

@@ -49,11 +49,11 @@ func TestConstructorsSayWhatHappened(t *testing.T) {
 		},
 		"open breaker": {
 			err:  resilience.CircuitOpenError("x", 30*time.Second),
-			code: resilience.CodeCircuitOpen, message: open + " Will retry in 30 seconds.",
+			code: resilience.CodeCircuitOpen, message: open + " Calls are rejected for 30 more seconds.",
 		},
 		"open breaker, rounded up": {
 			err:  resilience.CircuitOpenError("x", time.Millisecond),
-			code: resilience.CodeCircuitOpen, message: open + " Will retry in 1 second.",
+			code: resilience.CodeCircuitOpen, message: open + " Calls are rejected for 1 more second.",
 		},
 		"open breaker, unknown delay": {
 			err:  resilience.CircuitOpenError("x", -1),
@@ -162,7 +162,7 @@ func TestErrorAsJSONHasNoCause(t *testing.T) {
 		"circuit breaker": {
 			resilience.CircuitOpenError("x", 30*time.Second),
 			`{"code":"CIRCUIT_OPEN","tool":"x",` +
-				`"message":"Circuit breaker open due to repeated failures. Will retry in 30 seconds.",` +
+				`"message":"Circuit breaker open due to repeated failures. Calls are rejected for 30 more seconds.",` +
 				`"suggestion":"Do not call this tool again before the time in retryAfter has passed; ` +
 				`go on with other tools meanwhile.","retryable":true,"retryAfter":30}`,
 		},

@@ -182,3 +182,10 @@ func ExampleRedact() {
 	fmt.Println(resilience.Redact(args))
 	// Output: map[apiKey:[REDACTED] login:map[password:[REDACTED] user:ann] query:SELECT 1]
 }
+
+func ExampleScrub() {
+	err := errors.New(`Get "https://app:hunter2@db.internal:8443/x?page=2&token=abc": connection refused`)
+
+	fmt.Println(resilience.Scrub(err.Error()))
+	// Output: Get "https://[REDACTED]@db.internal:8443/x?page=2&token=[REDACTED]": connection refused
+}

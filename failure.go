@@ -32,17 +32,19 @@ func examine(s *toolState, ctx *callContext, err error) (f *failure) {
 
 // newFailure asks retry and breaker, the Classify fields of a Retry and of a BreakerConfig.
 func newFailure(t errorTree, ctx *callContext, retry, breaker func(error) Class) *failure {
+	err := t.err
+	t = ctx.backend.blame(t)
 	f := &failure{
-		err:       t.err,
+		err:       err,
 		diagnosis: diagnose(t, retry),
 		outcome:   t.outcome(breaker, true),
-		echo:      ctx.echoedBy(t.err),
-		canceled:  !isCrash(t.err) && (t.is(context.Canceled) || t.is(context.DeadlineExceeded)),
+		echo:      ctx.echoedBy(err),
+		canceled:  !isCrash(err) && (t.is(context.Canceled) || t.is(context.DeadlineExceeded)),
 		rejected:  t.rejected(),
 		notMade:   t.notMade(),
 	}
 	if f.class == ClassCanceled && t.bareCancel() {
-		f.callerIsHere() // the tool itself canceled something
+		f.callerIsHere(t) // the tool itself canceled something
 	}
 	return f
 }

@@ -25,6 +25,8 @@ type Guard struct {
 	timeouts  Timeouts
 	breakers  map[string]*Breaker // of listed tools, by name
 	observers []*observer
+	warner    warner
+	missing   sync.Map // the names of listed tools that CheckTools has warned of
 
 	listed   map[string]*toolState
 	unlisted unlistedTools
@@ -52,6 +54,7 @@ func New(cfg Config) (*Guard, error) {
 		listed:    make(map[string]*toolState, len(cfg.Tools)),
 		breakers:  make(map[string]*Breaker),
 		observers: newObservers(cfg.Observers, cfg.Log),
+		warner:    warner{log: cfg.Log},
 	}
 
 	for name, t := range cfg.Tools {

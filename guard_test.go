@@ -30,7 +30,7 @@ func TestToolsMayShareABreaker(t *testing.T) {
 		r := resilience.Run(t.Context(), g, "impact", succeed)
 		assert.Zero(t, r.Attempts)
 		assert.Equal(t, `{"code":"CIRCUIT_OPEN","tool":"impact",`+
-			`"message":"Circuit breaker open due to repeated failures. Will retry in 30 seconds.",`+
+			`"message":"Circuit breaker open due to repeated failures. Calls are rejected for 30 more seconds.",`+
 			`"suggestion":"Do not call this tool again before the time in retryAfter has passed; `+
 			`go on with other tools meanwhile.","retryable":true,"retryAfter":30}`, jsonOf(t, r.Err))
 		_, err := resilience.Do(t.Context(), g, "read", succeed)
@@ -198,7 +198,7 @@ func TestResultMessageTellsAnAgentWhatHappenedAndWhatToDo(t *testing.T) {
 		"message and suggestion": {
 			err: resilience.TimeoutError("x", time.Second),
 			want: "Tool 'x' exceeded timeout of 1s. " +
-				"Try again with a smaller or simpler request, or use another tool.",
+				"Try again, or use another tool.",
 		},
 		"message with its own full stop": {err: &resilience.Error{Message: "Stop!"}, want: "Stop!"},
 		"code":                           {err: &resilience.Error{Code: "BUSY"}, want: "BUSY."},

@@ -94,7 +94,7 @@ func TestLogObserverWritesOneRecordPerEvent(t *testing.T) {
 			want: `level=ERROR msg="breaker opened" breaker=x from=closed to=open` + "\n" +
 				`level=WARN msg="call failed" tool=x attempts=0 duration=0s timeout=1m0s ` +
 				`code=CIRCUIT_OPEN retryAfter=30s ` +
-				`error="Circuit breaker open due to repeated failures. Will retry in 30 seconds."`,
+				`error="Circuit breaker open due to repeated failures. Calls are rejected for 30 more seconds."`,
 		},
 		"invalid": {
 			want: `level=INFO msg="call invalid" tool=x attempts=0 duration=0s timeout=0s ` +

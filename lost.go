@@ -95,17 +95,22 @@ func (r *repeated) Unwrap() error { return r.error }
 func (t errorTree) hadNoEffect() bool {
 	switch x := t.err.(type) {
 	case *marked:
-		return x.class == ClassTransient
+		return x.noEffect
 	case *notMade:
 		return true
 	case *repeated, *PanicError:
 		return false
+	case *blamed:
+		if _, explicit := t.explicitClass(); explicit || x.verdict == nil {
+			break
+		}
+		return !x.verdict.affected && (x.verdict.noEffect || t.all(errorTree.hadNoEffect))
 	case *net.OpError:
 		return x.Op == "dial"
 	case *net.DNSError:
 		return true
 	case errno:
-		return lostErrno[x] == refused
+		return lostErrno[x] == refused || hiccups[x]
 	case *Error:
 		// The cause of any other code is the last of several things that happened, and says
 		// nothing about those before it.
@@ -114,5 +119,5 @@ func (t errorTree) hadNoEffect() bool {
 		}
 	}
 
-	return t.all(errorTree.hadNoEffect)
+	return signOf(t.err, len(t.wraps) == 0) == signHiccup || t.all(errorTree.hadNoEffect)
 }

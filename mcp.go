@@ -43,6 +43,11 @@ type Request struct {
 	// is nil, panics or returns EffectUnknown.
 	Effect func() Effect
 
+	// Unexplained is what a failure means of which nothing is known: neither the tool nor its error nor
+	// its backend (see [ReportBackend]) has said. Zero means ClassTransient, as without a Request; behind
+	// an MCP SDK, where a tool tells an agent of its mistakes by failing, ClassNeutral is right.
+	Unexplained Class
+
 	// Unknown says that the server doesn't have the tool, as far as the adapter can tell, so that
 	// an agent may have made up its name. Unless the Config lists it, it shares the breaker and the
 	// counts that appear as "(others)" in Health.
@@ -67,6 +72,7 @@ func ForRequest(r Request) Option {
 		o.request = &r.RequestInfo
 		o.effect = r.Effect
 		o.shared = r.Unknown
+		o.unexplained = r.Unexplained
 		if !r.Received.IsZero() {
 			o.elapsed = max(time.Since(r.Received), 0)
 		}
@@ -129,6 +135,21 @@ func seconds(v any) (time.Duration, bool) {
 		return math.MaxInt64, true
 	default:
 		return time.Duration(ns), true
+	}
+}
+
+// CheckTools compares the tools that a server has with those in Config.Tools. What the Config says of a
+// name that the server doesn't have configures nothing, most likely because the name is misspelled:
+// Config.Log receives a warning, once for each name. An adapter calls it when it knows all tools of a
+// server. It is safe for concurrent use.
+func (g *Guard) CheckTools(names []string) {
+	for name := range g.listed {
+		if slices.Contains(names, name) {
+			continue
+		}
+		if _, warned := g.missing.LoadOrStore(name, nil); !warned {
+			g.warner.warn("Config.Tools has a tool that the server doesn't have", "tool", name)
+		}
 	}
 }
 

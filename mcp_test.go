@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"encoding/json"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -185,4 +186,20 @@ func TestTimeoutCountsFromWhenTheRequestWasReceived(t *testing.T) {
 			synctest.Wait()
 		})
 	}
+}
+
+func TestCheckToolsWarnsOnceOfEachNameThatTheServerLacks(t *testing.T) {
+	var out strings.Builder
+	g := newGuard(t, resilience.Config{
+		Tools: map[string]resilience.Tool{"search": {}, "serach": {}, "read": {}},
+		Log:   slog.New(slog.NewTextHandler(&out, nil)),
+	})
+	for range 3 {
+		g.CheckTools([]string{"search", "read", "write"})
+	}
+	g.CheckTools([]string{"search"})
+	require.NoError(t, g.Flush(t.Context()))
+	assert.Equal(t, 1, strings.Count(out.String(), "tool=serach"), out.String())
+	assert.Equal(t, 1, strings.Count(out.String(), "tool=read"))
+	assert.NotContains(t, out.String(), "tool=search")
 }

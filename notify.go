@@ -34,7 +34,7 @@ func newObservers(all []Observer, log *slog.Logger) []*observer {
 	var out []*observer
 	for i, o := range all {
 		field := fmt.Sprintf("Observers[%d]", i)
-		out = append(out, &observer{Observer: o, warnings: warnings{field: field, log: log}})
+		out = append(out, &observer{Observer: o, warnings: warnings{warner: warner{log: log}, field: field}})
 	}
 	return out
 }
@@ -80,12 +80,16 @@ func (o *observer) lose(why string) {
 	}
 }
 
-// warnings writes to the log about one observer. It has its own queue, because the handler of the log
-// may block, too.
-type warnings struct {
-	field string       // the observer's place in the configuration
+// A warner writes to the log on a queue of its own, because the handler of the log may block.
+type warner struct {
 	log   *slog.Logger // nil means slog.Default()
 	queue queue
+}
+
+// warnings are those about one observer.
+type warnings struct {
+	warner
+	field string // the observer's place in the configuration
 
 	panicReported atomic.Bool               // whether a panic was ever reported
 	lossReported  atomic.Bool               // whether the current loss of events was reported
@@ -117,9 +121,11 @@ func (w *warnings) caughtUp(lost int64) {
 	}
 }
 
-// write queues a record for the log. Values of the observer's own are formatted on the queue's
-// goroutine, because their methods may block.
-func (w *warnings) write(msg string, args ...any) {
+func (w *warnings) write(msg string, args ...any) { w.warn(msg, append(args, "observer", w.field)...) }
+
+// warn queues a record for the log. Values that aren't ours are formatted on the queue's goroutine,
+// because their methods may block.
+func (w *warner) warn(msg string, args ...any) {
 	w.queue.add(func() {
 		for i, v := range args {
 			switch v.(type) {
@@ -133,7 +139,7 @@ func (w *warnings) write(msg string, args ...any) {
 		if log == nil {
 			log = slog.Default()
 		}
-		log.Warn("resilience: "+msg, append(args, "observer", w.field)...)
+		log.Warn("resilience: "+msg, args...)
 	})
 }
 
@@ -254,7 +260,12 @@ func (c *call) late(ctx *callContext) func(error) {
 // it before the program exits. If ctx ends first, for example because an observer blocks, Flush
 // returns the error of ctx without waiting for the remaining observers. It may be called any number
 // of times and concurrently, but not by an observer.
-func (g *Guard) Flush(ctx context.Context) error { return flushAll(ctx, g.observers) }
+func (g *Guard) Flush(ctx context.Context) error {
+	if err := g.warner.queue.flush(ctx); err != nil {
+		return err
+	}
+	return flushAll(ctx, g.observers)
+}
 
 func flushAll(ctx context.Context, all []*observer) error {
 	for _, o := range all {

@@ -16,6 +16,8 @@ type options struct {
 	waits      bool // for the tool, after the caller has left
 	debug      bool
 	shared     bool
+
+	unexplained Class // of a failure of which nothing is known
 }
 
 // Args are the arguments of the call, for the details of its error with debug. They are

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -171,44 +172,50 @@ var sensitiveWords = map[string]bool{
 }
 
 func sensitive(key string) bool {
-	for _, w := range splitWords(key) {
-		if sensitiveWords[w] {
+	for key != "" {
+		var word string
+		if word, key = nextWord(key); sensitiveWord(word) {
 			return true
-		}
-		for _, suffix := range []string{"password", "token", "secret"} {
-			if strings.HasSuffix(w, suffix) {
-				return true
-			}
 		}
 	}
 	return false
 }
 
-// splitWords cuts a key at everything that isn't a letter, before the capital that begins a
-// word, and before the last of several capitals (APIKey has the words api and key). It
-// returns the words in lower case.
-func splitWords(key string) []string {
-	var words []string
-	runes := []rune(key)
-	start := 0
-	cut := func(end int) {
-		if end > start {
-			words = append(words, strings.ToLower(string(runes[start:end])))
-		}
-		start = end
+// sensitiveWord doesn't allocate: Scrub asks it about a large part of a text.
+func sensitiveWord(word string) bool {
+	lower := make([]byte, 0, 64)
+	for _, r := range word {
+		lower = utf8.AppendRune(lower, unicode.ToLower(r))
 	}
-
-	for i, r := range runes {
-		switch {
-		case !unicode.IsLetter(r):
-			cut(i)
-			start = i + 1
-		case i > start && unicode.IsUpper(r) &&
-			(!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])):
-			cut(i)
+	if sensitiveWords[string(lower)] {
+		return true
+	}
+	for _, suffix := range []string{"password", "token", "secret"} {
+		if strings.HasSuffix(string(lower), suffix) {
+			return true
 		}
 	}
-	cut(len(runes))
+	return false
+}
 
-	return words
+// nextWord returns the first word of a key, and what follows it. A key is cut at everything
+// that isn't a letter, before the capital that begins a word, and before the last of several
+// capitals (APIKey has the words API and Key).
+func nextWord(key string) (word, rest string) {
+	key = strings.TrimLeftFunc(key, func(r rune) bool { return !unicode.IsLetter(r) })
+
+	var before rune
+	for i, r := range key {
+		if !unicode.IsLetter(r) {
+			return key[:i], key[i:]
+		}
+		if i > 0 && unicode.IsUpper(r) {
+			after, _ := utf8.DecodeRuneInString(key[i+utf8.RuneLen(r):])
+			if !unicode.IsUpper(before) || unicode.IsLower(after) {
+				return key[:i], key[i:]
+			}
+		}
+		before = r
+	}
+	return key, ""
 }

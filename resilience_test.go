@@ -42,8 +42,11 @@ type unprintableError struct{}
 
 func (*unprintableError) Error() string { panic("no text") }
 
-// steady waits 100ms, 200ms, 400ms, 800ms, 1s, and so on between attempts, without jitter.
-var steady = resilience.Retry{Backoff: resilience.Backoff{Jitter: resilience.NoJitter}}
+// steady waits 100ms, 200ms, 400ms, 800ms, and so on between attempts, without jitter, and as long as an
+// error asks for.
+var steady = resilience.Retry{
+	Backoff: resilience.Backoff{Max: time.Hour, Jitter: resilience.NoJitter}, MaxElapsed: -1,
+}
 
 // tenSecondsApart waits 10s between all attempts.
 var tenSecondsApart = resilience.Backoff{Base: 10 * time.Second, Max: 10 * time.Second, Jitter: resilience.NoJitter}

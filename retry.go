@@ -10,19 +10,24 @@ const (
 	defaultRetries   = 3
 	defaultRetryBase = 100 * time.Millisecond
 	defaultRetryMax  = time.Second
+	defaultElapsed   = 5 * time.Second
 )
 
 // Retry is how often and how soon a failed call is tried again. The zero value makes 3
-// retries after the first attempt, with full jitter and ceilings from 100ms to 1s. A Retry is
-// a plain value, which may be copied and shared.
+// retries after the first attempt, with full jitter and ceilings from 100ms to 1s, and none that
+// would start later than 5s after the call. A Retry is a plain value, which may be copied and shared.
 type Retry struct {
 	// MaxRetries is how many attempts may follow the first one. Zero means 3. If it is
-	// negative, nothing is retried.
+	// negative, nothing is retried, which is right where the backend's client retries by itself.
 	MaxRetries int
 
 	// Backoff computes the delays. Here a zero Base means 100ms, and a zero Max means 1s, or
 	// Base if that is longer. Its durations must not be negative.
 	Backoff Backoff
+
+	// MaxElapsed is how long after the beginning of a call its last retry may start, since
+	// retries are for failures that come quickly. Zero means 5s. Negative means at any time.
+	MaxElapsed time.Duration
 
 	// Classify returns what an error means. It is called concurrently and never with nil. If
 	// it panics, the error is ClassTransient. Nil means the package's Classify.
@@ -39,16 +44,20 @@ func (r Retry) withDefaults() Retry {
 	if r.MaxRetries == 0 {
 		r.MaxRetries = defaultRetries
 	}
+	if r.MaxElapsed == 0 {
+		r.MaxElapsed = defaultElapsed
+	}
 	r.Backoff = r.Backoff.withDefaults(defaultRetryBase, defaultRetryMax)
 	return r
 }
 
 func (r Retry) check() []error { return r.Backoff.check() }
 
-// delay returns how long to wait after the n-th attempt. That is at least as long as its error
-// asks for.
-func (r Retry) delay(n int, asked time.Duration) time.Duration {
-	return max(r.Backoff.Delay(n-1), asked)
+// delay returns how long to wait after the n-th attempt, whose error asks to wait at least so long, and
+// whether to wait at all. elapsed is the time since the beginning of the call.
+func (r Retry) delay(n int, asked, elapsed time.Duration) (delay time.Duration, ok bool) {
+	delay = max(r.Backoff.Delay(n-1), asked)
+	return delay, asked <= r.Backoff.Max && (r.MaxElapsed < 0 || delay <= r.MaxElapsed-elapsed)
 }
 
 // fits reports whether any of the time that ctx has is left after a wait of d. During a wait
@@ -111,8 +120,9 @@ func Attempt(ctx context.Context) int {
 // better.)
 //
 // Between attempts it waits as r.Backoff says, and at least as long as the error asks for: an
-// [*Error] by its RetryAfter, any other error by a method RetryAfter() time.Duration. It never
-// sleeps into the deadline of ctx: a delay that doesn't fit ends the call at once.
+// [*Error] by its RetryAfter, any other error by a method RetryAfter() time.Duration. An error that asks
+// for more than r.Backoff.Max ends the call at once, and so does a delay that doesn't fit into
+// r.MaxElapsed or into the deadline of ctx.
 //
 // It returns the value of the last attempt. Its error is fn's own, unchanged, if no retry was
 // made or if further ones were ruled out, by the error's class or for lack of time. (If the
@@ -134,7 +144,7 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 		return value, err
 	}
 
-	r = r.withDefaults()
+	r, start := r.withDefaults(), time.Now()
 	noEffect := true // of the attempts so far
 	for n := 1; ; n++ {
 		value, err = protect(context.WithValue(ctx, attemptKey{}, n), fn)
@@ -148,13 +158,13 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 			err, t.err = &repeated{err}, &repeated{t.err}
 		}
 
-		delay := r.delay(n, d.retryAfter)
+		delay, ok := r.delay(n, d.retryAfter, time.Since(start))
 		switch {
 		case d.class != ClassTransient || ctx.Err() != nil:
 			return value, crashError("", err)
 		case n > 1 && n > r.MaxRetries:
-			return value, RetryExhaustedError("", n, t.err)
-		case n > r.MaxRetries || !fits(ctx, delay):
+			return value, d.exhausted("", n, t.err)
+		case n > r.MaxRetries || !ok || !fits(ctx, delay):
 			return value, err
 		}
 		noEffect = noEffect && d.noEffect

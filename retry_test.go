@@ -19,9 +19,10 @@ import (
 func TestWithRetryRetriesTransientFailures(t *testing.T) {
 	none := resilience.Retry{MaxRetries: -1}
 	permanent := resilience.Retry{Classify: func(error) resilience.Class { return resilience.ClassPermanent }}
+	short := resilience.Backoff{Jitter: resilience.NoJitter} // up to a second
 	exhausted := []error{resilience.CodeRetryExhausted, errBoom}
 	for name, tc := range map[string]struct {
-		retry    resilience.Retry // with the Backoff of steady
+		retry    resilience.Retry // with what else is zero as in steady
 		fn       toolFunc
 		attempts int
 		is       []error
@@ -37,8 +38,24 @@ func TestWithRetryRetriesTransientFailures(t *testing.T) {
 			attempts: 2, is: exhausted, took: 100 * time.Millisecond,
 		},
 		"many retries": { // whose delay is capped
-			retry: resilience.Retry{MaxRetries: 6}, fn: failing(9, errBoom),
+			retry: resilience.Retry{MaxRetries: 6, Backoff: short}, fn: failing(9, errBoom),
 			attempts: 7, is: exhausted, took: 3500 * time.Millisecond,
+		},
+		"the last one begins in time": {
+			retry: resilience.Retry{MaxElapsed: 700 * time.Millisecond}, fn: failing(3, errBoom),
+			attempts: 4, took: 700 * time.Millisecond,
+		},
+		"the last one would begin too late": {
+			retry: resilience.Retry{MaxElapsed: 699 * time.Millisecond}, fn: failing(3, errBoom),
+			attempts: 3, err: errBoom, took: 300 * time.Millisecond,
+		},
+		"a delay that is longer than any": {
+			retry: resilience.Retry{Backoff: short}, fn: failing(1, waitError{1001 * time.Millisecond}),
+			attempts: 1, err: waitError{1001 * time.Millisecond},
+		},
+		"the longest delay": {
+			retry: resilience.Retry{Backoff: short}, fn: failing(1, waitError{time.Second}),
+			attempts: 2, took: time.Second,
 		},
 		"permanent failure": {
 			fn: failing(9, resilience.MarkPermanent(errBoom)), attempts: 1, err: resilience.MarkPermanent(errBoom),
@@ -64,7 +81,12 @@ func TestWithRetryRetriesTransientFailures(t *testing.T) {
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			tc.retry.Backoff = steady.Backoff
+			if tc.retry.Backoff == (resilience.Backoff{}) {
+				tc.retry.Backoff = steady.Backoff
+			}
+			if tc.retry.MaxElapsed == 0 {
+				tc.retry.MaxElapsed = steady.MaxElapsed
+			}
 
 			start := time.Now()
 			value, err := resilience.WithRetry(t.Context(), tc.retry, tc.fn)
@@ -97,11 +119,12 @@ func TestWithRetryNeedNotWait(t *testing.T) {
 func TestWithRetryWaitsWithJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var delays []time.Duration
-		r := resilience.Retry{MaxRetries: 200, OnRetry: func(attempt int, delay time.Duration, err error) {
+		r := resilience.Retry{MaxRetries: 200, MaxElapsed: -1}
+		r.OnRetry = func(attempt int, delay time.Duration, err error) {
 			assert.Equal(t, len(delays)+1, attempt)
 			assert.Equal(t, errBoom, err)
 			delays = append(delays, delay)
-		}}
+		}
 
 		_, err := resilience.WithRetry(t.Context(), r, failing(999, errBoom))
 
@@ -274,7 +297,7 @@ func TestADetachedJobIsNotBoundByTheTimeoutOfItsCall(t *testing.T) {
 		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 			background := context.WithoutCancel(ctx)
 			go func() {
-				retry := resilience.Retry{Backoff: resilience.Backoff{
+				retry := resilience.Retry{MaxElapsed: -1, Backoff: resilience.Backoff{
 					Base: time.Minute, Max: time.Minute, Jitter: resilience.NoJitter,
 				}}
 				_, err := resilience.WithRetry(background, retry, failing(1, errBoom))

@@ -171,14 +171,24 @@ describe('testserver', { concurrency: true }, () => {
           assertOwn(await call(name, { kind: 'panic' }), 'TOOL_FAILED')
           assertOwn(await call(name, { kind: 'hang' }, undefined, impatient), 'TIMEOUT')
 
-          // A result of the tool or the SDK stays as it is, with error metadata added.
-          const wrong = await call(name, { kind: 1 })
-          assert.equal(failure(wrong).code, 'VALIDATION_ERROR')
-          assert.equal(wrong.structuredContent, undefined)
+          // A result of the tool or the SDK stays as it is. Mistakes don't count, however many there are.
+          for (const kind of [1, 'mistake', 1, 'mistake', 1, 'mistake']) {
+            const wrong = await call(name, { kind })
+            assert.equal(wrong.isError, true)
+            assert.equal(wrong.content.length, 1)
+            assert.match(wrong.content[0].text, /validating "arguments"|there is no such disk/)
+            assert.equal(wrong.structuredContent, undefined)
+            assert.doesNotMatch(JSON.stringify(wrong), /"code"/)
+          }
+
+          // Where the backend has failed, guidance follows.
           for (let i = 0; i < 4; i++) {
             const result = await call(name, { kind: 'error' })
-            assert.equal(failure(result).code, 'TOOL_FAILED')
-            assert.deepEqual(result.content, [{ type: 'text', text: 'the disk is full' }])
+            const error = failure(result)
+            assert.equal(error.code, 'TOOL_FAILED')
+            assert.equal(result.content.length, 2)
+            assert.deepEqual(result.content[0], { type: 'text', text: 'the disk is full' })
+            assert.deepEqual(JSON.parse(result.content[1].text), error)
             assert.equal(result.structuredContent, undefined)
           }
 

@@ -147,6 +147,8 @@ var ofInterest = []string{
 	"github.com/modelcontextprotocol/go-sdk",
 	"github.com/mark3labs/mcp-go",
 	"go.opentelemetry.io/otel",
+	"google.golang.org/grpc",
+	"google.golang.org/protobuf",
 }
 
 // versions fills in the requirements of the user in dir, and further modules that it has.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,36 +18,84 @@ import (
 // the answer is empty.
 type answer struct {
 	result     *mcp.CallToolResult
-	needsInput bool  // the result requests input from the user, so it is neither a success nor a failure
-	err        error // becomes a protocol error
+	needsInput bool           // the result requests input from the user, so it is neither a success nor a failure
+	err        *protocolError // nil if there is a result
+	goError    bool           // err, or the result, has the text of a Go error
+}
+
+// A protocolError is an error that the SDK turns into a protocol error.
+type protocolError struct {
+	error               // what the handler returned, or an error with its text scrubbed
+	wire  jsonrpc.Error // what the client receives, by the rules of the SDK
 }
 
 var errNoResult = errors.New("the tool returned neither a result nor an error")
 
 // answerOfResult returns the answer and the error for the guard that a result stands for.
-func answerOfResult(res *mcp.CallToolResult, failure func(*mcp.CallToolResult) error) (answer, error) {
+func (o *options) answerOfResult(
+	ctx context.Context, req mcp.Request, res *mcp.CallToolResult,
+) (answer, error) {
 	switch {
 	case res == nil:
 		return answer{}, resilience.MarkPermanent(errNoResult)
 	case res.InputRequests != nil:
 		return answer{result: res, needsInput: true}, resilience.ErrUnfinished
 	case res.IsError:
-		return answer{result: res}, failure(res)
+		return answer{result: scrubbed(res), goError: res.GetError() != nil}, o.failure(ctx, req, res)
 	}
 	return answer{result: res}, nil
 }
 
 // answerOfError returns the answer and the error for the guard that a handler's error stands for.
-func answerOfError(ctx context.Context, err error) (answer, error) {
+func answerOfError(err error) (answer, error) {
 	var own *resilience.Error
-	if !isBounded(err) || errors.As(err, &own) || timedOut(ctx, err) {
+	if !isBounded(err) || errors.As(err, &own) {
 		return answer{}, err
 	}
-	return answer{err: err}, markProtocolError(err)
+	return answer{err: newProtocolError(err), goError: true}, markProtocolError(err)
 }
 
-// markProtocolError marks err if it is a protocol error, which isn't retried, and which counts unless it
-// says that the request is wrong. It returns any other error as it is.
+func newProtocolError(err error) *protocolError {
+	text := err.Error()
+	e := &protocolError{error: err, wire: jsonrpc.Error{Message: resilience.Scrub(text)}}
+
+	var wrapped *jsonrpc.Error
+	if errors.As(err, &wrapped) {
+		e.wire.Code = wrapped.Code
+	}
+	if direct, ok := err.(*jsonrpc.Error); ok {
+		e.wire.Message, e.wire.Data = resilience.Scrub(direct.Message), direct.Data
+	}
+	if e.wire.Message != text {
+		e.error = &scrubbedError{err, e.wire.Message}
+	}
+	return e
+}
+
+// A scrubbedError is a handler's error without the secrets in its text.
+type scrubbedError struct {
+	error
+	text string
+}
+
+func (e *scrubbedError) Error() string { return e.text }
+func (e *scrubbedError) Unwrap() error { return e.error }
+
+// forClient returns the error for the SDK. What the guard has to say is the data of a protocol error that
+// has none.
+func (p *protocolError) forClient(e *resilience.Error) error {
+	if !e.HasGuidance() || p.wire.Data != nil {
+		return p.error
+	}
+
+	wire := p.wire
+	wire.Data, _ = json.Marshal(e) // it can't fail
+	return &wire
+}
+
+// markProtocolError marks err as the caller's mistake if it is a protocol error that says so. Of others
+// it isn't known whose fault they are: the SDK also returns them where a client can't be asked, and
+// servers make internal errors of whatever a tool returns.
 func markProtocolError(err error) error {
 	var wire *jsonrpc.Error
 	if !errors.As(err, &wire) {
@@ -58,7 +107,7 @@ func markProtocolError(err error) error {
 		-32002: // a resource wasn't found, in older protocols
 		return resilience.MarkInvalid(err)
 	}
-	return resilience.MarkPermanent(err)
+	return err
 }
 
 // timedOut reports whether err says no more than that the timeout of ctx, a guarded call's, has passed.
@@ -79,14 +128,58 @@ type examined struct{ error }
 
 func (e examined) Unwrap() error { return e.error }
 
-// withErrorMetadata returns a copy of a tool's own result with e in its _meta.
-func withErrorMetadata(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {
+// withGuidance returns a copy of a tool's own result with e, if that says more than the tool does: in the
+// _meta, and in the content, since hosts show that to the model.
+func withGuidance(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {
+	out := withMetadata(res, e)
+	if out != res {
+		text, _ := json.Marshal(e) // it can't fail
+		out.Content = append(slices.Clip(res.Content), &mcp.TextContent{Text: string(text)})
+	}
+	return out
+}
+
+// withMetadata returns a copy of a tool's own result with e in the _meta, if that says more than the tool
+// does.
+func withMetadata(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {
+	if !e.HasGuidance() {
+		return res
+	}
+
 	out := *res
 	out.Meta = maps.Clone(res.Meta)
 	if out.Meta == nil {
 		out.Meta = mcp.Meta{}
 	}
 	out.Meta[resilience.MetaError] = e
+	return &out
+}
+
+// scrubbed returns res, or a copy of it, without the secrets in the text of its content.
+func scrubbed(res *mcp.CallToolResult) *mcp.CallToolResult {
+	var content []mcp.Content
+	for i, c := range res.Content {
+		t, ok := c.(*mcp.TextContent)
+		if !ok || t == nil {
+			continue
+		}
+		text := resilience.Scrub(t.Text)
+		if text == t.Text {
+			continue
+		}
+		if content == nil {
+			content = slices.Clone(res.Content)
+		}
+		clean := *t
+		clean.Text = text
+		content[i] = &clean
+	}
+	if content == nil {
+		return res
+	}
+
+	out := *res
+	out.Content = content
 	return &out
 }
 

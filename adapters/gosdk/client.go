@@ -63,7 +63,8 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 			Session: sessionID(req.GetSession()),
 			Meta:    params.Meta,
 		},
-		Arguments: params.Arguments,
+		Arguments:   params.Arguments,
+		Unexplained: resilience.ClassNeutral,
 	}
 
 	got, err := resilience.Do(ctx, c.guard, params.Name, func(ctx context.Context) (answer, error) {
@@ -80,7 +81,7 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 	case got.result.Meta[resilience.MetaError] != nil:
 		return got.result, nil // the server's own guard knows more about the failure
 	default:
-		return withErrorMetadata(got.result, e), nil
+		return withMetadata(got.result, e), nil
 	}
 }
 
@@ -92,7 +93,7 @@ func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
 	}
 
 	res, _ := result.(*mcp.CallToolResult)
-	return answerOfResult(res, c.options.failure)
+	return c.options.answerOfResult(ctx, req, res)
 }
 
 // hasLeft reports whether e says that the caller has left, rather than that the tool says so.
@@ -102,10 +103,10 @@ func hasLeft(ctx context.Context, e *resilience.Error) bool {
 
 // clientFailure is the default of Failure for a client. It believes the error metadata of a server
 // that has a guard of its own.
-func clientFailure(res *mcp.CallToolResult) error {
+func clientFailure(ctx context.Context, req mcp.Request, res *mcp.CallToolResult) error {
 	metadata, ok := res.Meta[resilience.MetaError].(map[string]any)
 	if !ok {
-		return defaultFailure(res)
+		return CountKnown(ctx, req, res)
 	}
 
 	code, _ := metadata["code"].(string)

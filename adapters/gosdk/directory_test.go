@@ -3,8 +3,10 @@ package gosdk_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,7 +145,9 @@ func (s *fakeServer) handle(_ context.Context, method string, req mcp.Request) (
 		s.runs = make(map[string]int)
 	}
 	s.runs[req.(*mcp.CallToolRequest).Params.Name]++
-	return errorTextResult("no"), nil
+	res := &mcp.CallToolResult{}
+	res.SetError(errBoom)
+	return res, nil
 }
 
 // A fakeClient calls a fakeServer through middleware.
@@ -319,4 +323,18 @@ func TestServersForOneRequestEachShareTools(t *testing.T) {
 		require.NoError(t, session.Close())
 		server.Close()
 	}
+}
+
+func TestNameInTheConfigThatTheServerLacksIsSaidOnce(t *testing.T) {
+	var out strings.Builder
+	f := newProtected(t, resilience.Config{
+		Tools: map[string]resilience.Tool{"works": {}, "wroks": {}},
+		Log:   slog.New(slog.NewTextHandler(&out, nil)),
+	})
+	f.typed("works", nil, succeed)
+	f.connect("")
+	f.list()
+	require.NoError(t, f.guard.Flush(t.Context()))
+	assert.Equal(t, 1, strings.Count(out.String(), "level=WARN"), out.String())
+	assert.Contains(t, out.String(), "tool=wroks")
 }

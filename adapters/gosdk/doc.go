@@ -22,8 +22,11 @@
 // client leaves or the server ends, the tool learns of it by its context, and its call is waited for
 // until the tool's timeout. The exceptions:
 //
-//   - A result with isError also holds the error metadata: the *resilience.Error, in its _meta under
-//     [resilience.MetaError].
+//   - If the failure is the backend's, or the tool's author has written a *resilience.Error, guidance is
+//     added to a result with isError: the *resilience.Error, as one more text item of the content, since
+//     hosts show that to the model, and in the _meta under [resilience.MetaError]. To a protocol error
+//     without data it is added as that.
+//   - Secrets in the text of failures are replaced, see [resilience.Scrub].
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
 //     the call, if a handler returns neither a result nor an error, or as its error a *resilience.Error.
 //     It is a result with isError, whose text is the JSON of the *resilience.Error. The error is also in
@@ -34,17 +37,18 @@
 //   - Each attempt has a copy of the request, so other middleware doesn't see how a tool changes it.
 //
 // The text of a handler's error therefore reaches the client, as the SDK has it. If it isn't fit for
-// agents, the handler should return a *resilience.Error with a Message.
+// agents, the handler should return a *resilience.Error with a Message, or the server use [HideErrors].
 //
 // # What counts as a failure
 //
-// An error of a handler is classified like any other, see [resilience.Classify]. A result with
-// isError that has no Go error behind it is a transient failure. The option [Failure] overrides both.
+// Only what is known to be the backend's trouble is counted and retried, since most failures are mistakes
+// of agents: an error that says so by its mark or its type, see [resilience.Classify], and any failure
+// after which the backend has said so, see [resilience.Transport] and [resilience.ReportBackend]. A
+// timeout and a panic count too. A handler of the SDK's low-level API says why it has failed by
+// res.SetError, which keeps the content that is there. The option [Failure] has other choices.
 //
-// Arguments that violate the tool's schema are rejected by the SDK, and are the caller's mistake.
-// Arguments that match the schema but not the Go type count as failures, because the SDK's error for
-// them looks like one of the tool's own. A result that requests input from the user is neither
-// counted nor retried.
+// Arguments that violate the tool's schema are rejected by the SDK, and are the caller's mistake. A result
+// that requests input from the user is neither counted nor retried.
 //
 // # What is known of a tool
 //

@@ -2,8 +2,8 @@ package gosdk_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -15,7 +15,7 @@ type query struct {
 }
 
 func search(context.Context, *mcp.CallToolRequest, query) (*mcp.CallToolResult, any, error) {
-	return nil, nil, errors.New("the index is corrupt")
+	return nil, nil, fmt.Errorf("the index: %w", syscall.ECONNREFUSED)
 }
 
 // callSearch connects a client in memory and calls the search tool once.
@@ -58,8 +58,8 @@ func Example() {
 	mcp.AddTool(server, &mcp.Tool{Name: "search", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}, search)
 	callSearch(server)
 	// Output:
-	// true the index is corrupt
-	// TOOL_FAILED true
+	// true the index: connection refused
+	// CONNECTION_LOST true
 }
 
 func ExampleMiddleware() {
@@ -67,15 +67,12 @@ func ExampleMiddleware() {
 	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1.0.0"}, nil)
 	server.AddReceivingMiddleware(gosdk.Middleware(guard,
 		gosdk.AllowTimeout(),
-		gosdk.Failure(func(res *mcp.CallToolResult) error {
-			return resilience.MarkInvalid(res.GetError()) // a failure here is always the agent's mistake
-		}),
+		gosdk.Failure(gosdk.CountNone), // a failure here is always the agent's mistake
 	))
 	mcp.AddTool(server, &mcp.Tool{Name: "search"}, search)
 	callSearch(server)
 	// Output:
-	// true the index is corrupt
-	// VALIDATION_ERROR false
+	// true the index: connection refused
 }
 
 func ExampleClientMiddleware() {
@@ -86,8 +83,8 @@ func ExampleClientMiddleware() {
 		Tools: map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
 		Retry: resilience.Retry{MaxRetries: 1},
 	}))
-	callSearch(server, gosdk.ClientMiddleware(guard))
+	callSearch(server, gosdk.ClientMiddleware(guard, gosdk.Failure(gosdk.CountAll)))
 	// Output:
-	// true the index is corrupt
+	// true the index: connection refused
 	// RETRY_EXHAUSTED false
 }

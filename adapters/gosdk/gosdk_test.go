@@ -26,7 +26,8 @@ var protocols = []string{latest, legacy, "2025-06-18"}
 // testTimeout is for what must happen, however slow the machine is.
 const testTimeout = 2 * time.Minute
 
-var errBoom = errors.New("boom at 10.0.0.7")
+// errBoom says that the backend has failed.
+var errBoom = resilience.MarkBackend(errors.New("boom at 10.0.0.7"))
 
 // A cycle is an error that wraps itself.
 type cycle struct{}
@@ -150,7 +151,8 @@ func (f *fixture) connectClient(client *mcp.Client, protocol string) {
 	require.NoError(f, err)
 	f.session, err = client.Connect(f.Context(), clientSide, speaking(protocol))
 	require.NoError(f, err)
-	f.Cleanup(func() { f.session.Close() })
+	session := f.session // there may be several clients
+	f.Cleanup(func() { session.Close() })
 }
 
 // call calls a tool with the argument n: 1.
@@ -231,9 +233,17 @@ func errorTextResult(s string) *mcp.CallToolResult {
 	return res
 }
 
+// failedResult is the result of a tool that knows that its backend has failed.
+func failedResult(s string) *mcp.CallToolResult {
+	res := errorTextResult(s)
+	res.SetError(errBoom)
+	return res
+}
+
+// text returns the first item of a result's content. Guidance of the guard's may follow.
 func text(t *testing.T, res *mcp.CallToolResult) string {
 	t.Helper()
-	require.Len(t, res.Content, 1)
+	require.NotEmpty(t, res.Content)
 	return res.Content[0].(*mcp.TextContent).Text
 }
 

@@ -52,7 +52,7 @@ func clientError(err error, session string) error {
 	}
 
 	if isRejected(err) {
-		return err // the server is busy: this is transient, and the call may have reached it
+		return resilience.MarkBackend(err) // the server is busy, and the call may have reached it
 	}
 	return markProtocolError(err)
 }

@@ -35,7 +35,7 @@ func newMiddleware(g *resilience.Guard, tracker *tracker, opts []Option) mcp.Mid
 		panic("resilience: gosdk: nil *Guard")
 	}
 
-	o := newOptions(defaultFailure, opts)
+	o := newOptions(CountKnown, opts)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		s := &server{guard: g, options: o, next: next, tracker: tracker, tools: o.tools}
 		if s.tools == nil {
@@ -46,7 +46,7 @@ func newMiddleware(g *resilience.Guard, tracker *tracker, opts []Option) mcp.Mid
 			if method != methodCallTool || !ok || call.Params == nil || call.Params.Name == "" {
 				result, err := next(ctx, method, req)
 				if err == nil {
-					s.tools.learn(result)
+					s.learn(req, result)
 				}
 				return result, err
 			}
@@ -62,6 +62,24 @@ type server struct {
 	next    mcp.MethodHandler
 	tracker *tracker // nil without Protect
 	tools   *directory
+}
+
+// learn learns what tools there are. A list of one page is complete.
+func (s *server) learn(req mcp.Request, result mcp.Result) {
+	s.tools.learn(result)
+
+	list, ok := req.(*mcp.ListToolsRequest)
+	page, isPage := result.(*mcp.ListToolsResult)
+	if !ok || !isPage || page == nil || page.NextCursor != "" || list.Params != nil && list.Params.Cursor != "" {
+		return
+	}
+	var names []string
+	for _, t := range page.Tools {
+		if t != nil {
+			names = append(names, t.Name)
+		}
+	}
+	s.guard.CheckTools(names)
 }
 
 func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
@@ -80,9 +98,9 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	case !failed, got.needsInput:
 		return got.result, nil
 	case got.err != nil:
-		return nil, got.err
+		return nil, got.err.forClient(e)
 	case got.result != nil:
-		return withErrorMetadata(got.result, e), nil
+		return withGuidance(got.result, e), nil
 	}
 
 	info, ok := s.tools.get(req.Params.Name)
@@ -107,6 +125,7 @@ func (s *server) describe(req *mcp.CallToolRequest) resilience.Request {
 			return info.effect
 		},
 		Unknown:      !listed && !s.tools.isEmpty(), // without any list, every tool may exist
+		Unexplained:  resilience.ClassNeutral,
 		AllowDebug:   s.options.allowDebug,
 		AllowTimeout: s.options.allowTimeout,
 	}
@@ -115,14 +134,17 @@ func (s *server) describe(req *mcp.CallToolRequest) resilience.Request {
 // attempt calls the tool once.
 func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest) (answer, error) {
 	result, err := s.next(ctx, methodCallTool, req)
+	var got answer
 	if err != nil {
-		return answerOfError(ctx, err)
+		got, err = answerOfError(err)
+	} else {
+		res, _ := result.(*mcp.CallToolResult)
+		got, err = s.options.answerOfResult(ctx, req, res)
 	}
 
-	res, _ := result.(*mcp.CallToolResult)
-	got, err := answerOfResult(res, s.options.failure)
-	if timedOut(ctx, err) {
-		got = answer{} // it says no more, and whether it comes before the guard gives up is chance
+	// Whether the end of the timeout comes before the guard gives up is chance.
+	if timedOut(ctx, err) || s.options.hideErrors && got.goError {
+		got = answer{}
 	}
 	return got, err
 }

@@ -1,7 +1,7 @@
 package gosdk
 
 import (
-	"errors"
+	"context"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -12,13 +12,14 @@ import (
 type Option func(*options)
 
 type options struct {
-	failure      func(*mcp.CallToolResult) error
+	failure      FailureFunc
+	hideErrors   bool
 	allowDebug   bool
 	allowTimeout bool
 	tools        *directory // nil: each server has its own
 }
 
-func newOptions(failure func(*mcp.CallToolResult) error, opts []Option) options {
+func newOptions(failure FailureFunc, opts []Option) options {
 	o := options{failure: failure}
 	for _, set := range opts {
 		if set != nil {
@@ -28,20 +29,65 @@ func newOptions(failure func(*mcp.CallToolResult) error, opts []Option) options 
 	return o
 }
 
-// Failure sets the function that decides what a result with isError means. It returns the error that
-// the result stands for, which may be marked by resilience.MarkInvalid and the like, or nil if the
-// tool hasn't failed. It may look at res.GetError, which returns the error of a typed handler.
+// A FailureFunc decides what a result with isError means. It returns the error that the result stands
+// for, or nil if the tool hasn't failed. The error is judged like any other: by its mark, such as
+// resilience.MarkBackend, by its type, and by what the backend has said during the attempt. Where nothing
+// tells, it is neither counted nor retried.
 //
-// f is called once for each attempt that ends with such a result, possibly concurrently, and must not
-// change the result. If f is nil, the option does nothing. By default, the result stands for its
-// GetError or, if that is nil, for a transient failure.
-func Failure(f func(res *mcp.CallToolResult) error) Option {
+// It is called once for each attempt that ends with such a result, possibly concurrently, with the
+// context of the attempt, and must not change the request or the result. It may look at res.GetError,
+// which returns the error of a typed handler, or what a handler has set by res.SetError.
+type FailureFunc func(ctx context.Context, req mcp.Request, res *mcp.CallToolResult) error
+
+// Failure replaces [CountKnown] as the function that decides what a result with isError means. If f is
+// nil, the option does nothing.
+func Failure(f FailureFunc) Option {
 	return func(o *options) {
 		if f != nil {
 			o.failure = f
 		}
 	}
 }
+
+// CountKnown is the default of [Failure]: a result stands for its GetError or, without one, for an error
+// of which nothing is known.
+func CountKnown(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error {
+	err := res.GetError()
+	switch {
+	case err == nil:
+		return errorOf(res)
+	case strings.HasPrefix(err.Error(), `validating "arguments": `):
+		return resilience.MarkInvalid(err) // only the SDK's text identifies this error
+	}
+	return err
+}
+
+// CountAll is a [FailureFunc] by which every result with isError is a failure of the backend, unless its
+// GetError says otherwise.
+func CountAll(ctx context.Context, req mcp.Request, res *mcp.CallToolResult) error {
+	if err := CountKnown(ctx, req, res); resilience.Classify(err) != resilience.ClassTransient {
+		return err
+	}
+	return resilience.MarkBackend(errorOf(res))
+}
+
+// CountErrors is a [FailureFunc] by which the Go errors of typed handlers, and those set by SetError, are
+// failures of the backend, unless they say otherwise, and other results with isError mean nothing.
+func CountErrors(ctx context.Context, req mcp.Request, res *mcp.CallToolResult) error {
+	if res.GetError() == nil {
+		return resilience.MarkInvalid(errorOf(res))
+	}
+	return CountAll(ctx, req, res)
+}
+
+// CountNone is a [FailureFunc] by which no result with isError is a failure of the backend.
+func CountNone(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error {
+	return resilience.MarkInvalid(errorOf(res))
+}
+
+// HideErrors keeps the text of Go errors from clients: where a handler returns an error, or a result that
+// stands for one by its GetError, the answer is the guard's own, and says what happened in its words.
+func HideErrors() Option { return func(o *options) { o.hideErrors = true } }
 
 // AllowDebug allows clients to turn debug on for a request, by [resilience.MetaDebug].
 func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }
@@ -68,16 +114,34 @@ func ShareTools() Option {
 	return func(o *options) { o.tools = d }
 }
 
-var errResult = errors.New("the tool returned a result with isError")
+// maxErrorText bounds how much of a result's text an error repeats.
+const maxErrorText = 1024
 
-// defaultFailure is the default of Failure for a server.
-func defaultFailure(res *mcp.CallToolResult) error {
-	err := res.GetError()
-	switch {
-	case err == nil:
-		return errResult
-	case strings.HasPrefix(err.Error(), `validating "arguments": `):
-		return resilience.MarkInvalid(err) // only the SDK's text identifies this error
+// errorOf returns the error of a result: its GetError, or one with the text of the result, for logs.
+func errorOf(res *mcp.CallToolResult) error {
+	if err := res.GetError(); err != nil {
+		return err
 	}
-	return err
+
+	var texts []string
+	for _, c := range res.Content {
+		if t, ok := c.(*mcp.TextContent); ok && t != nil {
+			texts = append(texts, t.Text)
+		}
+	}
+	text := strings.Join(texts, "\n")
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText], "") + "…"
+	}
+	return resultError(text)
+}
+
+// A resultError is a result with isError and nothing behind it but its text.
+type resultError string
+
+func (e resultError) Error() string {
+	if e == "" {
+		return "the tool returned a result with isError"
+	}
+	return string(e)
 }

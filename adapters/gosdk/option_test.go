@@ -3,6 +3,7 @@ package gosdk_test
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 )
 
 func TestFailureDecidesWhatCounts(t *testing.T) {
-	failure := gosdk.Failure(func(res *mcp.CallToolResult) error {
+	failure := gosdk.Failure(func(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error {
 		switch err := res.GetError(); {
 		case err != nil:
 			return err
@@ -35,7 +36,7 @@ func TestFailureDecidesWhatCounts(t *testing.T) {
 	f.connect("")
 
 	for range 10 {
-		assert.Equal(t, resilience.CodeValidation, metadataOf(t, f.call("mistake")).Code)
+		assert.NotContains(t, f.call("mistake").Meta, resilience.MetaError)
 		assert.NotContains(t, f.call("answer").Meta, resilience.MetaError)
 		assert.Equal(t, resilience.CodeValidation, metadataOf(t, f.call("own")).Code)
 		f.protocolError("nothing")
@@ -55,7 +56,7 @@ func TestArgumentsThatTheSDKRejectsDoNotCount(t *testing.T) {
 		res, err := f.session.CallTool(t.Context(), params)
 		require.NoError(t, err)
 		assert.Contains(t, text(t, res), `validating "arguments"`)
-		assert.Equal(t, resilience.CodeValidation, metadataOf(t, res).Code)
+		assert.NotContains(t, res.Meta, resilience.MetaError)
 	}
 	assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
 }
@@ -88,7 +89,7 @@ func TestOnlyAllowedOptionsOfARequestApply(t *testing.T) {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}
-				return errorTextResult("no"), nil
+				return failedResult("no"), nil
 			})
 			f.connect("")
 
@@ -97,6 +98,87 @@ func TestOnlyAllowedOptionsOfARequestApply(t *testing.T) {
 			assert.Equal(t, tc.details, m.Details != nil)
 			if tc.details {
 				assert.Equal(t, map[string]any{"n": 1.0}, m.Details["arguments"])
+			}
+		})
+	}
+}
+
+// What a tool says of its failure reaches the client, but for secrets.
+func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
+	const secret = "postgres://app:hunter2@db.internal:5432/app: password authentication failed"
+	const want = "postgres://[REDACTED]@db.internal:5432/app: password authentication failed"
+	shared := errorTextResult(secret)
+	f := newProtected(t, resilience.Config{})
+	f.typed("typed", nil, func(context.Context) error { return errors.New(secret) })
+	f.raw("result", nil, returns(shared, nil))
+	f.raw("error", nil, returns(nil, errors.New(secret)))
+	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: secret}))
+	f.raw("success", nil, returns(textResult(secret), nil))
+	f.connect("")
+
+	assert.Equal(t, want, text(t, f.call("typed")))
+	assert.Equal(t, want, text(t, f.call("result")))
+	assert.Equal(t, secret, text(t, shared), "the tool's own result is never changed")
+	assert.Equal(t, want, f.protocolError("error").Message)
+	wire := f.protocolError("protocol")
+	assert.Equal(t, want, wire.Message)
+	assert.EqualValues(t, -32042, wire.Code)
+	assert.Equal(t, secret, text(t, f.call("success")), "what isn't a failure is the tool's affair")
+}
+
+func TestHiddenErrorsAreTheGuards(t *testing.T) {
+	f := newProtected(t, resilience.Config{}, gosdk.HideErrors())
+	f.typed("typed", nil, func(context.Context) error { return errBoom })
+	f.raw("error", nil, returns(nil, errBoom))
+	f.raw("result", nil, returns(errorTextResult("no such row"), nil))
+	f.connect("")
+
+	for _, tool := range []string{"typed", "error"} {
+		res := f.call(tool)
+		assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code)
+		assert.NotContains(t, jsonOf(t, res), "boom")
+	}
+	assert.Equal(t, "no such row", text(t, f.call("result")), "which no Go error stands behind")
+}
+
+// The guidance of a protocol error is its data.
+func TestProtocolErrorHasGuidanceAsItsData(t *testing.T) {
+	f := newProtected(t, resilience.Config{})
+	f.raw("down", nil, returns(nil, errBoom))
+	f.raw("mistake", nil, returns(nil, errors.New("no such row")))
+	f.raw("own data", nil, returns(nil, &jsonrpc.Error{Code: -32603, Message: "m", Data: []byte(`"mine"`)}))
+	f.connect("")
+
+	down := f.protocolError("down")
+	assert.Equal(t, errBoom.Error(), down.Message)
+	assert.Contains(t, string(down.Data), `"code":"TOOL_FAILED"`)
+	assert.Empty(t, f.protocolError("mistake").Data)
+	assert.Equal(t, `"mine"`, string(f.protocolError("own data").Data))
+}
+
+func TestReadyChoicesOfFailure(t *testing.T) {
+	unknown := errors.New("something went wrong")
+	for name, tc := range map[string]struct {
+		f       gosdk.FailureFunc
+		counted map[string]bool
+	}{
+		"known":  {gosdk.CountKnown, map[string]bool{"backend's": true}},
+		"all":    {gosdk.CountAll, map[string]bool{"backend's": true, "unknown": true, "result": true}},
+		"errors": {gosdk.CountErrors, map[string]bool{"backend's": true, "unknown": true}},
+		"none":   {gosdk.CountNone, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newProtected(t, resilience.Config{}, gosdk.Failure(tc.f))
+			f.typed("backend's", nil, func(context.Context) error { return errBoom })
+			f.typed("unknown", nil, func(context.Context) error { return unknown })
+			f.typed("caller's", nil, func(context.Context) error { return os.ErrNotExist })
+			f.raw("result", nil, returns(errorTextResult("no"), nil))
+			f.connect("")
+			for _, tool := range []string{"backend's", "unknown", "caller's", "result"} {
+				f.call(tool)
+			}
+			for _, h := range f.guard.Health() {
+				assert.Equal(t, tc.counted[h.Tool], h.ConsecutiveFailures == 1, h.Tool)
 			}
 		})
 	}

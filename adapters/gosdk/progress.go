@@ -187,3 +187,20 @@ func (a *trackedAttempt) isWithheld(progress float64) bool {
 	}
 	return a != c.latest || progress <= c.repeated
 }
+
+// NotifyProgress notifies the client of how far a call has come, if it asked for that. It takes the
+// context and the request that the handler received. A total that isn't positive is unknown, and an empty
+// message is left out.
+//
+// Behind [Middleware] alone it also restarts the call's timeout, as [resilience.ReportProgress] does.
+// Behind [Protect] every notification does so. An error is the SDK's.
+func NotifyProgress(ctx context.Context, req *mcp.CallToolRequest, progress, total float64, message string) error {
+	resilience.ReportProgress(ctx)
+	token := req.Params.GetProgressToken()
+	if token == nil || req.Session == nil {
+		return nil
+	}
+	return req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+		ProgressToken: token, Progress: progress, Total: max(total, 0), Message: message,
+	})
+}

@@ -99,6 +99,39 @@ func TestProgressRestartsTheTimeoutAndNeverDecreases(t *testing.T) {
 	}
 }
 
+// Behind Middleware alone nothing sees what a tool sends.
+func TestNotifyProgressRestartsTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"x": {Timeout: time.Second, MaxTimeout: time.Minute},
+		}}, nil)
+		f.server.AddReceivingMiddleware(gosdk.Middleware(f.guard))
+		var seen []mcp.ProgressNotificationParams
+		f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+			seen = append(seen, *req.Params)
+		}
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			for i := range 3 {
+				time.Sleep(900 * time.Millisecond)
+				if err := gosdk.NotifyProgress(ctx, req, float64(i), 3, "page"); err != nil {
+					return nil, err
+				}
+			}
+			return textResult("done"), nil
+		})
+		f.connect(legacy)
+
+		assert.Equal(t, "done", text(t, f.call("x")), "the client doesn't ask for progress")
+		assert.Empty(t, seen)
+		assert.Equal(t, "done", text(t, f.call("x", mcp.Meta{"progressToken": "p"})))
+		synctest.Wait()
+		require.Len(t, seen, 3)
+		want := mcp.ProgressNotificationParams{ProgressToken: "p", Progress: 2, Total: 3, Message: "page"}
+		want.Meta = seen[2].Meta
+		assert.Equal(t, want, seen[2])
+	})
+}
+
 // With a new protocol the client handles the elicitation, with an old one the SDK does.
 func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
@@ -121,7 +154,7 @@ func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
 			}
 			f.raw("ask", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				if len(req.Params.InputResponses) > 0 {
-					return errorTextResult("no"), nil // a retry would elicit again
+					return failedResult("no"), nil // a retry would elicit again
 				}
 				name := map[string]any{"name": map[string]any{"type": "string"}}
 				schema := map[string]any{"type": "object", "properties": name}
@@ -181,9 +214,9 @@ func TestToolThatHasElicitedIsNotCalledAgain(t *testing.T) {
 				mcp.AddTool(f.server, &mcp.Tool{Name: "ask", Annotations: readOnly}, handler)
 				f.connect(legacy)
 
-				m := metadataOf(t, f.call("ask"))
+				res := f.call("ask")
 				assert.Equal(t, 1, elicitations)
-				assert.False(t, m.Retryable, "an agent would repeat the question, too")
+				assert.NotContains(t, jsonOf(t, res), `"retryable":true`, "an agent would repeat the question, too")
 				time.Sleep(time.Hour)
 			})
 		})

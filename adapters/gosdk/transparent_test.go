@@ -53,13 +53,16 @@ func sameAsBare(t *testing.T, scenario func(f *fixture, o *observation)) []strin
 	return both[0].seen
 }
 
-// callWithProgress calls a tool, and adds what the client receives. The error metadata of a guard is what
-// it adds to a tool's own failure.
+// callWithProgress calls a tool, and adds what the client receives, but for the guidance that a guard adds
+// to a tool's own failure.
 func (f *fixture) callWithProgress(ctx context.Context, o *observation, tool string) {
 	params := &mcp.CallToolParams{Name: tool, Arguments: map[string]any{"n": 1}}
 	params.SetProgressToken("p")
 	res, err := f.session.CallTool(ctx, params)
-	if res != nil {
+	if res != nil && res.Meta[resilience.MetaError] != nil {
+		last := len(res.Content) - 1
+		assert.JSONEq(f.T, jsonOf(f.T, res.Meta[resilience.MetaError]), res.Content[last].(*mcp.TextContent).Text)
+		res.Content = res.Content[:last]
 		delete(res.Meta, resilience.MetaError)
 		if len(res.Meta) == 0 {
 			res.Meta = nil

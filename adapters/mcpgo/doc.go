@@ -14,8 +14,10 @@
 // hooks. When the client leaves or the server ends, the tool learns of it by its context, and its call
 // is waited for until the tool's timeout. The exceptions:
 //
-//   - A result with isError also holds the error metadata: the *resilience.Error, in its _meta under
-//     [resilience.MetaError].
+//   - If the failure is the backend's, or the tool's author has written a *resilience.Error, guidance is
+//     added to a result with isError: the *resilience.Error, as one more text item of the content, since
+//     hosts show that to the model, and in the _meta under [resilience.MetaError].
+//   - Secrets in the text of failures are replaced, see [resilience.Scrub].
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
 //     the call, if a handler returns neither a result nor an error, or as its error a *resilience.Error,
 //     which [resilience.AsError] makes of any. It is a result with isError, whose text is the JSON of
@@ -26,16 +28,19 @@
 //     changes them.
 //
 // The text of a handler's error reaches the client, as mcp-go has it. If it isn't fit for agents, the
-// handler should return a *resilience.Error with a Message.
+// handler should return a *resilience.Error with a Message, or the server use [HideErrors].
 //
 // # What counts as a failure
 //
-// A handler's error is classified like any other, by resilience.Classify. A result with
-// isError is a transient failure, even if a handler made by mcp.NewStructuredToolHandler
-// returned a marked error, because mcp-go keeps only the text of that error. [Failure] changes
-// that. Complaints about arguments that mcp-go itself makes (in NewTypedToolHandler,
-// RequireString and similar functions) are the caller's mistake. A result that asks for
-// elicitation is neither retried nor counted.
+// Only what is known to be the backend's trouble is counted and retried, since most failures are
+// mistakes of agents: an error that says so by its mark or its type, see [resilience.Classify], and any
+// failure after which the backend has said so, see [resilience.Transport] and
+// [resilience.ReportBackend]. A timeout and a panic count too. A handler that returns a result says why
+// it has failed by [SetError]. The option [Failure] has other choices. mcp.NewStructuredToolHandler keeps
+// only the text of an error, so the guard learns of it only from the backend.
+//
+// Complaints about arguments that mcp-go itself makes (in NewTypedToolHandler, RequireString and similar
+// functions) are the caller's mistake. A result that asks for elicitation is neither retried nor counted.
 //
 // A call that runs as a task outlives its request. It has no timeout and no retries and isn't
 // counted, but a panic fails only that call.

@@ -3,6 +3,7 @@ package mcpgo_test
 import (
 	"context"
 	"fmt"
+	"syscall"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -19,7 +20,9 @@ func Example() {
 	}))
 	srv := server.NewMCPServer("books", "1.0.0", server.WithToolHandlerMiddleware(mcpgo.Middleware(guard)))
 	srv.AddTool(mcp.NewTool("order"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return mcp.NewToolResultError("the shop can't be reached"), nil
+		res := mcp.NewToolResultError("the shop can't be reached")
+		mcpgo.SetError(res, syscall.ECONNREFUSED) // from the shop's client
+		return res, nil
 	})
 
 	ctx := context.Background()
@@ -46,7 +49,7 @@ func Example() {
 		fmt.Println(res.IsError, e["code"], e["retryable"])
 	}
 	// Output:
-	// true TOOL_FAILED false
+	// true RETRY_EXHAUSTED false
 	// true CIRCUIT_OPEN true
 }
 

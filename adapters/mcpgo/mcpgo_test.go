@@ -68,11 +68,18 @@ var readOnly = mcp.WithReadOnlyHintAnnotation(true)
 
 // These handlers and results serve many tests.
 var (
-	errBackend = errors.New("dial tcp 10.0.0.7: the backend's own words")
+	errBackend = resilience.MarkBackend(errors.New("dial tcp 10.0.0.7: the backend's own words"))
 	fails      = returns(failedRes, nil)
-	failedRes  = mcp.NewToolResultError(errBackend.Error())
+	failedRes  = failedResult(errBackend)
 	done       = mcp.NewToolResultText("done")
 )
+
+// failedResult is the result of a tool that knows why it has failed.
+func failedResult(err error) *mcp.CallToolResult {
+	res := &mcp.CallToolResult{}
+	mcpgo.SetError(res, err)
+	return res
+}
 
 func returns(res *mcp.CallToolResult, err error) server.ToolHandlerFunc {
 	return func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { return res, err }
@@ -177,10 +184,10 @@ func errorIn(t *testing.T, res *mcp.CallToolResult) errorMetadata {
 	return readError(t, res.Meta.AdditionalFields[resilience.MetaError])
 }
 
-// text returns the only content of a result.
+// text returns the first item of a result's content. Guidance of the guard's may follow.
 func text(t *testing.T, res *mcp.CallToolResult) string {
 	t.Helper()
-	require.Len(t, res.Content, 1)
+	require.NotEmpty(t, res.Content)
 	c, ok := mcp.AsTextContent(res.Content[0])
 	require.True(t, ok, "%T", res.Content[0])
 	return c.Text

@@ -3,42 +3,12 @@ package mcpgo
 import (
 	"context"
 	"runtime/debug"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
 )
-
-// An Option configures a [Middleware].
-type Option func(*options)
-
-type options struct {
-	failure      func(*mcp.CallToolResult) error
-	allowDebug   bool
-	allowTimeout bool
-}
-
-// Failure sets the function that decides what a result with isError means. It returns the
-// error that the result stands for, which may be marked (resilience.MarkInvalid and so on), or
-// nil if the tool hasn't failed.
-//
-// f is called once for each attempt that ends with such a result, possibly concurrently, and
-// must not change res. If f is nil, every such result is a transient failure, except for
-// mcp-go's own complaints about arguments, which are the caller's mistake.
-func Failure(f func(res *mcp.CallToolResult) error) Option {
-	return func(o *options) {
-		if f != nil {
-			o.failure = f
-		}
-	}
-}
-
-// AllowDebug allows clients to turn debug on for a request, by resilience.MetaDebug.
-func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }
-
-// AllowTimeout allows clients to set the timeout of a request, by resilience.MetaTimeout. That
-// timeout never exceeds the tool's own maximum.
-func AllowTimeout() Option { return func(o *options) { o.allowTimeout = true } }
 
 // Middleware returns middleware that puts every tool of a server under g. Options that are nil
 // are ignored. Middleware panics if g is nil.
@@ -47,16 +17,18 @@ func Middleware(g *resilience.Guard, opts ...Option) server.ToolHandlerMiddlewar
 		panic("resilience: mcpgo: nil *Guard")
 	}
 
-	o := options{failure: defaultFailure}
+	o := options{failure: CountKnown}
 	for _, set := range opts {
 		if set != nil {
 			set(&o)
 		}
 	}
 
+	var check sync.Once
 	return func(next server.ToolHandlerFunc) server.ToolHandlerFunc {
 		h := &handler{guard: g, next: next, options: o}
 		return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			check.Do(func() { g.CheckTools(toolNames(ctx, g)) })
 			switch {
 			case req.Params.Name == "":
 				return next(ctx, req)
@@ -100,7 +72,7 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 	case got.err != nil:
 		return nil, got.err
 	case got.result != nil:
-		return withErrorMetadata(got.result, e), nil
+		return withGuidance(got.result, e), nil
 	}
 	return errorResult(ctx, name, e), nil
 }
@@ -113,23 +85,33 @@ type answer struct {
 	result     *mcp.CallToolResult
 	needsInput bool  // result asks for elicitation: the call has neither failed nor succeeded yet
 	err        error // becomes a protocol error, or a request to the user
+	goError    bool  // err, or the result, has the text of a Go error
 }
 
 // attempt calls the tool once, and turns what it returns into a value and an error for the
 // guard.
 func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer, error) {
 	res, err := h.next(ctx, req)
+	var got answer
 	switch {
 	case err != nil:
-		return answerOfError(ctx, err), handlerError(err)
+		got, err = answerOfError(err), handlerError(err)
 	case res == nil:
-		return answer{}, resilience.MarkPermanent(errNoResult)
+		err = resilience.MarkPermanent(errNoResult)
 	case needsInput(res):
-		return answer{result: res, needsInput: true}, resilience.ErrUnfinished
+		got, err = answer{result: res, needsInput: true}, resilience.ErrUnfinished
 	case res.IsError:
-		return answer{result: res}, h.options.failure(res)
+		got = answer{result: scrubbed(res), goError: setError(res) != nil}
+		err = h.options.failure(ctx, req, res)
+	default:
+		got.result = res
 	}
-	return answer{result: res}, nil
+
+	// Whether the end of the timeout comes before the guard gives up is chance.
+	if timedOut(ctx, err) || h.options.hideErrors && got.goError {
+		got = answer{}
+	}
+	return got, err
 }
 
 // callTask calls a tool as a task, which outlives its request. mcp-go runs it on a goroutine of

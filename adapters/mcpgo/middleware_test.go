@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -374,4 +376,23 @@ func TestObserverReceivesTheRequest(t *testing.T) {
 		assert.Nil(t, ends[1].Err)
 		assert.True(t, ends[1].Unfinished, "a call that asks for elicitation has neither failed nor succeeded")
 	})
+}
+
+func TestNameInTheConfigThatTheServerLacksIsSaidOnce(t *testing.T) {
+	var out strings.Builder
+	g := newGuard(t, resilience.Config{
+		Tools: map[string]resilience.Tool{"x": {}, "session's": {}, "y": {}},
+		Log:   slog.New(slog.NewTextHandler(&out, nil)),
+	})
+	s := newServer(g)
+	s.AddTool(mcp.NewTool("x"), returns(done, nil))
+	tools := map[string]server.ServerTool{"session's": {Tool: mcp.NewTool("session's")}}
+	ctx := s.WithContext(t.Context(), &toolSession{server.NewInProcessSession("s", nil), tools})
+	for range 2 {
+		_, code := handle(ctx, t, s, "tools/call", 1, map[string]any{"name": "x"})
+		assert.Zero(t, code)
+	}
+	require.NoError(t, g.Flush(t.Context()))
+	assert.Equal(t, 1, strings.Count(out.String(), "level=WARN"), out.String())
+	assert.Contains(t, out.String(), "tool=y")
 }

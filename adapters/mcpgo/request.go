@@ -19,6 +19,7 @@ func (h *handler) requestOf(ctx context.Context, req mcp.CallToolRequest) resili
 		RequestInfo:  infoOf(ctx, meta),
 		Arguments:    req.GetRawArguments(),
 		Effect:       func() resilience.Effect { return effectOf(lookUp(ctx, req.Params.Name)) },
+		Unexplained:  resilience.ClassNeutral,
 		AllowDebug:   h.options.allowDebug,
 		AllowTimeout: h.options.allowTimeout,
 	}
@@ -64,6 +65,28 @@ func lookUp(ctx context.Context, name string) *mcp.Tool {
 		}
 	}
 	return nil
+}
+
+// toolNames returns the names of all tools that a call may be of. Without a server, as in a test of the
+// middleware alone, those are the guard's.
+func toolNames(ctx context.Context, g *resilience.Guard) (names []string) {
+	s := server.ServerFromContext(ctx)
+	if s == nil {
+		for _, h := range g.Health() {
+			names = append(names, h.Tool)
+		}
+		return names
+	}
+
+	for name := range s.ListTools() {
+		names = append(names, name)
+	}
+	if session, ok := server.ClientSessionFromContext(ctx).(server.SessionWithTools); ok {
+		for name := range session.GetSessionTools() {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func effectOf(tool *mcp.Tool) resilience.Effect {

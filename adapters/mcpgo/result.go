@@ -6,15 +6,14 @@ import (
 	"errors"
 	"maps"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
 
-var (
-	errTool     = errors.New("the tool returned a result with isError")
-	errNoResult = errors.New("the tool returned neither a result nor an error")
-)
+var errNoResult = errors.New("the tool returned neither a result nor an error")
 
 // argumentError matches mcp-go's own complaints about arguments that a tool can't use.
 var argumentError = regexp.MustCompile(`^(?:failed to bind arguments: ` +
@@ -23,14 +22,75 @@ var argumentError = regexp.MustCompile(`^(?:failed to bind arguments: ` +
 	`(?:string|int|integer|float|float64|number|bool|boolean|array|object` +
 	`|string slice|int slice|float64 slice|bool slice|slice)$)`)
 
-// defaultFailure is the default of the option Failure.
-func defaultFailure(res *mcp.CallToolResult) error {
-	if len(res.Content) == 1 {
-		if text, ok := mcp.AsTextContent(res.Content[0]); ok && argumentError.MatchString(text.Text) {
-			return resilience.MarkInvalid(errTool)
+// SetError tells the guard for which error a failed result stands, so that it knows whose fault the
+// failure was. It sets res.IsError, and the text of err as the content if there is none. It does
+// nothing if res or err is nil.
+//
+// Without a guard, the client finds in the result's _meta what a guard would add: a
+// resilience.Error, without the text of err.
+func SetError(res *mcp.CallToolResult, err error) {
+	if res == nil || err == nil {
+		return
+	}
+
+	res.IsError = true
+	if len(res.Content) == 0 {
+		res.Content = []mcp.Content{mcp.NewTextContent(err.Error())}
+	}
+	setMetadata(res, &settledError{err, resilience.AsError("", err)})
+}
+
+// A settledError is the metadata that SetError leaves in a result.
+type settledError struct {
+	err   error
+	shown *resilience.Error
+}
+
+// MarshalJSON returns what a client may read.
+func (e *settledError) MarshalJSON() ([]byte, error) { return json.Marshal(e.shown) }
+
+// setError returns the error that was set by SetError, nil if there is none.
+func setError(res *mcp.CallToolResult) error {
+	if res.Meta == nil {
+		return nil
+	}
+	if e, ok := res.Meta.AdditionalFields[resilience.MetaError].(*settledError); ok {
+		return e.err
+	}
+	return nil
+}
+
+// maxErrorText bounds how much of a result's text an error repeats.
+const maxErrorText = 1024
+
+// errorOf returns the error of a result: that of SetError, or one with the text of the result, for
+// logs.
+func errorOf(res *mcp.CallToolResult) error {
+	if err := setError(res); err != nil {
+		return err
+	}
+
+	var texts []string
+	for _, c := range res.Content {
+		if text, ok := mcp.AsTextContent(c); ok {
+			texts = append(texts, text.Text)
 		}
 	}
-	return errTool
+	text := strings.Join(texts, "\n")
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText], "") + "…"
+	}
+	return resultError(text)
+}
+
+// A resultError is a result with isError and nothing behind it but its text.
+type resultError string
+
+func (e resultError) Error() string {
+	if e == "" {
+		return "the tool returned a result with isError"
+	}
+	return string(e)
 }
 
 // handlerError returns the error of a handler for the guard. It marks those errors that
@@ -46,18 +106,32 @@ func handlerError(err error) error {
 }
 
 // answerOfError returns the answer that a handler's error is.
-func answerOfError(ctx context.Context, err error) answer {
+func answerOfError(err error) answer {
 	var own *resilience.Error
-	if !isBounded(err) || errors.As(err, &own) || timedOut(ctx, err) {
+	if !isBounded(err) || errors.As(err, &own) {
 		return answer{}
 	}
-	return answer{err: err}
+
+	text := err.Error()
+	if clean := resilience.Scrub(text); clean != text {
+		err = &scrubbedError{err, clean}
+	}
+	return answer{err: err, goError: urlElicitation(err) == nil}
 }
+
+// A scrubbedError is a handler's error without the secrets in its text.
+type scrubbedError struct {
+	error
+	text string
+}
+
+func (e *scrubbedError) Error() string { return e.text }
+func (e *scrubbedError) Unwrap() error { return e.error }
 
 // timedOut reports whether err says no more than that the timeout of ctx, a guarded call's, has passed.
 func timedOut(ctx context.Context, err error) bool {
 	end, ok := context.Cause(ctx).(*resilience.Error)
-	return ok && end.Code == resilience.CodeTimeout && errors.Is(err, context.DeadlineExceeded)
+	return ok && end.Code == resilience.CodeTimeout && isBounded(err) && errors.Is(err, context.DeadlineExceeded)
 }
 
 // urlElicitation returns the error in err's chain that mcp-go turns into a request to the
@@ -97,28 +171,74 @@ func needsInput(res any) bool {
 	return ok && r.NeedsInput()
 }
 
-// withErrorMetadata returns a copy of res with e in its _meta.
-func withErrorMetadata(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {
-	meta := mcp.Meta{}
+// withGuidance returns a copy of a tool's own result with e, if that says more than the tool does: in
+// the _meta, and in the content, since hosts show that to the model.
+func withGuidance(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {
+	out := *res
+	switch {
+	case e.HasGuidance():
+		setMetadata(&out, e)
+		text, _ := json.Marshal(e) // it never fails
+		out.Content = append(slices.Clip(res.Content), mcp.NewTextContent(string(text)))
+	case setError(res) != nil:
+		setMetadata(&out, nil)
+	default:
+		return res
+	}
+	return &out
+}
+
+// setMetadata sets the error metadata of res to a copy of its _meta with e, or removes it if e is nil.
+func setMetadata(res *mcp.CallToolResult, e any) {
+	var meta mcp.Meta
 	if res.Meta != nil {
 		meta = *res.Meta
 	}
-
 	meta.AdditionalFields = maps.Clone(meta.AdditionalFields)
-	if meta.AdditionalFields == nil {
-		meta.AdditionalFields = make(map[string]any)
+	if e == nil {
+		delete(meta.AdditionalFields, resilience.MetaError)
+	} else {
+		if meta.AdditionalFields == nil {
+			meta.AdditionalFields = make(map[string]any)
+		}
+		meta.AdditionalFields[resilience.MetaError] = e
 	}
-	meta.AdditionalFields[resilience.MetaError] = e
+	res.Meta = &meta
+}
+
+// scrubbed returns res, or a copy of it, without the secrets in the text of its content.
+func scrubbed(res *mcp.CallToolResult) *mcp.CallToolResult {
+	var content []mcp.Content
+	for i, c := range res.Content {
+		t, ok := mcp.AsTextContent(c)
+		if !ok {
+			continue
+		}
+		text := resilience.Scrub(t.Text)
+		if text == t.Text {
+			continue
+		}
+		if content == nil {
+			content = slices.Clone(res.Content)
+		}
+		clean := *t
+		clean.Text = text
+		content[i] = clean
+	}
+	if content == nil {
+		return res
+	}
 
 	out := *res
-	out.Meta = &meta
+	out.Content = content
 	return &out
 }
 
 // errorResult returns the result of a call for which the tool returned none.
 func errorResult(ctx context.Context, name string, e *resilience.Error) *mcp.CallToolResult {
 	text, _ := json.Marshal(e) // it never fails
-	res := withErrorMetadata(mcp.NewToolResultError(string(text)), e)
+	res := mcp.NewToolResultError(string(text))
+	setMetadata(res, e)
 
 	tool := lookUp(ctx, name)
 	if tool != nil && tool.OutputSchema.Type == "" && tool.RawOutputSchema == nil {

@@ -47,6 +47,7 @@ type resultCase struct {
 	option  mcpgo.Option
 	args    any // nil means arguments that the tool can use
 	want    outcome
+	isError bool // although there is no guidance
 }
 
 type input struct {
@@ -97,7 +98,10 @@ func TestFailureWithoutResultBecomesErrorResult(t *testing.T) {
 				structured: true, tries: 1, failures: 1,
 			},
 		},
-		"an error that wraps itself": {handler: returns(nil, &cycle{}), tool: readOnly, want: exhausted},
+		"an error that wraps itself": {
+			handler: returns(nil, &cycle{}), tool: readOnly,
+			want: outcome{code: resilience.CodeToolFailed, structured: true, tries: 1},
+		},
 		"a nil handler": {
 			tool: readOnly,
 			want: outcome{code: resilience.CodeToolFailed, structured: true, failures: 1},
@@ -121,7 +125,8 @@ func TestErrorOfAHandlerStaysWhatItIs(t *testing.T) {
 		"no hints":            {errBackend, nil, 1, 1},
 		"the caller's":        {resilience.MarkInvalid(errBackend), readOnly, 1, 0},
 		"about the arguments": {errors.New(`required argument "x" not found`), readOnly, 1, 0},
-		"wrapped":             {fmt.Errorf("open /tmp/x: %w", os.ErrNotExist), nil, 1, 1},
+		"by its type":         {fmt.Errorf("open /tmp/x: %w", os.ErrNotExist), readOnly, 1, 0},
+		"unknown":             {errors.New("something went wrong"), readOnly, 1, 0},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			var reported []error
@@ -154,28 +159,45 @@ func TestOwnResultIsPassedOn(t *testing.T) {
 	structured := mcp.NewStructuredToolHandler(
 		func(_ context.Context, _ mcp.CallToolRequest, in input) (input, error) { return in, errBackend })
 	means := func(err error) mcpgo.Option {
-		return mcpgo.Failure(func(*mcp.CallToolResult) error { return err })
+		return mcpgo.Failure(func(context.Context, mcp.CallToolRequest, *mcp.CallToolResult) error { return err })
+	}
+
+	errUnknown := errors.New("something went wrong")
+	set := func(err error) server.ToolHandlerFunc {
+		res := ownResult()
+		mcpgo.SetError(res, err)
+		return returns(res, nil)
 	}
 
 	wrongArgs := map[string]any{"n": "many"}
+	all, none, errs := mcpgo.Failure(mcpgo.CountAll), mcpgo.Failure(mcpgo.CountNone), mcpgo.Failure(mcpgo.CountErrors)
+	ownWords := outcome{text: ownText, tries: 1}
 	notBound := outcome{
-		code: resilience.CodeValidation, tries: 1,
-		text: "failed to bind arguments: json: cannot unmarshal string into Go struct field input.n of type int",
+		tries: 1,
+		text:  "failed to bind arguments: json: cannot unmarshal string into Go struct field input.n of type int",
 	}
 
 	for name, tc := range map[string]resultCase{
-		"a success":             {handler: typed, want: outcome{text: "fine", tries: 1}},
-		"isError":               {handler: own, want: failedOnce.withText(ownText)},
-		"isError, retried":      {handler: own, tool: readOnly, want: exhausted.withText(ownText)},
-		"isError, Failure(nil)": {handler: own, option: mcpgo.Failure(nil), want: failedOnce.withText(ownText)},
-		"isError, not a failure": {
-			handler: own, tool: readOnly, option: means(nil),
-			want: outcome{text: ownText, tries: 1},
-		},
+		"a success":                    {handler: typed, want: outcome{text: "fine", tries: 1}},
+		"isError, which tells nothing": {handler: own, tool: readOnly, want: ownWords},
+		"isError, Failure(nil)":        {handler: own, tool: readOnly, option: mcpgo.Failure(nil), want: ownWords},
+		"isError, all count":           {handler: own, option: all, want: failedOnce.withText(ownText)},
+		"isError, all count, retried":  {handler: own, tool: readOnly, option: all, want: exhausted.withText(ownText)},
+		"isError, none count":          {handler: own, tool: readOnly, option: none, want: ownWords},
+		"isError, only errors count":   {handler: own, tool: readOnly, option: errs, want: ownWords},
+		"isError, not a failure":       {handler: own, tool: readOnly, option: means(nil), want: ownWords},
 		"isError, the caller's mistake": {
-			handler: own, tool: readOnly, option: means(resilience.MarkInvalid(errBackend)),
-			want: outcome{code: resilience.CodeValidation, text: ownText, tries: 1},
+			handler: own, tool: readOnly, option: means(resilience.MarkInvalid(errBackend)), want: ownWords,
 		},
+		"SetError, the backend's":       {handler: set(errBackend), want: failedOnce.withText(ownText)},
+		"SetError, the caller's":        {handler: set(os.ErrNotExist), tool: readOnly, want: ownWords},
+		"SetError, unknown":             {handler: set(errUnknown), tool: readOnly, want: ownWords},
+		"SetError, unknown, all count":  {handler: set(errUnknown), option: all, want: failedOnce.withText(ownText)},
+		"SetError, errors count":        {handler: set(errUnknown), option: errs, want: failedOnce.withText(ownText)},
+		"SetError, the caller's, count": {handler: set(os.ErrNotExist), option: all, want: ownWords},
+		"SetError, hidden":              {handler: set(errBackend), option: mcpgo.HideErrors(), want: failedOnce},
+		"an error, hidden":              {handler: returns(nil, errBackend), option: mcpgo.HideErrors(), want: failedOnce},
+		"isError, nothing to hide":      {handler: own, option: mcpgo.HideErrors(), want: ownWords},
 		"isError, canceled by the tool": {
 			handler: own, tool: readOnly,
 			option: means(&resilience.Error{Code: resilience.CodeCanceled, Message: "The user has left"}),
@@ -183,10 +205,11 @@ func TestOwnResultIsPassedOn(t *testing.T) {
 		},
 		"a structured handler's error": {
 			handler: structured, tool: readOnly,
-			want: exhausted.withText("tool execution failed: " + errBackend.Error()),
+			want:    outcome{text: "tool execution failed: " + errBackend.Error(), tries: 1},
+			isError: true,
 		},
-		"arguments that don't bind":            {handler: typed, tool: readOnly, args: wrongArgs, want: notBound},
-		"structured arguments that don't bind": {handler: structured, tool: readOnly, args: wrongArgs, want: notBound},
+		"arguments that don't bind":            {handler: typed, tool: readOnly, args: wrongArgs, want: notBound, isError: true},
+		"structured arguments that don't bind": {handler: structured, tool: readOnly, args: wrongArgs, want: notBound, isError: true},
 	} {
 		runInBubble(t, name, tc.run)
 	}
@@ -222,7 +245,7 @@ func (tc resultCase) run(t *testing.T) {
 		assert.Equal(t, "kept", res.Meta.AdditionalFields["example.com/own"])
 		assert.Equal(t, map[string]any{"own": true}, res.StructuredContent)
 	} else {
-		assert.Equal(t, tc.want.code != "", res.IsError)
+		assert.Equal(t, tc.want.code != "" || tc.isError, res.IsError)
 	}
 }
 
@@ -295,7 +318,7 @@ func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 			res, err := check(returns(mcp.NewToolResultError(complaint.Error()), nil))
 			require.NoError(t, err)
 			assert.True(t, res.IsError)
-			assert.Equal(t, resilience.CodeValidation, errorIn(t, res).Code)
+			assert.Empty(t, errorIn(t, res).Code)
 			assert.Contains(t, text(t, res), complaint.Error())
 		})
 	}
@@ -303,8 +326,8 @@ func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 
 func TestErrorLikeAnArgumentErrorIsAFailure(t *testing.T) {
 	for name, err := range map[string]error{
-		"other words": errors.New(`the backend says: required argument "x" not found`),
-		"marked":      resilience.MarkPermanent(errors.New(`required argument "x" not found`)),
+		"wrapped": fmt.Errorf("the backend: %w", resilience.MarkBackend(errors.New(`required argument "x" not found`))),
+		"marked":  resilience.MarkPermanent(errors.New(`required argument "x" not found`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, resilience.Config{})
@@ -350,14 +373,14 @@ func TestOwnResultIsNotChanged(t *testing.T) {
 			before, err := json.Marshal(shared)
 			require.NoError(t, err)
 
-			h := mcpgo.Middleware(newGuard(t, resilience.Config{}))(returns(shared, nil))
+			h := mcpgo.Middleware(newGuard(t, resilience.Config{}), mcpgo.Failure(mcpgo.CountAll))(returns(shared, nil))
 			var calls sync.WaitGroup
 			for range 4 {
 				calls.Go(func() {
 					res, err := h(t.Context(), request("x", nil, nil))
 					assert.NoError(t, err)
 					assert.NotSame(t, shared, res)
-					assert.Equal(t, shared.Content, res.Content)
+					assert.Equal(t, shared.Content, res.Content[:1])
 					assert.Equal(t, resilience.CodeToolFailed, errorIn(t, res).Code)
 					if meta != nil {
 						assert.Equal(t, meta.ProgressToken, res.Meta.ProgressToken)
@@ -372,4 +395,43 @@ func TestOwnResultIsNotChanged(t *testing.T) {
 			assert.Same(t, meta, shared.Meta)
 		})
 	}
+}
+
+// What a tool says of its failure reaches the client, but for secrets.
+func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
+	const secret = "postgres://app:hunter2@db.internal:5432/app: password authentication failed"
+	const want = "postgres://[REDACTED]@db.internal:5432/app: password authentication failed"
+	guarded := mcpgo.Middleware(newGuard(t, resilience.Config{}))
+	cause := errors.New(secret)
+
+	_, err := guarded(returns(nil, cause))(t.Context(), request("x", nil, nil))
+	assert.EqualError(t, err, want)
+	assert.ErrorIs(t, err, cause)
+
+	shared := mcp.NewToolResultError(secret)
+	res, err := guarded(returns(shared, nil))(t.Context(), request("x", nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, want, text(t, res))
+	assert.Equal(t, secret, text(t, shared), "the tool's own result is never changed")
+
+	res, err = guarded(returns(mcp.NewToolResultText(secret), nil))(t.Context(), request("x", nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, secret, text(t, res), "what isn't a failure is the tool's affair")
+}
+
+// Without a guard, a client reads what SetError has left, which has no text of the error.
+func TestSetErrorWithoutAGuard(t *testing.T) {
+	res := &mcp.CallToolResult{}
+	mcpgo.SetError(res, errBackend)
+	assert.True(t, res.IsError)
+	assert.Equal(t, errBackend.Error(), text(t, res))
+	assert.Equal(t, resilience.CodeToolFailed, errorIn(t, res).Code)
+	b, err := json.Marshal(res.Meta)
+	require.NoError(t, err)
+	assert.NotContains(t, string(b), "10.0.0.7")
+
+	mcpgo.SetError(nil, errBackend)
+	untouched := mcp.NewToolResultText("fine")
+	mcpgo.SetError(untouched, nil)
+	assert.False(t, untouched.IsError)
 }

@@ -55,7 +55,7 @@ var outcomes = map[string]outcome{
 	},
 	"retry exhausted": {
 		fn:   failWith(context.DeadlineExceeded),
-		code: "RETRY_EXHAUSTED", failure: "RETRY_EXHAUSTED", message: "Tool 'x' failed after 4 attempts",
+		code: "RETRY_EXHAUSTED", failure: "RETRY_EXHAUSTED", message: "Tool 'x' failed after 4 attempts: network timeout",
 		took: 700 * time.Millisecond, attempts: 4, timeout: 60,
 		retries: []retry{{1, 0.1, "TIMEOUT"}, {2, 0.2, "TIMEOUT"}, {3, 0.4, "TIMEOUT"}},
 	},
@@ -89,7 +89,7 @@ var outcomes = map[string]outcome{
 			}
 		},
 		fn: succeed, code: "CIRCUIT_OPEN", failure: "CIRCUIT_OPEN",
-		message: "Circuit breaker open due to repeated failures. Will retry in 30 seconds.",
+		message: "Circuit breaker open due to repeated failures. Calls are rejected for 30 more seconds.",
 		timeout: 60, after: 30,
 	},
 	"canceled": {canceled: true, fn: succeed, code: "CANCELED"},

@@ -59,7 +59,7 @@ func run(addr string, stateless, guarded bool) error {
 }
 
 type failInput struct {
-	Kind string `json:"kind" jsonschema:"panic, hang or error; anything else succeeds"`
+	Kind string `json:"kind" jsonschema:"panic, hang, error or mistake; anything else succeeds"`
 }
 
 type failOutput struct {
@@ -91,7 +91,9 @@ func fail(kind string) error {
 	case "hang":
 		select {} // it ignores its context
 	case "error":
-		return errors.New("the disk is full")
+		return resilience.MarkBackend(errors.New("the disk is full"))
+	case "mistake":
+		return errors.New("there is no such disk")
 	}
 	return nil
 }

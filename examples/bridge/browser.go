@@ -60,8 +60,8 @@ func dial(ctx context.Context, cfg devtools.Config) (*devtools.Page, error) {
 func (b *browser) now(ctx context.Context) (*devtools.Page, error) { return b.connection.Get(ctx) }
 
 // soon returns the page. If the connection is down, it waits for at most b.patience, unless the
-// next dial would come too late anyway. The guard makes another attempt after the next dial, if there
-// is time, since no page has seen anything of the call yet.
+// next dial would come too late anyway. The guard makes another attempt after the next dial, if that comes
+// within its longest delay, since no page has seen anything of the call yet.
 func (b *browser) soon(ctx context.Context) (*devtools.Page, error) {
 	waiting, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
@@ -91,7 +91,7 @@ func (b *browser) evaluate(ctx context.Context, page *devtools.Page, expression 
 	case errors.As(err, &refused):
 		return &resilience.Error{Message: "The browser refused: " + refused.Text, Retryable: true, Err: err}
 	}
-	return err
+	return resilience.MarkBackend(err) // the browser has answered something else
 }
 
 // lost returns the error of a call during which the connection was lost.

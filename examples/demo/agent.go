@@ -59,23 +59,22 @@ func read(res *mcp.CallToolResult, err error) (got answer) {
 	if err != nil {
 		return answer{err: fmt.Errorf("a protocol error: %w", err)}
 	}
-	if !res.IsError {
-		if len(res.Content) > 0 {
-			if t, ok := res.Content[0].(*mcp.TextContent); ok {
-				got.text = t.Text
-			}
-		}
-		return got
-	}
 
-	b, err := json.Marshal(res.Meta[resilience.MetaError])
-	if err == nil {
-		err = json.Unmarshal(b, &got)
+	// A model gets the content. The tool's own words come first, and then the guidance of a failure.
+	var texts []string
+	for _, c := range res.Content {
+		if t, ok := c.(*mcp.TextContent); ok {
+			texts = append(texts, t.Text)
+		}
 	}
-	if err == nil && got.Code == "" {
-		err = fmt.Errorf("the failure has no error metadata: %s", b)
+	if res.IsError && len(texts) > 0 {
+		guidance := texts[len(texts)-1]
+		texts = texts[:len(texts)-1]
+		if got.err = json.Unmarshal([]byte(guidance), &got); got.err != nil {
+			got.err = fmt.Errorf("a failure without guidance: %s", guidance)
+		}
 	}
-	got.err = err
+	got.text = strings.Join(texts, " ")
 	return got
 }
 
@@ -87,6 +86,9 @@ func (a *agent) show(tool string, got answer, code string) {
 		line = got.err.Error()
 	case got.Code != "":
 		line = fmt.Sprintf("%s: %s (retryable: %v", got.Code, got.Message, got.Retryable)
+		if got.text != "" {
+			line = got.text + "; " + line
+		}
 		if got.RetryAfter > 0 {
 			line += fmt.Sprintf(", retryAfter: %d", got.RetryAfter)
 		}

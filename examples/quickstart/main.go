@@ -11,6 +11,7 @@ import (
 )
 
 var guard = resilience.Must(resilience.New(resilience.Config{
+	Timeouts: resilience.Timeouts{resilience.Quick: 30 * time.Second}, // many MCP clients give up after 60s
 	Tools: map[string]resilience.Tool{
 		"weather": {Effect: resilience.ReadOnly}, // it may be called again after a failure
 		"report":  {Timeout: 100 * time.Millisecond},

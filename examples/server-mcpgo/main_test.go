@@ -13,11 +13,10 @@ import (
 
 func TestServer(t *testing.T) {
 	servertest.Run(t, servertest.Server[*server.MCPServer]{
-		Tools:    tools,
-		New:      newServer,
-		Add:      add[struct{}, struct{}],
-		Connect:  connect,
-		JSONText: true,
+		Tools:   tools,
+		New:     newServer,
+		Add:     add[struct{}, struct{}],
+		Connect: connect,
 	})
 }
 

@@ -18,7 +18,7 @@ func main() {
 	gosdk.Protect(server, resilience.Must(resilience.New(resilience.Config{})))
 	mcp.AddTool(server, &mcp.Tool{Name: "search"},
 		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-			return nil, nil, errors.New("the index is corrupt")
+			return nil, nil, resilience.MarkBackend(errors.New("the index is corrupt"))
 		})
 
 	serverSide, clientSide := mcp.NewInMemoryTransports()

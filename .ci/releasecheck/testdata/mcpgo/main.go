@@ -19,7 +19,9 @@ func main() {
 	guard := resilience.Must(resilience.New(resilience.Config{}))
 	srv := server.NewMCPServer("server", "1.0.0", server.WithToolHandlerMiddleware(mcpgo.Middleware(guard)))
 	srv.AddTool(mcp.NewTool("search"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return nil, errors.New("the index is corrupt")
+		res := &mcp.CallToolResult{}
+		mcpgo.SetError(res, resilience.MarkBackend(errors.New("the index is corrupt")))
+		return res, nil
 	})
 
 	c, err := client.NewInProcessClient(srv)

@@ -1,0 +1,34 @@
+// Package grpcresilience tells a guarded call what its gRPC backend has said. It consists of two client
+// interceptors, which do for gRPC what [resilience.Transport] does for HTTP:
+//
+//	conn, err := grpc.NewClient(target,
+//		grpc.WithChainUnaryInterceptor(grpcresilience.UnaryClientInterceptor()),
+//		grpc.WithChainStreamInterceptor(grpcresilience.StreamClientInterceptor()),
+//		grpc.WithTransportCredentials(creds),
+//	)
+//
+// If a tool fails, in whatever words, the last report decides whose fault that was, as
+// [resilience.ReportBackend] describes:
+//
+//	status                                             what it means
+//	OK                                                 a good answer
+//	DeadlineExceeded, ResourceExhausted, Aborted,      the backend is in trouble: the failure is counted,
+//	Internal, Unavailable, DataLoss                    and retried if the tool's Effect allows it
+//	InvalidArgument, NotFound, AlreadyExists,          the backend rejects the request: the failure is
+//	PermissionDenied, FailedPrecondition, OutOfRange,  neither counted nor retried
+//	Unimplemented, Unauthenticated
+//	Canceled, Unknown, any other                       nothing; a server makes Unknown of any error
+//
+// ResourceExhausted for a message that is too large rejects it instead: how large it is, an agent may decide.
+//
+// The time to wait is the retry_delay of a google.rpc.RetryInfo in the details of a status that means
+// trouble.
+//
+// A stream's first message is a good answer, and so is its end. If it breaks off later, that decides.
+// How a stream ends is learned from RecvMsg: a tool that doesn't receive until its end hasn't heard all.
+//
+// The interceptors leave contexts, requests, answers and errors as they are, start no goroutine, and do
+// nothing outside of a guarded call. An RPC that isn't made with the context of the call, or one derived
+// from it, isn't seen. List them last, next to the connection: there they see what the backend says, and
+// nothing that other interceptors make of it.
+package grpcresilience

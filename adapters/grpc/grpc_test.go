@@ -1,0 +1,318 @@
+package grpcresilience_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	grpcresilience "github.com/seed8d1e2389/resilience/adapters/grpc"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	pb "google.golang.org/grpc/health/grpc_health_v1" // its messages come with gRPC
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// A handler answers every RPC of a server.
+type handler = grpc.StreamHandler
+
+// listen starts a server on the loopback interface.
+func listen(t *testing.T, h handler) (srv *grpc.Server, address string) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	srv = grpc.NewServer(grpc.UnknownServiceHandler(h))
+	go func() { _ = srv.Serve(listener) }()
+	t.Cleanup(srv.Stop)
+	return srv, listener.Addr().String()
+}
+
+func connect(t *testing.T, address string) *grpc.ClientConn {
+	conn, err := grpc.NewClient("passthrough:"+address,
+		grpc.WithChainUnaryInterceptor(grpcresilience.UnaryClientInterceptor()),
+		grpc.WithChainStreamInterceptor(grpcresilience.StreamClientInterceptor()),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// answering returns a handler that receives one message, sends so many, and ends with err.
+func answering(messages int, err error) handler {
+	return func(_ any, s grpc.ServerStream) error {
+		if err := s.RecvMsg(new(pb.HealthCheckRequest)); err != nil {
+			return err
+		}
+		for range messages {
+			if err := s.SendMsg(&pb.HealthCheckResponse{Status: pb.HealthCheckResponse_SERVING}); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+}
+
+// untilGone answers nothing while the client is there.
+func untilGone(_ any, s grpc.ServerStream) error {
+	<-s.Context().Done()
+	return s.Context().Err()
+}
+
+// unary makes an RPC.
+func unary(ctx context.Context, conn *grpc.ClientConn) error {
+	return conn.Invoke(ctx, "/backend/Call", new(pb.HealthCheckRequest), new(pb.HealthCheckResponse))
+}
+
+var bidirectional = &grpc.StreamDesc{StreamName: "Stream", ServerStreams: true, ClientStreams: true}
+
+// open opens a stream and sends a message.
+func open(ctx context.Context, conn *grpc.ClientConn) (grpc.ClientStream, error) {
+	s, err := conn.NewStream(ctx, bidirectional, "/backend/Stream")
+	if err == nil {
+		_ = s.SendMsg(new(pb.HealthCheckRequest)) // RecvMsg tells what went wrong
+	}
+	return s, err
+}
+
+// receive opens a stream and receives all that comes.
+func receive(ctx context.Context, conn *grpc.ClientConn) error {
+	s, err := open(ctx, conn)
+	for err == nil {
+		err = s.RecvMsg(new(pb.HealthCheckResponse))
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// errOwn is what a tool makes of any failure: it tells nothing.
+var errOwn = errors.New("something went wrong")
+
+// A verdict is what became of a call that failed.
+type verdict struct {
+	code       resilience.Code
+	attempts   int
+	counted    bool
+	retryAfter time.Duration
+}
+
+var (
+	trouble  = verdict{resilience.CodeRetryExhausted, 4, true, 0}
+	rejected = verdict{resilience.CodeValidation, 1, false, 0}
+	own      = verdict{resilience.CodeToolFailed, 1, false, 0}
+	nothing  = verdict{resilience.CodeToolFailed, 1, true, 0} // ClassPermanent, which no report means
+)
+
+// judge calls a tool that does what it does, and then fails in its own words.
+func judge(t *testing.T, ctx context.Context, effect resilience.Effect, does func(context.Context)) verdict {
+	guard := resilience.Must(resilience.New(resilience.Config{
+		Effect: effect,
+		Retry: resilience.Retry{
+			Backoff:    resilience.Backoff{Base: time.Nanosecond, Max: time.Nanosecond},
+			MaxElapsed: -1,
+		},
+	}))
+	r := resilience.Run(ctx, guard, "x", func(ctx context.Context) (int, error) {
+		does(ctx)
+		return 0, errOwn
+	}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassPermanent}))
+
+	require.Error(t, r.Err)
+	counted := guard.Health()[0].ConsecutiveFailures == 1
+	return verdict{r.Err.Code, r.Attempts, counted, r.Err.RetryAfter}
+}
+
+// asking adds to a status that the client is to wait.
+func asking(t *testing.T, code codes.Code, after time.Duration) error {
+	s, err := status.New(code, "busy").WithDetails(
+		&errdetails.RequestInfo{RequestId: "1"},
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(after)},
+	)
+	require.NoError(t, err)
+	return s.Err()
+}
+
+func TestStatusTellsWhoseFaultAFailureIs(t *testing.T) {
+	failed := func(code codes.Code) error { return status.Error(code, "no") }
+	once := verdict{resilience.CodeToolFailed, 1, true, 0}
+	asked := verdict{resilience.CodeToolFailed, 1, true, 30 * time.Second}
+	const read, write = resilience.ReadOnly, resilience.NonIdempotent
+
+	for name, tc := range map[string]struct {
+		effect resilience.Effect
+		ends   error
+		want   verdict
+	}{
+		"ok":                         {read, nil, own},
+		"canceled":                   {read, failed(codes.Canceled), nothing},
+		"unknown":                    {read, failed(codes.Unknown), nothing},
+		"any error":                  {read, errors.New("a server's own"), nothing},
+		"no code of gRPC":            {read, failed(99), nothing},
+		"invalid argument":           {read, failed(codes.InvalidArgument), rejected},
+		"deadline exceeded":          {read, failed(codes.DeadlineExceeded), trouble},
+		"not found":                  {read, failed(codes.NotFound), rejected},
+		"already exists":             {read, failed(codes.AlreadyExists), rejected},
+		"permission denied":          {read, failed(codes.PermissionDenied), rejected},
+		"resource exhausted":         {read, failed(codes.ResourceExhausted), trouble},
+		"failed precondition":        {read, failed(codes.FailedPrecondition), rejected},
+		"aborted":                    {read, failed(codes.Aborted), trouble},
+		"out of range":               {read, failed(codes.OutOfRange), rejected},
+		"unimplemented":              {read, failed(codes.Unimplemented), rejected},
+		"internal":                   {read, failed(codes.Internal), trouble},
+		"unavailable":                {read, failed(codes.Unavailable), trouble},
+		"data loss":                  {read, failed(codes.DataLoss), trouble},
+		"unauthenticated":            {read, failed(codes.Unauthenticated), rejected},
+		"unavailable to a write":     {write, failed(codes.Unavailable), once},
+		"exhausted, half a minute":   {read, asking(t, codes.ResourceExhausted, 30*time.Second), asked},
+		"unavailable, half a minute": {read, asking(t, codes.Unavailable, 30*time.Second), asked},
+		"to a write, half a minute":  {write, asking(t, codes.Unavailable, 30*time.Second), once},
+		"exhausted, a time gone by":  {read, asking(t, codes.ResourceExhausted, -time.Second), trouble},
+		"rejected, half a minute":    {read, asking(t, codes.FailedPrecondition, 30*time.Second), rejected},
+	} {
+		messages := 0
+		if tc.ends == nil {
+			messages = 1 // which is what a unary RPC has
+		}
+		_, address := listen(t, answering(messages, tc.ends))
+		conn := connect(t, address)
+		for kind, does := range map[string]func(context.Context, *grpc.ClientConn) error{
+			"unary": unary, "stream": receive,
+		} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				assert.Equal(t, tc.want, judge(t, t.Context(), tc.effect, func(ctx context.Context) {
+					err := does(ctx, conn)
+					want, got := status.Convert(tc.ends), status.Convert(err)
+					assert.Equal(t, want.Code(), got.Code(), "the tool gets what the server said")
+					assert.Len(t, got.Details(), len(want.Details()))
+				}))
+			})
+		}
+	}
+}
+
+func TestServerThatIsNotThereIsInTrouble(t *testing.T) {
+	srv, address := listen(t, answering(1, nil))
+	srv.Stop()
+	conn := connect(t, address)
+	for kind, does := range map[string]func(context.Context, *grpc.ClientConn) error{
+		"unary": unary, "stream": receive,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			assert.Equal(t, trouble, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+				assert.Equal(t, codes.Unavailable, status.Code(does(ctx, conn)))
+			}))
+		})
+	}
+}
+
+// The server is killed while it works on the RPC.
+func TestServerThatDiesIsInTrouble(t *testing.T) {
+	for kind, does := range map[string]func(context.Context, *grpc.ClientConn) error{
+		"unary": unary, "stream": receive,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			arrived := make(chan struct{})
+			srv, address := listen(t, func(_ any, s grpc.ServerStream) error {
+				close(arrived)
+				return untilGone(nil, s)
+			})
+			go func() {
+				<-arrived
+				srv.Stop()
+			}()
+			conn := connect(t, address)
+			assert.Equal(t, trouble, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+				assert.Equal(t, codes.Unavailable, status.Code(does(ctx, conn)))
+			}))
+		})
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	_, address := listen(t, untilGone)
+	conn := connect(t, address)
+	hangs := func(ctx context.Context) {
+		err := unary(ctx, conn)
+		assert.Contains(t, []codes.Code{codes.DeadlineExceeded, codes.Canceled}, status.Code(err))
+	}
+
+	t.Run("the tool's own", func(t *testing.T) {
+		got := judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			hangs(ctx)
+		})
+		assert.Equal(t, trouble, got)
+	})
+	t.Run("the caller's", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		got := judge(t, ctx, resilience.ReadOnly, hangs)
+		assert.Equal(t, resilience.CodeTimeout, got.code)
+		assert.False(t, got.counted)
+	})
+	t.Run("the caller leaves", func(t *testing.T) {
+		ctx, leave := context.WithCancel(t.Context())
+		got := judge(t, ctx, resilience.ReadOnly, func(ctx context.Context) {
+			leave()
+			hangs(ctx)
+		})
+		assert.Equal(t, resilience.CodeCanceled, got.code)
+		assert.False(t, got.counted)
+	})
+}
+
+// Either side refuses a message that is larger than it allows, by a status that otherwise means trouble. How
+// large a message is, an agent may decide.
+func TestMessageThatIsTooLargeIsAMistake(t *testing.T) {
+	_, address := listen(t, answering(1, nil))
+	conn := connect(t, address)
+	for name, tc := range map[string]struct {
+		request string
+		option  grpc.CallOption
+	}{
+		"to the server": {strings.Repeat("x", 5<<20), grpc.EmptyCallOption{}},
+		"to be sent":    {"a service", grpc.MaxCallSendMsgSize(1)},
+		"to the client": {"a service", grpc.MaxCallRecvMsgSize(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, rejected, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+				err := conn.Invoke(ctx, "/backend/Call", &pb.HealthCheckRequest{Service: tc.request},
+					new(pb.HealthCheckResponse), tc.option)
+				assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+			}))
+		})
+	}
+}
+
+// The last report decides, also over those of other RPCs of the attempt.
+func TestLastAnswerOfTheAttemptDecides(t *testing.T) {
+	_, up := listen(t, answering(1, nil))
+	_, down := listen(t, answering(0, status.Error(codes.Unavailable, "no")))
+	good, bad := connect(t, up), connect(t, down)
+	assert.Equal(t, own, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+		_ = unary(ctx, bad)
+		_ = unary(ctx, good)
+	}))
+	assert.Equal(t, trouble, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+		_ = unary(ctx, good)
+		_ = unary(ctx, bad)
+	}))
+}
+
+func TestOutsideOfAGuardedCallNothingChanges(t *testing.T) {
+	_, address := listen(t, answering(1, asking(t, codes.Unavailable, time.Second)))
+	conn := connect(t, address)
+	assert.Equal(t, codes.Unavailable, status.Code(unary(t.Context(), conn)))
+	assert.Equal(t, codes.Unavailable, status.Code(receive(t.Context(), conn)))
+}

@@ -1,0 +1,140 @@
+package grpcresilience_test
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	pb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+func TestStreamIsJudgedByWhatTheToolHasHeard(t *testing.T) {
+	lost := status.Error(codes.Unavailable, "going down")
+	for name, tc := range map[string]struct {
+		server   handler
+		receives int
+		want     verdict
+	}{
+		"a message, and no more is asked for": {answering(2, lost), 1, own},
+		"broken in the middle":                {answering(2, lost), 3, trouble},
+		"nothing yet":                         {untilGone, 0, nothing},
+		"its end":                             {answering(0, nil), 1, own},
+		"rejected in the middle":              {answering(2, status.Error(codes.OutOfRange, "no")), 3, rejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, address := listen(t, tc.server)
+			conn := connect(t, address)
+			assert.Equal(t, tc.want, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				s, err := open(ctx, conn)
+				require.NoError(t, err)
+				for range tc.receives {
+					_ = s.RecvMsg(new(pb.HealthCheckResponse))
+				}
+			}))
+		})
+	}
+}
+
+// SendMsg and Header tell no more than that the stream has ended.
+func TestEndOfAStreamThatTheToolOnlySendsTo(t *testing.T) {
+	lost := status.Error(codes.Unavailable, "going down")
+	_, address := listen(t, answering(0, lost))
+	conn := connect(t, address)
+	untilEnd := func(ctx context.Context) grpc.ClientStream {
+		s, err := open(ctx, conn)
+		for err == nil {
+			err = s.SendMsg(new(pb.HealthCheckRequest))
+		}
+		assert.Equal(t, io.EOF, err)
+		return s
+	}
+
+	assert.Equal(t, nothing, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+		md, err := untilEnd(ctx).Header()
+		assert.NoError(t, err)
+		assert.Nil(t, md)
+	}))
+	assert.Equal(t, trouble, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+		_ = untilEnd(ctx).RecvMsg(new(pb.HealthCheckResponse))
+	}))
+}
+
+// A message that can't be encoded never reaches the backend.
+func TestErrorOfSendMsgSaysNothing(t *testing.T) {
+	_, address := listen(t, untilGone)
+	conn := connect(t, address)
+	assert.Equal(t, nothing, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+		s, err := conn.NewStream(ctx, bidirectional, "/backend/Stream")
+		require.NoError(t, err)
+		assert.Equal(t, codes.Internal, status.Code(s.SendMsg("no message")))
+	}))
+}
+
+// A client-streaming RPC has one answer, and no io.EOF.
+func TestClientStreaming(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ends error
+		want verdict
+	}{
+		"ok":          {nil, own},
+		"not found":   {status.Error(codes.NotFound, "no"), rejected},
+		"unavailable": {status.Error(codes.Unavailable, "no"), trouble},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, address := listen(t, answering(1, tc.ends))
+			conn := connect(t, address)
+			assert.Equal(t, tc.want, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+				s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, "/backend/Send")
+				require.NoError(t, err)
+				require.NoError(t, s.SendMsg(new(pb.HealthCheckRequest)))
+				require.NoError(t, s.CloseSend())
+				err = s.RecvMsg(new(pb.HealthCheckResponse))
+				assert.Equal(t, status.Code(tc.ends), status.Code(err))
+			}))
+		})
+	}
+}
+
+// A stream may be sent to and received from at the same time, and RPCs may be made concurrently.
+func TestConcurrentUse(t *testing.T) {
+	_, address := listen(t, func(_ any, s grpc.ServerStream) error {
+		for {
+			if err := s.RecvMsg(new(pb.HealthCheckRequest)); err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if err := s.SendMsg(new(pb.HealthCheckResponse)); err != nil {
+				return err
+			}
+		}
+	})
+	conn := connect(t, address)
+	const messages = 100
+	assert.Equal(t, own, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+		done := make(chan struct{})
+		s, err := open(ctx, conn)
+		require.NoError(t, err)
+		go func() {
+			defer close(done)
+			for range messages {
+				_ = s.SendMsg(new(pb.HealthCheckRequest))
+			}
+			_ = s.CloseSend()
+		}()
+		received := 0
+		for s.RecvMsg(new(pb.HealthCheckResponse)) == nil {
+			received++
+		}
+		assert.Equal(t, messages+1, received)
+		<-done
+	}))
+}

@@ -1,0 +1,88 @@
+package mcpgo
+
+import (
+	"context"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/seed8d1e2389/resilience"
+)
+
+// An Option configures a [Middleware].
+type Option func(*options)
+
+type options struct {
+	failure      FailureFunc
+	hideErrors   bool
+	allowDebug   bool
+	allowTimeout bool
+}
+
+// A FailureFunc decides what a result with isError means. It returns the error that the result
+// stands for, or nil if the tool hasn't failed. The error is judged like any other: by its mark, such
+// as resilience.MarkBackend, by its type, and by what the backend has said during the attempt. Where
+// nothing tells, it is neither counted nor retried.
+//
+// It is called once for each attempt that ends with such a result, possibly concurrently, with the
+// context of the attempt, and must not change the request or the result.
+type FailureFunc func(ctx context.Context, req mcp.CallToolRequest, res *mcp.CallToolResult) error
+
+// Failure replaces [CountKnown] as the function that decides what a result with isError means. If f
+// is nil, the option does nothing.
+func Failure(f FailureFunc) Option {
+	return func(o *options) {
+		if f != nil {
+			o.failure = f
+		}
+	}
+}
+
+// CountKnown is the default of [Failure]: a result stands for the error that was set by [SetError] or,
+// without one, for an error of which nothing is known. mcp-go's own complaints about arguments are the
+// caller's mistake.
+func CountKnown(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult) error {
+	if err := setError(res); err != nil {
+		return err
+	}
+	if len(res.Content) == 1 {
+		if text, ok := mcp.AsTextContent(res.Content[0]); ok && argumentError.MatchString(text.Text) {
+			return resilience.MarkInvalid(resultError(text.Text))
+		}
+	}
+	return errorOf(res)
+}
+
+// CountAll is a [FailureFunc] by which every result with isError is a failure of the backend, unless
+// the error that was set by [SetError] says otherwise, or it is about arguments.
+func CountAll(ctx context.Context, req mcp.CallToolRequest, res *mcp.CallToolResult) error {
+	err := CountKnown(ctx, req, res)
+	if resilience.Classify(err) != resilience.ClassTransient {
+		return err
+	}
+	return resilience.MarkBackend(err)
+}
+
+// CountErrors is a [FailureFunc] by which errors that were set by [SetError] are failures of the
+// backend, unless they say otherwise, and other results with isError mean nothing.
+func CountErrors(ctx context.Context, req mcp.CallToolRequest, res *mcp.CallToolResult) error {
+	if setError(res) == nil {
+		return resilience.MarkInvalid(errorOf(res))
+	}
+	return CountAll(ctx, req, res)
+}
+
+// CountNone is a [FailureFunc] by which no result with isError is a failure of the backend.
+func CountNone(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult) error {
+	return resilience.MarkInvalid(errorOf(res))
+}
+
+// HideErrors keeps the text of Go errors from clients: where a handler returns an error, or a result
+// with one that was set by [SetError], the answer is the guard's own, and says what happened in its
+// words. mcp.URLElicitationRequiredError still reaches the client.
+func HideErrors() Option { return func(o *options) { o.hideErrors = true } }
+
+// AllowDebug allows clients to turn debug on for a request, by resilience.MetaDebug.
+func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }
+
+// AllowTimeout allows clients to set the timeout of a request, by resilience.MetaTimeout. That
+// timeout never exceeds the tool's own maximum.
+func AllowTimeout() Option { return func(o *options) { o.allowTimeout = true } }

@@ -1,0 +1,169 @@
+package resilience_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+// These errors have the methods of well-known libraries.
+type (
+	sqlError    string // of pgx and lib/pq
+	awsError    int    // of the AWS SDK v2
+	statusError int    // of many clients of HTTP APIs
+	grpcError   uint32
+	grpcStatus  uint32
+	grpcCode    uint32
+	worded      string
+)
+
+func (e sqlError) Error() string    { return "SQL" }
+func (e sqlError) SQLState() string { return string(e) }
+
+func (e awsError) Error() string       { return "AWS" }
+func (e awsError) HTTPStatusCode() int { return int(e) }
+
+func (e statusError) Error() string   { return "status" }
+func (e statusError) StatusCode() int { return int(e) }
+
+func (e grpcError) Error() string           { return "gRPC" }
+func (e grpcError) GRPCStatus() *grpcStatus { s := grpcStatus(e); return &s }
+func (s *grpcStatus) Code() grpcCode        { return grpcCode(*s) }
+
+// tooLarge is what gRPC says of a message.
+type tooLarge struct {
+	grpcError
+	text string
+}
+
+func (e tooLarge) Error() string { return e.text }
+
+func (e worded) Error() string { return string(e) }
+
+// A panickingStatus has a method like statusError's that panics.
+type panickingStatus struct{}
+
+func (panickingStatus) Error() string   { return "panics" }
+func (panickingStatus) StatusCode() int { panic("no status") }
+
+// killed returns the error of a command that was killed.
+func killed(t *testing.T) error {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$", "-test.v")
+	cmd.Env = append(os.Environ(), "RESILIENCE_TEST_SLEEP=1")
+	in, err := cmd.StdinPipe()
+	assert.NoError(t, err)
+	defer in.Close()
+	assert.NoError(t, cmd.Start())
+	assert.NoError(t, cmd.Process.Kill())
+	return cmd.Wait()
+}
+
+func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
+	const transient, invalid = resilience.ClassTransient, resilience.ClassInvalid
+	for _, tc := range []struct {
+		err      error
+		class    resilience.Class
+		noEffect bool
+	}{
+		{sqlError("08006"), transient, false},
+		{sqlError("53300"), transient, false},
+		{sqlError("57P01"), transient, false},
+		{sqlError("58030"), transient, false},
+		{sqlError("40001"), transient, true},
+		{sqlError("40P01"), transient, true},
+		{sqlError("23505"), invalid, false},
+		{sqlError("42601"), invalid, false},
+		{sqlError("28P01"), invalid, false},
+		{sqlError("00000"), transient, false},
+		{sqlError(""), transient, false},
+
+		{awsError(503), transient, false},
+		{awsError(404), invalid, false},
+		{statusError(500), transient, false},
+		{statusError(599), transient, false},
+		{statusError(429), transient, true},
+		{statusError(400), invalid, false},
+		{statusError(499), invalid, false},
+		{statusError(501), invalid, false},
+		{statusError(505), invalid, false},
+		{statusError(200), transient, false},
+		{statusError(0), transient, false},
+		{panickingStatus{}, transient, false},
+
+		{grpcError(14), transient, false},
+		{grpcError(8), transient, false},
+		{grpcError(4), transient, false},
+		{grpcError(13), transient, false},
+		{grpcError(3), invalid, false},
+		{grpcError(5), invalid, false},
+		{grpcError(16), invalid, false},
+		{grpcError(2), transient, false},
+		{fmt.Errorf("larger than max: %w", grpcError(8)), transient, false}, // the tool's words, not gRPC's
+		{tooLarge{8, "grpc: received message larger than max (5242880 vs. 4194304)"}, invalid, false},
+		{tooLarge{8, "gRPC message exceeds maximum size 4194304: 5242880"}, invalid, false},
+		{tooLarge{14, "larger than max"}, transient, false},
+
+		{os.NewSyscallError("open", syscall.EMFILE), transient, true},
+		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EAGAIN}, transient, true},
+		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.ETXTBSY}, transient, true},
+		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.ENOENT}, invalid, false},
+		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EEXIST}, invalid, false},
+		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}, invalid, false},
+		{&fs.PathError{Op: "read", Path: "/x", Err: syscall.EISDIR}, invalid, false},
+		{&fs.PathError{Op: "open", Path: "/x/y", Err: syscall.ENOTDIR}, invalid, false},
+		{&fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, transient, false},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENOENT)}, transient, true}, // a socket
+
+		{worded("SQLITE_BUSY: database is locked"), transient, true},
+		{worded("database table is locked: users"), transient, true},
+		{killed(t), transient, false},
+
+		// An *Error and a mark decide, and trouble before an answer.
+		{resilience.MarkPermanent(statusError(404)), resilience.ClassPermanent, false},
+		{&resilience.Error{Message: "m", Retryable: true, Err: statusError(404)}, transient, false},
+		{errors.Join(statusError(404), statusError(503)), transient, false},
+		{errors.Join(statusError(404), errBoom), invalid, false},
+		{errors.Join(statusError(404), context.DeadlineExceeded), transient, false},
+		{errors.Join(fs.ErrNotExist, syscall.ECONNRESET), transient, false},
+		{errors.Join(syscall.EMFILE, errBoom), transient, false},
+		{errors.Join(syscall.EMFILE, syscall.EAGAIN), transient, true},
+	} {
+		for name, err := range map[string]error{"": tc.err, "wrapped ": fmt.Errorf("x: %w", tc.err)} {
+			t.Run(fmt.Sprintf("%s%T %v", name, tc.err, tc.err), func(t *testing.T) {
+				assert.Equal(t, tc.class, resilience.Classify(err))
+
+				g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+				r := resilience.Run(t.Context(), g, "x", failing(1, err))
+				assert.Equal(t, map[bool]int{false: 1, true: 2}[tc.noEffect], r.Attempts)
+				if !tc.noEffect {
+					assert.Equal(t, tc.class != invalid, g.Health()[0].ConsecutiveFailures == 1)
+				}
+			})
+		}
+	}
+}
+
+// What is known only by its type is said in words that fit, and with no guidance.
+func TestRejectionByTheBackendHasNoGuidance(t *testing.T) {
+	e := resilience.AsError("x", statusError(404))
+	assert.Equal(t, resilience.CodeValidation, e.Code)
+	assert.Equal(t, "Tool 'x' rejected the request", e.Message)
+	assert.False(t, e.Retryable)
+	assert.False(t, e.HasGuidance())
+
+	assert.False(t, resilience.AsError("x", resilience.MarkInvalid(errBoom)).HasGuidance())
+	assert.True(t, resilience.AsError("x", errBoom).HasGuidance())
+	assert.True(t, resilience.AsError("x", statusError(503)).HasGuidance())
+	own := &resilience.Error{Code: resilience.CodeValidation, Message: "No such row"}
+	assert.True(t, resilience.AsError("x", own).HasGuidance(), "its author wrote it for the agent")
+}

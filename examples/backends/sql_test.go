@@ -1,0 +1,70 @@
+package backends
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/assert"
+)
+
+// A fakeDB is a driver whose connections fail every statement with err.
+type fakeDB struct {
+	dial, err error
+}
+
+func (f fakeDB) Connect(context.Context) (driver.Conn, error) { return f, f.dial }
+func (fakeDB) Driver() driver.Driver                          { return nil }
+func (fakeDB) Prepare(string) (driver.Stmt, error)            { return nil, driver.ErrSkip }
+func (fakeDB) Begin() (driver.Tx, error)                      { return nil, driver.ErrSkip }
+func (fakeDB) Close() error                                   { return nil }
+
+func (f fakeDB) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
+	return driver.RowsAffected(1), f.err
+}
+
+func (f fakeDB) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
+	return nil, f.err
+}
+
+func TestSQL(t *testing.T) {
+	state := func(code string) fakeDB { return fakeDB{err: &pgconn.PgError{Code: code}} }
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for name, tc := range map[string]struct {
+		db   fakeDB
+		args []any
+		want string
+	}{
+		"no error":                         {fakeDB{}, nil, own},
+		"a table that isn't there":         {state("42P01"), nil, mistake},
+		"a value that is there already":    {state("23505"), nil, mistake},
+		"too many connections":             {state("53300"), nil, counted},
+		"shut down":                        {state("57P01"), nil, counted},
+		"a broken connection":              {fakeDB{err: driver.ErrBadConn}, nil, counted},
+		"refused":                          {fakeDB{dial: refused}, nil, counted},
+		"an argument that no column takes": {fakeDB{}, []any{struct{}{}}, own},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := DB{sql.OpenDB(tc.db)}
+			defer db.Close()
+			assert.Equal(t, tc.want, judge(t, func(ctx context.Context) {
+				_, _ = db.ExecContext(ctx, "UPDATE", tc.args...)
+			}))
+			if tc.db == (fakeDB{}) {
+				return
+			}
+			assert.Equal(t, tc.want, judge(t, func(ctx context.Context) {
+				if rows, err := db.QueryContext(ctx, "SELECT"); err == nil {
+					rows.Close()
+				}
+			}))
+			assert.Equal(t, tc.want, judge(t, func(ctx context.Context) {
+				_ = db.QueryRowContext(ctx, "SELECT").Err()
+			}))
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package resilience
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Transport returns a RoundTripper that passes requests and answers through base untouched, and reports
+// what the backend says to the guarded call that the request's context belongs to, as [ReportBackend]
+// does:
+//
+//		client := &http.Client{Transport: resilience.Transport(nil)}
+//
+//	  - An error of base is no answer.
+//	  - The statuses 500 to 599 (but for 501 and 505), 429, and 403 with a Retry-After or an exhausted rate
+//	    limit, mean trouble. The time to wait is that of Retry-After, in seconds or as a date, or until an
+//	    exhausted rate limit is reset, by the headers X-RateLimit-Reset or RateLimit-Reset (a time since the
+//	    epoch, or seconds) or RateLimit (its t).
+//	  - The other statuses from 400 reject the request, as do 501 and 505.
+//	  - Any other answer is a good one.
+//
+// A tool of any [Effect] is retried if its last request was refused (the connection was, or the status is
+// 429) and no earlier one of the attempt may have changed something: GET, HEAD, OPTIONS and TRACE change
+// nothing, and neither do requests that are answered with a status from 400 to 499.
+//
+// A request that wasn't made with the context of the call, or one derived from it, isn't seen. A nil base
+// is http.DefaultTransport. The returned RoundTripper is safe for concurrent use if base is, and has the
+// method CloseIdleConnections, which calls that of base, if it has one.
+func Transport(base http.RoundTripper) http.RoundTripper {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &transport{base}
+}
+
+type transport struct{ base http.RoundTripper }
+
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, safe := req.Context(), isSafe(req.Method)
+	res, err := t.base.RoundTrip(req)
+	if innermost(ctx) != nil {
+		reportBackend(ctx, verdictOf(res, err, safe))
+	}
+	return res, err
+}
+
+// CloseIdleConnections is what http.Client.CloseIdleConnections looks for.
+func (t *transport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// isSafe reports whether requests of the method change nothing (RFC 9110, section 9.2.1).
+func isSafe(method string) bool {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// verdictOf returns what the outcome of a request says, nil if that is nothing.
+func verdictOf(res *http.Response, err error, safe bool) *verdict {
+	if err != nil {
+		v := readVerdict(&url.Error{Err: err}) // as an http.Client returns it: io.EOF means that there is no answer
+		if v != nil && safe {
+			v.affected = false
+		}
+		return v
+	}
+	if res == nil {
+		return nil
+	}
+
+	after, limited := retryAfter(res.Header)
+	s := signOfStatus(res.StatusCode)
+	if s == signRejected && res.StatusCode == http.StatusForbidden && limited {
+		s = signHiccup
+	}
+
+	v := &verdict{class: ClassNeutral, code: CodeToolFailed, affected: !safe}
+	switch s {
+	case signTrouble:
+		v.class, v.retryAfter = ClassTransient, after
+	case signHiccup:
+		v.class, v.retryAfter, v.noEffect, v.affected = ClassTransient, after, true, false
+	case signRejected:
+		v.class, v.code, v.noEffect, v.affected = ClassInvalid, CodeValidation, true, false
+	}
+	return v
+}
+
+// retryAfter returns how long the headers of an answer ask to wait, zero if they don't tell, and whether
+// they ask to wait or say that a rate limit is exhausted.
+func retryAfter(h http.Header) (after time.Duration, limited bool) {
+	if after := h.Get("Retry-After"); after != "" {
+		if d, ok := secondsOf(after); ok {
+			return d, true
+		}
+		if at, err := http.ParseTime(after); err == nil {
+			return until(at, h), true
+		}
+	}
+
+	for _, prefix := range []string{"X-Ratelimit-", "Ratelimit-", "X-Rate-Limit-"} {
+		if h.Get(prefix+"Remaining") != "0" {
+			continue
+		}
+		d, _ := secondsOf(h.Get(prefix + "Reset"))
+		if d > epoch {
+			d = until(time.Unix(0, 0).Add(d), h)
+		}
+		return d, true
+	}
+	return rateLimit(h.Get("RateLimit"))
+}
+
+// epoch tells a time since 1970 from a time to wait: no limit lasts for decades.
+const epoch = 20 * 365 * 24 * time.Hour
+
+// until returns how long it is until at, by the clock of the server if it tells.
+func until(at time.Time, h http.Header) time.Duration {
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return max(at.Sub(now), 0)
+}
+
+// rateLimit reads the header RateLimit of draft-ietf-httpapi-ratelimit-headers: "name";r=0;t=30, or, in
+// older drafts, limit=10, remaining=0, reset=30.
+func rateLimit(header string) (after time.Duration, exhausted bool) {
+	for part := range strings.FieldsFuncSeq(header, func(r rune) bool { return r == ';' || r == ',' }) {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		switch name {
+		case "r", "remaining":
+			exhausted = value == "0"
+		case "t", "reset":
+			after, _ = secondsOf(value)
+		}
+	}
+	if !exhausted {
+		return 0, false
+	}
+	return after, true
+}
+
+// secondsOf reads a number of seconds, which some servers write with a fraction.
+func secondsOf(s string) (time.Duration, bool) {
+	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	if err != nil || !(f >= 0 && f < never.Seconds()) {
+		return 0, false
+	}
+	return time.Duration(f * float64(time.Second)), true
+}

@@ -1,0 +1,375 @@
+package resilience_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// roundTrips answers requests without a network.
+type roundTrips func(*http.Request) (*http.Response, error)
+
+func (f roundTrips) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// answering returns a RoundTripper that answers with a status and headers, given in pairs.
+func answering(status int, headers ...string) http.RoundTripper {
+	return roundTrips(func(req *http.Request) (*http.Response, error) {
+		res := &http.Response{StatusCode: status, Header: make(http.Header), Body: http.NoBody, Request: req}
+		for pair := range slices.Chunk(headers, 2) {
+			res.Header.Set(pair[0], pair[1])
+		}
+		return res, nil
+	})
+}
+
+func broken(err error) http.RoundTripper {
+	return roundTrips(func(*http.Request) (*http.Response, error) { return nil, err })
+}
+
+// errOwn is what a tool makes of any failure: it tells nothing.
+var errOwn = errors.New("something went wrong")
+
+// sending returns a tool that sends a request and fails, whatever the answer is.
+func sending(method string, via http.RoundTripper) toolFunc {
+	client := &http.Client{Transport: resilience.Transport(via)}
+	return func(ctx context.Context) (int, error) {
+		req, err := http.NewRequestWithContext(ctx, method, "http://backend.example/x", nil)
+		if err != nil {
+			return 0, err
+		}
+		if res, err := client.Do(req); err == nil {
+			res.Body.Close()
+		}
+		return 0, errOwn
+	}
+}
+
+func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
+	const read, write = resilience.ReadOnly, resilience.NonIdempotent
+	type want struct {
+		code       resilience.Code
+		attempts   int
+		counted    bool
+		retryAfter time.Duration
+	}
+	failed := want{resilience.CodeToolFailed, 1, true, 0}
+	asked := func(d time.Duration) want { return want{resilience.CodeToolFailed, 1, true, d} }
+	lost := want{resilience.CodeConnectionLost, 1, true, 0}
+	exhausted := want{resilience.CodeRetryExhausted, 4, true, 0}
+	rejected := want{resilience.CodeValidation, 1, false, 0}
+	own := want{resilience.CodeToolFailed, 1, false, 0}
+	date := func(d time.Duration) string {
+		return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(d).Format(http.TimeFormat)
+	}
+
+	for name, tc := range map[string]struct {
+		effect resilience.Effect
+		method string
+		via    http.RoundTripper
+		want   want
+	}{
+		"200":                  {read, "GET", answering(200), own},
+		"304":                  {read, "GET", answering(304), own},
+		"400":                  {read, "GET", answering(400), rejected},
+		"401":                  {read, "GET", answering(401), rejected},
+		"403":                  {read, "GET", answering(403), rejected},
+		"404":                  {read, "GET", answering(404), rejected},
+		"422":                  {write, "POST", answering(422), rejected},
+		"501":                  {read, "GET", answering(501), rejected},
+		"500":                  {read, "GET", answering(500), exhausted},
+		"502":                  {read, "GET", answering(502), exhausted},
+		"503":                  {read, "GET", answering(503), exhausted},
+		"504":                  {read, "GET", answering(504), exhausted},
+		"500 to a write":       {write, "POST", answering(500), failed},
+		"429":                  {read, "GET", answering(429), exhausted},
+		"429 to a write":       {write, "POST", answering(429), exhausted},
+		"429, a minute":        {read, "GET", answering(429, "Retry-After", "60"), asked(time.Minute)},
+		"429, to come back at": {read, "GET", answering(429, "Retry-After", date(time.Hour)), asked(time.Hour)},
+		"429, by the server's day": {
+			read, "GET", answering(429, "Retry-After", date(49*time.Hour), "Date", date(48*time.Hour)), asked(time.Hour),
+		},
+		"503, seven seconds": {write, "POST", answering(503, "Retry-After", "7"), failed},
+		"403, Retry-After":   {read, "GET", answering(403, "Retry-After", "20"), asked(20 * time.Second)},
+		"403, a limit that is exhausted": {
+			resilience.ReadOnly, "GET",
+			answering(403, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "946684820"), asked(20 * time.Second),
+		},
+		"403, a limit that isn't": {
+			read, "GET", answering(403, "X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "946684820"), rejected,
+		},
+		"429, RateLimit-Reset": {
+			read, "GET", answering(429, "RateLimit-Remaining", "0", "RateLimit-Reset", "30"), asked(30 * time.Second),
+		},
+		"429, RateLimit": {read, "GET", answering(429, "RateLimit", `"default";r=0;t=30`), asked(30 * time.Second)},
+		"429, older RateLimit": {
+			read, "GET", answering(429, "RateLimit", "limit=9, remaining=0, reset=30"), asked(30 * time.Second),
+		},
+		"429, nonsense":         {read, "GET", answering(429, "Retry-After", "soon"), exhausted},
+		"429, a negative time":  {read, "GET", answering(429, "Retry-After", "-5"), exhausted},
+		"429, for ever":         {read, "GET", answering(429, "Retry-After", "1e300"), exhausted},
+		"429, in the past":      {read, "GET", answering(429, "Retry-After", date(-time.Hour)), exhausted},
+		"no answer":             {read, "GET", broken(io.ErrUnexpectedEOF), exhausted},
+		"no answer to a write":  {write, "POST", broken(io.ErrUnexpectedEOF), lost},
+		"closed, to a write":    {write, "POST", broken(io.EOF), lost},
+		"refused":               {write, "POST", broken(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), exhausted},
+		"the request's own end": {read, "GET", broken(context.Canceled), own},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Effect: tc.effect}}})
+			r := resilience.Run(t.Context(), g, "x", sending(tc.method, tc.via),
+				resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+
+			got := want{r.Err.Code, r.Attempts, g.Health()[0].ConsecutiveFailures == 1, r.Err.RetryAfter}
+			assert.Equal(t, tc.want, got)
+			assert.ErrorIs(t, r.Err, errOwn)
+			assert.Equal(t, tc.want.counted, r.Err.HasGuidance())
+		})
+	}
+}
+
+// A request that changes something and may have reached the backend stands in the way of a retry, whatever
+// the last one says.
+func TestEarlierRequestOfTheAttemptMayHaveChangedSomething(t *testing.T) {
+	refused := broken(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+	for name, tc := range map[string]struct {
+		first    toolFunc
+		attempts int
+	}{
+		"it read":                     {sending("GET", answering(200)), 4},
+		"it wrote":                    {sending("POST", answering(200)), 1},
+		"it wrote, without an answer": {sending("POST", broken(io.EOF)), 1},
+		"it wrote, and was canceled":  {sending("POST", broken(context.Canceled)), 1},
+		"it read, and was canceled":   {sending("GET", broken(context.Canceled)), 4},
+		"it was rejected":             {sending("POST", answering(409)), 4},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+			second := sending("POST", refused)
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				_, _ = tc.first(ctx)
+				return second(ctx)
+			})
+			assert.Equal(t, tc.attempts, r.Attempts)
+		})
+	}
+}
+
+// What the tool says outright stands, and so does trouble that its error tells of after a good answer.
+func TestToolKnowsBetterThanTheWire(t *testing.T) {
+	mistake := &resilience.Error{Code: resilience.CodeValidation, Message: "m"}
+	for name, tc := range map[string]struct {
+		status  int
+		err     error
+		code    resilience.Code
+		counted bool
+	}{
+		"an Error of its own":        {503, mistake, resilience.CodeValidation, false},
+		"a mark":                     {404, resilience.MarkPermanent(errOwn), resilience.CodeToolFailed, true},
+		"the answer broke off":       {200, io.ErrUnexpectedEOF, resilience.CodeConnectionLost, true},
+		"another backend":            {200, sqlError("57P01"), resilience.CodeToolFailed, true},
+		"a file that isn't there":    {503, syscall.ENOENT, resilience.CodeToolFailed, true},
+		"its own panic":              {404, nil, resilience.CodeToolFailed, true},
+		"it only knows what it made": {404, errOwn, resilience.CodeValidation, false},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{})
+			send := sending("POST", answering(tc.status))
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				_, _ = send(ctx)
+				if tc.err == nil {
+					panic("p")
+				}
+				return 0, tc.err
+			})
+			assert.Equal(t, tc.code, r.Err.Code)
+			assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures == 1)
+		})
+	}
+}
+
+// Each attempt is judged by its own reports, and an abandoned one by none.
+func TestReportsBelongToTheirAttempt(t *testing.T) {
+	for name, attemptTimeout := range map[string]time.Duration{"alone": 0, "with an AttemptTimeout": time.Second} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
+			cfg.AttemptTimeout = attemptTimeout
+			g := newGuard(t, cfg)
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					resilience.ReportBackend(ctx, resilience.MarkInvalid(errBoom))
+					resilience.ReportBackend(ctx, errBoom) // the last report decides
+					resilience.ReportBackend(ctx, context.Canceled)
+					go func() {
+						time.Sleep(50 * time.Millisecond)
+						resilience.ReportBackend(ctx, errBoom)
+					}()
+				} else {
+					resilience.ReportBackend(ctx, nil)
+				}
+				return 0, errOwn
+			})
+			assert.Equal(t, 2, r.Attempts)
+			assert.False(t, r.Err.HasGuidance(), "after a good answer, the failure is the tool's own")
+			assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+		})
+	}
+}
+
+// A report reaches the calls around the one that it was made in.
+func TestReportReachesCallsAroundIt(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	r := resilience.Run(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+		_, _ = resilience.Do(ctx, g, "inner", func(ctx context.Context) (int, error) {
+			resilience.ReportBackend(ctx, statusError(404))
+			return 1, nil
+		})
+		return 0, errOwn
+	})
+	assert.Equal(t, resilience.CodeValidation, r.Err.Code)
+}
+
+func TestReportOutsideOfACallDoesNothing(t *testing.T) {
+	assert.NotPanics(t, func() {
+		resilience.ReportBackend(t.Context(), errBoom)
+		resilience.ReportBackend(t.Context(), panickingStatus{})
+	})
+	res, err := resilience.Transport(answering(503)).RoundTrip(httptest.NewRequest("GET", "/", nil))
+	require.NoError(t, err)
+	assert.Equal(t, 503, res.StatusCode)
+}
+
+// Classify fields receive what the backend has said with the error.
+func TestClassifyFieldsSeeWhatTheBackendSaid(t *testing.T) {
+	var seen []resilience.Class
+	classify := func(err error) resilience.Class {
+		assert.ErrorIs(t, err, errOwn)
+		assert.EqualError(t, err, errOwn.Error())
+		seen = append(seen, resilience.Classify(err))
+		return resilience.Classify(err)
+	}
+	g := newGuard(t, resilience.Config{Breaker: resilience.BreakerConfig{Classify: classify}})
+	_, err := resilience.Do(t.Context(), g, "x", sending("GET", answering(404)))
+	assert.ErrorIs(t, err, errOwn)
+	assert.Equal(t, []resilience.Class{resilience.ClassInvalid}, seen)
+}
+
+// The answer passes untouched, with its stream, its trailers and what it upgrades to.
+func TestTransportTouchesNothing(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get("Upgrade") != "" {
+			w.Header().Set("Connection", "Upgrade")
+			w.Header().Set("Upgrade", "echo")
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			conn, rw, err := http.NewResponseController(w).Hijack()
+			if assert.NoError(t, err) {
+				line, _ := rw.ReadString('\n')
+				_, _ = io.WriteString(conn, line)
+				conn.Close()
+			}
+			return
+		}
+		w.Header().Set("Trailer", "Sum")
+		body, _ := io.ReadAll(req.Body)
+		_, _ = w.Write(body)
+		w.Header().Set("Sum", "7")
+	}))
+	defer server.Close()
+	base := &http.Transport{}
+	client := &http.Client{Transport: resilience.Transport(base)}
+	defer client.CloseIdleConnections()
+
+	res, err := client.Post(server.URL, "text/plain", strings.NewReader("hello"))
+	require.NoError(t, err)
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	res.Body.Close()
+	assert.Equal(t, "hello", string(body))
+	assert.Equal(t, "7", res.Trailer.Get("Sum"))
+
+	req, err := http.NewRequest("GET", server.URL, nil)
+	require.NoError(t, err)
+	req.Header = maps.Clone(http.Header{"Connection": {"Upgrade"}, "Upgrade": {"echo"}})
+	res, err = client.Do(req)
+	require.NoError(t, err)
+	stream, ok := res.Body.(io.ReadWriteCloser)
+	require.True(t, ok, "%T", res.Body)
+	_, err = io.WriteString(stream, "ping\n")
+	require.NoError(t, err)
+	echo, err := io.ReadAll(stream)
+	require.NoError(t, err)
+	assert.Equal(t, "ping\n", string(echo))
+	stream.Close()
+}
+
+type closer struct {
+	http.RoundTripper
+	closed int
+}
+
+func (c *closer) CloseIdleConnections() { c.closed++ }
+
+func TestTransportClosesIdleConnectionsOfItsBase(t *testing.T) {
+	base := &closer{}
+	client := &http.Client{Transport: resilience.Transport(base)}
+	client.CloseIdleConnections()
+	assert.Equal(t, 1, base.closed)
+	(&http.Client{Transport: resilience.Transport(answering(200))}).CloseIdleConnections()
+}
+
+// A client's own timeout is trouble of the backend.
+func TestTimeoutOfAnHTTPClientIsTheBackends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := roundTrips(func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		})
+		client := &http.Client{Transport: resilience.Transport(hangs), Timeout: 10 * time.Second}
+		g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
+		start := time.Now()
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			req, err := http.NewRequestWithContext(ctx, "GET", "http://backend.example/x", nil)
+			require.NoError(t, err)
+			_, err = client.Do(req)
+			return 0, err
+		})
+		assert.Equal(t, 10*time.Second, time.Since(start), "a hang isn't retried")
+		assert.Equal(t, 1, r.Attempts)
+		assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+		assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+	})
+}
+
+// Some clients wait by themselves, as a backend asks, until the tool's timeout.
+func TestTimeoutOfAToolThatWaitsAsItsBackendAsks(t *testing.T) {
+	for effect, after := range map[resilience.Effect]time.Duration{
+		resilience.ReadOnly:      time.Hour,
+		resilience.NonIdempotent: 0, // it isn't to be repeated
+	} {
+		runInBubble(t, effect.String(), func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: effect})
+			send := sending("GET", answering(429, "Retry-After", "3600"))
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				_, _ = send(ctx)
+				<-ctx.Done()
+				return 0, ctx.Err()
+			})
+			assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+			assert.Equal(t, after, r.Err.RetryAfter)
+			assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+		})
+	}
+}
