@@ -115,7 +115,6 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 
 		{os.NewSyscallError("open", syscall.EMFILE), transient, true},
 		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EAGAIN}, transient, true},
-		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.ETXTBSY}, transient, true},
 		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.ENOENT}, invalid, false},
 		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EEXIST}, invalid, false},
 		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}, invalid, false},

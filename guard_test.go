@@ -379,7 +379,7 @@ func (c *randomCall) work(ctx context.Context) (int, error) {
 		time.Sleep(duration)
 	} else {
 		select {
-		case <-time.After(duration):
+		case <-due(duration):
 		case <-ctx.Done():
 			if ctx.Err() == nil || context.Cause(ctx) == nil {
 				c.t.Error("Done is closed, but there is no error or no cause")

@@ -19,7 +19,7 @@ func working(d, every time.Duration) toolFunc {
 		ctx = context.WithValue(ctx, key{}, 1) // as a tool may have done
 		for end := time.Now().Add(d); time.Now().Before(end); {
 			select {
-			case <-time.After(every):
+			case <-due(every):
 				resilience.ReportProgress(ctx)
 			case <-ctx.Done():
 				return partialValue, context.Cause(ctx)
@@ -50,7 +50,7 @@ func eliciting(before, wait, after time.Duration) toolFunc {
 				resilience.Pause(ctx)() // overlaps, and ends at once
 			}
 			select {
-			case <-time.After(step.d):
+			case <-due(step.d):
 			case <-ctx.Done():
 				return partialValue, context.Cause(ctx)
 			}

@@ -262,6 +262,18 @@ func (tc errorTest) check(t *testing.T) {
 	assert.NotContains(t, jsonOf(t, e), "hunter2")
 }
 
+// due is time.After, but for times that aren't positive. The runtime crashes under the race detector if a
+// goroutine of a bubble receives from a timer's channel that is due at once while another timer fires.
+func due(d time.Duration) <-chan time.Time {
+	if d > 0 {
+		return time.After(d)
+	}
+
+	now := make(chan time.Time, 1)
+	now <- time.Now()
+	return now
+}
+
 // jsonOf returns v as JSON.
 func jsonOf(t *testing.T, v any) string {
 	t.Helper()

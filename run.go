@@ -101,7 +101,12 @@ func (r *runner[T]) leave() (err error, left bool) {
 // waitOn waits for a function whose caller has left, until its own timeout or that of the whole call,
 // and reports whether it has finished.
 func (r *runner[T]) waitOn(ctx *callContext) bool {
-	timer := time.NewTimer(min(ctx.ownTimeLeft(), r.waits.ownTimeLeft()))
+	left := min(ctx.ownTimeLeft(), r.waits.ownTimeLeft())
+	if left <= 0 {
+		return r.state.Load() == finished
+	}
+
+	timer := time.NewTimer(left)
 	defer timer.Stop()
 	for {
 		select {

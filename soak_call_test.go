@@ -38,7 +38,7 @@ func (g *soakGuard) enter(patience time.Duration) bool {
 	select {
 	case g.room <- struct{}{}:
 		return true
-	case <-time.After(patience):
+	case <-due(patience):
 		return false
 	}
 }

@@ -177,7 +177,7 @@ func drawBehaviour(a *attempt) row[behaviour] {
 func work(n int) step {
 	return func(a *attempt) error {
 		select {
-		case <-time.After(a.upTo(n)):
+		case <-due(a.upTo(n)):
 			return nil
 		case <-a.ctx.Done():
 			return a.ctx.Err()
@@ -338,7 +338,7 @@ func (s *soak) dial(context.Context) (*soakConn, error) {
 
 func watchConn(c *soakConn) error {
 	select {
-	case <-time.After(c.life):
+	case <-due(c.life):
 	case <-c.closed:
 	}
 	return io.EOF

@@ -299,7 +299,7 @@ func (s *soak) dice(n uint64) dice { return dice{rand.New(rand.NewPCG(s.seed, n)
 // sleep hangs, until the end of the test at the latest.
 func (s *soak) sleep(d time.Duration) {
 	select {
-	case <-time.After(d):
+	case <-due(d):
 	case <-s.released:
 	}
 }
