@@ -21,7 +21,7 @@ import (
 //
 // A tool says itself what its failure means by an [*Error], a mark such as [MarkPermanent], or
 // [ErrUnfinished]. A report of context.Canceled says nothing, and neither does one of an attempt that is
-// over. Outside of a guarded call ReportBackend does nothing. It is safe for concurrent use; methods of
+// over, nor of a request that a call within it has counted already. Outside of a guarded call ReportBackend does nothing. It is safe for concurrent use; methods of
 // err are called before it returns, and their panics are recovered.
 //
 // Report only what the backend has said: clients also return mistakes of their own, such as an argument
@@ -29,27 +29,22 @@ import (
 // shows reports for the clients of common backends.
 func ReportBackend(ctx context.Context, err error) {
 	if innermost(ctx) != nil {
-		reportBackend(ctx, readVerdict(err))
+		newRequest(ctx, true).end(readVerdict(err))
 	}
 }
 
 // A verdict is what a backend has said. It never changes.
 type verdict struct {
-	// class is ClassNeutral for a good answer, ClassInvalid for a rejection, and ClassCanceled for nothing.
-	// Otherwise the backend is in trouble.
-	class      Class
+	class      Class // ClassNeutral: fine, ClassInvalid: rejected; otherwise it is in trouble
 	code       Code
 	lost       string // why the connection is lost; empty if it isn't
 	retryAfter time.Duration
 	noEffect   bool // the request has certainly changed nothing
-
-	// affected is whether a request of the attempt, this one or an earlier one, may have changed
-	// something.
-	affected bool
+	refused    bool // the backend has certainly not seen the request
 }
 
-// fine is what a good answer says to a request that may have changed something.
-var fine = &verdict{class: ClassNeutral, affected: true}
+// fine is what a good answer says.
+var fine = &verdict{class: ClassNeutral}
 
 // inTrouble reports whether v says that the backend is in trouble.
 func (v *verdict) inTrouble() bool { return v != nil && !v.class.neutral() }
@@ -66,65 +61,100 @@ func readVerdict(err error) (v *verdict) {
 		}
 	}()
 	d := diagnose(treeOf(err), nil)
-	if d.unfinished {
+	if d.class == ClassCanceled || d.unfinished {
 		return nil
 	}
 	return &verdict{
 		class: d.class, code: d.code, lost: d.lost, retryAfter: d.retryAfter,
-		noEffect: d.noEffect || d.class == ClassInvalid,
-		affected: !d.noEffect && d.class != ClassInvalid,
+		noEffect: d.noEffect || d.class == ClassInvalid, refused: d.noEffect,
 	}
 }
 
-// reportBackend makes v the last verdict of the attempt to which ctx belongs, and of those around it that
-// aren't over.
-func reportBackend(ctx context.Context, v *verdict) {
-	if v == nil {
-		return
-	}
-	for c := innermost(ctx); c != nil && !c.over(); c = c.outer() {
-		c.backend.add(v)
-	}
+// A request is one to a backend, made in an attempt and in those around it.
+type request struct {
+	changes  bool // what it may do
+	attempts []requestAttempt
 }
 
-// A backendLog keeps what the backend has said during an attempt.
-type backendLog struct {
-	last        atomic.Pointer[verdict] // nil before the first
-	unexplained Class                   // of a failure of which nothing is known
+type requestAttempt struct {
+	ctx *callContext
+	log *attemptLog
 }
 
-func (l *backendLog) add(v *verdict) {
-	for {
-		last := l.last.Load()
-		if l.last.CompareAndSwap(last, last.followedBy(v)) {
-			return
+// newRequest begins a request, of an attempt that must end it. Until then, and afterwards unless it has
+// certainly changed nothing, none of the attempts around it may be repeated as if nothing had been done.
+func newRequest(ctx context.Context, changes bool) request {
+	r := request{changes: changes}
+	for c := innermost(ctx); c != nil; c = c.outer() {
+		a := requestAttempt{c, c.backend.current()}
+		if changes {
+			a.log.changes.Add(1)
+		}
+		r.attempts = append(r.attempts, a)
+	}
+	return r
+}
+
+// end says what became of the request, nil if nothing is known. The innermost call of a guard counts it, so
+// that the calls around that hear nothing of it.
+func (r request) end(v *verdict) {
+	says := v != nil
+	for _, a := range r.attempts {
+		if r.changes && v != nil && v.noEffect {
+			a.log.changes.Add(-1)
+		}
+		says = says && !a.ctx.over() && a.ctx.backend.attempt.Load() == a.log
+		if says {
+			a.log.last.Store(v)
+			says = a.ctx.ticket == nil
 		}
 	}
 }
 
-// followedBy returns the last verdict of an attempt after a further one.
-func (v *verdict) followedBy(next *verdict) *verdict {
-	last, other := next, v
-	if v != nil && next.class == ClassCanceled {
-		last, other = v, next
-	}
-	if other == nil || last.affected || !other.affected {
-		return last
-	}
+// A backendLog keeps what backends have said in the attempts of a call.
+type backendLog struct {
+	attempt     atomic.Pointer[attemptLog] // of the one under way; nil before its first request
+	unexplained Class                      // of a failure of which nothing is known
+}
 
-	both := *last
-	both.affected = true
-	return &both
+// An attemptLog keeps what backends have said during an attempt.
+type attemptLog struct {
+	last    atomic.Pointer[verdict] // nil before the first
+	changes atomic.Int32            // requests that may have changed something
+}
+
+// current returns the log of the attempt under way.
+func (l *backendLog) current() *attemptLog {
+	if log := l.attempt.Load(); log != nil {
+		return log
+	}
+	l.attempt.CompareAndSwap(nil, new(attemptLog))
+	if log := l.attempt.Load(); log != nil {
+		return log
+	}
+	return new(attemptLog) // of an attempt that is over
 }
 
 // forget begins a new attempt.
-func (l *backendLog) forget() { l.last.Store(nil) }
+func (l *backendLog) forget() { l.attempt.Store(nil) }
+
+// last returns the last verdict of the attempt under way, nil if there is none.
+func (l *backendLog) last() *verdict {
+	log := l.attempt.Load()
+	if log == nil {
+		return nil
+	}
+	return log.last.Load()
+}
 
 // blame adds to a tool's error what the backend has said. It leaves a crash as it is.
 func (l *backendLog) blame(t errorTree) errorTree {
-	last := l.last.Load()
-	if isCrash(t.err) || last == nil && l.unexplained == ClassTransient {
+	log := l.attempt.Load()
+	if isCrash(t.err) || log == nil && l.unexplained == ClassTransient {
 		return t
 	}
-	return errorTree{&blamed{t.err, last, l.unexplained}, []errorTree{t}}
+
+	b := &blamed{error: t.err, verdict: l.last(), unexplained: l.unexplained}
+	b.changed = log != nil && log.changes.Load() > 0
+	return errorTree{b, []errorTree{t}}
 }

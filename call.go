@@ -194,7 +194,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 		r = new(runner[T]) // the one of an earlier attempt may still run
 	}
 
-	ctx.backend.forget()
+	j.ctx.backend.forget()
 	ctx.attempt.Store(int32(j.attempts)) // in its own context where an earlier attempt may still run
 	if j.state.cooperative {
 		var err error
@@ -329,7 +329,7 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 	}
 
 	e = e.clone()
-	if last := c.ctx.backend.last.Load(); e.Code == CodeTimeout && last.inTrouble() {
+	if last := c.ctx.backend.last(); e.Code == CodeTimeout && last.inTrouble() {
 		e.RetryAfter = last.retryAfter
 	}
 	e.forEffect(c.toolEffect(), false)

@@ -118,8 +118,8 @@ func (e *Error) Error() string {
 }
 
 // HasGuidance reports whether e tells an agent more than the tool's own words do, such as that another try
-// may help. It doesn't for a mistake of the agent's, or another failure that says nothing about the
-// tool's backend, unless the tool's author wrote e. An adapter that passes on a tool's own answer adds
+// may help. It doesn't for a caller who has left, for a mistake of the agent's, or for another failure that
+// says nothing about the tool's backend, unless the tool's author wrote e. An adapter that passes on a tool's own answer adds
 // e to it only if HasGuidance.
 func (e *Error) HasGuidance() bool { return e != nil && !e.quiet }
 
@@ -258,7 +258,7 @@ func overloadedError(tool string) *Error {
 
 func canceledError(tool string) *Error {
 	e := newError(CodeCanceled, tool, messageCanceled, false)
-	e.bare = true
+	e.bare, e.quiet = true, true
 	return e
 }
 

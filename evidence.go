@@ -76,24 +76,26 @@ func signOf(err error, leaf bool) (s sign) {
 	}
 	if text := err.Error(); strings.Contains(text, "database is locked") ||
 		strings.Contains(text, "database table is locked") {
-		return signHiccup // SQLite, whose drivers have no type in common
+		return signTrouble // SQLite, whose drivers have no type in common
 	}
 	return signNone
 }
 
 // signOfSQLState reads the class of an SQLSTATE, as PostgreSQL documents them (Appendix A of its
-// manual): 08 is a connection's, 53 insufficient resources, 57 an operator's intervention, 58 a system
-// error, and 40 a transaction that was rolled back.
+// manual): 08 is a connection's, 40 a transaction's that was rolled back or whose end isn't known, 53
+// insufficient resources, 57 an operator's intervention, and 58 a system error.
 func signOfSQLState(state string) sign {
 	if len(state) != 5 {
 		return signNone
 	}
 
-	switch state[:2] {
-	case "08", "53", "57", "58":
-		return signTrouble
-	case "40":
+	switch state {
+	case "40001", "40P01": // it was rolled back: a serialization failure, a deadlock
 		return signHiccup
+	}
+	switch state[:2] {
+	case "08", "40", "53", "57", "58":
+		return signTrouble
 	case "00", "01", "02": // success, a warning, no data
 		return signNone
 	}
@@ -103,11 +105,9 @@ func signOfSQLState(state string) sign {
 // signOfStatus reads an HTTP status. 501 and 505 are said of the request.
 func signOfStatus(status int) sign {
 	switch {
-	case status == 429:
-		return signHiccup
 	case status == 501, status == 505:
 		return signRejected
-	case status >= 500 && status < 600:
+	case status == 429, status >= 500:
 		return signTrouble
 	case status >= 400 && status < 500:
 		return signRejected
@@ -133,7 +133,13 @@ func signOfGRPC(err error) sign {
 			return signRejected
 		}
 		return signTrouble
-	case 4, 10, 13, 14, 15: // deadline exceeded, aborted, internal, unavailable, data loss
+	case 13: // internal, also of a request that Go's client can't send
+		if text := err.Error(); strings.Contains(text, "grpc: error while marshaling") ||
+			strings.Contains(text, "desc = header key ") || strings.Contains(text, "grpc: Compressor is not installed") {
+			return signNone
+		}
+		return signTrouble
+	case 4, 10, 14, 15: // deadline exceeded, aborted, unavailable, data loss
 		return signTrouble
 	case 3, 5, 6, 7, 9, 11, 12, 16: // invalid argument, not found, already exists, … , unauthenticated
 		return signRejected
@@ -154,10 +160,18 @@ func result(method reflect.Value) (v reflect.Value, ok bool) {
 type blamed struct {
 	error
 	verdict     *verdict // nil if there is none
+	changed     bool     // a request may have changed something
 	unexplained Class    // of a failure of which nothing is known
 }
 
 func (b *blamed) Unwrap() error { return b.error }
+
+// tellsNothing reports whether a tool's error leaves open what has happened.
+func (t errorTree) tellsNothing() bool {
+	_, explicit := t.explicitClass()
+	_, again := as[*repeated](t)
+	return !explicit && !again && t.sign() == signNone && t.lostReason() == "" && !t.is(context.DeadlineExceeded)
+}
 
 // blame returns the class of a failure that nobody has said outright. What the tool's error tells of
 // trouble counts first, since it may have happened after the last report: while reading an answer, or
@@ -177,7 +191,7 @@ func (t errorTree) blame() Class {
 		return ClassTransient
 	case s == signRejected:
 		return ClassInvalid
-	case v != nil && v.class != ClassCanceled:
+	case v != nil:
 		return v.class
 	case b != nil:
 		return b.unexplained

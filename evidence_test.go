@@ -81,6 +81,7 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{sqlError("58030"), transient, false},
 		{sqlError("40001"), transient, true},
 		{sqlError("40P01"), transient, true},
+		{sqlError("40003"), transient, false}, // whether it was committed isn't known
 		{sqlError("23505"), invalid, false},
 		{sqlError("42601"), invalid, false},
 		{sqlError("28P01"), invalid, false},
@@ -91,7 +92,7 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{awsError(404), invalid, false},
 		{statusError(500), transient, false},
 		{statusError(599), transient, false},
-		{statusError(429), transient, true},
+		{statusError(429), transient, false},
 		{statusError(400), invalid, false},
 		{statusError(499), invalid, false},
 		{statusError(501), invalid, false},
@@ -123,8 +124,8 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{&fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, transient, false},
 		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENOENT)}, transient, true}, // a socket
 
-		{worded("SQLITE_BUSY: database is locked"), transient, true},
-		{worded("database table is locked: users"), transient, true},
+		{worded("SQLITE_BUSY: database is locked"), transient, false},
+		{worded("database table is locked: users"), transient, false},
 		{killed(t), transient, false},
 
 		// An *Error and a mark decide, and trouble before an answer.

@@ -19,6 +19,11 @@ func (t errorTree) lostReason() string {
 		return lostErrno[x]
 	case *net.ParseError, *net.AddrError: // implement net.Error, but concern no connection
 		return ""
+	case *net.OpError:
+		switch x.Err.(type) {
+		case *net.ParseError, *net.AddrError, net.UnknownNetworkError, net.InvalidAddrError:
+			return "" // it dialed nobody
+		}
 	case *url.Error: // implements net.Error, even for a URL that can't be parsed
 		if x.Op != "parse" && x.Err == io.EOF {
 			return "connection closed by the other side"
@@ -101,10 +106,13 @@ func (t errorTree) hadNoEffect() bool {
 	case *repeated, *PanicError:
 		return false
 	case *blamed:
-		if _, explicit := t.explicitClass(); explicit || x.verdict == nil {
-			break
+		if x.changed {
+			m, ok := as[*marked](t)
+			return ok && m.noEffect
 		}
-		return !x.verdict.affected && (x.verdict.noEffect || t.all(errorTree.hadNoEffect))
+		if x.verdict != nil && x.verdict.refused && t.tellsNothing() {
+			return true
+		}
 	case *net.OpError:
 		return x.Op == "dial"
 	case *net.DNSError:

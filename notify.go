@@ -173,7 +173,7 @@ func (c *call) notifyRetry(delay time.Duration, err error) {
 
 	e := CallRetry{
 		Tool:    c.ctx.name,
-		Label:   c.state.name,
+		Label:   c.state.label,
 		Time:    time.Now(),
 		Attempt: c.attempts,
 		Delay:   delay,

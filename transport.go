@@ -12,19 +12,24 @@ import (
 // what the backend says to the guarded call that the request's context belongs to, as [ReportBackend]
 // does:
 //
-//		client := &http.Client{Transport: resilience.Transport(nil)}
+//	client := &http.Client{Transport: resilience.Transport(nil)}
 //
-//	  - An error of base is no answer.
-//	  - The statuses 500 to 599 (but for 501 and 505), 429, and 403 with a Retry-After or an exhausted rate
-//	    limit, mean trouble. The time to wait is that of Retry-After, in seconds or as a date, or until an
-//	    exhausted rate limit is reset, by the headers X-RateLimit-Reset or RateLimit-Reset (a time since the
-//	    epoch, or seconds) or RateLimit (its t).
-//	  - The other statuses from 400 reject the request, as do 501 and 505.
-//	  - Any other answer is a good one.
+// What it reads of an answer:
 //
-// A tool of any [Effect] is retried if its last request was refused (the connection was, or the status is
-// 429) and no earlier one of the attempt may have changed something: GET, HEAD, OPTIONS and TRACE change
-// nothing, and neither do requests that are answered with a status from 400 to 499.
+//   - An error of base that tells of a lost connection or a timeout is no answer. Any other, such as one
+//     about a header that can't be sent, says nothing.
+//   - The statuses from 500 (but for 501 and 505), 429, and 403 with a Retry-After or an exhausted rate
+//     limit, mean trouble. The time to wait is that of Retry-After, in seconds or as a date, or until an
+//     exhausted rate limit is reset, by the headers X-RateLimit-Reset or RateLimit-Reset (a time since the
+//     epoch, or seconds) or RateLimit (its t).
+//   - The other statuses from 400 reject the request, as do 501 and 505.
+//   - Any other answer is a good one.
+//
+// A tool of any [Effect] whose error tells nothing is retried if its last request would have changed
+// something and was refused: the connection was, or the status is 429. A tool that isn't idempotent is never
+// retried if another request of the attempt may have changed something, unless it says by [MarkTransient]
+// that none has: GET, HEAD, OPTIONS and TRACE change nothing, and neither do requests that are answered with
+// a status from 400 to 499.
 //
 // A request that wasn't made with the context of the call, or one derived from it, isn't seen. A nil base
 // is http.DefaultTransport. The returned RoundTripper is safe for concurrent use if base is, and has the
@@ -39,11 +44,18 @@ func Transport(base http.RoundTripper) http.RoundTripper {
 type transport struct{ base http.RoundTripper }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx, safe := req.Context(), isSafe(req.Method)
-	res, err := t.base.RoundTrip(req)
-	if innermost(ctx) != nil {
-		reportBackend(ctx, verdictOf(res, err, safe))
+	if innermost(req.Context()) == nil {
+		return t.base.RoundTrip(req)
 	}
+
+	safe := isSafe(req.Method)
+	r := newRequest(req.Context(), !safe)
+	res, err := t.base.RoundTrip(req)
+	v := verdictOf(res, err)
+	if v != nil && safe {
+		v.refused = false // it isn't what would change something
+	}
+	r.end(v)
 	return res, err
 }
 
@@ -64,11 +76,11 @@ func isSafe(method string) bool {
 }
 
 // verdictOf returns what the outcome of a request says, nil if that is nothing.
-func verdictOf(res *http.Response, err error, safe bool) *verdict {
+func verdictOf(res *http.Response, err error) *verdict {
 	if err != nil {
 		v := readVerdict(&url.Error{Err: err}) // as an http.Client returns it: io.EOF means that there is no answer
-		if v != nil && safe {
-			v.affected = false
+		if v != nil && v.code == CodeToolFailed {
+			return nil // it may be about the request, such as a header that can't be sent
 		}
 		return v
 	}
@@ -79,17 +91,17 @@ func verdictOf(res *http.Response, err error, safe bool) *verdict {
 	after, limited := retryAfter(res.Header)
 	s := signOfStatus(res.StatusCode)
 	if s == signRejected && res.StatusCode == http.StatusForbidden && limited {
-		s = signHiccup
+		s = signTrouble
 	}
 
-	v := &verdict{class: ClassNeutral, code: CodeToolFailed, affected: !safe}
+	v := &verdict{class: ClassNeutral, code: CodeToolFailed}
+	v.noEffect = res.StatusCode >= 400 && res.StatusCode < 500
+	v.refused = res.StatusCode == http.StatusTooManyRequests
 	switch s {
 	case signTrouble:
 		v.class, v.retryAfter = ClassTransient, after
-	case signHiccup:
-		v.class, v.retryAfter, v.noEffect, v.affected = ClassTransient, after, true, false
 	case signRejected:
-		v.class, v.code, v.noEffect, v.affected = ClassInvalid, CodeValidation, true, false
+		v.class, v.code = ClassInvalid, CodeValidation
 	}
 	return v
 }
@@ -131,22 +143,31 @@ func until(at time.Time, h http.Header) time.Duration {
 	return max(at.Sub(now), 0)
 }
 
-// rateLimit reads the header RateLimit of draft-ietf-httpapi-ratelimit-headers: "name";r=0;t=30, or, in
-// older drafts, limit=10, remaining=0, reset=30.
+// rateLimit reads the header RateLimit of draft-ietf-httpapi-ratelimit-headers, a list of policies such as
+// "name";r=0;t=30, or, in older drafts, limit=10, remaining=0, reset=30. Of several policies that are
+// exhausted, the one that lasts longest counts.
 func rateLimit(header string) (after time.Duration, exhausted bool) {
-	for part := range strings.FieldsFuncSeq(header, func(r rune) bool { return r == ';' || r == ',' }) {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		switch name {
-		case "r", "remaining":
-			exhausted = value == "0"
-		case "t", "reset":
-			after, _ = secondsOf(value)
+	policies := strings.Split(header, ",")
+	if strings.Contains(header, "remaining=") {
+		policies = []string{strings.ReplaceAll(header, ",", ";")}
+	}
+
+	for _, policy := range policies {
+		none, reset := false, time.Duration(0)
+		for part := range strings.SplitSeq(policy, ";") {
+			name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+			switch name {
+			case "r", "remaining":
+				none = value == "0"
+			case "t", "reset":
+				reset, _ = secondsOf(value)
+			}
+		}
+		if none {
+			exhausted, after = true, max(after, reset)
 		}
 	}
-	if !exhausted {
-		return 0, false
-	}
-	return after, true
+	return after, exhausted
 }
 
 // secondsOf reads a number of seconds, which some servers write with a fraction.

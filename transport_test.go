@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -118,14 +119,22 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		"429, older RateLimit": {
 			read, "GET", answering(429, "RateLimit", "limit=9, remaining=0, reset=30"), asked(30 * time.Second),
 		},
-		"429, nonsense":         {read, "GET", answering(429, "Retry-After", "soon"), exhausted},
-		"429, a negative time":  {read, "GET", answering(429, "Retry-After", "-5"), exhausted},
-		"429, for ever":         {read, "GET", answering(429, "Retry-After", "1e300"), exhausted},
-		"429, in the past":      {read, "GET", answering(429, "Retry-After", date(-time.Hour)), exhausted},
-		"no answer":             {read, "GET", broken(io.ErrUnexpectedEOF), exhausted},
-		"no answer to a write":  {write, "POST", broken(io.ErrUnexpectedEOF), lost},
-		"closed, to a write":    {write, "POST", broken(io.EOF), lost},
-		"refused":               {write, "POST", broken(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), exhausted},
+		"429, nonsense":        {read, "GET", answering(429, "Retry-After", "soon"), exhausted},
+		"429, a negative time": {read, "GET", answering(429, "Retry-After", "-5"), exhausted},
+		"429, for ever":        {read, "GET", answering(429, "Retry-After", "1e300"), exhausted},
+		"429, in the past":     {read, "GET", answering(429, "Retry-After", date(-time.Hour)), exhausted},
+		"no answer":            {read, "GET", broken(io.ErrUnexpectedEOF), exhausted},
+		"no answer to a write": {write, "POST", broken(io.ErrUnexpectedEOF), lost},
+		"closed, to a write":   {write, "POST", broken(io.EOF), lost},
+		"refused":              {write, "POST", broken(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), exhausted},
+		"429, several limits": {
+			read, "GET", answering(429, "RateLimit", `"burst";r=0;t=30, "hour";r=0;t=90, "daily";r=9;t=3600`), asked(90 * time.Second),
+		},
+		"600":                    {read, "GET", answering(600), exhausted},
+		"a header of no meaning": {read, "GET", broken(errors.New(`net/http: invalid header field value for "Token"`)), own},
+		"an address of no meaning": {
+			read, "GET", broken(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "invalid port", Addr: "x:99999"}}), own,
+		},
 		"the request's own end": {read, "GET", broken(context.Canceled), own},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
@@ -229,17 +238,111 @@ func TestReportsBelongToTheirAttempt(t *testing.T) {
 	}
 }
 
-// A report reaches the calls around the one that it was made in.
-func TestReportReachesCallsAroundIt(t *testing.T) {
+// What a call has counted doesn't count for the calls around it, which may have done without.
+func TestReportEndsAtTheInnermostGuardedCall(t *testing.T) {
 	g := newGuard(t, resilience.Config{})
+	neutral := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
 	r := resilience.Run(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
 		_, _ = resilience.Do(ctx, g, "inner", func(ctx context.Context) (int, error) {
-			resilience.ReportBackend(ctx, statusError(404))
-			return 1, nil
+			return resilience.WithTimeout(ctx, "its own", time.Second, func(ctx context.Context) (int, error) {
+				resilience.ReportBackend(ctx, statusError(503))
+				return 0, errOwn
+			})
 		})
 		return 0, errOwn
+	}, neutral)
+	assert.False(t, r.Err.HasGuidance())
+	for _, h := range g.Health() {
+		assert.Equal(t, h.Tool == "inner", h.ConsecutiveFailures == 1, h.Tool)
+	}
+}
+
+// Promise 8: what may have changed something isn't repeated, wherever in the call it was done.
+func TestPromise8RequestThatMayHaveChangedSomething(t *testing.T) {
+	refused := sending("POST", broken(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}))
+	wrote := sending("POST", answering(200))
+	noAnswer := sending("POST", roundTrips(func(req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}))
+	g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+
+	for name, tool := range map[string]func(ctx context.Context, effects *int) error{
+		"after a look-up": func(ctx context.Context, effects *int) error {
+			_, _ = sending("GET", answering(404))(ctx)
+			*effects++
+			return io.ErrUnexpectedEOF
+		},
+		"after a look-up that was refused": func(ctx context.Context, effects *int) error {
+			_, _ = sending("GET", broken(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}))(ctx)
+			*effects++
+			return fmt.Errorf("insert: %w", context.DeadlineExceeded)
+		},
+		"after 429": func(ctx context.Context, effects *int) error {
+			_, _ = sending("GET", answering(429))(ctx)
+			*effects++
+			return errOwn
+		},
+		"before an error that was wrapped in ours": func(ctx context.Context, effects *int) error {
+			_, _ = wrote(ctx)
+			*effects++
+			return resilience.AsError("x", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+		},
+		"in an inner call": func(ctx context.Context, effects *int) error {
+			_, err := resilience.Do(ctx, g, "inner", func(ctx context.Context) (int, error) {
+				_, _ = wrote(ctx)
+				*effects++
+				return 0, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+			}, resilience.ForRequest(resilience.Request{Effect: func() resilience.Effect { return resilience.NonIdempotent }}))
+			return err
+		},
+		"in an inner call that has timed out": func(ctx context.Context, effects *int) error {
+			*effects++
+			_, _ = resilience.WithTimeout(ctx, "primary", time.Second, noAnswer)
+			_, err := refused(ctx)
+			return err
+		},
+		"in a request under way": func(ctx context.Context, effects *int) error {
+			*effects++
+			go func() { _, _ = noAnswer(ctx) }()
+			time.Sleep(time.Millisecond)
+			_, err := refused(ctx)
+			return err
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			effects := 0
+			g = guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				return 0, tool(ctx, &effects)
+			})
+			assert.Equal(t, 1, effects)
+			assert.False(t, r.Err.Retryable)
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+// Without an AttemptTimeout, a request of an attempt that is over may still be answered.
+func TestAnswerToAnEarlierAttemptCountsForNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := sending("GET", roundTrips(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return answering(200).RoundTrip(req)
+		}))
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 1 {
+				go func() { _, _ = late(ctx) }()
+				time.Sleep(time.Millisecond)
+			} else {
+				time.Sleep(5 * time.Second)
+			}
+			return 0, errOwn
+		})
+		assert.Equal(t, 4, r.Attempts)
+		assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
 	})
-	assert.Equal(t, resilience.CodeValidation, r.Err.Code)
 }
 
 func TestReportOutsideOfACallDoesNothing(t *testing.T) {

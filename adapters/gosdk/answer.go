@@ -41,7 +41,7 @@ func (o *options) answerOfResult(
 	case res.InputRequests != nil:
 		return answer{result: res, needsInput: true}, resilience.ErrUnfinished
 	case res.IsError:
-		return answer{result: scrubbed(res), goError: res.GetError() != nil}, o.failure(ctx, req, res)
+		return answer{result: scrubbed(res), goError: hasGoError(res)}, o.failure(ctx, req, res)
 	}
 	return answer{result: res}, nil
 }
@@ -52,7 +52,8 @@ func answerOfError(err error) (answer, error) {
 	if !isBounded(err) || errors.As(err, &own) {
 		return answer{}, err
 	}
-	return answer{err: newProtocolError(err), goError: true}, markProtocolError(err)
+	var wire *jsonrpc.Error
+	return answer{err: newProtocolError(err), goError: !errors.As(err, &wire)}, markProtocolError(err)
 }
 
 func newProtocolError(err error) *protocolError {
@@ -84,13 +85,15 @@ func (e *scrubbedError) Unwrap() error { return e.error }
 // forClient returns the error for the SDK. What the guard has to say is the data of a protocol error that
 // has none.
 func (p *protocolError) forClient(e *resilience.Error) error {
-	if !e.HasGuidance() || p.wire.Data != nil {
-		return p.error
-	}
-
 	wire := p.wire
-	wire.Data, _ = json.Marshal(e) // it can't fail
-	return &wire
+	if e.HasGuidance() && wire.Data == nil {
+		wire.Data, _ = json.Marshal(e) // it can't fail
+		return &wire
+	}
+	if _, scrubbed := p.error.(*scrubbedError); scrubbed && wire.Data != nil {
+		return &wire // of a wrapped error the SDK keeps no data
+	}
+	return p.error
 }
 
 // markProtocolError marks err as the caller's mistake if it is a protocol error that says so. Of others

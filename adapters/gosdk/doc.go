@@ -26,14 +26,15 @@
 //     added to a result with isError: the *resilience.Error, as one more text item of the content, since
 //     hosts show that to the model, and in the _meta under [resilience.MetaError]. To a protocol error
 //     without data it is added as that.
-//   - Secrets in the text of failures are replaced, see [resilience.Scrub].
+//   - Secrets in the text items of a failed result, and in the text of an error, are replaced, see
+//     [resilience.Scrub]. Structured content stays as it is.
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
 //     the call, if a handler returns neither a result nor an error, or as its error a *resilience.Error.
 //     It is a result with isError, whose text is the JSON of the *resilience.Error. The error is also in
 //     the result's _meta and, if the tool has no output schema, in its structuredContent. A panic ends
 //     neither the process nor another call.
 //   - A call that is made again doesn't repeat progress that an earlier attempt has sent. A tool that was
-//     abandoned can neither send progress nor ask any more.
+//     abandoned can neither send progress nor ask any more with the context of its call.
 //   - Each attempt has a copy of the request, so other middleware doesn't see how a tool changes it.
 //
 // The text of a handler's error therefore reaches the client, as the SDK has it. If it isn't fit for

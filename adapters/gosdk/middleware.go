@@ -170,6 +170,7 @@ func cloneRequest(req *mcp.CallToolRequest) *mcp.CallToolRequest {
 	clone, params := *req, *req.Params
 	params.Meta = maps.Clone(params.Meta)
 	params.Arguments = bytes.Clone(params.Arguments)
+	params.InputResponses = maps.Clone(params.InputResponses)
 	clone.Params = &params
 	return &clone
 }

@@ -56,10 +56,21 @@ func CountKnown(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error
 	switch {
 	case err == nil:
 		return errorOf(res)
-	case strings.HasPrefix(err.Error(), `validating "arguments": `):
-		return resilience.MarkInvalid(err) // only the SDK's text identifies this error
+	case isAboutArguments(err):
+		return resilience.MarkInvalid(err)
 	}
 	return err
+}
+
+// isAboutArguments reports whether the SDK complains of arguments. Only its text tells.
+func isAboutArguments(err error) bool {
+	return strings.HasPrefix(err.Error(), `validating "arguments": `)
+}
+
+// hasGoError reports whether the text of a result is that of a handler's error.
+func hasGoError(res *mcp.CallToolResult) bool {
+	err := res.GetError()
+	return err != nil && !isAboutArguments(err)
 }
 
 // CountAll is a [FailureFunc] by which every result with isError is a failure of the backend, unless its
@@ -86,7 +97,8 @@ func CountNone(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error 
 }
 
 // HideErrors keeps the text of Go errors from clients: where a handler returns an error, or a result that
-// stands for one by its GetError, the answer is the guard's own, and says what happened in its words.
+// stands for one by its GetError, the answer is the guard's own, and says what happened in its words. A
+// *jsonrpc.Error still reaches the client, and so does what the SDK says of arguments.
 func HideErrors() Option { return func(o *options) { o.hideErrors = true } }
 
 // AllowDebug allows clients to turn debug on for a request, by [resilience.MetaDebug].

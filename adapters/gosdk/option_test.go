@@ -112,7 +112,7 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	f.typed("typed", nil, func(context.Context) error { return errors.New(secret) })
 	f.raw("result", nil, returns(shared, nil))
 	f.raw("error", nil, returns(nil, errors.New(secret)))
-	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: secret}))
+	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: secret, Data: []byte(`"mine"`)}))
 	f.raw("success", nil, returns(textResult(secret), nil))
 	f.connect("")
 
@@ -123,6 +123,7 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	wire := f.protocolError("protocol")
 	assert.Equal(t, want, wire.Message)
 	assert.EqualValues(t, -32042, wire.Code)
+	assert.Equal(t, `"mine"`, string(wire.Data))
 	assert.Equal(t, secret, text(t, f.call("success")), "what isn't a failure is the tool's affair")
 }
 
@@ -131,7 +132,13 @@ func TestHiddenErrorsAreTheGuards(t *testing.T) {
 	f.typed("typed", nil, func(context.Context) error { return errBoom })
 	f.raw("error", nil, returns(nil, errBoom))
 	f.raw("result", nil, returns(errorTextResult("no such row"), nil))
+	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: "Log in first"}))
 	f.connect("")
+	assert.Equal(t, "Log in first", f.protocolError("protocol").Message)
+	assert.EqualValues(t, jsonrpc.CodeInvalidParams, f.protocolError("no such tool").Code)
+	wrong, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "typed", Arguments: map[string]any{"n": "x"}})
+	require.NoError(t, err)
+	assert.Contains(t, text(t, wrong), `validating "arguments"`)
 
 	for _, tool := range []string{"typed", "error"} {
 		res := f.call(tool)

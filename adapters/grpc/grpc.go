@@ -3,6 +3,7 @@ package grpcresilience
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -72,10 +73,24 @@ func report(ctx context.Context, err error) {
 	if code := s.Code(); code <= codes.Unknown || code > codes.Unauthenticated {
 		return
 	}
+	if s.Code() == codes.Internal && isOwn(s.Message()) {
+		return
+	}
 	if after := retryDelay(s); after > 0 {
 		err = &waitError{err, after}
 	}
 	resilience.ReportBackend(ctx, err)
+}
+
+// isOwn reports whether a message of status Internal is that of gRPC's client about a request that it
+// can't send, such as one whose metadata or text isn't valid. Only its text tells.
+func isOwn(message string) bool {
+	for _, own := range []string{"grpc: error while marshaling", "header key ", "grpc: Compressor is not installed"} {
+		if strings.HasPrefix(message, own) {
+			return true
+		}
+	}
+	return false
 }
 
 // retryDelay returns how long the server asks to wait, zero if it doesn't ask.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/health/grpc_health_v1" // its messages come with gRPC
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
@@ -315,4 +316,29 @@ func TestOutsideOfAGuardedCallNothingChanges(t *testing.T) {
 	conn := connect(t, address)
 	assert.Equal(t, codes.Unavailable, status.Code(unary(t.Context(), conn)))
 	assert.Equal(t, codes.Unavailable, status.Code(receive(t.Context(), conn)))
+}
+
+// What gRPC's client can't send says nothing of the backend.
+func TestRequestThatCannotBeSentIsNotReported(t *testing.T) {
+	_, addr := listen(t, answering(1, nil))
+	conn := connect(t, addr)
+	for name, send := range map[string]func(context.Context) error{
+		"metadata": func(ctx context.Context) error {
+			return unary(metadata.AppendToOutgoingContext(ctx, "token", "tökén"), conn)
+		},
+		"a message": func(ctx context.Context) error {
+			return conn.Invoke(ctx, "/backend/Call", "not a message", new(pb.HealthCheckResponse))
+		},
+		"a compressor": func(ctx context.Context) error {
+			var req, res pb.HealthCheckRequest
+			return conn.Invoke(ctx, "/backend/Call", &req, &res, grpc.UseCompressor("none"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var err error
+			got := judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) { err = send(ctx) })
+			assert.Equal(t, codes.Internal, status.Code(err), "%v", err)
+			assert.Equal(t, nothing, got)
+		})
+	}
 }

@@ -17,7 +17,8 @@
 //   - If the failure is the backend's, or the tool's author has written a *resilience.Error, guidance is
 //     added to a result with isError: the *resilience.Error, as one more text item of the content, since
 //     hosts show that to the model, and in the _meta under [resilience.MetaError].
-//   - Secrets in the text of failures are replaced, see [resilience.Scrub].
+//   - Secrets in the text items of a failed result, and in the text of an error, are replaced, see
+//     [resilience.Scrub]. Structured content stays as it is.
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
 //     the call, if a handler returns neither a result nor an error, or as its error a *resilience.Error,
 //     which [resilience.AsError] makes of any. It is a result with isError, whose text is the JSON of
