@@ -29,7 +29,8 @@ type Retry struct {
 	// retries are for failures that come quickly. Zero means 5s. Negative means at any time.
 	MaxElapsed time.Duration
 
-	// Classify returns what an error means. It is called concurrently and never with nil. If
+	// Classify returns what an error means. It is called concurrently and never with nil. The error may
+	// be wrapped together with what the tool's backend has said: ask it by errors.Is and errors.As. If
 	// it panics, the error is ClassTransient. Nil means the package's Classify.
 	Classify func(error) Class
 

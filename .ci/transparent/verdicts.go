@@ -29,7 +29,7 @@ type verdicts map[test]string
 
 // goTest runs tests in dir, with or without the guard.
 func goTest(ctx context.Context, dir string, guarded bool, args ...string) (verdicts, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-count=1"}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-count=1", "-timeout=60m"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if !guarded {
