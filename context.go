@@ -87,6 +87,7 @@ func (c *callContext) schedule(now time.Duration) {
 		wait += parentFirst
 	}
 
+	wait = max(wait, 1) // under the race detector, the runtime may crash if a bubble's timer is due at once
 	if c.timer == nil {
 		c.timer = time.AfterFunc(wait, c.expire)
 	} else {

@@ -189,7 +189,7 @@ func (c *crowd) err(r *rapid.T) {
 // leave makes a call that the client gives up, in one way or another, while the tool works or soon after. The
 // tool may ignore that it is over.
 func (c *crowd) leave(r *rapid.T) {
-	patience := time.Duration(rapid.IntRange(0, 20_000).Draw(r, "patience in ms")) * time.Millisecond
+	patience := time.Duration(rapid.IntRange(1, 20_000).Draw(r, "patience in ms")) * time.Millisecond
 	// Under the race detector, the runtime may crash if a timer's channel in a bubble is due at once.
 	takes := time.Duration(rapid.IntRange(1, 50).Draw(r, "work in seconds")) * time.Second
 	deaf := rapid.Bool().Draw(r, "ignores its context")
