@@ -21,8 +21,14 @@ import (
 //
 // A tool says itself what its failure means by an [*Error], a mark such as [MarkPermanent], or
 // [ErrUnfinished]. A report of context.Canceled says nothing, and neither does one of an attempt that is
-// over, nor of a request that a call within it has counted already. Outside of a guarded call ReportBackend does nothing. It is safe for concurrent use; methods of
-// err are called before it returns, and their panics are recovered.
+// over. A report ends at the innermost guarded call: those around it hear only that something may have
+// changed.
+//
+// What was reported may have changed something, unless err rejects it or certainly had no effect, as
+// [MarkTransient] says. A tool that isn't idempotent isn't retried then.
+//
+// Outside of a guarded call ReportBackend does nothing. It is safe for concurrent use; methods of err are
+// called before it returns, and their panics are recovered.
 //
 // Report only what the backend has said: clients also return mistakes of their own, such as an argument
 // that can't be encoded, which would count as trouble. The module examples/backends of this repository
@@ -103,8 +109,7 @@ func (r request) end(v *verdict) {
 		if r.changes && v != nil && v.noEffect {
 			a.log.changes.Add(-1)
 		}
-		says = says && !a.ctx.over() && a.ctx.backend.attempt.Load() == a.log
-		if says {
+		if says = says && !a.ctx.over(); says {
 			a.log.last.Store(v)
 			says = a.ctx.ticket == nil
 		}

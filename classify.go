@@ -62,7 +62,7 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     during the attempt, [context.DeadlineExceeded], a lost connection, a command that was killed, a
 //     locked SQLite, a hiccup of the operating system (EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ESTALE,
 //     ETXTBSY), and an error with a method SQLState() string (of the classes 08, 40, 53, 57, 58),
-//     HTTPStatusCode() int or StatusCode() int (429, and 500 to 599 but for 501 and 505), or
+//     HTTPStatusCode() int or StatusCode() int (429, and from 500 but for 501 and 505), or
 //     GRPCStatus (deadline exceeded, resource exhausted unless a message is too large, aborted, internal,
 //     unavailable, data loss);
 //   - an answer that rejects the request is ClassInvalid: any other SQLSTATE, HTTP status from 400 and
@@ -96,9 +96,10 @@ func (t errorTree) class() Class {
 // a tool that isn't idempotent. It returns nil for nil, and otherwise an error with the text
 // of err that unwraps to err.
 //
-// A refused connection and a failed dial count as having had no effect without a mark. A tool
-// that did something else before it dialed, or that follows a redirect after a POST,
-// overrides that with [MarkPermanent].
+// A refused connection, a failed dial, a transaction that was rolled back (the SQLSTATEs 40001 and 40P01)
+// and a hiccup of the operating system (see [Classify]) count as having had no effect without a mark. A
+// tool that did something else before, or that follows a redirect after a POST, overrides that with
+// [MarkBackend] or [MarkPermanent]. For requests that were reported, see [Transport].
 //
 // What failed in another way, and may have taken effect, is marked by [MarkBackend].
 func MarkTransient(err error) error { return mark(err, ClassTransient, true) }

@@ -166,4 +166,12 @@ func TestRejectionByTheBackendHasNoGuidance(t *testing.T) {
 	assert.True(t, resilience.AsError("x", statusError(503)).HasGuidance())
 	own := &resilience.Error{Code: resilience.CodeValidation, Message: "No such row"}
 	assert.True(t, resilience.AsError("x", own).HasGuidance(), "its author wrote it for the agent")
+
+	g := guardWith(t, resilience.Tool{})
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := resilience.Run(canceled, g, "x", succeed)
+	assert.False(t, r.Err.HasGuidance(), "the caller has left")
+	r = resilience.Run(t.Context(), g, "x", failing(1, statusError(404)), resilience.Debug())
+	assert.True(t, r.Err.HasGuidance(), "the details are asked for")
 }

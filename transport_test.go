@@ -278,6 +278,11 @@ func TestPromise8RequestThatMayHaveChangedSomething(t *testing.T) {
 			*effects++
 			return fmt.Errorf("insert: %w", context.DeadlineExceeded)
 		},
+		"after a write that was refused": func(ctx context.Context, effects *int) error {
+			_, _ = refused(ctx)
+			*effects++
+			return fmt.Errorf("insert: %w", context.DeadlineExceeded)
+		},
 		"after 429": func(ctx context.Context, effects *int) error {
 			_, _ = sending("GET", answering(429))(ctx)
 			*effects++
@@ -321,6 +326,19 @@ func TestPromise8RequestThatMayHaveChangedSomething(t *testing.T) {
 			time.Sleep(time.Hour)
 		})
 	}
+}
+
+// A tool that knows better says so.
+func TestMarkStandsAgainstWhatWasReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+		wrote := sending("POST", answering(200))
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			_, _ = wrote(ctx)
+			return 0, resilience.MarkTransient(errOwn)
+		})
+		assert.Equal(t, 4, r.Attempts)
+	})
 }
 
 // Without an AttemptTimeout, a request of an attempt that is over may still be answered.
@@ -475,4 +493,48 @@ func TestTimeoutOfAToolThatWaitsAsItsBackendAsks(t *testing.T) {
 			assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
 		})
 	}
+}
+
+// Nobody waits any more for what has timed out within a call, or for an abandoned attempt.
+func TestReportOfWhatIsOverSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		report := func(ctx context.Context) {
+			time.Sleep(5 * time.Second)
+			resilience.ReportBackend(ctx, waitError{time.Minute})
+		}
+		neutral := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+
+		g := guardWith(t, resilience.Tool{Timeout: time.Minute})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			_, _ = resilience.WithTimeout(ctx, "inner", time.Second, func(ctx context.Context) (int, error) {
+				report(ctx)
+				return 0, nil
+			})
+			time.Sleep(10 * time.Second)
+			return 0, errOwn
+		}, neutral)
+		assert.False(t, r.Err.HasGuidance())
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+
+		cfg := configWith(resilience.Tool{Timeout: 7 * time.Second, Effect: resilience.ReadOnly})
+		cfg.AttemptTimeout = 3 * time.Second
+		r = resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 1 {
+				report(ctx)
+			}
+			return untilDone(ctx)
+		})
+		assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+		assert.Zero(t, r.Err.RetryAfter)
+	})
+}
+
+func TestUnexplainedFailureOfAnAttemptWithATimeoutIsNeutral(t *testing.T) {
+	cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
+	cfg.AttemptTimeout = time.Minute
+	g := newGuard(t, cfg)
+	r := resilience.Run(t.Context(), g, "x", failing(9, errOwn),
+		resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+	assert.Equal(t, 1, r.Attempts)
+	assert.Zero(t, g.Health()[0].ConsecutiveFailures)
 }
