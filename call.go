@@ -200,7 +200,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 		var err error
 		value, err = protect(ctx, fn)
 		if answered = true; err != nil {
-			f = examine(j.state, ctx, err)
+			examine(j.state, ctx, err, &f)
 		}
 	} else {
 		r.tool = j.state
@@ -315,7 +315,7 @@ func (c *call) errorOf(f *failure) *Error {
 	}
 
 	if !c.hadNoEffect(f) {
-		e.forEffect(c.toolEffect(), isCrash(f.err))
+		e.forEffect(c.toolEffect(), f.changed || isCrash(f.err))
 	}
 	return e
 }

@@ -45,9 +45,9 @@ type Config struct {
 	// 64. It must not be negative.
 	MaxAbandoned int
 
-	// Suggestions replaces what an agent reads about what to do next, by code. If a
-	// NonIdempotent tool may have taken effect, the suggestion to check that is still added.
-	// Each key must be one of the Codes.
+	// Suggestions replaces what an agent reads about what to do next, by code. If the tool may have
+	// taken effect, and isn't known to be ReadOnly or Idempotent, the suggestion to check that is still
+	// added. Each key must be one of the Codes.
 	Suggestions map[Code]string
 
 	// Observers receive the events of every call. They are isolated: a panic or a slow callback

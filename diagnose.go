@@ -34,6 +34,7 @@ type diagnosis struct {
 	code       Code   // what the error becomes without an explicit one
 	lost       string // why a connection is lost; empty if none is
 	noEffect   bool   // certainly nothing was done, so that repeating is safe
+	changed    bool   // a request that was reported may have changed something
 	retryAfter time.Duration
 	unfinished bool // ErrUnfinished, and neutral
 }
@@ -54,8 +55,11 @@ func diagnose(t errorTree, classify func(error) Class) (d diagnosis) {
 	d.retryAfter = d.retryAfterOf(t)
 	d.lost = t.lostReason()
 	d.code = d.codeOf(t)
-	if b, ok := t.err.(*blamed); ok && b.verdict.inTrouble() {
-		d.learn(b.verdict)
+	if b, ok := t.err.(*blamed); ok {
+		d.changed = b.changed
+		if b.verdict.inTrouble() {
+			d.learn(b.verdict)
+		}
 	}
 	return d
 }

@@ -175,7 +175,7 @@ func TestTimeoutOfANonIdempotentToolAsksTheAgentToCheck(t *testing.T) {
 }
 
 func TestAgentIsToldToTakeCareOnlyWhereTheEffectIsNotKnown(t *testing.T) {
-	const caution = " If this tool changes anything, check first whether this call took effect."
+	const caution = " " + suggestCaution
 	for name, tc := range map[string]struct {
 		err  error
 		want string // for EffectUnknown
@@ -196,6 +196,26 @@ func TestAgentIsToldToTakeCareOnlyWhereTheEffectIsNotKnown(t *testing.T) {
 			}
 			assert.Equal(t, tc.want, suggestion(resilience.EffectUnknown))
 			assert.Equal(t, strings.TrimSuffix(tc.want, caution), suggestion(resilience.ReadOnly))
+		})
+	}
+}
+
+// What was sent first has been done, whatever has become of the last request.
+func TestPromise8RejectionAfterAWriteAsksTheAgentToCheck(t *testing.T) {
+	for effect, want := range map[resilience.Effect]string{
+		resilience.NonIdempotent: suggestCheck,
+		resilience.EffectUnknown: suggestChange + " " + suggestCaution,
+		resilience.Idempotent:    suggestChange,
+	} {
+		t.Run(effect.String(), func(t *testing.T) {
+			wrote, rejected := sending("POST", answering(200)), sending("POST", answering(404))
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: effect}), "x",
+				func(ctx context.Context) (int, error) {
+					_, _ = wrote(ctx)
+					return rejected(ctx)
+				})
+			assert.Equal(t, resilience.CodeValidation, r.Err.Code)
+			assert.Equal(t, want, r.Err.Suggestion)
 		})
 	}
 }

@@ -90,7 +90,7 @@ type Error struct {
 	Details    map[string]any // with debug only
 	Err        error          // the cause, which may be nil; its text appears in Details and logs only
 
-	// origin is the *Error of which this one is a changed copy, nil if it is none.
+	// origin is the *Error of which this one is a copy, or a copy of a copy. It is nil if it is none.
 	origin *Error
 
 	// ours is the suggestion that this package wrote, whatever the suggestion is now.
@@ -134,7 +134,7 @@ func (e *Error) Unwrap() error {
 
 // Is reports whether target is the [Code] of e. A TIMEOUT is [context.DeadlineExceeded] too,
 // and a CANCELED is [context.Canceled]. A copy that a guard has completed or changed is the
-// *Error that it was made from.
+// *Error that it was made from, and so are other such copies.
 func (e *Error) Is(target error) bool {
 	if e == nil {
 		return false
@@ -150,9 +150,17 @@ func (e *Error) Is(target error) bool {
 	case Code:
 		return e.Code == t
 	case *Error:
-		return e.origin != nil && (e.origin == t || e.origin.Is(t))
+		return t != nil && e.first() == t.first()
 	}
 	return false
+}
+
+// first returns the *Error that e was copied from, which may be e itself.
+func (e *Error) first() *Error {
+	if e.origin != nil {
+		return e.origin
+	}
+	return e
 }
 
 // LogValue returns the error as a slog group. It contains the text of the cause: logs are
@@ -283,7 +291,7 @@ func (e *Error) hasOurWords() bool {
 // clone returns a copy that may be changed, and that errors.Is finds to be e.
 func (e *Error) clone() *Error {
 	c := *e
-	c.origin = e
+	c.origin = e.first() // not e: a tool may return what it got from a guard, again and again
 	return &c
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -226,9 +227,29 @@ func TestSuggestionOfTheConfigReplacesOurs(t *testing.T) {
 			return resilience.Run(t.Context(), g, tool, fn).Err.Suggestion
 		}
 		assert.Equal(t, startApp+" "+suggestCheck, suggestion("x", untilDone))
-		assert.Equal(t, startApp, suggestion("y", untilDone))
+		assert.Equal(t, startApp+" "+suggestCaution, suggestion("y", untilDone))
 		assert.Equal(t, "Mine", suggestion("y", failing(9, own)))
 	})
+}
+
+// A tool may remember what a guard has made of its error, and return that from then on.
+func TestErrorThatIsReturnedAgainAndAgainDoesNotGrow(t *testing.T) {
+	first := &resilience.Error{Code: resilience.CodeValidation, Message: "m"}
+	remembered := error(first)
+	g := guardWith(t, resilience.Tool{})
+	for range 100 {
+		_, err := resilience.Do(t.Context(), g, "x", failing(9, remembered))
+		assert.ErrorIs(t, err, first)
+		assert.ErrorIs(t, err, remembered)
+		remembered = err
+	}
+
+	copies := 0
+	for v := reflect.ValueOf(remembered); !v.IsNil(); v = v.Elem().FieldByName("origin") {
+		copies++
+	}
+	assert.Equal(t, 2, copies)
+	assert.NotErrorIs(t, remembered, &resilience.Error{Code: resilience.CodeValidation, Message: "m"})
 }
 
 func TestErrorsThatAreSharedAreNotChanged(t *testing.T) {

@@ -150,6 +150,8 @@ func ExampleWrap() {
 
 func ExampleResult_Message() {
 	guard := resilience.Must(resilience.New(resilience.Config{
+		Tools: map[string]resilience.Tool{"highlight": {Effect: resilience.Idempotent}},
+		Retry: resilience.Retry{MaxRetries: -1},
 		Suggestions: map[resilience.Code]string{
 			resilience.CodeConnectionLost: "Ensure the app is running.",
 		},

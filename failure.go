@@ -15,19 +15,22 @@ type failure struct {
 	notMade  bool    // by a Connector
 }
 
-// examine returns what err means to a tool. Outside of a guard, s is nil: then only err is known.
-func examine(s *toolState, ctx *callContext, err error) (f *failure) {
-	defer func() {
-		if recover() != nil {
-			f = unexamined(ctx, err)
-		}
-	}()
-
+// examine stores in f what err means to a tool, also if a Classify function ends the goroutine. If a
+// method of err does, f remains nil. Outside of a guard, s is nil: then only err is known.
+func examine(s *toolState, ctx *callContext, err error, f **failure) {
 	t := treeOf(err)
 	if s == nil {
-		return &failure{err: t.err}
+		*f = &failure{err: t.err}
+		return
 	}
-	return newFailure(t, ctx, s.retry.Classify, s.breaker.cfg.Classify)
+
+	defer func() {
+		_ = recover()
+		if *f == nil {
+			*f = newFailure(t, ctx, nil, nil)
+		}
+	}()
+	*f = newFailure(t, ctx, s.retry.Classify, s.breaker.cfg.Classify)
 }
 
 // newFailure asks retry and breaker, the Classify fields of a Retry and of a BreakerConfig.
@@ -49,13 +52,29 @@ func newFailure(t errorTree, ctx *callContext, retry, breaker func(error) Class)
 	return f
 }
 
-// unexamined returns the failure of err if it could not be examined, because the methods of err or a
-// Classify function panic, block or end their goroutine. Of err, only an *Error of ours and a crash count.
-func unexamined(ctx *callContext, err error) *failure {
-	if e, ok := err.(*Error); !isCrash(err) && (!ok || e == nil) {
-		err = errUnreadable
+// unread returns what is known of err without any of its methods: a crash, and an *Error but for its cause.
+func unread(err error) errorTree {
+	switch e := err.(type) {
+	case *PanicError:
+		if _, isError := e.Value.(error); isError {
+			err = &PanicError{Value: errUnreadable, Stack: e.Stack}
+		}
+		return errorTree{err: err}
+	case *Error:
+		if e == nil {
+			break
+		}
+		if e.Err != nil {
+			e = e.clone()
+			e.Err = errUnreadable
+		}
+		return errorTree{err: e}
 	}
-	return newFailure(errorTree{err: err}, ctx, nil, nil)
+
+	if err == ErrGoexit {
+		return errorTree{err: err}
+	}
+	return errorTree{err: errUnreadable}
 }
 
 // cause returns the error of the tool, nil if there is none.
@@ -66,21 +85,24 @@ func (f *failure) cause() error {
 	return f.err
 }
 
-// examineAside examines an error of our own. Its causes may be a tool's.
+// examineAside examines an error of our own. Its causes may be a tool's, which was examined before.
 func (c *call) examineAside(e *Error) *failure {
-	return c.newFailureAside(e, &c.ctx, c.state.retry.Classify, c.state.breaker.cfg.Classify)
+	return c.newFailureAside(e, &c.ctx, errorTree{err: e}, c.state.retry.Classify, c.state.breaker.cfg.Classify)
 }
 
 // examineLate examines the error of a tool that has returned in time, when the timeout has ended its
 // examination. It asks no Classify function: that is what takes so long, or a method of the error.
 func (c *call) examineLate(ctx *callContext, err error) *failure {
-	return c.newFailureAside(err, ctx, nil, nil)
+	return c.newFailureAside(err, ctx, unread(err), nil, nil)
 }
 
-func (c *call) newFailureAside(err error, ctx *callContext, retry, breaker func(error) Class) *failure {
+// newFailureAside makes a failure of what is known anyway if the examination of err takes too long.
+func (c *call) newFailureAside(
+	err error, ctx *callContext, known errorTree, retry, breaker func(error) Class,
+) *failure {
 	var f *failure
 	if aside(&c.guard.examining, func() { f = newFailure(treeOf(err), ctx, retry, breaker) }) && f != nil {
 		return f
 	}
-	return unexamined(ctx, err)
+	return newFailure(known, ctx, nil, nil)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -107,6 +108,44 @@ func TestPromise7MethodsOfErrorsThatCallGoexit(t *testing.T) {
 			assert.Equal(t, resilience.CodeToolFailed, e.Code, name)
 		}
 	})
+}
+
+// The error of the tool is known when a Classify function ends the goroutine.
+func TestPromise4ClassifyThatCallsGoexit(t *testing.T) {
+	cycle := &resilience.Error{Message: "m", Suggestion: "s"}
+	cycle.Err = cycle
+	exits := func(error) resilience.Class { runtime.Goexit(); return 0 }
+
+	for name, failure := range map[string]error{
+		"plain": errBoom, "own": &resilience.Error{Message: "m", Err: errBoom}, "panic": &resilience.PanicError{Value: errBoom},
+	} {
+		cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+		cfg.Retry.Classify = exits
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(9, failure))
+		assert.ErrorIs(t, r.Err, errBoom, name)
+	}
+
+	// Nobody gets an error that would end the process: LogObserver looks for the innermost one.
+	cfg := configWith(resilience.Tool{})
+	cfg.Breaker.Classify = exits
+	cfg.Observers = []resilience.Observer{resilience.LogObserver(slog.New(slog.DiscardHandler))}
+	g := newGuard(t, cfg)
+	r := resilience.Run(t.Context(), g, "x", failing(9, cycle), resilience.Debug())
+	require.NoError(t, g.Flush(t.Context()))
+	assert.NotErrorIs(t, r.Err, errBoom, "the chain has an end")
+}
+
+// An *Error of the tool's counts without its methods, but not what it wraps.
+func TestPromise7CauseThatCannotBeReadDoesNotReachTheCaller(t *testing.T) {
+	for name, cause := range errorsThatCall(runtime.Goexit) {
+		own := &resilience.Error{Code: "BUSY", Message: "m", Err: cause}
+		r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, own))
+		assert.Equal(t, resilience.Code("BUSY"), r.Err.Code, name)
+		if name != "MarshalJSON" && name != "Error" { // whose methods nothing has called
+			assert.ErrorIs(t, r.Err, own, name)
+			assert.NotErrorIs(t, r.Err, errBoom, name)
+		}
+	}
 }
 
 func TestPromise1ClassifyThatBlocks(t *testing.T) {

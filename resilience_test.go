@@ -115,6 +115,8 @@ const (
 	suggestRetry  = "Try again. If it fails again, change the request or use another tool."
 	suggestChange = "Do not repeat the same call: change the request or use another tool."
 	suggestCheck  = "The outcome of this call is unknown: check whether it took effect before you call this tool again."
+
+	suggestCaution = "If this tool changes anything, check first whether this call took effect."
 )
 
 // newGuard returns a guard with a valid Config.

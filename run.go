@@ -138,14 +138,14 @@ func (r *runner[T]) execute() {
 	r.value, r.err = protect(ctx, r.fn)
 	if r.err != nil {
 		r.state.CompareAndSwap(running, failed)
-		r.failure = examine(r.tool, ctx, r.err)
+		examine(r.tool, ctx, r.err, &r.failure)
 	}
 }
 
 // finish hands the outcome over to the goroutine that waits for it, if that is still there.
 func (r *runner[T]) finish(ctx *callContext) {
-	if r.err != nil && r.failure == nil { // also if a method of err has ended the goroutine
-		r.failure = unexamined(ctx, r.err)
+	if r.err != nil && r.failure == nil { // fn or a method of its error has ended the goroutine
+		r.failure = newFailure(unread(r.err), ctx, nil, nil)
 	}
 	r.fn = nil
 	if r.state.CompareAndSwap(running, finished) || r.state.CompareAndSwap(failed, finished) {
