@@ -45,6 +45,7 @@ type verdict struct {
 	code       Code
 	lost       string // why the connection is lost; empty if it isn't
 	retryAfter time.Duration
+	silent     bool // it only says what follows
 	noEffect   bool // the request has certainly changed nothing
 	refused    bool // the backend has certainly not seen the request
 }
@@ -104,7 +105,7 @@ func newRequest(ctx context.Context, changes bool) request {
 // end says what became of the request, nil if nothing is known. The innermost call of a guard counts it, so
 // that the calls around that hear nothing of it.
 func (r request) end(v *verdict) {
-	says := v != nil
+	says := v != nil && !v.silent
 	for _, a := range r.attempts {
 		if r.changes && v != nil && v.noEffect {
 			a.log.changes.Add(-1)

@@ -70,7 +70,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     and ENOTDIR, and, if there is none of these, the last report;
 //   - a failure after a good answer of the backend is ClassNeutral, by the last report;
 //   - everything else is ClassTransient, and behind an adapter ClassNeutral, since that is how tools
-//     talk to agents: most of it is about mistakes.
+//     talk to agents: most of it is about mistakes. There, a host that doesn't exist and a bare
+//     io.ErrUnexpectedEOF that follows no good answer are no evidence of a lost connection, either.
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN or OVERLOADED that the tool got from a call
 // of its own: what rejected that call knows when to come back.

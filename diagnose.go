@@ -53,7 +53,9 @@ func diagnose(t errorTree, classify func(error) Class) (d diagnosis) {
 	d.unfinished = d.class.neutral() && t.is(ErrUnfinished)
 	d.noEffect = t.hadNoEffect()
 	d.retryAfter = d.retryAfterOf(t)
-	d.lost = t.lostReason()
+	if d.class != ClassNeutral || t.surelyLost() {
+		d.lost = t.lostReason()
+	}
 	d.code = d.codeOf(t)
 	if b, ok := t.err.(*blamed); ok {
 		d.changed = b.changed

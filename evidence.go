@@ -2,6 +2,7 @@ package resilience
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"reflect"
 	"strings"
@@ -187,10 +188,12 @@ func (t errorTree) blame() Class {
 	switch {
 	case v.inTrouble():
 		return v.class
-	case s >= signTrouble, t.lostReason() != "", t.is(context.DeadlineExceeded):
+	case s >= signTrouble, t.surelyLost(), t.is(context.DeadlineExceeded):
 		return ClassTransient
 	case s == signRejected:
 		return ClassInvalid
+	case v != nil && v.class == ClassNeutral && t.is(io.ErrUnexpectedEOF): // it broke off
+		return ClassTransient
 	case v != nil:
 		return v.class
 	case b != nil:

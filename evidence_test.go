@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"syscall"
@@ -150,6 +152,40 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// An agent brings these about as well as a backend. Behind an adapter they count only with evidence from the
+// wire.
+func TestDoubtfulLossCountsOnlyWhereEverythingDoes(t *testing.T) {
+	notFound := &net.DNSError{Err: "no such host", Name: "x.invalid", IsNotFound: true}
+	neutral := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+	for name, tc := range map[string]struct {
+		err     error
+		counted bool
+	}{
+		"a host that doesn't exist":        {notFound, false},
+		"dialing one":                      {&net.OpError{Op: "dial", Err: notFound}, false},
+		"asking one":                       {&url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: notFound}}, false},
+		"input that breaks off":            {fmt.Errorf("decoding: %w", io.ErrUnexpectedEOF), false},
+		"an answer that breaks off":        {&url.Error{Op: "Get", Err: io.ErrUnexpectedEOF}, true},
+		"a look-up that fails":             {&net.DNSError{Err: "server misbehaving", IsTemporary: true}, true},
+		"a host, and a connection":         {errors.Join(notFound, syscall.ECONNRESET), true},
+		"a mark":                           {resilience.MarkBackend(notFound), true},
+		"an Error of the tool's own":       {resilience.ConnectionLostError("the host is gone"), true},
+		"an address that can't be written": {&net.OpError{Op: "dial", Err: &net.AddrError{Err: "x"}}, false},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+			r := resilience.Run(t.Context(), g, "x", failing(9, tc.err), neutral)
+			assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures == 1)
+			assert.Equal(t, tc.counted, r.Err.HasGuidance())
+			assert.Equal(t, tc.counted, r.Err.Code == resilience.CodeConnectionLost || name == "a mark")
+
+			g = guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+			resilience.Run(t.Context(), g, "x", failing(9, tc.err))
+			assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures, "in plain Do")
+		})
 	}
 }
 

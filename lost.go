@@ -11,7 +11,14 @@ const refused = "connection refused"
 
 // lostReason returns in our own words why t means that a connection is gone, or "" if it
 // doesn't.
-func (t errorTree) lostReason() string {
+func (t errorTree) lostReason() string { return t.lostBy(true) }
+
+// surelyLost reports whether t means that a connection to a backend is gone. An agent can bring about as well
+// that a host doesn't exist, whose name it chose, and that input breaks off, which it sent.
+func (t errorTree) surelyLost() bool { return t.lostBy(false) != "" }
+
+// lostBy implements lostReason, and surelyLost without what is doubtful.
+func (t errorTree) lostBy(doubtful bool) string {
 	switch x := t.err.(type) {
 	case nil:
 		return ""
@@ -20,18 +27,20 @@ func (t errorTree) lostReason() string {
 	case *net.ParseError, *net.AddrError: // implement net.Error, but concern no connection
 		return ""
 	case *net.OpError:
-		switch x.Err.(type) {
+		switch inner := x.Err.(type) {
 		case *net.ParseError, *net.AddrError, net.UnknownNetworkError, net.InvalidAddrError:
 			return "" // it dialed nobody
+		case *net.DNSError:
+			return hostNotFound(inner, doubtful)
 		}
 	case *url.Error: // implements net.Error, even for a URL that can't be parsed
-		if x.Op != "parse" && x.Err == io.EOF {
+		if x.Op != "parse" && (x.Err == io.EOF || x.Err == io.ErrUnexpectedEOF) {
 			return "connection closed by the other side"
 		}
 	}
 
 	for _, inner := range t.wraps {
-		if r := inner.lostReason(); r != "" {
+		if r := inner.lostBy(doubtful); r != "" {
 			return r
 		}
 	}
@@ -40,18 +49,27 @@ func (t errorTree) lostReason() string {
 	case net.ErrClosed:
 		return "connection closed"
 	case io.ErrUnexpectedEOF:
-		return "connection closed by the other side"
+		if doubtful {
+			return "connection closed by the other side"
+		}
 	}
 
 	switch x := t.err.(type) {
 	case *net.DNSError:
-		return "host not found"
+		return hostNotFound(x, doubtful)
 	case *url.Error:
 		return "" // its cause has said nothing
 	case net.Error:
 		return netReason(x)
 	}
 	return ""
+}
+
+func hostNotFound(err *net.DNSError, doubtful bool) string {
+	if err.IsNotFound && !doubtful {
+		return ""
+	}
+	return "host not found"
 }
 
 // netReason asks the Timeout method of err, which may panic.

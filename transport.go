@@ -16,8 +16,8 @@ import (
 //
 // What it reads of an answer:
 //
-//   - An error of base that tells of a lost connection or a timeout is no answer. Any other, such as one
-//     about a header that can't be sent, says nothing.
+//   - An error of base that tells of a lost connection or a timeout is no answer. Any other says nothing,
+//     such as one about a header that can't be sent, or about a host that doesn't exist.
 //   - The statuses from 500 (but for 501 and 505), 429, and 403 with a Retry-After or an exhausted rate
 //     limit, mean trouble. The time to wait is that of Retry-After, in seconds or as a date, or until an
 //     exhausted rate limit is reset, by the headers X-RateLimit-Reset or RateLimit-Reset (a time since the
@@ -78,9 +78,13 @@ func isSafe(method string) bool {
 // verdictOf returns what the outcome of a request says, nil if that is nothing.
 func verdictOf(res *http.Response, err error) *verdict {
 	if err != nil {
-		v := readVerdict(&url.Error{Err: err}) // as an http.Client returns it: io.EOF means that there is no answer
+		failure := &url.Error{Err: err} // as an http.Client returns it: io.EOF means that there is no answer
+		v := readVerdict(failure)
 		if v != nil && v.code == CodeToolFailed {
 			return nil // it may be about the request, such as a header that can't be sent
+		}
+		if v != nil {
+			v.silent = v.code == CodeConnectionLost && !treeOf(failure).surelyLost()
 		}
 		return v
 	}

@@ -136,6 +136,12 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 			read, "GET", broken(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "invalid port", Addr: "x:99999"}}), own,
 		},
 		"the request's own end": {read, "GET", broken(context.Canceled), own},
+		"a host that doesn't exist": {
+			write, "POST", broken(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}), own,
+		},
+		"a look-up without an answer": {
+			write, "POST", broken(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving"}}), exhausted,
+		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Effect: tc.effect}}})

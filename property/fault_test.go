@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -67,13 +68,13 @@ func (a answer) RoundTrip(req *http.Request) (*http.Response, error) {
 // again.
 func (a answer) refused() bool {
 	limited := a.status == 429 || a.status == 403 && a.header != ""
-	return a.err == errRefused || a.err == errNoHost || a.err == nil && limited
+	return a.err == errRefused || a.err == errNoName || a.err == nil && limited
 }
 
 // These end a request before there is a connection.
 var (
 	errRefused error = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	errNoHost  error = &net.DNSError{Err: "no such host"}
+	errNoName  error = &net.DNSError{Err: "server misbehaving", IsTemporary: true}
 )
 
 // send sends a request, and fails with errOwn unless it is answered well.
@@ -114,7 +115,7 @@ var (
 		{err: io.ErrUnexpectedEOF},
 		{err: syscall.ECONNRESET},
 		{err: errRefused},
-		{err: errNoHost},
+		{err: errNoName},
 		{err: context.DeadlineExceeded}, // a client's own timeout
 	})
 )
@@ -135,7 +136,9 @@ func drawMistake(r *rapid.T) toolFunc {
 	}
 	return failsWith(rapid.SampledFrom([]error{
 		resilience.MarkInvalid(errOwn),
-		resilience.ErrUnfinished, // a client that can't elicit
+		resilience.ErrUnfinished,                             // a client that can't elicit
+		&net.DNSError{Err: "no such host", IsNotFound: true}, // which it chose
+		fmt.Errorf("decoding: %w", io.ErrUnexpectedEOF),      // of what it sent
 		&resilience.Error{Code: resilience.CodeValidation, Message: "no such thing"},
 	}).Draw(r, "error"))
 }
@@ -153,7 +156,8 @@ func drawTrouble(r *rapid.T) toolFunc {
 		}
 	case 2: // a backend of which only the tool's errors tell
 		return failsWith(rapid.SampledFrom([]error{
-			resilience.MarkBackend(errOwn), context.DeadlineExceeded, io.ErrUnexpectedEOF, syscall.ECONNRESET,
+			resilience.MarkBackend(errOwn), context.DeadlineExceeded, syscall.ECONNRESET,
+			&url.Error{Op: "Get", Err: io.ErrUnexpectedEOF},
 		}).Draw(r, "error"))
 	}
 	return sends(methods.Draw(r, "method"), troubles.Draw(r, "answer"))
