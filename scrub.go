@@ -7,8 +7,9 @@ import "strings"
 //
 //   - user and password in URLs (https://user:pass@host) and in DSNs (user:pass@tcp(host));
 //   - the values of sensitive names: name=value, name: value, "name":"value" (also escaped JSON in
-//     a string), --name value, <name>value</name>, headers, and parameters of queries, with
-//     the same names as Redact, and with signatures;
+//     a string), --name value, <name>value</name>, "name":"NAME","value":"…", headers, and
+//     parameters of queries, with the same names as Redact, and with signatures; and the short
+//     flags of well-known commands, as in mysql -phunter2;
 //   - what follows Bearer, Basic, IDENTIFIED BY and the like;
 //   - private keys in PEM, also if they are cut off;
 //   - JSON Web Tokens, and the tokens of well-known services that have a typical beginning
@@ -84,6 +85,7 @@ type rule struct {
 var rules = []rule{
 	{"-", privateKey},               // -----BEGIN PRIVATE KEY-----
 	{"-", flag},                     // --password hunter2
+	{"-", shortFlag},                // mysql -phunter2
 	{":", userinfo},                 // https://user:hunter2@host
 	{"@", dataSource},               // user:hunter2@tcp(host)
 	{":=>", named},                  // password=hunter2, "password":"hunter2", password: hunter2
@@ -131,7 +133,7 @@ func userinfo(text string, _, i int) (from, to int) {
 	if at := strings.LastIndexByte(text[from:end], '@'); at >= 0 {
 		isToken := at >= 20 && span(text[from:], isWordByte) == at
 		if isToken || strings.Contains(text[from:from+at], ":") {
-			return from, from + at
+			return from, endOfPassword(text, from+at, end)
 		}
 		return 0, 0
 	}
@@ -140,12 +142,40 @@ func userinfo(text string, _, i int) (from, to int) {
 	if !hasPassword || user == redacted || isPort(rest) {
 		return 0, 0
 	}
-	near := text[from:min(len(text), end+maxBehind)]
-	near = near[:span(near, func(c byte) bool { return strings.IndexByte(" \t\r\n\"'`<>", c) < 0 })]
-	if at := strings.IndexByte(near, '@'); at >= 0 {
-		return from, from + at
+	if at := strings.IndexByte(restOfURL(text, end), '@'); at >= 0 {
+		return from, end + at
 	}
 	return 0, 0
+}
+
+// endOfPassword returns the end of a password that ends at an @, unless that and a slash belong to it. Then no
+// host is between them, but one is after the next @.
+func endOfPassword(text string, found, slash int) int {
+	if isHost(text[found+1 : slash]) {
+		return found
+	}
+
+	rest := restOfURL(text, slash)
+	next := strings.IndexByte(rest, '@')
+	if next < 0 {
+		return found
+	}
+	host := rest[next+1:]
+	name := span(host, isDotted)
+	end := at(host, name)
+	if name > 0 && (end == '/' || end == '?' || end == ':' && isDigit(at(host, name+1))) || isHost(host[:name]) {
+		return slash + next
+	}
+	return found
+}
+
+// isHost reports whether a name looks like that of a host, with or without a port, and isn't a word.
+func isHost(s string) bool { return s == "localhost" || strings.ContainsAny(s, ".:[") }
+
+// restOfURL returns what may belong to a URL from i on.
+func restOfURL(text string, i int) string {
+	near := text[i:min(len(text), i+maxBehind)]
+	return near[:span(near, func(c byte) bool { return strings.IndexByte(" \t\r\n\"'`<>", c) < 0 })]
 }
 
 // isPort reports whether what follows a host and a colon is a port.

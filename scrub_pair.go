@@ -76,17 +76,22 @@ func (p *pair) findName(separator int) bool {
 		p.setName(floor, p.start-1)
 		p.given = true
 	}
-	if !sensitive(p.name) && !(p.separator == '=' && !p.spaced && isSignature(p.name)) || describes(p.name) {
+	name := p.name
+	if strings.EqualFold(name, "value") {
+		name = p.label(floor)
+	}
+	if !sensitive(name) && !(p.separator == '=' && !p.spaced && isSignature(name)) || describes(name) {
 		return false
 	}
 
 	if p.start > floor && p.text[p.start-1] == ' ' { // API key
 		word := pair{text: p.text}
 		word.setName(floor, p.start-1)
-		if qualifies.has(word.name) {
-			p.start, p.name = word.start, p.text[word.start:p.start+len(p.name)]
+		if qualifies.has(word.name) && name == p.name {
+			p.start, name = word.start, p.text[word.start:p.start+len(name)]
 		}
 	}
+	p.name = name
 
 	before := p.start - 1
 	quoted := before >= floor && p.text[before] == p.quote
@@ -104,38 +109,35 @@ func (p *pair) findName(separator int) bool {
 	return true
 }
 
+// label returns the name of which this pair is the value, in "name":"DB_PASSWORD","value":"hunter2", or "".
+func (p *pair) label(floor int) string {
+	skip := func(i int, of string) int {
+		for i > floor && strings.IndexByte(of, p.text[i-1]) >= 0 {
+			i--
+		}
+		return i
+	}
+	const quotes = "\"'`\\ \t"
+
+	before := pair{text: p.text}
+	before.setName(floor, skip(p.start, quotes+",;\r\n"))
+	label, i := before.name, skip(before.start, quotes)
+	if i <= floor || before.start == p.start || p.text[i-1] != ':' && p.text[i-1] != '=' {
+		return ""
+	}
+	before.setName(floor, skip(i-1, quotes))
+	if strings.EqualFold(before.name, "name") || strings.EqualFold(before.name, "key") {
+		return label
+	}
+	return ""
+}
+
 func (p *pair) setName(floor, end int) {
 	p.start = end
 	for p.start > floor && isWordByte(p.text[p.start-1]) {
 		p.start--
 	}
 	p.name = p.text[p.start:end]
-}
-
-// flag finds the value of a sensitive flag of a command line: --token abc123, also as an element
-// of an array.
-func flag(text string, floor, i int) (from, to int) {
-	if i > floor && strings.IndexByte(" \t\n\"'`[(", text[i-1]) < 0 {
-		return 0, 0
-	}
-	p := pair{text: text, floor: floor, separator: '-', before: at(text, i-1)}
-	p.start = i + span(text[i:min(len(text), i+2)], func(c byte) bool { return c == '-' })
-	near := text[p.start:min(len(text), p.start+maxName)]
-	p.name = near[:span(near, isWordByte)]
-	if !sensitive(p.name) || describes(p.name) {
-		return 0, 0
-	}
-
-	end := p.start + len(p.name)
-	next := min(len(text), end+8)
-	next = end + span(text[end:next], func(c byte) bool { return strings.IndexByte("\"', \t", c) >= 0 })
-	if next == end || !strings.ContainsAny(text[end:next], " ,") || at(text, next) == '-' {
-		return 0, 0
-	}
-	if strings.IndexByte("\"'", text[next-1]) >= 0 {
-		next--
-	}
-	return p.findSecret(next)
 }
 
 // maxValue bounds how much of a value is judged.
