@@ -34,8 +34,24 @@ import (
 // that can't be encoded, which would count as trouble. The module examples/backends of this repository
 // shows reports for the clients of common backends.
 func ReportBackend(ctx context.Context, err error) {
-	if innermost(ctx) != nil {
-		newRequest(ctx, true).end(readVerdict(err))
+	BeginRequest(ctx)(err)
+}
+
+// BeginRequest is ReportBackend for a request that may change something, from its beginning on: until end is
+// called, and afterwards unless the request certainly had no effect, a tool that isn't idempotent isn't
+// retried. end reports what the backend has said, and says nothing with context.Canceled; a request may go on
+// without an end. Only the first call of end counts. Both are safe for concurrent use.
+func BeginRequest(ctx context.Context) (end func(err error)) {
+	if innermost(ctx) == nil {
+		return func(error) {}
+	}
+
+	r := newRequest(ctx, true)
+	var ended atomic.Bool
+	return func(err error) {
+		if !ended.Swap(true) {
+			r.end(readVerdict(err))
+		}
 	}
 }
 
@@ -160,7 +176,7 @@ func (l *backendLog) blame(t errorTree) errorTree {
 		return t
 	}
 
-	b := &blamed{error: t.err, verdict: l.last(), unexplained: l.unexplained}
+	b := &blamed{error: t.readable(), verdict: l.last(), unexplained: l.unexplained}
 	b.changed = log != nil && log.changes.Load() > 0
-	return errorTree{b, []errorTree{t}}
+	return errorTree{err: b, wraps: []errorTree{t}}
 }

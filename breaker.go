@@ -119,7 +119,7 @@ type Breaker struct {
 	failures int        // that opened it, plus the probes that have failed since
 	probe    *ticket    // under way; nil if there is none
 	overdue  time.Time  // when that probe has failed
-	yields   bool       // the next probe gives its slot back at once; see ticket.rejected
+	slots    slotQueue
 
 	message atomic.Pointer[message] // of the last rejection
 
@@ -168,7 +168,7 @@ func (b *Breaker) changed(_ string, from, to gobreaker.State) {
 		}
 	}
 	b.version.Store((b.version.Load()>>2+1)<<2 | uint64(c.To))
-	b.yields = false
+	b.slots.changed(c.To)
 
 	if f := b.cfg.OnChange; f != nil {
 		b.changes.add(func() { f(c.Breaker, c.From, c.To) })
@@ -287,11 +287,11 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 	if rejected := b.admit(t, 0); rejected != nil {
 		return zero, rejected
 	}
-	defer t.settle(outcomeFailure) // counts only if fn calls runtime.Goexit
+	defer t.settle(outcomeFailure, false) // counts only if fn calls runtime.Goexit
 
 	value, err := protect(t.within(ctx), fn)
 	if err != nil && !isCrash(err) && ask(ctx.Err) == context.Canceled {
-		t.settle(outcomeNeutral)
+		t.settle(outcomeNeutral, false)
 	} else {
 		t.done(err)
 	}

@@ -21,6 +21,7 @@ type call struct {
 	arguments  any    // redacted, with debug only
 	outcome    outcome
 	unfinished bool // the tool returned ErrUnfinished
+	nested     bool // its error holds the rejection of another call
 
 	err      *Error
 	duration time.Duration
@@ -51,8 +52,11 @@ func (j *job[T]) do(ctx context.Context, fn func(context.Context) (T, error)) (v
 
 	defer func() {
 		if c.outcome == outcomePending { // a Cooperative tool or OnRetry called Goexit, or a method of ctx panicked
-			crash := crashError(c.ctx.name, panicError(recover())).(*Error)
-			c.finish(crash.withCause(c.past.err), outcomeFailure)
+			crash := crashError(c.ctx.name, panicError(recover())).(*Error).withCause(c.past.err)
+			if c.begun() {
+				crash.forEffect(c.toolEffect(), true)
+			}
+			c.finish(crash, outcomeFailure)
 		}
 	}()
 
@@ -143,7 +147,7 @@ func (c *call) begin(ctx context.Context) *Error {
 // settle reports the outcome to the breaker, unless the call belongs to one around it.
 func (c *call) settle(o outcome) {
 	if c.ctx.ticket == &c.ticket {
-		c.ticket.settle(o)
+		c.ticket.settle(o, c.nested)
 	}
 }
 
@@ -195,7 +199,11 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 	}
 
 	j.ctx.backend.forget()
-	ctx.attempt.Store(int32(j.attempts)) // in its own context where an earlier attempt may still run
+	number := j.attempts
+	if ctx == &j.ctx && number > 1 { // a goroutine of the first attempt may still use the context
+		fn, number = numbered(fn, ctx, number), 1
+	}
+	ctx.attempt.Store(int32(number))
 	if j.state.cooperative {
 		var err error
 		value, err = protect(ctx, fn)
@@ -216,7 +224,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 		}
 	}
 	ctx.endPauses()
-	if f != nil && !f.echo {
+	if f != nil && !f.echo && !isCrash(f.err) {
 		j.past.err, j.past.attempt = f.err, j.attempts
 	}
 	if answered && f == nil || ctx == &j.ctx {
@@ -252,9 +260,7 @@ func (c *call) decide(f *failure, answered bool) {
 
 	c.unfinished = f.unfinished
 	c.past.join(f)
-	if f.rejected {
-		c.ticket.rejected()
-	}
+	c.nested = f.nested
 	if ended == nil {
 		c.retry(f)
 		return
@@ -288,7 +294,7 @@ func (c *call) retry(f *failure) {
 	c.ctx.leave()
 	retry.notify(c.attempts, delay, f.err)
 	c.notifyRetry(delay, f.err)
-	sleep(&c.ctx, delay)
+	c.ctx.wait(delay)
 	if ended, ownTimeout := c.ctx.ended(); ended != nil {
 		c.cutOff(ended.withCause(f.err), ownTimeout)
 	} else if c.ctx.asked.Load() { // an abandoned attempt has done so meanwhile
@@ -312,6 +318,9 @@ func (c *call) errorOf(f *failure) *Error {
 	e := f.toError(c.ctx.name, f.err)
 	if e == f.explicit {
 		e = e.clone()
+	}
+	if isCrash(f.err) { // which isn't what the tool returned
+		e = c.withLast(e)
 	}
 
 	if !c.hadNoEffect(f) {
@@ -375,7 +384,7 @@ func (c *call) finish(e *Error, o outcome) {
 		c.present(e)
 		c.err = e
 	}
-	if c.begun() && o == outcomeFailure {
+	if c.begun() && o == outcomeFailure && c.ctx.ticket == &c.ticket {
 		last := *c.err
 		last.Details = nil
 		c.state.lastErr.Store(&last)

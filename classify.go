@@ -233,7 +233,7 @@ func (t errorTree) classBy(classify func(error) Class) (c Class) {
 	if classify == nil || isCrash(t.err) || t.is(ErrUnfinished) {
 		return t.class()
 	}
-	return classify(t.err)
+	return classify(t.readable())
 }
 
 // saysNothing reports whether e is our CANCELED for a context, and says no more than context.Canceled.
@@ -252,7 +252,9 @@ func (t errorTree) bareCancel() bool {
 func (t errorTree) rejected() bool {
 	switch x := t.err.(type) {
 	case *Error:
-		return x.Code == CodeCircuitOpen || x.Code == CodeOverloaded
+		if x.Code != CodeRetryExhausted {
+			return x.isRejection()
+		}
 	case *marked:
 		if !x.noEffect {
 			return false // the program knows better
@@ -260,6 +262,16 @@ func (t errorTree) rejected() bool {
 	}
 
 	return t.all(errorTree.rejected)
+}
+
+func (e *Error) isRejection() bool { return e.Code == CodeCircuitOpen || e.Code == CodeOverloaded }
+
+// holdsRejection reports whether a rejection of another call is in t.
+func (t errorTree) holdsRejection() bool {
+	if e, ok := t.err.(*Error); ok && e.isRejection() {
+		return true
+	}
+	return slices.ContainsFunc(t.wraps, errorTree.holdsRejection)
 }
 
 // outcome returns what a failure means to a breaker. While the caller is here, a bare

@@ -38,6 +38,14 @@ func (c *clock) end() (at time.Duration, callers bool) {
 	return c.due, false
 }
 
+// last returns when the call must end at the latest, as far as its own timeout is concerned.
+func (c *clock) last() time.Duration {
+	if c.pauses > 0 {
+		return never
+	}
+	return c.latest
+}
+
 // shortened reports whether the call is due earlier than it would be by the tool's own timeout and
 // maximum. A call that progress has kept going up to the tool's maximum is not.
 func (c *clock) shortened() bool {

@@ -189,6 +189,10 @@ func (t Tool) check(errs *fieldErrors, name string, timeouts Timeouts) {
 		errs.add(field+".MaxTimeout", "is %s: it must not be under the tool's timeout of %s", t.MaxTimeout, timeout)
 	}
 
+	if t.Breaker == othersName {
+		errs.add(field+".Breaker", "is the name of all tools that have no state of their own")
+	}
+
 	checkEffect(errs, field+".Effect", t.Effect)
 	if t.Retry != nil {
 		errs.within(field+".Retry", t.Retry.check())

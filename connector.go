@@ -134,6 +134,9 @@ func (s ConnectionState) String() string {
 // the connector. A dial has failed if it returns a value that doesn't equal itself, because an
 // interface in it holds something that can't be compared or because it holds a NaN: nothing could
 // report its loss.
+//
+// A Connector has timers. It therefore belongs to the testing/synctest bubble in which it was made, or to
+// none, and a test makes one for itself.
 type Connector[C comparable] struct {
 	cfg       ConnectorConfig[C]
 	dialer    *dialer[C]
@@ -190,7 +193,8 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 // last dial.
 //
 // A [Guard] assumes that a tool which returns the error of Get has had no effect, and retries any
-// such tool if the next dial comes before the call's timeout. A tool that has had an effect by then
+// such tool if the next dial comes within Retry.Backoff.Max and Retry.MaxElapsed, and before the call's
+// timeout. A tool that has had an effect by then
 // must mark the error with [MarkPermanent]. Breakers don't count the error, because the connector
 // knows better than a breaker when calls are worth making again. If all attempts end with it, the
 // call returns it as it is, with the time of the next dial, instead of RETRY_EXHAUSTED.

@@ -31,6 +31,7 @@ type callContext struct {
 	pauses   map[*pause]struct{} // that suspend the timeout
 	unwatch  func()              // stops watching the parent; nil if it isn't watched
 	attended bool                // runner.run waits, and notices the end of the parent
+	waiting  bool                // for the next attempt
 
 	ending  atomic.Pointer[ending] // nil until the context has ended
 	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
@@ -46,7 +47,11 @@ var _ context.Context = (*callContext)(nil)
 // function is enforced under it. The caller must call stop.
 func newCallContext(parent context.Context, name string, timeout, maximum time.Duration, attended bool) *callContext {
 	c := &callContext{name: name, start: time.Now(), clock: newClock(timeout, maximum)}
-	c.clock.deadline = c.sinceStart(parent.Deadline())
+	if call, ok := parent.(*callContext); ok {
+		c.clock.deadline = c.sinceStart(call.knownDeadline(), true) // a method of the caller's may block by now
+	} else {
+		c.clock.deadline = c.sinceStart(parent.Deadline())
+	}
 	c.begin(parent, attended, 0)
 	return c
 }
@@ -257,17 +262,20 @@ func (c *callContext) echoedBy(err error) bool {
 	return e != nil && (same(err, e.err) || same(err, e.cause))
 }
 
+// knownDeadline is Deadline, without asking the parent again.
+func (c *callContext) knownDeadline() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.start.Add(min(c.clock.last(), c.clock.deadline))
+}
+
 // Deadline returns the latest time at which the call may end, since what a tool passes to
 // its backend must outlast the progress that it reports.
 func (c *callContext) Deadline() (time.Time, bool) {
 	c.mu.Lock()
-	last := c.clock.latest
-	if c.clock.pauses > 0 {
-		last = never
-	}
+	at := c.start.Add(c.clock.last())
 	c.mu.Unlock()
 
-	at := c.start.Add(last)
 	if d, ok := c.parentDeadline(); ok && d.Before(at) {
 		at = d
 	}
@@ -334,6 +342,26 @@ type (
 	attemptKey struct{} // of the attempt's number, an int
 	contextKey struct{} // of the innermost callContext itself
 )
+
+// An attemptContext is the context of a later attempt of a call whose attempts share a callContext.
+type attemptContext struct {
+	*callContext
+	number int
+}
+
+func (c attemptContext) Value(key any) any {
+	if key == (attemptKey{}) {
+		return c.number
+	}
+	return c.callContext.Value(key)
+}
+
+// numbered returns fn for a later attempt with the context c.
+func numbered[T any](
+	fn func(context.Context) (T, error), c *callContext, number int,
+) func(context.Context) (T, error) {
+	return func(context.Context) (T, error) { return fn(attemptContext{c, number}) }
+}
 
 // innermost returns the nearest call that ctx belongs to, nil if there is none.
 func innermost(ctx context.Context) *callContext {

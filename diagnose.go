@@ -17,7 +17,7 @@ func AsError(tool string, err error) *Error {
 	}
 
 	t := treeOf(err)
-	e := diagnose(t, nil).toError(tool, t.err)
+	e := diagnose(t, nil).toError(tool, t.readable())
 	if e == err {
 		e = e.clone() // the original may be a variable of the program's
 	}
@@ -124,6 +124,10 @@ func (d diagnosis) retryAfterOf(t errorTree) (after time.Duration) {
 func (d diagnosis) toError(tool string, err error) *Error {
 	if d.explicit != nil {
 		e := complete(tool, err, d.explicit)
+		if e.Retryable && e.RetryAfter <= 0 && d.retryAfter > 0 {
+			e = e.clone()
+			e.RetryAfter = d.retryAfter
+		}
 		if d.final && e.Retryable {
 			e = e.clone()
 			e.giveUp(suggestChange)

@@ -319,9 +319,12 @@ func (d *dialer[C]) dialOnce() (C, error) {
 		dialed = conn
 		return conn, err
 	})
-	if !answered {
+	if !answered && err == nil {
 		const format = "resilience: the dial gave no answer within %s: %w"
 		return none, fmt.Errorf(format, d.timeout, context.DeadlineExceeded)
+	}
+	if !answered {
+		return none, err // its methods take too long
 	}
 	if err == nil && !equal(conn, conn) {
 		d.discard(conn)

@@ -241,7 +241,7 @@ func RetryExhaustedError(tool string, attempts int, last error) *Error {
 	}
 
 	t := treeOf(last)
-	return diagnose(t, nil).exhausted(tool, attempts, t.err)
+	return diagnose(t, nil).exhausted(tool, attempts, t.readable())
 }
 
 func retryExhausted(tool string, attempts int) *Error {

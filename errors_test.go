@@ -370,3 +370,18 @@ func TestDetailsThatPanicAreLeftOut(t *testing.T) {
 	e.Details = map[string]any{"v": marshaler{func() { panic("p") }}}
 	assert.Equal(t, jsonOf(t, resilience.TimeoutError("x", time.Second)), jsonOf(t, e))
 }
+
+func TestTimeToWaitReachesTheAgentWithAnErrorOfTheToolsOwn(t *testing.T) {
+	own := &resilience.Error{Message: "The search is busy", Retryable: true, Err: waitError{30 * time.Second}}
+	assert.Equal(t, 30*time.Second, resilience.AsError("x", own).RetryAfter)
+	assert.Zero(t, own.RetryAfter)
+	assert.Zero(t, resilience.AsError("x", &resilience.Error{Message: "m", Err: own.Err}).RetryAfter, "it isn't retryable")
+
+	r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Retry: &resilience.Retry{}}), "x",
+		func(ctx context.Context) (int, error) {
+			resilience.ReportBackend(ctx, own.Err)
+			return 0, &resilience.Error{Message: "The search is busy", Retryable: true}
+		})
+	assert.Equal(t, 1, r.Attempts)
+	assert.Equal(t, 30*time.Second, r.Err.RetryAfter)
+}

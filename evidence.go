@@ -171,7 +171,8 @@ func (b *blamed) Unwrap() error { return b.error }
 func (t errorTree) tellsNothing() bool {
 	_, explicit := t.explicitClass()
 	_, again := as[*repeated](t)
-	return !explicit && !again && t.sign() == signNone && t.lostReason() == "" && !t.is(context.DeadlineExceeded)
+	return !explicit && !again && t.sign() == signNone && t.lostReason() == "" &&
+		!t.is(context.DeadlineExceeded) && !t.is(errUnreadable)
 }
 
 // blame returns the class of a failure that nobody has said outright. What the tool's error tells of

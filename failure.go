@@ -12,6 +12,7 @@ type failure struct {
 	echo     bool    // it is the error or the cause of its context, which has ended
 	canceled bool    // it is, or wraps, the error of a context that has ended
 	rejected bool    // by the guard of a call that the tool made
+	nested   bool    // it holds such a rejection, among other things
 	notMade  bool    // by a Connector
 }
 
@@ -20,7 +21,7 @@ type failure struct {
 func examine(s *toolState, ctx *callContext, err error, f **failure) {
 	t := treeOf(err)
 	if s == nil {
-		*f = &failure{err: t.err}
+		*f = &failure{err: t.readable()}
 		return
 	}
 
@@ -35,7 +36,7 @@ func examine(s *toolState, ctx *callContext, err error, f **failure) {
 
 // newFailure asks retry and breaker, the Classify fields of a Retry and of a BreakerConfig.
 func newFailure(t errorTree, ctx *callContext, retry, breaker func(error) Class) *failure {
-	err := t.err
+	err := t.readable()
 	t = ctx.backend.blame(t)
 	f := &failure{
 		err:       err,
@@ -44,6 +45,7 @@ func newFailure(t errorTree, ctx *callContext, retry, breaker func(error) Class)
 		echo:      ctx.echoedBy(err),
 		canceled:  !isCrash(err) && (t.is(context.Canceled) || t.is(context.DeadlineExceeded)),
 		rejected:  t.rejected(),
+		nested:    t.holdsRejection(),
 		notMade:   t.notMade(),
 	}
 	if f.class == ClassCanceled && t.bareCancel() {

@@ -1,6 +1,7 @@
 package resilience_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -123,4 +124,17 @@ func TestTimeoutIsThatOfTheToolOrItsTier(t *testing.T) {
 		assert.Equal(t, want, g.Timeout(tool), tool)
 	}
 	assert.Zero(t, g.Breaker("cypher").RetryAfter())
+}
+
+func TestLastErrorIsOneThatTheBreakerCounted(t *testing.T) {
+	g := shareNeo4j(t)
+	_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+		_, err := resilience.Do(ctx, g, "inner", failing(9, errBoom))
+		assert.Error(t, err)
+		return 0, nil
+	})
+	require.NoError(t, err)
+	for _, h := range g.Health() {
+		assert.Nil(t, h.LastError, h.Tool)
+	}
 }

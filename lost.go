@@ -96,14 +96,14 @@ type loss struct {
 // agents, or else describes t in words of our own.
 func (t errorTree) loss() loss {
 	if e, ok := as[*Error](t); ok && e != nil && e.Code == CodeConnectionLost && e.Message != "" {
-		return loss{t.err, e.Message}
+		return loss{t.readable(), e.Message}
 	}
 
 	reason := t.lostReason()
 	if t.is(io.EOF) {
 		reason = "connection closed by the other side"
 	}
-	return loss{t.err, ConnectionLostError(reason).Message}
+	return loss{t.readable(), ConnectionLostError(reason).Message}
 }
 
 // repeated marks the last error of several attempts of which an earlier one may have had an
@@ -125,8 +125,7 @@ func (t errorTree) hadNoEffect() bool {
 		return false
 	case *blamed:
 		if x.changed {
-			m, ok := as[*marked](t)
-			return ok && m.noEffect
+			return t.all(errorTree.markedHarmless)
 		}
 		if x.verdict != nil && x.verdict.refused && t.tellsNothing() {
 			return true
@@ -138,12 +137,32 @@ func (t errorTree) hadNoEffect() bool {
 	case errno:
 		return lostErrno[x] == refused || hiccups[x]
 	case *Error:
-		// The cause of any other code is the last of several things that happened, and says
-		// nothing about those before it.
-		if x.Code != CodeConnectionLost && x.Code != CodeToolFailed {
+		if x.speaksForSeveral() {
 			return false
 		}
 	}
 
 	return signOf(t.err, len(t.wraps) == 0) == signHiccup || t.all(errorTree.hadNoEffect)
+}
+
+// markedHarmless is hadNoEffect for an attempt that has sent what may have changed something: then only the
+// program itself knows better, and says so by a mark.
+func (t errorTree) markedHarmless() bool {
+	switch x := t.err.(type) {
+	case *marked:
+		return x.noEffect
+	case *repeated, *PanicError:
+		return false
+	case *Error:
+		if x.speaksForSeveral() {
+			return false
+		}
+	}
+	return t.all(errorTree.markedHarmless)
+}
+
+// speaksForSeveral reports whether the cause of e is only the last of several things that happened, and says
+// nothing about those before it.
+func (e *Error) speaksForSeveral() bool {
+	return e.Code != CodeConnectionLost && e.Code != CodeToolFailed
 }

@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,12 +111,138 @@ func TestPromise2NestedCallsThatCannotKnow(t *testing.T) {
 				require.ErrorIs(t, call(failing(9, errBoom)), errBoom)
 				require.Equal(t, resilience.StateOpen, b.State())
 				time.Sleep(31 * time.Second)
-				require.ErrorIs(t, call(succeed), resilience.CodeCircuitOpen)
 				require.NoError(t, call(succeed))
 				assert.Equal(t, resilience.StateClosed, b.State())
 			})
 		}
 	}
+}
+
+// However the tool words the rejection of what it has called, and however deeply calls are within each other.
+func TestPromise2NestedCallsWithoutTheirContextDoNotWedge(t *testing.T) {
+	lost := func(g *resilience.Guard, tool string, fn toolFunc) toolFunc {
+		return func(context.Context) (int, error) { return resilience.Do(context.Background(), g, tool, fn) }
+	}
+	for name, tool := range map[string]func(*resilience.Guard) toolFunc{
+		"its error": func(g *resilience.Guard) toolFunc { return lost(g, "inner", succeed) },
+		"an error of its own": func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				if _, err := lost(g, "inner", succeed)(ctx); err != nil {
+					return 0, &resilience.Error{Message: "The graph can't be read", Err: err}
+				}
+				return 1, nil
+			}
+		},
+		"its text": func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				if _, err := lost(g, "inner", succeed)(ctx); err != nil {
+					return 0, errors.New(err.Error())
+				}
+				return 1, nil
+			}
+		},
+		"a mistake": func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				if _, err := lost(g, "inner", succeed)(ctx); err != nil {
+					return 0, resilience.MarkInvalid(errBoom)
+				}
+				return 1, nil
+			}
+		},
+		"retries": func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				return resilience.WithRetry(ctx, resilience.Retry{}, lost(g, "inner", succeed))
+			}
+		},
+		"two levels": func(g *resilience.Guard) toolFunc { return lost(g, "inner", lost(g, "inner", succeed)) },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := shareNeo4j(t)
+			trip(t, g.Breaker("outer"))
+			for range 12 {
+				time.Sleep(31 * time.Second)
+				if _, err := resilience.Do(t.Context(), g, "outer", tool(g)); err == nil {
+					return
+				}
+			}
+			t.Fatal("wedged in state", g.Breaker("outer").State())
+		})
+	}
+}
+
+// No client shuts a half-open breaker for another, by calling one time after another.
+func TestPromise2ClientWhoseCallsTellNothingDoesNotKeepTheSlot(t *testing.T) {
+	works := func(ctx context.Context) (int, error) {
+		select {
+		case <-time.After(500 * time.Millisecond):
+			return 1, nil
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	for name, tc := range map[string]struct {
+		stays time.Duration
+		tool  toolFunc
+	}{
+		"it leaves": {400 * time.Millisecond, works},
+		"it makes mistakes": {time.Minute, func(ctx context.Context) (int, error) {
+			_, _ = works(ctx)
+			return 0, resilience.MarkInvalid(errBoom)
+		}},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{})
+			trip(t, g.Breaker("x"))
+			time.Sleep(31 * time.Second)
+			over, stop := context.WithCancel(t.Context())
+			defer stop()
+			go func() {
+				for over.Err() == nil {
+					ctx, leave := leavingAfter(tc.stays)(t.Context())
+					_, _ = resilience.Do(ctx, g, "x", tc.tool, resilience.WaitForTool())
+					leave()
+					time.Sleep(time.Millisecond) // the clock stands still while it is rejected
+				}
+			}()
+
+			time.Sleep(100 * time.Millisecond)
+			rejected := 0
+			for {
+				_, err := resilience.Do(t.Context(), g, "x", works)
+				if err == nil {
+					break
+				}
+				rejected++
+				require.Less(t, rejected, 10)
+				time.Sleep(resilience.AsError("", err).RetryAfter + 37*time.Millisecond)
+			}
+			stop()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// Other callers are rejected during any probe of a busy server, which says nothing.
+func TestProbesOfABusyServerStaySingle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		trip(t, b)
+		admitted := 0
+		for range 9 {
+			time.Sleep(31 * time.Second)
+			var probes []func(error)
+			for range 20 {
+				if done, err := b.Allow(); err == nil {
+					probes = append(probes, done)
+				}
+			}
+			for _, done := range probes {
+				admitted++
+				done(errBoom)
+			}
+		}
+		assert.Equal(t, 9, admitted)
+	})
 }
 
 // A call that outlives the one around it no longer belongs to it.

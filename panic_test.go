@@ -149,3 +149,30 @@ func TestPromise4GoexitAfterAFailureHidesNoCause(t *testing.T) {
 		}
 	})
 }
+
+func TestPromise8GoexitOfACooperativeToolAsksTheAgentToCheck(t *testing.T) {
+	for effect, want := range map[resilience.Effect]string{
+		resilience.NonIdempotent: suggestCheck, resilience.EffectUnknown: suggestChange + " " + suggestCaution,
+	} {
+		for _, cooperative := range []bool{false, true} {
+			g := guardWith(t, resilience.Tool{Effect: effect, Cooperative: cooperative})
+			results := resilience.All(t.Context(), g, resilience.Call[int]{Tool: "x", Func: exit})
+			assert.Equal(t, want, results[0].Err.Suggestion)
+		}
+	}
+}
+
+func TestPromise4CrashAfterAFailureHidesNoCause(t *testing.T) {
+	inBothModes(t, func(t *testing.T, cooperative bool) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
+		for _, crash := range []toolFunc{panicking("x"), exit} {
+			results := resilience.All(t.Context(), g, resilience.Call[int]{Tool: "x", Func: func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 2 {
+					return crash(ctx)
+				}
+				return 0, errBoom
+			}})
+			assert.ErrorIs(t, results[0].Err, errBoom)
+		}
+	})
+}

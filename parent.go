@@ -58,6 +58,8 @@ func standard(ctx context.Context) bool {
 		switch c := ctx.(type) {
 		case *callContext:
 			ctx = c.parent
+		case attemptContext:
+			ctx = c.parent
 		case *startContext:
 			ctx = c.Context
 		default:
@@ -217,6 +219,8 @@ func ancestorEnded(ctx context.Context) bool {
 		switch c := ctx.(type) {
 		case *callContext:
 			ctx = c.parent
+		case attemptContext:
+			ctx = c.parent
 		case *startContext:
 			ctx = c.Context
 		case valuesContext:
@@ -232,10 +236,13 @@ func ancestorEnded(ctx context.Context) bool {
 // the two don't end together.
 func embedded(ctx context.Context) context.Context {
 	v := reflect.ValueOf(ctx)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Type().Elem().PkgPath() != "context" {
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct || v.Type().PkgPath() != "context" {
 		return nil
 	}
-	parent := v.Elem().FieldByName("Context")
+	parent := v.FieldByName("Context")
 	if !parent.IsValid() || !parent.CanInterface() {
 		return nil
 	}

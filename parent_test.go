@@ -331,6 +331,18 @@ func TestPromise6CallerWhoLeavesFarAbove(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.WithValue(ctx, ctxKey("k"), 1), time.Hour)
 			return context.WithValue(ctx, ctxKey("l"), 2), cancel
 		},
+		"a child of another call's": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			called, done := make(chan context.Context), make(chan struct{})
+			go func() {
+				_, _ = resilience.WithTimeout(ctx, "outer", time.Hour, func(ctx context.Context) (int, error) {
+					called <- ctx
+					<-done
+					return 0, nil
+				})
+			}()
+			ctx, cancel := context.WithTimeout(<-called, time.Hour)
+			return ctx, func() { cancel(); close(done) }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}) // which isn't retried, but counted
@@ -356,3 +368,36 @@ func TestPromise6CallerWhoLeavesFarAbove(t *testing.T) {
 		})
 	}
 }
+
+// Between its attempts a call asks aside, too: what is left of the first one may hold a lock.
+func TestPromise1DeadlineOfTheCallerThatBlocksBeforeTheSecondAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocked := make(chan struct{})
+		var blocks atomic.Bool
+		ctx := deadlineFunc{t.Context(), func() {
+			if blocks.Load() {
+				<-blocked
+			}
+		}}
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 2 * time.Second})
+		cfg.AttemptTimeout = 100 * time.Millisecond
+		r := resilience.Run(ctx, newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 1 {
+				time.AfterFunc(150*time.Millisecond, func() { blocks.Store(true) }) // during the delay
+				return untilDone(ctx)
+			}
+			return 1, nil
+		})
+		assert.Nil(t, r.Err)
+		assert.LessOrEqual(t, r.Duration, 2*time.Second)
+		close(blocked)
+	})
+}
+
+// A deadlineFunc calls a function before it returns its deadline.
+type deadlineFunc struct {
+	context.Context
+	called func()
+}
+
+func (d deadlineFunc) Deadline() (time.Time, bool) { d.called(); return d.Context.Deadline() }

@@ -148,7 +148,19 @@ func (c *callContext) progress() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.elapsed()
-	if c.ending.Load() == nil && c.clock.progress(now) {
+	if c.ending.Load() == nil && !c.waiting && c.clock.progress(now) {
 		c.schedule(now)
 	}
+}
+
+// wait waits for the next attempt, during which there is no progress.
+func (c *callContext) wait(delay time.Duration) {
+	set := func(waiting bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.waiting = waiting
+	}
+	set(true)
+	defer set(false)
+	sleep(c, delay)
 }

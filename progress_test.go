@@ -538,3 +538,18 @@ func TestCallThatHasPausedIsNotRetryableAlsoIfItIsRejected(t *testing.T) {
 		assert.Equal(t, suggestCheck, r.Err.Suggestion)
 	})
 }
+
+// What is left of the first attempt may report progress, but nobody makes any.
+func TestProgressDuringADelayDoesNotExtendTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Timeout: time.Second, MaxTimeout: 10 * time.Second})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 1 {
+				time.AfterFunc(850*time.Millisecond, func() { resilience.ReportProgress(ctx) })
+				return 0, waitError{900 * time.Millisecond}
+			}
+			return untilDone(ctx)
+		})
+		assert.Equal(t, time.Second, r.Duration)
+	})
+}

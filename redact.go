@@ -101,7 +101,7 @@ func redactValue(v any, b *budget, depth int) any {
 		return out
 	}
 
-	plain, ok := b.viaJSON(v)
+	plain, ok := b.viaJSON(snapshot(v, maxValues-b.spent+1))
 	if !ok {
 		return unprintable
 	}

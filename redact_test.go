@@ -8,6 +8,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed8d1e2389/resilience"
@@ -124,7 +126,61 @@ func TestRedactEndsWithCycles(t *testing.T) {
 	type loop map[string]any // of another type, which is redacted by way of its JSON
 	cycle := loop{}
 	cycle["again"] = cycle
-	assert.Equal(t, map[string]any{"x": "[unprintable]"}, resilience.Redact(map[string]any{"x": cycle}))
+	assert.Contains(t, jsonOf(t, resilience.Redact(map[string]any{"x": cycle})), "[too deep]")
+
+	type chain struct{ Next *chain }
+	var link chain
+	link.Next = &link
+	assert.Contains(t, jsonOf(t, resilience.Redact(map[string]any{"x": link})), "[too deep]")
+}
+
+// A copy of them is made before the tool runs, and no more of it than is shown.
+func TestRedactCopiesWhatAToolMayChange(t *testing.T) {
+	type embedded struct{ E map[string]int }
+	type input struct {
+		embedded
+		M map[int][]*string
+		A [2]any
+		B []byte
+		n map[string]int
+	}
+	word := "a"
+	in := input{embedded{map[string]int{"e": 1}}, map[int][]*string{1: {&word, nil}}, [2]any{1.5, nil}, []byte("b"), nil}
+	assert.Equal(t, map[string]any{
+		"E": map[string]any{"e": json.Number("1")}, "M": map[string]any{"1": []any{"a", nil}},
+		"A": []any{json.Number("1.5"), nil}, "B": "Yg==",
+	}, resilience.Redact(map[string]any{"in": in})["in"])
+
+	many := make(map[string]string)
+	for i := range 20_000 {
+		many[fmt.Sprint(i)] = "v"
+	}
+	out := resilience.Redact(map[string]any{"many": many})
+	assert.Contains(t, jsonOf(t, out), "[too much]")
+	assert.Less(t, len(out["many"].(map[string]any)), 10_010)
+}
+
+// What takes too long goes on beside the tool, but doesn't look at what the tool changes.
+func TestPromise7SlowArgumentsAreNotReadWhileTheToolRuns(t *testing.T) {
+	type input struct {
+		Slow marshaler
+		M    map[int]int
+	}
+	synctest.Test(t, func(t *testing.T) {
+		in := input{marshaler{func() { time.Sleep(time.Second) }}, map[int]int{}}
+		for i := range 5000 {
+			in.M[i] = i
+		}
+		h := resilience.Wrap(newGuard(t, resilience.Config{Debug: true}), "x", func(_ context.Context, in input) (int, error) {
+			for range 30 {
+				time.Sleep(100 * time.Millisecond)
+				in.M[-1]++ // the race detector sees anyone who reads it
+			}
+			return 1, nil
+		})
+		_, err := h(t.Context(), in)
+		assert.NoError(t, err)
+	})
 }
 
 func TestRedactTruncatesLongStrings(t *testing.T) {

@@ -155,8 +155,9 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 
 		t := treeOf(err)
 		d := diagnose(t, r.Classify)
+		last := t.readable()
 		if d.noEffect && !noEffect {
-			err, t.err = &repeated{err}, &repeated{t.err}
+			err, last = &repeated{err}, &repeated{last}
 		}
 
 		delay, ok := r.delay(n, d.retryAfter, time.Since(start))
@@ -164,16 +165,16 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 		case d.class != ClassTransient || ctx.Err() != nil:
 			return value, crashError("", err)
 		case n > 1 && n > r.MaxRetries:
-			return value, d.exhausted("", n, t.err)
+			return value, d.exhausted("", n, last)
 		case n > r.MaxRetries || !ok || !fits(ctx, delay):
 			return value, err
 		}
 		noEffect = noEffect && d.noEffect
 
-		r.notify(n, delay, t.err)
+		r.notify(n, delay, last)
 		sleep(ctx, delay)
 		if e := endOf(ctx, ""); e != nil {
-			return value, e.withCause(t.err)
+			return value, e.withCause(last)
 		}
 	}
 }

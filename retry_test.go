@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -342,4 +343,58 @@ func TestWithRetryInsideAToolHidesNoEarlierEffect(t *testing.T) {
 			assert.Equal(t, tc.calls, calls)
 		})
 	}
+}
+
+// What the tool itself has said is certain only if it speaks for all that was done.
+func TestPromise8MarkOfAPartDoesNotSpeakForWhatWasReported(t *testing.T) {
+	noEffect := resilience.MarkTransient(errors.New("no effect"))
+	for name, fail := range map[string]toolFunc{
+		"joined": func(context.Context) (int, error) { return 0, errors.Join(errBoom, noEffect) },
+		"timeout": func(context.Context) (int, error) {
+			return 0, &resilience.Error{Code: resilience.CodeTimeout, Err: noEffect}
+		},
+		"retried": func(ctx context.Context) (int, error) {
+			return resilience.WithRetry(ctx, resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}},
+				func(ctx context.Context) (int, error) {
+					if resilience.Attempt(ctx) == 1 {
+						return 0, errBoom
+					}
+					return 0, resilience.MarkTransient(waitError{2}) // longer than Max
+				})
+		},
+	} {
+		for _, reports := range []bool{false, true} {
+			runInBubble(t, fmt.Sprint(name, " ", reports), func(t *testing.T) {
+				r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}), "x",
+					func(ctx context.Context) (int, error) {
+						if reports {
+							resilience.ReportBackend(ctx, nil)
+						}
+						return fail(ctx)
+					})
+				assert.Equal(t, 1, r.Attempts)
+			})
+		}
+	}
+}
+
+// Without an AttemptTimeout the attempts share their context, but not their number.
+func TestAttemptIsThatOfItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		later := make(chan int, 1)
+		_, err := resilience.Do(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.ReadOnly}), "x",
+			func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					go func() { time.Sleep(time.Second); later <- resilience.Attempt(ctx) }()
+					return 0, errBoom
+				}
+				child, cancel := context.WithCancel(ctx) // without a goroutine
+				defer cancel()
+				assert.Zero(t, goroutines("context"))
+				time.Sleep(2 * time.Second)
+				return resilience.Attempt(child), nil
+			})
+		require.NoError(t, err)
+		assert.Equal(t, 1, <-later)
+	})
 }

@@ -93,10 +93,9 @@ func (b *Breaker) admit(t *ticket, timeout time.Duration) *Error {
 		if t.isProbe() {
 			b.mu.Lock()
 			b.probe, b.overdue = t, time.Now().Add(max(b.cfg.ProbeTimeout, timeout))
-			yields := b.yields
-			b.yields = false
+			leaves := b.slots.leaves()
 			b.mu.Unlock()
-			if yields {
+			if leaves {
 				t.giveBack()
 			}
 		}
@@ -113,9 +112,10 @@ func (b *Breaker) expireProbe(err error) {
 
 	b.mu.Lock()
 	t, overdue := b.probe, time.Now().After(b.overdue)
+	b.slots.contended = true
 	b.mu.Unlock()
 	if t != nil && overdue {
-		t.settle(outcomeFailure)
+		t.settle(outcomeFailure, false)
 	}
 }
 
@@ -149,38 +149,29 @@ func (t *ticket) isProbe() bool { return stateIn(t.version) == StateHalfOpen }
 // done reports the result of the call. Only the first report counts.
 func (t *ticket) done(err error) {
 	if err == nil {
-		t.settle(outcomeSuccess)
+		t.settle(outcomeSuccess, false)
 		return
 	}
 
 	tree := treeOf(err)
-	if tree.rejected() {
-		t.rejected()
-	}
-	t.settle(tree.outcome(t.b.cfg.Classify, false))
+	t.settle(tree.outcome(t.b.cfg.Classify, false), tree.holdsRejection())
 }
 
-// rejected is called before the end of a call that failed because another call was rejected. If this is a
-// probe, its own breaker may have been the one, as nothing has told it that the other call was within. That
-// would go on for ever, so that the next probe leaves its slot to such a call.
-func (t *ticket) rejected() {
-	if !t.isProbe() {
-		return
-	}
-
-	t.b.mu.Lock()
-	defer t.b.mu.Unlock()
-	t.b.yields = true
-}
-
-// settle reports the outcome of the call. Only the first report counts.
-func (t *ticket) settle(o outcome) {
+// settle reports the outcome of the call, and whether its error holds the rejection of another call. Only the
+// first report counts.
+func (t *ticket) settle(o outcome, rejected bool) {
 	switch t.state.Swap(ticketUsed) {
 	case ticketUsed:
 		return
 	case ticketReturned:
 		if o == outcomeNeutral {
 			return // gobreaker has counted that already
+		}
+	case ticketValid:
+		if t.isProbe() {
+			t.b.mu.Lock()
+			t.b.slots.ended(o, rejected)
+			t.b.mu.Unlock()
 		}
 	}
 	t.report(o.err())

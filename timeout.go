@@ -3,6 +3,7 @@ package resilience
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -78,6 +79,14 @@ func WithTimeout[T any](
 	var cause error
 	if answered {
 		cause = r.failure.err
+	} else if err != nil { // its methods take too long
+		var examining atomic.Int64
+		var t errorTree
+		if aside(&examining, func() { t = treeOf(err) }) {
+			cause = t.readable()
+		} else {
+			cause = unread(err).err
+		}
 	}
 	ended, _ := c.ended()
 	if e := endedWith(ended, cause); e != nil {

@@ -195,3 +195,35 @@ func TestWithTimeoutDoesNotCallItsFunctionIfTheCallIsInvalid(t *testing.T) {
 		_, _ = resilience.WithTimeout(noContext, "x", time.Second, notCalled)
 	})
 }
+
+func TestPromise4ErrorThatIsExaminedTooSlowlyIsTheCauseOfATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for delay, want := range map[time.Duration]error{20 * time.Millisecond: errBoom, time.Hour: resilience.CodeTimeout} {
+			fails := func(context.Context) (int, error) {
+				time.Sleep(990 * time.Millisecond)
+				return 0, slowUnwrap{errBoom, delay}
+			}
+			_, err := resilience.WithTimeout(t.Context(), "x", time.Second, fails)
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			assert.ErrorIs(t, err, want)
+			time.Sleep(2 * time.Hour)
+		}
+
+		c := resilience.NewConnector(func(context.Context) (*int, error) {
+			time.Sleep(990 * time.Millisecond)
+			return nil, slowUnwrap{errBoom, 20 * time.Millisecond}
+		}, resilience.ConnectorConfig[*int]{DialTimeout: time.Second, MaxAttempts: 1})
+		_, err := c.Wait(t.Context())
+		assert.ErrorIs(t, err, errBoom)
+		assert.NoError(t, c.Close())
+	})
+}
+
+// A slowUnwrap takes a while to say what it wraps.
+type slowUnwrap struct {
+	cause error
+	takes time.Duration
+}
+
+func (s slowUnwrap) Error() string { return "slow" }
+func (s slowUnwrap) Unwrap() error { time.Sleep(s.takes); return s.cause }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"reflect"
+
+	"github.com/cenkalti/backoff/v4"
 )
 
 // maxErrors bounds what is looked at of a tool's error, which is a program's own code: it may wrap
@@ -37,57 +39,78 @@ func (n *nilPointer) As(target any) bool {
 type errorTree struct {
 	err   error
 	wraps []errorTree
+	cut   bool // it exceeds the bound, and errUnreadable takes the place of what is left out
 }
 
-// treeOf returns the tree of err, or that of errUnreadable if err exceeds the bound. A panic
-// stays a panic.
+// treeOf returns the tree of err. What the program says by the outermost errors counts, however much they
+// wrap.
 func treeOf(err error) errorTree {
 	if err == nil {
 		return errorTree{}
 	}
 
 	room := maxErrors
-	if t, ok := grow(err, &room); ok {
-		return t
-	}
-	if p, ok := err.(*PanicError); ok {
-		return errorTree{err: &PanicError{Value: errUnreadable, Stack: p.Stack}}
-	}
-	return errorTree{err: errUnreadable}
+	return grow(err, &room)
 }
 
-// grow takes the snapshot, and reports whether it is within the bound. room is how many more
-// errors may be in it.
-func grow(err error, room *int) (t errorTree, ok bool) {
+// grow takes the snapshot. room is how many more errors may be in it.
+func grow(err error, room *int) errorTree {
 	*room--
 	if *room < 0 {
-		return t, false
+		return errorTree{err: errUnreadable, cut: true}
 	}
 
 	if isNil(err) {
-		return errorTree{err: &nilPointer{err}}, true
+		return errorTree{err: &nilPointer{err}}
 	}
 
-	t.err = err
+	t := errorTree{err: err}
 	several, single := unwrap(err)
 	if single != nil {
-		inner, ok := grow(single, room)
-		if !ok {
-			return t, false
-		}
-		t.wraps = []errorTree{inner}
+		t.add(grow(single, room))
 	}
 	for _, e := range several {
-		if e == nil {
-			continue
+		if t.cut {
+			break
 		}
-		inner, ok := grow(e, room)
-		if !ok {
-			return t, false
+		if e != nil {
+			t.add(grow(e, room))
 		}
-		t.wraps = append(t.wraps, inner)
 	}
-	return t, true
+	return t
+}
+
+func (t *errorTree) add(inner errorTree) {
+	t.wraps = append(t.wraps, inner)
+	t.cut = t.cut || inner.cut
+}
+
+// readable returns the error of t for others, who may look at all that it wraps. Of a tree that was cut, it
+// is what the program says by the outermost errors, around errUnreadable.
+func (t errorTree) readable() error {
+	if !t.cut {
+		return t.err
+	}
+
+	inner := errUnreadable
+	if len(t.wraps) == 1 {
+		inner = t.wraps[0].readable()
+	}
+	switch x := t.err.(type) {
+	case *marked:
+		return &marked{inner, x.class, x.noEffect}
+	case *backoff.PermanentError:
+		return backoff.Permanent(inner)
+	case *repeated:
+		return &repeated{inner}
+	case *PanicError:
+		return &PanicError{Value: errUnreadable, Stack: x.Stack}
+	case *Error:
+		c := x.clone()
+		c.Err = errUnreadable
+		return c
+	}
+	return inner
 }
 
 // unwrap returns what err wraps: nothing if its method panics, as that of a typed nil does.

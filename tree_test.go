@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -168,4 +171,55 @@ func TestNilPointerIsFound(t *testing.T) {
 	_, err = resilience.Do(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, (*net.OpError)(nil)))
 	var network net.Error
 	assert.False(t, errors.As(err, &network), "whose methods would panic")
+}
+
+// An agent that sends thousands of bad items can't shut the tool.
+func TestMarksAndErrorsStandAroundAnyNumberOfErrors(t *testing.T) {
+	for name, n := range map[string]int{"few": 10, "many": 10_001} {
+		runInBubble(t, name, func(t *testing.T) {
+			complaints := errors.Join(slices.Repeat([]error{errBoom}, n)...)
+			own := &resilience.Error{Code: resilience.CodeValidation, Message: "Give at most 100 items", Err: complaints}
+			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+			for _, err := range []error{
+				resilience.MarkInvalid(complaints), own, fmt.Errorf("x: %w", own), errors.Join(own, errBoom),
+			} {
+				r := resilience.Run(t.Context(), g, "x", failing(9, err))
+				assert.Equal(t, 1, r.Attempts)
+				assert.Equal(t, resilience.CodeValidation, r.Err.Code)
+				if errors.Is(r.Err, own) {
+					assert.Equal(t, "Give at most 100 items", r.Err.Message)
+				}
+			}
+			assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+
+			// It did something else before the request that was refused.
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}), "x",
+				func(ctx context.Context) (int, error) {
+					resilience.ReportBackend(ctx, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+					return 0, complaints
+				})
+			assert.Equal(t, map[string]int{"few": 4, "many": 1}[name], r.Attempts)
+		})
+	}
+}
+
+// What is passed on has an end, wherever the cycle is.
+func TestWhatStandsAroundACycleHasAnEnd(t *testing.T) {
+	cycle := &resilience.Error{Message: "m"}
+	cycle.Err = fmt.Errorf("x: %w", cycle)
+	for name, err := range map[string]error{
+		"an Error": cycle, "a mark": resilience.MarkPermanent(cycle), "Permanent": backoff.Permanent(cycle),
+		"a panic": &resilience.PanicError{Value: cycle}, "a wrap": fmt.Errorf("y: %w", cycle),
+	} {
+		seen := make(chan error, 9)
+		cfg := configWith(resilience.Tool{})
+		cfg.Breaker.Classify = func(err error) resilience.Class { seen <- err; return resilience.Classify(err) }
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(9, err))
+		assert.NotErrorIs(t, r.Err, errBoom, name)
+		assert.NotErrorIs(t, resilience.AsError("x", err), errBoom, name)
+		close(seen)
+		for err := range seen {
+			assert.NotErrorIs(t, err, errBoom, name)
+		}
+	}
 }
