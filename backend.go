@@ -109,11 +109,12 @@ type requestAttempt struct {
 func newRequest(ctx context.Context, changes bool) request {
 	r := request{changes: changes}
 	for c := innermost(ctx); c != nil; c = c.outer() {
-		a := requestAttempt{c, c.backend.current()}
+		a := requestAttempt{c, logOf(ctx, c)}
 		if changes {
 			a.log.changes.Add(1)
 		}
 		r.attempts = append(r.attempts, a)
+		ctx = c.parent
 	}
 	return r
 }
@@ -135,7 +136,8 @@ func (r request) end(v *verdict) {
 
 // A backendLog keeps what backends have said in the attempts of a call.
 type backendLog struct {
-	attempt     atomic.Pointer[attemptLog] // of the one under way; nil before its first request
+	first       attemptLog                 // of the first attempt, or of the only one
+	later       atomic.Pointer[attemptLog] // of the last of the attempts that share the context; nil before the second
 	unexplained Class                      // of a failure of which nothing is known
 }
 
@@ -145,38 +147,34 @@ type attemptLog struct {
 	changes atomic.Int32            // requests that may have changed something
 }
 
+// logOf returns the log of the attempt that ctx belongs to, of the innermost call c.
+func logOf(ctx context.Context, c *callContext) *attemptLog {
+	log, _ := ask(func() any { return ctx.Value(logKey{}) }).(*attemptLog)
+	if log == nil {
+		return &c.backend.first
+	}
+	return log
+}
+
 // current returns the log of the attempt under way.
 func (l *backendLog) current() *attemptLog {
-	if log := l.attempt.Load(); log != nil {
+	if log := l.later.Load(); log != nil {
 		return log
 	}
-	l.attempt.CompareAndSwap(nil, new(attemptLog))
-	if log := l.attempt.Load(); log != nil {
-		return log
-	}
-	return new(attemptLog) // of an attempt that is over
+	return &l.first
 }
-
-// forget begins a new attempt.
-func (l *backendLog) forget() { l.attempt.Store(nil) }
 
 // last returns the last verdict of the attempt under way, nil if there is none.
-func (l *backendLog) last() *verdict {
-	log := l.attempt.Load()
-	if log == nil {
-		return nil
-	}
-	return log.last.Load()
-}
+func (l *backendLog) last() *verdict { return l.current().last.Load() }
 
 // blame adds to a tool's error what the backend has said. It leaves a crash as it is.
 func (l *backendLog) blame(t errorTree) errorTree {
-	log := l.attempt.Load()
-	if isCrash(t.err) || log == nil && l.unexplained == ClassTransient {
+	log := l.current()
+	v, changed := log.last.Load(), log.changes.Load() > 0
+	if isCrash(t.err) || v == nil && !changed && l.unexplained == ClassTransient {
 		return t
 	}
 
-	b := &blamed{error: t.readable(), verdict: l.last(), unexplained: l.unexplained}
-	b.changed = log != nil && log.changes.Load() > 0
+	b := &blamed{t.readable(), v, changed, l.unexplained}
 	return errorTree{err: b, wraps: []errorTree{t}}
 }

@@ -198,12 +198,10 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 		r = new(runner[T]) // the one of an earlier attempt may still run
 	}
 
-	j.ctx.backend.forget()
-	number := j.attempts
-	if ctx == &j.ctx && number > 1 { // a goroutine of the first attempt may still use the context
-		fn, number = numbered(fn, ctx, number), 1
+	ctx.attempt.CompareAndSwap(0, int32(j.attempts))
+	if ctx == &j.ctx && j.attempts > 1 { // what is left of the first attempt may still use the context
+		fn = again(fn, ctx, j.attempts)
 	}
-	ctx.attempt.Store(int32(number))
 	if j.state.cooperative {
 		var err error
 		value, err = protect(ctx, fn)

@@ -341,26 +341,33 @@ func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 type (
 	attemptKey struct{} // of the attempt's number, an int
 	contextKey struct{} // of the innermost callContext itself
+	logKey     struct{} // of the log of its attempt
 )
 
 // An attemptContext is the context of a later attempt of a call whose attempts share a callContext.
 type attemptContext struct {
 	*callContext
 	number int
+	log    attemptLog
 }
 
-func (c attemptContext) Value(key any) any {
-	if key == (attemptKey{}) {
+func (c *attemptContext) Value(key any) any {
+	switch key.(type) {
+	case attemptKey:
 		return c.number
+	case logKey:
+		return &c.log
 	}
 	return c.callContext.Value(key)
 }
 
-// numbered returns fn for a later attempt with the context c.
-func numbered[T any](
+// again returns fn for a later attempt with the context c.
+func again[T any](
 	fn func(context.Context) (T, error), c *callContext, number int,
 ) func(context.Context) (T, error) {
-	return func(context.Context) (T, error) { return fn(attemptContext{c, number}) }
+	attempt := &attemptContext{callContext: c, number: number}
+	c.backend.later.Store(&attempt.log)
+	return func(context.Context) (T, error) { return fn(attempt) }
 }
 
 // innermost returns the nearest call that ctx belongs to, nil if there is none.
@@ -377,6 +384,8 @@ func (c *callContext) Value(key any) any {
 	switch key := key.(type) {
 	case contextKey:
 		return c
+	case logKey:
+		return &c.backend.first
 	case attemptKey:
 		if n := c.attempt.Load(); n > 0 {
 			return int(n)

@@ -75,9 +75,31 @@ func signOf(err error, leaf bool) (s sign) {
 	if isRejection(err) {
 		return signRejected
 	}
-	if text := err.Error(); strings.Contains(text, "database is locked") ||
-		strings.Contains(text, "database table is locked") {
-		return signTrouble // SQLite, whose drivers have no type in common
+	return signOfSQLite(err)
+}
+
+// signOfSQLite reads the code of an error of a driver of SQLite, of which there are several: a method or a
+// field Code, whose low byte is 5 if the database is locked, and 6 if a table is. The text of an error won't
+// do, since an agent may have written it.
+func signOfSQLite(err error) sign {
+	v := reflect.Indirect(reflect.ValueOf(err))
+	if !strings.Contains(v.Type().PkgPath(), "sqlite") {
+		return signNone
+	}
+	code, ok := result(reflect.ValueOf(err).MethodByName("Code"))
+	if !ok && v.Kind() == reflect.Struct {
+		code = v.FieldByName("Code")
+	}
+
+	var n uint64
+	switch {
+	case code.CanInt():
+		n = uint64(code.Int())
+	case code.CanUint():
+		n = code.Uint()
+	}
+	if n &= 0xff; n == 5 || n == 6 {
+		return signTrouble
 	}
 	return signNone
 }

@@ -126,8 +126,7 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{&fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, transient, false},
 		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENOENT)}, transient, true}, // a socket
 
-		{worded("SQLITE_BUSY: database is locked"), transient, false},
-		{worded("database table is locked: users"), transient, false},
+		{worded("SQLITE_BUSY: database is locked"), transient, false}, // as everything of which nothing is known
 		{killed(t), transient, false},
 
 		// An *Error and a mark decide, and trouble before an answer.
@@ -174,6 +173,7 @@ func TestDoubtfulLossCountsOnlyWhereEverythingDoes(t *testing.T) {
 		"a mark":                           {resilience.MarkBackend(notFound), true},
 		"an Error of the tool's own":       {resilience.ConnectionLostError("the host is gone"), true},
 		"an address that can't be written": {&net.OpError{Op: "dial", Err: &net.AddrError{Err: "x"}}, false},
+		"words of a driver":                {fmt.Errorf("no user named %q", "database is locked"), false},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"reflect"
+	"strings"
 )
 
 // refused is the only reason that certainly precedes any effect.
@@ -45,6 +47,9 @@ func (t errorTree) lostBy(doubtful bool) string {
 		}
 	}
 
+	if isBrokenHTTP2(t.err) {
+		return "connection closed by the other side"
+	}
 	switch t.err {
 	case net.ErrClosed:
 		return "connection closed"
@@ -63,6 +68,18 @@ func (t errorTree) lostBy(doubtful bool) string {
 		return netReason(x)
 	}
 	return ""
+}
+
+// isBrokenHTTP2 reports whether err says that a server has reset a stream of HTTP/2, or is about to close the
+// connection (RFC 9113, sections 6.4 and 6.8). Its types in net/http aren't exported; they have the fields of
+// those in golang.org/x/net/http2.
+func isBrokenHTTP2(err error) bool {
+	t := reflect.Indirect(reflect.ValueOf(err)).Type()
+	if !strings.Contains(t.PkgPath(), "net/http") {
+		return false
+	}
+	name := strings.TrimPrefix(t.Name(), "http2")
+	return name == "StreamError" || name == "GoAwayError"
 }
 
 func hostNotFound(err *net.DNSError, doubtful bool) string {

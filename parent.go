@@ -58,7 +58,7 @@ func standard(ctx context.Context) bool {
 		switch c := ctx.(type) {
 		case *callContext:
 			ctx = c.parent
-		case attemptContext:
+		case *attemptContext:
 			ctx = c.parent
 		case *startContext:
 			ctx = c.Context
@@ -219,7 +219,7 @@ func ancestorEnded(ctx context.Context) bool {
 		switch c := ctx.(type) {
 		case *callContext:
 			ctx = c.parent
-		case attemptContext:
+		case *attemptContext:
 			ctx = c.parent
 		case *startContext:
 			ctx = c.Context

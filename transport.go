@@ -1,6 +1,8 @@
 package resilience
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -28,8 +30,8 @@ import (
 // A tool of any [Effect] whose error tells nothing is retried if its last request would have changed
 // something and was refused: the connection was, or the status is 429. A tool that isn't idempotent is never
 // retried if another request of the attempt may have changed something, unless it says by [MarkTransient]
-// that none has: GET, HEAD, OPTIONS and TRACE change nothing, and neither do requests that are answered with
-// a status from 400 to 499.
+// that none has: GET, HEAD, OPTIONS and TRACE change nothing, unless the answer is 101, and neither do
+// requests that are answered with a status from 400 to 499.
 //
 // A request that wasn't made with the context of the call, or one derived from it, isn't seen. A nil base
 // is http.DefaultTransport. The returned RoundTripper is safe for concurrent use if base is, and has the
@@ -48,14 +50,18 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.base.RoundTrip(req)
 	}
 
-	safe := isSafe(req.Method)
-	r := newRequest(req.Context(), !safe)
+	ctx, safe := req.Context(), isSafe(req.Method)
+	r := newRequest(ctx, !safe)
 	res, err := t.base.RoundTrip(req)
-	v := verdictOf(res, err)
+	v := verdictOf(ctx, res, err)
 	if v != nil && safe {
 		v.refused = false // it isn't what would change something
 	}
 	r.end(v)
+
+	if safe && res != nil && res.StatusCode == http.StatusSwitchingProtocols {
+		newRequest(ctx, true) // what follows on the connection isn't seen
+	}
 	return res, err
 }
 
@@ -75,9 +81,16 @@ func isSafe(method string) bool {
 	return false
 }
 
-// verdictOf returns what the outcome of a request says, nil if that is nothing.
-func verdictOf(res *http.Response, err error) *verdict {
+// verdictOf returns what the outcome of a request says, nil if that is nothing. Once ctx has ended, the error
+// may be its cause, which can be anything.
+func verdictOf(ctx context.Context, res *http.Response, err error) *verdict {
+	if end := ctx.Err(); err != nil && end != nil {
+		return readVerdict(end)
+	}
 	if err != nil {
+		if textOf(err) == "http2: client connection lost" {
+			err = io.EOF // net/http has no type for it
+		}
 		failure := &url.Error{Err: err} // as an http.Client returns it: io.EOF means that there is no answer
 		v := readVerdict(failure)
 		if v != nil && v.code == CodeToolFailed {
@@ -132,7 +145,7 @@ func retryAfter(h http.Header) (after time.Duration, limited bool) {
 		}
 		return d, true
 	}
-	return rateLimit(h.Get("RateLimit"))
+	return rateLimit(strings.Join(h.Values("RateLimit"), ","))
 }
 
 // epoch tells a time since 1970 from a time to wait: no limit lasts for decades.

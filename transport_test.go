@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,7 @@ func answering(status int, headers ...string) http.RoundTripper {
 	return roundTrips(func(req *http.Request) (*http.Response, error) {
 		res := &http.Response{StatusCode: status, Header: make(http.Header), Body: http.NoBody, Request: req}
 		for pair := range slices.Chunk(headers, 2) {
-			res.Header.Set(pair[0], pair[1])
+			res.Header.Add(pair[0], pair[1])
 		}
 		return res, nil
 	})
@@ -118,6 +119,9 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		"429, RateLimit": {read, "GET", answering(429, "RateLimit", `"default";r=0;t=30`), asked(30 * time.Second)},
 		"429, older RateLimit": {
 			read, "GET", answering(429, "RateLimit", "limit=9, remaining=0, reset=30"), asked(30 * time.Second),
+		},
+		"403, a second RateLimit": {
+			read, "GET", answering(403, "RateLimit", `"burst";r=5;t=1`, "RateLimit", `"daily";r=0;t=30`), asked(30 * time.Second),
 		},
 		"429, nonsense":        {read, "GET", answering(429, "Retry-After", "soon"), exhausted},
 		"429, a negative time": {read, "GET", answering(429, "Retry-After", "-5"), exhausted},
@@ -543,4 +547,114 @@ func TestUnexplainedFailureOfAnAttemptWithATimeoutIsNeutral(t *testing.T) {
 		resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
 	assert.Equal(t, 1, r.Attempts)
 	assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+}
+
+// The error of a request whose context has ended may be the cause of that, which is about another request.
+func TestPromise8CauseOfAnEndIsNoEvidence(t *testing.T) {
+	var orders atomic.Int32
+	received := make(chan struct{}, 9)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		orders.Add(1)
+		received <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: resilience.Transport(nil)}
+	send := func(ctx context.Context, method, url string) error {
+		req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader("order"))
+		require.NoError(t, err)
+		_, err = client.Do(req)
+		return err
+	}
+
+	resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}), "x",
+		func(ctx context.Context) (int, error) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			ordered := make(chan error)
+			go func() { ordered <- send(ctx, "POST", server.URL) }()
+			<-received
+			refused := send(ctx, "GET", "http://127.0.0.1:1/stock")
+			cancel(refused) // as errgroup does
+			<-ordered
+			return 0, refused
+		})
+	assert.EqualValues(t, 1, orders.Load())
+
+	g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+	r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Millisecond, errors.New("the index is slow"))
+		defer cancel()
+		return 0, send(ctx, "POST", server.URL)
+	}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+	assert.True(t, r.Err.HasGuidance())
+	assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+}
+
+// What is sent over an upgraded connection isn't seen.
+func TestPromise8UpgradedConnectionMayChangeSomething(t *testing.T) {
+	upgraded, refused := sending("GET", answering(101)), sending("GET", broken(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}))
+	r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}), "x",
+		func(ctx context.Context) (int, error) {
+			_, _ = upgraded(ctx)
+			_, _ = refused(ctx)
+			return 0, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		})
+	assert.Equal(t, 1, r.Attempts)
+}
+
+// Both protocols tell of a server that breaks off.
+func TestAnswersThatBreakOffAreTheBackends(t *testing.T) {
+	for name, handler := range map[string]http.HandlerFunc{
+		"before the header": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"in the body": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "half")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
+	} {
+		for _, http2 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, HTTP/2 %t", name, http2), func(t *testing.T) {
+				server := httptest.NewUnstartedServer(handler)
+				server.EnableHTTP2 = http2
+				server.StartTLS()
+				defer server.Close()
+				client := server.Client()
+				client.Transport = resilience.Transport(client.Transport)
+
+				g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					req, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
+					require.NoError(t, err)
+					res, err := client.Do(req)
+					if err != nil {
+						return 0, err
+					}
+					defer res.Body.Close()
+					_, err = io.ReadAll(res.Body)
+					return 0, err
+				}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+				assert.Equal(t, resilience.CodeConnectionLost, r.Err.Code)
+				assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+			})
+		}
+	}
+}
+
+// Without an AttemptTimeout the attempts share their context, but not what is reported with it.
+func TestReportOfAnEarlierAttemptDecidesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Retry: &resilience.Retry{MaxRetries: 1}})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 1 {
+				time.AfterFunc(2*time.Second, func() { resilience.ReportBackend(ctx, errOwn) })
+				return 0, resilience.MarkTransient(errOwn)
+			}
+			time.Sleep(3 * time.Second)
+			return 0, errOwn
+		}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+		assert.Equal(t, 2, r.Attempts)
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+	})
 }
