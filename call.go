@@ -17,8 +17,10 @@ type call struct {
 
 	attempts   int
 	past       past
-	effect     Effect // what options.effect returned
-	arguments  any    // redacted, with debug only
+	effect     Effect  // what options.effect returned
+	within     request // of the calls around this one, which may change something
+	harmless   bool    // nothing was changed
+	arguments  any     // redacted, with debug only
 	outcome    outcome
 	unfinished bool // the tool returned ErrUnfinished
 	nested     bool // its error holds the rejection of another call
@@ -141,6 +143,9 @@ func (c *call) begin(ctx context.Context) *Error {
 
 	attended := !s.cooperative && c.guard.cfg.AttemptTimeout == 0
 	c.ctx.begin(ctx, attended, c.options.elapsed)
+	if c.ctx.outer() != nil && !c.toolEffect().repeatable() {
+		c.within = newRequest(ctx, true)
+	}
 	return nil
 }
 
@@ -321,7 +326,8 @@ func (c *call) errorOf(f *failure) *Error {
 		e = c.withLast(e)
 	}
 
-	if !c.hadNoEffect(f) {
+	c.harmless = c.hadNoEffect(f)
+	if !c.harmless {
 		e.forEffect(c.toolEffect(), f.changed || isCrash(f.err))
 	}
 	return e
@@ -373,6 +379,9 @@ func (c *call) finish(e *Error, o outcome) {
 	if c.begun() {
 		c.ctx.stop()
 		c.settle(o)
+		if c.within.changes {
+			c.within.end(&verdict{silent: true, noEffect: c.harmless})
+		}
 	}
 
 	if e != nil || c.observers != nil {

@@ -39,8 +39,8 @@ type Request struct {
 
 	// Effect returns what is known elsewhere of the tool's effect, as by its MCP annotations.
 	// It is called at most once for each call, on the goroutine of the call, if the tool isn't
-	// listed in the Config and the call fails. It must not block. Config.Effect applies if it
-	// is nil, panics or returns EffectUnknown.
+	// listed in the Config and the call fails or is within another one. It must not block.
+	// Config.Effect applies if it is nil, panics or returns EffectUnknown.
 	Effect func() Effect
 
 	// Unexplained is what a failure means of which nothing is known: neither the tool nor its error nor

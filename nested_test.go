@@ -3,6 +3,8 @@ package resilience_test
 import (
 	"context"
 	"errors"
+	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -243,6 +245,36 @@ func TestProbesOfABusyServerStaySingle(t *testing.T) {
 		}
 		assert.Equal(t, 9, admitted)
 	})
+}
+
+// What a call within has done isn't repeated, because another one was refused.
+func TestPromise8NestedCallsMayHaveChangedSomething(t *testing.T) {
+	refuse := failing(9, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+	for name, tc := range map[string]struct {
+		first    resilience.Tool
+		fn       toolFunc
+		attempts int
+	}{
+		"a write":               {resilience.Tool{Effect: resilience.NonIdempotent}, succeed, 1},
+		"a write that failed":   {resilience.Tool{Effect: resilience.NonIdempotent}, failing(9, errBoom), 1},
+		"an unknown effect":     {resilience.Tool{}, succeed, 1},
+		"a look-up":             {resilience.Tool{Effect: resilience.ReadOnly}, succeed, 4},
+		"a write that may come": {resilience.Tool{Effect: resilience.Idempotent}, succeed, 4},
+		"a refused write":       {resilience.Tool{Effect: resilience.NonIdempotent}, refuse, 4},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			tc.first.Retry = &resilience.Retry{MaxRetries: -1}
+			cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+			cfg.Tools["first"], cfg.Tools["second"] = tc.first, resilience.Tool{Retry: tc.first.Retry}
+			g := newGuard(t, cfg)
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				_, _ = resilience.Do(ctx, g, "first", tc.fn)
+				return resilience.Do(ctx, g, "second", refuse)
+			})
+			assert.Equal(t, tc.attempts, r.Attempts)
+			assert.Equal(t, tc.attempts > 1, r.Err.Suggestion != suggestCheck)
+		})
+	}
 }
 
 // A call that outlives the one around it no longer belongs to it.
