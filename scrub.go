@@ -129,11 +129,14 @@ func userinfo(text string, _, i int) (from, to int) {
 		return 0, 0
 	}
 
+	if at(text, from) == '[' { // an address of IPv6
+		return 0, 0
+	}
 	end := from + span(text[from:], func(c byte) bool { return strings.IndexByte(" \t\r\n\"'`<>/?#\\", c) < 0 })
-	if at := strings.LastIndexByte(text[from:end], '@'); at >= 0 {
-		isToken := at >= 20 && span(text[from:], isWordByte) == at
-		if isToken || strings.Contains(text[from:from+at], ":") {
-			return from, endOfPassword(text, from+at, end)
+	if n := strings.LastIndexByte(text[from:end], '@'); n >= 0 {
+		isToken := n >= 20 && span(text[from:], isWordByte) == n
+		if isToken || strings.Contains(text[from:from+n], ":") {
+			return from, endOfPassword(text, from+n, end)
 		}
 		return 0, 0
 	}
@@ -142,8 +145,8 @@ func userinfo(text string, _, i int) (from, to int) {
 	if !hasPassword || user == redacted || isPort(rest) {
 		return 0, 0
 	}
-	if at := strings.IndexByte(restOfURL(text, end), '@'); at >= 0 {
-		return from, end + at
+	if n := strings.IndexByte(restOfURL(text, end), '@'); n >= 0 {
+		return from, end + n
 	}
 	return 0, 0
 }
@@ -181,10 +184,11 @@ func restOfURL(text string, i int) string {
 // isPort reports whether what follows a host and a colon is a port.
 func isPort(s string) bool { return len(s) <= len("65535") && span(s, isDigit) == len(s) }
 
-// dataSource finds user:password in the form of MySQL's driver in Go.
+// dataSource finds user:password in the form of MySQL's driver in Go, whose network may be left out.
 func dataSource(text string, floor, i int) (from, to int) {
 	network := i + 1 + span(text[i+1:min(len(text), i+1+maxBehind)], isLower)
-	if network == i+1 || network == len(text) || text[network] != '(' {
+	named := network > i+1 && at(text, network) == '('
+	if !named && !(at(text, i+1) == '/' && isWordByte(at(text, i+2))) {
 		return 0, 0
 	}
 

@@ -140,6 +140,9 @@ func (p *pair) setName(floor, end int) {
 	p.name = p.text[p.start:end]
 }
 
+// cdata begins the text of an element of XML that may hold anything.
+const cdata = "<![CDATA["
+
 // maxValue bounds how much of a value is judged.
 const maxValue = 256
 
@@ -169,6 +172,11 @@ func (p *pair) findValue(text string, i int) {
 	depth := span(text[i:min(len(text), i+8)], func(c byte) bool { return c == '\\' })
 
 	switch c := at(text, i+depth); {
+	case p.separator == '>' && strings.HasPrefix(text[i:], cdata):
+		p.from = i + len(cdata)
+		for p.to = p.from; p.to < len(text) && text[p.to] != '\n' && !strings.HasPrefix(text[p.to:], "]]>"); {
+			p.to++
+		}
 	case p.separator == '>':
 		p.from, p.to = i, i+span(text[i:], func(c byte) bool { return c != '<' && c != '\n' })
 	case c == '"' || c == '\'' || c == '`':
@@ -244,6 +252,7 @@ func unquotedEnd(text string, i int) int {
 
 	for begin := i; i < len(text); i++ {
 		switch c := text[i]; {
+		case isAlnum(c): // most of a text
 		case isBlank(c) || c == '\n' || c == '\r':
 			return i
 		case c == '\\':
@@ -268,8 +277,11 @@ func continues(text string, i int, canBePair bool) bool {
 	if c := at(text, i); !isAlnum(c) && c < 0x80 && (c == 0 || strings.IndexByte("!$%^*+~#@_?", c) < 0) {
 		return false
 	}
+	if !canBePair {
+		return true
+	}
 	name := i + span(text[i:min(len(text), i+maxName)], isDotted)
-	return !canBePair || name == i || at(text, name) != '=' && at(text, name) != ':'
+	return name == i || at(text, name) != '=' && at(text, name) != ':'
 }
 
 // structureEnd returns the end of the array or object that begins at i. If it isn't closed, the

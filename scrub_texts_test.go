@@ -33,6 +33,7 @@ func scrubTexts() map[string][]string {
 			`Error 1045 (28000): Access denied for user 'root'@'10.0.0.7' (using password: YES)`,
 			`dial ⟦root:hunter2⟧@tcp(10.0.0.7:3306)/shop: i/o timeout`,
 			`sql: open "⟦root:p@ss:w/rd⟧@tcp(db:3306)/shop?parseTime=true": invalid DSN`,
+			`sql: open "⟦root:hunter2⟧@/shop": unknown database`,
 			`dsn=⟦root:hunter2⟧@unix(/run/mysqld.sock)/shop`,
 			`You have an error in your SQL syntax near 'IDENTIFIED BY '⟦hunter2⟧'' at line 1`,
 			`Error 1062 (23000): Duplicate entry 'bob@example.com' for key 'users.email'`,
@@ -273,7 +274,11 @@ func scrubTexts() map[string][]string {
 		"names and sentences": {
 			`login failed with password: ⟦hunter2⟧ for user admin`, `password "⟦hunter2⟧" is wrong`, `token ` +
 				`⟦aB3dE6gH9aB3dE6⟧ is revoked`,
-			`"keys":["color","size"]`, `private_key=/etc/ssl/x.pem`, `cannot read key: /etc/ssl/private.key`,
+			`"keys":["color","size"]`, `{"key":"PROJ-12","id":3}`, `issue key=PROJ-12 does not exist`,
+			`NoSuchKey: the object with key=photos/IMG_0001.JPG does not exist`, `unexpected token: '}'`,
+			`invalid value for "auth": must be one of none, basic`, `tokens_per_minute=30000`,
+			`http://[2001:db8::1]:8080/users/bob@example.com: 404`, `GET http://[::1]:8080/@scope/pkg: 404`,
+			`<password><![CDATA[⟦hunter2⟧]]></password>`, `private_key=/etc/ssl/x.pem`, `cannot read key: /etc/ssl/private.key`,
 			`InvalidKeyException: foo`,
 			`Error: password: "must have 8 characters"`, `key: string, value: int`,
 			`{"Key":"logs/2024/A-b.log"}`, `secret: ⟦topsecret⟧`,

@@ -8,7 +8,9 @@ func (p *pair) isSecret(value string) bool {
 	case saysNothing(value):
 		return false
 	case number && (counts(p.name) || keyOnly(p.name)):
-		return false // max_tokens=4096
+		return false // max_tokens=4096, tokens_per_minute=30000
+	case p.separator == ':' && p.quote != 0 && !p.inQuotes && plain(value) && followedByWord(p.text, p.to):
+		return false // invalid value for "auth": must be one of …
 	case p.separator == ':' && !p.inQuotes && p.quote == 0 && span(value, isDigit) <= 5 &&
 		!isAlnum(at(value, span(value, isDigit))) && isDigit(value[0]):
 		return false // auth.go:12, token-service:8080, token: 401 Unauthorized
@@ -93,7 +95,15 @@ func isKey(word string) bool {
 
 // counts reports whether the name is that of a number of tokens.
 func counts(name string) bool {
-	return len(name) > 6 && strings.EqualFold(name[len(name)-6:], "tokens") || strings.EqualFold(name, "tokens")
+	if len(name) > 6 && strings.EqualFold(name[len(name)-6:], "tokens") {
+		return true // maxtokens
+	}
+	for word := ""; name != ""; {
+		if word, name = nextWord(name); strings.EqualFold(word, "tokens") {
+			return true
+		}
+	}
+	return false
 }
 
 // isSignature reports whether a parameter of a URL is what makes it valid.
@@ -167,8 +177,11 @@ func saysNothing(value string) bool {
 	if value == redacted || states.has(strings.TrimRight(value, ".:!")) {
 		return true
 	}
-	if strings.Trim(value, "*xX.•#") == "" && len(value) >= 3 || value == "?" || value == "" {
+	if strings.Trim(value, "*xX.•#") == "" && len(value) >= 3 || value == "" {
 		return true
+	}
+	if len(value) <= 2 && span(value, func(c byte) bool { return c < 0x80 && !isAlnum(c) }) == len(value) {
+		return true // unexpected token: '}'
 	}
 
 	first, last := value[0], value[len(value)-1]
@@ -236,8 +249,12 @@ func innocent(value string) bool {
 	}
 	name := value[strings.LastIndexAny(value, `/\`)+1:]
 	dot := strings.LastIndexByte(name, '.')
-	isFile := dot >= 0 && len(name)-dot <= 6 && span(name[dot+1:], isLower) > 0
+	isFile := dot >= 0 && len(name)-dot <= 6 && span(name[dot+1:], isLetter) > 0
 	isPath := len(name) < len(value) && span(value, func(c byte) bool { return !isUpper(c) }) == len(value)
+	project, number, ok := strings.Cut(value, "-") // PROJ-12
+	if ok && span(project, isUpper) == len(project) && number != "" && isPort(number) {
+		return true
+	}
 	host, port, ok := strings.Cut(value, ":")
 	return isFile || isPath || ok && isPort(port) && span(host, isDotted) == len(host)
 }
