@@ -72,7 +72,9 @@ func (b Backoff) Delay(attempt int) time.Duration {
 
 // check returns errors that name the fields as those of a field Backoff.
 func (b Backoff) check() []error {
-	errs := notNegative("Backoff.Base", b.Base, "Backoff.Max", b.Max)
+	var errs fieldErrors
+	errs.notNegative("Backoff.Base", b.Base)
+	errs.notNegative("Backoff.Max", b.Max)
 	if b.Max > 0 && b.Base > b.Max {
 		errs = append(errs, fmt.Errorf("Backoff.Max is %s: it must not be under Base, %s", b.Max, b.Base))
 	}

@@ -7,96 +7,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/sony/gobreaker/v2"
 )
-
-// State is the state of a [Breaker].
-type State uint8
-
-const (
-	StateClosed   State = iota // calls pass
-	StateHalfOpen              // one probe passes, all other calls are rejected
-	StateOpen                  // all calls are rejected
-)
-
-// String returns "closed", "half-open" or "open".
-func (s State) String() string {
-	switch s {
-	case StateClosed:
-		return "closed"
-	case StateHalfOpen:
-		return "half-open"
-	case StateOpen:
-		return "open"
-	}
-	return fmt.Sprintf("State(%d)", uint8(s))
-}
-
-// MarshalText returns the text of String. It never fails.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-const (
-	defaultFailures     = 5
-	defaultCooldown     = 30 * time.Second
-	defaultProbeTimeout = 2 * time.Minute
-)
-
-// BreakerConfig configures a [Breaker]. The zero value is all defaults.
-type BreakerConfig struct {
-	// Failures is how many consecutive failures open the breaker. Zero means 5. It must
-	// not be negative.
-	Failures int
-
-	// Cooldown is how long the breaker stays open before it lets one probe pass. Zero means
-	// 30s. It must not be negative.
-	Cooldown time.Duration
-
-	// ProbeTimeout is how long a probe may take to report its result. A probe that takes
-	// longer has failed, whatever it reports later, so that a probe that hangs can't keep
-	// the breaker half-open forever. While it is paused (see Pause), another call may be the
-	// probe, and ProbeTimeout doesn't end it. A Guard allows a probe the tool's timeout where
-	// that is longer. Zero means 2m. It must not be negative.
-	ProbeTimeout time.Duration
-
-	// Classify returns what an error means. It is called concurrently and never with nil. The error may
-	// be wrapped together with what the tool's backend has said: ask it by errors.Is and errors.As. If
-	// it panics, the error is ClassTransient. Nil means the package's Classify.
-	Classify func(error) Class
-
-	// OnChange is called for each change of state, in order and one at a time, on a
-	// goroutine of its own: it never delays a call, and it may use the breaker. A panic in
-	// it is recovered. While it blocks, up to 1,024 changes wait and further ones are
-	// dropped. Nil means that nothing is called.
-	OnChange func(name string, from, to State)
-}
-
-func (c BreakerConfig) check() []error {
-	var errs fieldErrors
-	if c.Failures < 0 {
-		errs.add("Failures", "is %d: it must not be negative (0 is the default)", c.Failures)
-	}
-
-	return append(errs, notNegative("Cooldown", c.Cooldown, "ProbeTimeout", c.ProbeTimeout)...)
-}
-
-func (c BreakerConfig) withDefaults() BreakerConfig {
-	if c.Failures == 0 {
-		c.Failures = defaultFailures
-	}
-	if c.Cooldown == 0 {
-		c.Cooldown = defaultCooldown
-	}
-	if c.ProbeTimeout == 0 {
-		c.ProbeTimeout = defaultProbeTimeout
-	}
-	return c
-}
 
 // A Breaker rejects calls while what they call is broken. It opens after consecutive
 // failures, lets one probe pass after a cooldown, and closes as soon as a probe succeeds.
 // One breaker serves calls of any result type, and all its methods are safe for concurrent
 // use. Create one with [NewBreaker].
+//
+// An open breaker recovers by itself: a call is the probe after the Cooldown, or BreakerConfig.Probe asks the
+// backend in the background. Isolate, Trip and Reset change the state by hand.
 //
 // It is gobreaker's two-step breaker, plus what that leaves to its user: results that count
 // once, a probe that can't be lost, the time until the next probe, and changes that are
@@ -104,27 +23,31 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 type Breaker struct {
 	name  string
 	label string // for observers
+	key   string // of BreakerKey; empty if there is none
 	cfg   BreakerConfig
-	gb    *gobreaker.TwoStepCircuitBreaker[struct{}]
+	guard *Guard // that made it; nil if none did
 
-	// version is the number of changes so far, times four, plus the state. It is written
-	// under gobreaker's lock only.
+	// counter is replaced by each change that isn't the result of a call, so that the results of calls from
+	// before that change are dropped.
+	counter atomic.Pointer[counter]
+
+	// version is the number of changes so far, times four, plus the state. It is written with mu held.
 	version atomic.Uint64
 
-	// probeAt is the time at which gobreaker lets a probe pass, or a moment later. It is
-	// set while the breaker is open.
-	probeAt atomic.Pointer[time.Time]
+	// probeAt is when a call may be the probe. It is set while the breaker is open.
+	probeAt atomic.Pointer[moment]
 
 	mu       sync.Mutex // guards what follows; not held while gobreaker or user code is called
 	failures int        // that opened it, plus the probes that have failed since
 	probe    *ticket    // under way; nil if there is none
 	overdue  time.Time  // when that probe has failed
 	slots    slotQueue
+	prober   prober
 
 	message atomic.Pointer[message] // of the last rejection
+	reason  atomic.Pointer[string]  // of Isolate; nil unless the breaker is isolated
 
-	changes   queue // of OnChange
-	observers []*observer
+	changes queue // of OnChange
 }
 
 // NewBreaker returns a closed breaker. The name is used in errors and passed to OnChange. It
@@ -133,99 +56,67 @@ func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 	if errs := cfg.check(); len(errs) > 0 {
 		panic(fmt.Sprintf("resilience: NewBreaker: %v", errors.Join(errs...)))
 	}
-	cfg = cfg.withDefaults()
 
-	b := &Breaker{name: name, label: name, cfg: cfg}
-	b.gb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		Name:        name,
-		MaxRequests: 1,
-		Interval:    0, // otherwise the clock would reset the count of consecutive failures
-		Timeout:     cfg.Cooldown,
-		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return uint64(c.ConsecutiveFailures) >= uint64(cfg.Failures)
-		},
-		IsSuccessful:  func(err error) bool { return err == nil },
-		IsExcluded:    func(err error) bool { return err == errNeutral },
-		OnStateChange: b.changed,
-	})
+	b := &Breaker{name: name, label: name, cfg: cfg.withDefaults()}
+	b.counter.Store(b.newCounter(false))
 	return b
 }
-
-// changed is called by gobreaker under its lock.
-func (b *Breaker) changed(_ string, from, to gobreaker.State) {
-	c := BreakerChange{Breaker: b.name, Label: b.label, From: stateOf(from), To: stateOf(to), Time: time.Now()}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	if c.To == StateOpen {
-		// gobreaker read the clock before it called us, so this is never too early.
-		at := c.Time.Add(b.cfg.Cooldown)
-		b.probeAt.Store(&at)
-		if c.From == StateClosed {
-			b.failures = b.cfg.Failures
-		} else {
-			b.failures++
-		}
-	}
-	b.version.Store((b.version.Load()>>2+1)<<2 | uint64(c.To))
-	b.slots.changed(c.To)
-
-	if f := b.cfg.OnChange; f != nil {
-		b.changes.add(func() { f(c.Breaker, c.From, c.To) })
-	}
-	for _, o := range b.observers {
-		o.breaker(c)
-	}
-}
-
-func stateOf(s gobreaker.State) State {
-	switch s {
-	case gobreaker.StateOpen:
-		return StateOpen
-	case gobreaker.StateHalfOpen:
-		return StateHalfOpen
-	default:
-		return StateClosed
-	}
-}
-
-func stateIn(version uint64) State { return State(version & 3) }
 
 // Name returns the name that was given to [NewBreaker].
 func (b *Breaker) Name() string { return b.name }
 
-// State returns the current state. An open breaker whose cooldown has passed is half-open.
-func (b *Breaker) State() State { return stateOf(b.gb.State()) }
+// Key returns the key of the calls that the breaker is for, "" if it is for all of them. See [BreakerKey].
+func (b *Breaker) Key() string { return b.key }
 
-// RetryAfter returns the time until an open breaker lets a probe pass. It is positive while
-// the breaker is open, and zero otherwise.
+// State returns the current state. An open breaker whose cooldown has passed is half-open.
+func (b *Breaker) State() State {
+	b.thaw()
+	return stateIn(b.version.Load())
+}
+
+// RetryAfter returns the time until the backend of an open breaker is asked again: by a call, or by
+// BreakerConfig.Probe. It is positive while the breaker is open, and zero otherwise.
 func (b *Breaker) RetryAfter() time.Duration {
 	if b.State() != StateOpen {
 		return 0
 	}
 
-	return max(b.untilProbe(), 1) // gobreaker is still open at that very instant
+	return max(b.untilAsked(), 1)
 }
 
-// untilProbe requires that the breaker has been open.
-func (b *Breaker) untilProbe() time.Duration { return time.Until(*b.probeAt.Load()) }
+// untilProbe returns how long it is until a call may be the probe, zero or less if one may be now. It
+// requires that the breaker has been open.
+func (b *Breaker) untilProbe() time.Duration { return b.probeAt.Load().left() }
 
-// rejects reports whether the breaker is open and its cooldown hasn't passed. Unlike State it changes
-// nothing.
+// untilAsked returns how long it is until a call may be the probe or Probe is called, whichever is first.
+func (b *Breaker) untilAsked() time.Duration {
+	left := b.untilProbe()
+	if at := b.prober.at.Load(); at != nil {
+		left = min(left, at.left())
+	}
+	return left
+}
+
+// rejects reports whether the breaker rejects all calls for the time being. Unlike State it changes nothing.
 func (b *Breaker) rejects() bool {
-	return stateIn(b.version.Load()) == StateOpen && b.untilProbe() > 0
+	s := stateIn(b.version.Load())
+	return s == StateIsolated || s == StateOpen && b.untilProbe() > 0
 }
 
 // resting reports whether a new breaker would be no different.
 func (b *Breaker) resting() bool {
-	return stateIn(b.version.Load()) == StateClosed && b.gb.Counts().ConsecutiveFailures == 0
+	return stateIn(b.version.Load()) == StateClosed && b.counter.Load().failures() == 0
 }
 
-// consecutiveFailures returns the number that an operator wants to read: gobreaker's own
-// count restarts whenever the state changes.
-func (b *Breaker) consecutiveFailures() int {
+// forgettable reports whether a breaker that nothing uses may be forgotten: one that has seen failures only if
+// failing is true, and never while it rejects calls.
+func (b *Breaker) forgettable(failing bool) bool { return b.resting() || failing && !b.rejects() }
+
+// Failures returns how many calls in a row have failed. While the breaker isn't closed, it counts those that
+// opened it and the probes that failed since.
+func (b *Breaker) Failures() int {
 	if b.State() == StateClosed {
-		return int(b.gb.Counts().ConsecutiveFailures)
+		return b.counter.Load().failures()
 	}
 
 	b.mu.Lock()

@@ -51,9 +51,9 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		assert.Equal(t, 20*time.Second, e.RetryAfter)
 		assert.Equal(t, "db", e.Tool)
 
-		time.Sleep(20 * time.Second) // gobreaker is still open at that very instant
+		time.Sleep(20*time.Second - 1)
 		assert.Equal(t, resilience.StateOpen, b.State())
-		assert.Positive(t, b.RetryAfter())
+		assert.Equal(t, time.Duration(1), b.RetryAfter())
 		time.Sleep(b.RetryAfter())
 		assert.Equal(t, resilience.StateHalfOpen, b.State())
 		assert.Zero(t, b.RetryAfter())
@@ -119,6 +119,7 @@ func TestStateHasAName(t *testing.T) {
 		resilience.StateClosed:   "closed",
 		resilience.StateHalfOpen: "half-open",
 		resilience.StateOpen:     "open",
+		resilience.StateIsolated: "isolated",
 		resilience.State(9):      "State(9)",
 	} {
 		assert.Equal(t, want, state.String())
@@ -175,7 +176,7 @@ func TestRejectionSaysHowLongToWait(t *testing.T) {
 		_, err = b.Allow()
 		assert.ErrorContains(t, err, "10 more seconds")
 
-		time.Sleep(10 * time.Second) // gobreaker is still open at that instant
+		time.Sleep(10*time.Second - 1)
 		_, err = b.Allow()
 		assert.Equal(t, time.Duration(1), resilience.AsError("", err).RetryAfter)
 		assert.Equal(t, resilience.StateOpen, b.State())
@@ -186,6 +187,16 @@ func TestRejectionSaysHowLongToWait(t *testing.T) {
 }
 
 var packageBreaker = resilience.NewBreaker("package", resilience.BreakerConfig{Failures: 1})
+
+// The clock of a bubble is years behind, so that a breaker that was opened outside has cooled down.
+func TestBreakerThatWasOpenedOutsideOfABubbleWorksInOne(t *testing.T) {
+	b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+	trip(t, b)
+	synctest.Test(t, func(t *testing.T) {
+		assert.Equal(t, resilience.StateHalfOpen, b.State())
+		assert.True(t, report(b, nil))
+	})
+}
 
 // The clock of each bubble says something else.
 func TestBreakerThatIsAPackageVariableWorksInBubbles(t *testing.T) {

@@ -9,9 +9,10 @@ import (
 // caller's goroutine uses it.
 type call struct {
 	guard     *Guard
-	state     *toolState  // nil until the call has come to a tool
-	ctx       callContext // begins once the call is admitted
-	ticket    ticket      // unused if the call belongs to one around it, on the same breaker
+	state     *toolState    // nil until the call has come to a tool
+	keyed     *keyedBreaker // nil unless the call has a breaker of its key
+	ctx       callContext   // begins once the call is admitted
+	ticket    ticket        // unused if the call belongs to one around it, on the same breaker
 	options   options
 	observers *callObservers // nil if there are no observers
 
@@ -24,6 +25,7 @@ type call struct {
 	outcome    outcome
 	unfinished bool // the tool returned ErrUnfinished
 	nested     bool // its error holds the rejection of another call
+	running    bool // it is one of the calls that Tool.MaxInFlight bounds
 
 	err      *Error
 	duration time.Duration
@@ -121,16 +123,25 @@ func (c *call) begin(ctx context.Context) *Error {
 		s.used.Store(true)
 	}
 	c.state = s
+	if c.guard.isClosed() && !c.guard.serves(ctx) { // after enter, so that Close sees a call that goes on
+		return shuttingDownError(c.ctx.name)
+	}
 	c.ctx.clock = c.newClock() // also for what a rejected call reports
 	c.ctx.clock.deadline = c.ctx.sinceStart(ctx.Deadline())
 	if c.options.elapsed >= c.ctx.clock.timeout {
 		return TimeoutError(c.ctx.name, c.ctx.clock.timeout) // before the tool had any time
 	}
 
-	c.ctx.ticket = ticketOf(ctx, s.breaker)
+	breaker := s.breaker
+	if key := c.options.key; key != "" && s != c.guard.others {
+		if c.keyed = c.guard.enterKey(breaker, key); c.keyed != nil {
+			breaker = c.keyed.Breaker
+		}
+	}
+	c.ctx.ticket = ticketOf(ctx, breaker)
 	if c.ctx.ticket == nil {
 		_, maximum := c.toolTimeouts()
-		if rejected := s.breaker.admit(&c.ticket, maximum); rejected != nil {
+		if rejected := breaker.admit(&c.ticket, maximum); rejected != nil {
 			rejected.Tool = c.ctx.name
 			return rejected
 		}
@@ -138,10 +149,16 @@ func (c *call) begin(ctx context.Context) *Error {
 	}
 	if c.guard.overloaded(s, c.impatient()) {
 		c.settle(outcomeNeutral)
-		return overloadedError(c.ctx.name)
+		return overloadedError(c.ctx.name, "too many earlier calls of")
+	}
+	if s.maxInFlight > 0 {
+		if c.running = s.admit(); !c.running {
+			c.settle(outcomeNeutral)
+			return overloadedError(c.ctx.name, "too many calls of")
+		}
 	}
 
-	attended := !s.cooperative && c.guard.cfg.AttemptTimeout == 0
+	attended := !s.cooperative && s.attemptTimeout == 0
 	c.ctx.begin(ctx, attended, c.options.elapsed)
 	if c.ctx.outer() != nil && !c.toolEffect().repeatable() {
 		c.within = newRequest(ctx, true)
@@ -192,7 +209,7 @@ func (c *call) newClock() clock {
 func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failure, answered bool) {
 	j.attempts++
 	ctx, r := &j.ctx, &j.runner
-	if timeout := j.guard.cfg.AttemptTimeout; timeout > 0 {
+	if timeout := j.state.attemptTimeout; timeout > 0 {
 		maximum := timeout
 		if whole := &j.ctx.clock; whole.maximum > whole.timeout {
 			maximum = max(timeout, whole.maximum) // progress restarts this timeout too
@@ -279,7 +296,8 @@ func (c *call) decide(f *failure, answered bool) {
 // retry waits until the next attempt may be made, or finishes the call if none may.
 func (c *call) retry(f *failure) {
 	retry := c.state.retry
-	again := f.class == ClassTransient && !f.rejected && (c.hadNoEffect(f) || c.toolEffect().repeatable())
+	again := f.class == ClassTransient && !f.rejected && !c.ctx.ticket.isProbe() &&
+		(c.hadNoEffect(f) || c.toolEffect().repeatable())
 	delay, ok := retry.delay(c.attempts, f.retryAfter, c.ctx.elapsed())
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
@@ -351,7 +369,7 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 
 // reject finishes a call whose breaker opened before it could be retried.
 func (c *call) reject(f *failure) {
-	e := c.state.breaker.rejection()
+	e := c.ctx.ticket.b.rejection()
 	e.Tool, e.Err = c.ctx.name, f.err
 	c.finish(e, f.outcome)
 }
@@ -396,11 +414,22 @@ func (c *call) finish(e *Error, o outcome) {
 		last.Details = nil
 		c.state.lastErr.Store(&last)
 	}
+	c.notifyEnd()
+	c.leave()
+	c.options, c.arguments, c.past = options{}, nil, past{} // a tool may keep its context, and the call with it
+}
+
+// leave is called last, so that Close sees a call until its end has been notified.
+func (c *call) leave() {
+	if c.running {
+		c.state.release()
+	}
+	if c.keyed != nil {
+		c.keyed.leave()
+	}
 	if c.state != nil {
 		c.state.leave()
 	}
-	c.notifyEnd()
-	c.options, c.arguments, c.past = options{}, nil, past{} // a tool may keep its context, and the call with it
 }
 
 // took returns how long the call took, once it has ended. Most successes don't need it.

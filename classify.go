@@ -73,8 +73,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     talk to agents: most of it is about mistakes. There, a host that doesn't exist and a bare
 //     io.ErrUnexpectedEOF that follows no good answer are no evidence of a lost connection, either.
 //
-// A [Guard] neither counts nor retries a CIRCUIT_OPEN or OVERLOADED that the tool got from a call
-// of its own: what rejected that call knows when to come back.
+// A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
+// call of its own: what rejected that call knows when to come back.
 //
 // A nil error has no class; Classify returns ClassTransient for it.
 func Classify(err error) Class { return treeOf(err).class() }
@@ -264,7 +264,9 @@ func (t errorTree) rejected() bool {
 	return t.all(errorTree.rejected)
 }
 
-func (e *Error) isRejection() bool { return e.Code == CodeCircuitOpen || e.Code == CodeOverloaded }
+func (e *Error) isRejection() bool {
+	return e.Code == CodeCircuitOpen || e.Code == CodeOverloaded || e.Code == CodeShuttingDown
+}
 
 // holdsRejection reports whether a rejection of another call is in t.
 func (t errorTree) holdsRejection() bool {

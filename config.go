@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,11 @@ type Config struct {
 	// Breaker is the template for all breakers. Its Classify receives the error that the tool
 	// returned, or the TIMEOUT of a call that exceeded the tool's own timeout.
 	Breaker BreakerConfig
+
+	// Breakers replaces the template for breakers, by their names: those that tools have in Breaker, and
+	// the names of tools that have none. What it leaves zero is as in the template. It doesn't apply to
+	// tools that aren't listed in Tools.
+	Breakers map[string]BreakerConfig
 
 	// Retry applies to every tool that has none of its own.
 	Retry Retry
@@ -78,12 +84,21 @@ type Tool struct {
 	// below the tool's timeout.
 	MaxTimeout time.Duration
 
+	// AttemptTimeout is the timeout of each attempt, which replaces Config.AttemptTimeout. Zero means
+	// Config.AttemptTimeout, and negative none.
+	AttemptTimeout time.Duration
+
+	// MaxInFlight is how many calls of the tool may run at once. A further one is OVERLOADED at once, which
+	// no breaker counts: servers over stdio have few workers, and one slow tool must not take them all. Zero
+	// means any number. It must not be negative.
+	MaxInFlight int
+
 	// Effect is what running the tool twice may do. Config.Effect doesn't apply to a tool that
 	// is listed.
 	Effect Effect
 
 	// Breaker names the tool's breaker. Tools that share a backend name the same one. Empty
-	// means the tool's own name.
+	// means the tool's own name. For a tool with several backends, see [BreakerKey].
 	Breaker string
 
 	// Cooperative promises that the tool returns soon after its context has ended. The tool
@@ -121,6 +136,13 @@ func (e *fieldErrors) add(field, format string, args ...any) {
 	*e = append(*e, fmt.Errorf("%s %s", field, fmt.Sprintf(format, args...)))
 }
 
+// notNegative checks a duration that has a default.
+func (e *fieldErrors) notNegative(field string, d time.Duration) {
+	if d < 0 {
+		e.add(field, "is %s: it must not be negative (0 is the default)", d)
+	}
+}
+
 // within adds the errors of a field that is a struct.
 func (e *fieldErrors) within(field string, inner []error) {
 	for _, err := range inner {
@@ -147,6 +169,7 @@ func (c Config) check() error {
 
 	checkEffect(&errs, "Effect", c.Effect)
 	errs.within("Breaker", c.Breaker.check())
+	c.checkBreakers(&errs)
 	errs.within("Retry", c.Retry.check())
 	if c.AttemptTimeout < 0 {
 		errs.add("AttemptTimeout", "is %s: it must not be negative (0 is none)", c.AttemptTimeout)
@@ -165,6 +188,21 @@ func (c Config) check() error {
 		return nil
 	}
 	return fmt.Errorf("resilience: wrong Config: %w", errors.Join(errs...))
+}
+
+func (c Config) checkBreakers(errs *fieldErrors) {
+	named := make(map[string]bool)
+	for name, t := range c.Tools {
+		named[cmp.Or(t.Breaker, name)] = true
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(c.Breakers)) {
+		field := fmt.Sprintf("Breakers[%q]", name)
+		if !named[name] {
+			errs.add(field, "is of no tool: it must be one of %q", slices.Sorted(maps.Keys(named)))
+		}
+		errs.within(field, c.Breakers[name].check())
+	}
 }
 
 func (t Tool) check(errs *fieldErrors, name string, timeouts Timeouts) {
@@ -193,6 +231,9 @@ func (t Tool) check(errs *fieldErrors, name string, timeouts Timeouts) {
 		errs.add(field+".Breaker", "is the name of all tools that have no state of their own")
 	}
 
+	if t.MaxInFlight < 0 {
+		errs.add(field+".MaxInFlight", "is %d: it must not be negative (0 is any number)", t.MaxInFlight)
+	}
 	checkEffect(errs, field+".Effect", t.Effect)
 	if t.Retry != nil {
 		errs.within(field+".Retry", t.Retry.check())

@@ -19,11 +19,12 @@ func TestNewNamesEveryInvalidField(t *testing.T) {
 				Tier: "sluggish", Timeout: -1, MaxTimeout: -2, Effect: 9,
 				Retry: &resilience.Retry{Backoff: resilience.Backoff{Base: -3}},
 			},
-			"b": {Timeout: 2 * time.Second, MaxTimeout: time.Second},
+			"b": {Timeout: 2 * time.Second, MaxTimeout: time.Second, Breaker: "db", MaxInFlight: -8},
 			"c": {Tier: resilience.Heavy, MaxTimeout: 119 * time.Second},
 		},
 		Effect:         8,
 		Breaker:        resilience.BreakerConfig{Failures: -4},
+		Breakers:       map[string]resilience.BreakerConfig{"d": {}, "db": {ProbeInterval: -7}},
 		Retry:          resilience.Retry{MaxRetries: -1, Backoff: resilience.Backoff{Jitter: 7}},
 		AttemptTimeout: -5,
 		MaxAbandoned:   -6,
@@ -43,14 +44,17 @@ func TestNewNamesEveryInvalidField(t *testing.T) {
 		`Tools["a"].Effect is 9: it must be EffectUnknown, ReadOnly, Idempotent or NonIdempotent`,
 		`Tools["a"].Retry.Backoff.Base is -3ns: it must not be negative (0 is the default)`,
 		`Tools["b"].MaxTimeout is 1s: it must not be under the tool's timeout of 2s`,
+		`Tools["b"].MaxInFlight is -8: it must not be negative (0 is any number)`,
 		`Tools["c"].MaxTimeout is 1m59s: it must not be under the tool's timeout of 2m0s`,
 		`Effect is 8: it must be EffectUnknown, ReadOnly, Idempotent or NonIdempotent`,
 		`Breaker.Failures is -4: it must not be negative (0 is the default)`,
+		`Breakers["d"] is of no tool: it must be one of ["" "(others)" "a" "c" "db"]`,
+		`Breakers["db"].ProbeInterval is -7ns: it must not be negative (0 is the default)`,
 		`Retry.Backoff.Jitter is 7: it must be FullJitter, SmallJitter or NoJitter`,
 		`AttemptTimeout is -5ns: it must not be negative (0 is none)`,
 		`MaxAbandoned is -6: it must not be negative (0 is 64)`,
 		`Suggestions["TIMEUOT"] is of no code: it must be one of ["CANCELED" "CIRCUIT_OPEN" "CONNECTION_LOST" ` +
-			`"OVERLOADED" "RETRY_EXHAUSTED" "TIMEOUT" "TOOL_FAILED" "TOOL_NOT_FOUND" "VALIDATION_ERROR"]`,
+			`"OVERLOADED" "RETRY_EXHAUSTED" "SHUTTING_DOWN" "TIMEOUT" "TOOL_FAILED" "TOOL_NOT_FOUND" "VALIDATION_ERROR"]`,
 	}, "\n"))
 }
 

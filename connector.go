@@ -60,7 +60,10 @@ type ConnectorConfig[C comparable] struct {
 }
 
 func (c ConnectorConfig[C]) check() error {
-	errs := append(notNegative("DialTimeout", c.DialTimeout, "Stable", c.Stable), c.Backoff.check()...)
+	var errs fieldErrors
+	errs.notNegative("DialTimeout", c.DialTimeout)
+	errs.notNegative("Stable", c.Stable)
+	errs = append(errs, c.Backoff.check()...)
 	if c.MaxAttempts < 0 {
 		errs = append(errs, fmt.Errorf("MaxAttempts is %d: it must not be negative (0 is any number)", c.MaxAttempts))
 	}

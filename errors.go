@@ -30,6 +30,7 @@ const (
 	CodeToolNotFound   Code = "TOOL_NOT_FOUND"   // there is no such tool
 	CodeValidation     Code = "VALIDATION_ERROR" // the caller made a mistake
 	CodeCanceled       Code = "CANCELED"         // the caller left
+	CodeShuttingDown   Code = "SHUTTING_DOWN"    // the guard was closed
 )
 
 // Error returns the code's name.
@@ -52,6 +53,7 @@ var suggestions = map[Code]string{
 	CodeToolFailed:   "Try again. If it fails again, change the request or use another tool.",
 	CodeToolNotFound: "List the available tools and call one of those.",
 	CodeValidation:   "Correct the arguments, then call again.",
+	CodeShuttingDown: "Call again once the server is back; go on with other tools meanwhile.",
 	CodeCanceled:     "The call was canceled. Call again only if its result is still wanted.",
 }
 
@@ -67,6 +69,13 @@ const suggestCheck = "The outcome of this call is unknown: " +
 
 // suggestChange replaces the suggestion of TOOL_FAILED where another try won't help.
 const suggestChange = "Do not repeat the same call: change the request or use another tool."
+
+// suggestElsewhere is for a tool that an operator has taken out of service.
+const suggestElsewhere = "Do not call this tool again before it is back; go on with other tools meanwhile."
+
+// suggestOtherKey is for a tool of which one of several backends is broken.
+const suggestOtherKey = "Do not make this call again before the time in retryAfter has passed; " +
+	"calls of this tool for others may succeed."
 
 // Error is the error of a failed call. Its exported fields are written for an agent, except
 // Err, which is written for programs and logs.
@@ -209,14 +218,18 @@ func CircuitOpenError(tool string, retryAfter time.Duration) *Error {
 
 func circuitOpenMessage(seconds int64) string {
 	const msg = "Circuit breaker open due to repeated failures."
-	switch seconds {
-	case 0:
+	if seconds == 0 {
 		return msg
-	case 1:
-		return msg + " Calls are rejected for 1 more second."
-	default:
-		return fmt.Sprintf("%s Calls are rejected for %d more seconds.", msg, seconds)
 	}
+	return msg + " Calls are rejected for " + plural(seconds, "more second") + "."
+}
+
+// plural returns "1 noun" or "2 nouns".
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.FormatInt(n, 10) + " " + noun + "s"
 }
 
 // ConnectionLostError returns the error of a call whose connection to the tool's backend is
@@ -245,23 +258,19 @@ func RetryExhaustedError(tool string, attempts int, last error) *Error {
 }
 
 func retryExhausted(tool string, attempts int) *Error {
-	plural := "s"
-	if attempts == 1 {
-		plural = ""
-	}
-
-	msg := fmt.Sprintf("%s failed after %d attempt%s", subject(tool), attempts, plural)
+	msg := subject(tool) + " failed after " + plural(int64(attempts), "attempt")
 	e := newError(CodeRetryExhausted, tool, msg, false)
 	e.Attempts = attempts
 	return e
 }
 
-func overloadedError(tool string) *Error {
-	msg := "too many earlier calls of this tool still run"
-	if tool != "" {
-		msg = fmt.Sprintf("too many earlier calls of tool '%s' still run", tool)
-	}
-	return newError(CodeOverloaded, tool, msg, true)
+// overloadedError begins with what there is too much of.
+func overloadedError(tool, much string) *Error {
+	return newError(CodeOverloaded, tool, fmt.Sprintf("%s tool '%s' still run", much, tool), true)
+}
+
+func shuttingDownError(tool string) *Error {
+	return newError(CodeShuttingDown, tool, "The server is shutting down", true)
 }
 
 func canceledError(tool string) *Error {

@@ -29,12 +29,16 @@ type Guard struct {
 	missing   sync.Map // the names of listed tools that CheckTools has warned of
 
 	listed   map[string]*toolState
-	unlisted unlistedTools
+	unlisted table      // of toolStates
+	keyed    table      // of keyedBreakers
 	others   *toolState // shared by all tools without a state of their own
 
 	// These count functions that a call has gone on without, and that still run.
 	examining atomic.Int64 // errors
 	printing  atomic.Int64 // values, with debug
+
+	closed  atomic.Bool
+	probing atomic.Int64 // Probes that run
 }
 
 // New returns a guard with the given configuration, or an error that names every bad field.
@@ -64,7 +68,7 @@ func New(cfg Config) (*Guard, error) {
 	}
 	g.others = g.newState(othersName, Tool{Effect: cfg.Effect}, false)
 
-	g.cfg.Tools, g.cfg.Timeouts, g.cfg.Observers = nil, nil, nil // they belong to the caller
+	g.cfg.Tools, g.cfg.Timeouts, g.cfg.Observers, g.cfg.Breakers = nil, nil, nil, nil // they belong to the caller
 	return g, nil
 }
 

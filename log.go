@@ -14,19 +14,21 @@ import (
 //	Debug  call succeeded        tool attempts duration timeout
 //	Debug  call unfinished       tool attempts duration timeout
 //	Info   call canceled         tool attempts duration timeout code error
+//	Info   call rejected         tool attempts duration timeout code error
 //	Info   call invalid          tool attempts duration timeout code error
 //	Warn   call failed           tool attempts duration timeout code error
 //	Info   retry                 tool attempt delay error
 //	Info   late result           tool late error
-//	Error  breaker opened        breaker from to
-//	Info   breaker changed       breaker from to
+//	Error  breaker opened        breaker from to cause
+//	Warn   breaker isolated      breaker from to cause reason
+//	Info   breaker changed       breaker from to cause
 //	Info   connection up         connection attempts
 //	Warn   connection down       connection attempts error next
 //	Error  connection exhausted  connection attempts error
 //	Info   connection closed     connection attempts
 //
-// A call with the code CANCELED is canceled, one with VALIDATION_ERROR or TOOL_NOT_FOUND is invalid,
-// and one with any other code has failed. Durations are logged as values of type time.Duration.
+// A call with the code CANCELED is canceled, one with SHUTTING_DOWN is rejected, one with VALIDATION_ERROR or
+// TOOL_NOT_FOUND is invalid, and one with any other code has failed. Durations are logged as values of type time.Duration.
 //
 // The value of error is the text of the cause, or the message of an error that has no cause. It may
 // contain addresses and credentials. The key is omitted where there is no error, as for a late result
@@ -98,6 +100,8 @@ func endMessage(e CallEnd) (slog.Level, string) {
 	switch e.Err.Code {
 	case CodeCanceled:
 		return slog.LevelInfo, "call canceled"
+	case CodeShuttingDown:
+		return slog.LevelInfo, "call rejected"
 	case CodeValidation, CodeToolNotFound:
 		return slog.LevelInfo, "call invalid"
 	}
@@ -110,14 +114,22 @@ func (l logger) late(ctx context.Context, e LateResult) {
 }
 
 func (l logger) breaker(e BreakerChange) {
-	level, msg := slog.LevelInfo, "breaker changed"
-	if e.To == StateOpen {
-		level, msg = slog.LevelError, "breaker opened"
-	}
-	l.record(context.Background(), e.Time, level, msg,
+	attrs := []slog.Attr{
 		slog.String("breaker", e.Breaker),
 		slog.String("from", e.From.String()),
-		slog.String("to", e.To.String()))
+		slog.String("to", e.To.String()),
+		slog.String("cause", e.Cause.String()),
+	}
+
+	level, msg := slog.LevelInfo, "breaker changed"
+	switch e.To {
+	case StateOpen:
+		level, msg = slog.LevelError, "breaker opened"
+	case StateIsolated:
+		level, msg = slog.LevelWarn, "breaker isolated"
+		attrs = append(attrs, slog.String("reason", e.Reason))
+	}
+	l.record(context.Background(), e.Time, level, msg, attrs...)
 }
 
 func (l logger) connection(e ConnectionChange) {

@@ -91,7 +91,7 @@ func TestLogObserverWritesOneRecordPerEvent(t *testing.T) {
 		"rejected": {
 			fn:   failing(0, nil),
 			open: true,
-			want: `level=ERROR msg="breaker opened" breaker=x from=closed to=open` + "\n" +
+			want: `level=ERROR msg="breaker opened" breaker=x from=closed to=open cause=calls` + "\n" +
 				`level=WARN msg="call failed" tool=x attempts=0 duration=0s timeout=1m0s ` +
 				`code=CIRCUIT_OPEN retryAfter=30s ` +
 				`error="Circuit breaker open due to repeated failures. Calls are rejected for 30 more seconds."`,
@@ -159,9 +159,9 @@ func TestLogObserverWritesBreakerChangesAndLateResults(t *testing.T) {
 		time.Sleep(time.Hour)
 		flush(t, g)
 
-		assert.Equal(t, `level=ERROR msg="breaker opened" breaker=db from=closed to=open
-level=INFO msg="breaker changed" breaker=db from=open to=half-open
-level=ERROR msg="breaker opened" breaker=db from=half-open to=open
+		assert.Equal(t, `level=ERROR msg="breaker opened" breaker=db from=closed to=open cause=calls
+level=INFO msg="breaker changed" breaker=db from=open to=half-open cause=cooldown
+level=ERROR msg="breaker opened" breaker=db from=half-open to=open cause=calls
 level=WARN msg="call failed" tool=x attempts=1 duration=1m0s timeout=1m0s `+
 			`code=TIMEOUT error="Tool 'x' exceeded timeout of 60s"
 level=INFO msg="late result" tool=x late=30s error="too late"

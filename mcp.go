@@ -154,13 +154,13 @@ func (g *Guard) CheckTools(names []string) {
 }
 
 // AgentHealth returns [Guard.Health] as JSON for an agent, {"tools": […]}. It leaves out the
-// tools in omit, such as the one that returns this JSON, and the last errors, whose words may
+// tools in omit, such as the one that returns this JSON, and the last errors and keys, which may
 // be meant for another client.
 func (g *Guard) AgentHealth(omit ...string) json.RawMessage {
 	tools := make([]Health, 0, len(g.listed))
 	for _, h := range g.Health() {
 		if !slices.Contains(omit, h.Tool) {
-			h.LastError = nil
+			h.LastError, h.Keys = nil, nil
 			tools = append(tools, h)
 		}
 	}

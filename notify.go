@@ -226,7 +226,7 @@ func (c *call) label() string {
 	if c.guard.listed[c.ctx.name] != nil {
 		return c.ctx.name
 	}
-	if s := c.guard.unlisted.get(c.ctx.name); s != nil && s.used.Load() {
+	if s, ok := c.guard.unlisted.get(c.ctx.name).(*toolState); ok && s.used.Load() {
 		return s.label
 	}
 	return othersName

@@ -111,13 +111,16 @@ type LateResult struct {
 	Err error
 }
 
-// BreakerChange describes a change of a breaker's state. The change from open to half-open is noticed
+// BreakerChange describes a change of a breaker's state, whose Cause says what has brought it about. The change
+// from open to half-open is noticed
 // when a call arrives or the state is queried after the cooldown. An open breaker may be forgotten from
 // then on, without a further change (see [Guard.Health]).
 type BreakerChange struct {
 	Breaker  string // the breaker's name
 	Label    string // Breaker, or "(others)" if Label of [CallEnd] is that for the calls of its tool
 	From, To State
+	Cause    Cause  // why
+	Reason   string // that was given to Isolate, if To is StateIsolated
 	Time     time.Time
 }
 

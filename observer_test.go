@@ -456,7 +456,7 @@ func TestObserverReceivesChangesOfBreakers(t *testing.T) {
 		later := start.Add(31 * time.Second)
 		assert.Equal(t, []resilience.BreakerChange{
 			{Breaker: "db", Label: "db", From: closed, To: opened, Time: start},
-			{Breaker: "db", Label: "db", From: opened, To: halfOpen, Time: later},
+			{Breaker: "db", Label: "db", From: opened, To: halfOpen, Cause: resilience.CauseCooldown, Time: later},
 			{Breaker: "db", Label: "db", From: halfOpen, To: closed, Time: later},
 			{Breaker: "unlisted", Label: "unlisted", From: closed, To: opened, Time: later},
 		}, received[resilience.BreakerChange](&r))

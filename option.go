@@ -17,7 +17,8 @@ type options struct {
 	debug      bool
 	shared     bool
 
-	unexplained Class // of a failure of which nothing is known
+	unexplained Class  // of a failure of which nothing is known
+	key         string // of the breaker
 }
 
 // Args are the arguments of the call, for the details of its error with debug. They are

@@ -72,21 +72,29 @@ func ticketOf(ctx context.Context, b *Breaker) *ticket {
 // the call's timeout, if that is longer than ProbeTimeout.
 func (b *Breaker) admit(t *ticket, timeout time.Duration) *Error {
 	for {
-		version := b.version.Load()
-		if stateIn(version) == StateOpen && b.untilProbe() > 0 {
-			return b.rejection() // the usual case of an open breaker, without gobreaker's lock
+		version, c := b.version.Load(), b.counter.Load()
+		switch stateIn(version) {
+		case StateIsolated:
+			return b.rejection()
+		case StateOpen:
+			if b.untilProbe() > 0 {
+				return b.rejection() // the usual case of an open breaker, without any lock
+			}
+			b.thaw()
+			continue
 		}
 
-		report, err := b.gb.Allow()
+		report, err := c.Allow()
+		if b.version.Load() != version || b.counter.Load() != c {
+			// The state has changed meanwhile, so it isn't known whether this is a probe.
+			if err == nil {
+				report(errNeutral)
+			}
+			continue
+		}
 		if err != nil {
 			b.expireProbe(err)
 			return b.rejection()
-		}
-		if b.version.Load() != version {
-			// The state has changed meanwhile, as Allow itself changes it at the end of the
-			// cooldown, so it isn't known whether this is a probe.
-			report(errNeutral)
-			continue
 		}
 
 		t.b, t.version, t.report = b, version, report
@@ -128,19 +136,50 @@ type message struct {
 // rejection returns the error of a rejected call. While a probe is under way, nothing says
 // when it will end, and a second is soon enough to come back.
 func (b *Breaker) rejection() *Error {
+	if reason, ok := b.Isolated(); ok {
+		return b.isolatedError(reason)
+	}
 	after := time.Second
 	if stateIn(b.version.Load()) == StateOpen {
-		after = max(b.untilProbe(), 1)
+		if left := b.untilAsked(); left > 0 {
+			after = left
+		}
 	}
 
 	m := b.message.Load()
 	if s := wholeSeconds(after); m == nil || m.seconds != s {
-		m = &message{s, circuitOpenMessage(s)}
+		m = &message{s, b.openMessage(s)}
 		b.message.Store(m)
 	}
 
 	e := newError(CodeCircuitOpen, b.name, m.text, true)
 	e.RetryAfter = after
+	if b.key != "" {
+		e.suggest(suggestOtherKey)
+	}
+	return e
+}
+
+// openMessage says which calls are rejected, and for how long.
+func (b *Breaker) openMessage(seconds int64) string {
+	text := circuitOpenMessage(seconds)
+	if b.prober.at.Load() != nil {
+		text = circuitOpenMessage(0) + " Its backend is asked again in " + plural(seconds, "second") + "."
+	}
+	if b.key != "" {
+		text = "For '" + b.key + "': " + text
+	}
+	return text
+}
+
+// isolatedError has no time to wait, as nobody knows it.
+func (b *Breaker) isolatedError(reason string) *Error {
+	text := "'" + b.name + "' is taken out of service"
+	if reason != "" {
+		text += ": " + reason
+	}
+	e := newError(CodeCircuitOpen, b.name, text, false)
+	e.suggest(suggestElsewhere)
 	return e
 }
 

@@ -122,17 +122,18 @@ func TestOneOfManyCallsAtOnceIsTheProbe(t *testing.T) {
 	})
 }
 
-func TestProbeMayBeRetried(t *testing.T) {
+func TestProbeIsOneAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
 		trip(t, g.Breaker("x"))
 		time.Sleep(31 * time.Second)
 
-		r := resilience.Run(t.Context(), g, "x", failing(2, errBoom))
+		r := resilience.Run(t.Context(), g, "x", failing(1, errBoom))
 
-		assert.Nil(t, r.Err)
-		assert.Equal(t, 3, r.Attempts)
-		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+		assert.ErrorIs(t, r.Err, errBoom)
+		assert.Equal(t, resilience.CodeToolFailed, r.Err.Code)
+		assert.Equal(t, 1, r.Attempts)
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
 	})
 }
 

@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"cmp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,11 +19,14 @@ type toolState struct {
 	retry       Retry
 	breaker     *Breaker
 
-	calls     atomic.Int64 // that haven't returned; negative once the state is forgotten
+	attemptTimeout time.Duration // zero means none
+	maxInFlight    int64         // zero means any number
+
+	usage
+	running   atomic.Int64 // calls, if maxInFlight bounds them
 	abandoned abandonedCount
 	lastErr   atomic.Pointer[Error]
 	used      atomic.Bool // false if it was only asked for
-	kept      atomic.Bool // the breaker was asked for, so it must remain that of the tool
 }
 
 // newState returns the state of a tool. The caller must store it. A tool that isn't listed
@@ -39,11 +43,16 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 	}
 	breaker := g.breakers[breakerName]
 	if breaker == nil || !listed {
-		breaker = NewBreaker(breakerName, g.cfg.Breaker)
-		breaker.observers = g.observers
+		cfg := g.cfg.Breaker
+		if listed {
+			cfg = g.cfg.Breakers[breakerName].or(cfg)
+		}
+		breaker = NewBreaker(breakerName, cfg)
+		breaker.guard = g
 	}
 
 	timeout := t.timeout(name, g.timeouts)
+	attemptTimeout := cmp.Or(t.AttemptTimeout, g.cfg.AttemptTimeout)
 	return &toolState{
 		name:        name,
 		label:       name,
@@ -54,6 +63,9 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 		cooperative: t.Cooperative,
 		retry:       retry,
 		breaker:     breaker,
+
+		attemptTimeout: max(attemptTimeout, 0),
+		maxInFlight:    int64(t.MaxInFlight),
 	}
 }
 
@@ -62,7 +74,7 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 func (g *Guard) enter(name string, shared bool) *toolState {
 	s := g.listed[name]
 	if s == nil && !shared && name != othersName && len(name) <= maxNameLen {
-		if own := g.unlisted.enter(name, g.newUnlisted); own != nil {
+		if own, ok := g.unlisted.enter(name, func() entry { return g.newUnlisted(name) }).(*toolState); ok {
 			return own
 		}
 	}
@@ -73,12 +85,37 @@ func (g *Guard) enter(name string, shared bool) *toolState {
 	return s
 }
 
+// newUnlisted returns the state of a tool for the table of those that aren't listed.
 func (g *Guard) newUnlisted(name string) *toolState {
-	return g.newState(name, Tool{Effect: g.cfg.Effect}, false)
+	s := g.newState(strings.Clone(name), Tool{Effect: g.cfg.Effect}, false)
+	s.label = g.unlisted.label(s.name)
+	s.breaker.label = s.label // which it doesn't share
+	return s
 }
 
-// setLabel sets the label of a new state, and of its breaker, which it doesn't share.
-func (s *toolState) setLabel(label string) { s.label, s.breaker.label = label, label }
+func (s *toolState) tableName() any { return s.name }
+func (s *toolState) uses() *usage   { return &s.usage }
+
+// forgettable reports whether a state without calls may be forgotten: never while its breaker rejects calls.
+func (s *toolState) forgettable(failing bool) bool {
+	return s.abandoned.all.Load() == 0 && s.breaker.forgettable(failing)
+}
+
+// admit reports whether no more calls of the tool run than may, with one more. The caller must call release
+// if it does.
+func (s *toolState) admit() bool {
+	for {
+		n := s.running.Load()
+		if n >= s.maxInFlight {
+			return false
+		}
+		if s.running.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (s *toolState) release() { s.running.Add(-1) }
 
 // shortName cuts the name of a tool that isn't listed, since it may be made up, and reaches logs,
 // traces and agents.

@@ -1,10 +1,6 @@
 package resilience
 
-import (
-	"context"
-	"fmt"
-	"time"
-)
+import "context"
 
 // checkFunc returns why a function can't be called, nil if it can. A nil context is a
 // mistake in the program and panics, as it does in the context package.
@@ -35,15 +31,4 @@ func mustHave(ctx context.Context, g *Guard) {
 	if ctx == nil {
 		panic("resilience: nil context")
 	}
-}
-
-// notNegative checks two fields that are durations with a default.
-func notNegative(a string, da time.Duration, b string, db time.Duration) (errs []error) {
-	if da < 0 {
-		errs = append(errs, fmt.Errorf("%s is %s: it must not be negative (0 is the default)", a, da))
-	}
-	if db < 0 {
-		errs = append(errs, fmt.Errorf("%s is %s: it must not be negative (0 is the default)", b, db))
-	}
-	return errs
 }

@@ -29,6 +29,7 @@ const (
 	keyUnfinished   = attribute.Key("resilience.unfinished")
 	keyBreaker      = attribute.Key("resilience.breaker.name")
 	keyBreakerState = attribute.Key("resilience.breaker.state")
+	keyBreakerCause = attribute.Key("resilience.breaker.cause")
 )
 
 // These are values of the attributes above.
@@ -64,7 +65,8 @@ func bounded(code resilience.Code) string {
 	switch code {
 	case resilience.CodeTimeout, resilience.CodeCircuitOpen, resilience.CodeConnectionLost,
 		resilience.CodeRetryExhausted, resilience.CodeOverloaded, resilience.CodeToolFailed,
-		resilience.CodeToolNotFound, resilience.CodeValidation, resilience.CodeCanceled:
+		resilience.CodeToolNotFound, resilience.CodeValidation, resilience.CodeCanceled,
+		resilience.CodeShuttingDown:
 		return string(code)
 	}
 	return otherCode

@@ -79,7 +79,7 @@
 //	resilience.call.attempts       histogram      {attempt}  (all)
 //	resilience.retries             counter        {retry}    gen_ai.tool.name, error.type
 //	resilience.late_result.delay   histogram      s          gen_ai.tool.name, resilience.code
-//	resilience.breaker.changes     counter        {change}   resilience.breaker.name, resilience.breaker.state (new)
+//	resilience.breaker.changes     counter        {change}   resilience.breaker.name, resilience.breaker.state (new), resilience.breaker.cause
 //	resilience.breaker.state       gauge          {breaker}  resilience.breaker.name, resilience.breaker.state
 //	resilience.calls.in_flight     updowncounter  {call}     gen_ai.tool.name
 //	resilience.calls.abandoned     updowncounter  {call}     gen_ai.tool.name
@@ -90,7 +90,7 @@
 //
 // The last three instruments need [Telemetry.Watch], and show what is in the guard's Health when they
 // are collected, by its own names. The state of a breaker consists of three
-// series, closed, half-open and open, one of which is 1.
+// series, closed, half-open, open and isolated, one of which is 1.
 //
 // # When telemetry fails
 //

@@ -108,7 +108,7 @@ func TestMadeUpNamesAndCodesDontMultiplySeries(t *testing.T) {
 		require.NoError(t, err)
 		defer stop()
 		for name, points := range f.collect() {
-			assert.LessOrEqual(t, len(points), 6, name)
+			assert.LessOrEqual(t, len(points), 8, name)
 		}
 	})
 }

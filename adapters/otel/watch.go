@@ -61,7 +61,9 @@ func (w watch) observe(_ context.Context, o metric.Observer) error {
 }
 
 func (w watch) observeBreaker(o metric.Observer, h resilience.Health) {
-	for _, state := range []resilience.State{resilience.StateClosed, resilience.StateHalfOpen, resilience.StateOpen} {
+	for _, state := range []resilience.State{
+		resilience.StateClosed, resilience.StateHalfOpen, resilience.StateOpen, resilience.StateIsolated,
+	} {
 		var value int64
 		if h.State == state {
 			value = 1

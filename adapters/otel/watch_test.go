@@ -44,7 +44,7 @@ func TestWatchReportsHealthUntilStopped(t *testing.T) {
 		stop, err := f.telemetry.Watch(f.guard)
 		require.NoError(t, err)
 		got := f.collect()
-		assert.Len(t, got["resilience.breaker.state"], 6, "three states of two breakers")
+		assert.Len(t, got["resilience.breaker.state"], 8, "four states of two breakers")
 		assert.Equal(t, map[string]string{"db": "closed", "x": "closed"}, breakerStates(got))
 		assert.Equal(t, map[string]float64{"read": 0, "write": 0, "x": 0}, byTool(got["resilience.calls.in_flight"]))
 
@@ -68,8 +68,10 @@ func TestWatchReportsHealthUntilStopped(t *testing.T) {
 		got = f.collect()
 		assert.Equal(t, "closed", breakerStates(got)["db"])
 		assert.Equal(t, map[string]float64{"read": 0, "write": 0, "x": 0}, byTool(got["resilience.calls.abandoned"]))
-		for _, state := range []string{"open", "half-open", "closed"} {
-			change := attrs{"resilience.breaker.name": "db", "resilience.breaker.state": state}
+		for state, cause := range map[string]string{"open": "calls", "half-open": "cooldown", "closed": "calls"} {
+			change := attrs{
+				"resilience.breaker.name": "db", "resilience.breaker.state": state, "resilience.breaker.cause": cause,
+			}
 			assert.Contains(t, got["resilience.breaker.changes"], point{attrs: change, value: 1})
 		}
 
@@ -91,7 +93,7 @@ func TestSharedBreakerIsObservedOnce(t *testing.T) {
 
 	var o observationCount
 	require.NoError(t, observe(t.Context(), &o))
-	assert.EqualValues(t, 2*2+3, o.n, "two of each tool, and one of each state")
+	assert.EqualValues(t, 2*2+4, o.n, "two of each tool, and one of each state")
 }
 
 // An agent may make up a tool that has the name of a backend.
@@ -141,7 +143,7 @@ func TestAttributesDistinguishGuards(t *testing.T) {
 	}
 	slices.Sort(guards)
 	assert.Equal(t, []string{"a", "b"}, guards)
-	assert.Len(t, got["resilience.breaker.state"], 6)
+	assert.Len(t, got["resilience.breaker.state"], 8)
 }
 
 // fakeMeters keep the callback that is registered, and return the given errors.

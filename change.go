@@ -1,0 +1,133 @@
+package resilience
+
+import (
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+// A counter is gobreaker's part of a breaker: it counts results, and gives out the slot of the probe. The
+// breaker decides when a call may be the probe, so that a Probe can put that off, and Trip sets it.
+type counter struct {
+	*gobreaker.TwoStepCircuitBreaker[struct{}]
+	trips bool // at the next failure
+}
+
+// newCounter returns a closed counter, or one that is open and has a slot to give. b.mu must not be held, as
+// gobreaker calls counted with its own mutex held.
+func (b *Breaker) newCounter(open bool) *counter {
+	c := &counter{trips: open}
+	c.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:        b.name,
+		MaxRequests: 1,
+		Interval:    0, // otherwise the clock would reset the count of consecutive failures
+		Timeout:     1,
+		ReadyToTrip: func(n gobreaker.Counts) bool {
+			return c.trips || uint64(n.ConsecutiveFailures) >= uint64(b.cfg.Failures)
+		},
+		IsSuccessful:  func(err error) bool { return err == nil },
+		IsExcluded:    func(err error) bool { return err == errNeutral },
+		OnStateChange: func(_ string, _, to gobreaker.State) { b.counted(c, to) },
+	})
+
+	if open {
+		report, _ := c.Allow()
+		report(errFailure)
+		c.trips = false
+	}
+	return c
+}
+
+func (c *counter) failures() int { return int(c.Counts().ConsecutiveFailures) }
+
+// counted is called by gobreaker under its lock. That the counter is half-open only means that its slot is
+// free: thaw decides when a call may have it.
+func (b *Breaker) counted(c *counter, to gobreaker.State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.counter.Load() != c {
+		return
+	}
+
+	switch to {
+	case gobreaker.StateOpen:
+		b.open(CauseCalls, b.cfg.Cooldown)
+	case gobreaker.StateClosed:
+		b.change(BreakerChange{To: StateClosed, Cause: CauseCalls})
+	}
+}
+
+// thaw makes an open breaker half-open whose cooldown has passed.
+func (b *Breaker) thaw() {
+	if stateIn(b.version.Load()) != StateOpen || b.untilProbe() > 0 {
+		return
+	}
+
+	old := b.counter.Load()
+	c := old
+	if b.probeAt.Load().isForeign() {
+		c = b.newCounter(true)
+		time.Sleep(2) // past its Timeout, which gobreaker has read from the same clock now
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if stateIn(b.version.Load()) == StateOpen && b.counter.Load() == old && b.untilProbe() <= 0 {
+		b.counter.Store(c)
+		b.change(BreakerChange{To: StateHalfOpen, Cause: CauseCooldown})
+	}
+}
+
+// open opens the breaker for d. b.mu must be held.
+func (b *Breaker) open(cause Cause, d time.Duration) {
+	if stateIn(b.version.Load()) == StateClosed {
+		b.failures = b.cfg.Failures
+	} else if cause == CauseCalls {
+		b.failures++
+	}
+	b.probeAt.Store(in(d))
+	b.change(BreakerChange{To: StateOpen, Cause: cause})
+}
+
+// change enters the state e.To, and notifies everyone. b.mu must be held.
+func (b *Breaker) change(e BreakerChange) {
+	e.Breaker, e.Label, e.Time = b.name, b.label, time.Now()
+	v := b.version.Load()
+	e.From = stateIn(v)
+	b.version.Store((v>>2+1)<<2 | uint64(e.To))
+	b.slots.changed(e.To)
+	b.message.Store(nil)
+	b.prober.changed(b, e)
+
+	if f := b.cfg.OnChange; f != nil {
+		b.changes.add(func() { f(e.Breaker, e.From, e.To) })
+	}
+	if b.guard != nil {
+		for _, o := range b.guard.observers {
+			o.breaker(e)
+		}
+	}
+}
+
+func stateIn(version uint64) State { return State(version & 3) }
+
+// A moment is a time to come.
+type moment struct {
+	time.Time
+	after time.Duration // the time that it was set
+}
+
+// in returns the moment after d.
+func in(d time.Duration) *moment { return &moment{time.Now().Add(d), d} }
+
+// isForeign reports whether m was set by another clock: outside of the synctest bubble that asks now, whose
+// clock is years behind.
+func (m *moment) isForeign() bool { return time.Until(m.Time) > m.after }
+
+// left returns how long it is until m, zero or less if m has passed, as one of another clock has.
+func (m *moment) left() time.Duration {
+	if left := time.Until(m.Time); left <= m.after {
+		return left
+	}
+	return 0
+}

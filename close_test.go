@@ -1,0 +1,139 @@
+package resilience_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCloseWaitsForCallsInFlightAndTheirObservers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended atomic.Int32
+		cfg := configWith(resilience.Tool{})
+		cfg.Observers = []resilience.Observer{{End: func(context.Context, resilience.CallEnd) {
+			time.Sleep(time.Second) // it is slow
+			ended.Add(1)
+		}}}
+		g := newGuard(t, cfg)
+		answers := make(chan error, 2)
+		for _, tool := range []string{"x", "unlisted"} {
+			go func() {
+				_, err := resilience.Do(t.Context(), g, tool, func(ctx context.Context) (int, error) {
+					time.Sleep(10 * time.Second)
+					// A tool in the middle of its work goes on, also to undo it after its caller has left.
+					return resilience.Do(context.WithoutCancel(ctx), g, "inner", succeed)
+				})
+				answers <- err
+			}()
+		}
+		synctest.Wait()
+
+		start := time.Now()
+		n, err := g.Close(t.Context())
+		assert.Zero(t, n)
+		assert.NoError(t, err)
+		assert.InDelta(t, 14*time.Second, time.Since(start), float64(time.Second), "10s for the calls and 4s for their ends")
+		assert.NoError(t, <-answers)
+		assert.NoError(t, <-answers)
+		assert.EqualValues(t, 4, ended.Load())
+
+		for _, tool := range []string{"x", "unlisted", "new"} {
+			r := resilience.Run(t.Context(), g, tool, notCalled)
+			assert.Equal(t, resilience.CodeShuttingDown, r.Err.Code)
+			assert.Equal(t, "The server is shutting down", r.Err.Message)
+			assert.True(t, r.Err.Retryable)
+		}
+		for _, h := range g.Health() {
+			assert.Zero(t, h.ConsecutiveFailures, h.Tool)
+		}
+		_, err = g.Close(t.Context())
+		assert.NoError(t, err, "a second time")
+	})
+}
+
+func TestCloseReturnsHowManyCallsGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: time.Hour})
+		var returned sync.WaitGroup
+		for range 3 {
+			returned.Go(func() { _, _ = resilience.Do(t.Context(), g, "x", hang(time.Minute)) })
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		n, err := g.Close(ctx)
+		assert.Equal(t, 3, n)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.InDelta(t, 10*time.Second, time.Since(start), float64(time.Second))
+
+		returned.Wait()
+		n, err = g.Close(t.Context())
+		assert.Zero(t, n)
+		assert.NoError(t, err)
+	})
+}
+
+// Abandoned attempts may run for ever.
+func TestCloseDoesNotWaitForAbandonedAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: time.Second})
+		_, err := resilience.Do(t.Context(), g, "x", hang(time.Hour))
+		require.ErrorIs(t, err, resilience.CodeTimeout)
+		n, err := g.Close(t.Context())
+		assert.Zero(t, n)
+		assert.NoError(t, err)
+		time.Sleep(time.Hour)
+	})
+}
+
+// A call that was rejected because of the shutdown is no failure of the tool that made it.
+func TestShuttingDownIsNoFailureOfAnOuterCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := guardWith(t, resilience.Tool{}), guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+		_, err := client.Close(t.Context())
+		require.NoError(t, err)
+		r := resilience.Run(t.Context(), server, "x", func(ctx context.Context) (int, error) {
+			return resilience.Do(ctx, client, "x", notCalled)
+		})
+		assert.Equal(t, resilience.CodeShuttingDown, r.Err.Code)
+		assert.Equal(t, 1, r.Attempts)
+		assert.Zero(t, server.Health()[0].ConsecutiveFailures)
+	})
+}
+
+// However calls and Close interleave, each call is either rejected or has ended when Close returns.
+func TestCloseMissesNoCall(t *testing.T) {
+	for range 50 {
+		g := guardWith(t, resilience.Tool{})
+		var running atomic.Int32
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for {
+					_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+						running.Add(1)
+						defer running.Add(-1)
+						return 0, nil
+					})
+					if err != nil {
+						assert.ErrorIs(t, err, resilience.CodeShuttingDown)
+						return
+					}
+				}
+			})
+		}
+		n, err := g.Close(t.Context())
+		assert.NoError(t, err)
+		assert.Zero(t, n)
+		assert.Zero(t, running.Load())
+		wg.Wait()
+	}
+}

@@ -1,0 +1,70 @@
+package resilience
+
+import (
+	"fmt"
+	"time"
+)
+
+// Isolate takes what the breaker protects out of service: until Reset is called, all calls are rejected, and
+// agents read the reason, which must be safe for them; it may be empty. Calls in flight end as they would,
+// and don't count any more. A breaker that is isolated already gets the new reason. Isolate may be called in
+// any state, concurrently, and from any callback.
+func (b *Breaker) Isolate(reason string) {
+	c := b.newCounter(false)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reason.Store(&reason)
+	b.message.Store(nil)
+	if stateIn(b.version.Load()) == StateIsolated {
+		return
+	}
+
+	b.counter.Store(c)
+	b.change(BreakerChange{To: StateIsolated, Cause: CauseManual, Reason: reason})
+}
+
+// Isolated returns the reason that was given to Isolate, and whether the breaker is isolated.
+func (b *Breaker) Isolated() (reason string, ok bool) {
+	if r := b.reason.Load(); r != nil {
+		return *r, true
+	}
+	return "", false
+}
+
+// Reset closes the breaker, whatever its state is, and forgets its failures. Calls in flight don't count any
+// more. It may be called concurrently, and from any callback.
+func (b *Breaker) Reset() {
+	c := b.newCounter(false)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.counter.Store(c)
+	b.reason.Store(nil)
+	if stateIn(b.version.Load()) != StateClosed {
+		b.change(BreakerChange{To: StateClosed, Cause: CauseManual})
+	}
+}
+
+// Trip opens the breaker for d, as if calls had failed: after that, a call is the probe, and if there is a
+// BreakerConfig.Probe, it closes the breaker as soon as it succeeds. An open breaker stays open for d from
+// now on, and an isolated one stays isolated. Zero means the Cooldown. It panics if d is negative. Trip may be
+// called concurrently, and from any callback.
+func (b *Breaker) Trip(d time.Duration) {
+	if d < 0 {
+		panic(fmt.Sprintf("resilience: Trip: the time is %s: it must not be negative (0 is the Cooldown)", d))
+	}
+	if d == 0 {
+		d = b.cfg.Cooldown
+	}
+
+	c := b.newCounter(true)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch stateIn(b.version.Load()) {
+	case StateIsolated:
+	case StateOpen:
+		b.probeAt.Store(in(d))
+	default:
+		b.counter.Store(c)
+		b.open(CauseManual, d)
+	}
+}

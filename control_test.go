@@ -1,0 +1,205 @@
+package resilience_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestIsolatedBreakerRejectsUntilItIsReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Breaker: "db"})
+		b := g.Breaker("x")
+		b.Isolate("maintenance until 14:00")
+
+		time.Sleep(24 * time.Hour)
+		r := resilience.Run(t.Context(), g, "x", notCalled)
+		assert.Equal(t, resilience.CodeCircuitOpen, r.Err.Code)
+		assert.Equal(t, "'db' is taken out of service: maintenance until 14:00", r.Err.Message)
+		assert.False(t, r.Err.Retryable)
+		assert.Zero(t, r.Err.RetryAfter)
+		assert.NotContains(t, r.Message(), "retryAfter")
+		h := g.Health()[0]
+		assert.Equal(t, resilience.StateIsolated, h.State)
+		assert.False(t, h.Available)
+		reason, ok := b.Isolated()
+		assert.True(t, ok)
+		assert.Equal(t, "maintenance until 14:00", reason)
+
+		b.Isolate("")
+		b.Trip(time.Second)
+		time.Sleep(time.Hour)
+		assert.Equal(t, "'db' is taken out of service", resilience.Run(t.Context(), g, "x", notCalled).Err.Message)
+
+		b.Reset()
+		b.Reset()
+		_, ok = b.Isolated()
+		assert.False(t, ok)
+		assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+	})
+}
+
+func TestTripOpensForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		b.Trip(time.Minute)
+		assert.Equal(t, time.Minute, b.RetryAfter())
+		assert.Equal(t, 5, b.Failures(), "as by failures")
+		time.Sleep(10 * time.Second)
+		b.Trip(time.Minute)
+		assert.Equal(t, time.Minute, b.RetryAfter(), "from now on")
+
+		time.Sleep(time.Minute)
+		require.True(t, report(b, errBoom))
+		assert.Equal(t, 30*time.Second, b.RetryAfter(), "the probe has failed: that is the Cooldown")
+		time.Sleep(30 * time.Second)
+		require.True(t, report(b, nil))
+		assert.Equal(t, resilience.StateClosed, b.State())
+
+		b.Trip(0)
+		assert.Equal(t, 30*time.Second, b.RetryAfter())
+		time.Sleep(30 * time.Second)
+		probe, err := b.Allow()
+		require.NoError(t, err)
+		b.Trip(0)
+		probe(nil)
+		assert.Equal(t, resilience.StateOpen, b.State(), "what was in flight doesn't count")
+		assert.PanicsWithValue(t, "resilience: Trip: the time is -1s: it must not be negative (0 is the Cooldown)",
+			func() { b.Trip(-time.Second) })
+	})
+}
+
+func TestResetForgetsFailuresAndWhatIsInFlight(t *testing.T) {
+	for name, enter := range map[string]func(*testing.T, *resilience.Breaker){
+		"closed": func(_ *testing.T, b *resilience.Breaker) { report(b, errBoom) },
+		"open":   func(t *testing.T, b *resilience.Breaker) { trip(t, b) },
+		"half-open": func(t *testing.T, b *resilience.Breaker) {
+			trip(t, b)
+			time.Sleep(30 * time.Second)
+			_, err := b.Allow()
+			require.NoError(t, err)
+		},
+		"isolated": func(_ *testing.T, b *resilience.Breaker) { b.Isolate("r") },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+			var early []func(error)
+			for range 5 {
+				done, err := b.Allow()
+				require.NoError(t, err)
+				early = append(early, done)
+			}
+			enter(t, b)
+			b.Reset()
+			assert.Zero(t, b.Failures())
+			for _, done := range early {
+				done(errBoom)
+			}
+			assert.Equal(t, resilience.StateClosed, b.State())
+			for range 4 {
+				require.True(t, report(b, errBoom))
+			}
+			assert.Equal(t, resilience.StateClosed, b.State())
+			report(b, errBoom)
+			assert.Equal(t, resilience.StateOpen, b.State())
+		})
+	}
+}
+
+func TestIsolateEndsNoCallInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+		b := g.Breaker("x")
+		r := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) { b.Isolate("r"); return 1, nil })
+		assert.Nil(t, r.Err)
+		assert.Equal(t, resilience.StateIsolated, b.State())
+
+		b.Reset()
+		r = resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) { b.Isolate("r"); return 0, errBoom })
+		assert.Equal(t, "'x' is taken out of service: r", r.Err.Message, "it isn't retried")
+		assert.Equal(t, 1, r.Attempts)
+		assert.ErrorIs(t, r.Err, errBoom)
+	})
+}
+
+func TestObserversReceiveWhyABreakerHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []resilience.BreakerChange
+		cfg := configWith(resilience.Tool{})
+		var b *resilience.Breaker
+		cfg.Observers = []resilience.Observer{{Breaker: func(e resilience.BreakerChange) {
+			got = append(got, resilience.BreakerChange{From: e.From, To: e.To, Cause: e.Cause, Reason: e.Reason})
+			b.State() // any method may be used here
+			if e.To == resilience.StateIsolated {
+				b.Reset()
+			}
+		}}}
+		g := newGuard(t, cfg)
+		b = g.Breaker("x")
+
+		trip(t, b)
+		time.Sleep(31 * time.Second)
+		report(b, nil)
+		b.Trip(time.Second)
+		b.Trip(time.Second)
+		b.Isolate("r")
+		synctest.Wait()
+
+		closed, open := resilience.StateClosed, resilience.StateOpen
+		assert.Equal(t, []resilience.BreakerChange{
+			{From: closed, To: open, Cause: resilience.CauseCalls},
+			{From: open, To: resilience.StateHalfOpen, Cause: resilience.CauseCooldown},
+			{From: resilience.StateHalfOpen, To: closed, Cause: resilience.CauseCalls},
+			{From: closed, To: open, Cause: resilience.CauseManual},
+			{From: open, To: resilience.StateIsolated, Cause: resilience.CauseManual, Reason: "r"},
+			{From: resilience.StateIsolated, To: closed, Cause: resilience.CauseManual},
+		}, got)
+	})
+}
+
+func TestCauseHasAName(t *testing.T) {
+	for cause, want := range map[resilience.Cause]string{
+		resilience.CauseCalls: "calls", resilience.CauseCooldown: "cooldown", resilience.CauseProbe: "probe",
+		resilience.CauseManual: "manual", resilience.Cause(9): "Cause(9)",
+	} {
+		assert.Equal(t, want, cause.String())
+	}
+	assert.Equal(t, `"manual"`, jsonOf(t, resilience.CauseManual))
+}
+
+// Whatever comes together, the breaker is in the state of the last call by hand, and admits calls once it is reset.
+func TestControlIsSafeForConcurrentUse(t *testing.T) {
+	b := resilience.NewBreaker("x", resilience.BreakerConfig{Failures: 1, Cooldown: time.Nanosecond})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 200 {
+				switch i % 4 {
+				case 0:
+					b.Isolate("r")
+				case 1:
+					b.Trip(time.Nanosecond)
+				case 2:
+					b.Reset()
+				default:
+					report(b, errBoom)
+					b.State()
+					b.Failures()
+				}
+			}
+		})
+	}
+	wg.Wait()
+
+	b.Isolate("r")
+	assert.False(t, report(b, nil))
+	b.Reset()
+	assert.True(t, report(b, nil))
+	assert.Equal(t, resilience.StateClosed, b.State())
+}

@@ -1,0 +1,117 @@
+package resilience
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+// BreakerKey gives the calls with this key a breaker of their own, below the tool's, for a tool that stands
+// before several backends: data sources, clusters, tenants. One that hangs then doesn't shut the tool for the
+// others. Tools that share a Breaker share those of its keys. The breaker is configured as the tool's own, and
+// its name is that name, a slash and the key.
+//
+// The key is cut to 256 bytes and "…" if it is longer. It appears in errors, logs and metrics, so it must not
+// be a secret. An empty key, the default, means the tool's own breaker.
+//
+// A guard keeps at most 1,024 such breakers. For a further one it forgets one that is closed and that no call
+// uses, preferably without failures, the oldest before others. If there is none, the call uses the tool's own
+// breaker.
+func BreakerKey(key string) Option { return func(o *options) { o.key = key } }
+
+// keyKey is the key of a breaker's key in the context of its Probe.
+type keyKey struct{}
+
+// BreakerKeyOf returns the key of the breaker whose BreakerConfig.Probe has the context, "" if there is none.
+func BreakerKeyOf(ctx context.Context) string {
+	key, _ := ctx.Value(keyKey{}).(string)
+	return key
+}
+
+// A keyName is the name of a breaker of a key: keys below different breakers differ.
+type keyName struct {
+	base *Breaker
+	key  string
+}
+
+// A keyedBreaker is the breaker of a key.
+type keyedBreaker struct {
+	usage
+	*Breaker
+	name keyName
+}
+
+func (k *keyedBreaker) tableName() any { return k.name }
+func (k *keyedBreaker) uses() *usage   { return &k.usage }
+
+// enterKey returns the breaker of a key below base, which the caller must leave, or nil if there is no room.
+func (g *Guard) enterKey(base *Breaker, key string) *keyedBreaker {
+	key = clip(key)
+	k, _ := g.keyed.enter(keyName{base, key}, func() entry {
+		key := strings.Clone(key)
+		b := NewBreaker(base.name+"/"+key, base.cfg)
+		b.guard, b.key, b.label = g, key, g.keyed.label(b.name)
+		return &keyedBreaker{Breaker: b, name: keyName{base, key}}
+	}).(*keyedBreaker)
+	return k
+}
+
+// KeyHealth is the state of the breaker of a key, see [BreakerKey]. Its fields are those of [Health].
+type KeyHealth struct {
+	Key                 string
+	State               State
+	RetryAfter          time.Duration
+	ConsecutiveFailures int
+}
+
+// MarshalJSON returns an object with the keys key, state, retryAfter and consecutiveFailures, as in Health.
+func (h KeyHealth) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Key                 string `json:"key"`
+		State               State  `json:"state"`
+		RetryAfter          int64  `json:"retryAfter,omitempty"`
+		ConsecutiveFailures int    `json:"consecutiveFailures"`
+	}{h.Key, h.State, wholeSeconds(h.RetryAfter), h.ConsecutiveFailures})
+}
+
+// keysInTrouble returns the health of the keys below each breaker, but for those that have no failures.
+func (g *Guard) keysInTrouble() map[*Breaker][]KeyHealth {
+	keys := make(map[*Breaker][]KeyHealth)
+	for _, k := range g.keyed.all() {
+		k := k.(*keyedBreaker)
+		if !k.resting() {
+			h := KeyHealth{k.key, k.State(), k.RetryAfter(), k.Failures()}
+			keys[k.name.base] = append(keys[k.name.base], h)
+		}
+	}
+
+	for _, all := range keys {
+		slices.SortFunc(all, func(a, b KeyHealth) int { return strings.Compare(a.Key, b.Key) })
+	}
+	return keys
+}
+
+// Breakers returns all breakers that the guard has now: those of listed tools, those of other tools that were
+// called, and those of keys, sorted by name. Those of tools and keys that are no longer needed may be
+// forgotten, and are then replaced by new ones.
+func (g *Guard) Breakers() []*Breaker {
+	var all []*Breaker
+	for _, b := range g.breakers {
+		all = append(all, b)
+	}
+	for _, s := range g.unlisted.all() {
+		all = append(all, s.(*toolState).breaker)
+	}
+	for _, k := range g.keyed.all() {
+		all = append(all, k.(*keyedBreaker).Breaker)
+	}
+	if g.others.used.Load() {
+		all = append(all, g.others.breaker)
+	}
+
+	slices.SortStableFunc(all, func(a, b *Breaker) int { return cmp.Compare(a.name, b.name) })
+	return all
+}

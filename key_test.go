@@ -1,0 +1,140 @@
+package resilience_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// failWithKey makes five calls that fail.
+func failWithKey(t *testing.T, g *resilience.Guard, tool, key string) {
+	t.Helper()
+	for range 5 {
+		r := resilience.Run(t.Context(), g, tool, failing(9, errBoom), resilience.BreakerKey(key))
+		require.ErrorIs(t, r.Err, errBoom)
+	}
+}
+
+func TestEachKeyHasABreakerOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Breaker: "grafana"})
+		cfg.Tools["y"] = resilience.Tool{Breaker: "grafana"}
+		cfg.Tools["z"] = resilience.Tool{}
+		g := newGuard(t, cfg)
+		failWithKey(t, g, "x", "loki")
+
+		rejects := func(tool, key string) bool {
+			r := resilience.Run(t.Context(), g, tool, succeed, resilience.BreakerKey(key))
+			return r.Err != nil
+		}
+		assert.True(t, rejects("x", "loki"))
+		assert.True(t, rejects("y", "loki"), "it shares the breaker")
+		assert.False(t, rejects("x", "tempo"))
+		assert.False(t, rejects("x", ""))
+		assert.False(t, rejects("z", "loki"))
+		assert.False(t, rejects("unlisted", "loki"))
+
+		r := resilience.Run(t.Context(), g, "x", notCalled, resilience.BreakerKey("loki"))
+		assert.Equal(t, "x", r.Err.Tool)
+		assert.Equal(t, "For 'loki': Circuit breaker open due to repeated failures. Calls are rejected for 30 more seconds.", r.Err.Message)
+		assert.Contains(t, r.Err.Suggestion, "calls of this tool for others may succeed")
+
+		for _, h := range g.Health() {
+			assert.True(t, h.Available, h.Tool)
+			if h.Tool != "x" && h.Tool != "y" {
+				assert.Empty(t, h.Keys)
+				continue
+			}
+			assert.Equal(t, []resilience.KeyHealth{
+				{Key: "loki", State: resilience.StateOpen, RetryAfter: 30 * time.Second, ConsecutiveFailures: 5},
+			}, h.Keys)
+			assert.Contains(t, jsonOf(t, h), `"keys":[{"key":"loki","state":"open","retryAfter":30,"consecutiveFailures":5}]`)
+		}
+		assert.NotContains(t, string(g.AgentHealth()), "loki", "it may be another client's")
+
+		var names []string
+		for _, b := range g.Breakers() {
+			names = append(names, b.Name())
+			if b.Key() == "loki" {
+				b.Reset()
+			}
+		}
+		assert.Equal(t, []string{"grafana", "grafana/loki", "grafana/tempo", "unlisted", "unlisted/loki", "z", "z/loki"}, names)
+		assert.False(t, rejects("x", "loki"))
+	})
+}
+
+// Keys may come from agents.
+func TestKeysAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{})
+		failWithKey(t, g, "x", "open")
+		for i := range 5000 {
+			_, err := resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey(fmt.Sprint("made up ", i)))
+			require.NoError(t, err)
+		}
+		assert.Len(t, g.Breakers(), 1025)
+		r := resilience.Run(t.Context(), g, "x", notCalled, resilience.BreakerKey("open"))
+		assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen, "it isn't forgotten")
+
+		long := strings.Repeat("é", 1000)
+		failWithKey(t, g, "x", long)
+		for _, b := range g.Breakers() {
+			assert.LessOrEqual(t, len(b.Name()), 300)
+		}
+
+		for i := range 1500 { // each of which is open
+			for range 5 {
+				_, _ = resilience.Do(t.Context(), g, "x", failing(9, errBoom), resilience.BreakerKey(fmt.Sprint("broken ", i)))
+			}
+		}
+		assert.Len(t, g.Breakers(), 1025)
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State(), "it serves those for which there is no room")
+	})
+}
+
+func TestProbeOfAKeyLearnsItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(map[string]int)
+		cfg := configWith(resilience.Tool{})
+		cfg.Breaker.Probe = func(ctx context.Context) error {
+			asked[resilience.BreakerKeyOf(ctx)]++
+			return nil
+		}
+		g := newGuard(t, cfg)
+		failWithKey(t, g, "x", "loki")
+		trip(t, g.Breaker("x"))
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, map[string]int{"loki": 1, "": 1}, asked)
+		assert.Equal(t, "", resilience.BreakerKeyOf(t.Context()))
+		for _, b := range g.Breakers() {
+			assert.Equal(t, resilience.StateClosed, b.State())
+		}
+	})
+}
+
+// A call on the breaker of a key around it belongs to that call, and one on another key doesn't.
+func TestNestedCallsWithKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+		for range 5 {
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				_, err := resilience.Do(ctx, g, "x", failing(9, errBoom), resilience.BreakerKey("a"))
+				_, _ = resilience.Do(ctx, g, "x", failing(9, errBoom), resilience.BreakerKey("b"))
+				return 0, err
+			}, resilience.BreakerKey("a"))
+			require.ErrorIs(t, r.Err, errBoom)
+		}
+		for _, b := range g.Breakers() {
+			assert.Equal(t, map[string]int{"": 0, "a": 5, "b": 5}[b.Key()], b.Failures(), b.Name())
+		}
+	})
+}

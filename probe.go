@@ -1,0 +1,159 @@
+package resilience
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxProbes is how many Probes that ignore their context may still run before no further one is started.
+	maxProbes = 4
+
+	// maxCooldowns is how long a Probe that fails can keep calls from being the probe.
+	maxCooldowns = 10
+
+	// probePoll is how often it is looked whether a Probe is still wanted. Nothing of another synctest bubble
+	// may end its context.
+	probePoll = 100 * time.Millisecond
+)
+
+// A prober calls BreakerConfig.Probe while the breaker is open or half-open. Between two Probes it has no
+// goroutine, but a timer, which is never stopped, because it belongs to the synctest bubble in which the breaker
+// was opened. Its fields are guarded by the mutex of its breaker, but for the atomic ones.
+type prober struct {
+	at      atomic.Pointer[moment] // when Probe is called next; nil if it isn't
+	period  int                    // counts the times that the breaker was opened, closed or isolated
+	opened  *moment                // since when, and until when Probes that fail may keep calls out
+	blind   *moment                // until when an opening means that Probe can't see what is wrong; nil: never
+	hanging atomic.Int64           // Probes that run
+	warned  atomic.Bool
+}
+
+// changed is called for each change of the breaker's state. b.mu must be held.
+func (p *prober) changed(b *Breaker, e BreakerChange) {
+	if b.cfg.Probe == nil || e.To == StateHalfOpen {
+		return
+	}
+
+	p.period++
+	p.at.Store(nil)
+	switch {
+	case e.To == StateClosed && e.Cause == CauseProbe:
+		p.blind = in(b.cfg.Cooldown)
+	case e.To == StateOpen && (p.blind == nil || p.blind.left() <= 0):
+		p.opened = in(maxCooldowns * b.cfg.Cooldown)
+		b.scheduleProbe(p.period, 0)
+	}
+}
+
+// scheduleProbe schedules the next Probe of a period, not before least has passed. b.mu must be held.
+func (b *Breaker) scheduleProbe(period int, least time.Duration) {
+	interval := b.cfg.ProbeInterval
+	delay := max(between(interval/2, interval), least, 1)
+	b.prober.at.Store(in(delay))
+	time.AfterFunc(delay, func() { b.callProbe(period) })
+}
+
+// probing reports whether Probe is still wanted.
+func (b *Breaker) probing(period int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.prober.period == period && !b.guard.isClosed()
+}
+
+// callProbe calls Probe, and does what its result says.
+func (b *Breaker) callProbe(period int) {
+	if !b.probing(period) {
+		return
+	}
+
+	start := time.Now()
+	result := probeResult{outcome: outcomeNeutral}
+	if b.prober.hanging.Load() < maxProbes {
+		result = b.askProbe(period)
+	}
+
+	var closed *counter
+	if result.outcome == outcomeSuccess {
+		closed = b.newCounter(false)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.prober.period != period || b.guard.isClosed():
+		return
+	case closed != nil:
+		b.counter.Store(closed)
+		b.change(BreakerChange{To: StateClosed, Cause: CauseProbe})
+		return
+	case result.outcome == outcomeFailure && stateIn(b.version.Load()) == StateOpen:
+		b.putOff()
+	}
+	took := time.Since(start)
+	b.scheduleProbe(period, min(result.retryAfter, b.cfg.Cooldown)-took)
+}
+
+// putOff keeps calls from being the probe for another Cooldown. b.mu must be held.
+func (b *Breaker) putOff() {
+	d := min(b.cfg.Cooldown, b.prober.opened.left())
+	if d > b.untilProbe() {
+		b.probeAt.Store(in(d))
+	}
+}
+
+// A probeResult is what a Probe has found out.
+type probeResult struct {
+	outcome    outcome
+	retryAfter time.Duration
+}
+
+// askProbe calls Probe, which may do anything.
+func (b *Breaker) askProbe(period int) probeResult {
+	if b.guard != nil {
+		b.guard.probing.Add(1)
+		defer b.guard.probing.Add(-1)
+	}
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), keyKey{}, b.key))
+	defer cancel()
+	go func() {
+		ticker := time.NewTicker(probePoll)
+		defer ticker.Stop()
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-ticker.C:
+				if !b.probing(period) {
+					cancel()
+				}
+			}
+		}
+	}()
+
+	result, err := WithTimeout(ctx, "probe", b.cfg.ProbeInterval, func(ctx context.Context) (probeResult, error) {
+		b.prober.hanging.Add(1)
+		defer b.prober.hanging.Add(-1)
+		return b.readProbe(b.cfg.Probe(ctx)), nil
+	})
+	switch {
+	case err == nil:
+		return result
+	case errors.Is(err, CodeTimeout):
+		return probeResult{outcome: outcomeFailure}
+	}
+	if crash, ok := err.(*Error); ok && crash.Code == CodeToolFailed && b.guard != nil && !b.prober.warned.Swap(true) {
+		b.guard.warner.warn("a Probe crashed: it says nothing", "breaker", b.name, "error", crash.Err)
+	}
+	return probeResult{outcome: outcomeNeutral}
+}
+
+// readProbe examines what Probe has returned, on its goroutine.
+func (b *Breaker) readProbe(err error) probeResult {
+	if err == nil {
+		return probeResult{outcome: outcomeSuccess}
+	}
+
+	t := treeOf(err)
+	return probeResult{t.outcome(b.cfg.Classify, true), diagnose(t, nil).retryAfter}
+}

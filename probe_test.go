@@ -1,0 +1,286 @@
+package resilience_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A probedBackend is one that Probe can ask. It is down from the beginning.
+type probedBackend struct {
+	up    atomic.Bool
+	asked atomic.Int32
+}
+
+func (p *probedBackend) probe(context.Context) error {
+	p.asked.Add(1)
+	if !p.up.Load() {
+		return errBoom
+	}
+	return nil
+}
+
+// probed returns an open breaker with a Probe.
+func probed(t *testing.T, cfg resilience.BreakerConfig) *resilience.Breaker {
+	t.Helper()
+	b := resilience.NewBreaker("x", cfg)
+	trip(t, b)
+	return b
+}
+
+// A load balancer that asks for the health, and no calls.
+func TestProbeClosesTheBreakerWithoutACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var backend probedBackend
+		b := probed(t, resilience.BreakerConfig{Probe: backend.probe})
+		for range 299 {
+			time.Sleep(time.Second)
+			require.Equal(t, resilience.StateOpen, b.State())
+			require.Positive(t, b.RetryAfter())
+			require.LessOrEqual(t, b.RetryAfter(), 5*time.Second)
+		}
+		asked := backend.asked.Load()
+		assert.GreaterOrEqual(t, asked, int32(59), "at most 5s apart")
+		assert.LessOrEqual(t, asked, int32(120), "at least half of that")
+
+		backend.up.Store(true)
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, resilience.StateClosed, b.State())
+		asked = backend.asked.Load()
+		time.Sleep(time.Hour)
+		assert.Equal(t, asked, backend.asked.Load(), "it is no longer asked")
+	})
+}
+
+func TestNoCallIsSacrificedWhileProbeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var backend probedBackend
+		cfg := configWith(resilience.Tool{})
+		cfg.Breaker.Probe = backend.probe
+		g := newGuard(t, cfg)
+		trip(t, g.Breaker("x"))
+		opened := time.Now()
+		for time.Since(opened) < 300*time.Second {
+			r := resilience.Run(t.Context(), g, "x", notCalled)
+			require.Equal(t, resilience.CodeCircuitOpen, r.Err.Code)
+			require.Regexp(t, "^Circuit breaker open due to repeated failures. Its backend is asked again in [1-5] seconds?.$", r.Err.Message)
+			time.Sleep(r.Err.RetryAfter)
+		}
+
+		// Perhaps it is Probe that is broken.
+		time.Sleep(time.Second)
+		assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
+
+func TestProbeThatSaysNothingLeavesTheProbeToACall(t *testing.T) {
+	for name, probe := range map[string]func(context.Context) error{
+		"it panics":            func(context.Context) error { panic("p") },
+		"it calls Goexit":      func(context.Context) error { runtime.Goexit(); return nil },
+		"it is rejected":       func(context.Context) error { return resilience.MarkInvalid(errBoom) },
+		"it is canceled":       func(context.Context) error { return &resilience.Error{Code: resilience.CodeCanceled} },
+		"its breaker rejects":  func(context.Context) error { return resilience.CircuitOpenError("x", time.Second) },
+		"it ignores its end":   func(context.Context) error { time.Sleep(24 * time.Hour); return nil },
+		"its error is endless": func(context.Context) error { return unwrapError{func() { time.Sleep(24 * time.Hour) }} },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			var log bytes.Buffer
+			cfg := configWith(resilience.Tool{})
+			cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+			cfg.Breaker.Probe = probe
+			g := newGuard(t, cfg)
+			trip(t, g.Breaker("x"))
+			time.Sleep(29 * time.Second)
+			assert.ErrorIs(t, resilience.Run(t.Context(), g, "x", notCalled).Err, resilience.CodeCircuitOpen)
+
+			time.Sleep(2 * time.Minute) // those that hang have failed first
+			assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+			require.NoError(t, g.Flush(t.Context()))
+			crashes := strings.HasPrefix(name, "it panics") || strings.HasPrefix(name, "it calls")
+			assert.Equal(t, crashes, strings.Count(log.String(), "a Probe crashed") == 1, log.String())
+			time.Sleep(25 * time.Hour)
+		})
+	}
+}
+
+func TestProbesThatHangAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		b := probed(t, resilience.BreakerConfig{Probe: func(context.Context) error {
+			asked.Add(1)
+			time.Sleep(24 * time.Hour)
+			return nil
+		}})
+		time.Sleep(time.Hour)
+		assert.EqualValues(t, 4, asked.Load())
+		assert.Equal(t, resilience.StateHalfOpen, b.State())
+		b.Reset()
+		time.Sleep(24 * time.Hour)
+	})
+}
+
+// A Probe that can't see what is wrong doesn't make the breaker flap.
+func TestProbeClosesAtMostOnceInACooldown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var backend probedBackend
+		backend.up.Store(true)
+		opened := 0
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{Probe: backend.probe, OnChange: func(_ string, _, to resilience.State) {
+			if to == resilience.StateOpen {
+				opened++
+			}
+		}})
+		for start := time.Now(); time.Since(start) < 10*time.Minute; time.Sleep(100 * time.Millisecond) {
+			report(b, errBoom)
+		}
+		synctest.Wait()
+		assert.LessOrEqual(t, opened, 2*10*60/30)
+		assert.GreaterOrEqual(t, opened, 10)
+
+		time.Sleep(time.Minute)
+		b.Reset()
+		trip(t, b)
+		time.Sleep(6 * time.Second)
+		require.Equal(t, resilience.StateClosed, b.State())
+		trip(t, b)
+		assert.Equal(t, 30*time.Second, b.RetryAfter(), "it isn't asked")
+		time.Sleep(30 * time.Second)
+		require.True(t, report(b, nil), "a call is the probe")
+		assert.Equal(t, resilience.StateClosed, b.State())
+	})
+}
+
+func TestProbeEndsWhenTheBreakerChanges(t *testing.T) {
+	for name, change := range map[string]func(*resilience.Guard){
+		"Reset":   func(g *resilience.Guard) { g.Breaker("x").Reset() },
+		"Isolate": func(g *resilience.Guard) { g.Breaker("x").Isolate("r") },
+		"Close": func(g *resilience.Guard) {
+			n, err := g.Close(context.Background())
+			if n != 0 || err != nil {
+				panic(err)
+			}
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			var ended time.Duration
+			cfg := configWith(resilience.Tool{})
+			cfg.Breaker.Probe = func(ctx context.Context) error {
+				start := time.Now()
+				<-ctx.Done()
+				ended = time.Since(start)
+				return nil
+			}
+			cfg.Breaker.Cooldown, cfg.Breaker.ProbeInterval = time.Hour, time.Minute
+			g := newGuard(t, cfg)
+			trip(t, g.Breaker("x"))
+			time.Sleep(g.Breaker("x").RetryAfter() + time.Second)
+			before := g.Breaker("x").State()
+			change(g)
+			time.Sleep(200 * time.Millisecond)
+			synctest.Wait()
+			assert.Positive(t, ended)
+			assert.Less(t, ended, 2*time.Second)
+			if name == "Close" {
+				assert.Equal(t, before, g.Breaker("x").State())
+			}
+		})
+	}
+}
+
+func TestProbeWaitsAsItsErrorAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for asked, want := range map[time.Duration]time.Duration{20 * time.Second: 20 * time.Second, time.Hour: 30 * time.Second} {
+			var times []time.Time
+			b := probed(t, resilience.BreakerConfig{Probe: func(context.Context) error {
+				times = append(times, time.Now())
+				return waitError{asked}
+			}})
+			time.Sleep(2 * time.Minute)
+			b.Reset()
+			synctest.Wait()
+			assert.Equal(t, want, times[2].Sub(times[1]))
+		}
+	})
+}
+
+// While a call is the probe, as Probe has said nothing, Probe goes on.
+func TestProbeGoesOnWhileTheBreakerIsHalfOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var up atomic.Bool
+		b := probed(t, resilience.BreakerConfig{Probe: func(context.Context) error {
+			if up.Load() {
+				return nil
+			}
+			return resilience.MarkInvalid(errBoom)
+		}})
+		time.Sleep(31 * time.Second)
+		probe, err := b.Allow()
+		require.NoError(t, err)
+		up.Store(true)
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, resilience.StateClosed, b.State())
+		probe(errBoom)
+		assert.Zero(t, b.Failures(), "it belongs to an earlier state")
+	})
+}
+
+func TestBreakersInheritWhatTheyLeaveZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Breaker: "db"})
+		cfg.Tools["y"] = resilience.Tool{}
+		cfg.Breaker = resilience.BreakerConfig{Failures: 2, Cooldown: time.Minute}
+		cfg.Breakers = map[string]resilience.BreakerConfig{"db": {Failures: 1}}
+		g := newGuard(t, cfg)
+		cfg.Breakers["db"] = resilience.BreakerConfig{Failures: 9}
+		for _, tool := range []string{"x", "y", "db"} { // the last isn't listed
+			report(g.Breaker(tool), errBoom)
+		}
+		assert.Equal(t, time.Minute, g.Breaker("x").RetryAfter())
+		assert.Equal(t, resilience.StateClosed, g.Breaker("y").State())
+		assert.Equal(t, resilience.StateClosed, g.Breaker("db").State())
+	})
+}
+
+func TestProbeURLReadsAnswersAsTransportDoes(t *testing.T) {
+	var status atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(int(status.Load()))
+	}))
+	probe := resilience.ProbeURL(server.URL, nil)
+	for code, class := range map[int]resilience.Class{
+		404: resilience.ClassInvalid, 503: resilience.ClassTransient, 429: resilience.ClassTransient, 500: resilience.ClassTransient,
+	} {
+		status.Store(int32(code))
+		err := probe(t.Context())
+		require.Error(t, err)
+		assert.Equal(t, class, resilience.Classify(err), code)
+		var asks interface{ RetryAfter() time.Duration }
+		assert.Equal(t, class == resilience.ClassTransient, errors.As(err, &asks) && asks.RetryAfter() == 7*time.Second, code)
+	}
+	for _, code := range []int{200, 204, 304} {
+		status.Store(int32(code))
+		assert.NoError(t, probe(t.Context()))
+	}
+	server.Close()
+	assert.Equal(t, resilience.ClassTransient, resilience.Classify(probe(t.Context())))
+
+	for _, wrong := range []string{"", "/healthz", "localhost:80", "http://\x00"} {
+		assert.Panics(t, func() { resilience.ProbeURL(wrong, nil) }, wrong)
+	}
+}

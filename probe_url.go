@@ -1,0 +1,58 @@
+package resilience
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// ProbeURL returns a [BreakerConfig.Probe] for a server of HTTP. It sends a GET with client, or with
+// http.DefaultClient if client is nil, and reads the answer as [Transport] does: one that tells of trouble is a
+// failure, and asks to wait as its headers say, one that rejects the request says nothing, and any other means
+// that the server works. ProbeURL panics if rawURL isn't absolute.
+func ProbeURL(rawURL string, client *http.Client) func(context.Context) error {
+	if u, err := url.Parse(rawURL); err != nil || u.Host == "" {
+		panic(fmt.Sprintf("resilience: ProbeURL: %q isn't an absolute URL", rawURL))
+	}
+	if client == nil {
+		client = http.DefaultClient
+	}
+
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
+		if err != nil {
+			return err
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // so that the connection can be used again
+		_ = res.Body.Close()
+
+		switch v := verdictOf(ctx, res, nil); v.class {
+		case ClassNeutral:
+			return nil
+		case ClassInvalid:
+			return MarkInvalid(fmt.Errorf("resilience: the probe was rejected with status %d", res.StatusCode))
+		default:
+			return &probeError{res.StatusCode, v.retryAfter}
+		}
+	}
+}
+
+// A probeError is an answer that tells of trouble.
+type probeError struct {
+	status int
+	after  time.Duration
+}
+
+func (e *probeError) Error() string {
+	return fmt.Sprintf("resilience: the probe was answered with status %d", e.status)
+}
+
+// RetryAfter returns how long the server asks to wait.
+func (e *probeError) RetryAfter() time.Duration { return e.after }

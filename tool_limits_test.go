@@ -1,0 +1,91 @@
+package resilience_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+func TestMaxInFlightRejectsFurtherCallsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{MaxInFlight: 2, Effect: resilience.ReadOnly})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { _, _ = resilience.Do(t.Context(), g, "x", hang(time.Second), resilience.BreakerKey("a")) })
+		}
+		synctest.Wait()
+		assert.False(t, g.Health()[0].Available)
+		start := time.Now()
+		r := resilience.Run(t.Context(), g, "x", notCalled)
+		assert.Equal(t, resilience.CodeOverloaded, r.Err.Code)
+		assert.Equal(t, "too many calls of tool 'x' still run", r.Err.Message)
+		assert.True(t, r.Err.Retryable)
+		assert.Zero(t, time.Since(start))
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+		assert.NoError(t, resilience.Run(t.Context(), g, "y", succeed).Err.Unwrap(), "other tools have their own")
+
+		wg.Wait()
+		assert.True(t, g.Health()[0].Available)
+		assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+	})
+}
+
+// What rejects one call must not reject another one for its sake.
+func TestMaxInFlightIsExact(t *testing.T) {
+	g := guardWith(t, resilience.Tool{MaxInFlight: 1})
+	var wg sync.WaitGroup
+	release := make(chan struct{})
+	results := make(chan error, 50)
+	for range 50 {
+		wg.Go(func() {
+			_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { <-release; return 0, nil })
+			results <- err
+		})
+	}
+	for range 49 {
+		assert.ErrorIs(t, <-results, resilience.CodeOverloaded)
+	}
+	close(release)
+	wg.Wait()
+	assert.NoError(t, <-results)
+}
+
+// A probe that finds no room has said nothing.
+func TestMaxInFlightGivesTheSlotOfAProbeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{MaxInFlight: 1})
+		go func() { _, _ = resilience.Do(t.Context(), g, "x", hang(time.Minute-1)) }()
+		synctest.Wait()
+		trip(t, g.Breaker("x"))
+		time.Sleep(31 * time.Second)
+		assert.ErrorIs(t, resilience.Run(t.Context(), g, "x", notCalled).Err, resilience.CodeOverloaded)
+		assert.Equal(t, resilience.StateHalfOpen, g.Breaker("x").State())
+		time.Sleep(time.Minute)
+		assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
+
+func TestAttemptTimeoutOfATool(t *testing.T) {
+	for name, tc := range map[string]struct {
+		own  time.Duration
+		want int // attempts
+	}{
+		"its own":         {2 * time.Second, 4},
+		"the Config's":    {0, 2},
+		"none":            {-1, 1},
+		"longer than all": {time.Hour, 1},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 10 * time.Second, AttemptTimeout: tc.own})
+			cfg.AttemptTimeout = 7 * time.Second
+			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", untilDone)
+			assert.Equal(t, tc.want, r.Attempts)
+		})
+	}
+}
