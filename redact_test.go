@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,6 +152,18 @@ func TestRedactCopiesWhatAToolMayChange(t *testing.T) {
 		"A": []any{json.Number("1.5"), nil}, "B": "Yg==",
 	}, resilience.Redact(map[string]any{"in": in})["in"])
 
+	type upload struct {
+		Data   []byte
+		Hidden []int `json:"-"`
+		Name   string
+	}
+	assert.Equal(t, "n", resilience.Redact(map[string]any{"a": upload{make([]byte, 20_000), make([]int, 20_000), "n"}})["a"].(map[string]any)["Name"])
+	type long struct {
+		Many []int
+		Name string
+	}
+	assert.Equal(t, "[too much]", resilience.Redact(map[string]any{"a": long{make([]int, 20_000), "n"}})["a"], "its name is not shown as empty")
+
 	many := make(map[string]string)
 	for i := range 20_000 {
 		many[fmt.Sprint(i)] = "v"
@@ -158,6 +171,86 @@ func TestRedactCopiesWhatAToolMayChange(t *testing.T) {
 	out := resilience.Redact(map[string]any{"many": many})
 	assert.Contains(t, jsonOf(t, out), "[too much]")
 	assert.Less(t, len(out["many"].(map[string]any)), 10_010)
+}
+
+// The copy of a value has the JSON of the value.
+func TestRedactCopiesValuesOfUnusualTypes(t *testing.T) {
+	h := &handle{n: 7}
+	h.self = h
+	h.mu.Lock()
+	time.AfterFunc(10*time.Millisecond, h.mu.Unlock) // it is in use, and locks itself to make its JSON
+	for name, v := range map[string]any{
+		"a value with an address": h,
+		"an embedded pointer":     struct{ *hiddenBase }{&hiddenBase{"r"}},
+		"omitzero": struct {
+			R span `json:",omitzero"`
+		}{span{1, true}},
+		"a name that is a dash": struct {
+			N int `json:"-,"`
+		}{1},
+	} {
+		assert.JSONEq(t, jsonOf(t, map[string]any{"a": v}), jsonOf(t, resilience.Redact(map[string]any{"a": v})), name)
+	}
+}
+
+type (
+	handle struct {
+		mu   sync.Mutex
+		self *handle
+		n    int
+	}
+	hiddenBase struct{ Repo string }
+	span       struct {
+		From int
+		set  bool
+	}
+)
+
+func (s span) IsZero() bool { return !s.set }
+
+func (h *handle) MarshalJSON() ([]byte, error) {
+	if h.self != h {
+		panic("copied")
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return json.Marshal(h.n)
+}
+
+// What JSON leaves out may be in use elsewhere.
+func TestPromise7FieldsThatJSONLeavesOutAreNotTouched(t *testing.T) {
+	type shared struct {
+		mu    sync.Mutex
+		Cache map[int]int
+	}
+	type input struct {
+		Query  string
+		Server *shared `json:"-"`
+	}
+	s := &shared{Cache: map[int]int{}}
+	h := resilience.Wrap(newGuard(t, resilience.Config{Debug: true}), "x", func(context.Context, input) (int, error) {
+		return 1, nil
+	})
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				s.mu.Lock()
+				s.Cache[i%1000] = i
+				s.mu.Unlock()
+			}
+		}
+	})
+	for range 100 { // the race detector sees a single look
+		_, err := h(t.Context(), input{"q", s})
+		require.NoError(t, err)
+	}
+	close(stop)
+	wg.Wait()
 }
 
 // What takes too long goes on beside the tool, but doesn't look at what the tool changes.

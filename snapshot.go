@@ -4,24 +4,35 @@ import (
 	"encoding"
 	"encoding/json"
 	"reflect"
+	"strings"
 )
 
-// snapshot returns a copy of v, without more than room of the values in it, that shares no memory which v's
-// program may write to meanwhile: the JSON of a copy can be made while a tool goes on to use the original. It
-// calls no method. What makes its JSON by a method of its own is not copied, since only that knows how.
+// snapshot returns a copy of what JSON has of v, without more than room of the values in it, or tooMuch if a
+// struct has more. The copy shares no memory which v's program may write to meanwhile: its JSON can be made while
+// a tool goes on to use the original. It calls no method. What makes its JSON by a method of its own is not
+// copied, since only that knows how.
 func snapshot(v any, room int) any {
 	c := copier{room: room}
-	return c.copy(reflect.ValueOf(v), 0).Interface()
+	if copied := c.copy(reflect.ValueOf(v), 0); !c.cut {
+		return copied.Interface()
+	}
+	return tooMuch
 }
 
-type copier struct{ room int }
+// maxBytes is how much of a []byte is copied: its JSON is one string, of which less is shown.
+const maxBytes = 2 * maxRunes
+
+type copier struct {
+	room int
+	cut  bool // a struct has lost fields; maps and slices may lose their last elements
+}
 
 func (c *copier) copy(v reflect.Value, depth int) reflect.Value {
 	c.room--
-	switch {
-	case c.room < 0 || depth > maxDepth:
-		return reflect.Zero(v.Type())
-	case marshalsItself(v.Type()):
+	if depth > maxDepth {
+		return reflect.Zero(v.Type()) // it isn't shown
+	}
+	if marshalsItself(v.Type()) {
 		return v
 	}
 
@@ -40,13 +51,13 @@ func (c *copier) copy(v reflect.Value, depth int) reflect.Value {
 	case reflect.Map:
 		c.copyMap(out, v, depth)
 	case reflect.Slice:
-		if n := min(v.Len(), c.room+1); !v.IsNil() {
-			out.Set(reflect.MakeSlice(v.Type(), n, n))
-			c.copyElements(out, v, depth)
-		}
+		c.copySlice(out, v, depth)
 	case reflect.Array:
 		c.copyElements(out, v, depth)
 	case reflect.Struct:
+		if !mirrors(v.Type()) {
+			return v
+		}
 		c.copyFields(out, v, depth)
 	default:
 		return v
@@ -65,11 +76,23 @@ func (c *copier) copyMap(out, v reflect.Value, depth int) {
 	}
 }
 
-func (c *copier) copyElements(out, v reflect.Value, depth int) {
-	if kind := v.Type().Elem().Kind(); kind <= reflect.Complex128 || kind == reflect.String {
-		c.room -= reflect.Copy(out, v)
+func (c *copier) copySlice(out, v reflect.Value, depth int) {
+	if v.IsNil() {
 		return
 	}
+
+	if v.Type().Elem().Kind() == reflect.Uint8 && !marshalsItself(v.Type().Elem()) {
+		n := min(v.Len(), maxBytes)
+		out.Set(reflect.MakeSlice(v.Type(), n, n))
+		reflect.Copy(out, v)
+		return
+	}
+	n := min(v.Len(), max(c.room, 0)+1)
+	out.Set(reflect.MakeSlice(v.Type(), n, n))
+	c.copyElements(out, v, depth)
+}
+
+func (c *copier) copyElements(out, v reflect.Value, depth int) {
 	for i := 0; i < out.Len() && c.room >= 0; i++ {
 		out.Index(i).Set(c.copy(v.Index(i), depth+1))
 	}
@@ -78,13 +101,37 @@ func (c *copier) copyElements(out, v reflect.Value, depth int) {
 // copyFields copies what JSON has of a struct: its exported fields, and those of embedded structs.
 func (c *copier) copyFields(out, v reflect.Value, depth int) {
 	for i := range v.NumField() {
-		switch field := v.Type().Field(i); {
+		field := v.Type().Field(i)
+		if field.Tag.Get("json") == "-" {
+			continue
+		}
+		if c.room < 0 {
+			c.cut = true
+			return
+		}
+
+		switch {
 		case field.IsExported():
 			out.Field(i).Set(c.copy(v.Field(i), depth+1))
 		case field.Anonymous && field.Type.Kind() == reflect.Struct:
-			c.copyFields(out.Field(i), v.Field(i), depth+1)
+			c.copyFields(out.Field(i), v.Field(i), depth)
 		}
 	}
+}
+
+// mirrors reports whether a copy of the exported fields has the same JSON as the struct itself: not if it has
+// more fields in an embedded pointer, which can't be set, or asks a method whether a field is zero.
+func mirrors(t reflect.Type) bool {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		if field.Anonymous && !field.IsExported() && field.Type.Kind() == reflect.Pointer {
+			return false
+		}
+		if strings.Contains(field.Tag.Get("json"), ",omitzero") {
+			return false
+		}
+	}
+	return true
 }
 
 var (
@@ -94,6 +141,7 @@ var (
 
 // marshalsItself reports whether encoding/json asks a method of such a value, or of a pointer to it.
 func marshalsItself(t reflect.Type) bool {
-	p := reflect.PointerTo(t)
-	return p.Implements(jsonMarshaler) || p.Implements(textMarshaler)
+	p := reflect.PointerTo(t) // has the methods of t, too, unless t is a pointer
+	return t.Implements(jsonMarshaler) || t.Implements(textMarshaler) ||
+		p.Implements(jsonMarshaler) || p.Implements(textMarshaler)
 }
