@@ -102,16 +102,17 @@ type request struct {
 type requestAttempt struct {
 	ctx *callContext
 	log *attemptLog
+	era uint64 // of the changes of ctx
 }
 
 // newRequest begins a request, of an attempt that must end it. Until then, and afterwards unless it has
-// certainly changed nothing, none of the attempts around it may be repeated as if nothing had been done.
+// certainly changed nothing, none of the calls around it may be repeated as if nothing had been done.
 func newRequest(ctx context.Context, changes bool) request {
 	r := request{changes: changes}
 	for c := innermost(ctx); c != nil; c = c.outer() {
-		a := requestAttempt{c, logOf(ctx, c)}
+		a := requestAttempt{ctx: c, log: logOf(ctx, c)}
 		if changes {
-			a.log.changes.Add(1)
+			a.era = c.backend.changes.begin()
 		}
 		r.attempts = append(r.attempts, a)
 		ctx = c.parent
@@ -125,7 +126,7 @@ func (r request) end(v *verdict) {
 	says := v != nil && !v.silent
 	for _, a := range r.attempts {
 		if r.changes && v != nil && v.noEffect {
-			a.log.changes.Add(-1)
+			a.ctx.backend.changes.undo(a.era)
 		}
 		if says = says && !a.ctx.over(); says {
 			a.log.last.Store(v)
@@ -134,8 +135,45 @@ func (r request) end(v *verdict) {
 	}
 }
 
+// changes counts the requests of a call that may have changed something, whichever attempt has begun them. An
+// attempt that fails and has certainly changed nothing forgives those that it has begun: a new era begins, in
+// which they don't count. The value is the number of the era, times 2^32, plus the count.
+type changes struct{ atomic.Uint64 }
+
+const nextEra = 1 << 32
+
+// begin counts a request, and returns the era.
+func (c *changes) begin() (era uint64) { return c.Add(1) / nextEra }
+
+// undo takes a request back that has changed nothing.
+func (c *changes) undo(era uint64) {
+	for {
+		now := c.Load()
+		if now/nextEra != era || c.CompareAndSwap(now, now-1) {
+			return
+		}
+	}
+}
+
+// some reports whether something may have been changed.
+func (c *changes) some() bool { return c.Load()%nextEra > 0 }
+
+// forgive begins a new era, unless a request has begun since the value was seen.
+func (c *changes) forgive(seen uint64) bool {
+	for {
+		now := c.Load()
+		if now > seen {
+			return false
+		}
+		if c.CompareAndSwap(now, (now/nextEra+1)*nextEra) {
+			return true
+		}
+	}
+}
+
 // A backendLog keeps what backends have said in the attempts of a call.
 type backendLog struct {
+	changes     changes
 	first       attemptLog                 // of the first attempt, or of the only one
 	later       atomic.Pointer[attemptLog] // of the last of the attempts that share the context; nil before the second
 	unexplained Class                      // of a failure of which nothing is known
@@ -143,8 +181,7 @@ type backendLog struct {
 
 // An attemptLog keeps what backends have said during an attempt.
 type attemptLog struct {
-	last    atomic.Pointer[verdict] // nil before the first
-	changes atomic.Int32            // requests that may have changed something
+	last atomic.Pointer[verdict] // nil before the first
 }
 
 // logOf returns the log of the attempt that ctx belongs to, of the innermost call c.
@@ -167,14 +204,24 @@ func (l *backendLog) current() *attemptLog {
 // last returns the last verdict of the attempt under way, nil if there is none.
 func (l *backendLog) last() *verdict { return l.current().last.Load() }
 
-// blame adds to a tool's error what the backend has said. It leaves a crash as it is.
-func (l *backendLog) blame(t errorTree) errorTree {
-	log := l.current()
-	v, changed := log.last.Load(), log.changes.Load() > 0
+// call returns the context of the call that c, which may be that of an attempt, belongs to.
+func (c *callContext) call() *callContext {
+	if outer, ok := c.parent.(*callContext); ok && c.ticket == nil {
+		return outer
+	}
+	return c
+}
+
+// blame adds to a tool's error what the backend has said. It leaves a crash as it is. It also returns the
+// changes that it has seen.
+func (c *callContext) blame(t errorTree) (blame errorTree, seen uint64) {
+	l := &c.backend
+	v, seen := l.last(), c.call().backend.changes.Load()
+	changed := seen%nextEra > 0
 	if isCrash(t.err) || v == nil && !changed && l.unexplained == ClassTransient {
-		return t
+		return t, seen
 	}
 
 	b := &blamed{t.readable(), v, changed, l.unexplained}
-	return errorTree{err: b, wraps: []errorTree{t}}
+	return errorTree{err: b, wraps: []errorTree{t}}, seen
 }

@@ -20,7 +20,7 @@ type call struct {
 	past       past
 	effect     Effect  // what options.effect returned
 	within     request // of the calls around this one, which may change something
-	harmless   bool    // nothing was changed
+	harmless   bool    // the attempts have certainly left everything as it was
 	arguments  any     // redacted, with debug only
 	outcome    outcome
 	unfinished bool // the tool returned ErrUnfinished
@@ -166,11 +166,9 @@ func (c *call) begin(ctx context.Context) *Error {
 	return nil
 }
 
-// settle reports the outcome to the breaker, unless the call belongs to one around it.
-func (c *call) settle(o outcome) {
-	if c.ctx.ticket == &c.ticket {
-		c.ticket.settle(o, c.nested)
-	}
+// settle reports the outcome to the breaker, unless the call belongs to one around it, and whether it counts.
+func (c *call) settle(o outcome) (counted bool) {
+	return c.ctx.ticket == &c.ticket && c.ticket.settle(o, c.nested)
 }
 
 // begun reports whether begin has let the call pass.
@@ -221,6 +219,9 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 	}
 
 	ctx.attempt.CompareAndSwap(0, int32(j.attempts))
+	if ctx != &j.ctx {
+		j.ctx.backend.first.last.Store(nil) // of an earlier attempt
+	}
 	if ctx == &j.ctx && j.attempts > 1 { // what is left of the first attempt may still use the context
 		fn = again(fn, ctx, j.attempts)
 	}
@@ -264,6 +265,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 // decide acts on the result of an attempt: it finishes the call, or waits until the next
 // attempt may be made. Without an answer, f is what is known of the tool's error, or nil.
 func (c *call) decide(f *failure, answered bool) {
+	c.harmless = false
 	if answered && f == nil {
 		c.finish(nil, outcomeSuccess)
 		return
@@ -281,6 +283,7 @@ func (c *call) decide(f *failure, answered bool) {
 	c.unfinished = f.unfinished
 	c.past.join(f)
 	c.nested = f.nested
+	c.harmless = f.noEffect && !c.ctx.asked.Load() && c.ctx.backend.changes.forgive(f.seen)
 	if ended == nil {
 		c.retry(f)
 		return
@@ -297,7 +300,7 @@ func (c *call) decide(f *failure, answered bool) {
 func (c *call) retry(f *failure) {
 	retry := c.state.retry
 	again := f.class == ClassTransient && !f.rejected && !c.ctx.ticket.isProbe() &&
-		(c.hadNoEffect(f) || c.toolEffect().repeatable())
+		(c.harmless || c.toolEffect().repeatable())
 	delay, ok := retry.delay(c.attempts, f.retryAfter, c.ctx.elapsed())
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
@@ -316,11 +319,15 @@ func (c *call) retry(f *failure) {
 	retry.notify(c.attempts, delay, f.err)
 	c.notifyRetry(delay, f.err)
 	c.ctx.wait(delay)
-	if ended, ownTimeout := c.ctx.ended(); ended != nil {
+	ended, ownTimeout := c.ctx.ended()
+	switch {
+	case ended != nil:
 		c.cutOff(ended.withCause(f.err), ownTimeout)
-	} else if c.ctx.asked.Load() { // an abandoned attempt has done so meanwhile
+	case !c.toolEffect().repeatable() && (c.ctx.asked.Load() || c.ctx.backend.changes.some()):
+		// What is left of the attempt has done something meanwhile.
+		c.harmless, f.changed = false, true
 		c.finish(c.errorOf(f), f.outcome)
-	} else if !c.ctx.ticket.current() {
+	case !c.ctx.ticket.current():
 		c.reject(f)
 	}
 }
@@ -330,9 +337,6 @@ func (c *call) fits(delay time.Duration) bool {
 	var yes bool
 	return c.ctx.askAside(func() { yes = fits(&c.ctx, delay) }) && yes
 }
-
-// hadNoEffect reports whether the call is certain to have left everything as it was.
-func (c *call) hadNoEffect(f *failure) bool { return f.noEffect && !c.ctx.asked.Load() }
 
 // errorOf returns an error of this call's own.
 func (c *call) errorOf(f *failure) *Error {
@@ -344,7 +348,6 @@ func (c *call) errorOf(f *failure) *Error {
 		e = c.withLast(e)
 	}
 
-	c.harmless = c.hadNoEffect(f)
 	if !c.harmless {
 		e.forEffect(c.toolEffect(), f.changed || isCrash(f.err))
 	}
@@ -394,9 +397,10 @@ func (c *call) toolEffect() Effect {
 // finish ends every call, once. e must be this call's own.
 func (c *call) finish(e *Error, o outcome) {
 	c.outcome = o
+	counted := false
 	if c.begun() {
 		c.ctx.stop()
-		c.settle(o)
+		counted = c.settle(o)
 		if c.within.changes {
 			c.within.end(&verdict{silent: true, noEffect: c.harmless})
 		}
@@ -409,7 +413,7 @@ func (c *call) finish(e *Error, o outcome) {
 		c.present(e)
 		c.err = e
 	}
-	if c.begun() && o == outcomeFailure && c.ctx.ticket == &c.ticket {
+	if counted && o == outcomeFailure {
 		last := *c.err
 		last.Details = nil
 		c.state.lastErr.Store(&last)

@@ -49,6 +49,7 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // Classify is the default for every Classify field. It decides by the first of these that
 // applies:
 //
+//   - [ErrUnfinished] is ClassInvalid, since that is neutral;
 //   - the outermost mark of [MarkTransient], [MarkBackend], [MarkPermanent] or [MarkInvalid], [*Error]
 //     or backoff.Permanent. An Error counts by its code: VALIDATION_ERROR and TOOL_NOT_FOUND are
 //     ClassInvalid, CANCELED is ClassCanceled, RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED is
@@ -56,7 +57,6 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent;
 //   - a [*PanicError] or [ErrGoexit] is ClassPermanent, since what crashed once will crash
 //     again;
-//   - [ErrUnfinished] is ClassInvalid, since that is neutral;
 //   - [context.Canceled] is ClassCanceled;
 //   - trouble of the backend is ClassTransient: what [ReportBackend] or [Transport] has last said of it
 //     during the attempt, [context.DeadlineExceeded], a lost connection, a command that was killed, a
@@ -80,14 +80,14 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 func Classify(err error) Class { return treeOf(err).class() }
 
 func (t errorTree) class() Class {
+	if !isCrash(t.err) && t.is(ErrUnfinished) {
+		return ClassInvalid
+	}
 	if c, ok := t.explicitClass(); ok {
 		return c
 	}
 
-	switch {
-	case t.is(ErrUnfinished):
-		return ClassInvalid
-	case t.is(context.Canceled):
+	if t.is(context.Canceled) {
 		return ClassCanceled
 	}
 	return t.blame()

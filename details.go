@@ -8,12 +8,7 @@ func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 // only with debug.
 func (c *call) present(e *Error) {
 	if configured, ok := c.guard.cfg.Suggestions[e.Code]; ok && e.hasOurWords() {
-		for _, caution := range []string{suggestCheck, suggestCaution} {
-			if strings.HasSuffix(e.Suggestion, caution) {
-				configured = strings.TrimSpace(configured + " " + caution)
-			}
-		}
-		e.suggest(configured)
+		e.suggest(strings.TrimSpace(configured + " " + e.caution))
 	}
 
 	if c.debug() {

@@ -82,6 +82,15 @@ func (e *Error) forEffect(effect Effect, open bool) {
 		harmless = true // it recommends nothing of the kind
 	}
 
+	e.caution = ""
+	switch {
+	case effect.repeatable() || !open && (e.Code == CodeValidation || e.Code == CodeToolNotFound):
+	case effect == EffectUnknown:
+		e.caution = suggestCaution
+	default:
+		e.caution = suggestCheck
+	}
+
 	switch {
 	case effect.repeatable():
 	case effect == EffectUnknown:

@@ -105,6 +105,9 @@ type Error struct {
 	// ours is the suggestion that this package wrote, whatever the suggestion is now.
 	ours string
 
+	// caution is what follows a suggestion of other words than ours, as the call may have taken effect.
+	caution string
+
 	// quiet is whether the tool's own words are all that there is to say.
 	quiet bool
 

@@ -385,3 +385,19 @@ func TestTimeToWaitReachesTheAgentWithAnErrorOfTheToolsOwn(t *testing.T) {
 	assert.Equal(t, 1, r.Attempts)
 	assert.Equal(t, 30*time.Second, r.Err.RetryAfter)
 }
+
+// Nothing is known of what words of the Config recommend.
+func TestSuggestionOfTheConfigKeepsTheCautionWhereOursNeedsNone(t *testing.T) {
+	for effect, want := range map[resilience.Effect]string{
+		resilience.EffectUnknown: "Again. " + suggestCaution, resilience.NonIdempotent: "Again. " + suggestCheck,
+		resilience.ReadOnly: "Again.",
+	} {
+		cfg := configWith(resilience.Tool{Effect: effect})
+		cfg.Suggestions = map[resilience.Code]string{resilience.CodeToolFailed: "Again.", resilience.CodeValidation: "Mend it."}
+		g := newGuard(t, cfg)
+		r := resilience.Run(t.Context(), g, "x", failing(9, resilience.MarkPermanent(errBoom)))
+		assert.Equal(t, want, r.Err.Suggestion)
+		r = resilience.Run(t.Context(), g, "x", failing(9, resilience.MarkInvalid(errBoom)))
+		assert.Equal(t, "Mend it.", r.Err.Suggestion)
+	}
+}

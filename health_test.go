@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -137,4 +138,23 @@ func TestLastErrorIsOneThatTheBreakerCounted(t *testing.T) {
 	for _, h := range g.Health() {
 		assert.Nil(t, h.LastError, h.Tool)
 	}
+}
+
+func TestLastErrorBelongsToTheStateOfTheBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{})
+		late := resilience.MarkPermanent(errors.New("late"))
+		go func() {
+			_, _ = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+				time.Sleep(time.Second)
+				return 0, late
+			})
+		}()
+		synctest.Wait()
+		for range 5 {
+			_, _ = resilience.Do(t.Context(), g, "x", failing(9, resilience.MarkPermanent(errBoom)))
+		}
+		time.Sleep(2 * time.Second)
+		assert.ErrorIs(t, g.Health()[0].LastError, errBoom)
+	})
 }

@@ -465,7 +465,9 @@ func TestObserverReceivesChangesOfBreakers(t *testing.T) {
 }
 
 func TestErrUnfinishedIsNeitherFailureNorRetried(t *testing.T) {
+	question := &resilience.Error{Message: "Which account?", Err: resilience.ErrUnfinished}
 	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(errors.Join(resilience.ErrUnfinished, errBoom)))
+	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(question))
 	g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
 	for range 10 {
 		r := resilience.Run(t.Context(), g, "x", unfinished)

@@ -12,24 +12,27 @@ package resilience
 // calls may be within each other. A slotQueue is guarded by the mutex of its breaker.
 type slotQueue struct {
 	leave     int  // how many calls leave the slot
+	trial     int  // how many more do, once
 	left      int  // how many have, since a call has kept it
 	contended bool // a call was rejected because of the probe under way
 	failures  int  // of probes that were contended
 }
 
 const (
-	// maxContended is how many probes may fail and be contended, as any is in a busy server, before one of
-	// them leaves the slot although its error holds no rejection: the tool may have made other words of it.
+	// maxContended is how many probes fail and are contended, as any is in a busy server, before a call leaves
+	// the slot once, although no error holds a rejection: the tool may have made other words of it. After as
+	// many more, two calls leave it once, and so on.
 	maxContended = 10
 
-	// maxLeave bounds the calls that leave the slot.
+	// maxTrial and maxLeave bound the calls that leave the slot.
+	maxTrial = 3
 	maxLeave = 8
 )
 
 // leaves reports whether a call that could be the probe leaves the slot to another one.
 func (q *slotQueue) leaves() bool {
 	q.contended = false
-	if q.left >= q.leave {
+	if q.left >= q.leave+q.trial {
 		return false
 	}
 	q.left++
@@ -39,11 +42,16 @@ func (q *slotQueue) leaves() bool {
 // ended is called for a call that has kept the slot, with what it tells of the backend. rejected says that its
 // error holds the rejection of another call.
 func (q *slotQueue) ended(o outcome, rejected bool) {
-	if q.contended && o == outcomeFailure {
+	q.trial = 0
+	switch {
+	case !q.contended:
+	case o == outcomeNeutral || rejected:
+		q.leave = min(q.leave+1, maxLeave)
+	case o == outcomeFailure:
 		q.failures++
-	}
-	if q.contended && (o == outcomeNeutral || rejected || q.failures == maxContended) {
-		q.leave, q.failures = min(q.leave+1, maxLeave), 0
+		if q.failures%maxContended == 0 {
+			q.trial = min(q.failures/maxContended, maxTrial)
+		}
 	}
 	q.left, q.contended = 0, false
 }

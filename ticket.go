@@ -197,14 +197,14 @@ func (t *ticket) done(err error) {
 }
 
 // settle reports the outcome of the call, and whether its error holds the rejection of another call. Only the
-// first report counts.
-func (t *ticket) settle(o outcome, rejected bool) {
+// first report counts, and only if the breaker hasn't changed since it has admitted the call.
+func (t *ticket) settle(o outcome, rejected bool) (counted bool) {
 	switch t.state.Swap(ticketUsed) {
 	case ticketUsed:
-		return
+		return false
 	case ticketReturned:
 		if o == outcomeNeutral {
-			return // gobreaker has counted that already
+			return false // gobreaker has counted that already
 		}
 	case ticketValid:
 		if t.isProbe() {
@@ -213,8 +213,10 @@ func (t *ticket) settle(o outcome, rejected bool) {
 			t.b.mu.Unlock()
 		}
 	}
+	counted = t.b.version.Load() == t.version
 	t.report(o.err())
 	t.endProbe()
+	return counted
 }
 
 // probeKey is the key of the ticket of the innermost probe of WithBreaker. Those of a guard are in a callContext.

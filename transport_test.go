@@ -658,3 +658,77 @@ func TestReportOfAnEarlierAttemptDecidesNothing(t *testing.T) {
 		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
 	})
 }
+
+// A goroutine of the first attempt goes on during the delay, and during the second attempt.
+func TestPromise8RequestsThatBeginAfterTheAttempt(t *testing.T) {
+	write := func(ctx context.Context) { resilience.ReportBackend(ctx, nil) }
+	g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+	for name, tc := range map[string]struct {
+		after    time.Duration
+		write    func(context.Context)
+		attempts int
+	}{
+		"a request during the delay": {10 * time.Millisecond, write, 1},
+		"a call during the delay": {10 * time.Millisecond, func(ctx context.Context) {
+			_, _ = resilience.Do(ctx, g, "write", succeed)
+		}, 1},
+		"and the breaker opens":               {10 * time.Millisecond, func(ctx context.Context) { write(ctx); trip(t, g.Breaker("x")) }, 1},
+		"a request during the second attempt": {500 * time.Millisecond, write, 2},
+		"a look-up":                           {10 * time.Millisecond, func(ctx context.Context) { _, _ = sending("GET", answering(200))(ctx) }, 4},
+		"a rejected request":                  {10 * time.Millisecond, func(ctx context.Context) { _, _ = sending("POST", answering(404))(ctx) }, 4},
+	} {
+		for _, attemptTimeout := range []time.Duration{0, time.Minute} {
+			runInBubble(t, fmt.Sprint(name, " ", attemptTimeout), func(t *testing.T) {
+				cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent, AttemptTimeout: attemptTimeout})
+				g = newGuard(t, cfg)
+				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					if resilience.Attempt(ctx) == 1 {
+						time.AfterFunc(tc.after, func() { tc.write(context.WithoutCancel(ctx)) })
+					} else {
+						time.Sleep(time.Second)
+					}
+					return 0, syscall.ECONNREFUSED
+				})
+				assert.Equal(t, tc.attempts, r.Attempts)
+				if tc.attempts < 4 {
+					assert.False(t, r.Err.Retryable)
+					assert.Equal(t, suggestCheck, r.Err.Suggestion)
+				}
+			})
+		}
+	}
+}
+
+// What one attempt has done may have been marked as harmless; that mark stands for the next attempt, too.
+func TestMarkForgivesTheRequestsOfItsAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+		wrote, refused := sending("POST", answering(500)), sending("POST", broken(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}))
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 1 {
+				_, _ = wrote(ctx)
+				return 0, resilience.MarkTransient(errOwn)
+			}
+			return refused(ctx)
+		})
+		assert.Equal(t, 4, r.Attempts)
+	})
+}
+
+func TestReportOfAnEarlierAttemptSaysNothingOfALaterTimeout(t *testing.T) {
+	for name, attemptTimeout := range map[string]time.Duration{"alone": 0, "with an AttemptTimeout": 3 * time.Second} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Timeout: 5 * time.Second, Effect: resilience.ReadOnly})
+			cfg.AttemptTimeout = attemptTimeout
+			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					resilience.ReportBackend(ctx, waitError{3 * time.Second})
+					return 0, errOwn
+				}
+				return untilDone(ctx)
+			})
+			assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+			assert.Zero(t, r.Err.RetryAfter)
+		})
+	}
+}
