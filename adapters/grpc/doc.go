@@ -27,6 +27,11 @@
 // A stream's first message is a good answer, and so is its end. If it breaks off later, that decides.
 // How a stream ends is learned from RecvMsg: a tool that doesn't receive until its end hasn't heard all.
 //
+// An RPC may change something from its beginning on, as [resilience.BeginRequest] describes: a tool that isn't
+// idempotent isn't retried afterwards, unless the server has rejected the RPC. Two rejections take nothing back:
+// that of a stream, which may have carried out earlier messages, and that of a message that is too large or
+// compressed in an unknown way, which may be the answer.
+//
 // The interceptors leave contexts, requests, answers and errors as they are, start no goroutine, and do
 // nothing outside of a guarded call. An RPC that isn't made with the context of the call, or one derived
 // from it, isn't seen. List them last, next to the connection: there they see what the backend says, and

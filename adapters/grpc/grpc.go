@@ -13,26 +13,32 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// UnaryClientInterceptor returns an interceptor that reports how each unary RPC ends to the guarded call
-// that its context belongs to. It is safe for concurrent use, and any number of connections may share it.
+// UnaryClientInterceptor returns an interceptor that reports each unary RPC, and how it ends, to the guarded
+// call that its context belongs to. It is safe for concurrent use, and any number of connections may share it.
 func UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
 		invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		end := resilience.BeginRequest(ctx)
 		err := invoke(ctx, method, req, reply, conn, opts...)
-		report(ctx, err)
+		if isAboutMessage(err) {
+			resilience.ReportBackend(ctx, said(err)) // which doesn't end the request
+		} else {
+			end(said(err))
+		}
 		return err
 	}
 }
 
-// StreamClientInterceptor returns an interceptor that reports the first message and the end of each stream
-// to the guarded call that the context of the stream belongs to. It is safe for concurrent use, and any
-// number of connections may share it.
+// StreamClientInterceptor returns an interceptor that reports each stream, its first message and its end to the
+// guarded call that the context of the stream belongs to. It is safe for concurrent use, and any number of
+// connections may share it.
 func StreamClientInterceptor() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 		open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		end := resilience.BeginRequest(ctx)
 		s, err := open(ctx, desc, conn, method, opts...)
 		if err != nil {
-			report(ctx, err)
+			end(said(err))
 			return s, err
 		}
 		return &stream{ClientStream: s, ctx: ctx}, nil
@@ -42,6 +48,9 @@ func StreamClientInterceptor() grpc.StreamClientInterceptor {
 // A stream reports what it receives to the call that ctx belongs to. Only RecvMsg knows how a stream ends:
 // SendMsg returns io.EOF or an error of the client's own, and Header no error at all. The stream's own context
 // isn't used, since asking for it ends gRPC's retries.
+//
+// The request that begins with the stream never ends: a server that rejects a message may have carried out earlier
+// ones.
 type stream struct {
 	grpc.ClientStream
 	ctx      context.Context
@@ -52,34 +61,41 @@ func (s *stream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	switch {
 	case err == io.EOF:
-		report(s.ctx, nil)
+		resilience.ReportBackend(s.ctx, nil)
 	case err != nil:
-		report(s.ctx, err)
+		resilience.ReportBackend(s.ctx, said(err))
 	case !s.answered:
 		s.answered = true
-		report(s.ctx, nil)
+		resilience.ReportBackend(s.ctx, nil)
 	}
 	return err
 }
 
-// report tells the call that ctx belongs to how an RPC has ended.
-func report(ctx context.Context, err error) {
+// said returns what to report of an RPC that has ended with err: nil is a good answer, and context.Canceled
+// says nothing.
+func said(err error) error {
 	if err == nil {
-		resilience.ReportBackend(ctx, nil)
-		return
+		return nil
 	}
 
 	s, _ := status.FromError(err) // Unknown, if it isn't a status
 	if code := s.Code(); code <= codes.Unknown || code > codes.Unauthenticated {
-		return
+		return context.Canceled
 	}
 	if s.Code() == codes.Internal && isOwn(s.Message()) {
-		return
+		return context.Canceled
 	}
 	if after := retryDelay(s); after > 0 {
-		err = &waitError{err, after}
+		return &waitError{err, after}
 	}
-	resilience.ReportBackend(ctx, err)
+	return err
+}
+
+// isAboutMessage reports whether err is about a message that is too large, or compressed in an unknown way. That
+// may be the answer of a server that has carried out the request.
+func isAboutMessage(err error) bool {
+	s, _ := status.FromError(err)
+	return s.Code() == codes.ResourceExhausted || strings.HasPrefix(s.Message(), "grpc: ")
 }
 
 // isOwn reports whether a message of status Internal is that of gRPC's client about a request that it

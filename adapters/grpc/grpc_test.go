@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -291,6 +292,79 @@ func TestMessageThatIsTooLargeIsAMistake(t *testing.T) {
 				err := conn.Invoke(ctx, "/backend/Call", &pb.HealthCheckRequest{Service: tc.request},
 					new(pb.HealthCheckResponse), tc.option)
 				assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+			}))
+		})
+	}
+}
+
+// attemptsOfWrite calls a tool that must not be repeated, which does what it does and then finds that nobody
+// listens at another backend.
+func attemptsOfWrite(t *testing.T, does func(context.Context)) int {
+	guard := resilience.Must(resilience.New(resilience.Config{
+		Effect: resilience.NonIdempotent,
+		Retry:  resilience.Retry{Backoff: resilience.Backoff{Base: time.Nanosecond, Max: time.Nanosecond}},
+	}))
+	r := resilience.Run(t.Context(), guard, "x", func(ctx context.Context) (int, error) {
+		does(ctx)
+		return 0, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	})
+	return r.Attempts
+}
+
+func TestWriteIsRepeatedOnlyIfItWasRejected(t *testing.T) {
+	ends := func(code codes.Code, message string) handler { return answering(0, status.Error(code, message)) }
+	small := []grpc.CallOption{grpc.MaxCallRecvMsgSize(1)}
+	for name, tc := range map[string]struct {
+		server   handler
+		options  []grpc.CallOption
+		attempts int
+	}{
+		"done":                             {answering(1, nil), nil, 1},
+		"unavailable":                      {ends(codes.Unavailable, "no"), nil, 1},
+		"unknown":                          {answering(0, errors.New("committed, but not indexed")), nil, 1},
+		"canceled":                         {ends(codes.Canceled, "no"), nil, 1},
+		"rejected":                         {ends(codes.InvalidArgument, "no"), nil, 4},
+		"an answer too large to receive":   {answering(1, nil), small, 1},
+		"an answer too large to send":      {ends(codes.ResourceExhausted, "message larger than max"), nil, 1},
+		"an answer that can't be unpacked": {ends(codes.Unimplemented, "grpc: Decompressor is not installed"), nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, address := listen(t, tc.server)
+			conn := connect(t, address)
+			assert.Equal(t, tc.attempts, attemptsOfWrite(t, func(ctx context.Context) {
+				_ = conn.Invoke(ctx, "/backend/Call", &pb.HealthCheckRequest{Service: "a service"},
+					new(pb.HealthCheckResponse), tc.options...)
+			}))
+		})
+	}
+}
+
+// The server may have carried out an RPC whose end nobody has heard.
+func TestWriteWithoutAnEndIsNotRepeated(t *testing.T) {
+	for name, wait := range map[string]func(cancel func(), ended <-chan struct{}){
+		"canceled by the tool": func(cancel func(), ended <-chan struct{}) {
+			cancel()
+			<-ended
+		},
+		"still under way": func(func(), <-chan struct{}) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arrived := make(chan struct{}, 4)
+			_, address := listen(t, func(_ any, s grpc.ServerStream) error {
+				arrived <- struct{}{}
+				return untilGone(nil, s)
+			})
+			conn := connect(t, address)
+			assert.Equal(t, 1, attemptsOfWrite(t, func(ctx context.Context) {
+				ctx, cancel := context.WithCancel(ctx)
+				t.Cleanup(cancel)
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					_ = unary(ctx, conn)
+				}()
+				<-arrived
+				wait(cancel, ended)
 			}))
 		})
 	}

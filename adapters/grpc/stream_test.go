@@ -43,6 +43,51 @@ func TestStreamIsJudgedByWhatTheToolHasHeard(t *testing.T) {
 	}
 }
 
+// A server that rejects a message may have carried out earlier ones.
+func TestStreamOfAWriteIsNotRepeated(t *testing.T) {
+	rejects := status.Error(codes.InvalidArgument, "the second one")
+	for name, tc := range map[string]struct {
+		server   handler
+		receives int
+	}{
+		"its end isn't awaited": {untilGone, 0},
+		"an answer":             {answering(2, nil), 1},
+		"a rejection":           {answering(0, rejects), 1},
+		"an answer, then one":   {answering(1, rejects), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, address := listen(t, tc.server)
+			conn := connect(t, address)
+			assert.Equal(t, 1, attemptsOfWrite(t, func(ctx context.Context) {
+				s, err := open(ctx, conn)
+				require.NoError(t, err)
+				for range tc.receives {
+					_ = s.RecvMsg(new(pb.HealthCheckResponse))
+				}
+			}))
+		})
+	}
+}
+
+// What can't be opened has sent no message.
+func TestStreamThatIsRejectedBeforeItBeginsIsNoWrite(t *testing.T) {
+	_, address := listen(t, untilGone)
+	reject := grpc.PerRPCCredentials(rejecting{})
+	conn := connect(t, address)
+	assert.Equal(t, 4, attemptsOfWrite(t, func(ctx context.Context) {
+		_, err := conn.NewStream(ctx, bidirectional, "/backend/Stream", reject)
+		assert.Equal(t, codes.Unauthenticated, status.Code(err))
+	}))
+}
+
+// rejecting are credentials that no RPC gets.
+type rejecting struct{}
+
+func (rejecting) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return nil, status.Error(codes.Unauthenticated, "log in first")
+}
+func (rejecting) RequireTransportSecurity() bool { return false }
+
 // SendMsg and Header tell no more than that the stream has ended.
 func TestEndOfAStreamThatTheToolOnlySendsTo(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "going down")
