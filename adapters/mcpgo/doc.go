@@ -25,8 +25,8 @@
 //     the *resilience.Error. The error is also in the result's _meta and, if the tool has no output
 //     schema, in its structuredContent. A panic ends neither the process nor another call, and
 //     server.WithRecovery has nothing to do.
-//   - Each attempt has a copy of the arguments, so hooks and other middleware don't see how a tool
-//     changes them.
+//   - Each attempt has a copy of the request, so hooks and other middleware don't see how a tool
+//     changes it.
 //
 // The text of a handler's error reaches the client, as mcp-go has it. If it isn't fit for agents, the
 // handler should return a *resilience.Error with a Message, or the server use [HideErrors].

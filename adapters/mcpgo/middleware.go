@@ -50,19 +50,17 @@ type handler struct {
 
 func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	name := req.Params.Name
+	req = copyOf(req) // as hooks and other middleware have left it
 	request := h.requestOf(ctx, req)
 	progress := newCallProgress(req)
 	defer progress.end()
 
-	arguments := copyOf(req.Params.Arguments) // as hooks and other middleware have left them
 	got, err := resilience.Do(ctx, h.guard, name, func(ctx context.Context) (answer, error) {
 		ctx, returned := progress.begin(ctx)
 		defer returned()
-		// An abandoned tool may change its arguments while another attempt, or a hook of the
-		// server, reads them.
-		req := req
-		req.Params.Arguments = copyOf(arguments)
-		return h.attempt(ctx, req)
+		// An abandoned tool may change its request while another attempt, an observer or a hook of the
+		// server reads it.
+		return h.attempt(ctx, copyOf(req))
 	}, resilience.ForRequest(request), resilience.WaitForTool())
 
 	e, failed := err.(*resilience.Error)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -230,6 +232,69 @@ func TestRetryHasArgumentsOfItsOwn(t *testing.T) {
 		res := callTool(t, c, "x", map[string]any{"n": "one"}, nil)
 		close(over)
 		assert.Equal(t, "one", text(t, res))
+	})
+}
+
+// newerFields returns those fields of a request that mcp-go has since v1.0.
+func newerFields(req mcp.CallToolRequest) (fields []reflect.Value) {
+	for _, name := range []string{"RawArguments", "InputResponses"} {
+		if field := reflect.ValueOf(req.Params).FieldByName(name); field.IsValid() {
+			fields = append(fields, field)
+		}
+	}
+	return fields
+}
+
+// A handler may change all that its request refers to, and an abandoned one at any time.
+func TestEachAttemptHasARequestOfItsOwn(t *testing.T) {
+	var req mcp.CallToolRequest
+	require.NoError(t, json.Unmarshal([]byte(`{"params":{"name":"x","arguments":{"n":1,"list":[{"m":2}]},`+
+		`"_meta":{"a":{"b":"c"}},"task":{"ttl":3},"inputResponses":{"sure":{"action":"accept"}}}}`), &req))
+	req.Params.Arguments.(map[string]any)["tags"] = []string{"as other middleware", "sets them"}
+	own := &input{N: 7} // such a pointer stays what it is
+	req.Params.Arguments.(map[string]any)["own"] = []any{own, []*input{own}}
+	req.Header = http.Header{"A": {"b"}}
+
+	state := func(req mcp.CallToolRequest) string {
+		text := fmt.Sprint(req.Header, req.Params.Arguments, req.Params.Meta.AdditionalFields, *req.Params.Task.TTL)
+		for _, field := range newerFields(req) {
+			b, err := json.Marshal(field.Interface())
+			assert.NoError(t, err)
+			text += string(b)
+		}
+		return text
+	}
+	want := state(req)
+
+	synctest.Test(t, func(t *testing.T) {
+		var seen []string
+		var observed resilience.RequestInfo
+		observer := resilience.Observer{Start: func(_ context.Context, e resilience.CallStart) context.Context {
+			observed = e.Request
+			return nil
+		}}
+		g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Observers: []resilience.Observer{observer}})
+		h := mcpgo.Middleware(g)(func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			seen = append(seen, state(req))
+			args := req.Params.Arguments.(map[string]any)
+			assert.Same(t, own, args["own"].([]any)[0])
+			assert.Same(t, own, args["own"].([]any)[1].([]*input)[0])
+			args["list"].([]any)[0].(map[string]any)["m"] = "changed"
+			args["tags"].([]string)[0] = "changed"
+			req.Params.Meta.AdditionalFields["a"].(map[string]any)["b"] = "changed"
+			*req.Params.Task.TTL = 4
+			req.Header["A"][0] = "changed"
+			for _, field := range newerFields(req) {
+				field.Clear()
+			}
+			return failedRes, nil
+		})
+
+		_, err := h(t.Context(), req)
+		require.NoError(t, err)
+		assert.Equal(t, []string{want, want, want, want}, seen)
+		assert.Equal(t, want, state(req))
+		assert.Equal(t, map[string]any{"a": map[string]any{"b": "c"}}, observed.Meta)
 	})
 }
 
