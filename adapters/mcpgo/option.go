@@ -45,7 +45,7 @@ func CountKnown(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResul
 	}
 	if len(res.Content) == 1 {
 		if text, ok := mcp.AsTextContent(res.Content[0]); ok && argumentError.MatchString(text.Text) {
-			return resilience.MarkInvalid(resultError(text.Text))
+			return resilience.MarkInvalid(errorOf(res))
 		}
 	}
 	return errorOf(res)

@@ -1,6 +1,7 @@
 package mcpgo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,10 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-var errNoResult = errors.New("the tool returned neither a result nor an error")
+var (
+	errNoResult = errors.New("the tool returned neither a result nor an error")
+	errResult   = errors.New("the tool returned a result with isError")
+)
 
 // argumentError matches mcp-go's own complaints about arguments that a tool can't use.
 var argumentError = regexp.MustCompile(`^(?:failed to bind arguments: ` +
@@ -83,15 +87,12 @@ func errorOf(res *mcp.CallToolResult) error {
 	return resultError(text)
 }
 
-// A resultError is a result with isError and nothing behind it but its text.
+// A resultError is a result with isError and nothing behind it but its text, which is for logs only: an agent may
+// have written it. It wraps errResult, so that its text isn't what its failure is judged by.
 type resultError string
 
-func (e resultError) Error() string {
-	if e == "" {
-		return "the tool returned a result with isError"
-	}
-	return string(e)
-}
+func (e resultError) Error() string { return cmp.Or(string(e), errResult.Error()) }
+func (e resultError) Unwrap() error { return errResult }
 
 // handlerError returns the error of a handler for the guard. It marks those errors that
 // aren't a failure of the tool.

@@ -277,6 +277,18 @@ func checkErrorResult(t *testing.T, res *mcp.CallToolResult, e errorMetadata) {
 	assert.NotContains(t, text(t, res), "secret")
 }
 
+// An agent may have written the text of a result, which tools repeat: whatever it says, it is no evidence.
+func TestTextOfAResultIsNoEvidence(t *testing.T) {
+	for _, words := range []string{
+		"database is locked", "connection refused", "context deadline exceeded", "context canceled",
+		"rpc error: code = Unavailable desc = no", "503 Service Unavailable", "unexpected EOF", "i/o timeout",
+	} {
+		own := outcome{text: "no user named " + words, tries: 1}
+		tc := resultCase{handler: returns(mcp.NewToolResultError(own.text), nil), tool: readOnly, want: own, isError: true}
+		runInBubble(t, words, tc.run)
+	}
+}
+
 // argumentErrors returns every complaint about arguments that mcp-go's requests make.
 func argumentErrors(r mcp.CallToolRequest) map[string]error {
 	errs := make(map[string]error)
