@@ -63,27 +63,29 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 		return h.attempt(ctx, copyOf(req))
 	}, resilience.ForRequest(request), resilience.WaitForTool())
 
-	e, failed := err.(*resilience.Error)
+	e, _ := err.(*resilience.Error)
 	switch {
-	case !failed, got.needsInput:
+	case got.needsInput:
 		return got.result, nil
 	case got.err != nil:
-		return nil, got.err
+		return nil, got.scrubbedError()
 	case got.result != nil:
-		return withGuidance(got.result, e), nil
+		return withGuidance(scrubbed(got.result), e), nil
 	}
 	return errorResult(ctx, name, e), nil
 }
 
 // An answer is what one attempt returned, which stands, whatever the guard makes of it. Its fields
 // are filled in while the guard is on the stack and recovers panics, because the methods of a handler's
-// error may panic. A handler that returned neither a result nor an error, or a *resilience.Error,
-// leaves the answer to the guard: then the answer is empty.
+// error may panic. It is scrubbed afterwards: that may take long, and isn't the tool's time. A handler that
+// returned neither a result nor an error, or a *resilience.Error, leaves the answer to the guard: then the
+// answer is empty.
 type answer struct {
 	result     *mcp.CallToolResult
-	needsInput bool  // result asks for elicitation: the call has neither failed nor succeeded yet
-	err        error // becomes a protocol error, or a request to the user
-	goError    bool  // err, or the result, has the text of a Go error
+	needsInput bool   // result asks for elicitation: the call has neither failed nor succeeded yet
+	err        error  // becomes a protocol error, or a request to the user
+	text       string // of err
+	goError    bool   // err, or the result, has the text of a Go error
 }
 
 // attempt calls the tool once, and turns what it returns into a value and an error for the
@@ -99,7 +101,7 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 	case needsInput(res):
 		got, err = answer{result: res, needsInput: true}, resilience.ErrUnfinished
 	case res.IsError:
-		got = answer{result: scrubbed(res), goError: setError(res) != nil}
+		got = answer{result: res, goError: setError(res) != nil}
 		err = h.options.failure(ctx, req, res)
 	default:
 		got.result = res

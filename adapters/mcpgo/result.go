@@ -20,11 +20,16 @@ var (
 )
 
 // argumentError matches mcp-go's own complaints about arguments that a tool can't use.
-var argumentError = regexp.MustCompile(`^(?:failed to bind arguments: ` +
-	`|required argument "[\w.-]+" not found$` +
+var argumentError = regexp.MustCompile(`^(?:required argument "[\w.-]+" not found` +
 	`|(?:item \d+ in )?argument "[\w.-]+" (?:is not an?|cannot be converted to) ` +
 	`(?:string|int|integer|float|float64|number|bool|boolean|array|object` +
-	`|string slice|int slice|float64 slice|bool slice|slice)$)`)
+	`|string slice|int slice|float64 slice|bool slice|slice))$`)
+
+// isArgumentError reports whether text is such a complaint. A long one only begins like one.
+func isArgumentError(text string) bool {
+	return strings.HasPrefix(text, "failed to bind arguments: ") ||
+		len(text) <= maxErrorText && argumentError.MatchString(text)
+}
 
 // SetError tells the guard for which error a failed result stands, so that it knows whose fault the
 // failure was. It sets res.IsError, and the text of err as the content if there is none. It does
@@ -100,7 +105,7 @@ func handlerError(err error) error {
 	switch {
 	case urlElicitation(err) != nil:
 		return resilience.MarkInvalid(errors.Join(resilience.ErrUnfinished, err))
-	case errors.Unwrap(err) == nil && argumentError.MatchString(err.Error()):
+	case errors.Unwrap(err) == nil && isArgumentError(err.Error()):
 		return resilience.MarkInvalid(err)
 	}
 	return err
@@ -113,11 +118,16 @@ func answerOfError(err error) answer {
 		return answer{}
 	}
 
-	text := err.Error()
-	if clean := resilience.Scrub(text); clean != text {
-		err = &scrubbedError{err, clean}
+	return answer{err: err, text: err.Error(), goError: urlElicitation(err) == nil}
+}
+
+// scrubbedError returns the error of a, or one around it without the secrets in its text.
+func (a answer) scrubbedError() error {
+	clean := resilience.Scrub(a.text)
+	if clean == a.text {
+		return a.err
 	}
-	return answer{err: err, goError: urlElicitation(err) == nil}
+	return &scrubbedError{a.err, clean}
 }
 
 // A scrubbedError is a handler's error without the secrets in its text.
@@ -172,8 +182,8 @@ func needsInput(res any) bool {
 	return ok && r.NeedsInput()
 }
 
-// withGuidance returns a copy of a tool's own result with e, if that says more than the tool does: in
-// the _meta, and in the content, since hosts show that to the model.
+// withGuidance returns a copy of a tool's own result with e, which may be nil, if that says more than the tool
+// does: in the _meta, and in the content, since hosts show that to the model. What SetError has left, it removes.
 func withGuidance(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {
 	out := *res
 	switch {
@@ -207,8 +217,12 @@ func setMetadata(res *mcp.CallToolResult, e any) {
 	res.Meta = &meta
 }
 
-// scrubbed returns res, or a copy of it, without the secrets in the text of its content.
+// scrubbed returns res, or a copy of it, without the secrets in the text of its content, if it is a failure.
 func scrubbed(res *mcp.CallToolResult) *mcp.CallToolResult {
+	if !res.IsError {
+		return res
+	}
+
 	var content []mcp.Content
 	for i, c := range res.Content {
 		t, ok := mcp.AsTextContent(c)

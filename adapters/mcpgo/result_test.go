@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -429,6 +430,25 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	res, err = guarded(returns(mcp.NewToolResultText(secret), nil))(t.Context(), request("x", nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, secret, text(t, res), "what isn't a failure is the tool's affair")
+}
+
+// How long it takes to scrub a text, an agent decides by what it has a tool repeat.
+func TestScrubbingTakesNoTimeOfTheTool(t *testing.T) {
+	repeated := "no user named " + strings.Repeat(":key", 200_000)
+	for name, handler := range map[string]server.ToolHandlerFunc{
+		"a result": returns(mcp.NewToolResultError(repeated), nil),
+		"an error": returns(nil, errors.New(repeated)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, onlyX(resilience.Tool{Timeout: 200 * time.Millisecond}))
+			res, err := mcpgo.Middleware(g)(handler)(t.Context(), request("x", nil, nil))
+			if err == nil {
+				err = errors.New(text(t, res))
+			}
+			assert.ErrorContains(t, err, "no user named ")
+			assert.Zero(t, failures(t, g, "x"))
+		})
+	}
 }
 
 // Without a guard, a client reads what SetError has left, which has no text of the error.
