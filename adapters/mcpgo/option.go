@@ -44,7 +44,7 @@ func CountKnown(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResul
 		return err
 	}
 	if len(res.Content) == 1 {
-		if text, ok := mcp.AsTextContent(res.Content[0]); ok && isArgumentError(text.Text) {
+		if text := textIn(res.Content[0]); text != nil && isArgumentError(text.Text) {
 			return resilience.MarkInvalid(errorOf(res))
 		}
 	}

@@ -81,7 +81,7 @@ func errorOf(res *mcp.CallToolResult) error {
 
 	var texts []string
 	for _, c := range res.Content {
-		if text, ok := mcp.AsTextContent(c); ok {
+		if text := textIn(c); text != nil {
 			texts = append(texts, text.Text)
 		}
 	}
@@ -90,6 +90,17 @@ func errorOf(res *mcp.CallToolResult) error {
 		text = strings.ToValidUTF8(text[:maxErrorText], "") + "…"
 	}
 	return resultError(text)
+}
+
+// textIn returns the text item that c is, nil if it is none. mcp.AsTextContent knows no pointers.
+func textIn(c mcp.Content) *mcp.TextContent {
+	switch c := c.(type) {
+	case mcp.TextContent:
+		return &c
+	case *mcp.TextContent:
+		return c
+	}
+	return nil
 }
 
 // A resultError is a result with isError and nothing behind it but its text, which is for logs only: an agent may
@@ -225,8 +236,8 @@ func scrubbed(res *mcp.CallToolResult) *mcp.CallToolResult {
 
 	var content []mcp.Content
 	for i, c := range res.Content {
-		t, ok := mcp.AsTextContent(c)
-		if !ok {
+		t := textIn(c)
+		if t == nil {
 			continue
 		}
 		text := resilience.Scrub(t.Text)

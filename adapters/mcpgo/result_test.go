@@ -427,6 +427,15 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	assert.Equal(t, want, text(t, res))
 	assert.Equal(t, secret, text(t, shared), "the tool's own result is never changed")
 
+	pointer := &mcp.CallToolResult{IsError: true, Content: []mcp.Content{
+		(*mcp.TextContent)(nil), &mcp.TextContent{Type: "text", Text: secret},
+	}}
+	res, err = guarded(returns(pointer, nil))(t.Context(), request("x", nil, nil))
+	require.NoError(t, err)
+	b, err := json.Marshal(res)
+	require.NoError(t, err)
+	assert.NotContains(t, string(b), "hunter2")
+
 	res, err = guarded(returns(mcp.NewToolResultText(secret), nil))(t.Context(), request("x", nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, secret, text(t, res), "what isn't a failure is the tool's affair")
