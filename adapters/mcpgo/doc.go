@@ -44,7 +44,9 @@
 // functions) are the caller's mistake. A result that asks for elicitation is neither retried nor counted.
 //
 // A call that runs as a task outlives its request. It has no timeout and no retries and isn't
-// counted, but a panic fails only that call.
+// counted, but a panic fails only that call. Its answer is treated as that of other calls, with no
+// guidance but that of the tool's author; where it would be the guard's own, the task fails with an
+// error. A tool that was added by AddTaskTool isn't guarded: mcp-go calls no middleware for it.
 //
 // Tools that the guard's Config doesn't list have the effect that their annotations declare
 // at the time of the failure. The middleware finds them in the server, without a request, and mcp-go

@@ -64,15 +64,10 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 	}, resilience.ForRequest(request), resilience.WaitForTool())
 
 	e, _ := err.(*resilience.Error)
-	switch {
-	case got.needsInput:
-		return got.result, nil
-	case got.err != nil:
-		return nil, got.scrubbedError()
-	case got.result != nil:
-		return withGuidance(scrubbed(got.result), e), nil
+	if got.isEmpty() {
+		return errorResult(ctx, name, e), nil
 	}
-	return errorResult(ctx, name, e), nil
+	return got.forClient(e)
 }
 
 // An answer is what one attempt returned, which stands, whatever the guard makes of it. Its fields
@@ -86,6 +81,20 @@ type answer struct {
 	err        error  // becomes a protocol error, or a request to the user
 	text       string // of err
 	goError    bool   // err, or the result, has the text of a Go error
+}
+
+func (a answer) isEmpty() bool { return a.result == nil && a.err == nil }
+
+// forClient returns what the client receives of a, which isn't empty, and of what the guard has to say, which may
+// be nil.
+func (a answer) forClient(e *resilience.Error) (*mcp.CallToolResult, error) {
+	switch {
+	case a.needsInput:
+		return a.result, nil
+	case a.err != nil:
+		return nil, a.scrubbedError()
+	}
+	return withGuidance(scrubbed(a.result), e), nil
 }
 
 // attempt calls the tool once, and turns what it returns into a value and an error for the
@@ -107,23 +116,34 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 		got.result = res
 	}
 
-	// Whether the end of the timeout comes before the guard gives up is chance.
-	if timedOut(ctx, err) || h.options.hideErrors && got.goError {
+	hidden := h.options.hideErrors && got.goError
+	switch {
+	case hidden && err == nil: // it isn't a failure, of which the guard would say something
+		e := resilience.AsError(req.Params.Name, resilience.MarkPermanent(errResult))
+		got = answer{result: errorResult(ctx, req.Params.Name, e)}
+	case hidden, timedOut(ctx, err): // whether the end of the timeout comes before the guard gives up is chance
 		got = answer{}
 	}
 	return got, err
 }
 
 // callTask calls a tool as a task, which outlives its request. mcp-go runs it on a goroutine of
-// its own without recover, so a panic would end the process.
+// its own without recover, so a panic would end the process. A call that no guard has judged has no
+// guidance but that of the tool's author.
 func (h *handler) callTask(ctx context.Context, req mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
+	name := req.Params.Name
 	defer func() {
 		if v := recover(); v != nil {
 			crash := &resilience.PanicError{Value: v, Stack: debug.Stack()}
-			res, err = nil, resilience.AsError(req.Params.Name, crash)
+			res, err = nil, resilience.AsError(name, crash)
 		}
 	}()
-	return h.next(ctx, req)
+
+	got, err := h.attempt(ctx, req)
+	if got.isEmpty() {
+		return nil, resilience.AsError(name, err)
+	}
+	return got.forClient(authorsError(name, err))
 }
 
 // runsAsTask reports whether mcp-go runs a call as a task. That the client asks for a task

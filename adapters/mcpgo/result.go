@@ -36,7 +36,7 @@ func isArgumentError(text string) bool {
 // nothing if res or err is nil.
 //
 // Without a guard, the client finds in the result's _meta what a guard would add: a
-// resilience.Error, without the text of err.
+// resilience.Error, without Details and the text of err.
 func SetError(res *mcp.CallToolResult, err error) {
 	if res == nil || err == nil {
 		return
@@ -46,7 +46,9 @@ func SetError(res *mcp.CallToolResult, err error) {
 	if len(res.Content) == 0 {
 		res.Content = []mcp.Content{mcp.NewTextContent(err.Error())}
 	}
-	setMetadata(res, &settledError{err, resilience.AsError("", err)})
+	shown := resilience.AsError("", err)
+	shown.Details = nil
+	setMetadata(res, &settledError{err, shown})
 }
 
 // A settledError is the metadata that SetError leaves in a result.
@@ -128,8 +130,20 @@ func answerOfError(err error) answer {
 	if !isBounded(err) || errors.As(err, &own) {
 		return answer{}
 	}
-
 	return answer{err: err, text: err.Error(), goError: urlElicitation(err) == nil}
+}
+
+// authorsError returns what the tool's author says by a *resilience.Error in err, nil if there is none. It adds no
+// suggestion, which might recommend to repeat what has taken effect.
+func authorsError(name string, err error) *resilience.Error {
+	var own *resilience.Error
+	if err == nil || !isBounded(err) || !errors.As(err, &own) || own == nil {
+		return nil
+	}
+
+	e := resilience.AsError(name, err)
+	e.Suggestion, e.Details = own.Suggestion, nil
+	return e
 }
 
 // scrubbedError returns the error of a, or one around it without the secrets in its text.

@@ -460,6 +460,21 @@ func TestScrubbingTakesNoTimeOfTheTool(t *testing.T) {
 	}
 }
 
+// A result may be hidden although it isn't a failure: the guard answers all the same.
+func TestHiddenResultThatIsNoFailureHasAnAnswer(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	noFailure := func(context.Context, mcp.CallToolRequest, *mcp.CallToolResult) error { return nil }
+	h := mcpgo.Middleware(g, mcpgo.HideErrors(), mcpgo.Failure(noFailure))(fails)
+
+	res, err := h(t.Context(), request("x", nil, nil))
+	require.NoError(t, err)
+	require.NotNil(t, res)
+	assert.True(t, res.IsError)
+	checkErrorResult(t, res, errorIn(t, res))
+	assert.False(t, errorIn(t, res).Retryable)
+	assert.Zero(t, failures(t, g, "x"))
+}
+
 // Without a guard, a client reads what SetError has left, which has no text of the error.
 func TestSetErrorWithoutAGuard(t *testing.T) {
 	res := &mcp.CallToolResult{}
@@ -467,9 +482,12 @@ func TestSetErrorWithoutAGuard(t *testing.T) {
 	assert.True(t, res.IsError)
 	assert.Equal(t, errBackend.Error(), text(t, res))
 	assert.Equal(t, resilience.CodeToolFailed, errorIn(t, res).Code)
-	b, err := json.Marshal(res.Meta)
-	require.NoError(t, err)
-	assert.NotContains(t, string(b), "10.0.0.7")
+	own := &resilience.Error{Message: "no such branch", Details: map[string]any{"at": "10.0.0.7"}}
+	for _, res := range []*mcp.CallToolResult{res, failedResult(own)} {
+		b, err := json.Marshal(res.Meta)
+		require.NoError(t, err)
+		assert.NotContains(t, string(b), "10.0.0.7")
+	}
 
 	mcpgo.SetError(nil, errBackend)
 	untouched := mcp.NewToolResultText("fine")

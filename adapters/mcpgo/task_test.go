@@ -2,13 +2,17 @@ package mcpgo_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -16,11 +20,11 @@ import (
 // newTaskServer returns a server with a tool x, and its guard, which has a timeout of one second.
 // An empty support means that the tool doesn't mention tasks.
 func newTaskServer(
-	t *testing.T, support mcp.TaskSupport, handler server.ToolHandlerFunc,
+	t *testing.T, support mcp.TaskSupport, handler server.ToolHandlerFunc, opts ...mcpgo.Option,
 ) (*server.MCPServer, *resilience.Guard) {
 	t.Helper()
 	g := newGuard(t, resilience.Config{Timeouts: resilience.Timeouts{resilience.Quick: time.Second}})
-	s := newServer(g)
+	s := newServer(g, opts...)
 	tool := mcp.NewTool("x", readOnly)
 	if support != "" {
 		tool = mcp.NewTool("x", readOnly, mcp.WithTaskSupport(support))
@@ -29,12 +33,28 @@ func newTaskServer(
 	return s, g
 }
 
+// taskState is what a client reads of a task's state.
+type taskState struct {
+	Status        string `json:"status"`
+	StatusMessage string `json:"statusMessage"`
+}
+
+// startTask calls tool x as a task. It returns the parameters of requests about it.
+func startTask(ctx context.Context, t *testing.T, s *server.MCPServer) map[string]any {
+	t.Helper()
+	params := map[string]any{"name": "x", "task": map[string]any{}}
+	result, code := handle(ctx, t, s, "tools/call", 1, params)
+	require.Zero(t, code)
+	created := parse[struct {
+		Task struct {
+			TaskID string `json:"taskId"`
+		} `json:"task"`
+	}](t, result)
+	return map[string]any{"taskId": created.Task.TaskID}
+}
+
 // A call that runs as a task has no timeout and no retries.
 func TestTaskIsNotCounted(t *testing.T) {
-	type taskState struct {
-		Status        string `json:"status"`
-		StatusMessage string `json:"statusMessage"`
-	}
 	slow := func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		time.Sleep(time.Minute)
 		return done, nil
@@ -56,21 +76,74 @@ func TestTaskIsNotCounted(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 
-			params := map[string]any{"name": "x", "task": map[string]any{}}
-			result, code := handle(ctx, t, s, "tools/call", 1, params)
-			require.Zero(t, code)
-			created := parse[struct {
-				Task struct {
-					TaskID string `json:"taskId"`
-				} `json:"task"`
-			}](t, result)
-
+			task := startTask(ctx, t, s)
 			time.Sleep(2 * time.Minute)
-			result, code = handle(ctx, t, s, "tasks/get", 2, map[string]any{"taskId": created.Task.TaskID})
+			result, code := handle(ctx, t, s, "tasks/get", 2, task)
 			require.Zero(t, code)
 			assert.Equal(t, tc.want, *parse[taskState](t, result))
 			assert.EqualValues(t, 1, tries.Load())
 			assert.Empty(t, g.Health())
+		})
+	}
+}
+
+// What a client of a task reads, it would also read without one.
+func TestAnswerOfATask(t *testing.T) {
+	secret := errors.New("login as app with password=hunter2x9 at 10.0.0.7")
+	const scrubbed = "login as app with password=[REDACTED] at 10.0.0.7"
+	own := &resilience.Error{
+		Code: resilience.CodeValidation, Message: "no such branch", Details: map[string]any{"at": "10.0.0.7"},
+	}
+	wrapped := fmt.Errorf("at 10.0.0.7: %w", own)
+	isError := returns(mcp.NewToolResultError(secret.Error()), nil)
+	failed := func(message string) taskState { return taskState{"failed", message} }
+	hidden, completed := failed("TOOL_FAILED: Tool 'x' failed"), taskState{Status: "completed"}
+
+	for name, tc := range map[string]struct {
+		handler server.ToolHandlerFunc
+		option  mcpgo.Option
+		want    taskState
+		text    string          // of the result, if there is one
+		code    resilience.Code // in its _meta
+	}{
+		"an error":                      {handler: returns(nil, secret), want: failed(scrubbed)},
+		"an error, hidden":              {handler: returns(nil, secret), option: mcpgo.HideErrors(), want: hidden},
+		"the author's error":            {handler: returns(nil, wrapped), want: failed(own.Error())},
+		"a typed nil":                   {handler: returns(nil, (*typedNil)(nil)), want: hidden},
+		"neither a result nor an error": {handler: returns(nil, nil), want: hidden},
+		"isError":                       {handler: isError, want: completed, text: scrubbed},
+		"isError, nothing to hide":      {handler: isError, option: mcpgo.HideErrors(), want: completed, text: scrubbed},
+		"SetError":                      {handler: returns(failedResult(secret), nil), want: completed, text: scrubbed},
+		"SetError, hidden": {
+			handler: returns(failedResult(secret), nil), option: mcpgo.HideErrors(), want: hidden,
+		},
+		"SetError, the author's": {
+			handler: returns(failedResult(own), nil), want: completed, text: own.Error(), code: own.Code,
+		},
+		"no failure": {
+			handler: returns(mcp.NewToolResultText(secret.Error()), nil), want: completed, text: secret.Error(),
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			s, _ := newTaskServer(t, mcp.TaskSupportOptional, tc.handler, tc.option)
+			task := startTask(t.Context(), t, s)
+			synctest.Wait()
+
+			state, code := handle(t.Context(), t, s, "tasks/get", 2, task)
+			require.Zero(t, code)
+			assert.Equal(t, tc.want, *parse[taskState](t, state))
+
+			result, code := handle(t.Context(), t, s, "tasks/result", 3, task)
+			if tc.text == "" {
+				assert.Equal(t, mcp.INTERNAL_ERROR, code)
+				return
+			}
+			res := parse[mcp.CallToolResult](t, result)
+			assert.Equal(t, tc.text, text(t, res))
+			assert.Equal(t, tc.code, errorIn(t, res).Code)
+			if tc.code != "" {
+				assert.NotContains(t, string(result), "10.0.0.7", "details are for debugging")
+			}
 		})
 	}
 }
