@@ -132,12 +132,7 @@ func (c *call) begin(ctx context.Context) *Error {
 		return TimeoutError(c.ctx.name, c.ctx.clock.timeout) // before the tool had any time
 	}
 
-	breaker := s.breaker
-	if key := c.options.key; key != "" && s != c.guard.others {
-		if c.keyed = c.guard.enterKey(breaker, key); c.keyed != nil {
-			breaker = c.keyed.Breaker
-		}
-	}
+	breaker := c.enterBreaker()
 	c.ctx.ticket = ticketOf(ctx, breaker)
 	if c.ctx.ticket == nil {
 		_, maximum := c.toolTimeouts()
@@ -164,6 +159,22 @@ func (c *call) begin(ctx context.Context) *Error {
 		c.within = newRequest(ctx, true)
 	}
 	return nil
+}
+
+// enterBreaker returns the breaker of the call: that of its key, if it has one and there is room for it.
+func (c *call) enterBreaker() *Breaker {
+	key := c.options.key
+	if f := c.options.keyOf; key == "" && f != nil {
+		key = ask(f)
+	}
+	if key != "" && c.state != c.guard.others {
+		c.keyed = c.guard.enterKey(c.state.breaker, key)
+	}
+
+	if c.keyed != nil {
+		return c.keyed.Breaker
+	}
+	return c.state.breaker
 }
 
 // settle reports the outcome to the breaker, unless the call belongs to one around it, and whether it counts.

@@ -43,6 +43,11 @@ type Request struct {
 	// Config.Effect applies if it is nil, panics or returns EffectUnknown.
 	Effect func() Effect
 
+	// BreakerKey returns the key of the call's breaker, as for the option [BreakerKey], unless that gives one.
+	// It is called once for each call, on the goroutine of the call, before the tool runs. It must not
+	// block. Nil, a panic and "" mean the tool's own breaker.
+	BreakerKey func() string
+
 	// Unexplained is what a failure means of which nothing is known: neither the tool nor its error nor
 	// its backend (see [ReportBackend]) has said. Zero means ClassTransient, as without a Request; behind
 	// an MCP SDK, where a tool tells an agent of its mistakes by failing, ClassNeutral is right.
@@ -73,6 +78,7 @@ func ForRequest(r Request) Option {
 		o.effect = r.Effect
 		o.shared = r.Unknown
 		o.unexplained = r.Unexplained
+		o.keyOf = r.BreakerKey
 		if !r.Received.IsZero() {
 			o.elapsed = max(time.Since(r.Received), 0)
 		}

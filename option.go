@@ -17,8 +17,9 @@ type options struct {
 	debug      bool
 	shared     bool
 
-	unexplained Class  // of a failure of which nothing is known
-	key         string // of the breaker
+	unexplained Class         // of a failure of which nothing is known
+	key         string        // of the breaker
+	keyOf       func() string // returns the key if there is none; may be nil
 }
 
 // Args are the arguments of the call, for the details of its error with debug. They are

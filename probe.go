@@ -43,7 +43,7 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	case e.To == StateClosed && e.Cause == CauseProbe:
 		p.blind = in(b.cfg.Cooldown)
 	case e.To == StateOpen && (p.blind == nil || p.blind.left() <= 0):
-		p.opened = in(maxCooldowns * b.cfg.Cooldown)
+		p.opened = in(maxCooldowns * min(b.cfg.Cooldown, never/maxCooldowns))
 		b.scheduleProbe(p.period, 0)
 	}
 }

@@ -3,6 +3,7 @@ package mcpgo_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -40,6 +41,34 @@ func TestOpenBreakerRejectsCalls(t *testing.T) {
 		failed, rejected := resilience.CodeToolFailed, resilience.CodeCircuitOpen
 		assert.Equal(t, []resilience.Code{failed, failed, rejected}, codes)
 		assert.EqualValues(t, 2, tries.Load())
+	})
+}
+
+// One broken data source shuts the tool for no other, and neither does a key function that panics.
+func TestBreakerKeyGivesEachBackendItsOwnBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{})
+		s := newServer(g, mcpgo.BreakerKey(nil), mcpgo.BreakerKey(func(_ context.Context, req mcp.CallToolRequest) string {
+			return req.GetArguments()["source"].(string)
+		}))
+		s.AddTool(mcp.NewTool("query"), func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if req.GetString("source", "") == "broken" {
+				return nil, resilience.MarkBackend(errors.New("down"))
+			}
+			return done, nil
+		})
+		c := connect(t, s, nil)
+		for range 5 {
+			_, err := c.CallTool(t.Context(), mcp.CallToolRequest{
+				Params: mcp.CallToolParams{Name: "query", Arguments: map[string]any{"source": "broken"}},
+			})
+			require.ErrorContains(t, err, "down")
+		}
+		e := errorIn(t, callTool(t, c, "query", map[string]any{"source": "broken"}, nil))
+		assert.Equal(t, resilience.CodeCircuitOpen, e.Code)
+		assert.Contains(t, e.Message, "For 'broken'")
+		assert.False(t, callTool(t, c, "query", map[string]any{"source": "fine"}, nil).IsError)
+		assert.False(t, callTool(t, c, "query", nil, nil).IsError, "the function has panicked")
 	})
 }
 

@@ -12,6 +12,7 @@ type Option func(*options)
 
 type options struct {
 	failure      FailureFunc
+	breakerKey   func(context.Context, mcp.CallToolRequest) string // may be nil
 	hideErrors   bool
 	allowDebug   bool
 	allowTimeout bool
@@ -79,6 +80,18 @@ func CountNone(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult
 // with one that was set by [SetError], the answer is the guard's own, and says what happened in its
 // words. mcp.URLElicitationRequiredError still reaches the client.
 func HideErrors() Option { return func(o *options) { o.hideErrors = true } }
+
+// BreakerKey gives the calls for which f returns the same key a breaker of their own, for tools that stand before
+// several backends, such as data sources or tenants; see [resilience.BreakerKey]. It must not be a secret. "" means
+// the tool's own breaker, and so does a panic. f may be called concurrently, before the handler; it must not
+// block or change the request. If f is nil, the option does nothing.
+func BreakerKey(f func(ctx context.Context, req mcp.CallToolRequest) string) Option {
+	return func(o *options) {
+		if f != nil {
+			o.breakerKey = f
+		}
+	}
+}
 
 // AllowDebug allows clients to turn debug on for a request, by resilience.MetaDebug.
 func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }

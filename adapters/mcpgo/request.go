@@ -21,10 +21,19 @@ func (h *handler) requestOf(ctx context.Context, req mcp.CallToolRequest) resili
 		RequestInfo:  infoOf(ctx, meta),
 		Arguments:    req.GetRawArguments(),
 		Effect:       func() resilience.Effect { return effectOf(lookUp(ctx, req.Params.Name)) },
+		BreakerKey:   h.breakerKeyOf(ctx, req),
 		Unexplained:  resilience.ClassNeutral,
 		AllowDebug:   h.options.allowDebug,
 		AllowTimeout: h.options.allowTimeout,
 	}
+}
+
+// breakerKeyOf returns a function that returns the key of the request, nil if requests have none.
+func (h *handler) breakerKeyOf(ctx context.Context, req mcp.CallToolRequest) func() string {
+	if f := h.options.breakerKey; f != nil {
+		return func() string { return f(ctx, req) }
+	}
+	return nil
 }
 
 // infoOf returns what observers receive about the request.
