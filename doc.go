@@ -61,8 +61,14 @@
 // An [Observer] receives the start, the retries and the end of every call, the changes of
 // breakers, and results that come too late. [LogObserver] writes them to slog, and the nested
 // module adapters/otel turns them into traces and metrics. An observer can't fail a call. It can
-// delay one by about 100ms, and only in its Start. [Guard.Health] returns the current state of every tool, and
-// [Guard.Flush] waits for the observers at the end of a program.
+// delay one by about 100ms, and only in its Start. [Guard.Health] returns the current state of every tool.
+//
+// # Operation
+//
+// BreakerConfig.Probe lets a breaker recover without a call. [Breaker.Isolate], [Breaker.Trip] and
+// [Breaker.Reset] change its state by hand, and [BreakerKey] gives each backend of a tool a breaker of its own.
+// [Guard.Close] shuts a guard down at the end of a program: it rejects new calls, and waits for those in flight
+// and for the observers.
 //
 // # Primitives
 //
