@@ -67,6 +67,7 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 		Unexplained: resilience.ClassNeutral,
 	}
 
+	req, _ = cloneClientRequest(req) // after the call, the caller may write to its own
 	got, err := resilience.Do(ctx, c.guard, params.Name, func(ctx context.Context) (answer, error) {
 		defer c.questions.begin(req.GetSession(), ctx)()
 		return c.attempt(ctx, req)
@@ -85,9 +86,10 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 	}
 }
 
-// attempt sends the request once.
+// attempt sends a copy of the request once.
 func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
-	result, err := c.next(ctx, methodCallTool, req)
+	clone, _ := cloneClientRequest(req)
+	result, err := c.next(ctx, methodCallTool, clone)
 	if err != nil {
 		return answer{}, clientError(err, sessionID(req.GetSession()))
 	}

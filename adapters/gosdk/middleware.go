@@ -1,9 +1,7 @@
 package gosdk
 
 import (
-	"bytes"
 	"context"
-	"maps"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -162,15 +160,4 @@ func sessionID(s mcp.Session) string {
 		}
 	}
 	return ""
-}
-
-// cloneRequest returns a copy of req for one attempt. A handler may change its request, and one that
-// was abandoned may do so while the next attempt runs.
-func cloneRequest(req *mcp.CallToolRequest) *mcp.CallToolRequest {
-	clone, params := *req, *req.Params
-	params.Meta = maps.Clone(params.Meta)
-	params.Arguments = bytes.Clone(params.Arguments)
-	params.InputResponses = maps.Clone(params.InputResponses)
-	clone.Params = &params
-	return &clone
 }

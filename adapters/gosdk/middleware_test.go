@@ -3,12 +3,14 @@ package gosdk_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -190,6 +192,72 @@ func TestEachAttemptReceivesTheOriginalRequest(t *testing.T) {
 	res := f.call("raw")
 	assert.Equal(t, resilience.CodeRetryExhausted, metadataOf(t, res).Code)
 	assert.Equal(t, `{"n":1}`, seen.Load())
+}
+
+// ownClaims is a type of a program's own, as those of libraries for tokens are.
+type ownClaims map[string][]string
+
+// No two attempts have a map in common: the runtime ends a process that writes to one concurrently.
+func TestAttemptsShareNothingOfARequest(t *testing.T) {
+	answers := mcp.InputResponseMap{
+		"elicitation": &mcp.ElicitResult{Action: "accept", Content: map[string]any{"n": 1.0}},
+		"roots":       &mcp.ListRootsResult{Roots: []*mcp.Root{{URI: "file:///a"}}},
+		"sampling":    &mcp.CreateMessageResult{Role: "user", Model: "m", Content: &mcp.TextContent{Text: "yes"}},
+	}
+	request := func() *mcp.CallToolRequest {
+		return &mcp.CallToolRequest{
+			Params: &mcp.CallToolParamsRaw{
+				Name:           "x",
+				Meta:           mcp.Meta{"a": map[string]any{"b": []any{map[string]any{"c": 1.0}}}, "nil": nil},
+				InputResponses: answers,
+			},
+			Extra: &mcp.RequestExtra{
+				Header: http.Header{"X": {"1"}},
+				TokenInfo: &auth.TokenInfo{
+					Scopes: []string{"read"}, Extra: map[string]any{"claims": ownClaims{"sub": {"me"}}},
+				},
+			},
+		}
+	}
+	change := func(req *mcp.CallToolRequest) {
+		req.Params.Meta["a"].(map[string]any)["b"].([]any)[0].(map[string]any)["c"] = 2.0
+		req.Params.InputResponses["elicitation"].(*mcp.ElicitResult).Content["n"] = 2.0
+		req.Params.InputResponses["roots"].(*mcp.ListRootsResult).Roots[0].URI = "changed"
+		req.Extra.Header["X"][0] = "2"
+		req.Extra.TokenInfo.UserID, req.Extra.TokenInfo.Scopes[0] = "changed", "changed"
+		req.Extra.TokenInfo.Extra["claims"].(ownClaims)["sub"][0] = "changed"
+	}
+
+	g := newGuard(t, resilience.Config{
+		AttemptTimeout: 20 * time.Millisecond, Retry: fast,
+		Tools: map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly, Timeout: testTimeout}},
+	})
+	release, abandoned := make(chan struct{}), make(chan struct{})
+	handler := gosdk.Middleware(g)(func(ctx context.Context, _ string, req mcp.Request) (mcp.Result, error) {
+		call := req.(*mcp.CallToolRequest)
+		assert.Equal(t, request(), call)
+		change(call)
+		if resilience.Attempt(ctx) == 2 {
+			return textResult("done"), nil
+		}
+		defer close(abandoned)
+		for { // while it is abandoned, it continues to change its request
+			select {
+			case <-release:
+				return nil, nil
+			default:
+				change(call)
+			}
+		}
+	})
+
+	original := request()
+	res, err := handler(t.Context(), "tools/call", original)
+	require.NoError(t, err)
+	assert.Equal(t, "done", text(t, res.(*mcp.CallToolResult)))
+	assert.Equal(t, request(), original, "which other middleware sees")
+	close(release)
+	<-abandoned
 }
 
 func TestBreakerRejectsCallsAfterFailures(t *testing.T) {
