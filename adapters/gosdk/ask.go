@@ -2,7 +2,9 @@ package gosdk
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -21,7 +23,8 @@ func asksPerson(method string) bool {
 // NewClient returns a client, as [mcp.NewClient] does, whose calls of other servers' tools are guarded
 // with g, as by [ClientMiddleware]. In addition, what a server asks the client's user during a call, by
 // elicitation, sampling or for the roots, pauses the call's timeout, as [resilience.Pause] does, and such
-// a call isn't retried, which would repeat the question.
+// a call isn't retried, which would repeat the question. Neither is another call that took more than one
+// round, since a later round doesn't tell what the server has asked.
 //
 // Protocols before 2026-07-28 don't tell which call a question belongs to. It then pauses all calls of
 // its session that are under way.
@@ -114,6 +117,32 @@ func (q *questions) pause(session mcp.Session) (resume func()) {
 			resume()
 		}
 	}
+}
+
+// watchRounds makes each further round of a request, which is sent with ctx, pause the call for a moment. Since
+// protocol 2026-07-28, servers ask by the result of a round, and the SDK, which answers, tells only the
+// handlers of what people are asked: not that the server has asked for the roots.
+func (q *questions) watchRounds(ctx context.Context, params *mcp.CallToolParams) {
+	if q == nil || params == nil {
+		return
+	}
+	if version, ok := params.Meta[mcp.MetaKeyProtocolVersion]; ok {
+		params.Meta[mcp.MetaKeyProtocolVersion] = &watchedValue{value: version, ctx: ctx}
+	}
+}
+
+// A watchedValue is a value of a request that the SDK encodes once for each round.
+type watchedValue struct {
+	value any
+	ctx   context.Context
+	sent  atomic.Bool
+}
+
+func (w *watchedValue) MarshalJSON() ([]byte, error) {
+	if w.sent.Swap(true) {
+		resilience.Pause(w.ctx)()
+	}
+	return json.Marshal(w.value)
 }
 
 // middleware is receiving middleware. Before protocol 2026-07-28, servers send their questions as

@@ -17,6 +17,10 @@ import (
 // mcp.ErrConnectionClosed and mcp.ErrSessionMissing. A server that replies that it is busy, by HTTP
 // status 429 or 503, isn't lost.
 //
+// A call whose connection is refused is retried for any tool, unless it may have reached the server before:
+// in an earlier round, in which the server has asked for something, or at the address that has redirected
+// it. An http.Client whose transport isn't that of net/http may not tell, and counts as if it had.
+//
 // A result with isError is returned with error metadata in its _meta, as by [Middleware]. If the
 // server has a guard of its own, the metadata from that guard is believed and kept.
 //
@@ -88,10 +92,12 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 
 // attempt sends a copy of the request once.
 func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
-	clone, _ := cloneClientRequest(req)
-	result, err := c.next(ctx, methodCallTool, clone)
+	clone, params := cloneClientRequest(req)
+	c.questions.watchRounds(ctx, params)
+	var sent reach
+	result, err := c.next(sent.watch(ctx), methodCallTool, clone)
 	if err != nil {
-		return answer{}, clientError(err, sessionID(req.GetSession()))
+		return answer{}, clientError(err, sessionID(req.GetSession()), &sent)
 	}
 
 	res, _ := result.(*mcp.CallToolResult)

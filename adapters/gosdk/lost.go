@@ -17,8 +17,9 @@ import (
 // here by their texts, but only where the text can't be the server's: that is in a *jsonrpc.Error, or
 // in an mcp.ErrConnectionClosed, which the SDK also returns for two error codes of the server's.
 //
-// Only a failed dial proves that a call hasn't reached the server. The SDK doesn't send calls over a
-// connection that it knows to be closed, but its error for them is the one for these two codes.
+// Only a failed dial proves that a call hasn't reached the server, if none of its requests had a connection
+// before. The SDK doesn't send calls over a connection that it knows to be closed, but its error for them is
+// the one for these two codes.
 
 // codeRejected is the code of the errors that the SDK returns for HTTP 429, 502, 503 and 504, among
 // others. It doesn't stand for a protocol error of the server.
@@ -27,8 +28,8 @@ const codeRejected = -32005
 const reasonClosed = "the server has closed the connection"
 
 // clientError returns the error for the guard that err stands for, where err ended a call of the
-// given session. It is CONNECTION_LOST if err means that.
-func clientError(err error, session string) error {
+// given session that has come as far as sent. It is CONNECTION_LOST if err means that.
+func clientError(err error, session string, sent *reach) error {
 	if !isBounded(err) {
 		return err
 	}
@@ -40,7 +41,7 @@ func clientError(err error, session string) error {
 		if e.Code != resilience.CodeConnectionLost { // the dial of another call was canceled
 			e = resilience.ConnectionLostError("the server can't be reached")
 		}
-		if e.Err = errors.Join(err, errInFlight); isRejected(err) {
+		if e.Err = errors.Join(err, errInFlight); isRejected(err) && sent.isNone() {
 			e.Err = resilience.MarkTransient(err) // the call didn't reach the server
 		}
 		return e
@@ -57,8 +58,9 @@ func clientError(err error, session string) error {
 	return markProtocolError(err)
 }
 
-// errInFlight is joined with a dial that isn't the call's own: the SDK ends all calls of a connection with
-// the error of a login that has failed during one of them.
+// errInFlight is joined with a dial that isn't all that the call has done: it has reached the server in an
+// earlier round, or the dial is of another call, since the SDK ends all calls of a connection with the error
+// of a login that has failed during one of them.
 var errInFlight = errors.New("gosdk: the call may have been in flight")
 
 // isRejected reports whether the SDK says that this very request has failed.

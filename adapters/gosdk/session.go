@@ -41,7 +41,8 @@ import (
 //
 // A call that wasn't made because the session was known to be down, or because the server couldn't be
 // dialed, is retried for any tool. Any other call may have been in flight, and is retried if the
-// tool's Effect allows it. Retries wait for the next dial. If an outage may last longer than that,
+// tool's Effect allows it: so may one that has reached the server before, see [ClientMiddleware]. Retries
+// wait for the next dial. If an outage may last longer than that,
 // call Wait before CallTool.
 //
 // [ClientMiddleware] within the session's client works too, but its retries use the session of the
@@ -208,11 +209,12 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 
-	v, err := f(callCtx, cs)
+	var sent reach
+	v, err := f(sent.watch(callCtx), cs)
 	if err == nil || ctx.Err() != nil {
 		return v, err
 	}
-	return v, s.callFailed(ctx, cs, err)
+	return v, s.callFailed(ctx, cs, err, &sent)
 }
 
 // Close closes the session and ends all calls in flight, which return CONNECTION_LOST. It returns the
@@ -223,9 +225,9 @@ func (s *Session) Close() error {
 	return s.Connector.Close()
 }
 
-// callFailed returns the error of Use for a call that failed with err, and reports the session lost if
-// err means that.
-func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err error) error {
+// callFailed returns the error of Use for a call that has come as far as sent and failed with err, and
+// reports the session lost if err means that.
+func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err error, sent *reach) error {
 	if !isBounded(err) {
 		return err
 	}
@@ -254,7 +256,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		return err
 	}
 
-	result := clientError(err, cs.ID())
+	result := clientError(err, cs.ID(), sent)
 	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, cs) {
 		lost, result = true, connectionLost(reasonClosed, err)
 	}

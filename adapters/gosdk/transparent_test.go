@@ -251,6 +251,44 @@ func TestGuardedClientWaitsForItsUser(t *testing.T) {
 	})
 }
 
+// A retry would repeat the question, also one that only asks for the roots.
+func TestGuardedClientRepeatsNoQuestion(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		for name, asked := range askedOf {
+			for _, byResult := range []bool{true, false} {
+				if !byResult && protocol == latest {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s, by its result %v", name, byResult), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						f := newFixture(t, resilience.Config{Effect: resilience.ReadOnly}, nil)
+						questions := 0
+						f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+							if len(req.Params.InputResponses) > 0 {
+								return errorTextResult("no"), nil
+							}
+							questions++
+							if byResult {
+								return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": asked.params}}, nil
+							}
+							require.NoError(t, asked.ask(ctx, req.Session))
+							return errorTextResult("no"), nil
+						})
+
+						opts := &mcp.ClientOptions{}
+						answerAfter(opts, 0)
+						client := gosdk.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, opts, f.guard,
+							gosdk.Failure(gosdk.CountAll))
+						f.connectClient(client, protocol)
+						assert.Equal(t, "no", text(t, f.call("x")))
+						assert.Equal(t, 1, questions)
+					})
+				})
+			}
+		}
+	})
+}
+
 func TestFailureKeepsItsKind(t *testing.T) {
 	type unlike struct {
 		V string `json:"v"`
