@@ -13,9 +13,9 @@ import (
 )
 
 // An answer is what one attempt returned, which stands, whatever the guard makes of it. It is made
-// within the attempt, because that calls methods of the tool's errors, which may panic. A tool that
-// returned neither a result nor an error, or a *resilience.Error, leaves the answer to the guard: then
-// the answer is empty.
+// within the attempt, because that calls methods of the tool's errors, which may panic. Its text is scrubbed
+// after the call, because that takes time which isn't the tool's. A tool that returned neither a result nor
+// an error, or a *resilience.Error, leaves the answer to the guard: then the answer is empty.
 type answer struct {
 	result     *mcp.CallToolResult
 	needsInput bool           // the result requests input from the user, so it is neither a success nor a failure
@@ -25,8 +25,8 @@ type answer struct {
 
 // A protocolError is an error that the SDK turns into a protocol error.
 type protocolError struct {
-	error               // what the handler returned, or an error with its text scrubbed
-	wire  jsonrpc.Error // what the client receives, by the rules of the SDK
+	error               // what the handler returned
+	wire  jsonrpc.Error // what the SDK makes of it
 }
 
 var errNoResult = errors.New("the tool returned neither a result nor an error")
@@ -41,7 +41,7 @@ func (o *options) answerOfResult(
 	case res.InputRequests != nil:
 		return answer{result: res, needsInput: true}, resilience.ErrUnfinished
 	case res.IsError:
-		return answer{result: scrubbed(res), goError: hasGoError(res)}, o.failure(ctx, req, res)
+		return answer{result: res, goError: hasGoError(res)}, o.failure(ctx, req, res)
 	}
 	return answer{result: res}, nil
 }
@@ -57,18 +57,13 @@ func answerOfError(err error) (answer, error) {
 }
 
 func newProtocolError(err error) *protocolError {
-	text := err.Error()
-	e := &protocolError{error: err, wire: jsonrpc.Error{Message: resilience.Scrub(text)}}
-
+	e := &protocolError{error: err, wire: jsonrpc.Error{Message: err.Error()}}
 	var wrapped *jsonrpc.Error
 	if errors.As(err, &wrapped) {
 		e.wire.Code = wrapped.Code
 	}
 	if direct, ok := err.(*jsonrpc.Error); ok {
-		e.wire.Message, e.wire.Data = resilience.Scrub(direct.Message), direct.Data
-	}
-	if e.wire.Message != text {
-		e.error = &scrubbedError{err, e.wire.Message}
+		e.wire = *direct
 	}
 	return e
 }
@@ -82,18 +77,22 @@ type scrubbedError struct {
 func (e *scrubbedError) Error() string { return e.text }
 func (e *scrubbedError) Unwrap() error { return e.error }
 
-// forClient returns the error for the SDK. What the guard has to say is the data of a protocol error that
-// has none.
+// forClient returns the error for the SDK, without the secrets in its text. What the guard has to say is the
+// data of a protocol error that has none.
 func (p *protocolError) forClient(e *resilience.Error) error {
 	wire := p.wire
-	if e.HasGuidance() && wire.Data == nil {
+	wire.Message = resilience.Scrub(wire.Message)
+	switch {
+	case e.HasGuidance() && wire.Data == nil:
 		wire.Data, _ = json.Marshal(e) // it can't fail
 		return &wire
-	}
-	if _, scrubbed := p.error.(*scrubbedError); scrubbed && wire.Data != nil {
+	case wire.Message == p.wire.Message:
+		return p.error
+	case wire.Data != nil:
 		return &wire // of a wrapped error the SDK keeps no data
+	default:
+		return &scrubbedError{p.error, wire.Message}
 	}
-	return p.error
 }
 
 // markProtocolError marks err as the caller's mistake if it is a protocol error that says so. Of others
@@ -158,8 +157,13 @@ func withMetadata(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolRes
 	return &out
 }
 
-// scrubbed returns res, or a copy of it, without the secrets in the text of its content.
-func scrubbed(res *mcp.CallToolResult) *mcp.CallToolResult {
+// forClient returns the result, if it is a failure without the secrets in the text of its content.
+func (a answer) forClient() *mcp.CallToolResult {
+	res := a.result
+	if res == nil || !res.IsError || a.needsInput {
+		return res
+	}
+
 	var content []mcp.Content
 	for i, c := range res.Content {
 		t, ok := c.(*mcp.TextContent)

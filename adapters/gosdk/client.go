@@ -80,13 +80,13 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 	e, failed := err.(*resilience.Error)
 	switch {
 	case !failed, got.needsInput:
-		return got.result, nil
+		return got.forClient(), nil
 	case got.result == nil || hasLeft(ctx, e):
 		return nil, e
 	case got.result.Meta[resilience.MetaError] != nil:
-		return got.result, nil // the server's own guard knows more about the failure
+		return got.forClient(), nil // the server's own guard knows more about the failure
 	default:
-		return withMetadata(got.result, e), nil
+		return withMetadata(got.forClient(), e), nil
 	}
 }
 

@@ -94,11 +94,11 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	e, failed := err.(*resilience.Error)
 	switch {
 	case !failed, got.needsInput:
-		return got.result, nil
+		return got.forClient(), nil
 	case got.err != nil:
 		return nil, got.err.forClient(e)
 	case got.result != nil:
-		return withGuidance(got.result, e), nil
+		return withGuidance(got.forClient(), e), nil
 	}
 
 	info, ok := s.tools.get(req.Params.Name)

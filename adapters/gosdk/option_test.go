@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +126,32 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	assert.EqualValues(t, -32042, wire.Code)
 	assert.Equal(t, `"mine"`, string(wire.Data))
 	assert.Equal(t, secret, text(t, f.call("success")), "what isn't a failure is the tool's affair")
+}
+
+// The time that it takes to look for secrets isn't the tool's, and is no reason to shut it.
+func TestLongTextOfAFailureUsesUpNoTimeout(t *testing.T) {
+	long := strings.Repeat(":key", 1<<18)
+	cfg := resilience.Config{
+		Timeouts: resilience.Timeouts{resilience.Quick: 500 * time.Millisecond},
+		Breaker:  resilience.BreakerConfig{Failures: 1},
+	}
+	f := newProtected(t, cfg)
+	f.typed("result", nil, func(context.Context) error { return errors.New(long) })
+	f.raw("error", nil, returns(nil, errors.New(long)))
+	f.connect("")
+	assert.NotContains(t, f.call("result").Meta, resilience.MetaError)
+	assert.Empty(t, f.protocolError("error").Data)
+	for _, h := range f.guard.Health() {
+		assert.Equal(t, resilience.StateClosed, h.State, h.Tool)
+	}
+
+	g := newGuard(t, cfg)
+	call := gosdk.ClientMiddleware(g)(func(context.Context, string, mcp.Request) (mcp.Result, error) {
+		return errorTextResult(long), nil
+	})
+	_, err := call(t.Context(), "tools/call", &mcp.ClientRequest[mcp.Params]{Params: &mcp.CallToolParams{Name: "x"}})
+	require.NoError(t, err)
+	assert.Equal(t, resilience.StateClosed, g.Health()[0].State)
 }
 
 func TestHiddenErrorsAreTheGuards(t *testing.T) {
