@@ -41,19 +41,25 @@ func (o *options) answerOfResult(
 	case res.InputRequests != nil:
 		return answer{result: res, needsInput: true}, resilience.ErrUnfinished
 	case res.IsError:
-		return answer{result: res, goError: hasGoError(res)}, o.failure(ctx, req, res)
+		return answer{result: res, goError: hasGoError(req, res)}, o.failure(ctx, req, res)
 	}
 	return answer{result: res}, nil
 }
 
 // answerOfError returns the answer and the error for the guard that a handler's error stands for.
-func answerOfError(err error) (answer, error) {
+func (o *options) answerOfError(err error) (answer, error) {
 	var own *resilience.Error
 	if !isBounded(err) || errors.As(err, &own) {
 		return answer{}, err
 	}
+
+	said := err
 	var wire *jsonrpc.Error
-	return answer{err: newProtocolError(err), goError: !errors.As(err, &wire)}, markProtocolError(err)
+	isProtocolError := errors.As(err, &wire)
+	if _, direct := err.(*jsonrpc.Error); o.hideErrors && isProtocolError && !direct {
+		said = &jsonrpc.Error{Code: wire.Code, Message: wire.Message}
+	}
+	return answer{err: newProtocolError(said), goError: !isProtocolError}, markProtocolError(err)
 }
 
 func newProtocolError(err error) *protocolError {

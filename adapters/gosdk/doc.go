@@ -48,8 +48,8 @@
 // timeout and a panic count too. A handler of the SDK's low-level API says why it has failed by
 // res.SetError, which keeps the content that is there. The option [Failure] has other choices.
 //
-// Arguments that violate the tool's schema are rejected by the SDK, and are the caller's mistake. A result
-// that requests input from the user is neither counted nor retried.
+// Arguments that violate the tool's schema or don't fit its Go type are rejected by the SDK, and are the
+// caller's mistake. A result that requests input from the user is neither counted nor retried.
 //
 // # What is known of a tool
 //

@@ -134,7 +134,7 @@ func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest) (answer,
 	result, err := s.next(ctx, methodCallTool, req)
 	var got answer
 	if err != nil {
-		got, err = answerOfError(err)
+		got, err = s.options.answerOfError(err)
 	} else {
 		res, _ := result.(*mcp.CallToolResult)
 		got, err = s.options.answerOfResult(ctx, req, res)

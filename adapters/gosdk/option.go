@@ -51,26 +51,21 @@ func Failure(f FailureFunc) Option {
 
 // CountKnown is the default of [Failure]: a result stands for its GetError or, without one, for an error
 // of which nothing is known.
-func CountKnown(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error {
+func CountKnown(_ context.Context, req mcp.Request, res *mcp.CallToolResult) error {
 	err := res.GetError()
 	switch {
 	case err == nil:
 		return errorOf(res)
-	case isAboutArguments(err):
+	case isAboutArguments(req, err):
 		return resilience.MarkInvalid(err)
 	}
 	return err
 }
 
-// isAboutArguments reports whether the SDK complains of arguments. Only its text tells.
-func isAboutArguments(err error) bool {
-	return strings.HasPrefix(err.Error(), `validating "arguments": `)
-}
-
-// hasGoError reports whether the text of a result is that of a handler's error.
-func hasGoError(res *mcp.CallToolResult) bool {
+// hasGoError reports whether the text of a result of req is that of a handler's error.
+func hasGoError(req mcp.Request, res *mcp.CallToolResult) bool {
 	err := res.GetError()
-	return err != nil && !isAboutArguments(err)
+	return err != nil && !isAboutArguments(req, err)
 }
 
 // CountAll is a [FailureFunc] by which every result with isError is a failure of the backend, unless its
@@ -98,7 +93,10 @@ func CountNone(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error 
 
 // HideErrors keeps the text of Go errors from clients: where a handler returns an error, or a result that
 // stands for one by its GetError, the answer is the guard's own, and says what happened in its words. A
-// *jsonrpc.Error still reaches the client, and so does what the SDK says of arguments.
+// *jsonrpc.Error still reaches the client, but of one that is wrapped only the code and the message do.
+//
+// What the SDK says of arguments reaches the client, too: that they violate the schema or don't fit the Go
+// type. What an UnmarshalJSON method of that type says is a Go error.
 func HideErrors() Option { return func(o *options) { o.hideErrors = true } }
 
 // AllowDebug allows clients to turn debug on for a request, by [resilience.MetaDebug].

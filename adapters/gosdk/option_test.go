@@ -2,7 +2,9 @@ package gosdk_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -155,24 +157,75 @@ func TestLongTextOfAFailureUsesUpNoTimeout(t *testing.T) {
 }
 
 func TestHiddenErrorsAreTheGuards(t *testing.T) {
+	notFound := &jsonrpc.Error{Code: -32042, Message: "no such row", Data: []byte(`"/etc/app.conf"`)}
+	var row struct {
+		N int `json:"n"`
+	}
+	unreadable := json.Unmarshal([]byte(`{"n":"secret"}`), &row)
 	f := newProtected(t, resilience.Config{}, gosdk.HideErrors())
 	f.typed("typed", nil, func(context.Context) error { return errBoom })
+	f.typed("unreadable", nil, func(context.Context) error { return resilience.MarkBackend(unreadable) })
+	f.typed("unreadable answer", nil, func(context.Context) error { return unreadable })
 	f.raw("error", nil, returns(nil, errBoom))
 	f.raw("result", nil, returns(errorTextResult("no such row"), nil))
-	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: "Log in first"}))
+	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: "Log in first", Data: []byte(`"url"`)}))
+	f.raw("wrapped", nil, returns(nil, fmt.Errorf("read /etc/app.conf: %w", errors.Join(errBoom, notFound))))
 	f.connect("")
-	assert.Equal(t, "Log in first", f.protocolError("protocol").Message)
-	assert.EqualValues(t, jsonrpc.CodeInvalidParams, f.protocolError("no such tool").Code)
-	wrong, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "typed", Arguments: map[string]any{"n": "x"}})
-	require.NoError(t, err)
-	assert.Contains(t, text(t, wrong), `validating "arguments"`)
 
-	for _, tool := range []string{"typed", "error"} {
+	own := f.protocolError("protocol")
+	assert.Equal(t, "Log in first", own.Message)
+	assert.Equal(t, `"url"`, string(own.Data))
+	assert.EqualValues(t, jsonrpc.CodeInvalidParams, f.protocolError("no such tool").Code)
+	assert.Equal(t, "no such row", text(t, f.call("result")), "which no Go error stands behind")
+
+	for _, tool := range []string{"typed", "unreadable", "error"} {
 		res := f.call(tool)
 		assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code)
+		assert.Len(t, res.Content, 1)
 		assert.NotContains(t, jsonOf(t, res), "boom")
+		assert.NotContains(t, jsonOf(t, res), "unmarshal")
 	}
-	assert.Equal(t, "no such row", text(t, f.call("result")), "which no Go error stands behind")
+	assert.NotContains(t, jsonOf(t, f.call("unreadable answer")), "unmarshal")
+	wrapped := f.protocolError("wrapped")
+	assert.Equal(t, "no such row", wrapped.Message)
+	assert.EqualValues(t, -32042, wrapped.Code)
+	assert.NotContains(t, string(wrapped.Data), "app.conf")
+}
+
+// What the SDK says of arguments helps an agent to correct them.
+func TestWhatTheSDKSaysOfArgumentsIsNotHiddenAndCountsAsAMistake(t *testing.T) {
+	type item struct {
+		Small int8 `json:"small"`
+	}
+	type arguments struct {
+		Number int             `json:"number,omitempty"`
+		Time   time.Time       `json:"time,omitzero"`
+		List   []item          `json:"list,omitempty"`
+		Map    map[string]item `json:"map,omitempty"`
+	}
+	f := newProtected(t, resilience.Config{}, gosdk.HideErrors(), gosdk.Failure(gosdk.CountErrors))
+	schema := json.RawMessage(`{"type":"object","properties":{"number":{"type":["integer","string"]}}}`)
+	tool := &mcp.Tool{Name: "x", InputSchema: schema}
+	mcp.AddTool(f.server, tool, func(context.Context, *mcp.CallToolRequest, arguments) (*mcp.CallToolResult, any, error) {
+		t.Error("called")
+		return nil, nil, nil
+	})
+	f.connect("")
+
+	for args, says := range map[string]string{
+		`{"number":true}`:                      `validating "arguments"`,
+		`{"number":"many"}`:                    "arguments.number of type int",
+		`{"number":99999999999999999999}`:      "arguments.number of type int",
+		`{"time":"soon"}`:                      "arguments.time of type time.Time",
+		`{"list":[{"small":1},{"small":300}]}`: "list.1.small of type int8",
+		`{"map":{"a":{"small":300}}}`:          "map.a.small of type int8",
+	} {
+		res := f.order("x", json.RawMessage(args))
+		assert.True(t, res.IsError)
+		assert.Contains(t, text(t, res), says)
+		assert.NotContains(t, res.Meta, resilience.MetaError)
+	}
+	assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
 }
 
 // The guidance of a protocol error is its data.
