@@ -443,8 +443,28 @@ func (c *call) leave() {
 		c.keyed.leave()
 	}
 	if c.state != nil {
+		if !c.state.found.Load() && c.hasComeToTool() {
+			c.state.found.Store(true)
+		}
 		c.state.leave()
 	}
+}
+
+// hasComeToTool reports whether a call that has ended shows that there is such a tool. A program knows its
+// tools, but a name in a client's request may be made up, which is a mistake of the client's.
+func (c *call) hasComeToTool() bool {
+	e := c.err
+	if e == nil || c.options.request == nil || c.unfinished {
+		return true
+	}
+
+	switch e.Code {
+	case CodeValidation, CodeToolNotFound, CodeCanceled, CodeCircuitOpen, CodeOverloaded, CodeShuttingDown:
+		return false
+	case CodeTimeout:
+		return c.outcome == outcomeFailure // of the tool's own
+	}
+	return true
 }
 
 // took returns how long the call took, once it has ended. Most successes don't need it.

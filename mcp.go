@@ -162,10 +162,15 @@ func (g *Guard) CheckTools(names []string) {
 // AgentHealth returns [Guard.Health] as JSON for an agent, {"tools": […]}. It leaves out the
 // tools in omit, such as the one that returns this JSON, and the last errors and keys, which may
 // be meant for another client.
+//
+// It also leaves out names that another client may have made up: a tool that isn't listed in the
+// Config appears once a call of it has ended in a way that only a tool can bring about. A mistake of
+// the caller's, which a call of an unknown tool is, doesn't show that there is a tool. Calls without
+// [ForRequest] are the program's own, and always do.
 func (g *Guard) AgentHealth(omit ...string) json.RawMessage {
 	tools := make([]Health, 0, len(g.listed))
 	for _, h := range g.Health() {
-		if !slices.Contains(omit, h.Tool) {
+		if g.hasFound(h.Tool) && !slices.Contains(omit, h.Tool) {
 			h.LastError, h.Keys = nil, nil
 			tools = append(tools, h)
 		}
@@ -173,4 +178,17 @@ func (g *Guard) AgentHealth(omit ...string) json.RawMessage {
 
 	text, _ := json.Marshal(map[string]any{"tools": tools}) // it never fails
 	return text
+}
+
+// hasFound reports whether there certainly is a tool of that name.
+func (g *Guard) hasFound(name string) bool {
+	if g.listed[name] != nil {
+		return true
+	}
+
+	s, _ := g.unlisted.get(name).(*toolState)
+	if name == othersName {
+		s = g.others
+	}
+	return s != nil && s.found.Load()
 }

@@ -1,6 +1,7 @@
 package resilience_test
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"math"
@@ -161,6 +162,45 @@ func TestAgentHealthHasNoErrorsAndOmitsTools(t *testing.T) {
 		`"consecutiveFailures":0,"inFlight":0,"abandoned":0},`+
 		`{"tool":"b","available":true,"breaker":"b","state":"closed",`+
 		`"consecutiveFailures":1,"inFlight":0,"abandoned":0}]}`, string(g.AgentHealth("tool_health")))
+}
+
+// A name that a client has made up is no news for the agents of others.
+func TestAgentHealthHasOnlyToolsThatExist(t *testing.T) {
+	type outcome = func(context.Context) (int, error)
+	fails := func(err error) outcome { return func(context.Context) (int, error) { return 0, err } }
+	own := func(code resilience.Code) outcome { return fails(&resilience.Error{Code: code}) }
+	request := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+	short := resilience.Timeout(time.Second)
+	for name, tc := range map[string]struct {
+		fn    outcome
+		opts  []resilience.Option
+		shown bool
+	}{
+		"works":              {succeed, []resilience.Option{request}, true},
+		"fails":              {fails(errBoom), []resilience.Option{request}, true},
+		"fails in its words": {own("OUT_OF_PAPER"), []resilience.Option{request}, true},
+		"asks":               {fails(resilience.ErrUnfinished), []resilience.Option{request}, true},
+		"hangs":              {untilDone, []resilience.Option{request}, true},
+		"for too short":      {untilDone, []resilience.Option{request, short}, false},
+		"rejects":            {fails(resilience.MarkInvalid(errBoom)), []resilience.Option{request}, false},
+		"doesn't exist":      {own(resilience.CodeToolNotFound), []resilience.Option{request}, false},
+		"leaves":             {fails(context.Canceled), []resilience.Option{request}, true}, // the tool, not the caller
+		"of the program":     {own(resilience.CodeToolNotFound), nil, true},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{})
+			_, _ = resilience.Do(t.Context(), g, "x", tc.fn, tc.opts...)
+			assert.Len(t, g.Health(), 1)
+			assert.Equal(t, tc.shown, strings.Contains(string(g.AgentHealth()), `"x"`))
+		})
+	}
+
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"listed": {}}})
+	_, _ = resilience.Do(t.Context(), g, "listed", own(resilience.CodeValidation), request)
+	unknown := resilience.ForRequest(resilience.Request{Unknown: true})
+	_, _ = resilience.Do(t.Context(), g, "x", own(resilience.CodeValidation), unknown)
+	assert.Contains(t, string(g.AgentHealth()), `"listed"`)
+	assert.NotContains(t, string(g.AgentHealth()), "others")
 }
 
 func TestTimeoutCountsFromWhenTheRequestWasReceived(t *testing.T) {

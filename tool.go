@@ -27,6 +27,7 @@ type toolState struct {
 	abandoned abandonedCount
 	lastErr   atomic.Pointer[Error]
 	used      atomic.Bool // false if it was only asked for
+	found     atomic.Bool // a call has come to the tool, so its name isn't made up
 }
 
 // newState returns the state of a tool. The caller must store it. A tool that isn't listed

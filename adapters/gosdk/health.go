@@ -17,8 +17,9 @@ const healthDescription = "Lists the state of every tool. Do not call a tool tha
 	"before the seconds in retryAfter have passed."
 
 // AddHealth adds the tool [HealthTool] and the resource [HealthResource] to server. Both return
-// g.AgentHealth, by which an agent can choose a tool that works. AddHealth panics if server or g is
-// nil.
+// g.AgentHealth, by which an agent can choose a tool that works. It shows the tools that are listed in the
+// Config and those that a call has come to, but no names that another client has made up. AddHealth panics
+// if server or g is nil.
 func AddHealth(server *mcp.Server, g *resilience.Guard) {
 	if server == nil || g == nil {
 		panic("resilience: gosdk: AddHealth: nil *mcp.Server or *Guard")
