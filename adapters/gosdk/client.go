@@ -68,6 +68,7 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 			Meta:    params.Meta,
 		},
 		Arguments:   params.Arguments,
+		BreakerKey:  c.options.breakerKeyOf(ctx, req),
 		Unexplained: resilience.ClassNeutral,
 	}
 

@@ -81,7 +81,7 @@ func (s *server) learn(req mcp.Request, result mcp.Result) {
 }
 
 func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
-	request := s.describe(req)
+	request := s.describe(ctx, req)
 	tracked := s.tracker.track(req)
 	defer tracked.end()
 
@@ -106,7 +106,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 }
 
 // describe returns what the guard needs to know of req.
-func (s *server) describe(req *mcp.CallToolRequest) resilience.Request {
+func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilience.Request {
 	name := req.Params.Name
 	_, listed := s.tools.get(name)
 
@@ -123,6 +123,7 @@ func (s *server) describe(req *mcp.CallToolRequest) resilience.Request {
 			return info.effect
 		},
 		Unknown:      !listed && !s.tools.isEmpty(), // without any list, every tool may exist
+		BreakerKey:   s.options.breakerKeyOf(ctx, req),
 		Unexplained:  resilience.ClassNeutral,
 		AllowDebug:   s.options.allowDebug,
 		AllowTimeout: s.options.allowTimeout,

@@ -13,6 +13,7 @@ type Option func(*options)
 
 type options struct {
 	failure      FailureFunc
+	breakerKey   func(context.Context, mcp.Request) string // may be nil
 	hideErrors   bool
 	allowDebug   bool
 	allowTimeout bool
@@ -98,6 +99,27 @@ func CountNone(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error 
 // What the SDK says of arguments reaches the client, too: that they violate the schema or don't fit the Go
 // type. What an UnmarshalJSON method of that type says is a Go error.
 func HideErrors() Option { return func(o *options) { o.hideErrors = true } }
+
+// BreakerKey gives the calls for which f returns the same key a breaker of their own, for tools that stand before
+// several backends, such as data sources or tenants; see [resilience.BreakerKey]. It must not be a secret. "" means
+// the tool's own breaker, and so does a panic. f may be called concurrently, before the handler or, in a client,
+// before the request is sent; it must not block or change the request, which is a *mcp.CallToolRequest in a
+// server. If f is nil, the option does nothing.
+func BreakerKey(f func(ctx context.Context, req mcp.Request) string) Option {
+	return func(o *options) {
+		if f != nil {
+			o.breakerKey = f
+		}
+	}
+}
+
+// breakerKeyOf returns a function that returns the key of req, nil if requests have none.
+func (o *options) breakerKeyOf(ctx context.Context, req mcp.Request) func() string {
+	if f := o.breakerKey; f != nil {
+		return func() string { return f(ctx, req) }
+	}
+	return nil
+}
 
 // AllowDebug allows clients to turn debug on for a request, by [resilience.MetaDebug].
 func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }

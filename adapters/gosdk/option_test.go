@@ -206,7 +206,9 @@ func TestWhatTheSDKSaysOfArgumentsIsNotHiddenAndCountsAsAMistake(t *testing.T) {
 	f := newProtected(t, resilience.Config{}, gosdk.HideErrors(), gosdk.Failure(gosdk.CountErrors))
 	schema := json.RawMessage(`{"type":"object","properties":{"number":{"type":["integer","string"]}}}`)
 	tool := &mcp.Tool{Name: "x", InputSchema: schema}
-	mcp.AddTool(f.server, tool, func(context.Context, *mcp.CallToolRequest, arguments) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(f.server, tool, func(
+		context.Context, *mcp.CallToolRequest, arguments,
+	) (*mcp.CallToolResult, any, error) {
 		t.Error("called")
 		return nil, nil, nil
 	})
@@ -268,5 +270,38 @@ func TestReadyChoicesOfFailure(t *testing.T) {
 				assert.Equal(t, tc.counted[h.Tool], h.ConsecutiveFailures == 1, h.Tool)
 			}
 		})
+	}
+}
+
+// One broken data source shuts the tool for no other, and neither does a key function that panics.
+func TestBreakerKeyGivesEachBackendItsOwnBreaker(t *testing.T) {
+	f := newProtected(t, resilience.Config{}, gosdk.BreakerKey(nil), gosdk.BreakerKey(
+		func(_ context.Context, req mcp.Request) string {
+			var args struct{ Source *string }
+			_ = json.Unmarshal(req.(*mcp.CallToolRequest).Params.Arguments, &args)
+			return *args.Source
+		}))
+	f.raw("query", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if strings.Contains(string(req.Params.Arguments), "broken") {
+			return nil, errBoom
+		}
+		return &mcp.CallToolResult{}, nil
+	})
+	f.connect(latest)
+	call := func(args map[string]any) (*mcp.CallToolResult, error) {
+		return f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "query", Arguments: args})
+	}
+
+	for range 5 {
+		_, err := call(map[string]any{"source": "broken"})
+		require.ErrorContains(t, err, "boom")
+	}
+	res, err := call(map[string]any{"source": "broken"})
+	require.NoError(t, err)
+	assert.Contains(t, text(t, res), "For 'broken': Circuit breaker open")
+	for _, args := range []map[string]any{{"source": "fine"}, {}} {
+		res, err := call(args)
+		require.NoError(t, err)
+		assert.False(t, res.IsError, args)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
@@ -215,6 +216,25 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 		return v, err
 	}
 	return v, s.callFailed(ctx, cs, err, &sent)
+}
+
+// Probe pings the server, for the Probe of a [resilience.BreakerConfig]: a breaker closes as soon as the other
+// server answers. A server that answers that it knows no ping works, too. Without a connection Probe fails at once.
+func (s *Session) Probe(ctx context.Context) error {
+	cs, err := s.Get(ctx)
+	if err != nil {
+		return resilience.MarkBackend(err) // otherwise it wouldn't be counted
+	}
+
+	err = cs.Ping(ctx, nil)
+	var answer *jsonrpc.Error
+	if errors.As(err, &answer) && answer.Code == jsonrpc.CodeMethodNotFound {
+		return nil
+	}
+	if err != nil {
+		return resilience.MarkBackend(err)
+	}
+	return nil
 }
 
 // Close closes the session and ends all calls in flight, which return CONNECTION_LOST. It returns the

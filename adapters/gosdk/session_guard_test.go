@@ -173,3 +173,25 @@ func TestNoWordRecommendsToRepeatACallThatCloseHasEnded(t *testing.T) {
 		})
 	}
 }
+
+// A session's Probe fails while there is no server, and succeeds as soon as one answers.
+func TestProbeOfASessionFollowsItsServer(t *testing.T) {
+	leavesNothing(t)
+	p := newPeer()
+	s := newSession(t, p.dial, sessionConfig{})
+	first := up(t, s)
+	require.NoError(t, s.Probe(t.Context()))
+
+	p.cut()
+	gone(t, s, first)
+	up(t, s)
+	require.NoError(t, s.Probe(t.Context()))
+	require.NoError(t, s.Close())
+	err := s.Probe(t.Context())
+	require.Error(t, err)
+	b := resilience.NewBreaker("x", resilience.BreakerConfig{Failures: 1})
+	done, err2 := b.Allow()
+	require.NoError(t, err2)
+	done(err)
+	assert.Equal(t, resilience.StateOpen, b.State(), "it counts")
+}

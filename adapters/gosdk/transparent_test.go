@@ -263,13 +263,16 @@ func TestGuardedClientRepeatsNoQuestion(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						f := newFixture(t, resilience.Config{Effect: resilience.ReadOnly}, nil)
 						questions := 0
-						f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+						question := &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": asked.params}}
+						f.raw("x", nil, func(
+							ctx context.Context, req *mcp.CallToolRequest,
+						) (*mcp.CallToolResult, error) {
 							if len(req.Params.InputResponses) > 0 {
 								return errorTextResult("no"), nil
 							}
 							questions++
 							if byResult {
-								return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": asked.params}}, nil
+								return question, nil
 							}
 							require.NoError(t, asked.ask(ctx, req.Session))
 							return errorTextResult("no"), nil
