@@ -157,8 +157,9 @@ func signOfGRPC(err error) sign {
 		}
 		return signTrouble
 	case 13: // internal, also of a request that Go's client can't send
-		if text := err.Error(); strings.Contains(text, "grpc: error while marshaling") ||
-			strings.Contains(text, "desc = header key ") || strings.Contains(text, "grpc: Compressor is not installed") {
+		text := err.Error()
+		if strings.Contains(text, "grpc: error while marshaling") || strings.Contains(text, "desc = header key ") ||
+			strings.Contains(text, "grpc: Compressor is not installed") {
 			return signNone
 		}
 		return signTrouble

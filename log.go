@@ -28,7 +28,8 @@ import (
 //	Info   connection closed     connection attempts
 //
 // A call with the code CANCELED is canceled, one with SHUTTING_DOWN is rejected, one with VALIDATION_ERROR or
-// TOOL_NOT_FOUND is invalid, and one with any other code has failed. Durations are logged as values of type time.Duration.
+// TOOL_NOT_FOUND is invalid, and one with any other code has failed. Durations are logged as values of type
+// time.Duration.
 //
 // The value of error is the text of the cause, or the message of an error that has no cause. It may
 // contain addresses and credentials. The key is omitted where there is no error, as for a late result

@@ -244,7 +244,8 @@ func (c *call) late(ctx *callContext) func(error) {
 	return func(err error) {
 		now := time.Now()
 		failure := treeOf(err)
-		e := LateResult{Tool: name, Label: label, Time: now, Late: now.Sub(ctx.ending.Load().at), Err: failure.readable()}
+		late := now.Sub(ctx.ending.Load().at)
+		e := LateResult{Tool: name, Label: label, Time: now, Late: late, Err: failure.readable()}
 		if e.Late < respectTime && err != nil && failure.echoes(ctx) {
 			return
 		}

@@ -79,7 +79,8 @@
 //	resilience.call.attempts       histogram      {attempt}  (all)
 //	resilience.retries             counter        {retry}    gen_ai.tool.name, error.type
 //	resilience.late_result.delay   histogram      s          gen_ai.tool.name, resilience.code
-//	resilience.breaker.changes     counter        {change}   resilience.breaker.name, resilience.breaker.state (new), resilience.breaker.cause
+//	resilience.breaker.changes     counter        {change}   resilience.breaker.name, resilience.breaker.state (new),
+//	                                                         resilience.breaker.cause
 //	resilience.breaker.state       gauge          {breaker}  resilience.breaker.name, resilience.breaker.state
 //	resilience.calls.in_flight     updowncounter  {call}     gen_ai.tool.name
 //	resilience.calls.abandoned     updowncounter  {call}     gen_ai.tool.name

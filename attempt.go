@@ -1,0 +1,186 @@
+package resilience
+
+import (
+	"context"
+	"time"
+)
+
+// newAttemptContext returns the context of an attempt that has a timeout of its own.
+func (c *call) newAttemptContext() *callContext {
+	timeout := c.state.attemptTimeout
+	maximum := timeout
+	if whole := &c.ctx.clock; whole.maximum > whole.timeout {
+		maximum = max(timeout, whole.maximum) // progress restarts this timeout too
+	}
+
+	ctx := newCallContext(&c.ctx, c.ctx.name, timeout, maximum, !c.state.cooperative)
+	ctx.backend.unexplained = c.ctx.backend.unexplained
+	c.ctx.backend.first.last.Store(nil) // what the call keeps of an earlier attempt
+	return ctx
+}
+
+// attempt calls fn once. If fn isn't answered, it is abandoned because the call has ended.
+func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failure, answered bool) {
+	j.attempts++
+	ctx, r := &j.ctx, &j.runner
+	if j.state.attemptTimeout > 0 {
+		ctx = j.newAttemptContext()
+		defer ctx.stop()
+		r = new(runner[T]) // the one of an earlier attempt may still run
+	}
+
+	ctx.attempt.CompareAndSwap(0, int32(j.attempts))
+	if ctx == &j.ctx && j.attempts > 1 { // what is left of the first attempt may still use the context
+		fn = again(fn, ctx, j.attempts)
+	}
+	if j.state.cooperative {
+		var err error
+		value, err = protect(ctx, fn)
+		if answered = true; err != nil {
+			examine(j.state, ctx, err, &f)
+		}
+	} else {
+		r.tool = j.state
+		if j.options.waits {
+			r.waits = &j.ctx
+		}
+		var err error
+		value, err, answered = r.run(ctx, func() func() { return j.abandon(ctx) }, j.late(ctx), fn)
+		if answered {
+			f, r.failure = r.failure, nil
+		} else if err != nil {
+			f = j.examineLate(ctx, err)
+		}
+	}
+	ctx.endPauses()
+	if f != nil && !f.echo && !isCrash(f.err) {
+		j.past.err, j.past.attempt = f.err, j.attempts
+	}
+	if answered && f == nil || ctx == &j.ctx {
+		return value, f, answered
+	}
+
+	// If only the attempt has ended, that is an error of the tool like any other.
+	if whole, _ := j.ctx.ended(); whole == nil {
+		ended, _ := ctx.ended()
+		if e := endedWith(ended, f.cause()); e != nil {
+			return value, j.examineAside(j.withLast(e)), true
+		}
+	}
+	return value, f, answered
+}
+
+// decide acts on the result of an attempt: it finishes the call, or waits until the next
+// attempt may be made. Without an answer, f is what is known of the tool's error, or nil.
+func (c *call) decide(f *failure, answered bool) {
+	c.harmless = false
+	if answered && f == nil {
+		c.finish(nil, outcomeSuccess)
+		return
+	}
+
+	if f != nil && f.canceled {
+		c.ctx.awaitAncestors()
+	}
+	ended, ownTimeout := c.ctx.ended()
+	if e := endedWith(ended, f.cause()); e != nil {
+		c.cutOff(c.withLast(e), ownTimeout)
+		return
+	}
+
+	c.unfinished = f.unfinished
+	c.past.join(f)
+	c.nested = f.nested
+	c.harmless = f.noEffect && !c.ctx.asked.Load() && c.ctx.backend.changes.forgive(f.seen)
+	if ended == nil {
+		c.retry(f)
+		return
+	}
+	// The tool's own *Error stands, but an end that the caller brought makes it neutral.
+	o := f.outcome
+	if !ownTimeout {
+		o = outcomeNeutral
+	}
+	c.finish(c.errorOf(f), o)
+}
+
+// retry waits until the next attempt may be made, or finishes the call if none may.
+func (c *call) retry(f *failure) {
+	retry := c.state.retry
+	again := f.class == ClassTransient && !f.rejected && !c.ctx.ticket.isProbe() &&
+		(c.harmless || c.toolEffect().repeatable())
+	delay, ok := retry.delay(c.attempts, f.retryAfter, c.ctx.elapsed())
+	switch {
+	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
+		c.finish(f.exhausted(c.ctx.name, c.attempts, f.err), f.outcome)
+		return
+	case !again || c.attempts > retry.MaxRetries || !ok || !c.fits(delay) ||
+		c.guard.overloaded(c.state, c.impatient()):
+		c.finish(c.errorOf(f), f.outcome)
+		return
+	case !c.ctx.ticket.current():
+		c.reject(f)
+		return
+	}
+
+	c.ctx.leave()
+	retry.notify(c.attempts, delay, f.err)
+	c.notifyRetry(delay, f.err)
+	c.ctx.wait(delay)
+	ended, ownTimeout := c.ctx.ended()
+	switch {
+	case ended != nil:
+		c.cutOff(ended.withCause(f.err), ownTimeout)
+	case !c.toolEffect().repeatable() && (c.ctx.asked.Load() || c.ctx.backend.changes.some()):
+		// What is left of the attempt has done something meanwhile.
+		c.harmless, f.changed = false, true
+		c.finish(c.errorOf(f), f.outcome)
+	case !c.ctx.ticket.current():
+		c.reject(f)
+	}
+}
+
+// fits reports whether any of the time that is left is left after delay.
+func (c *call) fits(delay time.Duration) bool {
+	var yes bool
+	return c.ctx.askAside(func() { yes = fits(&c.ctx, delay) }) && yes
+}
+
+// errorOf returns an error of this call's own.
+func (c *call) errorOf(f *failure) *Error {
+	e := f.toError(c.ctx.name, f.err)
+	if e == f.explicit {
+		e = e.clone()
+	}
+	if isCrash(f.err) { // which isn't what the tool returned
+		e = c.withLast(e)
+	}
+
+	if !c.harmless {
+		e.forEffect(c.toolEffect(), f.changed || isCrash(f.err))
+	}
+	return e
+}
+
+// cutOff finishes a call that the end of its context ended. Only the tool's own timeout is a
+// failure of the tool: a caller that leaves, or has less time, says nothing about it.
+func (c *call) cutOff(e *Error, ownTimeout bool) {
+	o := outcomeNeutral
+	if ownTimeout {
+		o = c.examineAside(e).outcome
+	}
+
+	e = e.clone()
+	if last := c.ctx.backend.last(); e.Code == CodeTimeout && last.inTrouble() {
+		e.RetryAfter = last.retryAfter
+	}
+	e.forEffect(c.toolEffect(), false)
+	c.finish(e, o)
+}
+
+// reject finishes a call whose breaker opened before it could be retried.
+func (c *call) reject(f *failure) {
+	e := c.ctx.ticket.b.rejection()
+	e.Tool, e.Err = c.ctx.name, f.err
+	c.finish(e, f.outcome)
+}
