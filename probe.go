@@ -44,14 +44,15 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 		p.blind = in(b.cfg.Cooldown)
 	case e.To == StateOpen && (p.blind == nil || p.blind.left() <= 0):
 		p.opened = in(maxCooldowns * min(b.cfg.Cooldown, never/maxCooldowns))
-		b.scheduleProbe(p.period, 0)
+		b.scheduleProbe(p.period, 0, 0)
 	}
 }
 
-// scheduleProbe schedules the next Probe of a period, not before least has passed. b.mu must be held.
-func (b *Breaker) scheduleProbe(period int, least time.Duration) {
+// scheduleProbe schedules the next Probe of a period, at least so long after the beginning of the last one, which
+// took a part of that. b.mu must be held.
+func (b *Breaker) scheduleProbe(period int, least, took time.Duration) {
 	interval := b.cfg.ProbeInterval
-	delay := max(between(interval/2, interval), least, 1)
+	delay := max(max(between(interval/2, interval), least)-took, 1)
 	b.prober.at.Store(in(delay))
 	time.AfterFunc(delay, func() { b.callProbe(period) })
 }
@@ -91,8 +92,7 @@ func (b *Breaker) callProbe(period int) {
 	case result.outcome == outcomeFailure && stateIn(b.version.Load()) == StateOpen:
 		b.putOff()
 	}
-	took := time.Since(start)
-	b.scheduleProbe(period, min(result.retryAfter, b.cfg.Cooldown)-took)
+	b.scheduleProbe(period, min(result.retryAfter, b.cfg.Cooldown), time.Since(start))
 }
 
 // putOff keeps calls from being the probe for another Cooldown. b.mu must be held.

@@ -134,6 +134,28 @@ func TestProbesThatHangAreBounded(t *testing.T) {
 	})
 }
 
+// The time between the beginnings of two Probes doesn't depend on how long they take.
+func TestProbesBeginAtMostAnIntervalApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var last atomic.Int64
+		last.Store(time.Now().UnixNano())
+		b := probed(t, resilience.BreakerConfig{Probe: func(ctx context.Context) error {
+			now := time.Now().UnixNano()
+			since := time.Duration(now - last.Swap(now))
+			assert.LessOrEqual(t, since, 5*time.Second+time.Millisecond)
+			assert.GreaterOrEqual(t, since, 2500*time.Millisecond)
+			select {
+			case <-ctx.Done(): // now and then the backend hangs
+			case <-time.After(time.Duration(now%7) * time.Second):
+			}
+			return errBoom
+		}})
+		time.Sleep(4 * time.Minute)
+		b.Reset()
+		time.Sleep(10 * time.Second)
+	})
+}
+
 // A Probe that can't see what is wrong doesn't make the breaker flap.
 func TestProbeClosesAtMostOnceInACooldown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
