@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -31,7 +32,7 @@ func main() {
 	cooldown := flag.Duration("cooldown", 0, "how long a breaker stays open (0 means 30s)")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *dir, strings.Split(*allow, ","), *cooldown); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "server-mcpgo:", err)
@@ -60,8 +61,20 @@ func run(ctx context.Context, path string, origins []string, cooldown time.Durat
 	}
 	defer dir.Close()
 
+	defer shutDown(log, guard) // also if the client has left
+	serving, stop := context.WithCancel(context.Background())
+	defer context.AfterFunc(ctx, func() { shutDown(log, guard); stop() })()
 	s := newServer(guard, dir, &workspace.Fetcher{Origins: origins})
-	return server.NewStdioServer(s).Listen(ctx, os.Stdin, os.Stdout)
+	return server.NewStdioServer(s).Listen(serving, os.Stdin, os.Stdout)
+}
+
+// shutDown rejects new calls, and waits for those in flight and for the last lines of the log.
+func shutDown(log *slog.Logger, guard *resilience.Guard) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if n, err := guard.Close(ctx); err != nil {
+		log.Warn("calls are cut off", "calls", n)
+	}
 }
 
 // tools lists only what the tools' annotations don't declare: all tools are read-only.

@@ -29,7 +29,7 @@ func serveHTTP(
 	if err != nil {
 		return err
 	}
-	defer flush(guard)
+	defer shutDown(log, guard)
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
@@ -39,6 +39,7 @@ func serveHTTP(
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
+		shutDown(log, guard) // before the server, so that calls in flight can be answered
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
@@ -106,7 +107,7 @@ func healthz(guard *resilience.Guard, listed map[string]resilience.Tool) http.Ha
 			if t.Available {
 				available++
 			}
-			t.LastError = nil
+			t.LastError, t.Keys = nil, nil
 			tools = append(tools, t)
 		}
 

@@ -5,6 +5,8 @@
 //	server -dir . -allow http://127.0.0.1:8080
 //	server -dir . -http 127.0.0.1:8081
 //
+// On SIGTERM and SIGINT it rejects new calls, and answers those in flight before it ends.
+//
 // With -http it also serves /metrics for Prometheus and /healthz for a load balancer,
 // beside /mcp. It logs failed calls to standard error, and with -debug successful ones too.
 //
@@ -20,6 +22,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -52,7 +55,7 @@ func main() {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, log, s); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "server:", err)
@@ -86,15 +89,22 @@ func run(ctx context.Context, log *slog.Logger, s settings) error {
 	if err != nil {
 		return err
 	}
-	defer flush(guard)
-	return newServer(guard, dir, fetcher).Run(ctx, &mcp.StdioTransport{})
+	defer shutDown(log, guard) // also if the client has left
+	serving, stop := context.WithCancel(context.Background())
+	defer context.AfterFunc(ctx, func() { shutDown(log, guard); stop() })()
+	return newServer(guard, dir, fetcher).Run(serving, &mcp.StdioTransport{})
 }
 
-// flush waits for the last lines of the log, but not for long.
-func flush(guard *resilience.Guard) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+// shutDownTimeout is for calls in flight. Most platforms kill a process after 30s.
+const shutDownTimeout = 20 * time.Second
+
+// shutDown rejects new calls, and waits for those in flight and for the last lines of the log.
+func shutDown(log *slog.Logger, guard *resilience.Guard) {
+	ctx, cancel := context.WithTimeout(context.Background(), shutDownTimeout)
 	defer cancel()
-	_ = guard.Flush(ctx)
+	if n, err := guard.Close(ctx); err != nil {
+		log.Warn("calls are cut off", "calls", n)
+	}
 }
 
 // tools lists every tool, so that its health is known before its first call.
