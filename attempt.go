@@ -22,6 +22,7 @@ func (c *call) newAttemptContext() *callContext {
 // attempt calls fn once. If fn isn't answered, it is abandoned because the call has ended.
 func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failure, answered bool) {
 	j.attempts++
+	j.harmless = false
 	ctx, r := &j.ctx, &j.runner
 	if j.state.attemptTimeout > 0 {
 		ctx = j.newAttemptContext()
@@ -73,7 +74,6 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 // decide acts on the result of an attempt: it finishes the call, or waits until the next
 // attempt may be made. Without an answer, f is what is known of the tool's error, or nil.
 func (c *call) decide(f *failure, answered bool) {
-	c.harmless = false
 	if answered && f == nil {
 		c.finish(nil, outcomeSuccess)
 		return
@@ -91,7 +91,10 @@ func (c *call) decide(f *failure, answered bool) {
 	c.unfinished = f.unfinished
 	c.past.join(f)
 	c.nested = f.nested
-	c.harmless = f.noEffect && !c.ctx.asked.Load() && c.ctx.backend.changes.forgive(f.seen)
+	if c.harmless = f.noEffect && !c.ctx.asked.Load(); c.harmless {
+		c.harmless = c.ctx.backend.changes.forgive(f.begun)
+		f.changed = f.changed || !c.harmless
+	}
 	if ended == nil {
 		c.retry(f)
 		return
@@ -128,10 +131,11 @@ func (c *call) retry(f *failure) {
 	c.notifyRetry(delay, f.err)
 	c.ctx.wait(delay)
 	ended, ownTimeout := c.ctx.ended()
+	_, changed := c.ctx.backend.changes.look()
 	switch {
 	case ended != nil:
 		c.cutOff(ended.withCause(f.err), ownTimeout)
-	case !c.toolEffect().repeatable() && (c.ctx.asked.Load() || c.ctx.backend.changes.some()):
+	case !c.toolEffect().repeatable() && (changed || c.ctx.asked.Load()):
 		// What is left of the attempt has done something meanwhile.
 		c.harmless, f.changed = false, true
 		c.finish(c.errorOf(f), f.outcome)

@@ -2,6 +2,7 @@ package resilience
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -100,9 +101,9 @@ type request struct {
 }
 
 type requestAttempt struct {
-	ctx *callContext
-	log *attemptLog
-	era uint64 // of the changes of ctx
+	ctx    *callContext
+	log    *attemptLog
+	number int // among the changes of ctx
 }
 
 // newRequest begins a request, of an attempt that must end it. Until then, and afterwards unless it has
@@ -112,7 +113,7 @@ func newRequest(ctx context.Context, changes bool) request {
 	for c := innermost(ctx); c != nil; c = c.outer() {
 		a := requestAttempt{ctx: c, log: logOf(ctx, c)}
 		if changes {
-			a.era = c.backend.changes.begin()
+			a.number = c.backend.changes.begin()
 		}
 		r.attempts = append(r.attempts, a)
 		ctx = c.parent
@@ -126,7 +127,7 @@ func (r request) end(v *verdict) {
 	says := v != nil && !v.silent
 	for _, a := range r.attempts {
 		if r.changes && v != nil && v.noEffect {
-			a.ctx.backend.changes.undo(a.era)
+			a.ctx.backend.changes.undo(a.number)
 		}
 		if says = says && !a.ctx.over(); says {
 			a.log.last.Store(v)
@@ -135,40 +136,50 @@ func (r request) end(v *verdict) {
 	}
 }
 
-// changes counts the requests of a call that may have changed something, whichever attempt has begun them. An
-// attempt that fails and has certainly changed nothing forgives those that it has begun: a new era begins, in
-// which they don't count. The value is the number of the era, times 2^32, plus the count.
-type changes struct{ atomic.Uint64 }
+// changes are the requests of a call that may have changed something, whichever attempt has begun them. An
+// attempt that fails and has certainly changed nothing forgives those that had begun by then: they don't count
+// any more.
+type changes struct {
+	mu       sync.Mutex
+	begun    int // all of them; a request's number is what it was at its beginning
+	forgiven int // the number of the last one that is forgiven
+	open     int // those after it that haven't turned out to have changed nothing
+}
 
-const nextEra = 1 << 32
-
-// begin counts a request, and returns the era.
-func (c *changes) begin() (era uint64) { return c.Add(1) / nextEra }
+// begin counts a request, and returns its number.
+func (c *changes) begin() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun++
+	c.open++
+	return c.begun
+}
 
 // undo takes a request back that has changed nothing.
-func (c *changes) undo(era uint64) {
-	for {
-		now := c.Load()
-		if now/nextEra != era || c.CompareAndSwap(now, now-1) {
-			return
-		}
+func (c *changes) undo(number int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if number > c.forgiven {
+		c.open--
 	}
 }
 
-// some reports whether something may have been changed.
-func (c *changes) some() bool { return c.Load()%nextEra > 0 }
+// look returns how many have begun, and whether something may have been changed.
+func (c *changes) look() (begun int, some bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begun, c.open > 0
+}
 
-// forgive begins a new era, unless a request has begun since the value was seen.
-func (c *changes) forgive(seen uint64) bool {
-	for {
-		now := c.Load()
-		if now > seen {
-			return false
-		}
-		if c.CompareAndSwap(now, (now/nextEra+1)*nextEra) {
-			return true
-		}
+// forgive forgives all requests, unless one has begun since begun was seen.
+func (c *changes) forgive(begun int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.begun != begun {
+		return false
 	}
+	c.forgiven, c.open = begun, 0
+	return true
 }
 
 // A backendLog keeps what backends have said in the attempts of a call.
@@ -212,16 +223,16 @@ func (c *callContext) call() *callContext {
 	return c
 }
 
-// blame adds to a tool's error what the backend has said. It leaves a crash as it is. It also returns the
-// changes that it has seen.
-func (c *callContext) blame(t errorTree) (blame errorTree, seen uint64) {
+// blame adds to a tool's error what the backend has said. It leaves a crash as it is. It also returns how many
+// requests of the call have begun.
+func (c *callContext) blame(t errorTree) (blame errorTree, begun int) {
 	l := &c.backend
-	v, seen := l.last(), c.call().backend.changes.Load()
-	changed := seen%nextEra > 0
+	begun, changed := c.call().backend.changes.look()
+	v := l.last()
 	if isCrash(t.err) || v == nil && !changed && l.unexplained == ClassTransient {
-		return t, seen
+		return t, begun
 	}
 
 	b := &blamed{t.readable(), v, changed, l.unexplained}
-	return errorTree{err: b, wraps: []errorTree{t}}, seen
+	return errorTree{err: b, wraps: []errorTree{t}}, begun
 }

@@ -40,7 +40,7 @@ type Breaker struct {
 	mu       sync.Mutex // guards what follows; not held while gobreaker or user code is called
 	failures int        // that opened it, plus the probes that have failed since
 	probe    *ticket    // under way; nil if there is none
-	overdue  time.Time  // when that probe has failed
+	overdue  *moment    // when that probe has failed
 	slots    slotQueue
 	prober   prober
 
@@ -91,8 +91,12 @@ func (b *Breaker) untilProbe() time.Duration { return b.probeAt.Load().left() }
 // untilAsked returns how long it is until a call may be the probe or Probe is called, whichever is first.
 func (b *Breaker) untilAsked() time.Duration {
 	left := b.untilProbe()
-	if at := b.prober.at.Load(); at != nil {
-		left = min(left, at.left())
+	if at := b.nextProbe(); at != nil {
+		asked := at.left()
+		if asked <= 0 {
+			asked = time.Second // Probe runs, and nothing says when it will end
+		}
+		left = min(left, asked)
 	}
 	return left
 }

@@ -118,14 +118,19 @@ func (c *call) begin(ctx context.Context) *Error {
 		c.ctx.start = time.Now().Add(-c.options.elapsed) // nor does a slow argument
 	}
 
+	closed := func() bool { return c.guard.isClosed() && !c.guard.serves(ctx) }
+	if closed() {
+		return shuttingDownError(c.ctx.name)
+	}
 	s := c.guard.enter(c.ctx.name, c.options.shared)
+	if closed() { // again: once Close sees the call, it waits for it
+		s.leave()
+		return shuttingDownError(c.ctx.name)
+	}
 	if !s.used.Load() { // all calls of the tool share it, and reading is cheaper
 		s.used.Store(true)
 	}
 	c.state = s
-	if c.guard.isClosed() && !c.guard.serves(ctx) { // after enter, so that Close sees a call that goes on
-		return shuttingDownError(c.ctx.name)
-	}
 	c.ctx.clock = c.newClock() // also for what a rejected call reports
 	c.ctx.clock.deadline = c.ctx.sinceStart(ctx.Deadline())
 	if c.options.elapsed >= c.ctx.clock.timeout {
@@ -168,7 +173,7 @@ func (c *call) enterBreaker() *Breaker {
 		key = ask(f)
 	}
 	if key != "" && c.state != c.guard.others {
-		c.keyed = c.guard.enterKey(c.state.breaker, key)
+		c.keyed = c.guard.enterKey(c.state, key)
 	}
 
 	if c.keyed != nil {

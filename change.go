@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"math"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -65,9 +66,11 @@ func (b *Breaker) thaw() {
 
 	old := b.counter.Load()
 	c := old
+	c.State() // makes it half-open now: a later look may be by another clock
 	if b.probeAt.Load().isForeign() {
 		c = b.newCounter(true)
 		time.Sleep(2) // past its Timeout, which gobreaker has read from the same clock now
+		c.State()
 	}
 
 	b.mu.Lock()
@@ -82,7 +85,7 @@ func (b *Breaker) thaw() {
 func (b *Breaker) open(cause Cause, d time.Duration) {
 	if stateIn(b.version.Load()) == StateClosed {
 		b.failures = b.cfg.Failures
-	} else if cause == CauseCalls {
+	} else if cause == CauseCalls && b.failures < math.MaxInt {
 		b.failures++
 	}
 	b.probeAt.Store(in(d))
@@ -129,5 +132,5 @@ func (m *moment) left() time.Duration {
 	if left := time.Until(m.Time); left <= m.after {
 		return left
 	}
-	return 0
+	return -1
 }

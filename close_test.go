@@ -137,3 +137,29 @@ func TestCloseMissesNoCall(t *testing.T) {
 		wg.Wait()
 	}
 }
+
+// Clients may go on calling.
+func TestCloseEndsWhileCallsAreRejected(t *testing.T) {
+	g := guardWith(t, resilience.Tool{})
+	var stop atomic.Bool
+	var calls sync.WaitGroup
+	begun := make(chan struct{}, 64)
+	for range 64 {
+		calls.Go(func() {
+			_, _ = resilience.Do(t.Context(), g, "x", succeed)
+			begun <- struct{}{}
+			for !stop.Load() {
+				_, _ = resilience.Do(t.Context(), g, "x", succeed)
+			}
+		})
+	}
+	for range 64 {
+		<-begun
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := g.Close(ctx)
+	stop.Store(true)
+	calls.Wait()
+	assert.NoError(t, err)
+}

@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -202,4 +203,49 @@ func TestControlIsSafeForConcurrentUse(t *testing.T) {
 	b.Reset()
 	assert.True(t, report(b, nil))
 	assert.Equal(t, resilience.StateClosed, b.State())
+}
+
+// What was decided outside of a bubble, or in another one, is no obstacle in this one.
+func TestHalfOpenBreakerWorksInAnotherBubble(t *testing.T) {
+	for name, before := range map[string]func(*resilience.Breaker){
+		"half-open":                  func(b *resilience.Breaker) { b.State() },
+		"a probe that never reports": func(b *resilience.Breaker) { _, _ = b.Allow() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(24 * time.Hour)
+				trip(t, b)
+				time.Sleep(time.Minute)
+				before(b)
+				assert.Equal(t, resilience.StateHalfOpen, b.State())
+			})
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Hour)
+				report(b, nil) // ends a probe that is overdue
+				time.Sleep(time.Minute)
+				assert.True(t, report(b, nil))
+				assert.Equal(t, resilience.StateClosed, b.State())
+			})
+		})
+	}
+}
+
+func TestFailuresDoNotOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{Failures: math.MaxInt})
+		b.Trip(time.Second)
+		time.Sleep(time.Second)
+		report(b, errBoom)
+		assert.Equal(t, math.MaxInt, b.Failures())
+	})
+}
+
+func TestResetDropsTheErrorsOfCallsInFlight(t *testing.T) {
+	g := guardWith(t, resilience.Tool{})
+	resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) {
+		g.Breaker("x").Reset()
+		return 0, resilience.MarkPermanent(errBoom)
+	})
+	assert.Nil(t, g.Health()[0].LastError)
 }

@@ -8,7 +8,7 @@ import "context"
 type failure struct {
 	err error // the tool's; errUnreadable if it can't be read
 	diagnosis
-	seen     uint64  // the changes of the call
+	begun    int     // requests of the call by then
 	outcome  outcome // while the caller is here
 	echo     bool    // it is the error or the cause of its context, which has ended
 	canceled bool    // it is, or wraps, the error of a context that has ended
@@ -38,9 +38,9 @@ func examine(s *toolState, ctx *callContext, err error, f **failure) {
 // newFailure asks retry and breaker, the Classify fields of a Retry and of a BreakerConfig.
 func newFailure(t errorTree, ctx *callContext, retry, breaker func(error) Class) *failure {
 	err := t.readable()
-	t, seen := ctx.blame(t)
+	t, begun := ctx.blame(t)
 	f := &failure{
-		seen:      seen,
+		begun:     begun,
 		err:       err,
 		diagnosis: diagnose(t, retry),
 		outcome:   t.outcome(breaker, true),

@@ -68,7 +68,7 @@ func (g *Guard) Health() []Health {
 	keys := g.keysInTrouble()
 	for _, t := range g.states() {
 		if t.listed || t.used.Load() {
-			all = append(all, g.health(t, slices.Clone(keys[t.breaker])))
+			all = append(all, g.health(t, slices.Clone(keys[t.keyBase()])))
 		}
 	}
 

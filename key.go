@@ -10,15 +10,15 @@ import (
 )
 
 // BreakerKey gives the calls with this key a breaker of their own, below the tool's, for a tool that stands
-// before several backends: data sources, clusters, tenants. One that hangs then doesn't shut the tool for the
-// others. Tools that share a Breaker share those of its keys. The breaker is configured as the tool's own, and
+// before several backends: data sources, clusters, tenants. One that fails then doesn't shut the tool for the
+// others; attempts that ignore their context count for the whole tool (see Config.MaxAbandoned). Tools that share a Breaker share those of its keys. The breaker is configured as the tool's own, and
 // its name is that name, a slash and the key.
 //
 // The key is cut to 256 bytes and "…" if it is longer. It appears in errors, logs and metrics, so it must not
 // be a secret. An empty key, the default, means the tool's own breaker.
 //
-// A guard keeps at most 1,024 such breakers. For a further one it forgets one that is closed and that no call
-// uses, preferably without failures, the oldest before others. If there is none, the call uses the tool's own
+// A guard keeps at most 1,024 such breakers. For a further one it forgets one that rejects no calls and that no
+// call uses, preferably without failures, the oldest before others. If there is none, the call uses the tool's own
 // breaker.
 func BreakerKey(key string) Option { return func(o *options) { o.key = key } }
 
@@ -31,9 +31,15 @@ func BreakerKeyOf(ctx context.Context) string {
 	return key
 }
 
+// A keyBase is the breaker that keys are below. That of a tool which isn't listed may be forgotten and made again.
+type keyBase struct {
+	listed bool
+	name   string
+}
+
 // A keyName is the name of a breaker of a key: keys below different breakers differ.
 type keyName struct {
-	base *Breaker
+	base keyBase
 	key  string
 }
 
@@ -46,15 +52,18 @@ type keyedBreaker struct {
 
 func (k *keyedBreaker) tableName() any { return k.name }
 func (k *keyedBreaker) uses() *usage   { return &k.usage }
+func (k *keyedBreaker) drop()          { k.stopProbe() }
 
-// enterKey returns the breaker of a key below base, which the caller must leave, or nil if there is no room.
-func (g *Guard) enterKey(base *Breaker, key string) *keyedBreaker {
-	key = clip(key)
-	k, _ := g.keyed.enter(keyName{base, key}, func() entry {
-		key := strings.Clone(key)
-		b := NewBreaker(base.name+"/"+key, base.cfg)
-		b.guard, b.key, b.label = g, key, g.keyed.label(b.name)
-		return &keyedBreaker{Breaker: b, name: keyName{base, key}}
+func (s *toolState) keyBase() keyBase { return keyBase{s.listed, s.breaker.name} }
+
+// enterKey returns the breaker of a key of a tool, which the caller must leave, or nil if there is no room.
+func (g *Guard) enterKey(s *toolState, key string) *keyedBreaker {
+	name := keyName{s.keyBase(), clip(strings.ToValidUTF8(key, ""))}
+	k, _ := g.keyed.enter(name, func() entry {
+		name.key = strings.Clone(name.key)
+		b := NewBreaker(name.base.name+"/"+name.key, s.breaker.cfg)
+		b.guard, b.key, b.label = g, name.key, g.keyed.label(b.name)
+		return &keyedBreaker{Breaker: b, name: name}
 	}).(*keyedBreaker)
 	return k
 }
@@ -78,8 +87,8 @@ func (h KeyHealth) MarshalJSON() ([]byte, error) {
 }
 
 // keysInTrouble returns the health of the keys below each breaker, but for those that have no failures.
-func (g *Guard) keysInTrouble() map[*Breaker][]KeyHealth {
-	keys := make(map[*Breaker][]KeyHealth)
+func (g *Guard) keysInTrouble() map[keyBase][]KeyHealth {
+	keys := make(map[keyBase][]KeyHealth)
 	for _, k := range g.keyed.all() {
 		k := k.(*keyedBreaker)
 		if !k.resting() {

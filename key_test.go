@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,5 +137,48 @@ func TestNestedCallsWithKeys(t *testing.T) {
 		for _, b := range g.Breakers() {
 			assert.Equal(t, map[string]int{"": 0, "a": 5, "b": 5}[b.Key()], b.Failures(), b.Name())
 		}
+	})
+}
+
+// An agent that calls made-up tools doesn't open what is shut.
+func TestOpenBreakerOfAKeyOutlivesTheStateOfItsTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{})
+		failWithKey(t, g, "unlisted", "k")
+		flood(t, g, 3000, succeed)
+		r := resilience.Run(t.Context(), g, "unlisted", notCalled, resilience.BreakerKey("k"))
+		assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
+	})
+}
+
+// Nobody asks the backends of breakers that are forgotten.
+func TestProbesOfForgottenBreakersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		asked := make(map[string]bool)
+		cfg := configWith(resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+		cfg.Breaker.Failures = 1
+		cfg.Breaker.Probe = func(ctx context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			asked[resilience.BreakerKeyOf(ctx)] = true
+			return resilience.MarkInvalid(errBoom)
+		}
+		g := newGuard(t, cfg)
+		for round := range 3 {
+			for i := range 1024 {
+				_, _ = resilience.Do(t.Context(), g, "x", failing(9, errBoom), resilience.BreakerKey(fmt.Sprint(round, "-", i)))
+			}
+			time.Sleep(31 * time.Second) // now they may be forgotten
+		}
+		mu.Lock()
+		clear(asked)
+		mu.Unlock()
+		time.Sleep(10 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		assert.LessOrEqual(t, len(asked), 1025)
+		_, err := g.Close(t.Context())
+		assert.NoError(t, err)
 	})
 }

@@ -357,3 +357,22 @@ func TestAnInnerRejectionAfterAFailureIsAFailure(t *testing.T) {
 		}
 	}
 }
+
+// The first attempt of the inner call was harmless, and the second one wrote and ended its goroutine.
+func TestPromise8NestedCallThatCallsGoexitMayHaveChangedSomething(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+		cfg.Tools["inner"] = resilience.Tool{Effect: resilience.NonIdempotent, Cooperative: true}
+		g := newGuard(t, cfg)
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			resilience.All(ctx, g, resilience.Call[int]{Tool: "inner", Func: func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					return 0, syscall.ECONNREFUSED
+				}
+				return exit(ctx)
+			}})
+			return 0, syscall.ECONNREFUSED
+		})
+		assert.Equal(t, 1, r.Attempts)
+	})
+}

@@ -42,7 +42,7 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	switch {
 	case e.To == StateClosed && e.Cause == CauseProbe:
 		p.blind = in(b.cfg.Cooldown)
-	case e.To == StateOpen && (p.blind == nil || p.blind.left() <= 0):
+	case e.To == StateOpen && (e.Cause != CauseCalls || p.blind == nil || p.blind.left() <= 0):
 		p.opened = in(maxCooldowns * min(b.cfg.Cooldown, never/maxCooldowns))
 		b.scheduleProbe(p.period, 0, 0)
 	}
@@ -57,6 +57,22 @@ func (b *Breaker) scheduleProbe(period int, least, took time.Duration) {
 	time.AfterFunc(delay, func() { b.callProbe(period) })
 }
 
+// nextProbe returns when Probe is called next, nil if it isn't.
+func (b *Breaker) nextProbe() *moment {
+	if b.guard.isClosed() {
+		return nil
+	}
+	return b.prober.at.Load()
+}
+
+// stopProbe ends the calls of Probe, for a breaker that is forgotten.
+func (b *Breaker) stopProbe() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.prober.period++
+	b.prober.at.Store(nil)
+}
+
 // probing reports whether Probe is still wanted.
 func (b *Breaker) probing(period int) bool {
 	b.mu.Lock()
@@ -66,6 +82,10 @@ func (b *Breaker) probing(period int) bool {
 
 // callProbe calls Probe, and does what its result says.
 func (b *Breaker) callProbe(period int) {
+	if b.guard != nil { // before the look at whether it is closed
+		b.guard.probing.Add(1)
+		defer b.guard.probing.Add(-1)
+	}
 	if !b.probing(period) {
 		return
 	}
@@ -111,10 +131,6 @@ type probeResult struct {
 
 // askProbe calls Probe, which may do anything.
 func (b *Breaker) askProbe(period int) probeResult {
-	if b.guard != nil {
-		b.guard.probing.Add(1)
-		defer b.guard.probing.Add(-1)
-	}
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), keyKey{}, b.key))
 	defer cancel()
 	go func() {
@@ -134,6 +150,9 @@ func (b *Breaker) askProbe(period int) probeResult {
 	result, err := WithTimeout(ctx, "probe", b.cfg.ProbeInterval, func(ctx context.Context) (probeResult, error) {
 		b.prober.hanging.Add(1)
 		defer b.prober.hanging.Add(-1)
+		if ctx.Err() != nil {
+			return probeResult{outcome: outcomeNeutral}, nil // this goroutine has come late
+		}
 		return b.readProbe(b.cfg.Probe(ctx)), nil
 	})
 	switch {

@@ -302,7 +302,49 @@ func TestProbeURLReadsAnswersAsTransportDoes(t *testing.T) {
 	server.Close()
 	assert.Equal(t, resilience.ClassTransient, resilience.Classify(probe(t.Context())))
 
-	for _, wrong := range []string{"", "/healthz", "localhost:80", "http://\x00"} {
+	for _, wrong := range []string{"", "/healthz", "localhost:80", "http://\x00", "//localhost/healthz", "ftp://localhost/"} {
 		assert.Panics(t, func() { resilience.ProbeURL(wrong, nil) }, wrong)
 	}
+}
+
+// An operator who trips a breaker doesn't say that Probe is blind.
+func TestProbeClosesABreakerThatWasTripped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := probed(t, resilience.BreakerConfig{Probe: func(context.Context) error { return nil }})
+		time.Sleep(6 * time.Second)
+		require.Equal(t, resilience.StateClosed, b.State())
+		b.Trip(24 * time.Hour)
+		time.Sleep(6 * time.Second)
+		assert.Equal(t, resilience.StateClosed, b.State())
+	})
+}
+
+func TestRetryAfterWhileProbeRunsAndAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{})
+		cfg.Breaker.Cooldown = time.Hour
+		cfg.Breaker.Probe = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		g := newGuard(t, cfg)
+		b := g.Breaker("x")
+		trip(t, b)
+		looks := 0
+		for start := time.Now(); time.Since(start) < 20*time.Second; looks++ {
+			time.Sleep(b.RetryAfter())
+		}
+		assert.Less(t, looks, 50)
+
+		_, err := g.Close(t.Context())
+		require.NoError(t, err)
+		assert.Greater(t, b.RetryAfter(), 50*time.Minute, "nobody asks any more")
+	})
+}
+
+// A stream answers, and has no end.
+func TestProbeURLDoesNotWaitForTheEndOfAStream(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	assert.NoError(t, resilience.ProbeURL(server.URL, nil)(t.Context()))
 }

@@ -9,13 +9,17 @@ import (
 	"time"
 )
 
+// maxDrained is how much of an answer is read to use its connection again.
+const maxDrained = 64 << 10
+
 // ProbeURL returns a [BreakerConfig.Probe] for a server of HTTP. It sends a GET with client, or with
 // http.DefaultClient if client is nil, and reads the answer as [Transport] does: one that tells of trouble is a
 // failure, and asks to wait as its headers say, one that rejects the request says nothing, and any other means
-// that the server works. ProbeURL panics if rawURL isn't absolute.
+// that the server works. ProbeURL panics if rawURL isn't an absolute URL of http or
+// https.
 func ProbeURL(rawURL string, client *http.Client) func(context.Context) error {
-	if u, err := url.Parse(rawURL); err != nil || u.Host == "" {
-		panic(fmt.Sprintf("resilience: ProbeURL: %q isn't an absolute URL", rawURL))
+	if u, err := url.Parse(rawURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		panic(fmt.Sprintf("resilience: ProbeURL: %q isn't an absolute URL of http or https", rawURL))
 	}
 	if client == nil {
 		client = http.DefaultClient
@@ -30,7 +34,9 @@ func ProbeURL(rawURL string, client *http.Client) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // so that the connection can be used again
+		if n := res.ContentLength; n >= 0 && n <= maxDrained { // a stream has no end
+			_, _ = io.Copy(io.Discard, res.Body) // so that the connection can be used again
+		}
 		_ = res.Body.Close()
 
 		switch v := verdictOf(ctx, res, nil); v.class {

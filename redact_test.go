@@ -182,6 +182,7 @@ func TestRedactCopiesValuesOfUnusualTypes(t *testing.T) {
 	for name, v := range map[string]any{
 		"a value with an address": h,
 		"an embedded pointer":     struct{ *hiddenBase }{&hiddenBase{"r"}},
+		"one within another":      struct{ hiddenInner }{hiddenInner{&hiddenBase{"r"}, 1}},
 		"omitzero": struct {
 			R span `json:",omitzero"`
 		}{span{1, true}},
@@ -199,8 +200,12 @@ type (
 		self *handle
 		n    int
 	}
-	hiddenBase struct{ Repo string }
-	span       struct {
+	hiddenBase  struct{ Repo string }
+	hiddenInner struct {
+		*hiddenBase
+		N int
+	}
+	span struct {
 		From int
 		set  bool
 	}
@@ -215,6 +220,13 @@ func (h *handle) MarshalJSON() ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return json.Marshal(h.n)
+}
+
+// A pointer that leads to itself has no JSON.
+func TestPromise7RedactOfAPointerToItself(t *testing.T) {
+	var x any
+	x = &x
+	assert.Equal(t, "[too much]", resilience.Redact(map[string]any{"x": x})["x"])
 }
 
 // What JSON leaves out may be in use elsewhere.

@@ -38,6 +38,13 @@ func (c *copier) copy(v reflect.Value, depth int) reflect.Value {
 
 	out := reflect.New(v.Type()).Elem()
 	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if c.room < 0 { // a pointer may lead to itself
+			c.cut = true
+			return out
+		}
+	}
+	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
 			p := reflect.New(v.Type().Elem())
@@ -128,6 +135,9 @@ func mirrors(t reflect.Type) bool {
 			return false
 		}
 		if strings.Contains(field.Tag.Get("json"), ",omitzero") {
+			return false
+		}
+		if field.Anonymous && field.Type.Kind() == reflect.Struct && !mirrors(field.Type) {
 			return false
 		}
 	}

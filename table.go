@@ -39,6 +39,9 @@ type entry interface {
 	// forgettable reports whether an entry that isn't used may be forgotten. One that holds failures may be
 	// only if failing is true.
 	forgettable(failing bool) bool
+
+	// drop is called when the entry is forgotten.
+	drop()
 }
 
 // A usage counts the calls that use an entry.
@@ -135,6 +138,7 @@ func (t *table) forget(i int, failing bool) bool {
 	}
 
 	t.byName.Delete(t.entries[i].tableName())
+	t.entries[i].drop()
 	return true
 }
 

@@ -41,6 +41,7 @@ func (o outcome) err() error {
 type ticket struct {
 	b       *Breaker
 	version uint64       // of the breaker when it admitted the call
+	counter *counter     // of the breaker then
 	report  func(error)  // gobreaker's, which isn't idempotent
 	state   atomic.Int32 // one of those below
 	around  *ticket      // of the next probe of WithBreaker around this one
@@ -97,18 +98,31 @@ func (b *Breaker) admit(t *ticket, timeout time.Duration) *Error {
 			return b.rejection()
 		}
 
-		t.b, t.version, t.report = b, version, report
-		if t.isProbe() {
-			b.mu.Lock()
-			b.probe, b.overdue = t, time.Now().Add(max(b.cfg.ProbeTimeout, timeout))
-			leaves := b.slots.leaves()
-			b.mu.Unlock()
-			if leaves {
-				t.giveBack()
-			}
+		t.b, t.version, t.counter, t.report = b, version, c, report
+		if t.isProbe() && !b.keepSlot(t, max(b.cfg.ProbeTimeout, timeout)) {
+			continue
 		}
 		return nil
 	}
+}
+
+// keepSlot makes t the probe for so long, or lets it leave the slot to another call. It reports false if the
+// breaker has changed since it has admitted t.
+func (b *Breaker) keepSlot(t *ticket, timeout time.Duration) bool {
+	b.mu.Lock()
+	if b.version.Load() != t.version || b.counter.Load() != t.counter {
+		b.mu.Unlock()
+		t.report(errNeutral)
+		return false
+	}
+	b.probe, b.overdue = t, in(timeout)
+	leaves := b.slots.leaves()
+	b.mu.Unlock()
+
+	if leaves {
+		t.giveBack()
+	}
+	return true
 }
 
 // expireProbe ends a probe that has been under way for too long. It has failed. err is why gobreaker
@@ -119,7 +133,7 @@ func (b *Breaker) expireProbe(err error) {
 	}
 
 	b.mu.Lock()
-	t, overdue := b.probe, time.Now().After(b.overdue)
+	t, overdue := b.probe, b.overdue != nil && b.overdue.left() < 0
 	b.slots.contended = true
 	b.mu.Unlock()
 	if t != nil && overdue {
@@ -163,7 +177,7 @@ func (b *Breaker) rejection() *Error {
 // openMessage says which calls are rejected, and for how long.
 func (b *Breaker) openMessage(seconds int64) string {
 	text := circuitOpenMessage(seconds)
-	if b.prober.at.Load() != nil {
+	if b.nextProbe() != nil {
 		text = circuitOpenMessage(0) + " Its backend is asked again in " + plural(seconds, "second") + "."
 	}
 	if b.key != "" {
@@ -213,7 +227,7 @@ func (t *ticket) settle(o outcome, rejected bool) (counted bool) {
 			t.b.mu.Unlock()
 		}
 	}
-	counted = t.b.version.Load() == t.version
+	counted = t.b.version.Load() == t.version && t.b.counter.Load() == t.counter
 	t.report(o.err())
 	t.endProbe()
 	return counted

@@ -96,6 +96,7 @@ func (g *Guard) newUnlisted(name string) *toolState {
 
 func (s *toolState) tableName() any { return s.name }
 func (s *toolState) uses() *usage   { return &s.usage }
+func (s *toolState) drop()          { s.breaker.stopProbe() } // which it doesn't share
 
 // forgettable reports whether a state without calls may be forgotten: never while its breaker rejects calls.
 func (s *toolState) forgettable(failing bool) bool {

@@ -732,3 +732,24 @@ func TestReportOfAnEarlierAttemptSaysNothingOfALaterTimeout(t *testing.T) {
 		})
 	}
 }
+
+// While the error of an attempt is examined, one request turns out to be harmless, and another one begins.
+func TestPromise8RequestThatBeginsDuringTheExamination(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+		cfg.Retry.Classify = func(err error) resilience.Class {
+			time.Sleep(20 * time.Millisecond)
+			return resilience.Classify(err)
+		}
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+			endFirst := resilience.BeginRequest(ctx)
+			time.AfterFunc(5*time.Millisecond, func() {
+				endFirst(resilience.MarkInvalid(errOwn))
+				resilience.BeginRequest(ctx)(nil)
+			})
+			return 0, resilience.MarkTransient(errOwn)
+		})
+		assert.Equal(t, 1, r.Attempts)
+		assert.Equal(t, suggestCheck, r.Err.Suggestion)
+	})
+}
