@@ -223,7 +223,9 @@ func (t *ticket) settle(o outcome, rejected bool) (counted bool) {
 	case ticketValid:
 		if t.isProbe() {
 			t.b.mu.Lock()
-			t.b.slots.ended(o, rejected)
+			if t.b.probe == t {
+				t.b.slots.ended(o, rejected)
+			}
 			t.b.mu.Unlock()
 		}
 	}

@@ -20,8 +20,13 @@ type breakerModel struct {
 	failures   int
 	state      resilience.State
 	opened     time.Time
-	generation int // counts the changes of state
-	probing    bool
+	generation int     // counts the changes of state
+	probe      *permit // the call that has the slot
+
+	// A call that told nothing while others were rejected costs the next ones the slot: each time one more.
+	contended          bool
+	contendedFailures  int
+	leave, trial, left int
 }
 
 // A permit is a call that the breaker has admitted.
@@ -29,10 +34,14 @@ type permit struct {
 	done       func(error)
 	generation int // of the model at that time
 	reported   bool
+	slotless   bool // it has left the slot to another call
 }
 
 func (m *breakerModel) become(s resilience.State) {
-	m.state, m.failures, m.probing = s, 0, false
+	m.state, m.failures, m.probe, m.left = s, 0, nil, 0
+	if s == resilience.StateClosed {
+		m.leave, m.trial, m.contendedFailures = 0, 0, 0
+	}
 	m.generation++
 	if s == resilience.StateOpen {
 		m.opened = time.Now()
@@ -40,21 +49,32 @@ func (m *breakerModel) become(s resilience.State) {
 }
 
 func (m *breakerModel) tick() {
-	if m.state == resilience.StateOpen && time.Since(m.opened) > m.cooldown {
+	if m.state == resilience.StateOpen && time.Since(m.opened) >= m.cooldown {
 		m.become(resilience.StateHalfOpen)
 	}
 }
 
-func (m *breakerModel) allow() bool {
+// allow returns the call if it is admitted, nil if it is rejected.
+func (m *breakerModel) allow() *permit {
 	m.tick()
 
 	switch {
-	case m.state == resilience.StateOpen, m.state == resilience.StateHalfOpen && m.probing:
-		return false
-	case m.state == resilience.StateHalfOpen:
-		m.probing = true
+	case m.state == resilience.StateOpen:
+		return nil
+	case m.probe != nil:
+		m.contended = true
+		return nil
 	}
-	return true
+	p := &permit{generation: m.generation}
+	if m.state == resilience.StateHalfOpen {
+		if m.contended = false; m.left < m.leave+m.trial {
+			m.left++
+			p.slotless = true
+		} else {
+			m.probe = p
+		}
+	}
+	return p
 }
 
 func (m *breakerModel) report(p *permit, err error) {
@@ -66,9 +86,12 @@ func (m *breakerModel) report(p *permit, err error) {
 	}
 	p.reported = true
 
+	neutral := errors.Is(err, context.Canceled)
+	if m.probe == p {
+		m.probeEnded(neutral, err != nil)
+	}
 	switch {
-	case errors.Is(err, context.Canceled):
-		m.probing = false
+	case neutral:
 	case err == nil && m.state == resilience.StateHalfOpen:
 		m.become(resilience.StateClosed)
 	case err == nil:
@@ -80,6 +103,20 @@ func (m *breakerModel) report(p *permit, err error) {
 			m.become(resilience.StateOpen)
 		}
 	}
+}
+
+func (m *breakerModel) probeEnded(neutral, failed bool) {
+	m.probe, m.trial, m.left = nil, 0, 0
+	switch {
+	case !m.contended:
+	case neutral:
+		m.leave = min(m.leave+1, 8)
+	case failed:
+		if m.contendedFailures++; m.contendedFailures%10 == 0 {
+			m.trial = min(m.contendedFailures/10, 3)
+		}
+	}
+	m.contended = false
 }
 
 // retryAfter returns the time until the next probe, zero if the breaker isn't open.
@@ -123,11 +160,13 @@ func newBreakerTest(r *rapid.T) *breakerTest {
 
 func (test *breakerTest) allow(r *rapid.T) {
 	done, err := test.breaker.Allow()
-	if (err == nil) != test.model.allow() {
+	p := test.model.allow()
+	if (err == nil) != (p != nil) {
 		r.Fatalf("allowed: %v, in state %v", err == nil, test.model.state)
 	}
 	if err == nil {
-		test.permits = append(test.permits, &permit{done: done, generation: test.model.generation})
+		p.done = done
+		test.permits = append(test.permits, p)
 		return
 	}
 

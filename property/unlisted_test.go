@@ -37,10 +37,11 @@ func (test *unlistedTest) call(r *rapid.T) {
 
 	_, got := resilience.Do(context.Background(), test.guard, tool,
 		func(context.Context) (int, error) { return 0, err })
-	if allowed := !errors.Is(got, resilience.CodeCircuitOpen); allowed != m.allow() {
+	p := m.allow()
+	if allowed := !errors.Is(got, resilience.CodeCircuitOpen); allowed != (p != nil) {
 		r.Fatalf("%s allowed: %v, in state %v", tool, allowed, m.state)
 	} else if allowed {
-		m.report(&permit{generation: m.generation}, err)
+		m.report(p, err)
 	}
 }
 
