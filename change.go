@@ -69,7 +69,7 @@ func (b *Breaker) thaw() {
 	c.State() // makes it half-open now: a later look may be by another clock
 	if b.probeAt.Load().isForeign() {
 		c = b.newCounter(true)
-		time.Sleep(2) // past its Timeout, which gobreaker has read from the same clock now
+		time.Sleep(2 * time.Nanosecond) // past its Timeout, which gobreaker has read from the same clock now
 		c.State()
 	}
 
