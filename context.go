@@ -344,32 +344,6 @@ type (
 	logKey     struct{} // of the log of its attempt
 )
 
-// An attemptContext is the context of a later attempt of a call whose attempts share a callContext.
-type attemptContext struct {
-	*callContext
-	number int
-	log    attemptLog
-}
-
-func (c *attemptContext) Value(key any) any {
-	switch key.(type) {
-	case attemptKey:
-		return c.number
-	case logKey:
-		return &c.log
-	}
-	return c.callContext.Value(key)
-}
-
-// again returns fn for a later attempt with the context c.
-func again[T any](
-	fn func(context.Context) (T, error), c *callContext, number int,
-) func(context.Context) (T, error) {
-	attempt := &attemptContext{callContext: c, number: number}
-	c.backend.later.Store(&attempt.log)
-	return func(context.Context) (T, error) { return fn(attempt) }
-}
-
 // innermost returns the nearest call that ctx belongs to, nil if there is none.
 func innermost(ctx context.Context) *callContext {
 	c, _ := ctx.Value(contextKey{}).(*callContext)
