@@ -44,6 +44,8 @@ type Breaker struct {
 	slots    slotQueue
 	prober   prober
 
+	shared sharing
+
 	message atomic.Pointer[message] // of the last rejection
 	reason  atomic.Pointer[string]  // of Isolate; nil unless the breaker is isolated
 
@@ -70,8 +72,14 @@ func (b *Breaker) Key() string { return b.key }
 
 // State returns the current state. An open breaker whose cooldown has passed is half-open.
 func (b *Breaker) State() State {
-	b.thaw()
-	return stateIn(b.version.Load())
+	if b.member() == nil {
+		b.thaw()
+	}
+	s := stateIn(b.version.Load())
+	if s == StateOpen && b.untilProbe() <= 0 {
+		return StateHalfOpen // for the next call, if the fleet lets it be the probe
+	}
+	return s
 }
 
 // RetryAfter returns the time until the backend of an open breaker is asked again: by a call, or by
@@ -141,7 +149,7 @@ func (b *Breaker) Failures() int {
 // another call, and counts by itself. Rather use [WithBreaker] or a [Guard] there.
 func (b *Breaker) Allow() (done func(error), err error) {
 	t := new(ticket)
-	if rejected := b.admit(t, 0); rejected != nil {
+	if rejected := b.admit(t, 0, never); rejected != nil {
 		return nil, rejected
 	}
 
@@ -179,7 +187,7 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 	}
 
 	t := new(ticket)
-	if rejected := b.admit(t, 0); rejected != nil {
+	if rejected := b.admit(t, 0, never); rejected != nil {
 		return zero, rejected
 	}
 	defer t.settle(outcomeFailure, false) // counts only if fn calls runtime.Goexit

@@ -141,7 +141,8 @@ func (c *call) begin(ctx context.Context) *Error {
 	c.ctx.ticket = ticketOf(ctx, breaker)
 	if c.ctx.ticket == nil {
 		_, maximum := c.toolTimeouts()
-		if rejected := breaker.admit(&c.ticket, maximum); rejected != nil {
+		end, _ := c.ctx.clock.end()
+		if rejected := breaker.admit(&c.ticket, maximum, end-c.options.elapsed); rejected != nil {
 			rejected.Tool = c.ctx.name
 			return rejected
 		}

@@ -101,6 +101,7 @@ func (b *Breaker) change(e BreakerChange) {
 	b.slots.changed(e.To)
 	b.message.Store(nil)
 	b.prober.changed(b, e)
+	b.shared.note(e)
 
 	if f := b.cfg.OnChange; f != nil {
 		b.changes.add(func() { f(e.Breaker, e.From, e.To) })

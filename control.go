@@ -13,6 +13,11 @@ func (b *Breaker) Isolate(reason string) {
 	c := b.newCounter(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.isolate(c, reason)
+}
+
+// isolate implements Isolate with a new counter. b.mu must be held.
+func (b *Breaker) isolate(c *counter, reason string) {
 	b.reason.Store(&reason)
 	b.message.Store(nil)
 	if stateIn(b.version.Load()) == StateIsolated {
@@ -37,10 +42,15 @@ func (b *Breaker) Reset() {
 	c := b.newCounter(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.reset(c, CauseManual)
+}
+
+// reset implements Reset with a new counter. b.mu must be held.
+func (b *Breaker) reset(c *counter, cause Cause) {
 	b.counter.Store(c)
 	b.reason.Store(nil)
 	if stateIn(b.version.Load()) != StateClosed {
-		b.change(BreakerChange{To: StateClosed, Cause: CauseManual})
+		b.change(BreakerChange{To: StateClosed, Cause: cause})
 	}
 }
 

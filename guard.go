@@ -39,6 +39,8 @@ type Guard struct {
 
 	closed  atomic.Bool
 	probing atomic.Int64 // Probes that run
+
+	member atomic.Pointer[FleetMember] // nil unless the guard is a member of a fleet
 }
 
 // New returns a guard with the given configuration, or an error that names every bad field.

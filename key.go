@@ -52,6 +52,7 @@ type keyedBreaker struct {
 
 func (k *keyedBreaker) tableName() any { return k.name }
 func (k *keyedBreaker) uses() *usage   { return &k.usage }
+func (k *keyedBreaker) added()         { k.adopt() }
 func (k *keyedBreaker) drop()          { k.stopProbe() }
 
 func (s *toolState) keyBase() keyBase { return keyBase{s.listed, s.breaker.name} }
@@ -63,6 +64,7 @@ func (g *Guard) enterKey(s *toolState, key string) *keyedBreaker {
 		name.key = strings.Clone(name.key)
 		b := NewBreaker(name.base.name+"/"+name.key, s.breaker.cfg)
 		b.guard, b.key, b.label = g, name.key, g.keyed.label(b.name)
+		b.shared.id = fleetID(name.base, name.key)
 		return &keyedBreaker{Breaker: b, name: name}
 	}).(*keyedBreaker)
 	return k

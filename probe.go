@@ -42,7 +42,7 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	switch {
 	case e.To == StateClosed && e.Cause == CauseProbe:
 		p.blind = in(b.cfg.Cooldown)
-	case e.To == StateOpen && (e.Cause != CauseCalls || p.blind == nil || p.blind.left() <= 0):
+	case e.To == StateOpen && (e.Cause == CauseManual || p.blind == nil || p.blind.left() <= 0):
 		p.opened = in(maxCooldowns * min(b.cfg.Cooldown, never/maxCooldowns))
 		b.scheduleProbe(p.period, 0, 0)
 	}
@@ -90,6 +90,15 @@ func (b *Breaker) callProbe(period int) {
 		return
 	}
 
+	if wait := b.lease(CauseProbe, maxLeaseWait); wait > 0 { // another member of the fleet has asked the backend
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.prober.period == period {
+			b.scheduleProbe(period, wait, 0)
+		}
+		return
+	}
+
 	start := time.Now()
 	result := probeResult{outcome: outcomeNeutral}
 	if b.prober.hanging.Load() < maxProbes {
@@ -100,19 +109,28 @@ func (b *Breaker) callProbe(period int) {
 	if result.outcome == outcomeSuccess {
 		closed = b.newCounter(false)
 	}
+	if b.probed(period, closed, result, time.Since(start)) {
+		b.tellProbe(result.outcome)
+	}
+}
+
+// probed does what the result of a Probe that took so long says, unless it isn't wanted any more. closed is a new
+// counter if Probe has succeeded.
+func (b *Breaker) probed(period int, closed *counter, result probeResult, took time.Duration) (wanted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.prober.period != period || b.guard.isClosed():
-		return
+		return false
 	case closed != nil:
 		b.counter.Store(closed)
 		b.change(BreakerChange{To: StateClosed, Cause: CauseProbe})
-		return
+		return true
 	case result.outcome == outcomeFailure && stateIn(b.version.Load()) == StateOpen:
 		b.putOff()
 	}
-	b.scheduleProbe(period, min(result.retryAfter, b.cfg.Cooldown), time.Since(start))
+	b.scheduleProbe(period, min(result.retryAfter, b.cfg.Cooldown), took)
+	return true
 }
 
 // putOff keeps calls from being the probe for another Cooldown. b.mu must be held.

@@ -38,9 +38,10 @@ const (
 	CauseCooldown              // the cooldown has passed, so that a call may be the probe
 	CauseProbe                 // BreakerConfig.Probe has succeeded
 	CauseManual                // Isolate, Trip or Reset
+	CauseFleet                 // what calls and Probes of other members of the Fleet have found out
 )
 
-// String returns "calls", "cooldown", "probe" or "manual".
+// String returns "calls", "cooldown", "probe", "manual" or "fleet".
 func (c Cause) String() string {
 	switch c {
 	case CauseCalls:
@@ -51,6 +52,8 @@ func (c Cause) String() string {
 		return "probe"
 	case CauseManual:
 		return "manual"
+	case CauseFleet:
+		return "fleet"
 	}
 	return fmt.Sprintf("Cause(%d)", uint8(c))
 }

@@ -36,6 +36,9 @@ type entry interface {
 	tableName() any
 	uses() *usage
 
+	// added is called when others can find the entry in the table.
+	added()
+
 	// forgettable reports whether an entry that isn't used may be forgotten. One that holds failures may be
 	// only if failing is true.
 	forgettable(failing bool) bool
@@ -96,6 +99,7 @@ func (t *table) enter(name any, create func() entry) entry {
 		e = create()
 		t.entries[i] = e
 		t.byName.Store(e.tableName(), e)
+		e.added()
 	}
 	e.uses().enter() // it is in the table, so it hasn't been forgotten
 	return e

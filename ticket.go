@@ -70,15 +70,15 @@ func ticketOf(ctx context.Context, b *Breaker) *ticket {
 }
 
 // admit implements Allow with a new ticket, which it fills in. A probe may take for as long as
-// the call's timeout, if that is longer than ProbeTimeout.
-func (b *Breaker) admit(t *ticket, timeout time.Duration) *Error {
+// the call's timeout, if that is longer than ProbeTimeout. The call has so much time left, never if that isn't known.
+func (b *Breaker) admit(t *ticket, timeout, left time.Duration) *Error {
 	for {
 		version, c := b.version.Load(), b.counter.Load()
 		switch stateIn(version) {
 		case StateIsolated:
 			return b.rejection()
 		case StateOpen:
-			if b.untilProbe() > 0 {
+			if b.untilProbe() > 0 || !b.mayProbe(left) {
 				return b.rejection() // the usual case of an open breaker, without any lock
 			}
 			b.thaw()
@@ -232,6 +232,9 @@ func (t *ticket) settle(o outcome, rejected bool) (counted bool) {
 	counted = t.b.version.Load() == t.version && t.b.counter.Load() == t.counter
 	t.report(o.err())
 	t.endProbe()
+	if counted {
+		t.b.tell(t.isProbe(), o)
+	}
 	return counted
 }
 

@@ -50,6 +50,7 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 		}
 		breaker = NewBreaker(breakerName, cfg)
 		breaker.guard = g
+		breaker.shared.id = fleetID(keyBase{listed, breakerName}, "")
 	}
 
 	timeout := t.timeout(name, g.timeouts)
@@ -96,6 +97,7 @@ func (g *Guard) newUnlisted(name string) *toolState {
 
 func (s *toolState) tableName() any { return s.name }
 func (s *toolState) uses() *usage   { return &s.usage }
+func (s *toolState) added()         { s.breaker.adopt() }
 func (s *toolState) drop()          { s.breaker.stopProbe() } // which it doesn't share
 
 // forgettable reports whether a state without calls may be forgotten: never while its breaker rejects calls.

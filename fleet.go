@@ -1,0 +1,132 @@
+package resilience
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// A Fleet connects the breakers of a [Guard] with those of other processes that have the same backends, so that they
+// share what each of them finds out. The nested module adapters/redis has one; [Guard.JoinFleet] connects a guard
+// with any other. A Fleet carries messages, and keeps what its members have to agree on:
+//
+//   - How many calls in a row have failed, over all members: each failure adds one, and a success anywhere sets it to
+//     zero. It opens the breaker of all members when there are as many as one of them would take, and enough members
+//     have seen some of them.
+//   - Until when an open breaker rejects calls, and which member then sends the one probe.
+//   - What was isolated by hand.
+//
+// The guard's own breakers decide every call. They open and recover by themselves while the Fleet has nothing to
+// say, so a Fleet that can't be reached does no harm.
+//
+// The methods of a Fleet may block and panic: no call waits for Report, and one that could be the probe waits for
+// Lease for at most 100ms, and at most for a tenth of its timeout.
+type Fleet interface {
+	// Report receives what a member's calls and Probes have told of a backend, in order and one at a time, on a
+	// goroutine of its own. While it blocks, up to 1,024 results wait, and further ones are lost. Successes are
+	// reported only of breakers of which the fleet has failures, see FleetChange.
+	Report(r FleetResult)
+
+	// Lease asks whether this member may send the next probe of an open breaker, with CauseCalls for one by a call
+	// and with CauseProbe for one by BreakerConfig.Probe. If not, the breaker rejects calls for the time to wait, and
+	// at least for 100ms, before it asks again. A Fleet that doesn't know grants it. It is called concurrently. If
+	// ctx ends before Lease returns, the member decides by itself.
+	Lease(ctx context.Context, b FleetBreaker, cause Cause) (granted bool, wait time.Duration)
+}
+
+// FleetBreaker is a member's breaker as its [Fleet] knows it.
+type FleetBreaker struct {
+	// ID is what breakers of different members that belong together have in common. It consists of the name of the
+	// breaker, its key if it has one (see BreakerKey), and whether the Config lists its tool, and is printable and
+	// at most about 1.6 KB long.
+	ID string
+
+	State      State         // the member's own
+	RetryAfter time.Duration // while it is open: until a call may be the probe; zero or less if one may be now
+	Changed    time.Time     // when the member's own calls, Probe or operator last changed the state; may be zero
+	Cause      Cause         // of that change
+	Failures   int           // in a row, as in Breaker.Failures
+	Probing    bool          // whether a call is the probe now
+
+	// Config is the breaker's own, with its defaults.
+	Config BreakerConfig
+}
+
+// FleetResult is what a call or a Probe of a member has told of a backend.
+type FleetResult struct {
+	Breaker FleetBreaker
+	Success bool
+	Probe   bool  // of a breaker that wasn't closed; otherwise of a call while it was
+	Cause   Cause // CauseCalls or CauseProbe
+	Time    time.Time
+}
+
+// FleetChange tells a member of a breaker of the fleet.
+type FleetChange struct {
+	Breaker    string        // the ID, of a breaker that the member may not have yet
+	State      State         // StateClosed, StateOpen or StateIsolated; the breaker of a fleet is never half-open
+	RetryAfter time.Duration // while it is open: until a call of any member may be the probe; zero or less: now
+	Failures   int           // while it is closed: those of all members; if positive, the next success is reported
+	Cause      Cause         // why it has changed: CauseCalls, CauseProbe or CauseManual
+	Reason     string        // that was given to isolate it
+
+	// Time is when the fleet was asked, or this message arrived, by the member's clock. If the breaker was changed by
+	// the member's own calls or by hand since, they know more, and the change isn't applied.
+	Time time.Time
+}
+
+// fleetID returns the ID of the breaker of a key, or of the breaker itself if there is no key.
+func fleetID(base keyBase, key string) string {
+	id := "unlisted/"
+	if base.listed {
+		id = "listed/"
+	}
+	id += url.PathEscape(base.name)
+	if key != "" {
+		id += "/" + url.PathEscape(key)
+	}
+	return id
+}
+
+// fleetBreaker returns the breaker with an ID, nil if the guard has none now.
+func (g *Guard) fleetBreaker(id string) *Breaker {
+	parts := strings.Split(id, "/")
+	if len(parts) < 2 || len(parts) > 3 {
+		return nil
+	}
+
+	var err error
+	base := keyBase{listed: parts[0] == "listed"}
+	if base.name, err = url.PathUnescape(parts[1]); err != nil {
+		return nil
+	}
+	if len(parts) == 3 {
+		key, err := url.PathUnescape(parts[2])
+		if k, ok := g.keyed.get(keyName{base, key}).(*keyedBreaker); ok && err == nil {
+			return k.Breaker
+		}
+		return nil
+	}
+	if base.listed {
+		return g.breakers[base.name]
+	}
+	if s, ok := g.unlisted.get(base.name).(*toolState); ok {
+		return s.breaker
+	}
+	return nil
+}
+
+// fleetView returns the breaker as its fleet knows it.
+func (b *Breaker) fleetView() FleetBreaker {
+	v := FleetBreaker{ID: b.shared.id, State: b.State(), Failures: b.Failures(), Config: b.cfg}
+	if at := b.probeAt.Load(); at != nil && v.State == StateOpen {
+		v.RetryAfter = at.left()
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v.Changed, v.Cause = b.shared.changed, b.shared.cause
+	v.Probing = b.probe != nil
+	return v
+}

@@ -1,0 +1,292 @@
+package resilience
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxLeaseWait is how long a call waits for a lease, minLeaseWait how long it is until the fleet is asked for
+	// another one, and maxLeases how many calls of Lease may run at once.
+	maxLeaseWait = 100 * time.Millisecond
+	minLeaseWait = 100 * time.Millisecond
+	maxLeases    = 64
+
+	// maxKnown bounds what a member remembers of breakers that it doesn't have.
+	maxKnown = 4096
+)
+
+// A FleetMember is the part of a guard in a [Fleet]. Its methods are safe for concurrent use.
+type FleetMember struct {
+	guard   *Guard
+	name    string
+	fleet   Fleet
+	reports queue
+	hanging atomic.Int64 // calls of Lease that run
+
+	mu    sync.Mutex             // guards what follows; held while a breaker's is locked, never the other way round
+	known map[string]knownChange // the breakers of the fleet that aren't closed
+	alone error                  // why the fleet can't be reached; nil if it can
+}
+
+// A knownChange is a FleetChange, and when its RetryAfter has passed.
+type knownChange struct {
+	FleetChange
+	until *moment
+}
+
+// JoinFleet makes the guard a member of a fleet, under a name for logs and observers. The guard then shares what its
+// breakers find out, and learns of the other members', but for the breaker that tools without a state of their own
+// share. Only calls, Probes and the fleet's own changes are shared: Isolate, Trip and Reset of a Breaker concern this
+// guard alone. It is an error if f is nil, or if the guard is a member of a fleet already.
+//
+// A program calls this only for a Fleet of its own; others have a function for it.
+func (g *Guard) JoinFleet(name string, f Fleet) (*FleetMember, error) {
+	if f == nil {
+		return nil, errors.New("resilience: JoinFleet: the Fleet is nil")
+	}
+
+	m := &FleetMember{guard: g, name: name, fleet: f, known: make(map[string]knownChange)}
+	if !g.member.CompareAndSwap(nil, m) {
+		return nil, errors.New("resilience: JoinFleet: the guard is a member of a fleet already: it must leave that one first")
+	}
+	return m, nil
+}
+
+// Leave ends the membership: the breakers stay as they are, and decide alone from now on. It waits until the Fleet
+// has received all results so far. If ctx ends first, it returns the error of ctx.
+func (m *FleetMember) Leave(ctx context.Context) error {
+	m.guard.member.CompareAndSwap(m, nil)
+	return m.reports.flush(ctx)
+}
+
+// Breakers returns the breakers that the member shares, those of listed tools at least, in no order.
+func (m *FleetMember) Breakers() []FleetBreaker {
+	var all []FleetBreaker
+	for _, b := range m.guard.Breakers() {
+		if b.shared.id != "" {
+			all = append(all, b.fleetView())
+		}
+	}
+	return all
+}
+
+// Connected says whether the fleet can be reached: err is nil if it can, and otherwise why not. Observers receive a
+// [ConnectionChange] with the name of the fleet when that changes, and the log a line. A member is
+// connected at first.
+func (m *FleetMember) Connected(err error) {
+	m.mu.Lock()
+	changed := (err == nil) != (m.alone == nil)
+	m.alone = err
+	m.mu.Unlock()
+	if !changed {
+		return
+	}
+
+	e := ConnectionChange{Connection: m.name, State: ConnectionUp, Time: time.Now(), Err: err}
+	if err != nil {
+		e.State = ConnectionDown
+		m.guard.warner.warn("the fleet can't be reached: breakers decide alone", "fleet", m.name, "error", err)
+	} else {
+		m.guard.warner.warn("the fleet can be reached again", "fleet", m.name)
+	}
+	for _, o := range m.guard.observers {
+		o.connection(e)
+	}
+}
+
+// Apply tells the member of a change, and reports whether it has been applied, now or for a breaker that the guard
+// will have: it hasn't if the member has left, or knows more (see FleetChange.Time). Applying a change again does no harm.
+func (m *FleetMember) Apply(c FleetChange) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.guard.member.Load() != m {
+		return false
+	}
+
+	b := m.guard.fleetBreaker(c.Breaker)
+	before := m.known[c.Breaker].State
+	if b != nil && !b.apply(c, before) {
+		return false
+	}
+	switch _, known := m.known[c.Breaker]; {
+	case c.State == StateClosed:
+		delete(m.known, c.Breaker)
+	case known || len(m.known) < maxKnown:
+		m.known[c.Breaker] = knownChange{c, in(max(c.RetryAfter, 0))}
+	}
+	return true
+}
+
+// member returns the membership of the breaker's guard, nil if it has none, or doesn't share this breaker.
+func (b *Breaker) member() *FleetMember {
+	if b.guard == nil || b.shared.id == "" {
+		return nil
+	}
+	return b.guard.member.Load()
+}
+
+// sharing is what a breaker needs to be shared.
+type sharing struct {
+	id      string      // of FleetBreaker; empty if it isn't shared
+	watched atomic.Bool // the next success is reported
+	asking  atomic.Bool // a call asks whether it may be the probe
+
+	// These are guarded by the mutex of the breaker.
+	changed time.Time // by what wasn't the fleet
+	cause   Cause     // of that
+	denied  *moment   // until when the fleet may keep calls from being the probe, and say no more than that
+}
+
+// note is called for each change of the breaker's state. b.mu must be held.
+func (s *sharing) note(e BreakerChange) {
+	s.denied = nil
+	if e.Cause != CauseFleet && e.Cause != CauseCooldown {
+		s.changed, s.cause = e.Time, e.Cause
+	}
+}
+
+// adopt gives a new breaker the state that the fleet says it has.
+func (b *Breaker) adopt() {
+	m := b.member()
+	if m == nil {
+		return
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k, ok := m.known[b.shared.id]; ok {
+		k.RetryAfter = k.until.left()
+		b.apply(k.FleetChange, StateClosed)
+	}
+}
+
+// apply does what a change of the fleet says, and reports false if the breaker knows more. before is the state that
+// the fleet had until now.
+func (b *Breaker) apply(c FleetChange, before State) bool {
+	fresh := b.newCounter(c.State == StateOpen)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.shared.changed.After(c.Time) {
+		return false
+	}
+
+	cause := CauseFleet
+	if c.Cause == CauseManual {
+		cause = CauseManual
+	}
+	now := stateIn(b.version.Load())
+	switch {
+	case c.State == StateIsolated:
+		b.isolate(fresh, c.Reason)
+	case c.State == StateOpen:
+		b.openByFleet(fresh, now, max(c.RetryAfter, 0))
+	case before == StateClosed && cause != CauseManual:
+		b.shared.watched.Store(c.Failures > 0)
+	case now == StateIsolated && before != StateIsolated && cause != CauseManual:
+		// by hand, for this member alone
+	default:
+		b.shared.watched.Store(c.Failures > 0)
+		b.reset(fresh, cause)
+		if c.Cause == CauseProbe {
+			b.prober.blind = in(b.cfg.Cooldown)
+		}
+	}
+	return true
+}
+
+// openByFleet opens the breaker for d, unless it is isolated, or its own probe is under way. b.mu must be held.
+func (b *Breaker) openByFleet(fresh *counter, now State, d time.Duration) {
+	switch {
+	case now == StateIsolated || now == StateHalfOpen && b.probe != nil:
+	case now == StateOpen:
+		b.probeAt.Store(in(d))
+		b.shared.denied = nil
+		b.message.Store(nil)
+	default:
+		b.counter.Store(fresh)
+		b.open(CauseFleet, d)
+	}
+}
+
+// tell reports what a call has told of the backend, if the fleet has to know.
+func (b *Breaker) tell(probe bool, o outcome) {
+	switch {
+	case o == outcomeFailure, o == outcomeSuccess && probe:
+		b.report(FleetResult{Success: o == outcomeSuccess, Probe: probe, Cause: CauseCalls})
+	case o == outcomeSuccess && b.shared.watched.Load() && b.shared.watched.Swap(false):
+		b.report(FleetResult{Success: true, Cause: CauseCalls})
+	}
+}
+
+// tellProbe reports what Probe has told of the backend.
+func (b *Breaker) tellProbe(o outcome) {
+	if o == outcomeFailure || o == outcomeSuccess {
+		b.report(FleetResult{Success: o == outcomeSuccess, Probe: true, Cause: CauseProbe})
+	}
+}
+
+func (b *Breaker) report(r FleetResult) {
+	if m := b.member(); m != nil {
+		r.Breaker, r.Time = b.fleetView(), time.Now()
+		m.reports.add(func() { m.fleet.Report(r) })
+	}
+}
+
+// mayProbe reports whether the fleet lets a call that has so much time left be the probe of an open breaker. If not,
+// the breaker stays open for some time more.
+func (b *Breaker) mayProbe(left time.Duration) bool {
+	if b.member() == nil {
+		return true
+	}
+	if b.shared.asking.Swap(true) {
+		return false
+	}
+	defer b.shared.asking.Store(false)
+
+	wait := b.lease(CauseCalls, min(maxLeaseWait, left/10))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case wait <= 0:
+		return true
+	case stateIn(b.version.Load()) != StateOpen:
+		return false
+	case b.shared.denied == nil:
+		b.shared.denied = in(maxCooldowns * min(b.cfg.Cooldown, never/maxCooldowns))
+	case b.shared.denied.left() <= 0:
+		return true
+	}
+	if b.untilProbe() < wait {
+		b.probeAt.Store(in(wait))
+		b.message.Store(nil)
+	}
+	return false
+}
+
+// lease asks the fleet whether the breaker may be probed, and returns zero if it may, otherwise how long it
+// is until it may be asked again. It takes no longer than patience, and then the breaker decides.
+func (b *Breaker) lease(cause Cause, patience time.Duration) time.Duration {
+	m := b.member()
+	if m == nil || patience <= 0 || m.hanging.Load() >= maxLeases {
+		return 0
+	}
+
+	view := b.fleetView()
+	wait, err := WithTimeout(context.Background(), "lease", patience, func(ctx context.Context) (time.Duration, error) {
+		m.hanging.Add(1)
+		defer m.hanging.Add(-1)
+		granted, wait := m.fleet.Lease(ctx, view, cause)
+		if granted {
+			return 0, nil
+		}
+		return max(wait, minLeaseWait), nil
+	})
+	if err != nil {
+		return 0
+	}
+	return wait
+}
