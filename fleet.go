@@ -42,12 +42,13 @@ type FleetBreaker struct {
 	// at most about 1.6 KB long.
 	ID string
 
+	Name       string        // of the breaker, as Breaker.Name
 	State      State         // the member's own
 	RetryAfter time.Duration // while it is open: until a call may be the probe; zero or less if one may be now
 	Changed    time.Time     // when the member's own calls, Probe or operator last changed the state; may be zero
 	Cause      Cause         // of that change
 	Failures   int           // in a row, as in Breaker.Failures
-	Probing    bool          // whether a call is the probe now
+	Probing    bool          // whether a call is the probe now, or Probe runs
 
 	// Config is the breaker's own, with its defaults.
 	Config BreakerConfig
@@ -119,7 +120,7 @@ func (g *Guard) fleetBreaker(id string) *Breaker {
 
 // fleetView returns the breaker as its fleet knows it.
 func (b *Breaker) fleetView() FleetBreaker {
-	v := FleetBreaker{ID: b.shared.id, State: b.State(), Failures: b.Failures(), Config: b.cfg}
+	v := FleetBreaker{ID: b.shared.id, Name: b.name, State: b.State(), Failures: b.Failures(), Config: b.cfg}
 	if at := b.probeAt.Load(); at != nil && v.State == StateOpen {
 		v.RetryAfter = at.left()
 	}
@@ -127,6 +128,6 @@ func (b *Breaker) fleetView() FleetBreaker {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v.Changed, v.Cause = b.shared.changed, b.shared.cause
-	v.Probing = b.probe != nil
+	v.Probing = b.prober.asking || b.probe != nil && b.overdue.left() >= 0
 	return v
 }

@@ -74,6 +74,19 @@ func (m *FleetMember) Breakers() []FleetBreaker {
 	return all
 }
 
+// Breaker returns the breaker with an ID, and false if the guard has none now.
+func (m *FleetMember) Breaker(id string) (b FleetBreaker, ok bool) {
+	if own := m.guard.fleetBreaker(id); own != nil {
+		return own.fleetView(), true
+	}
+	return b, false
+}
+
+// Warn writes a warning to Config.Log, with pairs of keys and values as those of slog. It doesn't wait for the log.
+func (m *FleetMember) Warn(msg string, args ...any) {
+	m.guard.warner.warn(msg, append(args, "fleet", m.name)...)
+}
+
 // Connected says whether the fleet can be reached: err is nil if it can, and otherwise why not. Observers receive a
 // [ConnectionChange] with the name of the fleet when that changes, and the log a line. A member is
 // connected at first.
@@ -89,9 +102,9 @@ func (m *FleetMember) Connected(err error) {
 	e := ConnectionChange{Connection: m.name, State: ConnectionUp, Time: time.Now(), Err: err}
 	if err != nil {
 		e.State = ConnectionDown
-		m.guard.warner.warn("the fleet can't be reached: breakers decide alone", "fleet", m.name, "error", err)
+		m.Warn("the fleet can't be reached: breakers decide alone", "error", err)
 	} else {
-		m.guard.warner.warn("the fleet can be reached again", "fleet", m.name)
+		m.Warn("the fleet can be reached again")
 	}
 	for _, o := range m.guard.observers {
 		o.connection(e)

@@ -24,6 +24,7 @@ const (
 // was opened. Its fields are guarded by the mutex of its breaker, but for the atomic ones.
 type prober struct {
 	at      atomic.Pointer[moment] // when Probe is called next; nil if it isn't
+	asking  bool                   // Probe runs, and its result is waited for
 	period  int                    // counts the times that the breaker was opened, closed or isolated
 	opened  *moment                // since when, and until when Probes that fail may keep calls out
 	blind   *moment                // until when an opening means that Probe can't see what is wrong; nil: never
@@ -102,7 +103,9 @@ func (b *Breaker) callProbe(period int) {
 	start := time.Now()
 	result := probeResult{outcome: outcomeNeutral}
 	if b.prober.hanging.Load() < maxProbes {
+		b.setAsking(true)
 		result = b.askProbe(period)
+		b.setAsking(false)
 	}
 
 	var closed *counter
@@ -139,6 +142,12 @@ func (b *Breaker) putOff() {
 	if d > b.untilProbe() {
 		b.probeAt.Store(in(d))
 	}
+}
+
+func (b *Breaker) setAsking(asking bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.prober.asking = asking
 }
 
 // A probeResult is what a Probe has found out.

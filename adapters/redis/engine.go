@@ -1,0 +1,218 @@
+package redisfleet
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/seed8d1e2389/resilience"
+)
+
+// patience is how long the fleet is waited for, which no call does.
+const patience = 500 * time.Millisecond
+
+// An engine is the [resilience.Fleet] of a member: it takes results to the store, and what the store says to the
+// member's breakers. What it misses, because a message is lost or the store can't be reached, the next sync mends.
+type engine struct {
+	store  store
+	id     string // of the member, in the store
+	quorum int
+	member *resilience.FleetMember
+
+	first chan struct{} // closed after the first sync
+	wake  chan struct{} // asks for a sync now
+
+	mu       sync.Mutex // guards what follows; held while changes are applied, so that they are in order
+	known    memory     // of which the member has seen all; zero if it may have missed something
+	since    string     // the memory that versions are of
+	versions map[string]int64
+	breakers map[string]entry // those that aren't closed, or have failures
+	health   Health
+	refused  error     // why Join fails
+	agreed   time.Time // until when the store has heard of the member's changes
+}
+
+func newEngine(s store, id string, cfg Config) *engine {
+	quorum := cfg.Quorum
+	if quorum == 0 {
+		quorum = defaultQuorum
+	}
+	return &engine{
+		store: s, id: id, quorum: quorum, first: make(chan struct{}), wake: make(chan struct{}, 1),
+		versions: make(map[string]int64), breakers: make(map[string]entry), health: Health{Namespace: cfg.Namespace},
+	}
+}
+
+// Report implements [resilience.Fleet].
+func (e *engine) Report(r resilience.FleetResult) {
+	if !e.connected() {
+		return // the next sync that succeeds tells the store
+	}
+
+	changed, err := bounded(context.Background(), func(ctx context.Context) (entry, error) {
+		switch {
+		case r.Success && r.Probe:
+			return e.store.recovered(ctx, r.Breaker.ID, r.Cause)
+		case r.Success:
+			return e.store.success(ctx, r.Breaker.ID)
+		default:
+			return e.store.failure(ctx, r.Breaker, 1, e.quorum, r.Probe)
+		}
+	})
+	if err != nil {
+		e.lost(err)
+		return
+	}
+	e.told(changed)
+}
+
+// Lease implements [resilience.Fleet]. Without an answer, the member decides by itself.
+func (e *engine) Lease(
+	ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause,
+) (granted bool, wait time.Duration) {
+	if !e.connected() {
+		return true, 0
+	}
+	reply, err := e.store.lease(ctx, b, cause)
+	if err != nil {
+		return true, 0
+	}
+	return reply.Granted, time.Duration(reply.Wait) * time.Millisecond
+}
+
+// told applies the reply to a command that may have changed a breaker.
+func (e *engine) told(x entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x.Since != e.since {
+		e.resync()
+		return
+	}
+	e.apply(x, time.Now())
+}
+
+// heard applies a message. One of the member itself says what the reply has said, perhaps later than what it
+// has found out since.
+func (e *engine) heard(x entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x.Since != e.since {
+		e.resync()
+		return
+	}
+	if (x.By == e.id || e.apply(x, time.Now())) && x.Version == e.known.Version+1 {
+		e.known.Version++
+	}
+}
+
+// subscribed is called when messages may have been lost.
+func (e *engine) subscribed() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.resync()
+}
+
+// resync asks for all breakers. e.mu must be held.
+func (e *engine) resync() {
+	e.known = memory{}
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// apply applies what the store said when it was asked at this time, or later, unless it has said something newer
+// since. It reports false if the member knows more. e.mu must be held.
+func (e *engine) apply(x entry, asked time.Time) bool {
+	if x.Version < e.versions[x.ID] {
+		return true
+	}
+	if !e.member.Apply(x.change(asked)) {
+		e.known = memory{}
+		return false
+	}
+
+	e.versions[x.ID] = x.Version
+	if x.State == "closed" && x.Failures == 0 {
+		delete(e.breakers, x.ID)
+	} else {
+		e.breakers[x.ID] = x
+	}
+	return true
+}
+
+func (e *engine) connected() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.health.Connected
+}
+
+// lost notes that the store can't be reached.
+func (e *engine) lost(err error) {
+	e.mu.Lock()
+	if e.health.Connected || e.health.Since.IsZero() {
+		e.health.Connected, e.health.Since = false, time.Now()
+	}
+	e.health.Error = err
+	e.known = memory{}
+	e.mu.Unlock()
+	e.member.Connected(err)
+}
+
+// found notes that the store has answered what was asked at this time, and how many members it knows.
+func (e *engine) found(asked time.Time, members int) {
+	e.mu.Lock()
+	if !e.health.Connected {
+		e.health.Connected, e.health.Since = true, time.Now()
+	}
+	e.health.Error, e.health.Members = nil, members
+	e.agreed = asked
+	e.mu.Unlock()
+	e.member.Connected(nil)
+}
+
+// ready waits for the first sync, and returns why the store refuses the member.
+func (e *engine) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 4*patience)
+	defer cancel()
+	select {
+	case <-e.first:
+	case <-ctx.Done():
+	}
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.refused
+}
+
+// leave tells the store what is left to tell.
+func (e *engine) leave(ctx context.Context) error {
+	err := e.member.Leave(ctx)
+	if !e.connected() {
+		return err
+	}
+	_, left := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.store.leave(ctx) })
+	return errors.Join(err, left)
+}
+
+// bounded calls an operation, and returns in time whatever that does: clients of Redis need not respect a context.
+func bounded[T any](ctx context.Context, op func(context.Context) (T, error)) (T, error) {
+	return resilience.WithTimeout(ctx, "redis", patience, op)
+}
+
+// isRefusal reports whether Redis has said that it will never serve the member as it is configured.
+func isRefusal(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	for _, prefix := range []string{"NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "ERR"} {
+		if strings.HasPrefix(reply.Error(), prefix) {
+			return true
+		}
+	}
+	return false
+}

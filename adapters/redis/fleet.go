@@ -1,0 +1,136 @@
+package redisfleet
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/seed8d1e2389/resilience"
+)
+
+// A Fleet is the membership of a guard in a fleet of servers. Its methods are safe for concurrent use.
+type Fleet struct {
+	guard  *resilience.Guard
+	name   string
+	engine *engine
+	end    context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// Join makes the guard a member of the fleet that the namespace names. When it returns, the guard knows which breakers
+// are open, so a server that is ready only then sends no call to a backend that others have found dead.
+//
+// Redis need not be there: Join waits until it answers, two seconds or the end of ctx at most, and the guard's
+// breakers then decide alone until it does. It is an error if Redis refuses the member (a wrong password, an
+// ACL rule that is missing), if cfg is wrong, or if the guard is a member of a fleet already.
+//
+// The client belongs to the caller, who must close it after Leave. It may be one of a single server, of Sentinel or of a
+// cluster; a Ring isn't supported. TLS, passwords and timeouts are its own: no call waits for it, except that one
+// that could be the probe of an open breaker waits for 100ms.
+func Join(
+	ctx context.Context, client redis.UniversalClient, guard *resilience.Guard, cfg Config,
+) (*Fleet, error) {
+	switch _, ring := client.(*redis.Ring); {
+	case client == nil:
+		return nil, errors.New("redisfleet: Join: the client is nil")
+	case ring:
+		return nil, errors.New("redisfleet: Join: the client is a Ring: it must be one of a server, Sentinel or a cluster")
+	case guard == nil:
+		return nil, errors.New("redisfleet: Join: the guard is nil")
+	}
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	id := rand.Text()
+	return join(ctx, newRedisStore(client, cfg.Namespace, id), id, guard, cfg)
+}
+
+// join implements Join with any store.
+func join(ctx context.Context, s store, id string, guard *resilience.Guard, cfg Config) (*Fleet, error) {
+	f := &Fleet{guard: guard, name: "fleet " + cfg.Namespace, engine: newEngine(s, id, cfg)}
+	member, err := guard.JoinFleet(f.name, f.engine)
+	if err != nil {
+		return nil, fmt.Errorf("redisfleet: Join: %w", err)
+	}
+	f.engine.member = member
+
+	var running context.Context
+	running, f.end = context.WithCancel(context.Background())
+	f.work.Go(func() { s.listen(running, f.engine) })
+	f.work.Go(func() { f.engine.run(running) })
+
+	if err := f.engine.ready(ctx); err != nil {
+		_ = f.Leave(ctx)
+		return nil, fmt.Errorf("redisfleet: Join: %w", err)
+	}
+	return f, nil
+}
+
+// Leave ends the membership: the others forget this member at once, and its guard's breakers stay as they are and
+// decide alone. It waits until the fleet has all results so far. If ctx ends first, Leave returns its error. Call it
+// after Guard.Close and before the client is closed.
+func (f *Fleet) Leave(ctx context.Context) error {
+	err := f.engine.leave(ctx)
+	f.end()
+
+	done := make(chan struct{})
+	go func() {
+		f.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return err
+	case <-ctx.Done():
+		return errors.Join(err, ctx.Err())
+	}
+}
+
+// Isolate takes what a breaker protects out of service, for all members, until Reset is called: as
+// [resilience.Breaker.Isolate] does for one. breaker is the name of one that this member has, of a tool or of a key
+// ("tool/key"). The error names what is allowed, or says why the fleet could not be told; then nothing has changed, or
+// Redis has not said whether it has.
+func (f *Fleet) Isolate(ctx context.Context, breaker, reason string) error {
+	return f.command(ctx, breaker, func(ctx context.Context, id string) (entry, error) {
+		return f.engine.store.isolate(ctx, id, reason)
+	})
+}
+
+// Reset closes a breaker for all members, whatever its state is at each of them, and forgets its failures. breaker and
+// the error are as for Isolate.
+func (f *Fleet) Reset(ctx context.Context, breaker string) error {
+	return f.command(ctx, breaker, f.engine.store.reset)
+}
+
+// command tells the store what to do with a breaker.
+func (f *Fleet) command(
+	ctx context.Context, breaker string, do func(ctx context.Context, id string) (entry, error),
+) error {
+	id, err := f.find(breaker)
+	if err != nil {
+		return err
+	}
+	e, err := bounded(ctx, func(ctx context.Context) (entry, error) { return do(ctx, id) })
+	if err != nil {
+		return fmt.Errorf("redisfleet: %w", err)
+	}
+	f.engine.told(e)
+	return nil
+}
+
+// find returns the ID of a breaker.
+func (f *Fleet) find(breaker string) (id string, err error) {
+	var names []string
+	for _, b := range f.engine.member.Breakers() {
+		if b.Name == breaker {
+			return b.ID, nil
+		}
+		names = append(names, b.Name)
+	}
+	slices.Sort(names)
+	return "", fmt.Errorf("redisfleet: the breaker is %q: it must be one of %q", breaker, names)
+}

@@ -1,0 +1,221 @@
+-- All that members of a fleet agree on, as one script, so that each operation is atomic. All keys share the hash tag
+-- of the namespace, and therefore a node of a cluster. All times are the server's, in milliseconds, and leave
+-- it as durations only: the clocks of members don't matter.
+--
+-- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n), index (sorted set:
+-- ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard of
+-- last), then the hashes of the breakers that the operation concerns.
+--
+-- A breaker that is closed and has no failures has no key. The fields of others:
+--   state           "open" or "isolated"; none while it is closed
+--   failures        in a row, over all members, while it is closed
+--   seen            how many members have seen one of them
+--   by:MEMBER       that this member has
+--   at, probe_at    when a call and when a Probe may be the next probe
+--   lease, until    which member sends the probe, and until when another one may not
+--   failed:MEMBER   that a probe of this member has failed since the breaker has opened; tried: how many have
+--   cause, reason   of the state
+--   v               the version of the fleet when it has changed last
+local members, version, index, configs, breaker = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local op, me, channel, keep, absent, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local arg = {unpack(ARGV, 7)} -- of the operation
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function int(n) return string.format('%.0f', n) end
+
+-- live returns how many members there are, at least one: this one.
+local function live()
+	return math.max(redis.call('ZCOUNT', members, int(now - absent), '+inf'), 1)
+end
+
+-- since returns what tells this memory of the fleet from one that was lost.
+local function since()
+	redis.call('HSETNX', version, 'since', time[1] .. '.' .. time[2])
+	return redis.call('HGET', version, 'since')
+end
+
+-- get returns a breaker as members know it.
+local function get(key, id)
+	local h = redis.call('HMGET', key, 'state', 'failures', 'at', 'cause', 'reason', 'v', 'lease', 'until')
+	local at = tonumber(h[3]) or now
+	if h[7] and h[7] ~= me then at = math.max(at, tonumber(h[8])) end
+	return {
+		id = id, state = h[1] or 'closed', failures = tonumber(h[2]) or 0, wait = math.max(at - now, 0),
+		cause = h[4] or 'calls', reason = h[5] or '', v = tonumber(h[6]) or 0, since = since(), by = me,
+	}
+end
+
+-- changed publishes a breaker that has changed, and returns it. told replaces what a closed one can't hold.
+local function changed(id, told)
+	local v = redis.call('HINCRBY', version, 'n', 1)
+	redis.call('PEXPIRE', version, keep)
+	if redis.call('EXISTS', breaker) == 1 then
+		redis.call('HSET', breaker, 'v', v)
+		redis.call('PEXPIRE', breaker, keep)
+		redis.call('ZADD', index, int(now + keep), id)
+		redis.call('PEXPIRE', index, keep)
+	else
+		redis.call('ZREM', index, id)
+	end
+
+	local b = get(breaker, id)
+	b.v = v
+	for k, value in pairs(told or {}) do b[k] = value end
+	local text = cjson.encode(b)
+	redis.call('PUBLISH', channel, text)
+	return text
+end
+
+local function unchanged(id) return cjson.encode(get(breaker, id)) end
+
+-- room reports whether another breaker may be remembered, so that names can't fill the memory.
+local function room()
+	if redis.call('EXISTS', breaker) == 1 then return true end
+	redis.call('ZREMRANGEBYSCORE', index, '-inf', int(now))
+	return redis.call('ZCARD', index) < most
+end
+
+local function open(wait, probe_wait, cause)
+	redis.call('DEL', breaker)
+	redis.call('HSET', breaker, 'state', 'open', 'at', int(now + wait), 'probe_at', int(now + probe_wait), 'cause', cause)
+end
+
+local ops = {}
+
+-- sync says that the member is alive, and returns what the fleet's memory is, and the breakers in it unless the
+-- member knows all of them.
+function ops.sync(memory, known)
+	redis.call('ZADD', members, int(now), me)
+	redis.call('ZREMRANGEBYSCORE', members, '-inf', '(' .. int(now - absent))
+	redis.call('PEXPIRE', members, keep)
+	local s, n = since(), redis.call('HGET', version, 'n') or '0'
+	redis.call('PEXPIRE', version, keep)
+	local reply = {since = s, n = tonumber(n), members = live(), complete = s == memory and n == known}
+	if not reply.complete then
+		local ids = redis.call('ZRANGEBYSCORE', index, int(now), '+inf')
+		if #ids > 0 then reply.ids = ids end
+	end
+	return cjson.encode(reply)
+end
+
+-- read returns the breakers with these IDs, and keeps them for longer.
+function ops.read(...)
+	local all = {}
+	for i, id in ipairs({...}) do
+		local key = KEYS[4 + i]
+		if redis.call('EXISTS', key) == 1 then
+			redis.call('PEXPIRE', key, keep)
+			redis.call('ZADD', index, int(now + keep), id)
+			table.insert(all, get(key, id))
+		end
+	end
+	if #all == 0 then return '[]' end
+	return cjson.encode(all)
+end
+
+-- leave forgets the member.
+function ops.leave()
+	redis.call('ZREM', members, me)
+	return '{}'
+end
+
+-- failure counts n failures of a breaker that is closed, and opens it if they are enough. One of a probe puts off
+-- the next one.
+function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe)
+	local state = redis.call('HGET', breaker, 'state')
+	if state == 'open' and probe == '1' then
+		if redis.call('HSETNX', breaker, 'failed:' .. me, 1) == 1 then redis.call('HINCRBY', breaker, 'tried', 1) end
+		redis.call('HSET', breaker, 'at', int(now + wait), 'probe_at', int(now + interval / 2))
+		redis.call('HDEL', breaker, 'lease', 'until')
+		return changed(id)
+	end
+	if state or not room() then return unchanged(id) end
+
+	local total = redis.call('HINCRBY', breaker, 'failures', n)
+	if redis.call('HSETNX', breaker, 'by:' .. me, 1) == 1 then redis.call('HINCRBY', breaker, 'seen', 1) end
+	local seen = tonumber(redis.call('HGET', breaker, 'seen'))
+	if total >= tonumber(failures) and seen >= math.min(tonumber(quorum), live()) then
+		open(cooldown, interval / 2, 'calls')
+	end
+	return changed(id)
+end
+
+-- success forgets the failures of a breaker that is closed.
+function ops.success(id)
+	if redis.call('HEXISTS', breaker, 'state') == 1 or redis.call('EXISTS', breaker) == 0 then return unchanged(id) end
+	redis.call('DEL', breaker)
+	return changed(id)
+end
+
+-- recovered closes a breaker whose probe has succeeded.
+function ops.recovered(id, cause)
+	if redis.call('HGET', breaker, 'state') ~= 'open' then return ops.success(id) end
+	redis.call('DEL', breaker)
+	return changed(id, {cause = cause})
+end
+
+-- lease lets the member probe an open breaker if it is time, and none other does. One whose probe has failed leaves
+-- the next one to the others for a while: its own network may be what is broken.
+function ops.lease(id, cause, term, interval, patience)
+	local h = redis.call('HMGET', breaker, 'state', 'at', 'probe_at', 'lease', 'until', 'tried')
+	if h[1] == 'isolated' then return cjson.encode({granted = false, wait = tonumber(term)}) end
+	if h[1] ~= 'open' then return cjson.encode({granted = true, wait = 0}) end
+
+	local due = tonumber(cause == 'probe' and h[3] or h[2])
+	local held = h[4] and tonumber(h[5]) > now
+	if held and h[4] == me then due = now elseif held then due = math.max(due, tonumber(h[5])) end
+	if not held and redis.call('HEXISTS', breaker, 'failed:' .. me) == 1 then
+		if tonumber(h[6]) < live() then
+			due = due + patience
+		else
+			for _, field in ipairs(redis.call('HKEYS', breaker)) do
+				if string.sub(field, 1, 7) == 'failed:' then redis.call('HDEL', breaker, field) end
+			end
+			redis.call('HSET', breaker, 'tried', 0)
+		end
+	end
+	if due > now then return cjson.encode({granted = false, wait = due - now}) end
+
+	redis.call('HSET', breaker, 'lease', me, 'until', int(now + term))
+	if cause == 'probe' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2)) end
+	if not held then changed(id, {wait = tonumber(term)}) end
+	return cjson.encode({granted = true, wait = 0})
+end
+
+-- isolate rejects all calls of all members.
+function ops.isolate(id, reason)
+	if not room() then return redis.error_reply('FULL the namespace has too many breakers') end
+	redis.call('DEL', breaker)
+	redis.call('HSET', breaker, 'state', 'isolated', 'reason', reason, 'cause', 'manual')
+	return changed(id)
+end
+
+-- reset closes a breaker, whatever its state is.
+function ops.reset(id)
+	redis.call('DEL', breaker)
+	return changed(id, {cause = 'manual'})
+end
+
+-- restore is for a breaker that the server has forgotten. It does nothing if another member was faster.
+function ops.restore(id, state, wait, probe_wait, reason)
+	if redis.call('HEXISTS', breaker, 'state') == 1 or not room() then return unchanged(id) end
+	if state == 'isolated' then return ops.isolate(id, reason) end
+	open(wait, probe_wait, 'calls')
+	return changed(id)
+end
+
+-- compare notes the configurations of the member's breakers, and returns those of others.
+function ops.compare(...)
+	local old = now - absent * 60
+	for _, config in ipairs({...}) do redis.call('HSET', configs, config, int(now)) end
+	local all, h = {}, redis.call('HGETALL', configs)
+	for i = 1, #h, 2 do
+		if tonumber(h[i + 1]) < old then redis.call('HDEL', configs, h[i]) else table.insert(all, h[i]) end
+	end
+	redis.call('PEXPIRE', configs, keep)
+	return cjson.encode(all)
+end
+
+return ops[op](unpack(arg))

@@ -1,0 +1,333 @@
+package redisfleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+)
+
+// A model is what fleet.lua does, in Go, for tests in fake time: without a server, a network or bytes.
+type model struct {
+	mu        sync.Mutex
+	now       func() time.Time // the server's clock, which may differ from the members'
+	since     int
+	version   int64
+	members   map[string]time.Time // when one was heard of last
+	breakers  map[string]*modelBreaker
+	configs   map[string]time.Time
+	listeners map[*modelStore]listener
+	commands  int // how many it has executed
+}
+
+type modelBreaker struct {
+	entry
+	by, failed  map[string]bool // the members that have seen failures, and whose probe has failed
+	at, probeAt time.Time
+	lease       string
+	until       time.Time
+}
+
+func newModel() *model {
+	m := &model{now: time.Now, listeners: make(map[*modelStore]listener)}
+	m.flush()
+	return m
+}
+
+// flush forgets everything, as FLUSHALL and the loss of a disk do.
+func (m *model) flush() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.since++
+	m.version = 0
+	m.members = make(map[string]time.Time)
+	m.breakers = make(map[string]*modelBreaker)
+	m.configs = make(map[string]time.Time)
+}
+
+func (m *model) live() int {
+	n := 0
+	for _, heard := range m.members {
+		if m.now().Sub(heard) <= absence {
+			n++
+		}
+	}
+	return max(n, 1)
+}
+
+// view returns a breaker as the member knows it.
+func (m *model) view(id, me string) entry {
+	e := entry{ID: id, State: "closed", Cause: "calls", Since: fmt.Sprint(m.since)}
+	b := m.breakers[id]
+	if b == nil {
+		return e
+	}
+	e.State, e.Failures, e.Cause, e.Reason, e.Version = b.State, b.Failures, b.Cause, b.Reason, b.Version
+	at := b.at
+	if b.lease != "" && b.lease != me && b.until.After(at) {
+		at = b.until
+	}
+	e.Wait = max(at.Sub(m.now()).Milliseconds(), 0)
+	return e
+}
+
+// changed notes that a breaker has changed, and tells all members.
+func (m *model) changed(id, me string, told func(*entry)) entry {
+	m.version++
+	if b := m.breakers[id]; b != nil {
+		b.Version = m.version
+	}
+	e := m.view(id, me)
+	e.Version, e.By = m.version, me
+	if told != nil {
+		told(&e)
+	}
+	for s, l := range m.listeners {
+		s.send(func() { l.heard(e) })
+	}
+	return e
+}
+
+// A modelStore is the store of one member: a network to the model.
+type modelStore struct {
+	*model
+	me string
+
+	// delay is how long a command or a message takes, each way, and lost whether it is. nil means none.
+	delay func() time.Duration
+	lost  func() bool
+}
+
+func (m *model) store(member string) *modelStore { return &modelStore{model: m, me: member} }
+
+var errLost = errors.New("i/o timeout")
+
+// over executes an operation over the network.
+func over[T any](ctx context.Context, s *modelStore, op func() T) (reply T, err error) {
+	if err := s.travel(ctx); err != nil {
+		return reply, err
+	}
+	s.mu.Lock()
+	s.commands++
+	reply = op()
+	s.mu.Unlock()
+	return reply, s.travel(ctx)
+}
+
+func (s *modelStore) travel(ctx context.Context) error {
+	var d time.Duration
+	if s.delay != nil {
+		d = s.delay()
+	}
+	lost := s.lost != nil && s.lost()
+	if lost {
+		d = time.Hour
+	}
+	if d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if lost {
+		return errLost
+	}
+	return nil
+}
+
+// send delivers a message, which isn't waited for.
+func (s *modelStore) send(deliver func()) {
+	go func() {
+		if s.lost != nil && s.lost() {
+			return
+		}
+		if s.delay != nil {
+			time.Sleep(s.delay())
+		}
+		deliver()
+	}()
+}
+
+func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) {
+	return over(ctx, s, func() syncReply {
+		s.members[s.me] = s.now()
+		r := syncReply{memory: memory{fmt.Sprint(s.since), s.version}, Members: s.live()}
+		if r.Complete = r.memory == known; !r.Complete {
+			r.IDs = slices.Sorted(maps.Keys(s.breakers))
+		}
+		return r
+	})
+}
+
+func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
+	return over(ctx, s, func() (all []entry) {
+		for _, id := range ids {
+			if s.breakers[id] != nil {
+				all = append(all, s.view(id, s.me))
+			}
+		}
+		return all
+	})
+}
+
+func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string) {
+	s.breakers[id] = &modelBreaker{
+		entry: entry{State: "open", Cause: cause}, failed: make(map[string]bool),
+		at: s.now().Add(wait), probeAt: s.now().Add(probeWait),
+	}
+}
+
+func (s *modelStore) failure(
+	ctx context.Context, fb resilience.FleetBreaker, n, quorum int, probe bool,
+) (entry, error) {
+	return over(ctx, s, func() entry {
+		b := s.breakers[fb.ID]
+		switch {
+		case b != nil && b.State == "open" && probe:
+			b.failed[s.me] = true
+			b.at, b.probeAt = s.now().Add(max(fb.RetryAfter, 0)), s.now().Add(fb.Config.ProbeInterval/2)
+			b.lease = ""
+			return s.changed(fb.ID, s.me, nil)
+		case b != nil && b.State != "closed", b == nil && len(s.breakers) >= maxBreakers:
+			return s.view(fb.ID, s.me)
+		case b == nil:
+			b = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}, by: make(map[string]bool)}
+			s.breakers[fb.ID] = b
+		}
+
+		b.Failures += n
+		b.by[s.me] = true
+		if b.Failures >= fb.Config.Failures && len(b.by) >= min(quorum, s.live()) {
+			s.open(fb.ID, fb.Config.Cooldown, fb.Config.ProbeInterval/2, "calls")
+		}
+		return s.changed(fb.ID, s.me, nil)
+	})
+}
+
+func (s *modelStore) forget(id string) entry {
+	if b := s.breakers[id]; b == nil || b.State != "closed" {
+		return s.view(id, s.me)
+	}
+	delete(s.breakers, id)
+	return s.changed(id, s.me, nil)
+}
+
+func (s *modelStore) success(ctx context.Context, id string) (entry, error) {
+	return over(ctx, s, func() entry { return s.forget(id) })
+}
+
+func (s *modelStore) recovered(ctx context.Context, id string, cause resilience.Cause) (entry, error) {
+	return over(ctx, s, func() entry {
+		if b := s.breakers[id]; b == nil || b.State != "open" {
+			return s.forget(id)
+		}
+		delete(s.breakers, id)
+		return s.changed(id, s.me, func(e *entry) { e.Cause = cause.String() })
+	})
+}
+
+func (s *modelStore) lease(
+	ctx context.Context, fb resilience.FleetBreaker, cause resilience.Cause,
+) (leaseReply, error) {
+	return over(ctx, s, func() leaseReply {
+		b, now := s.breakers[fb.ID], s.now()
+		switch {
+		case b == nil || b.State == "closed":
+			return leaseReply{Granted: true}
+		case b.State == "isolated":
+			return leaseReply{Wait: leaseTerm.Milliseconds()}
+		}
+
+		due := b.at
+		if cause == resilience.CauseProbe {
+			due = b.probeAt
+		}
+		held := b.lease != "" && b.until.After(now)
+		switch {
+		case held && b.lease == s.me:
+			due = now
+		case held && b.until.After(due):
+			due = b.until
+		case !held && b.failed[s.me] && len(b.failed) < s.live():
+			due = due.Add(fb.Config.Cooldown / 4)
+		case !held && b.failed[s.me]:
+			clear(b.failed)
+		}
+		if due.After(now) {
+			return leaseReply{Wait: milliseconds(due.Sub(now))}
+		}
+
+		b.lease, b.until = s.me, now.Add(leaseTerm)
+		if cause == resilience.CauseProbe {
+			b.probeAt = now.Add(fb.Config.ProbeInterval / 2)
+		}
+		if !held {
+			s.changed(fb.ID, s.me, func(e *entry) { e.Wait = leaseTerm.Milliseconds() })
+		}
+		return leaseReply{Granted: true}
+	})
+}
+
+func (s *modelStore) isolateNow(id, reason string) entry {
+	s.breakers[id] = &modelBreaker{entry: entry{State: "isolated", Cause: "manual", Reason: reason}}
+	return s.changed(id, s.me, nil)
+}
+
+func (s *modelStore) isolate(ctx context.Context, id, reason string) (entry, error) {
+	return over(ctx, s, func() entry { return s.isolateNow(id, reason) })
+}
+
+func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
+	return over(ctx, s, func() entry {
+		delete(s.breakers, id)
+		return s.changed(id, s.me, func(e *entry) { e.Cause = "manual" })
+	})
+}
+
+func (s *modelStore) restore(ctx context.Context, fb resilience.FleetBreaker, reason string) (entry, error) {
+	return over(ctx, s, func() entry {
+		if b := s.breakers[fb.ID]; b != nil && b.State != "closed" {
+			return s.view(fb.ID, s.me)
+		}
+		if fb.State == resilience.StateIsolated {
+			return s.isolateNow(fb.ID, reason)
+		}
+		s.open(fb.ID, max(fb.RetryAfter, 0), fb.Config.ProbeInterval/2, "calls")
+		return s.changed(fb.ID, s.me, nil)
+	})
+}
+
+func (s *modelStore) compare(ctx context.Context, configs []string) ([]string, error) {
+	return over(ctx, s, func() []string {
+		for _, c := range configs {
+			s.configs[c] = s.now()
+		}
+		maps.DeleteFunc(s.configs, func(_ string, heard time.Time) bool { return s.now().Sub(heard) > 60*absence })
+		return slices.Sorted(maps.Keys(s.configs))
+	})
+}
+
+func (s *modelStore) leave(ctx context.Context) error {
+	_, err := over(ctx, s, func() struct{} {
+		delete(s.members, s.me)
+		return struct{}{}
+	})
+	return err
+}
+
+func (s *modelStore) listen(ctx context.Context, l listener) {
+	s.mu.Lock()
+	s.listeners[s] = l
+	s.mu.Unlock()
+	l.subscribed()
+	<-ctx.Done()
+	s.mu.Lock()
+	delete(s.listeners, s)
+	s.mu.Unlock()
+}

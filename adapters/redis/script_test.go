@@ -1,0 +1,135 @@
+package redisfleet
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TestScriptDoesWhatTheModelDoes lets members do anything with the script and with the model, and compares the
+// replies. What the tests of the fleet show with the model then holds for Redis, too.
+func TestScriptDoesWhatTheModelDoes(t *testing.T) {
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	rapid.Check(t, func(t *rapid.T) { compareWithModel(t, server, client) })
+}
+
+func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.UniversalClient) {
+	now := time.UnixMilli(1_700_000_000_000)
+	server.FlushAll()
+	server.SetTime(now)
+	m := newModel()
+	m.now = func() time.Time { return now }
+
+	const members = 3
+	var scripts, models [members]store
+	for i := range members {
+		id := fmt.Sprint("member-", i)
+		scripts[i], models[i] = newRedisStore(client, "test", id), m.store(id)
+	}
+
+	ctx := context.Background()
+	known := [members][2]memory{}
+	drawMember := rapid.IntRange(0, members-1)
+	drawID := rapid.SampledFrom([]string{"listed/a", "listed/a/key", "unlisted/b"})
+	same := func(name string, do func(s store) (any, error)) {
+		i := drawMember.Draw(t, "member")
+		script, err := do(scripts[i])
+		require.NoError(t, err, name)
+		model, err := do(models[i])
+		require.NoError(t, err, name)
+		require.Equal(t, comparable(model), comparable(script), "%s of member %d", name, i)
+	}
+	breaker := func() resilience.FleetBreaker {
+		return resilience.FleetBreaker{
+			ID:         drawID.Draw(t, "id"),
+			State:      rapid.SampledFrom([]resilience.State{resilience.StateOpen, resilience.StateIsolated}).Draw(t, "state"),
+			RetryAfter: time.Duration(rapid.IntRange(0, 40).Draw(t, "wait")) * time.Second,
+			Config:     resilience.BreakerConfig{Failures: 3, Cooldown: 20 * time.Second, ProbeInterval: 5 * time.Second},
+		}
+	}
+	drawCause := rapid.SampledFrom([]resilience.Cause{resilience.CauseCalls, resilience.CauseProbe})
+
+	t.Repeat(map[string]func(*rapid.T){
+		"time passes": func(t *rapid.T) {
+			now = now.Add(time.Duration(rapid.IntRange(1, 8000).Draw(t, "ms")) * time.Millisecond)
+			server.SetTime(now)
+		},
+		"sync": func(t *rapid.T) {
+			i := drawMember.Draw(t, "member")
+			script, err := scripts[i].sync(ctx, known[i][0])
+			require.NoError(t, err)
+			model, err := models[i].sync(ctx, known[i][1])
+			require.NoError(t, err)
+			known[i] = [2]memory{script.memory, model.memory}
+			require.ElementsMatch(t, model.IDs, script.IDs)
+			script.IDs, model.IDs, script.Since, model.Since = nil, nil, "", ""
+			require.Equal(t, model, script)
+		},
+		"read": func(*rapid.T) {
+			same("read", func(s store) (any, error) { return s.read(ctx, []string{"listed/a", "listed/a/key", "unlisted/b"}) })
+		},
+		"failure": func(t *rapid.T) {
+			b, n, probe := breaker(), rapid.IntRange(1, 4).Draw(t, "n"), rapid.Bool().Draw(t, "probe")
+			same("failure", func(s store) (any, error) { return s.failure(ctx, b, n, 2, probe) })
+		},
+		"success": func(t *rapid.T) {
+			id := drawID.Draw(t, "id")
+			same("success", func(s store) (any, error) { return s.success(ctx, id) })
+		},
+		"recovered": func(t *rapid.T) {
+			id, cause := drawID.Draw(t, "id"), drawCause.Draw(t, "cause")
+			same("recovered", func(s store) (any, error) { return s.recovered(ctx, id, cause) })
+		},
+		"lease": func(t *rapid.T) {
+			b, cause := breaker(), drawCause.Draw(t, "cause")
+			same("lease", func(s store) (any, error) { return s.lease(ctx, b, cause) })
+		},
+		"isolate": func(t *rapid.T) {
+			id := drawID.Draw(t, "id")
+			same("isolate", func(s store) (any, error) { return s.isolate(ctx, id, "maintenance") })
+		},
+		"reset": func(t *rapid.T) {
+			id := drawID.Draw(t, "id")
+			same("reset", func(s store) (any, error) { return s.reset(ctx, id) })
+		},
+		"restore": func(*rapid.T) {
+			b := breaker()
+			same("restore", func(s store) (any, error) { return s.restore(ctx, b, "maintenance") })
+		},
+		"compare": func(t *rapid.T) {
+			config := rapid.SampledFrom([]string{"listed/a 3", "listed/a 5"}).Draw(t, "config")
+			same("compare", func(s store) (any, error) {
+				all, err := s.compare(ctx, []string{config})
+				return len(all), err
+			})
+		},
+		"leave": func(*rapid.T) {
+			same("leave", func(s store) (any, error) { return nil, s.leave(ctx) })
+		},
+	})
+}
+
+// comparable returns a reply without the name of the memory.
+func comparable(reply any) any {
+	switch r := reply.(type) {
+	case entry:
+		r.Since, r.By = "", ""
+		return r
+	case []entry:
+		all := []entry{}
+		for _, e := range r {
+			all = append(all, comparable(e).(entry))
+		}
+		return all
+	}
+	return reply
+}

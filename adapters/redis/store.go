@@ -1,0 +1,228 @@
+package redisfleet
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/seed8d1e2389/resilience"
+)
+
+// A store keeps what members of a fleet have to agree on. Each operation is atomic. They return what a breaker is
+// afterwards, which other members receive as a message if it has changed.
+type store interface {
+	// sync says that the member is alive. Unless the fleet's memory is what the member knows, it returns the
+	// IDs of all breakers in it.
+	sync(ctx context.Context, known memory) (syncReply, error)
+	read(ctx context.Context, ids []string) ([]entry, error)
+
+	failure(ctx context.Context, b resilience.FleetBreaker, n, quorum int, probe bool) (entry, error)
+	success(ctx context.Context, id string) (entry, error)
+	recovered(ctx context.Context, id string, cause resilience.Cause) (entry, error)
+	lease(ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause) (leaseReply, error)
+
+	isolate(ctx context.Context, id, reason string) (entry, error)
+	reset(ctx context.Context, id string) (entry, error)
+	restore(ctx context.Context, b resilience.FleetBreaker, reason string) (entry, error)
+
+	// compare notes the configurations of the member's breakers, and returns those of all members.
+	compare(ctx context.Context, configs []string) ([]string, error)
+	leave(ctx context.Context) error
+
+	// listen delivers messages, those of the member itself too, until ctx ends. It says so whenever some may have
+	// been lost.
+	listen(ctx context.Context, l listener)
+}
+
+// A listener hears messages.
+type listener interface {
+	heard(e entry)
+	subscribed()
+}
+
+// memory is a state of the fleet's memory. A server that has lost it begins another one.
+type memory struct {
+	Since   string `json:"since"`
+	Version int64  `json:"n"`
+}
+
+type syncReply struct {
+	memory
+	Members  int      `json:"members"`
+	Complete bool     `json:"complete"` // the member knows all
+	IDs      []string `json:"ids"`
+}
+
+// entry is a breaker of the fleet.
+type entry struct {
+	ID       string `json:"id"`
+	State    string `json:"state"`
+	Failures int    `json:"failures"`
+	Wait     int64  `json:"wait"` // milliseconds until a call may be the probe
+	Cause    string `json:"cause"`
+	Reason   string `json:"reason"`
+	Version  int64  `json:"v"` // of the memory when it has changed last
+	Since    string `json:"since"`
+	By       string `json:"by"` // the member that has changed or read it
+}
+
+type leaseReply struct {
+	Granted bool  `json:"granted"`
+	Wait    int64 `json:"wait"` // milliseconds
+}
+
+// change returns the change that e is for a member who asked at this time.
+func (e entry) change(asked time.Time) resilience.FleetChange {
+	c := resilience.FleetChange{
+		Breaker: e.ID, Failures: e.Failures, RetryAfter: time.Duration(e.Wait) * time.Millisecond, Reason: e.Reason,
+		Time: asked,
+	}
+	switch e.State {
+	case "open":
+		c.State = resilience.StateOpen
+	case "isolated":
+		c.State = resilience.StateIsolated
+	}
+	switch e.Cause {
+	case "probe":
+		c.Cause = resilience.CauseProbe
+	case "manual":
+		c.Cause = resilience.CauseManual
+	}
+	return c
+}
+
+const (
+	// keep is for how long the server remembers what no member mentions.
+	keep = 24 * time.Hour
+
+	// absence is after how long without a word a member is forgotten.
+	absence = 3 * time.Second
+
+	// leaseTerm is how long a member may probe, unless it says again that it does.
+	leaseTerm = 3 * time.Second
+
+	// maxBreakers bounds the breakers of a namespace that aren't closed, or have failures.
+	maxBreakers = 4096
+)
+
+//go:embed fleet.lua
+var fleetLua string
+
+var script = redis.NewScript(fleetLua)
+
+// redisStore is the store of a namespace on a Redis server or cluster.
+type redisStore struct {
+	client redis.UniversalClient
+	prefix string // of all keys; the name of the channel
+	member string
+}
+
+func newRedisStore(client redis.UniversalClient, namespace, member string) *redisStore {
+	return &redisStore{client: client, prefix: "resilience:{" + namespace + "}", member: member}
+}
+
+// run runs an operation of the script, and decodes its reply.
+func (s *redisStore) run(ctx context.Context, reply any, op string, ids []string, args ...any) error {
+	keys := []string{s.prefix + ":members", s.prefix + ":version", s.prefix + ":index", s.prefix + ":configs"}
+	for _, id := range ids {
+		keys = append(keys, s.prefix+":breaker:"+id)
+	}
+	all := []any{op, s.member, s.prefix, milliseconds(keep), milliseconds(absence), maxBreakers}
+	for _, id := range ids {
+		all = append(all, id)
+	}
+
+	text, err := script.Run(ctx, s.client, keys, append(all, args...)...).Text()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text), reply)
+}
+
+func (s *redisStore) sync(ctx context.Context, known memory) (reply syncReply, err error) {
+	return reply, s.run(ctx, &reply, "sync", nil, known.Since, known.Version)
+}
+
+func (s *redisStore) read(ctx context.Context, ids []string) (all []entry, err error) {
+	return all, s.run(ctx, &all, "read", ids)
+}
+
+func (s *redisStore) failure(
+	ctx context.Context, b resilience.FleetBreaker, n, quorum int, probe bool,
+) (e entry, err error) {
+	probing := 0
+	if probe {
+		probing = 1
+	}
+	return e, s.run(ctx, &e, "failure", []string{b.ID}, n, b.Config.Failures, quorum,
+		milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter), probing)
+}
+
+func (s *redisStore) success(ctx context.Context, id string) (e entry, err error) {
+	return e, s.run(ctx, &e, "success", []string{id})
+}
+
+func (s *redisStore) recovered(ctx context.Context, id string, cause resilience.Cause) (e entry, err error) {
+	return e, s.run(ctx, &e, "recovered", []string{id}, cause.String())
+}
+
+func (s *redisStore) lease(
+	ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause,
+) (reply leaseReply, err error) {
+	return reply, s.run(ctx, &reply, "lease", []string{b.ID}, cause.String(),
+		milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval), milliseconds(b.Config.Cooldown/4))
+}
+
+func (s *redisStore) isolate(ctx context.Context, id, reason string) (e entry, err error) {
+	return e, s.run(ctx, &e, "isolate", []string{id}, reason)
+}
+
+func (s *redisStore) reset(ctx context.Context, id string) (e entry, err error) {
+	return e, s.run(ctx, &e, "reset", []string{id})
+}
+
+func (s *redisStore) restore(ctx context.Context, b resilience.FleetBreaker, reason string) (e entry, err error) {
+	return e, s.run(ctx, &e, "restore", []string{b.ID}, b.State.String(),
+		milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval/2), reason)
+}
+
+func (s *redisStore) compare(ctx context.Context, configs []string) (all []string, err error) {
+	args := make([]any, len(configs))
+	for i, c := range configs {
+		args[i] = c
+	}
+	return all, s.run(ctx, &all, "compare", nil, args...)
+}
+
+func (s *redisStore) leave(ctx context.Context) error {
+	return s.run(ctx, &struct{}{}, "leave", nil)
+}
+
+func (s *redisStore) listen(ctx context.Context, l listener) {
+	messages := s.client.Subscribe(ctx, s.prefix)
+	defer messages.Close()
+	go func() { // Channel doesn't end with the context
+		<-ctx.Done()
+		messages.Close()
+	}()
+
+	for m := range messages.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(time.Second)) {
+		switch m := m.(type) {
+		case *redis.Subscription:
+			l.subscribed()
+		case *redis.Message:
+			var e entry
+			if json.Unmarshal([]byte(m.Payload), &e) == nil {
+				l.heard(e)
+			}
+		}
+	}
+}
+
+// milliseconds rounds up, so that what is positive stays so.
+func milliseconds(d time.Duration) int64 {
+	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
+}

@@ -1,0 +1,234 @@
+package redisfleet
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+)
+
+const (
+	// heartbeat is how often a member says that it is alive, at least, and retry how often it tries to reach a store
+	// that doesn't answer.
+	heartbeat = time.Second
+	retry     = 250 * time.Millisecond
+
+	// comparison is how often configurations are compared, and maxCompared how many of a member's.
+	comparison  = time.Minute
+	maxCompared = 1000
+
+	maxRead = 100 // breakers at once
+)
+
+// run keeps the member and the store in agreement, until ctx ends.
+func (e *engine) run(ctx context.Context) {
+	var compared time.Time
+	for first := true; ctx.Err() == nil; first = false {
+		delay := heartbeat - rand.N(heartbeat/4)
+		asked := time.Now()
+		members, err := e.sync(ctx, asked)
+		if err == nil {
+			e.found(asked, members)
+		}
+		if err == nil && time.Since(compared) >= comparison {
+			compared = time.Now()
+			err = e.compare(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			e.lost(err)
+			delay = retry
+		}
+		if first {
+			e.joined(err)
+		}
+
+		select {
+		case <-ctx.Done():
+		case <-e.wake:
+		case <-time.After(delay):
+		}
+	}
+}
+
+func (e *engine) joined(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if isRefusal(err) {
+		e.refused = err
+	}
+	close(e.first)
+}
+
+// sync tells the store what has happened while it could not be reached, and learns what it has heard of others. It
+// returns how many members there are.
+func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err error) {
+	if !e.connected() {
+		if err := e.catchUp(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if err := e.renew(ctx); err != nil {
+		return 0, err
+	}
+
+	e.mu.Lock()
+	known := e.known
+	e.mu.Unlock()
+	reply, err := bounded(ctx, func(ctx context.Context) (syncReply, error) { return e.store.sync(ctx, known) })
+	if err != nil || reply.Complete {
+		return reply.Members, err
+	}
+	if err := e.remember(ctx, reply.memory); err != nil {
+		return 0, err
+	}
+
+	var all []entry
+	for ids := range slices.Chunk(reply.IDs, maxRead) {
+		some, err := bounded(ctx, func(ctx context.Context) ([]entry, error) { return e.store.read(ctx, ids) })
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, some...)
+	}
+	e.learn(asked, reply.memory, all)
+	return reply.Members, nil
+}
+
+// catchUp tells the store which breakers the member's own calls and Probes have opened and closed since they last
+// agreed.
+func (e *engine) catchUp(ctx context.Context) error {
+	e.mu.Lock()
+	agreed := e.agreed
+	e.mu.Unlock()
+
+	for _, b := range e.member.Breakers() {
+		if b.Changed.Before(agreed) || b.Changed.IsZero() || b.Cause == resilience.CauseManual {
+			continue
+		}
+		_, err := bounded(ctx, func(ctx context.Context) (entry, error) {
+			switch b.State {
+			case resilience.StateClosed:
+				return e.store.recovered(ctx, b.ID, b.Cause)
+			case resilience.StateIsolated:
+				return entry{}, nil
+			}
+			return e.store.failure(ctx, b, max(b.Failures, 1), e.quorum, false)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renew keeps the leases of probes that are under way.
+func (e *engine) renew(ctx context.Context) error {
+	e.mu.Lock()
+	var open []string
+	for id, x := range e.breakers {
+		if x.State == "open" {
+			open = append(open, id)
+		}
+	}
+	e.mu.Unlock()
+
+	for _, id := range open {
+		b, ok := e.member.Breaker(id)
+		if !ok || !b.Probing {
+			continue
+		}
+		_, err := bounded(ctx, func(ctx context.Context) (leaseReply, error) {
+			return e.store.lease(ctx, b, resilience.CauseCalls)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remember gives a store that has lost its memory what the member knows.
+func (e *engine) remember(ctx context.Context, now memory) error {
+	e.mu.Lock()
+	known := e.breakers
+	if e.since == now.Since {
+		known = nil
+	} else {
+		e.since = now.Since
+		e.versions, e.breakers = make(map[string]int64), make(map[string]entry)
+	}
+	e.mu.Unlock()
+
+	for id, x := range known {
+		b, ok := e.member.Breaker(id)
+		if !ok || b.State != resilience.StateOpen && b.State != resilience.StateIsolated || x.State == "closed" {
+			continue
+		}
+		_, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.restore(ctx, b, x.Reason) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// learn applies all that the store remembers.
+func (e *engine) learn(asked time.Time, now memory, all []entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.since != now.Since {
+		return // it has lost its memory meanwhile
+	}
+
+	gone := make(map[string]entry, len(e.breakers))
+	for id, x := range e.breakers {
+		if x.Version <= now.Version {
+			gone[id] = entry{ID: id, State: "closed", Version: now.Version}
+		}
+	}
+	e.known = now
+	for _, x := range all {
+		delete(gone, x.ID)
+		e.apply(x, asked) // which forgets e.known if the member knows more
+	}
+	for _, x := range gone {
+		e.apply(x, asked)
+	}
+	for id := range e.versions {
+		if _, ok := e.breakers[id]; !ok && len(e.versions) > maxBreakers {
+			delete(e.versions, id)
+		}
+	}
+}
+
+// compare finds members whose breakers are configured differently.
+func (e *engine) compare(ctx context.Context) error {
+	own := make(map[string]string)
+	var configs []string
+	for _, b := range e.member.Breakers() {
+		if len(configs) == maxCompared {
+			break
+		}
+		own[b.ID] = fmt.Sprintf("%d failures, a cooldown of %s", b.Config.Failures, b.Config.Cooldown)
+		configs = append(configs, b.ID+" "+own[b.ID])
+	}
+
+	all, err := bounded(ctx, func(ctx context.Context) ([]string, error) { return e.store.compare(ctx, configs) })
+	if err != nil {
+		return err
+	}
+	var differ []string
+	for _, c := range all {
+		id, theirs, _ := strings.Cut(c, " ")
+		if ours, ok := own[id]; ok && ours != theirs {
+			differ = append(differ, fmt.Sprintf("%s: %s here, %s elsewhere", id, ours, theirs))
+		}
+	}
+	slices.Sort(differ)
+	e.differ(differ)
+	return nil
+}
