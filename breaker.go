@@ -27,12 +27,8 @@ type Breaker struct {
 	cfg   BreakerConfig
 	guard *Guard // that made it; nil if none did
 
-	// counter is replaced by each change that isn't the result of a call, so that the results of calls from
-	// before that change are dropped.
-	counter atomic.Pointer[counter]
-
-	// version is the number of changes so far, times four, plus the state. It is written with mu held.
-	version atomic.Uint64
+	// era is replaced by each change, with mu held. The results of calls that an earlier one has admitted are dropped.
+	era atomic.Pointer[era]
 
 	// probeAt is when a call may be the probe. It is set while the breaker is open.
 	probeAt atomic.Pointer[moment]
@@ -60,7 +56,7 @@ func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 	}
 
 	b := &Breaker{name: name, label: name, cfg: cfg.withDefaults()}
-	b.counter.Store(b.newCounter(false))
+	b.era.Store(&era{StateClosed, b.newCounter(false)})
 	return b
 }
 
@@ -72,12 +68,9 @@ func (b *Breaker) Key() string { return b.key }
 
 // State returns the current state. An open breaker whose cooldown has passed is half-open.
 func (b *Breaker) State() State {
-	if b.member() == nil {
-		b.thaw()
-	}
-	s := stateIn(b.version.Load())
+	s := b.era.Load().state
 	if s == StateOpen && b.untilProbe() <= 0 {
-		return StateHalfOpen // for the next call, if the fleet lets it be the probe
+		return StateHalfOpen // for the next call; a look changes nothing
 	}
 	return s
 }
@@ -111,13 +104,14 @@ func (b *Breaker) untilAsked() time.Duration {
 
 // rejects reports whether the breaker rejects all calls for the time being. Unlike State it changes nothing.
 func (b *Breaker) rejects() bool {
-	s := stateIn(b.version.Load())
+	s := b.era.Load().state
 	return s == StateIsolated || s == StateOpen && b.untilProbe() > 0
 }
 
 // resting reports whether a new breaker would be no different.
 func (b *Breaker) resting() bool {
-	return stateIn(b.version.Load()) == StateClosed && b.counter.Load().failures() == 0
+	now := b.era.Load()
+	return now.state == StateClosed && now.failures() == 0
 }
 
 // forgettable reports whether a breaker that nothing uses may be forgotten: one that has seen failures only if
@@ -128,7 +122,7 @@ func (b *Breaker) forgettable(failing bool) bool { return b.resting() || failing
 // opened it and the probes that failed since.
 func (b *Breaker) Failures() int {
 	if b.State() == StateClosed {
-		return b.counter.Load().failures()
+		return b.era.Load().failures()
 	}
 
 	b.mu.Lock()

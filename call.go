@@ -118,6 +118,7 @@ func (c *call) begin(ctx context.Context) *Error {
 		c.ctx.start = time.Now().Add(-c.options.elapsed) // nor does a slow argument
 	}
 
+	deadline := c.ctx.sinceStart(ctx.Deadline())
 	closed := func() bool { return c.guard.isClosed() && !c.guard.serves(ctx) }
 	if closed() {
 		return shuttingDownError(c.ctx.name)
@@ -132,7 +133,7 @@ func (c *call) begin(ctx context.Context) *Error {
 	}
 	c.state = s
 	c.ctx.clock = c.newClock() // also for what a rejected call reports
-	c.ctx.clock.deadline = c.ctx.sinceStart(ctx.Deadline())
+	c.ctx.clock.deadline = deadline
 	if c.options.elapsed >= c.ctx.clock.timeout {
 		return TimeoutError(c.ctx.name, c.ctx.clock.timeout) // before the tool had any time
 	}
@@ -162,25 +163,30 @@ func (c *call) begin(ctx context.Context) *Error {
 	attended := !s.cooperative && s.attemptTimeout == 0
 	c.ctx.begin(ctx, attended, c.options.elapsed)
 	if c.ctx.outer() != nil && !c.toolEffect().repeatable() {
-		c.within = newRequest(ctx, true)
+		var within request
+		if c.ctx.askAside(func() { within = ask(func() request { return newRequest(ctx, true) }) }) {
+			c.within = within
+		}
 	}
 	return nil
 }
 
-// enterBreaker returns the breaker of the call: that of its key, if it has one and there is room for it.
+// enterBreaker returns the breaker of the call: that of its key, if it has one and there is room for it, and the tool
+// isn't isolated.
 func (c *call) enterBreaker() *Breaker {
 	key := c.options.key
 	if f := c.options.keyOf; key == "" && f != nil {
 		key = ask(f)
 	}
-	if key != "" && c.state != c.guard.others {
+	own := c.state.breaker
+	if key != "" && c.state != c.guard.others && own.era.Load().state != StateIsolated {
 		c.keyed = c.guard.enterKey(c.state, key)
 	}
 
 	if c.keyed != nil {
 		return c.keyed.Breaker
 	}
-	return c.state.breaker
+	return own
 }
 
 // settle reports the outcome to the breaker, unless the call belongs to one around it, and whether it counts.
@@ -215,7 +221,7 @@ func (c *call) newClock() clock {
 	whole := newClock(timeout, maximum)
 	whole.own = own
 	if c.options.elapsed > timeout/2 {
-		whole.own += c.options.elapsed // most of the timeout wasn't the tool's
+		whole.own = add(whole.own, c.options.elapsed) // most of the timeout wasn't the tool's
 	}
 	return whole
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -379,4 +381,65 @@ func TestCallMakesFewAllocations(t *testing.T) {
 			assert.LessOrEqual(t, got, tc.most)
 		})
 	}
+}
+
+// A hostileContext has a method that panics once it has been called so often.
+type hostileContext struct {
+	context.Context
+	calls atomic.Int64
+	limit int64
+}
+
+func (c *hostileContext) Value(key any) any {
+	if c.calls.Add(1) == c.limit {
+		panic("boom")
+	}
+	return c.Context.Value(key)
+}
+
+func TestContextThatPanicsBeforeTheToolRunsIsNotCounted(t *testing.T) {
+	for limit := int64(1); limit < 12; limit++ {
+		g := newGuard(t, resilience.Config{
+			Breaker: resilience.BreakerConfig{Failures: 1}, Tools: map[string]resilience.Tool{"x": {}, "outer": {}},
+		})
+		_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+			called := false
+			_, err := resilience.Do(&hostileContext{Context: ctx, limit: limit}, g, "x", func(context.Context) (int, error) {
+				called = true
+				return 0, nil
+			})
+			if err != nil {
+				assert.False(t, called)
+				assert.Equal(t, resilience.StateClosed, g.Breaker("x").State(), "call %d panics", limit)
+			}
+			return 0, nil
+		})
+		require.NoError(t, err)
+	}
+}
+
+// A lostContext has no deadline to tell.
+type lostContext struct{ context.Context }
+
+func (lostContext) Deadline() (time.Time, bool) { panic("boom") }
+
+func TestContextThatPanicsLeavesNoToolInHealth(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	_, err := resilience.Do(lostContext{t.Context()}, g, "made-up", notCalled, resilience.ForRequest(resilience.Request{}))
+	require.Error(t, err)
+	assert.Empty(t, g.Health())
+}
+
+func TestRequestThatWaitedForLongIsNotTheFaultOfAToolWithoutTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: math.MaxInt64})
+		for range 5 {
+			_, err := resilience.Do(t.Context(), g, "x", untilDone, resilience.ForRequest(resilience.Request{
+				Received: time.Now().Add(-6 * time.Second), AllowTimeout: true,
+				RequestInfo: resilience.RequestInfo{Meta: map[string]any{resilience.MetaTimeout: 10.0}},
+			}))
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+		}
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
 }

@@ -7,6 +7,12 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
+// An era of a breaker is the time between two of its changes. A call belongs to the era that has admitted it.
+type era struct {
+	state State
+	*counter
+}
+
 // A counter is gobreaker's part of a breaker: it counts results, and gives out the slot of the probe. The
 // breaker decides when a call may be the probe, so that a Probe can put that off, and Trip sets it.
 type counter struct {
@@ -46,26 +52,26 @@ func (c *counter) failures() int { return int(c.Counts().ConsecutiveFailures) }
 func (b *Breaker) counted(c *counter, to gobreaker.State) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.counter.Load() != c {
+	if b.era.Load().counter != c {
 		return
 	}
 
 	switch to {
 	case gobreaker.StateOpen:
-		b.open(CauseCalls, b.cfg.Cooldown)
+		b.open(c, CauseCalls, b.cfg.Cooldown)
 	case gobreaker.StateClosed:
-		b.change(BreakerChange{To: StateClosed, Cause: CauseCalls})
+		b.change(c, BreakerChange{To: StateClosed, Cause: CauseCalls})
 	}
 }
 
 // thaw makes an open breaker half-open whose cooldown has passed.
 func (b *Breaker) thaw() {
-	if stateIn(b.version.Load()) != StateOpen || b.untilProbe() > 0 {
+	old := b.era.Load()
+	if old.state != StateOpen || b.untilProbe() > 0 {
 		return
 	}
 
-	old := b.counter.Load()
-	c := old
+	c := old.counter
 	c.State() // makes it half-open now: a later look may be by another clock
 	if b.probeAt.Load().isForeign() {
 		c = b.newCounter(true)
@@ -75,29 +81,27 @@ func (b *Breaker) thaw() {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if stateIn(b.version.Load()) == StateOpen && b.counter.Load() == old && b.untilProbe() <= 0 {
-		b.counter.Store(c)
-		b.change(BreakerChange{To: StateHalfOpen, Cause: CauseCooldown})
+	if b.era.Load() == old && b.untilProbe() <= 0 {
+		b.change(c, BreakerChange{To: StateHalfOpen, Cause: CauseCooldown})
 	}
 }
 
 // open opens the breaker for d. b.mu must be held.
-func (b *Breaker) open(cause Cause, d time.Duration) {
-	if stateIn(b.version.Load()) == StateClosed {
+func (b *Breaker) open(c *counter, cause Cause, d time.Duration) {
+	if b.era.Load().state == StateClosed {
 		b.failures = b.cfg.Failures
 	} else if cause == CauseCalls && b.failures < math.MaxInt {
 		b.failures++
 	}
 	b.probeAt.Store(in(d))
-	b.change(BreakerChange{To: StateOpen, Cause: cause})
+	b.change(c, BreakerChange{To: StateOpen, Cause: cause})
 }
 
-// change enters the state e.To, and notifies everyone. b.mu must be held.
-func (b *Breaker) change(e BreakerChange) {
+// change begins an era with the state e.To, in which c counts, and notifies everyone. b.mu must be held.
+func (b *Breaker) change(c *counter, e BreakerChange) {
 	e.Breaker, e.Label, e.Time = b.name, b.label, time.Now()
-	v := b.version.Load()
-	e.From = stateIn(v)
-	b.version.Store((v>>2+1)<<2 | uint64(e.To))
+	e.From = b.era.Load().state
+	b.era.Store(&era{e.To, c})
 	b.slots.changed(e.To)
 	b.message.Store(nil)
 	b.prober.changed(b, e)
@@ -112,8 +116,6 @@ func (b *Breaker) change(e BreakerChange) {
 		}
 	}
 }
-
-func stateIn(version uint64) State { return State(version & 3) }
 
 // A moment is a time to come.
 type moment struct {

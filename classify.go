@@ -190,6 +190,9 @@ func (t errorTree) explicitClass() (Class, bool) {
 		return ClassPermanent, true
 	}
 
+	if x, ok := asItself[*Error](t.err); ok && x != nil && !x.saysNothing() {
+		return x.class(), true
+	}
 	for _, inner := range t.wraps {
 		if c, ok := inner.explicitClass(); ok {
 			return c, true

@@ -190,3 +190,24 @@ func TestRejectionIsNeutralOnlyIfNothingElseFailed(t *testing.T) {
 		assert.Equal(t, tc.failures, g.Health()[0].ConsecutiveFailures, name)
 	}
 }
+
+// An errorByAs is an *Error by its As method alone.
+type errorByAs struct{}
+
+func (errorByAs) Error() string { return "bad argument" }
+
+func (errorByAs) As(target any) bool {
+	e, ok := target.(**resilience.Error)
+	if ok {
+		*e = &resilience.Error{Code: resilience.CodeValidation, Message: "limit must be positive"}
+	}
+	return ok
+}
+
+func TestErrorByItsAsMethodDecidesAsAnyOther(t *testing.T) {
+	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(fmt.Errorf("search: %w", errorByAs{})))
+	r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.ReadOnly}), "x",
+		func(context.Context) (int, error) { return 0, errorByAs{} })
+	assert.Equal(t, resilience.CodeValidation, r.Err.Code)
+	assert.Equal(t, 1, r.Attempts)
+}

@@ -179,9 +179,7 @@ func (c *callContext) end(e *ending) {
 	for p := range pauses {
 		p.endIn(c)
 	}
-	for f := range after {
-		(*f)()
-	}
+	callAfter(after)
 	if unwatch != nil {
 		c.askAside(unwatch)
 	}
@@ -310,16 +308,30 @@ func (c *callContext) Err() error {
 	return nil
 }
 
+// callAfter calls what was passed to AfterFunc. The package's functions, which end children, have come to an end when it
+// returns, but a tool's own may do anything.
+func callAfter(after map[*func()]struct{}) {
+	if len(after) == 0 {
+		return
+	}
+
+	var all sync.WaitGroup
+	for f := range after {
+		all.Go(func() { defer ignorePanic(); (*f)() })
+	}
+	aside(new(atomic.Int64), all.Wait)
+}
+
+func ignorePanic() { _ = recover() }
+
 // AfterFunc is what the context package looks for in a context that isn't its own; without
-// it each child would cost a goroutine. Unlike context.AfterFunc it calls f on the
-// goroutine that ends the context, which may be the caller's, as the package's own f only
-// cancels a child. It never calls f on the goroutine of AfterFunc itself, where the package
-// holds the lock of that child.
+// it each child would cost a goroutine for as long as it lives. It calls f on a goroutine of its own, since f need not be
+// the package's, which only cancels a child: a tool may call this method.
 func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	if c.ending.Load() != nil {
 		c.mu.Unlock()
-		go f()
+		go func() { defer ignorePanic(); f() }()
 		return func() bool { return false }
 	}
 	if c.after == nil {

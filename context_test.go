@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -332,6 +333,27 @@ func TestAfterFuncOfAnOuterContextMayUseAnInnerOne(t *testing.T) {
 				<-inner.Done()
 				return 0, nil
 			})
+		})
+	}
+}
+
+// A tool may call the method that the context package looks for, with a function that does anything.
+func TestFunctionOfAToolThatRunsAfterItsContextHarmsNoCall(t *testing.T) {
+	for name, f := range map[string]func(){
+		"blocks": func() { select {} }, "panics": func() { panic("boom") }, "ends its goroutine": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{})
+			ended := make(chan error, 1)
+			go func() {
+				_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					ctx.(interface{ AfterFunc(func()) func() bool }).AfterFunc(f)
+					return 0, nil
+				})
+				ended <- err
+			}()
+			require.NoError(t, <-ended)
+			assert.Zero(t, g.Health()[0].InFlight)
 		})
 	}
 }

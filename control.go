@@ -7,8 +7,8 @@ import (
 
 // Isolate takes what the breaker protects out of service: until Reset is called, all calls are rejected, and
 // agents read the reason, which must be safe for them; it may be empty. Calls in flight end as they would,
-// and don't count any more. A breaker that is isolated already gets the new reason. Isolate may be called in
-// any state, concurrently, and from any callback.
+// and don't count any more. The breaker of a tool rejects the calls with a [BreakerKey], too. A breaker that is isolated
+// already gets the new reason. Isolate may be called in any state, concurrently, and from any callback.
 func (b *Breaker) Isolate(reason string) {
 	c := b.newCounter(false)
 	b.mu.Lock()
@@ -20,12 +20,11 @@ func (b *Breaker) Isolate(reason string) {
 func (b *Breaker) isolate(c *counter, reason string) {
 	b.reason.Store(&reason)
 	b.message.Store(nil)
-	if stateIn(b.version.Load()) == StateIsolated {
+	if b.era.Load().state == StateIsolated {
 		return
 	}
 
-	b.counter.Store(c)
-	b.change(BreakerChange{To: StateIsolated, Cause: CauseManual, Reason: reason})
+	b.change(c, BreakerChange{To: StateIsolated, Cause: CauseManual, Reason: reason})
 }
 
 // Isolated returns the reason that was given to Isolate, and whether the breaker is isolated.
@@ -47,11 +46,12 @@ func (b *Breaker) Reset() {
 
 // reset implements Reset with a new counter. b.mu must be held.
 func (b *Breaker) reset(c *counter, cause Cause) {
-	b.counter.Store(c)
 	b.reason.Store(nil)
-	if stateIn(b.version.Load()) != StateClosed {
-		b.change(BreakerChange{To: StateClosed, Cause: cause})
+	if b.era.Load().state == StateClosed {
+		b.era.Store(&era{StateClosed, c})
+		return
 	}
+	b.change(c, BreakerChange{To: StateClosed, Cause: cause})
 }
 
 // Trip opens the breaker for d, as if calls had failed: after that, a call is the probe, and if there is a
@@ -69,12 +69,11 @@ func (b *Breaker) Trip(d time.Duration) {
 	c := b.newCounter(true)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch stateIn(b.version.Load()) {
+	switch b.era.Load().state {
 	case StateIsolated:
 	case StateOpen:
 		b.probeAt.Store(in(d))
 	default:
-		b.counter.Store(c)
-		b.open(CauseManual, d)
+		b.open(c, CauseManual, d)
 	}
 }

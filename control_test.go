@@ -249,3 +249,45 @@ func TestResetDropsTheErrorsOfCallsInFlight(t *testing.T) {
 	})
 	assert.Nil(t, g.Health()[0].LastError)
 }
+
+// Calls that are admitted while the breaker is being isolated belong to one side of that or to the other.
+func TestCallsThatRaceWithIsolateDontOpenTheBreaker(t *testing.T) {
+	for range 3000 {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{Failures: 1, Cooldown: time.Nanosecond})
+		var calls sync.WaitGroup
+		begin, isolated := make(chan struct{}), make(chan struct{})
+		for range 8 {
+			calls.Go(func() {
+				<-begin
+				for range 20 {
+					if done, err := b.Allow(); err == nil {
+						<-isolated
+						done(errBoom)
+						return
+					}
+				}
+			})
+		}
+
+		close(begin)
+		b.Isolate("maintenance")
+		close(isolated)
+		calls.Wait()
+		require.Equal(t, resilience.StateIsolated, b.State())
+	}
+}
+
+func TestIsolatedToolRejectsCallsOfItsKeys(t *testing.T) {
+	g := guardWith(t, resilience.Tool{})
+	_, err := resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey("eu"))
+	require.NoError(t, err)
+
+	g.Breaker("x").Isolate("maintenance")
+	for _, key := range []string{"", "eu", "us"} {
+		_, err := resilience.Do(t.Context(), g, "x", notCalled, resilience.BreakerKey(key))
+		require.ErrorIs(t, err, resilience.CodeCircuitOpen, "key %q", key)
+	}
+	g.Breaker("x").Reset()
+	_, err = resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey("eu"))
+	require.NoError(t, err)
+}

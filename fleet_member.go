@@ -191,7 +191,7 @@ func (b *Breaker) apply(c FleetChange, before State) bool {
 	if c.Cause == CauseManual {
 		cause = CauseManual
 	}
-	now := stateIn(b.version.Load())
+	now := b.era.Load().state
 	switch {
 	case c.State == StateIsolated:
 		b.isolate(fresh, c.Reason)
@@ -220,8 +220,7 @@ func (b *Breaker) openByFleet(fresh *counter, now State, d time.Duration) {
 		b.shared.denied = nil
 		b.message.Store(nil)
 	default:
-		b.counter.Store(fresh)
-		b.open(CauseFleet, d)
+		b.open(fresh, CauseFleet, d)
 	}
 }
 
@@ -266,7 +265,7 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 	switch {
 	case wait <= 0:
 		return true
-	case stateIn(b.version.Load()) != StateOpen:
+	case b.era.Load().state != StateOpen:
 		return false
 	case b.shared.denied == nil:
 		b.shared.denied = in(maxCooldowns * min(b.cfg.Cooldown, never/maxCooldowns))

@@ -189,7 +189,8 @@ func All[T any](ctx context.Context, g *Guard, calls ...Call[T]) []Result[T] {
 
 // Wrap returns a guarded handler: calling it is like calling [Do] with the named tool. With
 // debug, an input that is a struct or a map takes the place of the call's [Args], unless an
-// option gives them. The options apply to every call. An empty name and a nil g or handler panic.
+// option gives them. The options apply to every call, so ForRequest, which describes a single one, has no
+// place among them. An empty name and a nil g or handler panic.
 func Wrap[In, Out any](
 	g *Guard, tool string, handler func(context.Context, In) (Out, error), opts ...Option,
 ) func(context.Context, In) (Out, error) {

@@ -13,7 +13,7 @@ type Health struct {
 
 	// Available is false while calls are sure to be rejected, because the breaker is open or isolated, too
 	// many calls of the tool run, or too many abandoned attempts are still running after the tool's own
-	// timeout.
+	// timeout. A call with a BreakerKey has another breaker than this one, which may be open: see Keys.
 	Available bool
 
 	Breaker    string        // the name of the tool's breaker, which other tools may share

@@ -14,7 +14,7 @@ import (
 // others; attempts that ignore their context count for the whole tool (see Config.MaxAbandoned). Tools that share a Breaker share those of its keys. The breaker is configured as the tool's own, and
 // its name is that name, a slash and the key.
 //
-// The key is cut to 256 bytes and "…" if it is longer. It appears in errors, logs and metrics, so it must not
+// The key is cut to 256 bytes and "…" if it is longer, and what isn't UTF-8 is replaced. It appears in errors, logs and metrics, so it must not
 // be a secret. An empty key, the default, means the tool's own breaker.
 //
 // A guard keeps at most 1,024 such breakers. For a further one it forgets one that rejects no calls and that no
@@ -59,7 +59,7 @@ func (s *toolState) keyBase() keyBase { return keyBase{s.listed, s.breaker.name}
 
 // enterKey returns the breaker of a key of a tool, which the caller must leave, or nil if there is no room.
 func (g *Guard) enterKey(s *toolState, key string) *keyedBreaker {
-	name := keyName{s.keyBase(), clip(strings.ToValidUTF8(key, ""))}
+	name := keyName{s.keyBase(), clip(strings.ToValidUTF8(key, "\uFFFD"))}
 	k, _ := g.keyed.enter(name, func() entry {
 		name.key = strings.Clone(name.key)
 		b := NewBreaker(name.base.name+"/"+name.key, s.breaker.cfg)

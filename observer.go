@@ -25,7 +25,8 @@ import (
 type Observer struct {
 	// Start is called for every call, before anything is decided about it. It must be safe for
 	// concurrent use. It may return a context with values of its own, such as a span, which the tool
-	// then receives. If that context ends early, the call goes on. Nil adds nothing.
+	// then receives. If that context ends early, the call goes on. If its methods are the observer's own, one that
+	// takes longer than about 100ms has no values from then on. Nil adds nothing.
 	//
 	// The call waits for Start for about 100ms, before its timeout begins and even if its caller
 	// leaves. Time in which the process stands still, or Start waits for its turn on a busy machine,
@@ -112,9 +113,8 @@ type LateResult struct {
 }
 
 // BreakerChange describes a change of a breaker's state, whose Cause says what has brought it about. The change
-// from open to half-open is noticed
-// when a call arrives or the state is queried after the cooldown. An open breaker may be forgotten from
-// then on, without a further change (see [Guard.Health]).
+// from open to half-open is noticed when a call arrives after the cooldown. An open breaker may be forgotten once the
+// cooldown has passed, without a further change (see [Guard.Health]).
 type BreakerChange struct {
 	Breaker  string // the breaker's name
 	Label    string // Breaker, or "(others)" if Label of [CallEnd] is that for the calls of its tool

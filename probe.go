@@ -2,7 +2,6 @@ package resilience
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -34,7 +33,8 @@ type prober struct {
 
 // changed is called for each change of the breaker's state. b.mu must be held.
 func (p *prober) changed(b *Breaker, e BreakerChange) {
-	if b.cfg.Probe == nil || e.To == StateHalfOpen {
+	putOff := e.To == StateOpen && e.Cause == CauseProbe
+	if b.cfg.Probe == nil || e.To == StateHalfOpen || putOff {
 		return
 	}
 
@@ -108,39 +108,39 @@ func (b *Breaker) callProbe(period int) {
 		b.setAsking(false)
 	}
 
-	var closed *counter
-	if result.outcome == outcomeSuccess {
-		closed = b.newCounter(false)
-	}
-	if b.probed(period, closed, result, time.Since(start)) {
+	fresh := b.newCounter(result.outcome != outcomeSuccess)
+	if b.probed(period, fresh, result, time.Since(start)) {
 		b.tellProbe(result.outcome)
 	}
 }
 
-// probed does what the result of a Probe that took so long says, unless it isn't wanted any more. closed is a new
-// counter if Probe has succeeded.
-func (b *Breaker) probed(period int, closed *counter, result probeResult, took time.Duration) (wanted bool) {
+// probed does what the result of a Probe that took so long says, unless it isn't wanted any more. fresh is a new
+// counter, which is closed if Probe has succeeded.
+func (b *Breaker) probed(period int, fresh *counter, result probeResult, took time.Duration) (wanted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.prober.period != period || b.guard.isClosed():
 		return false
-	case closed != nil:
-		b.counter.Store(closed)
-		b.change(BreakerChange{To: StateClosed, Cause: CauseProbe})
+	case result.outcome == outcomeSuccess:
+		b.change(fresh, BreakerChange{To: StateClosed, Cause: CauseProbe})
 		return true
-	case result.outcome == outcomeFailure && stateIn(b.version.Load()) == StateOpen:
-		b.putOff()
+	case result.outcome == outcomeFailure:
+		b.putOff(fresh)
 	}
 	b.scheduleProbe(period, min(result.retryAfter, b.cfg.Cooldown), took)
 	return true
 }
 
-// putOff keeps calls from being the probe for another Cooldown. b.mu must be held.
-func (b *Breaker) putOff() {
+// putOff keeps calls from being the probe for another Cooldown. fresh is a new counter that is open. b.mu must be
+// held.
+func (b *Breaker) putOff(fresh *counter) {
 	d := min(b.cfg.Cooldown, b.prober.opened.left())
-	if d > b.untilProbe() {
+	switch state := b.era.Load().state; {
+	case state == StateOpen && d > b.untilProbe():
 		b.probeAt.Store(in(d))
+	case state == StateHalfOpen && b.probe == nil && d > 0:
+		b.open(fresh, CauseProbe, d)
 	}
 }
 
@@ -182,14 +182,16 @@ func (b *Breaker) askProbe(period int) probeResult {
 		}
 		return b.readProbe(b.cfg.Probe(ctx)), nil
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		return result
-	case errors.Is(err, CodeTimeout):
+	}
+
+	e := err.(*Error) // of WithTimeout: what Probe itself has returned, or panicked with, is only ever asked on its goroutine
+	if e.Code == CodeTimeout {
 		return probeResult{outcome: outcomeFailure}
 	}
-	if crash, ok := err.(*Error); ok && crash.Code == CodeToolFailed && b.guard != nil && !b.prober.warned.Swap(true) {
-		b.guard.warner.warn("a Probe crashed: it says nothing", "breaker", b.name, "error", crash.Err)
+	if e.Code == CodeToolFailed && b.guard != nil && !b.prober.warned.Swap(true) {
+		b.guard.warner.warn("a Probe crashed: it says nothing", "breaker", b.name, "error", e.Err)
 	}
 	return probeResult{outcome: outcomeNeutral}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -347,4 +348,99 @@ func TestProbeURLDoesNotWaitForTheEndOfAStream(t *testing.T) {
 	}))
 	defer server.Close()
 	assert.NoError(t, resilience.ProbeURL(server.URL, nil)(t.Context()))
+}
+
+// A blockingError never says what it is.
+type blockingError struct{}
+
+func (blockingError) Error() string { return "blocked" }
+func (blockingError) Is(error) bool { select {} }
+
+// What a Probe panics with is a value of the user's, whose methods may do anything.
+func TestProbeThatPanicsSaysNothing(t *testing.T) {
+	var nilError *url.Error // its methods panic
+	for name, value := range map[string]any{
+		"a string": "boom", "an error": errBoom, "a timeout": resilience.TimeoutError("x", time.Second),
+		"a nil pointer": nilError, "an error whose methods block": blockingError{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGuard(t, resilience.Config{
+					Tools: map[string]resilience.Tool{"x": {}},
+					Breaker: resilience.BreakerConfig{
+						Cooldown: 10 * time.Second, Probe: func(context.Context) error { panic(value) },
+					},
+					Log: slog.New(slog.DiscardHandler),
+				})
+				g.Breaker("x").Trip(0)
+				time.Sleep(11 * time.Second)
+				_, err := resilience.Do(t.Context(), g, "x", succeed)
+				require.NoError(t, err, "the probe is left to a call")
+
+				g.Breaker("x").Trip(0)
+				time.Sleep(6 * time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				inFlight, err := g.Close(ctx)
+				require.NoError(t, err)
+				require.Zero(t, inFlight)
+			})
+		})
+	}
+}
+
+func TestFailingProbeKeepsCallsOutAlsoAfterALook(t *testing.T) {
+	looks := map[string]func(t *testing.T, b *resilience.Breaker){
+		"no look": func(*testing.T, *resilience.Breaker) {},
+		"State":   func(_ *testing.T, b *resilience.Breaker) { b.State() },
+		"a call that says nothing": func(t *testing.T, b *resilience.Breaker) {
+			done, err := b.Allow()
+			require.NoError(t, err)
+			done(resilience.MarkInvalid(errBoom))
+		},
+	}
+	for name, look := range looks {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var backend probedBackend
+				b := resilience.NewBreaker("x", resilience.BreakerConfig{
+					Cooldown: 2 * time.Second, ProbeInterval: 5 * time.Second, Probe: backend.probe,
+				})
+				b.Trip(0)
+				time.Sleep(2400 * time.Millisecond)
+				look(t, b)
+				for backend.asked.Load() == 0 {
+					time.Sleep(100 * time.Millisecond)
+				}
+
+				_, err := b.Allow()
+				assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
+				assert.Equal(t, resilience.StateOpen, b.State())
+				b.Reset()
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// A Probe that fails while the breaker is half-open opens it again, but not for longer than for ten Cooldowns in all.
+func TestFailingProbeLeavesTheProbeToACallAfterTenCooldowns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var backend probedBackend
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{
+			Cooldown: 2 * time.Second, ProbeInterval: 5 * time.Second, Probe: backend.probe,
+		})
+		b.Trip(0)
+		start := time.Now()
+		for time.Since(start) < 25*time.Second {
+			if done, err := b.Allow(); err == nil {
+				done(resilience.MarkInvalid(errBoom))
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		_, err := b.Allow()
+		require.NoError(t, err)
+		b.Reset()
+		time.Sleep(time.Minute)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -182,7 +183,7 @@ func (o *observer) startContext(ctx context.Context, e CallStart) context.Contex
 	case addsValues(started, base):
 		return started // the usual case
 	default:
-		return valuesContext{ctx, context.WithoutCancel(started)}
+		return valuesContext{ctx, context.WithoutCancel(started), new(atomic.Int64)}
 	}
 }
 
@@ -206,7 +207,8 @@ func addsValues(ctx context.Context, base *startContext) bool {
 // a call's context, but may not end it.
 type valuesContext struct {
 	context.Context
-	values context.Context
+	values  context.Context
+	hanging *atomic.Int64 // questions to values that have taken too long, and still run
 }
 
 func (c valuesContext) Value(key any) any {
@@ -216,8 +218,13 @@ func (c valuesContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// value asks a context that an observer may have made, and whose method may panic.
-func (c valuesContext) value(key any) (v any) {
-	defer func() { _ = recover() }()
-	return c.values.Value(key)
+// value asks a context that an observer may have made, and whose method may do anything. While one question hangs,
+// there are no values.
+func (c valuesContext) value(key any) any {
+	var found any
+	asked := func() { found = ask(func() any { return c.values.Value(key) }) }
+	if c.hanging.Load() > 0 || !aside(c.hanging, asked) {
+		return nil
+	}
+	return found
 }

@@ -134,3 +134,36 @@ func (pastContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Ho
 type brokenContext struct{ context.Context }
 
 func (brokenContext) Value(any) any { panic("p") }
+
+// A valueContext is a context of an observer's with a Value that does anything.
+type valueContext struct {
+	context.Context
+	value func()
+}
+
+func (c valueContext) Value(any) any {
+	c.value()
+	return nil
+}
+
+func TestValuesOfAnObserverHoldUpNoCall(t *testing.T) {
+	for name, value := range map[string]func(){
+		"blocks": func() { select {} }, "panics": func() { panic("boom") }, "ends its goroutine": runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{
+				Tools: map[string]resilience.Tool{"x": {}},
+				Observers: []resilience.Observer{{Start: func(ctx context.Context, _ resilience.CallStart) context.Context {
+					return valueContext{ctx, value}
+				}}},
+			})
+			ended := make(chan error, 1)
+			go func() {
+				err := errBoom
+				defer func() { ended <- err }()
+				_, err = resilience.Do(t.Context(), g, "x", succeed)
+			}()
+			assert.NoError(t, <-ended)
+		})
+	}
+}

@@ -36,7 +36,7 @@ type Cause uint8
 const (
 	CauseCalls    Cause = iota // the results of calls: too many failures, or that of the probe
 	CauseCooldown              // the cooldown has passed, so that a call may be the probe
-	CauseProbe                 // BreakerConfig.Probe has succeeded
+	CauseProbe                 // BreakerConfig.Probe has succeeded, or failed while no call was the probe
 	CauseManual                // Isolate, Trip or Reset
 	CauseFleet                 // what calls and Probes of other members of the Fleet have found out
 )

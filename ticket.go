@@ -39,12 +39,11 @@ func (o outcome) err() error {
 
 // A ticket is the permission to make one call.
 type ticket struct {
-	b       *Breaker
-	version uint64       // of the breaker when it admitted the call
-	counter *counter     // of the breaker then
-	report  func(error)  // gobreaker's, which isn't idempotent
-	state   atomic.Int32 // one of those below
-	around  *ticket      // of the next probe of WithBreaker around this one
+	b      *Breaker
+	era    *era         // that has admitted the call
+	report func(error)  // gobreaker's, which isn't idempotent
+	state  atomic.Int32 // one of those below
+	around *ticket      // of the next probe of WithBreaker around this one
 }
 
 // The states of a ticket.
@@ -73,8 +72,8 @@ func ticketOf(ctx context.Context, b *Breaker) *ticket {
 // the call's timeout, if that is longer than ProbeTimeout. The call has so much time left, never if that isn't known.
 func (b *Breaker) admit(t *ticket, timeout, left time.Duration) *Error {
 	for {
-		version, c := b.version.Load(), b.counter.Load()
-		switch stateIn(version) {
+		now := b.era.Load()
+		switch now.state {
 		case StateIsolated:
 			return b.rejection()
 		case StateOpen:
@@ -85,8 +84,8 @@ func (b *Breaker) admit(t *ticket, timeout, left time.Duration) *Error {
 			continue
 		}
 
-		report, err := c.Allow()
-		if b.version.Load() != version || b.counter.Load() != c {
+		report, err := now.Allow()
+		if b.era.Load() != now {
 			// The state has changed meanwhile, so it isn't known whether this is a probe.
 			if err == nil {
 				report(errNeutral)
@@ -98,7 +97,7 @@ func (b *Breaker) admit(t *ticket, timeout, left time.Duration) *Error {
 			return b.rejection()
 		}
 
-		t.b, t.version, t.counter, t.report = b, version, c, report
+		t.b, t.era, t.report = b, now, report
 		if t.isProbe() && !b.keepSlot(t, max(b.cfg.ProbeTimeout, timeout)) {
 			continue
 		}
@@ -110,7 +109,7 @@ func (b *Breaker) admit(t *ticket, timeout, left time.Duration) *Error {
 // breaker has changed since it has admitted t.
 func (b *Breaker) keepSlot(t *ticket, timeout time.Duration) bool {
 	b.mu.Lock()
-	if b.version.Load() != t.version || b.counter.Load() != t.counter {
+	if b.era.Load() != t.era {
 		b.mu.Unlock()
 		t.report(errNeutral)
 		return false
@@ -154,7 +153,7 @@ func (b *Breaker) rejection() *Error {
 		return b.isolatedError(reason)
 	}
 	after := time.Second
-	if stateIn(b.version.Load()) == StateOpen {
+	if b.era.Load().state == StateOpen {
 		if left := b.untilAsked(); left > 0 {
 			after = left
 		}
@@ -197,7 +196,7 @@ func (b *Breaker) isolatedError(reason string) *Error {
 	return e
 }
 
-func (t *ticket) isProbe() bool { return stateIn(t.version) == StateHalfOpen }
+func (t *ticket) isProbe() bool { return t.era.state == StateHalfOpen }
 
 // done reports the result of the call. Only the first report counts.
 func (t *ticket) done(err error) {
@@ -229,7 +228,7 @@ func (t *ticket) settle(o outcome, rejected bool) (counted bool) {
 			t.b.mu.Unlock()
 		}
 	}
-	counted = t.b.version.Load() == t.version && t.b.counter.Load() == t.counter
+	counted = t.b.era.Load() == t.era
 	t.report(o.err())
 	t.endProbe()
 	if counted {
@@ -282,6 +281,6 @@ func (t *ticket) endProbe() {
 // current reports whether the breaker would still admit the call: it is closed, or the call
 // is the probe that it waits for.
 func (t *ticket) current() bool {
-	v := t.b.version.Load()
-	return v == t.version || stateIn(v) == StateClosed
+	now := t.b.era.Load()
+	return now == t.era || now.state == StateClosed
 }
