@@ -204,7 +204,8 @@ func (test *breakerTest) check(r *rapid.T) {
 	}
 
 	synctest.Wait()
-	if test.notified != m.state {
+	unnoticed := m.state == resilience.StateHalfOpen && test.notified == resilience.StateOpen // until a call comes
+	if test.notified != m.state && !unnoticed {
 		r.Fatalf("OnChange was notified of %v, the state is %v", test.notified, m.state)
 	}
 }
