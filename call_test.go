@@ -381,6 +381,11 @@ func TestCallMakesFewAllocations(t *testing.T) {
 			assert.LessOrEqual(t, got, tc.most)
 		})
 	}
+
+	_, err := g.JoinFleet("test", new(testFleet))
+	require.NoError(t, err)
+	got := testing.AllocsPerRun(200, func() { _, _ = resilience.Do(t.Context(), g, "enforced", looks) })
+	assert.LessOrEqual(t, got, 7.0, "in a fleet")
 }
 
 // A hostileContext has a method that panics once it has been called so often.

@@ -151,7 +151,7 @@ type sharing struct {
 	// These are guarded by the mutex of the breaker.
 	changed time.Time // by what wasn't the fleet
 	cause   Cause     // of that
-	denied  *moment   // until when the fleet may keep calls from being the probe, and say no more than that
+	denied  *moment   // until when the fleet may keep calls from being the probe without another change
 }
 
 // note is called for each change of the breaker's state. b.mu must be held.
@@ -272,7 +272,7 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 	case b.shared.denied.left() <= 0:
 		return true
 	}
-	if b.untilProbe() < wait {
+	if wait = min(wait, b.shared.denied.left()); b.untilProbe() < wait {
 		b.probeAt.Store(in(wait))
 		b.message.Store(nil)
 	}

@@ -1,0 +1,364 @@
+package resilience_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A testFleet notes what it is told, and grants each lease unless lease says otherwise.
+type testFleet struct {
+	mu      sync.Mutex
+	results []resilience.FleetResult
+	asked   int
+	lease   func(context.Context) (bool, time.Duration)
+	report  func()
+}
+
+func (f *testFleet) Report(r resilience.FleetResult) {
+	if f.report != nil {
+		f.report()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.results = append(f.results, r)
+}
+
+func (f *testFleet) Lease(ctx context.Context, _ resilience.FleetBreaker, _ resilience.Cause) (bool, time.Duration) {
+	f.mu.Lock()
+	f.asked++
+	lease := f.lease
+	f.mu.Unlock()
+	if lease != nil {
+		return lease(ctx)
+	}
+	return true, 0
+}
+
+// leases returns how often the fleet was asked for one.
+func (f *testFleet) leases() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
+// told returns what the fleet was told, as text.
+func (f *testFleet) told() (all []string) {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.results {
+		all = append(all, fmt.Sprintf("%s success=%t probe=%t %v", r.Breaker.ID, r.Success, r.Probe, r.Cause))
+	}
+	f.results = nil
+	return all
+}
+
+// joined returns a guard with the tool x that is a member of f.
+func joined(t *testing.T, f resilience.Fleet, cfg resilience.BreakerConfig) (*resilience.Guard, *resilience.FleetMember) {
+	t.Helper()
+	g := newGuard(t, resilience.Config{
+		Tools: map[string]resilience.Tool{"x": {}}, Breaker: cfg, Log: slog.New(slog.DiscardHandler),
+	})
+	m, err := g.JoinFleet("test", f)
+	require.NoError(t, err)
+	return g, m
+}
+
+// opened tells a member that the fleet has opened the breaker of x for d.
+func opened(t *testing.T, m *resilience.FleetMember, d time.Duration) {
+	t.Helper()
+	require.True(t, m.Apply(resilience.FleetChange{
+		Breaker: "listed/x", State: resilience.StateOpen, RetryAfter: d, Time: time.Now(),
+	}))
+}
+
+func TestFleetIsToldWhatItHasToKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := new(testFleet)
+		g, m := joined(t, f, resilience.BreakerConfig{Failures: 2, Cooldown: time.Second})
+		down := func(context.Context) (int, error) { return 0, errBoom }
+		mistake := func(context.Context) (int, error) { return 0, resilience.MarkInvalid(errBoom) }
+		call := func(fn func(context.Context) (int, error)) { _, _ = resilience.Do(t.Context(), g, "x", fn) }
+
+		call(succeed)
+		assert.Empty(t, f.told(), "successes of a breaker without failures")
+		call(mistake)
+		assert.Empty(t, f.told(), "what says nothing")
+		call(down)
+		assert.Equal(t, []string{"listed/x success=false probe=false calls"}, f.told())
+		call(succeed)
+		assert.Empty(t, f.told(), "the fleet has no failures")
+
+		m.Apply(resilience.FleetChange{Breaker: "listed/x", Failures: 1, Time: time.Now()})
+		call(succeed)
+		call(succeed)
+		assert.Equal(t, []string{"listed/x success=true probe=false calls"}, f.told(), "once")
+
+		call(down)
+		call(down)
+		f.told()
+		time.Sleep(time.Second)
+		call(down)
+		assert.Equal(t, []string{"listed/x success=false probe=true calls"}, f.told())
+		time.Sleep(time.Second)
+		call(succeed)
+		assert.Equal(t, []string{"listed/x success=true probe=true calls"}, f.told())
+	})
+}
+
+func TestFleetIsToldOfProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := new(testFleet)
+		var backend probedBackend
+		_, m := joined(t, f, resilience.BreakerConfig{Probe: backend.probe})
+		opened(t, m, time.Minute)
+		time.Sleep(5 * time.Second)
+		assert.Contains(t, f.told(), "listed/x success=false probe=true probe")
+		backend.up.Store(true)
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, []string{"listed/x success=true probe=true probe"}, f.told())
+	})
+}
+
+func TestChangesOfTheFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		b := g.Breaker("x")
+		apply := func(c resilience.FleetChange) bool {
+			c.Breaker = "listed/x"
+			if c.Time.IsZero() {
+				c.Time = time.Now()
+			}
+			return m.Apply(c)
+		}
+
+		opened(t, m, time.Minute)
+		assert.Equal(t, resilience.StateOpen, b.State())
+		assert.Equal(t, time.Minute, b.RetryAfter())
+		opened(t, m, time.Second)
+		assert.Equal(t, time.Second, b.RetryAfter(), "a member's probe has failed, or is under way")
+		assert.True(t, apply(resilience.FleetChange{}))
+		assert.Equal(t, resilience.StateClosed, b.State())
+
+		require.True(t, apply(resilience.FleetChange{State: resilience.StateIsolated, Reason: "moving", Cause: resilience.CauseManual}))
+		reason, _ := b.Isolated()
+		assert.Equal(t, "moving", reason)
+		require.True(t, apply(resilience.FleetChange{Cause: resilience.CauseManual}))
+		assert.Equal(t, resilience.StateClosed, b.State())
+
+		trip(t, b)
+		assert.True(t, apply(resilience.FleetChange{Failures: 3}))
+		assert.Equal(t, resilience.StateOpen, b.State(), "it is open for this member alone")
+		time.Sleep(time.Second)
+		before := time.Now()
+		time.Sleep(time.Second)
+		b.Reset()
+		assert.False(t, apply(resilience.FleetChange{State: resilience.StateOpen, Time: before}), "the member knows more")
+		assert.Equal(t, resilience.StateClosed, b.State())
+
+		b.Isolate("by hand")
+		time.Sleep(time.Second)
+		opened(t, m, time.Minute)
+		assert.True(t, apply(resilience.FleetChange{}))
+		assert.Equal(t, resilience.StateIsolated, b.State(), "by hand, for this member alone")
+		assert.True(t, apply(resilience.FleetChange{Cause: resilience.CauseManual}))
+		assert.Equal(t, resilience.StateClosed, b.State(), "the whole fleet was reset")
+	})
+}
+
+func TestNewBreakerHasTheStateOfTheFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		for _, id := range []string{"unlisted/new", "listed/x/e%2Fu", "unlisted/new/key"} {
+			require.True(t, m.Apply(resilience.FleetChange{
+				Breaker: id, State: resilience.StateOpen, RetryAfter: time.Minute, Time: time.Now(),
+			}))
+		}
+		time.Sleep(10 * time.Second)
+
+		for _, call := range []struct{ tool, key string }{{"new", ""}, {"x", "e/u"}, {"new", "key"}} {
+			r := resilience.Run(t.Context(), g, call.tool, notCalled, resilience.BreakerKey(call.key))
+			require.ErrorIs(t, r.Err, resilience.CodeCircuitOpen, "%+v", call)
+			assert.Equal(t, 50*time.Second, r.Err.RetryAfter)
+		}
+		_, err := resilience.Do(t.Context(), g, "x", succeed)
+		require.NoError(t, err)
+		_, err = resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey("us"))
+		require.NoError(t, err)
+
+		b, ok := m.Breaker("listed/x/e%2Fu")
+		require.True(t, ok)
+		assert.Equal(t, "x/e/u", b.Name)
+		for _, id := range []string{"", "listed", "listed/y", "other/x", "listed/x/a/b", "listed/%zz", "unlisted/x/%zz"} {
+			_, ok := m.Breaker(id)
+			assert.False(t, ok, "%q", id)
+		}
+	})
+}
+
+func TestMemberThatMayNotProbeRejectsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, 3 * time.Second }}
+		g, m := joined(t, f, resilience.BreakerConfig{})
+		opened(t, m, time.Second)
+		time.Sleep(time.Second)
+		assert.Equal(t, resilience.StateHalfOpen, g.Breaker("x").State(), "a look asks for no lease")
+		assert.Zero(t, f.leases())
+
+		for range 10 {
+			r := resilience.Run(t.Context(), g, "x", notCalled)
+			require.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
+			assert.Equal(t, 3*time.Second, r.Err.RetryAfter)
+		}
+		assert.Equal(t, 1, f.leases())
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+	})
+}
+
+// Whatever a Fleet does, a call is answered, and a breaker recovers.
+func TestFleetThatMisbehaves(t *testing.T) {
+	fleets := map[string]func(context.Context) (bool, time.Duration){
+		"panics":             func(context.Context) (bool, time.Duration) { panic("boom") },
+		"blocks":             func(context.Context) (bool, time.Duration) { select {} },
+		"denies for ever":    func(context.Context) (bool, time.Duration) { return false, time.Hour },
+		"denies for no time": func(context.Context) (bool, time.Duration) { return false, -1 },
+	}
+	for name, lease := range fleets {
+		t.Run(name, func(t *testing.T) {
+			f := &testFleet{lease: lease, report: func() { panic("boom") }}
+			g, m := joined(t, f, resilience.BreakerConfig{Cooldown: 5 * time.Millisecond})
+			opened(t, m, time.Millisecond)
+			require.Eventually(t, func() bool {
+				_, err := resilience.Do(t.Context(), g, "x", succeed)
+				m.Apply(resilience.FleetChange{Breaker: "unlisted/y", State: resilience.StateOpen, Time: time.Now()})
+				return err == nil
+			}, 20*time.Second, 5*time.Millisecond)
+		})
+	}
+}
+
+func TestCallWaitsForALeaseForATenthOfItsTime(t *testing.T) {
+	cases := map[string]struct {
+		options []resilience.Option
+		want    time.Duration
+	}{
+		"of its tool's timeout": {nil, 100 * time.Millisecond},
+		"of its own timeout":    {[]resilience.Option{resilience.Timeout(200 * time.Millisecond)}, 20 * time.Millisecond},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &testFleet{lease: func(ctx context.Context) (bool, time.Duration) { <-ctx.Done(); return true, 0 }}
+				g, m := joined(t, f, resilience.BreakerConfig{})
+				opened(t, m, time.Second)
+				time.Sleep(time.Second)
+				start := time.Now()
+				_, err := resilience.Do(t.Context(), g, "x", succeed, c.options...)
+				require.NoError(t, err)
+				assert.Equal(t, c.want, time.Since(start))
+			})
+		})
+	}
+}
+
+func TestProbeOfAMemberNeedsALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var denied atomic.Bool
+		denied.Store(true)
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return !denied.Load(), 10 * time.Second }}
+		var backend probedBackend
+		g, m := joined(t, f, resilience.BreakerConfig{Probe: backend.probe})
+		opened(t, m, time.Hour)
+		time.Sleep(time.Minute)
+		assert.Zero(t, backend.asked.Load())
+		assert.InDelta(t, 6, f.leases(), 1)
+
+		denied.Store(false)
+		backend.up.Store(true)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
+
+// A Probe that can't see what is wrong must not make the breakers of a fleet open and close by turns.
+func TestProbeOfAnotherMemberClosesOnceInACooldown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var backend probedBackend
+		backend.up.Store(true)
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{Probe: backend.probe})
+		opened(t, m, time.Minute)
+		m.Apply(resilience.FleetChange{Breaker: "listed/x", Cause: resilience.CauseProbe, Time: time.Now()})
+		opened(t, m, time.Minute)
+		time.Sleep(20 * time.Second)
+		assert.Zero(t, backend.asked.Load())
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+	})
+}
+
+func TestObserversOfAFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var changes []string
+		g := newGuard(t, resilience.Config{
+			Tools: map[string]resilience.Tool{"x": {}}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Observers: []resilience.Observer{{
+				Breaker: func(e resilience.BreakerChange) { changes = append(changes, fmt.Sprint(e.To, " ", e.Cause)) },
+				Connection: func(e resilience.ConnectionChange) {
+					changes = append(changes, fmt.Sprint(e.Connection, " ", e.State, " ", e.Err))
+				},
+			}},
+		})
+		m, err := g.JoinFleet("test", new(testFleet))
+		require.NoError(t, err)
+
+		for range 3 {
+			m.Connected(errors.New("i/o timeout"))
+		}
+		m.Connected(nil)
+		m.Connected(nil)
+		opened(t, m, time.Minute)
+		m.Apply(resilience.FleetChange{Breaker: "listed/x", Time: time.Now()})
+		require.NoError(t, g.Flush(t.Context()))
+		assert.Equal(t, []string{"test down i/o timeout", "test up <nil>", "open fleet", "closed fleet"}, changes)
+		assert.Equal(t, 1, strings.Count(log.String(), "decide alone"))
+		assert.Equal(t, 1, strings.Count(log.String(), "again"))
+	})
+}
+
+func TestJoinAndLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		_, err := g.JoinFleet("other", new(testFleet))
+		require.ErrorContains(t, err, "must leave")
+		_, err = g.JoinFleet("other", nil)
+		require.ErrorContains(t, err, "the Fleet is nil")
+
+		require.Len(t, m.Breakers(), 1)
+		require.NoError(t, m.Leave(t.Context()))
+		assert.False(t, m.Apply(resilience.FleetChange{Breaker: "listed/x", State: resilience.StateOpen, Time: time.Now()}))
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+
+		f := &testFleet{report: func() { time.Sleep(time.Hour) }}
+		m, err = g.JoinFleet("other", f)
+		require.NoError(t, err)
+		_, _ = resilience.Do(t.Context(), g, "x", failing(1, errBoom))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, m.Leave(ctx), context.DeadlineExceeded)
+		require.NoError(t, m.Leave(t.Context()))
+		assert.Len(t, f.told(), 1)
+	})
+}
