@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,7 +24,8 @@ type server struct {
 	store *modelStore
 
 	broken *atomic.Bool  // its backend
-	asked  *atomic.Int64 // how many requests that has received
+	cut    atomic.Bool   // its own network to the backend
+	asked  *atomic.Int64 // how many requests the backend has received
 }
 
 // servers returns n members that share a backend.
@@ -48,6 +50,7 @@ func (s *server) start(change func(*resilience.BreakerConfig)) {
 	s.guard, err = resilience.New(resilience.Config{
 		Breaker: cfg, Retry: resilience.Retry{MaxRetries: -1},
 		Tools: map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
+		Log:   slog.New(slog.DiscardHandler),
 	})
 	require.NoError(s.t, err)
 	s.fleet, err = join(s.t.Context(), s.store, s.store.me, s.guard, Config{Namespace: "test"})
@@ -57,6 +60,9 @@ func (s *server) start(change func(*resilience.BreakerConfig)) {
 
 func (s *server) call() error {
 	_, err := resilience.Do(context.Background(), s.guard, "search", func(context.Context) (string, error) {
+		if s.cut.Load() {
+			return "", errBackend
+		}
 		s.asked.Add(1)
 		if s.broken.Load() {
 			return "", errBackend
@@ -66,6 +72,9 @@ func (s *server) call() error {
 	synctest.Wait()
 	return err
 }
+
+func newFlag() *atomic.Bool   { return new(atomic.Bool) }
+func newCount() *atomic.Int64 { return new(atomic.Int64) }
 
 func (s *server) state() resilience.State { return s.guard.Breaker("search").State() }
 
@@ -136,5 +145,203 @@ func TestOneProbeForAll(t *testing.T) {
 		for _, s := range all {
 			require.Equal(t, resilience.StateClosed, s.state())
 		}
+	})
+}
+
+// down opens the breakers of all servers.
+func down(t *testing.T, all []*server) {
+	all[0].broken.Store(true)
+	for i := range 5 {
+		require.ErrorIs(t, all[i%len(all)].call(), errBackend)
+	}
+	for _, s := range all {
+		require.Equal(t, resilience.StateOpen, s.state())
+	}
+}
+
+func TestMemberWithABrokenNetworkPoisonsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 5, nil)
+		defer leaveAll(t, all)
+		all[0].cut.Store(true)
+
+		for range 20 * 60 {
+			for i, s := range all {
+				if err := s.call(); i > 0 {
+					require.NoError(t, err)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		require.NotEqual(t, resilience.StateClosed, all[0].state(), "it is open alone")
+	})
+}
+
+// One that can't reach the backend must not fail the probe of all, time and again.
+func TestProbeIsLeftToMembersWhoseProbeHasNotFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 3, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		all[0].broken.Store(false)
+		all[0].cut.Store(true)
+
+		time.Sleep(30 * time.Second)
+		require.ErrorIs(t, all[0].call(), errBackend, "it has the first probe")
+		for elapsed := time.Duration(0); all[1].state() != resilience.StateClosed; elapsed += time.Second {
+			require.LessOrEqual(t, elapsed, 31*time.Second)
+			for _, s := range all {
+				_ = s.call()
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+func TestLoneMemberProbesInEachCooldown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 1, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		for range 600 {
+			_ = all[0].call()
+			time.Sleep(time.Second)
+		}
+		require.InDelta(t, 600/30, all[0].asked.Load()-5, 1)
+	})
+}
+
+func TestFleetProbesAsOftenAsOneServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var up atomic.Bool
+		var probes atomic.Int64
+		all := servers(t, newModel(), 10, func(c *resilience.BreakerConfig) {
+			c.Probe = func(context.Context) error {
+				probes.Add(1)
+				if !up.Load() {
+					return errBackend
+				}
+				return nil
+			}
+		})
+		defer leaveAll(t, all)
+		down(t, all)
+		time.Sleep(4 * time.Minute)
+		n := probes.Load()
+		require.GreaterOrEqual(t, n, int64(4*60/5-4), "one in each ProbeInterval")
+		require.LessOrEqual(t, n, int64(4*60*2/5+1), "and no two in half of one")
+
+		up.Store(true)
+		time.Sleep(5 * time.Second)
+		for _, s := range all {
+			require.Equal(t, resilience.StateClosed, s.state())
+		}
+		require.Equal(t, n+1, probes.Load())
+	})
+}
+
+func TestLeaseOfAMemberThatHasDiedExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 2, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		all[0].broken.Store(false)
+		time.Sleep(30 * time.Second)
+
+		b, _ := all[0].fleet.engine.member.Breaker("listed/search")
+		granted, _ := all[0].fleet.engine.Lease(t.Context(), b, resilience.CauseCalls) // and then nothing is heard of it
+		require.True(t, granted)
+		synctest.Wait()
+		require.ErrorIs(t, all[1].call(), resilience.CodeCircuitOpen)
+		time.Sleep(leaseTerm)
+		require.NoError(t, all[1].call())
+		require.Equal(t, resilience.StateClosed, all[0].state())
+	})
+}
+
+// A probe that takes long keeps its lease.
+func TestLeaseOfAProbeThatTakesLongIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 2, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		time.Sleep(30 * time.Second)
+
+		ended := make(chan error)
+		go func() {
+			_, err := resilience.Do(context.Background(), all[0].guard, "search", func(context.Context) (string, error) {
+				time.Sleep(20 * time.Second)
+				return "found", nil
+			})
+			ended <- err
+		}()
+		for range 19 {
+			time.Sleep(time.Second)
+			require.ErrorIs(t, all[1].call(), resilience.CodeCircuitOpen)
+		}
+		require.NoError(t, <-ended)
+		synctest.Wait()
+		require.Equal(t, resilience.StateClosed, all[1].state())
+	})
+}
+
+func TestNewcomerKnowsWhatIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		down(t, all)
+		time.Sleep(10 * time.Second)
+
+		s := &server{t: t, store: m.store("newcomer"), broken: all[0].broken, asked: all[0].asked}
+		s.start(nil)
+		all = append(all, s)
+		defer leaveAll(t, all)
+		require.Equal(t, resilience.StateOpen, s.state())
+		require.Equal(t, 20*time.Second, s.guard.Breaker("search").RetryAfter())
+		require.Equal(t, 3, s.fleet.Health().Members)
+	})
+}
+
+func TestMembersThatDieOrLeaveAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 3, nil)
+		defer leaveAll(t, all[:1])
+		require.NoError(t, all[1].fleet.Leave(t.Context()))
+		all[2].store.down.Store(true)
+		time.Sleep(2 * absence)
+		require.Equal(t, 1, all[0].fleet.Health().Members)
+
+		down(t, all[:1]) // it is the quorum now
+		require.Equal(t, "open", m.breaker("listed/search").State)
+		all[2].store.down.Store(false)
+		leaveAll(t, all[2:])
+	})
+}
+
+func TestIsolateAndResetForTheWholeFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 3, nil)
+		defer leaveAll(t, all)
+		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+		synctest.Wait()
+		for _, s := range all {
+			require.ErrorContains(t, s.call(), "moving house")
+		}
+		time.Sleep(time.Hour)
+		require.ErrorContains(t, all[2].call(), "moving house")
+
+		require.NoError(t, all[1].fleet.Reset(t.Context(), "search"))
+		synctest.Wait()
+		for _, s := range all {
+			require.NoError(t, s.call())
+		}
+
+		err := all[0].fleet.Isolate(t.Context(), "serach", "")
+		require.EqualError(t, err, `redisfleet: the breaker is "serach": it must be one of ["search"]`)
+		all[0].store.down.Store(true)
+		require.Error(t, all[0].fleet.Isolate(t.Context(), "search", ""))
+		require.Equal(t, resilience.StateClosed, all[0].state())
+		all[0].store.down.Store(false)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -48,6 +49,13 @@ func (m *model) flush() {
 	m.members = make(map[string]time.Time)
 	m.breakers = make(map[string]*modelBreaker)
 	m.configs = make(map[string]time.Time)
+}
+
+// breaker returns a breaker for a test.
+func (m *model) breaker(id string) entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view(id, "test")
 }
 
 func (m *model) live() int {
@@ -101,6 +109,9 @@ type modelStore struct {
 	// delay is how long a command or a message takes, each way, and lost whether it is. nil means none.
 	delay func() time.Duration
 	lost  func() bool
+
+	down atomic.Bool // nothing passes
+	slow atomic.Bool // a command or a message takes 200ms, each way
 }
 
 func (m *model) store(member string) *modelStore { return &modelStore{model: m, me: member} }
@@ -119,12 +130,19 @@ func over[T any](ctx context.Context, s *modelStore, op func() T) (reply T, err 
 	return reply, s.travel(ctx)
 }
 
-func (s *modelStore) travel(ctx context.Context) error {
-	var d time.Duration
-	if s.delay != nil {
-		d = s.delay()
+func (s *modelStore) latency() time.Duration {
+	switch {
+	case s.slow.Load():
+		return 200 * time.Millisecond
+	case s.delay != nil:
+		return s.delay()
 	}
-	lost := s.lost != nil && s.lost()
+	return 0
+}
+
+func (s *modelStore) travel(ctx context.Context) error {
+	d := s.latency()
+	lost := s.down.Load() || s.lost != nil && s.lost()
 	if lost {
 		d = time.Hour
 	}
@@ -144,12 +162,10 @@ func (s *modelStore) travel(ctx context.Context) error {
 // send delivers a message, which isn't waited for.
 func (s *modelStore) send(deliver func()) {
 	go func() {
-		if s.lost != nil && s.lost() {
+		if s.down.Load() || s.lost != nil && s.lost() {
 			return
 		}
-		if s.delay != nil {
-			time.Sleep(s.delay())
-		}
+		time.Sleep(s.latency())
 		deliver()
 	}()
 }

@@ -1,0 +1,186 @@
+package redisfleet
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
+)
+
+// setDown cuts all servers off from the store, or connects them again.
+func setDown(all []*server, down bool) {
+	for _, s := range all {
+		s.store.down.Store(down)
+	}
+}
+
+func TestWithoutTheStoreBreakersDecideAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 3, nil)
+		setDown(all, true)
+		start := time.Now()
+		for range 100 {
+			for _, s := range all {
+				require.NoError(t, s.call())
+			}
+		}
+		require.Equal(t, start, time.Now(), "no call waits")
+
+		time.Sleep(2 * time.Second)
+		h := all[0].fleet.Health()
+		require.False(t, h.Connected)
+		require.Error(t, h.Error)
+
+		all[0].broken.Store(true)
+		for range 5 {
+			require.Error(t, all[0].call())
+		}
+		require.Equal(t, resilience.StateOpen, all[0].state())
+		require.Equal(t, resilience.StateClosed, all[1].state())
+		time.Sleep(30 * time.Second)
+		all[0].broken.Store(false)
+		require.NoError(t, all[0].call(), "the probe is its own affair")
+
+		setDown(all, false)
+		time.Sleep(time.Second)
+		require.True(t, all[0].fleet.Health().Connected)
+		leaveAll(t, all)
+	})
+}
+
+// What members have found out without the store, the others learn when it is back.
+func TestMembersAgreeWhenTheStoreIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 4, nil)
+		defer leaveAll(t, all)
+
+		setDown(all, true)
+		time.Sleep(2 * time.Second)
+		all[0].broken.Store(true)
+		for _, s := range all[:2] { // a quorum
+			for range 5 {
+				require.Error(t, s.call())
+			}
+		}
+		setDown(all, false)
+		time.Sleep(time.Second)
+		for i, s := range all {
+			require.Equal(t, resilience.StateOpen, s.state(), "member %d", i)
+		}
+
+		setDown(all, true)
+		all[0].broken.Store(false)
+		time.Sleep(30 * time.Second)
+		require.NoError(t, all[3].call())
+		setDown(all, false)
+		time.Sleep(time.Second)
+		for i, s := range all {
+			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
+		}
+	})
+}
+
+func TestStoreThatHasLostItsMemoryIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 3, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		time.Sleep(10 * time.Second)
+		m.flush()
+		time.Sleep(time.Second)
+
+		for i, s := range all {
+			require.Equal(t, resilience.StateOpen, s.state(), "member %d", i)
+			require.InDelta(t, 19*time.Second, s.guard.Breaker("search").RetryAfter(), float64(time.Second))
+		}
+		require.Equal(t, "open", m.breaker("listed/search").State)
+		time.Sleep(30 * time.Second)
+		all[0].broken.Store(false)
+		require.NoError(t, all[0].call())
+		for i, s := range all {
+			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
+		}
+
+		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+		synctest.Wait()
+		m.flush()
+		time.Sleep(time.Second)
+		require.Equal(t, "moving house", m.breaker("listed/search").Reason)
+		require.ErrorContains(t, all[1].call(), "moving house")
+	})
+}
+
+// A message that is lost is made up for by the next sync.
+func TestLostMessagesAreMadeUpFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		m.mu.Lock()
+		deaf := m.listeners[all[1].store]
+		delete(m.listeners, all[1].store)
+		m.mu.Unlock()
+
+		all[0].broken.Store(true)
+		require.Error(t, all[1].call())
+		for range 4 {
+			require.Error(t, all[0].call())
+		}
+		require.Equal(t, resilience.StateOpen, all[0].state())
+		require.Equal(t, resilience.StateClosed, all[1].state())
+		time.Sleep(time.Second)
+		require.Equal(t, resilience.StateOpen, all[1].state())
+		require.NotNil(t, deaf)
+	})
+}
+
+func TestSlowStoreDelaysNoProbeByMoreThan100ms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 2, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		all[0].broken.Store(false)
+		for _, s := range all {
+			s.store.slow.Store(true)
+		}
+		time.Sleep(30 * time.Second)
+		start := time.Now()
+		require.NoError(t, all[0].call())
+		require.LessOrEqual(t, time.Since(start), 100*time.Millisecond)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, resilience.StateClosed, all[1].state())
+	})
+}
+
+func TestDifferentConfigurationsAreNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		odd := &server{t: t, store: m.store("odd"), broken: all[0].broken, asked: all[0].asked}
+		odd.start(func(c *resilience.BreakerConfig) { c.Failures = 3 })
+		defer leaveAll(t, append(all, odd))
+
+		const line = "listed/search: 3 failures, a cooldown of 30s here, 5 failures, a cooldown of 30s elsewhere"
+		require.Equal(t, []string{line}, odd.fleet.Health().Differences)
+		time.Sleep(comparison + time.Second)
+		require.Len(t, all[0].fleet.Health().Differences, 1)
+	})
+}
+
+func TestServerStartsWithoutTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{t: t, store: newModel().store("alone"), broken: newFlag(), asked: newCount()}
+		s.store.down.Store(true)
+		start := time.Now()
+		s.start(nil)
+		require.LessOrEqual(t, time.Since(start), 2*time.Second)
+		require.NoError(t, s.call())
+		s.store.down.Store(false)
+		time.Sleep(time.Second)
+		require.True(t, s.fleet.Health().Connected)
+		leaveAll(t, []*server{s})
+	})
+}
