@@ -24,7 +24,10 @@ func (g *Guard) Close(ctx context.Context) (inFlight int, err error) {
 	}
 }
 
-func (g *Guard) isClosed() bool { return g != nil && g.closed.Load() }
+// Closed reports whether [Guard.Close] was called, so that the guard rejects new calls.
+func (g *Guard) Closed() bool { return g.closed.Load() }
+
+func (g *Guard) isClosed() bool { return g != nil && g.Closed() }
 
 // inFlight returns how many calls haven't returned.
 func (g *Guard) inFlight() (n int) {

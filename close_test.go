@@ -35,8 +35,10 @@ func TestCloseWaitsForCallsInFlightAndTheirObservers(t *testing.T) {
 		}
 		synctest.Wait()
 
+		assert.False(t, g.Closed())
 		start := time.Now()
 		n, err := g.Close(t.Context())
+		assert.True(t, g.Closed())
 		assert.Zero(t, n)
 		assert.NoError(t, err)
 		assert.InDelta(t, 14*time.Second, time.Since(start), float64(time.Second), "10s for the calls and 4s for their ends")
@@ -52,6 +54,7 @@ func TestCloseWaitsForCallsInFlightAndTheirObservers(t *testing.T) {
 		}
 		for _, h := range g.Health() {
 			assert.Zero(t, h.ConsecutiveFailures, h.Tool)
+			assert.False(t, h.Available, h.Tool)
 		}
 		_, err = g.Close(t.Context())
 		assert.NoError(t, err, "a second time")

@@ -9,11 +9,13 @@ import (
 
 // Health is the state of one tool, as [Guard.Health] returns it.
 type Health struct {
-	Tool string
+	Tool   string
+	Listed bool // whether the Config lists the tool; agents may have made up the names of others
 
 	// Available is false while calls are sure to be rejected, because the breaker is open or isolated, too
-	// many calls of the tool run, or too many abandoned attempts are still running after the tool's own
-	// timeout. A call with a BreakerKey has another breaker than this one, which may be open: see Keys.
+	// many calls of the tool run, too many abandoned attempts are still running after the tool's own
+	// timeout, or the guard is closed. A call with a BreakerKey has another breaker than this one, which may be
+	// open: see Keys.
 	Available bool
 
 	Breaker    string        // the name of the tool's breaker, which other tools may share
@@ -35,7 +37,8 @@ type Health struct {
 
 // MarshalJSON returns an object with the keys tool, available, breaker, state, retryAfter,
 // consecutiveFailures, keys, inFlight, abandoned and lastError. The value of retryAfter is in whole seconds,
-// rounded up. It is omitted unless the breaker is open, and so are keys and lastError if there are none.
+// rounded up. It is omitted unless the breaker is open, and so are keys and lastError if there are none. Listed
+// isn't part of it.
 func (h Health) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Tool                string      `json:"tool"`
@@ -99,7 +102,8 @@ func (g *Guard) health(t *toolState, keys []KeyHealth) Health {
 	full := t.maxInFlight > 0 && t.running.Load() >= t.maxInFlight
 	return Health{
 		Tool:                t.name,
-		Available:           !rejects && !full && !g.overloaded(t, false),
+		Listed:              t.listed,
+		Available:           !rejects && !full && !g.overloaded(t, false) && !g.Closed(),
 		Breaker:             t.breaker.name,
 		State:               state,
 		RetryAfter:          t.breaker.RetryAfter(),

@@ -39,6 +39,9 @@ func TestHealthIsTheStateOfAllTools(t *testing.T) {
 			`"retryable":true}},`+
 			`{"tool":"c","available":true,"breaker":"c","state":"closed",`+
 			`"consecutiveFailures":0,"inFlight":0,"abandoned":0}]`, jsonOf(t, g.Health()))
+		for i, listed := range []bool{true, true, false} {
+			assert.Equal(t, listed, g.Health()[i].Listed)
+		}
 		assert.ErrorIs(t, g.Health()[1].LastError, errBoom, "the cause isn't in the JSON, but there for programs")
 
 		time.Sleep(21 * time.Second)

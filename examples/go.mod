@@ -8,6 +8,7 @@ require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/seed8d1e2389/resilience v0.1.0
+	github.com/seed8d1e2389/resilience/adapters/console v0.1.0
 	github.com/seed8d1e2389/resilience/adapters/mcpgo v0.1.0
 	github.com/stretchr/testify v1.12.1
 	go.opentelemetry.io/otel v1.46.0
@@ -67,3 +68,5 @@ replace github.com/seed8d1e2389/resilience/adapters/mcpgo => ../adapters/mcpgo
 replace github.com/seed8d1e2389/resilience/adapters/gosdk => ../adapters/gosdk
 
 replace github.com/seed8d1e2389/resilience/adapters/otel => ../adapters/otel
+
+replace github.com/seed8d1e2389/resilience/adapters/console => ../adapters/console

@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/seed8d1e2389/resilience/examples/chromiumtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -12,8 +13,5 @@ func TestDemo(t *testing.T) {
 
 // The page is a real one in headless Chromium, which must be available or installable.
 func TestDemoInChromium(t *testing.T) {
-	if testing.Short() {
-		t.Skip("with -short, Chromium is neither started nor installed")
-	}
-	require.NoError(t, run(t.Context(), t.Output(), chromium(t)))
+	require.NoError(t, run(t.Context(), t.Output(), chromiumtest.Path(t)))
 }

@@ -78,6 +78,20 @@ func (p *Page) Evaluate(ctx context.Context, expression string, value any) error
 	return nil
 }
 
+// Call sends a command of the protocol, such as Page.captureScreenshot, and unmarshals its result into result, unless
+// that is nil. Params may be nil. If ctx ends first, Call returns its error. Its other errors are a *LostError or a
+// *RefusedError, or say that the result can't be decoded.
+func (p *Page) Call(ctx context.Context, method string, params, result any) error {
+	m, err := p.call(ctx, method, params)
+	if err != nil || result == nil {
+		return err
+	}
+	if err := json.Unmarshal(m.Result, result); err != nil {
+		return fmt.Errorf("the result can't be decoded: %w", err)
+	}
+	return nil
+}
+
 // call sends a request and waits for its answer.
 func (p *Page) call(ctx context.Context, method string, params any) (message, error) {
 	id, answer, err := p.register()
@@ -89,7 +103,7 @@ func (p *Page) call(ctx context.Context, method string, params any) (message, er
 	request := struct {
 		ID     int64  `json:"id"`
 		Method string `json:"method"`
-		Params any    `json:"params"`
+		Params any    `json:"params,omitempty"`
 	}{id, method, params}
 	data, err := json.Marshal(request)
 	if err != nil {

@@ -1,4 +1,5 @@
-package main
+// Package chromiumtest runs tests in a real browser.
+package chromiumtest
 
 import (
 	"archive/tar"
@@ -27,9 +28,13 @@ const (
 	npmSHA512  = "4ZKeAQQa8up2mt675qSitztLdbQrlf8BKdC5naeap+5Mv1OV1OlJdPoU+EJC/p5sQUJUQmN4r+q5+EhaaOUHpQ=="
 )
 
-// chromium returns the path of a Chromium: $CHROME_PATH, one on the PATH, or one that it installs.
-// It skips the test if none of these is available.
-func chromium(t *testing.T) string {
+// Path returns the path of a Chromium: $CHROME_PATH, one on the PATH, or one that it installs.
+// It skips the test if none of these is available, and with -short.
+func Path(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("with -short, Chromium is neither started nor installed")
+	}
 	if path := os.Getenv("CHROME_PATH"); path != "" {
 		return path
 	}

@@ -1,0 +1,213 @@
+package console
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+)
+
+// A document is the JSON of /api/health, and of the event snapshot. The package's documentation explains its
+// fields.
+type document struct {
+	heading
+	Title    string    `json:"title"`
+	Started  time.Time `json:"started"`
+	Control  bool      `json:"control"`
+	Step     int       `json:"step"`
+	Steps    int       `json:"steps"`
+	Tools    []tool    `json:"tools"`
+	Breakers []breaker `json:"breakers"`
+	Changes  []change  `json:"changes"`
+}
+
+// A heading is the part of a document that each event repeats.
+type heading struct {
+	Time   time.Time `json:"time"`
+	Closed bool      `json:"closed"`
+}
+
+type tool struct {
+	Tool                string     `json:"tool"`
+	Listed              bool       `json:"listed"`
+	Available           bool       `json:"available"`
+	Breaker             string     `json:"breaker"`
+	State               string     `json:"state"`
+	RetryAfter          int64      `json:"retryAfter,omitempty"`
+	ConsecutiveFailures int        `json:"consecutiveFailures"`
+	InFlight            int        `json:"inFlight"`
+	Abandoned           int        `json:"abandoned"`
+	LastError           *lastError `json:"lastError,omitempty"`
+	LastMinute          minute     `json:"lastMinute"`
+	History             []row      `json:"history"`
+}
+
+type breaker struct {
+	Breaker             string     `json:"breaker"`
+	Key                 string     `json:"key,omitempty"`
+	State               string     `json:"state"`
+	RetryAfter          int64      `json:"retryAfter,omitempty"`
+	ConsecutiveFailures int        `json:"consecutiveFailures"`
+	Reason              string     `json:"reason,omitempty"`
+	Since               *time.Time `json:"since,omitempty"`
+	Cause               string     `json:"cause,omitempty"`
+	Tools               []string   `json:"tools"`
+}
+
+type lastError struct {
+	Code    resilience.Code `json:"code"`
+	Message string          `json:"message"`
+	Time    *time.Time      `json:"time,omitempty"`
+	Cause   string          `json:"cause,omitempty"`
+}
+
+// A minute is the sum of the last minute.
+type minute struct {
+	Succeeded uint32  `json:"succeeded"`
+	Failed    uint32  `json:"failed"`
+	Rejected  uint32  `json:"rejected"`
+	Other     uint32  `json:"other"`
+	P50       float64 `json:"p50"`
+	P95       float64 `json:"p95"`
+}
+
+// A row is what happened in one step: its time in seconds since 1970, and the fields of a minute. Its JSON is an
+// array, because a document has many.
+type row struct {
+	start int64
+	minute
+}
+
+func (r row) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]any{r.start, r.Succeeded, r.Failed, r.Rejected, r.Other, r.P50, r.P95})
+}
+
+func (s *slot) minute() minute {
+	return minute{s.succeeded, s.failed, s.rejected, s.other, s.latency.quantile(0.5), s.latency.quantile(0.95)}
+}
+
+func (s *slot) row() row { return row{s.number * int64(step/time.Second), s.minute()} }
+
+// document returns what is known now. It calls no code of the user's, so that c.mu may be held.
+func (c *Console) document() document {
+	now := time.Now()
+	health := c.guard.Health()
+	d := document{
+		heading: heading{Time: now, Closed: c.guard.Closed()},
+		Title:   c.cfg.Title,
+		Started: c.started,
+		Control: c.cfg.Authorize != nil,
+		Step:    int(step / time.Second),
+		Steps:   steps,
+		Tools:   make([]tool, 0, len(health)),
+	}
+
+	for _, h := range health {
+		d.Tools = append(d.Tools, c.tool(h, now))
+	}
+	d.Breakers = c.breakers(health)
+	d.Changes = c.changes.list(0)
+	return d
+}
+
+func (c *Console) tool(h resilience.Health, now time.Time) tool {
+	r := c.calls.of(h.Tool, now)
+	t := tool{
+		Tool:                shown(h.Tool),
+		Listed:              h.Listed,
+		Available:           h.Available,
+		Breaker:             shown(h.Breaker),
+		State:               h.State.String(),
+		RetryAfter:          wholeSeconds(h.RetryAfter),
+		ConsecutiveFailures: h.ConsecutiveFailures,
+		InFlight:            h.InFlight,
+		Abandoned:           h.Abandoned,
+		LastMinute:          r.minute,
+		History:             r.rows,
+	}
+
+	if t.History == nil {
+		t.History = []row{}
+	}
+	if e := h.LastError; e != nil {
+		t.LastError = &lastError{Code: e.Code, Message: e.Message}
+		// A later failure that no breaker counts doesn't belong to it.
+		if r.failed.code == e.Code && r.failed.message == e.Message {
+			t.LastError.Time, t.LastError.Cause = &r.failed.time, r.failed.cause
+		}
+	}
+	return t
+}
+
+// breakers returns the breakers by name. Of those that have the same one, it shows the worst.
+func (c *Console) breakers(health []resilience.Health) []breaker {
+	tools := make(map[string][]string)
+	for _, h := range health {
+		tools[h.Breaker] = append(tools[h.Breaker], shown(h.Tool))
+	}
+
+	all := []breaker{}
+	for _, b := range c.guard.Breakers() {
+		n := c.breaker(b)
+		if users := tools[baseOf(b)]; users != nil {
+			n.Tools = users
+		}
+
+		last := len(all) - 1
+		switch {
+		case last < 0 || all[last].Breaker != n.Breaker:
+			all = append(all, n)
+		case severity(n.State) > severity(all[last].State):
+			all[last] = n
+		}
+	}
+	return all
+}
+
+func (c *Console) breaker(b *resilience.Breaker) breaker {
+	n := breaker{
+		Breaker:             shown(b.Name()),
+		Key:                 b.Key(),
+		State:               b.State().String(),
+		RetryAfter:          wholeSeconds(b.RetryAfter()),
+		ConsecutiveFailures: b.Failures(),
+		Tools:               []string{},
+	}
+
+	n.Reason, _ = b.Isolated()
+	if n.State != resilience.StateClosed.String() {
+		if change := c.changes.of(b.Name()); change != nil {
+			n.Since, n.Cause = &change.Time, change.Cause.String()
+		}
+	}
+	return n
+}
+
+// baseOf returns the name of the breaker that b is below, or its own.
+func baseOf(b *resilience.Breaker) string {
+	if b.Key() == "" {
+		return b.Name()
+	}
+	return strings.TrimSuffix(b.Name(), "/"+b.Key())
+}
+
+// severity orders states.
+func severity(state string) int {
+	return slices.Index([]string{"closed", "half-open", "isolated", "open"}, state)
+}
+
+// wholeSeconds rounds up, as the JSON of a Health does.
+func wholeSeconds(d time.Duration) int64 { return int64((max(d, 0) + time.Second - 1) / time.Second) }
+
+// shown returns a name as its JSON shows it, with U+FFFD in place of each invalid byte.
+func shown(name string) string { return string([]rune(name)) }
+
+// cut returns at most n bytes of a text, and "…" if there are more.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}

@@ -1,0 +1,70 @@
+// The dialog that isolates and resets a breaker.
+
+import { setHidden } from "./format.js"
+
+const get = id => document.getElementById(id)
+
+// segment writes a name as a segment of a path. URLs can't have the segments "." and "..", so they get a "~".
+export function segment(name) {
+  return encodeURIComponent(name === "." || name === ".." || name.startsWith("~") ? "~" + name : name)
+}
+
+let token = "" // that the user has entered; kept until the page is left
+
+export function ask(action, data, onDone) {
+  const isolate = action === "isolate"
+  const name = data.id
+  get("dialog-heading").textContent = `${isolate ? "Isolate" : "Reset"} ${name}?`
+  get("dialog-text").textContent = isolate
+    ? "All calls are rejected until it is reset. Calls in flight end as they would."
+    : "Calls pass at once, and its failures are forgotten."
+  get("dialog-submit").textContent = isolate ? "Isolate" : "Reset"
+  get("reason").value = data.breaker.reason ?? ""
+  for (const id of ["reason", "reason-label"]) setHidden(get(id), !isolate)
+  for (const id of ["token", "token-label"]) setHidden(get(id), !token)
+  get("token").value = token
+  setHidden(get("dialog-error"), true)
+
+  const dialog = get("dialog")
+  get("dialog-cancel").onclick = () => dialog.close()
+  get("dialog-form").onsubmit = async event => {
+    event.preventDefault()
+    get("dialog-submit").disabled = true
+    try {
+      onDone(await send(action, name, isolate ? get("reason").value : ""))
+      dialog.close()
+    } catch (error) {
+      get("dialog-error").textContent = error.message
+      setHidden(get("dialog-error"), false)
+    } finally {
+      get("dialog-submit").disabled = false
+    }
+  }
+  dialog.showModal()
+  const first = isolate ? get("reason") : get("dialog-submit")
+  first.focus()
+}
+
+async function send(action, name, reason) {
+  token = get("token").value
+  const headers = { "Content-Type": "application/json" }
+  if (token) headers.Authorization = `Bearer ${token}`
+
+  let response
+  try {
+    response = await fetch(`api/breakers/${segment(name)}/${action}`, {
+      method: "POST", headers, body: JSON.stringify({ reason }),
+    })
+  } catch {
+    throw new Error("The server doesn't answer.")
+  }
+  if (response.ok) return response.json()
+
+  if (response.status === 401 || response.status === 403) {
+    for (const id of ["token", "token-label"]) setHidden(get(id), false)
+    get("token").focus()
+    throw new Error(token ? "This token isn't accepted." : "You aren't allowed to do this. If you have an access token, enter it.")
+  }
+  const answer = await response.json().catch(() => ({}))
+  throw new Error(`It didn't work: ${answer.error ?? response.status}`)
+}

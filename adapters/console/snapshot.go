@@ -1,0 +1,107 @@
+package console
+
+import (
+	"reflect"
+	"time"
+)
+
+// A snapshot is a document that all readers share. It isn't modified.
+type snapshot struct {
+	document
+	tools    map[string]tool // by name, with the latest rows of their history only
+	breakers map[string]breaker
+}
+
+// An update is what has changed between two snapshots.
+type update struct {
+	heading
+	Tools    []tool    `json:"tools,omitempty"` // whose history has only the rows that may have changed
+	Breakers []breaker `json:"breakers,omitempty"`
+	Gone     gone      `json:"gone,omitzero"`
+	Changes  []change  `json:"changes,omitempty"`
+	closed   bool      // whether that has changed
+}
+
+type gone struct {
+	Tools    []string `json:"tools,omitempty"`
+	Breakers []string `json:"breakers,omitempty"`
+}
+
+// snapshot returns one that is younger than half an interval, so that the guard's work doesn't grow with the
+// number of readers.
+func (c *Console) snapshot() *snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.latest; s != nil && time.Since(s.Time) < interval/2 && s.Closed == c.guard.Closed() {
+		return s
+	}
+
+	s := &snapshot{document: c.document(), tools: make(map[string]tool), breakers: make(map[string]breaker)}
+	for _, t := range s.document.Tools {
+		t.History = latest(t.History, s.Time)
+		s.tools[t.Tool] = t
+	}
+	for _, b := range s.document.Breakers {
+		s.breakers[b.Breaker] = b
+	}
+	c.latest = s
+	return s
+}
+
+// forget makes the next snapshot a new one.
+func (c *Console) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.latest = nil
+}
+
+// latest returns the rows of the current step and the one before.
+func latest(rows []row, now time.Time) []row {
+	first := len(rows)
+	for first > 0 && rows[first-1].start > now.Add(-2*step).Unix() {
+		first--
+	}
+	return rows[first:]
+}
+
+// since returns what has changed since an earlier snapshot.
+func (s *snapshot) since(old *snapshot) update {
+	u := update{heading: s.heading, closed: s.Closed != old.Closed}
+	for _, t := range s.document.Tools {
+		if t := s.tools[t.Tool]; !reflect.DeepEqual(t, old.tools[t.Tool]) {
+			u.Tools = append(u.Tools, t)
+		}
+	}
+	for _, b := range s.document.Breakers {
+		if was, ok := old.breakers[b.Breaker]; !ok || !reflect.DeepEqual(b, was) {
+			u.Breakers = append(u.Breakers, b)
+		}
+	}
+
+	for name := range old.tools {
+		if _, ok := s.tools[name]; !ok {
+			u.Gone.Tools = append(u.Gone.Tools, name)
+		}
+	}
+	for name := range old.breakers {
+		if _, ok := s.breakers[name]; !ok {
+			u.Gone.Breakers = append(u.Gone.Breakers, name)
+		}
+	}
+
+	last := uint64(0)
+	if n := len(old.Changes); n > 0 {
+		last = old.Changes[n-1].Number
+	}
+	for _, change := range s.Changes {
+		if change.Number > last {
+			u.Changes = append(u.Changes, change)
+		}
+	}
+	return u
+}
+
+func (u *update) isEmpty() bool {
+	return len(u.Tools) == 0 && len(u.Breakers) == 0 && len(u.Changes) == 0 && !u.closed &&
+		len(u.Gone.Tools) == 0 && len(u.Gone.Breakers) == 0
+}
