@@ -62,8 +62,9 @@ func (c *Console) act(name string, f func(*resilience.Breaker)) (found bool) {
 	return found
 }
 
-// breakerName returns the name in the path of a request. A leading "~" isn't part of it: it makes segments of names
-// that are "." or "..", which no URL can contain, or that begin with "~".
+// breakerName returns the name in the path of a request. A leading "~" isn't part of it: it makes segments of the
+// names "." and "..", which no URL can contain, of "/", which ServeMux takes for the end of a path, and of those
+// that begin with "~".
 func breakerName(r *http.Request) string { return shown(strings.TrimPrefix(r.PathValue("name"), "~")) }
 
 // readReason reads the reason in the body of a request, or what is wrong with it and its HTTP status.

@@ -4,9 +4,9 @@ import { setHidden } from "./format.js"
 
 const get = id => document.getElementById(id)
 
-// segment writes a name as a segment of a path. URLs can't have the segments "." and "..", so they get a "~".
+// segment writes a name as a segment of a path. Some names can't be one, so they get a "~".
 export function segment(name) {
-  return encodeURIComponent(name === "." || name === ".." || name.startsWith("~") ? "~" + name : name)
+  return encodeURIComponent([".", "..", "/"].includes(name) || name.startsWith("~") ? "~" + name : name)
 }
 
 let token = "" // that the user has entered; kept until the page is left
