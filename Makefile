@@ -2,7 +2,7 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint transparent release-check cover soak fuzz demo bench chaos
+.PHONY: test clients lint transparent release-check cover soak fuzz demo bench chaos console-screenshots
 
 test: ## the tests of all modules and of clients/, then a table; or only some: make test ONLY=adapters/gosdk,clients
 	@go run -C .ci ./testall -only '$(ONLY)'
@@ -32,10 +32,11 @@ soak: ## a load test of a guard, under the race detector; SEED repeats one
 	go test -race -count=1 -v -run '^TestSoak$$' . -soak $(SOAK) -soak.seed $(SEED)
 
 FUZZTIME ?= 30s
-fuzz: ## the root package's fuzz tests
+fuzz: ## the fuzz tests of the root package and of adapters/console
 	go test -run '^$$' -fuzz FuzzRedact -fuzztime $(FUZZTIME) .
 	go test -run '^$$' -fuzz FuzzScrub -fuzztime $(FUZZTIME) .
 	go test -run '^$$' -fuzz FuzzConfigFromEnv -fuzztime $(FUZZTIME) .
+	cd adapters/console && go test -run '^$$' -fuzz FuzzNames -fuzztime $(FUZZTIME) .
 
 demo: ## a hanging, dying and returning backend, as an agent sees it
 	go run -C examples ./demo
@@ -47,6 +48,9 @@ bench: ## the guard beside its peers, six runs each: about ten minutes on a mach
 
 chaos: ## draws docs/chaos.svg: a guarded and an unguarded server in the same outage
 	cd examples && go test -count=1 ./chaos -run '^TestPicture$$' -update -v
+
+console-screenshots: ## takes docs/console-*.png again, in Chromium
+	cd examples && go test -count=1 ./console -run '^TestScreenshots$$' -update
 
 .PHONY: cross test-lowest test-newest
 

@@ -61,7 +61,8 @@
 // An [Observer] receives the start, the retries and the end of every call, the changes of
 // breakers, and results that come too late. [LogObserver] writes them to slog, and the nested
 // module adapters/otel turns them into traces and metrics. An observer can't fail a call. It can
-// delay one by about 100ms, and only in its Start. [Guard.Health] returns the current state of every tool.
+// delay one by about 100ms, and only in its Start. [Guard.Health] returns the current state of every tool, and the
+// nested module adapters/console serves a page about it.
 //
 // # Operation
 //

@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/subtle"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 
@@ -14,18 +15,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/console"
 	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// serveHTTP serves MCP, metrics and health until ctx ends.
+// serveHTTP serves MCP, metrics and the console until ctx ends.
 func serveHTTP(
 	ctx context.Context, log *slog.Logger, cfg resilience.Config, addr string,
 	newServer func(*resilience.Guard) *mcp.Server,
 ) error {
-	handler, guard, err := newHandler(cfg, newServer)
+	page, err := console.New(console.Config{Title: "workspace", Authorize: authorize(os.Getenv(tokenVariable)), Log: log})
+	if err != nil {
+		return err
+	}
+	handler, guard, err := newHandler(cfg, page, newServer)
 	if err != nil {
 		return err
 	}
@@ -34,9 +40,11 @@ func serveHTTP(
 	if err != nil {
 		return err
 	}
-	log.Info("serving", "mcp", "http://"+listener.Addr().String()+"/mcp")
+	url := "http://" + listener.Addr().String()
+	log.Info("serving", "mcp", url+"/mcp", "console", url+"/console/")
 
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server.RegisterOnShutdown(page.Close)
 	done := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		shutDown(log, guard) // before the server, so that calls in flight can be answered
@@ -55,10 +63,22 @@ func serveHTTP(
 	return <-done
 }
 
-// newHandler returns a handler that serves MCP, metrics and health, and the guard that it
-// created for them.
+// tokenVariable is the environment variable with the token that isolates and resets breakers.
+const tokenVariable = "EXAMPLE_CONSOLE_TOKEN"
+
+// authorize returns what allows requests with a token to change breakers. Without a token, nothing does.
+func authorize(token string) func(*http.Request) bool {
+	if token == "" {
+		return nil
+	}
+	return func(r *http.Request) bool {
+		return subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) == 1
+	}
+}
+
+// newHandler returns a handler that serves MCP, metrics and the console, and the guard that it created for them.
 func newHandler(
-	cfg resilience.Config, newServer func(*resilience.Guard) *mcp.Server,
+	cfg resilience.Config, page *console.Console, newServer func(*resilience.Guard) *mcp.Server,
 ) (http.Handler, *resilience.Guard, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
@@ -73,7 +93,7 @@ func newHandler(
 		return nil, nil, err
 	}
 
-	cfg.Observers = append(slices.Clip(cfg.Observers), telemetry.Observer())
+	cfg.Observers = append(slices.Clip(cfg.Observers), telemetry.Observer(), page.Observer())
 	guard, err := resilience.New(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -81,47 +101,16 @@ func newHandler(
 	if _, err := telemetry.Watch(guard); err != nil { // for as long as the program runs
 		return nil, nil, err
 	}
+	operator, err := page.Handler(guard)
+	if err != nil {
+		return nil, nil, err
+	}
 
 	server := newServer(guard)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("GET /healthz", healthz(guard, cfg.Tools))
+	mux.Handle("/console/", http.StripPrefix("/console", operator))
+	mux.Handle("GET /healthz", operator) // for a load balancer
 	return mux, guard, nil
-}
-
-// healthz answers a load balancer with 503 if none of the listed tools can be called, and with
-// 200 otherwise. One tool whose backend is dead is no reason to remove the server: its other
-// tools work, and the backend is as dead for other servers.
-//
-// Only listed tools count, not names that an agent made up. Last errors are left out: clients
-// reach this address too, and an error may quote what another client sent.
-func healthz(guard *resilience.Guard, listed map[string]resilience.Tool) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		tools := make([]resilience.Health, 0, len(listed))
-		available := 0
-		for _, t := range guard.Health() {
-			if _, ok := listed[t.Tool]; !ok {
-				continue
-			}
-			if t.Available {
-				available++
-			}
-			t.LastError, t.Keys = nil, nil
-			tools = append(tools, t)
-		}
-
-		status, code := "degraded", http.StatusOK
-		switch {
-		case available == len(tools):
-			status = "ok"
-		case available == 0:
-			status, code = "unavailable", http.StatusServiceUnavailable
-		}
-
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "tools": tools})
-	}
 }

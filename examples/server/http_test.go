@@ -2,19 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/seed8d1e2389/resilience/adapters/console"
 	"github.com/seed8d1e2389/resilience/examples/servertest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,7 +67,9 @@ func TestMetricsAndHealthShowCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, fetcher := servertest.Workspace(t)
 		cfg := resilience.Config{Tools: tools, Breaker: resilience.BreakerConfig{Failures: 1}}
-		handler, guard, err := newHandler(cfg, func(g *resilience.Guard) *mcp.Server {
+		page, err := console.New(console.Config{Authorize: authorize("swordfish")})
+		require.NoError(t, err)
+		handler, guard, err := newHandler(cfg, page, func(g *resilience.Guard) *mcp.Server {
 			return newServer(g, dir, fetcher)
 		})
 		require.NoError(t, err)
@@ -78,7 +78,8 @@ func TestMetricsAndHealthShowCalls(t *testing.T) {
 
 		status, body := get(t, client, url+"/healthz")
 		assert.Equal(t, http.StatusOK, status)
-		assert.Contains(t, body, `"status":"ok"`)
+		assert.JSONEq(t, `{"status":"ok"}`, body)
+		_, body = get(t, client, url+"/console/api/health")
 		assert.Contains(t, body, `"tool":"search"`, "before its first call")
 
 		callTool := connect(t, &mcp.StreamableClientTransport{
@@ -113,29 +114,34 @@ func TestMetricsAndHealthShowCalls(t *testing.T) {
 
 		status, body = get(t, client, url+"/healthz")
 		assert.Equal(t, http.StatusOK, status, "the other tools work")
-		assert.Contains(t, body, `"status":"degraded"`)
-		assert.Contains(t, body, `"tool":"fetch","available":false,"breaker":"backend","state":"open"`)
+		assert.JSONEq(t, `{"status":"degraded"}`, body)
+		time.Sleep(time.Second) // the console's answers are shared for half of that
+		_, body = get(t, client, url+"/console/api/health")
+		assert.Contains(t, body, `"tool":"fetch","listed":true,"available":false,"breaker":"backend","state":"open"`)
+		status, body = get(t, client, url+"/console/")
+		assert.Equal(t, http.StatusOK, status)
+		assert.Contains(t, body, "<!doctype html>")
+
+		assert.Equal(t, http.StatusForbidden, reset(t, client, url, "guess"))
+		assert.Equal(t, http.StatusOK, reset(t, client, url, "swordfish"))
+		assert.Equal(t, resilience.StateClosed, guard.Breaker("fetch").State())
 	})
 }
 
-func TestHealthzIsUnavailableIfNoListedToolIs(t *testing.T) {
-	cfg := resilience.Config{
-		Tools:   map[string]resilience.Tool{"fetch": {}},
-		Breaker: resilience.BreakerConfig{Failures: 1},
-	}
-	guard := resilience.Must(resilience.New(cfg))
-	works := func(context.Context) (int, error) { return 0, nil }
-	fails := func(context.Context) (int, error) { return 0, net.ErrClosed }
-	_, _ = resilience.Do(t.Context(), guard, gosdk.HealthTool, works)
-	_, _ = resilience.Do(t.Context(), guard, "made up", works, resilience.ForRequest(resilience.Request{Unknown: true}))
-	_, _ = resilience.Do(t.Context(), guard, "fetch", fails)
+// reset resets the breaker of the backend.
+func reset(t *testing.T, client *http.Client, url, token string) (status int) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/console/api/breakers/backend/reset", nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := client.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	return res.StatusCode
+}
 
-	recorder := httptest.NewRecorder()
-	healthz(guard, cfg.Tools)(recorder, nil)
-	assert.Equal(t, http.StatusServiceUnavailable, recorder.Code)
-	var got struct{ Status string }
-	require.NoError(t, json.Unmarshal(recorder.Body.Bytes(), &got))
-	assert.Equal(t, "unavailable", got.Status)
+func TestWithoutATokenNothingIsAuthorized(t *testing.T) {
+	assert.Nil(t, authorize(""), "there are no routes that change breakers then")
 }
 
 func TestServeHTTPEndsWithItsContext(t *testing.T) {

@@ -7,8 +7,12 @@
 //
 // On SIGTERM and SIGINT it rejects new calls, and answers those in flight before it ends.
 //
-// With -http it also serves /metrics for Prometheus and /healthz for a load balancer,
-// beside /mcp. It logs failed calls to standard error, and with -debug successful ones too.
+// With -http it also serves, beside /mcp, /metrics for Prometheus, /healthz for a load balancer, and
+// /console/ for people. Those who have the token in EXAMPLE_CONSOLE_TOKEN may isolate and reset breakers
+// there; without that variable, it can only be read. Serve it on a loopback address, as in the example,
+// or behind a proxy that knows who may read it.
+//
+// It logs failed calls to standard error, and with -debug successful ones too.
 //
 // It reads EXAMPLE_TIMEOUT_QUICK, EXAMPLE_TIMEOUT_HEAVY and EXAMPLE_DEBUG from the
 // environment, as resilience.ConfigFromEnv does.
@@ -44,7 +48,7 @@ func main() {
 	flag.StringVar(&s.dir, "dir", ".", "the directory that the tools work on")
 	allow := flag.String("allow", "", "the origins that may be fetched from, separated by commas")
 	flag.DurationVar(&s.cooldown, "cooldown", 0, "how long a breaker stays open (0 means 30s)")
-	flag.StringVar(&s.addr, "http", "", "the address to serve MCP, metrics and health at, instead of MCP over stdio")
+	flag.StringVar(&s.addr, "http", "", "the address to serve MCP, metrics and the console at, instead of MCP over stdio")
 	debug := flag.Bool("debug", false, "log successful calls too")
 	flag.Parse()
 

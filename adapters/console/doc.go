@@ -1,0 +1,74 @@
+// Package console serves a page about a [resilience.Guard] for the people who operate a server: which tools are
+// broken, since when, why, and when their backends are asked again. It needs nothing but the standard library.
+//
+// Create a [Console] for each guard, list its observer in the guard's configuration, and serve its handler:
+//
+//	page, err := console.New(console.Config{})
+//	guard, err := resilience.New(resilience.Config{
+//		Observers: []resilience.Observer{page.Observer()},
+//	})
+//	handler, err := page.Handler(guard)
+//	mux.Handle("/console/", http.StripPrefix("/console", handler))
+//	server.RegisterOnShutdown(page.Close) // otherwise Shutdown would wait for open pages
+//
+// # Routes
+//
+//	GET  /                             the page, whose files are below /page/
+//	GET  /healthz                      200 or 503, for a load balancer; see Config.Healthy
+//	GET  /api/health                   all that the page shows, as JSON
+//	GET  /api/events                   the same as server-sent events
+//	POST /api/breakers/{name}/isolate  rejects all calls, see [resilience.Breaker.Isolate]
+//	POST /api/breakers/{name}/reset    closes the breaker, see [resilience.Breaker.Reset]
+//
+// The page uses relative URLs, so that the handler may be mounted below any prefix whose URL ends with a slash. It
+// loads nothing from elsewhere, and a strict Content-Security-Policy makes sure of that: a proxy must not replace
+// that header.
+//
+// # Who may read, and who may change
+//
+// Whoever reaches the handler reads the names of tools, breakers and keys, and the errors that agents read. Serve it
+// where only operators are, or wrap it in the server's own authentication.
+//
+// The last two routes exist only with Config.Authorize. They answer 403 if that returns false, and to requests that
+// a browser makes for another site. After a 403, the page asks for an access token, and sends it with the header
+// "Authorization: Bearer …" for as long as it is open; a server that has sessions needs none. An Authorize that
+// trusts the address of the client trusts everyone behind a proxy.
+//
+// The body of isolate may hold a reason, as {"reason": "…"} or as a form, of at most 500 characters. Agents read it.
+// The name is percent-encoded, a slash is %2F. A leading "~" isn't part of it: it is needed before the names ".",
+// ".." and "/", and before those that begin with "~". All breakers of that name are changed. The answer is the
+// breaker as in /api/health, or {"error": "…"} with 400, 403, 404, 413 or 415.
+//
+// # JSON
+//
+// These names are stable; others may be added. Times are as in RFC 3339, durations in seconds.
+//
+//	title, started           Config.Title, and when the console was created: another time means another process
+//	time, closed             when this was true, and whether the guard is closed
+//	control                  whether breakers can be changed
+//	step, steps              the seconds in a row of a history, and how many rows there may be
+//	tools                    as Guard.Health returns them: tool, listed, available, breaker, state, retryAfter,
+//	                         consecutiveFailures, inFlight, abandoned, and
+//	  lastError              the last failure that a breaker counted: code, message, time, and cause if it is shown
+//	  lastMinute             calls that ended since 50 to 60 seconds: succeeded, failed, rejected, other, p50, p95
+//	  history                rows [start, succeeded, failed, rejected, other, p50, p95], the oldest first; start is in
+//	                         seconds since 1970, and steps without calls have no row
+//	breakers                 breaker, key, state, retryAfter, consecutiveFailures, reason, tools, and
+//	  since, cause           when the breaker ceased to be closed, and why: calls, cooldown, probe or manual
+//	changes                  the last 200, the oldest first: number, time, breaker, from, to, cause, reason
+//
+// Rejected calls haven't reached the tool. Other ones were mistakes of the caller's, canceled, or aren't finished.
+// The quantiles are of calls that succeeded or failed, and at most a factor of 1.8 beside the truth. Where several
+// breakers have the same name, the worst is shown.
+//
+// /api/events sends a snapshot first, also to a reader that comes back: the document of /api/health. Then it sends an
+// update whenever something has changed, at most one in a second and at least one in five: the same document with only
+// what has changed, histories with only their last rows, and in gone the tools and breakers that are no longer there.
+//
+// # Costs
+//
+// A call costs the guard one more event, on the goroutine of the observer. The console starts no goroutine: a stream
+// runs on that of its request. Readers share what is looked up, nothing is kept for one that is slow, and one that
+// doesn't read for ten seconds is dropped. Each tool that was called takes about 7 KB, and there are as many as the
+// guard has labels: those that are listed, and at most 1,025 others.
+package console

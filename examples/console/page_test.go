@@ -1,0 +1,275 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/console"
+	"github.com/seed8d1e2389/resilience/examples/chromiumtest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// prefix is where the tests mount the page.
+const prefix = "/ops/console"
+
+// A site is a server with the page of a guard.
+type site struct {
+	*httptest.Server
+	guard *resilience.Guard
+	page  *console.Console
+}
+
+// serve serves a page, at a listener's address if it is given one.
+func serve(t *testing.T, listener net.Listener, authorize func(*http.Request) bool, tools ...string) *site {
+	t.Helper()
+	page, err := console.New(console.Config{Title: "test", Authorize: authorize})
+	require.NoError(t, err)
+	cfg := resilience.Config{
+		Tools: make(map[string]resilience.Tool), Retry: resilience.Retry{MaxRetries: -1},
+		Observers: []resilience.Observer{page.Observer()},
+	}
+	for _, name := range tools {
+		cfg.Tools[name] = resilience.Tool{}
+	}
+	guard := resilience.Must(resilience.New(cfg))
+	handler, err := page.Handler(guard)
+	require.NoError(t, err)
+
+	mux := http.NewServeMux()
+	mux.Handle(prefix+"/", http.StripPrefix(prefix, handler))
+	server := httptest.NewUnstartedServer(mux)
+	if listener != nil {
+		_ = server.Listener.Close()
+		server.Listener = listener
+	}
+	server.Config.RegisterOnShutdown(page.Close)
+	server.Start()
+	t.Cleanup(func() { page.Close(); server.Close() })
+	return &site{server, guard, page}
+}
+
+func (s *site) url() string { return s.URL + prefix + "/" }
+
+func allow(*http.Request) bool { return true }
+
+// call makes calls of a tool that fail with err.
+func (s *site) call(t *testing.T, tool string, n int, err error, opts ...resilience.Option) {
+	for range n {
+		_, _ = resilience.Do(t.Context(), s.guard, tool, func(context.Context) (int, error) { return 0, err }, opts...)
+	}
+}
+
+var errDown = resilience.MarkBackend(errors.New("down"))
+
+// shows waits until the row of a breaker contains all texts, in a section.
+func (b tab) shows(name, section string, texts ...string) {
+	b.Helper()
+	for _, text := range texts {
+		b.eventually(fmt.Sprintf(`(%s)?.closest("section")?.id === %s && (%s).innerText.includes(%s)`,
+			row(name), quote(section), row(name), quote(text)))
+	}
+}
+
+const summary = `document.querySelector("h1").textContent`
+
+func TestAnOutage(t *testing.T) {
+	s := serve(t, nil, allow, "search", "read", "write")
+	b := open(t, s.url(), 1280, 800)
+	b.eventually(summary + ` === "All tools can be called"`)
+	assert.Equal(t, "test", b.text("document.title"))
+
+	s.call(t, "search", 6, errDown)
+	b.shows("search", "trouble", "open", "Asked again in 3", "5 failures in a row", "TOOL_FAILED", "5 failed", "1 rejected")
+	b.eventually(summary + ` === "1 of 3 tools can't be called"`)
+	b.eventually(`document.title === "(1) test"`)
+	b.eventually(`document.querySelector("#changes li").innerText.includes("calls failed")`)
+	b.eventually(`document.querySelector("#announce").textContent === "search is open"`)
+
+	s.guard.Breaker("search").Trip(time.Millisecond)
+	b.shows("search", "trouble", "half-open", "Waiting for a probe")
+	s.call(t, "search", 1, nil)
+	b.shows("search", "working", "closed", "1 rejected")
+	b.eventually(`document.querySelector("#changes li").innerText.includes("the probe succeeded")`)
+
+	s.call(t, "read", 5, errDown, resilience.BreakerKey("eu-west"))
+	b.shows("read/eu-west", "trouble", "key eu-west of read")
+	b.eventually(summary + ` === "1 key rejected"`)
+
+	_, err := s.guard.Close(t.Context())
+	require.NoError(t, err)
+	b.eventually(summary + ` === "Shutting down"`)
+	b.eventually(`document.querySelector("#notice").innerText.includes("new calls are rejected")`)
+}
+
+func TestIsolateAndResetByClick(t *testing.T) {
+	const token = "Bearer swordfish"
+	authorize := func(r *http.Request) bool { return r.Header.Get("Authorization") == token }
+	s := serve(t, nil, authorize, "search", "read")
+	b := open(t, s.url(), 1280, 800)
+	b.shows("search", "working", "closed")
+
+	b.click(`(` + row("search") + `).querySelector(".isolate")`)
+	b.eventually(`document.activeElement.id === "reason"`)
+	b.enter("maintenance until 14:00")
+	b.click(`document.querySelector("#dialog-submit")`)
+	b.eventually(`document.querySelector("#dialog-error").innerText.includes("access token")`)
+	assert.Equal(t, resilience.StateClosed, s.guard.Breaker("search").State())
+
+	b.eventually(`document.activeElement.id === "token"`)
+	b.enter("swordfish")
+	b.press("Enter")
+	b.shows("search", "trouble", "isolated", "“maintenance until 14:00”", "Until it is reset")
+	assert.True(t, b.is(`!document.querySelector("#dialog").open`))
+	reason, _ := s.guard.Breaker("search").Isolated()
+	assert.Equal(t, "maintenance until 14:00", reason)
+	b.eventually(summary + ` === "1 of 2 tools can't be called"`)
+
+	b.click(`(` + row("search") + `).querySelector(".reset")`)
+	b.eventually(`document.querySelector("#dialog").innerText.includes("Reset search?")`)
+	b.click(`document.querySelector("#dialog-submit")`)
+	b.shows("search", "working", "closed")
+	assert.Equal(t, resilience.StateClosed, s.guard.Breaker("search").State())
+}
+
+func TestWithoutAuthorizeThereAreNoButtons(t *testing.T) {
+	s := serve(t, nil, nil, "search")
+	b := open(t, s.url(), 1280, 800)
+	b.shows("search", "working", "closed")
+	assert.True(t, b.is(`[...document.querySelectorAll(".actions button")].every(b => !b.offsetParent)`))
+}
+
+// Agents make up names. They are text, and their breakers can be changed all the same.
+func TestNamesAreText(t *testing.T) {
+	names := []string{
+		`<img src=x onerror="problems.push('injected')">`, "<script>problems.push('injected')</script>", "..", ".", "/", "~",
+		"a/b c", "日本", "%2e%2e", strings.Repeat("long", 60), `"><b>`, "__proto__", "constructor",
+	}
+	s := serve(t, nil, allow, "search")
+	for _, name := range names {
+		s.call(t, name, 1, nil)
+	}
+	s.call(t, "search", 5, errDown, resilience.BreakerKey(`<b>key</b>`))
+	b := open(t, s.url(), 390, 844)
+	b.shows(`search/<b>key</b>`, "trouble", "key <b>key</b> of search")
+	assert.True(t, b.is(`document.querySelectorAll("main b, main img, main script").length === 0`))
+	assert.True(t, b.is(`document.documentElement.scrollWidth <= innerWidth`), "a phone scrolls horizontally")
+
+	for _, name := range names {
+		b.shows(name, "working", "closed")
+		b.click(`(` + row(name) + `).querySelector(".isolate")`)
+		b.eventually(`document.querySelector("#dialog-heading").textContent === ` + quote("Isolate "+name+"?"))
+		assert.True(t, b.is(`document.documentElement.scrollWidth <= innerWidth`), "the dialog of %s is too wide", name)
+		b.click(`document.querySelector("#dialog-submit")`)
+		b.shows(name, "trouble", "isolated")
+		assert.Equal(t, resilience.StateIsolated, s.guard.Breaker(name).State(), name)
+	}
+}
+
+func TestTwoHundredTools(t *testing.T) {
+	var names []string
+	for i := range 200 {
+		names = append(names, fmt.Sprintf("tool-%03d", i))
+	}
+	s := serve(t, nil, allow, names...)
+	for _, name := range names {
+		s.call(t, name, 3, nil)
+	}
+	s.call(t, "tool-150", 5, errDown)
+	s.call(t, "tool-170", 2, errDown)
+	b := open(t, s.url(), 1280, 800)
+	b.shows("tool-150", "trouble", "open")
+	const order = `[...document.querySelectorAll("h3")].map(e => e.textContent).slice(0, 3).join()`
+	assert.Equal(t, "tool-150,tool-170,tool-000", b.text(order), "the worst first")
+
+	b.press("/")
+	b.eventually(`document.activeElement.id === "filter"`)
+	b.enter("tool-19 closed")
+	b.eventually(`document.querySelectorAll(".row").length === 10`)
+	b.enter("nonsense")
+	b.eventually(`document.querySelector("#nothing").innerText.includes("Nothing matches")`)
+	b.press("Escape")
+	b.eventually(`document.querySelectorAll(".row").length === 200`)
+	b.eventually(summary + ` === "1 of 200 tools can't be called"`)
+}
+
+func TestAKeyboardIsEnough(t *testing.T) {
+	s := serve(t, nil, allow, "a", "b", "c")
+	b := open(t, s.url(), 1280, 800)
+	b.shows("c", "working", "closed")
+	for range 5 { // the link to the rows, the filter, and one button each
+		b.press("Tab")
+	}
+	const focused = `document.activeElement.getAttribute("aria-label")`
+	assert.Equal(t, "Isolate c…", b.text(focused))
+
+	s.call(t, "c", 5, errDown)
+	b.shows("c", "trouble", "open")
+	assert.Equal(t, "Isolate c…", b.text(focused), "the row was moved to the top")
+	assert.NotEqual(t, "none", b.text(`getComputedStyle(document.activeElement).outlineStyle`))
+
+	b.press("Tab")
+	assert.Equal(t, "Reset c…", b.text(focused))
+	b.press("Enter")
+	b.eventually(`document.activeElement.id === "dialog-submit"`)
+	b.press("Escape")
+	b.eventually(`!document.querySelector("#dialog").open`)
+	assert.Equal(t, "Reset c…", b.text(focused))
+	b.press("Enter")
+	b.eventually(`document.activeElement.id === "dialog-submit"`)
+	b.press("Enter")
+	b.shows("c", "working", "closed")
+	assert.Equal(t, resilience.StateClosed, s.guard.Breaker("c").State())
+}
+
+func TestThePageComesBackAfterARestart(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := listener.Addr().String()
+	s := serve(t, listener, allow, "old")
+	b := open(t, s.url(), 1280, 800)
+	b.shows("old", "working", "closed")
+
+	s.page.Close()
+	s.Server.Close()
+	b.eventually(`document.querySelector("#notice").innerText.includes("The data is stale")`)
+	b.eventually(`document.querySelector("#link").innerText.includes("old. Reconnecting")`)
+	b.shows("old", "working", "closed")
+
+	chromiumtest.Eventually(t, func() bool {
+		listener, err = net.Listen("tcp", addr)
+		return err == nil
+	}, "the address isn't free")
+	serve(t, listener, allow, "new")
+	b.shows("new", "working", "closed")
+	b.eventually(`!(` + row("old") + `)`)
+	b.eventually(`document.querySelector("#notice").innerText.includes("restarted")`)
+	b.eventually(`document.querySelector("#link").innerText.startsWith("Live")`)
+}
+
+// Colour, motion and width are as the reader wants them.
+func TestMediaAreRespected(t *testing.T) {
+	s := serve(t, nil, allow, "a")
+	b := open(t, s.url(), 390, 844)
+	b.shows("a", "working", "closed")
+	ground := func(scheme string) string {
+		b.media("prefers-color-scheme", scheme)
+		return b.text(`getComputedStyle(document.body).backgroundColor`)
+	}
+	assert.NotEqual(t, ground("light"), ground("dark"))
+
+	const duration = `getComputedStyle(document.querySelector(".row")).transitionDuration`
+	b.media("prefers-reduced-motion", "no-preference")
+	assert.Equal(t, "0.4s", b.text(duration))
+	b.media("prefers-reduced-motion", "reduce")
+	assert.Equal(t, "0s", b.text(duration))
+	assert.True(t, b.is(`document.documentElement.scrollWidth <= innerWidth`))
+}
