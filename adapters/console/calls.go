@@ -77,7 +77,7 @@ func (c *calls) record(e resilience.CallEnd) {
 	}
 }
 
-// explain keeps the text of the cause of a failure.
+// explain keeps the text of the cause of a failure that was just recorded.
 func (c *calls) explain(e resilience.CallEnd) {
 	if outcomeOf(e) != failed || e.Err.Err == nil {
 		return
@@ -86,9 +86,7 @@ func (c *calls) explain(e resilience.CallEnd) {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t := c.tools[e.Label]; t.failed.time.Equal(e.Time) {
-		t.failed.cause = cause
-	}
+	c.tools[e.Label].failed.cause = cause
 }
 
 // An outcome is what a call counts as.

@@ -2,7 +2,6 @@ package console
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -34,8 +33,9 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer release()
 	out := stream{w, http.NewResponseController(w)}
-	if err := out.open(); err != nil {
-		fail(w, http.StatusInternalServerError, err.Error())
+	if out.hurry() != nil {
+		fail(w, http.StatusInternalServerError,
+			"events need a ResponseWriter with deadlines: one that wraps another needs the method Unwrap")
 		return
 	}
 
@@ -93,20 +93,15 @@ type stream struct {
 	rc *http.ResponseController
 }
 
-// open lifts the timeouts of the server, which are for ordinary requests.
-func (s stream) open() error {
-	if err := errors.Join(s.rc.SetReadDeadline(time.Time{}), s.rc.SetWriteDeadline(time.Time{})); err != nil {
-		return fmt.Errorf("events need a ResponseWriter with deadlines; one that wraps another needs Unwrap: %w", err)
-	}
-	return nil
-}
+// hurry sets the deadline of the next write, instead of the server's WriteTimeout, which is for ordinary requests.
+func (s stream) hurry() error { return s.rc.SetWriteDeadline(time.Now().Add(writeTimeout)) }
 
 func (s stream) send(event string, data any) error {
 	b, err := json.Marshal(data)
 	if err != nil {
 		return err
 	}
-	if err := s.rc.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if err := s.hurry(); err != nil {
 		return err
 	}
 	// JSON has no line breaks.

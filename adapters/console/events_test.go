@@ -163,18 +163,25 @@ func TestToolsThatAreForgottenAreGone(t *testing.T) {
 
 // A guard that is closed while the page is open stays on the page, which says so.
 func TestEventsTellThatTheGuardIsClosed(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFixture(t, tools("a"), console.Config{})
-		_, p := f.serve()
-		r := f.stream(p)
-		_, d := r.next()
-		assert.False(t, d.Closed)
-		_, err := f.guard.Close(t.Context())
-		require.NoError(t, err)
-		_, d = r.next()
-		assert.True(t, d.Closed)
-		assert.False(t, d.Tools[0].Available)
-	})
+	for _, names := range [][]string{{}, {"a"}} {
+		inBubble(t, func(t *testing.T) {
+			f := newFixture(t, tools(names...), console.Config{})
+			_, p := f.serve()
+			r := f.stream(p)
+			_, d := r.next()
+			assert.False(t, d.Closed)
+			_, err := f.guard.Close(t.Context())
+			require.NoError(t, err)
+			start := time.Now()
+			_, d = r.next()
+			assert.LessOrEqual(t, time.Since(start), time.Second)
+			assert.True(t, d.Closed)
+			for _, x := range d.Tools {
+				assert.False(t, x.Available)
+			}
+			assert.Len(t, d.Tools, len(names))
+		})
+	}
 }
 
 // 10,000 changes in a second are one event, and no reader that is slow holds up calls, observers or readers.
@@ -270,7 +277,6 @@ func (r *recorder) Header() http.Header              { return r.header }
 func (r *recorder) WriteHeader(int)                  {}
 func (r *recorder) Write(b []byte) (int, error)      { r.text.Write(b); return len(b), r.err }
 func (r *recorder) Flush()                           {}
-func (r *recorder) SetReadDeadline(time.Time) error  { return nil }
 func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
 
 func TestAWriteThatFailsEndsTheStream(t *testing.T) {

@@ -32,7 +32,7 @@ type gone struct {
 func (c *Console) snapshot() *snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := c.latest; s != nil && time.Since(s.Time) < interval/2 && s.Closed == c.guard.Closed() {
+	if s := c.latest; s != nil && time.Since(s.Time) < interval/2 {
 		return s
 	}
 
