@@ -26,8 +26,8 @@
 //
 // # Who may read, and who may change
 //
-// Whoever reaches the handler reads the names of tools, breakers and keys, and the errors that agents read. Serve it
-// where only operators are, or wrap it in the server's own authentication.
+// The console authenticates no readers. It shows them the names of tools, breakers and keys, and the errors that
+// agents read: serve it where only operators are, or wrap it in the server's own authentication.
 //
 // The last two routes exist only with Config.Authorize. They answer 403 if that returns false, and to requests that
 // a browser makes for another site. After a 403, the page asks for an access token, and sends it with the header

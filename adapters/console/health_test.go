@@ -102,7 +102,8 @@ func TestOutcomesAreCounted(t *testing.T) {
 		cancel()
 		_, _ = resilience.Do(canceled, f.guard, "x", func(context.Context) (int, error) { return 0, nil })
 		f.call("x", 1, 0, nil, resilience.Timeout(-1))
-		assert.Equal(t, minute{Succeeded: 3, Failed: 5, Rejected: 1, Other: 4}, clean(f.health().tool(t, "x").LastMinute))
+		got := f.health().tool(t, "x").LastMinute
+		assert.Equal(t, minute{Succeeded: 3, Failed: 5, Rejected: 1, Other: 4}, clean(got))
 	})
 }
 

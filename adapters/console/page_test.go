@@ -18,7 +18,9 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 func TestAllAnswersHaveTheHeaders(t *testing.T) {
 	f := newFixture(t, tools("x"), console.Config{Authorize: allow})
-	for _, path := range []string{"/", "/page/page.js", "/healthz", "/api/health", "/api/events", "/nothing", isolateX} {
+	for _, path := range []string{
+		"/", "/page/page.js", "/healthz", "/api/health", "/api/events", "/nothing", isolateX,
+	} {
 		h := f.do(http.MethodGet, path, "").Header()
 		assert.Equal(t, policy, h.Get("Content-Security-Policy"), path)
 		assert.Equal(t, "nosniff", h.Get("X-Content-Type-Options"), path)

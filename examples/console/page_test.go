@@ -88,7 +88,7 @@ func TestAnOutage(t *testing.T) {
 	assert.Equal(t, "test", b.text("document.title"))
 
 	s.call(t, "search", 6, errDown)
-	b.shows("search", "trouble", "open", "Asked again in 3", "5 failures in a row", "TOOL_FAILED", "5 failed", "1 rejected")
+	b.shows("search", "trouble", "open", "Asked again in", "5 failures in a row", "TOOL_FAILED", "5 failed", "1 rejected")
 	b.eventually(summary + ` === "1 of 3 tools can't be called"`)
 	b.eventually(`document.title === "(1) test"`)
 	b.eventually(`document.querySelector("#changes li").innerText.includes("calls failed")`)
@@ -150,8 +150,8 @@ func TestWithoutAuthorizeThereAreNoButtons(t *testing.T) {
 // Agents make up names. They are text, and their breakers can be changed all the same.
 func TestNamesAreText(t *testing.T) {
 	names := []string{
-		`<img src=x onerror="problems.push('injected')">`, "<script>problems.push('injected')</script>", "..", ".", "/", "~",
-		"a/b c", "日本", "%2e%2e", strings.Repeat("long", 60), `"><b>`, "__proto__", "constructor",
+		`<img src=x onerror="problems.push('injected')">`, "<script>problems.push('injected')</script>",
+		"..", ".", "/", "~", "a/b c", "日本", "%2e%2e", strings.Repeat("long", 60), `"><b>`, "__proto__", "constructor",
 	}
 	s := serve(t, nil, allow, "search")
 	for _, name := range names {
@@ -162,6 +162,8 @@ func TestNamesAreText(t *testing.T) {
 	b.shows(`search/<b>key</b>`, "trouble", "key <b>key</b> of search")
 	assert.True(t, b.is(`document.querySelectorAll("main b, main img, main script").length === 0`))
 	assert.True(t, b.is(`document.documentElement.scrollWidth <= innerWidth`), "a phone scrolls horizontally")
+	assert.True(t, b.is(`[...document.querySelectorAll("h3, .kind, button")].every(e =>
+		e.getBoundingClientRect().right <= innerWidth)`), "something is cut off")
 
 	for _, name := range names {
 		b.shows(name, "working", "closed")
@@ -253,6 +255,21 @@ func TestThePageComesBackAfterARestart(t *testing.T) {
 	b.eventually(`!(` + row("old") + `)`)
 	b.eventually(`document.querySelector("#notice").innerText.includes("restarted")`)
 	b.eventually(`document.querySelector("#link").innerText.startsWith("Live")`)
+}
+
+// An update has only the last rows of a history: older ones stay until they are too old.
+func TestUpdatesContinueHistories(t *testing.T) {
+	s := serve(t, nil, nil, "a")
+	b := open(t, s.url(), 1280, 800)
+	b.eval(`void import("./page/model.js").then(m => { window.model = new m.Model() })`, new(any))
+	b.eventually(`window.model !== undefined`)
+	assert.Equal(t, "40,50,60", b.text(`(() => {
+		const tool = (...starts) => [{tool: "a", breaker: "a", history: starts.map(t => [t, 1, 0, 0, 0, 0, 0])}]
+		const at = seconds => new Date(seconds * 1000).toISOString()
+		model.snapshot({time: at(60), step: 10, steps: 3, tools: tool(20, 30, 40, 50), breakers: [], changes: []})
+		model.update({time: at(61), tools: tool(50, 60)})
+		return model.tools.get("a").history.map(r => r[0]).join()
+	})()`))
 }
 
 // Colour, motion and width are as the reader wants them.

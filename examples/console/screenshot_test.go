@@ -50,8 +50,8 @@ func TestScreenshots(t *testing.T) {
 func replay(t *testing.T, document []byte) string {
 	page, err := console.New(console.Config{})
 	require.NoError(t, err)
-	observer := page.Observer()
-	handler, err := page.Handler(resilience.Must(resilience.New(resilience.Config{Observers: []resilience.Observer{observer}})))
+	guard := resilience.Must(resilience.New(resilience.Config{Observers: []resilience.Observer{page.Observer()}}))
+	handler, err := page.Handler(guard)
 	require.NoError(t, err)
 
 	mux := http.NewServeMux()

@@ -56,7 +56,7 @@ export function drawLatency(svg, history, first, step, steps) {
     for (const r of rows) {
       const i = x(r, first, step)
       if (i < 0 || i >= steps) continue
-      d += `${last === i - 1 ? "L" : "M"}${at(r, r[column])}${last === i - 1 ? "" : "h.1"}`
+      d += `${last === i - 1 ? "L" : "M"}${at(r, r[column])}${last === i - 1 ? "" : "h1"}`
       last = i
     }
     return d

@@ -34,8 +34,8 @@ func main() {
 	_, _ = resilience.Do(context.Background(), guard, "search", func(context.Context) (string, error) {
 		return "", errors.New("the index is corrupt")
 	})
-	fmt.Println("healthz:", get(server.URL+"/console/healthz", http.StatusServiceUnavailable))
-	fmt.Println("page:", len(get(server.URL+"/console/", http.StatusOK)) > 1000)
+	get(server.URL+"/console/", http.StatusOK)
+	fmt.Print("healthz: ", get(server.URL+"/console/healthz", http.StatusServiceUnavailable))
 }
 
 func get(url string, want int) string {
