@@ -40,7 +40,7 @@ var workloads = []workload{
 	{tool: "create_issue", every: 25 * time.Second, takes: 410 * time.Millisecond},
 }
 
-// outage returns what /api/health says after ten minutes, in fake time: always the same.
+// outage returns what /api/health says after ten minutes, in fake time.
 func outage(t *testing.T) (document []byte) {
 	synctest.Test(t, func(t *testing.T) {
 		page, err := console.New(console.Config{
@@ -93,10 +93,11 @@ func (w workload) run(ctx context.Context, guard *resilience.Guard, random *rand
 	start := time.Now()
 	for ctx.Err() == nil {
 		takes := time.Duration(float64(w.takes) * (0.4 + random.ExpFloat64()))
+		hangs := w.hangs && random.IntN(3) > 0 // drawn here, because an abandoned call goes on
 		_, _ = resilience.Do(ctx, guard, w.tool, func(ctx context.Context) (int, error) {
 			broken := w.breaks > 0 && time.Since(start) > w.breaks
 			switch {
-			case broken && w.hangs && random.IntN(3) > 0:
+			case broken && hangs:
 				time.Sleep(hang) // it ignores its context
 				return 0, errors.New("too late")
 			case broken && !w.hangs:

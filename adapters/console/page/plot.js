@@ -50,16 +50,18 @@ export function drawLatency(svg, history, first, step, steps) {
   const most = Math.max(0.001, ...rows.map(r => r[6]))
   const at = (r, value) => `${round((x(r, first, step) + 0.5) * width / steps)} ${round(height - 2 - value / most * (height - 5))}`
 
-  // A step without calls interrupts the lines.
+  // A step without calls interrupts the lines, and one alone becomes a dash.
   const line = column => {
-    let d = "", last
+    const segments = []
+    let last
     for (const r of rows) {
       const i = x(r, first, step)
       if (i < 0 || i >= steps) continue
-      d += `${last === i - 1 ? "L" : "M"}${at(r, r[column])}${last === i - 1 ? "" : "h1"}`
+      if (last !== i - 1) segments.push([])
+      segments.at(-1).push(at(r, r[column]))
       last = i
     }
-    return d
+    return segments.map(s => `M${s.join("L")}${s.length === 1 ? "h1" : ""}`).join("")
   }
   path(svg, "base", `M0 ${height - 0.5}H${width}`)
   path(svg, "p50", line(5))

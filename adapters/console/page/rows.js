@@ -74,9 +74,10 @@ function look({ breaker, rank }) {
   return rank < 5 ? "failing" : "closed"
 }
 
+// word names a state. A tool that works may still have abandoned calls.
 function word({ breaker, rank }) {
   if (breaker.state !== "closed") return breaker.state
-  return { 3: "overloaded", 4: "failing" }[rank] ?? "closed"
+  return { 3: "overloaded", 4: breaker.consecutiveFailures ? "failing" : "hanging" }[rank] ?? "closed"
 }
 
 function kind({ id, breaker, tools }) {
