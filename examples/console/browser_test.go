@@ -31,7 +31,7 @@ type tab struct {
 // watch collects what goes wrong in a page, from its beginning on.
 const watch = `
 	window.problems = []
-	addEventListener("securitypolicyviolation", e => problems.push("policy: " + e.violatedDirective + " " + e.blockedURI))
+	addEventListener("securitypolicyviolation", e => problems.push("policy: " + e.violatedDirective, e.blockedURI))
 	addEventListener("error", e => problems.push("error: " + (e.message ?? e.target?.src ?? e.target?.href)), true)
 	addEventListener("unhandledrejection", e => problems.push("rejection: " + e.reason))
 	for (const level of ["error", "warn"]) console[level] = (...args) => problems.push(level + ": " + args.join(" "))

@@ -88,7 +88,8 @@ func TestAnOutage(t *testing.T) {
 	assert.Equal(t, "test", b.text("document.title"))
 
 	s.call(t, "search", 6, errDown)
-	b.shows("search", "trouble", "open", "Asked again in", "5 failures in a row", "TOOL_FAILED", "5 failed", "1 rejected")
+	b.shows("search", "trouble",
+		"open", "Asked again in", "5 failures in a row", "TOOL_FAILED", "5 failed", "1 rejected")
 	b.eventually(summary + ` === "1 of 3 tools can't be called"`)
 	b.eventually(`document.title === "(1) test"`)
 	b.eventually(`document.querySelector("#changes li").innerText.includes("calls failed")`)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"github.com/seed8d1e2389/resilience"
@@ -21,7 +22,7 @@ const maxSize = 150 << 10
 
 // TestScreenshots shows the page of an outage in sizes and colours. With -update it writes the screenshots.
 func TestScreenshots(t *testing.T) {
-	url := replay(t, outage(t))
+	url, _ := replay(t, outage(t))
 	for _, tc := range []struct {
 		name, scheme  string
 		width, height int
@@ -46,17 +47,30 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// replay serves the page with events that were recorded, and returns its URL.
-func replay(t *testing.T, document []byte) string {
+// A connection may break without a word: the page opens another one after 15s without an event.
+func TestThePageLeavesAServerThatIsSilent(t *testing.T) {
+	url, opened := replay(t, outage(t))
+	b := open(t, url, 1280, 800)
+	b.eventually(`document.querySelector("#link").innerText.startsWith("Live")`)
+	b.eventually(`document.querySelector("#notice").innerText.includes("The data is stale")`)
+	b.eventually(`document.querySelector("#link").innerText.startsWith("Live")`)
+	assert.EqualValues(t, 2, opened.Load())
+}
+
+// replay serves the page with a snapshot that was recorded, and nothing after it. It returns its URL and how often
+// events were asked for.
+func replay(t *testing.T, document []byte) (url string, opened *atomic.Int64) {
 	page, err := console.New(console.Config{})
 	require.NoError(t, err)
 	guard := resilience.Must(resilience.New(resilience.Config{Observers: []resilience.Observer{page.Observer()}}))
 	handler, err := page.Handler(guard)
 	require.NoError(t, err)
 
+	opened = new(atomic.Int64)
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
 	mux.HandleFunc("/api/events", func(w http.ResponseWriter, r *http.Request) {
+		opened.Add(1)
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "event: snapshot\ndata: %s\n\n", document)
 		_ = http.NewResponseController(w).Flush()
@@ -64,5 +78,5 @@ func replay(t *testing.T, document []byte) string {
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	return server.URL
+	return server.URL, opened
 }

@@ -27,7 +27,8 @@ func serveHTTP(
 	ctx context.Context, log *slog.Logger, cfg resilience.Config, addr string,
 	newServer func(*resilience.Guard) *mcp.Server,
 ) error {
-	page, err := console.New(console.Config{Title: "workspace", Authorize: authorize(os.Getenv(tokenVariable)), Log: log})
+	token := os.Getenv(tokenVariable)
+	page, err := console.New(console.Config{Title: "workspace", Authorize: authorize(token), Log: log})
 	if err != nil {
 		return err
 	}
