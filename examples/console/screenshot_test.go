@@ -54,7 +54,7 @@ func TestThePageLeavesAServerThatIsSilent(t *testing.T) {
 	b.eventually(`document.querySelector("#link").innerText.startsWith("Live")`)
 	b.eventually(`document.querySelector("#notice").innerText.includes("The data is stale")`)
 	b.eventually(`document.querySelector("#link").innerText.startsWith("Live")`)
-	assert.EqualValues(t, 2, opened.Load())
+	assert.GreaterOrEqual(t, opened.Load(), int64(2))
 }
 
 // replay serves the page with a snapshot that was recorded, and nothing after it. It returns its URL and how often
