@@ -177,7 +177,7 @@ func TestKeysOfOddNamesCanBeChanged(t *testing.T) {
 	for _, key := range oddNames {
 		f := newFixture(t, tools("x"), console.Config{Authorize: allow})
 		f.call("x", 1, 0, nil, resilience.BreakerKey(key))
-		name := "x/" + strings.ToValidUTF8(key, "")
+		name := "x/" + strings.ToValidUTF8(key, "\uFFFD")
 		w := f.do(http.MethodPost, "/api/breakers/"+segment(name)+"/isolate", "")
 		assert.Equal(t, http.StatusOK, w.Code, "%q", key)
 		assert.Equal(t, resilience.StateClosed, f.guard.Breaker("x").State(), "%q", key)
