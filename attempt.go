@@ -173,7 +173,7 @@ func (c *call) retry(f *failure) {
 // fits reports whether any of the time that is left is left after delay.
 func (c *call) fits(delay time.Duration) bool {
 	var yes bool
-	return c.ctx.askAside(func() { yes = fits(&c.ctx, delay) }) && yes
+	return c.ctx.askAside(func(ctx *callContext) { yes = fits(ctx, delay) }) && yes
 }
 
 // errorOf returns an error of this call's own.

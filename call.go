@@ -16,12 +16,13 @@ type call struct {
 	options   options
 	observers *callObservers // nil if there are no observers
 
-	attempts   int
-	past       past
-	effect     Effect  // what options.effect returned
-	within     request // of the calls around this one, which may change something
-	harmless   bool    // the attempts have certainly left everything as it was
-	arguments  any     // redacted, with debug only
+	attempts  int
+	past      past
+	within    *request // for the calls around this one; nil if there are none, or it changes nothing
+	arguments any      // redacted, with debug only
+
+	effect     Effect // what options.effect returned
+	harmless   bool   // the attempts have certainly left everything as it was
 	outcome    outcome
 	unfinished bool // the tool returned ErrUnfinished
 	nested     bool // its error holds the rejection of another call
@@ -164,8 +165,8 @@ func (c *call) begin(ctx context.Context) *Error {
 	c.ctx.begin(ctx, attended, c.options.elapsed)
 	if c.ctx.outer() != nil && !c.toolEffect().repeatable() {
 		var within request
-		if c.ctx.askAside(func() { within = ask(func() request { return newRequest(ctx, true) }) }) {
-			c.within = within
+		if c.ctx.askAside(func(*callContext) { within = ask(func() request { return newRequest(ctx, true) }) }) {
+			c.within = &within
 		}
 	}
 	return nil
@@ -250,7 +251,7 @@ func (c *call) finish(e *Error, o outcome) {
 	if c.begun() {
 		c.ctx.stop()
 		counted = c.settle(o)
-		if c.within.changes {
+		if c.within != nil {
 			c.within.end(&verdict{silent: true, noEffect: c.harmless})
 		}
 	}

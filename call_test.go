@@ -360,24 +360,30 @@ func TestCallMakesFewAllocations(t *testing.T) {
 			return "found", nil
 		}
 	}
-	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
-		"enforced": {}, "cooperative": {Cooperative: true}, "open": {},
-	}})
+	fails := func(context.Context) (string, error) { return "", errBoom }
+	g := newGuard(t, resilience.Config{
+		Tools:    map[string]resilience.Tool{"enforced": {}, "cooperative": {Cooperative: true}, "open": {}},
+		Breaker:  resilience.BreakerConfig{Failures: 1000},
+		Breakers: map[string]resilience.BreakerConfig{"open": {Failures: 5}},
+	})
 	trip(t, g.Breaker("open"))
 	session, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for name, tc := range map[string]struct {
 		ctx  context.Context
 		tool string
+		f    func(context.Context) (string, error)
 		most float64
 	}{
-		"cooperative":           {context.Background(), "cooperative", 5},
-		"enforced":              {context.Background(), "enforced", 7},
-		"enforced in a session": {session, "enforced", 7},
-		"rejected":              {context.Background(), "open", 2},
+		"cooperative":           {context.Background(), "cooperative", looks, 5},
+		"enforced":              {context.Background(), "enforced", looks, 7},
+		"enforced in a session": {session, "enforced", looks, 7},
+		"rejected":              {context.Background(), "open", looks, 2},
+		"failed":                {context.Background(), "enforced", fails, 13},
+		"failed, cooperative":   {context.Background(), "cooperative", fails, 11},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := testing.AllocsPerRun(200, func() { _, _ = resilience.Do(tc.ctx, g, tc.tool, looks) })
+			got := testing.AllocsPerRun(200, func() { _, _ = resilience.Do(tc.ctx, g, tc.tool, tc.f) })
 			assert.LessOrEqual(t, got, tc.most)
 		})
 	}

@@ -29,7 +29,7 @@ type callContext struct {
 	done     chan struct{} // made when it is asked for
 	after    map[*func()]struct{}
 	pauses   map[*pause]struct{} // that suspend the timeout
-	unwatch  func()              // stops watching the parent; nil if it isn't watched
+	unwatch  func(*callContext)  // stops watching the parent; nil if it isn't watched
 	attended bool                // runner.run waits, and notices the end of the parent
 	waiting  bool                // for the next attempt
 
@@ -105,7 +105,7 @@ func (c *callContext) schedule(now time.Duration) {
 func (c *callContext) expire() {
 	var parentErr error // nothing may have watched the parent
 	deadline := never   // may have been put off since, by a pause of a call around this one
-	answered := c.askAside(func() {
+	answered := c.askAside(func(c *callContext) {
 		parentErr, deadline = c.parentErr(), c.sinceStart(c.parentDeadline())
 	})
 	if answered && parentErr != nil {
@@ -242,7 +242,7 @@ func (c *callContext) endedBefore(t time.Time) bool {
 // whether it was the tool's own timeout.
 func (c *callContext) ended() (e *Error, ownTimeout bool) {
 	if !c.over() {
-		c.askAside(func() { c.catchUp() })
+		c.askAside(func(c *callContext) { c.catchUp() })
 	}
 	end := c.ending.Load()
 	if end == nil {
@@ -319,7 +319,7 @@ func callAfter(after map[*func()]struct{}) {
 	for f := range after {
 		all.Go(func() { defer ignorePanic(); (*f)() })
 	}
-	aside(new(atomic.Int64), all.Wait)
+	aside(new(atomic.Int32), all.Wait)
 }
 
 func ignorePanic() { _ = recover() }

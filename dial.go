@@ -288,7 +288,7 @@ type dialer[C comparable] struct {
 	abandoned atomic.Int64 // dials that exceeded their timeout and still run
 	closing   atomic.Int64 // calls of close that still run
 	watching  atomic.Int64 // calls of Watch that still run; when a dial starts, their connections are lost
-	asides    atomic.Int64 // examinations of errors that the connector has gone on without, and that still run
+	asides    atomic.Int32 // examinations of errors that the connector has gone on without, and that still run
 }
 
 func newDialer[C comparable](dial func(context.Context) (C, error), cfg ConnectorConfig[C]) *dialer[C] {

@@ -34,8 +34,8 @@ type Guard struct {
 	others   *toolState // shared by all tools without a state of their own
 
 	// These count functions that a call has gone on without, and that still run.
-	examining atomic.Int64 // errors
-	printing  atomic.Int64 // values, with debug
+	examining atomic.Int32 // errors
+	printing  atomic.Int32 // values, with debug
 
 	closed  atomic.Bool
 	probing atomic.Int64 // Probes that run

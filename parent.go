@@ -22,18 +22,19 @@ func ask[T any](method func() T) (answer T) {
 
 // The questions to a parent.
 type questions struct {
-	hanging atomic.Int64 // those that have taken too long, and still run
+	hanging atomic.Int32 // those that have taken too long, and still run
 	trust   atomic.Int32 // positive if the parent is one that can't hang, negative if it isn't, 0 if that isn't known
 }
 
 // askAside calls a function that calls methods of the parent, and reports whether it has come to an end.
-// While one hangs, no other is called. It needs no goroutine if nothing but the context package is asked.
-func (c *callContext) askAside(f func()) bool {
+// While one hangs, no other is called. It needs no goroutine if nothing but the context package is asked, and a
+// function that uses nothing but its argument isn't allocated.
+func (c *callContext) askAside(f func(*callContext)) bool {
 	if c.trusted() {
-		f()
+		f(c)
 		return true
 	}
-	return c.hanging.Load() == 0 && aside(&c.hanging, f)
+	return c.hanging.Load() == 0 && aside(&c.hanging, func() { f(c) })
 }
 
 // trusted reports whether the methods of the parent are sure not to hang.
@@ -121,7 +122,7 @@ func (c *callersContext) Value(key any) any {
 }
 
 // subscribing is the unwatch of a context that is about to watch its parent.
-func subscribing() {}
+func subscribing(*callContext) {}
 
 // watch subscribes to the parent, if anything depends on it and it isn't watched yet. It is
 // the most expensive step of a call, so it is deferred. c.mu must not be held, since the
@@ -143,7 +144,7 @@ func (c *callContext) watch() {
 	if stop == nil {
 		return
 	}
-	unwatch := func() { ask(stop) }
+	unwatch := func(*callContext) { ask(stop) }
 
 	c.mu.Lock()
 	c.unwatch = unwatch
@@ -160,7 +161,7 @@ func (c *callContext) leave() {
 	c.mu.Lock()
 	c.attended = false
 	c.mu.Unlock()
-	c.askAside(func() { c.Done(); c.watch() })
+	c.askAside(func(c *callContext) { c.Done(); c.watch() })
 }
 
 // parentEnd returns the error for the end of the parent, which has ended, and the call around this one, nil
@@ -168,7 +169,7 @@ func (c *callContext) leave() {
 func (c *callContext) parentEnd() (e *Error, outer *callContext) {
 	var end *Error
 	var around *callContext
-	if c.askAside(func() {
+	if c.askAside(func(c *callContext) {
 		end = ask(func() *Error { return endAfterDone(c.parent, c.name) })
 		around = c.outer()
 	}) {
@@ -194,7 +195,7 @@ const maxAncestors = 100
 func (c *callContext) awaitAncestors() {
 	var parent <-chan struct{}
 	wait := false
-	answered := c.askAside(func() {
+	answered := c.askAside(func(c *callContext) {
 		parent = c.parentDone()
 		wait = c.parentErr() == nil && ask(func() bool { return ancestorEnded(c.parent) })
 	})

@@ -59,10 +59,10 @@ func (p *patience) await(done <-chan struct{}, step func() int, leave func(n int
 // aside calls f on a goroutine of its own, because f calls methods of values that aren't ours, and
 // reports whether f has come to an end. If f takes too long, it runs on, counted by stillRunning, and
 // what it writes must not be read. Its panic is recovered.
-func aside(stillRunning *atomic.Int64, f func()) bool { return new(patience).aside(stillRunning, f) }
+func aside(stillRunning *atomic.Int32, f func()) bool { return new(patience).aside(stillRunning, f) }
 
 // aside is aside for one of several functions.
-func (p *patience) aside(stillRunning *atomic.Int64, f func()) bool {
+func (p *patience) aside(stillRunning *atomic.Int32, f func()) bool {
 	if stillRunning.Load() >= maxAsides {
 		return false
 	}

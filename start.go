@@ -183,7 +183,7 @@ func (o *observer) startContext(ctx context.Context, e CallStart) context.Contex
 	case addsValues(started, base):
 		return started // the usual case
 	default:
-		return valuesContext{ctx, context.WithoutCancel(started), new(atomic.Int64)}
+		return valuesContext{ctx, context.WithoutCancel(started), new(atomic.Int32)}
 	}
 }
 
@@ -208,7 +208,7 @@ func addsValues(ctx context.Context, base *startContext) bool {
 type valuesContext struct {
 	context.Context
 	values  context.Context
-	hanging *atomic.Int64 // questions to values that have taken too long, and still run
+	hanging *atomic.Int32 // questions to values that have taken too long, and still run
 }
 
 func (c valuesContext) Value(key any) any {

@@ -80,7 +80,7 @@ func WithTimeout[T any](
 	if answered {
 		cause = r.failure.err
 	} else if err != nil { // its methods take too long
-		var examining atomic.Int64
+		var examining atomic.Int32
 		var t errorTree
 		if aside(&examining, func() { t = treeOf(err) }) {
 			cause = t.readable()
