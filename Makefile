@@ -46,7 +46,7 @@ bench: ## the guard beside its peers, six runs each: about ten minutes on a mach
 	cd benchmarks && go test -c -o bench.test . && for i in 1 2 3 4 5 6; do ./bench.test -test.run '^$$' -test.bench . -test.benchtime 0.3s || exit 1; done > bench.out
 	cd benchmarks && go run $(BENCHSTAT) -col /peer bench.out && go run ./memory && go run ./ratios bench.out
 
-chaos: ## draws docs/chaos.svg: a guarded and an unguarded server in the same outage
+chaos: ## draws docs/chaos.svg: servers without a guard, with one, and with a Probe, in the same outage
 	cd examples && go test -count=1 ./chaos -run '^TestPicture$$' -update -v
 
 console-screenshots: ## takes docs/console-*.png again, in Chromium

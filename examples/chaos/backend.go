@@ -13,7 +13,8 @@ import (
 )
 
 // A backend is an HTTP server that can slow down, hang, die and come back. The path of a
-// request is /server/n: the name of the MCP server that sent it and the number of the call.
+// request is /server/n, the name of the MCP server that sent it and the number of the call,
+// or healthPath.
 type backend struct {
 	network network
 	calls   []call
@@ -25,7 +26,9 @@ type backend struct {
 	traffic map[string]*traffic // by MCP server
 }
 
-// Traffic counts the requests of one MCP server that reached the backend.
+const healthPath = "/healthz" // answers at once if the backend answers at all
+
+// Traffic counts the requests by calls of one MCP server that reached the backend.
 type traffic struct {
 	requests, open, mostOpen int
 }
@@ -74,6 +77,13 @@ func (b *backend) set(m mode) error {
 }
 
 func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == healthPath {
+		if b.current() == hangs {
+			<-r.Context().Done()
+		}
+		return
+	}
+
 	server := strings.Trim(path.Dir(r.URL.Path), "/")
 	n, err := strconv.Atoi(path.Base(r.URL.Path))
 	if err != nil || n < 0 || n >= len(b.calls) {
@@ -95,6 +105,12 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if sleepUntil(r.Context(), time.Now().Add(latency)) {
 		fmt.Fprintln(w, "All is well")
 	}
+}
+
+func (b *backend) current() mode {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mode
 }
 
 // enter counts a request and returns the mode that applies to it.

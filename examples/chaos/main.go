@@ -1,12 +1,12 @@
-// Chaos takes two MCP servers through the same outage of their backend, one with a guard and one
-// without, and draws how their calls ended.
+// Chaos takes three MCP servers through the same outage of their backend, and draws how their calls ended: one
+// without a guard, one with a guard, and one whose guard also asks the backend by a Probe.
 //
 //	go run -C examples ./chaos -o chaos.svg
 //
 // The backend is an HTTP server that slows down, hangs, dies and comes back. The seed determines
 // the calls. The program works in real time over TCP, 20 times as fast as its
 // flags say unless -speed says otherwise: it takes 24 seconds, clients give up after 3s,
-// the tool's timeout is 500ms and the breaker's cooldown 1.5s.
+// the tool's timeout is 500ms, the breaker's cooldown 1.5s, and Probes are 50ms apart.
 //
 // The picture in the README, docs/chaos.svg, is drawn by TestPicture. The same code runs
 // there at -speed 1, in the fake time of a testing/synctest bubble and over a network in
@@ -15,7 +15,7 @@
 //
 // The picture shows what the guard costs, too: calls that are slower than the timeout
 // fail, and once the backend is back, calls are rejected until the next probe. The program
-// ends with status 1 if the guarded server didn't do what we claim.
+// ends with status 1 if the guarded servers didn't do what we claim.
 package main
 
 import (
@@ -39,6 +39,7 @@ type config struct {
 	agents                           int
 	every                            time.Duration // between an agent's calls, on average
 	timeout, cooldown, clientTimeout time.Duration
+	probeInterval                    time.Duration
 	healthy, slow, hang, dead, back  time.Duration // how long the phases last
 }
 
@@ -49,7 +50,7 @@ const (
 	maxCalls    = 5000 // more are indistinguishable in the picture, and make it large
 )
 
-var errClaims = errors.New("the guarded server didn't do what we claim")
+var errClaims = errors.New("the guarded servers didn't do what we claim")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -70,24 +71,24 @@ func run(ctx context.Context, network network, args []string, stdout io.Writer) 
 	}
 
 	fmt.Fprintf(stdout, "The outage lasts %v.\n\n", length(cfg))
-	unguarded, guarded, err := drive(ctx, cfg, network)
+	all, err := drive(ctx, cfg, network)
 	if err != nil {
 		return err
 	}
 
 	var svg bytes.Buffer
-	if err := picture(&svg, cfg, unguarded, guarded); err != nil {
+	if err := picture(&svg, cfg, all); err != nil {
 		return err
 	}
 	if err := os.WriteFile(cfg.out, svg.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("-o %q: %w", cfg.out, err)
 	}
-	if err := table(stdout, cfg, unguarded, guarded); err != nil {
+	if err := table(stdout, cfg, all); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "\nThe picture is in %s.\n", cfg.out)
 
-	if broken := claims(cfg, unguarded, guarded); len(broken) > 0 {
+	if broken := claims(cfg, all); len(broken) > 0 {
 		return fmt.Errorf("%w:\n  %s", errClaims, strings.Join(broken, "\n  "))
 	}
 	return nil
@@ -112,6 +113,7 @@ func parse(args []string, stdout io.Writer) (config, error) {
 	duration(&cfg.every, "every", 10*time.Second, "how often each agent makes a call")
 	duration(&cfg.timeout, "timeout", 10*time.Second, "the guarded tool's timeout")
 	duration(&cfg.cooldown, "cooldown", 30*time.Second, "how long the breaker stays open")
+	duration(&cfg.probeInterval, "probe-interval", time.Second, "how far apart the Probes of the open breaker are")
 	duration(&cfg.clientTimeout, "client-timeout", time.Minute, "when the agents' clients give up on a call")
 	duration(&cfg.healthy, "healthy", time.Minute, "how long the backend is healthy at first")
 	duration(&cfg.slow, "slow", time.Minute, "how long it is slow then")

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -44,7 +45,8 @@ func TestPicture(t *testing.T) {
 
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
-	_, figures, _ := strings.Cut(string(readme), "| | without the guard | with the guard |\n|---|---|---|\n")
+	head := "| | " + strings.Join(kindNames[:], " | ") + " |\n|---|---|---|---|\n"
+	_, figures, _ := strings.Cut(string(readme), head)
 	figures, _, _ = strings.Cut(figures, "\n\n")
 	require.NotEmpty(t, figures, "the README's table")
 	for row := range strings.Lines(figures) {
@@ -59,6 +61,61 @@ func rows(text string) (rows []string) {
 		rows = append(rows, strings.Join(strings.Fields(line), " "))
 	}
 	return rows
+}
+
+// inFakeTime returns what happens to the servers of the README's picture, changed by args.
+func inFakeTime(t *testing.T, args ...string) (cfg config, all results) {
+	cfg = defaults(t, args...)
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		all, err = drive(t.Context(), cfg, &memory{})
+		require.NoError(t, err)
+	})
+	return cfg, all
+}
+
+// What a Probe buys: the server with one succeeds as soon as the unguarded one, and as often, except where a timeout
+// ends slow calls.
+func TestAProbeCostsNoCallOnceTheBackendIsBack(t *testing.T) {
+	cfg, all := inFakeTime(t)
+	after, ok := all[probing].recovery(cfg)
+	require.True(t, ok)
+	t.Logf("with a Probe, the first success is %s after the backend's return", after)
+	assert.LessOrEqual(t, after, cfg.probeInterval)
+
+	for _, p := range outage(cfg) {
+		without, _ := all[unguarded].succeededIn(p.from, p.to)
+		with, _ := all[probing].succeededIn(p.from, p.to)
+		t.Logf("%s: %d succeeded without the guard, %d with a Probe", p.name, without, with)
+		if p.mode != slow {
+			assert.GreaterOrEqual(t, with, without, p.name)
+		}
+	}
+}
+
+// The README says what the default interval of the library would have cost.
+func TestALongProbeIntervalCostsCalls(t *testing.T) {
+	cfg, all := inFakeTime(t, "-probe-interval", "5s")
+	assert.Empty(t, claims(cfg, all))
+	_, back := down(cfg)
+	after, _ := all[probing].recovery(cfg)
+	assert.LessOrEqual(t, after, cfg.probeInterval)
+
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	want := fmt.Sprintf("With the default interval of 5s, that is %d requests instead of 224, and %d calls are rejected",
+		len(all[probing].probes), all[probing].failedSince(back))
+	assert.True(t, strings.Contains(strings.Join(strings.Fields(string(readme)), " "), want), "in the README: %s", want)
+}
+
+func TestTwoRunsGiveTheSamePicture(t *testing.T) {
+	draw := func() []byte {
+		var svg bytes.Buffer
+		cfg, all := inFakeTime(t)
+		require.NoError(t, picture(&svg, cfg, all))
+		return svg.Bytes()
+	}
+	assert.True(t, bytes.Equal(draw(), draw()))
 }
 
 // TestRealTime runs the program as its users do. How the calls end depends on the machine, so the
@@ -80,8 +137,9 @@ func TestRealTime(t *testing.T) {
 		"With the guard: how calls ended, by when they were made",
 		"Without the guard: how long each call took",
 		"With the guard: how long each call took",
-		"Requests sent to the backend",
-		"The guard's breaker",
+		"With the guard and a Probe: how calls ended, by when they were made",
+		"Requests that calls sent to the backend",
+		"The backend is back: every call around its return, larger", "the backend is back",
 		"healthy", "slow", "hangs", "dead", "back",
 		"calls/s", "latency", "requests/s", "seconds",
 	} {
@@ -151,15 +209,15 @@ func TestPhasesFollowEachOther(t *testing.T) {
 // However a run ends, its picture can be drawn and its figures printed.
 func TestAnEmptyRunIsReported(t *testing.T) {
 	var svg bytes.Buffer
-	require.NoError(t, picture(&svg, defaults(t), result{}, result{}))
+	require.NoError(t, picture(&svg, defaults(t), results{}))
 	textsOf(t, svg.Bytes())
-	require.NoError(t, table(io.Discard, defaults(t), result{}, result{}))
-	assert.NotEmpty(t, claims(defaults(t), result{}, result{}))
+	require.NoError(t, table(io.Discard, defaults(t), results{}))
+	assert.NotEmpty(t, claims(defaults(t), results{}))
 }
 
 func TestClaimsReportsWhatARunDisproves(t *testing.T) {
 	cfg := defaults(t)
-	unguarded := result{
+	without := result{
 		records: []record{{3 * time.Minute, time.Minute, gaveUp}},
 		sent:    []time.Duration{3 * time.Minute, 5 * time.Minute},
 	}
@@ -177,29 +235,36 @@ func TestClaimsReportsWhatARunDisproves(t *testing.T) {
 			},
 		}
 	}
-	assert.Empty(t, claims(cfg, unguarded, good()))
+	assert.Empty(t, claims(cfg, results{without, good(), good()}))
 
 	for want, change := range map[string]func(*result){
-		"clients gave up on the guarded": func(r *result) { r.records[0].outcome = gaveUp },
-		"came without guidance":          func(r *result) { r.records[0].outcome = failed },
-		"took 11s; its timeout is 10s":   func(r *result) { r.records[0].took = 11 * time.Second },
-		"sent 2 requests while":          func(r *result) { r.sent[1] = 4 * time.Minute },
-		"never opened":                   func(r *result) { r.changes = r.changes[1:] },
-		"isn't closed at the end":        func(r *result) { r.changes = r.changes[:2] },
-		"no guarded call succeeded":      func(r *result) { r.records[1].outcome = guided },
+		"1 clients gave up":                   func(r *result) { r.records[0].outcome = gaveUp },
+		"1 failures came without guidance":    func(r *result) { r.records[0].outcome = failed },
+		"a call took 11s; the timeout is 10s": func(r *result) { r.records[0].took = 11 * time.Second },
+		"sent 2 requests while":               func(r *result) { r.sent[1] = 4 * time.Minute },
+		"never opened":                        func(r *result) { r.changes = r.changes[1:] },
+		"isn't closed at the end":             func(r *result) { r.changes = r.changes[:2] },
+		"no call succeeded":                   func(r *result) { r.records = r.records[:1] },
 	} {
 		r := good()
 		change(&r)
-		got := claims(cfg, unguarded, r)
-		if assert.Len(t, got, 1, want) {
-			assert.Contains(t, got[0], want)
+		for k, all := range map[kind]results{guarded: {without, r, good()}, probing: {without, good(), r}} {
+			got := claims(cfg, all)
+			if assert.Len(t, got, 1, want) {
+				assert.Contains(t, got[0], want)
+				assert.Contains(t, got[0], "the server "+kindNames[k]+": ")
+			}
 		}
 	}
 
-	got := claims(cfg, result{sent: unguarded.sent}, good())
-	if assert.Len(t, got, 1) {
-		assert.Contains(t, got[0], "no outage to speak of")
-	}
+	assert.Len(t, claims(cfg, results{{sent: without.sent}, good(), good()}), 1, "no outage to speak of")
+
+	late := good()
+	late.records = append(late.records, record{at: 6*time.Minute + cfg.probeInterval + slack, outcome: guided})
+	assert.Empty(t, claims(cfg, results{without, late, good()}), "without a Probe, calls are rejected for a cooldown")
+	assert.Len(t, claims(cfg, results{without, good(), late}), 1)
+	late.records[2].at--
+	assert.Empty(t, claims(cfg, results{without, good(), late}))
 }
 
 func TestLatencyIsAQuantile(t *testing.T) {
@@ -227,6 +292,7 @@ func TestBadFlagsAreReportedByName(t *testing.T) {
 	}{
 		{"-timeout -1s", []string{"-timeout -1s: must be from 1ms to 10m0s"}},
 		{"-dead 0", []string{"-dead 0s: must be"}},
+		{"-probe-interval 0", []string{"-probe-interval 0s: must be"}},
 		{"-back 11m", []string{"-back 11m0s: must be"}},
 		{"-hang x", []string{`"x" for flag -hang`}},
 		{"-agents 0 -every 0", []string{"-agents 0: must be", "-every 0s: must be"}},
@@ -257,7 +323,7 @@ func TestHelpListsEveryFlag(t *testing.T) {
 	var stdout bytes.Buffer
 	require.NoError(t, run(t.Context(), &loopback{}, []string{"-h"}, &stdout))
 	for _, flag := range []string{
-		"o", "seed", "agents", "speed", "every", "timeout", "cooldown", "client-timeout",
+		"o", "seed", "agents", "speed", "every", "timeout", "cooldown", "probe-interval", "client-timeout",
 		"healthy", "slow", "hang", "dead", "back",
 	} {
 		assert.Contains(t, stdout.String(), "  -"+flag+" ")

@@ -37,9 +37,9 @@ func rgb(c uint32) color.Color {
 }
 
 // picture writes an SVG with everything that happened, over one time axis.
-func picture(w io.Writer, cfg config, unguarded, guarded result) error {
+func picture(w io.Writer, cfg config, all results) error {
 	canvas := vgsvg.New(width, height)
-	newSheet(draw.New(canvas), cfg).draw(unguarded, guarded)
+	newSheet(draw.New(canvas), cfg).draw(all)
 
 	var svg bytes.Buffer
 	if _, err := canvas.WriteTo(&svg); err != nil {
@@ -53,26 +53,37 @@ func picture(w io.Writer, cfg config, unguarded, guarded result) error {
 	return err
 }
 
-func (s *sheet) draw(unguarded, guarded result) {
+func (s *sheet) draw(all results) {
 	s.canvas.SetColor(color.White)
 	s.canvas.Fill(s.canvas.Path())
 	s.header()
 
-	most := max(slices.Max(s.binned(unguarded.made())), slices.Max(s.binned(guarded.made())))
-	s.calls("Without the guard: how calls ended, by when they were made", unguarded, most)
-	s.calls("With the guard: how calls ended, by when they were made", guarded, most)
-	s.latencies("Without the guard: how long each call took", unguarded, s.cfg.clientTimeout, "clients give up")
-	s.latencies("With the guard: how long each call took", guarded, s.cfg.timeout, "the tool's timeout")
-	s.requests(unguarded, guarded)
-	s.breaker(guarded.changes)
+	most := 0.0
+	for _, r := range all {
+		most = max(most, slices.Max(s.binned(r.made())))
+	}
+	for k, r := range all {
+		s.calls(kind(k), r, most)
+	}
+
+	s.latencies(unguarded, all[unguarded], s.cfg.clientTimeout, "clients give up")
+	s.latencies(guarded, all[guarded], s.cfg.timeout, "the tool's timeout")
+	s.requests(all)
+	s.recovery(all)
 }
+
+// titles name the servers in the picture.
+var titles = [kinds]string{"Without the guard", "With the guard", "With the guard and a Probe"}
 
 // header draws the title, and the phases behind all panels.
 func (s *sheet) header() {
-	s.text(14, xfont.WeightBold, left, s.top-22, "A backend's outage behind an MCP server, without and with the guard")
+	s.text(14, xfont.WeightBold, left, s.top-22,
+		"A backend's outage behind an MCP server: no guard, a guard, and a guard with a Probe")
 	s.text(9.5, xfont.WeightNormal, left, s.top-37, fmt.Sprintf(
-		"%d agents call a tool that calls the backend. Timeout %s, cooldown %s; clients give up after %s. Seed %d.",
-		s.cfg.agents, display(s.cfg.timeout), display(s.cfg.cooldown), display(s.cfg.clientTimeout), s.cfg.seed))
+		"%d agents call a tool that calls the backend. Timeout %s, cooldown %s, Probes %s apart; "+
+			"clients give up after %s. Seed %d.",
+		s.cfg.agents, display(s.cfg.timeout), display(s.cfg.cooldown), display(s.cfg.probeInterval),
+		display(s.cfg.clientTimeout), s.cfg.seed))
 	s.top -= 46
 
 	for _, p := range s.phases {
@@ -90,9 +101,9 @@ func (s *sheet) header() {
 }
 
 // calls draws how many calls had which outcome, in each bin of time. A call counts in the
-// bin in which it was made, so the columns of both servers are equally high.
-func (s *sheet) calls(title string, r result, most float64) {
-	p := s.plot(title, "calls/"+s.unit.short)
+// bin in which it was made, so the columns of all servers are equally high. Below are the states of the breaker.
+func (s *sheet) calls(k kind, r result, most float64) {
+	p := s.plot(titles[k]+": how calls ended, by when they were made", "calls/"+s.unit.short)
 	p.Y.Max = most * 1.05
 	p.Y.Tick.Marker = wholeTicks(p.Y.Max, 3)
 
@@ -107,7 +118,16 @@ func (s *sheet) calls(title string, r result, most float64) {
 		base = layer
 		notes = append(notes, note{outcomeColors[o], fmt.Sprintf("%d %s", r.count(o), outcomeNames[o])})
 	}
-	s.panel(p, 56, notes)
+	s.panel(p, 54, notes)
+
+	if k != unguarded {
+		s.top += 5
+		s.text(8.5, xfont.WeightNormal, left-36, s.top-7, "breaker")
+		x := func(at time.Duration) vg.Length { return s.x(s.units(at)) }
+		s.states(r.changes, 0, length(s.cfg), x, s.top-bandHeight, s.top)
+		s.legend(s.top - 7)
+		s.top -= 16
+	}
 }
 
 // area fills what is between two lines.
@@ -118,8 +138,8 @@ func area(fill color.Color, lower, upper plotter.XYs) plot.Plotter {
 }
 
 // latencies draws a dot for each call, and the line that none should cross.
-func (s *sheet) latencies(title string, r result, line time.Duration, label string) {
-	p := s.plot(title, "latency")
+func (s *sheet) latencies(k kind, r result, line time.Duration, label string) {
+	p := s.plot(titles[k]+": how long each call took", "latency")
 	p.Y.Scale = plot.LogScale{}
 	least, ticks := s.decades()
 	p.Y.Min, p.Y.Max = 0.6*least, 8*s.cfg.clientTimeout.Seconds()
@@ -145,69 +165,30 @@ func (s *sheet) latencies(title string, r result, line time.Duration, label stri
 		}
 	}))
 
-	s.panel(p, 72, []note{
+	s.panel(p, 58, []note{
 		{nil, fmt.Sprintf("median %s", display(r.latency(0.5)))},
 		{nil, fmt.Sprintf("95%% within %s", display(r.latency(0.95)))},
 		{nil, fmt.Sprintf("longest %s", display(r.latency(1)))},
 	})
 }
 
-// requests draws how often the tool called the backend, whether or not it listened.
-func (s *sheet) requests(unguarded, guarded result) {
-	p := s.plot("Requests sent to the backend", "requests/"+s.unit.short)
-
-	for _, line := range []struct {
-		result
-		style draw.LineStyle
-	}{
-		{unguarded, draw.LineStyle{Color: faint, Width: 3.5}},
-		{guarded, draw.LineStyle{Color: ink, Width: 1.3}},
-	} {
-		rate := s.binned(line.sent)
-		p.Add(&plotter.Line{XYs: s.steps(rate), LineStyle: line.style})
-		p.Y.Max = max(p.Y.Max, slices.Max(rate)*1.05)
-	}
-	p.Y.Tick.Marker = wholeTicks(p.Y.Max, 3)
-
-	s.panel(p, 48, []note{
-		{faint, fmt.Sprintf("%d without the guard", len(unguarded.sent))},
-		{nil, fmt.Sprintf("(at most %d open at once)", unguarded.reached.mostOpen)},
-		{ink, fmt.Sprintf("%d with the guard", len(guarded.sent))},
-		{nil, fmt.Sprintf("(at most %d open at once)", guarded.reached.mostOpen)},
-	})
-}
-
-// breaker draws the states as a band, above the labels of the time axis.
-func (s *sheet) breaker(changes []change) {
-	p := s.plot("The guard's breaker", "")
-	p.HideY()
+// requests draws how often the tool called the backend, whether or not it listened. The time axis is below.
+func (s *sheet) requests(all results) {
+	p := s.plot("Requests that calls sent to the backend", "requests/"+s.unit.short)
 	p.X.Label.Text = s.unit.name
 	p.X.Tick.Marker = wholeTicks(s.end, 13)
 	p.X.Tick.Length = 4
 
-	p.Add(painter(func(c draw.Canvas, x, _ func(float64) vg.Length) {
-		changes := append([]change{{0, resilience.StateClosed}}, changes...)
-		// Probes are drawn last, and wide enough to be seen.
-		for _, probes := range []bool{false, true} {
-			for i, ch := range changes {
-				if (ch.to == resilience.StateHalfOpen) != probes {
-					continue
-				}
-				from, to := x(s.units(ch.at)), c.Max.X
-				if i+1 < len(changes) {
-					to = x(s.units(changes[i+1].at))
-				}
-				if probes {
-					to = max(to, from+2)
-				}
-				s.rectangle(stateColors[ch.to], from, to, c.Min.Y, c.Max.Y)
-			}
-		}
-	}))
+	var notes []note
+	for k, style := range [kinds]draw.LineStyle{
+		{Color: faint, Width: 3.5}, {Color: ink, Width: 1.6}, {Color: rgb(0x0072b2), Width: 1.2},
+	} {
+		rate := s.binned(all[k].sent)
+		p.Add(&plotter.Line{XYs: s.steps(rate), LineStyle: style})
+		p.Y.Max = max(p.Y.Max, slices.Max(rate)*1.05)
+		notes = append(notes, note{style.Color, fmt.Sprintf("%d %s", len(all[k].sent), kindNames[k])})
+	}
+	p.Y.Tick.Marker = wholeTicks(p.Y.Max, 3)
 
-	s.panel(p, s.top-titleHeight-floor, []note{
-		{stateColors[resilience.StateClosed], "closed: calls pass"},
-		{stateColors[resilience.StateOpen], "open: calls are rejected"},
-		{stateColors[resilience.StateHalfOpen], "half-open: one probe"},
-	})
+	s.panel(p, s.top-titleHeight-floor, append(notes, note{nil, fmt.Sprintf("and %d Probes", len(all[probing].probes))}))
 }

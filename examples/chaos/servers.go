@@ -18,6 +18,18 @@ import (
 
 const toolName = "fetch"
 
+// A kind is what stands between an MCP server's tool and the outage.
+type kind int
+
+const (
+	unguarded kind = iota
+	guarded        // a guard whose breaker asks the backend by a call
+	probing        // a guard whose breaker asks it by a Probe
+	kinds
+)
+
+var kindNames = [kinds]string{"without the guard", "with the guard", "with a Probe"}
+
 // An outcome is how a call ended for the agent that made it.
 type outcome int
 
@@ -47,33 +59,36 @@ type change struct {
 type result struct {
 	records []record        // one for each call of the schedule
 	sent    []time.Duration // when the tool called the backend, whether or not it listened; ordered by time
+	probes  []time.Duration // when a Probe asked it; ordered by time
 	changes []change        // empty without a guard
 	reached traffic
 }
 
-// drive takes an unguarded and a guarded server through the same outage, at the same time.
-func drive(ctx context.Context, cfg config, network network) (unguarded, guarded result, err error) {
+// Results holds what happened to each server.
+type results [kinds]result
+
+// drive takes a server of each kind through the same outage, at the same time.
+func drive(ctx context.Context, cfg config, network network) (all results, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
 	calls := schedule(cfg)
 	b := &backend{network: network, calls: calls, fail: cancel, traffic: map[string]*traffic{}}
 	if err := b.set(answers); err != nil {
-		return result{}, result{}, err
+		return results{}, err
 	}
 	defer func() { _ = b.set(dead) }()
 
-	without := newTrial("unguarded", cfg, network)
-	with := newTrial("guarded", cfg, network)
-	if err := with.protect(); err != nil { // the one difference
-		return result{}, result{}, err
-	}
-
-	trials := []*trial{without, with}
-	for _, t := range trials {
+	var trials []*trial
+	for k := range kinds {
+		t := newTrial(k, cfg, network)
+		trials = append(trials, t)
 		defer t.close()
+		if err := t.protect(); err != nil { // the one difference
+			return results{}, err
+		}
 		if err := t.connect(ctx); err != nil {
-			return result{}, result{}, err
+			return results{}, err
 		}
 	}
 
@@ -87,9 +102,12 @@ func drive(ctx context.Context, cfg config, network network) (unguarded, guarded
 	wg.Wait()
 	sleepUntil(ctx, start.Add(length(cfg)))
 	if ctx.Err() != nil {
-		return result{}, result{}, context.Cause(ctx)
+		return results{}, context.Cause(ctx)
 	}
-	return without.end(b), with.end(b), nil
+	for k, t := range trials {
+		all[k] = t.end(b)
+	}
+	return all, nil
 }
 
 // load asks every server for each of the calls at its time, and returns when all calls
@@ -117,6 +135,7 @@ func load(ctx context.Context, start time.Time, calls []call, trials []*trial, f
 
 // A trial takes one server through the outage.
 type trial struct {
+	kind     kind
 	name     string
 	cfg      config
 	start    time.Time
@@ -127,11 +146,14 @@ type trial struct {
 
 	mu      sync.Mutex // guards what follows
 	sent    []time.Duration
+	probes  []time.Duration
 	changes []change
 }
 
-func newTrial(name string, cfg config, network network) *trial {
+func newTrial(kind kind, cfg config, network network) *trial {
+	name := [kinds]string{"unguarded", "guarded", "probing"}[kind]
 	t := &trial{
+		kind:   kind,
 		name:   name,
 		cfg:    cfg,
 		server: mcp.NewServer(&mcp.Implementation{Name: name, Version: "1.0.0"}, nil),
@@ -170,7 +192,7 @@ func (t *trial) fetch(ctx context.Context, call int) (string, error) {
 		return "", err
 	}
 
-	t.sending()
+	t.note(&t.sent)
 	res, err := t.http.Do(req)
 	if err != nil {
 		return "", err
@@ -184,8 +206,16 @@ func (t *trial) fetch(ctx context.Context, call int) (string, error) {
 	return string(body), err
 }
 
-// protect puts the tool under a guard.
+// protect puts the tool under the guard that the server's kind has.
 func (t *trial) protect() error {
+	if t.kind == unguarded {
+		return nil
+	}
+
+	breaker := resilience.BreakerConfig{Cooldown: t.cfg.cooldown, OnChange: t.changed}
+	if t.kind == probing {
+		breaker.Probe, breaker.ProbeInterval = t.probe(), t.cfg.probeInterval
+	}
 	guard, err := resilience.New(resilience.Config{
 		Tools: map[string]resilience.Tool{toolName: {
 			Effect:  resilience.ReadOnly,
@@ -193,7 +223,7 @@ func (t *trial) protect() error {
 			// The delays between retries are random, and the picture must be repeatable.
 			Retry: &resilience.Retry{MaxRetries: -1},
 		}},
-		Breaker: resilience.BreakerConfig{Cooldown: t.cfg.cooldown, OnChange: t.changed},
+		Breaker: breaker,
 	})
 	if err != nil {
 		return err
@@ -260,11 +290,11 @@ func hasGuidance(res *mcp.CallToolResult) bool {
 	return err == nil && json.Unmarshal(b, &guidance) == nil && guidance.Code != "" && guidance.Suggestion != ""
 }
 
-// sending records that the tool sends a request to the backend.
-func (t *trial) sending() {
+// note appends the current time to a list of the trial's.
+func (t *trial) note(times *[]time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sent = append(t.sent, time.Since(t.start))
+	*times = append(*times, time.Since(t.start))
 }
 
 // changed records a change of the breaker.
@@ -278,5 +308,7 @@ func (t *trial) changed(_ string, _, to resilience.State) {
 func (t *trial) end(b *backend) result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return result{t.records, slices.Sorted(slices.Values(t.sent)), slices.Clone(t.changes), b.reached(t.name)}
+	slices.Sort(t.sent)
+	slices.Sort(t.probes)
+	return result{t.records, slices.Clone(t.sent), slices.Clone(t.probes), slices.Clone(t.changes), b.reached(t.name)}
 }

@@ -17,9 +17,9 @@ import (
 
 // Lengths are in points, 3/4 of a pixel.
 const (
-	width, height = vg.Length(750), vg.Length(575)
+	width, height = vg.Length(750), vg.Length(735)
 	left, right   = vg.Length(62), vg.Length(588) // of the time axis; right of it are the notes
-	floor         = vg.Length(36)                 // of the time axis, above its labels
+	floor         = vg.Length(190)                // of the time axis, above its labels and the recovery
 	titleHeight   = vg.Length(17)                 // of a panel
 	bins          = 48                            // of 10s each in the README's picture
 )
