@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 )
 
 // An agent calls tools and prints what it receives. It counts the steps that weren't as expected.
@@ -76,6 +77,34 @@ func read(res *mcp.CallToolResult, err error) (got answer) {
 	}
 	got.text = strings.Join(texts, " ")
 	return got
+}
+
+// awaitClosed waits until the breaker of a tool is closed, and makes no call of the tool.
+func (a *agent) awaitClosed(tool string) {
+	start := time.Now()
+	for !a.isClosed(tool) && a.ctx.Err() == nil {
+		time.Sleep(50 * time.Millisecond)
+	}
+	a.expect(a.ctx.Err() == nil, "%-8s %6s  (closed by the server's Probe, without a call)", tool, round(time.Since(start)))
+}
+
+// isClosed reads in the server's health whether the breaker of a tool is closed.
+func (a *agent) isClosed(tool string) bool {
+	var health struct {
+		Tools []struct {
+			Tool  string `json:"tool"`
+			State string `json:"state"`
+		} `json:"tools"`
+	}
+	if got := a.ask(gosdk.HealthTool, nil, 0); json.Unmarshal([]byte(got.text), &health) != nil {
+		return false
+	}
+	for _, t := range health.Tools {
+		if t.Tool == tool {
+			return t.State == resilience.StateClosed.String()
+		}
+	}
+	return false
 }
 
 // show prints an answer, and whether it has the expected code.

@@ -114,7 +114,8 @@ func run(ctx context.Context, server, dir string) (err error) {
 		}
 	}()
 
-	cmd := exec.Command(server, "-dir", dir, "-allow", b.url(), "-cooldown", cooldown.String())
+	cmd := exec.Command(server, "-dir", dir, "-allow", b.url(), "-probe", b.url()+"/healthz",
+		"-cooldown", cooldown.String())
 	cmd.Env = append(os.Environ(), "EXAMPLE_DEBUG=true",
 		"EXAMPLE_TIMEOUT_QUICK="+patience.String(), "EXAMPLE_TIMEOUT_HEAVY="+patience.String())
 	cmd.Stderr = log
@@ -172,9 +173,7 @@ func outage(a *agent, b *backend) error {
 	if err := b.start(); err != nil {
 		return err
 	}
-	fmt.Printf("  (the agent waits %ds, as retryAfter says)\n", open.RetryAfter)
-	time.Sleep(time.Duration(open.RetryAfter) * time.Second)
-	a.call("fetch", fetch, "") // the probe
+	a.awaitClosed("fetch")
 	a.call("fetch", fetch, "")
 	return nil
 }

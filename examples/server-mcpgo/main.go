@@ -29,18 +29,19 @@ import (
 func main() {
 	dir := flag.String("dir", ".", "the directory that the tools work on")
 	allow := flag.String("allow", "", "the origins that may be fetched from, separated by commas")
+	probe := flag.String("probe", "", "the URL to ask while the backend's breaker is open (empty means that a call is the probe)")
 	cooldown := flag.Duration("cooldown", 0, "how long a breaker stays open (0 means 30s)")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *dir, strings.Split(*allow, ","), *cooldown); err != nil && ctx.Err() == nil {
+	if err := run(ctx, *dir, strings.Split(*allow, ","), *probe, *cooldown); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "server-mcpgo:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, path string, origins []string, cooldown time.Duration) error {
+func run(ctx context.Context, path string, origins []string, probe string, cooldown time.Duration) error {
 	cfg, err := resilience.ConfigFromEnv("EXAMPLE")
 	if err != nil {
 		return err
@@ -48,6 +49,9 @@ func run(ctx context.Context, path string, origins []string, cooldown time.Durat
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg.Tools = tools
 	cfg.Breaker.Cooldown = cooldown
+	if cfg.Breakers, err = workspace.Breakers(probe); err != nil {
+		return err
+	}
 	cfg.Observers = []resilience.Observer{resilience.LogObserver(log)}
 	cfg.Log = log
 	guard, err := resilience.New(cfg)

@@ -39,6 +39,7 @@ import (
 type settings struct {
 	dir      string
 	origins  []string
+	probe    string
 	cooldown time.Duration
 	addr     string // empty for stdio
 }
@@ -47,6 +48,7 @@ func main() {
 	var s settings
 	flag.StringVar(&s.dir, "dir", ".", "the directory that the tools work on")
 	allow := flag.String("allow", "", "the origins that may be fetched from, separated by commas")
+	flag.StringVar(&s.probe, "probe", "", "the URL to ask while the backend's breaker is open (empty means that a call is the probe)")
 	flag.DurationVar(&s.cooldown, "cooldown", 0, "how long a breaker stays open (0 means 30s)")
 	flag.StringVar(&s.addr, "http", "",
 		"the address to serve MCP, metrics and the console at, instead of MCP over stdio")
@@ -75,6 +77,9 @@ func run(ctx context.Context, log *slog.Logger, s settings) error {
 	}
 	cfg.Tools = tools
 	cfg.Breaker.Cooldown = s.cooldown
+	if cfg.Breakers, err = workspace.Breakers(s.probe); err != nil {
+		return err
+	}
 	cfg.Observers = []resilience.Observer{resilience.LogObserver(log)}
 	cfg.Log = log
 
