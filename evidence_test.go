@@ -57,11 +57,21 @@ type panickingStatus struct{}
 func (panickingStatus) Error() string   { return "panics" }
 func (panickingStatus) StatusCode() int { panic("no status") }
 
+// killedProcess is the environment variable of a process that waits to be killed.
+const killedProcess = "RESILIENCE_TEST_KILLED"
+
+func TestProcessThatIsKilled(t *testing.T) {
+	if os.Getenv(killedProcess) == "" {
+		t.Skip("it is the process of another test")
+	}
+	_, _ = io.ReadAll(os.Stdin) // until the other process has ended, at the latest
+}
+
 // killed returns the error of a command that was killed.
 func killed(t *testing.T) error {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^$", "-test.v")
-	cmd.Env = append(os.Environ(), "RESILIENCE_TEST_SLEEP=1")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestProcessThatIsKilled$")
+	cmd.Env = append(os.Environ(), killedProcess+"=1")
 	in, err := cmd.StdinPipe()
 	assert.NoError(t, err)
 	defer in.Close()

@@ -226,6 +226,10 @@ func (b *Breaker) openByFleet(fresh *counter, now State, d time.Duration) {
 
 // tell reports what a call has told of the backend, if the fleet has to know.
 func (b *Breaker) tell(probe bool, o outcome) {
+	if b.member() == nil {
+		return
+	}
+
 	switch {
 	case o == outcomeFailure, o == outcomeSuccess && probe:
 		b.report(FleetResult{Success: o == outcomeSuccess, Probe: probe, Cause: CauseCalls})

@@ -199,13 +199,18 @@ func isNil(err error) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// asItself asks the As method of err, which may panic.
+// asItself asks the As method of err, if it has one.
 func asItself[T error](err error) (found T, ok bool) {
-	x, has := err.(interface{ As(any) bool })
-	if !has {
-		return found, false
+	if x, has := err.(conversion); has {
+		return convert[T](x)
 	}
+	return found, false
+}
 
+// A conversion is an error with a method for errors.As, which may panic.
+type conversion interface{ As(any) bool }
+
+func convert[T error](x conversion) (found T, ok bool) {
 	defer func() {
 		if recover() != nil {
 			ok = false
