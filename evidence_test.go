@@ -60,17 +60,18 @@ func (panickingStatus) StatusCode() int { panic("no status") }
 // killedProcess is the environment variable of a process that waits to be killed.
 const killedProcess = "RESILIENCE_TEST_KILLED"
 
-func TestProcessThatIsKilled(t *testing.T) {
-	if os.Getenv(killedProcess) == "" {
-		t.Skip("it is the process of another test")
+func TestMain(m *testing.M) {
+	if os.Getenv(killedProcess) != "" {
+		_, _ = io.ReadAll(os.Stdin) // until the other process has ended, at the latest
+		return
 	}
-	_, _ = io.ReadAll(os.Stdin) // until the other process has ended, at the latest
+	os.Exit(m.Run())
 }
 
 // killed returns the error of a command that was killed.
 func killed(t *testing.T) error {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestProcessThatIsKilled$")
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), killedProcess+"=1")
 	in, err := cmd.StdinPipe()
 	assert.NoError(t, err)
