@@ -59,9 +59,9 @@ func (m *model) breaker(id string) entry {
 }
 
 func (m *model) live() int {
-	n := 0
+	n, oldest := 0, m.now().Add(-absence)
 	for _, heard := range m.members {
-		if m.now().Sub(heard) <= absence {
+		if !heard.Before(oldest) {
 			n++
 		}
 	}
