@@ -1,0 +1,175 @@
+package redisfleet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"pgregory.net/rapid"
+)
+
+// An interleaving is a fleet of a few members to which anything happens, in an order that rapid chooses.
+type interleaving struct {
+	store   *model
+	members []*member
+	broken  atomic.Bool  // the backend
+	probing atomic.Int64 // calls of open or half-open breakers that the backend hasn't answered yet
+	alone   bool         // whether a member may be without a lease, because the store was away
+}
+
+// A member is one server of an interleaving.
+type member struct {
+	guard *resilience.Guard
+	fleet *Fleet
+	store *modelStore
+}
+
+const interleavedCooldown = 10 * time.Second
+
+func (i *interleaving) join(name string) {
+	m := &member{store: i.store.store(name)}
+	m.guard = resilience.Must(resilience.New(resilience.Config{
+		Breaker: resilience.BreakerConfig{Failures: 3, Cooldown: interleavedCooldown},
+		Retry:   resilience.Retry{MaxRetries: -1}, Tools: map[string]resilience.Tool{"search": {}},
+		Log: slog.New(slog.DiscardHandler),
+	}))
+	var err error
+	m.fleet, err = join(context.Background(), m.store, name, m.guard, Config{Namespace: "test"})
+	if err != nil {
+		panic(err)
+	}
+	i.members = append(i.members, m)
+	synctest.Wait()
+}
+
+// leave ends a member, which says so, or dies.
+func (i *interleaving) leave(m *member, dies bool) {
+	m.store.down.Store(dies)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = m.fleet.Leave(ctx)
+	for n, other := range i.members {
+		if other == m {
+			i.members = append(i.members[:n], i.members[n+1:]...)
+			return
+		}
+	}
+}
+
+// call makes a call that the backend answers after some time.
+func (i *interleaving) call(m *member, takes time.Duration) error {
+	_, err := resilience.Do(context.Background(), m.guard, "search", func(context.Context) (int, error) {
+		if m.guard.Breaker("search").State() != resilience.StateClosed {
+			i.probing.Add(1)
+			defer i.probing.Add(-1)
+		}
+		time.Sleep(takes)
+		if i.broken.Load() {
+			return 0, errBackend
+		}
+		return 0, nil
+	})
+	return err
+}
+
+// check holds after each step.
+func (i *interleaving) check(r *rapid.T) {
+	synctest.Wait()
+	if n := i.probing.Load(); n > 1 && !i.alone {
+		r.Fatalf("%d probes at once", n)
+	}
+	for _, m := range i.members {
+		if after := m.guard.Breaker("search").RetryAfter(); after > interleavedCooldown {
+			r.Fatalf("%s is open for %v, which is longer than a cooldown", m.store.me, after)
+		}
+	}
+}
+
+// recover ends all trouble. All members must be in service again, and agree, within two cooldowns and what it takes to
+// hear of them.
+func (i *interleaving) recover(r *rapid.T) {
+	i.broken.Store(false)
+	for _, m := range i.members {
+		m.store.down.Store(false)
+	}
+	time.Sleep(time.Minute) // until all calls have ended
+	for range 2*interleavedCooldown/time.Second + 5 {
+		for _, m := range i.members {
+			_ = i.call(m, 0)
+		}
+		time.Sleep(time.Second)
+	}
+	for _, m := range i.members {
+		if err := i.call(m, 0); err != nil {
+			r.Fatalf("%s is wedged: %v", m.store.me, err)
+		}
+	}
+}
+
+func TestInterleavings(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		var failure any
+		synctest.Test(t, func(*testing.T) {
+			defer func() { failure = recover() }()
+			interleave(r)
+		})
+		if failure != nil {
+			panic(failure)
+		}
+	})
+}
+
+func interleave(r *rapid.T) {
+	i := &interleaving{store: newModel()}
+	joined := 0
+	joinNext := func() {
+		joined++
+		i.join(fmt.Sprint("member-", joined))
+	}
+	for range 3 {
+		joinNext()
+	}
+	draw := func(r *rapid.T) *member { return i.members[rapid.IntRange(0, len(i.members)-1).Draw(r, "member")] }
+	defer func() {
+		time.Sleep(time.Minute)
+		for len(i.members) > 0 {
+			i.leave(i.members[0], false)
+		}
+	}()
+
+	r.Repeat(map[string]func(*rapid.T){
+		"call": func(r *rapid.T) { _ = i.call(draw(r), 0) },
+		"long call": func(r *rapid.T) {
+			m, takes := draw(r), time.Duration(rapid.IntRange(1, 20).Draw(r, "takes"))*time.Second
+			go func() { _ = i.call(m, takes) }()
+		},
+		"backend":     func(*rapid.T) { i.broken.Store(!i.broken.Load()) },
+		"time passes": func(r *rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 8000).Draw(r, "ms")) * time.Millisecond) },
+		"store": func(r *rapid.T) {
+			m := draw(r)
+			m.store.down.Store(!m.store.down.Load())
+			i.alone = true
+		},
+		"flush": func(*rapid.T) { i.store.flush(); i.alone = true },
+		"join": func(r *rapid.T) {
+			if len(i.members) > 5 {
+				r.Skip("enough members")
+			}
+			joinNext()
+		},
+		"leave": func(r *rapid.T) {
+			if len(i.members) < 2 {
+				r.Skip("the last member")
+			}
+			i.leave(draw(r), rapid.Bool().Draw(r, "dies"))
+			i.alone = true // its probe may be under way
+		},
+		"": i.check,
+	})
+	i.recover(r)
+}
