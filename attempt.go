@@ -147,7 +147,7 @@ func (c *call) retry(f *failure) {
 		c.guard.overloaded(c.state, c.impatient()):
 		c.finish(c.errorOf(f), f.outcome)
 		return
-	case !c.ctx.ticket.current():
+	case !c.current():
 		c.reject(f)
 		return
 	}
@@ -165,7 +165,7 @@ func (c *call) retry(f *failure) {
 		// What is left of the attempt has done something meanwhile.
 		c.harmless, f.changed = false, true
 		c.finish(c.errorOf(f), f.outcome)
-	case !c.ctx.ticket.current():
+	case !c.current():
 		c.reject(f)
 	}
 }
@@ -210,7 +210,11 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 
 // reject finishes a call whose breaker opened before it could be retried.
 func (c *call) reject(f *failure) {
-	e := c.ctx.ticket.b.rejection()
+	b := c.ctx.ticket.b
+	if c.keyed != nil && c.toolIsolated() {
+		b = c.state.breaker
+	}
+	e := b.rejection()
 	e.Tool, e.Err = c.ctx.name, f.err
 	c.finish(e, f.outcome)
 }

@@ -180,8 +180,11 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 		return value, crashError(b.name, err)
 	}
 
-	t := new(ticket)
-	if rejected := b.admit(t, 0, never); rejected != nil {
+	t, left := new(ticket), never
+	if at, ok := ctx.Deadline(); ok {
+		left = time.Until(at)
+	}
+	if rejected := b.admit(t, 0, left); rejected != nil {
 		return zero, rejected
 	}
 	defer t.settle(outcomeFailure, false) // counts only if fn calls runtime.Goexit

@@ -139,7 +139,7 @@ func (c *call) begin(ctx context.Context) *Error {
 		return TimeoutError(c.ctx.name, c.ctx.clock.timeout) // before the tool had any time
 	}
 
-	breaker := c.enterBreaker()
+	breaker := c.enterBreaker(ctx)
 	c.ctx.ticket = ticketOf(ctx, breaker)
 	if c.ctx.ticket == nil {
 		_, maximum := c.toolTimeouts()
@@ -172,26 +172,38 @@ func (c *call) begin(ctx context.Context) *Error {
 	return nil
 }
 
-// enterBreaker returns the breaker of the call: that of its key, if it has one and there is room for it, and the tool
-// isn't isolated.
-func (c *call) enterBreaker() *Breaker {
+// enterBreaker returns the breaker of the call: that of its key, if it has one and there is room for it. If the tool is
+// isolated, that is the tool's own, unless the call belongs to one around it.
+func (c *call) enterBreaker(ctx context.Context) *Breaker {
 	key := c.options.key
 	if f := c.options.keyOf; key == "" && f != nil {
 		key = ask(f)
 	}
-	own := c.state.breaker
-	if key != "" && c.state != c.guard.others && own.era.Load().state != StateIsolated {
+	if key != "" && c.state != c.guard.others {
 		c.keyed = c.guard.enterKey(c.state, key)
 	}
 
-	if c.keyed != nil {
-		return c.keyed.Breaker
+	if c.keyed == nil || c.toolIsolated() && ticketOf(ctx, c.keyed.Breaker) == nil {
+		return c.state.breaker
 	}
-	return own
+	return c.keyed.Breaker
+}
+
+// toolIsolated reports whether the tool's own breaker is isolated, which concerns the calls of all its keys.
+func (c *call) toolIsolated() bool {
+	return c.state.breaker.era.Load().state == StateIsolated
+}
+
+// current reports whether the call's breakers would still admit it.
+func (c *call) current() bool {
+	return c.ctx.ticket.current() && (c.keyed == nil || !c.toolIsolated())
 }
 
 // settle reports the outcome to the breaker, unless the call belongs to one around it, and whether it counts.
 func (c *call) settle(o outcome) (counted bool) {
+	if c.keyed != nil && c.toolIsolated() {
+		o = outcomeNeutral
+	}
 	return c.ctx.ticket == &c.ticket && c.ticket.settle(o, c.nested)
 }
 

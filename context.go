@@ -181,7 +181,7 @@ func (c *callContext) end(e *ending) {
 	}
 	callAfter(after)
 	if unwatch != nil {
-		c.askAside(unwatch)
+		c.forget(unwatch)
 	}
 }
 

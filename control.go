@@ -13,6 +13,7 @@ func (b *Breaker) Isolate(reason string) {
 	c := b.newCounter(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.shared.operate(true, nil)
 	b.isolate(c, reason)
 }
 
@@ -41,6 +42,7 @@ func (b *Breaker) Reset() {
 	c := b.newCounter(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.shared.operate(false, nil)
 	b.reset(c, CauseManual)
 }
 
@@ -69,10 +71,16 @@ func (b *Breaker) Trip(d time.Duration) {
 	c := b.newCounter(true)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch b.era.Load().state {
-	case StateIsolated:
+	state := b.era.Load().state
+	if state == StateIsolated {
+		return
+	}
+
+	b.shared.operate(false, in(d))
+	switch state {
 	case StateOpen:
 		b.probeAt.Store(in(d))
+		b.message.Store(nil)
 	default:
 		b.open(c, CauseManual, d)
 	}

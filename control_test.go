@@ -291,3 +291,28 @@ func TestIsolatedToolRejectsCallsOfItsKeys(t *testing.T) {
 	_, err = resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey("eu"))
 	require.NoError(t, err)
 }
+
+// Isolating a tool concerns the calls of its keys that are in flight as it concerns its own.
+func TestIsolationReachesCallsInFlightOfAKey(t *testing.T) {
+	for _, key := range []string{"", "eu"} {
+		runInBubble(t, "key "+key, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+			isolating := func(context.Context) (int, error) {
+				g.Breaker("x").Isolate("maintenance")
+				return 0, errBoom
+			}
+			r := resilience.Run(t.Context(), g, "x", isolating, resilience.BreakerKey(key))
+			assert.Equal(t, 1, r.Attempts, "it isn't retried")
+			assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
+			assert.Contains(t, r.Err.Message, "maintenance")
+			assert.Empty(t, g.Health()[0].Keys, "nor counted")
+
+			g.Breaker("x").Reset()
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				g.Breaker("x").Isolate("maintenance")
+				return resilience.Do(ctx, g, "x", succeed, resilience.BreakerKey(key))
+			}, resilience.BreakerKey(key))
+			require.NoError(t, err, "what belongs to a call in flight passes")
+		})
+	}
+}

@@ -39,8 +39,7 @@ type Fleet interface {
 // FleetBreaker is a member's breaker as its [Fleet] knows it.
 type FleetBreaker struct {
 	// ID is what breakers of different members that belong together have in common. It consists of the name of the
-	// breaker, its key if it has one (see BreakerKey), and whether the Config lists its tool, and is printable and
-	// at most about 1.6 KB long.
+	// breaker, its key if it has one (see BreakerKey), and whether the Config lists its tool, and is printable.
 	ID string
 
 	Name       string        // of the breaker, as Breaker.Name
@@ -100,6 +99,9 @@ func (g *Guard) fleetBreaker(id string) *Breaker {
 
 	var err error
 	base := keyBase{listed: parts[0] == "listed"}
+	if !base.listed && parts[0] != "unlisted" {
+		return nil
+	}
 	if base.name, err = url.PathUnescape(parts[1]); err != nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package resilience
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,14 +29,8 @@ type FleetMember struct {
 	hanging atomic.Int64 // calls of Lease that run
 
 	mu    sync.Mutex             // guards what follows; held while a breaker's is locked, never the other way round
-	known map[string]knownChange // the breakers of the fleet that aren't closed
+	known map[string]FleetChange // the breakers of the fleet that aren't closed, or have failures
 	alone error                  // why the fleet can't be reached; nil if it can
-}
-
-// A knownChange is a FleetChange, and when its RetryAfter has passed.
-type knownChange struct {
-	FleetChange
-	until *moment
 }
 
 // JoinFleet makes the guard a member of a fleet, under a name for logs and observers. The guard then shares what its
@@ -49,7 +44,7 @@ func (g *Guard) JoinFleet(name string, f Fleet) (*FleetMember, error) {
 		return nil, errors.New("resilience: JoinFleet: the Fleet is nil")
 	}
 
-	m := &FleetMember{guard: g, name: name, fleet: f, known: make(map[string]knownChange)}
+	m := &FleetMember{guard: g, name: name, fleet: f, known: make(map[string]FleetChange)}
 	if !g.member.CompareAndSwap(nil, m) {
 		return nil, errors.New("resilience: JoinFleet: the guard is a member of a fleet already: it must leave that one first")
 	}
@@ -57,7 +52,7 @@ func (g *Guard) JoinFleet(name string, f Fleet) (*FleetMember, error) {
 }
 
 // Leave ends the membership: the breakers stay as they are, and decide alone from now on. It waits until the Fleet
-// has received all results so far. If ctx ends first, it returns the error of ctx.
+// has received all results so far, so Report must not call it. If ctx ends first, it returns the error of ctx.
 func (m *FleetMember) Leave(ctx context.Context) error {
 	m.guard.member.CompareAndSwap(m, nil)
 	return m.reports.flush(ctx)
@@ -84,7 +79,7 @@ func (m *FleetMember) Breaker(id string) (b FleetBreaker, ok bool) {
 
 // Warn writes a warning to Config.Log, with pairs of keys and values as those of slog. It doesn't wait for the log.
 func (m *FleetMember) Warn(msg string, args ...any) {
-	m.guard.warner.warn(msg, append(args, "fleet", m.name)...)
+	m.guard.warner.warn(msg, append(slices.Clone(args), "fleet", m.name)...)
 }
 
 // Connected says whether the fleet can be reached: err is nil if it can, and otherwise why not. Observers receive a
@@ -112,7 +107,8 @@ func (m *FleetMember) Connected(err error) {
 }
 
 // Apply tells the member of a change, and reports whether it has been applied, now or for a breaker that the guard
-// will have: it hasn't if the member has left, or knows more (see FleetChange.Time). Applying a change again does no harm.
+// will have. It hasn't if the member has left, knows more (see FleetChange.Time), or remembers 4,096 breakers already
+// that it doesn't have. Applying a change again does no harm.
 func (m *FleetMember) Apply(c FleetChange) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,15 +117,17 @@ func (m *FleetMember) Apply(c FleetChange) bool {
 	}
 
 	b := m.guard.fleetBreaker(c.Breaker)
-	before := m.known[c.Breaker].State
-	if b != nil && !b.apply(c, before) {
+	if b != nil && !b.apply(c) {
 		return false
 	}
-	switch _, known := m.known[c.Breaker]; {
-	case c.State == StateClosed:
+	_, known := m.known[c.Breaker]
+	switch {
+	case c.State == StateClosed && c.Failures == 0:
 		delete(m.known, c.Breaker)
 	case known || len(m.known) < maxKnown:
-		m.known[c.Breaker] = knownChange{c, in(max(c.RetryAfter, 0))}
+		m.known[c.Breaker] = c
+	default:
+		return b != nil
 	}
 	return true
 }
@@ -149,18 +147,30 @@ type sharing struct {
 	asking  atomic.Bool // a call asks whether it may be the probe
 
 	// These are guarded by the mutex of the breaker.
-	changed time.Time // by what wasn't the fleet
+	fleet   State     // as the fleet has it, while the breaker may have another
+	reset   time.Time // of the fleet's last reset by hand
+	changed time.Time // by the member's own calls, Probe or operator
 	cause   Cause     // of that
+	held    bool      // it was isolated by the operator, for this member alone
+	tripped *moment   // until when it was tripped by the operator; nil if it wasn't
 	denied  *moment   // until when the fleet may keep calls from being the probe without another change
 }
 
 // note is called for each change of the breaker's state. b.mu must be held.
 func (s *sharing) note(e BreakerChange) {
 	s.denied = nil
-	if e.Cause != CauseFleet && e.Cause != CauseCooldown {
-		s.changed, s.cause = e.Time, e.Cause
+	if e.Cause == CauseCalls || e.Cause == CauseProbe {
+		s.changed, s.cause, s.tripped = e.Time, e.Cause, nil
 	}
 }
+
+// operate notes that the operator of this member has isolated the breaker, tripped it, or reset it. b.mu must be held.
+func (s *sharing) operate(held bool, tripped *moment) {
+	s.changed, s.cause, s.held, s.tripped = time.Now(), CauseManual, held, tripped
+}
+
+// byOperator reports whether the breaker is as the operator of this member wants it. b.mu must be held.
+func (s *sharing) byOperator() bool { return s.held || s.tripped != nil && s.tripped.left() > 0 }
 
 // adopt gives a new breaker the state that the fleet says it has.
 func (b *Breaker) adopt() {
@@ -171,39 +181,40 @@ func (b *Breaker) adopt() {
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if k, ok := m.known[b.shared.id]; ok {
-		k.RetryAfter = k.until.left()
-		b.apply(k.FleetChange, StateClosed)
+	if c, ok := m.known[b.shared.id]; ok {
+		b.apply(c)
 	}
 }
 
-// apply does what a change of the fleet says, and reports false if the breaker knows more. before is the state that
-// the fleet had until now.
-func (b *Breaker) apply(c FleetChange, before State) bool {
+// apply does what a change of the fleet says, and reports false if the breaker knows more. What the operator of this
+// member has done stands, until the operator of the whole fleet resets the breaker.
+func (b *Breaker) apply(c FleetChange) bool {
 	fresh := b.newCounter(c.State == StateOpen)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.shared.changed.After(c.Time) {
+	s := &b.shared
+	if s.changed.After(c.Time) {
 		return false
 	}
 
-	cause := CauseFleet
-	if c.Cause == CauseManual {
-		cause = CauseManual
-	}
-	now := b.era.Load().state
+	before := s.fleet
+	s.fleet = c.State
+	s.watched.Store(c.State == StateClosed && c.Failures > 0)
 	switch {
+	case c.State == StateClosed && c.Cause == CauseManual:
+		if c.Time.After(s.reset) {
+			s.reset, s.held, s.tripped = c.Time, false, nil
+			b.reset(fresh, CauseManual)
+		}
+	case s.byOperator():
 	case c.State == StateIsolated:
-		b.isolate(fresh, c.Reason)
+		if before != StateIsolated || b.era.Load().state != StateClosed { // otherwise the operator has reset it
+			b.isolate(fresh, c.Reason)
+		}
 	case c.State == StateOpen:
-		b.openByFleet(fresh, now, max(c.RetryAfter, 0))
-	case before == StateClosed && cause != CauseManual:
-		b.shared.watched.Store(c.Failures > 0)
-	case now == StateIsolated && before != StateIsolated && cause != CauseManual:
-		// by hand, for this member alone
-	default:
-		b.shared.watched.Store(c.Failures > 0)
-		b.reset(fresh, cause)
+		b.openByFleet(fresh, c.RetryAfter-time.Since(c.Time))
+	case before != StateClosed:
+		b.reset(fresh, CauseFleet)
 		if c.Cause == CauseProbe {
 			b.prober.blind = in(b.cfg.Cooldown)
 		}
@@ -211,15 +222,20 @@ func (b *Breaker) apply(c FleetChange, before State) bool {
 	return true
 }
 
-// openByFleet opens the breaker for d, unless it is isolated, or its own probe is under way. b.mu must be held.
-func (b *Breaker) openByFleet(fresh *counter, now State, d time.Duration) {
-	switch {
-	case now == StateIsolated || now == StateHalfOpen && b.probe != nil:
-	case now == StateOpen:
+// openByFleet opens the breaker for d, and for ten Cooldowns at most, unless its own probe is under way. b.mu must be
+// held.
+func (b *Breaker) openByFleet(fresh *counter, d time.Duration) {
+	d = min(max(d, 0), maxCooldowns*min(b.cfg.Cooldown, never/maxCooldowns))
+	switch state := b.era.Load().state; {
+	case state == StateHalfOpen && b.probe != nil:
+	case state == StateOpen:
 		b.probeAt.Store(in(d))
-		b.shared.denied = nil
 		b.message.Store(nil)
+		if d > 0 {
+			b.shared.denied = nil
+		}
 	default:
+		b.reason.Store(nil)
 		b.open(fresh, CauseFleet, d)
 	}
 }

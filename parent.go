@@ -121,6 +121,18 @@ func (c *callersContext) Value(key any) any {
 	return ask(func() any { return c.parent.Value(key) })
 }
 
+// forget ends the subscription to the parent, also while the parent hangs: otherwise it would keep the call.
+func (c *callContext) forget(unwatch func(*callContext)) {
+	switch {
+	case c.trusted():
+		unwatch(c)
+	case c.hanging.Load() == 0:
+		aside(&c.hanging, func() { unwatch(c) })
+	default:
+		go unwatch(c)
+	}
+}
+
 // subscribing is the unwatch of a context that is about to watch its parent.
 func subscribing(*callContext) {}
 
@@ -151,7 +163,7 @@ func (c *callContext) watch() {
 	over := c.ending.Load() != nil
 	c.mu.Unlock()
 	if over { // meanwhile, and end has not seen unwatch
-		c.askAside(unwatch)
+		c.forget(unwatch)
 	}
 }
 

@@ -17,6 +17,7 @@ const (
 	maxRunes    = 200
 	maxDepth    = 32
 	maxValues   = 10_000
+	maxCopied   = 4 * maxValues // values, of which many are thrown away if some structs have too many
 )
 
 // Redact returns a deep copy of args that is fit for a log or for debug output. It doesn't
@@ -42,7 +43,8 @@ func Redact(args map[string]any) map[string]any {
 // A budget bounds the cost and the size of the copy. That of a map that contains itself twice would have
 // 2^depth values.
 type budget struct {
-	spent int
+	spent  int
+	copied int
 
 	// aside calls a function that calls methods of a value, and reports whether it has come to an
 	// end. Nil calls it directly. After one that has not, no further one is called.
@@ -101,7 +103,13 @@ func redactValue(v any, b *budget, depth int) any {
 		return out
 	}
 
-	plain, ok := b.viaJSON(snapshot(v, maxValues-b.spent+1))
+	room := min(maxValues-b.spent+1, maxCopied-b.copied)
+	if room <= 0 {
+		return tooMuch
+	}
+	shot, copied := snapshot(v, room)
+	b.copied += copied
+	plain, ok := b.viaJSON(shot)
 	if !ok {
 		return unprintable
 	}

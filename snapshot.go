@@ -8,15 +8,16 @@ import (
 )
 
 // snapshot returns a copy of what JSON has of v, without more than room of the values in it, or tooMuch if a
-// struct has more. The copy shares no memory which v's program may write to meanwhile: its JSON can be made while
+// struct has more, and how many values it has copied. The copy shares no memory which v's program may write to meanwhile: its JSON can be made while
 // a tool goes on to use the original. It calls no method. What makes its JSON by a method of its own is not
 // copied, since only that knows how.
-func snapshot(v any, room int) any {
+func snapshot(v any, room int) (copied any, values int) {
 	c := copier{room: room}
-	if copied := c.copy(reflect.ValueOf(v), 0); !c.cut {
-		return copied.Interface()
+	out := c.copy(reflect.ValueOf(v), 0)
+	if c.cut {
+		return tooMuch, room - c.room
 	}
-	return tooMuch
+	return out.Interface(), room - c.room
 }
 
 // maxBytes is how much of a []byte is copied: its JSON is one string, of which less is shown.

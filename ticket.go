@@ -77,10 +77,14 @@ func (b *Breaker) admit(t *ticket, timeout, left time.Duration) *Error {
 		case StateIsolated:
 			return b.rejection()
 		case StateOpen:
-			if b.untilProbe() > 0 || !b.mayProbe(left) {
+			if b.untilProbe() > 0 {
 				return b.rejection() // the usual case of an open breaker, without any lock
 			}
-			b.thaw()
+			if b.mayProbe(left) {
+				b.thaw()
+			} else if b.era.Load() == now {
+				return b.rejection()
+			}
 			continue
 		}
 

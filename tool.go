@@ -50,7 +50,9 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 		}
 		breaker = NewBreaker(breakerName, cfg)
 		breaker.guard = g
-		breaker.shared.id = fleetID(keyBase{listed, breakerName}, "")
+		if name != othersName || listed {
+			breaker.shared.id = fleetID(keyBase{listed, breakerName}, "")
+		}
 	}
 
 	timeout := t.timeout(name, g.timeouts)

@@ -165,8 +165,11 @@ func (e *engine) remember(ctx context.Context, now memory) error {
 
 	for id, x := range known {
 		b, ok := e.member.Breaker(id)
-		if !ok || b.State != resilience.StateOpen && b.State != resilience.StateIsolated || x.State == "closed" {
+		if !ok || b.State == resilience.StateClosed || x.State == "closed" {
 			continue
+		}
+		if c := x.change(time.Time{}); b.State != c.State { // what the operator of one member wants is no one else's
+			b.State, b.RetryAfter = c.State, c.RetryAfter
 		}
 		_, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.restore(ctx, b, x.Reason) })
 		if err != nil {
