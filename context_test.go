@@ -357,3 +357,43 @@ func TestFunctionOfAToolThatRunsAfterItsContextHarmsNoCall(t *testing.T) {
 		})
 	}
 }
+
+// A slowContext takes its time to say whether it has ended, once it is slow.
+type slowContext struct {
+	*countingContext
+	slow atomic.Bool
+}
+
+func (c *slowContext) Err() error {
+	if c.slow.Load() {
+		time.Sleep(150 * time.Millisecond)
+	}
+	return c.Context.Err()
+}
+
+func TestCallsLeaveNothingWithASlowContext(t *testing.T) {
+	for name, tool := range map[string]resilience.Tool{
+		"attempts": {AttemptTimeout: time.Second}, "cooperative": {Cooperative: true}, "retried": {Effect: resilience.ReadOnly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				session, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ctx := &slowContext{countingContext: &countingContext{Context: session}}
+				g := guardWith(t, tool)
+				_, err := resilience.Do(ctx, g, "x", func(c context.Context) (int, error) {
+					c.Done()
+					if tool.Effect == resilience.ReadOnly && resilience.Attempt(c) == 1 {
+						return 0, errBoom
+					}
+					ctx.slow.Store(true)
+					return 0, resilience.MarkInvalid(errBoom)
+				})
+				require.ErrorIs(t, err, errBoom)
+				time.Sleep(time.Minute)
+				assert.NotZero(t, ctx.ever.Load())
+				assert.Zero(t, ctx.waiting.Load())
+			})
+		})
+	}
+}

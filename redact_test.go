@@ -370,3 +370,20 @@ func requireShort(t *testing.T, v any) {
 		require.False(t, math.IsNaN(v))
 	}
 }
+
+// A value that has too many others in it costs what it has, also if nothing of it is shown.
+func TestRedactOfSharedValuesIsBounded(t *testing.T) {
+	row := &struct {
+		Cells map[int]int
+		Name  string
+	}{Cells: map[int]int{}}
+	for i := range 20_000 {
+		row.Cells[i] = i
+	}
+	list := make([]any, 10_000)
+	for i := range list {
+		list[i] = row
+	}
+	allocs := testing.AllocsPerRun(1, func() { resilience.Redact(map[string]any{"rows": list}) })
+	assert.Less(t, allocs, 1e6, "one for each value that is copied, and some")
+}
