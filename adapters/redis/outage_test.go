@@ -184,3 +184,43 @@ func TestServerStartsWithoutTheStore(t *testing.T) {
 		leaveAll(t, []*server{s})
 	})
 }
+
+// What the operator of one member has isolated stays that member's affair, also if it tells a store that has lost its
+// memory.
+func TestIsolationByOneMemberDoesNotSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 3, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		for _, s := range all {
+			s.guard.Breaker("search").Isolate("this host only")
+		}
+		m.flush()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "open", m.breaker("listed/search").State)
+	})
+}
+
+// A member that was cut off hears only of how things are in the end.
+func TestMemberThatMissesTheEndOfAnIsolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 3, nil)
+		defer leaveAll(t, all)
+		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+		synctest.Wait()
+		all[2].store.down.Store(true)
+		time.Sleep(5 * time.Second)
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		synctest.Wait()
+		down(t, all[:2])
+		all[2].store.down.Store(false)
+		time.Sleep(time.Second)
+		require.Equal(t, resilience.StateOpen, all[2].state())
+
+		all[0].broken.Store(false)
+		time.Sleep(30 * time.Second)
+		require.NoError(t, all[0].call())
+		require.Equal(t, resilience.StateClosed, all[2].state())
+	})
+}
