@@ -308,8 +308,8 @@ func (c *callContext) Err() error {
 	return nil
 }
 
-// callAfter calls what was passed to AfterFunc. The package's functions, which end children, have come to an end when it
-// returns, but a tool's own may do anything.
+// callAfter calls what was passed to AfterFunc. The package's functions, which end children, have come to an end
+// when it returns, but a tool's own may do anything.
 func callAfter(after map[*func()]struct{}) {
 	if len(after) == 0 {
 		return
@@ -324,9 +324,9 @@ func callAfter(after map[*func()]struct{}) {
 
 func ignorePanic() { _ = recover() }
 
-// AfterFunc is what the context package looks for in a context that isn't its own; without
-// it each child would cost a goroutine for as long as it lives. It calls f on a goroutine of its own, since f need not be
-// the package's, which only cancels a child: a tool may call this method.
+// AfterFunc is what the context package looks for in a context that isn't its own; without it each child would cost
+// a goroutine for as long as it lives. It calls f on a goroutine of its own, since f need not be the package's,
+// which only cancels a child: a tool may call this method.
 func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	if c.ending.Load() != nil {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Isolate takes what the breaker protects out of service: until Reset is called, all calls are rejected, and
-// agents read the reason, which must be safe for them; it may be empty. Calls in flight end as they would,
-// and don't count any more. The breaker of a tool rejects the calls with a [BreakerKey], too. A breaker that is isolated
-// already gets the new reason. Isolate may be called in any state, concurrently, and from any callback.
+// Isolate takes what the breaker protects out of service: until Reset is called, all calls are rejected, and agents
+// read the reason, which must be safe for them; it may be empty. Calls in flight end as they would, and don't count
+// any more. The breaker of a tool rejects the calls with a [BreakerKey], too. A breaker that is isolated already
+// gets the new reason. Isolate may be called in any state, concurrently, and from any callback.
 func (b *Breaker) Isolate(reason string) {
 	c := b.newCounter(false)
 	b.mu.Lock()

@@ -186,7 +186,7 @@ func (b *Breaker) askProbe(period int) probeResult {
 		return result
 	}
 
-	e := err.(*Error) // of WithTimeout: what Probe itself has returned, or panicked with, is only ever asked on its goroutine
+	e := err.(*Error) // of WithTimeout; what Probe itself has panicked with is asked nothing here
 	if e.Code == CodeTimeout {
 		return probeResult{outcome: outcomeFailure}
 	}

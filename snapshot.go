@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// snapshot returns a copy of what JSON has of v, without more than room of the values in it, or tooMuch if a
-// struct has more, and how many values it has copied. The copy shares no memory which v's program may write to meanwhile: its JSON can be made while
-// a tool goes on to use the original. It calls no method. What makes its JSON by a method of its own is not
-// copied, since only that knows how.
+// snapshot returns a copy of what JSON has of v, without more than room of the values in it, or tooMuch if a struct
+// has more, and how many values it has copied. The copy shares no memory which v's program may write to meanwhile:
+// its JSON can be made while a tool goes on to use the original. It calls no method. What makes its JSON by a
+// method of its own is not copied, since only that knows how.
 func snapshot(v any, room int) (copied any, values int) {
 	c := copier{room: room}
 	out := c.copy(reflect.ValueOf(v), 0)

@@ -10,7 +10,8 @@ const defaultQuorum = 2
 // Config configures a [Fleet]. Only Namespace is required.
 type Config struct {
 	// Namespace keeps fleets apart that use the same Redis: the servers with the same namespace are a fleet. It
-	// consists of 1 to 64 letters, digits, ".", "_" and "-". All keys and the channel begin with "resilience:{NAMESPACE}".
+	// consists of 1 to 64 letters, digits, ".", "_" and "-". All keys and the channel begin with
+	// "resilience:{NAMESPACE}".
 	Namespace string
 
 	// Quorum is how many members must have seen failures before the fleet opens a breaker, so that one whose own

@@ -28,9 +28,9 @@ type Fleet struct {
 // breakers then decide alone until it does. It is an error if Redis refuses the member (a wrong password, an
 // ACL rule that is missing), if cfg is wrong, or if the guard is a member of a fleet already.
 //
-// The client belongs to the caller, who must close it after Leave. It may be one of a single server, of Sentinel or of a
-// cluster; a Ring isn't supported. TLS, passwords and timeouts are its own: no call waits for it, except that one
-// that could be the probe of an open breaker waits for 100ms.
+// The client belongs to the caller, who must close it after Leave. It may be one of a single server, of Sentinel or
+// of a cluster; a Ring isn't supported. TLS, passwords and timeouts are its own: no call waits for it, except that
+// one that could be the probe of an open breaker waits for 100ms.
 func Join(
 	ctx context.Context, client redis.UniversalClient, guard *resilience.Guard, cfg Config,
 ) (*Fleet, error) {

@@ -41,8 +41,8 @@ const (
 	lossRate = 0.01
 	pace     = 10 * time.Second // between two calls of a member, on average
 
-	// settled is after what time all members have heard of a change: a command, its message and a heartbeat, because the
-	// message may have been lost, three of which may be, too.
+	// settled is after what time all members have heard of a change: a command, its message and a heartbeat,
+	// because the message may have been lost, three of which may be, too.
 	settled = 5 * time.Second
 )
 

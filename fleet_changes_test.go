@@ -1,0 +1,212 @@
+package resilience_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestChangesOfTheFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		b := g.Breaker("x")
+		apply := func(c resilience.FleetChange) bool {
+			c.Breaker = "listed/x"
+			if c.Time.IsZero() {
+				c.Time = time.Now()
+			}
+			return m.Apply(c)
+		}
+
+		opened(t, m, time.Minute)
+		assert.Equal(t, resilience.StateOpen, b.State())
+		assert.Equal(t, time.Minute, b.RetryAfter())
+		opened(t, m, time.Second)
+		assert.Equal(t, time.Second, b.RetryAfter(), "a member's probe has failed, or is under way")
+		assert.True(t, apply(resilience.FleetChange{}))
+		assert.Equal(t, resilience.StateClosed, b.State())
+
+		require.True(t, apply(fleetIsolates))
+		reason, _ := b.Isolated()
+		assert.Equal(t, "moving", reason)
+		require.True(t, apply(resilience.FleetChange{Cause: resilience.CauseManual}))
+		assert.Equal(t, resilience.StateClosed, b.State())
+
+		trip(t, b)
+		assert.True(t, apply(resilience.FleetChange{Failures: 3}))
+		assert.Equal(t, resilience.StateOpen, b.State(), "it is open for this member alone")
+		time.Sleep(time.Second)
+		before := time.Now()
+		time.Sleep(time.Second)
+		b.Reset()
+		assert.False(t, apply(resilience.FleetChange{State: resilience.StateOpen, Time: before}), "the member knows more")
+		assert.Equal(t, resilience.StateClosed, b.State())
+
+		b.Isolate("by hand")
+		time.Sleep(time.Second)
+		opened(t, m, time.Minute)
+		assert.True(t, apply(resilience.FleetChange{}))
+		assert.Equal(t, resilience.StateIsolated, b.State(), "by hand, for this member alone")
+		assert.True(t, apply(resilience.FleetChange{Cause: resilience.CauseManual}))
+		assert.Equal(t, resilience.StateClosed, b.State(), "the whole fleet was reset")
+	})
+}
+
+// change applies a change to the breaker of x, a second after what happened before.
+func change(t *testing.T, m *resilience.FleetMember, c resilience.FleetChange) {
+	t.Helper()
+	time.Sleep(time.Second)
+	c.Breaker, c.Time = "listed/x", time.Now()
+	require.True(t, m.Apply(c))
+}
+
+var (
+	fleetOpens    = resilience.FleetChange{State: resilience.StateOpen, RetryAfter: 30 * time.Second}
+	fleetCloses   = resilience.FleetChange{Cause: resilience.CauseCalls}
+	fleetIsolates = resilience.FleetChange{State: resilience.StateIsolated, Cause: resilience.CauseManual, Reason: "moving"}
+	fleetResets   = resilience.FleetChange{Cause: resilience.CauseManual}
+)
+
+// A member may miss changes, and hear of the last one only.
+func TestMemberFollowsTheFleetThroughAnyChanges(t *testing.T) {
+	states := map[string]resilience.FleetChange{
+		"open": fleetOpens, "closed": fleetCloses, "isolated": fleetIsolates, "reset": fleetResets,
+	}
+	for first, a := range states {
+		for second, b := range states {
+			for third, c := range states {
+				t.Run(first+" "+second+" "+third, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+						for _, next := range []resilience.FleetChange{a, b, c} {
+							change(t, m, next)
+							assert.Equal(t, next.State, g.Breaker("x").State())
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// What the operator of one member has done is nothing that the fleet's calls and Probes may undo.
+func TestOperatorOfAMemberHasTheLastWord(t *testing.T) {
+	operators := map[string]struct {
+		do   func(*resilience.Breaker)
+		want resilience.State
+	}{
+		"isolates": {func(b *resilience.Breaker) { b.Isolate("disk full") }, resilience.StateIsolated},
+		"trips":    {func(b *resilience.Breaker) { b.Trip(time.Hour) }, resilience.StateOpen},
+	}
+	changes := []resilience.FleetChange{fleetOpens, fleetCloses}
+	for name, operator := range operators {
+		for _, before := range changes {
+			for _, after := range changes {
+				t.Run(fmt.Sprint(name, " ", before.State, " ", after.State), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+						b := g.Breaker("x")
+						change(t, m, before)
+						operator.do(b)
+						change(t, m, after)
+						change(t, m, fleetOpens)
+						change(t, m, fleetCloses)
+						assert.Equal(t, operator.want, b.State())
+
+						change(t, m, fleetResets)
+						assert.Equal(t, resilience.StateClosed, b.State())
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestIsolationByAMemberOutlastsThatOfTheFleet(t *testing.T) {
+	for name, first := range map[string]bool{"before it": true, "after it": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+				if first {
+					g.Breaker("x").Isolate("disk full")
+				}
+				change(t, m, fleetIsolates)
+				if !first {
+					g.Breaker("x").Isolate("disk full")
+				}
+				change(t, m, fleetCloses)
+				reason, _ := g.Breaker("x").Isolated()
+				assert.Equal(t, "disk full", reason)
+
+				g.Breaker("x").Reset()
+				change(t, m, fleetOpens)
+				assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+			})
+		})
+	}
+}
+
+func TestResetOfAMemberStandsUntilTheFleetChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		change(t, m, fleetIsolates)
+		g.Breaker("x").Reset()
+		change(t, m, fleetIsolates)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+		change(t, m, fleetResets)
+		change(t, m, fleetIsolates)
+		assert.Equal(t, resilience.StateIsolated, g.Breaker("x").State())
+	})
+}
+
+func TestChangeThatIsAppliedAgainDoesNoHarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		again := func(c resilience.FleetChange) func() {
+			c.Breaker, c.Time = "listed/x", time.Now()
+			return func() { m.Apply(c) }
+		}
+
+		open := again(fleetOpens)
+		for range 29 {
+			open()
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, time.Second, g.Breaker("x").RetryAfter())
+
+		reset := again(fleetResets)
+		for range 5 {
+			reset()
+			time.Sleep(time.Second)
+			_, _ = resilience.Do(t.Context(), g, "x", failing(1, errBoom))
+		}
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+
+		time.Sleep(time.Second)
+		isolate := again(fleetIsolates)
+		for range 3 {
+			isolate()
+			time.Sleep(time.Second)
+		}
+		b, _ := m.Breaker("listed/x")
+		assert.Equal(t, resilience.CauseCalls, b.Cause, "the fleet is no operator of this member")
+	})
+}
+
+func TestOlderChangeThanByHandIsNotApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		g.Breaker("x").Trip(time.Minute)
+		time.Sleep(time.Second)
+		asked := time.Now()
+		time.Sleep(time.Second)
+		g.Breaker("x").Trip(time.Hour)
+		assert.False(t, m.Apply(resilience.FleetChange{Breaker: "listed/x", Time: asked}))
+		assert.Equal(t, time.Hour, g.Breaker("x").RetryAfter())
+	})
+}

@@ -1,0 +1,206 @@
+package resilience
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxLeaseWait is how long a call waits for a lease, minLeaseWait how long it is until the fleet is asked for
+	// another one, and maxLeases how many calls of Lease may run at once.
+	maxLeaseWait = 100 * time.Millisecond
+	minLeaseWait = 100 * time.Millisecond
+	maxLeases    = 64
+)
+
+// member returns the membership of the breaker's guard, nil if it has none, or doesn't share this breaker.
+func (b *Breaker) member() *FleetMember {
+	if b.guard == nil || b.shared.id == "" {
+		return nil
+	}
+	return b.guard.member.Load()
+}
+
+// sharing is what a breaker needs to be shared.
+type sharing struct {
+	id      string      // of FleetBreaker; empty if it isn't shared
+	watched atomic.Bool // the next success is reported
+	asking  atomic.Bool // a call asks whether it may be the probe
+
+	// These are guarded by the mutex of the breaker.
+	fleet   State     // as the fleet has it, while the breaker may have another
+	reset   time.Time // of the fleet's last reset by hand
+	changed time.Time // by the member's own calls, Probe or operator
+	cause   Cause     // of that
+	held    bool      // it was isolated by the operator, for this member alone
+	tripped *moment   // until when it was tripped by the operator; nil if it wasn't
+	denied  *moment   // until when the fleet may keep calls from being the probe without another change
+}
+
+// note is called for each change of the breaker's state. b.mu must be held.
+func (s *sharing) note(e BreakerChange) {
+	s.denied = nil
+	if e.Cause == CauseCalls || e.Cause == CauseProbe {
+		s.changed, s.cause, s.tripped = e.Time, e.Cause, nil
+	}
+}
+
+// operate notes that the operator of this member has isolated the breaker, tripped it, or reset it. b.mu must be held.
+func (s *sharing) operate(held bool, tripped *moment) {
+	s.changed, s.cause, s.held, s.tripped = time.Now(), CauseManual, held, tripped
+}
+
+// byOperator reports whether the breaker is as the operator of this member wants it. b.mu must be held.
+func (s *sharing) byOperator() bool { return s.held || s.tripped != nil && s.tripped.left() > 0 }
+
+// adopt gives a new breaker the state that the fleet says it has.
+func (b *Breaker) adopt() {
+	m := b.member()
+	if m == nil {
+		return
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c, ok := m.known[b.shared.id]; ok {
+		b.apply(c)
+	}
+}
+
+// apply does what a change of the fleet says, and reports false if the breaker knows more. What the operator of this
+// member has done stands, until the operator of the whole fleet resets the breaker.
+func (b *Breaker) apply(c FleetChange) bool {
+	fresh := b.newCounter(c.State == StateOpen)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := &b.shared
+	if s.changed.After(c.Time) {
+		return false
+	}
+
+	before := s.fleet
+	s.fleet = c.State
+	s.watched.Store(c.State == StateClosed && c.Failures > 0)
+	switch {
+	case c.State == StateClosed && c.Cause == CauseManual:
+		if c.Time.After(s.reset) {
+			s.reset, s.held, s.tripped = c.Time, false, nil
+			b.reset(fresh, CauseManual)
+		}
+	case s.byOperator():
+	case c.State == StateIsolated:
+		if before != StateIsolated || b.era.Load().state != StateClosed { // otherwise the operator has reset it
+			b.isolate(fresh, c.Reason)
+		}
+	case c.State == StateOpen:
+		b.openByFleet(fresh, c.RetryAfter-time.Since(c.Time))
+	case before != StateClosed:
+		b.reset(fresh, CauseFleet)
+		if c.Cause == CauseProbe {
+			b.prober.blind = in(b.cfg.Cooldown)
+		}
+	}
+	return true
+}
+
+// openByFleet opens the breaker for d, and for ten Cooldowns at most, unless its own probe is under way. b.mu must be
+// held.
+func (b *Breaker) openByFleet(fresh *counter, d time.Duration) {
+	d = min(max(d, 0), maxCooldowns*min(b.cfg.Cooldown, never/maxCooldowns))
+	switch state := b.era.Load().state; {
+	case state == StateHalfOpen && b.probe != nil:
+	case state == StateOpen:
+		b.probeAt.Store(in(d))
+		b.message.Store(nil)
+		if d > 0 {
+			b.shared.denied = nil
+		}
+	default:
+		b.reason.Store(nil)
+		b.open(fresh, CauseFleet, d)
+	}
+}
+
+// tell reports what a call has told of the backend, if the fleet has to know.
+func (b *Breaker) tell(probe bool, o outcome) {
+	if b.member() == nil {
+		return
+	}
+
+	switch {
+	case o == outcomeFailure, o == outcomeSuccess && probe:
+		b.report(FleetResult{Success: o == outcomeSuccess, Probe: probe, Cause: CauseCalls})
+	case o == outcomeSuccess && b.shared.watched.Load() && b.shared.watched.Swap(false):
+		b.report(FleetResult{Success: true, Cause: CauseCalls})
+	}
+}
+
+// tellProbe reports what Probe has told of the backend.
+func (b *Breaker) tellProbe(o outcome) {
+	if o == outcomeFailure || o == outcomeSuccess {
+		b.report(FleetResult{Success: o == outcomeSuccess, Probe: true, Cause: CauseProbe})
+	}
+}
+
+func (b *Breaker) report(r FleetResult) {
+	if m := b.member(); m != nil {
+		r.Breaker, r.Time = b.fleetView(), time.Now()
+		m.reports.add(func() { m.fleet.Report(r) })
+	}
+}
+
+// mayProbe reports whether the fleet lets a call that has so much time left be the probe of an open breaker. If not,
+// the breaker stays open for some time more.
+func (b *Breaker) mayProbe(left time.Duration) bool {
+	if b.member() == nil {
+		return true
+	}
+	if b.shared.asking.Swap(true) {
+		return false
+	}
+	defer b.shared.asking.Store(false)
+
+	wait := b.lease(CauseCalls, min(maxLeaseWait, left/10))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case wait <= 0:
+		return true
+	case b.era.Load().state != StateOpen:
+		return false
+	case b.shared.denied == nil:
+		b.shared.denied = in(maxCooldowns * min(b.cfg.Cooldown, never/maxCooldowns))
+	case b.shared.denied.left() <= 0:
+		return true
+	}
+	if wait = min(wait, b.shared.denied.left()); b.untilProbe() < wait {
+		b.probeAt.Store(in(wait))
+		b.message.Store(nil)
+	}
+	return false
+}
+
+// lease asks the fleet whether the breaker may be probed, and returns zero if it may, otherwise how long it
+// is until it may be asked again. It takes no longer than patience, and then the breaker decides.
+func (b *Breaker) lease(cause Cause, patience time.Duration) time.Duration {
+	m := b.member()
+	if m == nil || patience <= 0 || m.hanging.Load() >= maxLeases {
+		return 0
+	}
+
+	view := b.fleetView()
+	wait, err := WithTimeout(context.Background(), "lease", patience, func(ctx context.Context) (time.Duration, error) {
+		m.hanging.Add(1)
+		defer m.hanging.Add(-1)
+		granted, wait := m.fleet.Lease(ctx, view, cause)
+		if granted {
+			return 0, nil
+		}
+		return max(wait, minLeaseWait), nil
+	})
+	if err != nil {
+		return 0
+	}
+	return wait
+}
