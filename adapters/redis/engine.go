@@ -33,6 +33,7 @@ type engine struct {
 	health   Health
 	refused  error     // why Join fails
 	agreed   time.Time // until when the store has heard of the member's changes
+	behind   bool      // it has missed some since
 }
 
 func newEngine(s store, id string, cfg Config) *engine {
@@ -43,13 +44,15 @@ func newEngine(s store, id string, cfg Config) *engine {
 	return &engine{
 		store: s, id: id, quorum: quorum, first: make(chan struct{}), wake: make(chan struct{}, 1),
 		versions: make(map[string]int64), breakers: make(map[string]entry), health: Health{Namespace: cfg.Namespace},
+		behind: true,
 	}
 }
 
 // Report implements [resilience.Fleet].
 func (e *engine) Report(r resilience.FleetResult) {
 	if !e.connected() {
-		return // the next sync that succeeds tells the store
+		e.missed(r)
+		return
 	}
 
 	changed, err := bounded(context.Background(), func(ctx context.Context) (entry, error) {
@@ -63,10 +66,21 @@ func (e *engine) Report(r resilience.FleetResult) {
 		}
 	})
 	if err != nil {
+		e.missed(r)
 		e.lost(err)
 		return
 	}
 	e.told(changed)
+}
+
+// missed notes that the store may not have heard of a result: the next sync tells it what has become of the breaker.
+func (e *engine) missed(r resilience.FleetResult) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.behind = true
+	if at := r.Breaker.Changed; !at.IsZero() && at.Before(e.agreed) {
+		e.agreed = at
+	}
 }
 
 // Lease implements [resilience.Fleet]. Without an answer, the member decides by itself.
@@ -162,14 +176,19 @@ func (e *engine) lost(err error) {
 	e.member.Connected(err)
 }
 
-// found notes that the store has answered what was asked at this time, and how many members it knows.
+// found notes that the store has answered what was asked at this time, and how many members it knows. If it has missed
+// results meanwhile, it asks for another sync.
 func (e *engine) found(asked time.Time, members int) {
 	e.mu.Lock()
 	if !e.health.Connected {
 		e.health.Connected, e.health.Since = true, time.Now()
 	}
 	e.health.Error, e.health.Members = nil, members
-	e.agreed = asked
+	if e.behind {
+		e.resync()
+	} else {
+		e.agreed = asked
+	}
 	e.mu.Unlock()
 	e.member.Connected(nil)
 }

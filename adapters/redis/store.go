@@ -4,6 +4,8 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
+	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -202,14 +204,39 @@ func (s *redisStore) leave(ctx context.Context) error {
 }
 
 func (s *redisStore) listen(ctx context.Context, l listener) {
-	messages := s.client.Subscribe(ctx, s.prefix)
-	defer messages.Close()
-	go func() { // Channel doesn't end with the context
-		<-ctx.Done()
+	for ctx.Err() == nil {
+		messages := s.client.Subscribe(ctx, s.prefix)
+		stop := context.AfterFunc(ctx, func() { messages.Close() })
+		hear(ctx, messages, l)
+		stop()
 		messages.Close()
-	}()
 
-	for m := range messages.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(time.Second)) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry):
+		}
+	}
+}
+
+// hear delivers messages until the connection is lost. PubSub.Channel would not notice if the server just falls
+// silent, because it doesn't wait for the answers to its pings.
+func hear(ctx context.Context, messages *redis.PubSub, l listener) {
+	pinged := false
+	for {
+		m, err := messages.ReceiveTimeout(ctx, heartbeat)
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() && !pinged {
+			pinged = true
+			if messages.Ping(ctx) != nil {
+				return
+			}
+			continue
+		}
+		if err != nil {
+			return
+		}
+
+		pinged = false
 		switch m := m.(type) {
 		case *redis.Subscription:
 			l.subscribed()

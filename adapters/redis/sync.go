@@ -66,10 +66,8 @@ func (e *engine) joined(err error) {
 // sync tells the store what has happened while it could not be reached, and learns what it has heard of others. It
 // returns how many members there are.
 func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err error) {
-	if !e.connected() {
-		if err := e.catchUp(ctx); err != nil {
-			return 0, err
-		}
+	if err := e.catchUp(ctx); err != nil {
+		return 0, err
 	}
 	if err := e.renew(ctx); err != nil {
 		return 0, err
@@ -99,30 +97,42 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 }
 
 // catchUp tells the store which breakers the member's own calls and Probes have opened and closed since they last
-// agreed.
+// agreed, if it has missed some of that.
 func (e *engine) catchUp(ctx context.Context) error {
 	e.mu.Lock()
-	agreed := e.agreed
+	agreed, behind := e.agreed, e.behind
+	e.behind = false
 	e.mu.Unlock()
+	if !behind {
+		return nil
+	}
 
 	for _, b := range e.member.Breakers() {
 		if b.Changed.Before(agreed) || b.Changed.IsZero() || b.Cause == resilience.CauseManual {
 			continue
 		}
-		_, err := bounded(ctx, func(ctx context.Context) (entry, error) {
-			switch b.State {
-			case resilience.StateClosed:
-				return e.store.recovered(ctx, b.ID, b.Cause)
-			case resilience.StateIsolated:
-				return entry{}, nil
-			}
-			return e.store.failure(ctx, b, max(b.Failures, 1), e.quorum, false)
-		})
-		if err != nil {
+		if err := e.tellState(ctx, b); err != nil {
+			e.mu.Lock()
+			e.behind = true
+			e.mu.Unlock()
 			return err
 		}
 	}
 	return nil
+}
+
+// tellState tells the store what a breaker of the member is.
+func (e *engine) tellState(ctx context.Context, b resilience.FleetBreaker) error {
+	_, err := bounded(ctx, func(ctx context.Context) (entry, error) {
+		switch b.State {
+		case resilience.StateClosed:
+			return e.store.recovered(ctx, b.ID, b.Cause)
+		case resilience.StateIsolated:
+			return entry{}, nil
+		}
+		return e.store.failure(ctx, b, max(b.Failures, 1), e.quorum, false)
+	})
+	return err
 }
 
 // renew keeps the leases of probes that are under way.
