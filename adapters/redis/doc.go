@@ -46,5 +46,7 @@
 // All keys and the one channel of a namespace begin with resilience:{NAMESPACE}, so they are on one node of a cluster. A user for
 // the ACL needs
 //
-//	~resilience:{NAMESPACE}:* &resilience:{NAMESPACE} +@connection +@scripting +@pubsub +@hash +@sortedset +@keyspace +time
+//	~resilience:{NAMESPACE}:* &resilience:{NAMESPACE} +@hash +@sortedset +del +exists +pexpire +time +eval +evalsha +publish +subscribe +ping
+//
+// and +cluster|slots +command for a cluster.
 package redisfleet

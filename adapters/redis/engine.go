@@ -22,7 +22,7 @@ type engine struct {
 	quorum int
 	member *resilience.FleetMember
 
-	first chan struct{} // closed after the first sync
+	first chan struct{} // closed after the first sync that succeeds or is refused
 	wake  chan struct{} // asks for a sync now
 
 	mu       sync.Mutex // guards what follows; held while changes are applied, so that they are in order
@@ -225,7 +225,7 @@ func bounded[T any](ctx context.Context, op func(context.Context) (T, error)) (T
 // isRefusal reports whether Redis has said that it will never serve the member as it is configured.
 func isRefusal(err error) bool {
 	var reply redis.Error
-	if !errors.As(err, &reply) {
+	if !errors.As(err, &reply) || strings.HasPrefix(reply.Error(), "ERR max number of clients") {
 		return false
 	}
 	for _, prefix := range []string{"NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "ERR"} {

@@ -120,6 +120,8 @@ type redisStore struct {
 	client redis.UniversalClient
 	prefix string // of all keys; the name of the channel
 	member string
+
+	allowed bool // the server has allowed what sync doesn't do; used by sync alone
 }
 
 func newRedisStore(client redis.UniversalClient, namespace, member string) *redisStore {
@@ -145,7 +147,30 @@ func (s *redisStore) run(ctx context.Context, reply any, op string, ids []string
 }
 
 func (s *redisStore) sync(ctx context.Context, known memory) (reply syncReply, err error) {
+	if !s.allowed {
+		if err := s.try(ctx); err != nil {
+			return reply, err
+		}
+		s.allowed = true
+	}
 	return reply, s.run(ctx, &reply, "sync", nil, known.Since, known.Version)
+}
+
+// try does what sync doesn't, so that a member without the right to do so is refused before it needs that.
+func (s *redisStore) try(ctx context.Context) error {
+	all := s.client.Pipeline()
+	all.Ping(ctx)
+	all.Exists(ctx, s.prefix+":none")
+	all.Del(ctx, s.prefix+":none")
+	all.Publish(ctx, s.prefix, "")
+	if _, err := all.Exec(ctx); err != nil {
+		return err
+	}
+
+	messages := s.client.Subscribe(ctx, s.prefix)
+	defer messages.Close()
+	_, err := messages.ReceiveTimeout(ctx, patience)
+	return err
 }
 
 func (s *redisStore) read(ctx context.Context, ids []string) (all []entry, err error) {

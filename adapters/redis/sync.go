@@ -27,7 +27,7 @@ const (
 // run keeps the member and the store in agreement, until ctx ends.
 func (e *engine) run(ctx context.Context) {
 	var compared time.Time
-	for first := true; ctx.Err() == nil; first = false {
+	for joined := false; ctx.Err() == nil; {
 		delay := heartbeat - rand.N(heartbeat/4)
 		asked := time.Now()
 		members, err := e.sync(ctx, asked)
@@ -42,7 +42,8 @@ func (e *engine) run(ctx context.Context) {
 			e.lost(err)
 			delay = retry
 		}
-		if first {
+		if !joined && (err == nil || isRefusal(err)) {
+			joined = true
 			e.joined(err)
 		}
 
@@ -54,12 +55,11 @@ func (e *engine) run(ctx context.Context) {
 	}
 }
 
+// joined says that the store has answered: err is why it refuses the member, if it does.
 func (e *engine) joined(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if isRefusal(err) {
-		e.refused = err
-	}
+	e.refused = err
 	close(e.first)
 }
 
