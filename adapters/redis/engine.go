@@ -28,6 +28,7 @@ type engine struct {
 	mu       sync.Mutex // guards what follows; held while changes are applied, so that they are in order
 	known    memory     // of which the member has seen all; zero if it may have missed something
 	since    string     // the memory that versions are of
+	newest   int64      // of its versions that the member has seen
 	versions map[string]int64
 	breakers map[string]entry // those that aren't closed, or have failures
 	health   Health
@@ -144,6 +145,7 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 	if x.Version < e.versions[x.ID] {
 		return true
 	}
+	e.newest = max(e.newest, x.Version)
 	if !e.member.Apply(x.change(asked)) {
 		e.known = memory{}
 		return false

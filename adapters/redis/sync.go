@@ -74,14 +74,17 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 	}
 
 	e.mu.Lock()
-	known := e.known
+	known, since, newest := e.known, e.since, e.newest
 	e.mu.Unlock()
 	reply, err := bounded(ctx, func(ctx context.Context) (syncReply, error) { return e.store.sync(ctx, known) })
-	if err != nil || reply.Complete {
+	forgotten := reply.Since != since || reply.Version < newest // a replica need not have the newest
+	if err != nil || reply.Complete && !forgotten {
 		return reply.Members, err
 	}
-	if err := e.remember(ctx, reply.memory); err != nil {
-		return 0, err
+	if forgotten {
+		if err := e.remember(ctx, reply.memory); err != nil {
+			return 0, err
+		}
 	}
 
 	var all []entry
@@ -161,16 +164,12 @@ func (e *engine) renew(ctx context.Context) error {
 	return nil
 }
 
-// remember gives a store that has lost its memory what the member knows.
+// remember gives a store that has lost its memory, or the newest part of it, what the member knows.
 func (e *engine) remember(ctx context.Context, now memory) error {
 	e.mu.Lock()
 	known := e.breakers
-	if e.since == now.Since {
-		known = nil
-	} else {
-		e.since = now.Since
-		e.versions, e.breakers = make(map[string]int64), make(map[string]entry)
-	}
+	e.since, e.newest = now.Since, now.Version
+	e.versions, e.breakers = make(map[string]int64), make(map[string]entry)
 	e.mu.Unlock()
 
 	for id, x := range known {
