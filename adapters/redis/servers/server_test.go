@@ -37,16 +37,22 @@ type server struct {
 	cmd  *exec.Cmd
 }
 
-// startServer starts a server with its defaults, but without a disk, and with these arguments.
+// startServer starts a server that keeps nothing on disk, with further arguments.
 func startServer(t testing.TB, args ...string) *server {
+	return startProcess(t, append([]string{
+		"--save", "", "--appendonly", "no", "--enable-debug-command", "yes", "--enable-protected-configs", "yes",
+	}, args...)...)
+}
+
+// startProcess starts a server, or a sentinel, with its defaults and these arguments.
+func startProcess(t testing.TB, args ...string) *server {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("there is no redis-server")
 	}
 	s := &server{t: t, addr: freeAddr(t), dir: t.TempDir()}
-	s.args = append([]string{
-		"redis-server", "--port", s.port(), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--appendonly", "no",
-		"--enable-debug-command", "yes", "--enable-protected-configs", "yes",
-	}, args...)
+	file := filepath.Join(s.dir, "redis.conf") // which sentinels write to
+	require.NoError(t, os.WriteFile(file, []byte("bind 127.0.0.1\nport "+s.port()+"\ndir "+s.dir+"\n"), 0o600))
+	s.args = append([]string{"redis-server", file}, args...)
 	s.start()
 	t.Cleanup(s.kill)
 	return s
