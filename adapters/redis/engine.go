@@ -209,14 +209,13 @@ func (e *engine) ready(ctx context.Context) error {
 	return e.refused
 }
 
-// leave tells the store what is left to tell.
+// leave tells the store that the member has left.
 func (e *engine) leave(ctx context.Context) error {
-	err := e.member.Leave(ctx)
 	if !e.connected() {
-		return err
+		return nil
 	}
-	_, left := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.store.leave(ctx) })
-	return errors.Join(err, left)
+	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.store.leave(ctx) })
+	return err
 }
 
 // bounded calls an operation, and returns in time whatever that does: clients of Redis need not respect a context.

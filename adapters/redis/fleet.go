@@ -74,7 +74,7 @@ func join(ctx context.Context, s store, id string, guard *resilience.Guard, cfg 
 // decide alone. It waits until the fleet has all results so far. If ctx ends first, Leave returns its error. Call it
 // after Guard.Close and before the client is closed.
 func (f *Fleet) Leave(ctx context.Context) error {
-	err := f.engine.leave(ctx)
+	err := f.engine.member.Leave(ctx)
 	f.end()
 
 	done := make(chan struct{})
@@ -83,8 +83,8 @@ func (f *Fleet) Leave(ctx context.Context) error {
 		close(done)
 	}()
 	select {
-	case <-done:
-		return err
+	case <-done: // and no word that the member is alive is under way
+		return errors.Join(err, f.engine.leave(ctx))
 	case <-ctx.Done():
 		return errors.Join(err, ctx.Err())
 	}

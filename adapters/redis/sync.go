@@ -30,7 +30,7 @@ func (e *engine) run(ctx context.Context) {
 	for joined := false; ctx.Err() == nil; {
 		delay := heartbeat - rand.N(heartbeat/4)
 		asked := time.Now()
-		members, err := e.sync(ctx, asked)
+		members, err := e.sync(context.WithoutCancel(ctx), asked)
 		if err == nil {
 			e.found(asked, members)
 		}
