@@ -2,7 +2,7 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint transparent release-check cover soak fuzz demo bench chaos console-screenshots
+.PHONY: test clients lint transparent release-check cover soak fuzz demo bench chaos fleet console-screenshots
 
 test: ## the tests of all modules and of clients/, then a table; or only some: make test ONLY=adapters/gosdk,clients
 	@go run -C .ci ./testall -only '$(ONLY)'
@@ -51,6 +51,9 @@ chaos: ## draws docs/chaos.svg: servers without a guard, with one, and with a Pr
 
 console-screenshots: ## takes docs/console-*.png again, in Chromium
 	cd examples && go test -count=1 ./console -run '^TestScreenshots$$' -update
+
+fleet: ## a table of servers with and without a fleet in an outage, with a real Redis: two minutes
+	cd adapters/redis/servers && go test -count=1 -v -run '^TestTable$$' . -table
 
 .PHONY: cross test-lowest test-newest
 

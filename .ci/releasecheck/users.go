@@ -148,6 +148,7 @@ var ofInterest = []string{
 	"github.com/mark3labs/mcp-go",
 	"go.opentelemetry.io/otel",
 	"google.golang.org/grpc",
+	"github.com/redis/go-redis/v9",
 	"google.golang.org/protobuf",
 }
 

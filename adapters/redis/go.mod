@@ -4,7 +4,7 @@ go 1.25.0
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/redis/go-redis/v9 v9.7.3
+	github.com/redis/go-redis/v9 v9.0.0
 	github.com/seed8d1e2389/resilience v0.1.0
 	github.com/stretchr/testify v1.8.4
 	pgregory.net/rapid v1.3.0
