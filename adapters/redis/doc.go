@@ -18,8 +18,8 @@
 // answer. A breaker opens for its member alone after Failures failures of its own, as without a fleet. It opens for all
 // if the fleet has as many in a row, and a [Config.Quorum] of members has seen some of them.
 //
-// While all backends are healthy, a member sends one command a second, to say that it is alive. Failures and probes send
-// one each, and so does the first success after a failure.
+// While all backends are healthy, a member sends two commands a second: one says that it is alive, and one is a ping on
+// the connection for messages. Failures and probes send one each, and so does the first success after a failure.
 //
 // A probe leases the right to send it for three seconds at a time, so one that dies with its server is replaced after
 // that. A member whose probe has failed leaves the next one to the others, for a quarter of the cooldown: what
@@ -30,7 +30,11 @@
 //
 // If Redis is down, slow, cut off, read-only or full, or has lost its memory, breakers go on alone; nothing
 // fails and nothing is slower. The log says so, observers receive a ConnectionChange, and [Fleet.Health] says why. When
-// Redis is back, each member tells it what its own calls have found out meanwhile, and learns the rest.
+// Redis is back, each member tells it what its own calls have found out meanwhile, and learns the rest. They agree
+// again about a second later at the latest, and two seconds after a failover, with the client's default options.
+//
+// If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which breakers are
+// open. That may be one that [Fleet.Reset] has just closed: look at the result, and call it again.
 //
 // # What it shares
 //
@@ -46,7 +50,28 @@
 // All keys and the one channel of a namespace begin with resilience:{NAMESPACE}, so they are on one node of a cluster. A user for
 // the ACL needs
 //
-//	~resilience:{NAMESPACE}:* &resilience:{NAMESPACE} +@hash +@sortedset +del +exists +pexpire +time +eval +evalsha +publish +subscribe +ping
+//	~resilience:{NAMESPACE}:* &resilience:{NAMESPACE} +@hash +@sortedset
+//	+del +exists +pexpire +time +eval +evalsha +publish +subscribe +ping
 //
 // and +cluster|slots +command for a cluster.
+//
+// # Figures
+//
+// "make fleet" measured this with Redis 7.0 beside the members, on two cores of a virtual machine. Each member is
+// called every 20ms, and its backend fails at once. Breakers open after 5 failures, for 2s.
+//
+//	members  fleet  requests until  all open  probes in   all closed  commands a second,  in the
+//	                all are open    after     a cooldown  after       healthy             outage
+//	      1  no                  5      97ms         1.0      1.039s                 0.0     0.0
+//	      1  yes                 5     101ms         1.0      1.094s                 2.0     3.8
+//	      3  no                 15      98ms         3.0      1.072s                 0.0     0.0
+//	      3  yes                 5      35ms         1.0      1.030s                 6.0     7.8
+//	     10  no                 50     101ms        10.0      1.076s                 0.0     0.0
+//	     10  yes                 5      11ms         1.0      1.014s                20.3    21.8
+//	     30  no                150     100ms        30.0      1.077s                 0.0     0.0
+//	     30  yes                 7       6ms         1.0      1.014s                60.0    59.9
+//
+// The backend came back in the middle of a cooldown. Commands are those of the members, without what a script
+// consists of. A call costs in a fleet what it costs alone: 2.6µs and 7 allocations under an enforced timeout, 1.3µs and
+// 5 if the tool is Cooperative, and 0.6µs and 2 if it is rejected.
 package redisfleet

@@ -44,7 +44,8 @@ func run(out io.Writer) error {
 			return err
 		}
 	}
-	if err := s.await("they know of each other", func(m *server) bool { return m.fleet.Health().Members == 3 }); err != nil {
+	err = s.await("they know of each other", func(m *server) bool { return m.fleet.Health().Members == 3 })
+	if err != nil {
 		return err
 	}
 	s.say("first", "%v", s.servers[0].call())
@@ -65,13 +66,10 @@ func run(out io.Writer) error {
 
 	s.say("backend", "comes back")
 	s.dead.Store(false)
-	if err := s.await("one call was the probe, and all of them know", func(m *server) bool {
+	return s.await("one call was the probe, and all of them know", func(m *server) bool {
 		_ = m.call()
 		return is(resilience.StateClosed)(m)
-	}); err != nil {
-		return err
-	}
-	return nil
+	})
 }
 
 // A story is about servers and their backend.

@@ -27,7 +27,9 @@ func startCluster(t *testing.T) []*server {
 	out, err := exec.Command("redis-cli", append(create, "--cluster-yes")...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, n := range nodes {
-		eventually(t, "the cluster is there", func() bool { return strings.Contains(n.do("CLUSTER", "INFO"), "cluster_state:ok") })
+		eventually(t, "the cluster is there", func() bool {
+			return strings.Contains(n.do("CLUSTER", "INFO"), "cluster_state:ok")
+		})
 	}
 	return nodes
 }
@@ -93,7 +95,9 @@ func TestSentinel(t *testing.T) {
 	master := startServer(t)
 	_, port, _ := net.SplitHostPort(master.addr)
 	replica := startServer(t, "--replicaof", "127.0.0.1 "+port)
-	eventually(t, "the replica follows", func() bool { return strings.Contains(replica.do("INFO", "replication"), "master_link_status:up") })
+	eventually(t, "the replica follows", func() bool {
+		return strings.Contains(replica.do("INFO", "replication"), "master_link_status:up")
+	})
 	sentinel := startProcess(t, "--sentinel")
 	sentinel.do("SENTINEL", "MONITOR", "fleet", "127.0.0.1", port, 1)
 	sentinel.do("SENTINEL", "SET", "fleet", "down-after-milliseconds", 1000, "failover-timeout", 5000)

@@ -83,7 +83,8 @@ var outages = []outage{
 
 // newProxy returns a proxy to the server.
 func newProxy(t *testing.T, s *server) *toxiproxy.Proxy {
-	p := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "redis", "127.0.0.1:0", s.addr)
+	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	p := toxiproxy.NewProxy(api, "redis", "127.0.0.1:0", s.addr)
 	require.NoError(t, p.Start())
 	t.Cleanup(p.Stop)
 	return p

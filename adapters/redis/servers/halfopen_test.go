@@ -1,6 +1,7 @@
 package servers_test
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forget is a toxic that forgets the connections that exist when it is added, as a router does that is started again: what
-// is sent on them is lost, and neither side learns of it. Later ones work.
+// forget is a toxic that forgets the connections that exist when it is added, as a router does that is started again:
+// what is sent on them is lost, and neither side learns of it. Later ones work.
 type forget struct{}
 
 var forgetting atomic.Bool
@@ -53,7 +54,8 @@ func TestHalfOpenConnections(t *testing.T) {
 
 	forgetting.Store(true)
 	for _, stream := range []string{"upstream", "downstream"} {
-		_, err := p.Toxics.AddToxicJson(strings.NewReader(`{"name": "` + stream + `", "type": "forget", "stream": "` + stream + `"}`))
+		json := fmt.Sprintf(`{"name": %q, "type": "forget", "stream": %q}`, stream, stream)
+		_, err := p.Toxics.AddToxicJson(strings.NewReader(json))
 		require.NoError(t, err)
 	}
 	forgetting.Store(false)

@@ -26,17 +26,21 @@ import (
 func rights(t *testing.T) []any {
 	data, err := os.ReadFile("../doc.go")
 	require.NoError(t, err)
-	for line := range strings.Lines(string(data)) {
-		if _, rule, ok := strings.Cut(line, "//\t~resilience:"); ok {
-			var all []any
-			for word := range strings.FieldsSeq("~resilience:" + rule) {
-				all = append(all, strings.ReplaceAll(word, "{NAMESPACE}", "{test}"))
-			}
-			return all
-		}
+	_, rule, ok := strings.Cut(string(data), "//\t~resilience:")
+	require.True(t, ok)
+	rule, _, _ = strings.Cut(rule, "\n//\n")
+	rule = strings.NewReplacer("{NAMESPACE}", "{test}", "//", "").Replace("~resilience:" + rule)
+
+	var all []any
+	for word := range strings.FieldsSeq(rule) {
+		all = append(all, word)
 	}
-	t.Fatal("doc.go has no rule")
-	return nil
+	return all
+}
+
+// join joins the fleet "test" with a guard that has nothing to say.
+func join(t *testing.T, client redis.UniversalClient) (*redisfleet.Fleet, error) {
+	return redisfleet.Join(t.Context(), client, newGuard(t, resilience.Config{}), redisfleet.Config{Namespace: "test"})
 }
 
 func asUser(t *testing.T, addr, password string) *redis.Client {
@@ -77,7 +81,7 @@ func TestJoinIsRefused(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	refused := func(t *testing.T, password string) {
-		_, err := redisfleet.Join(t.Context(), asUser(t, s.addr, password), newGuard(t, resilience.Config{}), redisfleet.Config{Namespace: "test"})
+		_, err := join(t, asUser(t, s.addr, password))
 		require.Error(t, err)
 		t.Log(err)
 	}
@@ -94,7 +98,7 @@ func TestJoinIsRefused(t *testing.T) {
 	t.Run("wrong password", func(t *testing.T) { refused(t, "guessed") })
 	t.Run("no password", func(t *testing.T) {
 		s.do("CONFIG", "SET", "requirepass", "secret")
-		_, err := redisfleet.Join(t.Context(), newClient(t, s.addr), newGuard(t, resilience.Config{}), redisfleet.Config{Namespace: "test"})
+		_, err := join(t, newClient(t, s.addr))
 		require.ErrorContains(t, err, "NOAUTH")
 	})
 }
@@ -196,14 +200,15 @@ func TestNothingLeaks(t *testing.T) {
 			s.freeze()
 		}
 		client := redis.NewClient(&redis.Options{Addr: s.addr})
-		fleet, err := redisfleet.Join(t.Context(), client, newGuard(t, resilience.Config{}), redisfleet.Config{Namespace: "test"})
+		fleet, err := join(t, client)
 		require.NoError(t, err)
 		start := time.Now()
 		require.NoError(t, fleet.Leave(t.Context()))
 		t.Logf("Leave took %s", round(time.Since(start)))
 		require.NoError(t, client.Close())
 	}
-	t.Logf("goroutines end after %s", round(eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= before })))
+	ended := eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+	t.Logf("goroutines end after %s", round(ended))
 
 	s.thaw()
 	eventually(t, "connections end", func() bool { return strings.Count(s.do("CLIENT", "LIST"), "\n") == 1 })
@@ -246,7 +251,8 @@ func writeCertificate(t *testing.T, dir string) *x509.CertPool {
 
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "cert"), text, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	secret := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key"), secret, 0o600))
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(text))
 	return roots

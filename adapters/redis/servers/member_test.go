@@ -103,7 +103,9 @@ func (m *member) join(client redis.UniversalClient) *member {
 }
 
 // joinAll returns n members with a client each that know each other.
-func joinAll(t testing.TB, n int, b *backend, breaker resilience.BreakerConfig, client func() redis.UniversalClient) []*member {
+func joinAll(
+	t testing.TB, n int, b *backend, breaker resilience.BreakerConfig, client func() redis.UniversalClient,
+) []*member {
 	var all []*member
 	for range n {
 		all = append(all, newMember(t, b, breaker).join(client()))

@@ -40,10 +40,11 @@ func TestTable(t *testing.T) {
 	if !*table {
 		t.Skip("make fleet prints it")
 	}
-	fmt.Printf("\nEach member is called every %s, and its backend fails at once. Breakers open after 5 failures, for %s.\n\n",
-		tableBeat, tableCooldown)
+	fmt.Printf("\nEach member is called every %s, and its backend fails at once. ", tableBeat)
+	fmt.Printf("Breakers open after 5 failures, for %s.\n\n", tableCooldown)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 1, ' ', tabwriter.AlignRight|tabwriter.Debug)
-	fmt.Fprintln(w, "members\tfleet\trequests until all open\tall open after\tprobes in a cooldown\tall closed after\tcommands/s healthy\tin the outage\t")
+	fmt.Fprintln(w, "members\tfleet\trequests until all open\tall open after\tprobes in a cooldown\tall closed after\t"+
+		"commands/s healthy\tin the outage\t")
 	for _, n := range []int{1, 3, 10, 30} {
 		for _, shared := range []bool{false, true} {
 			r := measure(t, n, shared)
