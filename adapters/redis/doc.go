@@ -34,7 +34,7 @@
 // again about a second later at the latest, and two seconds after a failover, with the client's default options.
 //
 // If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which breakers are
-// open. That may be one that [Fleet.Reset] has just closed: look at the result, and call it again.
+// open, but for those that [Fleet.Reset] has closed within a minute.
 //
 // # What it shares
 //

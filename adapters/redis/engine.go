@@ -142,8 +142,8 @@ func (e *engine) resync() {
 // apply applies what the store said when it was asked at this time, or later, unless it has said something newer
 // since. It reports false if the member knows more. e.mu must be held.
 func (e *engine) apply(x entry, asked time.Time) bool {
-	if x.Version < e.versions[x.ID] {
-		return true
+	if heard, ok := e.versions[x.ID]; x.Version < heard || ok && x.Version == heard && x.State == "closed" {
+		return true // a reset that is applied again would forget failures since
 	}
 	e.newest = max(e.newest, x.Version)
 	if !e.member.Apply(x.change(asked)) {

@@ -15,6 +15,7 @@
 --   lease, until    which member sends the probe, and until when another one may not
 --   failed:MEMBER   that a probe of this member has failed since the breaker has opened; tried: how many have
 --   cause, reason   of the state
+--   reset           that it was reset by hand lately, which members that were away have to hear of
 --   v               the version of the fleet when it has changed last
 local members, version, index, configs, breaker = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local op, me, channel, keep, absent, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -52,9 +53,11 @@ local function changed(id, told)
 	local v = redis.call('HINCRBY', version, 'n', 1)
 	redis.call('PEXPIRE', version, keep)
 	if redis.call('EXISTS', breaker) == 1 then
+		local time = keep
+		if redis.call('HEXISTS', breaker, 'reset') == 1 then time = 60000 end
 		redis.call('HSET', breaker, 'v', v)
-		redis.call('PEXPIRE', breaker, keep)
-		redis.call('ZADD', index, int(now + keep), id)
+		redis.call('PEXPIRE', breaker, time)
+		redis.call('ZADD', index, int(now + time), id)
 		redis.call('PEXPIRE', index, keep)
 	else
 		redis.call('ZREM', index, id)
@@ -106,8 +109,10 @@ function ops.read(...)
 	for i, id in ipairs({...}) do
 		local key = KEYS[4 + i]
 		if redis.call('EXISTS', key) == 1 then
-			redis.call('PEXPIRE', key, keep)
-			redis.call('ZADD', index, int(now + keep), id)
+			if redis.call('HEXISTS', key, 'reset') == 0 then
+				redis.call('PEXPIRE', key, keep)
+				redis.call('ZADD', index, int(now + keep), id)
+			end
 			table.insert(all, get(key, id))
 		end
 	end
@@ -133,6 +138,7 @@ function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe)
 	end
 	if state or not room() then return unchanged(id) end
 
+	redis.call('HDEL', breaker, 'reset', 'cause')
 	local total = redis.call('HINCRBY', breaker, 'failures', n)
 	if redis.call('HSETNX', breaker, 'by:' .. me, 1) == 1 then redis.call('HINCRBY', breaker, 'seen', 1) end
 	local seen = tonumber(redis.call('HGET', breaker, 'seen'))
@@ -144,7 +150,8 @@ end
 
 -- success forgets the failures of a breaker that is closed.
 function ops.success(id)
-	if redis.call('HEXISTS', breaker, 'state') == 1 or redis.call('EXISTS', breaker) == 0 then return unchanged(id) end
+	local h = redis.call('HMGET', breaker, 'state', 'failures')
+	if h[1] or not h[2] then return unchanged(id) end
 	redis.call('DEL', breaker)
 	return changed(id)
 end
@@ -192,15 +199,18 @@ function ops.isolate(id, reason)
 	return changed(id)
 end
 
--- reset closes a breaker, whatever its state is.
+-- reset closes a breaker, whatever its state is, and remembers that for a minute.
 function ops.reset(id)
 	redis.call('DEL', breaker)
-	return changed(id, {cause = 'manual'})
+	redis.call('HSET', breaker, 'reset', 1, 'cause', 'manual')
+	return changed(id)
 end
 
--- restore is for a breaker that the server has forgotten. It does nothing if another member was faster.
+-- restore is for a breaker that the server has forgotten. It does nothing if another member was faster, or if the
+-- breaker was reset since.
 function ops.restore(id, state, wait, probe_wait, reason)
-	if redis.call('HEXISTS', breaker, 'state') == 1 or not room() then return unchanged(id) end
+	local h = redis.call('HMGET', breaker, 'state', 'reset')
+	if h[1] or h[2] or not room() then return unchanged(id) end
 	if state == 'isolated' then return ops.isolate(id, reason) end
 	open(wait, probe_wait, 'calls')
 	return changed(id)

@@ -31,6 +31,7 @@ type modelBreaker struct {
 	by, failed  map[string]bool // the members that have seen failures, and whose probe has failed
 	at, probeAt time.Time
 	lease       string
+	reset       time.Time // when it was reset by hand; zero if it wasn't
 	until       time.Time
 }
 
@@ -175,7 +176,11 @@ func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) 
 		s.members[s.me] = s.now()
 		r := syncReply{memory: memory{fmt.Sprint(s.since), s.version}, Members: s.live()}
 		if r.Complete = r.memory == known; !r.Complete {
-			r.IDs = slices.Sorted(maps.Keys(s.breakers))
+			for id, b := range s.breakers {
+				if b.reset.IsZero() || s.now().Sub(b.reset) <= time.Minute {
+					r.IDs = append(r.IDs, id)
+				}
+			}
 		}
 		return r
 	})
@@ -217,6 +222,9 @@ func (s *modelStore) failure(
 			s.breakers[fb.ID] = b
 		}
 
+		if !b.reset.IsZero() {
+			b.reset, b.Cause, b.by = time.Time{}, "calls", make(map[string]bool)
+		}
 		b.Failures += n
 		b.by[s.me] = true
 		if b.Failures >= fb.Config.Failures && len(b.by) >= min(quorum, s.live()) {
@@ -227,7 +235,7 @@ func (s *modelStore) failure(
 }
 
 func (s *modelStore) forget(id string) entry {
-	if b := s.breakers[id]; b == nil || b.State != "closed" {
+	if b := s.breakers[id]; b == nil || b.State != "closed" || b.Failures == 0 {
 		return s.view(id, s.me)
 	}
 	delete(s.breakers, id)
@@ -301,14 +309,14 @@ func (s *modelStore) isolate(ctx context.Context, id, reason string) (entry, err
 
 func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
 	return over(ctx, s, func() entry {
-		delete(s.breakers, id)
-		return s.changed(id, s.me, func(e *entry) { e.Cause = "manual" })
+		s.breakers[id] = &modelBreaker{entry: entry{State: "closed", Cause: "manual"}, reset: s.now()}
+		return s.changed(id, s.me, nil)
 	})
 }
 
 func (s *modelStore) restore(ctx context.Context, fb resilience.FleetBreaker, reason string) (entry, error) {
 	return over(ctx, s, func() entry {
-		if b := s.breakers[fb.ID]; b != nil && b.State != "closed" {
+		if b := s.breakers[fb.ID]; b != nil && (b.State != "closed" || !b.reset.IsZero()) {
 			return s.view(fb.ID, s.me)
 		}
 		if fb.State == resilience.StateIsolated {

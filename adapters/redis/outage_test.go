@@ -224,3 +224,55 @@ func TestMemberThatMissesTheEndOfAnIsolation(t *testing.T) {
 		require.Equal(t, resilience.StateClosed, all[2].state())
 	})
 }
+
+// A member that didn't hear of a reset learns of it, also if its breaker was open for itself alone.
+func TestMemberThatMissesAReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 3, nil)
+		defer leaveAll(t, all)
+		all[2].cut.Store(true)
+		for range 5 {
+			require.Error(t, all[2].call())
+			require.NoError(t, all[0].call())
+		}
+		all[2].cut.Store(false)
+		require.Equal(t, resilience.StateOpen, all[2].state())
+
+		all[2].store.down.Store(true)
+		time.Sleep(time.Second)
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		all[2].store.down.Store(false)
+		time.Sleep(time.Second)
+		require.NoError(t, all[2].call())
+
+		// The reset isn't applied again while it is remembered.
+		all[2].cut.Store(true)
+		for range 5 {
+			require.Error(t, all[2].call())
+			all[2].fleet.engine.subscribed() // it asks for everything
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, resilience.StateOpen, all[2].state())
+	})
+}
+
+// A reset stands when a late member tells a store that has lost its memory what it knows.
+func TestResetAfterTheStoreHasLostItsMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 3, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		all[2].store.down.Store(true)
+		time.Sleep(time.Second)
+		m.flush()
+		time.Sleep(time.Second)
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		all[2].store.down.Store(false)
+		time.Sleep(2 * time.Second)
+		for i, s := range all {
+			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
+		}
+	})
+}
