@@ -23,6 +23,7 @@ type engine struct {
 	member *resilience.FleetMember
 
 	first chan struct{} // closed after the first sync that succeeds or is refused
+	hears chan struct{} // holds an element once the member hears messages
 	wake  chan struct{} // asks for a sync now
 
 	mu       sync.Mutex // guards what follows; held while changes are applied, so that they are in order
@@ -43,7 +44,7 @@ func newEngine(s store, id string, cfg Config) *engine {
 		quorum = defaultQuorum
 	}
 	return &engine{
-		store: s, id: id, quorum: quorum, first: make(chan struct{}), wake: make(chan struct{}, 1),
+		store: s, id: id, quorum: quorum, first: make(chan struct{}), hears: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		versions: make(map[string]int64), breakers: make(map[string]entry), health: Health{Namespace: cfg.Namespace},
 		behind: true,
 	}
@@ -128,6 +129,10 @@ func (e *engine) subscribed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.resync()
+	select {
+	case e.hears <- struct{}{}:
+	default:
+	}
 }
 
 // resync asks for all breakers. e.mu must be held.
@@ -195,7 +200,8 @@ func (e *engine) found(asked time.Time, members int) {
 	e.member.Connected(nil)
 }
 
-// ready waits for the first sync, and returns why the store refuses the member.
+// ready waits until the member knows what the store does, and hears of changes. It returns why the store refuses the
+// member.
 func (e *engine) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*patience)
 	defer cancel()
@@ -205,8 +211,15 @@ func (e *engine) ready(ctx context.Context) error {
 	}
 
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.refused
+	refused := e.refused
+	e.mu.Unlock()
+	if refused == nil {
+		select {
+		case <-e.hears:
+		case <-ctx.Done():
+		}
+	}
+	return refused
 }
 
 // leave tells the store that the member has left.
