@@ -45,6 +45,8 @@ type Breaker struct {
 	message atomic.Pointer[message] // of the last rejection
 	reason  atomic.Pointer[string]  // of Isolate; nil unless the breaker is isolated
 
+	isolations atomic.Uint32 // how often it was isolated
+
 	changes queue // of OnChange
 }
 

@@ -24,9 +24,10 @@ type call struct {
 	effect     Effect // what options.effect returned
 	harmless   bool   // the attempts have certainly left everything as it was
 	outcome    outcome
-	unfinished bool // the tool returned ErrUnfinished
-	nested     bool // its error holds the rejection of another call
-	running    bool // it is one of the calls that Tool.MaxInFlight bounds
+	unfinished bool   // the tool returned ErrUnfinished
+	nested     bool   // its error holds the rejection of another call
+	isolations uint32 // of the tool's own breaker when the call began
+	running    bool   // it is one of the calls that Tool.MaxInFlight bounds
 
 	err      *Error
 	duration time.Duration
@@ -183,15 +184,20 @@ func (c *call) enterBreaker(ctx context.Context) *Breaker {
 		c.keyed = c.guard.enterKey(c.state, key)
 	}
 
-	if c.keyed == nil || c.toolIsolated() && ticketOf(ctx, c.keyed.Breaker) == nil {
-		return c.state.breaker
+	own := c.state.breaker
+	c.isolations = own.isolations.Load()
+	isolated := own.era.Load().state == StateIsolated
+	if c.keyed == nil || isolated && ticketOf(ctx, c.keyed.Breaker) == nil {
+		return own
 	}
 	return c.keyed.Breaker
 }
 
-// toolIsolated reports whether the tool's own breaker is isolated, which concerns the calls of all its keys.
+// toolIsolated reports whether the tool's own breaker is isolated, or has been since a call with a key began: that
+// concerns the calls of all its keys.
 func (c *call) toolIsolated() bool {
-	return c.state.breaker.era.Load().state == StateIsolated
+	own := c.state.breaker
+	return own.era.Load().state == StateIsolated || own.isolations.Load() != c.isolations
 }
 
 // current reports whether the call's breakers would still admit it.

@@ -21,6 +21,7 @@ func (b *Breaker) Isolate(reason string) {
 func (b *Breaker) isolate(c *counter, reason string) {
 	b.reason.Store(&reason)
 	b.message.Store(nil)
+	b.isolations.Add(1)
 	if b.era.Load().state == StateIsolated {
 		return
 	}
@@ -81,6 +82,7 @@ func (b *Breaker) Trip(d time.Duration) {
 	case StateOpen:
 		b.probeAt.Store(in(d))
 		b.message.Store(nil)
+		b.prober.tripped(b)
 	default:
 		b.open(c, CauseManual, d)
 	}

@@ -316,3 +316,22 @@ func TestIsolationReachesCallsInFlightOfAKey(t *testing.T) {
 		})
 	}
 }
+
+func TestCallsOfAKeyInFlightDontCountAfterAReset(t *testing.T) {
+	for _, key := range []string{"", "eu"} {
+		runInBubble(t, "key "+key, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{
+				Tools:   map[string]resilience.Tool{"x": {Retry: &resilience.Retry{MaxRetries: -1}}},
+				Breaker: resilience.BreakerConfig{Failures: 1},
+			})
+			r := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) {
+				g.Breaker("x").Isolate("maintenance")
+				g.Breaker("x").Reset()
+				return 0, errBoom
+			}, resilience.BreakerKey(key))
+			assert.ErrorIs(t, r.Err, errBoom)
+			_, err := resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey(key))
+			assert.NoError(t, err)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,5 +209,54 @@ func TestOlderChangeThanByHandIsNotApplied(t *testing.T) {
 		g.Breaker("x").Trip(time.Hour)
 		assert.False(t, m.Apply(resilience.FleetChange{Breaker: "listed/x", Time: asked}))
 		assert.Equal(t, time.Hour, g.Breaker("x").RetryAfter())
+	})
+}
+
+// A trip ends, and an isolation of the whole fleet doesn't.
+func TestFleetIsIsolatedDuringATrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		g.Breaker("x").Trip(time.Minute)
+		change(t, m, fleetIsolates)
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, resilience.StateIsolated, g.Breaker("x").State())
+		change(t, m, fleetResets)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
+
+func TestAnotherFleetKnowsNothingOfTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, first := joined(t, new(testFleet), resilience.BreakerConfig{})
+		b := g.Breaker("x")
+		change(t, first, fleetIsolates)
+		require.NoError(t, first.Leave(t.Context()))
+		b.Reset()
+		second, err := g.JoinFleet("second", new(testFleet))
+		require.NoError(t, err)
+		change(t, second, fleetIsolates)
+		assert.Equal(t, resilience.StateIsolated, b.State())
+
+		change(t, second, fleetOpens)
+		require.NoError(t, second.Leave(t.Context()))
+		b.Reset()
+		trip(t, b)
+		third, err := g.JoinFleet("third", new(testFleet))
+		require.NoError(t, err)
+		change(t, third, resilience.FleetChange{Failures: 1})
+		assert.Equal(t, resilience.StateOpen, b.State(), "it is open for this member alone")
+	})
+}
+
+func TestChangesThatMakeNoSense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		asked := time.Now()
+		time.Sleep(time.Second)
+		assert.True(t, m.Apply(resilience.FleetChange{
+			Breaker: "listed/x", State: resilience.StateOpen, RetryAfter: math.MinInt64, Time: asked,
+		}))
+		assert.Equal(t, resilience.StateHalfOpen, g.Breaker("x").State(), "zero or less: now")
+		assert.False(t, m.Apply(resilience.FleetChange{Breaker: "listed/x", State: resilience.StateHalfOpen, Time: time.Now()}))
 	})
 }

@@ -40,6 +40,9 @@ func (g *Guard) JoinFleet(name string, f Fleet) (*FleetMember, error) {
 	if !g.member.CompareAndSwap(nil, m) {
 		return nil, errors.New("resilience: JoinFleet: the guard is a member of another fleet: it must leave that first")
 	}
+	for _, b := range g.Breakers() {
+		b.join()
+	}
 	return m, nil
 }
 
@@ -100,11 +103,11 @@ func (m *FleetMember) Connected(err error) {
 
 // Apply tells the member of a change, and reports whether it has been applied, now or for a breaker that the guard
 // will have. It hasn't if the member has left, knows more (see FleetChange.Time), or remembers 4,096 breakers already
-// that it doesn't have. Applying a change again does no harm.
+// that it doesn't have, or if c.State is StateHalfOpen. Applying a change again does no harm.
 func (m *FleetMember) Apply(c FleetChange) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.guard.member.Load() != m {
+	if m.guard.member.Load() != m || c.State == StateHalfOpen {
 		return false
 	}
 

@@ -49,6 +49,17 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	}
 }
 
+// tripped is called when an open breaker is tripped: Probe is called then, also if calls have opened the breaker so
+// soon that it wasn't. b.mu must be held.
+func (p *prober) tripped(b *Breaker) {
+	if b.cfg.Probe == nil || p.at.Load() != nil {
+		return
+	}
+	p.period++
+	p.opened = in(maxCooldowns * min(b.cfg.Cooldown, never/maxCooldowns))
+	b.scheduleProbe(p.period, 0, 0)
+}
+
 // scheduleProbe schedules the next Probe of a period, at least so long after the beginning of the last one, which
 // took a part of that. b.mu must be held.
 func (b *Breaker) scheduleProbe(period int, least, took time.Duration) {

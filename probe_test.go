@@ -444,3 +444,22 @@ func TestFailingProbeLeavesTheProbeToACallAfterTenCooldowns(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+func TestTripOfAnOpenBreakerIsProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var backend probedBackend
+		backend.up.Store(true)
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{
+			Cooldown: time.Minute, ProbeInterval: time.Second, Probe: backend.probe,
+		})
+		trip(t, b)
+		time.Sleep(5 * time.Second)
+		trip(t, b) // so soon that Probe isn't called
+		time.Sleep(5 * time.Second)
+		require.Equal(t, resilience.StateOpen, b.State())
+
+		b.Trip(time.Hour)
+		time.Sleep(time.Second)
+		assert.Equal(t, resilience.StateClosed, b.State())
+	})
+}

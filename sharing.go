@@ -51,8 +51,13 @@ func (s *sharing) operate(held bool, tripped *moment) {
 	s.changed, s.cause, s.held, s.tripped = time.Now(), CauseManual, held, tripped
 }
 
-// byOperator reports whether the breaker is as the operator of this member wants it. b.mu must be held.
-func (s *sharing) byOperator() bool { return s.held || s.tripped != nil && s.tripped.left() > 0 }
+// join forgets what another fleet has said.
+func (b *Breaker) join() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.shared.watched.Store(false)
+	b.shared.fleet, b.shared.reset, b.shared.denied = StateClosed, time.Time{}, nil
+}
 
 // adopt gives a new breaker the state that the fleet says it has.
 func (b *Breaker) adopt() {
@@ -88,13 +93,14 @@ func (b *Breaker) apply(c FleetChange) bool {
 			s.reset, s.held, s.tripped = c.Time, false, nil
 			b.reset(fresh, CauseManual)
 		}
-	case s.byOperator():
+	case s.held:
 	case c.State == StateIsolated:
 		if before != StateIsolated || b.era.Load().state != StateClosed { // otherwise the operator has reset it
 			b.isolate(fresh, c.Reason)
 		}
+	case s.tripped != nil && s.tripped.left() > 0:
 	case c.State == StateOpen:
-		b.openByFleet(fresh, c.RetryAfter-time.Since(c.Time))
+		b.openByFleet(fresh, max(c.RetryAfter, 0)-time.Since(c.Time))
 	case before != StateClosed:
 		b.reset(fresh, CauseFleet)
 		if c.Cause == CauseProbe {
