@@ -1,0 +1,165 @@
+package agents
+
+import (
+	"context"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+)
+
+func TestAgentsDecideAsTheirPagesSay(t *testing.T) {
+	const reset = "read tcp: connection reset by peer"
+	open := &guidance{Suggestion: "Do not call this tool again before …", Retryable: true, RetryAfter: 30}
+	ask := &guidance{Suggestion: "The outcome is unknown: check whether it took effect", RetryAfter: 9}
+	for name, test := range map[string]struct {
+		decide func(failure) decision
+		failure
+		want decision
+	}{
+		"text, first":        {readText, failure{text: reset, tries: 1}, decision{again, 2 * time.Second, false}},
+		"text, third":        {readText, failure{text: reset, tries: 3}, decision{again, 8 * time.Second, false}},
+		"text, ninth":        {readText, failure{text: reset, tries: 9}, decision{again, 30 * time.Second, false}},
+		"text, seconds":      {readText, failure{text: "retry after 15 seconds"}, decision{again, 15 * time.Second, false}},
+		"text, more seconds": {readText, failure{text: "for 7 more seconds"}, decision{again, 7 * time.Second, false}},
+		"text, JSON":         {readText, failure{text: `{"retryAfter":4}`}, decision{again, 4 * time.Second, false}},
+		"text, at once": {
+			readText, failure{text: "do not repeat the call at once", tries: 1}, decision{again, 30 * time.Second, false},
+		},
+		"text, avoid": {
+			readText, failure{text: `Do not call this tool. "retryAfter":4`}, decision{again, 4 * time.Second, true},
+		},
+		"text, check":         {readText, failure{step: writing, text: "check first"}, decision{check, time.Second, false}},
+		"text, check, a read": {readText, failure{text: "check first"}, decision{again, time.Second, false}},
+		"text, never":         {readText, failure{text: "Do not repeat the same call"}, decision{giveUp, time.Second, false}},
+
+		"guidance, none":     {obey, failure{text: reset, tries: 2}, decision{again, 4 * time.Second, false}},
+		"guidance, open":     {obey, failure{guidance: open}, decision{again, 30 * time.Second, true}},
+		"guidance, no time":  {obey, failure{guidance: &guidance{Retryable: true}, tries: 1}, decision{again, 2 * time.Second, false}},
+		"guidance, never":    {obey, failure{guidance: &guidance{}, tries: 1}, decision{giveUp, 2 * time.Second, false}},
+		"guidance, a write":  {obey, failure{step: writing, guidance: ask}, decision{check, 9 * time.Second, false}},
+		"guidance, a read":   {obey, failure{guidance: ask}, decision{giveUp, 9 * time.Second, false}},
+		"guidance, not text": {obey, failure{text: "check", guidance: open}, decision{again, 30 * time.Second, true}},
+
+		"careful, a write": {checkWrites, failure{step: writing, text: reset, tries: 1}, decision{check, 2 * time.Second, false}},
+		"careful, a read":  {checkWrites, failure{text: reset, tries: 1}, decision{again, 2 * time.Second, false}},
+		"at once":          {retryAtOnce, failure{step: writing, text: "wait 30 seconds", tries: 9}, decision{do: again}},
+		"gives up":         {giveUpAtOnce, failure{text: reset, tries: 1}, decision{do: giveUp}},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, test.want, test.decide(test.failure)) })
+	}
+}
+
+// TestAgentsAtWork lets each agent write to a server on which the first write is done and its reply lost.
+func TestAgentsAtWork(t *testing.T) {
+	const read, add, count = "read_record", "add_entry", "count_entries"
+	for name, test := range map[string]struct {
+		agent int
+		guard bool
+		calls []string
+		end   ending
+		wait  time.Duration // before the third call, beyond the model's turn
+	}{
+		"reads the text":               {0, false, []string{read, add, add, count}, completed, 2 * time.Second},
+		"reads the text of a guard":    {0, true, []string{read, add, count}, completed, 2 * time.Second},
+		"obeys without guidance":       {1, false, []string{read, add, add, count}, completed, 2 * time.Second},
+		"obeys the guidance":           {1, true, []string{read, add, count}, completed, 2 * time.Second},
+		"checks its writes":            {2, false, []string{read, add, count}, completed, 2 * time.Second},
+		"retries at once":              {3, false, []string{read, add, add, count}, completed, 0},
+		"retries at once with a guard": {3, true, []string{read, add, add, count}, completed, 0},
+		"gives up":                     {4, false, []string{read, add}, abandoned, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{fails: map[int]bool{1: true}}
+				worker := s.work(t, agents[test.agent], test.guard)
+				assert.Equal(t, test.calls, s.calls)
+				assert.Equal(t, test.end, worker.tasks[0].end)
+				assert.Equal(t, 1, worker.wasted)
+				assert.Equal(t, len(test.calls), worker.calls)
+				if len(s.at) > 2 {
+					gap := s.at[2].Sub(s.at[1]) - test.wait
+					assert.True(t, gap >= minTurn && gap <= maxTurn, gap)
+				}
+			})
+		})
+	}
+}
+
+// After as many failures of one step as maxTries says, any agent gives up.
+func TestNoAgentTriesForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{fails: map[int]bool{}}
+		for n := range 100 {
+			s.fails[n] = true
+		}
+		worker := s.work(t, agents[3], false)
+		assert.Len(t, s.calls, maxTries)
+		assert.Equal(t, abandoned, worker.tasks[0].end)
+		assert.False(t, worker.tasks[0].wrote)
+	})
+}
+
+// What an agent is told to avoid, it avoids in all its tasks, and goes on with others meanwhile.
+func TestAnAgentAvoidsATool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &worker{world: newWorld(1), avoided: map[string]time.Duration{}}
+		first, second := &task{id: "1", append: true, step: writing}, &task{id: "2"}
+		w.tasks = []*task{first, second}
+		assert.Same(t, first, w.next())
+		w.do(first, decision{do: again, after: time.Hour, avoid: true})
+		assert.Same(t, second, w.next())
+
+		second.step, second.append = writing, true
+		assert.Equal(t, time.Hour, w.readyAt(second))
+		second.append = false
+		assert.Zero(t, w.readyAt(second))
+		time.Sleep(time.Hour)
+		assert.Same(t, first, w.next())
+	})
+}
+
+// A script is a server whose calls fail by their numbers.
+type script struct {
+	fails map[int]bool
+	calls []string
+	at    []time.Time
+}
+
+func (s *script) fetch(_ context.Context, t tool, _ string) (string, error) {
+	n := len(s.calls)
+	s.calls, s.at = append(s.calls, t.name), append(s.at, time.Now())
+	if s.fails[n] {
+		return "", syscall.ECONNRESET
+	}
+	return "1", nil
+}
+
+// work lets an agent do one task, which writes to the ledger.
+func (s *script) work(t *testing.T, a agent, guarded bool) *worker {
+	server := newServer(s.fetch)
+	if guarded {
+		gosdk.Protect(server, resilience.Must(resilience.New(guardConfig())))
+	}
+	w := &worker{
+		agent: a, world: newWorld(1), session: session(t, server), rng: rand.New(rand.NewPCG(1, 1)),
+		tasks: []*task{{id: "1", append: true}}, avoided: map[string]time.Duration{},
+	}
+	require.NoError(t, w.work())
+	return w
+}
+
+func session(t *testing.T, server *mcp.Server) *mcp.ClientSession {
+	session, err := connect(server)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}

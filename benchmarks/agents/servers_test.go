@@ -1,0 +1,113 @@
+package agents
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A trial is a server in a world whose backends are all in the same phases.
+type trial struct {
+	*world
+	session *mcp.ClientSession
+}
+
+// each makes a trial with each kind of server, and gives test what the table holds for that.
+func each[T any](t *testing.T, phases []phase, wants map[string]T, test func(*testing.T, *trial, T)) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(1)
+				for _, host := range hosts {
+					w.phases[host] = phases
+				}
+				server, stop := k.start(w)
+				test(t, &trial{w, session(t, server)}, wants[k.name])
+				stop()
+				time.Sleep(time.Minute) // until the last Probe has ended
+			})
+		})
+	}
+}
+
+// asked returns how many requests have come to a backend that was dead or hung.
+func (t *trial) asked() int {
+	n, _ := t.counted()
+	return n
+}
+
+// call calls a tool and reports whether that has succeeded, and how long it took.
+func (t *trial) call(tb testing.TB, tool tool) (ok bool, took time.Duration) {
+	ctx, cancel := context.WithTimeout(tb.Context(), clientTimeout)
+	defer cancel()
+	start := time.Now()
+	res, err := t.session.CallTool(ctx, &mcp.CallToolParams{Name: tool.name, Arguments: input{"1"}})
+	if ctx.Err() == nil {
+		require.NoError(tb, err)
+	}
+	return err == nil && !res.IsError, time.Since(start)
+}
+
+func TestServersEndCallsThatHang(t *testing.T) {
+	each(t, []phase{{hanging, 0}, {healthy, time.Hour}}, map[string]time.Duration{
+		"bare": clientTimeout, "by hand": callTimeout, "failsafe-go": callTimeout,
+		"guard": callTimeout, "guard with Probe": callTimeout,
+	}, func(t *testing.T, trial *trial, want time.Duration) {
+		ok, took := trial.call(t, readRecord)
+		assert.False(t, ok)
+		assert.Equal(t, want, took)
+		assert.Equal(t, 1, trial.asked())
+	})
+}
+
+// Reads are retried. A write whose connection is refused may be, which only the guard knows.
+func TestServersRetry(t *testing.T) {
+	each(t, []phase{{dead, 0}}, map[string][2]int{
+		"bare": {1, 1}, "by hand": {4, 1}, "failsafe-go": {3, 1}, "guard": {4, 4}, "guard with Probe": {4, 4},
+	}, func(t *testing.T, trial *trial, want [2]int) {
+		trial.call(t, readRecord)
+		assert.Equal(t, want[0], trial.asked())
+		trial.call(t, addEntry)
+		assert.Equal(t, want[0]+want[1], trial.asked())
+	})
+}
+
+func TestNoServerRepeatsAWriteThatMayBeDone(t *testing.T) {
+	each(t, []phase{{healthy, 0}, {dead, 1}}, map[string]int{}, func(t *testing.T, trial *trial, _ int) {
+		ok, _ := trial.call(t, addEntry) // its connection breaks
+		assert.False(t, ok)
+		assert.Zero(t, trial.asked())
+	})
+}
+
+// The backend is dead for 23 seconds, and the breaker opens at once.
+func TestBreakers(t *testing.T) {
+	const back = 23 * time.Second
+	each(t, []phase{{dead, 0}, {healthy, back}}, map[string]struct {
+		requests int // of ten calls
+		again    time.Duration
+	}{
+		"bare": {10, back}, "by hand": {failures, cooldown}, "failsafe-go": {failures, cooldown},
+		"guard": {4 * failures, cooldown}, "guard with Probe": {4 * failures, 25 * time.Second},
+	}, func(t *testing.T, trial *trial, want struct {
+		requests int
+		again    time.Duration
+	}) {
+		for range 10 {
+			trial.call(t, addEntry)
+		}
+		assert.Equal(t, want.requests, trial.asked())
+
+		time.Sleep(want.again - 50*time.Millisecond)
+		ok, _ := trial.call(t, addEntry)
+		assert.False(t, ok, "too soon")
+		time.Sleep(5 * time.Second)
+		ok, _ = trial.call(t, addEntry)
+		assert.True(t, ok)
+	})
+}
