@@ -58,7 +58,7 @@ func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 	}
 
 	b := &Breaker{name: name, label: name, cfg: cfg.withDefaults()}
-	b.era.Store(&era{StateClosed, b.newCounter(false)})
+	b.era.Store(newEra(StateClosed, b.newCounter(false)))
 	return b
 }
 
@@ -134,8 +134,9 @@ func (b *Breaker) Failures() int {
 
 // Allow asks for the permission to make one call. If the call may be made, Allow returns
 // done, to which the call's error must be reported, nil for a success. Otherwise the error
-// is a CIRCUIT_OPEN [*Error] with a RetryAfter: the time until the next probe while the
-// breaker is open, one second while a probe is under way.
+// is a CIRCUIT_OPEN [*Error] with a RetryAfter: the time until a call may be the probe. While the
+// backend is being asked, by a call or by BreakerConfig.Probe, it is as long as that has been in vain,
+// from a second to a Cooldown.
 //
 // Only the first call of done counts; it is safe for concurrent use. A result that belongs
 // to an earlier state of the breaker is dropped. A probe that never reports has failed after

@@ -74,11 +74,11 @@ func TestReadOnlyToolIsRetriedUnlessThatIsPointless(t *testing.T) {
 		"success at last": {fn: failing(3, errBoom), attempts: 4},
 		"no success": {
 			fn:   failing(9, errBoom),
-			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1, retryable: true,
 		},
 		"no success of an idempotent tool": {
 			tool: resilience.Tool{Effect: resilience.Idempotent}, fn: failing(9, errBoom),
-			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1, retryable: true,
 		},
 		"permanent failure": {
 			fn:   failing(9, resilience.MarkPermanent(errBoom)),
@@ -100,7 +100,7 @@ func TestReadOnlyToolIsRetriedUnlessThatIsPointless(t *testing.T) {
 		},
 		"the tool's own number of retries": {
 			tool: resilience.Tool{Retry: &resilience.Retry{MaxRetries: 1}}, fn: failing(9, errBoom),
-			code: resilience.CodeRetryExhausted, attempts: 2, failures: 1,
+			code: resilience.CodeRetryExhausted, attempts: 2, failures: 1, retryable: true,
 		},
 		"no retries": {
 			tool: resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}}, fn: failing(9, errBoom),
@@ -112,7 +112,7 @@ func TestReadOnlyToolIsRetriedUnlessThatIsPointless(t *testing.T) {
 		},
 		"the tool cancels something itself": {
 			fn:   failing(9, context.Canceled),
-			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1, retryable: true,
 		},
 		"the tool's own retryable Error": { // 30s twice leave no room for a third attempt
 			fn:   failing(9, &resilience.Error{Message: "Busy", Retryable: true, RetryAfter: 30 * time.Second}),
@@ -146,11 +146,11 @@ func TestToolOfUnknownEffectIsRetriedOnlyIfItHadNoEffect(t *testing.T) {
 		},
 		"marked as transient": {
 			fn:   failing(9, resilience.MarkTransient(errBoom)),
-			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1, retryable: true,
 		},
 		"connection refused": {
 			fn:   failing(9, errRefusedInsert),
-			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1, retryable: true,
 		},
 		"connection refused, then reset": {
 			fn:   failingThen(1, errRefusedInsert, errResetInsert),
@@ -184,7 +184,7 @@ func TestNonIdempotentToolIsRetriedOnlyIfItHadNoEffect(t *testing.T) {
 		},
 		"connection refused": {
 			fn:   failing(9, errRefusedInsert),
-			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1,
+			code: resilience.CodeRetryExhausted, attempts: 4, failures: 1, retryable: true,
 		},
 		"marked as transient": {fn: failing(2, resilience.MarkTransient(errBoom)), attempts: 3},
 		"only one of two refused": {

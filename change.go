@@ -11,7 +11,10 @@ import (
 type era struct {
 	state State
 	*counter
+	began *moment
 }
+
+func newEra(s State, c *counter) *era { return &era{s, c, in(0)} }
 
 // A counter is gobreaker's part of a breaker: it counts results, and gives out the slot of the probe. The
 // breaker decides when a call may be the probe, so that a Probe can put that off, and Trip sets it.
@@ -101,7 +104,7 @@ func (b *Breaker) open(c *counter, cause Cause, d time.Duration) {
 func (b *Breaker) change(c *counter, e BreakerChange) {
 	e.Breaker, e.Label, e.Time = b.name, b.label, time.Now()
 	e.From = b.era.Load().state
-	b.era.Store(&era{e.To, c})
+	b.era.Store(newEra(e.To, c))
 	b.slots.changed(e.To)
 	b.message.Store(nil)
 	b.prober.changed(b, e)
@@ -117,7 +120,7 @@ func (b *Breaker) change(c *counter, e BreakerChange) {
 	}
 }
 
-// A moment is a time to come.
+// A moment is a time to come, or one that has passed.
 type moment struct {
 	time.Time
 	after time.Duration // the time that it was set

@@ -189,7 +189,7 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 //   - CANCELED or TIMEOUT, if ctx has ended. While the connection is up, Get ignores ctx.
 //   - CONNECTION_LOST, if the connection is down. Its RetryAfter is the time until the next dial, or
 //     100ms while a dial is under way.
-//   - RETRY_EXHAUSTED, if the connector is exhausted.
+//   - RETRY_EXHAUSTED that isn't retryable, if the connector is exhausted.
 //   - CONNECTION_LOST that isn't retryable, if the connector is closed.
 //
 // While the connection is down or exhausted, any of these wraps the reported loss or the error of the

@@ -51,7 +51,7 @@ func (b *Breaker) Reset() {
 func (b *Breaker) reset(c *counter, cause Cause) {
 	b.reason.Store(nil)
 	if b.era.Load().state == StateClosed {
-		b.era.Store(&era{StateClosed, c})
+		b.era.Store(newEra(StateClosed, c))
 		return
 	}
 	b.change(c, BreakerChange{To: StateClosed, Cause: cause})

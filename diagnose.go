@@ -171,6 +171,9 @@ func (d diagnosis) toError(tool string, err error) *Error {
 func (d diagnosis) exhausted(tool string, attempts int, err error) *Error {
 	last := d.toError(tool, err)
 	e := retryExhausted(tool, attempts)
+	if !last.Retryable {
+		e.giveUp(suggestOther)
+	}
 	e.Err, e.LastCode, e.RetryAfter = err, last.Code, last.RetryAfter
 
 	reason := d.lost
@@ -209,7 +212,11 @@ func complete(tool string, err error, explicit *Error) *Error {
 	}
 	if e.Suggestion == "" {
 		e.suggest(e.Code.suggestion())
-		if e.Suggestion == suggestions[CodeToolFailed] && !e.Retryable {
+		switch {
+		case e.Retryable:
+		case e.Code == CodeRetryExhausted:
+			e.suggest(suggestOther)
+		case e.Suggestion == suggestions[CodeToolFailed]:
 			e.suggest(suggestChange)
 		}
 	}

@@ -224,10 +224,12 @@ func (c *Connector[C]) unavailable() *Error {
 		if c.schedule.attempts == 1 {
 			e.Message = "Connection lost: the attempt to connect has failed"
 		}
+		e.giveUp(suggestOther) // until Reconnect
 		return e
 	case ConnectionClosed:
 		e := ConnectionLostError("closed for good")
-		e.Retryable, e.Suggestion, e.Err = false, suggestions[CodeRetryExhausted], errClosed
+		e.Err = errClosed
+		e.giveUp(suggestOther)
 		return e
 	}
 

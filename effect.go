@@ -79,7 +79,7 @@ func (e *Error) forEffect(effect Effect, open bool) {
 	case CodeValidation, CodeToolNotFound:
 		harmless = !open
 	case CodeRetryExhausted:
-		harmless = true // it recommends nothing of the kind
+		harmless = e.Suggestion == suggestOther
 	}
 
 	e.caution = ""

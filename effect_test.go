@@ -120,9 +120,12 @@ func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 			suggestion: "List the available tools and call one of those.",
 		},
 		"exhausted, our suggestion": {
-			err: &resilience.Error{Code: resilience.CodeRetryExhausted, Retryable: true},
-			suggestion: "Several attempts have failed already: do not repeat the call at once. " +
-				"Use another tool or tell the user.",
+			err:        &resilience.Error{Code: resilience.CodeRetryExhausted, Retryable: true},
+			suggestion: suggestCheck,
+		},
+		"exhausted, not retryable": {
+			err:        &resilience.Error{Code: resilience.CodeRetryExhausted},
+			suggestion: "Do not repeat the call: use another tool or tell the user.",
 		},
 		"exhausted, the tool's own suggestion": {
 			err:       &resilience.Error{Code: resilience.CodeRetryExhausted, Retryable: true, Suggestion: "Mine"},
@@ -297,5 +300,33 @@ func TestPromise8WordsOfAnInnerGuardAreOursToo(t *testing.T) {
 				assert.Equal(t, suggestions != nil, strings.HasPrefix(r.Err.Suggestion, configured))
 			})
 		}
+	}
+}
+
+// The words of a call whose attempts have all failed recommend another one, later. For a tool around it that may have
+// done something else, they must not.
+func TestExhaustedCallWithinAnotherTool(t *testing.T) {
+	const later = "Several attempts have failed already: do not repeat the call at once. " +
+		"Try again later; go on with other tools meanwhile, or tell the user."
+	for effect, tc := range map[resilience.Effect]struct {
+		retryable  bool
+		suggestion string
+	}{
+		resilience.ReadOnly:      {true, later},
+		resilience.EffectUnknown: {true, later + " " + suggestCaution},
+		resilience.NonIdempotent: {false, suggestCheck},
+	} {
+		runInBubble(t, effect.String(), func(t *testing.T) {
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+				"outer": {Effect: effect}, "inner": {Effect: resilience.ReadOnly},
+			}})
+			r := resilience.Run(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "inner", failing(9, errBoom))
+			})
+			assert.Equal(t, resilience.CodeRetryExhausted, r.Err.Code)
+			assert.Equal(t, 1, r.Attempts)
+			assert.Equal(t, tc.retryable, r.Err.Retryable)
+			assert.Equal(t, tc.suggestion, r.Err.Suggestion)
+		})
 	}
 }

@@ -48,7 +48,7 @@ var suggestions = map[Code]string{
 		"go on with other tools meanwhile.",
 	CodeConnectionLost: "Wait for the connection to come back, then try again.",
 	CodeRetryExhausted: "Several attempts have failed already: do not repeat the call at once. " +
-		"Use another tool or tell the user.",
+		"Try again later; go on with other tools meanwhile, or tell the user.",
 	CodeOverloaded:   "Earlier calls of this tool are still running. Wait for them to end before calling it again.",
 	CodeToolFailed:   "Try again. If it fails again, change the request or use another tool.",
 	CodeToolNotFound: "List the available tools and call one of those.",
@@ -69,6 +69,9 @@ const suggestCheck = "The outcome of this call is unknown: " +
 
 // suggestChange replaces the suggestion of TOOL_FAILED where another try won't help.
 const suggestChange = "Do not repeat the same call: change the request or use another tool."
+
+// suggestOther replaces the suggestion of RETRY_EXHAUSTED where another try won't help.
+const suggestOther = "Do not repeat the call: use another tool or tell the user."
 
 // suggestElsewhere is for a tool that an operator has taken out of service.
 const suggestElsewhere = "Do not call this tool again before it is back; go on with other tools meanwhile."
@@ -249,8 +252,8 @@ func ConnectionLostError(reason string) *Error {
 
 // RetryExhaustedError returns the error of a call whose attempts have all failed. The last error, which
 // may be nil, becomes its cause. Of that, it keeps what an agent may read: the code, the time to wait,
-// why a connection was lost, and the message and suggestion of an [*Error] of the tool's. The error is not
-// retryable.
+// why a connection was lost, and the message and suggestion of an [*Error] of the tool's. The error is
+// retryable, later, unless the last one isn't. A guard changes that for a NonIdempotent tool.
 func RetryExhaustedError(tool string, attempts int, last error) *Error {
 	if last == nil {
 		return retryExhausted(tool, attempts)
@@ -262,7 +265,7 @@ func RetryExhaustedError(tool string, attempts int, last error) *Error {
 
 func retryExhausted(tool string, attempts int) *Error {
 	msg := subject(tool) + " failed after " + plural(int64(attempts), "attempt")
-	e := newError(CodeRetryExhausted, tool, msg, false)
+	e := newError(CodeRetryExhausted, tool, msg, true)
 	e.Attempts = attempts
 	return e
 }

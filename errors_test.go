@@ -70,14 +70,18 @@ func TestConstructorsSayWhatHappened(t *testing.T) {
 		},
 		"exhausted retries": {
 			err:  resilience.RetryExhaustedError("x", 4, cause),
-			code: resilience.CodeRetryExhausted, message: "Tool 'x' failed after 4 attempts", permanent: true,
+			code: resilience.CodeRetryExhausted, message: "Tool 'x' failed after 4 attempts",
 		},
 		"exhausted retries, one attempt": {
 			err:  resilience.RetryExhaustedError("x", 1, cause),
-			code: resilience.CodeRetryExhausted, message: "Tool 'x' failed after 1 attempt", permanent: true,
+			code: resilience.CodeRetryExhausted, message: "Tool 'x' failed after 1 attempt",
 		},
 		"exhausted retries, no cause": {
 			err:  resilience.RetryExhaustedError("x", 2, nil),
+			code: resilience.CodeRetryExhausted, message: "Tool 'x' failed after 2 attempts",
+		},
+		"exhausted retries, a cause that won't go away": {
+			err:  resilience.RetryExhaustedError("x", 2, resilience.MarkPermanent(cause)),
 			code: resilience.CodeRetryExhausted, message: "Tool 'x' failed after 2 attempts", permanent: true,
 		},
 	} {

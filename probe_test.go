@@ -77,7 +77,8 @@ func TestNoCallIsSacrificedWhileProbeFails(t *testing.T) {
 		for time.Since(opened) < 300*time.Second {
 			r := resilience.Run(t.Context(), g, "x", notCalled)
 			require.Equal(t, resilience.CodeCircuitOpen, r.Err.Code)
-			require.Regexp(t, "^Circuit breaker open due to repeated failures. Its backend is asked again in [1-5] seconds?.$", r.Err.Message)
+			require.Regexp(t, "^Circuit breaker open due to repeated failures. "+
+				"Its backend is being asked; call again in [0-9]+ seconds?.$", r.Err.Message)
 			time.Sleep(r.Err.RetryAfter)
 		}
 
@@ -85,6 +86,28 @@ func TestNoCallIsSacrificedWhileProbeFails(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
 		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
+
+// While Probe fails, calls are told to come back as late as that has lasted, and a Cooldown at most: the next Probe is
+// likely to fail, too.
+func TestRejectedCallsComeBackMoreSeldomWhileProbeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{Probe: func(context.Context) error { return errBoom }})
+		trip(t, b)
+		opened, calls := time.Now(), 0
+		for ; time.Since(opened) < 4*time.Minute; calls++ {
+			_, err := b.Allow()
+			var e *resilience.Error
+			require.ErrorAs(t, err, &e)
+			assert.LessOrEqual(t, e.RetryAfter, 30*time.Second)
+			assert.GreaterOrEqual(t, e.RetryAfter, min(time.Since(opened), 25*time.Second)) // putOff was up to 5s ago
+			assert.LessOrEqual(t, e.RetryAfter, max(time.Since(opened), 5*time.Second))
+			assert.LessOrEqual(t, b.RetryAfter(), 5*time.Second, "that is until Probe is called")
+			time.Sleep(e.RetryAfter)
+		}
+		assert.LessOrEqual(t, calls, 14)
+		b.Reset()
 	})
 }
 

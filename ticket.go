@@ -150,18 +150,12 @@ type message struct {
 	text    string
 }
 
-// rejection returns the error of a rejected call. While a probe is under way, nothing says
-// when it will end, and a second is soon enough to come back.
+// rejection returns the error of a rejected call.
 func (b *Breaker) rejection() *Error {
 	if reason, ok := b.Isolated(); ok {
 		return b.isolatedError(reason)
 	}
-	after := time.Second
-	if b.era.Load().state == StateOpen {
-		if left := b.untilAsked(); left > 0 {
-			after = left
-		}
-	}
+	after := b.advice()
 
 	m := b.message.Load()
 	if s := wholeSeconds(after); m == nil || m.seconds != s {
@@ -177,11 +171,31 @@ func (b *Breaker) rejection() *Error {
 	return e
 }
 
+// advice returns how long a rejected call should wait. While the backend is being asked, by a call or by Probe,
+// nothing tells when it will answer. What has been in vain for some time may well be so for as long again: an
+// agent that comes back each second has used up its tries by the time that the backend works.
+func (b *Breaker) advice() time.Duration {
+	now := b.era.Load()
+	inVain := -now.began.left()
+	if now.state != StateOpen {
+		return max(time.Second, min(inVain, b.cfg.Cooldown))
+	}
+
+	left := b.untilProbe()
+	if left <= 0 {
+		return time.Second
+	}
+	if b.nextProbe() != nil {
+		left = min(left, max(b.untilAsked(), inVain))
+	}
+	return left
+}
+
 // openMessage says which calls are rejected, and for how long.
 func (b *Breaker) openMessage(seconds int64) string {
 	text := circuitOpenMessage(seconds)
 	if b.nextProbe() != nil {
-		text = circuitOpenMessage(0) + " Its backend is asked again in " + plural(seconds, "second") + "."
+		text = circuitOpenMessage(0) + " Its backend is being asked; call again in " + plural(seconds, "second") + "."
 	}
 	if b.key != "" {
 		text = "For '" + b.key + "': " + text

@@ -264,3 +264,24 @@ func TestProbeThatWasPausedCountsUnlessTheBreakerHasChanged(t *testing.T) {
 		})
 	}
 }
+
+// While a call is the probe, others are told to come back as late as it has taken, a second at least and a Cooldown
+// at most.
+func TestRejectedCallsComeBackMoreSeldomWhileAProbeLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{ProbeTimeout: time.Hour})
+		trip(t, b)
+		time.Sleep(30 * time.Second)
+		_, err := b.Allow()
+		require.NoError(t, err)
+
+		began := time.Now()
+		for _, after := range []time.Duration{0, time.Second, 10 * time.Second, 29 * time.Second, time.Minute} {
+			time.Sleep(after - time.Since(began))
+			_, err := b.Allow()
+			var e *resilience.Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, min(max(after, time.Second), 30*time.Second), e.RetryAfter)
+		}
+	})
+}

@@ -171,7 +171,7 @@ func TestNoReplySaysThatACallWasNotSent(t *testing.T) {
 					_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
 					var e *resilience.Error
 					require.ErrorAs(t, err, &e)
-					assert.False(t, e.Retryable)
+					assert.Equal(t, retried, e.Retryable)
 					assert.Equal(t, map[bool]int{false: 1, true: 4}[retried], runs)
 				})
 			})

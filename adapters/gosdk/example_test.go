@@ -86,5 +86,5 @@ func ExampleClientMiddleware() {
 	callSearch(server, gosdk.ClientMiddleware(guard, gosdk.Failure(gosdk.CountAll)))
 	// Output:
 	// true the index: connection refused
-	// RETRY_EXHAUSTED false
+	// RETRY_EXHAUSTED true
 }

@@ -49,7 +49,7 @@ func Example() {
 		fmt.Println(res.IsError, e["code"], e["retryable"])
 	}
 	// Output:
-	// true RETRY_EXHAUSTED false
+	// true RETRY_EXHAUSTED true
 	// true CIRCUIT_OPEN true
 }
 

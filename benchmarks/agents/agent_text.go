@@ -12,7 +12,7 @@ var (
 	retryAfter = regexp.MustCompile(`"retryAfter":\s*(\d+)`)
 )
 
-// readText is an agent that reads the text of a failed result, whoever wrote it, and nothing else.
+// readText is an agent that reads the text of a failed result and nothing else.
 //
 //   - It waits as long as the text asks for, in words or as a retryAfter. A text that doesn't tell makes it wait
 //     2s, then twice as long each time, up to 30s, and one that says "at once" makes it wait 30s.

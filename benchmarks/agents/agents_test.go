@@ -17,40 +17,41 @@ import (
 )
 
 func TestAgentsDecideAsTheirPagesSay(t *testing.T) {
-	const reset = "read tcp: connection reset by peer"
+	const reset, s = "connection reset by peer", time.Second
 	open := &guidance{Suggestion: "Do not call this tool again before …", Retryable: true, RetryAfter: 30}
+	soon := &guidance{Retryable: true}
 	ask := &guidance{Suggestion: "The outcome is unknown: check whether it took effect", RetryAfter: 9}
 	for name, test := range map[string]struct {
 		decide func(failure) decision
 		failure
 		want decision
 	}{
-		"text, first":        {readText, failure{text: reset, tries: 1}, decision{again, 2 * time.Second, false}},
-		"text, third":        {readText, failure{text: reset, tries: 3}, decision{again, 8 * time.Second, false}},
-		"text, ninth":        {readText, failure{text: reset, tries: 9}, decision{again, 30 * time.Second, false}},
-		"text, seconds":      {readText, failure{text: "retry after 15 seconds"}, decision{again, 15 * time.Second, false}},
-		"text, more seconds": {readText, failure{text: "for 7 more seconds"}, decision{again, 7 * time.Second, false}},
-		"text, JSON":         {readText, failure{text: `{"retryAfter":4}`}, decision{again, 4 * time.Second, false}},
+		"text, first":        {readText, failure{text: reset, tries: 1}, decision{again, 2 * s, false}},
+		"text, third":        {readText, failure{text: reset, tries: 3}, decision{again, 8 * s, false}},
+		"text, ninth":        {readText, failure{text: reset, tries: 9}, decision{again, 30 * s, false}},
+		"text, seconds":      {readText, failure{text: "retry after 15 seconds"}, decision{again, 15 * s, false}},
+		"text, more seconds": {readText, failure{text: "for 7 more seconds"}, decision{again, 7 * s, false}},
+		"text, JSON":         {readText, failure{text: `{"retryAfter":4}`}, decision{again, 4 * s, false}},
 		"text, at once": {
-			readText, failure{text: "do not repeat the call at once", tries: 1}, decision{again, 30 * time.Second, false},
+			readText, failure{text: "do not repeat the call at once", tries: 1}, decision{again, 30 * s, false},
 		},
 		"text, avoid": {
-			readText, failure{text: `Do not call this tool. "retryAfter":4`}, decision{again, 4 * time.Second, true},
+			readText, failure{text: `Do not call this tool. "retryAfter":4`}, decision{again, 4 * s, true},
 		},
-		"text, check":         {readText, failure{step: writing, text: "check first"}, decision{check, time.Second, false}},
-		"text, check, a read": {readText, failure{text: "check first"}, decision{again, time.Second, false}},
-		"text, never":         {readText, failure{text: "Do not repeat the same call"}, decision{giveUp, time.Second, false}},
+		"text, check":         {readText, failure{step: writing, text: "check first"}, decision{check, s, false}},
+		"text, check, a read": {readText, failure{text: "check first"}, decision{again, s, false}},
+		"text, never":         {readText, failure{text: "Do not repeat the same call"}, decision{giveUp, s, false}},
 
-		"guidance, none":     {obey, failure{text: reset, tries: 2}, decision{again, 4 * time.Second, false}},
-		"guidance, open":     {obey, failure{guidance: open}, decision{again, 30 * time.Second, true}},
-		"guidance, no time":  {obey, failure{guidance: &guidance{Retryable: true}, tries: 1}, decision{again, 2 * time.Second, false}},
-		"guidance, never":    {obey, failure{guidance: &guidance{}, tries: 1}, decision{giveUp, 2 * time.Second, false}},
-		"guidance, a write":  {obey, failure{step: writing, guidance: ask}, decision{check, 9 * time.Second, false}},
-		"guidance, a read":   {obey, failure{guidance: ask}, decision{giveUp, 9 * time.Second, false}},
-		"guidance, not text": {obey, failure{text: "check", guidance: open}, decision{again, 30 * time.Second, true}},
+		"guidance, none":     {obey, failure{text: reset, tries: 2}, decision{again, 4 * s, false}},
+		"guidance, open":     {obey, failure{guidance: open}, decision{again, 30 * s, true}},
+		"guidance, no time":  {obey, failure{guidance: soon, tries: 1}, decision{again, 2 * s, false}},
+		"guidance, never":    {obey, failure{guidance: &guidance{}, tries: 1}, decision{giveUp, 2 * s, false}},
+		"guidance, a write":  {obey, failure{step: writing, guidance: ask}, decision{check, 9 * s, false}},
+		"guidance, a read":   {obey, failure{guidance: ask}, decision{giveUp, 9 * s, false}},
+		"guidance, not text": {obey, failure{text: "check", guidance: open}, decision{again, 30 * s, true}},
 
-		"careful, a write": {checkWrites, failure{step: writing, text: reset, tries: 1}, decision{check, 2 * time.Second, false}},
-		"careful, a read":  {checkWrites, failure{text: reset, tries: 1}, decision{again, 2 * time.Second, false}},
+		"careful, a write": {checkWrites, failure{step: writing, text: reset, tries: 1}, decision{check, 2 * s, false}},
+		"careful, a read":  {checkWrites, failure{text: reset, tries: 1}, decision{again, 2 * s, false}},
 		"at once":          {retryAtOnce, failure{step: writing, text: "wait 30 seconds", tries: 9}, decision{do: again}},
 		"gives up":         {giveUpAtOnce, failure{text: reset, tries: 1}, decision{do: giveUp}},
 	} {
@@ -108,7 +109,7 @@ func TestNoAgentTriesForEver(t *testing.T) {
 	})
 }
 
-// What an agent is told to avoid, it avoids in all its tasks, and goes on with others meanwhile.
+// A tool that an agent avoids is avoided in all its tasks. It goes on with others meanwhile.
 func TestAnAgentAvoidsATool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &worker{world: newWorld(1), avoided: map[string]time.Duration{}}

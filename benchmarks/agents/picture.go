@@ -11,13 +11,13 @@ const (
 	width      = 750.0
 	columns    = 2
 	panelWidth = width / columns
-	panelHigh  = 118.0
+	panelHigh  = 128.0
 	head       = 66.0 // above the panels
 	foot       = 24.0 // below them
 	plotLeft   = 44.0 // within a panel
 	plotRight  = 14.0
 	plotTop    = 24.0
-	plotBottom = 22.0
+	plotBottom = 32.0
 
 	ink, faint = "#222222", "#999999"
 )
@@ -90,7 +90,9 @@ func (s *sheet) panel(all results, m metric, x, y float64) {
 	group := (right - left) / float64(len(agents))
 	for a, agent := range agents {
 		middle := left + group*(float64(a)+0.5)
-		s.text(8, "normal", "middle", middle, bottom+11, agent.name)
+		for i, line := range lines(agent.name) {
+			s.text(8.5, "normal", "middle", middle, bottom+11+10*float64(i), line)
+		}
 		for k := range kinds {
 			v := sampleOf(m, all[a][k])
 			at := middle + group*0.16*(float64(k)-float64(len(kinds)-1)/2)
@@ -98,6 +100,14 @@ func (s *sheet) panel(all results, m metric, x, y float64) {
 			s.dot(kindColors[k], at, bottom-v.mean*scale)
 		}
 	}
+}
+
+// lines returns a name, in two lines if it is long.
+func lines(name string) []string {
+	if i := strings.LastIndexByte(name, ' '); len(name) > 10 && i > 0 {
+		return []string{name[:i], name[i+1:]}
+	}
+	return []string{name}
 }
 
 // tick returns the distance of four ticks at most: 1, 2 or 5 times a power of ten.
@@ -110,11 +120,13 @@ func tick(most float64) float64 {
 }
 
 func (s *sheet) rectangle(fill string, x, y, wide, high float64) {
-	fmt.Fprintf(s, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"/>\n", x, y, wide, high, fill)
+	const format = `<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="%s"/>` + "\n"
+	fmt.Fprintf(s, format, x, y, wide, high, fill)
 }
 
 func (s *sheet) line(stroke string, wide, x0, y0, x1, y1 float64) {
-	fmt.Fprintf(s, "<path d=\"M%.2f,%.2fL%.2f,%.2f\" stroke=\"%s\" stroke-width=\"%g\"/>\n", x0, y0, x1, y1, stroke, wide)
+	const format = `<path d="M%.2f,%.2fL%.2f,%.2f" stroke="%s" stroke-width="%g"/>` + "\n"
+	fmt.Fprintf(s, format, x0, y0, x1, y1, stroke, wide)
 }
 
 func (s *sheet) dot(fill string, x, y float64) {
@@ -122,6 +134,6 @@ func (s *sheet) dot(fill string, x, y float64) {
 }
 
 func (s *sheet) text(size float64, weight, anchor string, x, y float64, text string) {
-	const format = "<text x=\"%.2f\" y=\"%.2f\" font-size=\"%gpx\" font-weight=\"%s\" text-anchor=\"%s\" fill=\"%s\">%s</text>\n"
+	const format = `<text x="%.2f" y="%.2f" font-size="%gpx" font-weight="%s" text-anchor="%s" fill="%s">%s</text>` + "\n"
 	fmt.Fprintf(s, format, x, y, size, weight, anchor, ink, html.EscapeString(text))
 }

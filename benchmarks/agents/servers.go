@@ -70,8 +70,8 @@ func startByHand(w *world) (*mcp.Server, func()) {
 	}), func() {}
 }
 
-// startFailsafe starts a server whose client has failsafe-go's policies for HTTP. The retry policy makes two retries and
-// waits as a Retry-After says, which are its defaults; its delays are those of its example.
+// startFailsafe starts a server whose client has failsafe-go's policies for HTTP. The retry policy makes two retries
+// and waits as a Retry-After says, which are its defaults; its delays are those of its example.
 func startFailsafe(w *world) (*mcp.Server, func()) {
 	repeatable, once := map[string]fetcher{}, map[string]fetcher{}
 	for _, host := range hosts {

@@ -37,7 +37,10 @@ func TestPhases(t *testing.T) {
 	for at, want := range map[time.Duration]struct {
 		mode       mode
 		end, death time.Duration
-	}{0: {healthy, 10, 10}, 9: {healthy, 10, 10}, 10: {dead, 20, 10}, 19: {dead, 20, never}, 99: {healthy, never, never}} {
+	}{
+		0: {healthy, 10, 10}, 9: {healthy, 10, 10},
+		10: {dead, 20, 10}, 19: {dead, 20, never}, 99: {healthy, never, never},
+	} {
 		m, end := phaseAt(phases, at)
 		assert.Equal(t, want.mode, m, at)
 		assert.Equal(t, want.end, end, at)
@@ -47,7 +50,7 @@ func TestPhases(t *testing.T) {
 
 // TestFates draws many fates of requests that arrive after a minute.
 func TestFates(t *testing.T) {
-	const now, n = time.Minute, 2000
+	const now, ms, n = time.Minute, time.Millisecond, 2000
 	for name, test := range map[string]struct {
 		mode                    mode
 		end, death              time.Duration
@@ -58,9 +61,9 @@ func TestFates(t *testing.T) {
 		"slow":                  {slow, never, never, 1, 1, 0, never, slowdown * latencyMedian},
 		"lossy":                 {lossy, never, never, 1, 0.5, 0, never, latencyMedian},
 		"limited":               {limited, never, never, 0, 1, 0, never, latencyMedian},
-		"hanging":               {hanging, now + time.Hour, never, 0.5, 0, time.Hour, time.Hour + time.Millisecond, time.Hour},
-		"hanging, for a moment": {hanging, now + 1, never, 0, 0, 1, time.Millisecond + 1, time.Millisecond / 2},
-		"dies at once":          {healthy, never, now + 1, 0, 0, 1, time.Millisecond + 1, time.Millisecond / 2},
+		"hanging":               {hanging, now + time.Hour, never, 0.5, 0, time.Hour, time.Hour + ms, time.Hour},
+		"hanging, for a moment": {hanging, now + 1, never, 0, 0, 1, ms + 1, ms / 2},
+		"dies at once":          {healthy, never, now + 1, 0, 0, 1, ms + 1, ms / 2},
 		"dies later":            {healthy, never, now + time.Hour, 1, 1, 0, never, latencyMedian},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +125,9 @@ func TestSamples(t *testing.T) {
 	calls := metric{value: func(r result) float64 { return float64(r.Calls) }}
 	assert.Equal(t, sample{50, 10, 90}, sampleOf(calls, runs))
 	assert.Equal(t, "50 (10–90)", sampleOf(calls, runs).String())
-	for f, want := range map[float64]string{0: "0", 0.05: "0.05", 1.5: "1.5", 9.999: "10", 39.96: "40", 100: "100", 123.4: "123"} {
+	for f, want := range map[float64]string{
+		0: "0", 0.05: "0.05", 1.5: "1.5", 9.999: "10", 39.96: "40", 100: "100", 123.4: "123",
+	} {
 		assert.Equal(t, want, number(f))
 	}
 }
