@@ -25,7 +25,8 @@ var namespacePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 // check returns an error that names a bad field.
 func (c Config) check() error {
 	if !namespacePattern.MatchString(c.Namespace) {
-		return fmt.Errorf("redisfleet: Config.Namespace is %q: it must be 1 to 64 letters, digits, '.', '_' and '-'", c.Namespace)
+		return fmt.Errorf("redisfleet: Config.Namespace is %q: "+
+			"it must be 1 to 64 letters, digits, '.', '_' and '-'", c.Namespace)
 	}
 	if c.Quorum < 0 {
 		return fmt.Errorf("redisfleet: Config.Quorum is %d: it must not be negative (0 is the default)", c.Quorum)

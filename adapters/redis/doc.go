@@ -14,9 +14,9 @@
 // # What each member decides
 //
 // The guard's own breakers decide every call, and no call waits for Redis, but for one: a call that could be the
-// probe of an open breaker waits for the lease, for 100ms and a tenth of its timeout at most, and is the probe if there is no
-// answer. A breaker opens for its member alone after Failures failures of its own, as without a fleet. It opens for all
-// if the fleet has as many in a row, and a [Config.Quorum] of members has seen some of them.
+// probe of an open breaker waits for the lease, for 100ms and a tenth of its timeout at most, and is the probe if
+// there is no answer. A breaker opens for its member alone after Failures failures of its own, as without a fleet.
+// It opens for all if the fleet has as many in a row, and a [Config.Quorum] of members has seen some of them.
 //
 // While all backends are healthy, a member sends two commands a second: one says that it is alive, and one is a ping on
 // the connection for messages. Failures and probes send one each, and so does the first success after a failure.
@@ -33,22 +33,22 @@
 // Redis is back, each member tells it what its own calls have found out meanwhile, and learns the rest. They agree
 // again about a second later at the latest, and two seconds after a failover, with the client's default options.
 //
-// If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which breakers are
-// open, but for those that [Fleet.Reset] has closed within a minute.
+// If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which
+// breakers are open, but for those that [Fleet.Reset] has closed within a minute.
 //
 // # What it shares
 //
 // Breakers belong together that have the same name and key, and that all members list in their Config, or that none
-// does. Isolate, Trip and Reset of a Breaker concern one member; [Fleet.Isolate] and [Fleet.Reset] concern all. All members should
-// configure a breaker alike: if they don't, the log says so, and Health.
+// does. Isolate, Trip and Reset of a Breaker concern one member; [Fleet.Isolate] and [Fleet.Reset] concern all. All
+// members should configure a breaker alike: if they don't, the log says so, and Health.
 //
 // Times go from Redis to members as durations only, so their clocks may differ. A namespace remembers up to 4,096
 // breakers that have failures; further ones aren't shared. What no member mentions is forgotten after a day.
 //
 // # What Redis needs
 //
-// All keys and the one channel of a namespace begin with resilience:{NAMESPACE}, so they are on one node of a cluster. A user for
-// the ACL needs
+// All keys and the one channel of a namespace begin with resilience:{NAMESPACE}, so they are on one node of a
+// cluster. A user for the ACL needs
 //
 //	~resilience:{NAMESPACE}:* &resilience:{NAMESPACE} +@hash +@sortedset
 //	+del +exists +pexpire +time +eval +evalsha +publish +subscribe +ping
@@ -72,6 +72,6 @@
 //	     30  yes                 7       6ms         1.0      1.014s                60.0    59.9
 //
 // The backend came back in the middle of a cooldown. Commands are those of the members, without what a script
-// consists of. A call costs in a fleet what it costs alone: 2.6µs and 7 allocations under an enforced timeout, 1.3µs and
-// 5 if the tool is Cooperative, and 0.6µs and 2 if it is rejected.
+// consists of. A call costs in a fleet what it costs alone: 2.6µs and 7 allocations under an enforced timeout,
+// 1.3µs and 5 if the tool is Cooperative, and 0.6µs and 2 if it is rejected.
 package redisfleet

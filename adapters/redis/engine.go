@@ -44,7 +44,8 @@ func newEngine(s store, id string, cfg Config) *engine {
 		quorum = defaultQuorum
 	}
 	return &engine{
-		store: s, id: id, quorum: quorum, first: make(chan struct{}), hears: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		store: s, id: id, quorum: quorum,
+		first: make(chan struct{}), hears: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		versions: make(map[string]int64), breakers: make(map[string]entry), health: Health{Namespace: cfg.Namespace},
 		behind: true,
 	}

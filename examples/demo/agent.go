@@ -85,7 +85,8 @@ func (a *agent) awaitClosed(tool string) {
 	for !a.isClosed(tool) && a.ctx.Err() == nil {
 		time.Sleep(50 * time.Millisecond)
 	}
-	a.expect(a.ctx.Err() == nil, "%-8s %6s  (closed by the server's Probe, without a call)", tool, round(time.Since(start)))
+	const line = "%-8s %6s  (closed by the server's Probe, without a call)"
+	a.expect(a.ctx.Err() == nil, line, tool, round(time.Since(start)))
 }
 
 // isClosed reads in the server's health whether the breaker of a tool is closed.

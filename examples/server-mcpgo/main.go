@@ -29,7 +29,8 @@ import (
 func main() {
 	dir := flag.String("dir", ".", "the directory that the tools work on")
 	allow := flag.String("allow", "", "the origins that may be fetched from, separated by commas")
-	probe := flag.String("probe", "", "the URL to ask while the backend's breaker is open (empty means that a call is the probe)")
+	probe := flag.String("probe", "",
+		"the URL to ask while the backend's breaker is open (empty means that a call is the probe)")
 	cooldown := flag.Duration("cooldown", 0, "how long a breaker stays open (0 means 30s)")
 	flag.Parse()
 

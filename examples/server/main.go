@@ -48,7 +48,8 @@ func main() {
 	var s settings
 	flag.StringVar(&s.dir, "dir", ".", "the directory that the tools work on")
 	allow := flag.String("allow", "", "the origins that may be fetched from, separated by commas")
-	flag.StringVar(&s.probe, "probe", "", "the URL to ask while the backend's breaker is open (empty means that a call is the probe)")
+	flag.StringVar(&s.probe, "probe", "",
+		"the URL to ask while the backend's breaker is open (empty means that a call is the probe)")
 	flag.DurationVar(&s.cooldown, "cooldown", 0, "how long a breaker stays open (0 means 30s)")
 	flag.StringVar(&s.addr, "http", "",
 		"the address to serve MCP, metrics and the console at, instead of MCP over stdio")
