@@ -9,8 +9,8 @@ import (
 func (c *call) newAttemptContext() *callContext {
 	timeout := c.state.attemptTimeout
 	maximum := timeout
-	if whole := &c.ctx.clock; whole.maximum > whole.timeout {
-		maximum = max(timeout, whole.maximum) // progress restarts this timeout too
+	if own, longest := c.toolTimeouts(); longest > own {
+		maximum = max(timeout, c.ctx.clock.maximum) // progress restarts this timeout too
 	}
 
 	ctx := newCallContext(&c.ctx, c.ctx.name, timeout, maximum, !c.state.cooperative)

@@ -120,8 +120,9 @@ func (b *Breaker) resting() bool {
 // failing is true, and never while it rejects calls.
 func (b *Breaker) forgettable(failing bool) bool { return b.resting() || failing && !b.rejects() }
 
-// Failures returns how many calls in a row have failed. While the breaker isn't closed, it counts those that
-// opened it and the probes that failed since.
+// Failures returns how many calls in a row have failed. While the breaker is open or half-open, it counts those
+// that opened it and the probes that failed since. If it is isolated, it counts those of before, or none if it was
+// closed.
 func (b *Breaker) Failures() int {
 	if b.State() == StateClosed {
 		return b.era.Load().failures()
@@ -136,7 +137,7 @@ func (b *Breaker) Failures() int {
 // done, to which the call's error must be reported, nil for a success. Otherwise the error
 // is a CIRCUIT_OPEN [*Error] with a RetryAfter: the time until a call may be the probe. While the
 // backend is being asked, by a call or by BreakerConfig.Probe, it is as long as that has been in vain,
-// from a second to a Cooldown.
+// from a second to a Cooldown. An isolated breaker has no time to tell.
 //
 // Only the first call of done counts; it is safe for concurrent use. A result that belongs
 // to an earlier state of the breaker is dropped. A probe that never reports has failed after

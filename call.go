@@ -75,6 +75,11 @@ func (j *job[T]) do(ctx context.Context, fn func(context.Context) (T, error)) (v
 		return value
 	}
 
+	if c.ctx.ticket.isProbe() && !c.options.waits { // its breaker may have asked a fleet first
+		if ended, _ := c.ctx.ended(); ended != nil {
+			c.finish(ended.clone(), outcomeNeutral)
+		}
+	}
 	for c.outcome == outcomePending {
 		var f *failure
 		var answered bool
@@ -153,17 +158,17 @@ func (c *call) begin(ctx context.Context) *Error {
 	}
 	if c.guard.overloaded(s, c.impatient()) {
 		c.settle(outcomeNeutral)
-		return overloadedError(c.ctx.name, "too many earlier calls of")
+		return overloadedError(c.ctx.name, "Too many earlier calls of")
 	}
 	if s.maxInFlight > 0 {
 		if c.running = s.admit(); !c.running {
 			c.settle(outcomeNeutral)
-			return overloadedError(c.ctx.name, "too many calls of")
+			return overloadedError(c.ctx.name, "Too many calls of")
 		}
 	}
 
 	attended := !s.cooperative && s.attemptTimeout == 0
-	c.ctx.begin(ctx, attended, c.options.elapsed)
+	c.ctx.begin(ctx, attended)
 	if c.ctx.outer() != nil && !c.toolEffect().repeatable() {
 		var within request
 		if c.ctx.askAside(func(*callContext) { within = ask(func() request { return newRequest(ctx, true) }) }) {
@@ -202,7 +207,8 @@ func (c *call) toolIsolated() bool {
 
 // current reports whether the call's breakers would still admit it.
 func (c *call) current() bool {
-	return c.ctx.ticket.current() && (c.keyed == nil || !c.toolIsolated())
+	isolated := c.keyed != nil && c.state.breaker.era.Load().state == StateIsolated
+	return c.ctx.ticket.current() && !isolated
 }
 
 // settle reports the outcome to the breaker, unless the call belongs to one around it, and whether it counts.
@@ -210,7 +216,8 @@ func (c *call) settle(o outcome) (counted bool) {
 	if c.keyed != nil && c.toolIsolated() {
 		o = outcomeNeutral
 	}
-	return c.ctx.ticket == &c.ticket && c.ticket.settle(o, c.nested)
+	counted = c.ctx.ticket == &c.ticket && c.ticket.settle(o, c.nested)
+	return counted && o != outcomeNeutral
 }
 
 // begun reports whether begin has let the call pass.

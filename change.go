@@ -91,7 +91,7 @@ func (b *Breaker) thaw() {
 
 // open opens the breaker for d. b.mu must be held.
 func (b *Breaker) open(c *counter, cause Cause, d time.Duration) {
-	if b.era.Load().state == StateClosed {
+	if state := b.era.Load().state; state == StateClosed || state == StateIsolated {
 		b.failures = b.cfg.Failures
 	} else if cause == CauseCalls && b.failures < math.MaxInt {
 		b.failures++
@@ -105,6 +105,9 @@ func (b *Breaker) change(c *counter, e BreakerChange) {
 	e.Breaker, e.Label, e.Time = b.name, b.label, time.Now()
 	e.From = b.era.Load().state
 	b.era.Store(newEra(e.To, c))
+	if e.To == StateClosed {
+		b.failures = 0
+	}
 	b.slots.changed(e.To)
 	b.message.Store(nil)
 	b.prober.changed(b, e)

@@ -52,13 +52,13 @@ func newCallContext(parent context.Context, name string, timeout, maximum time.D
 	} else {
 		c.clock.deadline = c.sinceStart(parent.Deadline())
 	}
-	c.begin(parent, attended, 0)
+	c.begin(parent, attended)
 	return c
 }
 
 // begin starts a context that already has its name, its start and its clock with the deadline of the
 // parent. Some of its time may have elapsed. It calls no method of the parent.
-func (c *callContext) begin(parent context.Context, attended bool, elapsed time.Duration) {
+func (c *callContext) begin(parent context.Context, attended bool) {
 	c.parent, c.attended = parent, attended
 	if attended {
 		c.wake = make(chan struct{}, 1)
@@ -66,7 +66,7 @@ func (c *callContext) begin(parent context.Context, attended bool, elapsed time.
 
 	c.mu.Lock() // expire may run before the timer is stored
 	defer c.mu.Unlock()
-	c.schedule(elapsed)
+	c.schedule(c.elapsed())
 }
 
 func (c *callContext) elapsed() time.Duration { return time.Since(c.start) }

@@ -44,6 +44,7 @@ func (b *Breaker) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.shared.operate(false, nil)
+	b.shared.freed = b.shared.fleet == StateIsolated
 	b.reset(c, CauseManual)
 }
 

@@ -335,3 +335,53 @@ func TestCallsOfAKeyInFlightDontCountAfterAReset(t *testing.T) {
 		})
 	}
 }
+
+func TestIsolatedBreakerHasNoFailuresOfAnEarlierOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {}}})
+		b := g.Breaker("x")
+		trip(t, b)
+		b.Isolate("")
+		assert.Equal(t, 5, b.Failures(), "those of this outage")
+		b.Reset()
+		trip(t, b)
+		time.Sleep(time.Hour)
+		assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+		b.Isolate("")
+		assert.Zero(t, b.Failures())
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+	})
+}
+
+// A retry isn't rejected by an isolation that is over.
+func TestIsolationThatIsOverRejectsNoRetry(t *testing.T) {
+	for name, opts := range map[string][]resilience.Option{
+		"without a key": nil, "with a key": {resilience.BreakerKey("k")},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) > 1 {
+					return 1, nil
+				}
+				g.Breaker("x").Isolate("restart")
+				time.Sleep(time.Second)
+				g.Breaker("x").Reset()
+				return 0, errBoom
+			}, opts...)
+			assert.Nil(t, r.Err)
+		})
+	}
+}
+
+func TestLastErrorOfAnIsolatedToolWasCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{})
+		_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+			g.Breaker("x").Isolate("")
+			return 0, errBoom
+		}, resilience.BreakerKey("k"))
+		assert.Error(t, err)
+		assert.Nil(t, g.Health()[0].LastError)
+	})
+}

@@ -56,8 +56,11 @@ func (e Error) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON returns, for a client that wants to act on an error. The
 // cause isn't part of it. A retryAfter is rounded up to whole seconds. One that isn't positive, or too
-// large for a time.Duration, isn't known.
+// large for a time.Duration, isn't known. The JSON null changes nothing.
 func (e *Error) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
 	var in errorJSON
 	if err := json.Unmarshal(b, &in); err != nil {
 		return err

@@ -348,6 +348,12 @@ func TestErrorUnmarshalsWhatItMarshals(t *testing.T) {
 	assert.Error(t, json.Unmarshal([]byte(`{"retryAfter":"soon"}`), &e))
 }
 
+func TestNullUnmarshalsToNoChange(t *testing.T) {
+	e := resilience.Error{Code: "OWN"}
+	require.NoError(t, json.Unmarshal([]byte("null"), &e))
+	assert.Equal(t, resilience.Code("OWN"), e.Code)
+}
+
 func TestAsErrorOfACancelWithWordsOfTheToolsOwn(t *testing.T) {
 	r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {
 		e := resilience.AsError("x", context.Canceled)

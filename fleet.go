@@ -131,6 +131,6 @@ func (b *Breaker) fleetView() FleetBreaker {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v.Changed, v.Cause = b.shared.changed, b.shared.cause
-	v.Probing = b.prober.asking || b.probe != nil && b.overdue.left() >= 0
+	v.Probing = b.prober.asking || b.hasProbe() && b.overdue.left() >= 0
 	return v
 }

@@ -260,3 +260,49 @@ func TestChangesThatMakeNoSense(t *testing.T) {
 		assert.False(t, m.Apply(resilience.FleetChange{Breaker: "listed/x", State: resilience.StateHalfOpen, Time: time.Now()}))
 	})
 }
+
+// What the operator of a member has reset stands, whatever the breaker of that member does afterwards.
+func TestResetOfAMemberStandsThoughItsBreakerOpensLater(t *testing.T) {
+	for name, opens := range map[string]func(*testing.T, *resilience.Breaker){
+		"by calls": trip,
+		"by Trip":  func(_ *testing.T, b *resilience.Breaker) { b.Trip(time.Minute) },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+			b := g.Breaker("x")
+			change(t, m, fleetIsolates)
+			b.Reset()
+			change(t, m, fleetIsolates)
+			opens(t, b)
+			change(t, m, fleetIsolates)
+			assert.Equal(t, resilience.StateOpen, b.State())
+			time.Sleep(time.Hour)
+			_, err := resilience.Do(t.Context(), g, "x", succeed)
+			assert.NoError(t, err)
+
+			b.Isolate("here")
+			b.Reset()
+			change(t, m, fleetIsolates)
+			assert.Equal(t, resilience.StateClosed, b.State())
+			change(t, m, fleetCloses)
+			change(t, m, fleetIsolates)
+			assert.Equal(t, resilience.StateIsolated, b.State())
+		})
+	}
+}
+
+func TestProbingEndsWhenItsResultCannotCountAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		g.Breaker("x").Trip(time.Second)
+		time.Sleep(time.Second)
+		go func() { _, _ = resilience.Do(t.Context(), g, "x", hang(30*time.Second)) }()
+		synctest.Wait()
+		v, _ := m.Breaker("listed/x")
+		assert.True(t, v.Probing)
+		g.Breaker("x").Trip(10 * time.Second)
+		v, _ = m.Breaker("listed/x")
+		assert.False(t, v.Probing)
+		time.Sleep(time.Minute)
+	})
+}

@@ -390,3 +390,39 @@ func TestBreakerThatClosesDuringALeaseAdmitsTheCall(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+func TestCallerWhoLeavesDuringTheWaitForALease(t *testing.T) {
+	slow := &testFleet{lease: func(ctx context.Context) (bool, time.Duration) { <-ctx.Done(); return true, 0 }}
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, slow, resilience.BreakerConfig{})
+		opened(t, m, time.Second)
+		time.Sleep(time.Second)
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, leave)
+		r := resilience.Run(ctx, g, "x", notCalled)
+		assert.Equal(t, resilience.CodeCanceled, r.Err.Code)
+		assert.Zero(t, r.Attempts)
+		assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err, "the slot is free")
+	})
+}
+
+func TestTheTimeoutBeginsBeforeTheWaitForALease(t *testing.T) {
+	slow := &testFleet{lease: func(ctx context.Context) (bool, time.Duration) { <-ctx.Done(); return true, 0 }}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: time.Second}}})
+		m, err := g.JoinFleet("test", slow)
+		require.NoError(t, err)
+		opened(t, m, time.Second)
+		time.Sleep(time.Second)
+		start := time.Now()
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			at, _ := ctx.Deadline()
+			assert.Zero(t, time.Since(at))
+			return hang(time.Hour)(ctx)
+		})
+		assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+		assert.Equal(t, time.Second, time.Since(start))
+		time.Sleep(2 * time.Hour)
+	})
+}

@@ -52,7 +52,6 @@ func New(cfg Config) (*Guard, error) {
 	if cfg.MaxAbandoned == 0 {
 		cfg.MaxAbandoned = defaultMaxAbandoned
 	}
-	cfg.Retry = cfg.Retry.withDefaults()
 	cfg.Suggestions = maps.Clone(cfg.Suggestions)
 	g := &Guard{
 		cfg:       cfg,

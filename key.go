@@ -19,7 +19,7 @@ import (
 // and metrics, so it must not be a secret. An empty key, the default, means the tool's own breaker.
 //
 // A guard keeps at most 1,024 such breakers. For a further one it forgets one that rejects no calls and that no
-// call uses, preferably without failures, the oldest before others. If there is none, the call uses the tool's own
+// call uses, preferably without failures, the oldest before others. If it soon finds none, the call uses the tool's own
 // breaker.
 func BreakerKey(key string) Option { return func(o *options) { o.key = key } }
 

@@ -60,11 +60,11 @@ func (p *prober) tripped(b *Breaker) {
 	b.scheduleProbe(p.period, 0, 0)
 }
 
-// scheduleProbe schedules the next Probe of a period, at least so long after the beginning of the last one, which
-// took a part of that. b.mu must be held.
+// scheduleProbe schedules the next Probe of a period: not before least has passed, and usually between half a
+// ProbeInterval and a whole one after the beginning of the last one, which took some of that. b.mu must be held.
 func (b *Breaker) scheduleProbe(period int, least, took time.Duration) {
 	interval := b.cfg.ProbeInterval
-	delay := max(max(between(interval/2, interval), least)-took, 1)
+	delay := max(between(interval/2, interval)-took, least, 1)
 	b.prober.at.Store(in(delay))
 	time.AfterFunc(delay, func() { b.callProbe(period) })
 }
@@ -150,7 +150,7 @@ func (b *Breaker) putOff(fresh *counter) {
 	switch state := b.era.Load().state; {
 	case state == StateOpen && d > b.untilProbe():
 		b.probeAt.Store(in(d))
-	case state == StateHalfOpen && b.probe == nil && d > 0:
+	case state == StateHalfOpen && !b.hasProbe() && d > 0:
 		b.open(fresh, CauseProbe, d)
 	}
 }
@@ -172,7 +172,7 @@ func (b *Breaker) askProbe(period int) probeResult {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), keyKey{}, b.key))
 	defer cancel()
 	go func() {
-		ticker := time.NewTicker(probePoll)
+		ticker := time.NewTicker(max(min(probePoll, b.cfg.ProbeInterval/4), time.Millisecond))
 		defer ticker.Stop()
 		for ctx.Err() == nil {
 			select {

@@ -486,3 +486,46 @@ func TestTripOfAnOpenBreakerIsProbed(t *testing.T) {
 		assert.Equal(t, resilience.StateClosed, b.State())
 	})
 }
+
+func TestRetryAfterOfAProbeBeginsAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var answered time.Time // Probes follow each other
+		var gaps []time.Duration
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{Probe: func(context.Context) error {
+			if !answered.IsZero() {
+				gaps = append(gaps, time.Since(answered))
+			}
+			time.Sleep(4 * time.Second)
+			answered = time.Now()
+			return &resilience.Error{Message: "busy", Retryable: true, RetryAfter: 10 * time.Second}
+		}})
+		trip(t, b)
+		time.Sleep(40 * time.Second)
+		b.Reset()
+		time.Sleep(time.Minute)
+		assert.Equal(t, []time.Duration{10 * time.Second, 10 * time.Second}, gaps)
+	})
+}
+
+// A Probe that respects its context has ended before the next one begins, however short the interval is.
+func TestOneProbeRunsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int32
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{
+			ProbeInterval: 100 * time.Millisecond,
+			Probe: func(ctx context.Context) error {
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		})
+		for range 20 {
+			b.Trip(time.Minute)
+			time.Sleep(101 * time.Millisecond)
+			b.Reset()
+		}
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 1, most.Load())
+	})
+}

@@ -44,10 +44,11 @@ func ReportProgress(ctx context.Context) {
 // the first call of a resume counts.
 func Pause(ctx context.Context) (resume func()) {
 	var p pause
-	waited := true
+	waited, guarded := true, false
 	for c := innermost(ctx); c != nil; c = c.outer() {
 		c.asked.Store(true) // even by an attempt that was abandoned
 		if c.ticket != nil {
+			guarded = true
 			c.ticket.giveBack()
 		}
 		if waited = waited && !c.over(); waited {
@@ -55,7 +56,7 @@ func Pause(ctx context.Context) (resume func()) {
 		}
 	}
 	giveBackAll(ctx)
-	if len(p.calls) == 0 {
+	if !guarded || len(p.calls) == 0 {
 		return func() {}
 	}
 

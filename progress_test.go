@@ -553,3 +553,41 @@ func TestProgressDuringADelayDoesNotExtendTheCall(t *testing.T) {
 		assert.Equal(t, time.Second, r.Duration)
 	})
 }
+
+// However long a timeout a call asks for, progress restarts that of its attempts.
+func TestProgressRestartsTheAttemptTimeoutOfACallThatAsksForMore(t *testing.T) {
+	for _, asked := range []time.Duration{time.Second, 4 * time.Minute, 5 * time.Minute, time.Hour} {
+		runInBubble(t, asked.String(), func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{
+				Timeout: 30 * time.Second, MaxTimeout: 5 * time.Minute, AttemptTimeout: 10 * time.Second,
+			})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				for range 120 {
+					time.Sleep(500 * time.Millisecond)
+					if ctx.Err() != nil {
+						return 0, ctx.Err()
+					}
+					resilience.ReportProgress(ctx)
+				}
+				return 1, nil
+			}, resilience.Timeout(asked))
+			assert.Nil(t, r.Err)
+			assert.Equal(t, time.Minute, r.Duration)
+		})
+	}
+}
+
+// Only a guard knows that a tool may wait for a person: WithTimeout alone returns when its timeout has passed.
+func TestPauseDoesNotSuspendWithTimeoutOutsideOfACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, err := resilience.WithTimeout(t.Context(), "x", time.Second, func(ctx context.Context) (int, error) {
+			defer resilience.Pause(ctx)()
+			time.Sleep(time.Hour)
+			return 1, nil
+		})
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		assert.Equal(t, time.Second, time.Since(start))
+		time.Sleep(time.Hour)
+	})
+}

@@ -26,7 +26,8 @@ type Retry struct {
 	Backoff Backoff
 
 	// MaxElapsed is how long after the beginning of a call its last retry may start, since
-	// retries are for failures that come quickly. Zero means 5s. Negative means at any time.
+	// retries are for failures that come quickly. Zero means 5s, in a guard after the AttemptTimeout that a
+	// tool may have. Negative means at any time.
 	MaxElapsed time.Duration
 
 	// Classify returns what an error means. It is called concurrently and never with nil. The error may

@@ -34,6 +34,7 @@ type sharing struct {
 	changed time.Time // by the member's own calls, Probe or operator
 	cause   Cause     // of that
 	held    bool      // it was isolated by the operator, for this member alone
+	freed   bool      // it was reset by the operator, for this member alone, since the fleet has isolated it
 	tripped *moment   // until when it was tripped by the operator; nil if it wasn't
 	denied  *moment   // until when the fleet may keep calls from being the probe without another change
 }
@@ -56,6 +57,7 @@ func (b *Breaker) join() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.shared.watched.Store(false)
+	b.shared.freed = false
 	b.shared.fleet, b.shared.reset, b.shared.denied = StateClosed, time.Time{}, nil
 }
 
@@ -86,6 +88,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 
 	before := s.fleet
 	s.fleet = c.State
+	s.freed = s.freed && c.State == StateIsolated
 	s.watched.Store(c.State == StateClosed && c.Failures > 0)
 	switch {
 	case c.State == StateClosed && c.Cause == CauseManual:
@@ -95,7 +98,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 		}
 	case s.held:
 	case c.State == StateIsolated:
-		if before != StateIsolated || b.era.Load().state != StateClosed { // otherwise the operator has reset it
+		if !s.freed {
 			b.isolate(fresh, c.Reason)
 		}
 	case s.tripped != nil && s.tripped.left() > 0:
@@ -115,7 +118,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 func (b *Breaker) openByFleet(fresh *counter, d time.Duration) {
 	d = min(max(d, 0), maxCooldowns*min(b.cfg.Cooldown, never/maxCooldowns))
 	switch state := b.era.Load().state; {
-	case state == StateHalfOpen && b.probe != nil:
+	case state == StateHalfOpen && b.hasProbe():
 	case state == StateOpen:
 		b.probeAt.Store(in(d))
 		b.message.Store(nil)

@@ -128,6 +128,10 @@ func (b *Breaker) keepSlot(t *ticket, timeout time.Duration) bool {
 	return true
 }
 
+// hasProbe reports whether a call is the probe now. The result of one that was the probe before the breaker was
+// tripped doesn't count any more. b.mu must be held.
+func (b *Breaker) hasProbe() bool { return b.probe != nil && b.probe.era == b.era.Load() }
+
 // expireProbe ends a probe that has been under way for too long. It has failed. err is why gobreaker
 // rejected a call.
 func (b *Breaker) expireProbe(err error) {

@@ -33,9 +33,13 @@ type toolState struct {
 // newState returns the state of a tool. The caller must store it. A tool that isn't listed
 // shares no breaker: its name may be made up, and equal that of a backend.
 func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
+	attemptTimeout := max(cmp.Or(t.AttemptTimeout, g.cfg.AttemptTimeout), 0)
 	retry := g.cfg.Retry
 	if t.Retry != nil {
-		retry = t.Retry.withDefaults()
+		retry = *t.Retry
+	}
+	if retry.MaxElapsed == 0 {
+		retry.MaxElapsed = add(defaultElapsed, attemptTimeout) // so that an attempt that hangs leaves time for another
 	}
 
 	breakerName := t.Breaker
@@ -56,7 +60,6 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 	}
 
 	timeout := t.timeout(name, g.timeouts)
-	attemptTimeout := cmp.Or(t.AttemptTimeout, g.cfg.AttemptTimeout)
 	return &toolState{
 		name:        name,
 		label:       name,
@@ -65,10 +68,10 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 		maxTimeout:  max(timeout, t.MaxTimeout),
 		effect:      t.Effect,
 		cooperative: t.Cooperative,
-		retry:       retry,
+		retry:       retry.withDefaults(),
 		breaker:     breaker,
 
-		attemptTimeout: max(attemptTimeout, 0),
+		attemptTimeout: attemptTimeout,
 		maxInFlight:    int64(t.MaxInFlight),
 	}
 }

@@ -23,7 +23,7 @@ func TestMaxInFlightRejectsFurtherCallsAtOnce(t *testing.T) {
 		start := time.Now()
 		r := resilience.Run(t.Context(), g, "x", notCalled)
 		assert.Equal(t, resilience.CodeOverloaded, r.Err.Code)
-		assert.Equal(t, "too many calls of tool 'x' still run", r.Err.Message)
+		assert.Equal(t, "Too many calls of tool 'x' still run", r.Err.Message)
 		assert.True(t, r.Err.Retryable)
 		assert.Zero(t, time.Since(start))
 		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
@@ -86,6 +86,29 @@ func TestAttemptTimeoutOfATool(t *testing.T) {
 			cfg.AttemptTimeout = 7 * time.Second
 			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", untilDone)
 			assert.Equal(t, tc.want, r.Attempts)
+		})
+	}
+}
+
+// Retries by default are for failures that come within 5s, and for attempts that hang until their AttemptTimeout.
+func TestAttemptThatHangsLeavesTimeForAnother(t *testing.T) {
+	for name, tool := range map[string]resilience.Tool{
+		"the default Retry":       {},
+		"a Retry of the tool's":   {Retry: &resilience.Retry{MaxRetries: 1}},
+		"a longer AttemptTimeout": {AttemptTimeout: 20 * time.Second},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			tool.Effect = resilience.ReadOnly
+			cfg := configWith(tool)
+			cfg.AttemptTimeout = 10 * time.Second
+			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					return untilDone(ctx)
+				}
+				return 1, nil
+			})
+			assert.Nil(t, r.Err)
+			assert.Equal(t, 2, r.Attempts)
 		})
 	}
 }

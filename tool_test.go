@@ -25,7 +25,7 @@ func TestToolIsOverloadedWhileTooManyAbandonedCallsStillRun(t *testing.T) {
 		start := time.Now()
 		r := resilience.Run(t.Context(), g, "x", hang(time.Hour))
 		assert.ErrorIs(t, r.Err, resilience.CodeOverloaded)
-		assert.Equal(t, "too many earlier calls of tool 'x' still run", r.Err.Message)
+		assert.Equal(t, "Too many earlier calls of tool 'x' still run", r.Err.Message)
 		assert.True(t, r.Err.Retryable)
 		assert.Zero(t, r.Attempts)
 		assert.Equal(t, start, time.Now())
