@@ -39,12 +39,12 @@ func (q *slotQueue) leaves() bool {
 	return true
 }
 
-// ended is called for a call that has kept the slot, with what it tells of the backend. rejected says that its
-// error holds the rejection of another call.
-func (q *slotQueue) ended(o outcome, rejected bool) {
+// ended is called for a call that has kept the slot, with what it tells of the backend, and whether that still
+// counts. rejected says that its error holds the rejection of another call.
+func (q *slotQueue) ended(o outcome, rejected, counts bool) {
 	q.trial = 0
 	switch {
-	case !q.contended:
+	case !counts || !q.contended:
 	case o == outcomeNeutral || rejected:
 		q.leave = min(q.leave+1, maxLeave)
 	case o == outcomeFailure:

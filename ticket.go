@@ -245,7 +245,7 @@ func (t *ticket) settle(o outcome, rejected bool) (counted bool) {
 		if t.isProbe() {
 			t.b.mu.Lock()
 			if t.b.probe == t {
-				t.b.slots.ended(o, rejected)
+				t.b.slots.ended(o, rejected, t.b.era.Load() == t.era)
 			}
 			t.b.mu.Unlock()
 		}

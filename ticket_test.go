@@ -285,3 +285,23 @@ func TestRejectedCallsComeBackMoreSeldomWhileAProbeLasts(t *testing.T) {
 		}
 	})
 }
+
+// A probe from before a Trip doesn't count any more, whatever it ends with, so it costs no later one its slot.
+func TestProbeFromBeforeATripLeavesNoSlotToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		probe := func() func(error) {
+			b.Trip(time.Second)
+			time.Sleep(time.Second)
+			done, err := b.Allow()
+			require.NoError(t, err)
+			_, err = b.Allow()
+			require.ErrorIs(t, err, resilience.CodeCircuitOpen)
+			return done
+		}
+		old := probe()
+		b.Trip(time.Second)
+		old(context.Canceled)
+		probe()
+	})
+}
