@@ -2,7 +2,7 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint transparent release-check cover soak fuzz demo bench agents chaos fleet console-screenshots
+.PHONY: test clients lint transparent release-check cover soak fuzz mutants exhaustive demo bench agents chaos fleet console-screenshots
 
 test: ## the tests of all modules and of clients/, then a table; or only some: make test ONLY=adapters/gosdk,clients
 	@go run -C .ci ./testall -only '$(ONLY)'
@@ -37,6 +37,13 @@ fuzz: ## the fuzz tests of the root package and of adapters/console
 	go test -run '^$$' -fuzz FuzzScrub -fuzztime $(FUZZTIME) .
 	go test -run '^$$' -fuzz FuzzConfigFromEnv -fuzztime $(FUZZTIME) .
 	cd adapters/console && go test -run '^$$' -fuzz FuzzNames -fuzztime $(FUZZTIME) .
+
+MUTANTS ?= .
+mutants: ## shows that the models in property/ kill each of a list of mutants: ten minutes or more; MUTANTS is a pattern
+	go run -C property/mutants . -only '$(MUTANTS)'
+
+exhaustive: ## the breaker in each way in which it can be used, up to five operations deep: about a minute
+	go test -C property/exhaustive -count=1 -v . -depth 5
 
 demo: ## a hanging, dying and returning backend, as an agent sees it
 	go run -C examples ./demo

@@ -1,0 +1,89 @@
+package programs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed8d1e2389/resilience"
+)
+
+// This file holds the eighth promise: what may have taken effect is neither repeated nor recommended.
+
+// repeatable reports whether the tool may run again, whatever it has done.
+func (t tool) repeatable() bool {
+	return t.effect == resilience.ReadOnly || t.effect == resilience.Idempotent
+}
+
+// asked reports whether the call, or one within it, has been paused by then.
+func (r *record) asked(by moment) bool {
+	return slices.ContainsFunc(r.ticks, func(t tick) bool { return t.kind == stepPause && t.at < by.at })
+}
+
+// mayHaveChanged reports whether a call within the attempt, or a report, leaves open what was changed.
+func (a *attempt) mayHaveChanged() bool {
+	return a.changed || slices.ContainsFunc(a.calls, func(r *record) bool {
+		return slices.ContainsFunc(r.attempts, func(inner *attempt) bool {
+			return inner.mayHaveChanged() || !r.config.repeatable() && !inner.hadNoEffect()
+		})
+	})
+}
+
+// hadNoEffect reports whether the attempt has certainly left everything as it was.
+func (a *attempt) hadNoEffect() bool {
+	switch e := a.ending; {
+	case e == nil:
+		return false
+	case e.marked:
+		return true
+	case strings.HasPrefix(e.name, "pass on"):
+		within := a.calls[len(a.calls)-1]
+		if last := within.last(); last != nil && last.ending != nil && last.ending.marked {
+			return true // as the mark of a tool within is read, it speaks for all that was done around it
+		}
+		return !a.mayHaveChanged() && !slices.ContainsFunc(within.attempts, func(inner *attempt) bool {
+			return !inner.hadNoEffect()
+		})
+	default:
+		return e.noEffect && !a.mayHaveChanged()
+	}
+}
+
+func isNotRepeated(r *record) string {
+	for i := range max(len(r.attempts)-1, 0) {
+		a, next := r.attempts[i], r.attempts[i+1]
+		if r.asked(next.began) {
+			return fmt.Sprintf("attempt %d follows a pause", next.number)
+		}
+		if !r.config.repeatable() && (a.ended.never() || a.ended.at > next.began.at || !a.hadNoEffect()) {
+			return fmt.Sprintf("attempt %d follows one that may have had an effect", next.number)
+		}
+	}
+	return ""
+}
+
+func isNotRecommended(r *record) string {
+	harmless := true
+	for _, a := range r.attempts {
+		harmless = harmless && a.ended.at <= r.returned.at && a.hadNoEffect()
+	}
+	if r.err == nil || harmless || r.config.repeatable() {
+		return ""
+	}
+
+	ours := true
+	if a := r.last(); a.ending != nil && a.ending.own && !slices.Contains([]resilience.Code{
+		resilience.CodeTimeout, resilience.CodeConnectionLost}, r.err.Code) {
+		ours = false
+	}
+	retry := strings.Contains(strings.ToLower(r.err.Suggestion), "try again")
+	switch {
+	case !ours || r.err.Code == resilience.CodeCircuitOpen:
+	case r.config.effect == resilience.NonIdempotent && (r.err.Retryable || retry):
+		return "it says that the call may be repeated"
+	case r.config.effect == resilience.EffectUnknown && (r.err.Retryable || retry) &&
+		!strings.Contains(r.err.Suggestion, "check"):
+		return "it doesn't say that the effect is to be checked first"
+	}
+	return ""
+}
