@@ -278,13 +278,13 @@ func (s *sequence) fail(format string, args ...any) {
 	}
 }
 
-// check compares the breaker with its model. While it is isolated, nothing says what its failures are.
+// check compares the breaker with its model.
 func (s *sequence) check() {
 	b, m := s.breaker, &s.model
 	if b.State() != m.shown() {
 		s.fail("it is %s and should be %s", b.State(), m.shown())
 	}
-	if m.state != resilience.StateIsolated && b.Failures() != m.failures {
+	if b.Failures() != m.failures {
 		s.fail("it has %d failures and should have %d", b.Failures(), m.failures)
 	}
 

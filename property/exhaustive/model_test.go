@@ -22,7 +22,7 @@ type model struct {
 	probes   bool // it has a Probe
 	now      time.Duration
 	state    resilience.State
-	failures int           // in a row; those that opened it, until it is closed
+	failures int           // in a row; those that opened it, until it is closed; none if it is isolated while closed
 	era      int           // counts the changes of state, and resets: a permit of an earlier one counts no more
 	began    time.Duration // the era
 	probeAt  time.Duration
@@ -129,10 +129,10 @@ func (m *model) advice(asked time.Duration) time.Duration {
 // report reports a failure of a class, or a success.
 func (m *model) report(p *permit, class resilience.Class, failed bool) {
 	neutral := failed && class == resilience.ClassCanceled
-	if p == m.probe && !p.reported { // also if it counts no more
-		m.probeEnded(neutral, failed)
-	}
 	stale := p.reported || p.era != m.era
+	if p == m.probe && !p.reported {
+		m.probeEnded(neutral && !stale, failed && !stale)
+	}
 	p.reported = true
 	if stale {
 		return
@@ -171,6 +171,9 @@ func (m *model) probeEnded(neutral, failed bool) {
 
 func (m *model) isolate() {
 	if m.state != resilience.StateIsolated {
+		if m.state == resilience.StateClosed {
+			m.failures = 0
+		}
 		m.become(resilience.StateIsolated, resilience.CauseManual)
 	}
 }
