@@ -81,7 +81,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 	}
 	ctx.endPauses()
 	if f != nil && !f.echo && !isCrash(f.err) {
-		j.past.err, j.past.attempt = f.err, j.attempts
+		j.past.err, j.past.attempt = f.err, int32(j.attempts)
 	}
 	if answered && f == nil || ctx == &j.ctx {
 		return value, f, answered
@@ -141,7 +141,7 @@ func (c *call) retry(f *failure) {
 	delay, ok := retry.delay(c.attempts, f.retryAfter, c.ctx.elapsed())
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
-		c.finish(f.exhausted(c.ctx.name, c.attempts, f.err), f.outcome)
+		c.finish(f.exhausted(c.ctx.name, c.attempts), f.outcome)
 		return
 	case !again || c.attempts > retry.MaxRetries || !ok || !c.fits(delay) ||
 		c.guard.overloaded(c.state, c.impatient()):
@@ -178,7 +178,7 @@ func (c *call) fits(delay time.Duration) bool {
 
 // errorOf returns an error of this call's own.
 func (c *call) errorOf(f *failure) *Error {
-	e := f.toError(c.ctx.name, f.err)
+	e := f.toError(c.ctx.name, &f.reply)
 	if e == f.explicit {
 		e = e.clone()
 	}
@@ -197,7 +197,8 @@ func (c *call) errorOf(f *failure) *Error {
 func (c *call) cutOff(e *Error, ownTimeout bool) {
 	o := outcomeNeutral
 	if ownTimeout {
-		o = c.examineAside(e).outcome
+		c.past.failure = c.examineAside(e)
+		o = c.past.failure.outcome
 	}
 
 	e = e.clone()

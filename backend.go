@@ -84,7 +84,7 @@ func readVerdict(err error) (v *verdict) {
 			v = nil
 		}
 	}()
-	d := diagnose(treeOf(err), nil)
+	d := diagnose(err, nil)
 	if d.class == ClassCanceled || d.unfinished {
 		return nil
 	}
@@ -223,16 +223,14 @@ func (c *callContext) call() *callContext {
 	return c
 }
 
-// blame adds to a tool's error what the backend has said. It leaves a crash as it is. It also returns how many
-// requests of the call have begun.
-func (c *callContext) blame(t errorTree) (blame errorTree, begun int) {
+// blame adds to the facts of a tool's error what the backend has said. It leaves a crash as it is. It returns how
+// many requests of the call have begun.
+func (c *callContext) blame(f *facts) (begun int) {
 	l := &c.backend
 	begun, changed := c.call().backend.changes.look()
 	v := l.last()
-	if isCrash(t.err) || v == nil && !changed && l.unexplained == ClassTransient {
-		return t, begun
+	if !isCrash(f.err) && (v != nil || changed || l.unexplained != ClassTransient) {
+		f.addBlamed(&blamed{f.err, v, changed, l.unexplained})
 	}
-
-	b := &blamed{t.readable(), v, changed, l.unexplained}
-	return errorTree{err: b, wraps: []errorTree{t}}, begun
+	return begun
 }

@@ -289,13 +289,24 @@ func (c *call) finish(e *Error, o outcome) {
 		c.err = e
 	}
 	if counted && o == outcomeFailure {
-		last := *c.err
-		last.Details = nil
-		c.state.lastErr.Store(&last)
+		c.keep(c.err)
 	}
 	c.notifyEnd()
 	c.leave()
 	c.options, c.arguments, c.past = options{}, nil, past{} // a tool may keep its context, and the call with it
+}
+
+// keep keeps a copy of e for Health.
+func (c *call) keep(e *Error) {
+	var kept *Error
+	if c.past.failure != nil {
+		kept = &c.past.failure.kept
+	} else {
+		kept = new(Error)
+	}
+	*kept = *e
+	kept.Details = nil
+	c.state.lastErr.Store(kept)
 }
 
 // leave is called last, so that Close sees a call until its end has been notified.

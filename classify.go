@@ -1,9 +1,7 @@
 package resilience
 
 import (
-	"context"
 	"errors"
-	"slices"
 
 	"github.com/cenkalti/backoff/v4"
 )
@@ -77,20 +75,22 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // call of its own: what rejected that call knows when to come back.
 //
 // A nil error has no class; Classify returns ClassTransient for it.
-func Classify(err error) Class { return treeOf(err).class() }
+func Classify(err error) Class {
+	f := factsOf(err)
+	return f.byDefault()
+}
 
-func (t errorTree) class() Class {
-	if !isCrash(t.err) && t.is(ErrUnfinished) {
+// byDefault implements Classify.
+func (f *facts) byDefault() Class {
+	switch {
+	case f.has(isUnfinished) && !isCrash(f.err):
 		return ClassInvalid
-	}
-	if c, ok := t.explicitClass(); ok {
-		return c
-	}
-
-	if t.is(context.Canceled) {
+	case f.said:
+		return f.says
+	case f.has(isCanceled):
 		return ClassCanceled
 	}
-	return t.blame()
+	return f.blame()
 }
 
 // MarkTransient marks err as a failure that certainly had no effect: it is retried even for
@@ -143,63 +143,80 @@ type notMade struct{ error }
 
 func (n *notMade) Unwrap() error { return n.error }
 
-// notMade reports whether nothing but rejections by connectors is in t.
-func (t errorTree) notMade() bool {
-	switch x := t.err.(type) {
-	case *notMade:
-		return true
-	case *marked:
-		if !x.noEffect {
-			return false // the program knows better
-		}
-	case *repeated, *PanicError:
-		return false
-	case *Error:
-		if x.Code == CodeTimeout || x.Code == CodeCanceled {
-			return false // something began, and was ended; the cause may be that of an earlier attempt
-		}
-	}
-
-	return t.all(errorTree.notMade)
+// A statement is what a program says on purpose by an error, or by one that it wraps.
+type statement struct {
+	explicit *Error // the outermost one, nil if there is none
+	said     bool   // what the error means, which is
+	says     Class
+	final    bool // it is marked as a failure that another try won't help, outside of any *Error
+	notMade  bool // nothing but rejections by connectors is in it
+	rejected bool // nothing but rejections of other calls, which the tool made, is in it
+	nested   bool // such a rejection is in it
 }
 
-// final reports whether the program has marked t as a failure that another try won't help.
-func (t errorTree) final() bool {
-	switch x := t.err.(type) {
+// join adds the statement of another one of several errors.
+func (s *statement) join(inner *statement) {
+	if s.explicit == nil {
+		s.explicit = inner.explicit
+	}
+	if !s.said {
+		s.said, s.says = inner.said, inner.says
+	}
+	s.final = s.final || inner.final
+	s.notMade = s.notMade && inner.notMade
+	s.rejected = s.rejected && inner.rejected
+	s.nested = s.nested || inner.nested
+}
+
+// addStatement adds what err itself says. The outermost error counts.
+func (s *statement) addStatement(err error) {
+	switch x := err.(type) {
 	case *marked:
-		return x.class != ClassTransient
+		s.say(x.class)
+		s.final = x.class != ClassTransient
+		if !x.noEffect { // the program knows better
+			s.notMade, s.rejected = false, false
+		}
 	case *backoff.PermanentError:
-		return true
+		s.say(ClassPermanent)
+		s.final = true
+	case *PanicError:
+		s.say(ClassPermanent)
+		s.notMade = false
+	case *notMade:
+		s.notMade = true
+	case *repeated:
+		s.notMade = false
 	case *Error:
-		return false // it speaks for itself
-	}
-	return slices.ContainsFunc(t.wraps, errorTree.final)
-}
-
-// explicitClass looks for what a program said on purpose, from the outside in.
-func (t errorTree) explicitClass() (Class, bool) {
-	switch x := t.err.(type) {
-	case *marked:
-		return x.class, true
-	case *Error:
-		return x.class(), !x.saysNothing()
-	case *backoff.PermanentError, *PanicError:
-		return ClassPermanent, true
-	}
-	if t.err == ErrGoexit {
-		return ClassPermanent, true
-	}
-
-	if x, ok := asItself[*Error](t.err); ok && x != nil && !x.saysNothing() {
-		return x.class(), true
-	}
-	for _, inner := range t.wraps {
-		if c, ok := inner.explicitClass(); ok {
-			return c, true
+		s.addError(x)
+	default:
+		if e, ok := asItself[*Error](err); ok {
+			s.explicit = e
+			if !e.saysNothing() {
+				s.say(e.class())
+			}
+		}
+		if err == ErrGoexit {
+			s.say(ClassPermanent)
 		}
 	}
-	return 0, false
 }
+
+// addError adds what an *Error says, which speaks for itself.
+func (s *statement) addError(e *Error) {
+	s.explicit = e
+	s.said, s.says = !e.saysNothing(), e.class()
+	s.final = false
+	if e.Code == CodeTimeout || e.Code == CodeCanceled {
+		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
+	}
+	if e.Code != CodeRetryExhausted {
+		s.rejected = e.isRejection()
+		s.nested = s.nested || s.rejected
+	}
+}
+
+func (s *statement) say(c Class) { s.said, s.says = true, c }
 
 func (e *Error) class() Class {
 	switch e.Code {
@@ -226,17 +243,20 @@ func (e *Error) class() Class {
 
 // classBy returns the class by a Classify field. A crash and ErrUnfinished keep their classes,
 // whatever classify says. A nil classify is Classify, and one that panics says nothing.
-func (t errorTree) classBy(classify func(error) Class) (c Class) {
+func (f *facts) classBy(classify func(error) Class) (c Class) {
+	if classify == nil || isCrash(f.err) || f.has(isUnfinished) {
+		return f.byDefault()
+	}
+
 	defer func() {
 		if recover() != nil {
 			c = ClassTransient
 		}
 	}()
-
-	if classify == nil || isCrash(t.err) || t.is(ErrUnfinished) {
-		return t.class()
+	if f.blamed != nil {
+		return classify(f.blamed)
 	}
-	return classify(t.readable())
+	return classify(f.err)
 }
 
 // saysNothing reports whether e is our CANCELED for a context, and says no more than context.Canceled.
@@ -244,49 +264,22 @@ func (e *Error) saysNothing() bool {
 	return e.bare && e.Code == CodeCanceled && e.Message == messageCanceled
 }
 
-// bareCancel reports whether t is context.Canceled, and nothing says on purpose what it means. What
+// bareCancel reports whether f are those of context.Canceled, and nothing says on purpose what it means. What
 // WithTimeout or a guard makes of a context that the tool itself canceled says no more.
-func (t errorTree) bareCancel() bool {
-	_, explicit := t.explicitClass()
-	return !explicit && t.is(context.Canceled)
-}
-
-// rejected reports whether nothing but rejections of other calls, which the tool made, is in t.
-func (t errorTree) rejected() bool {
-	switch x := t.err.(type) {
-	case *Error:
-		if x.Code != CodeRetryExhausted {
-			return x.isRejection()
-		}
-	case *marked:
-		if !x.noEffect {
-			return false // the program knows better
-		}
-	}
-
-	return t.all(errorTree.rejected)
-}
+func (f *facts) bareCancel() bool { return !f.said && f.has(isCanceled) }
 
 func (e *Error) isRejection() bool {
 	return e.Code == CodeCircuitOpen || e.Code == CodeOverloaded || e.Code == CodeShuttingDown
 }
 
-// holdsRejection reports whether a rejection of another call is in t.
-func (t errorTree) holdsRejection() bool {
-	if e, ok := t.err.(*Error); ok && e.isRejection() {
-		return true
-	}
-	return slices.ContainsFunc(t.wraps, errorTree.holdsRejection)
-}
-
-// outcome returns what a failure means to a breaker. While the caller is here, a bare
+// outcomeBy returns what a failure means to a breaker. While the caller is here, a bare
 // context.Canceled is the tool's own.
-func (t errorTree) outcome(classify func(error) Class, callerIsHere bool) outcome {
-	class := t.classBy(classify)
-	if class == ClassCanceled && callerIsHere && t.bareCancel() {
-		class = t.blame()
+func (f *facts) outcomeBy(classify func(error) Class, callerIsHere bool) outcome {
+	class := f.classBy(classify)
+	if class == ClassCanceled && callerIsHere && f.bareCancel() {
+		class = f.blame()
 	}
-	if class.neutral() || t.notMade() || t.rejected() {
+	if class.neutral() || f.notMade || f.rejected {
 		return outcomeNeutral
 	}
 

@@ -29,7 +29,7 @@ type callContext struct {
 	done     chan struct{} // made when it is asked for
 	after    map[*func()]struct{}
 	pauses   map[*pause]struct{} // that suspend the timeout
-	unwatch  func(*callContext)  // stops watching the parent; nil if it isn't watched
+	unwatch  func() bool         // stops watching the parent; nil if it isn't watched
 	attended bool                // runner.run waits, and notices the end of the parent
 	waiting  bool                // for the next attempt
 
@@ -258,6 +258,16 @@ func (c *callContext) echoedBy(err error) bool {
 	c.ended()
 	e := c.ending.Load()
 	return e != nil && (same(err, e.err) || same(err, e.cause))
+}
+
+// echo returns the error of a tool for others, and whether it says no more than that the context has ended, as
+// it has.
+func (c *callContext) echo(err error) (read error, echoes bool) {
+	e := c.ending.Load()
+	read = readable(err, func(err error) {
+		echoes = echoes || isItself(err, e.err) || isItself(err, e.cause)
+	})
+	return read, echoes && !isCrash(err)
 }
 
 // knownDeadline is Deadline, without asking the parent again.

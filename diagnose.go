@@ -1,7 +1,6 @@
 package resilience
 
 import (
-	"context"
 	"maps"
 	"time"
 )
@@ -16,8 +15,8 @@ func AsError(tool string, err error) *Error {
 		return nil
 	}
 
-	t := treeOf(err)
-	e := diagnose(t, nil).toError(tool, t.readable())
+	d := diagnose(err, nil)
+	e := d.toError(tool, new(Error))
 	if e == err {
 		e = e.clone() // the original may be a variable of the program's
 	}
@@ -27,43 +26,43 @@ func AsError(tool string, err error) *Error {
 
 // A diagnosis is all that is known of an error that a tool returned.
 type diagnosis struct {
+	facts
 	class      Class
-	explicit   *Error // the outermost *Error in the chain, nil if there is none
-	marked     bool   // the program has said what it means
-	final      bool   // the program has marked it so, outside of any *Error
-	code       Code   // what the error becomes without an explicit one
-	lost       string // why a connection is lost; empty if none is
-	noEffect   bool   // certainly nothing was done, so that repeating is safe
-	changed    bool   // a request that was reported may have changed something
+	code       Code // what the error becomes without an explicit one
+	changed    bool // a request that was reported may have changed something
 	retryAfter time.Duration
 	unfinished bool // ErrUnfinished, and neutral
 }
 
 // diagnose examines a failure.
-func diagnose(t errorTree, classify func(error) Class) (d diagnosis) {
-	d.class = t.classBy(classify)
-	if isCrash(t.err) {
-		d.code = CodeToolFailed
-		return d // what it crashed with says nothing about what was done before
+func diagnose(err error, classify func(error) Class) (d diagnosis) {
+	d.read(err)
+	d.class = d.classBy(classify)
+	d.conclude()
+	return d
+}
+
+// conclude completes a diagnosis that has its facts and its class.
+func (d *diagnosis) conclude() {
+	d.code = CodeToolFailed
+	if isCrash(d.err) { // what it crashed with says nothing about what was done before
+		d.statement = statement{rejected: d.rejected, nested: d.nested}
+		d.evidence = evidence{}
+		return
 	}
 
-	d.explicit, _ = as[*Error](t)
-	_, d.marked = t.explicitClass()
-	d.final = t.final()
-	d.unfinished = d.class.neutral() && t.is(ErrUnfinished)
-	d.noEffect = t.hadNoEffect()
-	d.retryAfter = d.retryAfterOf(t)
-	if d.class != ClassNeutral || t.surelyLost() {
-		d.lost = t.lostReason()
+	d.retryAfter = d.wait()
+	d.unfinished = d.class.neutral() && d.has(isUnfinished)
+	if d.class == ClassNeutral && !d.surelyLost {
+		d.lost = ""
 	}
-	d.code = d.codeOf(t)
-	if b, ok := t.err.(*blamed); ok {
+	d.code = d.becomes()
+	if b := d.blamed; b != nil {
 		d.changed = b.changed
 		if b.verdict.inTrouble() {
 			d.learn(b.verdict)
 		}
 	}
-	return d
 }
 
 // learn adds what the backend has said to a failure of which the tool's own error says less.
@@ -74,13 +73,14 @@ func (d *diagnosis) learn(v *verdict) {
 	}
 }
 
-func (d diagnosis) codeOf(t errorTree) Code {
+// becomes returns the code of an error that has no explicit one.
+func (d *diagnosis) becomes() Code {
 	switch {
 	case d.class == ClassInvalid:
 		return CodeValidation
 	case d.class == ClassCanceled:
 		return CodeCanceled
-	case t.is(context.DeadlineExceeded):
+	case d.has(isDeadlineExceeded):
 		return CodeTimeout
 	case d.lost != "":
 		return CodeConnectionLost
@@ -91,10 +91,10 @@ func (d diagnosis) codeOf(t errorTree) Code {
 
 // callerIsHere corrects the diagnosis of an error that seemed to say that the caller has left, which
 // isn't so.
-func (d *diagnosis) callerIsHere(t errorTree) {
-	d.class = t.blame()
+func (d *diagnosis) callerIsHere() {
+	d.class = d.blame()
 	d.explicit = nil // it is a CANCELED of ours
-	d.code = d.codeOf(t)
+	d.code = d.becomes()
 }
 
 // A retryAfterError asks its caller to wait.
@@ -103,10 +103,10 @@ type retryAfterError interface {
 	RetryAfter() time.Duration
 }
 
-// retryAfterOf returns how long a failure asks to wait, zero if it doesn't ask.
-func (d diagnosis) retryAfterOf(t errorTree) (after time.Duration) {
-	if d.explicit != nil && d.explicit.RetryAfter > 0 {
-		return d.explicit.RetryAfter
+// wait returns how long a failure asks to wait, zero if it doesn't ask.
+func (f *facts) wait() (after time.Duration) {
+	if f.explicit != nil && f.explicit.RetryAfter > 0 {
+		return f.explicit.RetryAfter
 	}
 
 	defer func() {
@@ -114,16 +114,16 @@ func (d diagnosis) retryAfterOf(t errorTree) (after time.Duration) {
 			after = 0
 		}
 	}()
-	if e, ok := as[retryAfterError](t); ok {
-		after = max(e.RetryAfter(), 0)
+	if f.waits != nil {
+		after = max(f.waits.RetryAfter(), 0)
 	}
 	return after
 }
 
-// toError makes what an agent reads. The result may be the tool's own *Error.
-func (d diagnosis) toError(tool string, err error) *Error {
+// toError makes what an agent reads, possibly in e. The result may be the tool's own *Error.
+func (d *diagnosis) toError(tool string, e *Error) *Error {
 	if d.explicit != nil {
-		e := complete(tool, err, d.explicit)
+		e := complete(tool, d.err, d.explicit)
 		if e.Retryable && e.RetryAfter <= 0 && d.retryAfter > 0 {
 			e = e.clone()
 			e.RetryAfter = d.retryAfter
@@ -135,7 +135,6 @@ func (d diagnosis) toError(tool string, err error) *Error {
 		return e
 	}
 
-	var e *Error
 	switch d.code {
 	case CodeTimeout:
 		e = TimeoutError(tool, 0)
@@ -144,17 +143,17 @@ func (d diagnosis) toError(tool string, err error) *Error {
 		e.Tool = tool
 	case CodeValidation:
 		e = validationError(tool, "%s got invalid arguments", subject(tool))
-		if !d.marked {
+		if !d.said {
 			e.Message = subject(tool) + " rejected the request"
 			e.suggest(suggestChange)
 		}
 	case CodeCanceled:
 		e = canceledError(tool)
 	default:
-		e = newError(CodeToolFailed, tool, subject(tool)+" failed", false)
+		e.fill(CodeToolFailed, tool, subject(tool)+" failed", false)
 	}
 
-	e.Err = err
+	e.Err = d.err
 	e.quiet = d.class == ClassInvalid || d.class == ClassNeutral
 	e.Retryable, e.RetryAfter = d.class == ClassTransient, d.retryAfter
 	switch {
@@ -167,14 +166,14 @@ func (d diagnosis) toError(tool string, err error) *Error {
 	return e
 }
 
-// exhausted makes the error of a call whose attempts have all failed, the last one with err.
-func (d diagnosis) exhausted(tool string, attempts int, err error) *Error {
-	last := d.toError(tool, err)
+// exhausted makes the error of a call whose attempts have all failed, the last one as d says.
+func (d *diagnosis) exhausted(tool string, attempts int) *Error {
+	last := d.toError(tool, new(Error))
 	e := retryExhausted(tool, attempts)
 	if !last.Retryable {
 		e.giveUp(suggestOther)
 	}
-	e.Err, e.LastCode, e.RetryAfter = err, last.Code, last.RetryAfter
+	e.Err, e.LastCode, e.RetryAfter = d.err, last.Code, last.RetryAfter
 
 	reason := d.lost
 	if own := d.explicit; own != nil && own.Message != "" {

@@ -397,8 +397,9 @@ func (d *dialer[C]) lossOf(err error) loss {
 	}
 
 	var l loss
-	if aside(&d.asides, func() { l = treeOf(err).loss() }) && l.err != nil {
+	if aside(&d.asides, func() { f := factsOf(err); l = f.loss() }) && l.err != nil {
 		return l
 	}
-	return errorTree{err: errUnreadable}.loss()
+	f := facts{err: errUnreadable}
+	return f.loss()
 }

@@ -259,8 +259,8 @@ func RetryExhaustedError(tool string, attempts int, last error) *Error {
 		return retryExhausted(tool, attempts)
 	}
 
-	t := treeOf(last)
-	return diagnose(t, nil).exhausted(tool, attempts, t.readable())
+	d := diagnose(last, nil)
+	return d.exhausted(tool, attempts)
 }
 
 func retryExhausted(tool string, attempts int) *Error {
@@ -290,9 +290,15 @@ func validationError(tool, format string, args ...any) *Error {
 }
 
 func newError(code Code, tool, message string, retryable bool) *Error {
-	e := &Error{Code: code, Tool: tool, Message: message, Retryable: retryable}
-	e.suggest(suggestions[code])
+	e := new(Error)
+	e.fill(code, tool, message, retryable)
 	return e
+}
+
+// fill makes e, which is empty, an error of ours.
+func (e *Error) fill(code Code, tool, message string, retryable bool) {
+	e.Code, e.Tool, e.Message, e.Retryable = code, tool, message, retryable
+	e.suggest(suggestions[code])
 }
 
 // suggest makes words of ours the suggestion.

@@ -1,8 +1,6 @@
 package resilience
 
 import (
-	"context"
-	"io"
 	"io/fs"
 	"reflect"
 	"strings"
@@ -18,23 +16,48 @@ const (
 	signHiccup        // trouble that certainly left everything as it was
 )
 
-// sign looks for what the errors in t tell by their types, from the outside in. Of joined errors, one
-// that tells of trouble decides.
-func (t errorTree) sign() sign {
-	if s := signOf(t.err, len(t.wraps) == 0); s != signNone {
-		return s
-	}
+// evidence is what the types of an error, and of those that it wraps, tell.
+type evidence struct {
+	lost       string // in our own words, why a connection is gone; empty if none is
+	sign       sign
+	surelyLost bool // it is one to a backend: no agent can bring that about
+	noEffect   bool // certainly nothing was done, so that repeating is safe
+	harmless   bool // it is marked so
+	repeated   bool // it is the last of several
+	waits      retryAfterError
+	blamed     *blamed // nil unless it is the error itself
+}
 
-	found := signNone
-	for _, inner := range t.wraps {
-		switch s := inner.sign(); {
-		case s >= signTrouble:
-			return s
-		case found == signNone:
-			found = s
-		}
+// join adds the evidence of another one of several errors. One that tells of trouble decides what their sign
+// is, and all must have had no effect.
+func (e *evidence) join(inner *evidence) {
+	if e.sign < signTrouble && (e.sign == signNone || inner.sign >= signTrouble) {
+		e.sign = inner.sign
 	}
-	return found
+	if e.lost == "" {
+		e.lost = inner.lost
+	}
+	e.surelyLost = e.surelyLost || inner.surelyLost
+	e.noEffect = e.noEffect && inner.noEffect
+	e.harmless = e.harmless && inner.harmless
+	e.repeated = e.repeated || inner.repeated
+	if e.waits == nil {
+		e.waits = inner.waits
+	}
+}
+
+// addEvidence adds what err itself tells, which is asked first.
+func (f *facts) addEvidence(err error) {
+	own := signOf(err, f.wraps == 0)
+	if own != signNone {
+		f.sign = own
+	}
+	f.addLoss(err)
+	f.addEffect(err, own)
+
+	if x, ok := asItself[retryAfterError](err); ok {
+		f.waits = x
+	}
 }
 
 // signOf asks methods of err, which may panic.
@@ -46,7 +69,7 @@ func signOf(err error, leaf bool) (s sign) {
 	}()
 
 	switch x := err.(type) {
-	case nil, *Error:
+	case *Error:
 		return signNone
 	case errno:
 		if hiccups[x] {
@@ -141,6 +164,9 @@ func signOfStatus(status int) sign {
 // signOfGRPC reads the status of an error of gRPC's, whose package this one doesn't import. The numbers
 // are those of google.golang.org/grpc/codes.
 func signOfGRPC(err error) sign {
+	if reflect.TypeOf(err).NumMethod() == 1 {
+		return signNone // most errors have no method but Error, and to look for one by its name takes long
+	}
 	code, ok := result(reflect.ValueOf(err).MethodByName("GRPCStatus"))
 	if ok {
 		code, ok = result(code.MethodByName("Code"))
@@ -191,37 +217,33 @@ type blamed struct {
 func (b *blamed) Unwrap() error { return b.error }
 
 // tellsNothing reports whether a tool's error leaves open what has happened.
-func (t errorTree) tellsNothing() bool {
-	_, explicit := t.explicitClass()
-	_, again := as[*repeated](t)
-	return !explicit && !again && t.sign() == signNone && t.lostReason() == "" &&
-		!t.is(context.DeadlineExceeded) && !t.is(errUnreadable)
+func (f *facts) tellsNothing() bool {
+	return !f.said && !f.repeated && f.sign == signNone && f.lost == "" &&
+		!f.has(isDeadlineExceeded) && !f.has(isUnreadable)
 }
 
 // blame returns the class of a failure that nobody has said outright. What the tool's error tells of
 // trouble counts first, since it may have happened after the last report: while reading an answer, or
 // with a backend that nothing reports on.
-func (t errorTree) blame() Class {
-	b, _ := t.err.(*blamed)
+func (f *facts) blame() Class {
 	var v *verdict
-	if b != nil {
-		v = b.verdict
+	if f.blamed != nil {
+		v = f.blamed.verdict
 	}
-	s := t.sign()
 
 	switch {
 	case v.inTrouble():
 		return v.class
-	case s >= signTrouble, t.surelyLost(), t.is(context.DeadlineExceeded):
+	case f.sign >= signTrouble, f.surelyLost, f.has(isDeadlineExceeded):
 		return ClassTransient
-	case s == signRejected:
+	case f.sign == signRejected:
 		return ClassInvalid
-	case v != nil && v.class == ClassNeutral && t.is(io.ErrUnexpectedEOF): // it broke off
+	case v != nil && v.class == ClassNeutral && f.has(isUnexpectedEOF): // it broke off
 		return ClassTransient
 	case v != nil:
 		return v.class
-	case b != nil:
-		return b.unexplained
+	case f.blamed != nil:
+		return f.blamed.unexplained
 	}
 	return ClassTransient
 }

@@ -1,69 +1,81 @@
 package resilience
 
-import "context"
-
 // A failure is what a guard has to know of an error that a tool returned. It is made on the goroutine
 // of the tool and within its timeout, because it takes the methods of the error and the Classify
 // functions of the Config, which may do all that a tool may do.
 type failure struct {
-	err error // the tool's; errUnreadable if it can't be read
 	diagnosis
 	begun    int     // requests of the call by then
 	outcome  outcome // while the caller is here
 	echo     bool    // it is the error or the cause of its context, which has ended
 	canceled bool    // it is, or wraps, the error of a context that has ended
-	rejected bool    // by the guard of a call that the tool made
-	nested   bool    // it holds such a rejection, among other things
-	notMade  bool    // by a Connector
+
+	reply, kept Error // for the caller and for Health, if the call ends so: here, they need no allocations
 }
 
-// examine stores in f what err means to a tool, also if a Classify function ends the goroutine. If a
-// method of err does, f remains nil. Outside of a guard, s is nil: then only err is known.
-func examine(s *toolState, ctx *callContext, err error, f **failure) {
-	t := treeOf(err)
+// examine stores in to what err means to a tool, also if a Classify function ends the goroutine. If a
+// method of err does, it stores nothing. Outside of a guard, s is nil: then only err is known.
+func examine(s *toolState, ctx *callContext, err error, to **failure) {
+	f := new(failure)
 	if s == nil {
-		*f = &failure{err: t.readable()}
+		f.err = readable(err, func(error) {})
+		*to = f
 		return
 	}
 
+	f.read(err)
+	f.begun = ctx.blame(&f.facts)
+	concluded := false
 	defer func() {
 		_ = recover()
-		if *f == nil {
-			*f = newFailure(t, ctx, nil, nil)
+		if !concluded {
+			f.conclude(ctx, nil, nil)
 		}
+		*to = f
 	}()
-	*f = newFailure(t, ctx, s.retry.Classify, s.breaker.cfg.Classify)
+	f.conclude(ctx, s.retry.Classify, s.breaker.cfg.Classify)
+	concluded = true
 }
 
 // newFailure asks retry and breaker, the Classify fields of a Retry and of a BreakerConfig.
-func newFailure(t errorTree, ctx *callContext, retry, breaker func(error) Class) *failure {
-	err := t.readable()
-	t, begun := ctx.blame(t)
-	f := &failure{
-		begun:     begun,
-		err:       err,
-		diagnosis: diagnose(t, retry),
-		outcome:   t.outcome(breaker, true),
-		echo:      ctx.echoedBy(err),
-		canceled:  !isCrash(err) && (t.is(context.Canceled) || t.is(context.DeadlineExceeded)),
-		rejected:  t.rejected(),
-		nested:    t.holdsRejection(),
-		notMade:   t.notMade(),
-	}
-	if f.class == ClassCanceled && t.bareCancel() {
-		f.callerIsHere(t) // the tool itself canceled something
-	}
+func newFailure(err error, ctx *callContext, retry, breaker func(error) Class) *failure {
+	f := new(failure)
+	f.read(err)
+	f.begun = ctx.blame(&f.facts)
+	f.conclude(ctx, retry, breaker)
 	return f
 }
 
+// newFailureAlone makes a failure of err as if it wrapped nothing.
+func newFailureAlone(err error, ctx *callContext) *failure {
+	f := new(failure)
+	f.readAlone(err)
+	f.begun = ctx.blame(&f.facts)
+	f.conclude(ctx, nil, nil)
+	return f
+}
+
+// conclude completes a failure that has its facts. It asks retry and breaker, the Classify fields of a Retry and
+// of a BreakerConfig.
+func (f *failure) conclude(ctx *callContext, retry, breaker func(error) Class) {
+	f.class = f.classBy(retry)
+	f.outcome = f.outcomeBy(breaker, true)
+	f.diagnosis.conclude()
+	f.canceled = !isCrash(f.err) && f.has(isCanceled|isDeadlineExceeded)
+	f.echo = f.canceled && ctx.echoedBy(f.err)
+	if f.class == ClassCanceled && f.bareCancel() {
+		f.callerIsHere() // the tool itself canceled something
+	}
+}
+
 // unread returns what is known of err without any of its methods: a crash, and an *Error but for its cause.
-func unread(err error) errorTree {
+func unread(err error) error {
 	switch e := err.(type) {
 	case *PanicError:
 		if _, isError := e.Value.(error); isError {
-			err = &PanicError{Value: errUnreadable, Stack: e.Stack}
+			return &PanicError{Value: errUnreadable, Stack: e.Stack}
 		}
-		return errorTree{err: err}
+		return e
 	case *Error:
 		if e == nil {
 			break
@@ -72,13 +84,13 @@ func unread(err error) errorTree {
 			e = e.clone()
 			e.Err = errUnreadable
 		}
-		return errorTree{err: e}
+		return e
 	}
 
 	if err == ErrGoexit {
-		return errorTree{err: err}
+		return err
 	}
-	return errorTree{err: errUnreadable}
+	return errUnreadable
 }
 
 // cause returns the error of the tool, nil if there is none.
@@ -91,7 +103,7 @@ func (f *failure) cause() error {
 
 // examineAside examines an error of our own. Its causes may be a tool's, which was examined before.
 func (c *call) examineAside(e *Error) *failure {
-	return c.newFailureAside(e, &c.ctx, errorTree{err: e}, c.state.retry.Classify, c.state.breaker.cfg.Classify)
+	return c.newFailureAside(e, &c.ctx, e, c.state.retry.Classify, c.state.breaker.cfg.Classify)
 }
 
 // examineLate examines the error of a tool that has returned in time, when the timeout has ended its
@@ -101,12 +113,10 @@ func (c *call) examineLate(ctx *callContext, err error) *failure {
 }
 
 // newFailureAside makes a failure of what is known anyway if the examination of err takes too long.
-func (c *call) newFailureAside(
-	err error, ctx *callContext, known errorTree, retry, breaker func(error) Class,
-) *failure {
+func (c *call) newFailureAside(err error, ctx *callContext, known error, retry, breaker func(error) Class) *failure {
 	var f *failure
-	if aside(&c.guard.examining, func() { f = newFailure(treeOf(err), ctx, retry, breaker) }) && f != nil {
+	if aside(&c.guard.examining, func() { f = newFailure(err, ctx, retry, breaker) }) && f != nil {
 		return f
 	}
-	return newFailure(known, ctx, nil, nil)
+	return newFailureAlone(known, ctx)
 }

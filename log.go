@@ -153,10 +153,20 @@ func withError(attrs []slog.Attr, err error) []slog.Attr {
 		return attrs
 	}
 	attrs = append(attrs, slog.String("error", causeText(err)))
-	if p, ok := as[*PanicError](treeOf(err)); ok {
+	if p := panicIn(err); p != nil {
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
 	}
 	return attrs
+}
+
+// panicIn returns the outermost panic in err, nil if there is none.
+func panicIn(err error) (found *PanicError) {
+	readable(err, func(err error) {
+		if found == nil {
+			found, _ = asItself[*PanicError](err)
+		}
+	})
+	return found
 }
 
 // causeText returns the text of the cause, which an Error leaves out of its own text.

@@ -11,63 +11,62 @@ import (
 // refused is the only reason that certainly precedes any effect.
 const refused = "connection refused"
 
-// lostReason returns in our own words why t means that a connection is gone, or "" if it
-// doesn't.
-func (t errorTree) lostReason() string { return t.lostBy(true) }
-
-// surelyLost reports whether t means that a connection to a backend is gone. An agent can bring about as well
-// that a host doesn't exist, whose name it chose, and that input breaks off, which it sent.
-func (t errorTree) surelyLost() bool { return t.lostBy(false) != "" }
-
-// lostBy implements lostReason, and surelyLost without what is doubtful.
-func (t errorTree) lostBy(doubtful bool) string {
-	switch x := t.err.(type) {
-	case nil:
-		return ""
-	case errno: // implements net.Error too, even ENOENT
-		return lostErrno[x]
+// addLoss adds whether err means that a connection is gone. What it wraps knows the reason better.
+func (f *facts) addLoss(err error) {
+	switch x := err.(type) {
 	case *net.ParseError, *net.AddrError: // implement net.Error, but concern no connection
-		return ""
+		f.lost, f.surelyLost = "", false
+		return
 	case *net.OpError:
 		switch inner := x.Err.(type) {
 		case *net.ParseError, *net.AddrError, net.UnknownNetworkError, net.InvalidAddrError:
-			return "" // it dialed nobody
+			f.lost, f.surelyLost = "", false // it dialed nobody
+			return
 		case *net.DNSError:
-			return hostNotFound(inner, doubtful)
+			f.lost, f.surelyLost = hostNotFound(inner)
+			return
 		}
+	}
+
+	if !f.surelyLost {
+		reason, sure := lostReason(err)
+		if f.lost == "" {
+			f.lost = reason
+		}
+		f.surelyLost = sure
+	}
+}
+
+// lostReason returns in our own words why err means that a connection is gone, or "" if it doesn't, and whether
+// that is sure: an agent can bring about as well that a host doesn't exist, whose name it chose, and that input
+// breaks off, which it sent.
+func lostReason(err error) (reason string, sure bool) {
+	const closed = "connection closed by the other side"
+	switch x := err.(type) {
+	case errno: // implements net.Error too, even ENOENT
+		reason = lostErrno[x]
+		return reason, reason != ""
+	case *net.DNSError:
+		return hostNotFound(x)
 	case *url.Error: // implements net.Error, even for a URL that can't be parsed
 		if x.Op != "parse" && (x.Err == io.EOF || x.Err == io.ErrUnexpectedEOF) {
-			return "connection closed by the other side"
+			return closed, true
 		}
+		return "", false // its cause has said nothing
 	}
 
-	for _, inner := range t.wraps {
-		if r := inner.lostBy(doubtful); r != "" {
-			return r
-		}
+	switch {
+	case err == net.ErrClosed: // implements net.Error, too
+		return "connection closed", true
+	case err == io.ErrUnexpectedEOF:
+		return closed, false
+	case isBrokenHTTP2(err):
+		return closed, true
 	}
-
-	if isBrokenHTTP2(t.err) {
-		return "connection closed by the other side"
+	if x, ok := err.(net.Error); ok {
+		reason = netReason(x)
 	}
-	switch t.err {
-	case net.ErrClosed:
-		return "connection closed"
-	case io.ErrUnexpectedEOF:
-		if doubtful {
-			return "connection closed by the other side"
-		}
-	}
-
-	switch x := t.err.(type) {
-	case *net.DNSError:
-		return hostNotFound(x, doubtful)
-	case *url.Error:
-		return "" // its cause has said nothing
-	case net.Error:
-		return netReason(x)
-	}
-	return ""
+	return reason, reason != ""
 }
 
 // isBrokenHTTP2 reports whether err says that a server has reset a stream of HTTP/2, or is about to close the
@@ -82,11 +81,8 @@ func isBrokenHTTP2(err error) bool {
 	return name == "StreamError" || name == "GoAwayError"
 }
 
-func hostNotFound(err *net.DNSError, doubtful bool) string {
-	if err.IsNotFound && !doubtful {
-		return ""
-	}
-	return "host not found"
+func hostNotFound(err *net.DNSError) (reason string, sure bool) {
+	return "host not found", !err.IsNotFound
 }
 
 // netReason asks the Timeout method of err, which may panic.
@@ -109,18 +105,18 @@ type loss struct {
 	message string // for an agent; it holds no text of err, unless err is an *Error
 }
 
-// loss returns the loss that t means. It takes the message of an *Error in t, which was written for
-// agents, or else describes t in words of our own.
-func (t errorTree) loss() loss {
-	if e, ok := as[*Error](t); ok && e != nil && e.Code == CodeConnectionLost && e.Message != "" {
-		return loss{t.readable(), e.Message}
+// loss returns the loss that f means. It takes the message of an *Error, which was written for agents, or else
+// describes f in words of our own.
+func (f *facts) loss() loss {
+	if e := f.explicit; e != nil && e.Code == CodeConnectionLost && e.Message != "" {
+		return loss{f.err, e.Message}
 	}
 
-	reason := t.lostReason()
-	if t.is(io.EOF) {
+	reason := f.lost
+	if f.has(isEOF) {
 		reason = "connection closed by the other side"
 	}
-	return loss{t.readable(), ConnectionLostError(reason).Message}
+	return loss{f.err, ConnectionLostError(reason).Message}
 }
 
 // repeated marks the last error of several attempts of which an earlier one may have had an
@@ -129,53 +125,47 @@ type repeated struct{ error }
 
 func (r *repeated) Unwrap() error { return r.error }
 
-// hadNoEffect reports whether t is certain to have left the backend as it was: it is
-// marked so, or the connection was refused or never made. Of several joined errors, all must
-// be.
-func (t errorTree) hadNoEffect() bool {
-	switch x := t.err.(type) {
+// addEffect adds whether err is certain to have left the backend as it was: it is marked so, or the connection
+// was refused or never made, or what it wraps is certain. own is the sign of err itself.
+func (f *facts) addEffect(err error, own sign) {
+	f.noEffect = f.noEffect || own == signHiccup
+	switch x := err.(type) {
 	case *marked:
-		return x.noEffect
+		f.noEffect, f.harmless = x.noEffect, x.noEffect
 	case *notMade:
-		return true
-	case *repeated, *PanicError:
-		return false
-	case *blamed:
-		if x.changed {
-			return t.all(errorTree.markedHarmless)
-		}
-		if x.verdict != nil && x.verdict.refused && t.tellsNothing() {
-			return true
-		}
-	case *net.OpError:
-		return x.Op == "dial"
-	case *net.DNSError:
-		return true
-	case errno:
-		return lostErrno[x] == refused || hiccups[x]
+		f.noEffect = true
+	case *repeated:
+		f.repeated, f.noEffect, f.harmless = true, false, false
+	case *PanicError:
+		f.noEffect, f.harmless = false, false
 	case *Error:
 		if x.speaksForSeveral() {
-			return false
+			f.noEffect, f.harmless = false, false
 		}
+	case *blamed:
+		f.addBlamed(x)
+	case *net.OpError:
+		f.noEffect = x.Op == "dial"
+	case *net.DNSError:
+		f.noEffect = true
+	case errno:
+		f.noEffect = lostErrno[x] == refused || hiccups[x]
+	default:
+		_, again := asItself[*repeated](err)
+		f.repeated = f.repeated || again
 	}
-
-	return signOf(t.err, len(t.wraps) == 0) == signHiccup || t.all(errorTree.hadNoEffect)
 }
 
-// markedHarmless is hadNoEffect for an attempt that has sent what may have changed something: then only the
-// program itself knows better, and says so by a mark.
-func (t errorTree) markedHarmless() bool {
-	switch x := t.err.(type) {
-	case *marked:
-		return x.noEffect
-	case *repeated, *PanicError:
-		return false
-	case *Error:
-		if x.speaksForSeveral() {
-			return false
-		}
+// addBlamed adds what is known of the backend. After an attempt that has sent what may have changed something,
+// only the program itself knows better, and says so by a mark.
+func (f *facts) addBlamed(b *blamed) {
+	f.blamed = b
+	switch {
+	case b.changed:
+		f.noEffect = f.harmless
+	case b.verdict != nil && b.verdict.refused && f.tellsNothing():
+		f.noEffect = true
 	}
-	return t.all(errorTree.markedHarmless)
 }
 
 // speaksForSeveral reports whether the cause of e is only the last of several things that happened, and says

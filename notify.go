@@ -243,12 +243,12 @@ func (c *call) late(ctx *callContext) func(error) {
 	name, label, observers := c.ctx.name, c.state.label, c.observers
 	return func(err error) {
 		now := time.Now()
-		failure := treeOf(err)
 		late := now.Sub(ctx.ending.Load().at)
-		e := LateResult{Tool: name, Label: label, Time: now, Late: late, Err: failure.readable()}
-		if e.Late < respectTime && err != nil && failure.echoes(ctx) {
+		read, echoes := ctx.echo(err)
+		if late < respectTime && echoes {
 			return
 		}
+		e := LateResult{Tool: name, Label: label, Time: now, Late: late, Err: read}
 		for _, o := range observers.started {
 			if o.Late != nil {
 				o.notify(func() { o.Late(observers.ctx, e) })

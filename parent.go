@@ -122,19 +122,19 @@ func (c *callersContext) Value(key any) any {
 }
 
 // forget ends the subscription to the parent, also while the parent hangs: otherwise it would keep the call.
-func (c *callContext) forget(unwatch func(*callContext)) {
+func (c *callContext) forget(unwatch func() bool) {
 	switch {
 	case c.trusted():
-		unwatch(c)
+		ask(unwatch)
 	case c.hanging.Load() == 0:
-		aside(&c.hanging, func() { unwatch(c) })
+		aside(&c.hanging, func() { ask(unwatch) })
 	default:
-		go unwatch(c)
+		go ask(unwatch)
 	}
 }
 
 // subscribing is the unwatch of a context that is about to watch its parent.
-func subscribing(*callContext) {}
+func subscribing() bool { return false }
 
 // watch subscribes to the parent, if anything depends on it and it isn't watched yet. It is
 // the most expensive step of a call, so it is deferred. c.mu must not be held, since the
@@ -156,14 +156,13 @@ func (c *callContext) watch() {
 	if stop == nil {
 		return
 	}
-	unwatch := func(*callContext) { ask(stop) }
 
 	c.mu.Lock()
-	c.unwatch = unwatch
+	c.unwatch = stop
 	over := c.ending.Load() != nil
 	c.mu.Unlock()
-	if over { // meanwhile, and end has not seen unwatch
-		c.forget(unwatch)
+	if over { // meanwhile, and end has not seen stop
+		c.forget(stop)
 	}
 }
 

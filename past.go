@@ -2,15 +2,17 @@ package resilience
 
 // The past of a call is what its attempts have shown so far.
 type past struct {
-	err     error   // the last one that the tool itself returned
-	attempt int     // that returned it, or whose failure has it as a cause
-	effect  bool    // one may have had an effect
-	made    bool    // one was made, rather than rejected by a Connector
-	counted outcome // of the last one that was made
+	failure *failure // the last one; nil if there is none
+	err     error    // the last one that the tool itself returned
+	attempt int32    // that returned it, or whose failure has it as a cause
+	effect  bool     // one may have had an effect
+	made    bool     // one was made, rather than rejected by a Connector
+	counted outcome  // of the last one that was made
 }
 
 // join makes f speak for the earlier attempts, too, and adds it to them.
 func (p *past) join(f *failure) {
+	p.failure = f
 	if f.noEffect && p.effect {
 		f.noEffect, f.err = false, &repeated{f.err}
 	}
@@ -28,10 +30,10 @@ func (p *past) join(f *failure) {
 // attempt returned that.
 func (c *call) withLast(e *Error) *Error {
 	p := &c.past
-	if p.err == nil || p.attempt == c.attempts {
+	if p.err == nil || p.attempt == int32(c.attempts) {
 		return e
 	}
 
-	p.attempt = c.attempts
+	p.attempt = int32(c.attempts)
 	return e.withCause(p.err)
 }

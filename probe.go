@@ -213,6 +213,10 @@ func (b *Breaker) readProbe(err error) probeResult {
 		return probeResult{outcome: outcomeSuccess}
 	}
 
-	t := treeOf(err)
-	return probeResult{t.outcome(b.cfg.Classify, true), diagnose(t, nil).retryAfter}
+	f := factsOf(err)
+	result := probeResult{outcome: f.outcomeBy(b.cfg.Classify, true)}
+	if !isCrash(err) {
+		result.retryAfter = f.wait()
+	}
+	return result
 }

@@ -154,11 +154,9 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 			return value, nil
 		}
 
-		t := treeOf(err)
-		d := diagnose(t, r.Classify)
-		last := t.readable()
+		d := diagnose(err, r.Classify)
 		if d.noEffect && !noEffect {
-			err, last = &repeated{err}, &repeated{last}
+			err, d.err = &repeated{err}, &repeated{d.err}
 		}
 
 		delay, ok := r.delay(n, d.retryAfter, time.Since(start))
@@ -166,16 +164,16 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 		case d.class != ClassTransient || ctx.Err() != nil:
 			return value, crashError("", err)
 		case n > 1 && n > r.MaxRetries:
-			return value, d.exhausted("", n, last)
+			return value, d.exhausted("", n)
 		case n > r.MaxRetries || !ok || !fits(ctx, delay):
 			return value, err
 		}
 		noEffect = noEffect && d.noEffect
 
-		r.notify(n, delay, last)
+		r.notify(n, delay, d.err)
 		sleep(ctx, delay)
 		if e := endOf(ctx, ""); e != nil {
-			return value, e.withCause(last)
+			return value, e.withCause(d.err)
 		}
 	}
 }

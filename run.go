@@ -145,7 +145,7 @@ func (r *runner[T]) execute() {
 // finish hands the outcome over to the goroutine that waits for it, if that is still there.
 func (r *runner[T]) finish(ctx *callContext) {
 	if r.err != nil && r.failure == nil { // fn or a method of its error has ended the goroutine
-		r.failure = newFailure(unread(r.err), ctx, nil, nil)
+		r.failure = newFailureAlone(unread(r.err), ctx)
 	}
 	r.fn = nil
 	if r.state.CompareAndSwap(running, finished) || r.state.CompareAndSwap(failed, finished) {

@@ -227,8 +227,8 @@ func (t *ticket) done(err error) {
 		return
 	}
 
-	tree := treeOf(err)
-	t.settle(tree.outcome(t.b.cfg.Classify, false), tree.holdsRejection())
+	f := factsOf(err)
+	t.settle(f.outcomeBy(t.b.cfg.Classify, false), f.nested)
 }
 
 // settle reports the outcome of the call, and whether its error holds the rejection of another call. Only the

@@ -81,11 +81,9 @@ func WithTimeout[T any](
 		cause = r.failure.err
 	} else if err != nil { // its methods take too long
 		var examining atomic.Int32
-		var t errorTree
-		if aside(&examining, func() { t = treeOf(err) }) {
-			cause = t.readable()
-		} else {
-			cause = unread(err).err
+		var read error
+		if cause = unread(err); aside(&examining, func() { read = readable(err, func(error) {}) }) {
+			cause = read
 		}
 	}
 	ended, _ := c.ended()

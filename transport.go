@@ -97,7 +97,7 @@ func verdictOf(ctx context.Context, res *http.Response, err error) *verdict {
 			return nil // it may be about the request, such as a header that can't be sent
 		}
 		if v != nil {
-			v.silent = v.code == CodeConnectionLost && !treeOf(failure).surelyLost()
+			v.silent = v.code == CodeConnectionLost && !factsOf(failure).surelyLost
 		}
 		return v
 	}

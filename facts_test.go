@@ -223,3 +223,63 @@ func TestWhatStandsAroundACycleHasAnEnd(t *testing.T) {
 		}
 	}
 }
+
+// An inquiredError counts what it is asked.
+type inquiredError struct {
+	inner error
+	asked map[string]int
+}
+
+func (e *inquiredError) count(question string) { e.asked[question]++ }
+
+func (e *inquiredError) Error() string             { e.count("Error"); return "inquired" }
+func (e *inquiredError) Unwrap() error             { e.count("Unwrap"); return e.inner }
+func (e *inquiredError) Is(target error) bool      { e.count("Is " + target.Error()); return false }
+func (e *inquiredError) As(target any) bool        { e.count(fmt.Sprintf("As %T", target)); return false }
+func (e *inquiredError) RetryAfter() time.Duration { e.count("RetryAfter"); return time.Millisecond }
+func (e *inquiredError) Timeout() bool             { e.count("Timeout"); return true }
+func (e *inquiredError) Temporary() bool           { e.count("Temporary"); return true }
+func (e *inquiredError) StatusCode() int           { e.count("StatusCode"); return 503 }
+
+// An error's methods are a tool's code, and may be slow. Error isn't asked at all: an agent reads no such text.
+func TestAnErrorIsAskedEachQuestionOnce(t *testing.T) {
+	ctx := context.Background()
+	inGuard := func(tool resilience.Tool) func(error) {
+		g := guardWith(t, tool)
+		return func(err error) { _, _ = resilience.Do(ctx, g, "x", failing(9, err)) }
+	}
+	noRetry := resilience.Retry{MaxRetries: -1}
+	for name, examine := range map[string]func(error){
+		"enforced":         inGuard(resilience.Tool{}),
+		"cooperative":      inGuard(resilience.Tool{Cooperative: true}),
+		"attempt":          inGuard(resilience.Tool{AttemptTimeout: time.Minute}),
+		"no retry is left": inGuard(resilience.Tool{Effect: resilience.ReadOnly, Retry: &noRetry}),
+		"Classify":         func(err error) { resilience.Classify(err) },
+		"AsError":          func(err error) { _ = resilience.AsError("x", err) },
+		"exhausted":        func(err error) { _ = resilience.RetryExhaustedError("x", 3, err) },
+		"WithRetry": func(err error) {
+			_, _ = resilience.WithRetry(ctx, noRetry, failing(9, err))
+		},
+		"WithBreaker": func(err error) {
+			b := resilience.NewBreaker("b", resilience.BreakerConfig{})
+			_, _ = resilience.WithBreaker(ctx, b, failing(9, err))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner := &inquiredError{asked: map[string]int{}}
+			outer := &inquiredError{inner: errors.Join(errBoom, inner), asked: map[string]int{}}
+			examine(errors.Join(outer))
+
+			for _, e := range []*inquiredError{outer, inner} {
+				assert.Equal(t, 1, e.asked["Unwrap"])
+				assert.Equal(t, 1, e.asked["StatusCode"])
+				assert.Equal(t, 1, e.asked["As **resilience.Error"])
+				assert.Equal(t, 1, e.asked["Is context canceled"])
+				assert.Zero(t, e.asked["Error"])
+				for question, n := range e.asked {
+					assert.Equal(t, 1, n, question)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,265 @@
+package resilience
+
+import (
+	"context"
+	"errors"
+	"io"
+	"reflect"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+// maxErrors bounds what is looked at of a tool's error, which is a program's own code: it may wrap
+// itself, and errors that share what they wrap make a tree of any size. A tool that joins its
+// complaints about a few thousand items is within the bound.
+const maxErrors = 10_000
+
+// errUnreadable takes the place of an error that exceeds the bound, or whose methods end their
+// goroutine. It says nothing.
+var errUnreadable = errors.New("resilience: an error that wraps itself or too many others, or can't be examined")
+
+// facts are what an error and all that it wraps tell. A single walk gathers them, so that everything that is
+// decided about an error is decided by the same answers, and its methods, which are a tool's code, are asked
+// once. A fact of an error follows from what the error itself tells and from the facts of what it wraps.
+type facts struct {
+	err   error    // itself, or what takes its place for others, who may look at all that it wraps: see standIn
+	wraps int32    // how many errors it wraps itself
+	cut   bool     // it exceeds the bound, and errUnreadable takes the place of what is left out
+	among landmark // those that errors.Is finds
+
+	statement // of the program
+	evidence  // of the types
+}
+
+// A landmark is an error that errors.Is looks for.
+type landmark uint8
+
+const (
+	isUnfinished landmark = 1 << iota
+	isCanceled
+	isDeadlineExceeded
+	isEOF
+	isUnexpectedEOF
+	isUnreadable
+)
+
+// landmarks are in the order of their bits.
+var landmarks = [...]error{
+	ErrUnfinished, context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, errUnreadable,
+}
+
+// has is errors.Is for a landmark.
+func (f *facts) has(l landmark) bool { return f.among&l != 0 }
+
+// read gathers the facts of err. What the program says by the outermost errors counts, however much they wrap.
+func (f *facts) read(err error) {
+	if err != nil {
+		(&walk{room: maxErrors}).read(err, f)
+	}
+}
+
+// readAlone gathers the facts of err as if it wrapped nothing.
+func (f *facts) readAlone(err error) {
+	f.add(err)
+	f.err = err
+}
+
+// factsOf returns the facts of err.
+func factsOf(err error) (f facts) {
+	f.read(err)
+	return f
+}
+
+// readable returns an error of a tool for others, who may look at all that it wraps. It calls visit with each of
+// its errors, from the outside in, and none of their methods but Unwrap.
+func readable(err error, visit func(error)) error {
+	var f facts
+	if err != nil {
+		(&walk{maxErrors, visit}).read(err, &f)
+	}
+	return f.err
+}
+
+// A walk reads an error and all that it wraps.
+type walk struct {
+	room  int         // for so many more errors
+	visit func(error) // is called with each of them; nil means to gather their facts
+}
+
+// read gathers the facts of err in f, which has none yet.
+func (w *walk) read(err error, f *facts) {
+	if w.room--; w.room < 0 {
+		f.readAlone(errUnreadable)
+		f.cut = true
+		return
+	}
+	if isNil(err) {
+		f.readAlone(&nilPointer{err})
+		return
+	}
+
+	if w.visit != nil {
+		w.visit(err)
+	}
+	switch several, single := unwrap(err); {
+	case single != nil:
+		w.read(single, f)
+		f.wraps, f.blamed = 1, nil
+	case several != nil:
+		w.readAll(several, f)
+	}
+	if w.visit == nil {
+		f.add(err)
+	}
+	if f.cut {
+		err = standIn(err, f.err)
+	}
+	f.err = err
+}
+
+// readAll gathers the facts of joined errors in f.
+func (w *walk) readAll(several []error, f *facts) {
+	for _, err := range several {
+		if f.cut {
+			return
+		}
+		if err != nil {
+			var inner facts
+			w.read(err, &inner)
+			f.join(&inner)
+		}
+	}
+}
+
+// join adds the facts of another one of several errors.
+func (f *facts) join(inner *facts) {
+	if f.wraps == 0 {
+		*f = *inner
+		f.wraps, f.blamed = 1, nil
+		return
+	}
+
+	f.wraps++
+	f.err = errUnreadable // none of them speaks for all
+	f.cut = f.cut || inner.cut
+	f.among |= inner.among
+	f.statement.join(&inner.statement)
+	f.evidence.join(&inner.evidence)
+}
+
+// add adds what err itself tells to the facts of what it wraps.
+func (f *facts) add(err error) {
+	x, asks := err.(interface{ Is(error) bool })
+	for i, l := range landmarks {
+		if err == l || asks && isLike(x, l) {
+			f.among |= 1 << i
+		}
+	}
+
+	f.addStatement(err)
+	f.addEvidence(err)
+}
+
+// standIn returns what takes the place of an error that wraps too many others: what the program says by the
+// outermost errors, around errUnreadable. inner takes the place of what err wraps.
+func standIn(err, inner error) error {
+	switch x := err.(type) {
+	case *marked:
+		return &marked{inner, x.class, x.noEffect}
+	case *backoff.PermanentError:
+		return backoff.Permanent(inner)
+	case *repeated:
+		return &repeated{inner}
+	case *PanicError:
+		return &PanicError{Value: errUnreadable, Stack: x.Stack}
+	case *Error:
+		c := x.clone()
+		c.Err = errUnreadable
+		return c
+	}
+	return inner
+}
+
+// unwrap returns what err wraps: nothing if its method panics, as that of a typed nil does.
+func unwrap(err error) (several []error, single error) {
+	defer func() {
+		if recover() != nil {
+			several, single = nil, nil
+		}
+	}()
+
+	switch x := err.(type) {
+	case interface{ Unwrap() error }:
+		return nil, x.Unwrap()
+	case interface{ Unwrap() []error }:
+		return x.Unwrap(), nil
+	}
+	return nil, nil
+}
+
+// A nilPointer takes the place of a nil pointer in an error, whose methods may panic.
+type nilPointer struct{ pointer error }
+
+func (n *nilPointer) Error() string        { return textOf(n.pointer) }
+func (n *nilPointer) Is(target error) bool { return n.pointer == target }
+
+// As finds the pointer by its own type only. By an interface, a program would go on to call its methods.
+func (n *nilPointer) As(target any) bool {
+	v := reflect.ValueOf(target).Elem()
+	if v.Type() != reflect.TypeOf(n.pointer) {
+		return false
+	}
+
+	v.SetZero()
+	return true
+}
+
+// isNil reports whether err is a nil pointer.
+func isNil(err error) bool {
+	v := reflect.ValueOf(err)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// same is ==, also for values that can't be compared.
+func same(a, b error) (yes bool) {
+	defer func() { _ = recover() }()
+	return a == b
+}
+
+// isItself is errors.Is for err without what it wraps.
+func isItself(err, target error) bool {
+	x, asks := err.(interface{ Is(error) bool })
+	return same(err, target) || asks && isLike(x, target)
+}
+
+// isLike asks the Is method of err, which may panic.
+func isLike(err interface{ Is(error) bool }, target error) (yes bool) {
+	defer func() {
+		if recover() != nil {
+			yes = false
+		}
+	}()
+	return err.Is(target)
+}
+
+// asItself is errors.As for err without what it wraps.
+func asItself[T error](err error) (found T, ok bool) {
+	if found, ok := err.(T); ok {
+		return found, true
+	}
+	if x, asks := err.(interface{ As(any) bool }); asks {
+		return asLike[T](x)
+	}
+	return found, false
+}
+
+// asLike asks the As method of an error, which may panic.
+func asLike[T error](x interface{ As(any) bool }) (found T, ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	ok = x.As(&found) && !isNil(found)
+	return found, ok
+}
