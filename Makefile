@@ -2,7 +2,7 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint transparent release-check cover soak fuzz mutants exhaustive demo bench agents chaos fleet console-screenshots
+.PHONY: test clients lint transparent release-check cover soak fuzz mutants exhaustive demo bars bench agents chaos fleet console-screenshots
 
 test: ## the tests of all modules and of clients/, then a table; or only some: make test ONLY=adapters/gosdk,clients
 	@go run -C .ci ./testall -only '$(ONLY)'
@@ -49,7 +49,10 @@ demo: ## a hanging, dying and returning backend, as an agent sees it
 	go run -C examples ./demo
 
 BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
-bench: ## the guard beside its peers, six runs each: about ten minutes on a machine that does nothing else
+bars: ## the guard beside its peers and the floor, as ratios that it is held to: half a minute
+	cd benchmarks && go run ./bars
+
+bench: bars ## the guard beside its peers, six runs each: about ten minutes on a machine that does nothing else
 	cd benchmarks && go test -c -o bench.test . && for i in 1 2 3 4 5 6; do ./bench.test -test.run '^$$' -test.bench . -test.benchtime 0.3s || exit 1; done > bench.out
 	cd benchmarks && go run $(BENCHSTAT) -col /peer bench.out && go run ./memory && go run ./ratios bench.out
 

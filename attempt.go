@@ -138,13 +138,15 @@ func (c *call) retry(f *failure) {
 	retry := c.state.retry
 	again := f.class == ClassTransient && !f.rejected && !c.ctx.ticket.isProbe() &&
 		(c.harmless || c.toolEffect().repeatable())
-	delay, ok := retry.delay(c.attempts, f.retryAfter, c.ctx.elapsed())
+	delay, ok := time.Duration(0), again && c.attempts <= retry.MaxRetries
+	if ok {
+		delay, ok = retry.delay(c.attempts, f.retryAfter, c.ctx.elapsed())
+	}
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
 		c.finish(f.exhausted(c.ctx.name, c.attempts), f.outcome)
 		return
-	case !again || c.attempts > retry.MaxRetries || !ok || !c.fits(delay) ||
-		c.guard.overloaded(c.state, c.impatient()):
+	case !ok || !c.fits(delay) || c.guard.overloaded(c.state, c.impatient()):
 		c.finish(c.errorOf(f), f.outcome)
 		return
 	case !c.current():

@@ -70,6 +70,8 @@ const (
 	FloorBare      = "floor-bare"
 	FloorTimeout   = "floor-timeout"
 	FloorGoroutine = "floor-goroutine"
+	Duties         = "duties"
+	DutiesCoop     = "duties-coop"
 )
 
 // List holds all peers, in the order in which their figures are printed.
@@ -86,13 +88,19 @@ var List = []Peer{
 	{Name: FloorBare, New: newFloorBare, Retries: true},
 }
 
+// Minimal holds what the guard is measured against beside List: see newDuties.
+var Minimal = []Peer{
+	{Name: Duties, New: newDuties(true), TimesOut: true, Enforces: true, Breaks: true},
+	{Name: DutiesCoop, New: newDuties(false), TimesOut: true, Breaks: true},
+}
+
 // Few holds the peers of the cases that have many variants: those that have a timeout, and
 // the floor of each kind.
 var Few = Only("guard", "guard-coop", Failsafe, "hand", FloorGoroutine, FloorTimeout)
 
 // Only returns the peers with the given names, in the order of List.
 func Only(names ...string) (some []Peer) {
-	for _, p := range List {
+	for _, p := range slices.Concat(List, Minimal) {
 		if slices.Contains(names, p.Name) {
 			some = append(some, p)
 		}

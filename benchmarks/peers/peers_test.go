@@ -18,7 +18,7 @@ func fail(context.Context) (string, error)    { return "", errBoom }
 
 // each runs test in a synctest bubble, for each peer for which does returns true.
 func each(t *testing.T, does func(Peer) bool, test func(*testing.T, Peer)) {
-	for _, p := range List {
+	for _, p := range slices.Concat(List, Minimal) {
 		if does(p) {
 			t.Run(p.Name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { test(t, p) })

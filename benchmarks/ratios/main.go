@@ -1,7 +1,6 @@
 // Command ratios reads the output of this module's benchmarks, from files or from its standard
-// input, and prints two tables in Markdown: how the guard compares with its peers and with the
-// floor in every case, and whether it meets the bar that it is held to. All figures are
-// medians. The command fails if a case is missing, but not if the guard misses the bar.
+// input, and prints a table in Markdown: how the guard compares with its peers and with the
+// floor in every case. All figures are medians. The command fails if a case is missing.
 package main
 
 import (
@@ -26,7 +25,7 @@ func main() {
 	}
 }
 
-// run reads the files, or in if there are none, and prints the tables.
+// run reads the files, or in if there are none, and prints the table.
 func run(out io.Writer, in io.Reader, files []string, runs int, all bool) error {
 	readers := []io.Reader{in}
 	if len(files) > 0 {
@@ -49,6 +48,5 @@ func run(out io.Writer, in io.Reader, files []string, runs int, all bool) error 
 		return err
 	}
 	s.printTable(out, all)
-	s.printBar(out)
 	return nil
 }

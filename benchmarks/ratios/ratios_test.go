@@ -89,10 +89,6 @@ func TestTablesHaveARowForEachCase(t *testing.T) {
 		"| Open | guard | " + figures + " | gobreaker | 0.60 | 0.70 |",
 		"| MCP/sdk=go-sdk | guard | 600ns | 0% | 64 | 7 |  |  |  |  | floor-bare | 0.60 | 0.70 |",
 		"| Observer/observer=none | guard | " + figures + " | floor-goroutine | 0.60 | 0.70 |",
-		"| cooperative tool, sequential | failsafe | 0.60 | 0.55 | 7 | 7 | FAIL |",
-		"| enforced timeout, sequential | failsafe | 0.60 | 1.15 (stretch: 0.9) | 7 | 9 | pass |",
-		"| open breaker, rejected | failsafe | 0.60 | 0.6 | 7 | 2 | FAIL |",
-		"| 1,000 tools against 1, enforced | guard | 1.00 | 1.1 | 7 |  | pass |",
 	} {
 		if !strings.Contains(out.String(), row+"\n") {
 			t.Errorf("there is no row %s", row)

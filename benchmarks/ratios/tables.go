@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -100,75 +99,5 @@ func duration(ns float64) string {
 		return fmt.Sprintf("%.2fµs", ns/1e3)
 	default:
 		return fmt.Sprintf("%.2fms", ns/1e6)
-	}
-}
-
-// A demand is one row of the bar: the guard's time in one case must be at most a share of
-// another time, and its allocations at most a number.
-type demand struct {
-	what        string
-	in, peer    string  // the case and the peer whose figures are judged
-	against     string  // the case of the other time; "" means the same case
-	other       string  // the peer of the other time
-	maxShare    float64 // of the other time
-	stretchGoal float64 // a share that would be better still; zero means none
-	maxAllocs   float64 // zero means any number
-}
-
-// demands returns the rows of the bar.
-func demands() []demand {
-	const guard, cooperative = "guard", "guard-coop"
-	const success, oneTool, manyTools = "Success/tool=done", "Tools/tools=1", "Tools/tools=1000"
-
-	list := []demand{
-		{what: "cooperative tool, sequential", in: success, peer: cooperative,
-			other: peers.Failsafe, maxShare: 0.55, maxAllocs: 7},
-		{what: "enforced timeout, sequential", in: success, peer: guard,
-			other: peers.Failsafe, maxShare: 1.15, stretchGoal: 0.9, maxAllocs: 9},
-	}
-	for _, n := range []int{10, 100, 1000, 10000} {
-		list = append(list, demand{what: fmt.Sprintf("enforced timeout, parallel, %d goroutines", n),
-			in: fmt.Sprintf("Parallel/procs=2/goroutines=%d", n), peer: guard,
-			other: peers.Failsafe, maxShare: 1, maxAllocs: 9})
-	}
-	return append(list,
-		demand{what: "open breaker, rejected", in: "Open", peer: guard,
-			other: peers.Failsafe, maxShare: 0.6, maxAllocs: 2},
-		demand{what: "the same, against the order with the breaker outermost", in: "Open", peer: guard,
-			other: "failsafe-call", maxShare: 0.6, maxAllocs: 2},
-		demand{what: "enforced timeout against the hand-written stack", in: success, peer: guard,
-			other: "hand", maxShare: 0.7},
-		demand{what: "1,000 tools against 1, enforced", in: manyTools, peer: guard,
-			against: oneTool, other: guard, maxShare: 1.1},
-		demand{what: "1,000 tools against 1, cooperative", in: manyTools, peer: cooperative,
-			against: oneTool, other: cooperative, maxShare: 1.1},
-	)
-}
-
-// printBar prints the demands on the guard and whether it meets them.
-func (s *results) printBar(out io.Writer) {
-	fmt.Fprintln(out, "The bar: medians, with a tool that looks at ctx.Done().")
-	fmt.Fprintln(out)
-	fmt.Fprintln(out, "| case | time against | ratio | at most | allocs | at most | |")
-	fmt.Fprintln(out, "|---|---|---|---|---|---|---|")
-
-	for _, d := range demands() {
-		f, other := s.figures[d.in][d.peer], s.figures[cmp.Or(d.against, d.in)][d.other]
-		share, allocs := median(f.time)/median(other.time), median(f.allocs)
-
-		maxShare, maxAllocs := fmt.Sprint(d.maxShare), ""
-		if d.stretchGoal > 0 {
-			maxShare += fmt.Sprintf(" (stretch: %v)", d.stretchGoal)
-		}
-		if d.maxAllocs > 0 {
-			maxAllocs = fmt.Sprint(d.maxAllocs)
-		}
-
-		verdict := "pass"
-		if share > d.maxShare || d.maxAllocs > 0 && allocs > d.maxAllocs {
-			verdict = "FAIL"
-		}
-		fmt.Fprintf(out, "| %s | %s | %.2f | %s | %.0f | %s | %s |\n",
-			d.what, d.other, share, maxShare, allocs, maxAllocs, verdict)
 	}
 }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/seed8d1e2389/resilience/benchmarks/peers"
+)
+
+const (
+	guard       = "guard"
+	cooperative = "guard-coop"
+)
+
+// bars returns what the guard is held to. README.md says why the bars are where they are.
+func bars() []bar {
+	plain, failing, retrying, request := of(peers.Default()), of(neverOpens()), of(withoutDelay()), of(peers.Default())
+	open, many := of(opensAtOnce()), of(peers.Default())
+	request.request = true
+	failing.tool, retrying.tool, open.tool = fails, succeedsThird, fails
+	many.settings.Tools = toolNames(1000)
+
+	return []bar{
+		plain.bar("success, enforced", guard, peers.FloorGoroutine, 1.40, 7),
+		plain.bar("success, Cooperative", cooperative, peers.FloorTimeout, 2.20, 5),
+		request.bar("request, enforced", guard, peers.FloorGoroutine, 1.40, 7),
+		request.bar("request, Cooperative", cooperative, peers.FloorTimeout, 2.90, 8),
+
+		plain.bar("success, enforced", guard, peers.Duties, 1.30, 7),
+		plain.bar("success, Cooperative", cooperative, peers.DutiesCoop, 1.65, 5),
+		request.bar("request, enforced", guard, peers.Duties, 1.30, 7),
+		request.bar("request, Cooperative", cooperative, peers.DutiesCoop, 2.30, 8),
+
+		plain.bar("success, enforced", guard, peers.Failsafe, 1.05, 7),
+		plain.bar("success, Cooperative", cooperative, peers.Failsafe, 0.65, 5),
+		failing.bar("failure, enforced", guard, peers.Failsafe, 1.50, 8),
+		failing.bar("failure, Cooperative", cooperative, peers.Failsafe, 1.20, 6),
+		retrying.bar("two retries, enforced", guard, peers.Failsafe, 1.30, 25),
+		retrying.bar("two retries, Cooperative", cooperative, peers.Failsafe, 0.95, 21),
+		open.bar("open breaker", guard, peers.Failsafe, 0.75, 2),
+		plain.bar("success, enforced", guard, "hand", 0.75, 7),
+		many.bar("one of 1,000 tools, enforced", guard, peers.Failsafe, 1.05, 7),
+	}
+}
+
+func of(s peers.Settings) bar {
+	return bar{settings: s, tool: func() peers.Tool { return succeeds }}
+}
+
+func (b bar) bar(what, mine, other string, maxRatio, maxAllocs float64) bar {
+	b.what, b.maxRatio, b.maxAllocs = what, maxRatio, maxAllocs
+	b.guard, b.other = peers.Only(mine)[0], peers.Only(other)[0]
+	return b
+}
+
+// neverOpens returns settings without retries, whose breaker stays closed.
+func neverOpens() peers.Settings {
+	s := peers.Default()
+	s.Retries, s.Failures = 0, 1<<26 // failsafe-go keeps a bit for each failure
+	return s
+}
+
+// opensAtOnce returns settings without retries, whose breaker opens at the first failure.
+func opensAtOnce() peers.Settings {
+	s := peers.Default()
+	s.Retries, s.Failures, s.Cooldown = 0, 1, time.Hour
+	return s
+}
+
+func toolNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "tool-" + strconv.Itoa(i)
+	}
+	return names
+}
+
+// withoutDelay returns settings whose retries follow at once.
+func withoutDelay() peers.Settings {
+	s := peers.Default()
+	s.Delay = 0
+	return s
+}
+
+// succeeds looks at its context, for which some peers have to make a channel.
+func succeeds(ctx context.Context) (string, error) {
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	default:
+		return "a value", nil
+	}
+}
+
+var errTool = errors.New("the tool failed")
+
+func fails() peers.Tool {
+	return func(context.Context) (string, error) { return "", errTool }
+}
+
+// succeedsThird returns a tool that fails twice before each success.
+func succeedsThird() peers.Tool {
+	calls := 0
+	return func(context.Context) (string, error) {
+		if calls++; calls%3 != 0 {
+			return "", errTool
+		}
+		return "a value", nil
+	}
+}
