@@ -35,12 +35,12 @@ func bars() []bar {
 
 		plain.bar("success, enforced", guard, peers.Failsafe, 1.05, 7),
 		plain.bar("success, Cooperative", cooperative, peers.Failsafe, 0.65, 5),
-		failing.bar("failure, enforced", guard, peers.Failsafe, 1.50, 8),
+		failing.bar("failure, enforced", guard, peers.Failsafe, 1.45, 8),
 		failing.bar("failure, Cooperative", cooperative, peers.Failsafe, 1.20, 6),
 		retrying.bar("two retries, enforced", guard, peers.Failsafe, 1.30, 25),
 		retrying.bar("two retries, Cooperative", cooperative, peers.Failsafe, 0.95, 21),
-		open.bar("open breaker", guard, peers.Failsafe, 0.75, 2),
-		plain.bar("success, enforced", guard, "hand", 0.75, 7),
+		open.bar("open breaker", guard, peers.Failsafe, 0.70, 2),
+		plain.bar("success, enforced", guard, "hand", 1.05, 7),
 		many.bar("one of 1,000 tools, enforced", guard, peers.Failsafe, 1.05, 7),
 	}
 }
