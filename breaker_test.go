@@ -249,7 +249,7 @@ func TestWithBreakerDoesNotCountACallerThatLeaves(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := resilience.WithBreaker(ctx, b, func(context.Context) (int, error) { cancel(); return 0, errBoom })
 		assert.Equal(t, errBoom, err)
-		_, err = resilience.WithBreaker(ctx, b, notCalled)
+		_, err = resilience.WithBreaker(ctx, b, notCalled(t))
 		assert.ErrorIs(t, err, resilience.CodeCanceled)
 	}
 	assert.Equal(t, resilience.StateClosed, b.State())
@@ -260,9 +260,9 @@ func TestWithBreakerNeedsAFunctionABreakerAndAContext(t *testing.T) {
 	_, err := resilience.WithBreaker[int](t.Context(), b, nil)
 	assert.ErrorIs(t, err, resilience.CodeToolNotFound)
 	assert.PanicsWithValue(t, "resilience: nil *Breaker", func() {
-		_, _ = resilience.WithBreaker(t.Context(), nil, notCalled)
+		_, _ = resilience.WithBreaker(t.Context(), nil, notCalled(t))
 	})
 	assert.PanicsWithValue(t, "resilience: nil context", func() {
-		_, _ = resilience.WithBreaker(noContext, b, notCalled)
+		_, _ = resilience.WithBreaker(noContext, b, notCalled(t))
 	})
 }

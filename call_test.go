@@ -442,7 +442,7 @@ func (lostContext) Deadline() (time.Time, bool) { panic("boom") }
 
 func TestContextThatPanicsLeavesNoToolInHealth(t *testing.T) {
 	g := newGuard(t, resilience.Config{})
-	_, err := resilience.Do(lostContext{t.Context()}, g, "made-up", notCalled, resilience.ForRequest(resilience.Request{}))
+	_, err := resilience.Do(lostContext{t.Context()}, g, "made-up", notCalled(t), resilience.ForRequest(resilience.Request{}))
 	require.Error(t, err)
 	assert.Empty(t, g.Health())
 }

@@ -47,7 +47,7 @@ func TestCloseWaitsForCallsInFlightAndTheirObservers(t *testing.T) {
 		assert.EqualValues(t, 4, ended.Load())
 
 		for _, tool := range []string{"x", "unlisted", "new"} {
-			r := resilience.Run(t.Context(), g, tool, notCalled)
+			r := resilience.Run(t.Context(), g, tool, notCalled(t))
 			assert.Equal(t, resilience.CodeShuttingDown, r.Err.Code)
 			assert.Equal(t, "The server is shutting down", r.Err.Message)
 			assert.True(t, r.Err.Retryable)
@@ -104,7 +104,7 @@ func TestShuttingDownIsNoFailureOfAnOuterCall(t *testing.T) {
 		_, err := client.Close(t.Context())
 		require.NoError(t, err)
 		r := resilience.Run(t.Context(), server, "x", func(ctx context.Context) (int, error) {
-			return resilience.Do(ctx, client, "x", notCalled)
+			return resilience.Do(ctx, client, "x", notCalled(t))
 		})
 		assert.Equal(t, resilience.CodeShuttingDown, r.Err.Code)
 		assert.Equal(t, 1, r.Attempts)

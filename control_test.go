@@ -20,7 +20,7 @@ func TestIsolatedBreakerRejectsUntilItIsReset(t *testing.T) {
 		b.Isolate("maintenance until 14:00")
 
 		time.Sleep(24 * time.Hour)
-		r := resilience.Run(t.Context(), g, "x", notCalled)
+		r := resilience.Run(t.Context(), g, "x", notCalled(t))
 		assert.Equal(t, resilience.CodeCircuitOpen, r.Err.Code)
 		assert.Equal(t, "'db' is taken out of service: maintenance until 14:00", r.Err.Message)
 		assert.False(t, r.Err.Retryable)
@@ -36,7 +36,7 @@ func TestIsolatedBreakerRejectsUntilItIsReset(t *testing.T) {
 		b.Isolate("")
 		b.Trip(time.Second)
 		time.Sleep(time.Hour)
-		assert.Equal(t, "'db' is taken out of service", resilience.Run(t.Context(), g, "x", notCalled).Err.Message)
+		assert.Equal(t, "'db' is taken out of service", resilience.Run(t.Context(), g, "x", notCalled(t)).Err.Message)
 
 		b.Reset()
 		b.Reset()
@@ -284,7 +284,7 @@ func TestIsolatedToolRejectsCallsOfItsKeys(t *testing.T) {
 
 	g.Breaker("x").Isolate("maintenance")
 	for _, key := range []string{"", "eu", "us"} {
-		_, err := resilience.Do(t.Context(), g, "x", notCalled, resilience.BreakerKey(key))
+		_, err := resilience.Do(t.Context(), g, "x", notCalled(t), resilience.BreakerKey(key))
 		require.ErrorIs(t, err, resilience.CodeCircuitOpen, "key %q", key)
 	}
 	g.Breaker("x").Reset()

@@ -146,7 +146,7 @@ func TestNewBreakerHasTheStateOfTheFleet(t *testing.T) {
 		time.Sleep(10 * time.Second)
 
 		for _, call := range []struct{ tool, key string }{{"new", ""}, {"x", "e/u"}, {"new", "key"}} {
-			r := resilience.Run(t.Context(), g, call.tool, notCalled, resilience.BreakerKey(call.key))
+			r := resilience.Run(t.Context(), g, call.tool, notCalled(t), resilience.BreakerKey(call.key))
 			require.ErrorIs(t, r.Err, resilience.CodeCircuitOpen, "%+v", call)
 			assert.Equal(t, 50*time.Second, r.Err.RetryAfter)
 		}
@@ -175,7 +175,7 @@ func TestMemberThatMayNotProbeRejectsCalls(t *testing.T) {
 		assert.Zero(t, f.leases())
 
 		for range 10 {
-			r := resilience.Run(t.Context(), g, "x", notCalled)
+			r := resilience.Run(t.Context(), g, "x", notCalled(t))
 			require.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
 			assert.Equal(t, 3*time.Second, r.Err.RetryAfter)
 		}

@@ -54,7 +54,7 @@ func TestInvalidCallIsNotMadeAndLeavesNoTrace(t *testing.T) {
 		want string
 	}{
 		"empty name": {
-			ctx: t.Context(), fn: notCalled,
+			ctx: t.Context(), fn: notCalled(t),
 			want: "VALIDATION_ERROR: The tool's name is empty",
 		},
 		"nil function": {
@@ -62,19 +62,19 @@ func TestInvalidCallIsNotMadeAndLeavesNoTrace(t *testing.T) {
 			want: "TOOL_NOT_FOUND: Tool 'x' not found: its function is nil",
 		},
 		"zero timeout": {
-			ctx: t.Context(), tool: "x", fn: notCalled, opt: resilience.Timeout(0),
+			ctx: t.Context(), tool: "x", fn: notCalled(t), opt: resilience.Timeout(0),
 			want: "VALIDATION_ERROR: The timeout of this call is 0s: it must be positive",
 		},
 		"negative timeout": {
-			ctx: t.Context(), tool: "x", fn: notCalled, opt: resilience.Timeout(-time.Second),
+			ctx: t.Context(), tool: "x", fn: notCalled(t), opt: resilience.Timeout(-time.Second),
 			want: "VALIDATION_ERROR: The timeout of this call is -1s: it must be positive",
 		},
 		"canceled context": {
-			ctx: canceled, tool: "x", fn: notCalled,
+			ctx: canceled, tool: "x", fn: notCalled(t),
 			want: "CANCELED: The call was canceled",
 		},
 		"context past its deadline": {
-			ctx: late, tool: "x", fn: notCalled,
+			ctx: late, tool: "x", fn: notCalled(t),
 			want: "TIMEOUT: Tool 'x' timed out",
 		},
 	} {
@@ -91,10 +91,10 @@ func TestInvalidCallIsNotMadeAndLeavesNoTrace(t *testing.T) {
 func TestCallPanicsWithoutAGuardOrAContext(t *testing.T) {
 	g := newGuard(t, resilience.Config{})
 	assert.PanicsWithValue(t, "resilience: nil *Guard", func() {
-		_, _ = resilience.Do(t.Context(), nil, "x", notCalled)
+		_, _ = resilience.Do(t.Context(), nil, "x", notCalled(t))
 	})
 	assert.PanicsWithValue(t, "resilience: nil context", func() {
-		_, _ = resilience.Do(noContext, g, "x", notCalled)
+		_, _ = resilience.Do(noContext, g, "x", notCalled(t))
 	})
 	assert.PanicsWithValue(t, "resilience: nil context", func() { resilience.All[int](noContext, g) })
 }

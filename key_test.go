@@ -42,7 +42,7 @@ func TestEachKeyHasABreakerOfItsOwn(t *testing.T) {
 		assert.False(t, rejects("z", "loki"))
 		assert.False(t, rejects("unlisted", "loki"))
 
-		r := resilience.Run(t.Context(), g, "x", notCalled, resilience.BreakerKey("loki"))
+		r := resilience.Run(t.Context(), g, "x", notCalled(t), resilience.BreakerKey("loki"))
 		assert.Equal(t, "x", r.Err.Tool)
 		assert.Equal(t, "For 'loki': Circuit breaker open due to repeated failures. Calls are rejected for 30 more seconds.", r.Err.Message)
 		assert.Contains(t, r.Err.Suggestion, "calls of this tool for others may succeed")
@@ -82,7 +82,7 @@ func TestKeysAreBounded(t *testing.T) {
 			require.NoError(t, err)
 		}
 		assert.Len(t, g.Breakers(), 1025)
-		r := resilience.Run(t.Context(), g, "x", notCalled, resilience.BreakerKey("open"))
+		r := resilience.Run(t.Context(), g, "x", notCalled(t), resilience.BreakerKey("open"))
 		assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen, "it isn't forgotten")
 
 		long := strings.Repeat("é", 1000)
@@ -146,7 +146,7 @@ func TestOpenBreakerOfAKeyOutlivesTheStateOfItsTool(t *testing.T) {
 		g := guardWith(t, resilience.Tool{})
 		failWithKey(t, g, "unlisted", "k")
 		flood(t, g, 3000, succeed)
-		r := resilience.Run(t.Context(), g, "unlisted", notCalled, resilience.BreakerKey("k"))
+		r := resilience.Run(t.Context(), g, "unlisted", notCalled(t), resilience.BreakerKey("k"))
 		assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
 	})
 }

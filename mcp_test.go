@@ -79,7 +79,7 @@ func TestForRequestFailsIfAnAllowedOptionOfMetaIsInvalid(t *testing.T) {
 			}
 
 			g := newGuard(t, resilience.Config{})
-			r := resilience.Run(t.Context(), g, "x", notCalled, resilience.ForRequest(request))
+			r := resilience.Run(t.Context(), g, "x", notCalled(t), resilience.ForRequest(request))
 
 			require.ErrorIs(t, r.Err, resilience.CodeValidation)
 			assert.Contains(t, r.Err.Message, tc.want)

@@ -159,7 +159,7 @@ func TestPeersRejectionDoesNotTellTheCause(t *testing.T) {
 		g := newGuard(t, cfg)
 		require.ErrorIs(t, resilience.Run(t.Context(), g, "x", failing(9, errBoom)).Err, errBoom)
 
-		rejected := resilience.Run(t.Context(), g, "x", notCalled).Err
+		rejected := resilience.Run(t.Context(), g, "x", notCalled(t)).Err
 		assert.Equal(t, resilience.CodeCircuitOpen, rejected.Code)
 		assert.NotErrorIs(t, rejected, errBoom)
 		assert.ErrorIs(t, g.Health()[0].LastError, errBoom, "for the operator")
@@ -340,9 +340,9 @@ func TestPeersOpenBreakerComesBeforeTheLimitOfCalls(t *testing.T) {
 			_, _ = resilience.Do(t.Context(), g, "x", hang(time.Second))
 		}()
 		synctest.Wait()
-		require.ErrorIs(t, resilience.Run(t.Context(), g, "x", notCalled).Err, resilience.CodeOverloaded)
+		require.ErrorIs(t, resilience.Run(t.Context(), g, "x", notCalled(t)).Err, resilience.CodeOverloaded)
 		g.Breaker("x").Trip(0)
-		assert.ErrorIs(t, resilience.Run(t.Context(), g, "x", notCalled).Err, resilience.CodeCircuitOpen)
+		assert.ErrorIs(t, resilience.Run(t.Context(), g, "x", notCalled(t)).Err, resilience.CodeCircuitOpen)
 		<-done
 	})
 }

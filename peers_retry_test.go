@@ -253,7 +253,7 @@ func TestPeersBreakerAroundRetriesCountsTheCall(t *testing.T) {
 			require.Equal(t, 4, r.Attempts)
 			require.Equal(t, n+1, g.Breaker("x").Failures())
 		}
-		r := resilience.Run(t.Context(), g, "x", notCalled)
+		r := resilience.Run(t.Context(), g, "x", notCalled(t))
 		assert.Equal(t, resilience.CodeCircuitOpen, r.Err.Code)
 		assert.Zero(t, r.Duration, "a rejected call waits for nothing")
 	})

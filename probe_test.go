@@ -75,7 +75,7 @@ func TestNoCallIsSacrificedWhileProbeFails(t *testing.T) {
 		trip(t, g.Breaker("x"))
 		opened := time.Now()
 		for time.Since(opened) < 300*time.Second {
-			r := resilience.Run(t.Context(), g, "x", notCalled)
+			r := resilience.Run(t.Context(), g, "x", notCalled(t))
 			require.Equal(t, resilience.CodeCircuitOpen, r.Err.Code)
 			require.Regexp(t, "^Circuit breaker open due to repeated failures. "+
 				"Its backend is being asked; call again in [0-9]+ seconds?.$", r.Err.Message)
@@ -129,7 +129,7 @@ func TestProbeThatSaysNothingLeavesTheProbeToACall(t *testing.T) {
 			g := newGuard(t, cfg)
 			trip(t, g.Breaker("x"))
 			time.Sleep(29 * time.Second)
-			assert.ErrorIs(t, resilience.Run(t.Context(), g, "x", notCalled).Err, resilience.CodeCircuitOpen)
+			assert.ErrorIs(t, resilience.Run(t.Context(), g, "x", notCalled(t)).Err, resilience.CodeCircuitOpen)
 
 			time.Sleep(2 * time.Minute) // those that hang have failed first
 			assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)

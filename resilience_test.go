@@ -107,8 +107,14 @@ func exit(context.Context) (int, error) {
 	return 0, nil
 }
 
-// notCalled is the function of a call that must fail before it is made.
-func notCalled(context.Context) (int, error) { panic("called") }
+// notCalled returns the function of a call that must fail before it is made. It fails the test itself, because a call
+// recovers its panic.
+func notCalled(t *testing.T) toolFunc {
+	return func(context.Context) (int, error) {
+		t.Error("the function was called")
+		return 0, nil
+	}
+}
 
 // The suggestions of errors that aren't those of a certain code.
 const (

@@ -243,7 +243,7 @@ func TestWithRetryFailsIfItsBackoffIsInvalid(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := resilience.WithRetry(t.Context(), resilience.Retry{Backoff: tc.backoff}, notCalled)
+			_, err := resilience.WithRetry(t.Context(), resilience.Retry{Backoff: tc.backoff}, notCalled(t))
 
 			assert.EqualError(t, err, "VALIDATION_ERROR: Retry: Backoff."+tc.want)
 		})
@@ -254,7 +254,7 @@ func TestWithRetryNeedsAFunctionAndAContext(t *testing.T) {
 	_, err := resilience.WithRetry[int](t.Context(), resilience.Retry{}, nil)
 	assert.EqualError(t, err, "TOOL_NOT_FOUND: The tool not found: its function is nil")
 	assert.PanicsWithValue(t, "resilience: nil context", func() {
-		_, _ = resilience.WithRetry(noContext, steady, notCalled)
+		_, _ = resilience.WithRetry(noContext, steady, notCalled(t))
 	})
 }
 

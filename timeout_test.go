@@ -161,15 +161,15 @@ func TestWithTimeoutDoesNotCallItsFunctionIfTheCallIsInvalid(t *testing.T) {
 		want    string
 	}{
 		"empty name": {
-			ctx: t.Context(), timeout: time.Second, fn: notCalled,
+			ctx: t.Context(), timeout: time.Second, fn: notCalled(t),
 			want: "VALIDATION_ERROR: The tool's name is empty",
 		},
 		"zero timeout": {
-			ctx: t.Context(), tool: "x", fn: notCalled,
+			ctx: t.Context(), tool: "x", fn: notCalled(t),
 			want: "VALIDATION_ERROR: timeout is 0s: it must be positive",
 		},
 		"negative timeout": {
-			ctx: t.Context(), tool: "x", timeout: -time.Second, fn: notCalled,
+			ctx: t.Context(), tool: "x", timeout: -time.Second, fn: notCalled(t),
 			want: "VALIDATION_ERROR: timeout is -1s: it must be positive",
 		},
 		"nil function": {
@@ -177,11 +177,11 @@ func TestWithTimeoutDoesNotCallItsFunctionIfTheCallIsInvalid(t *testing.T) {
 			want: "TOOL_NOT_FOUND: Tool 'x' not found: its function is nil",
 		},
 		"canceled context": {
-			ctx: canceled, tool: "x", timeout: time.Second, fn: notCalled,
+			ctx: canceled, tool: "x", timeout: time.Second, fn: notCalled(t),
 			want: "CANCELED: The call was canceled",
 		},
 		"context past its deadline": {
-			ctx: late, tool: "x", timeout: time.Second, fn: notCalled,
+			ctx: late, tool: "x", timeout: time.Second, fn: notCalled(t),
 			want: "TIMEOUT: Tool 'x' timed out",
 		},
 	} {
@@ -192,7 +192,7 @@ func TestWithTimeoutDoesNotCallItsFunctionIfTheCallIsInvalid(t *testing.T) {
 		})
 	}
 	assert.PanicsWithValue(t, "resilience: nil context", func() {
-		_, _ = resilience.WithTimeout(noContext, "x", time.Second, notCalled)
+		_, _ = resilience.WithTimeout(noContext, "x", time.Second, notCalled(t))
 	})
 }
 

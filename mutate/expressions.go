@@ -127,6 +127,10 @@ func (m *mutator) constant(e ast.Expr, tv types.TypeAndValue, parent ast.Node) {
 		if p.Key == e {
 			return
 		}
+	case *ast.CallExpr:
+		if m.text(p.Fun) == "make" && e == p.Args[len(p.Args)-1] && m.isSlice(p) { // room, which is only a hint
+			return
+		}
 	}
 	before := "mutPick[" + m.typeName(tv.Type) + "](%d, "
 	if tv.Value.Kind() == constant.Bool {
@@ -213,6 +217,12 @@ func (m *mutator) within(parent ast.Node, e ast.Expr, changed string) string {
 func (m *mutator) isNumberOrBool(e ast.Expr) bool {
 	b, ok := m.pkg.info.TypeOf(e).Underlying().(*types.Basic)
 	return ok && b.Info()&(types.IsNumeric|types.IsBoolean) != 0
+}
+
+// isSlice reports whether make makes a slice with room for more than it holds.
+func (m *mutator) isSlice(call *ast.CallExpr) bool {
+	_, ok := m.pkg.info.TypeOf(call).Underlying().(*types.Slice)
+	return ok && len(call.Args) == 3
 }
 
 func (m *mutator) isString(e ast.Expr) bool {

@@ -87,10 +87,20 @@ type listedPackage struct {
 	DepOnly    bool
 }
 
+// goCommand returns a command of go in dir. A module with a newest.mod is built with that, because some tests are skipped
+// with the lowest versions.
+func goCommand(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
+	if _, err := os.Stat(filepath.Join(dir, "newest.mod")); err == nil {
+		cmd.Env = append(os.Environ(), "GOFLAGS=-modfile=newest.mod")
+	}
+	return cmd
+}
+
 // list returns the package in dir, and the files with the exported types of all that it imports.
 func list(dir string) (*listedPackage, map[string]string, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Name,GoFiles,ImportMap,Export,DepOnly", ".")
-	cmd.Dir = dir
+	cmd := goCommand(dir, "list", "-export", "-deps", "-json=ImportPath,Name,GoFiles,ImportMap,Export,DepOnly", ".")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -211,7 +211,7 @@ func (m *mutator) zero(e ast.Expr, t types.Type, prefix string) {
 	if tv.Value != nil && constant.Compare(tv.Value, token.EQL, constant.MakeString("")) {
 		return
 	}
-	if c, ok := e.(*ast.CompositeLit); ok && len(c.Elts) == 0 || m.text(e) == "zero" {
+	if c, ok := e.(*ast.CompositeLit); ok && len(c.Elts) == 0 || m.text(e) == "zero" || m.isEmptySlice(e) {
 		return
 	}
 
@@ -221,6 +221,12 @@ func (m *mutator) zero(e ast.Expr, t types.Type, prefix string) {
 		return
 	}
 	m.add(e, old, prefix+"zero", "mutZero["+m.typeName(t)+"](%d, ", ")")
+}
+
+// isEmptySlice reports whether e makes a slice without elements, which is as good as none.
+func (m *mutator) isEmptySlice(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	return ok && len(call.Args) == 3 && m.text(call.Fun) == "make" && m.text(call.Args[1]) == "0"
 }
 
 func (m *mutator) returns(s *ast.ReturnStmt, stack []ast.Node) {

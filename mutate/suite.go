@@ -63,8 +63,7 @@ func build(p *pkg, texts map[string]string, work string) (*suite, error) {
 	}
 
 	s := &suite{dir: p.dir, work: work, binary: filepath.Join(work, "mutants.test"), kills: map[killing]int{}}
-	cmd := exec.Command("go", "test", "-c", "-overlay", overlayFile, "-o", s.binary, ".")
-	cmd.Dir = p.dir
+	cmd := goCommand(p.dir, "test", "-c", "-overlay", overlayFile, "-o", s.binary, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go test -c in %s: %w\n%s", p.dir, err, out)
 	}

@@ -43,10 +43,15 @@ func TestErrorsAreLoggedOnceUntilQuiet(t *testing.T) {
 		assert.Contains(t, logged[1], "error=again")
 		assert.Contains(t, logged[1], "suppressed=99")
 
+		time.Sleep(5*time.Minute - 1)
+		h.Handle(errors.New("not quiet for long enough"))
+		synctest.Wait()
+		require.Len(t, r.all(), 2)
+
 		time.Sleep(5 * time.Minute)
 		h.Handle(errors.New("once more"))
 		synctest.Wait()
-		assert.Contains(t, r.all()[2], "suppressed=1")
+		assert.Contains(t, r.all()[2], "suppressed=2")
 	})
 }
 

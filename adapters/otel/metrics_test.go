@@ -113,6 +113,20 @@ func TestMadeUpNamesAndCodesDontMultiplySeries(t *testing.T) {
 	})
 }
 
+func TestCodesOfTheGuardAreOnMetrics(t *testing.T) {
+	for _, code := range []resilience.Code{
+		resilience.CodeTimeout, resilience.CodeCircuitOpen, resilience.CodeConnectionLost, resilience.CodeRetryExhausted,
+		resilience.CodeOverloaded, resilience.CodeToolFailed, resilience.CodeToolNotFound, resilience.CodeValidation,
+		resilience.CodeCanceled, resilience.CodeShuttingDown,
+	} {
+		runInBubble(t, string(code), func(t *testing.T) {
+			f := newFixture(t, toolX(resilience.Tool{}))
+			require.Error(t, f.call(t.Context(), "x", failWith(&resilience.Error{Code: code})))
+			assert.Equal(t, string(code), f.collect()["resilience.call.duration"][0].attrs["resilience.code"])
+		})
+	}
+}
+
 func TestConcurrentCallsAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, resilience.Config{})

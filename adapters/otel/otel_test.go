@@ -71,21 +71,62 @@ func TestNoopProvidersKeepTheClientsTrace(t *testing.T) {
 	})
 }
 
-// failingMeters can't make counters.
-type failingMeters struct{ metricnoop.MeterProvider }
-
-func (failingMeters) Meter(string, ...metric.MeterOption) metric.Meter { return failingMeter{} }
-
-type failingMeter struct{ metricnoop.Meter }
-
-func (failingMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
-	return nil, errBoom
+// failingMeters can't make the instrument of this name.
+type failingMeters struct {
+	metricnoop.MeterProvider
+	name string
 }
 
-func TestNewReturnsTheErrorsOfInstruments(t *testing.T) {
-	telemetry, err := otelresilience.New(otelresilience.Config{MeterProvider: failingMeters{}})
-	assert.ErrorIs(t, err, errBoom)
-	assert.Nil(t, telemetry)
+func (p failingMeters) Meter(string, ...metric.MeterOption) metric.Meter { return failingMeter{name: p.name} }
+
+type failingMeter struct {
+	metricnoop.Meter
+	name string
+}
+
+func (m failingMeter) fails(name string) error {
+	if name == m.name {
+		return errBoom
+	}
+	return nil
+}
+
+func (m failingMeter) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return metricnoop.Int64Counter{}, m.fails(name)
+}
+
+func (m failingMeter) Int64Histogram(name string, _ ...metric.Int64HistogramOption) (metric.Int64Histogram, error) {
+	return metricnoop.Int64Histogram{}, m.fails(name)
+}
+
+func (m failingMeter) Float64Histogram(
+	name string, _ ...metric.Float64HistogramOption,
+) (metric.Float64Histogram, error) {
+	return metricnoop.Float64Histogram{}, m.fails(name)
+}
+
+func (m failingMeter) Int64ObservableGauge(
+	name string, _ ...metric.Int64ObservableGaugeOption,
+) (metric.Int64ObservableGauge, error) {
+	return metricnoop.Int64ObservableGauge{}, m.fails(name)
+}
+
+func (m failingMeter) Int64ObservableUpDownCounter(
+	name string, _ ...metric.Int64ObservableUpDownCounterOption,
+) (metric.Int64ObservableUpDownCounter, error) {
+	return metricnoop.Int64ObservableUpDownCounter{}, m.fails(name)
+}
+
+func TestNewReturnsTheErrorOfEachInstrument(t *testing.T) {
+	for _, name := range []string{
+		"mcp.server.operation.duration", "mcp.client.operation.duration", "resilience.call.duration",
+		"resilience.call.attempts", "resilience.retries", "resilience.late_result.delay", "resilience.breaker.changes",
+		"resilience.breaker.state", "resilience.calls.in_flight", "resilience.calls.abandoned",
+	} {
+		telemetry, err := otelresilience.New(otelresilience.Config{MeterProvider: failingMeters{name: name}})
+		assert.ErrorIs(t, err, errBoom, name)
+		assert.Nil(t, telemetry, name)
+	}
 }
 
 func TestTwoTelemetriesOfOneGuardDontMixUpSpans(t *testing.T) {

@@ -99,15 +99,27 @@ func (tc parentCase) run(t *testing.T, inSpan bool) {
 }
 
 // The transport may have extracted the same trace already.
-func TestSameTraceInContextIsNoLink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, resilience.Config{})
-		ctx := propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier{"traceparent": traceparent})
-		require.NoError(t, f.call(ctx, "x", succeed, withTrace()))
-		s := f.span("tools/call x")
-		assert.Equal(t, clientSpan, s.Parent.SpanID().String())
-		assert.Empty(t, s.Links)
-	})
+func TestOnlyTheSameSpanInContextIsNoLink(t *testing.T) {
+	for name, tc := range map[string]struct {
+		traceparent string
+		links       int
+	}{
+		"the same span":                  {traceparent: traceparent},
+		"another span of the same trace": {traceparent: "00-" + clientTrace + "-00000000000000aa-01", links: 1},
+		"a span of another trace": {
+			traceparent: "00-000000000000000000000000000000bb-" + clientSpan + "-01", links: 1,
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			f := newFixture(t, resilience.Config{})
+			carrier := propagation.MapCarrier{"traceparent": tc.traceparent}
+			ctx := propagation.TraceContext{}.Extract(t.Context(), carrier)
+			require.NoError(t, f.call(ctx, "x", succeed, withTrace()))
+			s := f.span("tools/call x")
+			assert.Equal(t, clientSpan, s.Parent.SpanID().String())
+			assert.Len(t, s.Links, tc.links)
+		})
+	}
 }
 
 func TestParentOfClientRequestIsTheContextsSpan(t *testing.T) {
@@ -161,6 +173,7 @@ func TestPropagatorReadsButDoesntChangeMeta(t *testing.T) {
 		require.NoError(t, f.call(t.Context(), "x", succeed, withMeta(meta)))
 		assert.Equal(t, clientSpan, f.span("tools/call x").Parent.SpanID().String())
 		assert.Equal(t, traceparent, meta["x-trace"])
+		require.NoError(t, f.call(t.Context(), "y", succeed, withMeta(nil)), "the propagator isn't asked without _meta")
 	})
 }
 
@@ -182,5 +195,8 @@ func TestSamplerReceivesNameKindAndAttributes(t *testing.T) {
 		assert.Equal(t, trace.SpanKindServer, got.Kind)
 		assert.Contains(t, got.Attributes, attribute.String("gen_ai.tool.name", "x"))
 		assert.Contains(t, got.Attributes, attribute.String("mcp.method.name", "tools/call"))
+		for _, a := range got.Attributes {
+			assert.True(t, a.Valid(), "it has a name and a value")
+		}
 	})
 }

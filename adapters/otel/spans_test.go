@@ -150,6 +150,25 @@ func TestErrorThatPanicsHasASpan(t *testing.T) {
 	})
 }
 
+// An errorOfAPanic says that it is a panic, and panics itself.
+type errorOfAPanic struct{}
+
+func (errorOfAPanic) Error() string { return "boom" }
+func (errorOfAPanic) As(target any) bool {
+	if p, ok := target.(**resilience.PanicError); ok {
+		*p = &resilience.PanicError{Value: "invented"}
+	}
+	panic("As")
+}
+
+func TestErrorWhoseAsPanicsIsNoException(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{})
+		require.Error(t, f.call(t.Context(), "x", failWith(errorOfAPanic{})))
+		assert.Empty(t, f.span("execute_tool x").Events)
+	})
+}
+
 // The name of a tool and what a tool says may be as long as a client likes.
 func TestNothingOfASpanIsLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
