@@ -266,3 +266,19 @@ func TestWithBreakerNeedsAFunctionABreakerAndAContext(t *testing.T) {
 		_, _ = resilience.WithBreaker(noContext, b, notCalled(t))
 	})
 }
+
+func TestCrashIsAFailureAlsoOnceTheCallerHasLeft(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fn   toolFunc
+		want int
+	}{"an error": {failing(9, errBoom), 0}, "a panic": {panicking("p"), 1}} {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := resilience.WithBreaker(ctx, b, func(ctx context.Context) (int, error) {
+			cancel()
+			return tc.fn(ctx)
+		})
+		assert.Error(t, err, name)
+		assert.Equal(t, tc.want, b.Failures(), name)
+	}
+}

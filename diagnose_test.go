@@ -1,8 +1,10 @@
 package resilience_test
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,4 +69,37 @@ func TestAsErrorSurvivesATypedNil(t *testing.T) {
 	e = resilience.AsError("x", own)
 	assert.Equal(t, resilience.CodeToolFailed, e.Code)
 	assert.NotErrorIs(t, e, io.EOF)
+}
+
+// A panickingWait asks for a delay, and panics instead of saying for which.
+type panickingWait struct{}
+
+func (panickingWait) Error() string             { return "busy" }
+func (panickingWait) RetryAfter() time.Duration { panic("no delay") }
+
+func TestSuggestionFollowsFromTheDiagnosis(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"the caller's mistake":       {resilience.MarkInvalid(errBoom), "Correct the arguments, then call again."},
+		"lost, and stays so":         {resilience.MarkPermanent(syscall.ECONNREFUSED), suggestChange},
+		"too slow, and stays so":     {resilience.MarkPermanent(context.DeadlineExceeded), suggestChange},
+		"failed, and stays so":       {resilience.MarkPermanent(errBoom), suggestChange},
+		"failed, a retry may help":   {errBoom, suggestRetry},
+		"asks for a delay and fails": {panickingWait{}, suggestRetry},
+	} {
+		e := resilience.AsError("x", tc.err)
+		assert.Equal(t, tc.want, e.Suggestion, name)
+		assert.Zero(t, e.RetryAfter, name)
+	}
+}
+
+func TestExhaustedErrorSaysWhatTheToolSaid(t *testing.T) {
+	own := &resilience.Error{Code: "BUSY", Message: "the index is being built", Suggestion: "Wait"}
+	e := resilience.RetryExhaustedError("x", 3, own)
+	assert.Equal(t, "Tool 'x' failed after 3 attempts: the index is being built", e.Message)
+	assert.Equal(t, "Wait", e.Suggestion)
+	assert.Equal(t, resilience.Code("BUSY"), e.LastCode)
+	assert.ErrorIs(t, e, own)
 }

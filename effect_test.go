@@ -162,6 +162,17 @@ func unmarshaled(t *testing.T, text string) error {
 	return e
 }
 
+func TestEffectOfTheConfigIsThatOfToolsWithoutOne(t *testing.T) {
+	for effect, want := range map[resilience.Effect]string{
+		resilience.NonIdempotent: suggestCheck, resilience.ReadOnly: suggestRetry, resilience.Idempotent: suggestRetry,
+	} {
+		g := newGuard(t, resilience.Config{Effect: effect, Retry: resilience.Retry{MaxRetries: -1}})
+		r := resilience.Run(t.Context(), g, "unlisted", failing(9, errBoom))
+		assert.Equal(t, want, r.Err.Suggestion, effect)
+		assert.Equal(t, effect != resilience.NonIdempotent, r.Err.Retryable, effect)
+	}
+}
+
 func TestTimeoutOfANonIdempotentToolAsksTheAgentToCheck(t *testing.T) {
 	for name, attemptTimeout := range map[string]time.Duration{"of the call": 0, "of an attempt": time.Second} {
 		runInBubble(t, name, func(t *testing.T) {

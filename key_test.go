@@ -182,3 +182,13 @@ func TestProbesOfForgottenBreakersEnd(t *testing.T) {
 		assert.NoError(t, err)
 	})
 }
+
+func TestBreakerKeyOfARequest(t *testing.T) {
+	g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+	request := resilience.ForRequest(resilience.Request{BreakerKey: func() string { return "loki" }})
+	require.Error(t, resilience.Run(t.Context(), g, "x", failing(9, errBoom), request).Err)
+	keys := g.Health()[0].Keys
+	require.Len(t, keys, 1)
+	assert.Equal(t, "loki", keys[0].Key)
+	assert.Equal(t, 1, keys[0].ConsecutiveFailures)
+}

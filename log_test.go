@@ -50,6 +50,31 @@ func setDefaultLog(t *testing.T, log *slog.Logger) {
 	})
 }
 
+// A quietHandler wants only records of a level and above.
+type quietHandler struct {
+	handlerFunc
+	from slog.Level
+}
+
+func (h quietHandler) Enabled(_ context.Context, level slog.Level) bool { return level >= h.from }
+
+func TestLogObserverWritesNoRecordOfADisabledLevel(t *testing.T) {
+	var written []string
+	handler := quietHandler{from: slog.LevelWarn, handlerFunc: func(_ context.Context, r slog.Record) error {
+		written = append(written, r.Message)
+		return nil
+	}}
+	o := resilience.LogObserver(slog.New(handler))
+	o.End(t.Context(), resilience.CallEnd{})
+	o.Retry(t.Context(), resilience.CallRetry{})
+	o.Late(t.Context(), resilience.LateResult{})
+	o.Breaker(resilience.BreakerChange{To: resilience.StateOpen})
+	o.Breaker(resilience.BreakerChange{To: resilience.StateHalfOpen})
+	o.Connection(resilience.ConnectionChange{State: resilience.ConnectionUp})
+	o.Connection(resilience.ConnectionChange{State: resilience.ConnectionDown})
+	assert.Equal(t, []string{"breaker opened", "connection down"}, written)
+}
+
 func TestLogObserverWritesOneRecordPerEvent(t *testing.T) {
 	withMessage := &resilience.Error{
 		Code:       resilience.CodeToolFailed,

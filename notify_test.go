@@ -193,6 +193,11 @@ func TestLogThatBlocksDelaysNoCall(t *testing.T) {
 		}
 		assert.Zero(t, time.Since(start))
 
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		assert.Equal(t, context.DeadlineExceeded, g.Flush(ctx), "Flush waits for the log, too")
+		assert.Equal(t, time.Minute, time.Since(start))
+
 		close(release)
 		flush(t, g)
 	})

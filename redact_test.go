@@ -24,12 +24,15 @@ func TestRedactHidesValuesBySensitiveWordsInTheirKeys(t *testing.T) {
 			"password", "Password", "PASSWORD", "db_password", "userPassword1", "dbpassword",
 			"passwd", "pass", "user_pass",
 		},
-		"key": {"api_key", "apiKey", "APIKey", "API_KEY", "apikey", "x-api-key", "key", "keys"},
+		"key": {
+			"api_key", "apiKey", "APIKey", "API_KEY", "apikey", "x-api-key", "key", "keys",
+			"DBKey", "APIKeyID", "SSHKeys", "key2", "2key",
+		},
 		"token": {
 			"token", "access.token", "tokenB64", "idToken", "idtoken", "accesstoken", "JWT",
 		},
 		"secret":     {"secret", "clientSecret", "clientsecret", "SECRETS"},
-		"auth":       {"auth", "Authorization", "oauth2"},
+		"auth":       {"auth", "Authorization", "oauth2", "AWSAuth", "HTTPAuthHeader"},
 		"credential": {"credential", "aws credentials"},
 		"cookie":     {"cookie", "Set-Cookie"},
 	} {

@@ -398,3 +398,65 @@ func TestAttemptIsThatOfItsContext(t *testing.T) {
 		assert.Equal(t, 1, <-later)
 	})
 }
+
+func TestRetryThatDoesNotFitIntoMaxTimeoutIsNotMade(t *testing.T) {
+	for name, tc := range map[string]struct {
+		works    time.Duration // and reports progress each second
+		attempts int
+	}{
+		"it fits":         {works: 9 * time.Second, attempts: 2},
+		"it doesn't":      {works: 11 * time.Second, attempts: 1},
+		"it just doesn't": {works: 10 * time.Second, attempts: 1},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{
+				Effect: resilience.ReadOnly, Timeout: 15 * time.Second, MaxTimeout: 20 * time.Second,
+			})
+			cfg.Retry.Backoff = tenSecondsApart
+			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 2 {
+					return 2, nil
+				}
+				for range tc.works / time.Second {
+					time.Sleep(time.Second)
+					resilience.ReportProgress(ctx)
+				}
+				return 0, errBoom
+			})
+			assert.Equal(t, tc.attempts, r.Attempts)
+			if tc.attempts == 1 {
+				assert.ErrorIs(t, r.Err, errBoom)
+				assert.Equal(t, tc.works, r.Duration, "it ends at once")
+			}
+		})
+	}
+}
+
+func TestAttemptWithinWithTimeoutIsThatOfTheCallAroundIt(t *testing.T) {
+	attemptWithin := func(ctx context.Context) int {
+		n, err := resilience.WithTimeout(ctx, "y", time.Minute, func(ctx context.Context) (int, error) {
+			return resilience.Attempt(ctx), nil
+		})
+		assert.NoError(t, err)
+		return n
+	}
+	assert.Equal(t, 1, attemptWithin(t.Context()), "without a call around it")
+
+	var within []int
+	retry := resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}}
+	_, err := resilience.WithRetry(t.Context(), retry, func(ctx context.Context) (int, error) {
+		within = append(within, attemptWithin(ctx))
+		return failing(2, errBoom)(ctx)
+	})
+	assert.NoError(t, err)
+	assert.Equal(t, []int{1, 2, 3}, within)
+
+	within = nil
+	cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Retry: &retry})
+	_, err = resilience.Do(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+		within = append(within, attemptWithin(ctx))
+		return failing(2, errBoom)(ctx)
+	})
+	assert.NoError(t, err)
+	assert.Equal(t, []int{1, 2, 3}, within)
+}

@@ -113,6 +113,12 @@ func TestWithTimeoutEndsWithItsCaller(t *testing.T) {
 			not:     context.Canceled,
 			message: "Tool 'x' exceeded timeout of 1s",
 		},
+		"a later deadline": {
+			caller:  withTimeout(2 * time.Second),
+			is:      []error{resilience.CodeTimeout, context.DeadlineExceeded},
+			not:     context.Canceled,
+			message: "Tool 'x' exceeded timeout of 1s",
+		},
 		"a deadline that isn't kept": {
 			caller:  withUnkeptTimeout(100 * time.Millisecond),
 			is:      []error{resilience.CodeTimeout, context.DeadlineExceeded},
@@ -189,6 +195,9 @@ func TestWithTimeoutDoesNotCallItsFunctionIfTheCallIsInvalid(t *testing.T) {
 			_, err := resilience.WithTimeout(tc.ctx, tc.tool, tc.timeout, tc.fn)
 
 			assert.EqualError(t, err, tc.want)
+			var e *resilience.Error
+			require.ErrorAs(t, err, &e)
+			assert.NoError(t, e.Err, "the code says it all")
 		})
 	}
 	assert.PanicsWithValue(t, "resilience: nil context", func() {

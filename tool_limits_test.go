@@ -112,3 +112,39 @@ func TestAttemptThatHangsLeavesTimeForAnother(t *testing.T) {
 		})
 	}
 }
+
+func TestAttemptTimeoutOfACooperativeTool(t *testing.T) {
+	const s = time.Second
+	for name, tc := range map[string]struct {
+		fn       toolFunc
+		value    int
+		attempts int
+		took     time.Duration
+	}{
+		"it fails at its end": {
+			fn: func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 2 {
+					return 2, nil
+				}
+				return untilDone(ctx)
+			},
+			value: 2, attempts: 2, took: 2*s + 100*time.Millisecond,
+		},
+		"it succeeds at its end": {
+			fn:    func(ctx context.Context) (int, error) { <-ctx.Done(); return 1, nil },
+			value: 1, attempts: 1, took: 2 * s,
+		},
+		"it ignores its end": {fn: hang(5 * s), value: lateValue, attempts: 1, took: 5 * s},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{
+				Effect: resilience.ReadOnly, Cooperative: true, Timeout: 10 * s, AttemptTimeout: 2 * s,
+			})
+			r := resilience.Run(t.Context(), g, "x", tc.fn)
+			assert.Nil(t, r.Err)
+			assert.Equal(t, tc.value, r.Value)
+			assert.Equal(t, tc.attempts, r.Attempts)
+			assert.Equal(t, tc.took, r.Duration)
+		})
+	}
+}

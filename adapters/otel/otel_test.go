@@ -77,7 +77,9 @@ type failingMeters struct {
 	name string
 }
 
-func (p failingMeters) Meter(string, ...metric.MeterOption) metric.Meter { return failingMeter{name: p.name} }
+func (p failingMeters) Meter(string, ...metric.MeterOption) metric.Meter {
+	return failingMeter{name: p.name}
+}
 
 type failingMeter struct {
 	metricnoop.Meter
