@@ -11,6 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -143,7 +144,7 @@ func TestURLElicitationIsPassedOn(t *testing.T) {
 			bare.AddTool(mcp.NewTool("x"), returns(nil, required))
 
 			g := newGuard(t, resilience.Config{})
-			s := newServer(g)
+			s := newServer(g, mcpgo.HideErrors())
 			var tries atomic.Int32
 			s.AddTool(mcp.NewTool("x", readOnly), counted(&tries, returns(nil, err)))
 

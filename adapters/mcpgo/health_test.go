@@ -36,6 +36,10 @@ func TestHealthShowsWhichToolsWork(t *testing.T) {
 		c := connect(t, s, nil)
 		require.True(t, callTool(t, c, "bad", nil, nil).IsError)
 
+		tool := s.GetTool(mcpgo.HealthTool).Tool
+		assert.True(t, *tool.Annotations.ReadOnlyHint)
+		assert.NotEmpty(t, tool.Description)
+
 		res := callTool(t, c, mcpgo.HealthTool, nil, nil)
 		require.False(t, res.IsError)
 		got := parse[agentHealth](t, []byte(text(t, res)))

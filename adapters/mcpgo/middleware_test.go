@@ -327,6 +327,75 @@ func TestEachAttemptHasARequestOfItsOwn(t *testing.T) {
 	})
 }
 
+// An absent value stays absent, and an empty one empty.
+func TestCopyOfARequestIsEqual(t *testing.T) {
+	for name, args := range map[string]any{
+		"none":          nil,
+		"a nil map":     map[string]any(nil),
+		"an empty map":  map[string]any{},
+		"a raw message": json.RawMessage(`{"n":1}`),
+		"of all kinds": map[string]any{
+			"nil": nil, "text": "s", "number": 1.5, "whole": 7, "true": true, "nil list": []any(nil), "list": []any{1, "a", nil},
+			"nil object": map[string]any(nil), "strings": []string{"a"}, "numbers": []complex128{1}, "nil strings": []string(nil),
+			"lists": [][]string{{"a"}, nil}, "map": map[string][]string{"a": {"b"}, "nil": nil}, "nil map": map[string]int(nil),
+			"keys": map[int]map[string]any{1: {"a": []any{"b"}}, 2: nil}, "array": [2][]string{{"a"}, {"b"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := request("x", args, nil)
+			guarded := mcpgo.Middleware(newGuard(t, resilience.Config{}))
+			h := guarded(func(_ context.Context, got mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				assert.Equal(t, req, got)
+				return done, nil
+			})
+			_, err := h(t.Context(), req)
+			assert.NoError(t, err)
+		})
+	}
+}
+
+func TestToolSharesNothingOfItsArguments(t *testing.T) {
+	args := map[string]any{
+		"map": map[string]string{"a": "b"}, "lists": [][]string{{"a"}}, "maps": map[string][]string{"a": {"b"}},
+		"deep": map[int]map[string]any{1: {"a": []any{"b"}}}, "any": []map[string]any{{"a": 1}},
+	}
+	want := fmt.Sprint(args)
+	h := mcpgo.Middleware(newGuard(t, resilience.Config{}))(
+		func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			got := req.GetArguments()
+			got["map"].(map[string]string)["a"] = "changed"
+			got["lists"].([][]string)[0][0] = "changed"
+			got["maps"].(map[string][]string)["a"][0] = "changed"
+			got["deep"].(map[int]map[string]any)[1]["a"].([]any)[0] = "changed"
+			got["any"].([]map[string]any)[0]["a"] = "changed"
+			return done, nil
+		})
+	_, err := h(t.Context(), request("x", args, nil))
+	require.NoError(t, err)
+	assert.Equal(t, want, fmt.Sprint(args))
+}
+
+// Other middleware and hooks may change a request once it is answered, and observers read it whenever they like.
+func TestObserverSharesNothingWithTheServer(t *testing.T) {
+	var got map[string]any
+	g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
+		Start: func(_ context.Context, e resilience.CallStart) context.Context { got = e.Request.Meta; return nil },
+	}}})
+	req := request("x", nil, map[string]any{"a": map[string]any{"b": "c"}})
+	_, err := mcpgo.Middleware(g)(returns(done, nil))(t.Context(), req)
+	require.NoError(t, err)
+	req.Params.Meta.AdditionalFields["a"].(map[string]any)["b"] = "changed"
+	assert.Equal(t, map[string]any{"a": map[string]any{"b": "c"}}, got)
+}
+
+func TestCallWithoutANameIsPassedOn(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	res, err := mcpgo.Middleware(g)(returns(done, errBackend))(t.Context(), request("", nil, nil))
+	assert.Same(t, done, res)
+	assert.Equal(t, errBackend, err)
+	assert.Empty(t, g.Health())
+}
+
 // A hook of the server reads the request after the call, while an abandoned tool may still run.
 func TestAbandonedToolSharesNoArgumentsWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -169,6 +169,10 @@ func TestProgressParams(t *testing.T) {
 		"no message":        {1, 2, "", params{"progress": 1.0, "total": 2.0}},
 		"not a number":      {math.NaN(), 2, "", nil},
 		"infinite":          {math.Inf(1), 2, "", nil},
+		"below everything":  {math.Inf(-1), 2, "", nil},
+		"a small total":     {0.25, 0.5, "", params{"progress": 0.25, "total": 0.5}},
+		"a negative total":  {1, -2, "", params{"progress": 1.0}},
+		"negative progress": {-3, 0, "", params{"progress": -3.0}},
 		"an infinite total": {1, math.Inf(1), "", nil},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
@@ -223,6 +227,7 @@ func TestProgressOutsideOfARequestIsAnErrorIfWanted(t *testing.T) {
 		return mcpgo.NotifyProgress(t.Context(), request("x", nil, meta), 1, 0, "")
 	}
 	assert.NoError(t, notify(nil))
+	assert.NoError(t, notify(map[string]any{"other": 1}), "_meta without a token")
 	assert.Error(t, notify(withToken(1)))
 }
 

@@ -317,11 +317,16 @@ func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.Error(t, complaint)
 			check := func(h server.ToolHandlerFunc) (*mcp.CallToolResult, error) {
-				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
+				var ended resilience.CallEnd
+				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Observers: []resilience.Observer{{
+					End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+				}}})
 				var tries atomic.Int32
 				res, err := mcpgo.Middleware(g)(counted(&tries, h))(t.Context(), request("x", args, nil))
 				assert.EqualValues(t, 1, tries.Load())
 				assert.Zero(t, failures(t, g, "x"))
+				assert.NoError(t, g.Flush(t.Context()))
+				assert.ErrorIs(t, ended.Err, resilience.CodeValidation)
 				return res, err
 			}
 

@@ -1,0 +1,78 @@
+package mcpgo_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
+	"github.com/stretchr/testify/assert"
+)
+
+// complaint returns mcp-go's complaint about an argument, as long as is asked for.
+func complaint(length int) string {
+	const begin, end = `argument "`, `" is not a string`
+	return begin + strings.Repeat("n", length-len(begin)-len(end)) + end
+}
+
+func TestMeaningOfAResult(t *testing.T) {
+	const permanent, invalid, transient = resilience.ClassPermanent, resilience.ClassInvalid, resilience.ClassTransient
+	const nothing = "the tool returned a result with isError"
+	missing := mcp.NewTextContent(`required argument "x" not found`)
+	image := mcp.NewImageContent("aGk=", "image/png")
+	tail := mcp.NewTextContent("and more")
+	result := func(content ...mcp.Content) *mcp.CallToolResult {
+		return &mcp.CallToolResult{IsError: true, Content: content}
+	}
+	failed := func(text string) *mcp.CallToolResult { return result(mcp.NewTextContent(text)) }
+	plain, errUnknown := failed("no luck"), errors.New("unknown")
+
+	for name, tc := range map[string]struct {
+		failure mcpgo.FailureFunc
+		result  *mcp.CallToolResult
+		class   resilience.Class
+		text    string
+	}{
+		"known, its text":            {mcpgo.CountKnown, plain, transient, "no luck"},
+		"known, nothing to read":     {mcpgo.CountKnown, result(), transient, nothing},
+		"known, an empty text":       {mcpgo.CountKnown, failed(""), transient, nothing},
+		"known, an image":            {mcpgo.CountKnown, result(image), transient, nothing},
+		"known, several":             {mcpgo.CountKnown, result(plain.Content[0], image, &tail), transient, "no luck\nand more"},
+		"known, an argument":         {mcpgo.CountKnown, result(missing), invalid, missing.Text},
+		"known, by a pointer":        {mcpgo.CountKnown, result(&missing), invalid, missing.Text},
+		"known, an argument, quoted": {mcpgo.CountKnown, result(missing, tail), transient, missing.Text + "\nand more"},
+		"known, not bound":           {mcpgo.CountKnown, failed("failed to bind arguments: x"), invalid, "failed to bind arguments: x"},
+		"known, a long complaint":    {mcpgo.CountKnown, failed(complaint(1024)), invalid, complaint(1024)},
+		"known, a longer complaint":  {mcpgo.CountKnown, failed(complaint(1025)), transient, complaint(1025)[:1024] + "…"},
+		"known, a long text":         {mcpgo.CountKnown, failed(strings.Repeat("ä", 513)), transient, strings.Repeat("ä", 512) + "…"},
+		"known, cut in a letter":     {mcpgo.CountKnown, failed("x" + strings.Repeat("ä", 512)), transient, "x" + strings.Repeat("ä", 511) + "…"},
+		"known, SetError":            {mcpgo.CountKnown, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
+
+		"all, its text":         {mcpgo.CountAll, plain, transient, "no luck"},
+		"all, an argument":      {mcpgo.CountAll, result(missing), invalid, missing.Text},
+		"all, SetError":         {mcpgo.CountAll, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
+		"errors, its text":      {mcpgo.CountErrors, plain, invalid, "no luck"},
+		"errors, SetError":      {mcpgo.CountErrors, failedResult(errUnknown), transient, errUnknown.Error()},
+		"errors, the caller's":  {mcpgo.CountErrors, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
+		"none, its text":        {mcpgo.CountNone, plain, invalid, "no luck"},
+		"none, SetError":        {mcpgo.CountNone, failedResult(errBackend), invalid, errBackend.Error()},
+		"known, a hopeless one": {mcpgo.CountKnown, failedResult(resilience.MarkPermanent(errUnknown)), permanent, errUnknown.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tc.failure(t.Context(), request("x", nil, nil), tc.result)
+			assert.EqualError(t, err, tc.text)
+			assert.Equal(t, tc.class, resilience.Classify(err))
+		})
+	}
+}
+
+func TestSetErrorIsTheErrorItself(t *testing.T) {
+	for _, failure := range []mcpgo.FailureFunc{mcpgo.CountKnown, mcpgo.CountAll, mcpgo.CountErrors, mcpgo.CountNone} {
+		assert.ErrorIs(t, failure(t.Context(), request("x", nil, nil), failedResult(errBackend)), errBackend)
+	}
+	res := failedResult(errBackend)
+	assert.Equal(t, errBackend, mcpgo.CountKnown(t.Context(), request("x", nil, nil), res))
+}
