@@ -144,12 +144,27 @@ func (m *mutator) constant(e ast.Expr, tv types.TypeAndValue, parent ast.Node) {
 		}
 		return
 	}
+	if isComparison(parent) && m.text(e) == "0" { // whose boundary is a mutant
+		return
+	}
 	for lit, value := range numbers(e) {
 		changed := m.replaced(e, lit, value)
 		old, new := m.within(parent, e, m.text(e)), m.within(parent, e, changed)
 		m.add(lit, old, new, "", "").sites = nil
 		m.place(m.mutants[len(m.mutants)-1], e.Pos(), e.End(), before, ", "+changed+")")
 	}
+}
+
+func isComparison(n ast.Node) bool {
+	e, ok := n.(*ast.BinaryExpr)
+	if !ok {
+		return false
+	}
+	switch e.Op {
+	case token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ:
+		return true
+	}
+	return false
 }
 
 // declareConstants adds the mutants of the file's constants. They are at the places that use them, because what is
