@@ -2,7 +2,7 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint transparent release-check cover soak fuzz mutants exhaustive demo bars bench agents chaos fleet console-screenshots
+.PHONY: test clients lint transparent release-check cover mutate soak fuzz mutants exhaustive demo bars bench agents chaos fleet console-screenshots
 
 test: ## the tests of all modules and of clients/, then a table; or only some: make test ONLY=adapters/gosdk,clients
 	@go run -C .ci ./testall -only '$(ONLY)'
@@ -25,6 +25,10 @@ release-check: ## the next release, as its users will get it
 
 cover: ## statement coverage of the root package, and what is not covered
 	go test -coverprofile=cover.out . && go tool cover -func=cover.out | grep -v '100.0%'
+
+MUTATE := -seed '$(or $(filter-out 0,$(SEED)),1)' -sample '$(SAMPLE)' -only '$(ONLY)'
+mutate: ## changes the library and the adapters in a sample of places, and lists what no test notices: SEED=N, SAMPLE=all, ONLY=root
+	go run -C mutate . $(MUTATE)
 
 SOAK ?= 60s
 SEED ?= 0

@@ -112,6 +112,7 @@ func TestClassHasAName(t *testing.T) {
 		resilience.ClassPermanent: "permanent",
 		resilience.ClassInvalid:   "invalid",
 		resilience.ClassCanceled:  "canceled",
+		resilience.ClassNeutral:   "neutral",
 	} {
 		assert.Equal(t, want, class.String())
 	}

@@ -326,6 +326,10 @@ func TestErrorUnmarshalsWhatItMarshals(t *testing.T) {
 				Retryable: true, RetryAfter: 30 * time.Second, Details: map[string]any{"n": 1.0},
 			},
 		},
+		"exhausted": {
+			json: `{"code":"RETRY_EXHAUSTED","attempts":3,"lastCode":"TIMEOUT"}`,
+			want: resilience.Error{Code: resilience.CodeRetryExhausted, Attempts: 3, LastCode: resilience.CodeTimeout},
+		},
 		"little":       {json: `{"code":"TIMEOUT"}`, want: resilience.Error{Code: resilience.CodeTimeout}},
 		"negative":     {json: `{"retryAfter":-1}`},
 		"too far away": {json: `{"retryAfter":9223372036854775807}`},

@@ -222,3 +222,44 @@ func TestRejectionByTheBackendHasNoGuidance(t *testing.T) {
 	r = resilience.Run(t.Context(), g, "x", failing(1, statusError(404)), resilience.Debug())
 	assert.True(t, r.Err.HasGuidance(), "the details are asked for")
 }
+
+// judged returns what the guard of an adapter makes of an error of which nothing else is known.
+func judged(t *testing.T, err error) string {
+	t.Helper()
+	g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+	neutral := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+	r := resilience.Run(t.Context(), g, "x", failing(9, err), neutral)
+	switch {
+	case g.Health()[0].ConsecutiveFailures == 1:
+		return "trouble"
+	case r.Err.Code == resilience.CodeValidation:
+		return "rejected"
+	}
+	return "nothing"
+}
+
+func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
+	for want, errs := range map[string][]error{
+		"trouble": {
+			sqlError("08000"), sqlError("08P01"), sqlError("40001"), sqlError("40002"), sqlError("40P01"), sqlError("53300"),
+			sqlError("57P01"), sqlError("58030"),
+			statusError(429), statusError(500), statusError(502), statusError(503), statusError(504), statusError(506),
+			grpcError(4), grpcError(8), grpcError(10), grpcError(13), grpcError(14), grpcError(15),
+		},
+		"rejected": {
+			sqlError("22P02"), sqlError("23505"), sqlError("42601"), sqlError("28P01"),
+			statusError(400), statusError(404), statusError(428), statusError(430), statusError(499), statusError(501),
+			statusError(505),
+			grpcError(3), grpcError(5), grpcError(6), grpcError(7), grpcError(9), grpcError(11), grpcError(12), grpcError(16),
+		},
+		"nothing": {
+			sqlError("00000"), sqlError("01000"), sqlError("02000"), sqlError("0800"), sqlError("080000"), sqlError(""),
+			statusError(0), statusError(200), statusError(302), statusError(399),
+			grpcError(0), grpcError(1), grpcError(2), grpcError(17), errBoom,
+		},
+	} {
+		for _, err := range errs {
+			assert.Equal(t, want, judged(t, err), "%T %v", err, err)
+		}
+	}
+}

@@ -283,3 +283,22 @@ func TestAnErrorIsAskedEachQuestionOnce(t *testing.T) {
 		})
 	}
 }
+
+// What a program says of an error without an end still holds.
+func TestWhatIsLeftOfAnEndlessErrorKeepsWhatIsSaidAroundIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err   error
+		class resilience.Class
+	}{
+		"permanent":          {resilience.MarkPermanent(&selfWrapping{}), resilience.ClassPermanent},
+		"invalid":            {resilience.MarkInvalid(&selfWrapping{}), resilience.ClassInvalid},
+		"the backend's":      {resilience.MarkBackend(&selfWrapping{}), resilience.ClassTransient},
+		"by another library": {backoff.Permanent(&selfWrapping{}), resilience.ClassPermanent},
+		"without a mark":     {&selfWrapping{}, resilience.ClassTransient},
+	} {
+		left := resilience.AsError("x", tc.err).Err
+		require.Error(t, left, name)
+		assert.Equal(t, tc.class, resilience.Classify(left), name)
+		assert.NotErrorIs(t, left, errNever, name)
+	}
+}

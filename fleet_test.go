@@ -150,6 +150,12 @@ func TestNewBreakerHasTheStateOfTheFleet(t *testing.T) {
 			require.ErrorIs(t, r.Err, resilience.CodeCircuitOpen, "%+v", call)
 			assert.Equal(t, 50*time.Second, r.Err.RetryAfter)
 		}
+		for _, id := range []string{"listed/x/e%2Fu", "unlisted/new", "unlisted/new/key"} {
+			view, ok := m.Breaker(id)
+			assert.True(t, ok, id)
+			assert.Equal(t, id, view.ID)
+			assert.Equal(t, 50*time.Second, view.RetryAfter)
+		}
 		_, err := resilience.Do(t.Context(), g, "x", succeed)
 		require.NoError(t, err)
 		_, err = resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey("us"))

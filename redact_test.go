@@ -44,6 +44,16 @@ func TestRedactHidesValuesBySensitiveWordsInTheirKeys(t *testing.T) {
 	}
 }
 
+func TestRedactKnowsEachSensitiveWord(t *testing.T) {
+	for word := range strings.FieldsSeq(`password passwords passwd pwd pass passphrase passcode token tokens jwt bearer cookie
+		cookies secret secrets key keys apikey apikeys accesskey secretkey privatekey auth authorization authentication
+		oauth credential credentials cred creds dbpassword clientsecret idtoken`) {
+		for _, key := range []string{word, "my_" + word, strings.ToUpper(word), word + "2"} {
+			assert.Equal(t, "[REDACTED]", resilience.Redact(map[string]any{key: "v"})[key], "%q", key)
+		}
+	}
+}
+
 func TestRedactKeepsValuesOfOtherKeys(t *testing.T) {
 	for _, key := range []string{
 		"keyword", "keyboard", "monkey", "tokenizer", "author", "authority", "secretary", "passenger", "compass",
@@ -132,6 +142,11 @@ func TestRedactEndsWithCycles(t *testing.T) {
 	cycle["again"] = cycle
 	assert.Contains(t, jsonOf(t, resilience.Redact(map[string]any{"x": cycle})), "[too deep]")
 
+	type list []any
+	within := list{nil}
+	within[0] = within
+	assert.Contains(t, jsonOf(t, resilience.Redact(map[string]any{"x": within})), "[too deep]")
+
 	type chain struct{ Next *chain }
 	var link chain
 	link.Next = &link
@@ -184,8 +199,16 @@ func TestRedactCopiesValuesOfUnusualTypes(t *testing.T) {
 	time.AfterFunc(10*time.Millisecond, h.mu.Unlock) // it is in use, and locks itself to make its JSON
 	for name, v := range map[string]any{
 		"a value with an address": h,
-		"an embedded pointer":     struct{ *hiddenBase }{&hiddenBase{"r"}},
-		"one within another":      struct{ hiddenInner }{hiddenInner{&hiddenBase{"r"}, 1}},
+		"nothing at all": struct {
+			S []string
+			M map[string]int
+			P *int
+			I any
+			B []byte
+		}{},
+		"an embedded number":  struct{ hiddenNumber }{7},
+		"an embedded pointer": struct{ *hiddenBase }{&hiddenBase{"r"}},
+		"one within another":  struct{ hiddenInner }{hiddenInner{&hiddenBase{"r"}, 1}},
 		"omitzero": struct {
 			R span `json:",omitzero"`
 		}{span{1, true}},
@@ -200,8 +223,9 @@ type (
 		self *handle
 		n    int
 	}
-	hiddenBase  struct{ Repo string }
-	hiddenInner struct {
+	hiddenNumber int
+	hiddenBase   struct{ Repo string }
+	hiddenInner  struct {
 		*hiddenBase
 		N int
 	}

@@ -66,6 +66,7 @@ func TestHealthShowsWhichToolsWork(t *testing.T) {
 }
 
 func TestAddHealthPanicsOnNil(t *testing.T) {
-	assert.Panics(t, func() { mcpgo.AddHealth(nil, newGuard(t, resilience.Config{})) })
-	assert.Panics(t, func() { mcpgo.AddHealth(server.NewMCPServer("s", "1"), nil) })
+	const want = "resilience: mcpgo: AddHealth: nil *MCPServer or *Guard"
+	assert.PanicsWithValue(t, want, func() { mcpgo.AddHealth(nil, newGuard(t, resilience.Config{})) })
+	assert.PanicsWithValue(t, want, func() { mcpgo.AddHealth(server.NewMCPServer("s", "1"), nil) })
 }

@@ -114,6 +114,9 @@ func (s *toolSession) SetSessionTools(tools map[string]server.ServerTool) { s.to
 // tool.
 func TestAnnotationsDecideAboutRetries(t *testing.T) {
 	reads, writes := mcp.NewTool("x", readOnly), mcp.NewTool("x")
+	hint := true
+	readsAlone := mcp.Tool{Name: "x", InputSchema: reads.InputSchema, Annotations: mcp.ToolAnnotation{ReadOnlyHint: &hint}}
+	repeats := mcp.Tool{Name: "x", InputSchema: reads.InputSchema, Annotations: mcp.ToolAnnotation{IdempotentHint: &hint}}
 	for name, tc := range map[string]struct {
 		cfg     resilience.Config
 		global  *mcp.Tool // the server's
@@ -123,6 +126,8 @@ func TestAnnotationsDecideAboutRetries(t *testing.T) {
 	}{
 		"read-only":                         {global: &reads, tries: 4},
 		"writes":                            {global: &writes, tries: 1},
+		"read-only, no other hint":          {global: &readsAlone, tries: 4},
+		"idempotent, no other hint":         {global: &repeats, tries: 4},
 		"becomes read-only":                 {global: &writes, during: &reads, tries: 4},
 		"begins to write":                   {global: &reads, during: &writes, tries: 1},
 		"the session's":                     {session: &reads, tries: 4},
@@ -386,6 +391,18 @@ func TestObserverSharesNothingWithTheServer(t *testing.T) {
 	require.NoError(t, err)
 	req.Params.Meta.AdditionalFields["a"].(map[string]any)["b"] = "changed"
 	assert.Equal(t, map[string]any{"a": map[string]any{"b": "c"}}, got)
+}
+
+// The middleware alone knows no server that could lack a tool.
+func TestMiddlewareAloneMissesNoTool(t *testing.T) {
+	var out strings.Builder
+	cfg := onlyX(resilience.Tool{})
+	cfg.Log = slog.New(slog.NewTextHandler(&out, nil))
+	g := newGuard(t, cfg)
+	_, err := mcpgo.Middleware(g)(returns(done, nil))(t.Context(), request("x", nil, nil))
+	require.NoError(t, err)
+	require.NoError(t, g.Flush(t.Context()))
+	assert.Empty(t, out.String())
 }
 
 func TestCallWithoutANameIsPassedOn(t *testing.T) {

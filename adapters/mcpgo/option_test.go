@@ -18,6 +18,11 @@ func complaint(length int) string {
 	return begin + strings.Repeat("n", length-len(begin)-len(end)) + end
 }
 
+func withError(res *mcp.CallToolResult, err error) *mcp.CallToolResult {
+	mcpgo.SetError(res, err)
+	return res
+}
+
 func TestMeaningOfAResult(t *testing.T) {
 	const permanent, invalid, transient = resilience.ClassPermanent, resilience.ClassInvalid, resilience.ClassTransient
 	const nothing = "the tool returned a result with isError"
@@ -49,7 +54,10 @@ func TestMeaningOfAResult(t *testing.T) {
 		"known, a longer complaint":  {mcpgo.CountKnown, failed(complaint(1025)), transient, complaint(1025)[:1024] + "…"},
 		"known, a long text":         {mcpgo.CountKnown, failed(strings.Repeat("ä", 513)), transient, strings.Repeat("ä", 512) + "…"},
 		"known, cut in a letter":     {mcpgo.CountKnown, failed("x" + strings.Repeat("ä", 512)), transient, "x" + strings.Repeat("ä", 511) + "…"},
-		"known, SetError":            {mcpgo.CountKnown, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
+		"known, SetError instead": {
+			mcpgo.CountKnown, withError(result(missing), errBackend), transient, errBackend.Error(),
+		},
+		"known, SetError": {mcpgo.CountKnown, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
 
 		"all, its text":         {mcpgo.CountAll, plain, transient, "no luck"},
 		"all, an argument":      {mcpgo.CountAll, result(missing), invalid, missing.Text},

@@ -157,6 +157,32 @@ func TestProgressStopsWithTheCall(t *testing.T) {
 	})
 }
 
+// An abandoned attempt doesn't report for the one that is under way.
+func TestProgressOfAnAbandonedAttemptIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tool := resilience.Tool{Effect: resilience.ReadOnly, AttemptTimeout: time.Second}
+		s := newServer(newGuard(t, onlyX(tool)))
+		handler := func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if resilience.Attempt(ctx) == 1 {
+				report(ctx, t, req, 1)
+				time.Sleep(1500 * time.Millisecond) // ignores its context
+				report(ctx, t, req, 50)
+				return done, nil
+			}
+			time.Sleep(800 * time.Millisecond)
+			report(ctx, t, req, 2)
+			return done, nil
+		}
+		s.AddTool(mcp.NewTool("x"), handler)
+		c := connect(t, s, nil)
+		received := collectProgress(c)
+
+		callTool(t, c, "x", nil, withToken("p"))
+		time.Sleep(time.Hour)
+		assert.Equal(t, []float64{1, 2}, values(received()))
+	})
+}
+
 func TestProgressParams(t *testing.T) {
 	type params = map[string]any
 	for name, tc := range map[string]struct {
@@ -228,7 +254,7 @@ func TestProgressOutsideOfARequestIsAnErrorIfWanted(t *testing.T) {
 	}
 	assert.NoError(t, notify(nil))
 	assert.NoError(t, notify(map[string]any{"other": 1}), "_meta without a token")
-	assert.Error(t, notify(withToken(1)))
+	assert.ErrorContains(t, notify(withToken(1)), "the context is not that of a request")
 }
 
 func TestProgressWithoutAGuardIsSentAsItIs(t *testing.T) {

@@ -1,6 +1,7 @@
 package mcpgo_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -399,6 +400,7 @@ func TestOwnResultIsNotChanged(t *testing.T) {
 					assert.NoError(t, err)
 					assert.NotSame(t, shared, res)
 					assert.Equal(t, shared.Content, res.Content[:1])
+					assert.Len(t, res.Content, 2, "guidance follows")
 					assert.Equal(t, resilience.CodeToolFailed, errorIn(t, res).Code)
 					if meta != nil {
 						assert.Equal(t, meta.ProgressToken, res.Meta.ProgressToken)
@@ -444,6 +446,74 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	res, err = guarded(returns(mcp.NewToolResultText(secret), nil))(t.Context(), request("x", nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, secret, text(t, res), "what isn't a failure is the tool's affair")
+}
+
+func TestScrubbedResultKeepsAllElse(t *testing.T) {
+	image := mcp.NewImageContent("aGk=", "image/png")
+	own := &mcp.CallToolResult{
+		IsError: true, StructuredContent: map[string]any{"own": true},
+		Content: []mcp.Content{
+			mcp.NewTextContent("password=hunter2"), image, mcp.NewTextContent("fine"), mcp.NewTextContent("token=abc123"),
+		},
+	}
+	own.Meta = mcp.NewMetaFromMap(map[string]any{"example.com/own": "kept"})
+	mcpgo.SetError(own, resilience.MarkInvalid(errBackend))
+
+	res, err := mcpgo.Middleware(newGuard(t, resilience.Config{}))(returns(own, nil))(t.Context(), request("x", nil, nil))
+	require.NoError(t, err)
+	assert.True(t, res.IsError)
+	assert.Equal(t, own.StructuredContent, res.StructuredContent)
+	assert.Equal(t, map[string]any{"example.com/own": "kept"}, res.Meta.AdditionalFields, "without what SetError has left")
+	assert.Equal(t, []mcp.Content{
+		mcp.NewTextContent("password=[REDACTED]"), image, mcp.NewTextContent("fine"), mcp.NewTextContent("token=[REDACTED]"),
+	}, res.Content)
+}
+
+// At its timeout, a tool's echo of that isn't its own answer, but all else is.
+func TestAnswerAtTheTimeoutStandsUnlessItIsAnEcho(t *testing.T) {
+	late := func(err error) server.ToolHandlerFunc {
+		return func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			<-ctx.Done()
+			return nil, cmp.Or(err, ctx.Err())
+		}
+	}
+	for name, tc := range map[string]struct {
+		handler server.ToolHandlerFunc
+		leaves  bool // the caller, before the timeout
+		want    error
+	}{
+		"an echo":              {handler: late(nil)},
+		"an echo, wrapped":     {handler: late(fmt.Errorf("query: %w", context.DeadlineExceeded))},
+		"another error":        {handler: late(errBackend), want: errBackend},
+		"a deadline before":    {handler: returns(nil, context.DeadlineExceeded), want: context.DeadlineExceeded},
+		"the caller has left":  {handler: late(nil), leaves: true, want: context.Canceled},
+		"and another deadline": {handler: late(context.DeadlineExceeded), leaves: true, want: context.DeadlineExceeded},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, onlyX(resilience.Tool{Timeout: time.Second, Cooperative: true}))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tc.leaves {
+				time.AfterFunc(time.Second/2, cancel)
+			}
+			res, err := mcpgo.Middleware(g)(tc.handler)(ctx, request("x", nil, nil))
+			assert.Equal(t, tc.want, err)
+			if tc.want == nil {
+				assert.Equal(t, resilience.CodeTimeout, errorIn(t, res).Code)
+			}
+		})
+	}
+}
+
+func TestToolThatReturnsNothingHasACause(t *testing.T) {
+	var ended resilience.CallEnd
+	g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
+		End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+	}}})
+	_, err := mcpgo.Middleware(g)(returns(nil, nil))(t.Context(), request("x", nil, nil))
+	require.NoError(t, err)
+	require.NoError(t, g.Flush(t.Context()))
+	assert.ErrorContains(t, ended.Err.Err, "the tool returned neither a result nor an error")
 }
 
 // How long it takes to scrub a text, an agent decides by what it has a tool repeat.
