@@ -27,6 +27,7 @@ func TestAllAnswersHaveTheHeaders(t *testing.T) {
 		assert.Equal(t, "DENY", h.Get("X-Frame-Options"), path)
 		assert.Equal(t, "no-referrer", h.Get("Referrer-Policy"), path)
 		assert.Equal(t, "same-origin", h.Get("Cross-Origin-Resource-Policy"), path)
+		assert.Equal(t, "same-origin", h.Get("Cross-Origin-Opener-Policy"), path)
 		assert.Equal(t, "no-store", h.Get("Cache-Control"), path)
 		assert.Empty(t, h.Get("Access-Control-Allow-Origin"), path)
 	}

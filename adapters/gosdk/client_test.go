@@ -357,3 +357,43 @@ func TestObserverReceivesTheRequestOfAClient(t *testing.T) {
 		assert.Equal(t, resilience.RequestInfo{Method: "tools/call", Client: true}, request)
 	})
 }
+
+func TestGuardedClientWaitsAsLongAsAGuardedServerSays(t *testing.T) {
+	for name, tc := range map[string]struct {
+		retryAfter any
+		want       time.Duration
+	}{
+		"whole seconds":  {7.0, 7 * time.Second},
+		"a fraction":     {0.5, time.Second / 2},
+		"a large number": {999_999_999.0, 999_999_999 * time.Second},
+		"too large":      {1e9, 0},
+		"negative":       {-1.0, 0},
+		"no number":      {"7", 0},
+		"none":           {nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, resilience.Config{}, nil)
+				res := errorTextResult("busy")
+				res.Meta = mcp.Meta{resilience.MetaError: map[string]any{
+					"code": "BUSY", "message": "m", "retryable": true, "retryAfter": tc.retryAfter,
+				}}
+				f.raw("busy", nil, returns(res, nil))
+				var ended resilience.CallEnd
+				g := newGuard(t, resilience.Config{
+					Retry: resilience.Retry{MaxRetries: -1},
+					Observers: []resilience.Observer{{
+						End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+					}},
+				})
+				f.connect("", gosdk.ClientMiddleware(g))
+
+				assert.True(t, f.call("busy").IsError)
+				require.NoError(t, g.Flush(t.Context()))
+				require.NotNil(t, ended.Err)
+				assert.Equal(t, resilience.Code("BUSY"), ended.Err.Code)
+				assert.Equal(t, tc.want, ended.Err.RetryAfter)
+			})
+		})
+	}
+}

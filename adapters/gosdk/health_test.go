@@ -25,6 +25,11 @@ func TestHealthShowsAgentsWhichToolsWorkAndNoMore(t *testing.T) {
 			f.connect(protocol)
 			require.True(t, f.call("bad").IsError)
 
+			for tool, err := range f.session.Tools(t.Context(), nil) {
+				require.NoError(t, err)
+				assert.Equal(t, tool.Name == gosdk.HealthTool, tool.Annotations != nil && tool.Annotations.ReadOnlyHint)
+			}
+
 			res, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: gosdk.HealthTool})
 			require.NoError(t, err)
 			require.False(t, res.IsError)

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -304,4 +306,75 @@ func TestBreakerKeyGivesEachBackendItsOwnBreaker(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, res.IsError, args)
 	}
+}
+
+func TestMeaningOfAResult(t *testing.T) {
+	const invalid, transient = resilience.ClassInvalid, resilience.ClassTransient
+	const nothing = "the tool returned a result with isError"
+	image := &mcp.ImageContent{MIMEType: "image/png"}
+	words := func(texts ...string) *mcp.CallToolResult {
+		res := &mcp.CallToolResult{IsError: true, Content: []mcp.Content{image, (*mcp.TextContent)(nil)}}
+		for _, text := range texts {
+			res.Content = append(res.Content, &mcp.TextContent{Text: text})
+		}
+		return res
+	}
+	set := func(err error) *mcp.CallToolResult {
+		res := words("no luck")
+		res.SetError(err)
+		return res
+	}
+	long := strings.Repeat("x", 1024)
+
+	for name, tc := range map[string]struct {
+		failure gosdk.FailureFunc
+		result  *mcp.CallToolResult
+		class   resilience.Class
+		text    string
+	}{
+		"known, its texts":       {gosdk.CountKnown, words("no", "luck"), transient, "no\nluck"},
+		"known, nothing to read": {gosdk.CountKnown, words(), transient, nothing},
+		"known, an empty text":   {gosdk.CountKnown, words(""), transient, nothing},
+		"known, a long text":     {gosdk.CountKnown, words(long), transient, long},
+		"known, a longer text":   {gosdk.CountKnown, words(long + "y"), transient, long + "…"},
+		"known, cut in a letter": {gosdk.CountKnown, words(long[1:] + "ä"), transient, long[1:] + "…"},
+		"known, SetError":        {gosdk.CountKnown, set(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
+		"all, its text":          {gosdk.CountAll, words("no luck"), transient, "no luck"},
+		"all, SetError":          {gosdk.CountAll, set(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
+		"all, SetError, unknown": {gosdk.CountAll, set(io.ErrShortWrite), transient, io.ErrShortWrite.Error()},
+		"errors, its text":       {gosdk.CountErrors, words("no luck"), invalid, "no luck"},
+		"errors, SetError":       {gosdk.CountErrors, set(errBoom), transient, errBoom.Error()},
+		"none, its text":         {gosdk.CountNone, words("no luck"), invalid, "no luck"},
+		"none, SetError":         {gosdk.CountNone, set(errBoom), invalid, errBoom.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tc.failure(t.Context(), &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}}, tc.result)
+			assert.EqualError(t, err, tc.text)
+			assert.Equal(t, tc.class, resilience.Classify(err))
+		})
+	}
+}
+
+func TestScrubbedResultKeepsAllElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{})
+		f.raw("x", nil, returns(&mcp.CallToolResult{
+			IsError: true, StructuredContent: map[string]any{"own": true}, Meta: mcp.Meta{"example.com/own": "kept"},
+			Content: []mcp.Content{
+				&mcp.TextContent{Text: "password=hunter2"}, &mcp.ImageContent{MIMEType: "image/png", Data: []byte("p")},
+				&mcp.TextContent{Text: "fine"}, &mcp.TextContent{Text: "token=abc123"},
+			},
+		}, nil))
+		f.connect("")
+
+		res := f.call("x")
+		assert.True(t, res.IsError)
+		assert.Equal(t, map[string]any{"own": true}, res.StructuredContent)
+		assert.Equal(t, "kept", res.Meta["example.com/own"])
+		require.Len(t, res.Content, 4)
+		assert.Equal(t, "password=[REDACTED]", res.Content[0].(*mcp.TextContent).Text)
+		assert.IsType(t, &mcp.ImageContent{}, res.Content[1])
+		assert.Equal(t, "fine", res.Content[2].(*mcp.TextContent).Text)
+		assert.Equal(t, "token=[REDACTED]", res.Content[3].(*mcp.TextContent).Text)
+	})
 }

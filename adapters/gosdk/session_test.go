@@ -2,6 +2,7 @@ package gosdk_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -365,4 +366,16 @@ func TestUseReturnsAnErrorThatWrapsItself(t *testing.T) {
 		assert.Same(t, endless, receive(t, returned), name)
 	}
 	assert.Equal(t, resilience.ConnectionUp, s.State())
+}
+
+func TestSessionIsClosedByTheFunctionOfItsConfig(t *testing.T) {
+	p := newPeer()
+	var closed []*mcp.ClientSession
+	s := newSession(t, p.dial, sessionConfig{Close: func(cs *mcp.ClientSession) error {
+		closed = append(closed, cs)
+		return errors.Join(cs.Close(), errBoom)
+	}})
+	cs := up(t, s)
+	assert.ErrorIs(t, s.Close(), errBoom)
+	assert.Equal(t, []*mcp.ClientSession{cs}, closed)
 }
