@@ -307,8 +307,8 @@ func TestObserverAddsValuesToTheContextOfTheCall(t *testing.T) {
 		info := resilience.RequestInfo{Method: "tools/call"}
 
 		_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
-			require.NoError(t, ctx.Err())
-			require.NoError(t, context.Cause(ctx))
+			assert.NoError(t, ctx.Err())
+			assert.NoError(t, context.Cause(ctx))
 			assert.Equal(t, "caller's", ctx.Value(ctxKey("caller")))
 			assert.Equal(t, 2, ctx.Value(ctxKey("b")))
 			cancel(errBoom)

@@ -344,7 +344,7 @@ func TestCallThatOutlivesAnAbandonedOneDoesNotExtendTheOthers(t *testing.T) {
 							return hang(time.Hour)(ctx)
 						})
 					})
-					require.ErrorIs(t, err, resilience.CodeTimeout)
+					assert.ErrorIs(t, err, resilience.CodeTimeout)
 					return hang(time.Hour)(outer)
 				})
 
@@ -511,7 +511,7 @@ func TestThePausesOfACallEndWithIt(t *testing.T) {
 				resilience.Pause(ctx) // and never resumed
 				return 0, errBoom
 			})
-			require.ErrorIs(t, err, resilience.CodeToolFailed)
+			assert.ErrorIs(t, err, resilience.CodeToolFailed)
 			<-ctx.Done()
 			return 0, ctx.Err()
 		})

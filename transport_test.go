@@ -473,7 +473,7 @@ func TestTimeoutOfAnHTTPClientIsTheBackends(t *testing.T) {
 		start := time.Now()
 		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 			req, err := http.NewRequestWithContext(ctx, "GET", "http://backend.example/x", nil)
-			require.NoError(t, err)
+			assert.NoError(t, err)
 			_, err = client.Do(req)
 			return 0, err
 		})
@@ -626,7 +626,7 @@ func TestAnswersThatBreakOffAreTheBackends(t *testing.T) {
 				g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
 				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 					req, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
-					require.NoError(t, err)
+					assert.NoError(t, err)
 					res, err := client.Do(req)
 					if err != nil {
 						return 0, err

@@ -313,7 +313,7 @@ func TestSessionThatCannotBeClosedEndsAfterAMinute(t *testing.T) {
 		var writers []*stuckWriter
 		s := gosdk.NewSession(func(ctx context.Context) (*mcp.ClientSession, error) {
 			_, clientEnd, err := pipeTo(p.server)
-			require.NoError(t, err)
+			assert.NoError(t, err)
 			w := &stuckWriter{WriteCloser: clientEnd, process: ctx}
 			writers = append(writers, w)
 			return newClient(nil).Connect(ctx, &mcp.IOTransport{Reader: clientEnd, Writer: w}, nil)

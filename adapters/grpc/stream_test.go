@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/health/grpc_health_v1"
@@ -34,13 +33,26 @@ func TestStreamIsJudgedByWhatTheToolHasHeard(t *testing.T) {
 				ctx, cancel := context.WithCancel(ctx)
 				defer cancel()
 				s, err := open(ctx, conn)
-				require.NoError(t, err)
+				assert.NoError(t, err)
 				for range tc.receives {
 					_ = s.RecvMsg(new(pb.HealthCheckResponse))
 				}
 			}))
 		})
 	}
+}
+
+// Each message that follows the first one may be from long ago: it doesn't outweigh what another backend says.
+func TestOnlyTheFirstMessageOfAStreamIsReported(t *testing.T) {
+	_, address := listen(t, answering(2, nil))
+	conn := connect(t, address)
+	assert.Equal(t, trouble, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+		s, err := open(ctx, conn)
+		assert.NoError(t, err)
+		assert.NoError(t, s.RecvMsg(new(pb.HealthCheckResponse)))
+		resilience.ReportBackend(ctx, status.Error(codes.Unavailable, "another one"))
+		assert.NoError(t, s.RecvMsg(new(pb.HealthCheckResponse)))
+	}))
 }
 
 // A server that rejects a message may have carried out earlier ones.
@@ -60,7 +72,7 @@ func TestStreamOfAWriteIsNotRepeated(t *testing.T) {
 			conn := connect(t, address)
 			assert.Equal(t, 1, attemptsOfWrite(t, func(ctx context.Context) {
 				s, err := open(ctx, conn)
-				require.NoError(t, err)
+				assert.NoError(t, err)
 				for range tc.receives {
 					_ = s.RecvMsg(new(pb.HealthCheckResponse))
 				}
@@ -118,7 +130,7 @@ func TestErrorOfSendMsgSaysNothing(t *testing.T) {
 	conn := connect(t, address)
 	assert.Equal(t, nothing, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
 		s, err := conn.NewStream(ctx, bidirectional, "/backend/Stream")
-		require.NoError(t, err)
+		assert.NoError(t, err)
 		assert.Equal(t, codes.Internal, status.Code(s.SendMsg("no message")))
 	}))
 }
@@ -138,9 +150,9 @@ func TestClientStreaming(t *testing.T) {
 			conn := connect(t, address)
 			assert.Equal(t, tc.want, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
 				s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, "/backend/Send")
-				require.NoError(t, err)
-				require.NoError(t, s.SendMsg(new(pb.HealthCheckRequest)))
-				require.NoError(t, s.CloseSend())
+				assert.NoError(t, err)
+				assert.NoError(t, s.SendMsg(new(pb.HealthCheckRequest)))
+				assert.NoError(t, s.CloseSend())
 				err = s.RecvMsg(new(pb.HealthCheckResponse))
 				assert.Equal(t, status.Code(tc.ends), status.Code(err))
 			}))
@@ -167,7 +179,7 @@ func TestConcurrentUse(t *testing.T) {
 	assert.Equal(t, own, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
 		done := make(chan struct{})
 		s, err := open(ctx, conn)
-		require.NoError(t, err)
+		assert.NoError(t, err)
 		go func() {
 			defer close(done)
 			for range messages {

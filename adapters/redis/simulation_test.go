@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -63,7 +64,7 @@ func newSimulation(t *testing.T, n int) *simulation {
 		joining.Go(func() {
 			var err error
 			m.fleet, err = join(t.Context(), m.store, m.store.me, m.guard, Config{Namespace: "test"})
-			require.NoError(t, err)
+			assert.NoError(t, err)
 		})
 		s.servers = append(s.servers, m)
 
