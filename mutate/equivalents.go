@@ -12,7 +12,8 @@ import (
 type equivalents map[string]string
 
 // readEquivalents reads a list of equivalents, by package. A line in brackets names the package; then follow keys of
-// mutants, as a run prints them after the line, and after those the reason, which is indented.
+// mutants, as a run prints them after the line, and after those the reason, which is indented. "#*" instead of a number
+// is about all of the same changes in a function.
 func readEquivalents(name string) (map[string]equivalents, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -60,6 +61,9 @@ func (e equivalents) mark(mutants []*mutant) error {
 	found := map[string]bool{}
 	for _, m := range mutants {
 		key := m.key()
+		if _, ok := e[key]; !ok {
+			key = m.keyOfAll()
+		}
 		m.reason = e[key]
 		found[key] = true
 	}

@@ -85,6 +85,7 @@ type listedPackage struct {
 	ImportMap  map[string]string
 	Export     string
 	DepOnly    bool
+	Standard   bool
 }
 
 // goCommand returns a command of go in dir. A module with a newest.mod is built with that, because some tests are skipped
@@ -100,7 +101,8 @@ func goCommand(dir string, args ...string) *exec.Cmd {
 
 // list returns the package in dir, and the files with the exported types of all that it imports.
 func list(dir string) (*listedPackage, map[string]string, error) {
-	cmd := goCommand(dir, "list", "-export", "-deps", "-json=ImportPath,Name,GoFiles,ImportMap,Export,DepOnly", ".")
+	cmd := goCommand(dir, "list", "-export", "-deps", "-json=ImportPath,Name,GoFiles,ImportMap,Export,DepOnly,Standard",
+		".", "os", "strconv", "syscall") // the last ones for the switch
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -117,7 +119,7 @@ func list(dir string) (*listedPackage, map[string]string, error) {
 			return nil, nil, err
 		}
 		exports[p.ImportPath] = p.Export
-		if !p.DepOnly {
+		if !p.DepOnly && !p.Standard {
 			found = &p
 		}
 	}

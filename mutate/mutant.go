@@ -32,12 +32,16 @@ type site struct {
 
 // key names a mutant in the list of equivalents, whatever the number of its line.
 func (m *mutant) key() string {
-	key := fmt.Sprintf("%s: %s -> %s", m.function, m.old, m.new)
 	if m.nth > 1 {
-		key += fmt.Sprintf(" #%d", m.nth)
+		return fmt.Sprintf("%s #%d", m.change(), m.nth)
 	}
-	return key
+	return m.change()
 }
+
+// keyOfAll names it together with all that read the same in its function.
+func (m *mutant) keyOfAll() string { return m.change() + " #*" }
+
+func (m *mutant) change() string { return fmt.Sprintf("%s: %s -> %s", m.function, m.old, m.new) }
 
 func (m *mutant) String() string {
 	return fmt.Sprintf("%s:%d: %s", m.file, m.line, m.key())

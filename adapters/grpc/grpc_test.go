@@ -172,6 +172,7 @@ func TestStatusTellsWhoseFaultAFailureIs(t *testing.T) {
 		"unimplemented":              {read, failed(codes.Unimplemented), rejected},
 		"internal":                   {read, failed(codes.Internal), trouble},
 		"unavailable":                {read, failed(codes.Unavailable), trouble},
+		"unavailable, in own words":  {read, status.Error(codes.Unavailable, "grpc: error while marshaling"), trouble},
 		"data loss":                  {read, failed(codes.DataLoss), trouble},
 		"unauthenticated":            {read, failed(codes.Unauthenticated), rejected},
 		"unavailable to a write":     {write, failed(codes.Unavailable), once},
