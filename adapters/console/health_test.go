@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -271,5 +272,32 @@ func TestMemoryIsBounded(t *testing.T) {
 		d := f.health()
 		require.Len(t, d.Changes, 200)
 		assert.Equal(t, 2000, d.Changes[199].Number)
+	})
+}
+
+func TestHealthOfIdleAndBusyTools(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		cfg := tools("idle")
+		cfg.Tools["busy"] = resilience.Tool{Timeout: time.Minute}
+		f := newFixture(t, cfg, console.Config{})
+		go f.call("busy", 1, time.Hour, nil)
+		go f.call("busy", 1, time.Hour, nil)
+		numbers := func() (inFlight, abandoned int) {
+			var d struct {
+				Tools []struct{ InFlight, Abandoned int }
+			}
+			time.Sleep(2 * time.Second)
+			w := f.do(http.MethodGet, "/api/health", "")
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &d))
+			return d.Tools[0].InFlight, d.Tools[0].Abandoned
+		}
+
+		inFlight, abandoned := numbers()
+		assert.Equal(t, []int{2, 0}, []int{inFlight, abandoned})
+		assert.Contains(t, f.do(http.MethodGet, "/api/health", "").Body.String(), `"history":[]`)
+		time.Sleep(time.Minute)
+		inFlight, abandoned = numbers()
+		assert.Equal(t, []int{0, 2}, []int{inFlight, abandoned})
+		time.Sleep(2 * time.Hour)
 	})
 }

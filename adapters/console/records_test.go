@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -142,4 +143,55 @@ func TestLastFailureHasItsOwnTime(t *testing.T) {
 	e := resilience.AsError("x", errors.New("boom"))
 	c.record(resilience.CallEnd{Label: "x", Time: at(1), Err: e})
 	assert.Equal(t, failure{code: e.Code, message: e.Message, time: at(1)}, c.of("x", at(1)).failed)
+}
+
+func TestMinuteHasTheLatenciesOfItsSteps(t *testing.T) {
+	var c calls
+	for range 5 {
+		c.record(resilience.CallEnd{Label: "x", Time: at(10), Duration: time.Millisecond})
+	}
+	c.record(resilience.CallEnd{Label: "x", Time: at(11), Duration: 10 * time.Second})
+	m := c.of("x", at(11)).minute
+	assert.Less(t, m.P50, 0.01)
+	assert.Greater(t, m.P95, 1.0)
+}
+
+func TestOnlyAFailureHasACause(t *testing.T) {
+	var c calls
+	end := func(code resilience.Code, err error) {
+		e := resilience.CallEnd{Label: "x", Time: at(1), Err: &resilience.Error{Code: code, Err: err}}
+		c.record(e)
+		c.explain(e)
+	}
+	end(resilience.CodeToolFailed, errors.New("boom"))
+	end(resilience.CodeCanceled, errors.New("the caller has left"))
+	end(resilience.CodeCircuitOpen, errors.New("rejected"))
+	c.explain(resilience.CallEnd{Label: "x"})
+	assert.Equal(t, "boom", c.of("x", at(1)).failed.cause)
+
+	end(resilience.CodeTimeout, nil)
+	assert.Empty(t, c.of("x", at(1)).failed.cause)
+}
+
+func TestTextIsCutAfterSoManyBytes(t *testing.T) {
+	for text, want := range map[string]string{"": "", "abc": "abc", "abcd": "abc…", "abä": "ab…", "äbc": "äb…"} {
+		assert.Equal(t, want, cut(text, 3), text)
+	}
+}
+
+func TestSnapshotIsSharedForHalfASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(Config{})
+		require.NoError(t, err)
+		g, err := resilience.New(resilience.Config{Observers: []resilience.Observer{c.Observer()}})
+		require.NoError(t, err)
+		_, err = c.Handler(g)
+		require.NoError(t, err)
+
+		first := c.snapshot()
+		time.Sleep(interval/2 - 1)
+		assert.Same(t, first, c.snapshot())
+		time.Sleep(1)
+		assert.NotSame(t, first, c.snapshot())
+	})
 }
