@@ -194,10 +194,14 @@ func TestAgentIsToldToTakeCareOnlyWhereTheEffectIsNotKnown(t *testing.T) {
 		err  error
 		want string // for EffectUnknown
 	}{
-		"failure":               {errBoom, suggestRetry + caution},
-		"made by AsError":       {resilience.AsError("x", errBoom), suggestRetry + caution},
-		"canceled":              {resilience.CodeCanceled, suggestRetry + caution},
-		"certainly no effect":   {resilience.MarkTransient(errBoom), suggestRetry},
+		"failure":              {errBoom, suggestRetry + caution},
+		"made by AsError":      {resilience.AsError("x", errBoom), suggestRetry + caution},
+		"canceled":             {resilience.CodeCanceled, suggestRetry + caution},
+		"certainly no effect":  {resilience.MarkTransient(errBoom), suggestRetry},
+		"the caller's mistake": {resilience.MarkInvalid(errBoom), "Correct the arguments, then call again."},
+		"no such tool": {
+			&resilience.Error{Code: resilience.CodeToolNotFound}, "List the available tools and call one of those.",
+		},
 		"a code of its own":     {&resilience.Error{Code: "BUSY", Retryable: true}, suggestRetry + caution},
 		"not worth another try": {resilience.MarkPermanent(errBoom), suggestChange},
 		"the tool's own words":  {&resilience.Error{Retryable: true, Suggestion: "Mine"}, "Mine"},

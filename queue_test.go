@@ -97,6 +97,28 @@ func TestFlushDoesNotWaitForTheEventsOfLaterCalls(t *testing.T) {
 	})
 }
 
+func TestFlushAndCloseWaitForEachObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		quick := resilience.Observer{End: func(context.Context, resilience.CallEnd) {}}
+		blocks := resilience.Observer{End: func(context.Context, resilience.CallEnd) { <-release }}
+		g := observedGuard(t, resilience.Tool{}, quick, blocks, quick)
+		mustSucceed(t, g)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		assert.Equal(t, context.DeadlineExceeded, g.Flush(ctx))
+		inFlight, err := g.Close(ctx)
+		assert.Zero(t, inFlight)
+		assert.Equal(t, context.DeadlineExceeded, err)
+
+		close(release)
+		assert.NoError(t, g.Flush(t.Context()))
+		_, err = g.Close(t.Context())
+		assert.NoError(t, err)
+	})
+}
+
 // A guard that is a package variable may be used in bubbles and outside of them.
 func TestFlushInABubbleEndsWithItsContextWhileAnObserverBlocksOutside(t *testing.T) {
 	release := make(chan struct{})

@@ -753,3 +753,26 @@ func TestPromise8RequestThatBeginsDuringTheExamination(t *testing.T) {
 		assert.Equal(t, suggestCheck, r.Err.Suggestion)
 	})
 }
+
+// A request of a safe method has changed nothing, whatever has become of the call.
+func TestOnlySomeMethodsMayHaveTakenEffect(t *testing.T) {
+	for method, want := range map[string]string{
+		"": suggestChange, "GET": suggestChange, "HEAD": suggestChange, "OPTIONS": suggestChange, "TRACE": suggestChange,
+		"POST": suggestCheck, "PUT": suggestCheck, "PATCH": suggestCheck, "DELETE": suggestCheck, "get": suggestCheck,
+	} {
+		t.Run(method, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+			base := answering(200)
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				req, err := http.NewRequestWithContext(ctx, "GET", "http://backend.example/x", nil)
+				assert.NoError(t, err)
+				req.Method = method
+				res, err := resilience.Transport(base).RoundTrip(req)
+				assert.NoError(t, err)
+				assert.NoError(t, res.Body.Close())
+				return 0, resilience.MarkPermanent(errBoom)
+			})
+			assert.Equal(t, want, r.Err.Suggestion)
+		})
+	}
+}
