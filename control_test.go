@@ -385,3 +385,15 @@ func TestLastErrorOfAnIsolatedToolWasCounted(t *testing.T) {
 		assert.Nil(t, g.Health()[0].LastError)
 	})
 }
+
+func TestRejectionSaysThatTheBreakerIsIsolatedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Breaker: "db"})
+		trip(t, g.Breaker("x"))
+		rejected := func() string { return resilience.Run(t.Context(), g, "x", notCalled(t)).Err.Message }
+
+		assert.Contains(t, rejected(), "30 more seconds")
+		g.Breaker("x").Isolate("moving")
+		assert.Contains(t, rejected(), "moving")
+	})
+}

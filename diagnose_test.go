@@ -103,3 +103,19 @@ func TestExhaustedErrorSaysWhatTheToolSaid(t *testing.T) {
 	assert.Equal(t, resilience.Code("BUSY"), e.LastCode)
 	assert.ErrorIs(t, e, own)
 }
+
+func TestErrorOfTheToolsOwnIsCompletedNotChanged(t *testing.T) {
+	own := &resilience.Error{Code: "BUSY", Tool: "inner", Message: "m", Retryable: true}
+	before := *own
+	e := resilience.AsError("x", resilience.MarkPermanent(own))
+	assert.Equal(t, "inner", e.Tool)
+	assert.False(t, e.Retryable)
+	assert.Equal(t, before, *own)
+
+	wait := &resilience.Error{Message: "m", Retryable: true, Err: waitError{time.Minute}}
+	before = *wait
+	e = resilience.AsError("x", wait)
+	assert.Equal(t, "x", e.Tool)
+	assert.Equal(t, time.Minute, e.RetryAfter)
+	assert.Equal(t, before, *wait)
+}

@@ -223,6 +223,15 @@ func TestRejectionByTheBackendHasNoGuidance(t *testing.T) {
 	assert.True(t, r.Err.HasGuidance(), "the details are asked for")
 }
 
+// Errors whose methods only have the names of those that tell something.
+type (
+	statusAndError struct{ error }
+	statusOf       struct{ error }
+)
+
+func (statusAndError) GRPCStatus() (*grpcStatus, error) { return new(grpcStatus), nil }
+func (statusOf) GRPCStatus(code int) *grpcStatus        { s := grpcStatus(code); return &s }
+
 // judged returns what the guard of an adapter makes of an error of which nothing else is known.
 func judged(t *testing.T, err error) string {
 	t.Helper()
@@ -256,6 +265,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			sqlError("00000"), sqlError("01000"), sqlError("02000"), sqlError("0800"), sqlError("080000"), sqlError(""),
 			statusError(0), statusError(200), statusError(302), statusError(399),
 			grpcError(0), grpcError(1), grpcError(2), grpcError(17), errBoom,
+			statusAndError{errBoom}, statusOf{errBoom},
 		},
 	} {
 		for _, err := range errs {

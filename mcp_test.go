@@ -243,3 +243,25 @@ func TestCheckToolsWarnsOnceOfEachNameThatTheServerLacks(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out.String(), "tool=read"))
 	assert.NotContains(t, out.String(), "tool=search")
 }
+
+func TestRequestTurnsDebugOnButNotOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		debug, allowed bool
+		meta           any
+		want           bool
+	}{
+		"on":                     {meta: true, allowed: true, want: true},
+		"on, not allowed":        {meta: true},
+		"off":                    {meta: false, allowed: true},
+		"off, on by the program": {debug: true, meta: false, allowed: true, want: true},
+	} {
+		info := resilience.RequestInfo{Meta: map[string]any{resilience.MetaDebug: tc.meta}}
+		request := resilience.ForRequest(resilience.Request{RequestInfo: info, AllowDebug: tc.allowed})
+		options := []resilience.Option{request}
+		if tc.debug {
+			options = []resilience.Option{resilience.Debug(), request}
+		}
+		r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, errBoom), options...)
+		assert.Equal(t, tc.want, r.Err.Details != nil, name)
+	}
+}

@@ -403,3 +403,19 @@ func TestObserversReceiveCopiesOfDetailsAndArguments(t *testing.T) {
 		assert.Equal(t, seen.Arguments, seen.Err.Details["arguments"])
 	})
 }
+
+func TestFlushWaitsForTheWarningsOfTheGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		cfg := configWith(resilience.Tool{})
+		cfg.Log = slog.New(handlerFunc(func(context.Context, slog.Record) error { <-release; return nil }))
+		g := newGuard(t, cfg)
+		g.CheckTools([]string{"y"})
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		assert.Equal(t, context.DeadlineExceeded, g.Flush(ctx))
+		close(release)
+		flush(t, g)
+	})
+}

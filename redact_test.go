@@ -414,3 +414,11 @@ func TestRedactOfSharedValuesIsBounded(t *testing.T) {
 	allocs := testing.AllocsPerRun(1, func() { resilience.Redact(map[string]any{"rows": list}) })
 	assert.Less(t, allocs, 1e6, "one for each value that is copied, and some")
 }
+
+func TestRedactHidesValuesOfKeysThatAreCut(t *testing.T) {
+	long := strings.Repeat("ä", 201)
+	cut := strings.Repeat("ä", 200) + "...[truncated]"
+	assert.Equal(t, map[string]any{cut: "[REDACTED]"}, resilience.Redact(map[string]any{long: "v"}))
+	whole := strings.Repeat("ä", 200)
+	assert.Equal(t, map[string]any{whole: "v"}, resilience.Redact(map[string]any{whole: "v"}))
+}
