@@ -48,7 +48,6 @@ type report struct {
 	took    time.Duration
 
 	mu        sync.Mutex
-	ran       []*mutant
 	survivors []*mutant
 	refuted   []*mutant // listed as equivalent, but killed
 	lines     map[string]*score
