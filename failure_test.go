@@ -330,3 +330,42 @@ func TestErrorThatIsExaminedTooSlowlyIsNoLateResult(t *testing.T) {
 		assert.Zero(t, g.Health()[0].Abandoned)
 	})
 }
+
+// Of an error that can't be examined in time, what it is by its type still holds.
+func TestErrorThatIsExaminedTooSlowlyIsStillACrashOrTheToolsOwn(t *testing.T) {
+	slow := func() error { return slowUnwrap{errBoom, time.Hour} }
+	for name, tc := range map[string]struct {
+		fails func() (int, error)
+		own   bool // what the tool says stands, although the timeout has passed
+		crash bool
+	}{
+		"a panic":         {fails: func() (int, error) { panic(slow()) }, crash: true},
+		"any other error": {fails: func() (int, error) { return 0, slow() }},
+		"the tool's own": {
+			fails: func() (int, error) { return 0, &resilience.Error{Code: "BUSY", Message: "m", Err: slow()} }, own: true,
+		},
+		"a nil *Error in it": {fails: func() (int, error) { return 0, errors.Join((*resilience.Error)(nil), slow()) }},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			fn := func(context.Context) (int, error) {
+				time.Sleep(990 * time.Millisecond)
+				return tc.fails()
+			}
+			g := guardWith(t, resilience.Tool{Timeout: time.Second})
+			_, bare := resilience.WithTimeout(t.Context(), "x", time.Second, fn)
+			_, guarded := resilience.Do(t.Context(), g, "x", fn)
+			for _, err := range []error{bare, guarded} {
+				var e *resilience.Error
+				require.ErrorAs(t, err, &e)
+				if tc.own {
+					assert.Equal(t, "BUSY: m", e.Error())
+				} else {
+					assert.Equal(t, resilience.CodeTimeout, e.Code)
+				}
+				var p *resilience.PanicError
+				assert.Equal(t, tc.crash, errors.As(err, &p))
+			}
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
