@@ -378,3 +378,36 @@ func TestScrubbedResultKeepsAllElse(t *testing.T) {
 		assert.Equal(t, "token=[REDACTED]", res.Content[3].(*mcp.TextContent).Text)
 	})
 }
+
+// At its timeout, a tool's echo of that isn't its own answer, but all else is.
+func TestAnswerAtTheTimeoutStandsUnlessItIsAnEcho(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error // nil is the context's
+		echo bool
+	}{
+		"an echo":          {nil, true},
+		"an echo, wrapped": {fmt.Errorf("query: %w", context.DeadlineExceeded), true},
+		"another error":    {errBoom, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
+					"x": {Timeout: time.Second, Cooperative: true},
+				}})
+				f.typed("x", nil, func(ctx context.Context) error {
+					<-ctx.Done()
+					if tc.err == nil {
+						return ctx.Err()
+					}
+					return tc.err
+				})
+				f.connect("")
+
+				res := f.call("x")
+				assert.True(t, res.IsError)
+				assert.Equal(t, resilience.CodeTimeout, metadataOf(t, res).Code)
+				assert.Equal(t, tc.echo, strings.Contains(text(t, res), `"TIMEOUT"`), text(t, res))
+			})
+		})
+	}
+}

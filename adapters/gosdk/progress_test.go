@@ -302,3 +302,35 @@ func TestContextOfOtherMiddlewareMayBlockProgress(t *testing.T) {
 		close(blocking.release)
 	})
 }
+
+// An abandoned attempt doesn't report for the one that is under way, nor after the answer.
+func TestProgressOfAnAbandonedAttemptIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"x": {Effect: resilience.ReadOnly, AttemptTimeout: time.Second},
+		}})
+		var seen []float64
+		f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+			seen = append(seen, req.Params.Progress)
+		}
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			report := func(progress float64) { assert.NoError(t, gosdk.NotifyProgress(ctx, req, progress, 0, "")) }
+			if resilience.Attempt(ctx) == 1 {
+				report(1)
+				time.Sleep(1500 * time.Millisecond) // ignores its context
+				report(50)
+				time.Sleep(time.Minute)
+				report(60)
+				return textResult("late"), nil
+			}
+			time.Sleep(800 * time.Millisecond)
+			report(2)
+			return textResult("done"), nil
+		})
+		f.connect(legacy)
+
+		assert.Equal(t, "done", text(t, f.call("x", mcp.Meta{"progressToken": "p"})))
+		time.Sleep(time.Hour)
+		assert.Equal(t, []float64{1, 2}, seen)
+	})
+}
