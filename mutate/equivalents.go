@@ -56,7 +56,8 @@ func readEquivalents(name string) (map[string]equivalents, error) {
 	return all, scanner.Err()
 }
 
-// mark gives mutants the reasons why they are equivalent. Its error names those that are listed, but don't exist any more.
+// mark gives mutants the reasons why they are equivalent. Its error names those that are listed, but don't exist any
+// more.
 func (e equivalents) mark(mutants []*mutant) error {
 	found := map[string]bool{}
 	for _, m := range mutants {

@@ -147,7 +147,7 @@ func (m *mutator) constant(e ast.Expr, tv types.TypeAndValue, parent ast.Node) {
 	if isComparison(parent) && m.text(e) == "0" { // whose boundary is a mutant
 		return
 	}
-	if _, ok := e.(*ast.BasicLit); ok && tv.Type.String() == "time.Duration" { // of nanoseconds, which matter to nothing
+	if _, ok := e.(*ast.BasicLit); ok && tv.Type.String() == "time.Duration" { // nanoseconds
 		return
 	}
 	for lit, value := range numbers(e) {
@@ -224,7 +224,8 @@ func (m *mutator) replaced(e ast.Expr, lit *ast.BasicLit, changed string) string
 // within returns the text of the expression around e, if there is one, with changed in place of e.
 func (m *mutator) within(parent ast.Node, e ast.Expr, changed string) string {
 	switch parent.(type) {
-	case *ast.BinaryExpr, *ast.CallExpr, *ast.KeyValueExpr, *ast.AssignStmt, *ast.ReturnStmt, *ast.SliceExpr, *ast.IndexExpr:
+	case *ast.BinaryExpr, *ast.CallExpr, *ast.KeyValueExpr, *ast.AssignStmt, *ast.ReturnStmt,
+		*ast.SliceExpr, *ast.IndexExpr:
 		text := m.text(parent)
 		start, end := m.offset(e.Pos())-m.offset(parent.Pos()), m.offset(e.End())-m.offset(parent.Pos())
 		return text[:start] + changed + text[end:]

@@ -74,7 +74,8 @@ func entries(p *pkg, f *source, mutants int) []placed {
 	for id, d := range functions(p) {
 		if offset := p.fset.Position(d.Body.Lbrace); offset.Filename == f.path {
 			at := offset.Offset + 1
-			list = append(list, placed{site: &site{file: f, start: at, end: at, before: "mutHit(%d); "}, id: mutants + 1 + id})
+			hit := &site{file: f, start: at, end: at, before: "mutHit(%d); "}
+			list = append(list, placed{site: hit, id: mutants + 1 + id})
 		}
 	}
 	return list
@@ -146,7 +147,8 @@ func check(p *pkg, texts map[string]string, spans []span) (map[*site]bool, error
 	report := func(file string, offset int, err error) {
 		var inner *span
 		for i, s := range spans {
-			if s.file == file && s.start <= offset && offset <= s.end && (inner == nil || s.end-s.start < inner.end-inner.start) {
+			within := s.file == file && s.start <= offset && offset <= s.end
+			if within && (inner == nil || s.end-s.start < inner.end-inner.start) {
 				inner = &spans[i]
 			}
 		}

@@ -88,8 +88,8 @@ type listedPackage struct {
 	Standard   bool
 }
 
-// goCommand returns a command of go in dir. A module with a newest.mod is built with that, because some tests are skipped
-// with the lowest versions.
+// goCommand returns a command of go in dir. A module with a newest.mod is built with that, because some tests are
+// skipped with the lowest versions.
 func goCommand(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir

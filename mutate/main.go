@@ -1,5 +1,5 @@
-// Mutate changes one thing at a time in the library and its adapters, and runs the tests that reach it: each change that
-// no test notices is behaviour that no test holds.
+// Mutate changes one thing at a time in the library and its adapters, and runs the tests that reach it: each change
+// that no test notices is behaviour that no test holds.
 //
 //	make mutate                       # a sample of the mutants
 //	make mutate SEED=2 ONLY=root      # another sample, of the root alone
@@ -8,8 +8,8 @@
 //
 // The maintained tools compile the package and run its whole test suite once for each mutant, and can't take a sample
 // by a seed: for the root, that is 10 seconds for each of 9,000 mutants. Here, all mutants of a package are compiled
-// into one test binary, and the environment says which of them runs. A mutant then costs the time of the tests that reach it,
-// until one fails.
+// into one test binary, and the environment says which of them runs. A mutant then costs the time of the tests that
+// reach it, until one fails.
 package main
 
 import (
@@ -29,8 +29,8 @@ const (
 	adapterBar = 95
 )
 
-// targets are the packages, and how much of each a sample takes by default, in percent. A mutant of the root takes about
-// a second of one core, one of adapters/gosdk or adapters/redis several.
+// targets are the packages, and how much of each a sample takes by default, in percent. A mutant of the root takes
+// about a second of one core, and one of adapters/gosdk or adapters/redis several.
 var targets = []target{
 	{"root", ".", rootBar, 12},
 	{"adapters/console", "adapters/console", adapterBar, 40},
@@ -63,7 +63,7 @@ type options struct {
 func main() {
 	var o options
 	flag.Uint64Var(&o.seed, "seed", 1, "which `sample` to take")
-	flag.StringVar(&o.sample, "sample", "", "the `part` of the mutants in percent, or all; by default, a part that differs by package")
+	flag.StringVar(&o.sample, "sample", "", "the `part` of the mutants in percent, or all; by default, a part of each package")
 	flag.StringVar(&o.only, "only", "", "only these `packages`, separated by commas")
 	flag.StringVar(&o.file, "file", "", "only the mutants of this `file`")
 	flag.StringVar(&o.match, "match", "", "only mutants with this `text`")
