@@ -405,7 +405,7 @@ func TestCallerWhoLeavesDuringTheWaitForALease(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, leave := context.WithCancel(t.Context())
 		time.AfterFunc(50*time.Millisecond, leave)
-		r := resilience.Run(ctx, g, "x", notCalled)
+		r := resilience.Run(ctx, g, "x", notCalled(t))
 		assert.Equal(t, resilience.CodeCanceled, r.Err.Code)
 		assert.Zero(t, r.Attempts)
 		assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err, "the slot is free")

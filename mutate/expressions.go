@@ -147,7 +147,7 @@ func (m *mutator) constant(e ast.Expr, tv types.TypeAndValue, parent ast.Node) {
 	if isComparison(parent) && m.text(e) == "0" { // whose boundary is a mutant
 		return
 	}
-	if _, ok := e.(*ast.BasicLit); ok && tv.Type.String() == "time.Duration" { // nanoseconds
+	if _, ok := e.(*ast.BasicLit); ok && tv.Type.String() == "time.Duration" && !isProduct(parent) { // nanoseconds
 		return
 	}
 	for lit, value := range numbers(e) {
@@ -156,6 +156,11 @@ func (m *mutator) constant(e ast.Expr, tv types.TypeAndValue, parent ast.Node) {
 		m.add(lit, old, new, "", "").sites = nil
 		m.place(m.mutants[len(m.mutants)-1], e.Pos(), e.End(), before, ", "+changed+")")
 	}
+}
+
+func isProduct(n ast.Node) bool {
+	e, ok := n.(*ast.BinaryExpr)
+	return ok && (e.Op == token.MUL || e.Op == token.QUO)
 }
 
 func isComparison(n ast.Node) bool {
