@@ -227,7 +227,7 @@ func (e *Error) class() Class {
 	case CodeRetryExhausted:
 		return ClassPermanent
 	case CodeConnectionLost:
-		if e.Err == errClosed {
+		if e.first().Err == errClosed {
 			return ClassPermanent
 		}
 		return ClassTransient

@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -226,4 +227,29 @@ func TestHangAfterAnErrorOfGetIsCounted(t *testing.T) {
 			time.Sleep(2 * time.Hour)
 		})
 	}
+}
+
+// Words for an exhausted Connector need no caution: it has done nothing but dial. It is one that a guard neither
+// retries nor calls transient after the Connector was closed, however the tool has wrapped that.
+func TestErrorOfAConnectorThatGaveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnector(t, newDialer(refused), linkConfig{MaxAttempts: 1})
+		synctest.Wait()
+		cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+		cfg.Suggestions = map[resilience.Code]string{resilience.CodeRetryExhausted: "Tell the user."}
+		get := func(ctx context.Context) (int, error) {
+			_, err := c.Get(ctx)
+			return 0, fmt.Errorf("browser: %w", err)
+		}
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", get)
+		assert.Equal(t, resilience.CodeRetryExhausted, r.Err.Code)
+		assert.Equal(t, "Tell the user.", r.Err.Suggestion)
+		assert.False(t, r.Err.Retryable)
+
+		require.NoError(t, c.Close())
+		r = resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.ReadOnly}), "x", get)
+		assert.Equal(t, resilience.CodeConnectionLost, r.Err.Code)
+		assert.Equal(t, resilience.ClassPermanent, resilience.Classify(r.Err))
+		assert.Equal(t, 1, r.Attempts)
+	})
 }

@@ -44,10 +44,10 @@ func (c *call) patient() (aside func(func()) bool) {
 	return func(f func()) bool { return p.aside(&c.guard.printing, f) }
 }
 
-// causeAside is textOf for an error whose methods may block.
+// causeAside is causeText for an error whose methods may block.
 func causeAside(err error, aside func(func()) bool) string {
 	text := unprintable
-	if !aside(func() { text = textOf(err) }) {
+	if !aside(func() { text = causeText(err) }) {
 		return unprintable
 	}
 	return text

@@ -195,7 +195,7 @@ func (e *Error) LogValue() slog.Value {
 		attrs = append(attrs, slog.Duration("retryAfter", e.RetryAfter))
 	}
 	if e.Err != nil {
-		attrs = append(attrs, slog.String("cause", textOf(e.Err)))
+		attrs = append(attrs, slog.String("cause", causeText(e.Err)))
 	}
 	if len(e.Details) > 0 {
 		attrs = append(attrs, slog.Any("details", e.Details))

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -169,15 +171,35 @@ func panicIn(err error) (found *PanicError) {
 	return found
 }
 
-// causeText returns the text of the cause, which an Error leaves out of its own text.
+// maxCauses bounds how many causes of *Errors within an error its text names.
+const maxCauses = 10
+
+// causeText returns the text of err, with that of the causes, which an [Error] leaves out of its own text.
 func causeText(err error) string {
-	e, ok := err.(*Error)
-	switch {
-	case !ok || e == nil:
-		return textOf(err)
-	case e.Err != nil:
-		return causeText(e.Err)
-	default:
-		return cmp.Or(e.Message, string(e.Code))
+	var texts []string
+	add := func(text string) {
+		known := slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(t, text) })
+		if !known && len(texts) < maxCauses {
+			texts = append(texts, text)
+		}
 	}
+
+	if _, ours := err.(*Error); !ours {
+		add(textOf(err))
+	}
+	readable(err, func(err error) {
+		e, ok := err.(*Error)
+		if !ok {
+			return
+		}
+		if e.Err == nil {
+			add(cmp.Or(e.Message, string(e.Code)))
+		} else if _, inner := e.Err.(*Error); !inner {
+			add(textOf(e.Err))
+		}
+	})
+	if len(texts) == 0 {
+		return textOf(err)
+	}
+	return strings.Join(texts, ": ")
 }

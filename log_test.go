@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	stdlog "log"
 	"log/slog"
@@ -247,4 +248,57 @@ func TestLogObserverWithABrokenHandlerIsReportedOnce(t *testing.T) {
 		assertLogged(t, log, 1, `level=WARN msg="resilience: an observer panicked`)
 		assertLogged(t, log, 1, "\n")
 	})
+}
+
+// The text of an Error leaves its cause out. A log names it all the same, however the tool has wrapped the Error.
+func TestLogsNameTheCauseOfAnErrorThatTheToolWraps(t *testing.T) {
+	lost := func(cause error) error {
+		return &resilience.Error{Code: resilience.CodeConnectionLost, Message: "Connection lost", Err: cause}
+	}
+	const code, text = "CONNECTION_LOST: Connection lost", "dial tcp 10.0.0.7:5432: no route to host"
+	root := errors.New(text)
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"as it is":              {lost(root), text},
+		"wrapped":               {fmt.Errorf("list: %w", lost(root)), "list: " + code + ": " + text},
+		"in another Error":      {lost(lost(root)), text},
+		"wrapped twice":         {lost(fmt.Errorf("a: %w", lost(fmt.Errorf("b: %w", root)))), "a: " + code + ": b: " + text},
+		"without a cause":       {fmt.Errorf("list: %w", lost(nil)), "list: " + code},
+		"no Error":              {root, text},
+		"an Error without more": {&resilience.Error{Code: "BUSY"}, "Tool 'x' failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var buf bytes.Buffer
+			log := slog.New(slog.NewTextHandler(&buf, nil))
+			g := newGuard(t, resilience.Config{
+				Debug: true, Observers: []resilience.Observer{resilience.LogObserver(log)},
+			})
+			_, err := resilience.Do(t.Context(), g, "x", failing(9, tc.err))
+			require.NoError(t, g.Flush(t.Context()))
+			assert.Contains(t, buf.String(), fmt.Sprintf("error=%q", tc.want))
+
+			var e *resilience.Error
+			require.ErrorAs(t, err, &e)
+			if e.Err != nil {
+				assert.Equal(t, tc.want, e.Details["cause"])
+				buf.Reset()
+				log.Error("call", "err", err)
+				assert.Contains(t, buf.String(), fmt.Sprintf("err.cause=%q", tc.want))
+			}
+		})
+	}
+}
+
+func TestLogsNameAFewCauses(t *testing.T) {
+	var many []error
+	for i := range 1000 {
+		many = append(many, &resilience.Error{Code: "C", Err: fmt.Errorf("cause %d", i)})
+	}
+	var buf bytes.Buffer
+	err := &resilience.Error{Code: "C", Err: fmt.Errorf("%w", errors.Join(many[0], errors.Join(many...)))}
+	slog.New(slog.NewTextHandler(&buf, nil)).Error("call", "err", err)
+	assert.Contains(t, buf.String(), "cause 8")
+	assert.NotContains(t, buf.String(), "cause 9")
 }

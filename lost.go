@@ -139,8 +139,10 @@ func (f *facts) addEffect(err error, own sign) {
 	case *PanicError:
 		f.noEffect, f.harmless = false, false
 	case *Error:
+		f.harmless = false // a mark in it speaks for a call that the tool made, not for all that it did
 		if x.speaksForSeveral() {
-			f.noEffect, f.harmless = false, false
+			_, dials := x.Err.(*notMade) // the several are those of a Connector
+			f.noEffect = dials && x.Code == CodeRetryExhausted
 		}
 	case *blamed:
 		f.addBlamed(x)

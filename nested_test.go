@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"syscall"
 	"testing"
@@ -375,4 +376,39 @@ func TestPromise8NestedCallThatCallsGoexitMayHaveChangedSomething(t *testing.T) 
 		})
 		assert.Equal(t, 1, r.Attempts)
 	})
+}
+
+// A mark of a tool within speaks for the call of that tool, and not for what the tool around it did before.
+func TestPromise8AMarkWithinSpeaksForTheCallWithin(t *testing.T) {
+	asItIs := func(err error) error { return err }
+	for name, tc := range map[string]struct {
+		passOn  func(error) error
+		charged int
+	}{
+		"as it is":                    {asItIs, 1},
+		"wrapped":                     {func(err error) error { return fmt.Errorf("stock: %w", err) }, 1},
+		"marked by the tool itself":   {resilience.MarkTransient, 4},
+		"marked as trouble by itself": {resilience.MarkBackend, 1},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+				"order":  {Effect: resilience.NonIdempotent},
+				"charge": {Effect: resilience.NonIdempotent},
+				"stock":  {Effect: resilience.ReadOnly, Retry: &resilience.Retry{MaxRetries: -1}},
+			}})
+			charged := 0
+			charge := func(context.Context) (int, error) { charged++; return 0, nil }
+			refuse := func(context.Context) (int, error) { return 0, resilience.MarkTransient(errBoom) }
+			r := resilience.Run(t.Context(), g, "order", func(ctx context.Context) (int, error) {
+				if _, err := resilience.Do(ctx, g, "charge", charge); err != nil {
+					return 0, err
+				}
+				_, err := resilience.Do(ctx, g, "stock", refuse)
+				return 0, tc.passOn(err)
+			})
+			assert.Equal(t, tc.charged, charged)
+			assert.Equal(t, tc.charged > 1, r.Err.Retryable)
+			assert.ErrorIs(t, r.Err, errBoom)
+		})
+	}
 }

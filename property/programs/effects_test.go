@@ -38,9 +38,6 @@ func (a *attempt) hadNoEffect() bool {
 		return true
 	case strings.HasPrefix(e.name, "pass on"):
 		within := a.calls[len(a.calls)-1]
-		if last := within.last(); last != nil && last.ending != nil && last.ending.marked {
-			return true // as the mark of a tool within is read, it speaks for all that was done around it
-		}
 		return !a.mayHaveChanged() && !slices.ContainsFunc(within.attempts, func(inner *attempt) bool {
 			return !inner.hadNoEffect()
 		})
