@@ -145,7 +145,23 @@ func (c *call) begin(ctx context.Context) *Error {
 		return TimeoutError(c.ctx.name, c.ctx.clock.timeout) // before the tool had any time
 	}
 
-	breaker := c.enterBreaker(ctx)
+	if rejected := c.admit(ctx); rejected != nil {
+		return rejected
+	}
+	attended := !s.cooperative && s.attemptTimeout == 0
+	c.ctx.begin(ctx, attended)
+	if c.ctx.outer() != nil && !c.toolEffect().repeatable() {
+		var within request
+		if c.ctx.askAside(func(*callContext) { within = ask(func() request { return newRequest(ctx, true) }) }) {
+			c.within = &within
+		}
+	}
+	return nil
+}
+
+// admit returns why the call is rejected, nil if its breaker and the limits of its tool let it pass.
+func (c *call) admit(ctx context.Context) *Error {
+	s, breaker := c.state, c.enterBreaker(ctx)
 	c.ctx.ticket = ticketOf(ctx, breaker)
 	if c.ctx.ticket == nil {
 		_, maximum := c.toolTimeouts()
@@ -164,15 +180,6 @@ func (c *call) begin(ctx context.Context) *Error {
 		if c.running = s.admit(); !c.running {
 			c.settle(outcomeNeutral)
 			return overloadedError(c.ctx.name, "Too many calls of")
-		}
-	}
-
-	attended := !s.cooperative && s.attemptTimeout == 0
-	c.ctx.begin(ctx, attended)
-	if c.ctx.outer() != nil && !c.toolEffect().repeatable() {
-		var within request
-		if c.ctx.askAside(func(*callContext) { within = ask(func() request { return newRequest(ctx, true) }) }) {
-			c.within = &within
 		}
 	}
 	return nil
