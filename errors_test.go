@@ -27,6 +27,7 @@ func TestTimeoutErrorRoundsItsTimeout(t *testing.T) {
 		4999_873_412:            "Tool 'x' exceeded timeout of 5s",
 		20_123_456:              "Tool 'x' exceeded timeout of 20ms",
 		20_123:                  "Tool 'x' exceeded timeout of 20µs",
+		999:                     "Tool 'x' exceeded timeout of 999ns",
 		0:                       "Tool 'x' timed out",
 	} {
 		t.Run(timeout.String(), func(t *testing.T) {
@@ -88,6 +89,9 @@ func TestConstructorsSayWhatHappened(t *testing.T) {
 		t.Run(name, func(t *testing.T) { checkConstructed(t, tc.err, tc.code, tc.message, !tc.permanent) })
 	}
 	assert.ErrorIs(t, resilience.RetryExhaustedError("x", 4, cause), cause)
+	assert.Equal(t, 4, resilience.RetryExhaustedError("x", 4, cause).Attempts)
+	assert.Equal(t, 2, resilience.RetryExhaustedError("x", 2, nil).Attempts)
+	assert.NoError(t, resilience.RetryExhaustedError("x", 2, nil).Err)
 }
 
 func checkConstructed(t *testing.T, err *resilience.Error, code resilience.Code, message string, retryable bool) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/testdata/sqlite"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -227,10 +229,26 @@ func TestRejectionByTheBackendHasNoGuidance(t *testing.T) {
 type (
 	statusAndError struct{ error }
 	statusOf       struct{ error }
+	otherCode      int
 )
 
-func (statusAndError) GRPCStatus() (*grpcStatus, error) { return new(grpcStatus), nil }
+func (statusAndError) GRPCStatus() (*grpcStatus, error) { s := grpcStatus(14); return &s, nil }
 func (statusOf) GRPCStatus(code int) *grpcStatus        { s := grpcStatus(code); return &s }
+
+func (otherCode) Error() string { return "no error of SQLite" }
+func (c otherCode) Code() int   { return int(c) }
+
+// An exitError is that of a command.
+type exitError int
+
+func (exitError) Error() string   { return "exit" }
+func (e exitError) ExitCode() int { return int(e) }
+
+// An aroundLike is like fs.ErrNotExist only because it wraps more.
+type aroundLike struct{ error }
+
+func (e aroundLike) Unwrap() error      { return e.error }
+func (aroundLike) Is(target error) bool { return target == fs.ErrNotExist }
 
 // judged returns what the guard of an adapter makes of an error of which nothing else is known.
 func judged(t *testing.T, err error) string {
@@ -254,18 +272,30 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			sqlError("57P01"), sqlError("58030"),
 			statusError(429), statusError(500), statusError(502), statusError(503), statusError(504), statusError(506),
 			grpcError(4), grpcError(8), grpcError(10), grpcError(13), grpcError(14), grpcError(15),
+			sqlite.Method(5), sqlite.Method(6), sqlite.Method(5 | 1<<8), sqlite.Small(5), sqlite.Small(6),
+			sqlite.Field{Code: 5}, &sqlite.Field{Code: 6},
+			exitError(-1), errors.Join(statusError(404), errBoom, statusError(503)),
 		},
 		"rejected": {
 			sqlError("22P02"), sqlError("23505"), sqlError("42601"), sqlError("28P01"),
 			statusError(400), statusError(404), statusError(428), statusError(430), statusError(499), statusError(501),
 			statusError(505),
 			grpcError(3), grpcError(5), grpcError(6), grpcError(7), grpcError(9), grpcError(11), grpcError(12), grpcError(16),
+			errors.Join(errBoom, statusError(404)), errors.Join(statusError(404), errBoom),
 		},
 		"nothing": {
 			sqlError("00000"), sqlError("01000"), sqlError("02000"), sqlError("0800"), sqlError("080000"), sqlError(""),
 			statusError(0), statusError(200), statusError(302), statusError(399),
 			grpcError(0), grpcError(1), grpcError(2), grpcError(17), errBoom,
-			statusAndError{errBoom}, statusOf{errBoom},
+			statusAndError{errBoom}, statusOf{errBoom}, aroundLike{errBoom},
+			tooLarge{13, "grpc: error while marshaling: no message"}, tooLarge{13, "desc = header key \"é\" is wrong"},
+			tooLarge{13, "grpc: Compressor is not installed for \"x\""},
+			sqlite.Method(0), sqlite.Method(1), sqlite.Method(4), sqlite.Method(7), sqlite.Method(1 << 8),
+			sqlite.Small(4), sqlite.Field{Code: 1}, sqlite.Text("5"), sqlite.Bare{}, otherCode(5),
+			exitError(0), exitError(1), exitError(-2),
+			&url.Error{Op: "parse", Err: io.EOF}, &http.ProtocolError{ErrorString: "wrong"},
+			&net.ParseError{Type: "IP address", Text: "x"}, &net.AddrError{Err: "x"},
+			&net.OpError{Op: "dial", Err: net.UnknownNetworkError("x")},
 		},
 	} {
 		for _, err := range errs {
