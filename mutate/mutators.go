@@ -107,7 +107,7 @@ func (m *mutator) stmt(s ast.Stmt, parent ast.Node, stack []ast.Node) {
 		}
 		m.remove(s, parent)
 	case *ast.DeferStmt:
-		if !m.isLock(s.Call) {
+		if !m.isLock(s.Call) && !m.isStop(s.Call) {
 			m.remove(s, parent)
 		}
 	case *ast.GoStmt, *ast.SendStmt, *ast.IncDecStmt:
@@ -164,6 +164,20 @@ func (m *mutator) isLock(call *ast.CallExpr) bool {
 	}
 	switch s.Sel.Name {
 	case "Lock", "Unlock", "RLock", "RUnlock":
+		return true
+	}
+	return false
+}
+
+// isStop reports whether a call stops a timer or a ticker. Where that is deferred, nothing receives from it any more, and
+// since Go 1.23 it is collected as well without it.
+func (m *mutator) isStop(call *ast.CallExpr) bool {
+	s, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || s.Sel.Name != "Stop" {
+		return false
+	}
+	switch m.pkg.info.TypeOf(s.X).String() {
+	case "*time.Timer", "*time.Ticker":
 		return true
 	}
 	return false
