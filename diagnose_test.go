@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"syscall"
@@ -118,4 +119,16 @@ func TestErrorOfTheToolsOwnIsCompletedNotChanged(t *testing.T) {
 	assert.Equal(t, "x", e.Tool)
 	assert.Equal(t, time.Minute, e.RetryAfter)
 	assert.Equal(t, before, *wait)
+}
+
+// Of several errors that were joined, the first one that asks for a time to wait is heard.
+func TestTheFirstOfSeveralErrorsSaysHowLongToWait(t *testing.T) {
+	for _, err := range []error{
+		errors.Join(waitError{2 * time.Second}, errBoom),
+		errors.Join(errBoom, waitError{2 * time.Second}),
+		errors.Join(errBoom, waitError{2 * time.Second}, errBoom),
+		errors.Join(waitError{2 * time.Second}, waitError{time.Second}),
+	} {
+		assert.Equal(t, 2*time.Second, resilience.AsError("x", err).RetryAfter, "%v", err)
+	}
 }

@@ -62,6 +62,35 @@ func TestChangesOfTheFleet(t *testing.T) {
 	})
 }
 
+// What the fleet opens has an end, and leaves a probe that is under way alone.
+func TestFleetOpensABreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{Cooldown: time.Minute})
+		b := g.Breaker("x")
+		opened(t, m, 1000*time.Hour)
+		assert.Equal(t, 10*time.Minute, b.RetryAfter(), "ten Cooldowns at most")
+
+		opened(t, m, 0)
+		require.Equal(t, resilience.StateHalfOpen, b.State())
+		opened(t, m, time.Minute)
+		assert.Equal(t, resilience.StateOpen, b.State(), "there was no probe")
+
+		time.Sleep(time.Minute)
+		done, err := b.Allow()
+		require.NoError(t, err)
+		opened(t, m, time.Minute)
+		assert.Equal(t, resilience.StateHalfOpen, b.State(), "the probe of this member decides")
+		done(nil)
+		assert.Equal(t, resilience.StateClosed, b.State())
+
+		change(t, m, fleetIsolates)
+		opened(t, m, time.Minute)
+		assert.Equal(t, resilience.StateOpen, b.State())
+		_, isolated := b.Isolated()
+		assert.False(t, isolated)
+	})
+}
+
 // change applies a change to the breaker of x, a second after what happened before.
 func change(t *testing.T, m *resilience.FleetMember, c resilience.FleetChange) {
 	t.Helper()

@@ -109,10 +109,19 @@ func TestFleetIsToldWhatItHasToKnow(t *testing.T) {
 		call(succeed)
 		assert.Equal(t, []string{"listed/x success=true probe=false calls"}, f.told(), "once")
 
+		m.Apply(resilience.FleetChange{Breaker: "listed/x", Failures: 1, Time: time.Now()})
+		call(mistake)
+		assert.Empty(t, f.told(), "it takes a success")
+		m.Apply(resilience.FleetChange{Breaker: "listed/x", Time: time.Now()})
+		call(succeed)
+		assert.Empty(t, f.told(), "the fleet has no failures any more")
+
 		call(down)
 		call(down)
 		f.told()
 		time.Sleep(time.Second)
+		call(mistake)
+		assert.Empty(t, f.told(), "a probe that says nothing")
 		call(down)
 		assert.Equal(t, []string{"listed/x success=false probe=true calls"}, f.told())
 		time.Sleep(time.Second)
@@ -132,6 +141,66 @@ func TestFleetIsToldOfProbes(t *testing.T) {
 		backend.up.Store(true)
 		time.Sleep(5 * time.Second)
 		assert.Equal(t, []string{"listed/x success=true probe=true probe"}, f.told())
+	})
+}
+
+func TestFleetIsNotToldOfProbesThatSayNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := new(testFleet)
+		_, m := joined(t, f, resilience.BreakerConfig{Probe: func(context.Context) error { panic("no answer") }})
+		opened(t, m, time.Minute)
+		time.Sleep(20 * time.Second)
+		assert.NotZero(t, f.leases(), "Probe was called")
+		assert.Empty(t, f.told())
+	})
+}
+
+func TestLeasesThatHangAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { <-end; return true, 0 }}
+		g, _ := joined(t, f, resilience.BreakerConfig{})
+		b := g.Breaker("x")
+		probe := func() {
+			b.Trip(time.Second)
+			time.Sleep(time.Second)
+			require.True(t, report(b, nil), "without an answer, the breaker decides")
+		}
+
+		for range 70 {
+			probe()
+		}
+		assert.Equal(t, 64, f.leases())
+		close(end)
+		synctest.Wait()
+		for range 70 {
+			probe()
+		}
+		assert.Equal(t, 64+70, f.leases())
+	})
+}
+
+func TestOneOfManyCallsAsksForALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) {
+			time.Sleep(50 * time.Millisecond)
+			return true, 0
+		}}
+		g, m := joined(t, f, resilience.BreakerConfig{})
+		opened(t, m, time.Second)
+		time.Sleep(time.Second)
+
+		var admitted atomic.Int32
+		for range 10 {
+			go func() {
+				if _, err := g.Breaker("x").Allow(); err == nil {
+					admitted.Add(1)
+				}
+			}()
+		}
+		time.Sleep(time.Second)
+		assert.Equal(t, 1, f.leases())
+		assert.EqualValues(t, 1, admitted.Load())
 	})
 }
 
