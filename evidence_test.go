@@ -250,6 +250,17 @@ type aroundLike struct{ error }
 func (e aroundLike) Unwrap() error      { return e.error }
 func (aroundLike) Is(target error) bool { return target == fs.ErrNotExist }
 
+// A panickingIs and a panickingAs say nothing of their own.
+type (
+	panickingIs struct{ error }
+	panickingAs struct{ error }
+)
+
+func (e panickingIs) Unwrap() error { return e.error }
+func (panickingIs) Is(error) bool   { panic("no answer") }
+func (e panickingAs) Unwrap() error { return e.error }
+func (panickingAs) As(any) bool     { panic("no answer") }
+
 // judged returns what the guard of an adapter makes of an error of which nothing else is known.
 func judged(t *testing.T, err error) string {
 	t.Helper()
@@ -281,6 +292,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			statusError(400), statusError(404), statusError(428), statusError(430), statusError(499), statusError(501),
 			statusError(505),
 			grpcError(3), grpcError(5), grpcError(6), grpcError(7), grpcError(9), grpcError(11), grpcError(12), grpcError(16),
+			panickingIs{statusError(404)}, panickingAs{statusError(404)},
 			errors.Join(errBoom, statusError(404)), errors.Join(statusError(404), errBoom),
 		},
 		"nothing": {

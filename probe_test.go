@@ -529,3 +529,49 @@ func TestOneProbeRunsAtATime(t *testing.T) {
 		assert.EqualValues(t, 1, most.Load())
 	})
 }
+
+func TestProbeThatTakesTooLongFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{
+			Cooldown: 10 * time.Second, ProbeInterval: time.Second,
+			Probe: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		})
+		trip(t, b)
+		time.Sleep(25 * time.Second)
+		assert.Equal(t, resilience.StateOpen, b.State(), "it keeps calls out")
+		b.Reset()
+		time.Sleep(time.Minute)
+	})
+}
+
+// What happens to a breaker while Probe runs counts, and not what Probe returns then.
+func TestProbeThatEndsTooLateIsNotHeard(t *testing.T) {
+	for name, result := range map[string]error{"success": nil, "failure": errBoom} {
+		runInBubble(t, name, func(t *testing.T) {
+			var b *resilience.Breaker
+			calls := 0
+			b = resilience.NewBreaker("x", resilience.BreakerConfig{Probe: func(context.Context) error {
+				calls++
+				b.Isolate("meanwhile")
+				return result
+			}})
+			b.Trip(time.Minute)
+			time.Sleep(10 * time.Minute)
+			assert.Equal(t, resilience.StateIsolated, b.State())
+			assert.Equal(t, 1, calls, "there is nothing to ask any more")
+		})
+	}
+}
+
+func TestProbeOfABreakerWithoutAGuardMayPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{
+			Probe: func(context.Context) error { panic("no answer") },
+		})
+		trip(t, b)
+		time.Sleep(time.Minute)
+		assert.Equal(t, resilience.StateHalfOpen, b.State(), "it says nothing: a call is the probe")
+		b.Reset()
+		time.Sleep(time.Minute)
+	})
+}
