@@ -21,6 +21,7 @@ func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 			delays{500 * ms, 1 * s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s},
 		},
 		"its own":            {resilience.Backoff{Base: ms, Max: 5 * ms}, delays{ms, 2 * ms, 4 * ms, 5 * ms}},
+		"an odd maximum":     {resilience.Backoff{Base: 2, Max: 5}, delays{2, 4, 5, 5}},
 		"long base":          {resilience.Backoff{Base: 90 * s}, delays{90 * s, 90 * s}},
 		"longest base":       {resilience.Backoff{Base: huge, Max: huge}, delays{huge, huge}},
 		"negative base":      {resilience.Backoff{Base: -1}, delays{0, 0}},
@@ -85,6 +86,14 @@ func TestBackoffJitterUsesAllOfItsRange(t *testing.T) {
 			assert.InDelta(t, float64(tc.low+width/2), float64(sum/n), float64(width)/20)
 		})
 	}
+}
+
+func TestBackoffJitterOfAShortDelay(t *testing.T) {
+	drawn := map[time.Duration]bool{}
+	for range 1000 {
+		drawn[resilience.Backoff{Base: 1, Max: 1}.Delay(0)] = true
+	}
+	assert.Equal(t, map[time.Duration]bool{0: true, 1: true}, drawn)
 }
 
 func TestBackoffJitterDoesNotOverflow(t *testing.T) {

@@ -315,3 +315,40 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		}
 	}
 }
+
+// Of more errors than a walk looks at, it says nothing.
+func TestAsManyErrorsAreReadAsTheBoundAllows(t *testing.T) {
+	for n, want := range map[int]string{9_999: "rejected", 10_000: "nothing"} { // with the one that joins them
+		several := make([]error, n)
+		for i := range several {
+			several[i] = errBoom
+		}
+		several[n-1] = statusError(404)
+		assert.Equal(t, want, judged(t, errors.Join(several...)), "%d", n)
+	}
+}
+
+func TestReasonOfALossByItsErrno(t *testing.T) {
+	for errno, want := range map[syscall.Errno]string{
+		syscall.ECONNREFUSED: "connection refused",
+		syscall.ECONNRESET:   "connection reset by the other side",
+		syscall.ECONNABORTED: "connection aborted",
+		syscall.EPIPE:        "connection closed by the other side",
+		syscall.ETIMEDOUT:    "network timeout",
+		syscall.EHOSTUNREACH: "host unreachable",
+		syscall.ENETUNREACH:  "network unreachable",
+	} {
+		assert.Equal(t, "Connection lost: "+want, resilience.AsError("x", errno).Message)
+	}
+}
+
+func TestOperationsThatPassDidNothing(t *testing.T) {
+	for _, errno := range []syscall.Errno{
+		syscall.EAGAIN, syscall.EBUSY, syscall.EINTR, syscall.EMFILE, syscall.ENFILE, syscall.ESTALE,
+	} {
+		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+		r := resilience.Run(t.Context(), g, "x", failing(1, errno))
+		assert.Nil(t, r.Err, errno.Error())
+		assert.Equal(t, 2, r.Attempts, errno.Error())
+	}
+}

@@ -127,6 +127,7 @@ func TestRedactReplacesWhatJSONHasNoNumberFor(t *testing.T) {
 
 	digits := strings.Repeat("1", 201)
 	assert.Equal(t, digits[1:]+"...[truncated]", resilience.Redact(map[string]any{"n": json.Number(digits)})["n"])
+	assert.Equal(t, json.Number(digits[1:]), resilience.Redact(map[string]any{"n": json.Number(digits[1:])})["n"])
 }
 
 func TestRedactEndsWithCycles(t *testing.T) {
