@@ -305,7 +305,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			sqlite.Method(0), sqlite.Method(1), sqlite.Method(4), sqlite.Method(7), sqlite.Method(1 << 8),
 			sqlite.Small(4), sqlite.Field{Code: 1}, sqlite.Text("5"), sqlite.Bare{}, otherCode(5),
 			exitError(0), exitError(1), exitError(-2),
-			&url.Error{Op: "parse", Err: io.EOF}, &http.ProtocolError{ErrorString: "wrong"},
+			&url.Error{Op: "parse", Err: io.EOF}, &http.MaxBytesError{Limit: 1},
 			&net.ParseError{Type: "IP address", Text: "x"}, &net.AddrError{Err: "x"},
 			&net.OpError{Op: "dial", Err: net.UnknownNetworkError("x")},
 		},
