@@ -164,9 +164,13 @@ func TestDifferentConfigurationsAreNoticed(t *testing.T) {
 		defer leaveAll(t, append(all, odd))
 
 		const line = "listed/search: 3 failures, a cooldown of 30s here, 5 failures, a cooldown of 30s elsewhere"
-		require.Equal(t, []string{line}, odd.fleet.Health().Differences)
+		before := odd.fleet.Health()
+		require.Equal(t, []string{line}, before.Differences)
+		odd.fleet.Health().Differences[0] = "the caller's own"
+		require.Equal(t, before, odd.fleet.Health())
 		time.Sleep(comparison + time.Second)
 		require.Len(t, all[0].fleet.Health().Differences, 1)
+		require.Equal(t, before.Since, odd.fleet.Health().Since, "it has been connected all the time")
 	})
 }
 

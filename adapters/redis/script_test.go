@@ -21,6 +21,9 @@ func TestScriptDoesWhatTheModelDoes(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	require.NoError(t, flag.Set("rapid.steps", "100"))
+	if testing.Short() { // as for each mutant, whose failures aren't repeated
+		require.NoError(t, flag.Set("rapid.nofailfile", "true"))
+	}
 	rapid.Check(t, func(t *rapid.T) { compareWithModel(t, server, client) })
 }
 
@@ -48,7 +51,7 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		require.NoError(t, err, name)
 		model, err := do(models[i])
 		require.NoError(t, err, name)
-		require.Equal(t, comparable(model), comparable(script), "%s of member %d", name, i)
+		require.Equal(t, anonymous(model), anonymous(script), "%s of member %d", name, i)
 	}
 	drawInterval := rapid.SampledFrom([]time.Duration{2 * time.Second, 20 * time.Second})
 	breaker := func() resilience.FleetBreaker {
@@ -121,8 +124,8 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 	})
 }
 
-// comparable returns a reply without the name of the memory.
-func comparable(reply any) any {
+// anonymous returns a reply without the name of the memory.
+func anonymous(reply any) any {
 	switch r := reply.(type) {
 	case entry:
 		r.Since, r.By = "", ""
@@ -130,7 +133,7 @@ func comparable(reply any) any {
 	case []entry:
 		all := []entry{}
 		for _, e := range r {
-			all = append(all, comparable(e).(entry))
+			all = append(all, anonymous(e).(entry))
 		}
 		return all
 	}

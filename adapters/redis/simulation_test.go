@@ -138,6 +138,9 @@ func (s *simulation) until(f func() bool) time.Duration {
 func TestSimulation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := *simulated
+		if testing.Short() { // as for each mutant
+			n = min(n, 50)
+		}
 		s := newSimulation(t, n)
 		perSecond := float64(n) / pace.Seconds()
 

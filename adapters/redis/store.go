@@ -129,7 +129,7 @@ func newRedisStore(client redis.UniversalClient, namespace, member string) *redi
 }
 
 // run runs an operation of the script, and decodes its reply.
-func (s *redisStore) run(ctx context.Context, reply any, op string, ids []string, args ...any) error {
+func run[T any](ctx context.Context, s *redisStore, op string, ids []string, args ...any) (reply T, err error) {
 	keys := []string{s.prefix + ":members", s.prefix + ":version", s.prefix + ":index", s.prefix + ":configs"}
 	for _, id := range ids {
 		keys = append(keys, s.prefix+":breaker:"+id)
@@ -141,19 +141,20 @@ func (s *redisStore) run(ctx context.Context, reply any, op string, ids []string
 
 	text, err := script.Run(ctx, s.client, keys, append(all, args...)...).Text()
 	if err != nil {
-		return err
+		return reply, err
 	}
-	return json.Unmarshal([]byte(text), reply)
+	err = json.Unmarshal([]byte(text), &reply)
+	return reply, err
 }
 
-func (s *redisStore) sync(ctx context.Context, known memory) (reply syncReply, err error) {
+func (s *redisStore) sync(ctx context.Context, known memory) (syncReply, error) {
 	if !s.allowed {
 		if err := s.try(ctx); err != nil {
-			return reply, err
+			return syncReply{}, err
 		}
 		s.allowed = true
 	}
-	return reply, s.run(ctx, &reply, "sync", nil, known.Since, known.Version)
+	return run[syncReply](ctx, s, "sync", nil, known.Since, known.Version)
 }
 
 // try does what sync doesn't, so that a member without the right to do so is refused before it needs that.
@@ -173,59 +174,60 @@ func (s *redisStore) try(ctx context.Context) error {
 	return err
 }
 
-func (s *redisStore) read(ctx context.Context, ids []string) (all []entry, err error) {
-	return all, s.run(ctx, &all, "read", ids)
+func (s *redisStore) read(ctx context.Context, ids []string) ([]entry, error) {
+	return run[[]entry](ctx, s, "read", ids)
 }
 
 func (s *redisStore) failure(
 	ctx context.Context, b resilience.FleetBreaker, n, quorum int, probe bool,
-) (e entry, err error) {
+) (entry, error) {
 	probing := 0
 	if probe {
 		probing = 1
 	}
-	return e, s.run(ctx, &e, "failure", []string{b.ID}, n, b.Config.Failures, quorum,
+	return run[entry](ctx, s, "failure", []string{b.ID}, n, b.Config.Failures, quorum,
 		milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter), probing)
 }
 
-func (s *redisStore) success(ctx context.Context, id string) (e entry, err error) {
-	return e, s.run(ctx, &e, "success", []string{id})
+func (s *redisStore) success(ctx context.Context, id string) (entry, error) {
+	return run[entry](ctx, s, "success", []string{id})
 }
 
-func (s *redisStore) recovered(ctx context.Context, id string, cause resilience.Cause) (e entry, err error) {
-	return e, s.run(ctx, &e, "recovered", []string{id}, cause.String())
+func (s *redisStore) recovered(ctx context.Context, id string, cause resilience.Cause) (entry, error) {
+	return run[entry](ctx, s, "recovered", []string{id}, cause.String())
 }
 
 func (s *redisStore) lease(
 	ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause,
-) (reply leaseReply, err error) {
-	return reply, s.run(ctx, &reply, "lease", []string{b.ID}, cause.String(),
+) (leaseReply, error) {
+	return run[leaseReply](ctx, s, "lease", []string{b.ID}, cause.String(),
 		milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval), milliseconds(b.Config.Cooldown/4))
 }
 
-func (s *redisStore) isolate(ctx context.Context, id, reason string) (e entry, err error) {
-	return e, s.run(ctx, &e, "isolate", []string{id}, reason)
+func (s *redisStore) isolate(ctx context.Context, id, reason string) (entry, error) {
+	return run[entry](ctx, s, "isolate", []string{id}, reason)
 }
 
-func (s *redisStore) reset(ctx context.Context, id string) (e entry, err error) {
-	return e, s.run(ctx, &e, "reset", []string{id})
+func (s *redisStore) reset(ctx context.Context, id string) (entry, error) {
+	return run[entry](ctx, s, "reset", []string{id})
 }
 
-func (s *redisStore) restore(ctx context.Context, b resilience.FleetBreaker, reason string) (e entry, err error) {
-	return e, s.run(ctx, &e, "restore", []string{b.ID}, b.State.String(),
+func (s *redisStore) restore(ctx context.Context, b resilience.FleetBreaker, reason string) (entry, error) {
+	return run[entry](ctx, s, "restore", []string{b.ID}, b.State.String(),
 		milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval/2), reason)
 }
 
-func (s *redisStore) compare(ctx context.Context, configs []string) (all []string, err error) {
+func (s *redisStore) compare(ctx context.Context, configs []string) ([]string, error) {
 	args := make([]any, len(configs))
 	for i, c := range configs {
 		args[i] = c
 	}
-	return all, s.run(ctx, &all, "compare", nil, args...)
+	return run[[]string](ctx, s, "compare", nil, args...)
 }
 
 func (s *redisStore) leave(ctx context.Context) error {
-	return s.run(ctx, &struct{}{}, "leave", nil)
+	_, err := run[struct{}](ctx, s, "leave", nil)
+	return err
 }
 
 func (s *redisStore) listen(ctx context.Context, l listener) {
