@@ -214,6 +214,7 @@ func TestGuardedClientBelievesAGuardedServer(t *testing.T) {
 		assert.EqualValues(t, 5, runs.Load(), "the server says that the call must not be repeated")
 
 		failures := g.Health()[0].ConsecutiveFailures
+		assert.Equal(t, 5, failures)
 		m := metadataOf(t, f.call("down"))
 		assert.Equal(t, resilience.CodeCircuitOpen, m.Code)
 		assert.Equal(t, 30, m.RetryAfter, "which doesn't fit into the 10s that a call has here")
@@ -269,73 +270,6 @@ func TestHandlerOfAClientMayPauseTheCall(t *testing.T) {
 		assert.Equal(t, "no", text(t, res))
 		assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code)
 		assert.Equal(t, 1, elicitations)
-	})
-}
-
-// An attempt that was abandoned may go on to use its request while the next one does, and after the call.
-func TestAttemptsOfAClientShareNothingOfARequest(t *testing.T) {
-	change := func(params *mcp.CallToolParams) {
-		params.Meta["traceparent"], params.Meta["a"].(map[string]any)["b"] = "changed", 2
-		params.Arguments.(map[string]any)["n"].([]int)[0] = 2
-		params.RequestState = "changed"
-	}
-	newParams := func() *mcp.CallToolParams {
-		return &mcp.CallToolParams{
-			Name: "x", Meta: mcp.Meta{"a": map[string]any{"b": 1}}, Arguments: map[string]any{"n": []int{1}},
-		}
-	}
-	params, others := newParams(), newParams()
-	for name, tc := range map[string]struct {
-		req    mcp.Request
-		params *mcp.CallToolParams
-	}{
-		"the SDK's":   {&mcp.ClientRequest[mcp.Params]{Params: params}, params},
-		"a program's": {&mcp.ClientRequest[*mcp.CallToolParams]{Params: others}, others},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := newGuard(t, resilience.Config{
-				AttemptTimeout: 20 * time.Millisecond, Retry: fast,
-				Tools: map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly, Timeout: testTimeout}},
-			})
-			release, abandoned := make(chan struct{}), make(chan struct{})
-			call := gosdk.ClientMiddleware(g)(func(ctx context.Context, _ string, req mcp.Request) (mcp.Result, error) {
-				assert.IsType(t, tc.req, req)
-				params := req.GetParams().(*mcp.CallToolParams)
-				assert.Equal(t, newParams(), params)
-				change(params)
-				if resilience.Attempt(ctx) == 2 {
-					return textResult("done"), nil
-				}
-				defer close(abandoned)
-				for {
-					select {
-					case <-release:
-						return nil, nil
-					default:
-						change(params)
-					}
-				}
-			})
-
-			_, err := call(t.Context(), "tools/call", tc.req)
-			require.NoError(t, err)
-			assert.Equal(t, newParams(), tc.params)
-			change(tc.params)
-			close(release)
-			<-abandoned
-		})
-	}
-}
-
-// What can't be sent is an error, as without a guard.
-func TestArgumentsThatContainThemselvesFailTheirCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, resilience.Config{}, nil)
-		f.connect("", gosdk.ClientMiddleware(f.guard))
-		arguments := map[string]any{}
-		arguments["one"], arguments["other"] = arguments, []any{arguments}
-		_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x", Arguments: arguments})
-		assert.ErrorIs(t, err, resilience.CodeToolFailed)
 	})
 }
 
@@ -395,5 +329,29 @@ func TestGuardedClientWaitsAsLongAsAGuardedServerSays(t *testing.T) {
 				assert.Equal(t, tc.want, ended.Err.RetryAfter)
 			})
 		})
+	}
+}
+
+// What another server's guard won't have repeated isn't, and counts as the failure that it is.
+func TestGuardedClientRepeatsAndCountsWhatAGuardedServerSays(t *testing.T) {
+	codes := []resilience.Code{resilience.CodeToolFailed, resilience.CodeTimeout, resilience.CodeConnectionLost}
+	for _, code := range codes {
+		for retryable, runs := range map[bool]int{true: 4, false: 1} {
+			t.Run(fmt.Sprint(code, ", ", retryable), func(t *testing.T) {
+				ran := 0
+				next := func(context.Context, string, mcp.Request) (mcp.Result, error) {
+					ran++
+					res := errorTextResult("no")
+					res.Meta = mcp.Meta{resilience.MetaError: map[string]any{"code": string(code), "retryable": retryable}}
+					return res, nil
+				}
+				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
+				_, err := gosdk.ClientMiddleware(g)(next)(t.Context(), "tools/call",
+					&mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}})
+				require.NoError(t, err)
+				assert.Equal(t, runs, ran)
+				assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+			})
+		}
 	}
 }

@@ -267,6 +267,33 @@ func TestToolThatIsGoneIsForgotten(t *testing.T) {
 	assert.Equal(t, map[string]int{"in use": 400, "gone": 1, "t0-0": 1, "t99-0": 4}, s.runs)
 }
 
+// The bound is what the comment at maxTools says: 10,000 others displace a tool, and naming known ones again doesn't.
+func TestToolIsForgottenAfterTenThousandOthers(t *testing.T) {
+	named := func(from, to int) (names []string) {
+		for i := from; i < to; i++ {
+			names = append(names, fmt.Sprint("t", i))
+		}
+		return names
+	}
+	for name, tc := range map[string]struct {
+		then []string
+		runs int
+	}{
+		"the same again": {named(4999, 9999), 4},
+		"one more":       {named(9999, 10_000), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c, _ := fake(t)
+			for _, names := range [][]string{{"x"}, named(0, 9999), tc.then} {
+				s.list = listOf(names...)
+				_, _ = c.list()
+			}
+			c.call("x")
+			assert.Equal(t, tc.runs, s.runs["x"])
+		})
+	}
+}
+
 func TestMadeUpNamesDisplaceNoOpenBreaker(t *testing.T) {
 	for name, connect := range map[string]func(*fixture, string, ...mcp.Middleware){
 		"listed": (*fixture).connect, "before any list": (*fixture).connectBlind,
@@ -337,4 +364,31 @@ func TestNameInTheConfigThatTheServerLacksIsSaidOnce(t *testing.T) {
 	require.NoError(t, f.guard.Flush(t.Context()))
 	assert.Equal(t, 1, strings.Count(out.String(), "level=WARN"), out.String())
 	assert.Contains(t, out.String(), "tool=wroks")
+}
+
+func TestNameInTheConfigIsMissedOnlyInAListOfOnePage(t *testing.T) {
+	for name, tc := range map[string]struct {
+		params *mcp.ListToolsParams
+		next   string
+		missed int
+	}{
+		"one page":       {&mcp.ListToolsParams{}, "", 1},
+		"no params":      {nil, "", 1},
+		"the first page": {&mcp.ListToolsParams{}, "2", 0},
+		"the last page":  {&mcp.ListToolsParams{Cursor: "2"}, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			g := newGuard(t, resilience.Config{
+				Tools: map[string]resilience.Tool{"x": {}}, Log: slog.New(slog.NewTextHandler(&out, nil)),
+			})
+			list := gosdk.Middleware(g)(func(context.Context, string, mcp.Request) (mcp.Result, error) {
+				return &mcp.ListToolsResult{Tools: []*mcp.Tool{{Name: "y"}}, NextCursor: tc.next}, nil
+			})
+			_, err := list(t.Context(), "tools/list", &mcp.ListToolsRequest{Params: tc.params})
+			require.NoError(t, err)
+			require.NoError(t, g.Flush(t.Context()))
+			assert.Equal(t, tc.missed, strings.Count(out.String(), "level=WARN"), out.String())
+		})
+	}
 }

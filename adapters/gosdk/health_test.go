@@ -53,6 +53,9 @@ func TestHealthShowsAgentsWhichToolsWorkAndNoMore(t *testing.T) {
 			assert.True(t, health.Tools[1].Available)
 			assert.JSONEq(t, text(t, res), jsonOf(t, res.StructuredContent))
 
+			listed, err := f.session.ListResources(t.Context(), nil)
+			require.NoError(t, err)
+			assert.Equal(t, "application/json", listed.Resources[0].MIMEType)
 			read, err := f.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: gosdk.HealthResource})
 			require.NoError(t, err)
 			assert.Equal(t, "application/json", read.Contents[0].MIMEType)

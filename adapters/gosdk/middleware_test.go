@@ -4,14 +4,11 @@ package gosdk_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -119,6 +116,29 @@ func TestProtocolErrorsAndOtherMethodsPassUnchanged(t *testing.T) {
 	})
 }
 
+// A call without a tool is the SDK's affair, and so is another method with the request of a call.
+func TestRequestsWithoutAToolPassUnchanged(t *testing.T) {
+	x := &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}}
+	for name, tc := range map[string]struct {
+		method string
+		req    *mcp.CallToolRequest
+	}{
+		"no params":      {"tools/call", &mcp.CallToolRequest{}},
+		"no name":        {"tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{}}},
+		"another method": {"tools/other", x},
+	} {
+		g := newGuard(t, resilience.Config{})
+		res, err := gosdk.Middleware(g)(func(_ context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			assert.Equal(t, tc.method, method, name)
+			assert.Same(t, tc.req, req, name)
+			return nil, errBoom
+		})(t.Context(), tc.method, tc.req)
+		assert.Nil(t, res, name)
+		assert.Same(t, errBoom, err, name)
+		assert.Empty(t, g.Health(), name)
+	}
+}
+
 // An error of a typed handler that wraps a protocol error, as that of a gateway does, is a result.
 func TestWrappedProtocolErrorIsAResult(t *testing.T) {
 	f := newProtected(t, resilience.Config{})
@@ -166,99 +186,6 @@ func TestNoRequestAndNoHandlerEndsTheProcess(t *testing.T) {
 			assert.NotContains(t, jsonOf(t, res), "hunter2", tool)
 		}
 	})
-}
-
-func TestEachAttemptReceivesTheOriginalRequest(t *testing.T) {
-	f := newProtected(t, resilience.Config{AttemptTimeout: 20 * time.Millisecond})
-	var seen atomic.Value
-	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
-	f.raw("raw", readOnly, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		seen.Store(string(req.Params.Arguments))
-		req.Params.Arguments[1] = 'X'
-		req.Params.Name = "changed"
-		if resilience.Attempt(ctx) > 1 {
-			return failedResult("no"), nil
-		}
-		for { // while it is abandoned, it continues to change its request
-			select {
-			case <-release:
-				return nil, nil
-			default:
-				req.Params.Arguments[2]++
-			}
-		}
-	})
-	f.connect("")
-	res := f.call("raw")
-	assert.Equal(t, resilience.CodeRetryExhausted, metadataOf(t, res).Code)
-	assert.Equal(t, `{"n":1}`, seen.Load())
-}
-
-// ownClaims is a type of a program's own, as those of libraries for tokens are.
-type ownClaims map[string][]string
-
-// No two attempts have a map in common: the runtime ends a process that writes to one concurrently.
-func TestAttemptsShareNothingOfARequest(t *testing.T) {
-	answers := mcp.InputResponseMap{
-		"elicitation": &mcp.ElicitResult{Action: "accept", Content: map[string]any{"n": 1.0}},
-		"roots":       &mcp.ListRootsResult{Roots: []*mcp.Root{{URI: "file:///a"}}},
-		"sampling":    &mcp.CreateMessageResult{Role: "user", Model: "m", Content: &mcp.TextContent{Text: "yes"}},
-	}
-	request := func() *mcp.CallToolRequest {
-		return &mcp.CallToolRequest{
-			Params: &mcp.CallToolParamsRaw{
-				Name:           "x",
-				Meta:           mcp.Meta{"a": map[string]any{"b": []any{map[string]any{"c": 1.0}}}, "nil": nil},
-				InputResponses: answers,
-			},
-			Extra: &mcp.RequestExtra{
-				Header: http.Header{"X": {"1"}},
-				TokenInfo: &auth.TokenInfo{
-					Scopes: []string{"read"}, Extra: map[string]any{"claims": ownClaims{"sub": {"me"}}},
-				},
-			},
-		}
-	}
-	change := func(req *mcp.CallToolRequest) {
-		req.Params.Meta["a"].(map[string]any)["b"].([]any)[0].(map[string]any)["c"] = 2.0
-		req.Params.InputResponses["elicitation"].(*mcp.ElicitResult).Content["n"] = 2.0
-		req.Params.InputResponses["roots"].(*mcp.ListRootsResult).Roots[0].URI = "changed"
-		req.Extra.Header["X"][0] = "2"
-		req.Extra.TokenInfo.UserID, req.Extra.TokenInfo.Scopes[0] = "changed", "changed"
-		req.Extra.TokenInfo.Extra["claims"].(ownClaims)["sub"][0] = "changed"
-	}
-
-	g := newGuard(t, resilience.Config{
-		AttemptTimeout: 20 * time.Millisecond, Retry: fast,
-		Tools: map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly, Timeout: testTimeout}},
-	})
-	release, abandoned := make(chan struct{}), make(chan struct{})
-	handler := gosdk.Middleware(g)(func(ctx context.Context, _ string, req mcp.Request) (mcp.Result, error) {
-		call := req.(*mcp.CallToolRequest)
-		assert.Equal(t, request(), call)
-		change(call)
-		if resilience.Attempt(ctx) == 2 {
-			return textResult("done"), nil
-		}
-		defer close(abandoned)
-		for { // while it is abandoned, it continues to change its request
-			select {
-			case <-release:
-				return nil, nil
-			default:
-				change(call)
-			}
-		}
-	})
-
-	original := request()
-	res, err := handler(t.Context(), "tools/call", original)
-	require.NoError(t, err)
-	assert.Equal(t, "done", text(t, res.(*mcp.CallToolResult)))
-	assert.Equal(t, request(), original, "which other middleware sees")
-	close(release)
-	<-abandoned
 }
 
 func TestBreakerRejectsCallsAfterFailures(t *testing.T) {
@@ -357,6 +284,17 @@ func TestErrorThatWrapsItselfFailsItsCall(t *testing.T) {
 			for _, h := range g.Health() {
 				assert.Zero(t, h.Abandoned)
 			}
+
+			late := func(ctx context.Context, _ string, _ mcp.Request) (mcp.Result, error) {
+				<-ctx.Done()
+				return nil, endless
+			}
+			tool := resilience.Tool{Timeout: time.Millisecond, Cooperative: true} // the guard waits for it
+			g = newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": tool}})
+			_, err = gosdk.Middleware(g)(late)(t.Context(), "tools/call",
+				&mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
+			require.NoError(t, err)
+			assert.Zero(t, g.Health()[0].Abandoned)
 		})
 	}
 }

@@ -194,44 +194,6 @@ func TestHiddenErrorsAreTheGuards(t *testing.T) {
 	assert.NotContains(t, string(wrapped.Data), "app.conf")
 }
 
-// What the SDK says of arguments helps an agent to correct them.
-func TestWhatTheSDKSaysOfArgumentsIsNotHiddenAndCountsAsAMistake(t *testing.T) {
-	type item struct {
-		Small int8 `json:"small"`
-	}
-	type arguments struct {
-		Number int             `json:"number,omitempty"`
-		Time   time.Time       `json:"time,omitzero"`
-		List   []item          `json:"list,omitempty"`
-		Map    map[string]item `json:"map,omitempty"`
-	}
-	f := newProtected(t, resilience.Config{}, gosdk.HideErrors(), gosdk.Failure(gosdk.CountErrors))
-	schema := json.RawMessage(`{"type":"object","properties":{"number":{"type":["integer","string"]}}}`)
-	tool := &mcp.Tool{Name: "x", InputSchema: schema}
-	mcp.AddTool(f.server, tool, func(
-		context.Context, *mcp.CallToolRequest, arguments,
-	) (*mcp.CallToolResult, any, error) {
-		t.Error("called")
-		return nil, nil, nil
-	})
-	f.connect("")
-
-	for args, says := range map[string]string{
-		`{"number":true}`:                      `validating "arguments"`,
-		`{"number":"many"}`:                    "arguments.number of type int",
-		`{"number":99999999999999999999}`:      "arguments.number of type int",
-		`{"time":"soon"}`:                      "arguments.time of type time.Time",
-		`{"list":[{"small":1},{"small":300}]}`: "list.1.small of type int8",
-		`{"map":{"a":{"small":300}}}`:          "map.a.small of type int8",
-	} {
-		res := f.order("x", json.RawMessage(args))
-		assert.True(t, res.IsError)
-		assert.Contains(t, text(t, res), says)
-		assert.NotContains(t, res.Meta, resilience.MetaError)
-	}
-	assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
-}
-
 // The guidance of a protocol error is its data.
 func TestProtocolErrorHasGuidanceAsItsData(t *testing.T) {
 	f := newProtected(t, resilience.Config{})

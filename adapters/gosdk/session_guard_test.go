@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
@@ -171,6 +172,26 @@ func TestNoWordRecommendsToRepeatACallThatCloseHasEnded(t *testing.T) {
 			assert.NotContains(t, e.Suggestion, "again")
 			assert.Contains(t, e.Suggestion, "check whether")
 		})
+	}
+}
+
+// A server that answers works if it knows no ping, and not if it says anything else.
+func TestProbeOfASessionBelievesAnAnswer(t *testing.T) {
+	for code, works := range map[int64]bool{jsonrpc.CodeMethodNotFound: true, jsonrpc.CodeInternalError: false} {
+		p := newPeer()
+		p.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "ping" {
+					return nil, &jsonrpc.Error{Code: code, Message: "no"}
+				}
+				return next(ctx, method, req)
+			}
+		})
+		err := newSession(t, p.dial, sessionConfig{}).Probe(t.Context())
+		assert.Equal(t, works, err == nil, "%d: %v", code, err)
+		if !works {
+			assert.Equal(t, resilience.ClassTransient, resilience.Classify(err), "it counts")
+		}
 	}
 }
 

@@ -125,9 +125,10 @@ func TestUseReturnsOtherErrorsAsTheyAre(t *testing.T) {
 	use := func(n int, err error) (int, error) {
 		return gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return n, err })
 	}
-	_, err := use(7, errBoom)
+	n, err := use(7, errBoom)
 	assert.Same(t, errBoom, err)
-	n, err := use(7, nil)
+	assert.Equal(t, 7, n)
+	n, err = use(7, nil)
 	require.NoError(t, err)
 	assert.Equal(t, 7, n)
 	for _, other := range []error{io.EOF, &net.OpError{Op: "dial", Err: errBoom}} {
@@ -366,6 +367,29 @@ func TestUseReturnsAnErrorThatWrapsItself(t *testing.T) {
 		assert.Same(t, endless, receive(t, returned), name)
 	}
 	assert.Equal(t, resilience.ConnectionUp, s.State())
+}
+
+// A dial that returns a session for the second time harms neither the process nor the next dial.
+func TestDialMayReturnALostSession(t *testing.T) {
+	leavesNothing(t)
+	p := newPeer()
+	var first *mcp.ClientSession
+	dials := 0
+	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+		if dials++; dials == 2 {
+			return first, nil
+		}
+		cs, err := p.dial(ctx)
+		if first == nil {
+			first = cs
+		}
+		return cs, err
+	}, sessionConfig{})
+	p.cut()
+	again := func() bool { return p.dials() == 2 && s.State() == resilience.ConnectionUp }
+	require.Eventually(t, again, testTimeout, time.Millisecond)
+	_, err := echo(t.Context(), s)
+	require.NoError(t, err)
 }
 
 func TestSessionIsClosedByTheFunctionOfItsConfig(t *testing.T) {

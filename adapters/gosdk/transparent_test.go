@@ -31,6 +31,13 @@ func (o *observation) add(format string, args ...any) {
 	o.seen = append(o.seen, fmt.Sprintf(format, args...))
 }
 
+// sort forgets the order, which goroutines don't have.
+func (o *observation) sort() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	slices.Sort(o.seen)
+}
+
 // progress is a handler of progress notifications.
 func (o *observation) progress(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
 	o.add("progress %v %v", req.Params.ProgressToken, req.Params.Progress)
@@ -114,9 +121,7 @@ func TestProgressIsTheToolsAffair(t *testing.T) {
 				f.connect("")
 				f.callWithProgress(f.Context(), o, "x")
 				time.Sleep(time.Minute)
-				o.mu.Lock()
-				defer o.mu.Unlock()
-				slices.Sort(o.seen) // goroutines have no order
+				o.sort()
 			})
 			assert.Greater(t, len(seen), 3)
 		})
