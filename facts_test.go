@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
+	"net/url"
 	"slices"
 	"syscall"
 	"testing"
@@ -300,5 +303,63 @@ func TestWhatIsLeftOfAnEndlessErrorKeepsWhatIsSaidAroundIt(t *testing.T) {
 		require.Error(t, left, name)
 		assert.Equal(t, tc.class, resilience.Classify(left), name)
 		assert.NotErrorIs(t, left, errNever, name)
+	}
+}
+
+// net makes no such error, but a program may, by a variable that errors.As has left alone.
+func TestNilPointersWithinErrorsOfTheNetwork(t *testing.T) {
+	for name, err := range map[string]error{
+		"host":    &net.OpError{Op: "dial", Net: "tcp", Err: (*net.DNSError)(nil)},
+		"parse":   &net.OpError{Op: "dial", Net: "tcp", Err: (*net.ParseError)(nil)},
+		"address": &net.OpError{Op: "dial", Net: "tcp", Err: (*net.AddrError)(nil)},
+		"URL":     &url.Error{Op: "Get", URL: "x", Err: (*net.OpError)(nil)},
+	} {
+		_, got := resilience.Do(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, err))
+		assert.ErrorIs(t, got, err, name)
+		b := resilience.NewBreaker("b", resilience.BreakerConfig{})
+		_, got = resilience.WithBreaker(t.Context(), b, failing(9, err))
+		assert.ErrorIs(t, got, err, name)
+	}
+}
+
+// recursive wraps itself, and has a text without an end.
+type recursive struct{ err error }
+
+func (e *recursive) Error() string { return "x: " + e.err.Error() }
+func (e *recursive) Unwrap() error { return e.err }
+
+func newRecursive() error {
+	e := new(recursive)
+	e.err = e
+	return e
+}
+
+// An error without an end reaches what prints errors not only by a tool's return: this process would end.
+func TestErrorsWithoutAnEndArePrinted(t *testing.T) {
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	for name, cfg := range map[string]resilience.Config{
+		"the cause of a caller's end, in a log":   {Observers: []resilience.Observer{resilience.LogObserver(log)}},
+		"the cause of a caller's end, with debug": {Debug: true},
+		"the panic of an observer": {Log: log, Observers: []resilience.Observer{
+			{End: func(context.Context, resilience.CallEnd) { panic(newRecursive()) }},
+		}},
+		"the panic of a Probe": {Log: log, Breaker: resilience.BreakerConfig{
+			Probe: func(context.Context) error { panic(newRecursive()) },
+		}},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg.Tools = map[string]resilience.Tool{"x": {}}
+			g := newGuard(t, cfg)
+			g.Breaker("x").Trip(0)
+			time.Sleep(10 * time.Second)
+			g.Breaker("x").Reset()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+				cancel(newRecursive())
+				return untilDone(ctx)
+			})
+			assert.ErrorIs(t, err, resilience.CodeCanceled)
+			require.NoError(t, g.Flush(t.Context()))
+		})
 	}
 }

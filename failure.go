@@ -23,16 +23,21 @@ func examine(s *toolState, ctx *callContext, err error, to **failure) {
 		return
 	}
 
-	f.read(err)
-	f.begun = ctx.blame(&f.facts)
-	concluded := false
+	read, concluded := false, false
 	defer func() {
-		_ = recover()
-		if !concluded {
+		switch p := recover(); {
+		case !read && p == nil:
+			return // a method has called Goexit
+		case !read:
+			f = newFailureAlone(unread(err), ctx)
+		case !concluded:
 			f.conclude(ctx, nil, nil)
 		}
 		*to = f
 	}()
+	f.read(err)
+	f.begun = ctx.blame(&f.facts)
+	read = true
 	f.conclude(ctx, s.retry.Classify, s.breaker.cfg.Classify)
 	concluded = true
 }

@@ -176,6 +176,7 @@ const maxCauses = 10
 
 // causeText returns the text of err, with that of the causes, which an [Error] leaves out of its own text.
 func causeText(err error) string {
+	err = readable(err, func(error) {}) // it may be a caller's, which nothing has examined yet
 	var texts []string
 	add := func(text string) {
 		known := slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(t, text) })

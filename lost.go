@@ -23,8 +23,10 @@ func (f *facts) addLoss(err error) {
 			f.lost, f.surelyLost = "", false // it dialed nobody
 			return
 		case *net.DNSError:
-			f.lost, f.surelyLost = hostNotFound(inner)
-			return
+			if inner != nil {
+				f.lost, f.surelyLost = hostNotFound(inner)
+				return
+			}
 		}
 	}
 

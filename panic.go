@@ -27,6 +27,9 @@ func (p *PanicError) Error() string { return "panic: " + panicText(p.Value) }
 // panicText prints no more of a value than the runtime does: one that contains itself would exhaust the
 // stack, which ends the process.
 func panicText(v any) string {
+	if err, ok := v.(error); ok {
+		v = readable(err, func(error) {})
+	}
 	switch v.(type) {
 	case nil, error, fmt.Stringer:
 		return fmt.Sprint(v)

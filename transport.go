@@ -87,6 +87,9 @@ func verdictOf(ctx context.Context, res *http.Response, err error) *verdict {
 	if end := ctx.Err(); err != nil && end != nil {
 		return readVerdict(end)
 	}
+	if at, ok := ctx.Deadline(); err != nil && ok && time.Until(at) <= 0 {
+		return readVerdict(context.DeadlineExceeded) // a timer of the http.Client's own was faster than that of ctx
+	}
 	if err != nil {
 		if textOf(err) == "http2: client connection lost" {
 			err = io.EOF // net/http has no type for it

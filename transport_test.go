@@ -776,3 +776,35 @@ func TestOnlySomeMethodsMayHaveTakenEffect(t *testing.T) {
 		})
 	}
 }
+
+// lateContext is past its deadline, which its timer hasn't noticed yet.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// An http.Client with a Timeout has a timer of its own, whose error has no type, and which may be faster than that of
+// the request's context.
+func TestTransportKnowsTheTimeoutOfAClient(t *testing.T) {
+	canceled := errors.New("net/http: request canceled")
+	for name, tc := range map[string]struct {
+		late     func(context.Context) context.Context
+		failures int
+	}{
+		"past its deadline": {func(ctx context.Context) context.Context { return lateContext{ctx} }, 1},
+		"before":            {func(ctx context.Context) context.Context { return ctx }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{})
+			transport := resilience.Transport(broken(canceled))
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				req, err := http.NewRequestWithContext(tc.late(ctx), http.MethodGet, "http://localhost", nil)
+				require.NoError(t, err)
+				_, err = transport.RoundTrip(req)
+				require.ErrorIs(t, err, canceled)
+				return 0, errors.New("the news can't be read")
+			}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+			assert.Error(t, err)
+			assert.Equal(t, tc.failures, g.Breaker("x").Failures())
+		})
+	}
+}
