@@ -28,7 +28,7 @@ func (t *trial) pace(probe func(context.Context) error) func(context.Context) er
 
 		t.note(&t.probes)
 		if err := probe(ctx); err != nil {
-			return later{err, at + interval - called}
+			return later{err, at + interval - time.Since(t.start)}
 		}
 		return nil
 	}
