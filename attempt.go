@@ -214,7 +214,7 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 // reject finishes a call whose breaker opened before it could be retried.
 func (c *call) reject(f *failure) {
 	b := c.ctx.ticket.b
-	if c.keyed != nil && c.state.breaker.era.Load().state == StateIsolated {
+	if c.keyed != nil && c.state.breaker.isolated() {
 		b = c.state.breaker
 	}
 	e := b.rejection()

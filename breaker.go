@@ -104,6 +104,9 @@ func (b *Breaker) untilAsked() time.Duration {
 	return left
 }
 
+// isolated reports whether the breaker is out of service.
+func (b *Breaker) isolated() bool { return b.era.Load().state == StateIsolated }
+
 // rejects reports whether the breaker rejects all calls for the time being. Unlike State it changes nothing.
 func (b *Breaker) rejects() bool {
 	s := b.era.Load().state

@@ -53,7 +53,8 @@ type BreakerConfig struct {
 
 	// ProbeInterval is the longest time between the beginnings of two Probes, and from the opening of
 	// the breaker to the first. Each time is drawn from its upper half, so that servers that share a backend
-	// don't ask it together. A RetryAfter of the error puts the next Probe off, by a Cooldown at most.
+	// don't ask it together. A RetryAfter of the error puts the next Probe off until that
+	// has passed since the end of this one, and by a Cooldown at most.
 	// Zero means 5s. It must not be negative.
 	ProbeInterval time.Duration
 
@@ -97,6 +98,11 @@ func (c BreakerConfig) or(template BreakerConfig) BreakerConfig {
 		c.OnChange = template.OnChange
 	}
 	return c
+}
+
+// longest is how long a Probe that fails, or a fleet, can keep calls from being the probe.
+func (c BreakerConfig) longest() time.Duration {
+	return maxCooldowns * min(c.Cooldown, never/maxCooldowns)
 }
 
 func (c BreakerConfig) withDefaults() BreakerConfig {

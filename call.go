@@ -198,8 +198,7 @@ func (c *call) enterBreaker(ctx context.Context) *Breaker {
 
 	own := c.state.breaker
 	c.isolations = own.isolations.Load()
-	isolated := own.era.Load().state == StateIsolated
-	if c.keyed == nil || isolated && ticketOf(ctx, c.keyed.Breaker) == nil {
+	if c.keyed == nil || own.isolated() && ticketOf(ctx, c.keyed.Breaker) == nil {
 		return own
 	}
 	return c.keyed.Breaker
@@ -209,13 +208,12 @@ func (c *call) enterBreaker(ctx context.Context) *Breaker {
 // concerns the calls of all its keys.
 func (c *call) toolIsolated() bool {
 	own := c.state.breaker
-	return own.era.Load().state == StateIsolated || own.isolations.Load() != c.isolations
+	return own.isolated() || own.isolations.Load() != c.isolations
 }
 
 // current reports whether the call's breakers would still admit it.
 func (c *call) current() bool {
-	isolated := c.keyed != nil && c.state.breaker.era.Load().state == StateIsolated
-	return c.ctx.ticket.current() && !isolated
+	return c.ctx.ticket.current() && (c.keyed == nil || !c.state.breaker.isolated())
 }
 
 // settle reports the outcome to the breaker, unless the call belongs to one around it, and whether it counts.

@@ -264,7 +264,7 @@ func (c *callContext) echoedBy(err error) bool {
 // it has.
 func (c *callContext) echo(err error) (read error, echoes bool) {
 	e := c.ending.Load()
-	read = readable(err, func(err error) {
+	read = inspect(err, func(err error) {
 		echoes = echoes || isItself(err, e.err) || isItself(err, e.cause)
 	})
 	return read, echoes && !isCrash(err)

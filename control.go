@@ -22,7 +22,7 @@ func (b *Breaker) isolate(c *counter, reason string) {
 	b.reason.Store(&reason)
 	b.message.Store(nil)
 	b.isolations.Add(1)
-	if b.era.Load().state == StateIsolated {
+	if b.isolated() {
 		return
 	}
 

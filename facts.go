@@ -70,9 +70,12 @@ func factsOf(err error) (f facts) {
 	return f
 }
 
-// readable returns an error of a tool for others, who may look at all that it wraps. It calls visit with each of
-// its errors, from the outside in, and none of their methods but Unwrap.
-func readable(err error, visit func(error)) error {
+// readable returns an error of a tool for others, who may look at all that it wraps.
+func readable(err error) error { return inspect(err, func(error) {}) }
+
+// inspect is readable, and calls visit with each of the errors, from the outside in. It asks none of their methods but
+// Unwrap.
+func inspect(err error, visit func(error)) error {
 	var f facts
 	if err != nil {
 		(&walk{maxErrors, visit}).read(err, &f)

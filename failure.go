@@ -18,7 +18,7 @@ type failure struct {
 func examine(s *toolState, ctx *callContext, err error, to **failure) {
 	f := new(failure)
 	if s == nil {
-		f.err = readable(err, func(error) {})
+		f.err = readable(err)
 		*to = f
 		return
 	}

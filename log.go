@@ -163,7 +163,7 @@ func withError(attrs []slog.Attr, err error) []slog.Attr {
 
 // panicIn returns the outermost panic in err, nil if there is none.
 func panicIn(err error) (found *PanicError) {
-	readable(err, func(err error) {
+	inspect(err, func(err error) {
 		if found == nil {
 			found, _ = asItself[*PanicError](err)
 		}
@@ -176,7 +176,7 @@ const maxCauses = 10
 
 // causeText returns the text of err, with that of the causes, which an [Error] leaves out of its own text.
 func causeText(err error) string {
-	err = readable(err, func(error) {}) // it may be a caller's, which nothing has examined yet
+	err = readable(err) // it may be a caller's, which nothing has examined yet
 	var texts []string
 	add := func(text string) {
 		known := slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(t, text) })
@@ -188,7 +188,7 @@ func causeText(err error) string {
 	if _, ours := err.(*Error); !ours {
 		add(textOf(err))
 	}
-	readable(err, func(err error) {
+	inspect(err, func(err error) {
 		e, ok := err.(*Error)
 		if !ok {
 			return

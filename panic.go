@@ -28,7 +28,7 @@ func (p *PanicError) Error() string { return "panic: " + panicText(p.Value) }
 // stack, which ends the process.
 func panicText(v any) string {
 	if err, ok := v.(error); ok {
-		v = readable(err, func(error) {})
+		v = readable(err)
 	}
 	switch v.(type) {
 	case nil, error, fmt.Stringer:

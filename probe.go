@@ -10,7 +10,7 @@ const (
 	// maxProbes is how many Probes that ignore their context may still run before no further one is started.
 	maxProbes = 4
 
-	// maxCooldowns is how long a Probe that fails can keep calls from being the probe.
+	// maxCooldowns is how many Cooldowns calls can be kept from being the probe: see longest.
 	maxCooldowns = 10
 
 	// probePoll is how often it is looked whether a Probe is still wanted. Nothing of another synctest bubble
@@ -44,9 +44,14 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	case e.To == StateClosed && e.Cause == CauseProbe:
 		p.blind = in(b.cfg.Cooldown)
 	case e.To == StateOpen && (e.Cause == CauseManual || p.blind == nil || p.blind.left() <= 0):
-		p.opened = in(maxCooldowns * min(b.cfg.Cooldown, never/maxCooldowns))
-		b.scheduleProbe(p.period, 0, 0)
+		p.begin(b)
 	}
+}
+
+// begin schedules the first Probe of a period. b.mu must be held.
+func (p *prober) begin(b *Breaker) {
+	p.opened = in(b.cfg.longest())
+	b.scheduleProbe(p.period, 0, 0)
 }
 
 // tripped is called when an open breaker is tripped: Probe is called then, also if calls have opened the breaker so
@@ -56,8 +61,7 @@ func (p *prober) tripped(b *Breaker) {
 		return
 	}
 	p.period++
-	p.opened = in(maxCooldowns * min(b.cfg.Cooldown, never/maxCooldowns))
-	b.scheduleProbe(p.period, 0, 0)
+	p.begin(b)
 }
 
 // scheduleProbe schedules the next Probe of a period: not before least has passed, and usually between half a

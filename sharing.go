@@ -116,7 +116,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 // openByFleet opens the breaker for d, and for ten Cooldowns at most, unless its own probe is under way. b.mu must be
 // held.
 func (b *Breaker) openByFleet(fresh *counter, d time.Duration) {
-	d = min(max(d, 0), maxCooldowns*min(b.cfg.Cooldown, never/maxCooldowns))
+	d = min(max(d, 0), b.cfg.longest())
 	switch state := b.era.Load().state; {
 	case state == StateHalfOpen && b.hasProbe():
 	case state == StateOpen:
@@ -179,7 +179,7 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 	case b.era.Load().state != StateOpen:
 		return false
 	case b.shared.denied == nil:
-		b.shared.denied = in(maxCooldowns * min(b.cfg.Cooldown, never/maxCooldowns))
+		b.shared.denied = in(b.cfg.longest())
 	case b.shared.denied.left() <= 0:
 		return true
 	}

@@ -82,7 +82,7 @@ func WithTimeout[T any](
 	} else if err != nil { // its methods take too long
 		var examining atomic.Int32
 		var read error
-		if cause = unread(err); aside(&examining, func() { read = readable(err, func(error) {}) }) {
+		if cause = unread(err); aside(&examining, func() { read = readable(err) }) {
 			cause = read
 		}
 	}

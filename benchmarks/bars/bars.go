@@ -44,18 +44,18 @@ func bars() []bar {
 		plain.bar("success, enforced", guard, "hand", 1.05, 7),
 		many.bar("one of 1,000 tools, enforced", guard, peers.Failsafe, 1.05, 7),
 
-		plain.mcpBar("go-sdk, enforced", "go-sdk", servers.Guard, servers.Bare, 1.15, 232),
-		plain.mcpBar("go-sdk, enforced", "go-sdk", servers.Guard, servers.Handoff, 1.15, 232),
-		plain.mcpBar("go-sdk, Cooperative", "go-sdk", servers.Cooperative, servers.Bare, 1.15, 244),
-		plain.mcpBar("mcp-go, enforced", "mcp-go", servers.Guard, servers.Bare, 1.35, 342),
-		plain.mcpBar("mcp-go, enforced", "mcp-go", servers.Guard, servers.Handoff, 1.25, 342),
-		plain.mcpBar("mcp-go, Cooperative", "mcp-go", servers.Cooperative, servers.Bare, 1.30, 346),
+		plain.mcpBar("go-sdk", "enforced", servers.Guard, servers.Bare, 1.15, 232),
+		plain.mcpBar("go-sdk", "enforced", servers.Guard, servers.Handoff, 1.15, 232),
+		plain.mcpBar("go-sdk", "Cooperative", servers.Cooperative, servers.Bare, 1.15, 244),
+		plain.mcpBar("mcp-go", "enforced", servers.Guard, servers.Bare, 1.35, 342),
+		plain.mcpBar("mcp-go", "enforced", servers.Guard, servers.Handoff, 1.25, 342),
+		plain.mcpBar("mcp-go", "Cooperative", servers.Cooperative, servers.Bare, 1.30, 346),
 	}
 }
 
 // mcpBar returns a bar for whole calls of a server on an SDK.
-func (b bar) mcpBar(what, sdk, mine, other string, maxRatio, maxAllocs float64) bar {
-	b.what, b.maxRatio, b.maxAllocs = "a call of MCP, "+what, maxRatio, maxAllocs
+func (b bar) mcpBar(sdk, what, mine, other string, maxRatio, maxAllocs float64) bar {
+	b.what, b.maxRatio, b.maxAllocs = "a call of MCP, "+sdk+", "+what, maxRatio, maxAllocs
 	for _, s := range servers.SDKs {
 		if s.Name == sdk {
 			b.guard, b.other = s.Only(mine), s.Only(other)
