@@ -34,7 +34,7 @@ func (b *backend) ask(context.Context) (string, error) {
 	return "found", nil
 }
 
-// A member is a guard with the tools "search", whose backend is its own, and "healthy".
+// A member is a guard with the tools "search", which calls the backend, and "healthy".
 type member struct {
 	t       testing.TB
 	guard   *resilience.Guard
