@@ -126,7 +126,7 @@ func TestRefusedCallIsMadeAgain(t *testing.T) {
 	}
 }
 
-// Nor is that certain if the call has reached the server before: in an earlier round, or at another address.
+// It isn't if it may have reached the server before: in an earlier round, or at another address.
 func TestCallIsNotMadeAgainOnceItHasReachedTheServer(t *testing.T) {
 	for name, asks := range map[string]mcp.InputRequestMap{
 		"elicitation": {"q": askedOf["elicitation"].params},

@@ -198,13 +198,15 @@ func TestProbeOfASessionBelievesAnAnswer(t *testing.T) {
 // A session's Probe fails while there is no server, and succeeds as soon as one answers.
 func TestProbeOfASessionFollowsItsServer(t *testing.T) {
 	leavesNothing(t)
-	p := newPeer()
+	p := newGatedPeer()
 	s := newSession(t, p.dial, sessionConfig{})
 	first := up(t, s)
 	require.NoError(t, s.Probe(t.Context()))
 
 	p.cut()
 	gone(t, s, first)
+	require.Error(t, s.Probe(t.Context()))
+	p.gate <- struct{}{}
 	up(t, s)
 	require.NoError(t, s.Probe(t.Context()))
 	require.NoError(t, s.Close())
