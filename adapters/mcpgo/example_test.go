@@ -2,6 +2,7 @@ package mcpgo_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"syscall"
 
@@ -69,4 +70,9 @@ func ExampleNotifyProgress() {
 
 	srv := server.NewMCPServer("books", "1.0.0")
 	srv.AddTool(mcp.NewTool("index"), index)
+	const request = `{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "index"}}`
+	answer, err := json.Marshal(srv.HandleMessage(context.Background(), []byte(request)))
+	fmt.Println(string(answer), err)
+	// Output:
+	// {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"indexed"}]}} <nil>
 }

@@ -89,7 +89,7 @@ func panics(value any) server.ToolHandlerFunc {
 	return func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) { panic(value) }
 }
 
-// untilCanceled returns a handler that runs until its context ends.
+// untilCanceled is a handler that runs until its context ends.
 func untilCanceled(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	<-ctx.Done()
 	return nil, context.Cause(ctx)

@@ -228,17 +228,18 @@ func TestDebugDetailsContainArguments(t *testing.T) {
 	h := mcpgo.Middleware(newGuard(t, resilience.Config{Debug: true}))(panics(errBackend))
 	for name, tc := range map[string]struct {
 		args any
-		want string
+		want string // empty if they aren't in the details
 	}{
 		"a map":       {map[string]any{"n": "seven"}, `"seven"`},
 		"raw JSON":    {json.RawMessage(`{"n":9007199254740993}`), `9007199254740993`}, // exact
-		"a struct":    {input{7}, `"code"`},
-		"none at all": {nil, `"code"`},
+		"a struct":    {input{7}, ""},
+		"none at all": {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res, err := h(t.Context(), request("x", tc.args, nil))
 			require.NoError(t, err)
 			assert.Contains(t, text(t, res), tc.want)
+			assert.Equal(t, tc.want != "", strings.Contains(text(t, res), `"arguments"`))
 		})
 	}
 }
@@ -353,8 +354,9 @@ func TestCopyOfARequestIsEqual(t *testing.T) {
 				assert.Equal(t, req, got)
 				return done, nil
 			})
-			_, err := h(t.Context(), req)
+			res, err := h(t.Context(), req)
 			assert.NoError(t, err)
+			assert.Same(t, done, res, "it was called")
 		})
 	}
 }
@@ -375,8 +377,9 @@ func TestToolSharesNothingOfItsArguments(t *testing.T) {
 			got["any"].([]map[string]any)[0]["a"] = "changed"
 			return done, nil
 		})
-	_, err := h(t.Context(), request("x", args, nil))
+	res, err := h(t.Context(), request("x", args, nil))
 	require.NoError(t, err)
+	assert.Same(t, done, res, "it has changed all")
 	assert.Equal(t, want, fmt.Sprint(args))
 }
 

@@ -212,7 +212,7 @@ func TestProgressParams(t *testing.T) {
 			c := connect(t, s, nil)
 			received := collectProgress(c)
 
-			callTool(t, c, "x", nil, withToken("p"))
+			assert.Equal(t, "done", text(t, callTool(t, c, "x", nil, withToken("p"))))
 			if tc.want == nil {
 				assert.Empty(t, received())
 				return
@@ -244,8 +244,9 @@ func TestProgressThatIsNotSentIsAnError(t *testing.T) {
 	s.AddTool(mcp.NewTool("x"), handler)
 
 	params := map[string]any{"name": "x", "_meta": withToken(1)}
-	_, code := handle(s.WithContext(t.Context(), session), t, s, "tools/call", 1, params)
+	result, code := handle(s.WithContext(t.Context(), session), t, s, "tools/call", 1, params)
 	assert.Zero(t, code)
+	assert.Equal(t, "done", text(t, parse[mcp.CallToolResult](t, result)))
 }
 
 func TestProgressOutsideOfARequestIsAnErrorIfWanted(t *testing.T) {
