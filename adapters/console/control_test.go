@@ -180,6 +180,7 @@ func TestKeysOfOddNamesCanBeChanged(t *testing.T) {
 		name := "x/" + strings.ToValidUTF8(key, "\uFFFD")
 		w := f.do(http.MethodPost, "/api/breakers/"+segment(name)+"/isolate", "")
 		assert.Equal(t, http.StatusOK, w.Code, "%q", key)
+		assert.Contains(t, w.Body.String(), `"state":"isolated"`, "%q", key)
 		assert.Equal(t, resilience.StateClosed, f.guard.Breaker("x").State(), "%q", key)
 	}
 }

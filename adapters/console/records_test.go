@@ -137,12 +137,13 @@ func TestDefaults(t *testing.T) {
 	assert.NotSame(t, slog.Default(), c.log())
 }
 
-// A failure that the guard doesn't count has the words of the last one, or others.
 func TestLastFailureHasItsOwnTime(t *testing.T) {
 	var c calls
 	e := resilience.AsError("x", errors.New("boom"))
+	c.record(resilience.CallEnd{Label: "x", Time: at(0), Err: resilience.TimeoutError("x", time.Second)})
 	c.record(resilience.CallEnd{Label: "x", Time: at(1), Err: e})
-	assert.Equal(t, failure{code: e.Code, message: e.Message, time: at(1)}, c.of("x", at(1)).failed)
+	c.record(resilience.CallEnd{Label: "x", Time: at(2)})
+	assert.Equal(t, failure{code: e.Code, message: e.Message, time: at(1)}, c.of("x", at(2)).failed)
 }
 
 func TestMinuteHasTheLatenciesOfItsSteps(t *testing.T) {
