@@ -64,7 +64,7 @@ func TestHTTP(t *testing.T) {
 	get := func(url string) func(context.Context) {
 		return func(ctx context.Context) {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-			require.NoError(t, err)
+			assert.NoError(t, err)
 			if res, err := HTTPClient().Do(req); err == nil {
 				res.Body.Close()
 			}

@@ -173,25 +173,26 @@ func TestOddAnswersKeepTheConnection(t *testing.T) {
 		answer  script
 		code    resilience.Code
 		message string // a part of it
+		text    string
 	}{
 		"exception": {
 			exception("TypeError: x is no function\n    at <anonymous>:1:34"),
-			resilience.CodeValidation, "The page threw TypeError: x is no function",
+			resilience.CodeValidation, "The page threw TypeError: x is no function", "",
 		},
 		"bare exception": {
 			always(object{"exceptionDetails": object{"text": "Uncaught"}}),
-			resilience.CodeValidation, "The page threw Uncaught",
+			resilience.CodeValidation, "The page threw Uncaught", "",
 		},
-		"long exception": {exception(strings.Repeat("é", 1000)), resilience.CodeValidation, "é…"},
+		"long exception": {exception(strings.Repeat("é", 1000)), resilience.CodeValidation, "é…", ""},
 		"refusal": {func(ws *websocket.Conn, r request) {
 			sendRaw(ws, object{"id": r.id, "error": object{"code": -32000, "message": "Target crashed"}})
-		}, resilience.CodeToolFailed, "The browser refused: Target crashed"},
-		"other type":      {always(value(5)), resilience.CodeToolFailed, "Tool 'title' failed"},
-		"other structure": {always([]int{1}), resilience.CodeToolFailed, "Tool 'title' failed"},
+		}, resilience.CodeToolFailed, "The browser refused: Target crashed", ""},
+		"other type":      {always(value(5)), resilience.CodeToolFailed, "Tool 'title' failed", ""},
+		"other structure": {always([]int{1}), resilience.CodeToolFailed, "Tool 'title' failed", ""},
 		"no result": {func(ws *websocket.Conn, r request) {
 			sendRaw(ws, object{"id": r.id})
-		}, resilience.CodeToolFailed, "Tool 'title' failed"},
-		"undefined": {always(object{"result": object{"type": "undefined"}}), "", ""},
+		}, resilience.CodeToolFailed, "Tool 'title' failed", ""},
+		"undefined": {always(object{"result": object{"type": "undefined"}}), "", "", ""},
 		"other ids": {func(ws *websocket.Conn, r request) {
 			sendRaw(ws, object{"method": "Page.loadEventFired", "params": object{}})
 			send(ws, 0, value("none"))
@@ -199,7 +200,7 @@ func TestOddAnswersKeepTheConnection(t *testing.T) {
 			send(ws, r.id+1, value("not asked yet"))
 			send(ws, r.id, value("right"))
 			send(ws, r.id, value("again"))
-		}, "", ""},
+		}, "", "", "right"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPeer(t, tc.answer)
@@ -209,6 +210,7 @@ func TestOddAnswersKeepTheConnection(t *testing.T) {
 				assert.Equal(t, tc.code, got.Code)
 				assert.Contains(t, got.Message, tc.message)
 				assert.Less(t, len(got.Message), 400)
+				assert.Equal(t, tc.text, got.Text)
 			}
 			assert.Equal(t, 1, p.connections())
 		})

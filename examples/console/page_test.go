@@ -145,7 +145,7 @@ func TestWithoutAuthorizeThereAreNoButtons(t *testing.T) {
 	s := serve(t, nil, nil, "search")
 	b := open(t, s.url(), 1280, 800)
 	b.shows("search", "working", "closed")
-	assert.True(t, b.is(`[...document.querySelectorAll(".actions button")].every(b => !b.offsetParent)`))
+	assert.True(t, b.is(`[...document.querySelectorAll(".row button")].every(b => !b.offsetParent)`))
 }
 
 // Agents make up names. They are text, and their breakers can be changed all the same.

@@ -21,7 +21,7 @@ import (
 func open(t *testing.T) *workspace.Dir {
 	t.Helper()
 	root := t.TempDir()
-	outside := filepath.Join(t.TempDir(), "secret.txt")
+	outside := filepath.Join(root, "secret.txt")
 	dir := filepath.Join(root, "ws")
 	for name, text := range map[string]string{
 		outside:                            "Treasure outside",
