@@ -11,8 +11,12 @@ import (
 
 func TestReportHasARowForEachBarAndCountsFailures(t *testing.T) {
 	var out strings.Builder
-	if _, err := report(&out, "", 1, time.Microsecond); err != nil {
+	failed, err := report(&out, "", 1, time.Microsecond)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "| FAIL |"); failed != n {
+		t.Errorf("%d failed, and %d in the table", failed, n)
 	}
 	if rows := strings.Count(out.String(), "\n") - 2; rows != len(bars()) {
 		t.Errorf("%d rows, want %d", rows, len(bars()))
