@@ -50,7 +50,7 @@ func TestListRequiresARootModule(t *testing.T) {
 	assert.ErrorContains(t, err, "no go.mod in "+root)
 
 	_, err = List(t.TempDir())
-	assert.Error(t, err, "not a git repository")
+	assert.ErrorContains(t, err, "not a git repository")
 }
 
 // A file that is deleted in the working tree is still in git's index.
