@@ -9,8 +9,8 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// This file holds what must be so for each call of a program: eight of the nine promises. The second, and the breaker's
-// part of the third, are in ledger_test.go.
+// This file holds what must be so for each call of a program: six of the nine promises. The second, and the breaker's
+// part of the third, are in ledger_test.go, the eighth in effects_test.go, and the ninth in retries_test.go.
 
 // promises return what is wrong with a call, nothing if nothing is.
 var promises = []struct {
