@@ -53,20 +53,27 @@ func (s sample) String() string {
 	return fmt.Sprintf("%s (%s–%s)", number(s.mean), number(s.low), number(s.high))
 }
 
-// number returns f with two or three digits.
+// number returns f with two or three digits. Below 100 it has one more if f would look whole and isn't: 39.96 of 40
+// tasks are not all of them, and 0.004 writes are some.
 func number(f float64) string {
 	digits := 2
 	switch {
 	case math.Abs(f) >= 100:
-		digits = 0
+		return fmt.Sprintf("%.0f", f)
 	case math.Abs(f) >= 10:
 		digits = 1
 	}
-	text := fmt.Sprintf("%.*f", digits, f)
-	if digits == 0 {
-		return text
+
+	text := decimal(f, digits)
+	if !strings.Contains(text, ".") && f != math.Round(f) {
+		return decimal(f, digits+1)
 	}
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	return text
+}
+
+// decimal returns f with so many digits after the point, of which zeros at the end are left out.
+func decimal(f float64, digits int) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.*f", digits, f), "0"), ".")
 }
 
 // rows returns a table: a row for each metric that is chosen, below one with the servers.

@@ -124,7 +124,8 @@ func TestSamples(t *testing.T) {
 	assert.Equal(t, sample{50, 10, 90}, sampleOf(calls, runs))
 	assert.Equal(t, "50 (10–90)", sampleOf(calls, runs).String())
 	for f, want := range map[float64]string{
-		0: "0", 0.05: "0.05", 1.5: "1.5", 9.999: "10", 39.96: "40", 100: "100", 123.4: "123",
+		0: "0", 0.05: "0.05", 1.5: "1.5", 39.94: "39.9", 40: "40", 100: "100", 123.4: "123",
+		0.004: "0.004", 9.999: "9.999", 39.96: "39.96", 99.96: "99.96", // not none, and not all
 	} {
 		assert.Equal(t, want, number(f))
 	}
