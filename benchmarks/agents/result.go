@@ -77,10 +77,20 @@ func (t *task) path() string {
 	return setStatus.path + t.id
 }
 
-// quantile returns the q-quantile of ordered values, or zero if there are none.
+// quantile returns the q-quantile of ordered values, which is one of them, or zero if there are none.
 func quantile[T any](ordered []T, q float64) (v T) {
 	if len(ordered) == 0 {
 		return v
 	}
 	return ordered[int(q*float64(len(ordered)-1)+0.5)]
+}
+
+// median returns the mean of the two values in the middle, which are the same of an odd number of values, or zero if
+// there are none.
+func median(ordered []time.Duration) time.Duration {
+	n := len(ordered)
+	if n == 0 {
+		return 0
+	}
+	return (ordered[(n-1)/2] + ordered[n/2]) / 2
 }

@@ -17,7 +17,7 @@ type metric struct {
 
 var metrics = []metric{
 	{"tasks completed, of 40", func(r result) float64 { return float64(r.Completed) }, true},
-	{"seconds until then, median", func(r result) float64 { return quantile(r.Took, 0.5).Seconds() }, true},
+	{"seconds until then, median", func(r result) float64 { return median(r.Took).Seconds() }, true},
 	{"seconds until then, 90th percentile", func(r result) float64 { return quantile(r.Took, 0.9).Seconds() }, false},
 	{"writes done twice", func(r result) float64 { return float64(r.Twice) }, true},
 	{"writes lost", func(r result) float64 { return float64(r.Lost) }, true},
