@@ -71,7 +71,8 @@ func startByHand(w *world) (*mcp.Server, func()) {
 }
 
 // startFailsafe starts a server whose client has failsafe-go's policies for HTTP. The retry policy makes two retries
-// and waits as a Retry-After says, which are its defaults; its delays are those of its example.
+// and waits as a Retry-After says, which are its defaults; its delays are those of its example. So does the breaker, as
+// its documentation has it, if the failure that opens it says.
 func startFailsafe(w *world) (*mcp.Server, func()) {
 	repeatable, once := map[string]fetcher{}, map[string]fetcher{}
 	for _, host := range hosts {
@@ -85,6 +86,7 @@ func startFailsafe(w *world) (*mcp.Server, func()) {
 			}).
 			WithFailureThreshold(failures).
 			WithDelay(cooldown).
+			WithDelayFunc(failsafehttp.DelayFunc).
 			Build()
 
 		repeatable[host] = fetchThrough(w, retry, breaker)

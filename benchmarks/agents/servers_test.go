@@ -111,3 +111,23 @@ func TestBreakers(t *testing.T) {
 		assert.True(t, ok)
 	})
 }
+
+// The backend limits rates for 10 seconds, and each reply says to come back in 15. Failsafe-go's breaker waits for
+// so long, others for their cooldown. A Probe is told 15 seconds too, but not before it has asked.
+func TestBreakersOfALimitedBackend(t *testing.T) {
+	each(t, []phase{{limited, 0}, {healthy, 10 * time.Second}}, map[string]bool{
+		"bare": true, "by hand": false, "failsafe-go": true, "guard": false, "guard with Probe": false,
+	}, func(t *testing.T, trial *trial, want bool) {
+		for range failures {
+			ok, _ := trial.call(t, addEntry)
+			assert.False(t, ok)
+		}
+		time.Sleep(limitWindow + time.Second)
+		ok, _ := trial.call(t, addEntry)
+		assert.Equal(t, want, ok, "before the cooldown has passed")
+
+		time.Sleep(cooldown - limitWindow)
+		ok, _ = trial.call(t, addEntry)
+		assert.True(t, ok)
+	})
+}
