@@ -29,6 +29,7 @@ var agents = []agent{
 	{"reads the text", readText},
 	{obeys, obey},
 	{"checks its writes", checkWrites},
+	{"works on meanwhile", workOnMeanwhile},
 	{"retries at once", retryAtOnce},
 	{"gives up", giveUpAtOnce},
 }
@@ -51,9 +52,10 @@ type guidance struct {
 
 // A decision is what an agent does next.
 type decision struct {
-	do    action
-	after time.Duration // of the answer
-	avoid bool          // whether the agent calls the tool for no task until then, and goes on with other tasks
+	do        action
+	after     time.Duration // of the answer
+	meanwhile bool          // whether the agent goes on with other tasks until then
+	avoid     bool          // whether it does, and calls the tool for none of them
 }
 
 type action int
@@ -83,7 +85,8 @@ type task struct {
 
 	step  step
 	tries [steps]int
-	wrote bool // whether the agent has tried to
+	wrote bool          // whether the agent has tried to
+	after time.Duration // when the agent goes on with the task
 	end   ending
 	ended time.Duration
 }

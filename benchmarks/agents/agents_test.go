@@ -26,32 +26,41 @@ func TestAgentsDecideAsTheirPagesSay(t *testing.T) {
 		failure
 		want decision
 	}{
-		"text, first":        {readText, failure{text: reset, tries: 1}, decision{again, 2 * s, false}},
-		"text, third":        {readText, failure{text: reset, tries: 3}, decision{again, 8 * s, false}},
-		"text, ninth":        {readText, failure{text: reset, tries: 9}, decision{again, 30 * s, false}},
-		"text, seconds":      {readText, failure{text: "retry after 15 seconds"}, decision{again, 15 * s, false}},
-		"text, more seconds": {readText, failure{text: "for 7 more seconds"}, decision{again, 7 * s, false}},
-		"text, JSON":         {readText, failure{text: `{"retryAfter":4}`}, decision{again, 4 * s, false}},
+		"text, first":        {readText, failure{text: reset, tries: 1}, decision{do: again, after: 2 * s}},
+		"text, third":        {readText, failure{text: reset, tries: 3}, decision{do: again, after: 8 * s}},
+		"text, ninth":        {readText, failure{text: reset, tries: 9}, decision{do: again, after: 30 * s}},
+		"text, seconds":      {readText, failure{text: "retry after 15 seconds"}, decision{do: again, after: 15 * s}},
+		"text, more seconds": {readText, failure{text: "for 7 more seconds"}, decision{do: again, after: 7 * s}},
+		"text, JSON":         {readText, failure{text: `{"retryAfter":4}`}, decision{do: again, after: 4 * s}},
 		"text, at once": {
-			readText, failure{text: "do not repeat the call at once", tries: 1}, decision{again, 30 * s, false},
+			readText, failure{text: "do not repeat the call at once", tries: 1}, decision{do: again, after: 30 * s},
 		},
 		"text, avoid": {
-			readText, failure{text: `Do not call this tool. "retryAfter":4`}, decision{again, 4 * s, true},
+			readText, failure{text: `Do not call this tool. "retryAfter":4`}, decision{do: again, after: 4 * s, avoid: true},
 		},
-		"text, check":         {readText, failure{step: writing, text: "check first"}, decision{check, s, false}},
-		"text, check, a read": {readText, failure{text: "check first"}, decision{again, s, false}},
-		"text, never":         {readText, failure{text: "Do not repeat the same call"}, decision{giveUp, s, false}},
+		"text, check":         {readText, failure{step: writing, text: "check first"}, decision{do: check, after: s}},
+		"text, check, a read": {readText, failure{text: "check first"}, decision{do: again, after: s}},
+		"text, never":         {readText, failure{text: "Do not repeat the same call"}, decision{do: giveUp, after: s}},
 
-		"guidance, none":     {obey, failure{text: reset, tries: 2}, decision{again, 4 * s, false}},
-		"guidance, open":     {obey, failure{guidance: open}, decision{again, 30 * s, true}},
-		"guidance, no time":  {obey, failure{guidance: soon, tries: 1}, decision{again, 2 * s, false}},
-		"guidance, never":    {obey, failure{guidance: &guidance{}, tries: 1}, decision{giveUp, 2 * s, false}},
-		"guidance, a write":  {obey, failure{step: writing, guidance: ask}, decision{check, 9 * s, false}},
-		"guidance, a read":   {obey, failure{guidance: ask}, decision{giveUp, 9 * s, false}},
-		"guidance, not text": {obey, failure{text: "check", guidance: open}, decision{again, 30 * s, true}},
+		"guidance, none":    {obey, failure{text: reset, tries: 2}, decision{do: again, after: 4 * s}},
+		"guidance, open":    {obey, failure{guidance: open}, decision{do: again, after: 30 * s, avoid: true}},
+		"guidance, no time": {obey, failure{guidance: soon, tries: 1}, decision{do: again, after: 2 * s}},
+		"guidance, never":   {obey, failure{guidance: &guidance{}, tries: 1}, decision{do: giveUp, after: 2 * s}},
+		"guidance, a write": {obey, failure{step: writing, guidance: ask}, decision{do: check, after: 9 * s}},
+		"guidance, a read":  {obey, failure{guidance: ask}, decision{do: giveUp, after: 9 * s}},
+		"guidance, not text": {
+			obey, failure{text: "check", guidance: open}, decision{do: again, after: 30 * s, avoid: true},
+		},
 
-		"careful, a write": {checkWrites, failure{step: writing, text: reset, tries: 1}, decision{check, 2 * s, false}},
-		"careful, a read":  {checkWrites, failure{text: reset, tries: 1}, decision{again, 2 * s, false}},
+		"busy": {
+			workOnMeanwhile, failure{text: reset, tries: 1}, decision{do: again, after: 2 * s, meanwhile: true},
+		},
+		"busy, avoid": {
+			workOnMeanwhile, failure{text: `Do not call this tool. "retryAfter":4`},
+			decision{do: again, after: 4 * s, meanwhile: true, avoid: true},
+		},
+		"careful, a write": {checkWrites, failure{step: writing, text: reset, tries: 1}, decision{do: check, after: 2 * s}},
+		"careful, a read":  {checkWrites, failure{text: reset, tries: 1}, decision{do: again, after: 2 * s}},
 		"at once":          {retryAtOnce, failure{step: writing, text: "wait 30 seconds", tries: 9}, decision{do: again}},
 		"gives up":         {giveUpAtOnce, failure{text: reset, tries: 1}, decision{do: giveUp}},
 	} {
@@ -74,9 +83,10 @@ func TestAgentsAtWork(t *testing.T) {
 		"obeys without guidance":       {1, false, []string{read, add, add, count}, completed, 2 * time.Second},
 		"obeys the guidance":           {1, true, []string{read, add, count}, completed, 2 * time.Second},
 		"checks its writes":            {2, false, []string{read, add, count}, completed, 2 * time.Second},
-		"retries at once":              {3, false, []string{read, add, add, count}, completed, 0},
-		"retries at once with a guard": {3, true, []string{read, add, add, count}, completed, 0},
-		"gives up":                     {4, false, []string{read, add}, abandoned, 0},
+		"works on meanwhile":           {3, false, []string{read, add, add, count}, completed, 2 * time.Second},
+		"retries at once":              {4, false, []string{read, add, add, count}, completed, 0},
+		"retries at once with a guard": {4, true, []string{read, add, add, count}, completed, 0},
+		"gives up":                     {5, false, []string{read, add}, abandoned, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -102,7 +112,7 @@ func TestNoAgentTriesForEver(t *testing.T) {
 		for n := range 100 {
 			s.fails[n] = true
 		}
-		worker := s.work(t, agents[3], false)
+		worker := s.work(t, agents[4], false)
 		assert.Len(t, s.calls, maxTries)
 		assert.Equal(t, abandoned, worker.tasks[0].end)
 		assert.False(t, worker.tasks[0].wrote)
@@ -124,6 +134,22 @@ func TestAnAgentAvoidsATool(t *testing.T) {
 		second.append = false
 		assert.Zero(t, w.readyAt(second))
 		time.Sleep(time.Hour)
+		assert.Same(t, first, w.next())
+	})
+}
+
+// One that works on meanwhile leaves the task for as long as it would wait. It avoids no tool by that.
+func TestAnAgentWorksOnMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &worker{world: newWorld(1), avoided: map[string]time.Duration{}}
+		first, second := &task{id: "1", append: true}, &task{id: "2", append: true}
+		w.tasks = []*task{first, second}
+		w.do(first, workOnMeanwhile(failure{text: "retry after 40 seconds", tries: 1}))
+		assert.Zero(t, w.now(), "it doesn't wait")
+		assert.Same(t, second, w.next())
+		assert.Zero(t, w.readyAt(second))
+		assert.Equal(t, 40*time.Second, w.readyAt(first))
+		time.Sleep(40 * time.Second)
 		assert.Same(t, first, w.next())
 	})
 }

@@ -125,7 +125,7 @@ func (w *worker) next() *task {
 
 // readyAt returns when the agent can go on with a task: now, at the earliest.
 func (w *worker) readyAt(t *task) time.Duration {
-	return max(t.given, w.avoided[t.tool().name], w.now())
+	return max(t.given, t.after, w.avoided[t.tool().name], w.now())
 }
 
 // call makes the call of the task's current step, and does what the agent decides.
@@ -161,8 +161,11 @@ func (w *worker) call(t *task) error {
 
 // do does what the agent has decided.
 func (w *worker) do(t *task, d decision) {
-	if d.avoid {
+	switch {
+	case d.avoid:
 		w.avoided[t.tool().name] = w.now() + d.after
+	case d.meanwhile:
+		t.after = w.now() + d.after
 	}
 	switch {
 	case d.do == giveUp || t.tries[t.step] >= maxTries:
@@ -171,7 +174,7 @@ func (w *worker) do(t *task, d decision) {
 	case d.do == check:
 		t.step = checking
 	}
-	if !d.avoid {
+	if !d.avoid && !d.meanwhile {
 		time.Sleep(d.after)
 	}
 }
