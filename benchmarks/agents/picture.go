@@ -23,7 +23,7 @@ const (
 )
 
 // kindColors are those of the servers. Blue stands for the guard.
-var kindColors = []string{faint, "#F0A31E", "#A3300B", "#7CC4EE", "#0072B2"}
+var kindColors = []string{faint, "#F0A31E", "#B07A00", "#A3300B", "#7CC4EE", "#0072B2"}
 
 // A sheet is an SVG that is being written.
 type sheet struct{ strings.Builder }
@@ -95,7 +95,7 @@ func (s *sheet) panel(all results, m metric, x, y float64) {
 		}
 		for k := range kinds {
 			v := sampleOf(m, all[a][k])
-			at := middle + group*0.16*(float64(k)-float64(len(kinds)-1)/2)
+			at := middle + group*0.13*(float64(k)-float64(len(kinds)-1)/2)
 			s.line(kindColors[k], 2, at, bottom-v.low*scale, at, bottom-v.high*scale)
 			s.dot(kindColors[k], at, bottom-v.mean*scale)
 		}

@@ -2,7 +2,11 @@ package agents
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -34,6 +38,7 @@ type kind struct {
 var kinds = []kind{
 	{"bare", startBare},
 	{"by hand", startByHand},
+	{"by hand, with words", startWithWords},
 	{"failsafe-go", startFailsafe},
 	{"guard", startGuard},
 	{"guard with Probe", startProbing},
@@ -45,8 +50,37 @@ func startBare(w *world) (*mcp.Server, func()) {
 }
 
 // startByHand starts what a competent engineer writes in an afternoon: a breaker for each backend, a timeout for each
-// call, and retries for what may be repeated.
-func startByHand(w *world) (*mcp.Server, func()) {
+// call, and retries for what may be repeated. Its errors are those of the libraries.
+func startByHand(w *world) (*mcp.Server, func()) { return newServer(fetchByHand(w)), func() {} }
+
+// startWithWords starts the same, but for errors that tell an agent what to do next, where it matters most: so one
+// sees what of the guard's worth is its words.
+func startWithWords(w *world) (*mcp.Server, func()) {
+	fetch := fetchByHand(w)
+	return newServer(func(ctx context.Context, t tool, url string) (string, error) {
+		text, err := fetch(ctx, t, url)
+		return text, withWords(t, err)
+	}), func() {}
+}
+
+// withWords says to an agent what the guard says in other words.
+func withWords(t tool, err error) error {
+	if err == nil {
+		return nil
+	}
+
+	refused := errors.Is(err, syscall.ECONNREFUSED) || strings.Contains(err.Error(), "429")
+	switch {
+	case errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests):
+		const format = "%w. Do not call this tool before %.0f seconds have passed; go on with other tools meanwhile"
+		return fmt.Errorf(format, err, cooldown.Seconds())
+	case t.method == http.MethodPost && !refused:
+		return fmt.Errorf("%w. The entry may have been added: check before you add it again", err)
+	}
+	return err
+}
+
+func fetchByHand(w *world) fetcher {
 	breakers := map[string]*gobreaker.CircuitBreaker[string]{}
 	for _, host := range hosts {
 		breakers[host] = gobreaker.NewCircuitBreaker[string](gobreaker.Settings{
@@ -56,7 +90,7 @@ func startByHand(w *world) (*mcp.Server, func()) {
 	}
 
 	plain := fetchBy(&http.Client{Transport: w})
-	return newServer(func(ctx context.Context, t tool, url string) (string, error) {
+	return func(ctx context.Context, t tool, url string) (string, error) {
 		return breakers[t.host].Execute(func() (string, error) {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()
@@ -67,7 +101,7 @@ func startByHand(w *world) (*mcp.Server, func()) {
 			return backoff.RetryWithData(func() (string, error) { return plain(ctx, t, url) },
 				backoff.WithContext(backoff.WithMaxRetries(delays, 3), ctx))
 		})
-	}), func() {}
+	}
 }
 
 // startFailsafe starts a server whose client has failsafe-go's policies for HTTP. The retry policy makes two retries

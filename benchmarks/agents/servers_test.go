@@ -2,11 +2,14 @@ package agents
 
 import (
 	"context"
+	"errors"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/sony/gobreaker/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -55,8 +58,8 @@ func (t *trial) call(tb testing.TB, tool tool) (ok bool, took time.Duration) {
 
 func TestServersEndCallsThatHang(t *testing.T) {
 	each(t, []phase{{hanging, 0}, {healthy, time.Hour}}, map[string]time.Duration{
-		"bare": clientTimeout, "by hand": callTimeout, "failsafe-go": callTimeout,
-		"guard": callTimeout, "guard with Probe": callTimeout,
+		"bare": clientTimeout, "by hand": callTimeout, "by hand, with words": callTimeout,
+		"failsafe-go": callTimeout, "guard": callTimeout, "guard with Probe": callTimeout,
 	}, func(t *testing.T, trial *trial, want time.Duration) {
 		ok, took := trial.call(t, readRecord)
 		assert.False(t, ok)
@@ -68,7 +71,8 @@ func TestServersEndCallsThatHang(t *testing.T) {
 // Reads are retried. A write whose connection is refused may be, which only the guard knows.
 func TestServersRetry(t *testing.T) {
 	each(t, []phase{{dead, 0}}, map[string][2]int{
-		"bare": {1, 1}, "by hand": {4, 1}, "failsafe-go": {3, 1}, "guard": {4, 4}, "guard with Probe": {4, 4},
+		"bare": {1, 1}, "by hand": {4, 1}, "by hand, with words": {4, 1}, "failsafe-go": {3, 1},
+		"guard": {4, 4}, "guard with Probe": {4, 4},
 	}, func(t *testing.T, trial *trial, want [2]int) {
 		trial.call(t, readRecord)
 		assert.Equal(t, want[0], trial.asked())
@@ -92,8 +96,8 @@ func TestBreakers(t *testing.T) {
 		requests int // of ten calls
 		again    time.Duration
 	}{
-		"bare": {10, back}, "by hand": {failures, cooldown}, "failsafe-go": {failures, cooldown},
-		"guard": {4 * failures, cooldown}, "guard with Probe": {4 * failures, 25 * time.Second},
+		"bare": {10, back}, "by hand": {failures, cooldown}, "by hand, with words": {failures, cooldown},
+		"failsafe-go": {failures, cooldown}, "guard": {4 * failures, cooldown}, "guard with Probe": {4 * failures, 25 * time.Second},
 	}, func(t *testing.T, trial *trial, want struct {
 		requests int
 		again    time.Duration
@@ -116,7 +120,8 @@ func TestBreakers(t *testing.T) {
 // so long, others for their cooldown. A Probe is told 15 seconds too, but not before it has asked.
 func TestBreakersOfALimitedBackend(t *testing.T) {
 	each(t, []phase{{limited, 0}, {healthy, 10 * time.Second}}, map[string]bool{
-		"bare": true, "by hand": false, "failsafe-go": true, "guard": false, "guard with Probe": false,
+		"bare": true, "by hand": false, "by hand, with words": false, "failsafe-go": true,
+		"guard": false, "guard with Probe": false,
 	}, func(t *testing.T, trial *trial, want bool) {
 		for range failures {
 			ok, _ := trial.call(t, addEntry)
@@ -130,4 +135,27 @@ func TestBreakersOfALimitedBackend(t *testing.T) {
 		ok, _ = trial.call(t, addEntry)
 		assert.True(t, ok)
 	})
+}
+
+// The words tell an agent what the guard does, and each kind of agent understands them.
+func TestWords(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tool
+		err  error
+		want decision
+	}{
+		"open":            {readRecord, gobreaker.ErrOpenState, decision{do: again, after: cooldown, avoid: true}},
+		"half-open":       {addEntry, gobreaker.ErrTooManyRequests, decision{do: again, after: cooldown, avoid: true}},
+		"a lost reply":    {addEntry, errReset, decision{do: check, after: 2 * time.Second}},
+		"refused":         {addEntry, syscall.ECONNREFUSED, decision{do: again, after: 2 * time.Second}},
+		"limited":         {addEntry, errors.New("429: come back in 15 seconds"), decision{do: again, after: limitWindow}},
+		"a read":          {readRecord, errReset, decision{do: again, after: 2 * time.Second}},
+		"may be repeated": {setStatus, errReset, decision{do: again, after: 2 * time.Second}},
+	} {
+		f := failure{step: writing, tries: 1, text: withWords(tc.tool, tc.err).Error()}
+		assert.Equal(t, tc.want, readText(f), name)
+		assert.Equal(t, tc.want, obey(f), name)
+		assert.ErrorIs(t, withWords(tc.tool, tc.err), tc.err, name)
+	}
+	assert.NoError(t, withWords(addEntry, nil))
 }
