@@ -149,7 +149,7 @@ type Connector[C comparable] struct {
 
 	mu       sync.Mutex // guards the fields below; never held while user code runs
 	state    ConnectionState
-	since    time.Time     // when the state was entered
+	since    time.Time     // when the state was last changed
 	loss     loss          // why the connection isn't up
 	schedule schedule      // of the dials
 	reported []report[C]   // what was reported lost during the current dial, which may yet return it
@@ -176,7 +176,6 @@ func NewConnector[C comparable](dial func(context.Context) (C, error), cfg Conne
 		cfg:       cfg,
 		dialer:    newDialer(dial, cfg),
 		observers: newObservers(cfg.Observers, cfg.Log),
-		since:     time.Now(),
 		loss:      loss{errNotYet, ConnectionLostError("not connected yet").Message},
 	}
 	c.dialer.late = c.late

@@ -7,11 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
@@ -287,6 +289,50 @@ func TestConnectorWaitRespectsItsContext(t *testing.T) {
 	})
 }
 
+// The methods of a context may take their time, in which the connection may come up.
+func TestConnectorWaitSeesAChangeWhileItsContextIsAsked(t *testing.T) {
+	for _, method := range contextMethods {
+		runInBubble(t, method, func(t *testing.T) {
+			c := newConnector(t, newDialer(refused, accepted), linkConfig{})
+			ctx := &calledContext{Context: contextWithin(t, time.Hour), method: method, call: func() { time.Sleep(time.Second) }}
+
+			conn, err := c.Wait(ctx)
+
+			require.NoError(t, err)
+			assert.Same(t, mustGet(t, c), conn)
+		})
+	}
+}
+
+// Only the end of a context counts: a deadline is a reason not to wait for a later dial.
+func TestConnectorWaitsForADialUnderWayUntilItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnector(t, newDialer(acceptedAfter(time.Second)), linkConfig{})
+		ctx, cancel := withUnkeptTimeout(0)(t.Context())
+		defer cancel()
+
+		_, err := c.Wait(ctx)
+
+		assert.NoError(t, err)
+	})
+}
+
+// Callers may ask at any time, also just when the connection comes up.
+func TestConnectorGetReturnsAConnectionOrAnError(t *testing.T) {
+	for range 300 {
+		c := resilience.NewConnector(func(context.Context) (int, error) { return 1, nil }, resilience.ConnectorConfig[int]{})
+		for {
+			conn, err := c.Get(t.Context())
+			if err == nil {
+				require.Equal(t, 1, conn)
+				break
+			}
+			require.ErrorIs(t, err, resilience.CodeConnectionLost)
+		}
+		_ = c.Close()
+	}
+}
+
 // A doneWithoutErr is a context that breaks its promise to say why it is done.
 type doneWithoutErr struct{ context.Context }
 
@@ -495,6 +541,34 @@ func TestConnectorCloseCancelsTheNextDial(t *testing.T) {
 		require.NoError(t, c.Close())
 		time.Sleep(time.Hour)
 		assert.Equal(t, 1, d.dials())
+	})
+}
+
+func TestConnectorIsForgottenOnceItIsClosed(t *testing.T) {
+	failed := make(chan struct{})
+	c := resilience.NewConnector(newDialer(refused).dial, linkConfig{
+		Backoff: resilience.Backoff{Base: time.Hour, Max: time.Hour, Jitter: resilience.NoJitter},
+		Observers: onChange(func(e resilience.ConnectionChange) {
+			if e.State == resilience.ConnectionDown {
+				close(failed)
+			}
+		}),
+	})
+	<-failed
+	_ = c.Close()
+	require.NoError(t, c.Flush(t.Context()))
+
+	forgotten := weak.Make(c)
+	c = nil
+	assert.Eventually(t, func() bool { runtime.GC(); return forgotten.Value() == nil }, time.Minute, time.Millisecond)
+}
+
+func TestConnectorFlushEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		c := newConnector(t, newDialer(), linkConfig{Observers: onChange(func(resilience.ConnectionChange) { <-release })})
+		assert.ErrorIs(t, c.Flush(contextWithin(t, time.Second)), context.DeadlineExceeded)
 	})
 }
 

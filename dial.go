@@ -31,14 +31,12 @@ const (
 func (c *Connector[C]) connect() {
 	c.mu.Lock()
 	c.schedule.timer = nil
-	closed := c.state == ConnectionClosed
-	if closed {
+	if c.state == ConnectionClosed {
 		c.closeUnused()
-	}
-	c.mu.Unlock()
-	if closed {
+		c.mu.Unlock()
 		return
 	}
+	c.mu.Unlock()
 
 	conn, err := c.dialer.dialOnce()
 	l, lost := c.dialer.lossOf(err), err != nil // before the lock, as it calls methods of err
@@ -324,9 +322,6 @@ func (d *dialer[C]) dialOnce() (C, error) {
 	if !answered && err == nil {
 		const format = "resilience: the dial gave no answer within %s: %w"
 		return none, fmt.Errorf(format, d.timeout, context.DeadlineExceeded)
-	}
-	if !answered {
-		return none, err // its methods take too long
 	}
 	if err == nil && !equal(conn, conn) {
 		d.discard(conn)

@@ -56,10 +56,10 @@ func TestConnectorBacksOffWithFullJitterByDefault(t *testing.T) {
 
 func TestConnectorRestartsTheBackoffAfterAStableConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newConnector(t, newDialer(), linkConfig{Stable: time.Minute})
+		c := newConnector(t, newDialer(), linkConfig{Stable: 30 * time.Second})
 
 		var gaps []time.Duration
-		for _, lasts := range []time.Duration{0, time.Second, 59 * time.Second, 0, time.Minute, 0, 0} {
+		for _, lasts := range []time.Duration{0, time.Second, 29 * time.Second, 0, 30 * time.Second, 0, 0} {
 			conn := mustWait(t, c)
 			time.Sleep(lasts)
 			lost := time.Now()
@@ -157,7 +157,9 @@ func TestConnectorBoundsAbandonedDials(t *testing.T) {
 		assert.ErrorContains(t, errors.Unwrap(err), "earlier dials still hang")
 
 		time.Sleep(13 * time.Hour)
-		assert.Greater(t, d.dials(), 4, "the first four have returned")
+		assert.Equal(t, 8, d.dials(), "the first four have returned")
+		time.Sleep(24 * time.Hour)
+		assert.Equal(t, 12, d.dials())
 
 		require.NoError(t, c.Close())
 		time.Sleep(48 * time.Hour)
@@ -170,44 +172,47 @@ func TestConnectorBoundsAbandonedDials(t *testing.T) {
 
 // A connection that drops as soon as it is up would otherwise leave a goroutine with each dial.
 func TestConnectorBoundsFunctionsThatHangForLostConnections(t *testing.T) {
-	release := make(chan struct{}) // made again in each bubble
 	for name, tc := range map[string]struct {
-		cfg  linkConfig
+		cfg  func(hang func()) linkConfig
 		want string
 	}{
 		"Close": {
-			cfg:  linkConfig{Close: func(l *link) error { <-release; return l.Close() }},
-			want: "too many lost connections are still being closed",
+			func(hang func()) linkConfig {
+				return linkConfig{Close: func(l *link) error { hang(); return l.Close() }}
+			},
+			"too many lost connections are still being closed",
 		},
 		"Watch": {
-			cfg:  linkConfig{Watch: func(*link) error { <-release; return nil }},
-			want: "Watch still runs for too many lost connections",
+			func(hang func()) linkConfig { return linkConfig{Watch: func(*link) error { hang(); return nil }} },
+			"Watch still runs for too many lost connections",
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			release = make(chan struct{})
+			var hanging atomic.Int64
 			d := newDialer()
-			c := newConnector(t, d, tc.cfg)
-			drop := func(until time.Time) {
-				for time.Now().Before(until) {
+			c := newConnector(t, d, tc.cfg(func() {
+				assert.LessOrEqual(t, hanging.Add(1), int64(16))
+				time.Sleep(time.Hour)
+				hanging.Add(-1)
+			}))
+			drop := func(during time.Duration) {
+				for until := time.Now().Add(during); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
 					if conn, err := c.Get(t.Context()); err == nil {
 						c.ReportLost(conn, nil)
 					}
-					time.Sleep(100 * time.Millisecond)
 				}
 			}
 
-			drop(time.Now().Add(12 * time.Hour))
+			drop(50 * time.Minute)
 			assert.Equal(t, 16, d.dials())
 			_, err := c.Get(t.Context())
 			assert.ErrorContains(t, errors.Unwrap(err), tc.want)
 
-			close(release)
-			drop(time.Now().Add(time.Hour))
-			assert.Greater(t, d.dials(), 16)
+			drop(2 * time.Hour)
+			assert.Greater(t, d.dials(), 32, "the first have returned")
 
 			_ = c.Close()
-			synctest.Wait()
+			time.Sleep(2 * time.Hour)
 			for _, l := range d.made {
 				assert.EqualValues(t, 1, l.closed.Load())
 			}
@@ -238,6 +243,54 @@ func TestConnectorEndsTheContextOfADialAndClosesNothingIfItFailed(t *testing.T) 
 		time.Sleep(time.Hour)
 		assert.Zero(t, closed.Load())
 	})
+}
+
+// What a dial returns with an error is no connection, whatever it is.
+func TestConnectorIgnoresTheValueOfADialThatFailed(t *testing.T) {
+	for name, value := range map[string]any{"a connection": &link{}, "what doesn't equal itself": []int{1}} {
+		runInBubble(t, name, func(t *testing.T) {
+			closed := 0
+			c := resilience.NewConnector(func(context.Context) (any, error) { return value, errBoom },
+				resilience.ConnectorConfig[any]{Close: func(any) error { closed++; return nil }})
+			synctest.Wait()
+
+			_, err := c.Get(t.Context())
+			assert.ErrorIs(t, err, errBoom)
+			_ = c.Close()
+			synctest.Wait()
+			assert.Zero(t, closed)
+		})
+	}
+}
+
+func TestConnectorTellsADialWhichConnectionHasExceededItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cause error
+		newConnector(t, newDialer(func(ctx context.Context) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return cause
+		}), linkConfig{Name: "browser", DialTimeout: time.Second, MaxAttempts: 1})
+		time.Sleep(time.Second)
+		synctest.Wait()
+
+		var e *resilience.Error
+		require.ErrorAs(t, cause, &e)
+		assert.Equal(t, resilience.CodeTimeout, e.Code)
+		assert.Equal(t, "browser", e.Tool)
+	})
+}
+
+func TestConnectorMakesNoDialAfterClose(t *testing.T) {
+	for range 1000 {
+		var closed atomic.Bool
+		c := resilience.NewConnector(func(context.Context) (int, error) {
+			assert.False(t, closed.Load())
+			return 0, errBoom
+		}, resilience.ConnectorConfig[int]{})
+		_ = c.Close()
+		closed.Store(true)
+	}
 }
 
 func TestConnectorDialsOncePerLoss(t *testing.T) {
@@ -294,14 +347,43 @@ func TestConnectorDialsAgainAfterALossDuringTheDial(t *testing.T) {
 	})
 }
 
+// A dial may return a connection again that was lost before.
+func TestConnectorIgnoresWhatWasReportedBeforeTheDial(t *testing.T) {
+	fails := func(context.Context) error { time.Sleep(time.Second); return errBoom }
+	for name, tc := range map[string]struct {
+		after time.Duration // the loss, after which the next dial begins in 500ms
+		dials []dialStep
+	}{
+		"between dials":          {0, []dialStep{accepted, accepted}},
+		"during an earlier dial": {time.Second, []dialStep{accepted, fails, accepted}},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			shared, d := &link{}, newDialer(tc.dials...)
+			c := resilience.NewConnector(func(ctx context.Context) (*link, error) {
+				_, err := d.dial(ctx)
+				return shared, err
+			}, linkConfig{Backoff: even})
+			defer c.Close()
+			c.ReportLost(mustWait(t, c), errBoom)
+
+			time.Sleep(tc.after)
+			c.ReportLost(shared, errBoom)
+
+			assert.Same(t, shared, mustWait(t, c))
+			assert.Equal(t, len(tc.dials), d.dials())
+		})
+	}
+}
+
 // Any number of other connections may be reported meanwhile. The last sixteen are remembered.
 func TestConnectorBoundsTheLossesThatItRemembersDuringADial(t *testing.T) {
 	for name, tc := range map[string]struct {
-		dialed int
-		want   resilience.ConnectionState
+		reports, dialed int
+		want            resilience.ConnectionState
 	}{
-		"among the last sixteen": {984, resilience.ConnectionDown},
-		"earlier":                {983, resilience.ConnectionUp},
+		"among the last sixteen of 1000": {1000, 984, resilience.ConnectionDown},
+		"earlier than those":             {1000, 983, resilience.ConnectionUp},
+		"among the last sixteen of 999":  {999, 983, resilience.ConnectionDown},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			release := make(chan struct{})
@@ -312,11 +394,11 @@ func TestConnectorBoundsTheLossesThatItRemembersDuringADial(t *testing.T) {
 			defer c.Close()
 			synctest.Wait()
 
-			for conn := range 1000 {
+			for conn := range tc.reports {
 				c.ReportLost(conn, errBoom)
 			}
 			for range 1000 {
-				c.ReportLost(999, errBoom) // by each call that used it
+				c.ReportLost(tc.reports-1, errBoom) // by each call that used it
 			}
 			close(release)
 			synctest.Wait()
@@ -585,6 +667,26 @@ func TestConnectorClosesTheConnectionOfADialThatEndsDuringClose(t *testing.T) {
 	}
 }
 
+func TestConnectorClosesTheConnectionOfALateDialBesideReconnectAndClose(t *testing.T) {
+	for range 10_000 {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			d := newDialer(func(context.Context) error { <-release; return nil }, untilCanceled)
+			c := newConnector(t, d, linkConfig{DialTimeout: time.Second})
+			time.Sleep(1200 * time.Millisecond) // the next dial begins at 1.5s
+
+			c.Reconnect()
+			close(release)
+			runtime.Gosched()
+			_ = c.Close()
+			synctest.Wait()
+
+			require.Len(t, d.made, 1)
+			require.EqualValues(t, 1, d.made[0].closed.Load())
+		})
+	}
+}
+
 func TestConnectorClosesTheConnectionOfADialThatCallsClose(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
@@ -713,21 +815,26 @@ func TestConnectorSurvivesTheMethodsOfErrors(t *testing.T) {
 }
 
 func TestConnectorSaysNothingOfAnErrorThatCanNotBeExamined(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		defer close(release)
-		var lost []error
-		c := newConnector(t, newDialer(accepted, untilCanceled), linkConfig{
-			Observers: onChange(func(e resilience.ConnectionChange) { lost = append(lost, e.Err) }),
-		})
-		c.ReportLost(mustWait(t, c), unwrapError{func() { <-release }})
+	for name, unwrap := range map[string]func(release <-chan struct{}){
+		"blocks": func(release <-chan struct{}) { <-release },
+		"exits":  func(<-chan struct{}) { runtime.Goexit() },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			release := make(chan struct{})
+			defer close(release)
+			var lost []error
+			c := newConnector(t, newDialer(accepted, untilCanceled), linkConfig{
+				Observers: onChange(func(e resilience.ConnectionChange) { lost = append(lost, e.Err) }),
+			})
+			c.ReportLost(mustWait(t, c), unwrapError{func() { unwrap(release) }})
 
-		_, err := c.Get(t.Context())
-		assert.Equal(t, "Connection lost", requireLost(t, err).Message)
-		synctest.Wait()
-		require.Len(t, lost, 2)
-		assert.ErrorContains(t, lost[1], "can't be examined")
-	})
+			_, err := c.Get(t.Context())
+			assert.Equal(t, "Connection lost", requireLost(t, err).Message)
+			synctest.Wait()
+			require.Len(t, lost, 2)
+			assert.ErrorContains(t, lost[1], "can't be examined")
+		})
+	}
 }
 
 // Examinations that hang don't collect goroutines, and what they can't tell no longer delays a report.
