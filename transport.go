@@ -22,8 +22,8 @@ import (
 //     such as one about a header that can't be sent, or about a host that doesn't exist.
 //   - The statuses from 500 (but for 501 and 505), 429, and 403 with a Retry-After or an exhausted rate
 //     limit, mean trouble. The time to wait is that of Retry-After, in seconds or as a date, or until an
-//     exhausted rate limit is reset, by the headers X-RateLimit-Reset or RateLimit-Reset (a time since the
-//     epoch, or seconds) or RateLimit (its t).
+//     exhausted rate limit is reset, by the headers X-RateLimit-Reset, X-Rate-Limit-Reset or RateLimit-Reset (a
+//     time since the epoch, or seconds) or RateLimit (its t).
 //   - The other statuses from 400 reject the request, as do 501 and 505.
 //   - Any other answer is a good one.
 //
@@ -59,7 +59,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	r.end(v)
 
-	if safe && res != nil && res.StatusCode == http.StatusSwitchingProtocols {
+	if res != nil && res.StatusCode == http.StatusSwitchingProtocols {
 		newRequest(ctx, true) // what follows on the connection isn't seen
 	}
 	return res, err
@@ -110,11 +110,11 @@ func verdictOf(ctx context.Context, res *http.Response, err error) *verdict {
 
 	after, limited := retryAfter(res.Header)
 	s := signOfStatus(res.StatusCode)
-	if s == signRejected && res.StatusCode == http.StatusForbidden && limited {
+	if res.StatusCode == http.StatusForbidden && limited {
 		s = signTrouble
 	}
 
-	v := &verdict{class: ClassNeutral, code: CodeToolFailed}
+	v := &verdict{class: ClassNeutral}
 	v.noEffect = res.StatusCode >= 400 && res.StatusCode < 500
 	v.refused = res.StatusCode == http.StatusTooManyRequests
 	switch s {

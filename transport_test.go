@@ -72,6 +72,7 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 	asked := func(d time.Duration) want { return want{resilience.CodeToolFailed, 1, true, d} }
 	lost := want{resilience.CodeConnectionLost, 1, true, 0}
 	exhausted := want{resilience.CodeRetryExhausted, 4, true, 0}
+	timeout := want{resilience.CodeTimeout, 1, true, 0}
 	rejected := want{resilience.CodeValidation, 1, false, 0}
 	own := want{resilience.CodeToolFailed, 1, false, 0}
 	date := func(d time.Duration) string {
@@ -123,6 +124,13 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		"403, a second RateLimit": {
 			read, "GET", answering(403, "RateLimit", `"burst";r=5;t=1`, "RateLimit", `"daily";r=0;t=30`), asked(30 * time.Second),
 		},
+		"429, RateLimit without a time": {read, "GET", answering(429, "RateLimit", `"default";r=0`), exhausted},
+		"429, X-Rate-Limit-Reset": {
+			read, "GET", answering(429, "X-Rate-Limit-Remaining", "0", "X-Rate-Limit-Reset", "30"), asked(30 * time.Second),
+		},
+		"403, to come back at": {read, "GET", answering(403, "Retry-After", date(time.Hour)), asked(time.Hour)},
+		"403, at once":         {read, "GET", answering(403, "Retry-After", "0"), exhausted},
+		"403, nonsense":        {read, "GET", answering(403, "Retry-After", "soon"), rejected},
 		"429, nonsense":        {read, "GET", answering(429, "Retry-After", "soon"), exhausted},
 		"429, a negative time": {read, "GET", answering(429, "Retry-After", "-5"), exhausted},
 		"429, for ever":        {read, "GET", answering(429, "Retry-After", "1e300"), exhausted},
@@ -134,8 +142,11 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		"429, several limits": {
 			read, "GET", answering(429, "RateLimit", `"burst";r=0;t=30, "hour";r=0;t=90, "daily";r=9;t=3600`), asked(90 * time.Second),
 		},
-		"600":                    {read, "GET", answering(600), exhausted},
-		"a header of no meaning": {read, "GET", broken(errors.New(`net/http: invalid header field value for "Token"`)), own},
+		"a connection of HTTP/2 that is lost": {write, "POST", broken(errors.New("http2: client connection lost")), lost},
+		"a timeout of the client":             {write, "POST", broken(resilience.TimeoutError("y", time.Second)), timeout},
+		"neither an answer nor an error":      {read, "GET", broken(nil), own},
+		"600":                                 {read, "GET", answering(600), exhausted},
+		"a header of no meaning":              {read, "GET", broken(errors.New(`net/http: invalid header field value for "Token"`)), own},
 		"an address of no meaning": {
 			read, "GET", broken(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "invalid port", Addr: "x:99999"}}), own,
 		},
@@ -160,6 +171,17 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 	}
 }
 
+// What can't be a time to wait leaves it to the headers of a rate limit.
+func TestTransportReadsARateLimitIfRetryAfterIsNonsense(t *testing.T) {
+	for _, nonsense := range []string{"", "soon", "-5", "NaN", "1e300", "9223372036.854775807"} {
+		runInBubble(t, nonsense, func(t *testing.T) {
+			via := answering(429, "Retry-After", nonsense, "RateLimit-Remaining", "0", "RateLimit-Reset", "30")
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", sending("GET", via))
+			assert.Equal(t, 30*time.Second, r.Err.RetryAfter)
+		})
+	}
+}
+
 // A request that changes something and may have reached the backend stands in the way of a retry, whatever
 // the last one says.
 func TestEarlierRequestOfTheAttemptMayHaveChangedSomething(t *testing.T) {
@@ -173,7 +195,10 @@ func TestEarlierRequestOfTheAttemptMayHaveChangedSomething(t *testing.T) {
 		"it wrote, without an answer": {sending("POST", broken(io.EOF)), 1},
 		"it wrote, and was canceled":  {sending("POST", broken(context.Canceled)), 1},
 		"it read, and was canceled":   {sending("GET", broken(context.Canceled)), 4},
-		"it was rejected":             {sending("POST", answering(409)), 4},
+		"it was redirected":           {sending("POST", answering(399)), 1},
+		"it was rejected":             {sending("POST", answering(400)), 4},
+		"it was rejected otherwise":   {sending("POST", answering(499)), 4},
+		"it wrote, and failed":        {sending("POST", answering(500)), 1},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
@@ -790,10 +815,11 @@ func TestTransportKnowsTheTimeoutOfAClient(t *testing.T) {
 		late     func(context.Context) context.Context
 		failures int
 	}{
-		"past its deadline": {func(ctx context.Context) context.Context { return lateContext{ctx} }, 1},
-		"before":            {func(ctx context.Context) context.Context { return ctx }, 0},
+		"past its deadline":  {func(ctx context.Context) context.Context { return lateContext{ctx} }, 1},
+		"before":             {func(ctx context.Context) context.Context { return ctx }, 0},
+		"without a deadline": {context.WithoutCancel, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
+		runInBubble(t, name, func(t *testing.T) {
 			g := guardWith(t, resilience.Tool{})
 			transport := resilience.Transport(broken(canceled))
 			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
@@ -806,6 +832,30 @@ func TestTransportKnowsTheTimeoutOfAClient(t *testing.T) {
 			}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
 			assert.Error(t, err)
 			assert.Equal(t, tc.failures, g.Breaker("x").Failures())
+		})
+	}
+}
+
+// An answer that has come says more than the end of its request, which may come at the same time.
+func TestAnswerCountsThoughTheContextOfItsRequestHasEnded(t *testing.T) {
+	late := func(ctx context.Context) (context.Context, context.CancelFunc) { return lateContext{ctx}, func() {} }
+	for name, derive := range map[string]caller{"canceled": context.WithCancel, "past its deadline": late} {
+		t.Run(name, func(t *testing.T) {
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", func(ctx context.Context) (int, error) {
+				ctx, end := derive(ctx)
+				answer := roundTrips(func(req *http.Request) (*http.Response, error) {
+					end()
+					return answering(404).RoundTrip(req)
+				})
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost", nil)
+				if assert.NoError(t, err) {
+					res, err := resilience.Transport(answer).RoundTrip(req)
+					assert.NoError(t, err)
+					assert.NoError(t, res.Body.Close())
+				}
+				return 0, errOwn
+			})
+			assert.Equal(t, resilience.CodeValidation, r.Err.Code)
 		})
 	}
 }
