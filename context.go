@@ -213,20 +213,12 @@ func (c *callContext) catchUp() *ending {
 	return c.ending.Load()
 }
 
-// left returns how long the call may go on without progress, as far as its own timeout is concerned.
+// left returns how long the call may go on without progress, or might have if its caller hadn't left: as far as
+// its own timeout is concerned.
 func (c *callContext) left() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.clock.due - c.elapsed()
-}
-
-// ownTimeLeft returns how long the timeout would have left if the caller had not ended the context.
-func (c *callContext) ownTimeLeft() time.Duration {
-	if e := c.ending.Load(); e != nil && e.ownTimeout {
-		return 0
-	}
-
-	return c.left()
 }
 
 // over reports whether the context is known to have ended.
@@ -265,7 +257,7 @@ func (c *callContext) echoedBy(err error) bool {
 func (c *callContext) echo(err error) (read error, echoes bool) {
 	e := c.ending.Load()
 	read = inspect(err, func(err error) {
-		echoes = echoes || isItself(err, e.err) || isItself(err, e.cause)
+		echoes = echoes || isItself(err, e.err) // as the cause is, too
 	})
 	return read, echoes && !isCrash(err)
 }

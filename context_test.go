@@ -20,18 +20,18 @@ import (
 func TestContextOfACallIsLikeTheStandardLibrarys(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
-		parent := context.WithValue(t.Context(), key{}, "v")
+		number := new(int) // such a key is the package's own, too
+		parent := context.WithValue(context.WithValue(t.Context(), key{}, "v"), number, "n")
 		start := time.Now()
 		finished := make(chan struct{})
 		_, err := resilience.WithTimeout(parent, "x", time.Minute, func(ctx context.Context) (int, error) {
-			defer close(finished)
 			deadline, ok := ctx.Deadline()
 			assert.True(t, ok)
 			assert.Equal(t, start.Add(time.Minute), deadline)
 			assert.Equal(t, "v", ctx.Value(key{}))
 			assert.NoError(t, ctx.Err())
 			assert.NoError(t, context.Cause(ctx))
-			assert.NotContains(t, context.WithValue(ctx, key{}, 1).(fmt.Stringer).String(), "mutex")
+			assert.Contains(t, context.WithValue(ctx, key{}, 1).(fmt.Stringer).String(), "resilience.")
 
 			before := goroutines("context.(*cancelCtx)")
 			child, cancel := context.WithCancel(ctx)
@@ -60,6 +60,7 @@ func TestContextOfACallIsLikeTheStandardLibrarys(t *testing.T) {
 			assert.Equal(t, context.Canceled, context.Cause(dropped))
 			assert.NoError(t, free.Err())
 			assert.Equal(t, "v", ctx.Value(key{}), "values stay")
+			assert.Equal(t, "n", ctx.Value(number))
 			assert.Equal(t, "w", valued.Value(key{}))
 
 			// After the end everything happens at once.
@@ -71,6 +72,7 @@ func TestContextOfACallIsLikeTheStandardLibrarys(t *testing.T) {
 			stop := ctx.(interface{ AfterFunc(func()) func() bool }).AfterFunc(func() { close(now) })
 			<-now
 			assert.False(t, stop())
+			close(finished)
 			return 0, nil
 		})
 		assert.ErrorIs(t, err, resilience.CodeTimeout)
@@ -130,17 +132,21 @@ func TestContextOfAnAttemptEndsWithIt(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestContextHasTheEarlierDeadlineOfItsCaller(t *testing.T) {
-	ctx := contextWithin(t, 59*time.Second)
-
-	_, err := resilience.Do(ctx, guardWith(t, resilience.Tool{}), "x", func(c context.Context) (int, error) {
-		want, _ := ctx.Deadline()
-		got, _ := c.Deadline()
-		assert.True(t, want.Equal(got))
-		return 0, nil
-	})
-
-	require.NoError(t, err)
+func TestContextHasTheEarlierDeadline(t *testing.T) {
+	for callers, want := range map[time.Duration]time.Duration{
+		59 * time.Second: 59 * time.Second,
+		61 * time.Second: time.Minute, // the tool's own
+	} {
+		runInBubble(t, callers.String(), func(t *testing.T) {
+			ctx := contextWithin(t, callers)
+			_, err := resilience.Do(ctx, guardWith(t, resilience.Tool{}), "x", func(ctx context.Context) (int, error) {
+				deadline, _ := ctx.Deadline()
+				assert.Equal(t, want, time.Until(deadline))
+				return 0, nil
+			})
+			require.NoError(t, err)
+		})
+	}
 }
 
 func TestDeadlineInTheYearOneEndsTheCall(t *testing.T) {
@@ -209,6 +215,19 @@ func assertHasDeadline(t *testing.T, ctx context.Context) {
 	t.Helper()
 	_, ok := ctx.Deadline()
 	assert.True(t, ok)
+}
+
+// The caller's deadline may be as far away.
+func TestHugeDeadlineDoesNotOverflow(t *testing.T) {
+	for _, earlier := range []time.Duration{1, time.Millisecond, time.Second} {
+		runInBubble(t, earlier.String(), func(t *testing.T) {
+			ctx, cancel := withUnkeptTimeout(math.MaxInt64 - earlier)(t.Context())
+			defer cancel()
+			g := guardWith(t, resilience.Tool{Timeout: math.MaxInt64})
+			r := resilience.Run(ctx, g, "x", hang(time.Hour))
+			assert.Nil(t, r.Err)
+		})
+	}
 }
 
 // The longest duration there is means no timeout, also where timeouts nest.

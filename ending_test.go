@@ -37,6 +37,111 @@ func TestTimeoutOfAnOuterCallIsNoFailureOfTheInnerTool(t *testing.T) {
 	})
 }
 
+// Either timer may be the first: what ends at the same time has exceeded its own timeout.
+func TestTimeoutThatEqualsAnEarlierEndOfTheCaller(t *testing.T) {
+	hangs := hang(time.Minute)
+	for name, tc := range map[string]struct {
+		call     func(ctx context.Context, g *resilience.Guard)
+		failures int
+	}{
+		"that of an outer call is the tool's own": {func(ctx context.Context, g *resilience.Guard) {
+			_, _ = resilience.Do(ctx, g, "outer", func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "x", hangs)
+			})
+		}, 1},
+		"the deadline is the tool's own": {func(ctx context.Context, g *resilience.Guard) {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			_, _ = resilience.Do(ctx, g, "x", hangs)
+		}, 1},
+		"but an option and the deadline are the caller's": {func(ctx context.Context, g *resilience.Guard) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, _ = resilience.Do(ctx, g, "x", hangs, resilience.Timeout(time.Second))
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 50 {
+				synctest.Test(t, func(t *testing.T) {
+					tool := resilience.Tool{Timeout: 10 * time.Second}
+					g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": tool, "outer": tool}})
+					tc.call(t.Context(), g)
+					time.Sleep(time.Hour)
+					assert.Equal(t, tc.failures, g.Breaker("x").Failures())
+				})
+			}
+		})
+	}
+}
+
+// A pause of an outer call puts its deadline off, but not the timeout of a call within.
+func TestTimeoutHoldsThoughAnOuterCallHasPaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second, MaxTimeout: 15 * time.Second})
+		start := time.Now()
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			time.AfterFunc(time.Second, func() {
+				resume := resilience.Pause(ctx)
+				time.Sleep(11 * time.Second) // until 12s, so that the call may last until 22s
+				resume()
+			})
+			_, err := resilience.WithTimeout(ctx, "inner", 20*time.Second, hang(time.Hour))
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			assert.Equal(t, 20*time.Second, time.Since(start))
+			return 0, nil
+		})
+		assert.Nil(t, r.Err)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func TestTimeoutOfAnOuterCallSaysHowLongTheInnerOneHad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var inner error
+		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			time.Sleep(3 * time.Second)
+			_, inner = resilience.WithTimeout(ctx, "inner", time.Hour, hang(2*time.Hour))
+			return 0, nil
+		})
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		synctest.Wait()
+		assert.ErrorContains(t, inner, "7s")
+		time.Sleep(3 * time.Hour)
+	})
+}
+
+// What a tool returns because its context has ended is none of its own errors, of which the last is kept.
+func TestPromise4EchoOfTheEndDoesNotReplaceTheLastError(t *testing.T) {
+	for name, echo := range map[string]func(context.Context) error{
+		"its error": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"its cause": func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) },
+		"the error, by a clock of its own": func(ctx context.Context) error {
+			deadline, _ := ctx.Deadline()
+			time.Sleep(time.Until(deadline))
+			return context.DeadlineExceeded
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothModes(t, func(t *testing.T, cooperative bool) {
+				g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
+				for range 50 {
+					r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+						if resilience.Attempt(ctx) == 1 {
+							return 0, errBoom
+						}
+						return 0, echo(ctx)
+					})
+					require.ErrorIs(t, r.Err, resilience.CodeTimeout)
+					require.ErrorIs(t, r.Err, errBoom)
+					time.Sleep(time.Hour)
+					g.Breaker("x").Reset()
+				}
+			})
+		})
+	}
+}
+
 func TestTimeoutHasTheCauseOfTheCallersDeadline(t *testing.T) {
 	inBothModes(t, func(t *testing.T, cooperative bool) {
 		g := guardWith(t, resilience.Tool{Cooperative: cooperative, Timeout: 50 * time.Millisecond})

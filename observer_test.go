@@ -401,6 +401,18 @@ func TestObserverReceivesTheLateResultOfAnAttempt(t *testing.T) {
 // A tool respects its context if it returns the context's error within a second of its end.
 func TestObserverReceivesNoLateResultOfAToolThatRespectsItsContext(t *testing.T) {
 	wrapped := func(ctx context.Context) error { return fmt.Errorf("query: %w", ctx.Err()) }
+	ends := map[string]struct {
+		caller caller
+		code   resilience.Code
+	}{
+		"of the caller": {leavingAfter(time.Second), resilience.CodeCanceled},
+		"with a cause": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(time.Second, func() { cancel(errBoom) })
+			return ctx, func() { cancel(nil) }
+		}, resilience.CodeCanceled},
+		"at its timeout": {context.WithCancel, resilience.CodeTimeout},
+	}
 	for name, tc := range map[string]struct {
 		takes time.Duration
 		err   func(context.Context) error
@@ -415,12 +427,12 @@ func TestObserverReceivesNoLateResultOfAToolThatRespectsItsContext(t *testing.T)
 		"panic":         {0, func(ctx context.Context) error { panic(ctx.Err()) }, true},
 		"typed nil":     {0, func(context.Context) error { return (*typedNil)(nil) }, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+		for end, by := range ends {
+			runInBubble(t, name+", the end "+end, func(t *testing.T) {
 				var r recorder
-				g := observedGuard(t, resilience.Tool{}, r.observer())
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(time.Second, cancel)
+				g := observedGuard(t, resilience.Tool{Timeout: 2 * time.Second}, r.observer())
+				ctx, cancel := by.caller(t.Context())
+				defer cancel()
 
 				_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
 					<-ctx.Done()
@@ -428,13 +440,13 @@ func TestObserverReceivesNoLateResultOfAToolThatRespectsItsContext(t *testing.T)
 					time.Sleep(tc.takes)
 					return 0, tc.err(ctx)
 				})
-				require.ErrorIs(t, err, resilience.CodeCanceled)
+				require.ErrorIs(t, err, by.code)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 
 				assert.Equal(t, tc.late, len(received[resilience.LateResult](&r)) == 1)
 			})
-		})
+		}
 	}
 }
 

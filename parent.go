@@ -52,8 +52,11 @@ func (c *callContext) trusted() bool {
 // standard reports whether ctx consists of nothing but contexts of the context package, and of our own.
 func standard(ctx context.Context) bool {
 	for range maxAncestors {
-		if ctx == nil || ctx == context.Background() || ctx == context.TODO() {
-			return ctx != nil
+		switch ctx {
+		case nil:
+			return false
+		case context.Background(), context.TODO():
+			return true
 		}
 
 		switch c := ctx.(type) {
@@ -108,13 +111,8 @@ func (c *callersContext) Deadline() (time.Time, bool) { return (*callContext)(c)
 func (c *callersContext) Done() <-chan struct{} { return (*callContext)(c).parentDone() }
 
 // Err is only called once the parent is done, and must not return nil then: that would be a panic of the
-// package's.
-func (c *callersContext) Err() error {
-	if err := (*callContext)(c).parentErr(); err != nil {
-		return err
-	}
-	return context.Canceled
-}
+// package's. Nobody learns what it returns.
+func (c *callersContext) Err() error { return context.Canceled }
 
 // Value lets the package find its own context within the parent, which needs no goroutine either.
 func (c *callersContext) Value(key any) any {
@@ -136,13 +134,12 @@ func (c *callContext) forget(unwatch func() bool) {
 // subscribing is the unwatch of a context that is about to watch its parent.
 func subscribing() bool { return false }
 
-// watch subscribes to the parent, if anything depends on it and it isn't watched yet. It is
-// the most expensive step of a call, so it is deferred. c.mu must not be held, since the
+// watch subscribes to the parent, unless it is watched already. It is the most expensive step of
+// a call, so it is deferred until something depends on it. c.mu must not be held, since the
 // parent, which may end right now, is the caller's code.
 func (c *callContext) watch() {
 	c.mu.Lock()
-	wanted := c.done != nil || c.after != nil
-	if !wanted || c.attended || c.unwatch != nil || c.ending.Load() != nil {
+	if c.attended || c.unwatch != nil || c.ending.Load() != nil {
 		c.mu.Unlock()
 		return
 	}
@@ -172,7 +169,7 @@ func (c *callContext) leave() {
 	c.mu.Lock()
 	c.attended = false
 	c.mu.Unlock()
-	c.askAside(func(c *callContext) { c.Done(); c.watch() })
+	c.askAside((*callContext).watch)
 }
 
 // parentEnd returns the error for the end of the parent, which has ended, and the call around this one, nil
@@ -205,7 +202,7 @@ const maxAncestors = 100
 // tells its children so, one after the other, and a tool may know an ancestor of the parent.
 func (c *callContext) awaitAncestors() {
 	var parent <-chan struct{}
-	wait := false
+	var wait bool
 	answered := c.askAside(func(c *callContext) {
 		parent = c.parentDone()
 		wait = c.parentErr() == nil && ask(func() bool { return ancestorEnded(c.parent) })

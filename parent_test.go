@@ -189,6 +189,8 @@ func TestPanicOfTheCallersContextFailsOnlyACallThatHasNotBegun(t *testing.T) {
 			}
 			_, err := resilience.Do(later, g, "x", func(ctx context.Context) (int, error) {
 				began.Store(true)
+				_, hasDeadline := ctx.Deadline()
+				assert.True(t, hasDeadline)
 				resilience.ReportProgress(ctx)
 				return untilDone(ctx)
 			})
@@ -380,12 +382,13 @@ func TestPromise1DeadlineOfTheCallerThatBlocksBeforeTheSecondAttempt(t *testing.
 			}
 		}}
 		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 2 * time.Second})
-		cfg.AttemptTimeout = 100 * time.Millisecond
+		cfg.AttemptTimeout = 500 * time.Millisecond
 		r := resilience.Run(ctx, newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
 			if resilience.Attempt(ctx) == 1 {
-				time.AfterFunc(150*time.Millisecond, func() { blocks.Store(true) }) // during the delay
+				time.AfterFunc(550*time.Millisecond, func() { blocks.Store(true) }) // during the delay
 				return untilDone(ctx)
 			}
+			time.Sleep(400 * time.Millisecond)
 			return 1, nil
 		})
 		assert.Nil(t, r.Err)

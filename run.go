@@ -101,7 +101,7 @@ func (r *runner[T]) leave() (err error, left bool) {
 // waitOn waits for a function whose caller has left, until its own timeout or that of the whole call,
 // and reports whether it has finished.
 func (r *runner[T]) waitOn(ctx *callContext) bool {
-	left := min(ctx.ownTimeLeft(), r.waits.ownTimeLeft())
+	left := min(ctx.left(), r.waits.left())
 	if left <= 0 {
 		return r.state.Load() == finished
 	}
