@@ -98,6 +98,20 @@ func TestPromise6CallerLeavesWithAnAncestor(t *testing.T) {
 	}
 }
 
+func TestErrorOfItsOwnDoesNotWaitForTheEndOfAnAncestor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := newSlowEnd(t.Context())
+		ctx, cancel := context.WithCancel(root)
+		defer cancel()
+		r := resilience.Run(ctx, guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {
+			root.end()
+			return 0, errBoom
+		})
+		assert.Equal(t, resilience.CodeToolFailed, r.Err.Code)
+		assert.Zero(t, r.Duration)
+	})
+}
+
 // farBelow returns a descendant of ctx that is too far below it to be searched.
 func farBelow(ctx context.Context) context.Context {
 	for range 200 {

@@ -119,7 +119,7 @@ func (c *call) decide(f *failure, answered bool) {
 	c.nested = f.nested
 	if c.harmless = f.noEffect && !c.ctx.asked.Load(); c.harmless {
 		c.harmless = c.ctx.backend.changes.forgive(f.begun)
-		f.changed = f.changed || !c.harmless
+		f.changed = !c.harmless
 	}
 	if ended == nil {
 		c.retry(f)
@@ -138,7 +138,8 @@ func (c *call) retry(f *failure) {
 	retry := c.state.retry
 	again := f.class == ClassTransient && !f.rejected && !c.ctx.ticket.isProbe() &&
 		(c.harmless || c.toolEffect().repeatable())
-	delay, ok := time.Duration(0), again && c.attempts <= retry.MaxRetries
+	var delay time.Duration
+	ok := again && c.attempts <= retry.MaxRetries
 	if ok {
 		delay, ok = retry.delay(c.attempts, f.retryAfter, c.ctx.elapsed())
 	}
@@ -184,10 +185,7 @@ func (c *call) errorOf(f *failure) *Error {
 	if e == f.explicit {
 		e = e.clone()
 	}
-	if isCrash(f.err) { // which isn't what the tool returned
-		e = c.withLast(e)
-	}
-
+	e = c.withLast(e) // of a crash, which isn't what the tool returned
 	if !c.harmless {
 		e.forEffect(c.toolEffect(), f.changed || isCrash(f.err))
 	}
@@ -214,8 +212,8 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 // reject finishes a call whose breaker opened before it could be retried.
 func (c *call) reject(f *failure) {
 	b := c.ctx.ticket.b
-	if c.keyed != nil && c.state.breaker.isolated() {
-		b = c.state.breaker
+	if own := c.state.breaker; own.isolated() {
+		b = own
 	}
 	e := b.rejection()
 	e.Tool, e.Err = c.ctx.name, f.err

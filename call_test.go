@@ -88,6 +88,14 @@ func TestReadOnlyToolIsRetriedUnlessThatIsPointless(t *testing.T) {
 			fn:   failingThen(1, errBoom, resilience.MarkPermanent(io.EOF)),
 			code: resilience.CodeToolFailed, attempts: 2, failures: 1,
 		},
+		"permanent failure of the last attempt": {
+			fn:   failingThen(3, errBoom, resilience.MarkPermanent(io.EOF)),
+			code: resilience.CodeToolFailed, attempts: 4, failures: 1,
+		},
+		"the tool's own Error at its timeout": {
+			tool: resilience.Tool{Cooperative: true}, fn: failingOnceDone(&resilience.Error{Code: "BUSY"}),
+			code: "BUSY", attempts: 1, failures: 1,
+		},
 		"invalid arguments": {
 			fn:   failing(9, resilience.MarkInvalid(errBoom)),
 			code: resilience.CodeValidation, attempts: 1,
@@ -207,6 +215,31 @@ func failingThen(times int, err, then error) toolFunc {
 		}
 		return 0, then
 	}
+}
+
+// What a Cooperative tool has when its attempt ends is its caller's.
+func TestValueOfAnAttemptThatHasTimedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{
+			Cooperative: true, AttemptTimeout: time.Second, Retry: &resilience.Retry{MaxRetries: -1},
+		})
+		r := resilience.Run(t.Context(), g, "x", untilDone)
+		assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+		assert.Equal(t, partialValue, r.Value)
+	})
+}
+
+// A question to a person was answered, or is in the way.
+func TestToolThatHasPausedIsNotEvenWaitedWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{MaxTimeout: time.Hour}), "x",
+			func(ctx context.Context) (int, error) {
+				resilience.Pause(ctx)()
+				return 0, errRefusedInsert
+			})
+		assert.Equal(t, 1, r.Attempts)
+		assert.Zero(t, r.Duration)
+	})
 }
 
 func TestAttemptTimeoutLeavesTimeForRetries(t *testing.T) {

@@ -353,6 +353,18 @@ func TestIsolatedBreakerHasNoFailuresOfAnEarlierOutage(t *testing.T) {
 	})
 }
 
+// An isolation before the call says nothing of it.
+func TestCallsOfAKeyCountAfterAnIsolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{})
+		g.Breaker("x").Isolate("maintenance")
+		g.Breaker("x").Reset()
+		failWithKey(t, g, "x", "eu")
+		_, err := resilience.Do(t.Context(), g, "x", notCalled(t), resilience.BreakerKey("eu"))
+		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
+	})
+}
+
 // A retry isn't rejected by an isolation that is over.
 func TestIsolationThatIsOverRejectsNoRetry(t *testing.T) {
 	for name, opts := range map[string][]resilience.Option{

@@ -282,12 +282,17 @@ func TestFleetThatMisbehaves(t *testing.T) {
 }
 
 func TestCallWaitsForALeaseForATenthOfItsTime(t *testing.T) {
+	short := resilience.Timeout(200 * time.Millisecond)
 	cases := map[string]struct {
-		options []resilience.Option
+		options func() []resilience.Option
 		want    time.Duration
 	}{
-		"of its tool's timeout": {nil, 100 * time.Millisecond},
-		"of its own timeout":    {[]resilience.Option{resilience.Timeout(200 * time.Millisecond)}, 20 * time.Millisecond},
+		"of its tool's timeout": {func() []resilience.Option { return nil }, 100 * time.Millisecond},
+		"of its own timeout":    {func() []resilience.Option { return []resilience.Option{short} }, 20 * time.Millisecond},
+		"of what is left of it": {func() []resilience.Option {
+			received := time.Now().Add(-100 * time.Millisecond)
+			return []resilience.Option{short, resilience.ForRequest(resilience.Request{Received: received})}
+		}, 10 * time.Millisecond},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -297,7 +302,7 @@ func TestCallWaitsForALeaseForATenthOfItsTime(t *testing.T) {
 				opened(t, m, time.Second)
 				time.Sleep(time.Second)
 				start := time.Now()
-				_, err := resilience.Do(t.Context(), g, "x", succeed, c.options...)
+				_, err := resilience.Do(t.Context(), g, "x", succeed, c.options()...)
 				require.NoError(t, err)
 				assert.Equal(t, c.want, time.Since(start))
 			})

@@ -87,6 +87,7 @@ func TestKeysAreBounded(t *testing.T) {
 
 		long := strings.Repeat("é", 1000)
 		failWithKey(t, g, "x", long)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State(), "one that no call uses makes room")
 		for _, b := range g.Breakers() {
 			assert.LessOrEqual(t, len(b.Name()), 300)
 		}
@@ -191,4 +192,36 @@ func TestBreakerKeyOfARequest(t *testing.T) {
 	require.Len(t, keys, 1)
 	assert.Equal(t, "loki", keys[0].Key)
 	assert.Equal(t, 1, keys[0].ConsecutiveFailures)
+}
+
+func TestOptionGivesTheKeyBeforeTheRequest(t *testing.T) {
+	g := guardWith(t, resilience.Tool{})
+	request := resilience.ForRequest(resilience.Request{BreakerKey: func() string { return "loki" }})
+	require.Error(t, resilience.Run(t.Context(), g, "x", failing(9, errBoom), request, resilience.BreakerKey("tempo")).Err)
+	keys := g.Health()[0].Keys
+	require.Len(t, keys, 1)
+	assert.Equal(t, "tempo", keys[0].Key)
+}
+
+// Tools that the server may not have share one breaker, whatever keys are made up for them.
+func TestUnknownToolsHaveNoKeys(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	unknown := resilience.ForRequest(resilience.Request{Unknown: true})
+	require.Error(t, resilience.Run(t.Context(), g, "made-up", failing(9, errBoom), unknown, resilience.BreakerKey("k")).Err)
+	for _, b := range g.Breakers() {
+		assert.Empty(t, b.Key())
+	}
+}
+
+// A retry hears of the breaker that rejects it.
+func TestRetryIsRejectedByTheBreakerOfItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+		r := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) {
+			failWithKey(t, g, "x", "loki")
+			return 0, errBoom
+		}, resilience.BreakerKey("loki"))
+		assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
+		assert.Contains(t, r.Err.Message, "For 'loki'")
+	})
 }

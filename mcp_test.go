@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"math"
 	"strings"
@@ -184,6 +185,10 @@ func TestAgentHealthHasOnlyToolsThatExist(t *testing.T) {
 		"for too short":      {untilDone, []resilience.Option{request, short}, false},
 		"rejects":            {fails(resilience.MarkInvalid(errBoom)), []resilience.Option{request}, false},
 		"doesn't exist":      {own(resilience.CodeToolNotFound), []resilience.Option{request}, false},
+		"is overloaded":      {own(resilience.CodeOverloaded), []resilience.Option{request}, false},
+		"is shutting down":   {own(resilience.CodeShuttingDown), []resilience.Option{request}, false},
+		"is shut":            {own(resilience.CodeCircuitOpen), []resilience.Option{request}, false},
+		"is called off":      {own(resilience.CodeCanceled), []resilience.Option{request}, false},
 		"leaves":             {fails(context.Canceled), []resilience.Option{request}, true}, // the tool, not the caller
 		"of the program":     {own(resilience.CodeToolNotFound), nil, true},
 	} {
@@ -208,24 +213,46 @@ func TestTimeoutCountsFromWhenTheRequestWasReceived(t *testing.T) {
 		received, left  time.Duration
 		calls, failures int
 	}{
-		"a moment ago":  {-20 * time.Millisecond, 30 * time.Millisecond, 1, 1},
-		"long ago":      {-30 * time.Millisecond, 20 * time.Millisecond, 1, 0},
-		"too long ago":  {-time.Hour, 0, 0, 0},
-		"in the future": {time.Hour, 50 * time.Millisecond, 1, 1},
+		"a moment ago":            {-20 * time.Millisecond, 30 * time.Millisecond, 1, 1},
+		"half of the timeout ago": {-25 * time.Millisecond, 25 * time.Millisecond, 1, 1},
+		"long ago":                {-30 * time.Millisecond, 20 * time.Millisecond, 1, 0},
+		"just the timeout ago":    {-50 * time.Millisecond, 0, 0, 0},
+		"too long ago":            {-time.Hour, 0, 0, 0},
+		"in the future":           {time.Hour, 50 * time.Millisecond, 1, 1},
 	} {
-		runInBubble(t, name, func(t *testing.T) {
-			g := guardWith(t, resilience.Tool{Timeout: 50 * time.Millisecond})
-			start := time.Now()
-			request := resilience.ForRequest(resilience.Request{Received: start.Add(tc.received)})
+		for _, opts := range [][]resilience.Option{nil, {resilience.Debug(), resilience.Args(map[string]any{"a": 1})}} {
+			runInBubble(t, fmt.Sprint(name, len(opts)), func(t *testing.T) {
+				g := guardWith(t, resilience.Tool{Timeout: 50 * time.Millisecond})
+				start := time.Now()
+				request := resilience.ForRequest(resilience.Request{Received: start.Add(tc.received)})
 
-			r := resilience.Run(t.Context(), g, "x", untilDone, request)
-			assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
-			assert.Equal(t, tc.left, time.Since(start))
-			assert.Equal(t, tc.calls, r.Attempts)
-			assert.Equal(t, tc.failures, g.Health()[0].ConsecutiveFailures)
-			synctest.Wait()
-		})
+				r := resilience.Run(t.Context(), g, "x", untilDone, append(opts, request)...)
+				assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+				assert.Equal(t, tc.left, time.Since(start))
+				assert.Equal(t, tc.calls, r.Attempts)
+				assert.Equal(t, tc.failures, g.Health()[0].ConsecutiveFailures)
+				synctest.Wait()
+			})
+		}
 	}
+}
+
+// A slowText takes its time to be written.
+type slowText struct{}
+
+func (slowText) MarshalJSON() ([]byte, error) {
+	time.Sleep(30 * time.Millisecond)
+	return []byte(`"slow"`), nil
+}
+
+// Arguments that are written slowly take nothing of the tool's time.
+func TestTimeoutBeginsOnceTheArgumentsAreRedacted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: 50 * time.Millisecond})
+		slow := resilience.Args(map[string]any{"a": slowText{}})
+		_, err := resilience.Do(t.Context(), g, "x", hang(40*time.Millisecond), resilience.Debug(), slow)
+		assert.NoError(t, err)
+	})
 }
 
 func TestCheckToolsWarnsOnceOfEachNameThatTheServerLacks(t *testing.T) {

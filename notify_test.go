@@ -419,3 +419,69 @@ func TestFlushWaitsForTheWarningsOfTheGuard(t *testing.T) {
 		flush(t, g)
 	})
 }
+
+func TestObserverWithoutFunctionsIsNotCalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, log := loggedGuard(t, resilience.Tool{Effect: resilience.ReadOnly, Timeout: time.Second}, resilience.Observer{})
+		mustSucceed(t, g)
+		_, err := resilience.Do(t.Context(), g, "x", failing(1, errBoom))
+		require.NoError(t, err)
+		_, err = resilience.Do(t.Context(), g, "x", hang(time.Hour))
+		require.ErrorIs(t, err, resilience.CodeTimeout)
+		trip(t, g.Breaker("another"))
+		time.Sleep(2 * time.Hour)
+		flush(t, g)
+		assert.Empty(t, log.String())
+
+		connectorLog, out := textLog(slog.LevelInfo)
+		c := newConnector(t, newDialer(), linkConfig{Observers: []resilience.Observer{{}}, Log: connectorLog})
+		require.NoError(t, c.Flush(t.Context()))
+		assert.Empty(t, out.String())
+	})
+}
+
+func TestObserverReceivesTheArgumentsOfTheDetails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := observedGuard(t, resilience.Tool{}, r.observer())
+		var deep any = "end"
+		for range 100 {
+			deep = map[string]any{"in": deep}
+		}
+
+		result := resilience.Run(t.Context(), g, "x", failing(9, errBoom), resilience.Debug(),
+			resilience.Args(map[string]any{"deep": deep}))
+		flush(t, g)
+
+		ends := received[resilience.CallEnd](&r)
+		require.Len(t, ends, 1)
+		assert.Equal(t, result.Err.Details["arguments"], ends[0].Arguments)
+	})
+}
+
+// Names that the server doesn't have, or may not have, can't fill the labels of metrics.
+func TestObserverReceivesALabelOfWhatWasCalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		cfg := resilience.Config{Observers: []resilience.Observer{r.observer()}}
+		g := newGuard(t, cfg)
+		call := func(name string, opts ...resilience.Option) {
+			_, _ = resilience.Do(t.Context(), g, name, succeed, opts...)
+		}
+		unknown := resilience.ForRequest(resilience.Request{Unknown: true})
+
+		call("x", resilience.Timeout(-1)) // never called
+		g.Breaker("x")
+		call("x", resilience.Timeout(-1)) // only asked for
+		call("x")
+		call("x", resilience.Timeout(-1))
+		call("x", unknown)
+		flush(t, g)
+
+		var labels []string
+		for _, e := range received[resilience.CallEnd](&r) {
+			labels = append(labels, e.Label)
+		}
+		assert.Equal(t, []string{"(others)", "(others)", "x", "x", "(others)"}, labels)
+	})
+}

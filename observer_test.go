@@ -219,6 +219,7 @@ func (tc endCase) run(t *testing.T, cooperative bool) {
 		want := resilience.CallRetry{Tool: "x", Label: "x", Attempt: i + 1, Err: errBoom}
 		want.Time, want.Delay = e.Time, e.Delay
 		assert.Equal(t, want, e)
+		assert.WithinDuration(t, time.Now(), e.Time, time.Hour)
 		assert.Positive(t, e.Delay)
 	}
 }
@@ -335,6 +336,26 @@ func TestObserverReceivesRedactedArgumentsWithDebug(t *testing.T) {
 	})
 }
 
+// A lateText takes a while to say what it is, which is asked for the details.
+type lateText struct{}
+
+func (lateText) Error() string { time.Sleep(50 * time.Millisecond); return "late" }
+
+func TestObserverAndCallerReceiveTheSameDuration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := observedGuard(t, resilience.Tool{}, r.observer())
+		result := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) {
+			time.Sleep(time.Second)
+			return 0, lateText{}
+		}, resilience.Debug())
+		flush(t, g)
+		ends := received[resilience.CallEnd](&r)
+		require.Len(t, ends, 1)
+		assert.Equal(t, ends[0].Duration, result.Duration)
+	})
+}
+
 func TestObserverReceivesALateResult(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end func() (int, error)
@@ -420,8 +441,8 @@ func TestObserverReceivesNoLateResultOfAToolThatRespectsItsContext(t *testing.T)
 	}{
 		"its error":     {0, context.Context.Err, false},
 		"its cause":     {time.Millisecond, context.Cause, false},
-		"wrapped":       {999 * time.Millisecond, wrapped, false},
-		"slow":          {time.Second, context.Context.Err, true},
+		"wrapped":       {time.Second - 2*time.Nanosecond, wrapped, false},
+		"slow":          {time.Second - time.Nanosecond, context.Context.Err, true},
 		"another error": {0, func(context.Context) error { return errBoom }, true},
 		"success":       {0, func(context.Context) error { return nil }, true},
 		"panic":         {0, func(ctx context.Context) error { panic(ctx.Err()) }, true},

@@ -32,6 +32,10 @@ func TestObserverThatBlocksLosesEventsBeyondItsQueue(t *testing.T) {
 		assert.ErrorIs(t, g.Flush(ctx), context.DeadlineExceeded)
 		assertLogged(t, log, 1, "\n")
 
+		release <- struct{}{}
+		synctest.Wait()
+		assertLogged(t, log, 0, "an observer has caught up")
+
 		close(release)
 		flush(t, g)
 		assert.GreaterOrEqual(t, received, 1024)

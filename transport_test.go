@@ -530,6 +530,21 @@ func TestTimeoutOfAToolThatWaitsAsItsBackendAsks(t *testing.T) {
 	}
 }
 
+// What a backend asks for is for the next call, which a caller who leaves doesn't want.
+func TestCallerWhoLeavesIsNotAskedToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := leavingAfter(time.Second)(t.Context())
+		defer cancel()
+		r := resilience.Run(ctx, guardWith(t, resilience.Tool{Effect: resilience.ReadOnly}), "x",
+			func(ctx context.Context) (int, error) {
+				resilience.ReportBackend(ctx, waitError{time.Minute})
+				return untilDone(ctx)
+			})
+		assert.Equal(t, resilience.CodeCanceled, r.Err.Code)
+		assert.Zero(t, r.Err.RetryAfter)
+	})
+}
+
 // Nobody waits any more for what has timed out within a call, or for an abandoned attempt.
 func TestReportOfWhatIsOverSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -777,6 +792,26 @@ func TestPromise8RequestThatBeginsDuringTheExamination(t *testing.T) {
 		assert.Equal(t, 1, r.Attempts)
 		assert.Equal(t, suggestCheck, r.Err.Suggestion)
 	})
+}
+
+// Such a request is in the way of an agent's retry, too.
+func TestPromise8SuggestionAfterARequestDuringTheExamination(t *testing.T) {
+	for begins, want := range map[bool]string{false: suggestChange, true: suggestCheck} {
+		runInBubble(t, fmt.Sprint(begins), func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+			cfg.Retry.Classify = func(error) resilience.Class {
+				time.Sleep(20 * time.Millisecond)
+				return resilience.ClassPermanent
+			}
+			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+				if begins {
+					time.AfterFunc(5*time.Millisecond, func() { resilience.BeginRequest(ctx)(nil) })
+				}
+				return 0, sqlError("40001") // it was rolled back
+			})
+			assert.Equal(t, want, r.Err.Suggestion)
+		})
+	}
 }
 
 // A request of a safe method has changed nothing, whatever has become of the call.

@@ -100,17 +100,20 @@ func TestWaitForToolCallsAToolWhoseCallerHasLeft(t *testing.T) {
 
 // A probe whose caller leaves keeps its slot until the tool has answered, which closes the breaker.
 func TestWaitForToolOfAProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
-		trip(t, g.Breaker("x"))
-		time.Sleep(time.Minute)
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
+	for _, leaves := range []time.Duration{0, time.Second} {
+		runInBubble(t, leaves.String(), func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
+			trip(t, g.Breaker("x"))
+			time.Sleep(time.Minute)
+			ctx, cancel := leavingAfter(leaves)(t.Context())
+			defer cancel()
+			synctest.Wait()
 
-		_, err := resilience.Do(ctx, g, "x", finishes(time.Second, nil), resilience.WaitForTool())
-		assert.NoError(t, err)
-		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
-	})
+			_, err := resilience.Do(ctx, g, "x", finishes(time.Second, nil), resilience.WaitForTool())
+			assert.NoError(t, err)
+			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+		})
+	}
 }
 
 // It waits until the timeout of the tool, whatever AttemptTimeout is, and also in a later attempt.
