@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -114,14 +115,15 @@ func TestShuttingDownIsNoFailureOfAnOuterCall(t *testing.T) {
 
 // However calls and Close interleave, each call is either rejected or has ended when Close returns.
 func TestCloseMissesNoCall(t *testing.T) {
-	for range 1000 {
+	for range 300 {
 		g := guardWith(t, resilience.Tool{})
-		var running atomic.Int32
+		var running, calls atomic.Int32
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
 				for {
 					_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+						calls.Add(1)
 						running.Add(1)
 						defer running.Add(-1)
 						return 0, nil
@@ -132,6 +134,9 @@ func TestCloseMissesNoCall(t *testing.T) {
 					}
 				}
 			})
+		}
+		for calls.Load() < 16 {
+			runtime.Gosched()
 		}
 		n, err := g.Close(t.Context())
 		assert.NoError(t, err)
