@@ -102,9 +102,9 @@ func TestTimeoutOfAnOuterCallSaysHowLongTheInnerOneHad(t *testing.T) {
 		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 			time.Sleep(3 * time.Second)
 			_, inner = resilience.WithTimeout(ctx, "inner", time.Hour, hang(2*time.Hour))
-			return 0, nil
+			return hang(time.Minute)(ctx)
 		})
-		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		require.ErrorIs(t, err, resilience.CodeTimeout)
 		synctest.Wait()
 		assert.ErrorContains(t, inner, "7s")
 		time.Sleep(3 * time.Hour)
