@@ -81,4 +81,7 @@ func ExampleObserver_context() {
 		return "found", nil
 	})
 	_ = guard.Flush(ctx)
+	// Output:
+	// searching for r-1
+	// end of r-1 <nil>
 }

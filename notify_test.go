@@ -54,6 +54,7 @@ func starting(start func()) resilience.Observer {
 func TestMisbehavingObserverAffectsNeitherCallsNorOtherObservers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do       func(release chan struct{})
+		noStart  bool // it misbehaves later only: a bad Start keeps the other events away
 		warnings []string
 	}{
 		"panics": {
@@ -67,6 +68,19 @@ func TestMisbehavingObserverAffectsNeitherCallsNorOtherObservers(t *testing.T) {
 			do:       func(release chan struct{}) { <-release },
 			warnings: []string{"an observer's Start takes too long", "an observer has caught up"},
 		},
+		"panics later": {
+			do:       func(chan struct{}) { panic("p") },
+			noStart:  true,
+			warnings: []string{"an observer panicked"},
+		},
+		"calls Goexit later": {
+			do:      func(chan struct{}) { runtime.Goexit() },
+			noStart: true,
+		},
+		"blocks later": {
+			do:      func(release chan struct{}) { <-release },
+			noStart: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -74,6 +88,9 @@ func TestMisbehavingObserverAffectsNeitherCallsNorOtherObservers(t *testing.T) {
 				var r recorder
 				release := make(chan struct{})
 				bad := misbehaving(func() { tc.do(release) })
+				if tc.noStart {
+					bad.Start = nil
+				}
 				tool := resilience.Tool{Effect: resilience.ReadOnly}
 				g, log := loggedGuard(t, tool, bad, r.observer(), resilience.Observer{})
 
@@ -91,6 +108,12 @@ func TestMisbehavingObserverAffectsNeitherCallsNorOtherObservers(t *testing.T) {
 				assert.Len(t, received[resilience.CallRetry](&r), calls)
 				assert.Len(t, received[resilience.CallEnd](&r), calls)
 				assert.Len(t, received[resilience.BreakerChange](&r), 1)
+
+				g.Breaker("x").Reset()
+				_, err := resilience.Do(t.Context(), g, "x", hang(time.Hour))
+				require.ErrorIs(t, err, resilience.CodeTimeout)
+				time.Sleep(time.Hour)
+				assert.Len(t, received[resilience.LateResult](&r), 1)
 
 				close(release)
 				synctest.Wait()
