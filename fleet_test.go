@@ -468,6 +468,7 @@ func TestBreakerThatClosesDuringALeaseAdmitsTheCall(t *testing.T) {
 		}
 		_, err := resilience.Do(t.Context(), g, "x", succeed)
 		require.NoError(t, err)
+		assert.Equal(t, 1, f.leases())
 	})
 }
 

@@ -127,7 +127,6 @@ func TestTimeoutIsThatOfTheToolOrItsTier(t *testing.T) {
 	} {
 		assert.Equal(t, want, g.Timeout(tool), tool)
 	}
-	assert.Zero(t, g.Breaker("cypher").RetryAfter())
 }
 
 func TestLastErrorIsOneThatTheBreakerCounted(t *testing.T) {

@@ -178,6 +178,7 @@ func TestProbesOfForgottenBreakersEnd(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
+		assert.NotEmpty(t, asked)
 		assert.LessOrEqual(t, len(asked), 1025)
 		_, err := g.Close(t.Context())
 		assert.NoError(t, err)

@@ -161,9 +161,10 @@ func TestProbesThatHangAreBounded(t *testing.T) {
 // The time between the beginnings of two Probes doesn't depend on how long they take.
 func TestProbesBeginAtMostAnIntervalApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var last atomic.Int64
+		var last, asked atomic.Int64
 		last.Store(time.Now().UnixNano())
 		b := probed(t, resilience.BreakerConfig{Probe: func(ctx context.Context) error {
+			asked.Add(1)
 			now := time.Now().UnixNano()
 			since := time.Duration(now - last.Swap(now))
 			assert.LessOrEqual(t, since, 5*time.Second+time.Millisecond)
@@ -175,6 +176,7 @@ func TestProbesBeginAtMostAnIntervalApart(t *testing.T) {
 			return errBoom
 		}})
 		time.Sleep(4 * time.Minute)
+		assert.GreaterOrEqual(t, asked.Load(), int64(47))
 		b.Reset()
 		time.Sleep(10 * time.Second)
 	})
@@ -324,7 +326,9 @@ func TestProbeURLReadsAnswersAsTransportDoes(t *testing.T) {
 		assert.NoError(t, probe(t.Context()))
 	}
 	server.Close()
-	assert.Equal(t, resilience.ClassTransient, resilience.Classify(probe(t.Context())))
+	err := probe(t.Context())
+	require.Error(t, err)
+	assert.Equal(t, resilience.ClassTransient, resilience.Classify(err))
 
 	for _, wrong := range []string{"", "/healthz", "localhost:80", "http://\x00", "//localhost/healthz", "ftp://localhost/"} {
 		assert.Panics(t, func() { resilience.ProbeURL(wrong, nil) }, wrong)

@@ -36,6 +36,8 @@ func TestReportOfACallFromAnEarlierStateIsDropped(t *testing.T) {
 		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
 		early, err := b.Allow()
 		require.NoError(t, err)
+		another, err := b.Allow()
+		require.NoError(t, err)
 		trip(t, b)
 		time.Sleep(31 * time.Second)
 		probe, err := b.Allow()
@@ -43,7 +45,7 @@ func TestReportOfACallFromAnEarlierStateIsDropped(t *testing.T) {
 
 		early(nil)
 		assert.Equal(t, resilience.StateHalfOpen, b.State())
-		early(errBoom)
+		another(errBoom)
 		assert.Equal(t, resilience.StateHalfOpen, b.State())
 		probe(nil)
 		assert.Equal(t, resilience.StateClosed, b.State())
