@@ -126,6 +126,7 @@ func TestCloseMissesNoCall(t *testing.T) {
 						calls.Add(1)
 						running.Add(1)
 						defer running.Add(-1)
+						runtime.Gosched()
 						return 0, nil
 					})
 					if err != nil {
@@ -142,7 +143,9 @@ func TestCloseMissesNoCall(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Zero(t, n)
 		assert.Zero(t, running.Load())
+		before := calls.Load()
 		wg.Wait()
+		assert.Equal(t, before, calls.Load())
 		n, err = g.Close(contextWithin(t, time.Minute))
 		assert.NoError(t, err)
 		assert.Zero(t, n, "what is rejected is in flight no more")

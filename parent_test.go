@@ -257,13 +257,13 @@ func TestMethodsOfTheCallersContextRunWithoutALock(t *testing.T) {
 	for _, method := range contextMethods {
 		runInBubble(t, method, func(t *testing.T) {
 			var inner context.Context
-			within := false
+			within, used := false, false
 			ctx := &calledContext{Context: t.Context(), method: method}
 			ctx.call = func() {
 				if inner == nil || within {
 					return
 				}
-				within = true
+				within, used = true, true
 				inner.Done()
 				inner.Deadline()
 				resilience.ReportProgress(inner)
@@ -277,9 +277,12 @@ func TestMethodsOfTheCallersContextRunWithoutALock(t *testing.T) {
 				resilience.ReportProgress(toolCtx)
 				resilience.Pause(toolCtx)()
 				_ = toolCtx.Err()
+				toolCtx.Deadline()
+				toolCtx.Done()
 				return 1, nil
 			})
 			assert.NoError(t, err)
+			assert.True(t, used)
 		})
 	}
 }
@@ -371,7 +374,7 @@ func TestPromise6CallerWhoLeavesFarAbove(t *testing.T) {
 	}
 }
 
-// Between its attempts a call asks aside, too: what is left of the first one may hold a lock.
+// Between its attempts a call doesn't ask again: what is left of the first one may hold a lock.
 func TestPromise1DeadlineOfTheCallerThatBlocksBeforeTheSecondAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocked := make(chan struct{})

@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,15 +181,23 @@ func TestProgressOfAnInnerCallIsProgressOfTheOuterCall(t *testing.T) {
 	})
 }
 
+// A timer that goes on would ask the caller's context when it fires.
 func TestProgressRestartsNothingAfterTheEnd(t *testing.T) {
-	g := guardWith(t, resilience.Tool{Timeout: time.Minute, MaxTimeout: time.Hour})
-	var kept context.Context
-	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) { kept = ctx; return 0, nil })
-	assert.NoError(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: time.Minute, MaxTimeout: time.Hour})
+		var kept context.Context
+		var asked atomic.Int64
+		ctx := &calledContext{Context: t.Context(), method: "Err", call: func() { asked.Add(1) }}
+		_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) { kept = ctx; return 0, nil })
+		assert.NoError(t, err)
+		before := asked.Load()
 
-	resilience.ReportProgress(kept)
+		resilience.ReportProgress(kept)
+		time.Sleep(2 * time.Minute)
 
-	assert.Equal(t, context.Canceled, kept.Err())
+		assert.Equal(t, context.Canceled, kept.Err())
+		assert.Equal(t, before, asked.Load())
+	})
 }
 
 func TestProgressAndPauseDoNothingOutsideOfACall(t *testing.T) {

@@ -123,7 +123,8 @@ func TestPromise3EachCallHasOneOutcome(t *testing.T) {
 					return 1, errBoom
 				})
 				attempts.Add(int64(r.Attempts))
-				if (r.Value == 1) == errors.Is(r.Err, resilience.CodeTimeout) && !errors.Is(r.Err, errBoom) {
+				want := map[int]error{0: resilience.CodeTimeout, 1: errBoom}[r.Value]
+				if want == nil || !errors.Is(r.Err, want) {
 					t.Errorf("neither or both: value %d, %v", r.Value, r.Err)
 				}
 			}

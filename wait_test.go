@@ -109,8 +109,15 @@ func TestWaitForToolOfAProbe(t *testing.T) {
 			defer cancel()
 			synctest.Wait()
 
+			another := make(chan error, 1)
+			time.AfterFunc(leaves+500*time.Millisecond, func() {
+				_, err := resilience.Do(t.Context(), g, "x", succeed)
+				another <- err
+			})
+
 			_, err := resilience.Do(ctx, g, "x", finishes(time.Second, nil), resilience.WaitForTool())
 			assert.NoError(t, err)
+			assert.ErrorIs(t, <-another, resilience.CodeCircuitOpen)
 			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 		})
 	}
