@@ -25,7 +25,7 @@ var (
 
 func dashes(word, kind string) string { return "-----" + word + " " + kind + " KEY-----" }
 
-// In the texts of scrubTests, what is in ⟦ ⟧ is secret, and everything else has to stay.
+// In the texts of scrubTexts, what is in ⟦ ⟧ is secret, and everything else has to stay.
 func marked(text string) (in, want string) {
 	var in2, want2 strings.Builder
 	for rest := text; ; {
