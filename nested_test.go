@@ -254,8 +254,9 @@ func TestNestedCallThatWasRefusedEachTimeHasChangedNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
 		cfg.Tools["inner"] = resilience.Tool{Effect: resilience.NonIdempotent}
-		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
-			r := resilience.Run(ctx, newGuard(t, cfg), "inner", failing(9, resilience.MarkTransient(errBoom)))
+		outer, inner := newGuard(t, cfg), newGuard(t, cfg)
+		r := resilience.Run(t.Context(), outer, "x", func(ctx context.Context) (int, error) {
+			r := resilience.Run(ctx, inner, "inner", failing(9, resilience.MarkTransient(errBoom)))
 			assert.Equal(t, resilience.CodeRetryExhausted, r.Err.Code)
 			return 0, resilience.MarkInvalid(errBoom)
 		})
