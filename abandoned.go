@@ -45,19 +45,18 @@ func (g *Guard) overloaded(s *toolState, impatient bool) bool {
 	return !s.cooperative && n.Load() >= int64(g.cfg.MaxAbandoned)
 }
 
-// impatient reports whether an option or the caller's deadline leaves less time than the tool's own
-// timeout.
+// impatient reports whether an option, the caller's deadline or the time before the call leaves less time than
+// the tool's own timeout.
 func (c *call) impatient() bool {
-	timeout, _ := c.toolTimeouts()
 	c.ctx.mu.Lock()
 	defer c.ctx.mu.Unlock()
-	return min(c.ctx.clock.timeout, c.ctx.clock.deadline) < timeout
+	return c.ctx.clock.impatient()
 }
 
 // abandon counts an attempt with the context ctx, which has ended.
 func (c *call) abandon(ctx *callContext) (release func()) {
 	_, maximum := c.toolTimeouts()
-	grace := add(maximum, c.ctx.timePaused()) - c.ctx.elapsed()
+	grace := add(maximum, c.ctx.timePaused()) - c.sinceBegun()
 	if ctx != &c.ctx && ctx.ending.Load().ownTimeout {
 		grace = 0 // AttemptTimeout is the tool's, too
 	}

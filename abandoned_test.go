@@ -20,6 +20,11 @@ var abandonEarly = map[string]func(*testing.T, *resilience.Guard, time.Duration)
 		_, err := resilience.Do(contextWithin(t, time.Second), g, "x", hang(d))
 		return err
 	},
+	"a request that has waited": func(t *testing.T, g *resilience.Guard, d time.Duration) error {
+		waited := resilience.Request{Received: time.Now().Add(time.Second - g.Timeout("x"))}
+		_, err := resilience.Do(t.Context(), g, "x", hang(d), resilience.ForRequest(waited))
+		return err
+	},
 	"a caller that leaves": func(t *testing.T, g *resilience.Guard, d time.Duration) error {
 		ctx, cancel := leavingAfter(time.Second)(t.Context())
 		defer cancel()

@@ -141,7 +141,7 @@ func (c *call) retry(f *failure) {
 	var delay time.Duration
 	ok := again && c.attempts <= retry.MaxRetries
 	if ok {
-		delay, ok = retry.delay(c.attempts, f.retryAfter, c.ctx.elapsed())
+		delay, ok = retry.delay(c.attempts, f.retryAfter, c.sinceBegun())
 	}
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:

@@ -33,6 +33,9 @@ const (
 // Backoff computes the delays between attempts. The ceiling of the delay after an attempt is
 // min(Max, Base·2^attempt), and Jitter draws the delay below it.
 //
+// In a [Retry] or a [ConnectorConfig], its durations must not be negative, Max must not be under Base, and Jitter must
+// be one of the constants.
+//
 // A Backoff is a plain value without hidden state, which may be copied and shared. Its
 // methods are safe for concurrent use.
 type Backoff struct {
@@ -43,7 +46,7 @@ type Backoff struct {
 	// negative, there are no delays.
 	Max time.Duration
 
-	// Jitter draws the delays. The zero value is FullJitter, as is any unknown value.
+	// Jitter draws the delays. The zero value is FullJitter, and Delay takes any unknown value for that.
 	Jitter Jitter
 }
 

@@ -245,10 +245,7 @@ func (c *call) newClock() clock {
 		maximum = timeout
 	}
 	whole := newClock(timeout, maximum)
-	whole.own = own
-	if c.options.elapsed > timeout/2 {
-		whole.own = add(whole.own, c.options.elapsed) // most of the timeout wasn't the tool's
-	}
+	whole.own, whole.before = own, c.options.elapsed
 	return whole
 }
 
@@ -341,6 +338,9 @@ func (c *call) hasComeToTool() bool {
 	}
 	return true
 }
+
+// sinceBegun returns how long ago the call began. The context's time is since the request was received.
+func (c *call) sinceBegun() time.Duration { return c.ctx.elapsed() - c.options.elapsed }
 
 // took returns how long the call took, once it has ended. Most successes don't need it.
 func (c *call) took() time.Duration {

@@ -14,6 +14,7 @@ const never = time.Duration(math.MaxInt64)
 type clock struct {
 	timeout  time.Duration // progress restarts it
 	own      time.Duration // the tool's own timeout, which is longer if the caller has brought a shorter one
+	before   time.Duration // how much of the timeout had passed before the call began
 	maximum  time.Duration // for the whole call; progress doesn't extend it
 	latest   time.Duration // maximum, plus the time spent in pauses that have ended
 	due      time.Duration // when the timeout or the maximum ends the call; never during a pause
@@ -46,12 +47,19 @@ func (c *clock) last() time.Duration {
 	return c.latest
 }
 
-// shortened reports whether the call is due earlier than it would be by the tool's own timeout and
-// maximum. A call that progress has kept going up to the tool's maximum is not.
+// shortened reports whether the call is due earlier than it would be by the tool's own timeout or maximum, or
+// most of that had passed before the call. One that progress has kept going is due at the maximum.
 func (c *clock) shortened() bool {
-	atMaximum := c.due == c.latest && c.maximum > c.timeout
-	return c.timeout < c.own && !atMaximum
+	if c.due == c.latest && c.maximum > c.timeout {
+		return c.before > c.maximum/2
+	}
+	return c.isShort()
 }
+
+// impatient reports whether less time is left from the beginning than the tool's own timeout.
+func (c *clock) impatient() bool { return c.isShort() || c.deadline < c.own }
+
+func (c *clock) isShort() bool { return c.timeout < c.own || c.before > c.timeout/2 }
 
 // exceeded returns the timeout that a call has exceeded when it reaches its end.
 func (c *clock) exceeded() time.Duration {

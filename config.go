@@ -60,8 +60,8 @@ type Config struct {
 	// affects neither calls nor other observers, but for a call's wait for [Observer.Start].
 	Observers []Observer
 
-	// Log receives warnings about observers that panic or fall behind. They are rate-limited.
-	// Nil means slog.Default().
+	// Log receives warnings: about observers that panic or fall behind, Probes that crash, tools that the server
+	// doesn't have, and a fleet that can't be reached. Those about observers are rate-limited. Nil means slog.Default().
 	Log *slog.Logger
 
 	// Debug adds details to every error: redacted arguments, timeout, attempt, elapsed time

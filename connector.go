@@ -17,7 +17,7 @@ type ConnectorConfig[C comparable] struct {
 	Name string
 
 	// Backoff determines the delays between dials. Its zero value means 500ms to 60s with full
-	// jitter. Its durations must not be negative.
+	// jitter. See [Backoff] for what it must be.
 	Backoff Backoff
 
 	// MaxAttempts is how many dials in a row may fail before the connector stops dialing. It then

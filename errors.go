@@ -25,7 +25,7 @@ const (
 	CodeCircuitOpen    Code = "CIRCUIT_OPEN"     // the breaker rejected the call
 	CodeConnectionLost Code = "CONNECTION_LOST"  // the connection to the tool's backend is gone
 	CodeRetryExhausted Code = "RETRY_EXHAUSTED"  // every attempt failed
-	CodeOverloaded     Code = "OVERLOADED"       // too many abandoned attempts still run
+	CodeOverloaded     Code = "OVERLOADED"       // too many calls or abandoned attempts of the tool still run
 	CodeToolFailed     Code = "TOOL_FAILED"      // the tool returned an error or panicked
 	CodeToolNotFound   Code = "TOOL_NOT_FOUND"   // there is no such tool
 	CodeValidation     Code = "VALIDATION_ERROR" // the caller made a mistake

@@ -82,9 +82,9 @@ func (m *FleetMember) Warn(msg string, args ...any) {
 // connected at first.
 func (m *FleetMember) Connected(err error) {
 	m.mu.Lock()
+	defer m.mu.Unlock() // observers and the log are told in order, and have queues
 	changed := (err == nil) != (m.alone == nil)
 	m.alone = err
-	m.mu.Unlock()
 	if !changed {
 		return
 	}

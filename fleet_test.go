@@ -374,6 +374,29 @@ func TestObserversOfAFleet(t *testing.T) {
 	})
 }
 
+// However an engine's goroutines say so, each change follows another.
+func TestConnectionsOfAFleetAreObservedInOrder(t *testing.T) {
+	for range 2_000 {
+		var states []resilience.ConnectionState
+		g := newGuard(t, resilience.Config{Log: slog.New(slog.DiscardHandler), Observers: []resilience.Observer{{
+			Connection: func(e resilience.ConnectionChange) { states = append(states, e.State) },
+		}}})
+		m, err := g.JoinFleet("test", new(testFleet))
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { m.Connected(errBoom) })
+			wg.Go(func() { m.Connected(nil) })
+		}
+		wg.Wait()
+		require.NoError(t, g.Flush(t.Context()))
+		for i, s := range states {
+			want := []resilience.ConnectionState{resilience.ConnectionDown, resilience.ConnectionUp}[i%2]
+			require.Equal(t, want, s, "%v", states)
+		}
+	}
+}
+
 func TestJoinAndLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})

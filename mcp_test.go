@@ -237,6 +237,47 @@ func TestTimeoutCountsFromWhenTheRequestWasReceived(t *testing.T) {
 	}
 }
 
+// The tool had 3s of the 12s that progress could have given it, or 40s of the 100s that the call allows.
+func TestATimeoutMostOfWhichHadPassedBeforeIsNotCounted(t *testing.T) {
+	longer := []resilience.Option{resilience.Timeout(100 * time.Second)}
+	for name, tc := range map[string]struct {
+		maximum, received time.Duration
+		opts              []resilience.Option
+		failures          int
+	}{
+		"of the maximum":           {12 * time.Second, 9 * time.Second, nil, 0},
+		"less of the maximum":      {20 * time.Second, 9 * time.Second, nil, 1},
+		"of a longer timeout":      {101 * time.Second, 60 * time.Second, longer, 0},
+		"less of a longer timeout": {101 * time.Second, 40 * time.Second, longer, 1},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second, MaxTimeout: tc.maximum})
+			request := resilience.ForRequest(resilience.Request{Received: time.Now().Add(-tc.received)})
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				for ctx.Err() == nil {
+					resilience.ReportProgress(ctx)
+					time.Sleep(time.Second)
+				}
+				return 0, ctx.Err()
+			}, append(tc.opts, request)...)
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			assert.Equal(t, tc.failures, g.Breaker("x").Failures())
+		})
+	}
+}
+
+// Only the timeout counts from when the request was received.
+func TestARequestThatHasWaitedIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
+		cfg.Retry = resilience.Retry{}
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(1, errBoom),
+			resilience.ForRequest(resilience.Request{Received: time.Now().Add(-6 * time.Second)}))
+		assert.Nil(t, r.Err)
+		assert.Equal(t, 2, r.Attempts)
+	})
+}
+
 // A slowText takes its time to be written.
 type slowText struct{}
 

@@ -179,14 +179,33 @@ var sensitiveWords = map[string]bool{
 	"credential": true, "credentials": true, "cred": true, "creds": true,
 }
 
+// sensitive reports whether one of the words of a key is sensitive. After several capitals, a word may begin with
+// the last of them or behind it: APIKey, APIkey.
 func sensitive(key string) bool {
 	for key != "" {
+		capitals, small := splitCapitals(key)
+		if sensitiveWord(capitals) || sensitiveWord(small) {
+			return true
+		}
 		var word string
 		if word, key = nextWord(key); sensitiveWord(word) {
 			return true
 		}
 	}
 	return false
+}
+
+// splitCapitals returns several capitals at the beginning of a key, and the small letters behind them, both empty
+// if it has none.
+func splitCapitals(key string) (capitals, small string) {
+	key = strings.TrimLeftFunc(key, func(r rune) bool { return !unicode.IsLetter(r) })
+	rest := strings.TrimLeftFunc(key, unicode.IsUpper)
+	capitals = key[:len(key)-len(rest)]
+	small = rest[:len(rest)-len(strings.TrimLeftFunc(rest, unicode.IsLower))]
+	if utf8.RuneCountInString(capitals) < 2 || small == "" {
+		return "", ""
+	}
+	return capitals, small
 }
 
 // sensitiveWord doesn't allocate: Scrub asks it about a large part of a text.

@@ -26,13 +26,13 @@ func TestRedactHidesValuesBySensitiveWordsInTheirKeys(t *testing.T) {
 		},
 		"key": {
 			"api_key", "apiKey", "APIKey", "API_KEY", "apikey", "x-api-key", "key", "keys",
-			"DBKey", "APIKeyID", "SSHKeys", "key2", "2key",
+			"DBKey", "APIKeyID", "SSHKeys", "key2", "2key", "APIkey", "my_SSHkey", "myAWSkeyID",
 		},
 		"token": {
 			"token", "access.token", "tokenB64", "idToken", "idtoken", "accesstoken", "JWT",
 		},
 		"secret":     {"secret", "clientSecret", "clientsecret", "SECRETS"},
-		"auth":       {"auth", "Authorization", "oauth2", "AWSAuth", "HTTPAuthHeader"},
+		"auth":       {"auth", "Authorization", "oauth2", "AWSAuth", "HTTPAuthHeader", "AUTHheader"},
 		"credential": {"credential", "aws credentials"},
 		"cookie":     {"cookie", "Set-Cookie"},
 	} {
@@ -57,7 +57,7 @@ func TestRedactKnowsEachSensitiveWord(t *testing.T) {
 func TestRedactKeepsValuesOfOtherKeys(t *testing.T) {
 	for _, key := range []string{
 		"keyword", "keyboard", "monkey", "tokenizer", "author", "authority", "secretary", "passenger", "compass",
-		"query", "", "ключ", "42",
+		"query", "", "ключ", "42", "URLs", "IDs", "MONKEY", "HTTPauthor",
 	} {
 		assert.Equal(t, "v", resilience.Redact(map[string]any{key: "v"})[key], "%q", key)
 	}

@@ -22,7 +22,7 @@ type Retry struct {
 	MaxRetries int
 
 	// Backoff computes the delays. Here a zero Base means 100ms, and a zero Max means 1s, or
-	// Base if that is longer. Its durations must not be negative.
+	// Base if that is longer. See [Backoff] for what it must be.
 	Backoff Backoff
 
 	// MaxElapsed is how long after the beginning of a call its last retry may start, since
