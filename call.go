@@ -204,9 +204,12 @@ func (c *call) enterBreaker(ctx context.Context) *Breaker {
 	return c.keyed.Breaker
 }
 
-// toolIsolated reports whether the tool's own breaker has been isolated since the call began: that concerns the
-// calls of all its keys.
-func (c *call) toolIsolated() bool { return c.state.breaker.isolations.Load() != c.isolations }
+// toolIsolated reports whether the tool's own breaker is isolated, or has been since a call with a key began: that
+// concerns the calls of all its keys.
+func (c *call) toolIsolated() bool {
+	own := c.state.breaker
+	return own.isolated() || own.isolations.Load() != c.isolations
+}
 
 // current reports whether the call's breakers would still admit it.
 func (c *call) current() bool { return c.ctx.ticket.current() && !c.state.breaker.isolated() }
