@@ -50,8 +50,13 @@ func TestFails(t *testing.T) { t.Error("without a mutant, too") }
 
 func newPackage(t *testing.T) *pkg {
 	t.Helper()
+	return newPackageOf(t, testSource)
+}
+
+func newPackageOf(t *testing.T, source string) *pkg {
+	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"go.mod": testModule, "p.go": testSource, "p_test.go": testTests} {
+	for name, text := range map[string]string{"go.mod": testModule, "p.go": source, "p_test.go": testTests} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -149,6 +154,52 @@ func TestEquivalentsNeedAReason(t *testing.T) {
 			}
 		} else if err == nil || !strings.Contains(err.Error(), wrong) {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// What is returned is the zero value anyway, if the variable has no other.
+func TestZeroValuesAreNotReplacedByZero(t *testing.T) {
+	for body, want := range map[string]int{
+		`var v T; return v, errors.New("e")`:                            0,
+		`var v T; if fail { return v, errors.New("e") }; return v, nil`: 0,
+		`var v T; f := func() (T, error) { return v, nil }; return f()`: 0,
+		`var v T; v = given; return v, nil`:                             1,
+		`var v T; p := &v; *p = given; return v, nil`:                   1,
+		`var v T; func() { v = given }(); return v, nil`:                1,
+		`var v T; v.n = 1; return v, nil`:                               1,
+		`var v T; v.set(); return v, nil`:                               1,
+		`var v T; for _, v = range []T{given} { _ = 0 }; return v, nil`: 1,
+		`var v = given; return v, nil`:                                  1,
+		`v := given; return v, nil`:                                     1,
+		`var v T; if fail { v := given; return v, nil }; return v, nil`: 1,
+		`return v, nil`: 1,
+	} {
+		p := newPackageOf(t, `package p
+
+import "errors"
+
+type T struct{ n int }
+
+func (t *T) set() { t.n = 1 }
+
+var v, given T
+var _ = errors.New
+
+func get(fail bool) (T, error) { `+body+` }
+`)
+		_, mutants, err := instrument(p, find(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, m := range mutants {
+			if m.change() == "get: return v -> return zero" {
+				found++
+			}
+		}
+		if found != want {
+			t.Errorf("%s: %d mutants", body, found)
 		}
 	}
 }

@@ -17,12 +17,13 @@ type mutator struct {
 
 	function  string
 	constants map[types.Object][]*mutant // of the package, where they are declared
+	zeros     map[types.Object]bool      // variables that are the zero value for ever: see alwaysZero
 }
 
 // find returns the mutants of a package, in the order of the source. Most are well-typed: what isn't is
 // found by instrument.
 func find(p *pkg) []*mutant {
-	m := &mutator{pkg: p, constants: map[types.Object][]*mutant{}}
+	m := &mutator{pkg: p, constants: map[types.Object][]*mutant{}, zeros: alwaysZero(p)}
 	for _, f := range p.files {
 		m.file = f
 		m.declareConstants()
@@ -225,7 +226,7 @@ func (m *mutator) zero(e ast.Expr, t types.Type, prefix string) {
 	if tv.Value != nil && constant.Compare(tv.Value, token.EQL, constant.MakeString("")) {
 		return
 	}
-	if c, ok := e.(*ast.CompositeLit); ok && len(c.Elts) == 0 || m.text(e) == "zero" || m.isEmptySlice(e) {
+	if c, ok := e.(*ast.CompositeLit); ok && len(c.Elts) == 0 || m.isZero(e) || m.isEmptySlice(e) {
 		return
 	}
 
@@ -235,6 +236,50 @@ func (m *mutator) zero(e ast.Expr, t types.Type, prefix string) {
 		return
 	}
 	m.add(e, old, prefix+"zero", "mutZero["+m.typeName(t)+"](%d, ", ")")
+}
+
+// isZero reports whether e is a variable that is always the zero value. The opposite of a bool is another.
+func (m *mutator) isZero(e ast.Expr) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && m.zeros[m.pkg.info.Uses[id]] && !isBool(m.pkg.info.TypeOf(e))
+}
+
+// alwaysZero returns the local variables that are declared without a value, and that functions only return: nothing
+// can change them.
+func alwaysZero(p *pkg) map[types.Object]bool {
+	uses, returned := map[types.Object]int{}, map[types.Object]int{}
+	for _, object := range p.info.Uses {
+		uses[object]++
+	}
+	declared := map[types.Object]bool{}
+	for _, f := range p.files {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.DeclStmt:
+				for _, s := range n.Decl.(*ast.GenDecl).Specs {
+					if v, ok := s.(*ast.ValueSpec); ok && len(v.Values) == 0 {
+						for _, name := range v.Names {
+							declared[p.info.Defs[name]] = true
+						}
+					}
+				}
+			case *ast.ReturnStmt:
+				for _, e := range n.Results {
+					if id, ok := e.(*ast.Ident); ok {
+						returned[p.info.Uses[id]]++
+					}
+				}
+			}
+			return true
+		})
+	}
+
+	for object := range declared {
+		if uses[object] != returned[object] {
+			delete(declared, object)
+		}
+	}
+	return declared
 }
 
 // isEmptySlice reports whether e makes a slice without elements, which is as good as none.
