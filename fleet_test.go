@@ -127,6 +127,9 @@ func TestFleetIsToldWhatItHasToKnow(t *testing.T) {
 		time.Sleep(time.Second)
 		call(succeed)
 		assert.Equal(t, []string{"listed/x success=true probe=true calls"}, f.told())
+
+		call(func(context.Context) (int, error) { g.Breaker("x").Trip(time.Hour); return 0, errBoom })
+		assert.Empty(t, f.told(), "a call that an earlier state has admitted")
 	})
 }
 
@@ -193,8 +196,12 @@ func TestOneOfManyCallsAsksForALease(t *testing.T) {
 		var admitted atomic.Int32
 		for range 10 {
 			go func() {
-				if _, err := g.Breaker("x").Allow(); err == nil {
+				_, err := g.Breaker("x").Allow()
+				var e *resilience.Error
+				if err == nil {
 					admitted.Add(1)
+				} else if assert.ErrorAs(t, err, &e) {
+					assert.Equal(t, time.Second, e.RetryAfter, "the backend is being asked")
 				}
 			}()
 		}
@@ -326,6 +333,90 @@ func TestProbeOfAMemberNeedsALease(t *testing.T) {
 		backend.up.Store(true)
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
+
+// A Fleet may change the breaker that it is asked about.
+func TestBreakerThatChangesDuringALeaseForItsProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g *resilience.Guard
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) {
+			g.Breaker("x").Reset()
+			g.Breaker("x").Trip(time.Hour)
+			return false, 20 * time.Second
+		}}
+		g, m := joined(t, f, resilience.BreakerConfig{Probe: func(context.Context) error { return errBoom }})
+		opened(t, m, time.Hour)
+		for f.leases() == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.LessOrEqual(t, g.Breaker("x").RetryAfter(), 5*time.Second)
+		g.Breaker("x").Reset()
+	})
+}
+
+// A breaker that is tripped while a call asks for a lease doesn't admit that call.
+func TestBreakerThatIsTrippedDuringALeaseRejectsTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g *resilience.Guard
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) {
+			g.Breaker("x").Trip(time.Hour)
+			return true, 0
+		}}
+		g, m := joined(t, f, resilience.BreakerConfig{})
+		opened(t, m, time.Second)
+		time.Sleep(time.Second)
+		r := resilience.Run(t.Context(), g, "x", notCalled(t))
+		assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
+		assert.Equal(t, time.Hour, r.Err.RetryAfter)
+	})
+}
+
+func TestFleetKnowsWhetherABackendIsBeingAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{
+			ProbeTimeout: 10 * time.Second, ProbeInterval: 40 * time.Second,
+			Probe: func(context.Context) error {
+				time.Sleep(10 * time.Second)
+				return resilience.MarkInvalid(errBoom)
+			},
+		})
+		b := g.Breaker("x")
+		probing := func() bool {
+			view, ok := m.Breaker("listed/x")
+			assert.True(t, ok)
+			return view.Probing
+		}
+
+		done, err := b.Allow()
+		require.NoError(t, err)
+		assert.False(t, probing(), "a call of a closed breaker")
+		done(nil)
+
+		b.Trip(15 * time.Second) // before Probe is called
+		time.Sleep(15 * time.Second)
+		assert.False(t, probing())
+		done, err = b.Allow()
+		require.NoError(t, err)
+		assert.True(t, probing(), "the call is the probe")
+		done(context.Canceled)
+		assert.False(t, probing())
+
+		began := time.Now()
+		for !probing() {
+			time.Sleep(time.Second)
+		}
+		assert.Less(t, time.Since(began), 26*time.Second, "Probe runs")
+		time.Sleep(11 * time.Second)
+		assert.False(t, probing())
+		b.Reset()
+
+		b.Trip(time.Second)
+		time.Sleep(time.Second)
+		go resilience.Do(t.Context(), g, "x", pausedFor(10*time.Second))
+		synctest.Wait()
+		assert.False(t, probing(), "a probe that is paused keeps nobody from being it")
+		time.Sleep(10 * time.Second)
 	})
 }
 

@@ -166,20 +166,31 @@ func TestProbesOfForgottenBreakersEnd(t *testing.T) {
 			return resilience.MarkInvalid(errBoom)
 		}
 		g := newGuard(t, cfg)
+		var held *resilience.Breaker
 		for round := range 3 {
 			for i := range 1024 {
 				_, _ = resilience.Do(t.Context(), g, "x", failing(9, errBoom), resilience.BreakerKey(fmt.Sprint(round, "-", i)))
 			}
 			time.Sleep(31 * time.Second) // now they may be forgotten
+			if round == 0 {
+				held = g.Breakers()[0]
+			}
 		}
 		mu.Lock()
 		clear(asked)
 		mu.Unlock()
 		time.Sleep(10 * time.Second)
 		mu.Lock()
-		defer mu.Unlock()
 		assert.NotEmpty(t, asked)
 		assert.LessOrEqual(t, len(asked), 1025)
+		assert.False(t, asked[held.Key()])
+		mu.Unlock()
+
+		held.Trip(time.Hour) // a program may use it on
+		time.Sleep(5 * time.Second)
+		mu.Lock()
+		assert.True(t, asked[held.Key()])
+		mu.Unlock()
 		_, err := g.Close(t.Context())
 		assert.NoError(t, err)
 	})

@@ -41,7 +41,7 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	p.period++
 	p.at.Store(nil)
 	switch {
-	case e.To == StateClosed && e.Cause == CauseProbe:
+	case e.Cause == CauseProbe: // it has closed the breaker
 		p.blind = in(b.cfg.Cooldown)
 	case e.To == StateOpen && (e.Cause == CauseManual || p.blind == nil || p.blind.left() <= 0):
 		p.begin(b)
@@ -60,7 +60,6 @@ func (p *prober) tripped(b *Breaker) {
 	if b.cfg.Probe == nil || p.at.Load() != nil {
 		return
 	}
-	p.period++
 	p.begin(b)
 }
 

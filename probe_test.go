@@ -54,7 +54,7 @@ func TestProbeClosesTheBreakerWithoutACall(t *testing.T) {
 			require.LessOrEqual(t, b.RetryAfter(), 5*time.Second)
 		}
 		asked := backend.asked.Load()
-		assert.GreaterOrEqual(t, asked, int32(59), "at most 5s apart")
+		assert.GreaterOrEqual(t, asked, int32(66), "at most 5s apart, and not all as far as that")
 		assert.LessOrEqual(t, asked, int32(120), "at least half of that")
 
 		backend.up.Store(true)
@@ -144,14 +144,17 @@ func TestProbeThatSaysNothingLeavesTheProbeToACall(t *testing.T) {
 
 func TestProbesThatHangAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int32
+		var asked, hung atomic.Int32
 		b := probed(t, resilience.BreakerConfig{Probe: func(context.Context) error {
-			asked.Add(1)
+			if asked.Add(1) <= 10 {
+				return resilience.MarkInvalid(errBoom)
+			}
+			hung.Add(1)
 			time.Sleep(24 * time.Hour)
 			return nil
 		}})
 		time.Sleep(time.Hour)
-		assert.EqualValues(t, 4, asked.Load())
+		assert.EqualValues(t, 4, hung.Load())
 		assert.Equal(t, resilience.StateHalfOpen, b.State())
 		b.Reset()
 		time.Sleep(24 * time.Hour)
@@ -213,6 +216,26 @@ func TestProbeClosesAtMostOnceInACooldown(t *testing.T) {
 	})
 }
 
+func TestProbeIsCalledAgainACooldownAfterItHasClosedTheBreaker(t *testing.T) {
+	for after, want := range map[time.Duration]resilience.State{
+		30*time.Second - 1: resilience.StateOpen, 30 * time.Second: resilience.StateClosed,
+	} {
+		runInBubble(t, after.String(), func(t *testing.T) {
+			var answered time.Time
+			b := probed(t, resilience.BreakerConfig{Probe: func(context.Context) error {
+				answered = time.Now()
+				return nil
+			}})
+			time.Sleep(6 * time.Second)
+			require.Equal(t, resilience.StateClosed, b.State())
+			time.Sleep(after - time.Since(answered))
+			trip(t, b)
+			time.Sleep(6 * time.Second)
+			assert.Equal(t, want, b.State())
+		})
+	}
+}
+
 func TestProbeEndsWhenTheBreakerChanges(t *testing.T) {
 	for name, change := range map[string]func(*resilience.Guard){
 		"Reset":   func(g *resilience.Guard) { g.Breaker("x").Reset() },
@@ -226,7 +249,9 @@ func TestProbeEndsWhenTheBreakerChanges(t *testing.T) {
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			var ended time.Duration
+			var log bytes.Buffer
 			cfg := configWith(resilience.Tool{})
+			cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 			cfg.Breaker.Probe = func(ctx context.Context) error {
 				start := time.Now()
 				<-ctx.Done()
@@ -246,22 +271,32 @@ func TestProbeEndsWhenTheBreakerChanges(t *testing.T) {
 			if name == "Close" {
 				assert.Equal(t, before, g.Breaker("x").State())
 			}
+			require.NoError(t, g.Flush(t.Context()))
+			assert.Empty(t, log.String(), "it hasn't crashed")
 		})
 	}
 }
 
 func TestProbeWaitsAsItsErrorAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for asked, want := range map[time.Duration]time.Duration{20 * time.Second: 20 * time.Second, time.Hour: 30 * time.Second} {
+		for name, tc := range map[string]struct {
+			err         error
+			least, most time.Duration
+		}{
+			"20s":                 {waitError{20 * time.Second}, 20 * time.Second, 20 * time.Second},
+			"more than Cooldown":  {waitError{time.Hour}, 30 * time.Second, 30 * time.Second},
+			"what it panics with": {&resilience.PanicError{Value: waitError{20 * time.Second}}, 0, 5 * time.Second},
+		} {
 			var times []time.Time
 			b := probed(t, resilience.BreakerConfig{Probe: func(context.Context) error {
 				times = append(times, time.Now())
-				return waitError{asked}
+				return tc.err
 			}})
 			time.Sleep(2 * time.Minute)
 			b.Reset()
 			synctest.Wait()
-			assert.Equal(t, want, times[2].Sub(times[1]))
+			assert.GreaterOrEqual(t, times[2].Sub(times[1]), tc.least, name)
+			assert.LessOrEqual(t, times[2].Sub(times[1]), tc.most, name)
 		}
 	})
 }
@@ -453,13 +488,25 @@ func TestFailingProbeKeepsCallsOutAlsoAfterALook(t *testing.T) {
 // A Probe that fails while the breaker is half-open opens it again, but not for longer than for ten Cooldowns in all.
 func TestFailingProbeLeavesTheProbeToACallAfterTenCooldowns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var backend probedBackend
+		start := time.Now()
+		end := start.Add(20 * time.Second)
+		var last time.Time // that the breaker was opened
 		b := resilience.NewBreaker("x", resilience.BreakerConfig{
-			Cooldown: 2 * time.Second, ProbeInterval: 5 * time.Second, Probe: backend.probe,
+			Cooldown: 2 * time.Second, ProbeInterval: 5 * time.Second,
+			Probe: func(context.Context) error {
+				if left := time.Until(end); left < 4*time.Second {
+					time.Sleep(left) // it fails just then
+				}
+				return errBoom
+			},
+			OnChange: func(_ string, _, to resilience.State) {
+				if to == resilience.StateOpen {
+					last = time.Now()
+				}
+			},
 		})
 		b.Trip(0)
-		start := time.Now()
-		for time.Since(start) < 25*time.Second {
+		for time.Since(start) < 40*time.Second {
 			if done, err := b.Allow(); err == nil {
 				done(resilience.MarkInvalid(errBoom))
 			}
@@ -467,6 +514,8 @@ func TestFailingProbeLeavesTheProbeToACallAfterTenCooldowns(t *testing.T) {
 		}
 		_, err := b.Allow()
 		require.NoError(t, err)
+		synctest.Wait()
+		assert.Less(t, last, end, "it is opened no more")
 		b.Reset()
 		time.Sleep(time.Minute)
 	})
@@ -534,36 +583,107 @@ func TestOneProbeRunsAtATime(t *testing.T) {
 	})
 }
 
-func TestProbeThatTakesTooLongFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{
-			Cooldown: 10 * time.Second, ProbeInterval: time.Second,
-			Probe: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+func TestProbeThatIsCutOffFails(t *testing.T) {
+	for name, probe := range map[string]func(context.Context) error{
+		"for its context": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"for itself":      func(context.Context) error { return context.Canceled },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			b := probed(t, resilience.BreakerConfig{
+				Cooldown: 10 * time.Second, ProbeInterval: time.Second, Probe: probe,
+			})
+			time.Sleep(25 * time.Second)
+			assert.Equal(t, resilience.StateOpen, b.State(), "it keeps calls out")
+			b.Reset()
+			time.Sleep(time.Minute)
 		})
-		trip(t, b)
-		time.Sleep(25 * time.Second)
-		assert.Equal(t, resilience.StateOpen, b.State(), "it keeps calls out")
-		b.Reset()
+	}
+}
+
+// An operator who trips a breaker for an hour is obeyed, also while Probe fails.
+func TestFailingProbeDoesNotShortenATrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changes := 0
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{
+			Probe:    func(context.Context) error { return errBoom },
+			OnChange: func(string, resilience.State, resilience.State) { changes++ },
+		})
+		b.Trip(time.Hour)
+		for range 59 {
+			time.Sleep(time.Minute)
+			require.False(t, report(b, nil))
+		}
+		synctest.Wait()
+		assert.Equal(t, 1, changes, "it was opened once")
 		time.Sleep(time.Minute)
+		assert.True(t, report(b, nil))
+	})
+}
+
+func TestTripsOfAnOpenBreakerDoNotPutProbeOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{Probe: func(context.Context) error { return nil }})
+		b.Trip(time.Hour)
+		for range 5 {
+			time.Sleep(time.Second)
+			if b.State() == resilience.StateOpen {
+				b.Trip(time.Hour)
+			}
+		}
+		assert.Equal(t, resilience.StateClosed, b.State())
+	})
+}
+
+func TestCallThatIsTheProbeDecidesThoughProbeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		b := probed(t, resilience.BreakerConfig{Probe: func(context.Context) error {
+			if down.Load() {
+				return errBoom
+			}
+			return resilience.MarkInvalid(errBoom)
+		}})
+		time.Sleep(30 * time.Second)
+		done, err := b.Allow()
+		require.NoError(t, err)
+		down.Store(true)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, resilience.StateHalfOpen, b.State())
+		done(nil)
+		assert.Equal(t, resilience.StateClosed, b.State())
 	})
 }
 
 // What happens to a breaker while Probe runs counts, and not what Probe returns then.
 func TestProbeThatEndsTooLateIsNotHeard(t *testing.T) {
-	for name, result := range map[string]error{"success": nil, "failure": errBoom} {
-		runInBubble(t, name, func(t *testing.T) {
-			var b *resilience.Breaker
-			calls := 0
-			b = resilience.NewBreaker("x", resilience.BreakerConfig{Probe: func(context.Context) error {
-				calls++
-				b.Isolate("meanwhile")
-				return result
-			}})
-			b.Trip(time.Minute)
-			time.Sleep(10 * time.Minute)
-			assert.Equal(t, resilience.StateIsolated, b.State())
-			assert.Equal(t, 1, calls, "there is nothing to ask any more")
-		})
+	for meanwhile, tc := range map[string]struct {
+		do    func(*resilience.Guard)
+		state resilience.State
+	}{
+		"the breaker is isolated": {
+			func(g *resilience.Guard) { g.Breaker("x").Isolate("meanwhile") }, resilience.StateIsolated,
+		},
+		"the guard is closed": {
+			func(g *resilience.Guard) { go g.Close(context.Background()); time.Sleep(1) }, resilience.StateOpen,
+		},
+	} {
+		for name, result := range map[string]error{"success": nil, "failure": errBoom} {
+			runInBubble(t, meanwhile+", "+name, func(t *testing.T) {
+				var g *resilience.Guard
+				calls := 0
+				f := new(testFleet)
+				g, _ = joined(t, f, resilience.BreakerConfig{Probe: func(context.Context) error {
+					calls++
+					tc.do(g)
+					return result
+				}})
+				g.Breaker("x").Trip(time.Hour)
+				time.Sleep(10 * time.Minute)
+				assert.Empty(t, f.told())
+				assert.Equal(t, tc.state, g.Breaker("x").State())
+				assert.Equal(t, 1, calls, "there is nothing to ask any more")
+			})
+		}
 	}
 }
 

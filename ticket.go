@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
-
-	"github.com/sony/gobreaker/v2"
 )
 
 // An outcome is what the end of a call means to its breaker.
@@ -97,7 +95,7 @@ func (b *Breaker) admit(t *ticket, timeout, left time.Duration) *Error {
 			continue
 		}
 		if err != nil {
-			b.expireProbe(err)
+			b.expireProbe()
 			return b.rejection()
 		}
 
@@ -132,18 +130,15 @@ func (b *Breaker) keepSlot(t *ticket, timeout time.Duration) bool {
 // tripped doesn't count any more. b.mu must be held.
 func (b *Breaker) hasProbe() bool { return b.probe != nil && b.probe.era == b.era.Load() }
 
-// expireProbe ends a probe that has been under way for too long. It has failed. err is why gobreaker
-// rejected a call.
-func (b *Breaker) expireProbe(err error) {
-	if err != gobreaker.ErrTooManyRequests {
-		return
-	}
-
+// expireProbe ends a probe that has been under way for too long, when gobreaker has rejected a call because of it. It
+// has failed.
+func (b *Breaker) expireProbe() {
 	b.mu.Lock()
-	t, overdue := b.probe, b.overdue != nil && b.overdue.left() < 0
+	t := b.probe
+	overdue := t != nil && b.overdue.left() < 0
 	b.slots.contended = true
 	b.mu.Unlock()
-	if t != nil && overdue {
+	if overdue {
 		t.settle(outcomeFailure, false)
 	}
 }
@@ -189,10 +184,7 @@ func (b *Breaker) advice() time.Duration {
 	if left <= 0 {
 		return time.Second
 	}
-	if b.nextProbe() != nil {
-		left = min(left, max(b.untilAsked(), inVain))
-	}
-	return left
+	return min(left, max(b.untilAsked(), inVain))
 }
 
 // openMessage says which calls are rejected, and for how long.
@@ -300,9 +292,5 @@ func (t *ticket) endProbe() {
 	}
 }
 
-// current reports whether the breaker would still admit the call: it is closed, or the call
-// is the probe that it waits for.
-func (t *ticket) current() bool {
-	now := t.b.era.Load()
-	return now == t.era || now.state == StateClosed
-}
+// current reports whether the breaker would still admit the call for another attempt. A probe makes no other.
+func (t *ticket) current() bool { return t.b.era.Load().state == StateClosed }

@@ -93,7 +93,10 @@ func TestProbeThatDoesNotReportFailsAfterItsTimeout(t *testing.T) {
 
 			time.Sleep(31 * time.Second)
 			lost(errBoom) // too late
-			require.True(t, report(b, nil))
+			probe, err := b.Allow()
+			require.NoError(t, err)
+			require.False(t, report(b, nil), "there is one slot")
+			probe(nil)
 			assert.Equal(t, resilience.StateClosed, b.State())
 		})
 	}
@@ -305,5 +308,47 @@ func TestProbeFromBeforeATripLeavesNoSlotToOthers(t *testing.T) {
 		b.Trip(time.Second)
 		old(context.Canceled)
 		probe()
+	})
+}
+
+// Nor does it save a probe that has stood in the way of others from leaving the slot to one of them.
+func TestProbeFromBeforeATripEndsDuringAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		probe := func() func(error) {
+			b.Trip(time.Second)
+			time.Sleep(time.Second)
+			done, err := b.Allow()
+			require.NoError(t, err)
+			return done
+		}
+		old, now := probe(), probe()
+		require.False(t, report(b, nil), "another call")
+		old(errBoom)
+		now(context.Canceled)
+
+		_, err := b.Allow()
+		require.NoError(t, err)
+		assert.True(t, report(b, nil), "the call before it has left the slot")
+	})
+}
+
+// An operator sees what has opened the breaker, and not what came of a probe that had failed before.
+func TestProbeThatHasFailedByItsTimeoutIsNoLastError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Cooperative: true, Timeout: time.Second})
+		cfg.Breaker = resilience.BreakerConfig{ProbeTimeout: time.Second}
+		g := newGuard(t, cfg)
+		trip(t, g.Breaker("x"))
+		time.Sleep(30 * time.Second)
+		go resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+			time.Sleep(time.Minute)
+			return 0, errBoom
+		})
+		time.Sleep(2 * time.Second)
+		_, err := resilience.Do(t.Context(), g, "x", notCalled(t))
+		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
+		time.Sleep(time.Minute)
+		assert.Nil(t, g.Health()[0].LastError)
 	})
 }
