@@ -13,8 +13,8 @@ type failure struct {
 	reply, kept Error // for the caller and for Health, if the call ends so: here, they need no allocations
 }
 
-// examine stores in to what err means to a tool, also if a Classify function ends the goroutine. If a
-// method of err does, it stores nothing. Outside of a guard, s is nil: then only err is known.
+// examine stores in to what err means to a tool, also if a Classify function or a method of err ends the goroutine.
+// Outside of a guard, s is nil: then only err is known.
 func examine(s *toolState, ctx *callContext, err error, to **failure) {
 	f := new(failure)
 	if s == nil {
@@ -25,10 +25,9 @@ func examine(s *toolState, ctx *callContext, err error, to **failure) {
 
 	read, concluded := false, false
 	defer func() {
-		switch p := recover(); {
-		case !read && p == nil:
-			return // a method has called Goexit
-		case !read:
+		_ = recover()
+		switch {
+		case !read: // a method has called Goexit
 			f = newFailureAlone(unread(err), ctx)
 		case !concluded:
 			f.conclude(ctx, nil, nil)

@@ -145,6 +145,21 @@ func TestPromise7CauseThatCannotBeReadDoesNotReachTheCaller(t *testing.T) {
 			assert.ErrorIs(t, r.Err, own, name)
 			assert.NotErrorIs(t, r.Err, errBoom, name)
 		}
+		assert.IsType(t, cause, own.Err, "the tool's own may be a variable that it uses again")
+	}
+}
+
+// What a backend has said counts without the error that the tool has made of it.
+func TestBackendHasSaidWhatAnErrorThatCannotBeReadMeans(t *testing.T) {
+	for name, failure := range errorsThatCall(runtime.Goexit) {
+		g := guardWith(t, resilience.Tool{})
+		_ = resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			resilience.ReportBackend(ctx, resilience.MarkInvalid(errBoom))
+			return 0, failure
+		})
+		if name != "MarshalJSON" { // which says by itself that the tool has failed
+			assert.Zero(t, g.Health()[0].ConsecutiveFailures, name)
+		}
 	}
 }
 
@@ -172,6 +187,7 @@ func TestPromise1ClassifyThatBlocks(t *testing.T) {
 
 func TestPromise4ErrorsThatAreExaminedTooSlowly(t *testing.T) {
 	own := &resilience.Error{Message: "m", Suggestion: "s"}
+	var none *resilience.Error
 	for name, attemptTimeout := range map[string]time.Duration{"one attempt": 0, "several": 2 * time.Second} {
 		runInBubble(t, name, func(t *testing.T) {
 			slow := func(err error) resilience.Class { time.Sleep(time.Hour); return resilience.Classify(err) }
@@ -179,7 +195,7 @@ func TestPromise4ErrorsThatAreExaminedTooSlowly(t *testing.T) {
 				"Retry":   func(cfg *resilience.Config) { cfg.Retry.Classify = slow },
 				"Breaker": func(cfg *resilience.Config) { cfg.Breaker.Classify = slow },
 			} {
-				for _, failure := range []error{errBoom, own} {
+				for _, failure := range []error{errBoom, own, none} {
 					cfg := configWith(resilience.Tool{Timeout: 5 * time.Second, Effect: resilience.ReadOnly})
 					cfg.AttemptTimeout = attemptTimeout
 					set(&cfg)
@@ -194,6 +210,18 @@ func TestPromise4ErrorsThatAreExaminedTooSlowly(t *testing.T) {
 			cfg.AttemptTimeout = attemptTimeout
 			failure := unwrapError{func() { time.Sleep(time.Hour) }}
 			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(9, failure))
+			assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+			assert.Error(t, r.Err.Err)
+
+			asked := false
+			failure = unwrapError{func() {
+				if asked {
+					runtime.Goexit()
+				}
+				asked = true
+				time.Sleep(time.Hour)
+			}}
+			r = resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(9, failure))
 			assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
 			assert.Error(t, r.Err.Err)
 			time.Sleep(24 * time.Hour)
@@ -364,8 +392,100 @@ func TestErrorThatIsExaminedTooSlowlyIsStillACrashOrTheToolsOwn(t *testing.T) {
 				}
 				var p *resilience.PanicError
 				assert.Equal(t, tc.crash, errors.As(err, &p))
+				if tc.crash {
+					assert.NotEmpty(t, p.Stack)
+					assert.Error(t, p.Unwrap())
+				}
+				if err == guarded || !tc.own { // WithTimeout returns the tool's own unchanged
+					start := time.Now()
+					assert.NotErrorIs(t, err, errNever)
+					assert.Zero(t, time.Since(start), "who gets it needs not wait for what takes too long")
+				}
 			}
 			time.Sleep(2 * time.Hour)
 		})
+	}
+}
+
+// Nothing is added to an error of the tool's own, however many others are being examined.
+func TestErrorIsAsItWasThoughItIsExaminedTooSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 64 // errors that may be examined at the same time
+		slow := func(error) resilience.Class { time.Sleep(24 * time.Hour); return resilience.ClassTransient }
+		cfg := configWith(resilience.Tool{Timeout: time.Second, Retry: &resilience.Retry{Classify: slow}})
+		g := newGuard(t, cfg)
+		for range most {
+			err := slowUnwrap{errBoom, 24 * time.Hour}
+			_, _ = resilience.Do(t.Context(), g, "y", failing(9, err), resilience.Timeout(time.Second))
+		}
+		own := &resilience.Error{Code: "BUSY", Message: "m"}
+		r := resilience.Run(t.Context(), g, "x", failing(9, own))
+		assert.Equal(t, resilience.Code("BUSY"), r.Err.Code)
+		assert.NoError(t, r.Err.Err)
+		time.Sleep(48 * time.Hour)
+	})
+}
+
+// An error of the tool's own that stands is completed by what the backend has said, also if its examination takes longer
+// than the attempt may.
+func TestBackendHasAskedToWaitBeforeAnErrorThatIsExaminedTooSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{AttemptTimeout: time.Second})
+		cfg.Retry.MaxRetries = -1
+		cfg.Retry.Classify = func(error) resilience.Class { time.Sleep(time.Hour); return resilience.ClassTransient }
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+			resilience.ReportBackend(ctx, waitError{20 * time.Second})
+			return 0, &resilience.Error{Code: "BUSY", Message: "m", Retryable: true}
+		})
+		assert.Equal(t, resilience.Code("BUSY"), r.Err.Code)
+		assert.Equal(t, 20*time.Second, r.Err.RetryAfter)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// A silentContext has ended, but Done doesn't say so.
+type silentContext struct {
+	context.Context
+	ended *bool
+}
+
+func (c silentContext) Done() <-chan struct{} { return make(chan struct{}) }
+func (c silentContext) Err() error {
+	if *c.ended {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Only an error that may come from the end of the call's context is a reason to wait for that end.
+func TestFailureThatIsNoEndIsAnsweredAtOnce(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"an error":                  func() error { return errBoom },
+		"a panic":                   func() error { panic("p") },
+		"a panic with a cancel":     func() error { panic(context.Canceled) },
+		"a Goexit, as FailNow does": func() error { runtime.Goexit(); return nil },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			ended := false
+			ctx, cancel := context.WithCancel(silentContext{t.Context(), &ended})
+			defer cancel()
+			r := resilience.Run(ctx, guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {
+				ended = true
+				return 0, fail()
+			})
+			assert.Equal(t, resilience.CodeToolFailed, r.Err.Code)
+			assert.Zero(t, r.Duration)
+		})
+	}
+}
+
+// What a Classify function says of context.Canceled stands.
+func TestClassifyDecidesAboutABareCancel(t *testing.T) {
+	for class, attempts := range map[resilience.Class]int{resilience.ClassPermanent: 1, resilience.ClassTransient: 4} {
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
+		cfg.Retry.Classify = func(error) resilience.Class { return class }
+		cfg.Retry.Backoff.Base = time.Microsecond
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(9, context.Canceled))
+		assert.Equal(t, attempts, r.Attempts)
 	}
 }

@@ -144,7 +144,7 @@ func (r *runner[T]) execute() {
 
 // finish hands the outcome over to the goroutine that waits for it, if that is still there.
 func (r *runner[T]) finish(ctx *callContext) {
-	if r.err != nil && r.failure == nil { // fn or a method of its error has ended the goroutine
+	if r.err != nil && r.failure == nil { // fn has ended the goroutine
 		r.failure = newFailureAlone(unread(r.err), ctx)
 	}
 	r.fn = nil

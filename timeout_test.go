@@ -205,6 +205,19 @@ func TestWithTimeoutDoesNotCallItsFunctionIfTheCallIsInvalid(t *testing.T) {
 	})
 }
 
+// It is the cause, whichever comes first.
+func TestPromise4ErrorAtTheEndOfTheCallerIsTheCause(t *testing.T) {
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := resilience.WithTimeout(ctx, "x", time.Minute, func(context.Context) (int, error) {
+			cancel()
+			return 0, errBoom
+		})
+		require.ErrorIs(t, err, resilience.CodeCanceled)
+		require.ErrorIs(t, err, errBoom)
+	}
+}
+
 func TestPromise4ErrorThatIsExaminedTooSlowlyIsTheCauseOfATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for delay, want := range map[time.Duration]error{20 * time.Millisecond: errBoom, time.Hour: resilience.CodeTimeout} {
