@@ -249,7 +249,7 @@ func (c *callContext) ended() (e *Error, ownTimeout bool) {
 func (c *callContext) echoedBy(err error) bool {
 	c.ended()
 	e := c.ending.Load()
-	return e != nil && (same(err, e.err) || same(err, e.cause))
+	return e != nil && (err == e.err || err == e.cause)
 }
 
 // echo returns the error of a tool for others, and whether it says no more than that the context has ended, as

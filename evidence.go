@@ -48,7 +48,7 @@ func (e *evidence) join(inner *evidence) {
 
 // addEvidence adds what err itself tells, which is asked first.
 func (f *facts) addEvidence(err error) {
-	own := signOf(err, f.wraps == 0)
+	own := signOf(err, !f.wraps)
 	if own != signNone {
 		f.sign = own
 	}

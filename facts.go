@@ -23,7 +23,7 @@ var errUnreadable = errors.New("resilience: an error that wraps itself or too ma
 // once. A fact of an error follows from what the error itself tells and from the facts of what it wraps.
 type facts struct {
 	err   error    // itself, or what takes its place for others, who may look at all that it wraps: see standIn
-	wraps int32    // how many errors it wraps itself
+	wraps bool     // it wraps others
 	cut   bool     // it exceeds the bound, and errUnreadable takes the place of what is left out
 	among landmark // those that errors.Is finds
 
@@ -77,9 +77,7 @@ func readable(err error) error { return inspect(err, func(error) {}) }
 // Unwrap.
 func inspect(err error, visit func(error)) error {
 	var f facts
-	if err != nil {
-		(&walk{maxErrors, visit}).read(err, &f)
-	}
+	(&walk{maxErrors, visit}).read(err, &f)
 	return f.err
 }
 
@@ -104,11 +102,10 @@ func (w *walk) read(err error, f *facts) {
 	if w.visit != nil {
 		w.visit(err)
 	}
-	switch several, single := unwrap(err); {
-	case single != nil:
+	if several, single := unwrap(err); single != nil {
 		w.read(single, f)
-		f.wraps, f.blamed = 1, nil
-	case several != nil:
+		f.wraps, f.blamed = true, nil
+	} else {
 		w.readAll(several, f)
 	}
 	if w.visit == nil {
@@ -120,31 +117,33 @@ func (w *walk) read(err error, f *facts) {
 	f.err = err
 }
 
-// readAll gathers the facts of joined errors in f.
+// readAll gathers the facts of joined errors in f. Of those that exceed the bound, one stands for all: nothing is
+// known of it, whatever is certain of those before.
 func (w *walk) readAll(several []error, f *facts) {
 	for _, err := range several {
-		if f.cut {
-			return
+		if err == nil {
+			continue
 		}
-		if err != nil {
-			var inner facts
-			w.read(err, &inner)
-			f.join(&inner)
+		exceeded := w.room <= 0
+		var inner facts
+		w.read(err, &inner)
+		f.join(&inner)
+		if exceeded {
+			return
 		}
 	}
 }
 
 // join adds the facts of another one of several errors.
 func (f *facts) join(inner *facts) {
-	if f.wraps == 0 {
+	if !f.wraps {
 		*f = *inner
-		f.wraps, f.blamed = 1, nil
+		f.wraps, f.blamed = true, nil
 		return
 	}
 
-	f.wraps++
 	f.err = errUnreadable // none of them speaks for all
-	f.cut = f.cut || inner.cut
+	f.cut = inner.cut     // as are those after the first one that is
 	f.among |= inner.among
 	f.statement.join(&inner.statement)
 	f.evidence.join(&inner.evidence)
@@ -223,16 +222,10 @@ func isNil(err error) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// same is ==, also for values that can't be compared.
-func same(a, b error) (yes bool) {
-	defer func() { _ = recover() }()
-	return a == b
-}
-
-// isItself is errors.Is for err without what it wraps.
+// isItself is errors.Is for err without what it wraps. The target must be of a type that can be compared.
 func isItself(err, target error) bool {
 	x, asks := err.(interface{ Is(error) bool })
-	return same(err, target) || asks && isLike(x, target)
+	return err == target || asks && isLike(x, target)
 }
 
 // isLike asks the Is method of err, which may panic.

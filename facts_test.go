@@ -206,6 +206,53 @@ func TestMarksAndErrorsStandAroundAnyNumberOfErrors(t *testing.T) {
 	}
 }
 
+// What is certain of some errors says nothing of those that aren't looked at any more.
+func TestPromise8ErrorsThatAreNotLookedAtMayHaveHadAnEffect(t *testing.T) {
+	certain := resilience.MarkTransient(errors.Join(slices.Repeat([]error{errBoom}, 10_001)...))
+	for name, err := range map[string]error{
+		"first": errors.Join(certain, errBoom), "last": errors.Join(errBoom, certain), "alone": certain,
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+			r := resilience.Run(t.Context(), g, "x", failing(9, err))
+			assert.Equal(t, name == "alone", r.Attempts > 1)
+		})
+	}
+}
+
+// None of many errors speaks for all of them.
+func TestWhatIsLeftOfManyErrorsIsNoneOfThem(t *testing.T) {
+	first := errors.New("the first")
+	many := errors.Join(append([]error{first}, slices.Repeat([]error{errBoom}, 10_001)...)...)
+	left := resilience.AsError("x", resilience.MarkPermanent(many)).Err
+	assert.NotErrorIs(t, left, first)
+	assert.Equal(t, resilience.ClassPermanent, resilience.Classify(left))
+}
+
+type severalErrors []error
+
+func (severalErrors) Error() string     { return "several" }
+func (s severalErrors) Unwrap() []error { return s }
+
+func TestNilAmongSeveralErrorsSaysNothing(t *testing.T) {
+	err := severalErrors{nil, resilience.MarkInvalid(errBoom), nil}
+	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(err))
+	r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, err))
+	assert.Equal(t, resilience.CodeValidation, r.Err.Code)
+	assert.ErrorIs(t, r.Err, errBoom)
+}
+
+func TestMethodsOfErrorsThatPanicSayNothing(t *testing.T) {
+	for name, err := range errorsThatCall(func() { panic("p") }) {
+		if name == "MarshalJSON" { // of the details
+			continue
+		}
+		r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, err))
+		assert.Equal(t, resilience.CodeToolFailed, r.Err.Code, name)
+		assert.Equal(t, resilience.ClassTransient, resilience.Classify(err), name)
+	}
+}
+
 // What is passed on has an end, wherever the cycle is.
 func TestWhatStandsAroundACycleHasAnEnd(t *testing.T) {
 	cycle := &resilience.Error{Message: "m"}
@@ -219,6 +266,7 @@ func TestWhatStandsAroundACycleHasAnEnd(t *testing.T) {
 		cfg.Breaker.Classify = func(err error) resilience.Class { seen <- err; return resilience.Classify(err) }
 		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(9, err))
 		assert.NotErrorIs(t, r.Err, errBoom, name)
+		assert.Error(t, errors.Unwrap(r.Err), name)
 		assert.NotErrorIs(t, resilience.AsError("x", err), errBoom, name)
 		assert.Equal(t, name != "a panic", len(seen) == 1, name) // Classify isn't asked about a crash
 		close(seen)
@@ -290,6 +338,8 @@ func TestAnErrorIsAskedEachQuestionOnce(t *testing.T) {
 
 // What a program says of an error without an end still holds.
 func TestWhatIsLeftOfAnEndlessErrorKeepsWhatIsSaidAroundIt(t *testing.T) {
+	own := &resilience.Error{Code: resilience.CodeValidation, Message: "m", Err: &selfWrapping{}}
+	crash := &resilience.PanicError{Value: &selfWrapping{}, Stack: []byte("main.go:1")}
 	for name, tc := range map[string]struct {
 		err   error
 		class resilience.Class
@@ -299,11 +349,39 @@ func TestWhatIsLeftOfAnEndlessErrorKeepsWhatIsSaidAroundIt(t *testing.T) {
 		"the backend's":      {resilience.MarkBackend(&selfWrapping{}), resilience.ClassTransient},
 		"by another library": {backoff.Permanent(&selfWrapping{}), resilience.ClassPermanent},
 		"without a mark":     {&selfWrapping{}, resilience.ClassTransient},
+		"the tool's own":     {fmt.Errorf("x: %w", own), resilience.ClassInvalid},
+		"a panic":            {fmt.Errorf("x: %w", crash), resilience.ClassPermanent},
 	} {
 		left := resilience.AsError("x", tc.err).Err
 		require.Error(t, left, name)
 		assert.Equal(t, tc.class, resilience.Classify(left), name)
 		assert.NotErrorIs(t, left, errNever, name)
+		var p *resilience.PanicError
+		if errors.As(left, &p) {
+			assert.Equal(t, crash.Stack, p.Stack)
+			assert.Error(t, p.Unwrap())
+		} else {
+			assert.NotEqual(t, "a panic", name)
+		}
+	}
+}
+
+// The last of several attempts doesn't speak for the one before it.
+func TestWhatIsLeftOfTheLastEndlessErrorDoesNotSayThatNothingWasDone(t *testing.T) {
+	retry := resilience.Retry{Backoff: resilience.Backoff{Base: time.Microsecond}, MaxElapsed: time.Minute}
+	_, err := resilience.WithRetry(t.Context(), retry, func(ctx context.Context) (int, error) {
+		if resilience.Attempt(ctx) == 1 {
+			return 0, errBoom
+		}
+		return 0, resilience.MarkTransient(&resilience.Error{
+			Message: "m", Retryable: true, RetryAfter: time.Hour, Err: &selfWrapping{},
+		})
+	})
+	left := resilience.AsError("x", fmt.Errorf("x: %w", err)).Err
+	for _, err := range []error{err, left} {
+		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+		r := resilience.Run(t.Context(), g, "x", failing(9, err))
+		assert.Equal(t, 1, r.Attempts)
 	}
 }
 

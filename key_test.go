@@ -173,7 +173,7 @@ func TestProbesOfForgottenBreakersEnd(t *testing.T) {
 			}
 			time.Sleep(31 * time.Second) // now they may be forgotten
 			if round == 0 {
-				held = g.Breakers()[0]
+				held = g.Breakers()[1] // after that of the tool
 			}
 		}
 		mu.Lock()

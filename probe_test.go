@@ -478,7 +478,9 @@ func TestFailingProbeKeepsCallsOutAlsoAfterALook(t *testing.T) {
 				_, err := b.Allow()
 				assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
 				assert.Equal(t, resilience.StateOpen, b.State())
-				b.Reset()
+				backend.up.Store(true)
+				time.Sleep(5 * time.Second)
+				assert.Equal(t, resilience.StateClosed, b.State(), "it goes on")
 				time.Sleep(time.Minute)
 			})
 		})
@@ -620,17 +622,17 @@ func TestFailingProbeDoesNotShortenATrip(t *testing.T) {
 	})
 }
 
-func TestTripsOfAnOpenBreakerDoNotPutProbeOff(t *testing.T) {
+func TestTripsOfAnOpenBreakerNeitherPutProbeOffNorCallItMoreOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{Probe: func(context.Context) error { return nil }})
-		b.Trip(time.Hour)
-		for range 5 {
+		var backend probedBackend
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{Probe: backend.probe})
+		for range 60 {
+			b.Trip(time.Hour)
 			time.Sleep(time.Second)
-			if b.State() == resilience.StateOpen {
-				b.Trip(time.Hour)
-			}
 		}
-		assert.Equal(t, resilience.StateClosed, b.State())
+		assert.GreaterOrEqual(t, backend.asked.Load(), int32(12))
+		assert.LessOrEqual(t, backend.asked.Load(), int32(24))
+		b.Reset()
 	})
 }
 
