@@ -138,6 +138,7 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{&fs.PathError{Op: "open", Path: "/x/y", Err: syscall.ENOTDIR}, invalid, false},
 		{&fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, transient, false},
 		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENOENT)}, transient, true}, // a socket
+		{&net.DNSError{Err: "no such host", IsNotFound: true}, transient, true},
 
 		{worded("SQLITE_BUSY: database is locked"), transient, false}, // as everything of which nothing is known
 		{killed(t), transient, false},
@@ -180,6 +181,7 @@ func TestDoubtfulLossCountsOnlyWhereEverythingDoes(t *testing.T) {
 		"dialing one":                      {&net.OpError{Op: "dial", Err: notFound}, false},
 		"asking one":                       {&url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: notFound}}, false},
 		"input that breaks off":            {fmt.Errorf("decoding: %w", io.ErrUnexpectedEOF), false},
+		"a connection that is closed":      {net.ErrClosed, true},
 		"an answer that breaks off":        {&url.Error{Op: "Get", Err: io.ErrUnexpectedEOF}, true},
 		"a look-up that fails":             {&net.DNSError{Err: "server misbehaving", IsTemporary: true}, true},
 		"a host, and a connection":         {errors.Join(notFound, syscall.ECONNRESET), true},

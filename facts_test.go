@@ -378,6 +378,7 @@ func TestWhatIsLeftOfTheLastEndlessErrorDoesNotSayThatNothingWasDone(t *testing.
 		})
 	})
 	left := resilience.AsError("x", fmt.Errorf("x: %w", err)).Err
+	require.Error(t, left)
 	for _, err := range []error{err, left} {
 		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
 		r := resilience.Run(t.Context(), g, "x", failing(9, err))

@@ -15,7 +15,6 @@ const refused = "connection refused"
 func (f *facts) addLoss(err error) {
 	switch x := err.(type) {
 	case *net.ParseError, *net.AddrError: // implement net.Error, but concern no connection
-		f.lost, f.surelyLost = "", false
 		return
 	case *net.OpError:
 		switch inner := x.Err.(type) {

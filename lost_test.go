@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,8 +13,10 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/testdata/net/http2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -42,8 +45,19 @@ func TestLostConnectionHasAReason(t *testing.T) {
 		"unexpected EOF":   {err: io.ErrUnexpectedEOF, reason: closedByOther},
 		"EOF of a request": {err: &url.Error{Op: "Post", URL: "http://x", Err: io.EOF}, reason: closedByOther},
 		"DNS":              {err: &net.DNSError{Name: "db.internal", IsNotFound: true}, reason: "host not found"},
-		"network":          {err: &net.OpError{Op: "read", Err: errBoom}, reason: "network error"},
-		"network timeout":  {err: &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, reason: "network timeout"},
+		"DNS, wrapped": {
+			err: fmt.Errorf("x: %w", &net.DNSError{Name: "db.internal", IsNotFound: true}), reason: "host not found",
+		},
+		"DNS, after a timeout": {
+			err: &net.OpError{Op: "dial", Err: &net.DNSError{
+				UnwrapErr: &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded},
+			}},
+			reason: "host not found",
+		},
+		"reset of a stream": {err: http2.StreamError{StreamID: 1}, reason: closedByOther},
+		"going away":        {err: &http2.GoAwayError{LastStreamID: 1}, reason: closedByOther},
+		"network":           {err: &net.OpError{Op: "read", Err: errBoom}, reason: "network error"},
+		"network timeout":   {err: &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, reason: "network timeout"},
 	} {
 		t.Run(name, errorTest{
 			err:     tc.err,
@@ -62,6 +76,8 @@ func TestErrorsThatConcernNoConnectionAreFailuresOfTheTool(t *testing.T) {
 		"invalid URL":     parseError,
 		"invalid address": &net.AddrError{Err: "missing port", Addr: "x"},
 		"invalid CIDR":    &net.ParseError{Type: "CIDR address", Text: "x"},
+		"own stream":      StreamError{},
+		"other HTTP/2":    http2.ConnectionError(1),
 	} {
 		t.Run(name, errorTest{
 			err:     err,
@@ -71,6 +87,11 @@ func TestErrorsThatConcernNoConnectionAreFailuresOfTheTool(t *testing.T) {
 		}.check)
 	}
 }
+
+// A StreamError has the name of one of HTTP/2's.
+type StreamError struct{}
+
+func (StreamError) Error() string { return "stream" }
 
 var invalidURL = "http://[::1" // a constant would be a mistake to go vet
 
@@ -98,4 +119,106 @@ func TestRealConnectionsAreLost(t *testing.T) {
 	_, err = http.DefaultClient.Do(req)
 	require.Error(t, err)
 	assert.Equal(t, resilience.ClassCanceled, resilience.Classify(err), "%v", err)
+}
+
+// An *Error without a Message leaves the words to us, also within a Connector.
+func TestLostConnectionWithoutAMessageIsDescribed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := resilience.NewConnector(func(context.Context) (int, error) {
+			return 0, &resilience.Error{Code: resilience.CodeConnectionLost, Err: syscall.ECONNRESET}
+		}, resilience.ConnectorConfig[int]{})
+		synctest.Wait()
+		_, err := c.Get(t.Context())
+		var e *resilience.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, "Connection lost: connection reset by the other side", e.Message)
+		assert.NoError(t, c.Close())
+	})
+}
+
+// An asOnly shows what it is about by As alone.
+type asOnly struct{ inner error }
+
+func (asOnly) Error() string        { return "as" }
+func (e asOnly) As(target any) bool { return errors.As(e.inner, target) }
+
+// A refused request is no reason to call again a tool that has done something in an attempt before.
+func TestPromise8LastOfSeveralAttemptsIsNotAll(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	inner := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: resilience.Retry{MaxRetries: 1}})
+	several := func(ctx context.Context) error {
+		r := resilience.Run(ctx, inner, "inner", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) > 1 {
+				resilience.ReportBackend(ctx, refused)
+			}
+			return 0, errBoom
+		})
+		return errors.Unwrap(r.Err)
+	}
+	for name, tc := range map[string]struct {
+		err      func(context.Context) error
+		attempts int
+	}{
+		"one attempt":        {func(context.Context) error { return errBoom }, 4},
+		"several":            {several, 1},
+		"several, behind As": {func(ctx context.Context) error { return asOnly{several(ctx)} }, 1},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				err := tc.err(ctx)
+				resilience.ReportBackend(ctx, refused)
+				return 0, err
+			})
+			assert.Equal(t, tc.attempts, r.Attempts)
+		})
+	}
+}
+
+// What is certain of an error within others is certain of them only where they say nothing more.
+func TestPromise8ErrorsAroundOneThatHadNoEffect(t *testing.T) {
+	none := resilience.MarkTransient(errBoom)
+	c := resilience.NewConnector(func(context.Context) (int, error) { return 0, errBoom },
+		resilience.ConnectorConfig[int]{})
+	defer func() { assert.NoError(t, c.Close()) }()
+	_, down := c.Get(t.Context())
+	for name, tc := range map[string]struct {
+		err    error
+		repeat bool
+	}{
+		"an Error of a single call":   {&resilience.Error{Code: resilience.CodeToolFailed, Retryable: true, Err: none}, true},
+		"an Error of several":         {&resilience.Error{Code: "BUSY", Retryable: true, Err: none}, false},
+		"a panic":                     {&resilience.Error{Code: resilience.CodeToolFailed, Retryable: true, Err: &resilience.PanicError{Value: none}}, false},
+		"several, then no connection": {&resilience.Error{Code: "BUSY", Retryable: true, Err: errors.Unwrap(down)}, false},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+			r := resilience.Run(t.Context(), g, "x", failing(9, tc.err))
+			assert.Equal(t, tc.repeat, r.Attempts > 1)
+		})
+	}
+}
+
+// A mark within a panic doesn't speak for what the tool has done before.
+func TestPromise8PanicWithAMarkAfterARequest(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err    error
+		repeat bool
+	}{
+		"a mark":  {resilience.MarkTransient(errBoom), true},
+		"a panic": {fmt.Errorf("x: %w", &resilience.PanicError{Value: resilience.MarkTransient(errBoom)}), false},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
+			cfg.Tools["inner"] = resilience.Tool{Effect: resilience.NonIdempotent}
+			cfg.Retry.Classify = func(error) resilience.Class { return resilience.ClassTransient }
+			g := newGuard(t, cfg)
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				_, err := resilience.Do(ctx, g, "inner", succeed)
+				assert.NoError(t, err)
+				return 0, tc.err
+			})
+			assert.Equal(t, tc.repeat, r.Attempts > 1)
+		})
+	}
 }

@@ -80,6 +80,26 @@ func TestEachStartHasItsOwnTime(t *testing.T) {
 	})
 }
 
+// A call goes on without the one that hangs, wherever it stands, and asks each of the others once.
+func TestStartThatHangsBehindOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		release := make(chan struct{})
+		starts := 0
+		quick := r.observer()
+		quick.Start = starting(func() { starts++ }).Start
+		g, _ := loggedGuard(t, resilience.Tool{}, quick, quick, starting(func() { <-release }), quick)
+
+		begin := time.Now()
+		mustSucceed(t, g)
+		assert.InDelta(t, 100*time.Millisecond, time.Since(begin), float64(10*time.Millisecond))
+		flush(t, g)
+		assert.Equal(t, 3, starts)
+		assert.Len(t, received[resilience.CallEnd](&r), 3)
+		close(release)
+	})
+}
+
 // An observer may neither end a call nor break it, whatever context it returns.
 func TestContextOfAnObserverEndsNothing(t *testing.T) {
 	for name, wrap := range map[string]func(context.Context) context.Context{
