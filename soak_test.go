@@ -141,7 +141,8 @@ func (r *record) endAgrees() bool {
 	return r.err() == nil && r.end.Err == nil || r.err() != nil && r.is(r.got.Err.Code)
 }
 
-// The call may end during the delay after a CallRetry.
+// The call may end during the delay after a CallRetry, also because what is left of the attempt does something
+// that must not be repeated.
 func (r *record) retriesAgree() bool {
 	for i, e := range r.retries {
 		if e.Attempt != i+1 {
@@ -149,7 +150,8 @@ func (r *record) retriesAgree() bool {
 		}
 	}
 	n, endsInDelay := len(r.retries), []resilience.Code{"CANCELED", "TIMEOUT", "CIRCUIT_OPEN"}
-	return n == max(r.end.Attempts-1, 0) || n == r.end.Attempts && slices.ContainsFunc(endsInDelay, r.is)
+	ends := slices.ContainsFunc(endsInDelay, r.is) || !r.repeatable()
+	return n == max(r.end.Attempts-1, 0) || n == r.end.Attempts && ends
 }
 
 func (r *record) latesAgree() bool {
@@ -157,8 +159,12 @@ func (r *record) latesAgree() bool {
 	return !missing && len(extra) == 0
 }
 
+func (r *record) repeatable() bool {
+	return r.config.Effect == resilience.ReadOnly || r.config.Effect == resilience.Idempotent
+}
+
 func (r *record) notRepeated() bool {
-	if r.config.Effect == resilience.ReadOnly || r.config.Effect == resilience.Idempotent {
+	if r.repeatable() {
 		return true
 	}
 
