@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,12 +214,11 @@ func TestPromise4ErrorsThatAreExaminedTooSlowly(t *testing.T) {
 			assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
 			assert.Error(t, r.Err.Err)
 
-			asked := false
+			var asked atomic.Bool
 			failure = unwrapError{func() {
-				if asked {
+				if asked.Swap(true) {
 					runtime.Goexit()
 				}
-				asked = true
 				time.Sleep(time.Hour)
 			}}
 			r = resilience.Run(t.Context(), newGuard(t, cfg), "x", failing(9, failure))
