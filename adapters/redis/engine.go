@@ -76,12 +76,13 @@ func (e *engine) Report(r resilience.FleetResult) {
 	e.told(changed)
 }
 
-// missed notes that the store may not have heard of a result: the next sync tells it what has become of the breaker.
+// missed notes that the store may not have heard of a result: the next sync tells it what has become of the breaker, if
+// the result has changed that. An older change it has heard of, and others may know better since.
 func (e *engine) missed(r resilience.FleetResult) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.behind = true
-	if at := r.Breaker.Changed; !at.IsZero() && at.Before(e.agreed) {
+	if at := r.Breaker.Changed; r.Time.Sub(at) < heartbeat && at.Before(e.agreed) {
 		e.agreed = at
 	}
 }

@@ -14,8 +14,6 @@ import (
 
 // A Fleet is the membership of a guard in a fleet of servers. Its methods are safe for concurrent use.
 type Fleet struct {
-	guard  *resilience.Guard
-	name   string
 	engine *engine
 	end    context.CancelFunc
 	work   sync.WaitGroup
@@ -51,8 +49,8 @@ func Join(
 
 // join implements Join with any store.
 func join(ctx context.Context, s store, id string, guard *resilience.Guard, cfg Config) (*Fleet, error) {
-	f := &Fleet{guard: guard, name: "fleet " + cfg.Namespace, engine: newEngine(s, id, cfg)}
-	member, err := guard.JoinFleet(f.name, f.engine)
+	f := &Fleet{engine: newEngine(s, id, cfg)}
+	member, err := guard.JoinFleet("fleet "+cfg.Namespace, f.engine)
 	if err != nil {
 		return nil, fmt.Errorf("redisfleet: Join: %w", err)
 	}
@@ -116,6 +114,7 @@ func (f *Fleet) command(
 	}
 	e, err := bounded(ctx, func(ctx context.Context) (entry, error) { return do(ctx, id) })
 	if err != nil {
+		f.engine.reread() // it may have been executed, and its message says nothing new to this member
 		return fmt.Errorf("redisfleet: %w", err)
 	}
 	f.engine.told(e)

@@ -2,9 +2,6 @@ package redisfleet
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,76 +10,6 @@ import (
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/require"
 )
-
-var errBackend = errors.New("503 Service Unavailable")
-
-// A server is a member of a fleet in a test: a guard with one tool, "search".
-type server struct {
-	t     *testing.T
-	guard *resilience.Guard
-	fleet *Fleet
-	store *modelStore
-
-	broken *atomic.Bool  // its backend
-	cut    atomic.Bool   // its own network to the backend
-	asked  *atomic.Int64 // how many requests the backend has received
-}
-
-// servers returns n members that share a backend.
-func servers(t *testing.T, m *model, n int, change func(*resilience.BreakerConfig)) []*server {
-	var all []*server
-	broken, asked := new(atomic.Bool), new(atomic.Int64)
-	for i := range n {
-		s := &server{t: t, store: m.store(fmt.Sprint("member-", i)), broken: broken, asked: asked}
-		s.start(change)
-		all = append(all, s)
-	}
-	return all
-}
-
-// start makes the server's guard, and joins the fleet.
-func (s *server) start(change func(*resilience.BreakerConfig)) {
-	cfg := resilience.BreakerConfig{}
-	if change != nil {
-		change(&cfg)
-	}
-	var err error
-	s.guard, err = resilience.New(resilience.Config{
-		Breaker: cfg, Retry: resilience.Retry{MaxRetries: -1},
-		Tools: map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
-		Log:   slog.New(slog.DiscardHandler),
-	})
-	require.NoError(s.t, err)
-	s.fleet, err = join(s.t.Context(), s.store, s.store.me, s.guard, Config{Namespace: "test"})
-	require.NoError(s.t, err)
-	synctest.Wait()
-}
-
-func (s *server) call() error {
-	_, err := resilience.Do(context.Background(), s.guard, "search", func(context.Context) (string, error) {
-		if s.cut.Load() {
-			return "", errBackend
-		}
-		s.asked.Add(1)
-		if s.broken.Load() {
-			return "", errBackend
-		}
-		return "found", nil
-	})
-	synctest.Wait()
-	return err
-}
-
-func newFlag() *atomic.Bool   { return new(atomic.Bool) }
-func newCount() *atomic.Int64 { return new(atomic.Int64) }
-
-func (s *server) state() resilience.State { return s.guard.Breaker("search").State() }
-
-func leaveAll(t *testing.T, all []*server) {
-	for _, s := range all {
-		require.NoError(t, s.fleet.Leave(context.Background()))
-	}
-}
 
 func TestFailuresOfAllMembersAddUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -292,7 +219,7 @@ func TestNewcomerKnowsWhatIsOpen(t *testing.T) {
 		down(t, all)
 		time.Sleep(10 * time.Second)
 
-		s := &server{t: t, store: m.store("newcomer"), broken: all[0].broken, asked: all[0].asked}
+		s := newServer(t, m, "newcomer")
 		s.start(nil)
 		all = append(all, s)
 		defer leaveAll(t, all)

@@ -2,12 +2,10 @@ package redisfleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -23,7 +21,7 @@ type model struct {
 	breakers  map[string]*modelBreaker
 	configs   map[string]time.Time
 	listeners map[*modelStore]listener
-	commands  int // how many it has executed
+	commands  map[string]int // how many it has executed, by operation
 }
 
 type modelBreaker struct {
@@ -33,10 +31,11 @@ type modelBreaker struct {
 	lease       string
 	reset       time.Time // when it was reset by hand; zero if it wasn't
 	until       time.Time
+	expires     time.Time // when it is forgotten, unless it is read before
 }
 
 func newModel() *model {
-	m := &model{now: time.Now, listeners: make(map[*modelStore]listener)}
+	m := &model{now: time.Now, listeners: make(map[*modelStore]listener), commands: make(map[string]int)}
 	m.flush()
 	return m
 }
@@ -52,11 +51,37 @@ func (m *model) flush() {
 	m.configs = make(map[string]time.Time)
 }
 
+// snapshot returns a function that sets the breakers back to what they are now, as a failover to an older replica does.
+func (m *model) snapshot() (restore func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	version, breakers := m.version, make(map[string]*modelBreaker)
+	for id, b := range m.breakers {
+		clone := *b
+		clone.by, clone.failed = maps.Clone(b.by), maps.Clone(b.failed)
+		breakers[id] = &clone
+	}
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.version, m.breakers = version, breakers
+	}
+}
+
 // breaker returns a breaker for a test.
 func (m *model) breaker(id string) entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view(id, "test")
+}
+
+// executed returns how many commands there were since it was asked last, by operation.
+func (m *model) executed() map[string]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.commands
+	m.commands = make(map[string]int)
+	return before
 }
 
 func (m *model) live() int {
@@ -89,7 +114,10 @@ func (m *model) view(id, me string) entry {
 func (m *model) changed(id, me string, told func(*entry)) entry {
 	m.version++
 	if b := m.breakers[id]; b != nil {
-		b.Version = m.version
+		b.Version, b.expires = m.version, m.now().Add(keep)
+		if !b.reset.IsZero() {
+			b.expires = b.reset.Add(time.Minute)
+		}
 	}
 	e := m.view(id, me)
 	e.Version, e.By = m.version, me
@@ -102,82 +130,13 @@ func (m *model) changed(id, me string, told func(*entry)) entry {
 	return e
 }
 
-// A modelStore is the store of one member: a network to the model.
-type modelStore struct {
-	*model
-	me string
-
-	// delay is how long a command or a message takes, each way, and lost whether it is. nil means none.
-	delay func() time.Duration
-	lost  func() bool
-
-	down atomic.Bool // nothing passes
-	slow atomic.Bool // a command or a message takes 200ms, each way
-}
-
-func (m *model) store(member string) *modelStore { return &modelStore{model: m, me: member} }
-
-var errLost = errors.New("i/o timeout")
-
-// over executes an operation over the network.
-func over[T any](ctx context.Context, s *modelStore, op func() T) (reply T, err error) {
-	if err := s.travel(ctx); err != nil {
-		return reply, err
-	}
-	s.mu.Lock()
-	s.commands++
-	reply = op()
-	s.mu.Unlock()
-	return reply, s.travel(ctx)
-}
-
-func (s *modelStore) latency() time.Duration {
-	switch {
-	case s.slow.Load():
-		return 200 * time.Millisecond
-	case s.delay != nil:
-		return s.delay()
-	}
-	return 0
-}
-
-func (s *modelStore) travel(ctx context.Context) error {
-	d := s.latency()
-	lost := s.down.Load() || s.lost != nil && s.lost()
-	if lost {
-		d = time.Hour
-	}
-	if d > 0 {
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	if lost {
-		return errLost
-	}
-	return nil
-}
-
-// send delivers a message, which isn't waited for.
-func (s *modelStore) send(deliver func()) {
-	go func() {
-		if s.down.Load() || s.lost != nil && s.lost() {
-			return
-		}
-		time.Sleep(s.latency())
-		deliver()
-	}()
-}
-
 func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) {
-	return over(ctx, s, func() syncReply {
+	return over(ctx, s, "sync", func() syncReply {
 		s.members[s.me] = s.now()
 		r := syncReply{memory: memory{fmt.Sprint(s.since), s.version}, Members: s.live()}
 		if r.Complete = r.memory == known; !r.Complete {
 			for id, b := range s.breakers {
-				if b.reset.IsZero() || s.now().Sub(b.reset) <= time.Minute {
+				if !b.expires.Before(s.now()) {
 					r.IDs = append(r.IDs, id)
 				}
 			}
@@ -187,9 +146,12 @@ func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) 
 }
 
 func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
-	return over(ctx, s, func() (all []entry) {
+	return over(ctx, s, "read", func() (all []entry) {
 		for _, id := range ids {
-			if s.breakers[id] != nil {
+			if b := s.breakers[id]; b != nil {
+				if b.reset.IsZero() {
+					b.expires = s.now().Add(keep)
+				}
 				all = append(all, s.view(id, s.me))
 			}
 		}
@@ -207,7 +169,7 @@ func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string
 func (s *modelStore) failure(
 	ctx context.Context, fb resilience.FleetBreaker, n, quorum int, probe bool,
 ) (entry, error) {
-	return over(ctx, s, func() entry {
+	return over(ctx, s, "failure", func() entry {
 		b := s.breakers[fb.ID]
 		switch {
 		case b != nil && b.State == "open" && probe:
@@ -243,11 +205,11 @@ func (s *modelStore) forget(id string) entry {
 }
 
 func (s *modelStore) success(ctx context.Context, id string) (entry, error) {
-	return over(ctx, s, func() entry { return s.forget(id) })
+	return over(ctx, s, "success", func() entry { return s.forget(id) })
 }
 
 func (s *modelStore) recovered(ctx context.Context, id string, cause resilience.Cause) (entry, error) {
-	return over(ctx, s, func() entry {
+	return over(ctx, s, "recovered", func() entry {
 		if b := s.breakers[id]; b == nil || b.State != "open" {
 			return s.forget(id)
 		}
@@ -259,7 +221,7 @@ func (s *modelStore) recovered(ctx context.Context, id string, cause resilience.
 func (s *modelStore) lease(
 	ctx context.Context, fb resilience.FleetBreaker, cause resilience.Cause,
 ) (leaseReply, error) {
-	return over(ctx, s, func() leaseReply {
+	return over(ctx, s, "lease", func() leaseReply {
 		b, now := s.breakers[fb.ID], s.now()
 		switch {
 		case b == nil || b.State == "closed":
@@ -304,18 +266,18 @@ func (s *modelStore) isolateNow(id, reason string) entry {
 }
 
 func (s *modelStore) isolate(ctx context.Context, id, reason string) (entry, error) {
-	return over(ctx, s, func() entry { return s.isolateNow(id, reason) })
+	return over(ctx, s, "isolate", func() entry { return s.isolateNow(id, reason) })
 }
 
 func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
-	return over(ctx, s, func() entry {
+	return over(ctx, s, "reset", func() entry {
 		s.breakers[id] = &modelBreaker{entry: entry{State: "closed", Cause: "manual"}, reset: s.now()}
 		return s.changed(id, s.me, nil)
 	})
 }
 
 func (s *modelStore) restore(ctx context.Context, fb resilience.FleetBreaker, reason string) (entry, error) {
-	return over(ctx, s, func() entry {
+	return over(ctx, s, "restore", func() entry {
 		if b := s.breakers[fb.ID]; b != nil && (b.State != "closed" || !b.reset.IsZero()) {
 			return s.view(fb.ID, s.me)
 		}
@@ -328,7 +290,7 @@ func (s *modelStore) restore(ctx context.Context, fb resilience.FleetBreaker, re
 }
 
 func (s *modelStore) compare(ctx context.Context, configs []string) ([]string, error) {
-	return over(ctx, s, func() []string {
+	return over(ctx, s, "compare", func() []string {
 		for _, c := range configs {
 			s.configs[c] = s.now()
 		}
@@ -338,7 +300,7 @@ func (s *modelStore) compare(ctx context.Context, configs []string) ([]string, e
 }
 
 func (s *modelStore) leave(ctx context.Context) error {
-	_, err := over(ctx, s, func() struct{} {
+	_, err := over(ctx, s, "leave", func() struct{} {
 		delete(s.members, s.me)
 		return struct{}{}
 	})

@@ -159,7 +159,7 @@ func TestDifferentConfigurationsAreNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
 		all := servers(t, m, 2, nil)
-		odd := &server{t: t, store: m.store("odd"), broken: all[0].broken, asked: all[0].asked}
+		odd := newServer(t, m, "odd")
 		odd.start(func(c *resilience.BreakerConfig) { c.Failures = 3 })
 		defer leaveAll(t, append(all, odd))
 
@@ -176,7 +176,7 @@ func TestDifferentConfigurationsAreNoticed(t *testing.T) {
 
 func TestServerStartsWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{t: t, store: newModel().store("alone"), broken: newFlag(), asked: newCount()}
+		s := newServer(t, newModel(), "alone")
 		s.store.down.Store(true)
 		start := time.Now()
 		s.start(nil)

@@ -3,6 +3,7 @@ package redisfleet
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ func (e *engine) run(ctx context.Context) {
 		}
 		if err == nil && time.Since(compared) >= comparison {
 			compared = time.Now()
+			e.reread()
 			err = e.compare(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -53,6 +55,13 @@ func (e *engine) run(ctx context.Context) {
 		case <-time.After(delay):
 		}
 	}
+}
+
+// reread lets the next sync read all breakers, so that the store doesn't forget one of which there is nothing new.
+func (e *engine) reread() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known = memory{}
 }
 
 // joined says that the store has answered: err is why it refuses the member, if it does.
@@ -95,7 +104,7 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 		}
 		all = append(all, some...)
 	}
-	e.learn(asked, reply.memory, all)
+	e.learn(asked, reply, all)
 	return reply.Members, nil
 }
 
@@ -150,8 +159,8 @@ func (e *engine) renew(ctx context.Context) error {
 	e.mu.Unlock()
 
 	for _, id := range open {
-		b, ok := e.member.Breaker(id)
-		if !ok || !b.Probing {
+		b, _ := e.member.Breaker(id)
+		if !b.Probing {
 			continue
 		}
 		_, err := bounded(ctx, func(ctx context.Context) (leaseReply, error) {
@@ -164,7 +173,8 @@ func (e *engine) renew(ctx context.Context) error {
 	return nil
 }
 
-// remember gives a store that has lost its memory, or the newest part of it, what the member knows.
+// remember gives a store that has lost its memory, or the newest part of it, what the member knows. What it can't give,
+// the next sync does.
 func (e *engine) remember(ctx context.Context, now memory) error {
 	e.mu.Lock()
 	known := e.breakers
@@ -173,38 +183,44 @@ func (e *engine) remember(ctx context.Context, now memory) error {
 	e.mu.Unlock()
 
 	for id, x := range known {
-		b, ok := e.member.Breaker(id)
-		if !ok || b.State == resilience.StateClosed || x.State == "closed" {
+		b, _ := e.member.Breaker(id)
+		if b.State == resilience.StateClosed || x.State == "closed" {
 			continue
 		}
 		if c := x.change(time.Time{}); b.State != c.State { // what the operator of one member wants is no one else's
 			b.State, b.RetryAfter = c.State, c.RetryAfter
 		}
-		_, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.restore(ctx, b, x.Reason) })
+		restored, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.restore(ctx, b, x.Reason) })
 		if err != nil {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			maps.Copy(known, e.breakers)
+			e.since, e.breakers = "", known
 			return err
 		}
+		delete(known, id)
+		e.told(restored)
 	}
 	return nil
 }
 
-// learn applies all that the store remembers.
-func (e *engine) learn(asked time.Time, now memory, all []entry) {
+// learn applies all that the store remembers. A breaker that could not be read any more has changed since, or the store
+// has lost its memory meanwhile: the next sync says which.
+func (e *engine) learn(asked time.Time, reply syncReply, all []entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.since != now.Since {
-		return // it has lost its memory meanwhile
-	}
-
 	gone := make(map[string]entry, len(e.breakers))
 	for id, x := range e.breakers {
-		if x.Version <= now.Version {
-			gone[id] = entry{ID: id, State: "closed", Version: now.Version}
+		if x.Version <= reply.Version {
+			gone[id] = entry{ID: id, State: "closed", Version: reply.Version}
 		}
 	}
-	e.known = now
+	for _, id := range reply.IDs {
+		delete(gone, id)
+	}
+
+	e.known = reply.memory
 	for _, x := range all {
-		delete(gone, x.ID)
 		e.apply(x, asked) // which forgets e.known if the member knows more
 	}
 	for _, x := range gone {

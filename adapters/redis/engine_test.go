@@ -1,0 +1,270 @@
+package redisfleet
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
+)
+
+// A reply that is lost doesn't keep a member from learning what its own command has done, although it doesn't wait for
+// the message.
+func TestMemberLearnsWhatItsOwnCommandHasDone(t *testing.T) {
+	for op, c := range map[string]struct {
+		do   func(s *server)
+		want resilience.State
+	}{
+		"failure": {func(s *server) { require.Error(s.t, s.call()) }, resilience.StateOpen},
+		"isolate": {func(s *server) {
+			require.ErrorContains(s.t, s.fleet.Isolate(s.t.Context(), "search", ""), "redisfleet: ")
+		}, resilience.StateIsolated},
+	} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := servers(t, newModel(), 2, nil)
+				defer leaveAll(t, all)
+				all[0].broken.Store(true)
+				for range 4 {
+					require.Error(t, all[0].call())
+				}
+				all[1].store.loseReplies(op)
+				c.do(all[1])
+				require.Equal(t, c.want, all[0].state())
+				time.Sleep(patience)
+				all[1].store.mend()
+				time.Sleep(heartbeat)
+				require.Equal(t, c.want, all[1].state())
+			})
+		})
+	}
+}
+
+// A result of which the store could not be told isn't forgotten: it learns what has become of the breaker.
+func TestStoreLearnsOfResultsThatItMissed(t *testing.T) {
+	refused := errors.New("READONLY")
+	for name, c := range map[string]struct {
+		cut  func(s *server)
+		lost bool // and the member knows that before the call
+	}{
+		"at once":          {cut: func(s *server) { s.store.refuse(refused, "failure") }},
+		"after a time-out": {cut: func(s *server) { s.store.lose("failure") }},
+		"all":              {cut: func(s *server) { s.store.down.Store(true) }},
+		"all, for a while": {cut: func(s *server) { s.store.down.Store(true); time.Sleep(3 * time.Second) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				s, other := newServer(t, m, "first"), newServer(t, m, "other")
+				s.quorum, s.more = 1, []string{"a", "b", "tripped", "reset"}
+				other.more = s.more
+				s.start(nil)
+				other.start(nil)
+				defer leaveAll(t, []*server{s, other})
+				s.open("reset")
+				require.Equal(t, resilience.StateOpen, other.stateOf("reset"))
+
+				c.cut(s)
+				s.open("a")
+				time.Sleep(400 * time.Millisecond)
+				s.open("b")
+				s.guard.Breaker("tripped").Trip(time.Hour)
+				s.guard.Breaker("reset").Reset()
+				time.Sleep(600 * time.Millisecond)
+				require.False(t, s.fleet.Health().Connected)
+				require.Equal(t, resilience.StateClosed, other.stateOf("a"))
+
+				s.store.mend()
+				s.store.down.Store(false)
+				time.Sleep(time.Second)
+				require.True(t, s.fleet.Health().Connected)
+				for _, tool := range []string{"a", "b", "reset"} {
+					require.Equal(t, resilience.StateOpen, other.stateOf(tool), tool)
+				}
+				require.Equal(t, resilience.StateClosed, other.stateOf("tripped"), "an operator's wish for one member")
+			})
+		})
+	}
+}
+
+// A member that was away tells of what it has found out since, not of what it knew before: others may know more.
+func TestMemberThatWasAwayTellsNothingOld(t *testing.T) {
+	for name, away := range map[string]bool{"told at once": false, "told after an outage": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all := servers(t, m, 3, nil)
+				defer leaveAll(t, all)
+				down(t, all)
+				all[0].broken.Store(false)
+				time.Sleep(30 * time.Second)
+				all[0].store.down.Store(away)
+				time.Sleep(2 * time.Second)
+				require.NoError(t, all[0].call(), "it is the probe")
+				all[0].store.down.Store(false)
+				time.Sleep(time.Minute)
+				for i, s := range all {
+					require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
+				}
+
+				all[0].store.down.Store(true)
+				all[0].cut.Store(true)
+				require.Error(t, all[0].call(), "which changes nothing")
+				time.Sleep(2 * time.Second)
+				down(t, all[1:])
+				all[0].store.down.Store(false)
+				time.Sleep(2 * time.Second)
+				for i, s := range all {
+					require.Equal(t, resilience.StateOpen, s.state(), "member %d", i)
+				}
+			})
+		})
+	}
+}
+
+// A success of a call that began before the fleet opened the breaker doesn't close it.
+func TestOnlyTheSuccessOfAProbeClosesTheFleetsBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		b, _ := all[0].fleet.engine.member.Breaker("listed/search")
+		for _, probe := range []bool{false, true} {
+			all[0].fleet.engine.Report(resilience.FleetResult{Breaker: b, Success: true, Probe: probe, Cause: resilience.CauseProbe})
+			synctest.Wait()
+			require.Equal(t, !probe, m.breaker("listed/search").State == "open")
+		}
+	})
+}
+
+// A call that may be the probe doesn't wait for a store that is known to be away, and is it if there is no answer.
+func TestProbeWithoutAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		cut  func(s *server)
+		want time.Duration
+	}{
+		"an error":          {func(s *server) { s.store.refuse(errors.New("LOADING"), "lease") }, 0},
+		"none":              {func(s *server) { s.store.lose("lease") }, 100 * time.Millisecond},
+		"none, as is known": {func(s *server) { s.store.down.Store(true); time.Sleep(2 * time.Second) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := servers(t, newModel(), 2, nil)
+				down(t, all)
+				all[0].broken.Store(false)
+				time.Sleep(30 * time.Second)
+				c.cut(all[0])
+				start := time.Now()
+				require.NoError(t, all[0].call())
+				require.Equal(t, c.want, time.Since(start))
+				all[0].store.mend()
+				all[0].store.down.Store(false)
+				time.Sleep(time.Second)
+				leaveAll(t, all)
+			})
+		})
+	}
+}
+
+func TestMemberIsToldWhenItMayAskForTheLeaseAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 2, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		time.Sleep(30 * time.Second)
+		b, _ := all[0].fleet.engine.member.Breaker("listed/search")
+		granted, _ := all[0].fleet.engine.Lease(t.Context(), b, resilience.CauseCalls)
+		require.True(t, granted)
+		time.Sleep(time.Second)
+		granted, wait := all[1].fleet.engine.Lease(t.Context(), b, resilience.CauseCalls)
+		require.False(t, granted)
+		require.Equal(t, 2*time.Second, wait)
+	})
+}
+
+// A message or a reply of a memory that the member doesn't know yet is no reason to wait for the next heartbeat.
+func TestNewMemoryIsNoticedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 3, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		m.flush()
+		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+		synctest.Wait()
+		for i, s := range all {
+			require.Equal(t, resilience.StateIsolated, s.state(), "member %d", i)
+			require.Equal(t, "2", s.fleet.engine.since)
+		}
+	})
+}
+
+// Each row is heard by a member that has learned of version 5 that the breaker is open for another 10s.
+func TestWhatAMessageMeans(t *testing.T) {
+	open := entry{ID: "listed/search", State: "open", Wait: 10_000, Version: 5, By: "another", Cause: "calls"}
+	change := func(f func(x *entry)) entry {
+		x := open
+		f(&x)
+		return x
+	}
+	for name, c := range map[string]struct {
+		message entry
+		want    resilience.State
+		after   time.Duration
+		known   int64 // 5 before; 0: all has to be read again
+	}{
+		"older": {
+			change(func(x *entry) { x.State, x.Version = "closed", 4 }), resilience.StateOpen, 10 * time.Second, 5,
+		},
+		"the same, later": {
+			change(func(x *entry) { x.Wait = 20_000 }), resilience.StateOpen, 20 * time.Second, 5,
+		},
+		"newer": {
+			change(func(x *entry) { x.Version, x.Wait = 6, 20_000 }), resilience.StateOpen, 20 * time.Second, 6,
+		},
+		"newer, after one that is missing": {
+			change(func(x *entry) { x.Version, x.Wait = 7, 20_000 }), resilience.StateOpen, 20 * time.Second, 5,
+		},
+		"newer, of another breaker": {
+			change(func(x *entry) { x.ID, x.Version = "listed/another", 6 }), resilience.StateOpen, 10 * time.Second, 6,
+		},
+		"closed": {
+			change(func(x *entry) { x.State, x.Wait, x.Version = "closed", 0, 6 }), resilience.StateClosed, 0, 6,
+		},
+		"its own": {
+			change(func(x *entry) { x.By, x.State, x.Wait, x.Version = "me", "closed", 0, 6 }),
+			resilience.StateOpen, 10 * time.Second, 6,
+		},
+		"of another memory": {
+			change(func(x *entry) { x.Since, x.State, x.Version = "another", "closed", 6 }),
+			resilience.StateOpen, 10 * time.Second, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEngine(nil, "me", Config{})
+				s := newServer(t, newModel(), "me")
+				s.prepare(nil)
+				var err error
+				e.member, err = s.guard.JoinFleet("fleet test", e)
+				require.NoError(t, err)
+				open.Since, e.since, e.known = "memory", "memory", memory{"memory", 4}
+				e.heard(open)
+				require.Equal(t, memory{"memory", 5}, e.known)
+
+				x := c.message
+				if x.Since == "" {
+					x.Since = "memory"
+				}
+				e.heard(x)
+				require.Equal(t, c.want, s.state())
+				require.Equal(t, c.after, s.guard.Breaker("search").RetryAfter())
+				require.Equal(t, c.known, e.known.Version)
+				require.Equal(t, c.known == 0, len(e.wake) > 0)
+			})
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package redisfleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
+)
+
+// A lateStore is one whose messages are heard after some time, or never if that is negative.
+type lateStore struct {
+	*modelStore
+	after time.Duration
+}
+
+func (s lateStore) listen(ctx context.Context, l listener) {
+	if s.after < 0 {
+		<-ctx.Done()
+		return
+	}
+	time.Sleep(s.after)
+	s.modelStore.listen(ctx, l)
+}
+
+// Join waits for what the fleet knows and for its messages: for two seconds at most, and no longer than it has to.
+func TestHowLongJoinWaits(t *testing.T) {
+	refused := replyError("NOPERM no permissions")
+	for name, c := range map[string]struct {
+		prepare func(s *modelStore)
+		after   time.Duration // until messages are heard
+		want    time.Duration
+		err     error
+	}{
+		"there is an answer":       {},
+		"it takes time":            {prepare: func(s *modelStore) { s.slow.Store(true) }, want: 800 * time.Millisecond},
+		"messages are heard later": {after: 700 * time.Millisecond, want: 700 * time.Millisecond},
+		"messages are never heard": {after: -1, want: 2 * time.Second},
+		"there is no store":        {prepare: func(s *modelStore) { s.down.Store(true) }, want: 2 * time.Second},
+		"an error that may end":    {prepare: func(s *modelStore) { s.refuse(errLost, "sync") }, want: 2 * time.Second},
+		"it refuses the member":    {prepare: func(s *modelStore) { s.refuse(refused, "sync") }, after: -1, err: refused},
+		"it refuses, and is heard": {prepare: func(s *modelStore) { s.refuse(refused, "sync") }, err: refused},
+		"it can't compare":         {prepare: func(s *modelStore) { s.refuse(refused, "compare") }, err: refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t, newModel(), "late")
+				s.prepare(nil)
+				if c.prepare != nil {
+					c.prepare(s.store)
+				}
+				start := time.Now()
+				f, err := join(t.Context(), lateStore{s.store, c.after}, s.store.me, s.guard, Config{Namespace: "test"})
+				require.Equal(t, c.want, time.Since(start))
+				require.ErrorIs(t, err, c.err)
+				if err == nil {
+					s.store.down.Store(false)
+					require.NoError(t, f.Leave(t.Context()))
+				}
+			})
+		})
+	}
+}
+
+func TestJoinWaitsNoLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "alone")
+		s.prepare(nil)
+		s.store.down.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		f, err := join(ctx, s.store, s.store.me, s.guard, Config{Namespace: "test"})
+		require.NoError(t, err)
+		require.Equal(t, 300*time.Millisecond, time.Since(start))
+		require.NoError(t, f.Leave(t.Context()))
+	})
+}
+
+// A guard whose breaker is open already tells the others so when it joins.
+func TestFleetLearnsWhatAJoiningGuardKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		first, other := newServer(t, m, "first"), newServer(t, m, "other")
+		first.quorum = 1
+		first.prepare(nil)
+		first.open("search")
+		first.join()
+		other.start(nil)
+		defer leaveAll(t, []*server{first, other})
+		require.Equal(t, resilience.StateOpen, other.state())
+	})
+}
+
+// hangsNow lets the next command of an operation be lost, and returns when that is under way.
+func (s *modelStore) hangsNow(op string) {
+	began := make(chan struct{})
+	s.faults.Store(op, fault{before: func(ctx context.Context) error {
+		close(began)
+		return hang(ctx)
+	}})
+	<-began
+}
+
+// Leave waits for the results so far and for its own command, and for no more than that.
+func TestHowLongLeaveTakes(t *testing.T) {
+	refused := errors.New("READONLY")
+	for name, c := range map[string]struct {
+		prepare  func(s *server)
+		patience time.Duration // of its context
+		want     time.Duration
+		err      error
+		leaves   int // how many commands say so
+	}{
+		"the store answers":   {prepare: func(*server) {}, leaves: 1},
+		"it refuses":          {prepare: func(s *server) { s.store.refuse(refused, "leave") }, err: refused},
+		"it is away":          {prepare: func(s *server) { s.store.refuse(refused, "sync"); time.Sleep(time.Second) }},
+		"a sync is under way": {prepare: func(s *server) { s.store.hangsNow("sync") }, want: patience, leaves: 1},
+		"a sync is under way for too long": {
+			prepare:  func(s *server) { s.store.hangsNow("sync") },
+			patience: 100 * time.Millisecond, want: 100 * time.Millisecond, err: context.DeadlineExceeded,
+		},
+		"a result is under way for too long": {
+			prepare: func(s *server) {
+				s.store.lose("failure")
+				s.cut.Store(true)
+				require.Error(s.t, s.call())
+				s.store.refuse(refused, "sync")
+				s.fleet.engine.subscribed()
+				synctest.Wait()
+			},
+			patience: 100 * time.Millisecond, want: 100 * time.Millisecond, err: context.DeadlineExceeded,
+		},
+		"configurations are compared": {prepare: func(s *server) { s.store.hangsNow("compare") }, leaves: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t, newModel(), "alone")
+				s.start(nil)
+				time.Sleep(10 * time.Second)
+				c.prepare(s)
+				before := s.reported()
+				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(c.patience, time.Minute))
+				defer cancel()
+
+				start := time.Now()
+				require.ErrorIs(t, s.fleet.Leave(ctx), c.err)
+				require.Equal(t, c.want, time.Since(start))
+				time.Sleep(time.Second)
+				require.Equal(t, c.leaves, s.store.executed()["leave"])
+				require.Equal(t, before, s.reported(), "it isn't an outage")
+			})
+		})
+	}
+}
