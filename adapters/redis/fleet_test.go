@@ -272,3 +272,16 @@ func TestIsolateAndResetForTheWholeFleet(t *testing.T) {
 		all[0].store.down.Store(false)
 	})
 }
+
+func TestErrorOfAnUnknownBreakerNamesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "alone")
+		s.more = []string{"zeta", "alpha", "omega", "beta", "gamma"}
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		const want = `redisfleet: the breaker is "serach": ` +
+			`it must be one of ["alpha" "beta" "gamma" "omega" "search" "zeta"]`
+		require.EqualError(t, s.fleet.Isolate(t.Context(), "serach", ""), want)
+		require.EqualError(t, s.fleet.Reset(t.Context(), "serach"), want)
+	})
+}

@@ -1,0 +1,134 @@
+package redisfleet
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
+)
+
+// stores returns the stores of n members of a namespace on a server, whose clock stands still.
+func stores(t *testing.T, n int) (server *miniredis.Miniredis, tick func(d time.Duration), all []*redisStore) {
+	server = miniredis.RunT(t)
+	client := newClient(t, redis.Options{Addr: server.Addr()})
+	for i := range n {
+		all = append(all, newRedisStore(client, "test", fmt.Sprint("member-", i)))
+	}
+	now := time.UnixMilli(1_700_000_000_000)
+	tick = func(d time.Duration) {
+		now = now.Add(d)
+		server.SetTime(now)
+	}
+	tick(0)
+	return server, tick, all
+}
+
+func TestKeysAreOfTheNamespaceAndExpireAfterADay(t *testing.T) {
+	server, _, all := stores(t, 1)
+	s := all[0]
+	_, err := s.sync(t.Context(), memory{})
+	require.NoError(t, err)
+	_, err = s.isolate(t.Context(), "listed/search", "moving house")
+	require.NoError(t, err)
+	_, err = s.compare(t.Context(), []string{"listed/search 5 failures"})
+	require.NoError(t, err)
+
+	want := []string{"breaker:listed/search", "configs", "index", "members", "version"}
+	for i, name := range want {
+		want[i] = "resilience:{test}:" + name
+		require.Equal(t, 24*time.Hour, server.TTL(want[i]), name)
+	}
+	require.ElementsMatch(t, want, server.Keys())
+}
+
+func TestMemberIsForgottenAfterThreeSeconds(t *testing.T) {
+	_, tick, all := stores(t, 2)
+	members := func(s *redisStore) int {
+		r, err := s.sync(t.Context(), memory{})
+		require.NoError(t, err)
+		return r.Members
+	}
+	require.Equal(t, 1, members(all[0]))
+	tick(3 * time.Second)
+	require.Equal(t, 2, members(all[1]))
+	tick(time.Millisecond)
+	require.Equal(t, 1, members(all[1]))
+}
+
+func TestNamespaceRemembers4096Breakers(t *testing.T) {
+	server, _, all := stores(t, 1)
+	for i := range 4095 {
+		_, err := server.ZAdd("resilience:{test}:index", 2e12, fmt.Sprint("listed/", i))
+		require.NoError(t, err)
+	}
+	for _, name := range []string{"the last", "one more"} {
+		b := resilience.FleetBreaker{ID: "listed/" + name, Config: resilience.BreakerConfig{Failures: 5}}
+		x, err := all[0].failure(t.Context(), b, 1, 2, false)
+		require.NoError(t, err)
+		require.Equal(t, name == "the last", x.Failures == 1, name)
+	}
+	_, err := all[0].isolate(t.Context(), "listed/one more", "")
+	require.ErrorContains(t, err, "too many breakers")
+}
+
+// What is open is left to others by a member whose probe has failed, and what was forgotten is probed soon.
+func TestWhenABreakerMayBeProbed(t *testing.T) {
+	_, tick, all := stores(t, 2)
+	b := resilience.FleetBreaker{
+		ID: "listed/search", State: resilience.StateOpen, RetryAfter: 7 * time.Second,
+		Config: resilience.BreakerConfig{Failures: 1, Cooldown: 12 * time.Second, ProbeInterval: 6 * time.Second},
+	}
+	lease := func(s *redisStore, cause resilience.Cause) time.Duration {
+		r, err := s.lease(t.Context(), b, cause)
+		require.NoError(t, err)
+		require.Equal(t, r.Wait == 0, r.Granted)
+		return time.Duration(r.Wait) * time.Millisecond
+	}
+	for _, s := range all {
+		_, err := s.sync(t.Context(), memory{})
+		require.NoError(t, err)
+	}
+
+	_, err := all[0].restore(t.Context(), b, "")
+	require.NoError(t, err)
+	require.Equal(t, 3*time.Second, lease(all[0], resilience.CauseProbe), "half of an interval")
+	require.Equal(t, 7*time.Second, lease(all[0], resilience.CauseCalls))
+
+	_, err = all[0].failure(t.Context(), b, 1, 2, true)
+	require.NoError(t, err)
+	require.Equal(t, 7*time.Second+3*time.Second, lease(all[0], resilience.CauseCalls), "and a quarter of the cooldown")
+	require.Equal(t, 7*time.Second, lease(all[1], resilience.CauseCalls))
+	require.Equal(t, 3*time.Second, lease(all[1], resilience.CauseProbe))
+	tick(2 * time.Second)
+	require.Equal(t, 5*time.Second, lease(all[1], resilience.CauseCalls))
+	tick(5 * time.Second)
+	require.Zero(t, lease(all[1], resilience.CauseCalls))
+	require.Equal(t, 3*time.Second, lease(all[0], resilience.CauseCalls), "it is leased for so long")
+}
+
+func TestWhatAnEntrySaysOfABreaker(t *testing.T) {
+	asked := time.Now()
+	for _, c := range []struct {
+		entry entry
+		want  resilience.FleetChange
+	}{
+		{entry{State: "closed", Failures: 3, Cause: "calls"}, resilience.FleetChange{Failures: 3}},
+		{
+			entry{State: "open", Wait: 1500, Cause: "calls"},
+			resilience.FleetChange{State: resilience.StateOpen, RetryAfter: 1500 * time.Millisecond},
+		},
+		{
+			entry{State: "isolated", Reason: "moving house", Cause: "manual"},
+			resilience.FleetChange{State: resilience.StateIsolated, Reason: "moving house", Cause: resilience.CauseManual},
+		},
+		{entry{State: "closed", Cause: "probe"}, resilience.FleetChange{Cause: resilience.CauseProbe}},
+		{entry{State: "closed", Cause: "manual"}, resilience.FleetChange{Cause: resilience.CauseManual}},
+	} {
+		c.entry.ID, c.want.Breaker, c.want.Time = "listed/search", "listed/search", asked
+		require.Equal(t, c.want, c.entry.change(asked))
+	}
+}

@@ -1,0 +1,196 @@
+package redisfleet
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	redisserver "github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
+)
+
+// A wire is a server of the protocol in fake time, without a network.
+type wire struct {
+	*miniredis.Miniredis
+	client *redis.Client
+
+	mu       sync.Mutex
+	received map[string]int // commands, also those of scripts
+	errors   map[string]string
+	silent   map[string]bool // commands that are never answered
+	garbage  bool            // what a script replies
+}
+
+func newWire(t *testing.T) *wire {
+	w := &wire{
+		Miniredis: miniredis.NewMiniRedis(),
+		received:  make(map[string]int), errors: make(map[string]string), silent: make(map[string]bool),
+	}
+	w.client = redis.NewClient(&redis.Options{
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return w.Dial() },
+	})
+	require.NoError(t, w.client.Ping(t.Context()).Err())
+	w.Server().SetPreHook(w.receive)
+	t.Cleanup(func() {
+		w.client.Close()
+		w.Close()
+	})
+	return w
+}
+
+// receive reports whether a command has been dealt with.
+func (w *wire) receive(p *redisserver.Peer, command string, _ ...string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.received[command]++
+	switch {
+	case w.errors[command] != "":
+		p.WriteError(w.errors[command])
+	case w.garbage && strings.HasPrefix(command, "EVAL"):
+		p.WriteBulk("no JSON")
+	default:
+		return w.silent[command]
+	}
+	return true
+}
+
+// count returns how many commands there were since it was asked last.
+func (w *wire) count() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.received
+	w.received = make(map[string]int)
+	return before
+}
+
+func (w *wire) silence(command string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.silent[command] = true
+}
+
+// A member that lacks a right learns of it when it joins, rather than when a backend fails.
+func TestJoinIsRefusedWithoutARight(t *testing.T) {
+	for _, command := range []string{"PING", "EXISTS", "DEL", "PUBLISH", "SUBSCRIBE", "EVALSHA", "EVAL"} {
+		t.Run(command, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				w.errors[command] = "NOPERM this user has no permissions to run the command " + command
+				_, err := Join(t.Context(), w.client, newGuard(t, io.Discard), Config{Namespace: "test"})
+				require.ErrorContains(t, err, w.errors[command])
+
+				delete(w.errors, command)
+				f, err := Join(t.Context(), w.client, newGuard(t, io.Discard), Config{Namespace: "test"})
+				require.NoError(t, err)
+				require.NoError(t, f.Leave(t.Context()))
+			})
+		})
+	}
+}
+
+func TestCommandsOfAHealthyMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		f, err := Join(t.Context(), w.client, newGuard(t, io.Discard), Config{Namespace: "test"})
+		require.NoError(t, err)
+		defer f.Leave(t.Context())
+		time.Sleep(10 * time.Second)
+		w.count()
+		time.Sleep(10 * time.Minute)
+		got := w.count()
+		require.InDelta(t, 10*60, got["PING"], 10)
+		require.GreaterOrEqual(t, got["EVALSHA"], 10*60)
+		require.Less(t, got["EVALSHA"], 10*60*3/2)
+		for _, once := range []string{"EVAL", "EXISTS", "DEL", "PUBLISH", "SUBSCRIBE", "HELLO"} {
+			require.Zero(t, got[once], once)
+		}
+	})
+}
+
+// A server that falls silent doesn't end the connection for messages.
+func TestListenerNoticesASilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		s := newRedisStore(w.client, "test", "member-1")
+		l := &heardAll{subscriptions: make(chan struct{}, 100), entries: make(chan entry, 10)}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.listen(ctx, l) }()
+
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, w.count()["SUBSCRIBE"], "it answers pings")
+		w.silence("PING")
+		time.Sleep(2*heartbeat + heartbeat + retry)
+		require.Equal(t, 1, w.count()["SUBSCRIBE"])
+		require.Len(t, l.subscriptions, 2, "messages may have been lost")
+		_, err := s.isolate(t.Context(), "listed/search", "moving house")
+		require.NoError(t, err)
+		require.Equal(t, "isolated", (<-l.entries).State)
+
+		time.Sleep(time.Minute)
+		require.InDelta(t, time.Minute/(2*heartbeat+retry), w.count()["SUBSCRIBE"], 2)
+		require.LessOrEqual(t, w.Server().ClientsLen(), 2, "what has fallen silent is closed")
+		cancel()
+		start := time.Now()
+		<-done
+		require.Equal(t, start, time.Now())
+	})
+}
+
+// TestServersErrors lets a server refuse everything, or reply what can't be understood.
+func TestErrorsOfAServer(t *testing.T) {
+	for want, breaks := range map[string]func(w *wire){
+		"LOADING":           func(w *wire) { w.SetError("LOADING Redis is loading the dataset in memory") },
+		"invalid character": func(w *wire) { w.garbage = true },
+	} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				breaks(w)
+				s := newRedisStore(w.client, "test", "member-1")
+				ctx, b := t.Context(), resilience.FleetBreaker{ID: "listed/search"}
+				for op, do := range map[string]func() error{
+					"sync":      func() error { _, err := s.sync(ctx, memory{}); return err },
+					"read":      func() error { _, err := s.read(ctx, []string{b.ID}); return err },
+					"failure":   func() error { _, err := s.failure(ctx, b, 1, 2, false); return err },
+					"success":   func() error { _, err := s.success(ctx, b.ID); return err },
+					"recovered": func() error { _, err := s.recovered(ctx, b.ID, resilience.CauseCalls); return err },
+					"lease":     func() error { _, err := s.lease(ctx, b, resilience.CauseCalls); return err },
+					"isolate":   func() error { _, err := s.isolate(ctx, b.ID, ""); return err },
+					"reset":     func() error { _, err := s.reset(ctx, b.ID); return err },
+					"restore":   func() error { _, err := s.restore(ctx, b, ""); return err },
+					"compare":   func() error { _, err := s.compare(ctx, nil); return err },
+					"leave":     func() error { return s.leave(ctx) },
+				} {
+					require.ErrorContains(t, do(), want, op)
+				}
+			})
+		})
+	}
+}
+
+// A message that isn't the fleet's does no harm, also before the member has heard of anything.
+func TestStrangeMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		w.silence("EVALSHA")
+		g := newGuard(t, io.Discard)
+		f, err := Join(t.Context(), w.client, g, Config{Namespace: "test"})
+		require.NoError(t, err)
+		for _, text := range []string{"", "null", "{}", "[]", `{"id": 1}`, `{"id": "listed/x", "state": "open"}`} {
+			w.Publish("resilience:{test}", text)
+			synctest.Wait()
+		}
+		require.Equal(t, resilience.StateClosed, g.Breaker("search").State())
+		time.Sleep(time.Second)
+		require.NoError(t, f.Leave(t.Context()))
+	})
+}
