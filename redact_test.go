@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -141,12 +142,13 @@ func TestRedactEndsWithCycles(t *testing.T) {
 	type loop map[string]any // of another type, which is redacted by way of its JSON
 	cycle := loop{}
 	cycle["again"] = cycle
-	assert.Contains(t, jsonOf(t, resilience.Redact(map[string]any{"x": cycle})), "[too deep]")
-
 	type list []any
 	within := list{nil}
 	within[0] = within
-	assert.Contains(t, jsonOf(t, resilience.Redact(map[string]any{"x": within})), "[too deep]")
+	for name, v := range map[string]any{"a map": cycle, "a list": within} {
+		out := jsonOf(t, resilience.Redact(map[string]any{"x": slices.Repeat([]any{v}, 100)}))
+		assert.Equal(t, 100, strings.Count(out, "[too deep]"), name)
+	}
 
 	type chain struct{ Next *chain }
 	var link chain
@@ -163,9 +165,13 @@ func TestRedactCopiesWhatAToolMayChange(t *testing.T) {
 		A [2]any
 		B []byte
 		n map[string]int
+		s struct{ N int }
 	}
 	word := "a"
-	in := input{embedded{map[string]int{"e": 1}}, map[int][]*string{1: {&word, nil}}, [2]any{1.5, nil}, []byte("b"), nil}
+	in := input{
+		embedded: embedded{map[string]int{"e": 1}}, M: map[int][]*string{1: {&word, nil}}, A: [2]any{1.5, nil},
+		B: []byte("b"), s: struct{ N int }{1},
+	}
 	assert.Equal(t, map[string]any{
 		"E": map[string]any{"e": json.Number("1")}, "M": map[string]any{"1": []any{"a", nil}},
 		"A": []any{json.Number("1.5"), nil}, "B": "Yg==",
@@ -177,12 +183,6 @@ func TestRedactCopiesWhatAToolMayChange(t *testing.T) {
 		Name   string
 	}
 	assert.Equal(t, "n", resilience.Redact(map[string]any{"a": upload{make([]byte, 20_000), make([]int, 20_000), "n"}})["a"].(map[string]any)["Name"])
-	type long struct {
-		Many []int
-		Name string
-	}
-	assert.Equal(t, "[too much]", resilience.Redact(map[string]any{"a": long{make([]int, 20_000), "n"}})["a"], "its name is not shown as empty")
-
 	many := make(map[string]string)
 	for i := range 20_000 {
 		many[fmt.Sprint(i)] = "v"
@@ -190,6 +190,65 @@ func TestRedactCopiesWhatAToolMayChange(t *testing.T) {
 	out := resilience.Redact(map[string]any{"many": many})
 	assert.Contains(t, jsonOf(t, out), "[too much]")
 	assert.Less(t, len(out["many"].(map[string]any)), 10_010)
+}
+
+// A struct that is cut would show its last fields as empty.
+func TestRedactShowsNoStructWithTooManyValues(t *testing.T) {
+	type long struct {
+		Many []int
+		Name string
+	}
+	type Long long
+	many := make([]int, 20_000)
+	for name, v := range map[string]any{
+		"a struct":            long{many, "n"},
+		"an embedded struct":  struct{ long }{long{many, "n"}},
+		"an embedded pointer": struct{ *Long }{&Long{many, "n"}},
+		"a hidden pointer": struct {
+			long
+			p *int
+		}{long{many, "n"}, nil},
+		"one beside a struct with an embedded pointer": struct {
+			S struct{ *hiddenBase }
+			long
+		}{long: long{many, "n"}},
+	} {
+		assert.Equal(t, "[too much]", resilience.Redact(map[string]any{"a": v})["a"], name)
+	}
+}
+
+// Values of any type are cut where those of JSON's own types are, and what is left out isn't shown as nothing.
+func TestRedactCutsListsOfAnyTypeAlike(t *testing.T) {
+	type anything []any
+	for n := 9_990; n < 10_010; n++ {
+		words, pointers, values := make([]string, n), make([]*string, n), make(anything, n)
+		keys := make(map[string]*string, n)
+		for i := range n {
+			word := fmt.Sprint(i)
+			words[i], pointers[i], values[i], keys[word] = word, &word, word, &word
+		}
+		want := resilience.Redact(map[string]any{"a": words})["a"].([]any)
+		assert.Equal(t, min(n, 9_999), len(want))
+		for _, v := range []any{pointers, values} {
+			same := slices.Equal(want, resilience.Redact(map[string]any{"a": v})["a"].([]any))
+			assert.True(t, same, "%d of %T", n, v)
+		}
+		assert.Equal(t, len(want), len(resilience.Redact(map[string]any{"a": keys})["a"].(map[string]any)), n)
+	}
+
+	var array [20_000]*int
+	for i := range array {
+		array[i] = new(int)
+	}
+	out := resilience.Redact(map[string]any{"a": array})["a"].([]any)
+	assert.Greater(t, len(out), 9_000)
+	assert.False(t, slices.Contains(out, nil))
+}
+
+// Each of many values that make their own JSON is shown.
+func TestRedactShowsListsOfSmallNumbersWithNames(t *testing.T) {
+	out := resilience.Redact(map[string]any{"a": make([]weekday, 1000)})["a"]
+	assert.Equal(t, slices.Repeat([]any{"Sunday"}, 1000), out)
 }
 
 // The copy of a value has the JSON of the value.
@@ -200,6 +259,12 @@ func TestRedactCopiesValuesOfUnusualTypes(t *testing.T) {
 	time.AfterFunc(10*time.Millisecond, h.mu.Unlock) // it is in use, and locks itself to make its JSON
 	for name, v := range map[string]any{
 		"a value with an address": h,
+		"a text with an address":  newLabel(7),
+		"fields with an address":  &struct{ T, J any }{newLabel(7), &number{7}},
+		"fields that have one": &struct {
+			L label
+			N number
+		}{*newLabel(7), number{7}},
 		"nothing at all": struct {
 			S []string
 			M map[string]int
@@ -238,6 +303,22 @@ type (
 
 func (s span) IsZero() bool { return !s.set }
 
+// A weekday is a byte that says its name.
+type weekday uint8
+
+func (d weekday) MarshalText() ([]byte, error) { return []byte(time.Weekday(d).String()), nil }
+
+// A label makes its text at its address, a number its JSON.
+type (
+	label  struct{ n int }
+	number struct{ n int }
+)
+
+func newLabel(n int) *label { return &label{n} }
+
+func (l *label) MarshalText() ([]byte, error)  { return fmt.Append(nil, "label ", l.n), nil }
+func (n *number) MarshalJSON() ([]byte, error) { return json.Marshal(n.n) }
+
 func (h *handle) MarshalJSON() ([]byte, error) {
 	if h.self != h {
 		panic("copied")
@@ -252,6 +333,11 @@ func TestPromise7RedactOfAPointerToItself(t *testing.T) {
 	var x any
 	x = &x
 	assert.Equal(t, "[too much]", resilience.Redact(map[string]any{"x": x})["x"])
+
+	type loop *loop
+	var y loop
+	y = &y
+	assert.Equal(t, "[too much]", resilience.Redact(map[string]any{"x": y})["x"])
 }
 
 // What JSON leaves out may be in use elsewhere.

@@ -15,17 +15,21 @@ func snapshot(v any, room int) (copied any, values int) {
 	c := copier{room: room}
 	out := c.copy(reflect.ValueOf(v), 0)
 	if c.cut {
-		return tooMuch, room - c.room
+		return tooMuch, room
 	}
 	return out.Interface(), room - c.room
 }
 
 // maxBytes is how much of a []byte is copied: its JSON is one string, of which less is shown.
-const maxBytes = 2 * maxRunes
+const maxBytes = maxRunes
+
+// maxLinks is how many pointers and interfaces may be around a value: some at each level.
+const maxLinks = 4 * maxDepth
 
 type copier struct {
-	room int
-	cut  bool // a struct has lost fields; maps and slices may lose their last elements
+	room  int
+	links int  // pointers and interfaces around the value that is copied
+	cut   bool // a struct has lost fields; maps and slices may lose their last elements
 }
 
 func (c *copier) copy(v reflect.Value, depth int) reflect.Value {
@@ -39,22 +43,15 @@ func (c *copier) copy(v reflect.Value, depth int) reflect.Value {
 
 	out := reflect.New(v.Type()).Elem()
 	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if c.room < 0 { // a pointer may lead to itself
-			c.cut = true
-			return out
-		}
-	}
-	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
 			p := reflect.New(v.Type().Elem())
-			p.Elem().Set(c.copy(v.Elem(), depth))
+			p.Elem().Set(c.follow(v, depth))
 			out.Set(p.Convert(v.Type()))
 		}
 	case reflect.Interface:
 		if !v.IsNil() {
-			out.Set(c.copy(v.Elem(), depth))
+			out.Set(c.follow(v, depth))
 		}
 	case reflect.Map:
 		c.copyMap(out, v, depth)
@@ -71,6 +68,18 @@ func (c *copier) copy(v reflect.Value, depth int) reflect.Value {
 		return v
 	}
 	return out
+}
+
+// follow copies what a pointer or an interface leads to. The two are one value, as they are in JSON.
+func (c *copier) follow(v reflect.Value, depth int) reflect.Value {
+	c.links++
+	defer func() { c.links-- }()
+	if c.links > maxLinks { // a pointer may lead to itself
+		c.cut = true
+		return reflect.Zero(v.Elem().Type())
+	}
+	c.room++
+	return c.copy(v.Elem(), depth)
 }
 
 func (c *copier) copyMap(out, v reflect.Value, depth int) {
