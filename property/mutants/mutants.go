@@ -36,7 +36,7 @@ var mutants = []mutant{
 	{"a cooldown that doesn't end", "2: an open breaker stays open.",
 		"ticket.go", "			if b.untilProbe() > 0 {\n", "			if b.untilProbe() > -1<<62 {\n"},
 	{"an overdue probe isn't ended", "2: a probe that never reports keeps the slot.",
-		"ticket.go", "if t != nil && overdue {", "if t != nil && overdue && false {"},
+		"ticket.go", "if overdue {", "if overdue && false {"},
 	{"a call that is overloaded keeps its permission", "2: an OVERLOADED probe keeps the slot.",
 		"call.go", "		c.settle(outcomeNeutral)\n		return overloadedError(c.ctx.name, \"Too many earlier calls of\")",
 		"		return overloadedError(c.ctx.name, \"Too many earlier calls of\")"},
@@ -107,7 +107,7 @@ var mutants = []mutant{
 		"context.go", "c.end(newEnding(context.DeadlineExceeded, e, time.Now(), reached && own))",
 		"c.end(newEnding(context.DeadlineExceeded, e, time.Now(), reached && own || !own))"},
 	{"an option's timeout counts", "6: calls with a short Timeout open the breaker.",
-		"clock.go", "return c.timeout < c.own && !atMaximum", "return false && !atMaximum"},
+		"clock.go", "return c.timeout < c.own || c.before > c.timeout/2", "return c.before > c.timeout/2"},
 
 	{"a panic is success", "7: the call of a tool that panics succeeds.",
 		"panic.go", "		if !ok {\n			err = panicError(recover())\n		}\n", "		if !ok {\n			_ = recover()\n		}\n"},
