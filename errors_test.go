@@ -203,6 +203,13 @@ func TestErrorIsLoggedWithItsCause(t *testing.T) {
 		"err.retryAfter=30s err.cause=boom err.details=map[attempt:2]\n", buf.String())
 
 	buf.Reset()
+	log.Error("failed", "err", &resilience.Error{Code: "C", Message: "m"})
+	assert.Equal(t, "level=ERROR msg=failed err.code=C err.message=m err.retryable=false\n", buf.String())
+	for _, a := range e.LogValue().Group() {
+		assert.NotEmpty(t, a.Key)
+	}
+
+	buf.Reset()
 	var none *resilience.Error
 	log.Error("failed", "err", none, "broken", &resilience.Error{Code: "C", Err: &unprintableError{}})
 	assert.Equal(t, "level=ERROR msg=failed err=<nil> broken.code=C broken.message=\"\" broken.retryable=false "+
@@ -340,13 +347,15 @@ func TestErrorUnmarshalsWhatItMarshals(t *testing.T) {
 			json: `{"retryAfter":9223372036}`,
 			want: resilience.Error{RetryAfter: 9223372036 * time.Second},
 		},
-		"no integer":      {json: `{"retryAfter":2.5}`, want: resilience.Error{RetryAfter: 3 * time.Second}},
-		"an exponent":     {json: `{"retryAfter":1e3}`, want: resilience.Error{RetryAfter: 1000 * time.Second}},
-		"out of an int64": {json: `{"retryAfter":99999999999999999999}`},
-		"out of a float":  {json: `{"retryAfter":1e400}`},
-		"far in the past": {json: `{"retryAfter":-1e400}`},
-		"null":            {json: `{"retryAfter":null}`},
-		"other fields":    {json: `{"Err":"x","origin":{}}`},
+		"no integer":        {json: `{"retryAfter":2.5}`, want: resilience.Error{RetryAfter: 3 * time.Second}},
+		"an exponent":       {json: `{"retryAfter":1e3}`, want: resilience.Error{RetryAfter: 1000 * time.Second}},
+		"just too far away": {json: `{"retryAfter":9223372037}`},
+		"twice":             {json: `{"retryAfter":5,"retryAfter":-1}`},
+		"out of an int64":   {json: `{"retryAfter":99999999999999999999}`},
+		"out of a float":    {json: `{"retryAfter":1e400}`},
+		"far in the past":   {json: `{"retryAfter":-1e400}`},
+		"null":              {json: `{"retryAfter":null}`},
+		"other fields":      {json: `{"Err":"x","origin":{}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := resilience.Error{Message: "old", Err: errBoom}

@@ -88,6 +88,7 @@ func TestFleetOpensABreaker(t *testing.T) {
 		assert.Equal(t, resilience.StateOpen, b.State())
 		_, isolated := b.Isolated()
 		assert.False(t, isolated)
+		assert.Equal(t, 5, b.Failures(), "as by failures")
 	})
 }
 

@@ -240,7 +240,7 @@ func TestNewBreakerHasTheStateOfTheFleet(t *testing.T) {
 		b, ok := m.Breaker("listed/x/e%2Fu")
 		require.True(t, ok)
 		assert.Equal(t, "x/e/u", b.Name)
-		for _, id := range []string{"", "listed", "listed/y", "other/x", "listed/x/a/b", "listed/%zz", "unlisted/x/%zz"} {
+		for _, id := range []string{"", "listed", "listed/y", "other/x", "other/new", "listed/x/a/b", "listed/%zz", "unlisted/x/%zz"} {
 			_, ok := m.Breaker(id)
 			assert.False(t, ok, "%q", id)
 		}
@@ -372,7 +372,7 @@ func TestBreakerThatIsTrippedDuringALeaseRejectsTheCall(t *testing.T) {
 	})
 }
 
-func TestFleetKnowsWhetherABackendIsBeingAsked(t *testing.T) {
+func TestFleetSeesTheStateOfABreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, m := joined(t, new(testFleet), resilience.BreakerConfig{
 			ProbeTimeout: 10 * time.Second, ProbeInterval: 40 * time.Second,
@@ -382,10 +382,27 @@ func TestFleetKnowsWhetherABackendIsBeingAsked(t *testing.T) {
 			},
 		})
 		b := g.Breaker("x")
-		probing := func() bool {
-			view, ok := m.Breaker("listed/x")
+		view := func() resilience.FleetBreaker {
+			v, ok := m.Breaker("listed/x")
 			assert.True(t, ok)
-			return view.Probing
+			return v
+		}
+		trip(t, b)
+		opened := view()
+		assert.Equal(t, 5, opened.Failures)
+		assert.Equal(t, resilience.CauseCalls, opened.Cause)
+		assert.Equal(t, time.Now(), opened.Changed)
+		assert.Equal(t, 30*time.Second, opened.RetryAfter)
+		time.Sleep(time.Second)
+		b.Reset()
+		closed := view()
+		assert.Zero(t, closed.Failures)
+		assert.Equal(t, resilience.CauseManual, closed.Cause)
+		assert.Equal(t, time.Now(), closed.Changed)
+		assert.Zero(t, closed.RetryAfter)
+
+		probing := func() bool {
+			return view().Probing
 		}
 
 		done, err := b.Allow()
@@ -409,6 +426,12 @@ func TestFleetKnowsWhetherABackendIsBeingAsked(t *testing.T) {
 		assert.Less(t, time.Since(began), 26*time.Second, "Probe runs")
 		time.Sleep(11 * time.Second)
 		assert.False(t, probing())
+		_, err = b.Allow()
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		assert.True(t, probing(), "the probe may still report")
+		time.Sleep(1)
+		assert.False(t, probing(), "it has failed, which the next call notices")
 		b.Reset()
 
 		b.Trip(time.Second)
@@ -566,6 +589,13 @@ func TestWithBreakerWaitsForALeaseForATenthOfItsTime(t *testing.T) {
 		_, err := resilience.WithBreaker(ctx, g.Breaker("x"), succeed)
 		require.NoError(t, err)
 		assert.Equal(t, 2*time.Millisecond, time.Since(start))
+
+		g.Breaker("x").Trip(time.Second)
+		time.Sleep(time.Second)
+		start = time.Now()
+		_, err = resilience.WithBreaker(t.Context(), g.Breaker("x"), succeed)
+		require.NoError(t, err)
+		assert.Equal(t, 100*time.Millisecond, time.Since(start), "without a deadline")
 	})
 }
 
@@ -574,15 +604,20 @@ func TestBreakerThatClosesDuringALeaseAdmitsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := new(testFleet)
 		g, m := joined(t, f, resilience.BreakerConfig{})
-		opened(t, m, time.Second)
-		time.Sleep(time.Second)
-		f.lease = func(context.Context) (bool, time.Duration) {
-			m.Apply(resilience.FleetChange{Breaker: "listed/x", Time: time.Now()})
-			return false, 0
+		for _, granted := range []bool{false, true} {
+			opened(t, m, time.Second)
+			time.Sleep(time.Second)
+			f.lease = func(context.Context) (bool, time.Duration) {
+				m.Apply(resilience.FleetChange{Breaker: "listed/x", Time: time.Now()})
+				return granted, 0
+			}
+			_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+				assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+				return 1, nil
+			})
+			require.NoError(t, err)
 		}
-		_, err := resilience.Do(t.Context(), g, "x", succeed)
-		require.NoError(t, err)
-		assert.Equal(t, 1, f.leases())
+		assert.Equal(t, 2, f.leases())
 	})
 }
 

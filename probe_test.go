@@ -390,6 +390,8 @@ func TestRetryAfterWhileProbeRunsAndAfterClose(t *testing.T) {
 		g := newGuard(t, cfg)
 		b := g.Breaker("x")
 		trip(t, b)
+		time.Sleep(b.RetryAfter())
+		assert.Equal(t, time.Second, b.RetryAfter(), "Probe runs, and nobody knows for how long")
 		looks := 0
 		for start := time.Now(); time.Since(start) < 20*time.Second; looks++ {
 			time.Sleep(b.RetryAfter())
@@ -478,6 +480,7 @@ func TestFailingProbeKeepsCallsOutAlsoAfterALook(t *testing.T) {
 				_, err := b.Allow()
 				assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
 				assert.Equal(t, resilience.StateOpen, b.State())
+				assert.Equal(t, 5, b.Failures(), "no call has failed")
 				backend.up.Store(true)
 				time.Sleep(5 * time.Second)
 				assert.Equal(t, resilience.StateClosed, b.State(), "it goes on")

@@ -264,7 +264,7 @@ func TestRedactCopiesValuesOfUnusualTypes(t *testing.T) {
 		"fields that have one": &struct {
 			L label
 			N number
-		}{*newLabel(7), number{7}},
+		}{label{n: 7}, number{7}},
 		"nothing at all": struct {
 			S []string
 			M map[string]int
@@ -310,13 +310,25 @@ func (d weekday) MarshalText() ([]byte, error) { return []byte(time.Weekday(d).S
 
 // A label makes its text at its address, a number its JSON.
 type (
-	label  struct{ n int }
+	label struct {
+		n  int
+		at *label // its address; nil if it may have any
+	}
 	number struct{ n int }
 )
 
-func newLabel(n int) *label { return &label{n} }
+func newLabel(n int) *label {
+	l := &label{n: n}
+	l.at = l
+	return l
+}
 
-func (l *label) MarshalText() ([]byte, error)  { return fmt.Append(nil, "label ", l.n), nil }
+func (l *label) MarshalText() ([]byte, error) {
+	if l.at != nil && l.at != l {
+		panic("copied")
+	}
+	return fmt.Append(nil, "label ", l.n), nil
+}
 func (n *number) MarshalJSON() ([]byte, error) { return json.Marshal(n.n) }
 
 func (h *handle) MarshalJSON() ([]byte, error) {
@@ -333,6 +345,13 @@ func TestPromise7RedactOfAPointerToItself(t *testing.T) {
 	var x any
 	x = &x
 	assert.Equal(t, "[too much]", resilience.Redact(map[string]any{"x": x})["x"])
+
+	x = 7
+	for range 60 {
+		inner := x
+		x = &inner
+	}
+	assert.Equal(t, json.Number("7"), resilience.Redact(map[string]any{"x": x})["x"], "this one ends")
 
 	type loop *loop
 	var y loop
