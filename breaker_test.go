@@ -282,3 +282,111 @@ func TestCrashIsAFailureAlsoOnceTheCallerHasLeft(t *testing.T) {
 		assert.Equal(t, tc.want, b.Failures(), name)
 	}
 }
+
+func TestWithBreakerInsideOfItsOwnCallReturnsWhatItsFunctionReturns(t *testing.T) {
+	b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+	value, err := resilience.WithBreaker(t.Context(), b, func(ctx context.Context) (int, error) {
+		return resilience.WithBreaker(ctx, b, func(context.Context) (int, error) { return 7, errBoom })
+	})
+	assert.Equal(t, 7, value)
+	assert.Equal(t, errBoom, err)
+}
+
+// What has succeeded counts, whoever has left meanwhile.
+func TestProbeOfWithBreakerThatSucceedsAfterItsCallerHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		trip(t, b)
+		time.Sleep(30 * time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := resilience.WithBreaker(ctx, b, func(context.Context) (int, error) { cancel(); return 1, nil })
+		assert.NoError(t, err)
+		assert.Equal(t, resilience.StateClosed, b.State())
+	})
+}
+
+// A probe that has stood in the way of others and crashes has failed like any other: the next one keeps its slot.
+func TestProbeOfWithBreakerThatCallsGoexitIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		trip(t, b)
+		time.Sleep(30 * time.Second)
+		go resilience.WithBreaker(t.Context(), b, func(ctx context.Context) (int, error) {
+			assert.False(t, report(b, nil), "another call")
+			return exit(ctx)
+		})
+		time.Sleep(time.Minute)
+		_, err := b.Allow()
+		require.NoError(t, err)
+		assert.False(t, report(b, nil))
+	})
+}
+
+// What a half-open breaker has learned of its callers doesn't outlast its recovery.
+func TestBreakerThatHasClosedStartsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		probe := func() func(error) {
+			b.Trip(time.Second)
+			time.Sleep(time.Second)
+			done, err := b.Allow()
+			require.NoError(t, err)
+			return done
+		}
+		done := probe()
+		require.False(t, report(b, nil), "another call")
+		done(context.Canceled)
+		done, err := b.Allow() // it leaves the slot
+		require.NoError(t, err)
+		require.True(t, report(b, nil))
+		require.Equal(t, resilience.StateClosed, b.State())
+		done(nil)
+
+		require.True(t, report(b, errBoom))
+		assert.Equal(t, resilience.StateClosed, b.State(), "it takes five failures again")
+		probe()
+		assert.False(t, report(b, nil), "the probe keeps its slot")
+	})
+}
+
+// A rejection says whether the backend is being asked as it is now.
+func TestRejectionKnowsWhetherProbeIsCalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const asked = "Its backend is being asked"
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{Probe: func(context.Context) error { return nil }})
+		rejection := func() *resilience.Error {
+			_, err := b.Allow()
+			var e *resilience.Error
+			require.ErrorAs(t, err, &e)
+			return e
+		}
+
+		trip(t, b)
+		first := rejection()
+		assert.Contains(t, first.Message, asked)
+		time.Sleep(6 * time.Second)
+		require.Equal(t, resilience.StateClosed, b.State())
+		trip(t, b) // so soon that Probe isn't called
+		time.Sleep(30*time.Second - first.RetryAfter)
+		again := rejection()
+		assert.Equal(t, first.RetryAfter, again.RetryAfter)
+		assert.NotContains(t, again.Message, asked)
+
+		b.Reset()
+		time.Sleep(time.Minute)
+		b.Trip(time.Minute)
+		time.Sleep(6 * time.Second)
+		require.Equal(t, resilience.StateClosed, b.State())
+		trip(t, b)
+		opened := time.Now()
+		time.Sleep(15 * time.Second)
+		first = rejection()
+		assert.NotContains(t, first.Message, asked)
+		b.Trip(time.Hour) // which is probed
+		again = rejection()
+		assert.Equal(t, time.Since(opened), again.RetryAfter)
+		assert.Equal(t, first.RetryAfter, again.RetryAfter)
+		assert.Contains(t, again.Message, asked)
+		b.Reset()
+	})
+}

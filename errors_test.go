@@ -126,6 +126,53 @@ func TestNilErrorDoesNotPanic(t *testing.T) {
 	assert.Equal(t, "<nil>", none.Error())
 	assert.NotErrorIs(t, error(none), resilience.CodeTimeout)
 	assert.NoError(t, none.Unwrap())
+	assert.False(t, none.HasGuidance())
+}
+
+func TestExhaustedErrorWithoutALastOneNamesNone(t *testing.T) {
+	e := resilience.RetryExhaustedError("x", 3, nil)
+	assert.Empty(t, e.LastCode)
+	assert.NoError(t, e.Err)
+	assert.True(t, e.Retryable)
+	assert.Equal(t, "Tool 'x' failed after 3 attempts", e.Message)
+}
+
+// A call that can't be made as it is shouldn't be made again.
+func TestInvalidCallIsNotRetryable(t *testing.T) {
+	_, err := resilience.WithTimeout(t.Context(), "", time.Second, succeed)
+	r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", succeed, resilience.Timeout(-1))
+	for _, err := range []error{err, r.Err} {
+		var e *resilience.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, resilience.CodeValidation, e.Code)
+		assert.False(t, e.Retryable)
+	}
+}
+
+// The cause of an end is what the tool has returned, and nothing around it.
+func TestCauseOfATimeoutIsTheToolsOwnError(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  func(context.Context) error
+		want error
+	}{
+		"an error":                    {func(context.Context) error { return errBoom }, errBoom},
+		"the reason of its context":   {context.Cause, nil},
+		"nothing, but it is too late": {func(context.Context) error { return nil }, nil},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := resilience.Tool{Timeout: time.Second, Cooperative: true}
+			r := resilience.Run(t.Context(), guardWith(t, cfg), "x", func(ctx context.Context) (int, error) {
+				time.Sleep(2 * time.Second)
+				return 0, tc.err(ctx)
+			})
+			if name == "nothing, but it is too late" {
+				assert.Nil(t, r.Err)
+				return
+			}
+			assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+			assert.Equal(t, tc.want, r.Err.Err)
+		})
+	}
 }
 
 func TestErrorAsJSONHasNoCause(t *testing.T) {

@@ -3,8 +3,10 @@ package resilience_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -101,11 +103,43 @@ func TestDebugKeepsTheDetailsOfTheToolsOwnError(t *testing.T) {
 	assert.ErrorIs(t, r.Err, own)
 }
 
+// The details of a call that was never begun say nothing of a tool.
+func TestDebugOfACallThatIsInvalid(t *testing.T) {
+	r := resilience.Run[int](t.Context(), guardWith(t, resilience.Tool{}), "x", nil, resilience.Debug())
+	assert.Equal(t, resilience.CodeToolNotFound, r.Err.Code)
+	for _, key := range []string{"timeout", "cause", "arguments"} {
+		assert.NotContains(t, r.Err.Details, key)
+	}
+}
+
+// Details and arguments are as deep as Redact shows them.
+func TestDebugShowsAsManyLevelsAsRedact(t *testing.T) {
+	deep := map[string]any{"end": 1}
+	for range 50 {
+		deep = map[string]any{"d": deep}
+	}
+	own := &resilience.Error{Message: "m", Details: deep}
+	r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, own), resilience.Debug(),
+		resilience.Args(deep))
+	assert.Equal(t, resilience.Redact(deep)["d"], r.Err.Details["d"])
+	want := resilience.Redact(map[string]any{"arguments": deep})
+	assert.Equal(t, want["arguments"], r.Err.Details["arguments"])
+}
+
 func TestDebugSurvivesErrorsThatPanic(t *testing.T) {
 	g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
 
 	r := resilience.Run(t.Context(), g, "x", failing(9, &unprintableError{}), resilience.Debug())
 	assert.Equal(t, "[unprintable]", r.Err.Details["cause"])
+
+	r = resilience.Run(t.Context(), g, "x", failing(9, textError{runtime.Goexit}), resilience.Debug())
+	assert.Equal(t, "[unprintable]", r.Err.Details["cause"])
+	synctest.Test(t, func(t *testing.T) {
+		slow := textError{func() { time.Sleep(time.Hour) }}
+		r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, slow), resilience.Debug())
+		assert.Equal(t, "[unprintable]", r.Err.Details["cause"])
+		time.Sleep(2 * time.Hour)
+	})
 
 	var none *typedNil
 	r = resilience.Run(t.Context(), g, "x", failing(9, none), resilience.Debug())
