@@ -149,6 +149,19 @@ func TestInvalidCallIsNotRetryable(t *testing.T) {
 	}
 }
 
+func TestCauseOfACancelIsTheCallersOwnReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r := resilience.Run(ctx, guardWith(t, resilience.Tool{}), "x", func(ctx context.Context) (int, error) {
+			cancel(errBoom)
+			return hang(time.Hour)(ctx)
+		})
+		assert.Equal(t, resilience.CodeCanceled, r.Err.Code)
+		assert.Equal(t, errBoom, r.Err.Err)
+		time.Sleep(time.Hour)
+	})
+}
+
 // The cause of an end is what the tool has returned, and nothing around it.
 func TestCauseOfATimeoutIsTheToolsOwnError(t *testing.T) {
 	for name, tc := range map[string]struct {
