@@ -68,7 +68,9 @@ func TestStoreLearnsOfResultsThatItMissed(t *testing.T) {
 
 				c.cut(s)
 				s.open("a")
-				time.Sleep(400 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond)
+				s.fleet.engine.subscribed() // a sync while it isn't known yet that the result is lost
+				time.Sleep(300 * time.Millisecond)
 				s.open("b")
 				s.guard.Breaker("tripped").Trip(time.Hour)
 				s.guard.Breaker("reset").Reset()
@@ -193,6 +195,7 @@ func TestNewMemoryIsNoticedAtOnce(t *testing.T) {
 		defer leaveAll(t, all)
 		down(t, all)
 		m.flush()
+		all[0].store.deafen() // it has the reply
 		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
 		synctest.Wait()
 		for i, s := range all {
@@ -200,6 +203,45 @@ func TestNewMemoryIsNoticedAtOnce(t *testing.T) {
 			require.Equal(t, "2", s.fleet.engine.since)
 		}
 	})
+}
+
+// What a member that was away tells of a breaker that was open all the time changes nothing of when it is probed.
+func TestMemberThatWasAwayPutsOffNoProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 3, nil)
+		defer leaveAll(t, all)
+		all[2].store.down.Store(true)
+		time.Sleep(2 * time.Second)
+		down(t, all[:2])
+		time.Sleep(10 * time.Second)
+		all[2].open("search")
+		all[2].store.down.Store(false)
+		time.Sleep(2 * time.Second)
+		for _, s := range all {
+			require.InDelta(t, 18*time.Second, s.guard.Breaker("search").RetryAfter(), float64(time.Second))
+		}
+	})
+}
+
+// A member that was away tells how many failures it has seen.
+func TestMemberThatWasAwayTellsItsFailures(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newModel()
+			all := servers(t, m, 2, func(c *resilience.BreakerConfig) { c.Failures = n })
+			defer leaveAll(t, all)
+			all[0].store.down.Store(true)
+			time.Sleep(2 * time.Second)
+			for range n {
+				all[0].fail()
+			}
+			all[0].store.down.Store(false)
+			time.Sleep(2 * time.Second)
+			require.Equal(t, n, m.breaker("listed/search").Failures)
+			require.Equal(t, resilience.StateClosed, all[1].state(), "it alone is no quorum")
+		})
+	}
 }
 
 // Each row is heard by a member that has learned of version 5 that the breaker is open for another 10s.
@@ -215,32 +257,48 @@ func TestWhatAMessageMeans(t *testing.T) {
 		want    resilience.State
 		after   time.Duration
 		known   int64 // 5 before; 0: all has to be read again
+		reply   bool  // whether a reply says it, too, before
+		unknown bool  // whether it has learned of the breaker from a store that has forgotten it
 	}{
 		"older": {
-			change(func(x *entry) { x.State, x.Version = "closed", 4 }), resilience.StateOpen, 10 * time.Second, 5,
+			message: change(func(x *entry) { x.State, x.Version = "closed", 4 }),
+			want:    resilience.StateOpen, after: 10 * time.Second, known: 5,
 		},
 		"the same, later": {
-			change(func(x *entry) { x.Wait = 20_000 }), resilience.StateOpen, 20 * time.Second, 5,
+			message: change(func(x *entry) { x.Wait = 20_000 }),
+			want:    resilience.StateOpen, after: 20 * time.Second, known: 5,
+		},
+		"closed, as a reply has said": {
+			message: change(func(x *entry) { x.State, x.Wait, x.Version = "closed", 0, 6 }),
+			known:   6, reply: true,
+		},
+		"closed, because the store doesn't know it": {
+			message: change(func(x *entry) { x.State, x.Wait, x.Version = "closed", 0, 0 }),
+			known:   5, unknown: true,
 		},
 		"newer": {
-			change(func(x *entry) { x.Version, x.Wait = 6, 20_000 }), resilience.StateOpen, 20 * time.Second, 6,
+			message: change(func(x *entry) { x.Version, x.Wait = 6, 20_000 }),
+			want:    resilience.StateOpen, after: 20 * time.Second, known: 6,
 		},
 		"newer, after one that is missing": {
-			change(func(x *entry) { x.Version, x.Wait = 7, 20_000 }), resilience.StateOpen, 20 * time.Second, 5,
+			message: change(func(x *entry) { x.Version, x.Wait = 7, 20_000 }),
+			want:    resilience.StateOpen, after: 20 * time.Second, known: 5,
 		},
 		"newer, of another breaker": {
-			change(func(x *entry) { x.ID, x.Version = "listed/another", 6 }), resilience.StateOpen, 10 * time.Second, 6,
+			message: change(func(x *entry) { x.ID, x.Version = "listed/another", 6 }),
+			want:    resilience.StateOpen, after: 10 * time.Second, known: 6,
 		},
 		"closed": {
-			change(func(x *entry) { x.State, x.Wait, x.Version = "closed", 0, 6 }), resilience.StateClosed, 0, 6,
+			message: change(func(x *entry) { x.State, x.Wait, x.Version = "closed", 0, 6 }),
+			want:    resilience.StateClosed, after: 0, known: 6,
 		},
 		"its own": {
-			change(func(x *entry) { x.By, x.State, x.Wait, x.Version = "me", "closed", 0, 6 }),
-			resilience.StateOpen, 10 * time.Second, 6,
+			message: change(func(x *entry) { x.By, x.State, x.Wait, x.Version = "me", "closed", 0, 6 }),
+			want:    resilience.StateOpen, after: 10 * time.Second, known: 6,
 		},
 		"of another memory": {
-			change(func(x *entry) { x.Since, x.State, x.Version = "another", "closed", 6 }),
-			resilience.StateOpen, 10 * time.Second, 0,
+			message: change(func(x *entry) { x.Since, x.State, x.Version = "another", "closed", 6 }),
+			want:    resilience.StateOpen, after: 10 * time.Second, known: 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -258,6 +316,12 @@ func TestWhatAMessageMeans(t *testing.T) {
 				x := c.message
 				if x.Since == "" {
 					x.Since = "memory"
+				}
+				if c.unknown {
+					clear(e.versions)
+				}
+				if c.reply {
+					e.told(x)
 				}
 				e.heard(x)
 				require.Equal(t, c.want, s.state())

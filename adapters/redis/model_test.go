@@ -281,6 +281,9 @@ func (s *modelStore) restore(ctx context.Context, fb resilience.FleetBreaker, re
 		if b := s.breakers[fb.ID]; b != nil && (b.State != "closed" || !b.reset.IsZero()) {
 			return s.view(fb.ID, s.me)
 		}
+		if s.breakers[fb.ID] == nil && len(s.breakers) >= maxBreakers {
+			return s.view(fb.ID, s.me)
+		}
 		if fb.State == resilience.StateIsolated {
 			return s.isolateNow(fb.ID, reason)
 		}
@@ -295,7 +298,7 @@ func (s *modelStore) compare(ctx context.Context, configs []string) ([]string, e
 			s.configs[c] = s.now()
 		}
 		maps.DeleteFunc(s.configs, func(_ string, heard time.Time) bool { return s.now().Sub(heard) > 60*absence })
-		return slices.Sorted(maps.Keys(s.configs))
+		return slices.Collect(maps.Keys(s.configs))
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"testing/synctest"
 	"time"
 )
 
@@ -41,6 +42,21 @@ func (s *modelStore) lose(op string)        { s.faults.Store(op, fault{before: h
 func (s *modelStore) loseReplies(op string) { s.faults.Store(op, fault{after: hang}) }
 
 func (s *modelStore) mend() { s.faults.Clear() }
+
+// deafen loses messages until hear is called.
+func (s *modelStore) deafen() (hear func()) {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.listeners[s]
+	delete(s.listeners, s)
+	return func() {
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.listeners[s] = l
+	}
+}
 
 func hang(ctx context.Context) error {
 	<-ctx.Done()

@@ -35,6 +35,7 @@ func newWire(t *testing.T) *wire {
 		received:  make(map[string]int), errors: make(map[string]string), silent: make(map[string]bool),
 	}
 	w.client = redis.NewClient(&redis.Options{
+		Addr:   "127.0.0.1:6379", // a name would be looked up outside of fake time
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return w.Dial() },
 	})
 	require.NoError(t, w.client.Ping(t.Context()).Err())
@@ -125,10 +126,10 @@ func TestListenerNoticesASilentServer(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); s.listen(ctx, l) }()
 
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + heartbeat/2) // between two pings
 		require.Equal(t, 1, w.count()["SUBSCRIBE"], "it answers pings")
 		w.silence("PING")
-		time.Sleep(2*heartbeat + heartbeat + retry)
+		time.Sleep(2*heartbeat + retry)
 		require.Equal(t, 1, w.count()["SUBSCRIBE"])
 		require.Len(t, l.subscriptions, 2, "messages may have been lost")
 		_, err := s.isolate(t.Context(), "listed/search", "moving house")

@@ -3,7 +3,6 @@ package redisfleet
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -194,12 +193,13 @@ func (e *engine) remember(ctx context.Context, now memory) error {
 		if err != nil {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			maps.Copy(known, e.breakers)
 			e.since, e.breakers = "", known
 			return err
 		}
 		delete(known, id)
-		e.told(restored)
+		if restored.State != "closed" { // there may be no room for it
+			e.told(restored)
+		}
 	}
 	return nil
 }
@@ -210,10 +210,8 @@ func (e *engine) learn(asked time.Time, reply syncReply, all []entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	gone := make(map[string]entry, len(e.breakers))
-	for id, x := range e.breakers {
-		if x.Version <= reply.Version {
-			gone[id] = entry{ID: id, State: "closed", Version: reply.Version}
-		}
+	for id := range e.breakers {
+		gone[id] = entry{ID: id, State: "closed", Version: reply.Version}
 	}
 	for _, id := range reply.IDs {
 		delete(gone, id)
@@ -224,7 +222,7 @@ func (e *engine) learn(asked time.Time, reply syncReply, all []entry) {
 		e.apply(x, asked) // which forgets e.known if the member knows more
 	}
 	for _, x := range gone {
-		e.apply(x, asked)
+		e.apply(x, asked) // unless it has a newer version
 	}
 	for id := range e.versions {
 		if _, ok := e.breakers[id]; !ok && len(e.versions) > maxBreakers {

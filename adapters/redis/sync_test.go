@@ -3,7 +3,6 @@ package redisfleet
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,7 +41,7 @@ func TestCommandsOfAFleet(t *testing.T) {
 			{"a failure", func() { fail(1) }, map[string]int{"failure": 1}},
 			{"the first success", func() { require.NoError(t, all[1].call()) }, map[string]int{"success": 1}},
 			{"another one", func() { require.NoError(t, all[0].call()) }, map[string]int{}},
-			{"enough failures", func() { fail(4); require.Error(t, all[1].call2()) }, map[string]int{"failure": 5}},
+			{"enough failures", func() { fail(4); all[1].fail() }, map[string]int{"failure": 5}},
 			{"rejected calls", func() { require.ErrorIs(t, all[2].call(), resilience.CodeCircuitOpen) }, map[string]int{}},
 			{"a probe that fails", func() { time.Sleep(30 * time.Second); fail(1) }, map[string]int{"lease": 1, "failure": 1}},
 			{"a probe", func() { time.Sleep(30 * time.Second); _ = all[1].call() }, map[string]int{"lease": 1, "recovered": 1}},
@@ -66,133 +65,173 @@ func TestCommandsOfAFleet(t *testing.T) {
 	})
 }
 
-func (s *server) call2() error {
+// fail makes a call that fails for this server alone.
+func (s *server) fail() {
 	s.cut.Store(true)
 	defer s.cut.Store(false)
-	return s.call()
+	require.ErrorIs(s.t, s.call(), errBackend)
 }
 
-// A store that has forgotten everything, or what it has learned last, is told what is open: no more and no less.
-func TestStoreIsToldWhatItHasForgotten(t *testing.T) {
-	for name, forget := range map[string]func(m *model) (lose func()){
-		"everything": func(m *model) func() { return m.flush },
-		"the newest": (*model).snapshot,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newModel()
-				s, other := newServer(t, m, "first"), newServer(t, m, "other")
-				s.more, s.quorum = []string{"a", "b", "alone", "recovered"}, 1
-				s.start(nil)
-				other.start(nil) // which has none of those tools
-				defer leaveAll(t, []*server{s, other})
-
-				s.open("recovered")
-				lose := forget(m)
-				s.open("a")
-				s.open("b")
-				s.fleet.engine.quorum = 2
-				s.open("alone") // it isn't open for the fleet
-				time.Sleep(30 * time.Second)
-				s.fleet.engine.quorum = 1
-				open := func() (ids []string) {
-					for _, tool := range append(s.more, "search") {
-						if m.breaker("listed/"+tool).State == "open" {
-							ids = append(ids, tool)
-						}
-					}
-					return ids
-				}
-				require.Equal(t, []string{"a", "b", "recovered"}, open())
-
-				// Its probe succeeds while the store is away.
-				s.store.down.Store(true)
-				time.Sleep(2 * time.Second)
-				require.NoError(t, s.callTool("recovered"))
-				lose()
-				s.store.down.Store(false)
-				time.Sleep(2 * time.Second)
-				require.Equal(t, []string{"a", "b"}, open())
-				require.Equal(t, resilience.StateClosed, s.stateOf("recovered"))
-				require.NotEqual(t, resilience.StateClosed, s.stateOf("alone"))
-				require.NotEqual(t, resilience.StateClosed, s.stateOf("a"))
-			})
-		})
-	}
-}
-
-// A forgetfulStore loses its memory once after a sync, before its breakers are read.
-type forgetfulStore struct {
-	*modelStore
-	loses atomic.Bool
-}
-
-func (s *forgetfulStore) read(ctx context.Context, ids []string) ([]entry, error) {
-	if s.loses.Swap(false) {
-		s.flush()
-	}
-	return s.modelStore.read(ctx, ids)
-}
-
-func TestMemoryThatIsLostDuringASyncClosesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, newModel(), "alone")
-		s.prepare(nil)
-		store := &forgetfulStore{modelStore: s.store}
-		var err error
-		s.fleet, err = join(t.Context(), store, s.store.me, s.guard, Config{Namespace: "test"})
-		require.NoError(t, err)
-		defer leaveAll(t, []*server{s})
-		s.open("search")
-		store.loses.Store(true)
-		s.fleet.engine.subscribed()
-		time.Sleep(2 * time.Second)
-		require.Equal(t, 2, s.store.since)
-		require.Equal(t, resilience.StateOpen, s.state())
-		require.Equal(t, "open", s.store.breaker("listed/search").State)
-		require.Contains(t, s.fleet.engine.breakers, "listed/search", "it is told the next time, too")
-	})
-}
-
-// An isolation holds until Reset, also if nothing happens for longer than the store remembers what nobody mentions.
-func TestIsolationLastsLongerThanADay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 2, nil)
-		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
-		for day := range 3 {
-			m.mu.Lock()
-			m.now = func() time.Time { return time.Now().Add(time.Duration(day+1) * (keep - time.Hour)) }
-			m.mu.Unlock()
-			time.Sleep(2 * time.Minute)
-		}
-		s := newServer(t, m, "newcomer")
-		s.start(nil)
-		defer leaveAll(t, append(all, s))
-		require.ErrorContains(t, s.call(), "moving house")
-		require.ErrorContains(t, all[0].call(), "moving house")
-	})
-}
-
-// A breaker that others have closed while no message arrived is closed here, too.
-func TestWhatIsGoneFromTheStoreIsClosed(t *testing.T) {
+// A member whose message was lost doesn't report a success that is no news.
+func TestSuccessIsReportedOnceForAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
 		all := servers(t, m, 2, nil)
 		defer leaveAll(t, all)
-		down(t, all)
-		all[0].broken.Store(false)
-		time.Sleep(30 * time.Second)
-		m.mu.Lock()
-		deaf := m.listeners[all[1].store]
-		delete(m.listeners, all[1].store)
-		m.mu.Unlock()
+		all[0].fail()
+		hear := all[1].store.deafen()
 		require.NoError(t, all[0].call())
-		require.NotEqual(t, resilience.StateClosed, all[1].state())
-		deaf.subscribed()
+		hear()
+		time.Sleep(heartbeat)
+		m.executed()
+		require.NoError(t, all[1].call())
+		require.Zero(t, m.executed()["success"])
+	})
+}
+
+// A breaker that is open for one member alone leaves those of the fleet alone, also while it is probed.
+func TestBreakerThatIsOpenForOneMemberAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		all[0].open("search")
+		time.Sleep(30 * time.Second)
+		m.executed()
+		all[0].begin("search", 10*time.Second)
+		time.Sleep(9 * time.Second)
+		require.Equal(t, 1, m.executed()["lease"], "there is no lease to be renewed")
+		require.NoError(t, all[1].call())
+		time.Sleep(2 * time.Second)
+		require.Equal(t, resilience.StateClosed, all[0].state())
+	})
+}
+
+func TestLeasesOfSeveralProbesAreRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "probing")
+		s.more = []string{"a", "b"}
+		s.start(nil)
+		other := m.store("other")
+		defer leaveAll(t, []*server{s})
+		for _, tool := range s.more {
+			s.open(tool)
+		}
+		time.Sleep(30 * time.Second)
+		for _, tool := range s.more {
+			s.begin(tool, 20*time.Second)
+		}
+		for range 19 {
+			time.Sleep(time.Second)
+			for _, tool := range s.more {
+				b, _ := s.fleet.engine.member.Breaker("listed/" + tool)
+				lease, err := other.lease(t.Context(), b, resilience.CauseCalls)
+				require.NoError(t, err)
+				require.False(t, lease.Granted, tool)
+			}
+		}
+		time.Sleep(2 * time.Second)
+	})
+}
+
+// What a sync has begun to read before is older than a message, and than what was done here.
+func TestWhatHappensDuringASyncIsNewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "slow")
+		s.more = []string{"a", "b"}
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		require.NoError(t, s.fleet.Isolate(t.Context(), "a", "")) // so that there is something to read
+
+		// Another member isolates one, which the message says before all is read.
+		other := m.store("other")
+		s.store.faults.Store("read", fault{after: func(ctx context.Context) error {
+			_, err := other.isolate(ctx, "listed/b", "moving house")
+			time.Sleep(100 * time.Millisecond)
+			return err
+		}})
+		s.fleet.engine.subscribed()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, resilience.StateIsolated, s.stateOf("b"))
+		s.store.mend()
+
+		// Its operator opens one, which stands until the next sync says that it is isolated since.
+		hear := s.store.deafen()
+		_, err := other.isolate(t.Context(), "listed/search", "moving house")
+		require.NoError(t, err)
+		began, end := make(chan struct{}), make(chan struct{})
+		s.store.faults.Store("read", fault{after: func(context.Context) error {
+			close(began)
+			<-end
+			return nil
+		}})
+		hear()
+		s.fleet.engine.subscribed()
+		<-began
+		s.store.mend()
+		time.Sleep(time.Millisecond)
+		s.guard.Breaker("search").Trip(time.Hour)
+		close(end)
 		synctest.Wait()
-		require.Equal(t, resilience.StateClosed, all[1].state())
-		require.Empty(t, all[1].fleet.engine.breakers)
+		require.Equal(t, resilience.StateOpen, s.state())
+		time.Sleep(heartbeat)
+		require.Equal(t, resilience.StateIsolated, s.state())
+	})
+}
+
+// A member that may have missed something asks at once, once for all it has missed, also while it is asking.
+func TestMemberAsksAtOnceForWhatItHasMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "alone")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		time.Sleep(10 * time.Second)
+		s.store.executed()
+		s.fleet.engine.subscribed()
+		synctest.Wait()
+		require.Equal(t, 1, s.store.executed()["sync"])
+
+		began, end := make(chan struct{}), make(chan struct{})
+		s.store.faults.Store("sync", fault{after: func(context.Context) error {
+			close(began)
+			<-end
+			return nil
+		}})
+		s.fleet.engine.subscribed()
+		<-began
+		s.store.mend()
+		for range 5 {
+			s.fleet.engine.subscribed()
+		}
+		close(end)
+		synctest.Wait()
+		require.Equal(t, 2, s.store.executed()["sync"])
+	})
+}
+
+// What is found out while the store comes back, it learns at once.
+func TestResultsDuringTheSyncThatReconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "alone")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		s.store.refuse(errLost, "sync")
+		time.Sleep(2 * time.Second)
+		began, end := make(chan struct{}), make(chan struct{})
+		s.store.faults.Store("sync", fault{after: func(context.Context) error {
+			close(began)
+			<-end
+			return nil
+		}})
+		<-began
+		s.store.mend()
+		time.Sleep(time.Millisecond)
+		s.open("search")
+		close(end)
+		synctest.Wait()
+		require.Equal(t, "open", s.store.breaker("listed/search").State)
 	})
 }
 

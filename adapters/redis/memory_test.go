@@ -1,0 +1,267 @@
+package redisfleet
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
+)
+
+// A store that has forgotten everything, or what it has learned last, is told what is open: no more and no less.
+func TestStoreIsToldWhatItHasForgotten(t *testing.T) {
+	for name, forget := range map[string]func(m *model) (lose func()){
+		"everything": func(m *model) func() { return m.flush },
+		"the newest": (*model).snapshot,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				s, other := newServer(t, m, "first"), newServer(t, m, "other")
+				s.more, s.quorum = []string{"a", "b", "alone", "recovered"}, 1
+				s.start(nil)
+				other.start(nil) // which has none of those tools
+				defer leaveAll(t, []*server{s, other})
+
+				s.open("recovered")
+				lose := forget(m)
+				s.open("a")
+				s.open("b")
+				s.fleet.engine.quorum = 2
+				s.open("alone") // it isn't open for the fleet
+				time.Sleep(30 * time.Second)
+				s.fleet.engine.quorum = 1
+				open := func() (ids []string) {
+					for _, tool := range append(s.more, "search") {
+						if m.breaker("listed/"+tool).State == "open" {
+							ids = append(ids, tool)
+						}
+					}
+					return ids
+				}
+				require.Equal(t, []string{"a", "b", "recovered"}, open())
+
+				// Its probe succeeds while the store is away.
+				s.store.down.Store(true)
+				time.Sleep(2 * time.Second)
+				require.NoError(t, s.callTool("recovered"))
+				lose()
+				s.store.down.Store(false)
+				time.Sleep(2 * time.Second)
+				require.Equal(t, []string{"a", "b"}, open())
+				require.Equal(t, resilience.StateClosed, s.stateOf("recovered"))
+				require.NotEqual(t, resilience.StateClosed, s.stateOf("alone"))
+				require.NotEqual(t, resilience.StateClosed, s.stateOf("a"))
+			})
+		})
+	}
+}
+
+// A forgetfulStore loses its memory once after a sync, before its breakers are read.
+type forgetfulStore struct {
+	*modelStore
+	loses atomic.Bool
+}
+
+func (s *forgetfulStore) read(ctx context.Context, ids []string) ([]entry, error) {
+	if s.loses.Swap(false) {
+		s.flush()
+	}
+	return s.modelStore.read(ctx, ids)
+}
+
+func TestMemoryThatIsLostDuringASyncClosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "alone")
+		s.more = []string{"another"}
+		s.prepare(nil)
+		store := &forgetfulStore{modelStore: s.store}
+		var err error
+		s.fleet, err = join(t.Context(), store, s.store.me, s.guard, Config{Namespace: "test"})
+		require.NoError(t, err)
+		defer leaveAll(t, []*server{s})
+		s.open("search")
+		require.NoError(t, s.fleet.Reset(t.Context(), "another"), "so that there is something newer")
+		store.loses.Store(true)
+		s.fleet.engine.subscribed()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 2, s.store.since)
+		require.Equal(t, resilience.StateOpen, s.state())
+		require.Equal(t, "open", s.store.breaker("listed/search").State)
+		require.Contains(t, s.fleet.engine.breakers, "listed/search", "it is told the next time, too")
+	})
+}
+
+// An isolation holds until Reset, also if nothing happens for longer than the store remembers what nobody mentions.
+func TestIsolationLastsLongerThanADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+		_, err := all[0].store.isolate(t.Context(), "listed/another", "a tool that these members don't have")
+		require.NoError(t, err)
+		for day := range 3 {
+			m.mu.Lock()
+			m.now = func() time.Time { return time.Now().Add(time.Duration(day+1) * (keep - time.Hour)) }
+			m.mu.Unlock()
+			time.Sleep(2 * time.Minute)
+		}
+		s := newServer(t, m, "newcomer")
+		s.start(nil)
+		defer leaveAll(t, append(all, s))
+		require.ErrorContains(t, s.call(), "moving house")
+		require.ErrorContains(t, all[0].call(), "moving house")
+	})
+}
+
+// A breaker that others have closed while no message arrived is closed here, too.
+func TestWhatIsGoneFromTheStoreIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		all[0].broken.Store(false)
+		time.Sleep(30 * time.Second)
+		hear := all[1].store.deafen()
+		require.NoError(t, all[0].call())
+		require.NotEqual(t, resilience.StateClosed, all[1].state())
+		hear()
+		all[1].fleet.engine.subscribed()
+		synctest.Wait()
+		require.Equal(t, resilience.StateClosed, all[1].state())
+		require.Empty(t, all[1].fleet.engine.breakers)
+	})
+}
+
+// A store may fail while it is told what it has forgotten. It is told the rest later, and nothing twice.
+func TestStoreFailsWhileItIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "alone")
+		s.more = []string{"a", "b", "c"}
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		for _, tool := range s.more {
+			s.open(tool)
+		}
+		told := 0
+		s.store.faults.Store("restore", fault{before: func(context.Context) error {
+			if told++; told > 1 {
+				return errLost
+			}
+			return nil
+		}})
+		m.flush()
+		s.fleet.engine.subscribed()
+		synctest.Wait()
+
+		closed := ""
+		for _, tool := range s.more {
+			if m.breaker("listed/"+tool).State == "open" {
+				require.Empty(t, closed)
+				closed = "listed/" + tool
+				_, err := m.store("other").recovered(t.Context(), closed, resilience.CauseCalls)
+				require.NoError(t, err)
+			}
+		}
+		require.NotEmpty(t, closed)
+		s.store.mend()
+		time.Sleep(time.Second)
+		for _, tool := range s.more {
+			require.Equal(t, "listed/"+tool == closed, m.breaker("listed/"+tool).State == "closed")
+		}
+	})
+}
+
+func TestBreakerThatTheStoreHasNoRoomForStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "alone")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		s.open("search")
+		m.flush()
+		m.mu.Lock()
+		for i := range maxBreakers {
+			id := fmt.Sprint("listed/other-", i)
+			m.breakers[id] = &modelBreaker{entry: entry{State: "isolated"}, expires: time.Now().Add(keep)}
+		}
+		m.mu.Unlock()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, resilience.StateOpen, s.state())
+	})
+}
+
+// A store that has gone back to what the member has seen, after the member has seen something newer, is told that.
+func TestStoreGoesBackToWhatTheMemberHasSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "alone")
+		s.more = []string{"a", "b"}
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		require.NoError(t, s.fleet.Isolate(t.Context(), "search", ""))
+		time.Sleep(2 * time.Second)
+		back := m.snapshot()
+		hear := s.store.deafen()
+		other := m.store("other")
+		_, err := other.isolate(t.Context(), "listed/a", "")
+		require.NoError(t, err)
+		hear()
+		_, err = other.isolate(t.Context(), "listed/b", "")
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, resilience.StateIsolated, s.stateOf("b"))
+		back()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "isolated", m.breaker("listed/b").State)
+	})
+}
+
+// A reset isn't applied again when everything is read again.
+func TestResetIsAppliedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 2, nil)
+		defer leaveAll(t, all)
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		synctest.Wait()
+		all[1].cut.Store(true)
+		all[1].store.refuse(errLost, "failure")
+		for range 3 {
+			time.Sleep(time.Second)
+			require.Error(t, all[1].call())
+			all[1].fleet.engine.subscribed()
+			synctest.Wait()
+		}
+		require.Equal(t, 3, all[1].guard.Breaker("search").Failures())
+	})
+}
+
+// What a member remembers of breakers doesn't grow for ever.
+func TestMemoryOfAMemberIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "alone")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		require.NoError(t, s.fleet.Isolate(t.Context(), "search", ""))
+		e := s.fleet.engine
+		m.mu.Lock()
+		m.version = 3 * maxBreakers
+		m.mu.Unlock()
+		for i := range 2 * maxBreakers {
+			e.told(entry{ID: fmt.Sprint("unlisted/", i), State: "closed", Version: int64(i + 2), Since: "1"})
+			if i == maxBreakers-2 || i == 2*maxBreakers-1 {
+				e.subscribed()
+				synctest.Wait()
+				require.Equal(t, maxBreakers, len(e.versions))
+				require.Equal(t, int64(1), e.versions["listed/search"], "it isn't closed")
+			}
+		}
+	})
+}
