@@ -7,8 +7,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// An era of a breaker is the time between two of its changes. A call belongs to the era that has admitted it. That of an
-// isolated breaker has no counter.
+// An era of a breaker is the time between two of its changes. A call belongs to the era that has admitted it.
 type era struct {
 	state State
 	*counter
@@ -29,12 +28,14 @@ type counter struct {
 func (b *Breaker) newCounter(open bool) *counter {
 	c := &counter{trips: open}
 	c.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:        b.name,
 		MaxRequests: 1,
 		Interval:    0, // otherwise the clock would reset the count of consecutive failures
 		Timeout:     1,
 		ReadyToTrip: func(n gobreaker.Counts) bool {
 			return c.trips || uint64(n.ConsecutiveFailures) >= uint64(b.cfg.Failures)
 		},
+		IsSuccessful:  func(err error) bool { return err == nil },
 		IsExcluded:    func(err error) bool { return err == errNeutral },
 		OnStateChange: func(_ string, _, to gobreaker.State) { b.counted(c, to) },
 	})
@@ -66,10 +67,10 @@ func (b *Breaker) counted(c *counter, to gobreaker.State) {
 	}
 }
 
-// thaw makes an open breaker half-open, if its cooldown has passed.
+// thaw makes an open breaker half-open whose cooldown has passed.
 func (b *Breaker) thaw() {
 	old := b.era.Load()
-	if old.state != StateOpen {
+	if old.state != StateOpen || b.untilProbe() > 0 {
 		return
 	}
 

@@ -7,24 +7,26 @@ import (
 
 // Isolate takes what the breaker protects out of service: until Reset is called, all calls are rejected, and agents
 // read the reason, which must be safe for them; it may be empty. Calls in flight aren't ended, but don't count any
-// more, and aren't retried. The breaker of a tool rejects the calls with a [BreakerKey], too. A breaker that is isolated already
-// gets the new reason. Isolate may be called in any state, concurrently, and from any callback.
+// more, and aren't retried. The breaker of a tool rejects the calls with a [BreakerKey], too. A breaker that is isolated
+// already gets the new reason. Isolate may be called in any state, concurrently, and from any callback.
 func (b *Breaker) Isolate(reason string) {
+	c := b.newCounter(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.shared.operate(true, nil)
-	b.isolate(reason)
+	b.isolate(c, reason)
 }
 
-// isolate implements Isolate. b.mu must be held.
-func (b *Breaker) isolate(reason string) {
+// isolate implements Isolate with a new counter. b.mu must be held.
+func (b *Breaker) isolate(c *counter, reason string) {
 	b.reason.Store(&reason)
+	b.message.Store(nil)
 	b.isolations.Add(1)
 	if b.isolated() {
 		return
 	}
 
-	b.change(nil, BreakerChange{To: StateIsolated, Cause: CauseManual, Reason: reason})
+	b.change(c, BreakerChange{To: StateIsolated, Cause: CauseManual, Reason: reason})
 }
 
 // Isolated returns the reason that was given to Isolate, and whether the breaker is isolated.

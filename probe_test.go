@@ -669,7 +669,7 @@ func TestProbeThatEndsTooLateIsNotHeard(t *testing.T) {
 			func(g *resilience.Guard) { g.Breaker("x").Isolate("meanwhile") }, resilience.StateIsolated,
 		},
 		"the guard is closed": {
-			func(g *resilience.Guard) { go g.Close(context.Background()); time.Sleep(1) }, resilience.StateOpen,
+			func(g *resilience.Guard) { go g.Close(context.Background()); time.Sleep(time.Nanosecond) }, resilience.StateOpen,
 		},
 	} {
 		for name, result := range map[string]error{"success": nil, "failure": errBoom} {

@@ -170,7 +170,7 @@ func TestRedactCopiesWhatAToolMayChange(t *testing.T) {
 	word := "a"
 	in := input{
 		embedded: embedded{map[string]int{"e": 1}}, M: map[int][]*string{1: {&word, nil}}, A: [2]any{1.5, nil},
-		B: []byte("b"), s: struct{ N int }{1},
+		B: []byte("b"), n: map[string]int{"n": 1}, s: struct{ N int }{1},
 	}
 	assert.Equal(t, map[string]any{
 		"E": map[string]any{"e": json.Number("1")}, "M": map[string]any{"1": []any{"a", nil}},

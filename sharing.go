@@ -99,7 +99,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 	case s.held:
 	case c.State == StateIsolated:
 		if !s.freed {
-			b.isolate(c.Reason)
+			b.isolate(fresh, c.Reason)
 		}
 	case s.tripped != nil && s.tripped.left() > 0:
 	case c.State == StateOpen:
