@@ -72,6 +72,13 @@ func (w *wire) count() map[string]int {
 	return before
 }
 
+// deny lets a command fail, unless the error is empty.
+func (w *wire) deny(command, err string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.errors[command] = err
+}
+
 func (w *wire) silence(command string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,11 +91,12 @@ func TestJoinIsRefusedWithoutARight(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire(t)
-				w.errors[command] = "NOPERM this user has no permissions to run the command " + command
+				denied := "NOPERM this user has no permissions to run the command " + command
+				w.deny(command, denied)
 				_, err := Join(t.Context(), w.client, newGuard(t, io.Discard), Config{Namespace: "test"})
-				require.ErrorContains(t, err, w.errors[command])
+				require.ErrorContains(t, err, denied)
 
-				delete(w.errors, command)
+				w.deny(command, "")
 				f, err := Join(t.Context(), w.client, newGuard(t, io.Discard), Config{Namespace: "test"})
 				require.NoError(t, err)
 				require.NoError(t, f.Leave(t.Context()))

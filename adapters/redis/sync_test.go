@@ -3,6 +3,7 @@ package redisfleet
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,7 @@ func TestCommandsOfAFleet(t *testing.T) {
 			delete(got, "compare")
 			require.Equal(t, step.want, got, step.name)
 		}
+		synctest.Wait()
 		for _, s := range all {
 			require.Equal(t, resilience.StateClosed, s.state())
 			require.Empty(t, s.fleet.engine.breakers, "only what isn't closed is kept")
@@ -238,16 +240,16 @@ func TestResultsDuringTheSyncThatReconnects(t *testing.T) {
 // A partialStore counts what is asked for at once.
 type partialStore struct {
 	*modelStore
-	mostRead, compared int
+	mostRead, compared atomic.Int64
 }
 
 func (s *partialStore) read(ctx context.Context, ids []string) ([]entry, error) {
-	s.mostRead = max(s.mostRead, len(ids))
+	s.mostRead.Store(max(s.mostRead.Load(), int64(len(ids))))
 	return s.modelStore.read(ctx, ids)
 }
 
 func (s *partialStore) compare(ctx context.Context, configs []string) ([]string, error) {
-	s.compared = len(configs)
+	s.compared.Store(int64(len(configs)))
 	return s.modelStore.compare(ctx, configs)
 }
 
@@ -270,8 +272,8 @@ func TestManyBreakersAreReadInParts(t *testing.T) {
 		second.fleet, err = join(t.Context(), store, "second", second.guard, Config{Namespace: "test"})
 		require.NoError(t, err)
 		defer leaveAll(t, []*server{first, second})
-		require.Equal(t, 100, store.mostRead)
-		require.Equal(t, 1000, store.compared)
+		require.EqualValues(t, 100, store.mostRead.Load())
+		require.EqualValues(t, 1000, store.compared.Load())
 		for i, tool := range first.more {
 			require.Equal(t, i < 250, second.stateOf(tool) == resilience.StateIsolated, tool)
 		}
