@@ -29,7 +29,10 @@ type protocolError struct {
 	wire  jsonrpc.Error // what the SDK makes of it
 }
 
-var errNoResult = errors.New("the tool returned neither a result nor an error")
+var (
+	errNoResult = errors.New("the tool returned neither a result nor an error")
+	errResult   = errors.New("the tool returned a result with isError")
+)
 
 // answerOfResult returns the answer and the error for the guard that a result stands for.
 func (o *options) answerOfResult(

@@ -31,8 +31,8 @@
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
 //     the call, if a handler returns neither a result nor an error, or as its error a *resilience.Error.
 //     It is a result with isError, whose text is the JSON of the *resilience.Error. The error is also in
-//     the result's _meta and, if the tool has no output schema, in its structuredContent. A panic ends
-//     neither the process nor another call.
+//     the result's _meta and, if a list of tools has shown that the tool has no output schema, in its
+//     structuredContent. A panic ends neither the process nor another call.
 //   - A call that is made again doesn't repeat progress that an earlier attempt has sent. A tool that was
 //     abandoned can neither send progress nor ask any more with the context of its call.
 //   - Each attempt has a copy of the request, so other middleware doesn't see how a tool changes it.

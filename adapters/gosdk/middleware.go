@@ -100,9 +100,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	case got.result != nil:
 		return withGuidance(got.forClient(), e), nil
 	}
-
-	info, ok := s.tools.get(req.Params.Name)
-	return errorResult(e, req.ProtocolVersion(), ok && !info.hasOutputSchema), nil
+	return s.errorResult(req, e), nil
 }
 
 // describe returns what the guard needs to know of req.
@@ -141,11 +139,21 @@ func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest) (answer,
 		got, err = s.options.answerOfResult(ctx, req, res)
 	}
 
-	// Whether the end of the timeout comes before the guard gives up is chance.
-	if timedOut(ctx, err) || s.options.hideErrors && got.goError {
+	hidden := s.options.hideErrors && got.goError
+	switch {
+	case hidden && err == nil: // it isn't a failure, of which the guard would say something
+		e := resilience.AsError(req.Params.Name, resilience.MarkPermanent(errResult))
+		got = answer{result: s.errorResult(req, e)}
+	case hidden, timedOut(ctx, err): // whether the end of the timeout comes before the guard gives up is chance
 		got = answer{}
 	}
 	return got, err
+}
+
+// errorResult returns the result of a call for which the tool returned none.
+func (s *server) errorResult(req *mcp.CallToolRequest, e *resilience.Error) *mcp.CallToolResult {
+	info, ok := s.tools.get(req.Params.Name)
+	return errorResult(e, req.ProtocolVersion(), ok && !info.hasOutputSchema)
 }
 
 // sessionID returns the ID of s, or "" if there is no session: a program may make a request without one.

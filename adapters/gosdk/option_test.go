@@ -373,3 +373,20 @@ func TestAnswerAtTheTimeoutStandsUnlessItIsAnEcho(t *testing.T) {
 		})
 	}
 }
+
+// What a Failure function takes for no failure is still one for the client.
+func TestHideErrorsOfWhatIsNoFailure(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		f := newProtected(t, resilience.Config{}, gosdk.HideErrors(),
+			gosdk.Failure(func(context.Context, mcp.Request, *mcp.CallToolResult) error { return nil }))
+		f.typed("x", readOnly, func(context.Context) error { return errors.New("no rows at 10.0.0.7") })
+		f.connect(protocol)
+		res, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x", Arguments: map[string]any{"n": 1}})
+		require.NoError(t, err)
+		assert.True(t, res.IsError)
+		require.Len(t, res.Content, 1)
+		assert.Contains(t, res.Content[0].(*mcp.TextContent).Text, "TOOL_FAILED")
+		assert.NotContains(t, res.Content[0].(*mcp.TextContent).Text, "10.0.0.7")
+		assert.Zero(t, f.guard.Breaker("x").Failures())
+	})
+}

@@ -232,6 +232,9 @@ func (s *Session) Probe(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
+		if endsSession(err, cs.ID()) {
+			s.ReportLost(cs, err) // as the SDK doesn't always notice
+		}
 		return resilience.MarkBackend(err)
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,4 +219,23 @@ func TestProbeOfASessionFollowsItsServer(t *testing.T) {
 	require.NoError(t, err2)
 	done(err)
 	assert.Equal(t, resilience.StateOpen, b.State(), "it counts")
+}
+
+// A server in Python replies to a session that it doesn't know with a JSON-RPC error, by which go-sdk v1.8.0 doesn't
+// notice that the session has ended.
+func TestProbeOfASessionThatTheServerHasForgotten(t *testing.T) {
+	p := newHTTPPeer(t)
+	close(p.back)
+	first := up(t, p.session)
+	forgotten := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Mcp-Session-Id") != first.ID() {
+			return false
+		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`)
+		return true
+	}
+	p.intercept.Store(&forgotten)
+	require.Error(t, p.session.Probe(t.Context()))
+	require.Eventually(t, func() bool { return p.session.Probe(t.Context()) == nil }, testTimeout, time.Millisecond)
 }

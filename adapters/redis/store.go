@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -121,7 +122,7 @@ type redisStore struct {
 	prefix string // of all keys; the name of the channel
 	member string
 
-	allowed bool // the server has allowed what sync doesn't do; used by sync alone
+	allowed atomic.Bool // the server has allowed what sync doesn't do
 }
 
 func newRedisStore(client redis.UniversalClient, namespace, member string) *redisStore {
@@ -148,11 +149,11 @@ func run[T any](ctx context.Context, s *redisStore, op string, ids []string, arg
 }
 
 func (s *redisStore) sync(ctx context.Context, known memory) (syncReply, error) {
-	if !s.allowed {
+	if !s.allowed.Load() {
 		if err := s.try(ctx); err != nil {
 			return syncReply{}, err
 		}
-		s.allowed = true
+		s.allowed.Store(true)
 	}
 	return run[syncReply](ctx, s, "sync", nil, known.Since, known.Version)
 }
