@@ -430,8 +430,6 @@ func TestFleetSeesTheStateOfABreaker(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(10 * time.Second)
 		assert.True(t, probing(), "the probe may still report")
-		time.Sleep(time.Nanosecond)
-		assert.False(t, probing(), "it has failed, which the next call notices")
 		b.Reset()
 
 		b.Trip(time.Second)
