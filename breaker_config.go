@@ -54,7 +54,8 @@ type BreakerConfig struct {
 	// ProbeInterval is the longest time between the beginnings of two Probes, and from the opening of
 	// the breaker to the first. Each time is drawn from its upper half, so that servers that share a backend
 	// don't ask it together. A RetryAfter of the error puts the next Probe off until that
-	// has passed since the end of this one, and by a Cooldown at most.
+	// has passed since the end of this one, and by a Cooldown at most. A Fleet that refuses one puts it
+	// off too: then it may take half a ProbeInterval longer.
 	// Zero means 5s. It must not be negative.
 	ProbeInterval time.Duration
 

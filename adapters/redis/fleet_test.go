@@ -159,7 +159,7 @@ func TestFleetProbesAsOftenAsOneServer(t *testing.T) {
 		require.LessOrEqual(t, n, int64(4*60*2/5+1), "and no two in half of one")
 
 		up.Store(true)
-		time.Sleep(5 * time.Second)
+		time.Sleep(8 * time.Second) // one and a half, and the way of the result to all
 		for _, s := range all {
 			require.Equal(t, resilience.StateClosed, s.state())
 		}
