@@ -42,6 +42,8 @@ func TestOtherRequestsOfAClientPassUnchanged(t *testing.T) {
 // A failure for a caller who has left is no result of the tool's, unless the tool has said what it is.
 func TestResultForACallerWhoHasLeft(t *testing.T) {
 	question := &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{}}}
+	explained := errorTextResult("no")
+	explained.Meta = mcp.Meta{resilience.MetaError: map[string]any{"code": "VALIDATION", "message": "no such row"}}
 	for name, tc := range map[string]struct {
 		res  *mcp.CallToolResult
 		opts []gosdk.Option
@@ -49,6 +51,7 @@ func TestResultForACallerWhoHasLeft(t *testing.T) {
 	}{
 		"a failure":          {errorTextResult("no"), nil, resilience.CodeCanceled},
 		"one of a backend's": {errorTextResult("no"), []gosdk.Option{gosdk.Failure(gosdk.CountAll)}, resilience.CodeCanceled},
+		"what a guard says":  {explained, nil, nil},
 		"a question":         {question, nil, nil},
 		"a success":          {textResult("yes"), nil, nil},
 	} {

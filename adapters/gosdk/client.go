@@ -10,7 +10,7 @@ import (
 
 // ClientMiddleware guards a client's calls of another server's tools with g. Add it to the sending
 // middleware of an mcp.Client. Other methods than tools/call pass through it unchanged, and of the
-// options only [Failure] has an effect. It panics if g is nil.
+// options only [Failure] and [BreakerKey] have an effect. It panics if g is nil.
 //
 // A call that ends without a result of the tool's own returns a *resilience.Error. It is
 // CONNECTION_LOST if the connection is refused or the session is lost, as after io.EOF,
@@ -42,8 +42,8 @@ func newClientMiddleware(g *resilience.Guard, q *questions, opts []Option) mcp.M
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		c := &client{guard: g, options: o, next: next, questions: q}
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			params, ok := req.GetParams().(*mcp.CallToolParams)
-			if method != methodCallTool || !ok || params == nil {
+			params, _ := req.GetParams().(*mcp.CallToolParams)
+			if method != methodCallTool || params == nil {
 				return next(ctx, method, req)
 			}
 			return c.call(ctx, req, params)

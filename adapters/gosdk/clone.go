@@ -21,14 +21,10 @@ func cloneRequest(req *mcp.CallToolRequest) *mcp.CallToolRequest {
 }
 
 // cloneClientRequest returns a deep copy of req and of its params, to which the SDK and other middleware may
-// write. It returns req and no params if req isn't a request that the SDK or a program can make.
+// write. The params must be a *mcp.CallToolParams that isn't nil. It returns req and no params if req isn't a
+// request that the SDK or a program can make.
 func cloneClientRequest(req mcp.Request) (mcp.Request, *mcp.CallToolParams) {
-	original, ok := req.GetParams().(*mcp.CallToolParams)
-	if !ok || original == nil {
-		return req, nil
-	}
-
-	params := *original
+	params := *req.GetParams().(*mcp.CallToolParams)
 	params.Meta = cloneMap(params.Meta)
 	params.Arguments = cloneValue(params.Arguments, nil)
 	params.InputResponses = cloneResponses(params.InputResponses)

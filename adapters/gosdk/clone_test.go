@@ -47,6 +47,8 @@ func TestEachAttemptReceivesTheOriginalRequest(t *testing.T) {
 // ownClaims is a type of a program's own, as those of libraries for tokens are.
 type ownClaims map[string][]string
 
+type ownValues map[string]any
+
 // No two attempts have a map in common: the runtime ends a process that writes to one concurrently.
 func TestAttemptsShareNothingOfARequest(t *testing.T) {
 	answers := func() mcp.InputResponseMap {
@@ -112,6 +114,22 @@ func TestAttemptsShareNothingOfARequest(t *testing.T) {
 	<-abandoned
 }
 
+// What can't be copied of a request is there, too.
+func TestAttemptMayCloseItsStream(t *testing.T) {
+	closed := 0
+	_, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(
+		func(_ context.Context, _ string, req mcp.Request) (mcp.Result, error) {
+			req.GetExtra().CloseSSEStream(mcp.CloseSSEStreamArgs{})
+			return textResult("done"), nil
+		},
+	)(t.Context(), "tools/call", &mcp.CallToolRequest{
+		Params: &mcp.CallToolParamsRaw{Name: "x"},
+		Extra:  &mcp.RequestExtra{CloseSSEStream: func(mcp.CloseSSEStreamArgs) { closed++ }},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 1, closed)
+}
+
 // An attempt that was abandoned may go on to use its request while the next one does, and after the call.
 func TestAttemptsOfAClientShareNothingOfARequest(t *testing.T) {
 	change := func(params *mcp.CallToolParams) {
@@ -119,12 +137,19 @@ func TestAttemptsOfAClientShareNothingOfARequest(t *testing.T) {
 		arguments := params.Arguments.(map[string]any)
 		arguments["n"].([]int)[0], arguments["rows"].([][]int)[0][0] = 2, 2
 		arguments["typed"].(map[string]map[string]int)["a"]["b"] = 2
+		arguments["mixed"].([]any)[1] = 2
+		arguments["claims"].(map[string]any)["own"].(ownValues)["a"] = 2
+		params.InputResponses["q"].(*mcp.ElicitResult).Content["n"] = 2.0
 		params.RequestState = "changed"
 	}
 	newParams := func() *mcp.CallToolParams {
 		return &mcp.CallToolParams{
 			Name: "x", Meta: mcp.Meta{"a": map[string]any{"b": 1}}, Arguments: map[string]any{
 				"n": []int{1}, "rows": [][]int{{1}, nil}, "typed": map[string]map[string]int{"a": {"b": 1}, "none": nil},
+				"mixed": []any{nil, 1}, "claims": map[string]any{"own": ownValues{"a": 1, "none": nil}},
+			},
+			InputResponses: mcp.InputResponseMap{
+				"q": &mcp.ElicitResult{Action: "accept", Content: map[string]any{"n": 1.0}},
 			},
 		}
 	}

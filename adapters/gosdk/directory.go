@@ -38,8 +38,8 @@ type toolInfo struct {
 
 // learn adds the tools of a page of a list. It ignores other results.
 func (d *directory) learn(result mcp.Result) {
-	page, ok := result.(*mcp.ListToolsResult)
-	if !ok || page == nil {
+	page, _ := result.(*mcp.ListToolsResult)
+	if page == nil {
 		return
 	}
 

@@ -110,6 +110,7 @@ func TestHealthShowsNoNameThatAClientHasMadeUp(t *testing.T) {
 }
 
 func TestAddHealthPanicsWithoutServerOrGuard(t *testing.T) {
-	assert.Panics(t, func() { gosdk.AddHealth(nil, newGuard(t, resilience.Config{})) })
-	assert.Panics(t, func() { gosdk.AddHealth(newServer(nil), nil) })
+	const want = "resilience: gosdk: AddHealth: nil *mcp.Server or *Guard"
+	assert.PanicsWithValue(t, want, func() { gosdk.AddHealth(nil, newGuard(t, resilience.Config{})) })
+	assert.PanicsWithValue(t, want, func() { gosdk.AddHealth(newServer(nil), nil) })
 }

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http/httptrace"
 	"net/url"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
@@ -24,24 +27,28 @@ func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err        error
 		lost, ends bool // the call's connection, and the session
+		waits      bool // for the end of the session, of which nothing is known yet
 	}{
-		"a dial":               {&net.OpError{Op: "dial", Err: errors.New("connection refused")}, true, true},
-		"a read":               {&net.OpError{Op: "read", Err: errors.New("connection reset")}, true, false},
-		"the session":          {mcp.ErrSessionMissing, true, true},
-		"the end":              {io.EOF, true, true},
-		"an idle connection":   {&url.Error{Op: "Post", Err: fmt.Errorf("send: %w", idle)}, true, false},
-		"another of HTTP":      {&url.Error{Op: "Post", Err: errors.New("malformed response")}, false, false},
-		"an empty one of HTTP": {&url.Error{Op: "Post"}, false, false},
-		"no reply":             {errors.New("x: request terminated without response"), true, false},
-		"another":              {errors.New("no reason"), false, false},
+		"a dial":               {&net.OpError{Op: "dial", Err: errors.New("connection refused")}, true, true, false},
+		"a read":               {&net.OpError{Op: "read", Err: errors.New("connection reset")}, true, false, true},
+		"the session":          {mcp.ErrSessionMissing, true, true, false},
+		"the end":              {io.EOF, true, true, false},
+		"an idle connection":   {&url.Error{Op: "Post", Err: fmt.Errorf("send: %w", idle)}, true, false, false},
+		"another of HTTP":      {&url.Error{Op: "Post", Err: errors.New("malformed response")}, false, false, true},
+		"an empty one of HTTP": {&url.Error{Op: "Post"}, false, false, true},
+		"no reply":             {errors.New("x: request terminated without response"), true, false, false},
+		"another":              {errors.New("no reason"), false, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newGatedPeer()
 				s := newSession(t, p.dial, sessionConfig{})
+				begin := time.Now()
 				_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) {
 					return 0, fmt.Errorf(`calling "tools/call": %w`, tc.err)
 				})
+				assert.Equal(t, tc.waits, time.Since(begin) == time.Second)
+				assert.Equal(t, tc.waits, time.Since(begin) > 0)
 				assert.Equal(t, tc.lost, errors.Is(err, resilience.CodeConnectionLost), "%v", err)
 				assert.ErrorIs(t, err, tc.err)
 				assert.Equal(t, tc.ends, s.State() == resilience.ConnectionDown)
@@ -65,4 +72,41 @@ func TestErrorBeforeTheEndOfASessionIsItsLoss(t *testing.T) {
 		assert.ErrorContains(t, e.Err, "no reason")
 		require.NoError(t, s.Close())
 	})
+}
+
+// Only a dial that has failed says that a call hasn't reached the server.
+func TestRequestThatBrokeOnItsWayIsNotRepeated(t *testing.T) {
+	for op, want := range map[string]int{"dial": 4, "read": 1, "write": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			attempts := 0
+			g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent, Retry: fast})
+			call := gosdk.ClientMiddleware(g)(func(ctx context.Context, _ string, _ mcp.Request) (mcp.Result, error) {
+				attempts++
+				httptrace.ContextClientTrace(ctx).GetConn("10.0.0.7:80")
+				broken := &net.OpError{Op: op, Net: "tcp", Err: syscall.ECONNREFUSED}
+				return nil, fmt.Errorf("%w: %w", &jsonrpc.Error{Code: -32005, Message: "rejected"}, broken)
+			})
+			_, err := call(t.Context(), "tools/call", &mcp.ClientRequest[mcp.Params]{Params: &mcp.CallToolParams{Name: "x"}})
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+			assert.Equal(t, want, attempts, op)
+		})
+	}
+}
+
+// An agent reads why there is no connection.
+func TestErrorOfADialSaysWhy(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{syscall.ECONNREFUSED, resilience.AsError("", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}).Message},
+		{context.Canceled, "Connection lost: the server can't be reached"},
+	} {
+		call := gosdk.ClientMiddleware(newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}}))(
+			func(context.Context, string, mcp.Request) (mcp.Result, error) {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: tc.err}
+			})
+		_, err := call(t.Context(), "tools/call", &mcp.ClientRequest[mcp.Params]{Params: &mcp.CallToolParams{Name: "x"}})
+		assert.Equal(t, tc.want, requireLost(t, err).Message)
+	}
 }

@@ -67,8 +67,8 @@ func (s *server) learn(req mcp.Request, result mcp.Result) {
 	s.tools.learn(result)
 
 	list, ok := req.(*mcp.ListToolsRequest)
-	page, isPage := result.(*mcp.ListToolsResult)
-	if !ok || !isPage || page == nil || page.NextCursor != "" || list.Params != nil && list.Params.Cursor != "" {
+	page, _ := result.(*mcp.ListToolsResult)
+	if !ok || page == nil || page.NextCursor != "" || list.Params != nil && list.Params.Cursor != "" {
 		return
 	}
 	var names []string

@@ -121,11 +121,12 @@ func TestRequestsWithoutAToolPassUnchanged(t *testing.T) {
 	x := &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}}
 	for name, tc := range map[string]struct {
 		method string
-		req    *mcp.CallToolRequest
+		req    mcp.Request
 	}{
 		"no params":      {"tools/call", &mcp.CallToolRequest{}},
 		"no name":        {"tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{}}},
 		"another method": {"tools/other", x},
+		"another type":   {"tools/call", &mcp.ListToolsRequest{}},
 	} {
 		g := newGuard(t, resilience.Config{})
 		res, err := gosdk.Middleware(g)(func(_ context.Context, method string, req mcp.Request) (mcp.Result, error) {

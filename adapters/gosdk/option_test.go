@@ -118,6 +118,7 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	f.raw("result", nil, returns(shared, nil))
 	f.raw("error", nil, returns(nil, errors.New(secret)))
 	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: secret, Data: []byte(`"mine"`)}))
+	f.raw("wrapped", nil, returns(nil, fmt.Errorf("%s: %w", secret, &jsonrpc.Error{Code: -32042, Message: "no"})))
 	f.raw("success", nil, returns(textResult(secret), nil))
 	f.connect("")
 
@@ -129,6 +130,9 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	assert.Equal(t, want, wire.Message)
 	assert.EqualValues(t, -32042, wire.Code)
 	assert.Equal(t, `"mine"`, string(wire.Data))
+	wire = f.protocolError("wrapped")
+	assert.Equal(t, want+": no", wire.Message)
+	assert.EqualValues(t, -32042, wire.Code)
 	assert.Equal(t, secret, text(t, f.call("success")), "what isn't a failure is the tool's affair")
 }
 
@@ -200,6 +204,8 @@ func TestProtocolErrorHasGuidanceAsItsData(t *testing.T) {
 	f.raw("down", nil, returns(nil, errBoom))
 	f.raw("mistake", nil, returns(nil, errors.New("no such row")))
 	f.raw("own data", nil, returns(nil, &jsonrpc.Error{Code: -32603, Message: "m", Data: []byte(`"mine"`)}))
+	broken := &jsonrpc.Error{Code: -32042, Message: "m", Data: []byte(`"mine"`)}
+	f.raw("broken", nil, returns(nil, fmt.Errorf("read: %w", errors.Join(broken, errBoom))))
 	f.connect("")
 
 	down := f.protocolError("down")
@@ -207,6 +213,51 @@ func TestProtocolErrorHasGuidanceAsItsData(t *testing.T) {
 	assert.Contains(t, string(down.Data), `"code":"TOOL_FAILED"`)
 	assert.Empty(t, f.protocolError("mistake").Data)
 	assert.Equal(t, `"mine"`, string(f.protocolError("own data").Data))
+	wrapped := f.protocolError("broken")
+	assert.EqualValues(t, -32042, wrapped.Code)
+	assert.Contains(t, string(wrapped.Data), `"code":"TOOL_FAILED"`, "the SDK keeps no data of a wrapped error")
+}
+
+// A protocol error of which the guard has something to say keeps its own data.
+func TestProtocolErrorWithGuidanceKeepsItsData(t *testing.T) {
+	f := newProtected(t, resilience.Config{Breaker: resilience.BreakerConfig{
+		Classify: func(error) resilience.Class { return resilience.ClassTransient },
+	}})
+	f.raw("x", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: "m", Data: []byte(`"mine"`)}))
+	f.connect("")
+	assert.Equal(t, `"mine"`, string(f.protocolError("x").Data))
+	assert.Equal(t, 1, f.guard.Health()[0].ConsecutiveFailures)
+}
+
+// What a protocol error says was wrong with the request is no failure of the backend.
+func TestMistakesByTheirCode(t *testing.T) {
+	for code, mistake := range map[int64]bool{
+		jsonrpc.CodeParseError: true, jsonrpc.CodeInvalidRequest: true, jsonrpc.CodeMethodNotFound: true,
+		jsonrpc.CodeInvalidParams: true, -32002: true, jsonrpc.CodeInternalError: false, -32042: false, 1: false,
+	} {
+		var ended resilience.CallEnd
+		g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
+			End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+		}}})
+		_, _ = gosdk.Middleware(g)(func(context.Context, string, mcp.Request) (mcp.Result, error) {
+			return nil, fmt.Errorf("read: %w", &jsonrpc.Error{Code: code, Message: "m"})
+		})(t.Context(), "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
+		require.NoError(t, g.Flush(t.Context()))
+		assert.Equal(t, mistake, ended.Err.Code == resilience.CodeValidation, code)
+	}
+}
+
+// Observers receive what HideErrors keeps from clients.
+func TestHiddenErrorIsTheObservers(t *testing.T) {
+	var ended resilience.CallEnd
+	f := newProtected(t, resilience.Config{Observers: []resilience.Observer{{
+		End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+	}}}, gosdk.HideErrors())
+	f.raw("x", nil, returns(nil, errBoom))
+	f.connect("")
+	assert.NotContains(t, jsonOf(t, f.call("x")), "boom")
+	require.NoError(t, f.guard.Flush(t.Context()))
+	assert.ErrorIs(t, ended.Err, errBoom)
 }
 
 func TestReadyChoicesOfFailure(t *testing.T) {
@@ -323,7 +374,8 @@ func TestScrubbedResultKeepsAllElse(t *testing.T) {
 		f.raw("x", nil, returns(&mcp.CallToolResult{
 			IsError: true, StructuredContent: map[string]any{"own": true}, Meta: mcp.Meta{"example.com/own": "kept"},
 			Content: []mcp.Content{
-				&mcp.TextContent{Text: "password=hunter2"}, &mcp.ImageContent{MIMEType: "image/png", Data: []byte("p")},
+				&mcp.TextContent{Text: "password=hunter2", Meta: mcp.Meta{"example.com/text": "kept"}},
+				&mcp.ImageContent{MIMEType: "image/png", Data: []byte("p")},
 				&mcp.TextContent{Text: "fine"}, &mcp.TextContent{Text: "token=abc123"},
 			},
 		}, nil))
@@ -335,10 +387,25 @@ func TestScrubbedResultKeepsAllElse(t *testing.T) {
 		assert.Equal(t, "kept", res.Meta["example.com/own"])
 		require.Len(t, res.Content, 4)
 		assert.Equal(t, "password=[REDACTED]", res.Content[0].(*mcp.TextContent).Text)
+		assert.Equal(t, "kept", res.Content[0].(*mcp.TextContent).Meta["example.com/text"])
 		assert.IsType(t, &mcp.ImageContent{}, res.Content[1])
 		assert.Equal(t, "fine", res.Content[2].(*mcp.TextContent).Text)
 		assert.Equal(t, "token=[REDACTED]", res.Content[3].(*mcp.TextContent).Text)
 	})
+}
+
+// The end of a time of the tool's own is its answer, also to a caller who has left.
+func TestTimeoutOfTheToolsOwnIsItsAnswer(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	res, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(
+		func(context.Context, string, mcp.Request) (mcp.Result, error) {
+			leave()
+			res := errorTextResult("the query took too long")
+			res.SetError(context.DeadlineExceeded)
+			return res, nil
+		})(ctx, "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
+	require.NoError(t, err)
+	assert.Equal(t, "the query took too long", text(t, res.(*mcp.CallToolResult)))
 }
 
 // At its timeout, a tool's echo of that isn't its own answer, but all else is.
