@@ -11,6 +11,7 @@ import (
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // What the SDK says of arguments helps an agent to correct them.
@@ -75,11 +76,18 @@ func TestMismatchIsOnlyOneOfTheArguments(t *testing.T) {
 				res.SetError(tc.err)
 				return res, nil
 			}
-			params := &mcp.CallToolParamsRaw{Name: "x", Arguments: []byte(`{"list":[300,{"a":"text"}],"fits":1}`)}
-			res, err := gosdk.Middleware(newGuard(t, resilience.Config{}), gosdk.HideErrors())(next)(t.Context(), "tools/call",
-				&mcp.CallToolRequest{Params: params})
-			assert.NoError(t, err)
-			assert.Equal(t, tc.shown, text(t, res.(*mcp.CallToolResult)) == tc.err.Error())
+			for _, arguments := range []string{`{"list":[300,{"a":"text"}],"fits":1}`, `{"list":[300,`, ""} {
+				call := func(opts ...gosdk.Option) string {
+					params := &mcp.CallToolParamsRaw{Name: "x", Arguments: []byte(arguments)}
+					res, err := gosdk.Middleware(newGuard(t, resilience.Config{}), opts...)(next)(t.Context(), "tools/call",
+						&mcp.CallToolRequest{Params: params})
+					require.NoError(t, err)
+					return text(t, res.(*mcp.CallToolResult))
+				}
+				shown := tc.shown && json.Valid([]byte(arguments))
+				assert.Equal(t, shown, call(gosdk.HideErrors()) == tc.err.Error(), arguments)
+				assert.Equal(t, tc.err.Error(), call(), arguments)
+			}
 		})
 	}
 }

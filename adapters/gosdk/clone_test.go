@@ -200,6 +200,19 @@ func TestAttemptsOfAClientShareNothingOfARequest(t *testing.T) {
 	}
 }
 
+// Other middleware may make requests of its own types.
+func TestRequestOfAnUnknownTypeIsSentAsItIs(t *testing.T) {
+	sent := &mcp.ServerRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}}
+	call := gosdk.ClientMiddleware(newGuard(t, resilience.Config{}))(
+		func(_ context.Context, _ string, req mcp.Request) (mcp.Result, error) {
+			assert.Same(t, sent, req)
+			return textResult("done"), nil
+		})
+	res, err := call(t.Context(), "tools/call", sent)
+	require.NoError(t, err)
+	assert.Equal(t, "done", text(t, res.(*mcp.CallToolResult)))
+}
+
 // What can't be sent is an error, as without a guard.
 func TestArgumentsThatContainThemselvesFailTheirCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"syscall"
@@ -91,6 +92,31 @@ func TestRequestThatBrokeOnItsWayIsNotRepeated(t *testing.T) {
 			assert.Equal(t, want, attempts, op)
 		})
 	}
+}
+
+// A server without sessions can't have forgotten one. Only status 404 says so, not the server's choice of a code.
+func TestOnlyAReplyThatASessionIsUnknownEndsIt(t *testing.T) {
+	unknown := fmt.Errorf("%w: %w: Not Found", &jsonrpc.Error{Code: -32600}, &jsonrpc.Error{Code: -32005})
+	chosen := fmt.Errorf(`calling "tools/call": %w`, &jsonrpc.Error{Code: -32005, Message: "x: Not Found"})
+	call := gosdk.ClientMiddleware(newGuard(t, resilience.Config{}))(
+		func(context.Context, string, mcp.Request) (mcp.Result, error) { return nil, unknown })
+	_, err := call(t.Context(), "tools/call", &mcp.ClientRequest[mcp.Params]{Params: &mcp.CallToolParams{Name: "x"}})
+	assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
+
+	p := newHTTPPeer(t)
+	_, err = gosdk.Use(t.Context(), p.session, func(context.Context, *mcp.ClientSession) (int, error) { return 0, chosen })
+	assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
+	once := func(w http.ResponseWriter, _ *http.Request) bool {
+		p.intercept.Store(nil)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":"x","error":{"code":-32600,"message":"no"}}`)
+		return true
+	}
+	p.intercept.Store(&once)
+	_, err = echo(t.Context(), p.session)
+	assert.ErrorContains(t, err, "no: Bad Request")
+	assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
 }
 
 // An agent reads why there is no connection.

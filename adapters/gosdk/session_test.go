@@ -131,6 +131,13 @@ func TestUseReturnsOtherErrorsAsTheyAre(t *testing.T) {
 	n, err = use(7, nil)
 	require.NoError(t, err)
 	assert.Equal(t, 7, n)
+	var used context.Context
+	_, err = gosdk.Use(t.Context(), s, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+		used = ctx
+		return 0, ctx.Err()
+	})
+	require.NoError(t, err)
+	assert.Error(t, used.Err(), "what it has begun ends with it")
 	for _, other := range []error{io.EOF, &net.OpError{Op: "dial", Err: errBoom}} {
 		_, err = use(0, other)
 		assert.Equal(t, other, err, "it isn't about this session")
@@ -182,6 +189,54 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 	assert.Equal(t, resilience.ClassPermanent, resilience.Classify(err))
 	assert.Equal(t, resilience.ConnectionClosed, s.State())
 	assert.Equal(t, 1, p.dials())
+}
+
+// A call whose connection Close has ended is lost for good, whatever its error is.
+func TestCallThatEndsWithItsConnectionAfterClose(t *testing.T) {
+	for _, end := range []error{io.EOF, context.Canceled} {
+		leavesNothing(t)
+		s := newSession(t, newPeer().dial, sessionConfig{})
+		_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) {
+			assert.NoError(t, s.Close())
+			return 0, fmt.Errorf(`calling "tools/call": %w`, end)
+		})
+		e := requireLost(t, err)
+		assert.False(t, e.Retryable)
+		assert.Contains(t, e.Suggestion, "will not come back")
+		assert.ErrorIs(t, err, end)
+	}
+}
+
+// What a dial and the connection have said is the reason why there is none.
+func TestReasonOfALossIsKept(t *testing.T) {
+	leavesNothing(t)
+	p := newPeer()
+	cut := make(chan struct{})
+	var serverEnd net.Conn
+	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+		if ended(cut) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		var clientEnd net.Conn
+		var err error
+		serverEnd, clientEnd, err = pipeTo(p.server)
+		assert.NoError(t, err)
+		reader := &cableReader{ReadCloser: clientEnd, cut: cut}
+		return newClient(nil).Connect(ctx, &mcp.IOTransport{Reader: reader, Writer: clientEnd}, nil)
+	}, sessionConfig{Backoff: steady(time.Hour)})
+	cs := up(t, s)
+	close(cut)
+	serverEnd.Close()
+	gone(t, s, cs)
+	_, err := s.Get(t.Context())
+	assert.ErrorIs(t, err, errCable)
+
+	s = gosdk.NewSession(func(context.Context) (*mcp.ClientSession, error) { return nil, errBoom },
+		sessionConfig{Backoff: steady(time.Hour)})
+	t.Cleanup(func() { s.Close() })
+	says := func() bool { _, err := s.Get(t.Context()); return errors.Is(err, errBoom) }
+	require.Eventually(t, says, testTimeout, time.Millisecond)
 }
 
 func TestSessionThatEndsDuringItsDialIsLost(t *testing.T) {
@@ -290,6 +345,31 @@ func TestCallToolLeavesParamsAlone(t *testing.T) {
 	}
 	wg.Wait()
 	assert.Equal(t, &mcp.CallToolParams{Name: "echo", Meta: mcp.Meta{"mine": 1}}, params)
+}
+
+// A cableReader fails once its cable is cut.
+type cableReader struct {
+	io.ReadCloser
+	cut <-chan struct{}
+}
+
+var errCable = errors.New("the cable is cut")
+
+func (r *cableReader) Read(b []byte) (int, error) {
+	n, err := r.ReadCloser.Read(b)
+	if ended(r.cut) {
+		return 0, errCable
+	}
+	return n, err
+}
+
+func ended(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // A stuckWriter writes to a process that stops reading at some point.
