@@ -175,8 +175,8 @@ func (a answer) forClient() *mcp.CallToolResult {
 
 	var content []mcp.Content
 	for i, c := range res.Content {
-		t, ok := c.(*mcp.TextContent)
-		if !ok || t == nil {
+		t, _ := c.(*mcp.TextContent)
+		if t == nil {
 			continue
 		}
 		text := resilience.Scrub(t.Text)

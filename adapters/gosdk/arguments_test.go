@@ -52,6 +52,11 @@ func TestWhatTheSDKSaysOfArgumentsIsNotHiddenAndCountsAsAMistake(t *testing.T) {
 	assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
 }
 
+// picky is a type for which nothing will do.
+type picky struct{}
+
+func (*picky) UnmarshalJSON([]byte) error { return errBoom }
+
 // A handler may return an error of the same type about anything else.
 func TestMismatchIsOnlyOneOfTheArguments(t *testing.T) {
 	small := reflect.TypeFor[int8]()
@@ -68,6 +73,7 @@ func TestMismatchIsOnlyOneOfTheArguments(t *testing.T) {
 		"no member":     {&json.UnmarshalTypeError{Field: "none", Type: small}, false},
 		"of a number":   {&json.UnmarshalTypeError{Field: "fits.a", Type: small}, false},
 		"with a place":  {&json.UnmarshalTypeError{Field: "list.0", Type: small, Offset: 1}, false},
+		"no picky one":  {&json.UnmarshalTypeError{Field: "none", Type: reflect.TypeFor[picky]()}, false},
 		"with a reason": {&json.UnmarshalTypeError{Field: "list.0", Type: small, Value: "number 300"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

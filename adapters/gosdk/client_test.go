@@ -290,10 +290,11 @@ func TestObserverReceivesTheRequestOfAClient(t *testing.T) {
 		call := gosdk.ClientMiddleware(g)(func(context.Context, string, mcp.Request) (mcp.Result, error) {
 			return &mcp.CallToolResult{}, nil
 		})
-		req := &mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}}
+		meta := mcp.Meta{"traceparent": "00-1-2-01"}
+		req := &mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x", Meta: meta}}
 		_, err := call(t.Context(), "tools/call", req)
 		require.NoError(t, err)
-		assert.Equal(t, resilience.RequestInfo{Method: "tools/call", Client: true}, request)
+		assert.Equal(t, resilience.RequestInfo{Method: "tools/call", Client: true, Meta: meta}, request)
 	})
 }
 

@@ -61,7 +61,8 @@ func cloneResponses(responses mcp.InputResponseMap) mcp.InputResponseMap {
 
 	clone := maps.Clone(responses)
 	var decoded mcp.InputResponseMap
-	if text, err := json.Marshal(responses); err != nil || json.Unmarshal(text, &decoded) != nil {
+	text, _ := json.Marshal(responses) // an error leaves nothing to decode
+	if json.Unmarshal(text, &decoded) != nil {
 		return clone
 	}
 	for id, response := range decoded {

@@ -120,14 +120,29 @@ func TestAttemptMayCloseItsStream(t *testing.T) {
 	_, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(
 		func(_ context.Context, _ string, req mcp.Request) (mcp.Result, error) {
 			req.GetExtra().CloseSSEStream(mcp.CloseSSEStreamArgs{})
+			params := req.GetParams().(*mcp.CallToolParamsRaw)
+			assert.Nil(t, params.Meta)
+			assert.Equal(t, mcp.InputResponseMap{}, params.InputResponses)
 			return textResult("done"), nil
 		},
 	)(t.Context(), "tools/call", &mcp.CallToolRequest{
-		Params: &mcp.CallToolParamsRaw{Name: "x"},
+		Params: &mcp.CallToolParamsRaw{Name: "x", InputResponses: mcp.InputResponseMap{}},
 		Extra:  &mcp.RequestExtra{CloseSSEStream: func(mcp.CloseSSEStreamArgs) { closed++ }},
 	})
 	require.NoError(t, err)
 	assert.Equal(t, 1, closed)
+}
+
+// A program's own answer that no JSON can hold is passed on.
+func TestAnswerThatCannotBeCopiedIsPassedOn(t *testing.T) {
+	answers := mcp.InputResponseMap{"q": &mcp.ElicitResult{Content: map[string]any{"f": func() {}}}}
+	_, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(
+		func(_ context.Context, _ string, req mcp.Request) (mcp.Result, error) {
+			assert.Same(t, answers["q"], req.GetParams().(*mcp.CallToolParamsRaw).InputResponses["q"])
+			return textResult("done"), nil
+		},
+	)(t.Context(), "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x", InputResponses: answers}})
+	require.NoError(t, err)
 }
 
 // An attempt that was abandoned may go on to use its request while the next one does, and after the call.

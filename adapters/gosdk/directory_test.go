@@ -280,6 +280,7 @@ func TestToolIsForgottenAfterTenThousandOthers(t *testing.T) {
 		runs int
 	}{
 		"the same again": {named(4999, 9999), 4},
+		"nothing":        {nil, 4},
 		"one more":       {named(9999, 10_000), 1},
 	} {
 		t.Run(name, func(t *testing.T) {

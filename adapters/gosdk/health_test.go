@@ -28,6 +28,7 @@ func TestHealthShowsAgentsWhichToolsWorkAndNoMore(t *testing.T) {
 			for tool, err := range f.session.Tools(t.Context(), nil) {
 				require.NoError(t, err)
 				assert.Equal(t, tool.Name == gosdk.HealthTool, tool.Annotations != nil && tool.Annotations.ReadOnlyHint)
+				assert.Equal(t, tool.Name == gosdk.HealthTool, tool.Description != "", "what an agent needs to know")
 			}
 
 			res, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: gosdk.HealthTool})
@@ -56,6 +57,8 @@ func TestHealthShowsAgentsWhichToolsWorkAndNoMore(t *testing.T) {
 			listed, err := f.session.ListResources(t.Context(), nil)
 			require.NoError(t, err)
 			assert.Equal(t, "application/json", listed.Resources[0].MIMEType)
+			assert.Equal(t, "health", listed.Resources[0].Name)
+			assert.NotEmpty(t, listed.Resources[0].Description)
 			read, err := f.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: gosdk.HealthResource})
 			require.NoError(t, err)
 			assert.Equal(t, "application/json", read.Contents[0].MIMEType)

@@ -85,8 +85,8 @@ func isSessionUnknown(err error, session string) bool {
 		strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusNotFound))
 }
 
-// isUnanswered reports whether the server closed the connection instead of replying. Neither the SDK
-// nor net/http exports these errors.
+// isUnanswered reports whether the server closed the connection instead of replying, for an err that isn't
+// mcp.ErrConnectionClosed. Neither the SDK nor net/http exports these errors.
 func isUnanswered(err error) bool {
 	var request *url.Error
 	if errors.As(err, &request) && request.Err != nil {
@@ -94,8 +94,7 @@ func isUnanswered(err error) bool {
 	}
 
 	var wire *jsonrpc.Error
-	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) &&
-		strings.HasSuffix(err.Error(), ": request terminated without response")
+	return !errors.As(err, &wire) && strings.HasSuffix(err.Error(), ": request terminated without response")
 }
 
 // isCallError reports whether err is the SDK's error of a call that failed.

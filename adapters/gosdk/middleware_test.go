@@ -3,6 +3,7 @@ package gosdk_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -138,6 +139,75 @@ func TestRequestsWithoutAToolPassUnchanged(t *testing.T) {
 		assert.Same(t, errBoom, err, name)
 		assert.Empty(t, g.Health(), name)
 	}
+}
+
+// Other middleware may reply to anything with a list of tools.
+func TestListThatNoListRequestAskedForIsPassedOn(t *testing.T) {
+	list := &mcp.ListToolsResult{Tools: []*mcp.Tool{{Name: "x"}}}
+	next := func(context.Context, string, mcp.Request) (mcp.Result, error) { return list, nil }
+	res, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(next)(t.Context(), "tools/all",
+		&mcp.ServerRequest[*mcp.PingParams]{Params: &mcp.PingParams{}})
+	require.NoError(t, err)
+	assert.Same(t, list, res)
+}
+
+// A guard's answer is structured only where it is known that no schema forbids that.
+func TestAnswerForAToolThatNoListHasShownIsNotStructured(t *testing.T) {
+	for name, connect := range map[string]func(*fixture, string, ...mcp.Middleware){
+		"listed": (*fixture).connect, "not listed": (*fixture).connectBlind,
+	} {
+		f := newProtected(t, resilience.Config{})
+		f.raw("x", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { panic(errBoom) })
+		connect(f, "")
+		res := f.call("x")
+		assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code)
+		assert.Equal(t, name == "listed", res.StructuredContent != nil, name)
+	}
+}
+
+// A question is passed on as it is, also at the timeout.
+func TestQuestionIsPassedOnAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		question := errorTextResult("password=hunter2")
+		question.InputRequests = mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "Sure?"}}
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"x": {Timeout: time.Second, Cooperative: true},
+		}})
+		for _, wait := range []time.Duration{0, time.Second, 2 * time.Second} {
+			next := func(context.Context, string, mcp.Request) (mcp.Result, error) {
+				time.Sleep(wait)
+				return question, nil
+			}
+			res, err := gosdk.Middleware(g)(next)(t.Context(), "tools/call",
+				&mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
+			require.NoError(t, err)
+			assert.Same(t, question, res, wait)
+		}
+	})
+}
+
+// What the guard has nothing to say of reaches other middleware as it is.
+func TestErrorOfAHandlerIsReturnedAsItIs(t *testing.T) {
+	for _, own := range []error{
+		errors.New("no such row"), fmt.Errorf("read: %w", &jsonrpc.Error{Code: -32042, Message: "no such row"}),
+	} {
+		next := func(context.Context, string, mcp.Request) (mcp.Result, error) { return nil, own }
+		_, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(next)(t.Context(), "tools/call",
+			&mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
+		assert.Same(t, own, err)
+	}
+}
+
+func TestToolThatReturnsNothingIsSaidToDoSo(t *testing.T) {
+	var ended resilience.CallEnd
+	f := newProtected(t, resilience.Config{Observers: []resilience.Observer{{
+		End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+	}}})
+	f.raw("x", nil, returns(nil, nil))
+	f.connect("")
+	f.call("x")
+	require.NoError(t, f.guard.Flush(t.Context()))
+	assert.ErrorContains(t, errors.Unwrap(ended.Err), "neither a result nor an error")
 }
 
 // An error of a typed handler that wraps a protocol error, as that of a gateway does, is a result.

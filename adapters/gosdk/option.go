@@ -157,7 +157,7 @@ func errorOf(res *mcp.CallToolResult) error {
 
 	var texts []string
 	for _, c := range res.Content {
-		if t, ok := c.(*mcp.TextContent); ok && t != nil {
+		if t, _ := c.(*mcp.TextContent); t != nil {
 			texts = append(texts, t.Text)
 		}
 	}

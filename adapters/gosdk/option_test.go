@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -117,6 +118,7 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	f.typed("typed", nil, func(context.Context) error { return errors.New(secret) })
 	f.raw("result", nil, returns(shared, nil))
 	f.raw("error", nil, returns(nil, errors.New(secret)))
+	f.raw("plain", nil, returns(nil, errors.New("no such row")))
 	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: secret, Data: []byte(`"mine"`)}))
 	f.raw("wrapped", nil, returns(nil, fmt.Errorf("%s: %w", secret, &jsonrpc.Error{Code: -32042, Message: "no"})))
 	f.raw("success", nil, returns(textResult(secret), nil))
@@ -126,6 +128,7 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	assert.Equal(t, want, text(t, f.call("result")))
 	assert.Equal(t, secret, text(t, shared), "the tool's own result is never changed")
 	assert.Equal(t, want, f.protocolError("error").Message)
+	assert.Equal(t, f.protocolError("plain").Code, f.protocolError("error").Code)
 	wire := f.protocolError("protocol")
 	assert.Equal(t, want, wire.Message)
 	assert.EqualValues(t, -32042, wire.Code)
@@ -220,13 +223,20 @@ func TestProtocolErrorHasGuidanceAsItsData(t *testing.T) {
 
 // A protocol error of which the guard has something to say keeps its own data.
 func TestProtocolErrorWithGuidanceKeepsItsData(t *testing.T) {
-	f := newProtected(t, resilience.Config{Breaker: resilience.BreakerConfig{
-		Classify: func(error) resilience.Class { return resilience.ClassTransient },
-	}})
-	f.raw("x", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: "m", Data: []byte(`"mine"`)}))
-	f.connect("")
-	assert.Equal(t, `"mine"`, string(f.protocolError("x").Data))
-	assert.Equal(t, 1, f.guard.Health()[0].ConsecutiveFailures)
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"x": {Timeout: time.Second, Cooperative: true},
+		}})
+		var data json.RawMessage
+		f.raw("x", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			time.Sleep(2 * time.Second)
+			return nil, &jsonrpc.Error{Code: -32042, Message: "m", Data: data}
+		})
+		f.connect("")
+		assert.Contains(t, string(f.protocolError("x").Data), `"code":"TIMEOUT"`)
+		data = json.RawMessage(`"mine"`)
+		assert.Equal(t, `"mine"`, string(f.protocolError("x").Data))
+	})
 }
 
 // What a protocol error says was wrong with the request is no failure of the backend.
@@ -295,7 +305,7 @@ func TestBreakerKeyGivesEachBackendItsOwnBreaker(t *testing.T) {
 			var args struct{ Source *string }
 			_ = json.Unmarshal(req.(*mcp.CallToolRequest).Params.Arguments, &args)
 			return *args.Source
-		}))
+		}), gosdk.BreakerKey(nil))
 	f.raw("query", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if strings.Contains(string(req.Params.Arguments), "broken") {
 			return nil, errBoom
@@ -366,6 +376,20 @@ func TestMeaningOfAResult(t *testing.T) {
 			assert.Equal(t, tc.class, resilience.Classify(err))
 		})
 	}
+}
+
+// Other middleware may return any result, and a program ask what it means.
+func TestResultWithNothingInIt(t *testing.T) {
+	nothing := &mcp.CallToolResult{IsError: true, Content: []mcp.Content{(*mcp.TextContent)(nil), nil}}
+	res, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(
+		func(context.Context, string, mcp.Request) (mcp.Result, error) { return nothing, nil },
+	)(t.Context(), "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
+	require.NoError(t, err)
+	assert.Same(t, nothing, res)
+
+	mismatch := &json.UnmarshalTypeError{Field: "n", Type: reflect.TypeFor[int]()}
+	nothing.SetError(mismatch)
+	assert.Same(t, mismatch, gosdk.CountKnown(t.Context(), &mcp.CallToolRequest{}, nothing))
 }
 
 func TestScrubbedResultKeepsAllElse(t *testing.T) {

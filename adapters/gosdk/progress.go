@@ -117,8 +117,8 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			return next(ctx, method, req)
 		}
 
-		note, ok := req.GetParams().(*mcp.ProgressNotificationParams)
-		if !ok || note == nil {
+		note, _ := req.GetParams().(*mcp.ProgressNotificationParams)
+		if note == nil {
 			return next(ctx, method, req)
 		}
 

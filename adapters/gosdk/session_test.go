@@ -1,11 +1,13 @@
 package gosdk_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -107,6 +109,8 @@ func TestErrorsOfTheServerAreNoLoss(t *testing.T) {
 	var wire *jsonrpc.Error
 	require.ErrorAs(t, err, &wire)
 	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(err))
+	var own *resilience.Error
+	assert.False(t, errors.As(err, &own), "the guard around it says what it means")
 	_, err = s.CallTool(t.Context(), nil)
 	require.ErrorAs(t, err, &wire)
 
@@ -116,6 +120,47 @@ func TestErrorsOfTheServerAreNoLoss(t *testing.T) {
 	_, err = echo(t.Context(), s)
 	require.NoError(t, err)
 	assert.Equal(t, 1, p.dials())
+}
+
+// A reply with the code by which the SDK knows a closed connection is no loss where a ping fails for another reason,
+// and one where the server has forgotten the session since.
+func TestPingTellsWhetherAConnectionIsClosed(t *testing.T) {
+	t.Run("the server knows no ping", func(t *testing.T) {
+		leavesNothing(t)
+		p := newPeer()
+		p.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "ping" {
+					return nil, errBoom
+				}
+				return next(ctx, method, req)
+			}
+		})
+		s := newSession(t, p.dial, sessionConfig{})
+		_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "closing"})
+		assert.ErrorIs(t, err, mcp.ErrConnectionClosed)
+		_, err = echo(t.Context(), s)
+		require.NoError(t, err)
+		assert.Equal(t, 1, p.dials())
+	})
+	t.Run("it has forgotten the session", func(t *testing.T) {
+		p := newHTTPPeer(t)
+		first := up(t, p.session)
+		forgets := func(w http.ResponseWriter, r *http.Request) bool {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if bytes.Contains(body, []byte(`"ping"`)) {
+				w.WriteHeader(http.StatusNotFound)
+				return true
+			}
+			return false
+		}
+		p.intercept.Store(&forgets)
+		_, err := p.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "closing"})
+		requireLost(t, err)
+		close(p.back)
+		gone(t, p.session, first)
+	})
 }
 
 func TestUseReturnsOtherErrorsAsTheyAre(t *testing.T) {
@@ -145,6 +190,12 @@ func TestUseReturnsOtherErrorsAsTheyAre(t *testing.T) {
 	own := &resilience.Error{Code: resilience.CodeCircuitOpen, Message: "mine"}
 	_, err = use(0, own)
 	assert.Same(t, own, err)
+	_, err = use(0, (*resilience.Error)(nil))
+	assert.Equal(t, (*resilience.Error)(nil), err)
+	tools := &resilience.Error{Code: resilience.CodeToolFailed, Message: "the file ends", Err: io.EOF}
+	_, err = use(0, tools)
+	assert.Same(t, tools, err, "not the end of this session")
+	assert.Equal(t, resilience.ConnectionUp, s.State())
 
 	_, err = echo(t.Context(), s)
 	require.NoError(t, err)
