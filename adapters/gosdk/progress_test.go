@@ -99,6 +99,38 @@ func TestProgressRestartsTheTimeoutAndNeverDecreases(t *testing.T) {
 	}
 }
 
+// A tool that was abandoned is silent once its call has been answered.
+func TestAbandonedToolIsSilentAfterTheAnswer(t *testing.T) {
+	for _, withContext := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: time.Second}}})
+			var seen []float64
+			f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+				seen = append(seen, req.Params.Progress)
+			}
+			sent := make(chan error, 1)
+			f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				ctx = context.WithoutCancel(ctx)
+				if !withContext {
+					ctx = context.Background()
+				}
+				assert.NoError(t, gosdk.NotifyProgress(ctx, req, 1, 0, ""))
+				time.Sleep(time.Minute)
+				sent <- gosdk.NotifyProgress(ctx, req, 2, 0, "")
+				return textResult("late"), nil
+			})
+			f.connect("")
+			res := f.call("x", mcp.Meta{"progressToken": "p"})
+			assert.Equal(t, resilience.CodeTimeout, metadataOf(t, res).Code)
+			require.NoError(t, <-sent)
+			synctest.Wait()
+			if withContext {
+				assert.Equal(t, []float64{1}, seen)
+			}
+		})
+	}
+}
+
 // A tool needs no session to report progress, which then nobody receives.
 func TestNotifyProgressWithoutASession(t *testing.T) {
 	params := &mcp.CallToolParamsRaw{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
