@@ -123,7 +123,7 @@ func TestOnlyAReplyThatASessionIsUnknownEndsIt(t *testing.T) {
 	}
 	p.intercept.Store(&once)
 	_, err = echo(t.Context(), p.session)
-	assert.ErrorContains(t, err, "no: Bad Request")
+	assert.ErrorContains(t, err, "Bad Request")
 	assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
 }
 

@@ -43,7 +43,8 @@
 // members should configure a breaker alike: if they don't, the log says so, and Health.
 //
 // Times go from Redis to members as durations only, so their clocks may differ. A namespace remembers up to 4,096
-// breakers that have failures; further ones aren't shared. What no member mentions is forgotten after a day.
+// breakers that have failures; further ones aren't shared. What no member mentions is forgotten after a day: each
+// mentions all of them once a minute.
 //
 // # What Redis needs
 //
