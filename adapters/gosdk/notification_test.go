@@ -171,3 +171,94 @@ func TestNothingOfACallOutlivesIt(t *testing.T) {
 		}
 	}
 }
+
+// A tool that was abandoned is silent once its call has been answered.
+func TestAbandonedToolIsSilentAfterTheAnswer(t *testing.T) {
+	for _, withContext := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: time.Second}}})
+			var seen []float64
+			f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+				seen = append(seen, req.Params.Progress)
+			}
+			sent := make(chan error, 1)
+			f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				ctx = context.WithoutCancel(ctx)
+				if !withContext {
+					ctx = context.Background()
+				}
+				assert.NoError(t, gosdk.NotifyProgress(ctx, req, 1, 0, ""))
+				time.Sleep(time.Minute)
+				sent <- gosdk.NotifyProgress(ctx, req, 2, 0, "")
+				return textResult("late"), nil
+			})
+			f.connect("")
+			res := f.call("x", mcp.Meta{"progressToken": "p"})
+			assert.Equal(t, resilience.CodeTimeout, metadataOf(t, res).Code)
+			require.NoError(t, <-sent)
+			synctest.Wait()
+			if withContext {
+				assert.Equal(t, []float64{1}, seen)
+			}
+		})
+	}
+}
+
+// A tool needs no session to report progress, which then nobody receives.
+func TestNotifyProgressWithoutASession(t *testing.T) {
+	params := &mcp.CallToolParamsRaw{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
+	assert.NoError(t, gosdk.NotifyProgress(t.Context(), &mcp.CallToolRequest{Params: params}, 1, 0, ""))
+}
+
+// What a tool sends for another call is that call's, and what is for no call passes unchanged.
+func TestProgressBelongsToTheCallOfItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"reports": {Timeout: time.Second, MaxTimeout: time.Minute},
+			"slow":    {Timeout: time.Second, MaxTimeout: time.Minute},
+		}}, nil)
+		var sent []string
+		f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if note, ok := req.GetParams().(*mcp.ProgressNotificationParams); ok {
+					sent = append(sent, fmt.Sprint(note.ProgressToken, " ", note.Progress))
+				}
+				return next(ctx, method, req)
+			}
+		})
+		gosdk.Protect(f.server, f.guard)
+		f.raw("slow", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			time.Sleep(5 * time.Second)
+			return textResult("done"), nil
+		})
+		f.raw("reports", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			for i := range 6 {
+				for _, token := range []any{"slow", nil} {
+					_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(i)})
+				}
+				time.Sleep(900 * time.Millisecond)
+			}
+			return textResult("done"), nil
+		})
+		f.connect("")
+
+		slow := make(chan resilience.Code, 1)
+		go func() {
+			res, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{
+				Name: "slow", Meta: mcp.Meta{"progressToken": "slow"},
+			})
+			assert.NoError(t, err)
+			if !res.IsError {
+				slow <- ""
+			}
+			close(slow)
+		}()
+		synctest.Wait()
+		assert.Equal(t, resilience.CodeTimeout, metadataOf(t, f.call("reports")).Code, "it reports nothing of its own")
+		_, done := <-slow
+		assert.True(t, done)
+		time.Sleep(time.Minute)
+		assert.Contains(t, sent, "slow 1")
+		assert.Contains(t, sent, "<nil> 1")
+	})
+}

@@ -1,13 +1,11 @@
 package gosdk_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,32 +39,6 @@ func TestLostSessionComesBackWithoutACall(t *testing.T) {
 	_ = second.Wait() // it has been closed
 	_, err = echo(t.Context(), s)
 	assert.False(t, requireLost(t, err).Retryable)
-}
-
-func TestCallInFlightReportsTheLoss(t *testing.T) {
-	leavesNothing(t)
-	p := newGatedPeer()
-	s := newSession(t, p.dial, sessionConfig{})
-	failed := hang(t.Context(), s)
-	receive(t, p.started)
-	p.cut()
-
-	err := receive(t, failed)
-	e := requireLost(t, err)
-	assert.ErrorIs(t, err, io.EOF)
-	assert.True(t, e.Retryable)
-	assert.Positive(t, e.RetryAfter, "the call reports the loss before it returns")
-	assert.Equal(t, resilience.ConnectionDown, s.State())
-
-	_, err = echo(t.Context(), s)
-	e = requireLost(t, err)
-	assert.ErrorContains(t, e.Err, "EOF")
-	assert.Positive(t, e.RetryAfter)
-
-	p.gate <- struct{}{}
-	up(t, s)
-	_, err = echo(t.Context(), s)
-	require.NoError(t, err)
 }
 
 func TestThousandLostCallsRedialOnce(t *testing.T) {
@@ -120,47 +92,6 @@ func TestErrorsOfTheServerAreNoLoss(t *testing.T) {
 	_, err = echo(t.Context(), s)
 	require.NoError(t, err)
 	assert.Equal(t, 1, p.dials())
-}
-
-// A reply with the code by which the SDK knows a closed connection is no loss where a ping fails for another reason,
-// and one where the server has forgotten the session since.
-func TestPingTellsWhetherAConnectionIsClosed(t *testing.T) {
-	t.Run("the server knows no ping", func(t *testing.T) {
-		leavesNothing(t)
-		p := newPeer()
-		p.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-				if method == "ping" {
-					return nil, errBoom
-				}
-				return next(ctx, method, req)
-			}
-		})
-		s := newSession(t, p.dial, sessionConfig{})
-		_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "closing"})
-		assert.ErrorIs(t, err, mcp.ErrConnectionClosed)
-		_, err = echo(t.Context(), s)
-		require.NoError(t, err)
-		assert.Equal(t, 1, p.dials())
-	})
-	t.Run("it has forgotten the session", func(t *testing.T) {
-		p := newHTTPPeer(t)
-		first := up(t, p.session)
-		forgets := func(w http.ResponseWriter, r *http.Request) bool {
-			body, _ := io.ReadAll(r.Body)
-			r.Body = io.NopCloser(bytes.NewReader(body))
-			if bytes.Contains(body, []byte(`"ping"`)) {
-				w.WriteHeader(http.StatusNotFound)
-				return true
-			}
-			return false
-		}
-		p.intercept.Store(&forgets)
-		_, err := p.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "closing"})
-		requireLost(t, err)
-		close(p.back)
-		gone(t, p.session, first)
-	})
 }
 
 func TestUseReturnsOtherErrorsAsTheyAre(t *testing.T) {
@@ -240,54 +171,6 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 	assert.Equal(t, resilience.ClassPermanent, resilience.Classify(err))
 	assert.Equal(t, resilience.ConnectionClosed, s.State())
 	assert.Equal(t, 1, p.dials())
-}
-
-// A call whose connection Close has ended is lost for good, whatever its error is.
-func TestCallThatEndsWithItsConnectionAfterClose(t *testing.T) {
-	for _, end := range []error{io.EOF, context.Canceled} {
-		leavesNothing(t)
-		s := newSession(t, newPeer().dial, sessionConfig{})
-		_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) {
-			assert.NoError(t, s.Close())
-			return 0, fmt.Errorf(`calling "tools/call": %w`, end)
-		})
-		e := requireLost(t, err)
-		assert.False(t, e.Retryable)
-		assert.Contains(t, e.Suggestion, "will not come back")
-		assert.ErrorIs(t, err, end)
-	}
-}
-
-// What a dial and the connection have said is the reason why there is none.
-func TestReasonOfALossIsKept(t *testing.T) {
-	leavesNothing(t)
-	p := newPeer()
-	cut := make(chan struct{})
-	var serverEnd net.Conn
-	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-		if ended(cut) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		var clientEnd net.Conn
-		var err error
-		serverEnd, clientEnd, err = pipeTo(p.server)
-		assert.NoError(t, err)
-		reader := &cableReader{ReadCloser: clientEnd, cut: cut}
-		return newClient(nil).Connect(ctx, &mcp.IOTransport{Reader: reader, Writer: clientEnd}, nil)
-	}, sessionConfig{Backoff: steady(time.Hour)})
-	cs := up(t, s)
-	close(cut)
-	serverEnd.Close()
-	gone(t, s, cs)
-	_, err := s.Get(t.Context())
-	assert.ErrorIs(t, err, errCable)
-
-	s = gosdk.NewSession(func(context.Context) (*mcp.ClientSession, error) { return nil, errBoom },
-		sessionConfig{Backoff: steady(time.Hour)})
-	t.Cleanup(func() { s.Close() })
-	says := func() bool { _, err := s.Get(t.Context()); return errors.Is(err, errBoom) }
-	require.Eventually(t, says, testTimeout, time.Millisecond)
 }
 
 func TestSessionThatEndsDuringItsDialIsLost(t *testing.T) {
@@ -396,31 +279,6 @@ func TestCallToolLeavesParamsAlone(t *testing.T) {
 	}
 	wg.Wait()
 	assert.Equal(t, &mcp.CallToolParams{Name: "echo", Meta: mcp.Meta{"mine": 1}}, params)
-}
-
-// A cableReader fails once its cable is cut.
-type cableReader struct {
-	io.ReadCloser
-	cut <-chan struct{}
-}
-
-var errCable = errors.New("the cable is cut")
-
-func (r *cableReader) Read(b []byte) (int, error) {
-	n, err := r.ReadCloser.Read(b)
-	if ended(r.cut) {
-		return 0, errCable
-	}
-	return n, err
-}
-
-func ended(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // A stuckWriter writes to a process that stops reading at some point.

@@ -1,0 +1,101 @@
+package gosdk_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The guidance of a protocol error is its data.
+func TestProtocolErrorHasGuidanceAsItsData(t *testing.T) {
+	f := newProtected(t, resilience.Config{})
+	f.raw("down", nil, returns(nil, errBoom))
+	f.raw("mistake", nil, returns(nil, errors.New("no such row")))
+	f.raw("own data", nil, returns(nil, &jsonrpc.Error{Code: -32603, Message: "m", Data: []byte(`"mine"`)}))
+	broken := &jsonrpc.Error{Code: -32042, Message: "m", Data: []byte(`"mine"`)}
+	f.raw("broken", nil, returns(nil, fmt.Errorf("read: %w", errors.Join(broken, errBoom))))
+	f.connect("")
+
+	down := f.protocolError("down")
+	assert.Equal(t, errBoom.Error(), down.Message)
+	assert.Contains(t, string(down.Data), `"code":"TOOL_FAILED"`)
+	assert.Empty(t, f.protocolError("mistake").Data)
+	assert.Equal(t, `"mine"`, string(f.protocolError("own data").Data))
+	wrapped := f.protocolError("broken")
+	assert.EqualValues(t, -32042, wrapped.Code)
+	assert.Contains(t, string(wrapped.Data), `"code":"TOOL_FAILED"`, "the SDK keeps no data of a wrapped error")
+}
+
+// A protocol error of which the guard has something to say keeps its own data.
+func TestProtocolErrorWithGuidanceKeepsItsData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"x": {Timeout: time.Second, Cooperative: true},
+		}})
+		var data json.RawMessage
+		f.raw("x", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			time.Sleep(2 * time.Second)
+			return nil, &jsonrpc.Error{Code: -32042, Message: "m", Data: data}
+		})
+		f.connect("")
+		assert.Contains(t, string(f.protocolError("x").Data), `"code":"TIMEOUT"`)
+		data = json.RawMessage(`"mine"`)
+		assert.Equal(t, `"mine"`, string(f.protocolError("x").Data))
+	})
+}
+
+// What a protocol error says was wrong with the request is no failure of the backend.
+func TestMistakesByTheirCode(t *testing.T) {
+	for code, mistake := range map[int64]bool{
+		jsonrpc.CodeParseError: true, jsonrpc.CodeInvalidRequest: true, jsonrpc.CodeMethodNotFound: true,
+		jsonrpc.CodeInvalidParams: true, -32002: true, jsonrpc.CodeInternalError: false, -32042: false, 1: false,
+	} {
+		var ended resilience.CallEnd
+		g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
+			End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+		}}})
+		_, _ = gosdk.Middleware(g)(func(context.Context, string, mcp.Request) (mcp.Result, error) {
+			return nil, fmt.Errorf("read: %w", &jsonrpc.Error{Code: code, Message: "m"})
+		})(t.Context(), "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
+		require.NoError(t, g.Flush(t.Context()))
+		assert.Equal(t, mistake, ended.Err.Code == resilience.CodeValidation, code)
+	}
+}
+
+// Observers receive what HideErrors keeps from clients.
+func TestHiddenErrorIsTheObservers(t *testing.T) {
+	var ended resilience.CallEnd
+	f := newProtected(t, resilience.Config{Observers: []resilience.Observer{{
+		End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+	}}}, gosdk.HideErrors())
+	f.raw("x", nil, returns(nil, errBoom))
+	f.connect("")
+	assert.NotContains(t, jsonOf(t, f.call("x")), "boom")
+	require.NoError(t, f.guard.Flush(t.Context()))
+	assert.ErrorIs(t, ended.Err, errBoom)
+}
+
+// The end of a time of the tool's own is its answer, also to a caller who has left.
+func TestTimeoutOfTheToolsOwnIsItsAnswer(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	res, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(
+		func(context.Context, string, mcp.Request) (mcp.Result, error) {
+			leave()
+			res := errorTextResult("the query took too long")
+			res.SetError(context.DeadlineExceeded)
+			return res, nil
+		})(ctx, "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
+	require.NoError(t, err)
+	assert.Equal(t, "the query took too long", text(t, res.(*mcp.CallToolResult)))
+}
