@@ -71,6 +71,11 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     talk to agents: most of it is about mistakes. There, a host that doesn't exist and a bare
 //     io.ErrUnexpectedEOF that follows no good answer are no evidence of a lost connection, either.
 //
+// A [Guard] neither counts nor retries the failure of a call whose caller has brought less time than the tool's timeout (a
+// deadline, [Timeout] or MetaTimeout) if half of that has passed, and the failure says no more than TIMEOUT,
+// [context.DeadlineExceeded] or gRPC's deadline exceeded: the tool may have told its backend of the deadline, and
+// either may keep a part of the time.
+//
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
 // call of its own: what rejected that call knows when to come back.
 //
@@ -148,6 +153,7 @@ type statement struct {
 	explicit *Error // the outermost one, nil if there is none
 	said     bool   // what the error means, which is
 	says     Class
+	timeout  bool // an *Error says so, which is TIMEOUT
 	final    bool // it is marked as a failure that another try won't help, outside of any *Error
 	notMade  bool // nothing but rejections by connectors is in it
 	rejected bool // nothing but rejections of other calls, which the tool made, is in it
@@ -160,7 +166,7 @@ func (s *statement) join(inner *statement) {
 		s.explicit = inner.explicit
 	}
 	if !s.said {
-		s.said, s.says = inner.said, inner.says
+		s.said, s.says, s.timeout = inner.said, inner.says, inner.timeout
 	}
 	s.final = s.final || inner.final
 	s.notMade = s.notMade && inner.notMade
@@ -194,6 +200,7 @@ func (s *statement) addStatement(err error) {
 			s.explicit = e
 			if !e.saysNothing() {
 				s.say(e.class())
+				s.timeout = e.Code == CodeTimeout
 			}
 		}
 		if err == ErrGoexit {
@@ -205,7 +212,7 @@ func (s *statement) addStatement(err error) {
 // addError adds what an *Error says, which speaks for itself.
 func (s *statement) addError(e *Error) {
 	s.explicit = e
-	s.said, s.says = !e.saysNothing(), e.class()
+	s.said, s.says, s.timeout = !e.saysNothing(), e.class(), e.Code == CodeTimeout
 	s.final = false
 	if e.Code == CodeTimeout || e.Code == CodeCanceled {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
@@ -216,7 +223,7 @@ func (s *statement) addError(e *Error) {
 	}
 }
 
-func (s *statement) say(c Class) { s.said, s.says = true, c }
+func (s *statement) say(c Class) { s.said, s.says, s.timeout = true, c, false }
 
 func (e *Error) class() Class {
 	switch e.Code {

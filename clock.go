@@ -61,6 +61,12 @@ func (c *clock) impatient() bool { return c.isShort() || c.deadline < c.own }
 
 func (c *clock) isShort() bool { return c.timeout < c.own || c.before > c.timeout/2 }
 
+// hurried reports whether the caller has brought less time than the tool's own timeout, and most of it has passed.
+func (c *clock) hurried(now time.Duration) bool {
+	at, callers := c.end()
+	return (callers || c.shortened()) && now > at/2
+}
+
 // exceeded returns the timeout that a call has exceeded when it reaches its end.
 func (c *clock) exceeded() time.Duration {
 	switch {

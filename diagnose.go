@@ -7,8 +7,8 @@ import (
 
 // AsError turns any error into a new [*Error] for the named tool, around err. It returns nil for
 // nil. An *Error in err's chain decides by its own fields, including Details; only its empty
-// fields are filled in. Any other error becomes TIMEOUT (a context.DeadlineExceeded),
-// CONNECTION_LOST, CANCELED, VALIDATION_ERROR ([MarkInvalid]) or TOOL_FAILED, with a message
+// fields are filled in. Any other error becomes TIMEOUT (a context.DeadlineExceeded, or that status of
+// gRPC), CONNECTION_LOST, CANCELED, VALIDATION_ERROR ([MarkInvalid]) or TOOL_FAILED, with a message
 // that contains none of its text.
 func AsError(tool string, err error) *Error {
 	if err == nil {
@@ -80,7 +80,7 @@ func (d *diagnosis) becomes() Code {
 		return CodeValidation
 	case d.class == ClassCanceled:
 		return CodeCanceled
-	case d.has(isDeadlineExceeded):
+	case d.has(isDeadlineExceeded), d.sign == signTimeout:
 		return CodeTimeout
 	case d.lost != "":
 		return CodeConnectionLost
@@ -95,6 +95,14 @@ func (d *diagnosis) callerIsHere() {
 	d.class = d.blame()
 	d.explicit = nil // it is a CANCELED of ours
 	d.code = d.becomes()
+}
+
+// isTimeout reports whether a failure says no more than that a deadline has passed.
+func (d *diagnosis) isTimeout() bool {
+	if d.said {
+		return d.timeout
+	}
+	return d.code == CodeTimeout
 }
 
 // A retryAfterError asks its caller to wait.

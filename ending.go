@@ -23,6 +23,13 @@ func newEnding(err, cause error, at time.Time, ownTimeout bool) *ending {
 	return &ending{err, cause, at, ownTimeout, dead}
 }
 
+// hurried reports whether the caller has brought less time than the tool's own timeout, and most of it has passed.
+func (c *callContext) hurried() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clock.hurried(c.elapsed())
+}
+
 // endOf returns an error for the end of a context, nil if it has not ended.
 func endOf(ctx context.Context, tool string) *Error {
 	err := ctx.Err()

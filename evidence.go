@@ -13,6 +13,7 @@ const (
 	signNone     sign = iota
 	signRejected      // the backend, or the operating system, has answered: the request can't be served
 	signTrouble       // the backend is in trouble
+	signTimeout       // trouble: a deadline has passed
 	signHiccup        // trouble that certainly left everything as it was
 )
 
@@ -189,7 +190,9 @@ func signOfGRPC(err error) sign {
 			return signNone
 		}
 		return signTrouble
-	case 4, 10, 14, 15: // deadline exceeded, aborted, unavailable, data loss
+	case 4: // deadline exceeded
+		return signTimeout
+	case 10, 14, 15: // aborted, unavailable, data loss
 		return signTrouble
 	case 3, 5, 6, 7, 9, 11, 12, 16: // invalid argument, not found, already exists, … , unauthenticated
 		return signRejected

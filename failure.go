@@ -9,6 +9,7 @@ type failure struct {
 	outcome  outcome // while the caller is here
 	echo     bool    // it is the error or the cause of its context, which has ended
 	canceled bool    // it is, or wraps, the error of a context that has ended
+	hurried  bool    // it may mean the caller's deadline, of which the tool or its backend has kept a part
 
 	reply, kept Error // for the caller and for Health, if the call ends so: here, they need no allocations
 }
@@ -39,6 +40,9 @@ func examine(s *toolState, ctx *callContext, err error, to **failure) {
 	read = true
 	f.conclude(ctx, s.retry.Classify, s.breaker.cfg.Classify)
 	concluded = true
+	if f.hurried = f.isTimeout() && ctx.call().hurried(); f.hurried && s.breaker.cfg.Classify == nil {
+		f.outcome = outcomeNeutral
+	}
 }
 
 // newFailure asks retry and breaker, the Classify fields of a Retry and of a BreakerConfig.

@@ -495,3 +495,100 @@ func TestClassifyDecidesAboutABareCancel(t *testing.T) {
 		assert.Equal(t, attempts, r.Attempts)
 	}
 }
+
+// A backend that was told of the caller's deadline may say a moment before that it has passed.
+func TestDeadlineOfACallerWithLessTimeSaysNothingOfTheBackend(t *testing.T) {
+	const timeout, less = 10 * time.Second, time.Second
+	option := []resilience.Option{resilience.Timeout(less)}
+	metadata := []resilience.Option{resilience.ForRequest(resilience.Request{
+		RequestInfo: resilience.RequestInfo{Meta: map[string]any{resilience.MetaTimeout: less.Seconds()}},
+		Unexplained: resilience.ClassNeutral, AllowTimeout: true,
+	})}
+	expired := grpcError(4)
+	reports := func(err error) toolFunc {
+		return func(ctx context.Context) (int, error) {
+			resilience.ReportBackend(ctx, err)
+			return 0, errBoom
+		}
+	}
+	const most = 900 * time.Millisecond
+	noDelay := resilience.Retry{Backoff: resilience.Backoff{Base: time.Nanosecond, Max: time.Nanosecond}}
+	classify := func(error) resilience.Class { return resilience.ClassTransient }
+
+	for name, tc := range map[string]struct {
+		opts     []resilience.Option
+		deadline time.Duration // of the caller's context; zero if it has none
+		attempt  time.Duration // AttemptTimeout
+		classify func(error) resilience.Class
+		took     time.Duration
+		then     toolFunc
+		counted  bool
+	}{
+		"a deadline":          {deadline: less, took: most, then: failing(9, expired)},
+		"an option":           {opts: option, took: most, then: failing(9, expired)},
+		"metadata":            {opts: metadata, took: most, then: failing(9, expired)},
+		"of several attempts": {deadline: less, attempt: timeout, took: most, then: failing(9, expired)},
+		"of a context":        {deadline: less, took: most, then: failing(9, context.DeadlineExceeded)},
+		"of WithTimeout":      {deadline: less, took: most, then: failing(9, resilience.TimeoutError("x", most))},
+		"like that":           {deadline: less, took: most, then: failing(9, asOnly{resilience.TimeoutError("x", most)})},
+		"wrapped":             {deadline: less, took: most, then: failing(9, fmt.Errorf("search: %w", expired))},
+		"reported":            {deadline: less, took: most, then: reports(expired)},
+
+		"without less time":  {took: most, then: failing(9, expired), counted: true},
+		"a later deadline":   {deadline: timeout + 1, took: 9 * less, then: failing(9, expired), counted: true},
+		"early":              {deadline: less, took: less / 2, then: failing(9, expired), counted: true},
+		"other trouble":      {deadline: less, took: most, then: failing(9, grpcError(14)), counted: true},
+		"marked":             {deadline: less, took: most, then: failing(9, resilience.MarkBackend(expired)), counted: true},
+		"other words":        {deadline: less, took: most, then: failing(9, resilience.ConnectionLostError("")), counted: true},
+		"an own Classify":    {deadline: less, classify: classify, took: most, then: failing(9, expired), counted: true},
+		"the AttemptTimeout": {deadline: less, attempt: most, took: less, then: succeed, counted: true},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			effect := resilience.ReadOnly
+			if tc.counted {
+				effect = resilience.NonIdempotent // which has one attempt
+			}
+			g := newGuard(t, resilience.Config{
+				Tools: map[string]resilience.Tool{"x": {
+					Timeout: timeout, AttemptTimeout: tc.attempt, Effect: effect, Breaker: "b", Retry: &noDelay,
+				}},
+				Breakers: map[string]resilience.BreakerConfig{"b": {Classify: tc.classify}},
+			})
+			ctx := t.Context()
+			if tc.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tc.deadline)
+				defer cancel()
+			}
+
+			r := resilience.Run(ctx, g, "x", func(ctx context.Context) (int, error) {
+				time.Sleep(tc.took)
+				return tc.then(ctx)
+			}, tc.opts...)
+			require.Error(t, r.Err)
+			assert.Equal(t, 1, r.Attempts)
+			assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures == 1)
+			if !tc.counted {
+				assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+			}
+			time.Sleep(timeout)
+		})
+	}
+}
+
+// A tool that is guarded twice hears of the deadline from the inner call.
+func TestDeadlineOfACallerWithLessTimeSaysNothingInNestedCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tool := resilience.Tool{Timeout: 10 * time.Second, Effect: resilience.NonIdempotent}
+		outer, inner := guardWith(t, tool), guardWith(t, tool)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+
+		r := resilience.Run(ctx, outer, "x", func(ctx context.Context) (int, error) {
+			return resilience.Do(ctx, inner, "x", failingAfter(900*time.Millisecond, grpcError(4)))
+		})
+		require.ErrorIs(t, r.Err, resilience.CodeTimeout)
+		assert.Zero(t, inner.Health()[0].ConsecutiveFailures)
+		assert.Zero(t, outer.Health()[0].ConsecutiveFailures)
+	})
+}

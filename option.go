@@ -38,7 +38,8 @@ func Debug() Option { return func(o *options) { o.debug = true } }
 // Timeout replaces the tool's timeout for the call. It is capped at the tool's MaxTimeout, or
 // at the tool's timeout if that isn't set. It must be positive; otherwise the call fails with
 // VALIDATION_ERROR. A call that exceeds a timeout shorter than the tool's own is TIMEOUT, but
-// the breaker doesn't count it, unless progress has kept it going up to the tool's MaxTimeout.
+// the breaker doesn't count it, unless progress has kept it going up to the tool's MaxTimeout. Neither does it
+// count what a tool or its backend says of a deadline once half of that time has passed: see [Classify].
 func Timeout(d time.Duration) Option {
 	return func(o *options) { o.timeout, o.timeoutSet = d, true }
 }

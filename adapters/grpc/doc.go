@@ -21,6 +21,9 @@
 //
 // ResourceExhausted for a message that is too large rejects it instead: how large it is, an agent may decide.
 //
+// DeadlineExceeded isn't counted if it comes in the second half of the time of a caller who has brought less than the
+// tool's timeout: gRPC tells the server of that deadline, and the server may keep a part of the time.
+//
 // The time to wait is the retry_delay of a google.rpc.RetryInfo in the details of a status that means
 // trouble.
 //

@@ -264,6 +264,21 @@ func TestDeadlines(t *testing.T) {
 		assert.Equal(t, resilience.CodeTimeout, got.code)
 		assert.False(t, got.counted)
 	})
+	t.Run("the caller's, a moment before", func(t *testing.T) {
+		_, address := listen(t, func(_ any, s grpc.ServerStream) error {
+			deadline, _ := s.Context().Deadline()
+			<-time.After(time.Until(deadline) - 20*time.Millisecond)
+			return status.Error(codes.DeadlineExceeded, "too late")
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		conn := connect(t, address)
+		got := judge(t, ctx, resilience.ReadOnly, func(ctx context.Context) {
+			assert.Equal(t, codes.DeadlineExceeded, status.Code(unary(ctx, conn)))
+		})
+		assert.Equal(t, resilience.CodeTimeout, got.code)
+		assert.False(t, got.counted)
+	})
 	t.Run("the caller leaves", func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		got := judge(t, ctx, resilience.ReadOnly, func(ctx context.Context) {
