@@ -25,7 +25,7 @@ func isAboutArguments(req mcp.Request, err error) bool {
 // return such an error about anything, but from encoding/json it has an offset, and from the SDK's decoder
 // it has none.
 func isMismatchOf(e *json.UnmarshalTypeError, arguments json.RawMessage) bool {
-	if e.Offset != 0 || e.Type == nil {
+	if e.Offset != 0 {
 		return false
 	}
 

@@ -26,7 +26,7 @@ func cloneRequest(req *mcp.CallToolRequest) *mcp.CallToolRequest {
 func cloneClientRequest(req mcp.Request) (mcp.Request, *mcp.CallToolParams) {
 	params := *req.GetParams().(*mcp.CallToolParams)
 	params.Meta = cloneMap(params.Meta)
-	params.Arguments = cloneValue(params.Arguments, nil)
+	params.Arguments = cloneValue(params.Arguments)
 	params.InputResponses = cloneResponses(params.InputResponses)
 	switch req := req.(type) {
 	case *mcp.ClientRequest[mcp.Params]: // the SDK's own
@@ -75,46 +75,82 @@ func cloneResponses(responses mcp.InputResponseMap) mcp.InputResponseMap {
 
 // cloneMap returns a copy of m in which all maps and slices are new. It leaves what pointers point to, and
 // what contains itself.
-func cloneMap(m map[string]any) map[string]any { return cloneValue(m, nil).(map[string]any) }
+func cloneMap(m map[string]any) map[string]any { return cloneValue(m).(map[string]any) }
 
-// cloneValue copies a value within the maps and slices at the addresses above.
-func cloneValue(value any, above []uintptr) any {
+// cloneValue is cloneMap for any value.
+func cloneValue(value any) any { return new(path).clone(value) }
+
+// A path consists of the addresses of the maps and slices that are being copied, each within the one before. A list
+// is fastest for the few that most have; an agent can send many.
+type path struct {
+	near  [16]uintptr
+	count int // of near
+	far   map[uintptr]bool
+}
+
+// enter adds an address, and reports whether it is a new one.
+func (p *path) enter(address uintptr) bool {
+	switch {
+	case slices.Contains(p.near[:p.count], address), p.far[address]:
+		return false
+	case p.count < len(p.near):
+		p.near[p.count] = address
+		p.count++
+	case p.far == nil:
+		p.far = map[uintptr]bool{address: true}
+	default:
+		p.far[address] = true
+	}
+	return true
+}
+
+// leave removes the last address.
+func (p *path) leave(address uintptr) {
+	if len(p.far) > 0 {
+		delete(p.far, address)
+	} else {
+		p.count--
+	}
+}
+
+// clone copies a value within those of the path.
+func (p *path) clone(value any) any {
 	v := reflect.ValueOf(value)
 	if kind := v.Kind(); kind != reflect.Map && kind != reflect.Slice {
 		return value
 	}
-	if v.IsNil() || slices.Contains(above, v.Pointer()) {
+	if v.IsNil() || !p.enter(v.Pointer()) {
 		return value
 	}
-	above = append(above, v.Pointer())
+	defer p.leave(v.Pointer())
 
 	if object, ok := value.(map[string]any); ok { // most are, and reflection takes longer
 		clone := make(map[string]any, len(object))
 		for key, inner := range object {
-			clone[key] = cloneValue(inner, above)
+			clone[key] = p.clone(inner)
 		}
 		return clone
 	}
 	if v.Kind() == reflect.Map {
 		clone := reflect.MakeMapWithSize(v.Type(), v.Len())
 		for entry := v.MapRange(); entry.Next(); {
-			clone.SetMapIndex(entry.Key(), cloneInner(entry.Value(), above))
+			clone.SetMapIndex(entry.Key(), p.cloneInner(entry.Value()))
 		}
 		return clone.Interface()
 	}
 	clone := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 	for i := range v.Len() {
-		clone.Index(i).Set(cloneInner(v.Index(i), above))
+		clone.Index(i).Set(p.cloneInner(v.Index(i)))
 	}
 	return clone.Interface()
 }
 
 // cloneInner copies what a map or slice holds.
-func cloneInner(v reflect.Value, above []uintptr) reflect.Value {
+func (p *path) cloneInner(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Interface, reflect.Map, reflect.Slice:
 		if !v.IsNil() {
-			return reflect.ValueOf(cloneValue(v.Interface(), above))
+			return reflect.ValueOf(p.clone(v.Interface()))
 		}
 	}
 	return v

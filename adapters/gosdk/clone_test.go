@@ -239,3 +239,35 @@ func TestArgumentsThatContainThemselvesFailTheirCall(t *testing.T) {
 		assert.ErrorIs(t, err, resilience.CodeToolFailed)
 	})
 }
+
+// Whatever is there twice is copied twice, and what contains itself is left as it is, however deep.
+func TestArgumentsAreCopiedAtAnyDepth(t *testing.T) {
+	for _, levels := range []int{1, 15, 16, 17, 18, 100} {
+		innermost, cycle := []any{nil}, []any{nil, "kept"}
+		cycle[0] = cycle
+		list := innermost
+		for range levels - 1 {
+			list = []any{list}
+			cycle = []any{cycle}
+		}
+		params := &mcp.CallToolParams{Name: "x", Arguments: map[string]any{"a": list, "b": list, "cycle": cycle}}
+		inside := func(v any) []any {
+			for range levels - 1 {
+				v = v.([]any)[0]
+			}
+			return v.([]any)
+		}
+
+		call := gosdk.ClientMiddleware(newGuard(t, resilience.Config{}))(
+			func(_ context.Context, _ string, req mcp.Request) (mcp.Result, error) {
+				for _, copied := range req.GetParams().(*mcp.CallToolParams).Arguments.(map[string]any) {
+					inside(copied)[len(inside(copied))-1] = "changed"
+				}
+				return textResult("done"), nil
+			})
+		_, err := call(t.Context(), "tools/call", &mcp.ClientRequest[*mcp.CallToolParams]{Params: params})
+		require.NoError(t, err, "it has changed all")
+		assert.Nil(t, innermost[0], "%d", levels)
+		assert.Equal(t, "kept", inside(cycle)[1])
+	}
+}

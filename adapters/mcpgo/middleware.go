@@ -128,17 +128,29 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 }
 
 // callTask calls a tool as a task, which outlives its request. mcp-go runs it on a goroutine of
-// its own without recover, so a panic would end the process. A call that no guard has judged has no
-// guidance but that of the tool's author.
+// its own without recover, so a panic would end the process, and the end of the goroutine leave the task at work for
+// ever.
 func (h *handler) callTask(ctx context.Context, req mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
-	name := req.Params.Name
-	defer func() {
-		if v := recover(); v != nil {
-			crash := &resilience.PanicError{Value: v, Stack: debug.Stack()}
-			res, err = nil, resilience.AsError(name, crash)
-		}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = resilience.AsError(req.Params.Name, resilience.ErrGoexit)
+		defer func() {
+			if v := recover(); v != nil {
+				crash := &resilience.PanicError{Value: v, Stack: debug.Stack()}
+				res, err = nil, resilience.AsError(req.Params.Name, crash)
+			}
+		}()
+		res, err = h.answerTask(ctx, req)
 	}()
+	<-done
+	return res, err
+}
 
+// answerTask makes the answer of a task. A call that no guard has judged has no guidance but that of the tool's
+// author.
+func (h *handler) answerTask(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	name := req.Params.Name
 	got, err := h.attempt(ctx, req)
 	if got.isEmpty() {
 		return nil, resilience.AsError(name, err)

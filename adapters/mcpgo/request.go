@@ -2,8 +2,6 @@ package mcpgo
 
 import (
 	"context"
-	"net/http"
-	"reflect"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -107,104 +105,4 @@ func effectOf(tool *mcp.Tool) resilience.Effect {
 
 	isTrue := func(hint *bool) bool { return hint != nil && *hint } // MCP's default of both is false
 	return resilience.EffectFromHints(isTrue(tool.Annotations.ReadOnlyHint), isTrue(tool.Annotations.IdempotentHint))
-}
-
-// copyOf returns a copy of req that shares no maps, no slices, and nothing that its fields point to. Pointers among
-// the arguments or in the _meta, which other middleware has put there, stay as they are.
-func copyOf(req mcp.CallToolRequest) mcp.CallToolRequest {
-	detach(reflect.ValueOf(&req).Elem(), true)
-	return req
-}
-
-// detach replaces the maps and slices in v by copies and, if v is of a type of mcp-go's, what its fields point to.
-// It doesn't name the fields of a request, since newer versions of mcp-go have more of them.
-func detach(v reflect.Value, fields bool) {
-	switch p := v.Addr().Interface().(type) {
-	case *any:
-		*p = copyOfJSON(*p)
-		return
-	case *map[string]any:
-		*p, _ = copyOfJSON(*p).(map[string]any)
-		return
-	case *http.Header:
-		*p = p.Clone()
-		return
-	}
-
-	switch kind := v.Kind(); {
-	case kind == reflect.Struct && fields:
-		for i := range v.NumField() {
-			if field := v.Field(i); field.CanSet() {
-				detach(field, fields)
-			}
-		}
-	case kind == reflect.Pointer && fields && !v.IsNil():
-		out := reflect.New(v.Type().Elem())
-		out.Elem().Set(v.Elem())
-		detach(out.Elem(), fields)
-		v.Set(out)
-	case kind == reflect.Map && !v.IsNil():
-		detachMap(v, fields)
-	case kind == reflect.Slice && !v.IsNil():
-		detachSlice(v, fields)
-	}
-}
-
-func detachMap(v reflect.Value, fields bool) {
-	out := reflect.MakeMapWithSize(v.Type(), v.Len())
-	for entries := v.MapRange(); entries.Next(); {
-		value := reflect.New(v.Type().Elem()).Elem()
-		value.Set(entries.Value())
-		detach(value, fields)
-		out.SetMapIndex(entries.Key(), value)
-	}
-	v.Set(out)
-}
-
-func detachSlice(v reflect.Value, fields bool) {
-	out := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
-	reflect.Copy(out, v)
-	v.Set(out)
-	if kind := v.Type().Elem().Kind(); kind <= reflect.Complex128 || kind == reflect.String {
-		return // its elements refer to nothing
-	}
-	for i := range v.Len() {
-		detach(v.Index(i), fields)
-	}
-}
-
-// copyOfJSON returns a deep copy of decoded JSON. It copies other maps and slices too, but nothing by a pointer.
-func copyOfJSON(v any) any {
-	switch v := v.(type) {
-	case nil, string, float64, bool:
-		return v
-
-	case map[string]any:
-		if v == nil {
-			return v
-		}
-		out := make(map[string]any, len(v))
-		for key, value := range v {
-			out[key] = copyOfJSON(value)
-		}
-		return out
-
-	case []any:
-		if v == nil {
-			return v
-		}
-		out := make([]any, len(v))
-		for i, value := range v {
-			out[i] = copyOfJSON(value)
-		}
-		return out
-	}
-
-	if kind := reflect.TypeOf(v).Kind(); kind != reflect.Map && kind != reflect.Slice {
-		return v
-	}
-	out := reflect.New(reflect.TypeOf(v)).Elem()
-	out.Set(reflect.ValueOf(v))
-	detach(out, false)
-	return out.Interface()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,10 @@ func TestTaskIsNotCounted(t *testing.T) {
 		time.Sleep(time.Minute)
 		return done, nil
 	}
+	goexits := func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		runtime.Goexit()
+		return done, nil
+	}
 	for name, tc := range map[string]struct {
 		support mcp.TaskSupport
 		handler server.ToolHandlerFunc
@@ -68,6 +73,9 @@ func TestTaskIsNotCounted(t *testing.T) {
 		"fails":                {mcp.TaskSupportRequired, returns(nil, errBackend), taskState{"failed", errBackend.Error()}},
 		"panics": {
 			mcp.TaskSupportRequired, panics("secret"), taskState{"failed", "TOOL_FAILED: Tool 'x' failed"},
+		},
+		"ends its goroutine": {
+			mcp.TaskSupportRequired, goexits, taskState{"failed", "TOOL_FAILED: Tool 'x' failed"},
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
