@@ -96,13 +96,14 @@ func verdictOf(ctx context.Context, res *http.Response, err error) *verdict {
 		}
 		failure := &url.Error{Err: err} // as an http.Client returns it: io.EOF means that there is no answer
 		v := readVerdict(failure)
-		if v != nil && v.code == CodeToolFailed {
-			return nil // it may be about the request, such as a header that can't be sent
+		switch {
+		case v != nil && v.code == CodeConnectionLost:
+			v.silent = !factsOf(failure).surelyLost
+			return v
+		case v != nil && v.code == CodeTimeout:
+			return v
 		}
-		if v != nil {
-			v.silent = v.code == CodeConnectionLost && !factsOf(failure).surelyLost
-		}
-		return v
+		return nil // it may be about the request, such as a header that can't be sent
 	}
 	if res == nil {
 		return nil

@@ -150,7 +150,9 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		"an address of no meaning": {
 			read, "GET", broken(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "invalid port", Addr: "x:99999"}}), own,
 		},
-		"the request's own end": {read, "GET", broken(context.Canceled), own},
+		"an error that is marked": {read, "GET", broken(resilience.MarkInvalid(errBoom)), own},
+		"an error with a status":  {read, "GET", broken(statusError(404)), own},
+		"the request's own end":   {read, "GET", broken(context.Canceled), own},
 		"a host that doesn't exist": {
 			write, "POST", broken(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}), own,
 		},
