@@ -181,11 +181,7 @@ func (c *call) fits(delay time.Duration) bool {
 
 // errorOf returns an error of this call's own.
 func (c *call) errorOf(f *failure) *Error {
-	e := f.toError(c.ctx.name, &f.reply)
-	if e == f.explicit {
-		e = e.clone()
-	}
-	e = c.withLast(e) // of a crash, which isn't what the tool returned
+	e := c.withLast(f.toError(c.ctx.name, &f.reply)) // of a crash, which isn't what the tool returned
 	if !c.harmless {
 		e.forEffect(c.toolEffect(), f.changed || isCrash(f.err))
 	}

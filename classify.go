@@ -250,16 +250,12 @@ func (e *Error) class() Class {
 
 // classBy returns the class by a Classify field. A crash and ErrUnfinished keep their classes,
 // whatever classify says. A nil classify is Classify, and one that panics says nothing.
-func (f *facts) classBy(classify func(error) Class) (c Class) {
+func (f *facts) classBy(classify func(error) Class) Class {
 	if classify == nil || isCrash(f.err) || f.has(isUnfinished) {
 		return f.byDefault()
 	}
 
-	defer func() {
-		if recover() != nil {
-			c = ClassTransient
-		}
-	}()
+	defer ignorePanic() // then it is ClassTransient, the zero Class
 	if f.blamed != nil {
 		return classify(f.blamed)
 	}

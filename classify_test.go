@@ -69,6 +69,10 @@ func TestClassifyByTheKindOfError(t *testing.T) {
 			err:   &resilience.PanicError{Value: "p"},
 			class: resilience.ClassPermanent, code: resilience.CodeToolFailed, message: "Tool 'x' failed",
 		},
+		"panic with ErrUnfinished": {
+			err:   &resilience.PanicError{Value: resilience.ErrUnfinished},
+			class: resilience.ClassPermanent, code: resilience.CodeToolFailed, message: "Tool 'x' failed",
+		},
 		"goexit": {
 			err:   resilience.ErrGoexit,
 			class: resilience.ClassPermanent, code: resilience.CodeToolFailed, message: "Tool 'x' failed",
@@ -163,12 +167,14 @@ func TestAFailureBesideAConnectorsRejectionCounts(t *testing.T) {
 		_, rejected := c.Get(t.Context())
 		require.Error(t, rejected)
 
-		g := guardWith(t, resilience.Tool{})
-		for range 5 {
-			_, err := resilience.Do(t.Context(), g, "x", failing(9, errors.Join(errFirst, rejected)))
+		for name, err := range map[string]error{
+			"before": errors.Join(errFirst, rejected), "after": errors.Join(rejected, errFirst),
+		} {
+			g := guardWith(t, resilience.Tool{})
+			_, err := resilience.Do(t.Context(), g, "x", failing(9, err))
 			require.Error(t, err)
+			assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures, name)
 		}
-		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
 	})
 }
 
@@ -182,6 +188,8 @@ func TestRejectionIsNeutralOnlyIfNothingElseFailed(t *testing.T) {
 		"alone":                 {open, 0},
 		"wrapped":               {fmt.Errorf("x: %w", open), 0},
 		"beside a failure":      {errors.Join(errBoom, open), 1},
+		"before a failure":      {errors.Join(open, errBoom), 1},
+		"time and again":        {&resilience.Error{Code: resilience.CodeRetryExhausted, Err: open}, 0},
 		"marked as permanent":   {resilience.MarkPermanent(open), 1},
 		"in an Error of a tool": {&resilience.Error{Message: "m", Err: open}, 1},
 	} {
@@ -211,4 +219,120 @@ func TestErrorByItsAsMethodDecidesAsAnyOther(t *testing.T) {
 		func(context.Context) (int, error) { return 0, errorByAs{} })
 	assert.Equal(t, resilience.CodeValidation, r.Err.Code)
 	assert.Equal(t, 1, r.Attempts)
+}
+
+// What the outermost mark says holds for the tool's own *Error, too, and for what is joined with it.
+func TestMarkTakesBackThatAnErrorIsRetryable(t *testing.T) {
+	own := &resilience.Error{Message: "m", Retryable: true}
+	for name, tc := range map[string]struct {
+		err       error
+		retryable bool
+	}{
+		"no mark":             {own, true},
+		"transient":           {resilience.MarkTransient(own), true},
+		"permanent":           {resilience.MarkPermanent(own), false},
+		"backoff's permanent": {backoff.Permanent(own), false},
+		"joined before":       {errors.Join(resilience.MarkPermanent(errBoom), own), false},
+		"joined after":        {errors.Join(own, resilience.MarkPermanent(errBoom)), false},
+		"of its cause":        {&resilience.Error{Message: "m", Retryable: true, Err: resilience.MarkPermanent(errBoom)}, true},
+		"joined, without one": {errors.Join(errBoom, own), true},
+	} {
+		e := resilience.AsError("x", tc.err)
+		assert.Equal(t, "m", e.Message, name)
+		assert.Equal(t, tc.retryable, e.Retryable, name)
+	}
+	assert.Zero(t, resilience.AsError("x", resilience.MarkInvalid(waitError{time.Minute})).RetryAfter)
+}
+
+// What a program makes of our CANCELED is its own statement. Ours says no more than context.Canceled, which counts as
+// any other failure while the caller is here.
+func TestOurCanceledSaysNothingUntilAProgramChangesIt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ours := func() *resilience.Error {
+		_, err := resilience.WithTimeout(ctx, "x", time.Minute, succeed)
+		return err.(*resilience.Error)
+	}
+	inOwnWords, withOwnCode := ours(), ours()
+	inOwnWords.Message, withOwnCode.Code = "the job was stopped", "BUSY"
+	message := ours().Message
+
+	for name, tc := range map[string]struct {
+		err     error
+		class   resilience.Class
+		counted int
+	}{
+		"ours":         {ours(), resilience.ClassCanceled, 1},
+		"ours, by As":  {asOnly{ours()}, resilience.ClassTransient, 1},
+		"own words":    {inOwnWords, resilience.ClassCanceled, 0},
+		"an own code":  {withOwnCode, resilience.ClassPermanent, 1},
+		"made by hand": {&resilience.Error{Code: resilience.CodeCanceled, Message: message}, resilience.ClassCanceled, 0},
+		"only our words": {
+			&resilience.Error{Code: "BUSY", Message: message, Err: context.Canceled}, resilience.ClassPermanent, 1,
+		},
+	} {
+		assert.Equal(t, tc.class, resilience.Classify(tc.err), name)
+		g := guardWith(t, resilience.Tool{})
+		_, err := resilience.Do(t.Context(), g, "x", failing(9, tc.err))
+		assert.Error(t, err, name)
+		assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures, name)
+	}
+}
+
+// A Classify field is believed, also of what a backend was reported on, and of context.Canceled.
+func TestClassifyOfABreakerDecidesAlone(t *testing.T) {
+	reported := func(ctx context.Context) (int, error) {
+		resilience.ReportBackend(ctx, errBoom)
+		return 0, errBoom
+	}
+	for name, fn := range map[string]toolFunc{
+		"a failure":      failing(9, errBoom),
+		"a cancel":       failing(9, context.Canceled),
+		"after a report": reported,
+	} {
+		for class, counted := range map[resilience.Class]int{resilience.ClassInvalid: 0, resilience.ClassPermanent: 1} {
+			g := newGuard(t, resilience.Config{
+				Breaker: resilience.BreakerConfig{Classify: func(error) resilience.Class { return class }},
+			})
+			_, err := resilience.Do(t.Context(), g, "x", fn)
+			assert.Error(t, err, name)
+			assert.Equal(t, counted, g.Health()[0].ConsecutiveFailures, "%s, %s", name, class)
+		}
+	}
+}
+
+// Only the last of several attempts was rejected, so something failed.
+func TestRejectionByAConnectorAfterAFailureCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := resilience.NewConnector(func(context.Context) (int, error) { return 0, errBoom },
+			resilience.ConnectorConfig[int]{MaxAttempts: 1})
+		defer c.Close()
+		synctest.Wait()
+
+		for name, fn := range map[string]toolFunc{
+			"of WithRetry": func(ctx context.Context) (int, error) {
+				tries := 0
+				retry := resilience.Retry{MaxRetries: 1}
+				return resilience.WithRetry(ctx, retry, func(ctx context.Context) (int, error) {
+					if tries++; tries == 1 {
+						return 0, errFirst
+					}
+					return c.Get(ctx)
+				})
+			},
+			"of a context that was canceled": func(ctx context.Context) (int, error) {
+				ctx, cancel := context.WithCancel(ctx)
+				return resilience.WithTimeout(ctx, "inner", time.Minute, func(context.Context) (int, error) {
+					cancel()
+					_, err := c.Get(context.Background())
+					return 0, fmt.Errorf("get: %w", err)
+				})
+			},
+		} {
+			g := guardWith(t, resilience.Tool{})
+			_, err := resilience.Do(t.Context(), g, "x", fn)
+			require.Error(t, err, name)
+			assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures, name)
+		}
+	})
 }

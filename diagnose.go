@@ -17,9 +17,6 @@ func AsError(tool string, err error) *Error {
 
 	d := diagnose(err, nil)
 	e := d.toError(tool, new(Error))
-	if e == err {
-		e = e.clone() // the original may be a variable of the program's
-	}
 	e.Details = maps.Clone(e.Details)
 	return e
 }
@@ -31,7 +28,7 @@ type diagnosis struct {
 	code       Code // what the error becomes without an explicit one
 	changed    bool // a request that was reported may have changed something
 	retryAfter time.Duration
-	unfinished bool // ErrUnfinished, and neutral
+	unfinished bool // ErrUnfinished
 }
 
 // diagnose examines a failure.
@@ -47,12 +44,11 @@ func (d *diagnosis) conclude() {
 	d.code = CodeToolFailed
 	if isCrash(d.err) { // what it crashed with says nothing about what was done before
 		d.statement = statement{rejected: d.rejected, nested: d.nested}
-		d.evidence = evidence{}
 		return
 	}
 
 	d.retryAfter = d.wait()
-	d.unfinished = d.class.neutral() && d.has(isUnfinished)
+	d.unfinished = d.has(isUnfinished)
 	if d.class == ClassNeutral && !d.surelyLost {
 		d.lost = ""
 	}
@@ -112,32 +108,26 @@ type retryAfterError interface {
 }
 
 // wait returns how long a failure asks to wait, zero if it doesn't ask.
-func (f *facts) wait() (after time.Duration) {
+func (f *facts) wait() time.Duration {
 	if f.explicit != nil && f.explicit.RetryAfter > 0 {
 		return f.explicit.RetryAfter
 	}
 
-	defer func() {
-		if recover() != nil {
-			after = 0
-		}
-	}()
-	if f.waits != nil {
-		after = max(f.waits.RetryAfter(), 0)
+	if f.waits == nil {
+		return 0
 	}
-	return after
+	defer ignorePanic() // then it doesn't ask
+	return max(f.waits.RetryAfter(), 0)
 }
 
-// toError makes what an agent reads, possibly in e. The result may be the tool's own *Error.
+// toError makes what an agent reads, in e or in a copy of the tool's own *Error.
 func (d *diagnosis) toError(tool string, e *Error) *Error {
 	if d.explicit != nil {
 		e := complete(tool, d.err, d.explicit)
-		if e.Retryable && e.RetryAfter <= 0 && d.retryAfter > 0 {
-			e = e.clone()
+		if e.Retryable && e.RetryAfter <= 0 {
 			e.RetryAfter = d.retryAfter
 		}
 		if d.final && e.Retryable {
-			e = e.clone()
 			e.giveUp(suggestChange)
 		}
 		return e
@@ -190,7 +180,7 @@ func (d *diagnosis) exhausted(tool string, attempts int) *Error {
 	if reason != "" {
 		e.Message += ": " + reason
 	}
-	if last.Suggestion != "" && !last.hasOurWords() {
+	if !last.hasOurWords() {
 		e.Suggestion = last.Suggestion
 	}
 	return e
@@ -199,11 +189,6 @@ func (d *diagnosis) exhausted(tool string, attempts int) *Error {
 // complete fills in what a tool left empty in its own *Error. It does so in a copy, since
 // the original may be a package variable of the tool's.
 func complete(tool string, err error, explicit *Error) *Error {
-	whole := explicit.Code != "" && explicit.Tool != "" && explicit.Message != "" && explicit.Suggestion != ""
-	if err == error(explicit) && whole {
-		return explicit
-	}
-
 	e := explicit.clone()
 	if err != error(explicit) {
 		e.Err = err // keep what it is wrapped in

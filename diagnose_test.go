@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestAsErrorOfNilIsNil(t *testing.T) {
@@ -130,5 +133,94 @@ func TestTheFirstOfSeveralErrorsSaysHowLongToWait(t *testing.T) {
 		errors.Join(waitError{2 * time.Second}, waitError{time.Second}),
 	} {
 		assert.Equal(t, 2*time.Second, resilience.AsError("x", err).RetryAfter, "%v", err)
+	}
+}
+
+// What the backend has said adds to a failure of which the tool's own error says less, and to no other.
+func TestReportAddsToAnErrorThatSaysLess(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for name, tc := range map[string]struct {
+		err  error
+		code resilience.Code
+	}{
+		"nothing":             {errBoom, resilience.CodeConnectionLost},
+		"a timeout":           {context.DeadlineExceeded, resilience.CodeTimeout},
+		"a permanent one":     {resilience.MarkPermanent(errBoom), resilience.CodeToolFailed},
+		"a mistake":           {resilience.MarkInvalid(errBoom), resilience.CodeValidation},
+		"an Error of its own": {&resilience.Error{Code: "BUSY", Retryable: true}, "BUSY"},
+	} {
+		g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			resilience.ReportBackend(ctx, refused)
+			return 0, tc.err
+		})
+		assert.Equal(t, tc.code, r.Err.Code, name)
+	}
+}
+
+// A Classify field may say that a failure says nothing. What is certain about a connection is said all the same.
+func TestLossThatIsCertainIsSaidWhateverItsClass(t *testing.T) {
+	neutral := func(error) resilience.Class { return resilience.ClassNeutral }
+	g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{Classify: neutral}})
+	for name, tc := range map[string]struct {
+		err  error
+		code resilience.Code
+	}{
+		"refused":   {syscall.ECONNREFUSED, resilience.CodeConnectionLost},
+		"broke off": {io.ErrUnexpectedEOF, resilience.CodeToolFailed},
+	} {
+		r := resilience.Run(t.Context(), g, "x", failing(9, tc.err))
+		assert.Equal(t, tc.code, r.Err.Code, name)
+		assert.False(t, r.Err.Retryable, name)
+	}
+}
+
+// RETRY_EXHAUSTED says why the last attempt failed, if that can be said.
+func TestRetryExhaustedSaysWhy(t *testing.T) {
+	const exhausted = "Tool 'x' failed after 4 attempts"
+	for name, tc := range map[string]struct {
+		err        error
+		message    string
+		suggestion string // empty: ours
+	}{
+		"nothing":           {errBoom, exhausted, ""},
+		"a lost connection": {syscall.ECONNREFUSED, exhausted + ": connection refused", ""},
+		"own words":         {&resilience.Error{Message: "the index is slow", Retryable: true}, exhausted + ": the index is slow", ""},
+		"no words":          {&resilience.Error{Code: "BUSY", Retryable: true}, exhausted, ""},
+		"an own suggestion": {
+			&resilience.Error{Message: "m", Suggestion: "Ask Ann.", Retryable: true}, exhausted + ": m", "Ask Ann.",
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.ReadOnly}), "x", failing(9, tc.err))
+			assert.Equal(t, resilience.CodeRetryExhausted, r.Err.Code)
+			assert.Equal(t, tc.message, r.Err.Message, name)
+			if tc.suggestion == "" {
+				assert.Contains(t, r.Err.Suggestion, "Try again later", name)
+			} else {
+				assert.Equal(t, tc.suggestion, r.Err.Suggestion)
+			}
+		})
+	}
+}
+
+// A crash with the rejection of another call counts neither way, unless something failed before.
+func TestCrashWithARejectionDoesNotHideAFailure(t *testing.T) {
+	open := resilience.CircuitOpenError("other", time.Second)
+	for name, tc := range map[string]struct {
+		first   error
+		counted int
+	}{"alone": {nil, 0}, "after a failure": {errFirst, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				if tc.first != nil && resilience.Attempt(ctx) == 1 {
+					return 0, tc.first
+				}
+				panic(open)
+			})
+			require.Error(t, err)
+			assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures, name)
+		})
 	}
 }

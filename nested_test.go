@@ -139,6 +139,30 @@ func TestPromise2NestedCallsWithoutTheirContextDoNotWedge(t *testing.T) {
 				return 1, nil
 			}
 		}},
+		"a panic": {1, func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				if _, err := lost(g, "inner", succeed)(ctx); err != nil {
+					panic(errors.Join(errBoom, err))
+				}
+				return 1, nil
+			}
+		}},
+		"its error before another": {1, func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				if _, err := lost(g, "inner", succeed)(ctx); err != nil {
+					return 0, errors.Join(err, errBoom)
+				}
+				return 1, nil
+			}
+		}},
+		"its error after another": {1, func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				if _, err := lost(g, "inner", succeed)(ctx); err != nil {
+					return 0, errors.Join(errBoom, err)
+				}
+				return 1, nil
+			}
+		}},
 		"its text": {10, func(g *resilience.Guard) toolFunc {
 			return func(ctx context.Context) (int, error) {
 				if _, err := lost(g, "inner", succeed)(ctx); err != nil {
@@ -417,4 +441,25 @@ func TestPromise8AMarkWithinSpeaksForTheCallWithin(t *testing.T) {
 			assert.ErrorIs(t, r.Err, errBoom)
 		})
 	}
+}
+
+// A call within that was the caller's mistake may have done something before it noticed.
+func TestPromise8MistakeWithinMayHaveChangedSomething(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"order":  {Effect: resilience.NonIdempotent},
+			"charge": {Effect: resilience.NonIdempotent},
+		}})
+		charged := 0
+		r := resilience.Run(t.Context(), g, "order", func(ctx context.Context) (int, error) {
+			_, err := resilience.Do(ctx, g, "charge", func(context.Context) (int, error) {
+				charged++
+				return 0, resilience.MarkInvalid(errBoom)
+			})
+			assert.ErrorIs(t, err, resilience.CodeValidation)
+			return 0, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		})
+		assert.Equal(t, resilience.CodeConnectionLost, r.Err.Code)
+		assert.Equal(t, 1, charged)
+	})
 }
