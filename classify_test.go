@@ -242,6 +242,10 @@ func TestMarkTakesBackThatAnErrorIsRetryable(t *testing.T) {
 		assert.Equal(t, tc.retryable, e.Retryable, name)
 	}
 	assert.Zero(t, resilience.AsError("x", resilience.MarkInvalid(waitError{time.Minute})).RetryAfter)
+
+	unknown := &resilience.Error{Code: resilience.CodeToolNotFound}
+	assert.Equal(t, resilience.AsError("x", unknown).Suggestion,
+		resilience.AsError("x", resilience.MarkPermanent(unknown)).Suggestion, "it isn't retryable anyway")
 }
 
 // What a program makes of our CANCELED is its own statement. Ours says no more than context.Canceled, which counts as

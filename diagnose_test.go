@@ -156,6 +156,13 @@ func TestReportAddsToAnErrorThatSaysLess(t *testing.T) {
 		})
 		assert.Equal(t, tc.code, r.Err.Code, name)
 	}
+
+	g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+	r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+		resilience.ReportBackend(ctx, waitError{time.Minute})
+		return 0, &resilience.Error{Message: "m", Retryable: true, RetryAfter: time.Second}
+	})
+	assert.Equal(t, time.Second, r.Err.RetryAfter, "the tool knows better")
 }
 
 // A Classify field may say that a failure says nothing. What is certain about a connection is said all the same.
@@ -186,7 +193,7 @@ func TestRetryExhaustedSaysWhy(t *testing.T) {
 		"nothing":           {errBoom, exhausted, ""},
 		"a lost connection": {syscall.ECONNREFUSED, exhausted + ": connection refused", ""},
 		"own words":         {&resilience.Error{Message: "the index is slow", Retryable: true}, exhausted + ": the index is slow", ""},
-		"no words":          {&resilience.Error{Code: "BUSY", Retryable: true}, exhausted, ""},
+		"no words":          {&resilience.Error{Code: "BUSY", Retryable: true, Err: syscall.ECONNREFUSED}, exhausted + ": connection refused", ""},
 		"an own suggestion": {
 			&resilience.Error{Message: "m", Suggestion: "Ask Ann.", Retryable: true}, exhausted + ": m", "Ask Ann.",
 		},
