@@ -74,16 +74,11 @@ var fine = &verdict{class: ClassNeutral}
 func (v *verdict) inTrouble() bool { return v != nil && !v.class.neutral() }
 
 // readVerdict returns what err, which a tool reports, says of a backend, nil if that is nothing.
-func readVerdict(err error) (v *verdict) {
+func readVerdict(err error) *verdict {
 	if err == nil {
 		return fine
 	}
 
-	defer func() {
-		if recover() != nil {
-			v = nil
-		}
-	}()
 	d := diagnose(err, nil)
 	if d.class == ClassCanceled || d.unfinished {
 		return nil
@@ -94,28 +89,24 @@ func readVerdict(err error) (v *verdict) {
 	}
 }
 
-// A request is one to a backend, made in an attempt and in those around it.
-type request struct {
-	changes  bool // what it may do
-	attempts []requestAttempt
-}
+// A request is one to a backend, as the attempt that makes it and those around it know it.
+type request []requestAttempt
 
 type requestAttempt struct {
 	ctx    *callContext
 	log    *attemptLog
-	number int // among the changes of ctx
+	number int // among the changes of ctx; zero if it changes nothing
 }
 
 // newRequest begins a request, of an attempt that must end it. Until then, and afterwards unless it has
 // certainly changed nothing, none of the calls around it may be repeated as if nothing had been done.
-func newRequest(ctx context.Context, changes bool) request {
-	r := request{changes: changes}
+func newRequest(ctx context.Context, changes bool) (r request) {
 	for c := innermost(ctx); c != nil; c = c.outer() {
 		a := requestAttempt{ctx: c, log: logOf(ctx, c)}
 		if changes {
 			a.number = c.backend.changes.begin()
 		}
-		r.attempts = append(r.attempts, a)
+		r = append(r, a)
 		ctx = c.parent
 	}
 	return r
@@ -125,8 +116,8 @@ func newRequest(ctx context.Context, changes bool) request {
 // that the calls around that hear nothing of it.
 func (r request) end(v *verdict) {
 	says := v != nil && !v.silent
-	for _, a := range r.attempts {
-		if r.changes && v != nil && v.noEffect {
+	for _, a := range r {
+		if v != nil && v.noEffect {
 			a.ctx.backend.changes.undo(a.number)
 		}
 		if says = says && !a.ctx.over(); says {
@@ -155,7 +146,7 @@ func (c *changes) begin() int {
 	return c.begun
 }
 
-// undo takes a request back that has changed nothing.
+// undo takes a request back that has changed nothing. One that could not has the number zero.
 func (c *changes) undo(number int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,13 +214,13 @@ func (c *callContext) call() *callContext {
 	return c
 }
 
-// blame adds to the facts of a tool's error what the backend has said. It leaves a crash as it is. It returns how
-// many requests of the call have begun.
+// blame adds to the facts of a tool's error what the backend has said, which a crash makes no difference to. It
+// returns how many requests of the call have begun.
 func (c *callContext) blame(f *facts) (begun int) {
 	l := &c.backend
 	begun, changed := c.call().backend.changes.look()
 	v := l.last()
-	if !isCrash(f.err) && (v != nil || changed || l.unexplained != ClassTransient) {
+	if v != nil || changed || l.unexplained != ClassTransient {
 		f.addBlamed(&blamed{f.err, v, changed, l.unexplained})
 	}
 	return begun

@@ -18,8 +18,8 @@ type call struct {
 
 	attempts  int
 	past      past
-	within    *request // for the calls around this one; nil if there are none, or it changes nothing
-	arguments any      // redacted, with debug only
+	within    request // for the calls around this one; nil if there are none, or it changes nothing
+	arguments any     // redacted, with debug only
 
 	effect     Effect // what options.effect returned
 	harmless   bool   // the attempts have certainly left everything as it was
@@ -153,7 +153,7 @@ func (c *call) begin(ctx context.Context) *Error {
 	if c.ctx.outer() != nil && !c.toolEffect().repeatable() {
 		var within request
 		if c.ctx.askAside(func(*callContext) { within = ask(func() request { return newRequest(ctx, true) }) }) {
-			c.within = &within
+			c.within = within
 		}
 	}
 	return nil

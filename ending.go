@@ -73,7 +73,7 @@ func endedWith(ended *Error, err error) *Error {
 		return nil
 	}
 
-	if e, ok := err.(*Error); ok && e != nil && e.Code != CodeTimeout && e.Code != CodeCanceled {
+	if e, _ := err.(*Error); e != nil && e.Code != CodeTimeout && e.Code != CodeCanceled {
 		return nil
 	}
 	return ended.withCause(err)

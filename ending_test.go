@@ -472,3 +472,29 @@ func TestToolThatCancelsItsOwnContextIsNotCanceled(t *testing.T) {
 		})
 	}
 }
+
+// What a tool makes of the end isn't what ended the call, unless its own *Error deliberately says something else.
+func TestEndOfACallIsItsOwnUnlessTheToolSaysSomethingElse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		code resilience.Code
+	}{
+		"its own CANCELED": {&resilience.Error{Code: resilience.CodeCanceled, Message: "stopped"}, resilience.CodeTimeout},
+		"its own TIMEOUT":  {resilience.TimeoutError("inner", time.Second), resilience.CodeTimeout},
+		"a typed nil":      {(*resilience.Error)(nil), resilience.CodeTimeout},
+		"any error":        {errBoom, resilience.CodeTimeout},
+		"another":          {&resilience.Error{Code: "BUSY"}, "BUSY"},
+	} {
+		for tool, cooperative := range map[string]bool{"enforced": false, "cooperative": true} {
+			runInBubble(t, name+", "+tool, func(t *testing.T) {
+				g := guardWith(t, resilience.Tool{Cooperative: cooperative})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				r := resilience.Run(ctx, g, "x", failingOnceDone(tc.err), resilience.WaitForTool())
+				require.Error(t, r.Err)
+				assert.Equal(t, tc.code, r.Err.Code)
+				assert.Equal(t, time.Second, r.Duration)
+			})
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package resilience_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var errDial = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+
+// permanent makes a failure of which nothing is known ClassPermanent, which no report means.
+var permanent = resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassPermanent})
+
+func TestReportOutsideOfACallAsksNothing(t *testing.T) {
+	for name, err := range errorsThatCall(func() { t.Error("asked") }) {
+		assert.NotPanics(t, func() { resilience.ReportBackend(t.Context(), err) }, name)
+	}
+}
+
+func TestReportWhoseMethodsPanicIsRecovered(t *testing.T) {
+	for name, err := range errorsThatCall(func() { panic("no answer") }) {
+		r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", func(ctx context.Context) (int, error) {
+			resilience.ReportBackend(ctx, err)
+			return 1, nil
+		})
+		assert.Equal(t, 1, r.Value, name)
+	}
+}
+
+func TestWhatAReportSays(t *testing.T) {
+	const lost = "Connection lost: connection refused"
+	report := func(errs ...error) toolFunc {
+		return func(ctx context.Context) (int, error) {
+			for _, err := range errs {
+				resilience.ReportBackend(ctx, err)
+			}
+			return 0, errOwn
+		}
+	}
+	for name, tc := range map[string]struct {
+		fn      toolFunc
+		code    resilience.Code
+		counted int
+		message string
+	}{
+		"trouble":          {report(errDial), resilience.CodeConnectionLost, 1, lost},
+		"a rejection":      {report(statusError(404)), resilience.CodeValidation, 0, "Tool 'x' rejected the request"},
+		"a good answer":    {report(nil), resilience.CodeToolFailed, 0, "Tool 'x' failed"},
+		"nothing":          {report(context.Canceled), resilience.CodeToolFailed, 1, "Tool 'x' failed"},
+		"that it goes on":  {report(fmt.Errorf("page: %w", resilience.ErrUnfinished)), resilience.CodeToolFailed, 1, "Tool 'x' failed"},
+		"the last of them": {report(nil, errDial), resilience.CodeConnectionLost, 1, lost},
+		"one end": {func(ctx context.Context) (int, error) {
+			end := resilience.BeginRequest(ctx)
+			end(errDial)
+			end(nil)
+			return 0, errOwn
+		}, resilience.CodeConnectionLost, 1, lost},
+		"within a call that isn't guarded": {func(ctx context.Context) (int, error) {
+			return resilience.WithTimeout(ctx, "page", time.Minute, report(errDial))
+		}, resilience.CodeConnectionLost, 1, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+			r := resilience.Run(t.Context(), g, "x", tc.fn, permanent)
+			require.Error(t, r.Err)
+			assert.Equal(t, tc.code, r.Err.Code)
+			assert.Equal(t, tc.message, r.Err.Message)
+			assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures)
+		})
+		runInBubble(t, name+", in a later attempt", func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Retry: &resilience.Retry{MaxRetries: 1}})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					return 0, resilience.MarkTransient(errFirst)
+				}
+				return tc.fn(ctx)
+			}, permanent)
+			require.Error(t, r.Err)
+			assert.Equal(t, tc.code, cmp.Or(r.Err.LastCode, r.Err.Code))
+			assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures)
+		})
+	}
+}
+
+// Whoever is refused has changed nothing, but for what it has sent before.
+func TestPromise8RequestByItsEnd(t *testing.T) {
+	rejected := resilience.MarkInvalid(errBoom)
+	for name, tc := range map[string]struct {
+		fn       toolFunc
+		attempts int
+	}{
+		"none": {func(context.Context) (int, error) { return 0, errDial }, 4},
+		"it was rejected": {func(ctx context.Context) (int, error) {
+			resilience.BeginRequest(ctx)(rejected)
+			return 0, errDial
+		}, 4},
+		"it was answered": {func(ctx context.Context) (int, error) {
+			resilience.BeginRequest(ctx)(nil)
+			return 0, errDial
+		}, 1},
+		"it goes on": {func(ctx context.Context) (int, error) {
+			resilience.BeginRequest(ctx)
+			return 0, errDial
+		}, 1},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}), "x", tc.fn)
+			assert.Equal(t, tc.attempts, r.Attempts)
+		})
+	}
+}
+
+// The tool says that all it did by then has changed nothing. What it hears later of an earlier request says nothing of
+// the one that is under way.
+func TestPromise8EndOfAnEarlierRequestIsNotThatOfTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var earlier func(error)
+		r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}), "x",
+			func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					earlier = resilience.BeginRequest(ctx)
+					return 0, resilience.MarkTransient(errFirst)
+				}
+				resilience.BeginRequest(ctx)
+				earlier(resilience.MarkInvalid(errBoom))
+				return 0, errDial
+			})
+		assert.Equal(t, 2, r.Attempts)
+	})
+}
