@@ -20,7 +20,6 @@ func (b *Breaker) Isolate(reason string) {
 // isolate implements Isolate with a new counter. b.mu must be held.
 func (b *Breaker) isolate(c *counter, reason string) {
 	b.reason.Store(&reason)
-	b.message.Store(nil)
 	b.isolations.Add(1)
 	if b.isolated() {
 		return

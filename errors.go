@@ -306,7 +306,7 @@ func (e *Error) suggest(words string) { e.Suggestion, e.ours = words, words }
 
 // hasOurWords reports whether the suggestion is ours, and not the tool's.
 func (e *Error) hasOurWords() bool {
-	return e.Suggestion != "" && (e.Suggestion == e.ours || e.Suggestion == e.Code.suggestion())
+	return e.Suggestion == e.ours || e.Suggestion == e.Code.suggestion()
 }
 
 // clone returns a copy that may be changed, and that errors.Is finds to be e.
