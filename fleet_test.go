@@ -654,3 +654,18 @@ func TestTheTimeoutBeginsBeforeTheWaitForALease(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 	})
 }
+
+func TestFleetSeesNoProbeThatIsOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{ProbeTimeout: 10 * time.Second})
+		trip(t, g.Breaker("x"))
+		time.Sleep(30 * time.Second)
+		_, err := g.Breaker("x").Allow()
+		require.NoError(t, err)
+		for _, after := range []time.Duration{0, 10 * time.Second, time.Nanosecond} {
+			time.Sleep(after)
+			v, _ := m.Breaker("listed/x")
+			assert.Equal(t, after != time.Nanosecond, v.Probing, "%s later", after)
+		}
+	})
+}
