@@ -166,13 +166,11 @@ func truncate(s string) string {
 	return s
 }
 
-// sensitiveWords includes compounds that are written as one word, unless they end in
-// password, token or secret.
+// sensitiveWords includes compounds that are written as one word. Words that end in password, token or secret are
+// sensitive without it.
 var sensitiveWords = map[string]bool{
-	"password": true, "passwords": true, "passwd": true, "pwd": true, "pass": true,
-	"passphrase": true, "passcode": true,
-	"token": true, "tokens": true, "jwt": true, "bearer": true, "cookie": true, "cookies": true,
-	"secret": true, "secrets": true,
+	"passwords": true, "passwd": true, "pwd": true, "pass": true, "passphrase": true, "passcode": true,
+	"tokens": true, "jwt": true, "bearer": true, "cookie": true, "cookies": true, "secrets": true,
 	"key": true, "keys": true, "apikey": true, "apikeys": true, "accesskey": true, "secretkey": true,
 	"privatekey": true,
 	"auth":       true, "authorization": true, "authentication": true, "oauth": true,

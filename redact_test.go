@@ -58,7 +58,7 @@ func TestRedactKnowsEachSensitiveWord(t *testing.T) {
 func TestRedactKeepsValuesOfOtherKeys(t *testing.T) {
 	for _, key := range []string{
 		"keyword", "keyboard", "monkey", "tokenizer", "author", "authority", "secretary", "passenger", "compass",
-		"query", "", "ключ", "42", "URLs", "IDs", "MONKEY", "HTTPauthor",
+		"query", "", "ключ", "42", "URLs", "IDs", "MONKEY", "HTTPauthor", "Spass", "KEYボード",
 	} {
 		assert.Equal(t, "v", resilience.Redact(map[string]any{key: "v"})[key], "%q", key)
 	}
@@ -156,6 +156,38 @@ func TestRedactEndsWithCycles(t *testing.T) {
 	assert.Contains(t, jsonOf(t, resilience.Redact(map[string]any{"x": link})), "[too deep]")
 }
 
+// A value at the 32nd level is shown, and one below isn't, whatever holds them.
+func TestRedactShowsValuesOf32Levels(t *testing.T) {
+	inMap := func(v any) any { return map[string]any{"x": v} }
+	inList := func(v any) any { return []any{v} }
+	inStruct := func(v any) any { return struct{ X any }{v} }
+	for name, within := range map[string]func(any) any{"maps": inMap, "lists": inList, "structs": inStruct} {
+		var v any = "here"
+		for range 31 {
+			v = within(v)
+		}
+		assert.Contains(t, jsonOf(t, resilience.Redact(map[string]any{"x": v})), `"here"`, name)
+		deeper := jsonOf(t, resilience.Redact(map[string]any{"x": within(v)}))
+		assert.NotContains(t, deeper, "here", name)
+		assert.Contains(t, deeper, `"[too deep]"`, name)
+	}
+}
+
+// A few structs that are too large hide only themselves, and many of them cost no more than a few.
+func TestRedactCopiesAFewStructsThatAreTooLarge(t *testing.T) {
+	type large struct {
+		Many []int
+		Name string
+	}
+	small := map[string]any{"Many": nil, "Name": "n"}
+	for structs, want := range map[int]any{4: small, 5: "[too much]"} {
+		list := slices.Repeat([]any{large{make([]int, 20_000), "n"}}, structs)
+		list = append(list, large{Name: "n"})
+		out := resilience.Redact(map[string]any{"x": list})["x"].([]any)
+		assert.Equal(t, append(slices.Repeat([]any{"[too much]"}, structs), want), out)
+	}
+}
+
 // A copy of them is made before the tool runs, and no more of it than is shown.
 func TestRedactCopiesWhatAToolMayChange(t *testing.T) {
 	type embedded struct{ E map[string]int }
@@ -202,6 +234,7 @@ func TestRedactShowsNoStructWithTooManyValues(t *testing.T) {
 	many := make([]int, 20_000)
 	for name, v := range map[string]any{
 		"a struct":            long{many, "n"},
+		"one with 10,001":     long{many[:9_998], "n"},
 		"an embedded struct":  struct{ long }{long{many, "n"}},
 		"an embedded pointer": struct{ *Long }{&Long{many, "n"}},
 		"a hidden pointer": struct {
@@ -460,6 +493,9 @@ func TestRedactBoundsTheNumberOfValues(t *testing.T) {
 		assert.Len(t, copied, 10_000, name)
 		assert.Contains(t, jsonOf(t, copied), "[too much]", name)
 	}
+
+	whole := resilience.Redact(map[string]any{"x": list[:9_999]})["x"]
+	assert.Equal(t, list[:9_999], whole, "with the list itself, these are 10,000 values")
 
 	// What a guard adds to the details isn't lost among them.
 	r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {

@@ -49,6 +49,7 @@ bot123456:aBcDeFgHaBcDeFgHaBcDeFgHaBcDeF/x
 bot12345:aBcDeFgHaBcDeFgHaBcDeFgHaBcDeFg/x
 `,
 	"phrases": `
+Basic ⟦dXNlcjpwYXNz⟧ rejected
 NTLM ⟦TlRMTVNTUAAB⟧ rejected
 Negotiate ⟦YIIabc123=⟧ rejected
 Negotiate the terms
@@ -230,6 +231,8 @@ label: DB_PASSWORD, value: hunter2
 name=DB_PASSWORD value=⟦hunter2⟧
 "name":"HOME","value":"hunter2"
 value: hunter2
+name: secret value: ⟦hunter2⟧
+name: secret value: hunter2 is wrong
 `,
 	"flags": `
 tool --token ⟦abc123⟧ x
@@ -257,6 +260,7 @@ dsn=a=⟦root:hunter2⟧@tcp(db)/x
 -----BEGIN PUBLIC KEY-----\nTUlJRXZnSUJBREFO
 -----BEGIN PRIVATE-KEY
 ⟦-----END PRIVATE-KEY-----⟧ x
+⟦-----END PRIVATE-KEY-----⟧password: hunter
 ⟦-----BEGIN PRIVATE-KEY-----\nProc-Type: 4,ENCRYPTED⟧\nabc def
 `,
 }
