@@ -234,7 +234,7 @@ func TestRedactShowsNoStructWithTooManyValues(t *testing.T) {
 	many := make([]int, 20_000)
 	for name, v := range map[string]any{
 		"a struct":            long{many, "n"},
-		"one with 10,001":     long{many[:9_998], "n"},
+		"one with 10,001":     long{many[:9_999], "n"},
 		"an embedded struct":  struct{ long }{long{many, "n"}},
 		"an embedded pointer": struct{ *Long }{&Long{many, "n"}},
 		"a hidden pointer": struct {

@@ -162,6 +162,7 @@ password=[]
 maxtokens=5
 max_tokens=5
 mytokens=5
+ntokens=5
 tokens=5
 tokensx=5
 session_tokens_left=5
@@ -194,6 +195,7 @@ Authorization: Bearer
 Authorization: ⟦a=b⟧
 Cookie: ⟦a=b; c=d⟧
 'Cookie: ⟦a=b; c=d⟧' x
+{\"Cookie\": ⟦a=b; c=d" x⟧
 X: a=b; token: ⟦c1=d⟧; e=f
 `,
 	"ends of values": `

@@ -122,7 +122,7 @@ func (p *pair) label(floor int) string {
 	before := pair{text: p.text}
 	before.setName(floor, skip(p.start, quotes+",;\r\n"))
 	label, i := before.name, skip(before.start, quotes)
-	if i <= floor || before.start == p.start || p.text[i-1] != ':' && p.text[i-1] != '=' {
+	if i <= floor || p.text[i-1] != ':' && p.text[i-1] != '=' {
 		return ""
 	}
 	before.setName(floor, skip(i-1, quotes))
