@@ -85,3 +85,29 @@ func TestClockEndsByItsTimeoutItsMaximumOrTheDeadline(t *testing.T) {
 		})
 	}
 }
+
+// Less than half of its time is too little for a call to say something about its tool.
+func TestClockIsShortenedIfMostOfItsTimeHadPassed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		timeout, maximum, before time.Duration
+		progress                 []time.Duration
+		shortened                bool
+	}{
+		"half of the timeout":            {timeout: 10, maximum: 10, before: 5},
+		"most of the timeout":            {timeout: 10, maximum: 10, before: 6, shortened: true},
+		"half of the maximum":            {timeout: 10, maximum: 12, before: 6, progress: []time.Duration{9}},
+		"most of the maximum":            {timeout: 10, maximum: 12, before: 7, progress: []time.Duration{9}, shortened: true},
+		"most of the timeout, progress":  {timeout: 10, maximum: 50, before: 6, progress: []time.Duration{9}, shortened: true},
+		"at the maximum after progress":  {timeout: 10, maximum: 20, before: 6, progress: []time.Duration{9, 18}},
+		"nothing, and it was kept going": {timeout: 10, maximum: 20, progress: []time.Duration{9, 18}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClock(tc.timeout, tc.maximum)
+			c.before = tc.before
+			for _, at := range tc.progress {
+				c.progress(at)
+			}
+			assert.Equal(t, tc.shortened, c.shortened())
+		})
+	}
+}

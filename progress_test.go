@@ -563,6 +563,38 @@ func TestProgressDuringADelayDoesNotExtendTheCall(t *testing.T) {
 	})
 }
 
+func TestProgressOfALaterAttemptExtendsTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Timeout: 2 * time.Second, MaxTimeout: time.Minute})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 1 {
+				return 0, waitError{time.Second}
+			}
+			return working(10*time.Second, time.Second/2)(ctx)
+		})
+		assert.Nil(t, r.Err)
+		assert.Equal(t, 11*time.Second, r.Duration)
+	})
+}
+
+// A tool that is abandoned may still ask a person something.
+func TestPauseOfAnAbandonedToolDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resumed := false
+		_, err := resilience.Do(t.Context(), guardWith(t, resilience.Tool{Timeout: time.Second}), "x",
+			func(ctx context.Context) (int, error) {
+				time.Sleep(2 * time.Second)
+				resilience.Pause(ctx)()
+				resumed = true
+				return 1, nil
+			})
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.True(t, resumed)
+	})
+}
+
 // However long a timeout a call asks for, progress restarts that of its attempts.
 func TestProgressRestartsTheAttemptTimeoutOfACallThatAsksForMore(t *testing.T) {
 	for _, asked := range []time.Duration{time.Second, 4 * time.Minute, 5 * time.Minute, time.Hour} {

@@ -27,7 +27,7 @@ func TestRedactHidesValuesBySensitiveWordsInTheirKeys(t *testing.T) {
 		},
 		"key": {
 			"api_key", "apiKey", "APIKey", "API_KEY", "apikey", "x-api-key", "key", "keys",
-			"DBKey", "APIKeyID", "SSHKeys", "key2", "2key", "APIkey", "my_SSHkey", "myAWSkeyID",
+			"DBKey", "APIKeyID", "SSHKeys", "key2", "2key", "APIkey", "DBkey", "my_SSHkey", "myAWSkeyID",
 		},
 		"token": {
 			"token", "access.token", "tokenB64", "idToken", "idtoken", "accesstoken", "JWT",
@@ -180,11 +180,11 @@ func TestRedactCopiesAFewStructsThatAreTooLarge(t *testing.T) {
 		Name string
 	}
 	small := map[string]any{"Many": nil, "Name": "n"}
-	for structs, want := range map[int]any{4: small, 5: "[too much]"} {
+	for structs, want := range map[int][]any{4: {small, "Sunday"}, 5: {"[too much]", "[too much]"}} {
 		list := slices.Repeat([]any{large{make([]int, 20_000), "n"}}, structs)
-		list = append(list, large{Name: "n"})
+		list = append(list, large{Name: "n"}, weekday(0))
 		out := resilience.Redact(map[string]any{"x": list})["x"].([]any)
-		assert.Equal(t, append(slices.Repeat([]any{"[too much]"}, structs), want), out)
+		assert.Equal(t, append(slices.Repeat([]any{"[too much]"}, structs), want...), out)
 	}
 }
 

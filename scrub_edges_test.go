@@ -162,7 +162,6 @@ password=[]
 maxtokens=5
 max_tokens=5
 mytokens=5
-ntokens=5
 tokens=5
 tokensx=5
 session_tokens_left=5
