@@ -28,14 +28,12 @@ type counter struct {
 func (b *Breaker) newCounter(open bool) *counter {
 	c := &counter{trips: open}
 	c.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		Name:        b.name,
 		MaxRequests: 1,
 		Interval:    0, // otherwise the clock would reset the count of consecutive failures
 		Timeout:     1,
 		ReadyToTrip: func(n gobreaker.Counts) bool {
 			return c.trips || uint64(n.ConsecutiveFailures) >= uint64(b.cfg.Failures)
 		},
-		IsSuccessful:  func(err error) bool { return err == nil },
 		IsExcluded:    func(err error) bool { return err == errNeutral },
 		OnStateChange: func(_ string, _, to gobreaker.State) { b.counted(c, to) },
 	})

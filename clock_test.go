@@ -55,9 +55,9 @@ func TestClockEndsByItsTimeoutItsMaximumOrTheDeadline(t *testing.T) {
 		"overlapping pauses, all over": {timeout: 10, maximum: 30,
 			steps: []step{{pause, 2}, {pause, 4}, {resume, 6}, {resume, 8}}, end: 18, exceeded: 10,
 			told: []bool{false, true}},
-		"overlapping pauses count from the first to the last": {timeout: 10, maximum: 12,
-			steps: []step{{pause, 2}, {pause, 7}, {resume, 8}, {resume, 9}, {progress, 18}}, end: 19, exceeded: 12,
-			told: []bool{false, true, true}},
+		"overlapping pauses count from the first to the last": {timeout: 10, maximum: 30,
+			steps: []step{{pause, 2}, {pause, 7}, {resume, 8}, {resume, 9}, {progress, 18}, {progress, 27}, {progress, 30}},
+			end:   37, exceeded: 30, told: []bool{false, true, true, true, true}},
 		"far away": {timeout: never - 5, maximum: never, steps: []step{{progress, 100}}, end: never, exceeded: never,
 			told: []bool{true}},
 	} {
@@ -109,5 +109,13 @@ func TestClockIsShortenedIfMostOfItsTimeHadPassed(t *testing.T) {
 			}
 			assert.Equal(t, tc.shortened, c.shortened())
 		})
+	}
+}
+
+func TestClockIsImpatientIfTheDeadlineIsBeforeTheTimeout(t *testing.T) {
+	for deadline, impatient := range map[time.Duration]bool{9: true, 10: false, 11: false} {
+		c := newClock(10, 50)
+		c.deadline = deadline
+		assert.Equal(t, impatient, c.impatient(), deadline)
 	}
 }

@@ -20,7 +20,7 @@ func (p *past) join(f *failure) {
 		f.notMade, f.outcome = false, p.counted
 	}
 
-	p.effect = p.effect || !f.noEffect
+	p.effect = !f.noEffect
 	if !f.notMade {
 		p.made, p.counted = true, f.outcome
 	}
@@ -30,7 +30,7 @@ func (p *past) join(f *failure) {
 // attempt returned that.
 func (c *call) withLast(e *Error) *Error {
 	p := &c.past
-	if p.err == nil || p.attempt == int32(c.attempts) {
+	if p.attempt == int32(c.attempts) {
 		return e
 	}
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -458,4 +459,22 @@ func TestTheLastCauseOutlivesAnAttemptWithoutAnAnswer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An attempt times out, and no time is left for another one.
+func TestTheLastCauseIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: time.Minute})
+		cfg.AttemptTimeout = time.Second
+		cfg.Retry = resilience.Retry{MaxRetries: 5, MaxElapsed: 1500 * time.Millisecond}
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 1 {
+				return 0, waitError{time.Second}
+			}
+			return untilDone(ctx)
+		})
+		require.ErrorIs(t, r.Err, resilience.CodeTimeout)
+		assert.Equal(t, 2, r.Attempts)
+		assert.Equal(t, 1, strings.Count(r.Err.Err.Error(), waitError{}.Error()), r.Err.Err)
+	})
 }
