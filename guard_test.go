@@ -200,7 +200,9 @@ func TestResultMessageTellsAnAgentWhatHappenedAndWhatToDo(t *testing.T) {
 			want: "Tool 'x' exceeded timeout of 1s. " +
 				"Try again, or use another tool.",
 		},
-		"message with its own full stop": {err: &resilience.Error{Message: "Stop!"}, want: "Stop!"},
+		"message with its own full stop": {err: &resilience.Error{Message: "Stop."}, want: "Stop."},
+		"exclamation":                    {err: &resilience.Error{Message: "Stop!"}, want: "Stop!"},
+		"question":                       {err: &resilience.Error{Message: "Who?"}, want: "Who?"},
 		"code":                           {err: &resilience.Error{Code: "BUSY"}, want: "BUSY."},
 		"nothing":                        {err: &resilience.Error{}, want: "The call failed."},
 	} {

@@ -195,6 +195,17 @@ level=INFO msg="late result" tool=x late=30s error="too late"
 	})
 }
 
+// A handler of one's own may not expect an empty attribute, which those of slog ignore.
+func TestLogObserverWritesNoEmptyAttributes(t *testing.T) {
+	var keys []string
+	o := resilience.LogObserver(slog.New(handlerFunc(func(_ context.Context, r slog.Record) error {
+		r.Attrs(func(a slog.Attr) bool { keys = append(keys, a.Key); return true })
+		return nil
+	})))
+	o.End(t.Context(), resilience.CallEnd{})
+	assert.Equal(t, []string{"tool", "attempts", "duration", "timeout"}, keys)
+}
+
 func TestLogObserverWritesTheStackOfAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, out := textLog(slog.LevelInfo)

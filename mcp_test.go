@@ -25,6 +25,7 @@ func TestForRequestAppliesAllowedOptionsOfMeta(t *testing.T) {
 	both := map[string]any{resilience.MetaDebug: true, resilience.MetaTimeout: 1.0}
 	malformed := map[string]any{resilience.MetaDebug: 7, resilience.MetaTimeout: "x"}
 	number := json.Number("2.5")
+	longest := time.Duration(math.MaxInt64).Seconds() // rounded up to more than a duration has room for
 	for name, tc := range map[string]struct {
 		meta                     map[string]any
 		allowDebug, allowTimeout bool
@@ -41,6 +42,8 @@ func TestForRequestAppliesAllowedOptionsOfMeta(t *testing.T) {
 		"timeout, int":           {meta: metaTimeout(2), allowTimeout: true, took: 2 * time.Second},
 		"timeout, int64":         {meta: metaTimeout(int64(2)), allowTimeout: true, took: 2 * time.Second},
 		"timeout, json.Number":   {meta: metaTimeout(number), allowTimeout: true, took: 2500 * time.Millisecond},
+		"timeout, longest":       {meta: metaTimeout(longest), allowTimeout: true, took: unchanged},
+		"timeout, shortest":      {meta: metaTimeout(1e-9), allowTimeout: true, took: 1},
 		"timeout, very long":     {meta: metaTimeout(1e300), allowTimeout: true, took: unchanged},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
@@ -70,6 +73,7 @@ func TestForRequestFailsIfAnAllowedOptionOfMetaIsInvalid(t *testing.T) {
 		"timeout of no number":    {metaTimeout(math.NaN()), resilience.MetaTimeout},
 		"timeout of text":         {metaTimeout("60s"), resilience.MetaTimeout},
 		"timeout of wrong number": {metaTimeout(json.Number("x")), resilience.MetaTimeout},
+		"timeout beyond numbers":  {metaTimeout(json.Number("1e400")), resilience.MetaTimeout},
 		"null timeout":            {metaTimeout(nil), resilience.MetaTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {

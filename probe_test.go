@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -351,7 +353,7 @@ func TestProbeURLReadsAnswersAsTransportDoes(t *testing.T) {
 	} {
 		status.Store(int32(code))
 		err := probe(t.Context())
-		require.Error(t, err)
+		assert.ErrorContains(t, err, strconv.Itoa(code))
 		assert.Equal(t, class, resilience.Classify(err), code)
 		var asks interface{ RetryAfter() time.Duration }
 		assert.Equal(t, class == resilience.ClassTransient, errors.As(err, &asks) && asks.RetryAfter() == 7*time.Second, code)
@@ -365,9 +367,10 @@ func TestProbeURLReadsAnswersAsTransportDoes(t *testing.T) {
 	require.Error(t, err)
 	assert.Equal(t, resilience.ClassTransient, resilience.Classify(err))
 
-	for _, wrong := range []string{"", "/healthz", "localhost:80", "http://\x00", "//localhost/healthz", "ftp://localhost/"} {
+	for _, wrong := range []string{"", "/healthz", "localhost:80", "http://\x00", "http:///healthz", "//localhost/healthz", "ftp://localhost/"} {
 		assert.Panics(t, func() { resilience.ProbeURL(wrong, nil) }, wrong)
 	}
+	assert.NotPanics(t, func() { resilience.ProbeURL("https://localhost/healthz", nil) })
 }
 
 // An operator who trips a breaker doesn't say that Probe is blind.
@@ -402,6 +405,26 @@ func TestRetryAfterWhileProbeRunsAndAfterClose(t *testing.T) {
 		require.NoError(t, err)
 		assert.Greater(t, b.RetryAfter(), 50*time.Minute, "nobody asks any more")
 	})
+}
+
+func TestProbeURLUsesItsConnectionAgain(t *testing.T) {
+	var connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("all is well"))
+	}))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+
+	probe := resilience.ProbeURL(server.URL, server.Client())
+	for range 3 {
+		require.NoError(t, probe(t.Context()))
+	}
+	assert.EqualValues(t, 1, connections.Load())
 }
 
 // A stream answers, and has no end.

@@ -460,3 +460,23 @@ func TestAttemptWithinWithTimeoutIsThatOfTheCallAroundIt(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Equal(t, []int{1, 2, 3}, within)
 }
+
+// A retry that could only begin as the timeout ends would replace the tool's error by a TIMEOUT.
+func TestNoRetryWaitsForTheEndOfATimeoutThatProgressCouldRestart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		timeout  time.Duration
+		attempts int
+	}{
+		"just as long as the wait": {time.Second, 1},
+		"longer than one wait":     {time.Second + 1, 2},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, configWith(resilience.Tool{
+				Effect: resilience.ReadOnly, Timeout: tc.timeout, MaxTimeout: time.Minute,
+			}))
+			busy := &resilience.Error{Code: "BUSY", Retryable: true, RetryAfter: time.Second}
+			r := resilience.Run(t.Context(), g, "x", failing(9, busy))
+			assert.Equal(t, tc.attempts, r.Attempts)
+		})
+	}
+}

@@ -140,6 +140,26 @@ func TestToolsThatHaveFailedAreForgottenWhereThereAreNoOthers(t *testing.T) {
 	})
 }
 
+// A breaker that rejects calls is kept, and doesn't keep those that have only failed.
+func TestFullTableForgetsAToolThatHasFailedThoughTheOldestIsOpen(t *testing.T) {
+	g := newGuard(t, resilience.Config{
+		Breaker: resilience.BreakerConfig{Failures: 2},
+		Retry:   resilience.Retry{MaxRetries: -1},
+	})
+	flood(t, g, 1024, failing(9, errBoom))
+	_, _ = resilience.Do(t.Context(), g, "made up 0", failing(9, errBoom))
+	require.Equal(t, resilience.StateOpen, g.Breaker("made up 0").State())
+
+	_, err := resilience.Do(t.Context(), g, "new", succeed)
+	require.NoError(t, err)
+	_, ok := healthOf(g, "new")
+	assert.True(t, ok, "it has a state of its own")
+	_, ok = healthOf(g, "made up 0")
+	assert.True(t, ok, "its breaker is open")
+	_, ok = healthOf(g, "made up 1")
+	assert.False(t, ok, "it was the oldest of those that may be forgotten")
+}
+
 // Metrics keep every label that they have ever seen.
 func TestLabelsStayBoundedThoughToolsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

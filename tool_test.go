@@ -115,3 +115,38 @@ func TestLongNameIsCut(t *testing.T) {
 		assert.Equal(t, "(others)", received[resilience.CallEnd](&r)[0].Label)
 	})
 }
+
+func TestNameOfTheLongestLengthIsNotCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := newGuard(t, observed(resilience.Tool{}, r.observer()))
+		longest := strings.Repeat("l", 256)
+		info := resilience.RequestInfo{Method: longest, Session: longest, Protocol: longest}
+		request := resilience.ForRequest(resilience.Request{RequestInfo: info})
+		_, err := resilience.Do(t.Context(), g, longest, succeed, request)
+		require.NoError(t, err)
+		flush(t, g)
+
+		start := received[resilience.CallStart](&r)[0]
+		assert.Equal(t, longest, start.Tool)
+		assert.Equal(t, info, start.Request)
+		_, ok := healthOf(g, longest)
+		assert.True(t, ok, "it has a state of its own")
+		assert.NotContains(t, string(g.AgentHealth()), "(others)")
+
+		_, err = resilience.Do(t.Context(), g, longest+"l", succeed)
+		require.NoError(t, err)
+		assert.Contains(t, string(g.AgentHealth()), "(others)", "a longer one shares its state with others")
+	})
+}
+
+// An agent could make up a name that is cut to the name of a listed tool, which it would seem to be.
+func TestLongNameIsNotCutToThatOfAListedTool(t *testing.T) {
+	listed := strings.Repeat("l", 256) + "…"
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{listed: {}}})
+
+	_, err := resilience.Do(t.Context(), g, strings.Repeat("l", 300), failing(9, errBoom))
+	assert.Equal(t, "(others)", err.(*resilience.Error).Tool)
+	_, err = resilience.Do(t.Context(), g, listed, failing(9, errBoom))
+	assert.Equal(t, listed, err.(*resilience.Error).Tool)
+}
