@@ -142,6 +142,19 @@ func TestAllRunsItsCallsAtOnceAndKeepsTheirOrder(t *testing.T) {
 	})
 }
 
+func TestWrapTakesTheInputForArgumentsUnlessAnOptionGivesThem(t *testing.T) {
+	g := newGuard(t, resilience.Config{Debug: true})
+	handler := func(context.Context, map[string]any) (int, error) { return 0, errBoom }
+	input, option := map[string]any{"from": "input"}, map[string]any{"from": "option"}
+	arguments := func(opts ...resilience.Option) any {
+		_, err := resilience.Wrap(g, "x", handler, opts...)(t.Context(), input)
+		return err.(*resilience.Error).Details["arguments"]
+	}
+
+	assert.Equal(t, input, arguments())
+	assert.Equal(t, option, arguments(resilience.Args(option)))
+}
+
 func TestWrapGuardsAHandler(t *testing.T) {
 	type input struct {
 		Path   string `json:"path"`

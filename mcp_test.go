@@ -124,6 +124,7 @@ func TestForRequestAsksForTheEffectOnceAfterAFailure(t *testing.T) {
 		return resilience.Run(t.Context(), g, tool, failing(9, errBoom), resilience.ForRequest(r)).Attempts
 	}
 
+	assert.Equal(t, 4, attempts(strings.Repeat("l", 300), nil), "Config.Effect")
 	assert.Equal(t, 4, attempts("a", effect(resilience.ReadOnly)))
 	assert.Equal(t, 1, asked, "once for a call")
 	assert.Equal(t, 1, attempts("b", effect(resilience.NonIdempotent)))
@@ -151,6 +152,7 @@ func TestForRequestTakesRawArguments(t *testing.T) {
 	assert.Equal(t, map[string]any{"n": 1}, details(map[string]any{"n": 1})["arguments"])
 	assert.Equal(t, "[unprintable]", details(json.RawMessage(`{`))["arguments"])
 	assert.NotContains(t, details(json.RawMessage(nil)), "arguments")
+	assert.NotContains(t, details(json.RawMessage{}), "arguments")
 	assert.NotContains(t, details(nil), "arguments")
 	assert.Equal(t, map[string]any{"n": 2}, details(nil, resilience.Args(map[string]any{"n": 2}))["arguments"])
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -368,7 +369,8 @@ func TestProbeURLReadsAnswersAsTransportDoes(t *testing.T) {
 	assert.Equal(t, resilience.ClassTransient, resilience.Classify(err))
 
 	for _, wrong := range []string{"", "/healthz", "localhost:80", "http://\x00", "http:///healthz", "//localhost/healthz", "ftp://localhost/"} {
-		assert.Panics(t, func() { resilience.ProbeURL(wrong, nil) }, wrong)
+		want := fmt.Sprintf("resilience: ProbeURL: %q isn't an absolute URL of http or https", wrong)
+		assert.PanicsWithValue(t, want, func() { resilience.ProbeURL(wrong, nil) })
 	}
 	assert.NotPanics(t, func() { resilience.ProbeURL("https://localhost/healthz", nil) })
 }
@@ -407,7 +409,7 @@ func TestRetryAfterWhileProbeRunsAndAfterClose(t *testing.T) {
 	})
 }
 
-func TestProbeURLUsesItsConnectionAgain(t *testing.T) {
+func TestProbeURLUsesItsClientAndConnectionAgain(t *testing.T) {
 	var connections atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("all is well"))
@@ -417,7 +419,7 @@ func TestProbeURLUsesItsConnectionAgain(t *testing.T) {
 			connections.Add(1)
 		}
 	}
-	server.Start()
+	server.StartTLS() // http.DefaultClient doesn't trust it
 	defer server.Close()
 
 	probe := resilience.ProbeURL(server.URL, server.Client())
@@ -427,14 +429,19 @@ func TestProbeURLUsesItsConnectionAgain(t *testing.T) {
 	assert.EqualValues(t, 1, connections.Load())
 }
 
-// A stream answers, and has no end.
+// A stream answers, and has no end. The end of a huge answer may not come for a long time.
 func TestProbeURLDoesNotWaitForTheEndOfAStream(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/huge" {
+			w.Header().Set("Content-Length", "1000000000000")
+		}
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	assert.NoError(t, resilience.ProbeURL(server.URL, nil)(t.Context()))
+	for _, path := range []string{"/stream", "/huge"} {
+		assert.NoError(t, resilience.ProbeURL(server.URL+path, nil)(t.Context()), path)
+	}
 }
 
 // A blockingError never says what it is.

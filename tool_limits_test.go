@@ -31,7 +31,16 @@ func TestMaxInFlightRejectsFurtherCallsAtOnce(t *testing.T) {
 
 		wg.Wait()
 		assert.True(t, g.Health()[0].Available)
-		assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+		for range 3 {
+			assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+		}
+		for range 2 {
+			wg.Go(func() { _, _ = resilience.Do(t.Context(), g, "x", hang(time.Second)) })
+		}
+		synctest.Wait()
+		r = resilience.Run(t.Context(), g, "x", notCalled(t))
+		assert.ErrorIs(t, r.Err, resilience.CodeOverloaded, "calls that have ended leave room for one each")
+		wg.Wait()
 	})
 }
 
