@@ -156,7 +156,7 @@ func signOfStatus(status int) sign {
 		return signRejected
 	case status == 429, status >= 500:
 		return signTrouble
-	case status >= 400 && status < 500:
+	case status >= 400:
 		return signRejected
 	}
 	return signNone

@@ -288,6 +288,24 @@ func TestFleetThatMisbehaves(t *testing.T) {
 	}
 }
 
+// A fleet that says again and again that the breaker is open, and that its cooldown is over, doesn't keep calls from
+// being the probe for longer than ten cooldowns.
+func TestFleetThatRepeatsItselfDoesNotDenyProbesForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, time.Second }}
+		g, m := joined(t, f, resilience.BreakerConfig{Cooldown: 10 * time.Second})
+		opened(t, m, 0)
+		for n := range 10 {
+			_, err := resilience.Do(t.Context(), g, "x", notCalled(t))
+			require.ErrorIs(t, err, resilience.CodeCircuitOpen, "after %d cooldowns", n)
+			time.Sleep(10 * time.Second)
+			opened(t, m, 0)
+		}
+		_, err := resilience.Do(t.Context(), g, "x", succeed)
+		assert.NoError(t, err)
+	})
+}
+
 func TestCallWaitsForALeaseForATenthOfItsTime(t *testing.T) {
 	short := resilience.Timeout(200 * time.Millisecond)
 	cases := map[string]struct {

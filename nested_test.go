@@ -258,8 +258,7 @@ func TestProbesOfABusyServerStaySingle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
 		trip(t, b)
-		admitted := 0
-		for range 120 { // an hour
+		for n := range 120 { // an hour
 			time.Sleep(31 * time.Second)
 			var probes []func(error)
 			for range 20 {
@@ -267,13 +266,36 @@ func TestProbesOfABusyServerStaySingle(t *testing.T) {
 					probes = append(probes, done)
 				}
 			}
+			more := 0
+			if n%11 == 10 { // after ten single probes
+				more = min(n/11+1, 3)
+			}
+			assert.Len(t, probes, 1+more, "probe %d", n)
 			for _, done := range probes {
-				admitted++
 				done(errBoom)
 			}
 		}
-		assert.GreaterOrEqual(t, admitted, 120)
-		assert.LessOrEqual(t, admitted, 120+11*3, "one in ten times, up to three more")
+	})
+}
+
+// Each probe that tells nothing and stands in the way of others makes one more call leave the slot, up to eight.
+func TestCallsThatLeaveTheSlotOfProbesThatTellNothingAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		trip(t, b)
+		time.Sleep(31 * time.Second)
+		for n := range 12 {
+			var admitted []func(error)
+			for range 20 {
+				if done, err := b.Allow(); err == nil {
+					admitted = append(admitted, done)
+				}
+			}
+			assert.Len(t, admitted, 1+min(n, 8), "probe %d", n)
+			for _, done := range admitted {
+				done(resilience.MarkInvalid(errBoom))
+			}
+		}
 	})
 }
 

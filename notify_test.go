@@ -203,6 +203,32 @@ func TestObserverThatIsSlowByTurnsDoesNotFillTheLog(t *testing.T) {
 	})
 }
 
+// An observer that loses an event, catches up, and loses another one is reported twice only if a minute has passed.
+func TestLossesAreReportedAtMostOnceAMinute(t *testing.T) {
+	for apart, want := range map[time.Duration]int{time.Minute - 1: 1, time.Minute: 2} {
+		runInBubble(t, apart.String(), func(t *testing.T) {
+			n := 0
+			slow := starting(func() {
+				if n++; n != 2 {
+					time.Sleep(110 * time.Millisecond)
+				}
+			})
+			slow.End = func(context.Context, resilience.CallEnd) {}
+			g, log := loggedGuard(t, resilience.Tool{}, slow)
+			start := time.Now()
+			mustSucceed(t, g)
+			time.Sleep(time.Second)
+			mustSucceed(t, g)
+			flush(t, g)
+			time.Sleep(time.Until(start.Add(apart)))
+			mustSucceed(t, g)
+			time.Sleep(time.Second)
+			flush(t, g)
+			assertLogged(t, log, want, "events are lost")
+		})
+	}
+}
+
 func TestLogThatBlocksDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
