@@ -108,6 +108,22 @@ func TestAttemptsThatWereAbandonedEarlyCountOnceTheyAreOverdue(t *testing.T) {
 	}
 }
 
+// A tool that could have had more time by reporting progress, and hasn't, is overdue at once.
+func TestAttemptThatUsesUpTheTimeoutOfItsToolIsOverdueAtOnce(t *testing.T) {
+	for name, attemptTimeout := range map[string]time.Duration{"one attempt": 0, "several": 2 * time.Minute} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{MaxTimeout: 10 * time.Minute})
+			cfg.MaxAbandoned, cfg.AttemptTimeout = 1, attemptTimeout
+			g := newGuard(t, cfg)
+			_, err := resilience.Do(t.Context(), g, "x", hang(time.Hour))
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+			_, err = resilience.Do(t.Context(), g, "x", succeed)
+			assert.ErrorIs(t, err, resilience.CodeOverloaded)
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
 // The time that a person takes to answer isn't the tool's.
 func TestAttemptIsNotOverdueBecauseItWasPaused(t *testing.T) {
 	for name, maximum := range map[string]time.Duration{"a timeout": 0, "a maximum": 10 * time.Minute} {

@@ -218,6 +218,47 @@ func TestAgentIsToldToTakeCareOnlyWhereTheEffectIsNotKnown(t *testing.T) {
 	}
 }
 
+// The configured words replace ours, and what follows them says when to take care.
+func TestConfiguredSuggestionIsFollowedByWhatTheEffectNeeds(t *testing.T) {
+	const own = "Ask the owner."
+	invalid := resilience.MarkInvalid(errBoom)
+	notFound := &resilience.Error{Code: resilience.CodeToolNotFound}
+	for name, tc := range map[string]struct {
+		err                    error
+		wrote                  bool
+		unknown, nonIdempotent string
+	}{
+		"failure":                    {errBoom, false, own + " " + suggestCaution, own + " " + suggestCheck},
+		"mistake":                    {invalid, false, own, own},
+		"no such tool":               {notFound, false, own, own},
+		"mistake after a request":    {invalid, true, own + " " + suggestCaution, own + " " + suggestCheck},
+		"no such tool after request": {notFound, true, own + " " + suggestCaution, own + " " + suggestCheck},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for effect, want := range map[resilience.Effect]string{
+				resilience.EffectUnknown: tc.unknown, resilience.NonIdempotent: tc.nonIdempotent,
+				resilience.ReadOnly: own, resilience.Idempotent: own,
+			} {
+				cfg := configWith(resilience.Tool{Effect: effect})
+				cfg.Retry.MaxRetries = -1
+				cfg.Suggestions = map[resilience.Code]string{}
+				for _, code := range []resilience.Code{
+					resilience.CodeToolNotFound, resilience.CodeValidation, resilience.CodeToolFailed,
+				} {
+					cfg.Suggestions[code] = own
+				}
+				r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+					if tc.wrote {
+						resilience.ReportBackend(ctx, nil)
+					}
+					return 0, tc.err
+				})
+				assert.Equal(t, want, r.Err.Suggestion, effect)
+			}
+		})
+	}
+}
+
 // What was sent first has been done, whatever has become of the last request.
 func TestPromise8RejectionAfterAWriteAsksTheAgentToCheck(t *testing.T) {
 	for effect, want := range map[resilience.Effect]string{

@@ -318,6 +318,23 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 	}
 }
 
+// A tool whose own error says nothing has failed as its backend has.
+func TestTroubleOfABackendDecidesWhetherToTryAgain(t *testing.T) {
+	for want, reported := range map[int]error{
+		1: resilience.MarkPermanent(errBoom),
+		4: resilience.MarkTransient(errBoom),
+	} {
+		runInBubble(t, reported.Error(), func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				resilience.ReportBackend(ctx, reported)
+				return 0, errors.New("the stock can't be read")
+			})
+			assert.Equal(t, want, r.Attempts)
+		})
+	}
+}
+
 // Of more errors than a walk looks at, it says nothing.
 func TestAsManyErrorsAreReadAsTheBoundAllows(t *testing.T) {
 	for n, want := range map[int]string{9_999: "rejected", 10_000: "nothing"} { // with the one that joins them

@@ -247,6 +247,51 @@ func TestNewBreakerHasTheStateOfTheFleet(t *testing.T) {
 	})
 }
 
+func TestNewBreakerIsNotOpenAnyMoreIfTheFleetHasClosedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		for _, c := range []resilience.FleetChange{fleetOpens, fleetCloses} {
+			c.Breaker, c.Time = "unlisted/new", time.Now()
+			require.True(t, m.Apply(c))
+		}
+		_, err := resilience.Do(t.Context(), g, "new", succeed)
+		assert.NoError(t, err)
+	})
+}
+
+// A lease that is denied for a short time doesn't shorten what the fleet has said meanwhile.
+func TestFleetOpensABreakerForLongerDuringALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := new(testFleet)
+		g, m := joined(t, f, resilience.BreakerConfig{})
+		f.lease = func(context.Context) (bool, time.Duration) {
+			opened(t, m, time.Minute)
+			return false, time.Second
+		}
+		opened(t, m, 0)
+		_, err := resilience.Do(t.Context(), g, "x", notCalled(t))
+		require.ErrorIs(t, err, resilience.CodeCircuitOpen)
+		assert.Equal(t, time.Minute, g.Breaker("x").RetryAfter())
+	})
+}
+
+// What a member's own Probe has found out is newer than a change of before.
+func TestOlderChangeThanByAProbeIsNotApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var backend probedBackend
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{Probe: backend.probe})
+		opened(t, m, time.Minute)
+		before := time.Now()
+		backend.up.Store(true)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+		c := fleetOpens
+		c.Breaker, c.Time, c.RetryAfter = "listed/x", before, time.Hour
+		assert.False(t, m.Apply(c))
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
+
 func TestMemberThatMayNotProbeRejectsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, 3 * time.Second }}
