@@ -42,7 +42,7 @@ func (g *Guard) overloaded(s *toolState, impatient bool) bool {
 	if impatient {
 		n = &s.abandoned.all
 	}
-	return !s.cooperative && n.Load() >= int64(g.cfg.MaxAbandoned)
+	return n.Load() >= int64(g.cfg.MaxAbandoned)
 }
 
 // impatient reports whether an option, the caller's deadline or the time before the call leaves less time than

@@ -86,6 +86,11 @@ func TestAttemptsThatWereAbandonedEarlyCountOnceTheyAreOverdue(t *testing.T) {
 			runInBubble(t, name+", "+maximum.String(), func(t *testing.T) {
 				overdue := max(maximum, time.Minute)
 				g := guardAgainstAbandoned(t, resilience.Tool{MaxTimeout: maximum})
+				for range 3 {
+					require.NotErrorIs(t, call(t, g, 5*time.Second), resilience.CodeOverloaded)
+				}
+				time.Sleep(10 * time.Second) // these have returned before they were overdue
+
 				for range 2 { // once they have returned, they don't count any more
 					for range 3 {
 						require.NotErrorIs(t, call(t, g, time.Hour), resilience.CodeOverloaded)

@@ -95,7 +95,7 @@ func (b Backoff) ceiling(attempt int) time.Duration {
 	}
 
 	attempt = max(attempt, 0)
-	if attempt < 63 && b.Base <= b.Max>>attempt { // so that the shift can't overflow
+	if b.Base <= b.Max>>attempt { // so that the shift to the left can't overflow
 		return b.Base << attempt
 	}
 	return b.Max

@@ -88,6 +88,22 @@ func TestBackoffJitterUsesAllOfItsRange(t *testing.T) {
 	}
 }
 
+func TestBackoffSmallJitterIsOf15Percent(t *testing.T) {
+	drawn := map[time.Duration]bool{}
+	for range 1000 {
+		drawn[resilience.Backoff{Base: 20, Max: 1000, Jitter: resilience.SmallJitter}.Delay(0)] = true
+	}
+	assert.Equal(t, map[time.Duration]bool{17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true}, drawn)
+}
+
+func TestBackoffWithoutDelaysHasNoneWithAnyJitter(t *testing.T) {
+	for _, b := range []resilience.Backoff{{Base: -1}, {Max: -1}, {Base: -1, Max: -1}, {Base: time.Second, Max: -1}} {
+		for b.Jitter = resilience.FullJitter; b.Jitter <= resilience.NoJitter; b.Jitter++ {
+			assert.Zero(t, b.Delay(3), "%+v", b)
+		}
+	}
+}
+
 func TestBackoffJitterOfAShortDelay(t *testing.T) {
 	drawn := map[time.Duration]bool{}
 	for range 1000 {

@@ -206,6 +206,56 @@ func TestMarksAndErrorsStandAroundAnyNumberOfErrors(t *testing.T) {
 	}
 }
 
+// That a request was refused says nothing of what else a tool's error tells of.
+func TestPromise8ARefusedRequestSpeaksOnlyForAnErrorThatTellsNothing(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for name, tc := range map[string]struct {
+		err      error
+		attempts int
+	}{
+		"nothing":         {errBoom, 4},
+		"a reset":         {fmt.Errorf("x: %w", syscall.ECONNRESET), 1},
+		"words":           {&resilience.Error{Message: "The order is kept", Retryable: true}, 1},
+		"trouble":         {statusError(503), 1},
+		"a deadline":      {fmt.Errorf("x: %w", context.DeadlineExceeded), 1},
+		"first a reset":   {errors.Join(syscall.ECONNRESET, errBoom), 1},
+		"then a reset":    {errors.Join(errBoom, syscall.ECONNRESET), 1},
+		"first a trouble": {errors.Join(statusError(503), errBoom), 1},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				resilience.ReportBackend(ctx, refused)
+				return 0, tc.err
+			})
+			assert.Equal(t, tc.attempts, r.Attempts)
+		})
+	}
+}
+
+// After a request, only marks of all errors say that it may be repeated.
+func TestPromise8MarksOfSomeErrorsDoNotSpeakForAll(t *testing.T) {
+	marked := resilience.MarkTransient(errBoom)
+	for name, tc := range map[string]struct {
+		err      error
+		attempts int
+	}{
+		"the first":   {errors.Join(marked, errBoom), 1},
+		"the last":    {errors.Join(errBoom, marked), 1},
+		"a refused":   {errors.Join(marked, syscall.ECONNREFUSED), 1},
+		"all of them": {errors.Join(marked, marked), 4},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				resilience.ReportBackend(ctx, nil)
+				return 0, tc.err
+			})
+			assert.Equal(t, tc.attempts, r.Attempts)
+		})
+	}
+}
+
 // What is certain of some errors says nothing of those that aren't looked at any more.
 func TestPromise8ErrorsThatAreNotLookedAtMayHaveHadAnEffect(t *testing.T) {
 	certain := resilience.MarkTransient(errors.Join(slices.Repeat([]error{errBoom}, 10_001)...))

@@ -259,6 +259,17 @@ func TestFleetIsIsolatedDuringATrip(t *testing.T) {
 	})
 }
 
+func TestFleetOpensABreakerAfterATrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		g.Breaker("x").Trip(time.Minute)
+		time.Sleep(time.Minute)
+		change(t, m, fleetOpens)
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+		assert.Equal(t, 30*time.Second, g.Breaker("x").RetryAfter())
+	})
+}
+
 func TestAnotherFleetKnowsNothingOfTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, first := joined(t, new(testFleet), resilience.BreakerConfig{})

@@ -259,6 +259,82 @@ func TestNewBreakerIsNotOpenAnyMoreIfTheFleetHasClosedIt(t *testing.T) {
 	})
 }
 
+// Another outage may be as long as the first one.
+func TestFleetThatOpensABreakerAgainMayDenyProbesAsLongAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, time.Second }}
+		g, m := joined(t, f, resilience.BreakerConfig{Cooldown: 10 * time.Second})
+		rejects := func() {
+			t.Helper()
+			_, err := resilience.Do(t.Context(), g, "x", notCalled(t))
+			require.ErrorIs(t, err, resilience.CodeCircuitOpen)
+		}
+		opened(t, m, 0)
+		rejects()
+		time.Sleep(50 * time.Second)
+		opened(t, m, 40*time.Second)
+		time.Sleep(40 * time.Second)
+		rejects()
+		time.Sleep(60 * time.Second)
+		rejects()
+		time.Sleep(40 * time.Second)
+		_, err := resilience.Do(t.Context(), g, "x", succeed)
+		assert.NoError(t, err)
+	})
+}
+
+// A half-open breaker whose probe has told nothing is opened by the fleet; one with a probe under way isn't.
+func TestFleetOpensAHalfOpenBreakerWithoutAProbe(t *testing.T) {
+	for name, ends := range map[string]bool{"a probe under way": false, "none": true} {
+		runInBubble(t, name, func(t *testing.T) {
+			g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+			b := g.Breaker("x")
+			opened(t, m, time.Second)
+			time.Sleep(time.Second)
+			done, err := b.Allow()
+			require.NoError(t, err)
+			if ends {
+				done(resilience.MarkInvalid(errBoom))
+			}
+			opened(t, m, time.Minute)
+			assert.Equal(t, map[bool]resilience.State{false: resilience.StateHalfOpen, true: resilience.StateOpen}[ends], b.State())
+		})
+	}
+}
+
+// While one call asks for a lease, which names the breaker, the others are rejected.
+func TestCallDuringALeaseOfAnotherIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &viewedFleet{}
+		g, m := joined(t, f, resilience.BreakerConfig{})
+		f.lease = func(context.Context) (bool, time.Duration) {
+			_, err := resilience.Do(context.Background(), g, "x", notCalled(t))
+			f.during = err
+			return true, 0
+		}
+		opened(t, m, time.Second)
+		time.Sleep(time.Second)
+		_, err := resilience.Do(t.Context(), g, "x", succeed)
+		require.NoError(t, err)
+		assert.ErrorIs(t, f.during, resilience.CodeCircuitOpen)
+		assert.Equal(t, "listed/x", f.viewed.ID)
+	})
+}
+
+// A viewedFleet notes of which breaker a lease was asked for.
+type viewedFleet struct {
+	testFleet
+	viewed resilience.FleetBreaker
+	during error
+}
+
+func (f *viewedFleet) Lease(
+	ctx context.Context, b resilience.FleetBreaker, c resilience.Cause,
+) (bool, time.Duration) {
+	f.viewed = b
+	return f.testFleet.Lease(ctx, b, c)
+}
+
 // A lease that is denied for a short time doesn't shorten what the fleet has said meanwhile.
 func TestFleetOpensABreakerForLongerDuringALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -609,6 +685,20 @@ func TestMemberRemembersABoundedNumberOfBreakers(t *testing.T) {
 			}
 		}
 		assert.Equal(t, 4096, remembered)
+		for _, c := range []struct {
+			id      string
+			change  resilience.FleetChange
+			applied bool
+		}{
+			{"unlisted/0", fleetOpens, true}, // known
+			{"unlisted/one more", fleetOpens, false},
+			{"unlisted/0", fleetCloses, true}, // makes room
+			{"unlisted/one more", fleetOpens, true},
+			{"unlisted/0", fleetOpens, false},
+		} {
+			c.change.Breaker, c.change.Time = c.id, time.Now()
+			assert.Equal(t, c.applied, m.Apply(c.change), "%+v", c)
+		}
 		change(t, m, fleetIsolates)
 		change(t, m, fleetCloses)
 		_, err := resilience.Do(t.Context(), g, "x", succeed)

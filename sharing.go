@@ -118,7 +118,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 func (b *Breaker) openByFleet(fresh *counter, d time.Duration) {
 	d = min(max(d, 0), b.cfg.longest())
 	switch state := b.era.Load().state; {
-	case state == StateHalfOpen && b.hasProbe():
+	case b.hasProbe():
 	case state == StateOpen:
 		b.probeAt.Store(in(d))
 		b.message.Store(nil)

@@ -88,8 +88,8 @@ var mutants = []mutant{
 		"attempt.go", "e.Tool, e.Err = c.ctx.name, f.err\n", "e.Tool = c.ctx.name\n"},
 
 	{"abandoned attempts aren't capped", "5: attempts that hang pile up.",
-		"abandoned.go", "return !s.cooperative && n.Load() >= int64(g.cfg.MaxAbandoned)",
-		"return !s.cooperative && n.Load() > int64(g.cfg.MaxAbandoned)"},
+		"abandoned.go", "return n.Load() >= int64(g.cfg.MaxAbandoned)",
+		"return n.Load() > int64(g.cfg.MaxAbandoned)"},
 	{"an abandoned attempt is counted for ever", "5: Health counts attempts that have returned.",
 		"run.go", "	if r.release != nil {\n		r.release()\n	}\n	_, err, _ := r.take()", "	_, err, _ := r.take()"},
 	{"too many calls in flight", "5: one call more than MaxInFlight runs.",
