@@ -477,6 +477,8 @@ func TestNoRetryWaitsForTheEndOfATimeoutThatProgressCouldRestart(t *testing.T) {
 			busy := &resilience.Error{Code: "BUSY", Retryable: true, RetryAfter: time.Second}
 			r := resilience.Run(t.Context(), g, "x", failing(9, busy))
 			assert.Equal(t, tc.attempts, r.Attempts)
+			assert.Equal(t, resilience.Code("BUSY"), r.Err.Code, "rather than TIMEOUT")
+			assert.Equal(t, time.Duration(tc.attempts-1)*time.Second, r.Duration)
 		})
 	}
 }

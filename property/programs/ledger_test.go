@@ -325,6 +325,11 @@ func (r *record) answerCounts() outcome {
 			e.code == resilience.CodeShuttingDown {
 			continue
 		}
+		if hurried, sure := a.hurried(); a.ending.code == resilience.CodeTimeout && !sure {
+			return perhaps
+		} else if a.ending.code == resilience.CodeTimeout && hurried {
+			return neutral
+		}
 		return a.counts()
 	}
 	return neutral

@@ -88,6 +88,9 @@ func retriesWhereItMay(r *record) string {
 		return ""
 	}
 	a := r.last()
+	if hurried, _ := a.hurried(); hurried && a.ending != nil && a.ending.code == resilience.CodeTimeout {
+		return "" // there is hardly any time left
+	}
 	n := len(r.attempts)
 	delay := delays.Delay(n - 1)
 	if a.ending == nil || !a.ending.again || a.ending.silent || len(a.calls) > 0 || n > r.config.retries ||
