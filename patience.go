@@ -9,11 +9,13 @@ import (
 // A call waits for code that is neither its tool nor its caller, such as an observer's Start, for
 // maxTicks ticks. A tick takes tickTime and a turn behind all goroutines that want to run, so that
 // neither a process that stands still nor one with too much to do uses up the time: what stalls that
-// code stalls the ticks, too. A Connector waits so for the methods of an error that says why a connection
-// is lost.
+// code stalls the ticks, too. On a starved machine, the thread of that code may wait while that of the ticks
+// runs: of ticks that come late, only one in lateTicks counts. A Connector waits so for the methods of an error
+// that says why a connection is lost.
 const (
-	maxTicks = 10
-	tickTime = 10 * time.Millisecond
+	maxTicks  = 10
+	tickTime  = 10 * time.Millisecond
+	lateTicks = 5
 
 	// maxAsides is how many functions that have taken too long may still run before no further ones
 	// are called.
@@ -23,8 +25,9 @@ const (
 // A patience is the time that a call has for several functions, one after the other. The zero value is all
 // of it.
 type patience struct {
-	timer *time.Timer // goes on between the functions, as many short ones take long, too
-	ticks int         // that have passed while a function ran
+	timer  *time.Timer // goes on between the functions, as many short ones take long, too
+	set    time.Time   // when the timer was
+	passed int         // of maxTicks * lateTicks, while a function ran
 }
 
 // await waits until done is closed and returns -1, or returns the number of the step that takes too
@@ -33,9 +36,9 @@ type patience struct {
 // that is still under way.
 func (p *patience) await(done <-chan struct{}, step func() int, leave func(n int) bool) int {
 	if p.timer == nil {
-		p.timer = time.NewTimer(tickTime)
+		p.timer, p.set = time.NewTimer(tickTime), time.Now()
 	}
-	for current := 0; ; p.timer.Reset(tickTime) {
+	for current := 0; ; p.again() {
 		select {
 		case <-done:
 			return -1
@@ -46,14 +49,28 @@ func (p *patience) await(done <-chan struct{}, step func() int, leave func(n int
 		switch n := step(); n {
 		case -1:
 		case current:
-			p.ticks++
+			p.passed += p.weight()
 		default:
-			current, p.ticks = n, 0
+			current, p.passed = n, 0
 		}
-		if p.ticks >= maxTicks && leave(current) {
+		if p.passed >= maxTicks*lateTicks && leave(current) {
 			return current
 		}
 	}
+}
+
+// again begins another tick.
+func (p *patience) again() {
+	p.set = time.Now()
+	p.timer.Reset(tickTime)
+}
+
+// weight returns how much of a tick has passed.
+func (p *patience) weight() int {
+	if time.Since(p.set) < 2*tickTime {
+		return lateTicks
+	}
+	return 1
 }
 
 // aside calls f on a goroutine of its own, because f calls methods of values that aren't ours, and

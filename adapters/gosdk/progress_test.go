@@ -331,6 +331,7 @@ func TestProgressOfAnAbandonedAttemptIsNotSent(t *testing.T) {
 
 		assert.Equal(t, "done", text(t, f.call("x", mcp.Meta{"progressToken": "p"})))
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		assert.Equal(t, []float64{1, 2}, seen)
 	})
 }
