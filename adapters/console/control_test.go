@@ -97,6 +97,7 @@ func TestAPanicIsOneRequests(t *testing.T) {
 func TestBodiesAreChecked(t *testing.T) {
 	const form = "application/x-www-form-urlencoded"
 	long := strings.Repeat("é", 501)
+	largest := strings.Repeat(" ", 8<<10-len(`{"reason":"r"}`)) + `{"reason":"r"}`
 	for _, tc := range []struct {
 		name, kind, body string
 		want             int
@@ -108,6 +109,8 @@ func TestBodiesAreChecked(t *testing.T) {
 		{name: "nothing", kind: "application/json", want: 200},
 		{name: "the longest", body: `{"reason":"` + long[2:] + `"}`, want: 200, reason: long[2:]},
 		{name: "too long", body: `{"reason":"` + long + `"}`, want: 400},
+		{name: "the largest", body: largest, want: 200, reason: "r"},
+		{name: "larger", body: " " + largest, want: 413},
 		{name: "too large", body: `{"reason":"` + strings.Repeat("x", 9000) + `"}`, want: 413},
 		{name: "too large a form", kind: form, body: "reason=" + strings.Repeat("x", 9000), want: 413},
 		{name: "another type", kind: "text/plain", body: `{"reason":"r"}`, want: 415},

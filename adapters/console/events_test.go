@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -268,22 +269,62 @@ func TestReadersThatLeaveLeaveNoGoroutine(t *testing.T) {
 
 // A recorder is a ResponseWriter that streams.
 type recorder struct {
-	header http.Header
-	text   strings.Builder
-	err    error // of writes
+	header   http.Header
+	text     strings.Builder
+	err      error // of writes
+	flush    func() error
+	deadline func(time.Time) error
 }
 
-func (r *recorder) Header() http.Header              { return r.header }
-func (r *recorder) WriteHeader(int)                  {}
-func (r *recorder) Write(b []byte) (int, error)      { r.text.Write(b); return len(b), r.err }
-func (r *recorder) Flush()                           {}
-func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) WriteHeader(int)             {}
+func (r *recorder) Write(b []byte) (int, error) { r.text.Write(b); return len(b), r.err }
+
+func (r *recorder) FlushError() error {
+	if r.flush == nil {
+		return nil
+	}
+	return r.flush()
+}
+
+func (r *recorder) SetWriteDeadline(t time.Time) error {
+	if r.deadline == nil {
+		return nil
+	}
+	return r.deadline(t)
+}
 
 func TestAWriteThatFailsEndsTheStream(t *testing.T) {
+	gone := errors.New("gone")
+	for name, w := range map[string]*recorder{
+		"a write": {err: gone},
+		"a flush": {flush: func() error { return gone }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				f := newFixture(t, tools("a"), console.Config{})
+				r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/api/events", nil)
+				w.header = make(http.Header)
+				f.handler.ServeHTTP(w, r)
+			})
+		})
+	}
+}
+
+// Without a deadline, a reader that doesn't read would keep its stream for ever.
+func TestEachEventHasADeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFixture(t, tools("a"), console.Config{})
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/api/events", nil)
-		f.handler.ServeHTTP(&recorder{header: make(http.Header), err: errors.New("gone")}, r)
+		var left []time.Duration
+		f.handler.ServeHTTP(&recorder{header: make(http.Header), deadline: func(at time.Time) error {
+			left = append(left, time.Until(at))
+			if len(left) == 4 {
+				return errors.New("gone")
+			}
+			return nil
+		}}, r)
+		assert.Equal(t, slices.Repeat([]time.Duration{10 * time.Second}, 4), left)
 	})
 }
 

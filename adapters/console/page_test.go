@@ -33,6 +33,18 @@ func TestAllAnswersHaveTheHeaders(t *testing.T) {
 	}
 }
 
+// The system's tables might know other types.
+func TestFilesHaveTheirTypes(t *testing.T) {
+	f := newFixture(t, tools("x"), console.Config{})
+	for path, kind := range map[string]string{
+		"/": "text/html; charset=utf-8", "/page/page.js": "text/javascript; charset=utf-8",
+		"/page/style.css": "text/css; charset=utf-8", "/page/icon.svg": "image/svg+xml",
+	} {
+		assert.Equal(t, kind, f.do(http.MethodGet, path, "").Header().Get("Content-Type"), path)
+	}
+	assert.Equal(t, "no", f.do(http.MethodHead, "/api/events", "").Header().Get("X-Accel-Buffering"))
+}
+
 var (
 	links   = regexp.MustCompile(`(?:href|src)="([^"#]+)"`)
 	imports = regexp.MustCompile(`from "\./([^"]+)"`)

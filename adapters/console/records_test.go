@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -178,6 +179,27 @@ func TestTextIsCutAfterSoManyBytes(t *testing.T) {
 	for text, want := range map[string]string{"": "", "abc": "abc", "abcd": "abc…", "abä": "ab…", "äbc": "äb…"} {
 		assert.Equal(t, want, cut(text, 3), text)
 	}
+}
+
+// An update holds what is new in a history.
+func TestSnapshotHasTheLatestRowsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(Config{})
+		require.NoError(t, err)
+		g, err := resilience.New(resilience.Config{Observers: []resilience.Observer{c.Observer()}})
+		require.NoError(t, err)
+		_, err = c.Handler(g)
+		require.NoError(t, err)
+
+		for range 5 {
+			_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { return 1, nil })
+			require.NoError(t, err)
+			time.Sleep(step)
+		}
+		require.NoError(t, g.Flush(t.Context()))
+		assert.Len(t, c.document().Tools[0].History, 5)
+		assert.LessOrEqual(t, len(c.snapshot().tools["x"].History), 2)
+	})
 }
 
 func TestSnapshotIsSharedForHalfASecond(t *testing.T) {
