@@ -2,6 +2,7 @@ package mcpgo_test
 
 import (
 	"context"
+	"reflect"
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -44,6 +45,8 @@ func TestArgumentsThatContainThemselvesAreCopiedAsFarAsTheyGo(t *testing.T) {
 				got := req.GetArguments()
 				inside(got["list"].([]any), levels)[0] = "changed"
 				got["named"].(map[string][]any)["list"][0] = "changed"
+				inner := got["itself"].(map[string]any)["itself"] // a request is copied twice
+				assert.Equal(t, reflect.ValueOf(object).Pointer(), reflect.ValueOf(inner).Pointer())
 				delete(got, "itself")
 				return done, nil
 			})
@@ -72,4 +75,24 @@ func TestArgumentsThatAreThereTwiceAreCopied(t *testing.T) {
 		assert.Same(t, done, res, "it has changed all")
 		assert.Nil(t, last[0], "%d", levels)
 	}
+
+	object, named := map[string]any{"k": 1}, map[string][]string{"k": {"v"}}
+	h := mcpgo.Middleware(newGuard(t, resilience.Config{}))(
+		func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			for _, copied := range req.GetArguments() {
+				switch copied := copied.(type) {
+				case map[string]any:
+					copied["k"] = "changed"
+				case map[string][]string:
+					copied["k"][0] = "changed"
+				}
+			}
+			return done, nil
+		})
+	_, err := h(t.Context(), request("x", map[string]any{
+		"a": object, "b": object, "c": object, "d": named, "e": named, "f": named, // each time a request is copied
+	}, nil))
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{"k": 1}, object)
+	assert.Equal(t, map[string][]string{"k": {"v"}}, named)
 }
