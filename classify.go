@@ -71,10 +71,9 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     talk to agents: most of it is about mistakes. There, a host that doesn't exist and a bare
 //     io.ErrUnexpectedEOF that follows no good answer are no evidence of a lost connection, either.
 //
-// A [Guard] neither counts nor retries the failure of a call whose caller has brought less time than the tool's timeout (a
-// deadline, [Timeout] or MetaTimeout) if half of that has passed, and the failure says no more than TIMEOUT,
-// [context.DeadlineExceeded] or gRPC's deadline exceeded: the tool may have told its backend of the deadline, and
-// either may keep a part of the time.
+// A [Guard] neither counts nor retries a failure that says no more than TIMEOUT, [context.DeadlineExceeded] or gRPC's
+// deadline exceeded in the second half of a call that its caller (by a deadline, [Timeout] or MetaTimeout) ends before
+// the tool's timeout would: the tool may have told its backend of that end, and either may keep a part of the time.
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
 // call of its own: what rejected that call knows when to come back.

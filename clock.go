@@ -61,7 +61,8 @@ func (c *clock) impatient() bool { return c.isShort() || c.deadline < c.own }
 
 func (c *clock) isShort() bool { return c.timeout < c.own || c.before > c.timeout/2 }
 
-// hurried reports whether the caller has brought less time than the tool's own timeout, and most of it has passed.
+// hurried reports whether the caller ends the call before the tool's own timeout would, and most of that time has
+// passed.
 func (c *clock) hurried(now time.Duration) bool {
 	at, callers := c.end()
 	return (callers || c.shortened()) && now > at/2

@@ -87,6 +87,11 @@ const parentFirst = time.Millisecond
 // whichever is first. c.mu must be held.
 func (c *callContext) schedule(now time.Duration) {
 	at, callers := c.clock.end()
+	if at == never && c.timer != nil { // in a pause: a bubble would wait for the year 2300
+		c.timer.Stop()
+		return
+	}
+
 	wait := at - now
 	if callers && wait < never-parentFirst {
 		wait += parentFirst
@@ -243,13 +248,6 @@ func (c *callContext) ended() (e *Error, ownTimeout bool) {
 
 	e, _ = end.cause.(*Error)
 	return e, end.ownTimeout
-}
-
-// echoedBy reports whether err is the error or the cause of the context, which has ended.
-func (c *callContext) echoedBy(err error) bool {
-	c.ended()
-	e := c.ending.Load()
-	return e != nil && (err == e.err || err == e.cause)
 }
 
 // echo returns the error of a tool for others, and whether it says no more than that the context has ended, as

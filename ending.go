@@ -23,11 +23,19 @@ func newEnding(err, cause error, at time.Time, ownTimeout bool) *ending {
 	return &ending{err, cause, at, ownTimeout, dead}
 }
 
-// hurried reports whether the caller has brought less time than the tool's own timeout, and most of it has passed.
+// hurried reports whether the caller ends the call before the tool's own timeout would, and most of that time has
+// passed.
 func (c *callContext) hurried() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.clock.hurried(c.elapsed())
+}
+
+// echoedBy reports whether err is the error or the cause of the context, which has ended.
+func (c *callContext) echoedBy(err error) bool {
+	c.ended()
+	e := c.ending.Load()
+	return e != nil && (err == e.err || err == e.cause)
 }
 
 // endOf returns an error for the end of a context, nil if it has not ended.

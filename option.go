@@ -39,7 +39,7 @@ func Debug() Option { return func(o *options) { o.debug = true } }
 // at the tool's timeout if that isn't set. It must be positive; otherwise the call fails with
 // VALIDATION_ERROR. A call that exceeds a timeout shorter than the tool's own is TIMEOUT, but
 // the breaker doesn't count it, unless progress has kept it going up to the tool's MaxTimeout. Neither does it
-// count what a tool or its backend says of a deadline once half of that time has passed: see [Classify].
+// count what a tool or its backend says of a deadline in the second half of that time: see [Classify].
 func Timeout(d time.Duration) Option {
 	return func(o *options) { o.timeout, o.timeoutSet = d, true }
 }

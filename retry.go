@@ -133,8 +133,8 @@ func Attempt(ctx context.Context) int {
 // between attempts it is CANCELED or TIMEOUT; both wrap fn's last error. A panic of fn isn't
 // retried and becomes TOOL_FAILED around a [*PanicError].
 //
-// A context that has already ended is CANCELED or TIMEOUT, a nil fn is TOOL_NOT_FOUND, and a
-// negative duration in r is VALIDATION_ERROR; fn isn't called then. A nil ctx panics.
+// A context that has already ended is CANCELED or TIMEOUT, a nil fn is TOOL_NOT_FOUND, and a Backoff
+// that isn't valid is VALIDATION_ERROR; fn isn't called then. A nil ctx panics.
 func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T, error)) (value T, err error) {
 	if err := checkFunc(ctx, "", fn == nil); err != nil {
 		return value, err
