@@ -30,7 +30,8 @@ type Observer struct {
 	//
 	// The call waits for Start for about 100ms, before its timeout begins and even if its caller
 	// leaves. Time in which the process stands still, or Start waits for its turn on a busy machine,
-	// doesn't count. If Start takes longer or panics, the observer receives nothing about that call.
+	// doesn't count: where that is all the time, a call waits for seconds rather than lose an event. If
+	// Start takes longer or panics, the observer receives nothing about that call.
 	// While a Start that took longer is still running, the observer receives nothing about new calls
 	// either. At most 64 calls are in Start at the same time, and others wait as if they were.
 	Start func(ctx context.Context, e CallStart) context.Context
