@@ -61,7 +61,9 @@ func TestResultForACallerWhoHasLeft(t *testing.T) {
 				leave()
 				return tc.res, nil
 			}
-			res, err := gosdk.ClientMiddleware(newGuard(t, resilience.Config{}), tc.opts...)(next)(ctx, "tools/call",
+			cooperative := resilience.Tool{Cooperative: true} // it is waited for
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": cooperative}})
+			res, err := gosdk.ClientMiddleware(g, tc.opts...)(next)(ctx, "tools/call",
 				&mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}})
 			if tc.want != nil {
 				assert.ErrorIs(t, err, tc.want)
