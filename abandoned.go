@@ -57,11 +57,9 @@ func (c *call) impatient() bool {
 func (c *call) abandon(ctx *callContext) (release func()) {
 	_, maximum := c.toolTimeouts()
 	grace := add(maximum, c.ctx.timePaused()) - c.sinceBegun()
-	if ctx != &c.ctx && ctx.ending.Load().ownTimeout {
+	call := c.ctx.ending.Load()
+	if ctx.ending.Load().ownTimeout || call != nil && call.ownTimeout {
 		grace = 0 // AttemptTimeout is the tool's, too
-	}
-	if e := c.ctx.ending.Load(); e != nil && e.ownTimeout {
-		grace = 0
 	}
 	return c.state.abandoned.add(grace)
 }

@@ -120,7 +120,11 @@ func TestAttemptThatUsesUpTheTimeoutOfItsToolIsOverdueAtOnce(t *testing.T) {
 			cfg := configWith(resilience.Tool{MaxTimeout: 10 * time.Minute})
 			cfg.MaxAbandoned, cfg.AttemptTimeout = 1, attemptTimeout
 			g := newGuard(t, cfg)
-			_, err := resilience.Do(t.Context(), g, "x", hang(time.Hour))
+			_, err := resilience.Do(t.Context(), g, "x", hang(5*time.Second), resilience.Timeout(time.Second))
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+			time.Sleep(10 * time.Second) // this one has returned, and would have been overdue in ten minutes
+
+			_, err = resilience.Do(t.Context(), g, "x", hang(time.Hour))
 			require.ErrorIs(t, err, resilience.CodeTimeout)
 			_, err = resilience.Do(t.Context(), g, "x", succeed)
 			assert.ErrorIs(t, err, resilience.CodeOverloaded)

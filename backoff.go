@@ -90,7 +90,7 @@ func (b Backoff) check() []error {
 
 func (b Backoff) ceiling(attempt int) time.Duration {
 	b = b.withDefaults(defaultBase, defaultMax)
-	if b.Base < 0 || b.Max < 0 {
+	if b.Base < 0 {
 		return 0
 	}
 
@@ -104,9 +104,6 @@ func (b Backoff) ceiling(attempt int) time.Duration {
 func (b Backoff) withDefaults(base, ceiling time.Duration) Backoff {
 	if b.Base == 0 {
 		b.Base = base
-		if b.Max > 0 {
-			b.Base = min(base, b.Max)
-		}
 	}
 	if b.Max == 0 {
 		b.Max = max(ceiling, b.Base)

@@ -231,11 +231,22 @@ func TestRejectionByTheBackendHasNoGuidance(t *testing.T) {
 type (
 	statusAndError struct{ error }
 	statusOf       struct{ error }
+	statusOfAny    struct{ error }
+	deadlineLike   struct{}
 	otherCode      int
+	wideStatus     uint64
 )
 
 func (statusAndError) GRPCStatus() (*grpcStatus, error) { s := grpcStatus(14); return &s, nil }
 func (statusOf) GRPCStatus(code int) *grpcStatus        { s := grpcStatus(code); return &s }
+func (statusOfAny) GRPCStatus(...int) *grpcStatus       { s := grpcStatus(14); return &s }
+
+func (deadlineLike) Error() string        { return "too late" }
+func (deadlineLike) Is(target error) bool { return target == context.DeadlineExceeded }
+
+func (wideStatus) Error() string            { return "no error of gRPC" }
+func (w wideStatus) GRPCStatus() wideStatus { return w }
+func (w wideStatus) Code() uint64           { return uint64(w) }
 
 func (otherCode) Error() string { return "no error of SQLite" }
 func (c otherCode) Code() int   { return int(c) }
@@ -269,10 +280,15 @@ func judged(t *testing.T, err error) string {
 	g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
 	neutral := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
 	r := resilience.Run(t.Context(), g, "x", failing(9, err), neutral)
+	return judgment(g, r.Err)
+}
+
+// judgment returns what a guard has made of the error of its only call.
+func judgment(g *resilience.Guard, e *resilience.Error) string {
 	switch {
 	case g.Health()[0].ConsecutiveFailures == 1:
 		return "trouble"
-	case r.Err.Code == resilience.CodeValidation:
+	case e.Code == resilience.CodeValidation:
 		return "rejected"
 	}
 	return "nothing"
@@ -288,6 +304,8 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			sqlite.Method(5), sqlite.Method(6), sqlite.Method(5 | 1<<8), sqlite.Small(5), sqlite.Small(6),
 			sqlite.Field{Code: 5}, &sqlite.Field{Code: 6},
 			exitError(-1), errors.Join(statusError(404), errBoom, statusError(503)),
+			sqlite.NewStruct(5), sqlite.NewStruct(6), syscall.EMFILE, syscall.EAGAIN,
+			errors.Join(syscall.ECONNRESET, fs.ErrNotExist), errors.Join(fs.ErrNotExist, syscall.ECONNRESET),
 		},
 		"rejected": {
 			sqlError("22P02"), sqlError("23505"), sqlError("42601"), sqlError("28P01"),
@@ -301,11 +319,12 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			sqlError("00000"), sqlError("01000"), sqlError("02000"), sqlError("0800"), sqlError("080000"), sqlError(""),
 			statusError(0), statusError(200), statusError(302), statusError(399),
 			grpcError(0), grpcError(1), grpcError(2), grpcError(17), errBoom,
-			statusAndError{errBoom}, statusOf{errBoom}, aroundLike{errBoom},
+			statusAndError{errBoom}, statusOf{errBoom}, statusOfAny{errBoom}, aroundLike{errBoom},
 			tooLarge{13, "grpc: error while marshaling: no message"}, tooLarge{13, "desc = header key \"é\" is wrong"},
 			tooLarge{13, "grpc: Compressor is not installed for \"x\""},
 			sqlite.Method(0), sqlite.Method(1), sqlite.Method(4), sqlite.Method(7), sqlite.Method(1 << 8),
-			sqlite.Small(4), sqlite.Field{Code: 1}, sqlite.Text("5"), sqlite.Bare{}, otherCode(5),
+			sqlite.Small(4), sqlite.Field{Code: 1}, sqlite.Text("5"), sqlite.Bare{}, sqlite.NewStruct(1), otherCode(5),
+			wideStatus(14),
 			exitError(0), exitError(1), exitError(-2),
 			&url.Error{Op: "parse", Err: io.EOF}, &http.MaxBytesError{Limit: 1},
 			&net.ParseError{Type: "IP address", Text: "x"}, &net.AddrError{Err: "x"},
@@ -332,6 +351,29 @@ func TestTroubleOfABackendDecidesWhetherToTryAgain(t *testing.T) {
 			})
 			assert.Equal(t, want, r.Attempts)
 		})
+	}
+}
+
+// What a tool's error tells may have happened after what was reported: trouble counts, and a mistake that the backend
+// has named stays one though its answer broke off.
+func TestErrorAfterAReportOfItsBackend(t *testing.T) {
+	for _, tc := range []struct {
+		reported, err error
+		want          string
+	}{
+		{statusError(404), context.DeadlineExceeded, "trouble"},
+		{statusError(404), deadlineLike{}, "trouble"},
+		{statusError(404), statusError(503), "trouble"},
+		{statusError(404), io.ErrUnexpectedEOF, "rejected"},
+		{nil, io.ErrUnexpectedEOF, "trouble"},
+		{nil, statusError(404), "rejected"},
+	} {
+		g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			resilience.ReportBackend(ctx, tc.reported)
+			return 0, tc.err
+		})
+		assert.Equal(t, tc.want, judgment(g, r.Err), "%v after %v", tc.err, tc.reported)
 	}
 }
 

@@ -218,6 +218,7 @@ func TestPromise8ARefusedRequestSpeaksOnlyForAnErrorThatTellsNothing(t *testing.
 		"words":           {&resilience.Error{Message: "The order is kept", Retryable: true}, 1},
 		"trouble":         {statusError(503), 1},
 		"a deadline":      {fmt.Errorf("x: %w", context.DeadlineExceeded), 1},
+		"like a deadline": {deadlineLike{}, 1},
 		"first a reset":   {errors.Join(syscall.ECONNRESET, errBoom), 1},
 		"then a reset":    {errors.Join(errBoom, syscall.ECONNRESET), 1},
 		"first a trouble": {errors.Join(statusError(503), errBoom), 1},

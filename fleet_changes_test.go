@@ -264,7 +264,7 @@ func TestFleetOpensABreakerAfterATrip(t *testing.T) {
 		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
 		g.Breaker("x").Trip(time.Minute)
 		time.Sleep(time.Minute)
-		change(t, m, fleetOpens)
+		opened(t, m, 30*time.Second)
 		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
 		assert.Equal(t, 30*time.Second, g.Breaker("x").RetryAfter())
 	})
@@ -290,6 +290,21 @@ func TestAnotherFleetKnowsNothingOfTheFirst(t *testing.T) {
 		require.NoError(t, err)
 		change(t, third, resilience.FleetChange{Failures: 1})
 		assert.Equal(t, resilience.StateOpen, b.State(), "it is open for this member alone")
+	})
+}
+
+func TestAnotherFleetIsNotToldWhatTheFirstHasToKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, first := joined(t, new(testFleet), resilience.BreakerConfig{})
+		change(t, first, resilience.FleetChange{Failures: 1})
+		require.NoError(t, first.Leave(t.Context()))
+
+		f := new(testFleet)
+		_, err := g.JoinFleet("second", f)
+		require.NoError(t, err)
+		_, err = resilience.Do(t.Context(), g, "x", succeed)
+		require.NoError(t, err)
+		assert.Empty(t, f.told())
 	})
 }
 

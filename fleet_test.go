@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +127,14 @@ func TestFleetIsToldWhatItHasToKnow(t *testing.T) {
 		call(succeed)
 		assert.Equal(t, []string{"listed/x success=true probe=true calls"}, f.told())
 
+		m.Apply(resilience.FleetChange{
+			Breaker: "listed/x", State: resilience.StateOpen, RetryAfter: time.Second, Failures: 2, Time: time.Now(),
+		})
+		time.Sleep(time.Second)
+		call(succeed)
+		call(succeed)
+		assert.Equal(t, []string{"listed/x success=true probe=true calls"}, f.told(), "it has failures while it is closed")
+
 		call(func(context.Context) (int, error) { g.Breaker("x").Trip(time.Hour); return 0, errBoom })
 		assert.Empty(t, f.told(), "a call that an earlier state has admitted")
 	})
@@ -155,59 +162,6 @@ func TestFleetIsNotToldOfProbesThatSayNothing(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		assert.NotZero(t, f.leases(), "Probe was called")
 		assert.Empty(t, f.told())
-	})
-}
-
-func TestLeasesThatHangAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		end := make(chan struct{})
-		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { <-end; return true, 0 }}
-		g, _ := joined(t, f, resilience.BreakerConfig{})
-		b := g.Breaker("x")
-		probe := func() {
-			b.Trip(time.Second)
-			time.Sleep(time.Second)
-			require.True(t, report(b, nil), "without an answer, the breaker decides")
-		}
-
-		for range 70 {
-			probe()
-		}
-		assert.Equal(t, 64, f.leases())
-		close(end)
-		synctest.Wait()
-		for range 70 {
-			probe()
-		}
-		assert.Equal(t, 64+70, f.leases())
-	})
-}
-
-func TestOneOfManyCallsAsksForALease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &testFleet{lease: func(context.Context) (bool, time.Duration) {
-			time.Sleep(50 * time.Millisecond)
-			return true, 0
-		}}
-		g, m := joined(t, f, resilience.BreakerConfig{})
-		opened(t, m, time.Second)
-		time.Sleep(time.Second)
-
-		var admitted atomic.Int32
-		for range 10 {
-			go func() {
-				_, err := g.Breaker("x").Allow()
-				var e *resilience.Error
-				if err == nil {
-					admitted.Add(1)
-				} else if assert.ErrorAs(t, err, &e) {
-					assert.Equal(t, time.Second, e.RetryAfter, "the backend is being asked")
-				}
-			}()
-		}
-		time.Sleep(time.Second)
-		assert.Equal(t, 1, f.leases())
-		assert.EqualValues(t, 1, admitted.Load())
 	})
 }
 
@@ -259,30 +213,6 @@ func TestNewBreakerIsNotOpenAnyMoreIfTheFleetHasClosedIt(t *testing.T) {
 	})
 }
 
-// Another outage may be as long as the first one.
-func TestFleetThatOpensABreakerAgainMayDenyProbesAsLongAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, time.Second }}
-		g, m := joined(t, f, resilience.BreakerConfig{Cooldown: 10 * time.Second})
-		rejects := func() {
-			t.Helper()
-			_, err := resilience.Do(t.Context(), g, "x", notCalled(t))
-			require.ErrorIs(t, err, resilience.CodeCircuitOpen)
-		}
-		opened(t, m, 0)
-		rejects()
-		time.Sleep(50 * time.Second)
-		opened(t, m, 40*time.Second)
-		time.Sleep(40 * time.Second)
-		rejects()
-		time.Sleep(60 * time.Second)
-		rejects()
-		time.Sleep(40 * time.Second)
-		_, err := resilience.Do(t.Context(), g, "x", succeed)
-		assert.NoError(t, err)
-	})
-}
-
 // A half-open breaker whose probe has told nothing is opened by the fleet; one with a probe under way isn't.
 func TestFleetOpensAHalfOpenBreakerWithoutAProbe(t *testing.T) {
 	for name, ends := range map[string]bool{"a probe under way": false, "none": true} {
@@ -302,55 +232,6 @@ func TestFleetOpensAHalfOpenBreakerWithoutAProbe(t *testing.T) {
 	}
 }
 
-// While one call asks for a lease, which names the breaker, the others are rejected.
-func TestCallDuringALeaseOfAnotherIsRejected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &viewedFleet{}
-		g, m := joined(t, f, resilience.BreakerConfig{})
-		f.lease = func(context.Context) (bool, time.Duration) {
-			_, err := resilience.Do(context.Background(), g, "x", notCalled(t))
-			f.during = err
-			return true, 0
-		}
-		opened(t, m, time.Second)
-		time.Sleep(time.Second)
-		_, err := resilience.Do(t.Context(), g, "x", succeed)
-		require.NoError(t, err)
-		assert.ErrorIs(t, f.during, resilience.CodeCircuitOpen)
-		assert.Equal(t, "listed/x", f.viewed.ID)
-	})
-}
-
-// A viewedFleet notes of which breaker a lease was asked for.
-type viewedFleet struct {
-	testFleet
-	viewed resilience.FleetBreaker
-	during error
-}
-
-func (f *viewedFleet) Lease(
-	ctx context.Context, b resilience.FleetBreaker, c resilience.Cause,
-) (bool, time.Duration) {
-	f.viewed = b
-	return f.testFleet.Lease(ctx, b, c)
-}
-
-// A lease that is denied for a short time doesn't shorten what the fleet has said meanwhile.
-func TestFleetOpensABreakerForLongerDuringALease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := new(testFleet)
-		g, m := joined(t, f, resilience.BreakerConfig{})
-		f.lease = func(context.Context) (bool, time.Duration) {
-			opened(t, m, time.Minute)
-			return false, time.Second
-		}
-		opened(t, m, 0)
-		_, err := resilience.Do(t.Context(), g, "x", notCalled(t))
-		require.ErrorIs(t, err, resilience.CodeCircuitOpen)
-		assert.Equal(t, time.Minute, g.Breaker("x").RetryAfter())
-	})
-}
-
 // What a member's own Probe has found out is newer than a change of before.
 func TestOlderChangeThanByAProbeIsNotApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -365,25 +246,6 @@ func TestOlderChangeThanByAProbeIsNotApplied(t *testing.T) {
 		c.Breaker, c.Time, c.RetryAfter = "listed/x", before, time.Hour
 		assert.False(t, m.Apply(c))
 		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
-	})
-}
-
-func TestMemberThatMayNotProbeRejectsCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, 3 * time.Second }}
-		g, m := joined(t, f, resilience.BreakerConfig{})
-		opened(t, m, time.Second)
-		time.Sleep(time.Second)
-		assert.Equal(t, resilience.StateHalfOpen, g.Breaker("x").State(), "a look asks for no lease")
-		assert.Zero(t, f.leases())
-
-		for range 10 {
-			r := resilience.Run(t.Context(), g, "x", notCalled(t))
-			require.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
-			assert.Equal(t, 3*time.Second, r.Err.RetryAfter)
-		}
-		assert.Equal(t, 1, f.leases())
-		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
 	})
 }
 
@@ -407,108 +269,6 @@ func TestFleetThatMisbehaves(t *testing.T) {
 			}, 20*time.Second, 5*time.Millisecond)
 		})
 	}
-}
-
-// A fleet that says again and again that the breaker is open, and that its cooldown is over, doesn't keep calls from
-// being the probe for longer than ten cooldowns.
-func TestFleetThatRepeatsItselfDoesNotDenyProbesForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, time.Second }}
-		g, m := joined(t, f, resilience.BreakerConfig{Cooldown: 10 * time.Second})
-		opened(t, m, 0)
-		for n := range 10 {
-			_, err := resilience.Do(t.Context(), g, "x", notCalled(t))
-			require.ErrorIs(t, err, resilience.CodeCircuitOpen, "after %d cooldowns", n)
-			time.Sleep(10 * time.Second)
-			opened(t, m, 0)
-		}
-		_, err := resilience.Do(t.Context(), g, "x", succeed)
-		assert.NoError(t, err)
-	})
-}
-
-func TestCallWaitsForALeaseForATenthOfItsTime(t *testing.T) {
-	short := resilience.Timeout(200 * time.Millisecond)
-	cases := map[string]struct {
-		options func() []resilience.Option
-		want    time.Duration
-	}{
-		"of its tool's timeout": {func() []resilience.Option { return nil }, 100 * time.Millisecond},
-		"of its own timeout":    {func() []resilience.Option { return []resilience.Option{short} }, 20 * time.Millisecond},
-		"of what is left of it": {func() []resilience.Option {
-			received := time.Now().Add(-100 * time.Millisecond)
-			return []resilience.Option{short, resilience.ForRequest(resilience.Request{Received: received})}
-		}, 10 * time.Millisecond},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := &testFleet{lease: func(ctx context.Context) (bool, time.Duration) { <-ctx.Done(); return true, 0 }}
-				g, m := joined(t, f, resilience.BreakerConfig{})
-				opened(t, m, time.Second)
-				time.Sleep(time.Second)
-				start := time.Now()
-				_, err := resilience.Do(t.Context(), g, "x", succeed, c.options()...)
-				require.NoError(t, err)
-				assert.Equal(t, c.want, time.Since(start))
-			})
-		})
-	}
-}
-
-func TestProbeOfAMemberNeedsALease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var denied atomic.Bool
-		denied.Store(true)
-		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return !denied.Load(), 10 * time.Second }}
-		var backend probedBackend
-		g, m := joined(t, f, resilience.BreakerConfig{Probe: backend.probe})
-		opened(t, m, time.Hour)
-		time.Sleep(time.Minute)
-		assert.Zero(t, backend.asked.Load())
-		assert.InDelta(t, 6, f.leases(), 1)
-
-		denied.Store(false)
-		backend.up.Store(true)
-		time.Sleep(10 * time.Second)
-		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
-	})
-}
-
-// A Fleet may change the breaker that it is asked about.
-func TestBreakerThatChangesDuringALeaseForItsProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var g *resilience.Guard
-		f := &testFleet{lease: func(context.Context) (bool, time.Duration) {
-			g.Breaker("x").Reset()
-			g.Breaker("x").Trip(time.Hour)
-			return false, 20 * time.Second
-		}}
-		g, m := joined(t, f, resilience.BreakerConfig{Probe: func(context.Context) error { return errBoom }})
-		opened(t, m, time.Hour)
-		for f.leases() == 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
-		assert.LessOrEqual(t, g.Breaker("x").RetryAfter(), 5*time.Second)
-		g.Breaker("x").Reset()
-	})
-}
-
-// A breaker that is tripped while a call asks for a lease doesn't admit that call.
-func TestBreakerThatIsTrippedDuringALeaseRejectsTheCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var g *resilience.Guard
-		f := &testFleet{lease: func(context.Context) (bool, time.Duration) {
-			g.Breaker("x").Trip(time.Hour)
-			return true, 0
-		}}
-		g, m := joined(t, f, resilience.BreakerConfig{})
-		opened(t, m, time.Second)
-		time.Sleep(time.Second)
-		r := resilience.Run(t.Context(), g, "x", notCalled(t))
-		assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
-		assert.Equal(t, time.Hour, r.Err.RetryAfter)
-	})
 }
 
 func TestFleetSeesTheStateOfABreaker(t *testing.T) {
@@ -592,6 +352,20 @@ func TestProbeOfAnotherMemberClosesOnceInACooldown(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		assert.Zero(t, backend.asked.Load())
 		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+	})
+}
+
+// What calls of another member have found out doesn't keep this one's Probe from closing the breaker.
+func TestCallOfAnotherMemberClosesAsOftenAsItWants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var backend probedBackend
+		backend.up.Store(true)
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{Probe: backend.probe})
+		opened(t, m, time.Minute)
+		change(t, m, fleetCloses)
+		opened(t, m, time.Minute)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 	})
 }
 
@@ -725,86 +499,6 @@ func TestSuccessOfANewBreakerIsReported(t *testing.T) {
 		_, err := resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey("eu"))
 		require.NoError(t, err)
 		assert.Equal(t, []string{"listed/x/eu success=true probe=false calls"}, f.told())
-	})
-}
-
-func TestWithBreakerWaitsForALeaseForATenthOfItsTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &testFleet{lease: func(ctx context.Context) (bool, time.Duration) { <-ctx.Done(); return true, 0 }}
-		g, _ := joined(t, f, resilience.BreakerConfig{})
-		g.Breaker("x").Trip(time.Second)
-		time.Sleep(time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		start := time.Now()
-		_, err := resilience.WithBreaker(ctx, g.Breaker("x"), succeed)
-		require.NoError(t, err)
-		assert.Equal(t, 2*time.Millisecond, time.Since(start))
-
-		g.Breaker("x").Trip(time.Second)
-		time.Sleep(time.Second)
-		start = time.Now()
-		_, err = resilience.WithBreaker(t.Context(), g.Breaker("x"), succeed)
-		require.NoError(t, err)
-		assert.Equal(t, 100*time.Millisecond, time.Since(start), "without a deadline")
-	})
-}
-
-// A breaker that closes while a call asks for a lease admits that call.
-func TestBreakerThatClosesDuringALeaseAdmitsTheCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := new(testFleet)
-		g, m := joined(t, f, resilience.BreakerConfig{})
-		for _, granted := range []bool{false, true} {
-			opened(t, m, time.Second)
-			time.Sleep(time.Second)
-			f.lease = func(context.Context) (bool, time.Duration) {
-				m.Apply(resilience.FleetChange{Breaker: "listed/x", Time: time.Now()})
-				return granted, 0
-			}
-			_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
-				assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
-				return 1, nil
-			})
-			require.NoError(t, err)
-		}
-		assert.Equal(t, 2, f.leases())
-	})
-}
-
-func TestCallerWhoLeavesDuringTheWaitForALease(t *testing.T) {
-	slow := &testFleet{lease: func(ctx context.Context) (bool, time.Duration) { <-ctx.Done(); return true, 0 }}
-	synctest.Test(t, func(t *testing.T) {
-		g, m := joined(t, slow, resilience.BreakerConfig{})
-		opened(t, m, time.Second)
-		time.Sleep(time.Second)
-		ctx, leave := context.WithCancel(t.Context())
-		time.AfterFunc(50*time.Millisecond, leave)
-		r := resilience.Run(ctx, g, "x", notCalled(t))
-		assert.Equal(t, resilience.CodeCanceled, r.Err.Code)
-		assert.Zero(t, r.Attempts)
-		assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err, "the slot is free")
-	})
-}
-
-func TestTheTimeoutBeginsBeforeTheWaitForALease(t *testing.T) {
-	slow := &testFleet{lease: func(ctx context.Context) (bool, time.Duration) { <-ctx.Done(); return true, 0 }}
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: time.Second}}})
-		m, err := g.JoinFleet("test", slow)
-		require.NoError(t, err)
-		opened(t, m, time.Second)
-		time.Sleep(time.Second)
-		start := time.Now()
-		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			<-ctx.Done()
-			at, _ := ctx.Deadline()
-			assert.Zero(t, time.Since(at))
-			return hang(time.Hour)(ctx)
-		})
-		assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
-		assert.Equal(t, time.Second, time.Since(start))
-		time.Sleep(2 * time.Hour)
 	})
 }
 

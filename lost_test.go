@@ -162,6 +162,8 @@ func TestPromise8LastOfSeveralAttemptsIsNotAll(t *testing.T) {
 		"one attempt":        {func(context.Context) error { return errBoom }, 4},
 		"several":            {several, 1},
 		"several, behind As": {func(ctx context.Context) error { return asOnly{several(ctx)} }, 1},
+		"several, and one":   {func(ctx context.Context) error { return errors.Join(several(ctx), errBoom) }, 1},
+		"one, and several":   {func(ctx context.Context) error { return errors.Join(errBoom, several(ctx)) }, 1},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})

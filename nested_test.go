@@ -299,6 +299,28 @@ func TestCallsThatLeaveTheSlotOfProbesThatTellNothingAreBounded(t *testing.T) {
 	})
 }
 
+// That one probe stood in the way of others says nothing about the next ones.
+func TestProbeThatStandsInNobodysWayMakesNoCallLeaveTheSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		b.Trip(time.Second)
+		time.Sleep(time.Second)
+		admitted := func() (all []func(error)) {
+			for done, err := b.Allow(); err == nil; done, err = b.Allow() {
+				all = append(all, done)
+			}
+			return all
+		}
+		for _, done := range admitted() {
+			done(resilience.MarkInvalid(errBoom))
+		}
+		for range 10 {
+			require.True(t, report(b, resilience.MarkInvalid(errBoom)))
+		}
+		assert.Len(t, admitted(), 2)
+	})
+}
+
 // A call within that has done nothing, however often, stands in nobody's way.
 func TestNestedCallThatWasRefusedEachTimeHasChangedNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

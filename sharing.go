@@ -14,9 +14,9 @@ const (
 	maxLeases    = 64
 )
 
-// member returns the membership of the breaker's guard, nil if it has none, or doesn't share this breaker.
+// member returns the membership of the breaker's guard, nil if there is none, or this breaker isn't shared.
 func (b *Breaker) member() *FleetMember {
-	if b.guard == nil || b.shared.id == "" {
+	if b.shared.id == "" {
 		return nil
 	}
 	return b.guard.member.Load()
@@ -121,7 +121,6 @@ func (b *Breaker) openByFleet(fresh *counter, d time.Duration) {
 	case b.hasProbe():
 	case state == StateOpen:
 		b.probeAt.Store(in(d))
-		b.message.Store(nil)
 		if d > 0 {
 			b.shared.denied = nil
 		}
@@ -185,7 +184,6 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 	}
 	if wait = min(wait, b.shared.denied.left()); b.untilProbe() < wait {
 		b.probeAt.Store(in(wait))
-		b.message.Store(nil)
 	}
 	return false
 }
@@ -194,12 +192,12 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 // is until it may be asked again. It takes no longer than patience, and then the breaker decides.
 func (b *Breaker) lease(cause Cause, patience time.Duration) time.Duration {
 	m := b.member()
-	if m == nil || patience <= 0 || m.hanging.Load() >= maxLeases {
+	if m == nil || m.hanging.Load() >= maxLeases {
 		return 0
 	}
 
 	view := b.fleetView()
-	wait, err := WithTimeout(context.Background(), "lease", patience, func(ctx context.Context) (time.Duration, error) {
+	wait, _ := WithTimeout(context.Background(), "lease", patience, func(ctx context.Context) (time.Duration, error) {
 		m.hanging.Add(1)
 		defer m.hanging.Add(-1)
 		granted, wait := m.fleet.Lease(ctx, view, cause)
@@ -208,8 +206,5 @@ func (b *Breaker) lease(cause Cause, patience time.Duration) time.Duration {
 		}
 		return max(wait, minLeaseWait), nil
 	})
-	if err != nil {
-		return 0
-	}
-	return wait
+	return wait // zero after an error, too
 }

@@ -53,12 +53,11 @@ func (q *slotQueue) ended(o outcome, rejected, counts bool) {
 			q.trial = min(q.failures/maxContended, maxTrial)
 		}
 	}
-	q.left, q.contended = 0, false
+	q.left = 0
 }
 
 // changed is called for each change of the breaker's state.
 func (q *slotQueue) changed(to State) {
-	q.left = 0
 	if to == StateClosed {
 		*q = slotQueue{}
 	}

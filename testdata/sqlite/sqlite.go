@@ -34,3 +34,14 @@ func (t Text) Code() string { return string(t) }
 type Bare struct{}
 
 func (Bare) Error() string { return "SQLite" }
+
+// A Struct has its code as a method, as an int.
+type Struct struct{ code int }
+
+// NewStruct returns an error with the code.
+func NewStruct(code int) *Struct { return &Struct{code} }
+
+func (*Struct) Error() string { return "SQLite" }
+
+// Code returns the result code, which may be an extended one.
+func (s *Struct) Code() int { return s.code }
