@@ -243,6 +243,9 @@ func TestMarkTakesBackThatAnErrorIsRetryable(t *testing.T) {
 	}
 	assert.Zero(t, resilience.AsError("x", resilience.MarkInvalid(waitError{time.Minute})).RetryAfter)
 
+	worded := &resilience.Error{Message: "m", Retryable: true, Suggestion: "Mine"}
+	assert.Equal(t, "Mine", resilience.AsError("x", resilience.MarkPermanent(worded)).Suggestion)
+
 	unknown := &resilience.Error{Code: resilience.CodeToolNotFound}
 	assert.Equal(t, resilience.AsError("x", unknown).Suggestion,
 		resilience.AsError("x", resilience.MarkPermanent(unknown)).Suggestion, "it isn't retryable anyway")

@@ -53,6 +53,10 @@ func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 			err:        &resilience.Error{Code: resilience.CodeConnectionLost, Retryable: true, Suggestion: "Mine"},
 			suggestion: "Mine",
 		},
+		"inner timeout, the tool's own suggestion": {
+			err:        &resilience.Error{Code: resilience.CodeTimeout, Retryable: true, Suggestion: "Mine"},
+			suggestion: "Mine",
+		},
 		"connection that was never made": {
 			err: &resilience.Error{
 				Code: resilience.CodeConnectionLost, Retryable: true, Suggestion: "Mine", Err: syscall.ECONNREFUSED,
@@ -355,6 +359,31 @@ func TestPromise8WordsOfAnInnerGuardAreOursToo(t *testing.T) {
 				assert.True(t, strings.HasSuffix(r.Err.Suggestion, suggestCheck), r.Err.Suggestion)
 				assert.Equal(t, suggestions != nil, strings.HasPrefix(r.Err.Suggestion, configured))
 			})
+		}
+	}
+}
+
+// A caution is given once, and by a tool that needs none it isn't.
+func TestCautionOfACallWithinAnotherTool(t *testing.T) {
+	const configured = "Restart the app."
+	for outer, want := range map[resilience.Effect]string{
+		resilience.EffectUnknown: configured + " " + suggestCaution,
+		resilience.ReadOnly:      configured,
+	} {
+		for name, suggestions := range map[string]map[resilience.Code]string{
+			"plain": nil, "configured": {resilience.CodeToolFailed: configured},
+		} {
+			g := newGuard(t, resilience.Config{
+				Tools: map[string]resilience.Tool{"outer": {Effect: outer}, "inner": {}}, Suggestions: suggestions,
+				Retry: resilience.Retry{MaxRetries: -1},
+			})
+			r := resilience.Run(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "inner", failing(9, errBoom))
+			})
+			assert.LessOrEqual(t, strings.Count(r.Err.Suggestion, suggestCaution), 1, "%v, %s", outer, name)
+			if suggestions != nil {
+				assert.Equal(t, want, r.Err.Suggestion, "%v", outer)
+			}
 		}
 	}
 }

@@ -557,6 +557,31 @@ func TestRedactOfSharedValuesIsBounded(t *testing.T) {
 	assert.Less(t, allocs, 1e6, "one for each value that is copied, and some")
 }
 
+// Nor does what has no JSON, which takes up no room in the result.
+func TestRedactCopiesAFewValuesThatHaveNoJSON(t *testing.T) {
+	type sum struct {
+		Parts []int
+		Total float64
+	}
+	list := slices.Repeat([]any{sum{make([]int, 9_000), math.NaN()}}, 6)
+	assert.Equal(t, []any{
+		"[unprintable]", "[unprintable]", "[unprintable]", "[unprintable]", "[too much]", "[too much]",
+	}, resilience.Redact(map[string]any{"x": list})["x"])
+}
+
+// What is thrown away, since it is too much, isn't copied before.
+func TestRedactCopiesNoMoreThanItShows(t *testing.T) {
+	word := "a"
+	keys, array := make(map[int]*string), [200_000]*string{}
+	for i := range array {
+		keys[i], array[i] = &word, &word
+	}
+	for name, v := range map[string]any{"map": keys, "array": &array} {
+		allocs := testing.AllocsPerRun(1, func() { resilience.Redact(map[string]any{"x": v}) })
+		assert.Less(t, allocs, 150_000.0, name)
+	}
+}
+
 func TestRedactHidesValuesOfKeysThatAreCut(t *testing.T) {
 	long := strings.Repeat("ä", 201)
 	cut := strings.Repeat("ä", 200) + "...[truncated]"

@@ -290,26 +290,46 @@ func TestPrimitivesNestInAnyOrder(t *testing.T) {
 	})
 }
 
-// A job that continues after the call has the call's values, but not its end.
-func TestADetachedJobIsNotBoundByTheTimeoutOfItsCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
-		result := make(chan error, 1)
-		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			background := context.WithoutCancel(ctx)
-			go func() {
-				retry := resilience.Retry{MaxElapsed: -1, Backoff: resilience.Backoff{
-					Base: time.Minute, Max: time.Minute, Jitter: resilience.NoJitter,
-				}}
-				_, err := resilience.WithRetry(background, retry, failing(1, errBoom))
-				result <- err
-			}()
-			time.Sleep(time.Second)
-			return 0, nil
+func TestRetriesBeginWithinFiveSeconds(t *testing.T) {
+	for delay, want := range map[time.Duration]int{5 * time.Second: 2, 5*time.Second + 1: 1} {
+		runInBubble(t, delay.String(), func(t *testing.T) {
+			r := resilience.Retry{Backoff: resilience.Backoff{Base: delay, Jitter: resilience.NoJitter}}
+			attempts, _ := resilience.WithRetry(t.Context(), r, failing(1, errBoom))
+			assert.Equal(t, want, attempts)
 		})
-		require.NoError(t, err)
-		assert.NoError(t, <-result, "a delay of a minute fits")
+	}
+}
+
+// A job that continues after the call has the call's values, but not its end. It may have one of its own.
+func TestADetachedJobIsNotBoundByTheTimeoutOfItsCall(t *testing.T) {
+	for name, end := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"no end": context.WithCancel,
+		"a later end": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Hour)
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) { testDetachedJob(t, end) })
+	}
+}
+
+func testDetachedJob(t *testing.T, end func(context.Context) (context.Context, context.CancelFunc)) {
+	g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
+	result := make(chan error, 1)
+	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+		background, cancel := end(context.WithoutCancel(ctx))
+		go func() {
+			defer cancel()
+			retry := resilience.Retry{MaxElapsed: -1, Backoff: resilience.Backoff{
+				Base: time.Minute, Max: time.Minute, Jitter: resilience.NoJitter,
+			}}
+			_, err := resilience.WithRetry(background, retry, failing(1, errBoom))
+			result <- err
+		}()
+		time.Sleep(time.Second)
+		return 0, nil
 	})
+	require.NoError(t, err)
+	assert.NoError(t, <-result, "a delay of a minute fits")
 }
 
 // Promise 8: a refused second attempt says nothing about the first.
@@ -320,14 +340,14 @@ func TestWithRetryInsideAToolHidesNoEarlierEffect(t *testing.T) {
 		calls int
 	}{
 		"the first had an effect": {first: errBoom, calls: 1},
-		"neither had an effect":   {first: refused, calls: 4},
+		"none had an effect":      {first: refused, calls: 4},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent, Timeout: time.Minute})
 			calls := 0
 			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 				calls++
-				short, cancel := context.WithTimeout(ctx, 150*time.Millisecond) // enough for one retry
+				short, cancel := context.WithTimeout(ctx, 250*time.Millisecond) // enough for two retries
 				defer cancel()
 				retry := resilience.Retry{Backoff: resilience.Backoff{
 					Base: 100 * time.Millisecond, Max: 100 * time.Millisecond, Jitter: resilience.NoJitter,
