@@ -378,6 +378,7 @@ func TestObserversOfAFleet(t *testing.T) {
 			Observers: []resilience.Observer{{
 				Breaker: func(e resilience.BreakerChange) { changes = append(changes, fmt.Sprint(e.To, " ", e.Cause)) },
 				Connection: func(e resilience.ConnectionChange) {
+					assert.Equal(t, time.Now(), e.Time)
 					changes = append(changes, fmt.Sprint(e.Connection, " ", e.State, " ", e.Err))
 				},
 			}},
