@@ -98,6 +98,26 @@ func TestCloseDoesNotWaitForAbandonedAttempts(t *testing.T) {
 	})
 }
 
+// What a tool has left behind is no call in flight, unlike what it calls within a limit of its own.
+func TestCloseRejectsWhatACallHasLeftBehind(t *testing.T) {
+	g := guardWith(t, resilience.Tool{})
+	var left context.Context
+	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+		left = ctx
+		closing, cancel := context.WithCancel(ctx)
+		cancel()
+		n, err := g.Close(closing)
+		assert.Equal(t, 1, n)
+		assert.ErrorIs(t, err, context.Canceled)
+		return resilience.WithTimeout(ctx, "part", time.Second, func(ctx context.Context) (int, error) {
+			return resilience.Do(ctx, g, "y", succeed)
+		})
+	})
+	require.NoError(t, err)
+	_, err = resilience.Do(context.WithoutCancel(left), g, "y", notCalled(t))
+	assert.ErrorIs(t, err, resilience.CodeShuttingDown)
+}
+
 // A call that was rejected because of the shutdown is no failure of the tool that made it.
 func TestShuttingDownIsNoFailureOfAnOuterCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -97,17 +97,14 @@ func (g *Guard) fleetBreaker(id string) *Breaker {
 		return nil
 	}
 
-	var err error
 	base := keyBase{listed: parts[0] == "listed"}
 	if !base.listed && parts[0] != "unlisted" {
 		return nil
 	}
-	if base.name, err = url.PathUnescape(parts[1]); err != nil {
-		return nil
-	}
+	base.name, _ = url.PathUnescape(parts[1]) // empty if it can't be, as no name and no key is
 	if len(parts) == 3 {
-		key, err := url.PathUnescape(parts[2])
-		if k, ok := g.keyed.get(keyName{base, key}).(*keyedBreaker); ok && err == nil {
+		key, _ := url.PathUnescape(parts[2])
+		if k, ok := g.keyed.get(keyName{base, key}).(*keyedBreaker); ok {
 			return k.Breaker
 		}
 		return nil
@@ -124,8 +121,8 @@ func (g *Guard) fleetBreaker(id string) *Breaker {
 // fleetView returns the breaker as its fleet knows it.
 func (b *Breaker) fleetView() FleetBreaker {
 	v := FleetBreaker{ID: b.shared.id, Name: b.name, State: b.State(), Failures: b.Failures(), Config: b.cfg}
-	if at := b.probeAt.Load(); at != nil && v.State == StateOpen {
-		v.RetryAfter = at.left()
+	if v.State == StateOpen {
+		v.RetryAfter = b.untilProbe()
 	}
 
 	b.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,6 +92,22 @@ func TestHealthListsOthersOnce(t *testing.T) {
 
 	assert.Len(t, g.Health(), 1)
 	assert.Same(t, g.Breaker("(others)"), g.Breaker(strings.Repeat("x", 257)))
+	assert.Equal(t, []*resilience.Breaker{g.Breaker("(others)")}, g.Breakers())
+}
+
+func TestHealthSortsKeys(t *testing.T) {
+	g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+	var want, got []string
+	for i := range 26 {
+		key := string(rune('a' + (i*7)%26))
+		_, _ = resilience.Do(t.Context(), g, "x", failing(1, errBoom), resilience.BreakerKey(key))
+		want = append(want, key)
+	}
+	slices.Sort(want)
+	for _, k := range g.Health()[0].Keys {
+		got = append(got, k.Key)
+	}
+	assert.Equal(t, want, got)
 }
 
 func TestHealthListsNoToolWithALongNameAndNoneThatWasNeverCalled(t *testing.T) {

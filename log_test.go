@@ -195,6 +195,32 @@ level=INFO msg="late result" tool=x late=30s error="too late"
 	})
 }
 
+func TestLogObserverWritesAnIsolationWithItsReason(t *testing.T) {
+	log, out := textLog(slog.LevelInfo)
+	g := observedGuard(t, resilience.Tool{}, resilience.LogObserver(log))
+	g.Breaker("x").Isolate("moving")
+	flush(t, g)
+	assert.Equal(t, "level=WARN msg=\"breaker isolated\" breaker=x from=closed to=isolated cause=manual reason=moving\n",
+		out.String())
+}
+
+func TestLogObserverNamesHowACallHasEnded(t *testing.T) {
+	for code, want := range map[resilience.Code]string{
+		resilience.CodeCanceled:     `level=INFO msg="call canceled"`,
+		resilience.CodeShuttingDown: `level=INFO msg="call rejected"`,
+		resilience.CodeValidation:   `level=INFO msg="call invalid"`,
+		resilience.CodeToolNotFound: `level=INFO msg="call invalid"`,
+		resilience.CodeOverloaded:   `level=WARN msg="call failed"`,
+	} {
+		for _, unfinished := range []bool{true, false} {
+			log, out := textLog(slog.LevelInfo)
+			e := resilience.CallEnd{Err: &resilience.Error{Code: code}, Unfinished: unfinished}
+			resilience.LogObserver(log).End(t.Context(), e)
+			assert.Contains(t, out.String(), want, code)
+		}
+	}
+}
+
 // A handler of one's own may not expect an empty attribute, which those of slog ignore.
 func TestLogObserverWritesNoEmptyAttributes(t *testing.T) {
 	var keys []string
@@ -204,6 +230,9 @@ func TestLogObserverWritesNoEmptyAttributes(t *testing.T) {
 	})))
 	o.End(t.Context(), resilience.CallEnd{})
 	assert.Equal(t, []string{"tool", "attempts", "duration", "timeout"}, keys)
+	keys = nil
+	o.Late(t.Context(), resilience.LateResult{})
+	assert.Equal(t, []string{"tool", "late"}, keys)
 }
 
 func TestLogObserverWritesTheStackOfAPanic(t *testing.T) {
@@ -218,6 +247,15 @@ func TestLogObserverWritesTheStackOfAPanic(t *testing.T) {
 		assert.Contains(t, out.String(), `error="panic: p"`)
 		assert.Contains(t, out.String(), "TestLogObserverWritesTheStackOfAPanic")
 	})
+}
+
+// A tool may panic with the panic that it has recovered: the first place is where it was passed on.
+func TestLogObserverWritesTheStackOfTheOutermostPanic(t *testing.T) {
+	log, out := textLog(slog.LevelInfo)
+	inner := &resilience.PanicError{Value: "p", Stack: []byte("inner")}
+	err := fmt.Errorf("x: %w", &resilience.PanicError{Value: inner, Stack: []byte("outer")})
+	resilience.LogObserver(log).Late(t.Context(), resilience.LateResult{Err: err})
+	assert.Contains(t, out.String(), "stack=outer")
 }
 
 // The handler sleeps, so the time of writing differs from that of the event.
@@ -242,6 +280,7 @@ func TestLogObserverUsesTheDefaultLoggerAndTheTimeOfTheEvent(t *testing.T) {
 		for _, r := range records {
 			assert.Equal(t, start, r.Time)
 			assert.Equal(t, "call succeeded", r.Message)
+			assert.Zero(t, r.PC, "no line of a program has called")
 		}
 	})
 }
@@ -300,6 +339,13 @@ func TestLogsNameTheCauseOfAnErrorThatTheToolWraps(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLogsNameAnErrorWhoseCauseIsNil(t *testing.T) {
+	log, out := textLog(slog.LevelInfo)
+	err := &resilience.Error{Code: resilience.CodeConnectionLost, Message: "gone", Err: (*resilience.Error)(nil)}
+	resilience.LogObserver(log).Late(t.Context(), resilience.LateResult{Err: err})
+	assert.Contains(t, out.String(), `error="CONNECTION_LOST: gone"`)
 }
 
 func TestLogsNameAFewCauses(t *testing.T) {

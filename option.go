@@ -25,11 +25,7 @@ type options struct {
 // Args are the arguments of the call, for the details of its error with debug. They are
 // redacted as they were before the tool ran. Nil means none.
 func Args(args map[string]any) Option {
-	return func(o *options) {
-		if args != nil {
-			o.args = args
-		}
-	}
+	return func(o *options) { o.args = args }
 }
 
 // Debug turns debug on for the call, whatever Config.Debug is.

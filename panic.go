@@ -36,7 +36,7 @@ func panicText(v any) string {
 	}
 
 	switch k := reflect.TypeOf(v).Kind(); {
-	case k == reflect.String, reflect.Bool <= k && k <= reflect.Complex128:
+	case k == reflect.String, k <= reflect.Complex128: // and so a number or a boolean
 		return fmt.Sprint(v)
 	default:
 		return fmt.Sprintf("a value of type %T", v)

@@ -52,7 +52,8 @@ func TestPromise7PanicWithAValueThatContainsItself(t *testing.T) {
 func TestPanicHasTheTextOfASimpleValue(t *testing.T) {
 	type code int
 	for want, value := range map[string]any{
-		"boom": errors.New("boom"), "1s": time.Second, "7": code(7), "true": true, "1.5": 1.5, "<nil>": nil,
+		"boom": errors.New("boom"), "1s": time.Second, "7": code(7), "true": true, "1.5": 1.5, "(1+2i)": 1 + 2i,
+		"<nil>":                nil,
 		"a value of type *int": new(int), "a value of type []string": []string{"a"},
 	} {
 		assert.EqualError(t, &resilience.PanicError{Value: value}, "panic: "+want)

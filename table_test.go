@@ -160,6 +160,30 @@ func TestFullTableForgetsAToolThatHasFailedThoughTheOldestIsOpen(t *testing.T) {
 	assert.False(t, ok, "it was the oldest of those that may be forgotten")
 }
 
+// A call looks at 32 of them for one that may be forgotten, from where the last call has found one.
+func TestFullTableIsSearchedForAWhile(t *testing.T) {
+	for open, want := range map[int]bool{31: true, 32: false} {
+		g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+		flood(t, g, 1024, succeed)
+		for i := range open {
+			g.Breaker(fmt.Sprint("made up ", i)).Isolate("r")
+		}
+		_, _ = resilience.Do(t.Context(), g, "new", succeed)
+		_, ok := healthOf(g, "new")
+		assert.Equal(t, want, ok, "%d", open)
+	}
+}
+
+func TestFullTableForgetsTheOldestOfThoseThatHaveFailed(t *testing.T) {
+	g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+	flood(t, g, 1024, failing(9, errBoom))
+	_, _ = resilience.Do(t.Context(), g, "new", succeed)
+	for i, want := range []bool{false, true} {
+		_, ok := healthOf(g, fmt.Sprint("made up ", i))
+		assert.Equal(t, want, ok, "%d", i)
+	}
+}
+
 // Metrics keep every label that they have ever seen.
 func TestLabelsStayBoundedThoughToolsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -175,12 +199,16 @@ func TestLabelsStayBoundedThoughToolsAreForgotten(t *testing.T) {
 				flush(t, g)
 			}
 		}
+		_, _ = resilience.Do(t.Context(), g, "made up 0", succeed)
 		_, _ = resilience.Do(t.Context(), g, "broken", failing(9, errBoom))
 		flush(t, g)
 
 		labels := make(map[string]bool)
 		for _, e := range received[resilience.CallEnd](&r) {
 			labels[e.Label] = true
+			if e.Tool == "made up 0" {
+				assert.Equal(t, e.Tool, e.Label, "it was among the first")
+			}
 			assert.Contains(t, []string{"(others)", e.Tool}, e.Label)
 		}
 		assert.Len(t, labels, 1025)
