@@ -250,7 +250,9 @@ func TestArgumentsAreCopiedAtAnyDepth(t *testing.T) {
 			list = []any{list}
 			cycle = []any{cycle}
 		}
-		params := &mcp.CallToolParams{Name: "x", Arguments: map[string]any{"a": list, "b": list, "cycle": cycle}}
+		params := &mcp.CallToolParams{Name: "x", Arguments: map[string]any{
+			"a": list, "b": list, "c": list, "cycle": cycle, // a request is copied twice
+		}}
 		inside := func(v any) []any {
 			for range levels - 1 {
 				v = v.([]any)[0]
@@ -260,9 +262,11 @@ func TestArgumentsAreCopiedAtAnyDepth(t *testing.T) {
 
 		call := gosdk.ClientMiddleware(newGuard(t, resilience.Config{}))(
 			func(_ context.Context, _ string, req mcp.Request) (mcp.Result, error) {
-				for _, copied := range req.GetParams().(*mcp.CallToolParams).Arguments.(map[string]any) {
+				arguments := req.GetParams().(*mcp.CallToolParams).Arguments.(map[string]any)
+				for _, copied := range arguments {
 					inside(copied)[len(inside(copied))-1] = "changed"
 				}
+				assert.Same(t, &inside(cycle)[0], &inside(arguments["cycle"])[0].([]any)[0].([]any)[0])
 				return textResult("done"), nil
 			})
 		_, err := call(t.Context(), "tools/call", &mcp.ClientRequest[*mcp.CallToolParams]{Params: params})

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -39,6 +41,22 @@ func TestLostSessionComesBackWithoutACall(t *testing.T) {
 	_ = second.Wait() // it has been closed
 	_, err = echo(t.Context(), s)
 	assert.False(t, requireLost(t, err).Retryable)
+}
+
+// A Session that has been dialed for the thousandth time keeps none of those before.
+func TestLostSessionIsForgotten(t *testing.T) {
+	leavesNothing(t)
+	p := newPeer()
+	s := newSession(t, p.dial, sessionConfig{})
+	first := up(t, s)
+	p.cut()
+	gone(t, s, first)
+	up(t, s)
+	forgotten := weak.Make(first)
+	first = nil
+	for forgotten.Value() != nil {
+		runtime.GC()
+	}
 }
 
 func TestThousandLostCallsRedialOnce(t *testing.T) {
