@@ -220,8 +220,8 @@ func (c *callContext) blame(f *facts) (begun int) {
 	l := &c.backend
 	begun, changed := c.call().backend.changes.look()
 	v := l.last()
-	if v != nil || changed || l.unexplained != ClassTransient {
-		f.addBlamed(&blamed{f.err, v, changed, l.unexplained})
+	if v != nil || changed || l.unexplained != ClassTransient || f.bareCancel() {
+		f.addBlamed(&blamed{f.err, v, changed, l.unexplained, false})
 	}
 	return begun
 }

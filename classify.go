@@ -55,7 +55,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent;
 //   - a [*PanicError] or [ErrGoexit] is ClassPermanent, since what crashed once will crash
 //     again;
-//   - [context.Canceled] is ClassCanceled;
+//   - [context.Canceled] is ClassCanceled, but not in a [Guard] whose caller is here, nor from a
+//     [BreakerConfig.Probe]: there the tool itself has canceled something, and what follows decides;
 //   - trouble of the backend is ClassTransient: what [ReportBackend] or [Transport] has last said of it
 //     during the attempt, [context.DeadlineExceeded], a lost connection, a command that was killed, a
 //     locked SQLite, a hiccup of the operating system (EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ESTALE,
@@ -74,6 +75,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // A [Guard] neither counts nor retries a failure that says no more than TIMEOUT, [context.DeadlineExceeded] or gRPC's
 // deadline exceeded in the second half of a call that its caller (by a deadline, [Timeout] or MetaTimeout) ends before
 // the tool's timeout would: the tool may have told its backend of that end, and either may keep a part of the time.
+// BreakerConfig.Classify is asked all the same: Classify returns ClassNeutral for what that receives, and another class
+// stands. It isn't retried in any case.
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
 // call of its own: what rejected that call knows when to come back.
@@ -89,9 +92,11 @@ func (f *facts) byDefault() Class {
 	switch {
 	case f.has(isUnfinished) && !isCrash(f.err):
 		return ClassInvalid
+	case f.blamed != nil && f.blamed.hurried:
+		return ClassNeutral
 	case f.said:
 		return f.says
-	case f.has(isCanceled):
+	case f.has(isCanceled) && f.blamed == nil:
 		return ClassCanceled
 	}
 	return f.blame()
@@ -274,14 +279,9 @@ func (e *Error) isRejection() bool {
 	return e.Code == CodeCircuitOpen || e.Code == CodeOverloaded || e.Code == CodeShuttingDown
 }
 
-// outcomeBy returns what a failure means to a breaker. While the caller is here, a bare
-// context.Canceled is the tool's own.
-func (f *facts) outcomeBy(classify func(error) Class, callerIsHere bool) outcome {
-	class := f.classBy(classify)
-	if class == ClassCanceled && callerIsHere && f.bareCancel() {
-		class = f.blame()
-	}
-	if class.neutral() || f.notMade || f.rejected {
+// outcomeBy returns what a failure means to a breaker.
+func (f *facts) outcomeBy(classify func(error) Class) outcome {
+	if class := f.classBy(classify); class.neutral() || f.notMade || f.rejected {
 		return outcomeNeutral
 	}
 

@@ -73,6 +73,14 @@ func TestClassifyByTheKindOfError(t *testing.T) {
 			err:   &resilience.PanicError{Value: resilience.ErrUnfinished},
 			class: resilience.ClassPermanent, code: resilience.CodeToolFailed, message: "Tool 'x' failed",
 		},
+		"panic, wrapped": {
+			err:   fmt.Errorf("x: %w", &resilience.PanicError{Value: "p"}),
+			class: resilience.ClassPermanent, code: resilience.CodeToolFailed, message: "Tool 'x' failed",
+		},
+		"goexit, wrapped": {
+			err:   fmt.Errorf("x: %w", resilience.ErrGoexit),
+			class: resilience.ClassPermanent, code: resilience.CodeToolFailed, message: "Tool 'x' failed",
+		},
 		"goexit": {
 			err:   resilience.ErrGoexit,
 			class: resilience.ClassPermanent, code: resilience.CodeToolFailed, message: "Tool 'x' failed",
@@ -268,21 +276,55 @@ func TestOurCanceledSaysNothingUntilAProgramChangesIt(t *testing.T) {
 		err     error
 		class   resilience.Class
 		counted int
+		code    resilience.Code
 	}{
-		"ours":         {ours(), resilience.ClassCanceled, 1},
-		"ours, by As":  {asOnly{ours()}, resilience.ClassTransient, 1},
-		"own words":    {inOwnWords, resilience.ClassCanceled, 0},
-		"an own code":  {withOwnCode, resilience.ClassPermanent, 1},
-		"made by hand": {&resilience.Error{Code: resilience.CodeCanceled, Message: message}, resilience.ClassCanceled, 0},
+		"ours":        {ours(), resilience.ClassCanceled, 1, resilience.CodeToolFailed},
+		"ours, by As": {asOnly{ours()}, resilience.ClassTransient, 1, resilience.CodeCanceled},
+		"own words":   {inOwnWords, resilience.ClassCanceled, 0, resilience.CodeCanceled},
+		"an own code": {withOwnCode, resilience.ClassPermanent, 1, "BUSY"},
+		"made by hand": {
+			&resilience.Error{Code: resilience.CodeCanceled, Message: message}, resilience.ClassCanceled, 0,
+			resilience.CodeCanceled,
+		},
 		"only our words": {
-			&resilience.Error{Code: "BUSY", Message: message, Err: context.Canceled}, resilience.ClassPermanent, 1,
+			&resilience.Error{Code: "BUSY", Message: message, Err: context.Canceled}, resilience.ClassPermanent, 1, "BUSY",
 		},
 	} {
 		assert.Equal(t, tc.class, resilience.Classify(tc.err), name)
 		g := guardWith(t, resilience.Tool{})
-		_, err := resilience.Do(t.Context(), g, "x", failing(9, tc.err))
-		assert.Error(t, err, name)
+		r := resilience.Run(t.Context(), g, "x", failing(9, tc.err))
+		assert.Equal(t, tc.code, r.Err.Code, name)
 		assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures, name)
+	}
+}
+
+// While the caller is here, context.Canceled is the tool's own, unless a Classify of the Config knows better. One that
+// asks the package's hears the same.
+func TestABareCancelIsWhatClassifyOfTheConfigSays(t *testing.T) {
+	canceled := func(err error) resilience.Class {
+		if errors.Is(err, context.Canceled) {
+			return resilience.ClassCanceled
+		}
+		return resilience.Classify(err)
+	}
+	for name, tc := range map[string]struct {
+		classify          func(error) resilience.Class
+		attempts, counted int
+		code              resilience.Code
+	}{
+		"nil":                    {nil, 4, 1, resilience.CodeRetryExhausted},
+		"the package's":          {resilience.Classify, 4, 1, resilience.CodeRetryExhausted},
+		"one that says canceled": {canceled, 1, 0, resilience.CodeCanceled},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
+			cfg.Retry.Classify, cfg.Breaker.Classify = tc.classify, tc.classify
+			g := newGuard(t, cfg)
+			r := resilience.Run(t.Context(), g, "x", failing(9, fmt.Errorf("get: %w", context.Canceled)))
+			assert.Equal(t, tc.attempts, r.Attempts)
+			assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures)
+			assert.Equal(t, tc.code, r.Err.Code)
+		})
 	}
 }
 

@@ -53,7 +53,7 @@ type Config struct {
 
 	// Suggestions replaces what an agent reads about what to do next, by code. If the tool may have
 	// taken effect, and isn't known to be ReadOnly or Idempotent, the suggestion to check that is still
-	// added. Each key must be one of the Codes.
+	// added. Each key must be one of the Codes; that of TOOL_FAILED is also for the codes of tools' own.
 	Suggestions map[Code]string
 
 	// Observers receive the events of every call. They are isolated: a panic or a slow callback

@@ -43,7 +43,7 @@ func diagnose(err error, classify func(error) Class) (d diagnosis) {
 func (d *diagnosis) conclude() {
 	d.code = CodeToolFailed
 	if isCrash(d.err) { // what it crashed with says nothing about what was done before
-		d.statement = statement{rejected: d.rejected, nested: d.nested}
+		d.statement = statement{said: true, says: ClassPermanent, rejected: d.rejected, nested: d.nested}
 		return
 	}
 
@@ -83,14 +83,6 @@ func (d *diagnosis) becomes() Code {
 	default:
 		return CodeToolFailed
 	}
-}
-
-// callerIsHere corrects the diagnosis of an error that seemed to say that the caller has left, which
-// isn't so.
-func (d *diagnosis) callerIsHere() {
-	d.class = d.blame()
-	d.explicit = nil // it is a CANCELED of ours
-	d.code = d.becomes()
 }
 
 // isTimeout reports whether a failure says no more than that a deadline has passed.

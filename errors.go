@@ -1,7 +1,6 @@
 package resilience
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,8 +37,16 @@ func (c Code) Error() string { return string(c) }
 
 func (c Code) valid() bool { return suggestions[c] != "" }
 
-// suggestion returns our words for a code. Those for a code of a tool's own are those of TOOL_FAILED.
-func (c Code) suggestion() string { return cmp.Or(suggestions[c], suggestions[CodeToolFailed]) }
+// suggestion returns our words for a code.
+func (c Code) suggestion() string { return suggestions[c.known()] }
+
+// known returns c, or TOOL_FAILED for a code of a tool's own.
+func (c Code) known() Code {
+	if suggestions[c] == "" {
+		return CodeToolFailed
+	}
+	return c
+}
 
 // suggestions say what an agent should do next. Config.Suggestions replaces them.
 var suggestions = map[Code]string{

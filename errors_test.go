@@ -310,6 +310,22 @@ func TestSuggestionOfTheConfigReplacesOurs(t *testing.T) {
 	})
 }
 
+// As our own words for it are.
+func TestSuggestionOfTheConfigForToolFailedIsForCodesOfToolsOwn(t *testing.T) {
+	const configured = "Ask in #ops."
+	cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Retry: &resilience.Retry{MaxRetries: -1}})
+	cfg.Suggestions = map[resilience.Code]string{resilience.CodeToolFailed: configured}
+	g := newGuard(t, cfg)
+	for code, want := range map[resilience.Code]string{
+		"": configured, resilience.CodeToolFailed: configured, "QUOTA": configured,
+		resilience.CodeConnectionLost: "Wait for the connection to come back, then try again.",
+	} {
+		own := &resilience.Error{Code: code, Message: "no quota left", Retryable: true}
+		r := resilience.Run(t.Context(), g, "x", failing(9, own))
+		assert.Equal(t, want, r.Err.Suggestion, "%q", code)
+	}
+}
+
 // A tool may remember what a guard has made of its error, and return that from then on.
 func TestErrorThatIsReturnedAgainAndAgainDoesNotGrow(t *testing.T) {
 	first := &resilience.Error{Code: resilience.CodeValidation, Message: "m"}

@@ -208,13 +208,15 @@ func result(method reflect.Value) (v reflect.Value, ok bool) {
 	return method.Call(nil)[0], true
 }
 
-// A blamed is an error of a tool together with what is known of its backend, as the Classify fields
-// receive it. It has the text of the error.
+// A blamed is an error of a tool together with what a guard knows besides, as the Classify fields receive it: what
+// was reported of the backend, and that the caller is here, so that context.Canceled is the tool's own. It has the
+// text of the error.
 type blamed struct {
 	error
 	verdict     *verdict // nil if there is none
 	changed     bool     // a request may have changed something
 	unexplained Class    // of a failure of which nothing is known
+	hurried     bool     // it may mean the caller's deadline: see Classify
 }
 
 func (b *blamed) Unwrap() error { return b.error }

@@ -31,18 +31,22 @@ func examine(s *toolState, ctx *callContext, err error, to **failure) {
 		case !read: // a method has called Goexit
 			f = newFailureAlone(unread(err), ctx)
 		case !concluded:
-			f.conclude(ctx, nil, nil)
+			f.conclude(ctx, nil)
+		}
+		if f.outcome == outcomePending {
+			f.outcome = f.outcomeBy(nil)
 		}
 		*to = f
 	}()
 	f.read(err)
 	f.begun = ctx.blame(&f.facts)
 	read = true
-	f.conclude(ctx, s.retry.Classify, s.breaker.cfg.Classify)
+	f.conclude(ctx, s.retry.Classify)
 	concluded = true
-	if f.hurried = f.isTimeout() && ctx.call().hurried(); f.hurried && s.breaker.cfg.Classify == nil {
-		f.outcome = outcomeNeutral
+	if f.isTimeout() && ctx.call().hurried() {
+		f.hurry()
 	}
+	f.outcome = f.outcomeBy(s.breaker.cfg.Classify)
 }
 
 // newFailure asks retry and breaker, the Classify fields of a Retry and of a BreakerConfig.
@@ -50,7 +54,8 @@ func newFailure(err error, ctx *callContext, retry, breaker func(error) Class) *
 	f := new(failure)
 	f.read(err)
 	f.begun = ctx.blame(&f.facts)
-	f.conclude(ctx, retry, breaker)
+	f.conclude(ctx, retry)
+	f.outcome = f.outcomeBy(breaker)
 	return f
 }
 
@@ -59,21 +64,26 @@ func newFailureAlone(err error, ctx *callContext) *failure {
 	f := new(failure)
 	f.readAlone(err)
 	f.begun = ctx.blame(&f.facts)
-	f.conclude(ctx, nil, nil)
+	f.conclude(ctx, nil)
+	f.outcome = f.outcomeBy(nil)
 	return f
 }
 
-// conclude completes a failure that has its facts. It asks retry and breaker, the Classify fields of a Retry and
-// of a BreakerConfig.
-func (f *failure) conclude(ctx *callContext, retry, breaker func(error) Class) {
+// conclude completes a failure that has its facts, but for its outcome. It asks retry, the Classify field of a Retry.
+func (f *failure) conclude(ctx *callContext, retry func(error) Class) {
 	f.class = f.classBy(retry)
-	f.outcome = f.outcomeBy(breaker, true)
+	if f.bareCancel() {
+		f.explicit = nil // it is a CANCELED of ours, for what the tool itself has canceled
+	}
 	f.diagnosis.conclude()
 	f.canceled = !isCrash(f.err) && f.has(isCanceled|isDeadlineExceeded)
 	f.echo = f.canceled && ctx.echoedBy(f.err)
-	if f.class == ClassCanceled && f.bareCancel() {
-		f.callerIsHere() // the tool itself canceled something
-	}
+}
+
+// hurry notes that the failure may mean the caller's deadline. The breaker is told by the error that it asks about.
+func (f *failure) hurry() {
+	f.hurried = true
+	f.blamed = &blamed{error: f.err, hurried: true}
 }
 
 // unread returns what is known of err without any of its methods: a crash, and an *Error but for its cause.

@@ -126,12 +126,18 @@ func TestPromise4ClassifyThatCallsGoexit(t *testing.T) {
 		assert.ErrorIs(t, r.Err, errBoom, name)
 	}
 
+	// Nor does the rest get lost of what is known of it.
+	rejecting := configWith(resilience.Tool{})
+	rejecting.Retry.Classify = exits
+	r := resilience.Run(t.Context(), newGuard(t, rejecting), "x", failing(9, statusError(404)))
+	assert.Equal(t, resilience.CodeValidation, r.Err.Code)
+
 	// Nobody gets an error that would end the process: LogObserver looks for the innermost one.
 	cfg := configWith(resilience.Tool{})
 	cfg.Breaker.Classify = exits
 	cfg.Observers = []resilience.Observer{resilience.LogObserver(slog.New(slog.DiscardHandler))}
 	g := newGuard(t, cfg)
-	r := resilience.Run(t.Context(), g, "x", failing(9, cycle), resilience.Debug())
+	r = resilience.Run(t.Context(), g, "x", failing(9, cycle), resilience.Debug())
 	require.NoError(t, g.Flush(t.Context()))
 	assert.NotErrorIs(t, r.Err, errBoom, "the chain has an end")
 }
@@ -513,7 +519,12 @@ func TestDeadlineOfACallerWithLessTimeSaysNothingOfTheBackend(t *testing.T) {
 	}
 	const most = 900 * time.Millisecond
 	noDelay := resilience.Retry{Backoff: resilience.Backoff{Base: time.Nanosecond, Max: time.Nanosecond}}
-	classify := func(error) resilience.Class { return resilience.ClassTransient }
+	classify := func(err error) resilience.Class {
+		if errors.Is(err, expired) {
+			return resilience.ClassTransient
+		}
+		return resilience.Classify(err)
+	}
 
 	for name, tc := range map[string]struct {
 		opts     []resilience.Option
@@ -534,12 +545,18 @@ func TestDeadlineOfACallerWithLessTimeSaysNothingOfTheBackend(t *testing.T) {
 		"wrapped":             {deadline: less, took: most, then: failing(9, fmt.Errorf("search: %w", expired))},
 		"reported":            {deadline: less, took: most, then: reports(expired)},
 
-		"without less time":  {took: most, then: failing(9, expired), counted: true},
-		"a later deadline":   {deadline: timeout + 1, took: 9 * less, then: failing(9, expired), counted: true},
-		"early":              {deadline: less, took: less / 2, then: failing(9, expired), counted: true},
-		"other trouble":      {deadline: less, took: most, then: failing(9, grpcError(14)), counted: true},
-		"marked":             {deadline: less, took: most, then: failing(9, resilience.MarkBackend(expired)), counted: true},
-		"other words":        {deadline: less, took: most, then: failing(9, resilience.ConnectionLostError("")), counted: true},
+		"without less time": {took: most, then: failing(9, expired), counted: true},
+		"a later deadline":  {deadline: timeout + 1, took: 9 * less, then: failing(9, expired), counted: true},
+		"early":             {deadline: less, took: less / 2, then: failing(9, expired), counted: true},
+		"other trouble":     {deadline: less, took: most, then: failing(9, grpcError(14)), counted: true},
+		"marked":            {deadline: less, took: most, then: failing(9, resilience.MarkBackend(expired)), counted: true},
+		"other words":       {deadline: less, took: most, then: failing(9, resilience.ConnectionLostError("")), counted: true},
+		"the package's Classify": {
+			deadline: less, classify: resilience.Classify, took: most, then: failing(9, expired),
+		},
+		"the package's Classify, of a report": {
+			deadline: less, classify: resilience.Classify, took: most, then: reports(expired),
+		},
 		"an own Classify":    {deadline: less, classify: classify, took: most, then: failing(9, expired), counted: true},
 		"the AttemptTimeout": {deadline: less, attempt: most, took: less, then: succeed, counted: true},
 	} {

@@ -102,6 +102,27 @@ func TestKeysAreBounded(t *testing.T) {
 	})
 }
 
+func TestLabelsOfKeysAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		cfg := configWith(resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+		cfg.Breaker.Failures, cfg.Observers = 1, []resilience.Observer{r.observer()}
+		g := newGuard(t, cfg)
+		for i := range 1025 {
+			fail := succeed
+			if i >= 1023 {
+				fail = failing(9, errBoom)
+			}
+			_, _ = resilience.Do(t.Context(), g, "x", fail, resilience.BreakerKey(fmt.Sprint(i)))
+		}
+		flush(t, g)
+		changes := received[resilience.BreakerChange](&r)
+		require.Len(t, changes, 2)
+		assert.Equal(t, "x/1023", changes[0].Label)
+		assert.Equal(t, "(others)", changes[1].Label)
+	})
+}
+
 func TestProbeOfAKeyLearnsItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(map[string]int)

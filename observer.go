@@ -116,9 +116,12 @@ type LateResult struct {
 // BreakerChange describes a change of a breaker's state, whose Cause says what has brought it about. The change
 // from open to half-open is noticed when a call arrives after the cooldown. An open breaker may be forgotten once the
 // cooldown has passed, without a further change (see [Guard.Health]).
+//
+// Label is Breaker, or "(others)": for the breaker of a tool whose calls have that Label (see [CallEnd]), and for that of
+// a key if the guard has had breakers of 1,024 other keys.
 type BreakerChange struct {
 	Breaker  string // the breaker's name
-	Label    string // Breaker, or "(others)" if Label of [CallEnd] is that for the calls of its tool
+	Label    string // for metrics, of which there must not be too many
 	From, To State
 	Cause    Cause  // why
 	Reason   string // that was given to Isolate, if To is StateIsolated

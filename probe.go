@@ -217,7 +217,10 @@ func (b *Breaker) readProbe(err error) probeResult {
 	}
 
 	f := factsOf(err)
-	result := probeResult{outcome: f.outcomeBy(b.cfg.Classify, true)}
+	if f.bareCancel() {
+		f.addBlamed(&blamed{error: f.err}) // Probe itself has canceled something
+	}
+	result := probeResult{outcome: f.outcomeBy(b.cfg.Classify)}
 	if !isCrash(err) {
 		result.retryAfter = f.wait()
 	}

@@ -635,6 +635,25 @@ func TestProbeThatIsCutOffFails(t *testing.T) {
 	}
 }
 
+// Unless Classify knows better.
+func TestProbeThatIsCanceledByClassifySaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := probed(t, resilience.BreakerConfig{
+			Cooldown: 10 * time.Second, ProbeInterval: time.Second,
+			Probe: func(context.Context) error { return context.Canceled },
+			Classify: func(err error) resilience.Class {
+				if errors.Is(err, context.Canceled) {
+					return resilience.ClassCanceled
+				}
+				return resilience.Classify(err)
+			},
+		})
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, resilience.StateHalfOpen, b.State())
+		b.Reset()
+	})
+}
+
 // An operator who trips a breaker for an hour is obeyed, also while Probe fails.
 func TestFailingProbeDoesNotShortenATrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

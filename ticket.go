@@ -220,7 +220,7 @@ func (t *ticket) done(err error) {
 	}
 
 	f := factsOf(err)
-	t.settle(f.outcomeBy(t.b.cfg.Classify, false), f.nested)
+	t.settle(f.outcomeBy(t.b.cfg.Classify), f.nested)
 }
 
 // settle reports the outcome of the call, and whether its error holds the rejection of another call. Only the
