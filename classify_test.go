@@ -177,6 +177,7 @@ func TestAFailureBesideAConnectorsRejectionCounts(t *testing.T) {
 
 		for name, err := range map[string]error{
 			"before": errors.Join(errFirst, rejected), "after": errors.Join(rejected, errFirst),
+			"around it": fmt.Errorf("x: %w", &resilience.PanicError{Value: rejected}),
 		} {
 			g := guardWith(t, resilience.Tool{})
 			_, err := resilience.Do(t.Context(), g, "x", failing(9, err))
