@@ -180,7 +180,9 @@ func (c *callContext) end(e *ending) {
 	c.mu.Unlock()
 
 	c.timer.Stop()
-	c.awake()
+	if e != returned { // for which nobody waits
+		c.awake()
+	}
 	for p := range pauses {
 		p.endIn(c)
 	}

@@ -130,6 +130,10 @@ func (c *callContext) endPauses() {
 // c, too. c.mu must be held.
 func (c *callContext) stopPauses() map[*pause]struct{} {
 	pauses := c.pauses
+	if pauses == nil {
+		return nil // the usual case
+	}
+
 	c.pauses = nil
 	for range pauses {
 		c.clock.resume(c.elapsed())
