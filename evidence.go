@@ -183,13 +183,8 @@ func signOfGRPC(err error) sign {
 			return signRejected
 		}
 		return signTrouble
-	case 13: // internal, also of a request that Go's client can't send
-		text := err.Error()
-		if strings.Contains(text, "grpc: error while marshaling") || strings.Contains(text, "desc = header key ") ||
-			strings.Contains(text, "grpc: Compressor is not installed") {
-			return signNone
-		}
-		return signTrouble
+	case 13:
+		return signOfInternal(err.Error())
 	case 4: // deadline exceeded
 		return signTimeout
 	case 10, 14, 15: // aborted, unavailable, data loss
@@ -198,6 +193,24 @@ func signOfGRPC(err error) sign {
 		return signRejected
 	}
 	return signNone // OK, canceled, and unknown, which a server makes of any error
+}
+
+// signOfInternal reads the text of a status INTERNAL, which Go's client also makes of a request that it can't send:
+// its metadata, message or token isn't valid, or too large. And it makes one of a proxy's HTTP status 400.
+func signOfInternal(text string) sign {
+	for _, unsent := range []string{
+		"grpc: error while marshaling", "grpc: Compressor is not installed", "desc = header key ",
+		"desc = header list size to send ", "desc = transport: per-RPC creds failed",
+		"desc = transport: received per-RPC creds error",
+	} {
+		if strings.Contains(text, unsent) {
+			return signNone
+		}
+	}
+	if strings.Contains(text, "desc = unexpected HTTP status code received from server: 400") {
+		return signRejected
+	}
+	return signTrouble
 }
 
 // result calls a method without arguments that returns one value.

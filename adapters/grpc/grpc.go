@@ -99,9 +99,12 @@ func isAboutMessage(err error) bool {
 }
 
 // isOwn reports whether a message of status Internal is that of gRPC's client about a request that it
-// can't send, such as one whose metadata or text isn't valid. Only its text tells.
+// can't send, such as one whose metadata, text or token isn't valid. Only its text tells.
 func isOwn(message string) bool {
-	for _, own := range []string{"grpc: error while marshaling", "header key ", "grpc: Compressor is not installed"} {
+	for _, own := range []string{
+		"grpc: error while marshaling", "header key ", "grpc: Compressor is not installed", "header list size to send ",
+		"transport: per-RPC creds failed", "transport: received per-RPC creds error",
+	} {
 		if strings.HasPrefix(message, own) {
 			return true
 		}

@@ -15,8 +15,9 @@ type Config struct {
 	Namespace string
 
 	// Quorum is how many members must have seen failures before the fleet opens a breaker, so that one whose own
-	// network is broken poisons no other. A fleet with fewer members needs all of them. Zero means 2. It must not be
-	// negative. All members should have the same.
+	// network is broken poisons no other. A fleet with fewer members needs all of them, but for three seconds after an
+	// outage of all, when it isn't known how many there are. Zero means 2. It must not be negative. All members should
+	// have the same.
 	Quorum int
 }
 

@@ -5,7 +5,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	defer fleet.Leave(ctx)
+//	defer fleet.Leave(context.WithoutCancel(ctx)) // a server's has ended by then
 //
 // Without it, each of ten servers must see five failures before its breaker opens, sends a probe of its own in each
 // cooldown, and knows nothing when it starts. With it, failures in a row add up over the fleet and open the breaker of

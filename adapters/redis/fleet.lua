@@ -2,7 +2,7 @@
 -- of the namespace, and therefore a node of a cluster. All times are the server's, in milliseconds, and leave
 -- it as durations only: the clocks of members don't matter.
 --
--- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n), index (sorted set:
+-- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, heard, awake), index (sorted set:
 -- ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard of
 -- last), then the hashes of the breakers that the operation concerns.
 --
@@ -29,6 +29,24 @@ local function int(n) return string.format('%.0f', n) end
 -- live returns how many members there are, at least one: this one.
 local function live()
 	return math.max(redis.call('ZCOUNT', members, int(now - absent), '+inf'), 1)
+end
+
+-- alive says that the member is, and notes when it is the first one that is heard of again.
+local function alive()
+	redis.call('ZREMRANGEBYSCORE', members, '-inf', '(' .. int(now - absent))
+	if redis.call('ZCARD', members) == 0 and redis.call('HSETNX', version, 'heard', 1) == 0 then
+		redis.call('HSET', version, 'awake', int(now))
+	end
+	redis.call('ZADD', members, int(now), me)
+	redis.call('PEXPIRE', members, keep)
+end
+
+-- needed returns how many members must have seen failures to open a breaker: all, if there are fewer than the quorum.
+-- For a while after an outage of all members, it isn't known how many there are.
+local function needed(quorum)
+	local awake = tonumber(redis.call('HGET', version, 'awake')) or 0
+	if now - awake < absent then return quorum end
+	return math.min(quorum, live())
 end
 
 -- since returns what tells this memory of the fleet from one that was lost.
@@ -90,9 +108,7 @@ local ops = {}
 -- sync says that the member is alive, and returns what the fleet's memory is, and the breakers in it unless the
 -- member knows all of them.
 function ops.sync(memory, known)
-	redis.call('ZADD', members, int(now), me)
-	redis.call('ZREMRANGEBYSCORE', members, '-inf', '(' .. int(now - absent))
-	redis.call('PEXPIRE', members, keep)
+	alive()
 	local s, n = since(), redis.call('HGET', version, 'n') or '0'
 	redis.call('PEXPIRE', version, keep)
 	local reply = {since = s, n = tonumber(n), members = live(), complete = s == memory and n == known}
@@ -112,6 +128,7 @@ function ops.read(...)
 			if redis.call('HEXISTS', key, 'reset') == 0 then
 				redis.call('PEXPIRE', key, keep)
 				redis.call('ZADD', index, int(now + keep), id)
+				redis.call('PEXPIRE', index, keep)
 			end
 			table.insert(all, get(key, id))
 		end
@@ -138,11 +155,12 @@ function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe)
 	end
 	if state or not room() then return unchanged(id) end
 
+	alive()
 	redis.call('HDEL', breaker, 'reset', 'cause')
 	local total = redis.call('HINCRBY', breaker, 'failures', n)
 	if redis.call('HSETNX', breaker, 'by:' .. me, 1) == 1 then redis.call('HINCRBY', breaker, 'seen', 1) end
 	local seen = tonumber(redis.call('HGET', breaker, 'seen'))
-	if total >= tonumber(failures) and seen >= math.min(tonumber(quorum), live()) then
+	if total >= tonumber(failures) and seen >= needed(tonumber(quorum)) then
 		open(cooldown, interval / 2, 'calls')
 	end
 	return changed(id)

@@ -80,6 +80,7 @@ func TestEachCommandOfASyncThatFailsIsAnOutage(t *testing.T) {
 		t.Run(op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer(t, newModel(), "alone")
+				s.quorum = 1
 				s.start(nil)
 				defer func() { require.NoError(t, s.fleet.Leave(context.Background())) }()
 

@@ -18,6 +18,8 @@ type model struct {
 	since     int
 	version   int64
 	members   map[string]time.Time // when one was heard of last
+	heard     bool                 // one was heard of
+	awake     time.Time            // when one was heard of after a while without any
 	breakers  map[string]*modelBreaker
 	configs   map[string]time.Time
 	listeners map[*modelStore]listener
@@ -46,7 +48,7 @@ func (m *model) flush() {
 	defer m.mu.Unlock()
 	m.since++
 	m.version = 0
-	m.members = make(map[string]time.Time)
+	m.members, m.heard = make(map[string]time.Time), false
 	m.breakers = make(map[string]*modelBreaker)
 	m.configs = make(map[string]time.Time)
 }
@@ -94,6 +96,27 @@ func (m *model) live() int {
 	return max(n, 1)
 }
 
+// alive says that the member is.
+func (m *model) alive(me string) {
+	oldest := m.now().Add(-absence)
+	maps.DeleteFunc(m.members, func(_ string, heard time.Time) bool { return heard.Before(oldest) })
+	if len(m.members) == 0 {
+		if m.heard {
+			m.awake = m.now()
+		}
+		m.heard = true
+	}
+	m.members[me] = m.now()
+}
+
+// needed returns how many members must have seen failures to open a breaker.
+func (m *model) needed(quorum int) int {
+	if m.now().Sub(m.awake) < absence {
+		return quorum
+	}
+	return min(quorum, m.live())
+}
+
 // view returns a breaker as the member knows it.
 func (m *model) view(id, me string) entry {
 	e := entry{ID: id, State: "closed", Cause: "calls", Since: fmt.Sprint(m.since)}
@@ -132,7 +155,7 @@ func (m *model) changed(id, me string, told func(*entry)) entry {
 
 func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) {
 	return over(ctx, s, "sync", func() syncReply {
-		s.members[s.me] = s.now()
+		s.alive(s.me)
 		r := syncReply{memory: memory{fmt.Sprint(s.since), s.version}, Members: s.live()}
 		if r.Complete = r.memory == known; !r.Complete {
 			for id, b := range s.breakers {
@@ -184,12 +207,13 @@ func (s *modelStore) failure(
 			s.breakers[fb.ID] = b
 		}
 
+		s.alive(s.me)
 		if !b.reset.IsZero() {
 			b.reset, b.Cause, b.by = time.Time{}, "calls", make(map[string]bool)
 		}
 		b.Failures += n
 		b.by[s.me] = true
-		if b.Failures >= fb.Config.Failures && len(b.by) >= min(quorum, s.live()) {
+		if b.Failures >= fb.Config.Failures && len(b.by) >= s.needed(quorum) {
 			s.open(fb.ID, fb.Config.Cooldown, fb.Config.ProbeInterval/2, "calls")
 		}
 		return s.changed(fb.ID, s.me, nil)

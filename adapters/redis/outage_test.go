@@ -276,3 +276,60 @@ func TestResetAfterTheStoreHasLostItsMemory(t *testing.T) {
 		}
 	})
 }
+
+// A member that comes back with failures of its own network counts as one, however long it was away.
+func TestMemberWhoseNetworkWasBrokenOpensNoBreakerOfTheOthers(t *testing.T) {
+	for name, away := range map[string]time.Duration{"not missed": 2 * time.Second, "forgotten": 10 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := servers(t, newModel(), 2, nil)
+				defer leaveAll(t, all)
+				all[0].store.down.Store(true)
+				all[0].cut.Store(true)
+				for range away / time.Second {
+					for range 3 {
+						_ = all[0].call()
+					}
+					require.NoError(t, all[1].call())
+					time.Sleep(time.Second)
+				}
+				require.Equal(t, resilience.StateOpen, all[0].state(), "alone")
+
+				all[0].store.down.Store(false)
+				all[0].cut.Store(false)
+				for range 40 {
+					require.NoError(t, all[1].call())
+					time.Sleep(time.Second)
+				}
+			})
+		})
+	}
+}
+
+// After an outage, the first member that comes back doesn't count for all.
+func TestOutageWithOneBrokenNetworkOpensNoBreakerOfTheOthers(t *testing.T) {
+	for range 10 { // whichever comes first
+		synctest.Test(t, func(t *testing.T) {
+			all := servers(t, newModel(), 5, nil)
+			defer leaveAll(t, all)
+			setDown(all, true)
+			all[0].cut.Store(true)
+			for range 10 {
+				_ = all[0].call()
+				for _, s := range all[1:] {
+					require.NoError(t, s.call())
+				}
+				time.Sleep(time.Second)
+			}
+			require.Equal(t, resilience.StateOpen, all[0].state(), "alone")
+
+			setDown(all, false)
+			for range 5 {
+				for _, s := range all[1:] {
+					require.NoError(t, s.call())
+				}
+				time.Sleep(time.Second)
+			}
+		})
+	}
+}

@@ -139,3 +139,26 @@ func anonymous(reply any) any {
 	}
 	return reply
 }
+
+// What members mention is kept, though nothing changes for days.
+func TestIsolationOutlivesAQuietDay(t *testing.T) {
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	now := time.Now()
+	server.SetTime(now)
+	s := newRedisStore(client, "test", "member")
+	_, err := s.isolate(t.Context(), "listed/a", "maintenance until Monday")
+	require.NoError(t, err)
+	for range 10 {
+		now = now.Add(keep / 2)
+		server.FastForward(keep / 2)
+		server.SetTime(now)
+		reply, err := s.sync(t.Context(), memory{})
+		require.NoError(t, err)
+		require.Equal(t, []string{"listed/a"}, reply.IDs)
+		all, err := s.read(t.Context(), reply.IDs)
+		require.NoError(t, err)
+		require.Equal(t, "isolated", all[0].State)
+	}
+}
