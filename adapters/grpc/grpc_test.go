@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,10 +29,10 @@ import (
 type handler = grpc.StreamHandler
 
 // listen starts a server on the loopback interface.
-func listen(t *testing.T, h handler) (srv *grpc.Server, address string) {
+func listen(t *testing.T, h handler, opts ...grpc.ServerOption) (srv *grpc.Server, address string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	srv = grpc.NewServer(grpc.UnknownServiceHandler(h))
+	srv = grpc.NewServer(append(opts, grpc.UnknownServiceHandler(h))...)
 	go func() { _ = srv.Serve(listener) }()
 	t.Cleanup(srv.Stop)
 	return srv, listener.Addr().String()
@@ -408,10 +409,40 @@ func TestOutsideOfAGuardedCallNothingChanges(t *testing.T) {
 	assert.Equal(t, codes.Unavailable, status.Code(receive(t.Context(), conn)))
 }
 
+// A proxy before the backend may reject a request whose metadata it finds too large or malformed.
+func TestBadRequestOfAProxyIsAMistake(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	proxy := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })}
+	proxy.Protocols.SetUnencryptedHTTP2(true)
+	go func() { _ = proxy.Serve(listener) }()
+	t.Cleanup(func() { _ = proxy.Close() })
+
+	conn := connect(t, listener.Addr().String())
+	got := judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+		assert.Equal(t, codes.Internal, status.Code(unary(ctx, conn)))
+	})
+	assert.Equal(t, rejected, got)
+}
+
+// userToken are the credentials of one user, which can't be had.
+type userToken struct{ err error }
+
+func (u userToken) GetRequestMetadata(context.Context, ...string) (map[string]string, error) { return nil, u.err }
+func (userToken) RequireTransportSecurity() bool                                             { return false }
+
 // What gRPC's client can't send says nothing of the backend.
 func TestRequestThatCannotBeSentIsNotReported(t *testing.T) {
-	_, addr := listen(t, answering(1, nil))
+	_, addr := listen(t, answering(1, nil), grpc.MaxHeaderListSize(8192))
 	conn := connect(t, addr)
+	require.NoError(t, unary(t.Context(), conn)) // the server has said how large its headers may be
+	withToken := func(err error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			var req, res pb.HealthCheckRequest
+			return conn.Invoke(ctx, "/backend/Call", &req, &res, grpc.PerRPCCredentials(userToken{err}))
+		}
+	}
 	for name, send := range map[string]func(context.Context) error{
 		"metadata": func(ctx context.Context) error {
 			return unary(metadata.AppendToOutgoingContext(ctx, "token", "tökén"), conn)
@@ -423,6 +454,11 @@ func TestRequestThatCannotBeSentIsNotReported(t *testing.T) {
 			var req, res pb.HealthCheckRequest
 			return conn.Invoke(ctx, "/backend/Call", &req, &res, grpc.UseCompressor("none"))
 		},
+		"too much metadata": func(ctx context.Context) error {
+			return unary(metadata.AppendToOutgoingContext(ctx, "baggage", "k="+strings.Repeat("x", 8180)), conn)
+		},
+		"an expired token":           withToken(errors.New(`oauth2: "invalid_grant"`)),
+		"a token without its status": withToken(status.Error(codes.InvalidArgument, "malformed token")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
