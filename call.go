@@ -288,10 +288,11 @@ func (c *call) finish(e *Error, o outcome) {
 		c.present(e)
 		c.err = e
 	}
-	if counted && o == outcomeFailure {
+	failed := counted && o == outcomeFailure
+	if failed {
 		c.keep(c.err)
 	}
-	c.notifyEnd()
+	c.notifyEnd(failed)
 	c.leave()
 	c.options, c.arguments, c.past = options{}, nil, past{} // a tool may keep its context, and the call with it
 }

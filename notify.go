@@ -186,8 +186,8 @@ func (c *call) notifyRetry(delay time.Duration, err error) {
 	}
 }
 
-// notifyEnd notifies the observers that the call has ended.
-func (c *call) notifyEnd() {
+// notifyEnd notifies the observers that the call has ended, and whether the breaker has counted a failure.
+func (c *call) notifyEnd(counted bool) {
 	observers := c.observers
 	if observers == nil {
 		return
@@ -201,6 +201,7 @@ func (c *call) notifyEnd() {
 		Timeout:    c.ctx.clock.timeout,
 		Attempts:   c.attempts,
 		Unfinished: c.unfinished,
+		Counted:    counted,
 	}
 	// The caller may modify what it gets, so observers get copies.
 	if c.arguments != nil {

@@ -528,3 +528,24 @@ func TestErrUnfinishedStaysSoWhateverClassifySays(t *testing.T) {
 		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
 	})
 }
+
+func TestObserversHearWhichFailuresCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		cfg := configWith(resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+		cfg.Observers = []resilience.Observer{r.observer()}
+		g := newGuard(t, cfg)
+		for _, fn := range []toolFunc{
+			succeed, failing(9, errBoom), failing(9, resilience.MarkInvalid(errBoom)), unfinished,
+			func(context.Context) (int, error) { g.Breaker("x").Reset(); return 0, errBoom }, // an earlier state's
+		} {
+			_, _ = resilience.Do(t.Context(), g, "x", fn)
+		}
+		flush(t, g)
+		var counted []bool
+		for _, e := range received[resilience.CallEnd](&r) {
+			counted = append(counted, e.Counted)
+		}
+		assert.Equal(t, []bool{false, true, false, false, false}, counted)
+	})
+}

@@ -27,7 +27,7 @@ type calls struct {
 // A track is what happened to a tool in the last minutes.
 type track struct {
 	slots  [steps]slot // by number of the step, modulo steps
-	failed failure     // the last one
+	failed failure     // the last one that a breaker has counted
 }
 
 // A slot counts the calls that ended in one step of time.
@@ -40,7 +40,7 @@ type slot struct {
 	latency   latencies // of those that succeeded or failed
 }
 
-// A failure is the last one of a tool.
+// A failure is the last one of a tool that a breaker has counted.
 type failure struct {
 	code    resilience.Code
 	message string
@@ -69,17 +69,19 @@ func (c *calls) record(e resilience.CallEnd) {
 	case failed:
 		s.failed++
 		s.latency.add(e.Duration)
-		t.failed = failure{code: e.Err.Code, message: e.Err.Message, time: e.Time}
 	case rejected:
 		s.rejected++
 	case other:
 		s.other++
 	}
+	if e.Counted {
+		t.failed = failure{code: e.Err.Code, message: e.Err.Message, time: e.Time}
+	}
 }
 
 // explain keeps the text of the cause of a failure that was just recorded.
 func (c *calls) explain(e resilience.CallEnd) {
-	if outcomeOf(e) != failed || e.Err.Err == nil {
+	if !e.Counted || e.Err.Err == nil {
 		return
 	}
 	cause := cut(resilience.Scrub(e.Err.Err.Error()), maxCause) // not under the lock

@@ -59,8 +59,9 @@
 //	changes                  the last 200, the oldest first: number, time, breaker, from, to, cause, reason
 //
 // Rejected calls haven't reached the tool. Other ones were mistakes of the caller's, canceled, or aren't finished.
-// The quantiles are of calls that succeeded or failed, and at most a factor of 1.8 beside the truth. Where several
-// breakers have the same name, the worst is shown.
+// The quantiles are of calls that succeeded or failed, and at most a factor of 1.8 beside the truth, from 1ms to 100s:
+// what takes longer is 100s, and what takes less is less than 1ms. Where several breakers have the same name, the
+// worst is shown.
 //
 // /api/events sends a snapshot first, also to a reader that comes back: the document of /api/health. Then it sends an
 // update whenever something has changed, at most one in a second and at least one in five: the same document with only
@@ -69,7 +70,7 @@
 // # Costs
 //
 // A call costs the guard one more event, on the goroutine of the observer. The console starts no goroutine: a stream
-// runs on that of its request. Readers share what is looked up, nothing is kept for one that is slow, and one that
-// doesn't read for ten seconds is dropped. Each tool that was called takes about 7 KB, and there are as many as the
+// runs on that of its request. Readers share what is looked up, nothing is kept for one that is slow, and one whose
+// connection takes nothing for ten seconds is dropped. Each tool that was called takes about 7 KB, and there are as many as the
 // guard has labels: those that are listed, and at most 1,025 others.
 package console

@@ -133,7 +133,7 @@ func (c *Console) tool(h resilience.Health, now time.Time) tool {
 	}
 	if e := h.LastError; e != nil {
 		t.LastError = &lastError{Code: e.Code, Message: e.Message}
-		// A later failure that no breaker counts doesn't belong to it.
+		// Another one may have been counted meanwhile.
 		if r.failed.code == e.Code && r.failed.message == e.Message {
 			t.LastError.Time, t.LastError.Cause = &r.failed.time, r.failed.cause
 		}

@@ -58,7 +58,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 		next := c.snapshot()
 		u := next.since(current)
 		current = next
-		if u.isEmpty() && time.Since(sent) < heartbeat {
+		if u.isEmpty() && time.Since(sent) < heartbeat-interval/2 { // sending takes some time, too
 			continue
 		}
 		if out.send("update", u) != nil {

@@ -141,8 +141,9 @@ func TestDefaults(t *testing.T) {
 func TestLastFailureHasItsOwnTime(t *testing.T) {
 	var c calls
 	e := resilience.AsError("x", errors.New("boom"))
-	c.record(resilience.CallEnd{Label: "x", Time: at(0), Err: resilience.TimeoutError("x", time.Second)})
-	c.record(resilience.CallEnd{Label: "x", Time: at(1), Err: e})
+	c.record(resilience.CallEnd{Label: "x", Time: at(0), Err: resilience.TimeoutError("x", time.Second), Counted: true})
+	c.record(resilience.CallEnd{Label: "x", Time: at(1), Err: e, Counted: true})
+	c.record(resilience.CallEnd{Label: "x", Time: at(2), Err: e})
 	c.record(resilience.CallEnd{Label: "x", Time: at(2)})
 	assert.Equal(t, failure{code: e.Code, message: e.Message, time: at(1)}, c.of("x", at(2)).failed)
 }
@@ -158,20 +159,21 @@ func TestMinuteHasTheLatenciesOfItsSteps(t *testing.T) {
 	assert.Greater(t, m.P95, 1.0)
 }
 
-func TestOnlyAFailureHasACause(t *testing.T) {
+func TestOnlyACountedFailureHasACause(t *testing.T) {
 	var c calls
-	end := func(code resilience.Code, err error) {
-		e := resilience.CallEnd{Label: "x", Time: at(1), Err: &resilience.Error{Code: code, Err: err}}
+	end := func(counted bool, err error) {
+		e := resilience.CallEnd{
+			Label: "x", Time: at(1), Err: &resilience.Error{Code: resilience.CodeToolFailed, Err: err}, Counted: counted,
+		}
 		c.record(e)
 		c.explain(e)
 	}
-	end(resilience.CodeToolFailed, errors.New("boom"))
-	end(resilience.CodeCanceled, errors.New("the caller has left"))
-	end(resilience.CodeCircuitOpen, errors.New("rejected"))
+	end(true, errors.New("boom"))
+	end(false, errors.New("no such branch"))
 	c.explain(resilience.CallEnd{Label: "x"})
 	assert.Equal(t, "boom", c.of("x", at(1)).failed.cause)
 
-	end(resilience.CodeTimeout, nil)
+	end(true, nil)
 	assert.Empty(t, c.of("x", at(1)).failed.cause)
 }
 

@@ -429,8 +429,10 @@ func TestBadRequestOfAProxyIsAMistake(t *testing.T) {
 // userToken are the credentials of one user, which can't be had.
 type userToken struct{ err error }
 
-func (u userToken) GetRequestMetadata(context.Context, ...string) (map[string]string, error) { return nil, u.err }
-func (userToken) RequireTransportSecurity() bool                                             { return false }
+func (u userToken) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return nil, u.err
+}
+func (userToken) RequireTransportSecurity() bool { return false }
 
 // What gRPC's client can't send says nothing of the backend.
 func TestRequestThatCannotBeSentIsNotReported(t *testing.T) {

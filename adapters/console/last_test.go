@@ -1,0 +1,44 @@
+package console_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/console"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What an agent does wrong isn't why a breaker has failures, though it has the same code and words.
+func TestLastErrorIsTheFailureThatWasCounted(t *testing.T) {
+	unexplained := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+	mistake, refused := errors.New("no such branch: mian"), resilience.MarkBackend(errors.New("connection refused"))
+
+	t.Run("a mistake afterwards", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, tools("x"), console.Config{ShowCauses: true})
+			counted := time.Now()
+			f.call("x", 1, 0, resilience.MarkPermanent(errors.New("connection refused")), unexplained)
+			time.Sleep(5 * time.Minute)
+			f.call("x", 1, 0, mistake, unexplained)
+			last := f.health().tool(t, "x").LastError
+			require.NotNil(t, last)
+			assert.Equal(t, "connection refused", last.Cause)
+			assert.True(t, counted.Equal(last.Time))
+		})
+	})
+	t.Run("a call that was in flight when the breaker opened", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, tools("x"), console.Config{ShowCauses: true})
+			go f.call("x", 1, 10*time.Second, mistake, unexplained)
+			synctest.Wait()
+			f.call("x", 5, 0, refused, unexplained)
+			require.Equal(t, resilience.StateOpen, f.guard.Breaker("x").State())
+			time.Sleep(10 * time.Second)
+			assert.Equal(t, "connection refused", f.health().tool(t, "x").LastError.Cause)
+		})
+	})
+}
