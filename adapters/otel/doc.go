@@ -90,8 +90,9 @@
 // in error.type, a code that isn't one of the resilience package's own is _OTHER.
 //
 // The last three instruments need [Telemetry.Watch], and show what is in the guard's Health when they
-// are collected, by its own names. The state of a breaker consists of three
-// series, closed, half-open, open and isolated, one of which is 1.
+// are collected, by its own names. The state of a breaker consists of four
+// series, closed, half-open, open and isolated, one of which is 1. The breakers of keys, of which there
+// may be many, have none: resilience.breaker.changes counts how often one of them has opened and closed.
 //
 // # When telemetry fails
 //

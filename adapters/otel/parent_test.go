@@ -200,3 +200,28 @@ func TestSamplerReceivesNameKindAndAttributes(t *testing.T) {
 		}
 	})
 }
+
+// A reader is a propagator that notes what it could read of a baggage.
+type reader struct {
+	propagation.TraceContext
+	read *[]string
+}
+
+func (r reader) Extract(ctx context.Context, c propagation.TextMapCarrier) context.Context {
+	*r.read = append(*r.read, c.Get("baggage"))
+	return ctx
+}
+
+// OpenTelemetry may report a malformed baggage as an error, which would hide those of a collector.
+func TestNoPropagatorReadsMalformedBaggage(t *testing.T) {
+	var read []string
+	telemetry, err := otelresilience.New(otelresilience.Config{Propagator: reader{read: &read}})
+	require.NoError(t, err)
+	guard := resilience.Must(resilience.New(resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}}))
+	for _, text := range []string{"who=alice", "no equals sign", ""} {
+		_, err := resilience.Do(t.Context(), guard, "x", func(context.Context) (int, error) { return 1, nil },
+			withMeta(map[string]any{"baggage": text}))
+		require.NoError(t, err)
+	}
+	assert.Equal(t, []string{"who=alice", "", ""}, read)
+}

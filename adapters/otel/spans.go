@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed8d1e2389/resilience"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -63,8 +64,15 @@ func (t *Telemetry) extract(ctx context.Context, meta map[string]any) (context.C
 // A carrier lets propagators read a request's _meta.
 type carrier map[string]any
 
+// Get leaves out a malformed baggage: some versions of OpenTelemetry report it as an error, which any client could use
+// to hide others from [LogErrorsOnce].
 func (c carrier) Get(key string) string {
 	s, _ := c[key].(string)
+	if key == "baggage" {
+		if _, err := baggage.Parse(s); err != nil {
+			return ""
+		}
+	}
 	return s
 }
 

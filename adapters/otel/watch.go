@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Watch reports g's Health whenever metrics are collected: the states of its breakers, the
+// Watch reports g's Health whenever metrics are collected: the states of its breakers (but not those of keys), the
 // calls in flight and the abandoned attempts that are still running. The attributes, if any,
 // are added to each of these series. They distinguish guards whose tools have the same names.
 //
