@@ -220,6 +220,10 @@ func privateKey(text string, floor, i int) (from, to int) {
 		return from, body
 	}
 
+	if to = endOfKey(text, body); to > 0 {
+		return i, to
+	}
+
 	to = body
 	for { // Proc-Type: 4,ENCRYPTED
 		line := to + span(text[to:], func(c byte) bool { return strings.IndexByte("\r\n\\nr", c) >= 0 })
@@ -241,6 +245,24 @@ func privateKey(text string, floor, i int) (from, to int) {
 		}
 		to = end
 	}
+}
+
+// maxKey is how long a private key may be, with numbers, quotes or other marks before its lines.
+const maxKey = 16 << 10
+
+// endOfKey returns where a private key is over whose first line ends at i, whatever stands before its lines, or -1
+// if it was cut off.
+func endOfKey(text string, i int) int {
+	near := text[i:min(len(text), i+maxKey)]
+	end := strings.Index(near, "-----END ")
+	if end < 0 || strings.Contains(near[:end], "-----BEGIN ") {
+		return -1
+	}
+	to := afterDashes(text, i+end+len("-----"))
+	if to < 0 || !strings.Contains(text[i+end:to], "PRIVATE KEY") {
+		return -1
+	}
+	return to
 }
 
 func isBase64Line(c byte) bool {

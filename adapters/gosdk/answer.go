@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -47,6 +48,26 @@ func (o *options) answerOfResult(
 		return answer{result: res, goError: hasGoError(req, res)}, o.failure(ctx, req, res)
 	}
 	return answer{result: res}, nil
+}
+
+// checkJSON returns an error if a result, which may be nil, can't be encoded: the SDK would leave the call without an
+// answer. It panics where a method of a value does, which would end the process later.
+func checkJSON(res *mcp.CallToolResult) error {
+	if res == nil {
+		return nil
+	}
+
+	if _, encoded := res.StructuredContent.(json.RawMessage); !encoded { // by mcp.AddTool
+		if _, err := json.Marshal(res.StructuredContent); err != nil {
+			return fmt.Errorf("the result's structured content is no JSON: %w", err)
+		}
+	}
+	if len(res.Meta) > 0 {
+		if _, err := json.Marshal(res.Meta); err != nil {
+			return fmt.Errorf("the result's _meta is no JSON: %w", err)
+		}
+	}
+	return nil
 }
 
 // answerOfError returns the answer and the error for the guard that a handler's error stands for.

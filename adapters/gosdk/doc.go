@@ -29,10 +29,15 @@
 //   - Secrets in the text items of a failed result, and in the text of an error, are replaced, see
 //     [resilience.Scrub]. Structured content stays as it is.
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
-//     the call, if a handler returns neither a result nor an error, or as its error a *resilience.Error.
-//     It is a result with isError, whose text is the JSON of the *resilience.Error. The error is also in
-//     the result's _meta and, if a list of tools has shown that the tool has no output schema, in its
-//     structuredContent. A panic ends neither the process nor another call.
+//     the call, if a handler returns neither a result nor an error, if the structured content or the _meta of
+//     a result is no JSON (a NaN, of which the SDK would send nothing), or as the error of a handler of the
+//     low-level API, a *resilience.Error (of which mcp.AddTool makes a result). It is a result with isError,
+//     whose text is the JSON of the *resilience.Error. The error is also in the result's _meta and, if a list
+//     of tools has shown that the tool has no output schema, in its structuredContent. A panic ends neither
+//     the process nor another call.
+//   - While a tool asks people, by elicitation, sampling or for the roots, its timeout is paused. After an
+//     elicitation in URL mode, whose answer comes before the person has done anything, a tool that waits
+//     calls [resilience.Pause] itself.
 //   - A call that is made again doesn't repeat progress that an earlier attempt has sent. A tool that was
 //     abandoned can neither send progress nor ask any more with the context of its call.
 //   - Each attempt has a copy of the request, so other middleware doesn't see how a tool changes it.

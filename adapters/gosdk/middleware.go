@@ -138,6 +138,9 @@ func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest) (answer,
 		res, _ := result.(*mcp.CallToolResult)
 		got, err = s.options.answerOfResult(ctx, req, res)
 	}
+	if bad := checkJSON(got.result); bad != nil {
+		got, err = answer{}, bad
+	}
 
 	hidden := s.options.hideErrors && got.goError
 	switch {

@@ -115,6 +115,9 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 	default:
 		got.result = res
 	}
+	if bad := checkJSON(got.result); bad != nil {
+		got, err = answer{}, bad
+	}
 
 	hidden := h.options.hideErrors && got.goError
 	switch {

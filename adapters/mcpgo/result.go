@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -131,6 +132,24 @@ func answerOfError(err error) answer {
 		return answer{}
 	}
 	return answer{err: err, text: err.Error(), goError: urlElicitation(err) == nil}
+}
+
+// checkJSON returns an error if a result, which may be nil, can't be encoded: mcp-go would leave the call without an
+// answer. It panics where a method of a value does, which would end the process later.
+func checkJSON(res *mcp.CallToolResult) error {
+	if res == nil {
+		return nil
+	}
+
+	if _, err := json.Marshal(res.StructuredContent); err != nil {
+		return fmt.Errorf("the result's structured content is no JSON: %w", err)
+	}
+	if res.Meta != nil && len(res.Meta.AdditionalFields) > 0 {
+		if _, err := json.Marshal(res.Meta.AdditionalFields); err != nil {
+			return fmt.Errorf("the result's _meta is no JSON: %w", err)
+		}
+	}
+	return nil
 }
 
 // authorsError returns what the tool's author says by a *resilience.Error in err, nil if there is none. It adds no

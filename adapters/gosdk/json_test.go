@@ -1,0 +1,53 @@
+package gosdk_test
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+	"testing/synctest"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+// A panickingJSON is a value of a struct that isn't filled in.
+type panickingJSON struct{ inner *struct{ n byte } }
+
+func (p panickingJSON) MarshalJSON() ([]byte, error) { return []byte{'0' + p.inner.n}, nil }
+
+// The SDK would leave such calls without an answer, or end the process.
+func TestResultThatIsNoJSONIsAnswered(t *testing.T) {
+	for name, tc := range map[string]struct {
+		res     *mcp.CallToolResult
+		counted bool
+	}{
+		"NaN":         {res: &mcp.CallToolResult{StructuredContent: map[string]any{"mean": math.NaN()}}},
+		"NaN in meta": {res: &mcp.CallToolResult{Meta: mcp.Meta{"score": math.Inf(1)}}},
+		"a panic":     {res: &mcp.CallToolResult{StructuredContent: panickingJSON{}}, counted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newProtected(t, resilience.Config{})
+				f.raw("x", nil, returns(tc.res, nil))
+				f.connect(latest)
+				assert.Contains(t, text(t, f.call("x")), "TOOL_FAILED")
+				assert.Equal(t, tc.counted, f.guard.Health()[0].ConsecutiveFailures == 1)
+			})
+		})
+	}
+}
+
+func TestResultThatIsJSONAlreadyStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{})
+		res := &mcp.CallToolResult{
+			StructuredContent: json.RawMessage(`{"n":1}`), Meta: mcp.Meta{"k": "v"}, Content: []mcp.Content{&mcp.TextContent{Text: "a"}},
+		}
+		f.raw("x", nil, returns(res, nil))
+		f.connect(latest)
+		got := f.call("x")
+		assert.Equal(t, map[string]any{"n": 1.0}, got.StructuredContent)
+		assert.Equal(t, "v", got.Meta["k"])
+	})
+}

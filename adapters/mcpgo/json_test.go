@@ -1,0 +1,47 @@
+package mcpgo_test
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A panickingJSON is a value of a struct that isn't filled in.
+type panickingJSON struct{ inner *struct{ n byte } }
+
+func (p panickingJSON) MarshalJSON() ([]byte, error) { return []byte{'0' + p.inner.n}, nil }
+
+type stats struct {
+	Mean float64 `json:"mean"`
+}
+
+// mcp-go would leave such calls without an answer, or end the process.
+func TestResultThatIsNoJSONIsAnswered(t *testing.T) {
+	inMeta := new(mcp.CallToolResult)
+	inMeta.Meta = &mcp.Meta{AdditionalFields: map[string]any{"score": math.Inf(1)}}
+	for name, tc := range map[string]struct {
+		handler server.ToolHandlerFunc
+		counted bool
+	}{
+		"the mean of nothing": {handler: mcp.NewStructuredToolHandler(
+			func(context.Context, mcp.CallToolRequest, struct{}) (stats, error) { return stats{math.NaN()}, nil })},
+		"NaN in meta": {handler: returns(inMeta, nil)},
+		"a panic":     {handler: returns(&mcp.CallToolResult{StructuredContent: panickingJSON{}}, nil), counted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{})
+			res, err := mcpgo.Middleware(g)(tc.handler)(t.Context(), request("x", map[string]any{}, nil))
+			require.NoError(t, err)
+			require.True(t, res.IsError)
+			assert.Contains(t, res.Content[0].(mcp.TextContent).Text, "TOOL_FAILED")
+			assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures == 1)
+		})
+	}
+}
