@@ -58,7 +58,7 @@ var mutants = []mutant{
 	{"a call within counts by itself", "3: one call of an agent counts twice on the breaker.",
 		"call.go", "	if c.ctx.ticket == nil {\n		_, maximum", "	if c.ctx.ticket == nil || !c.ctx.ticket.isProbe() {\n		_, maximum"},
 	{"two ends", "3: observers receive the end of a rejected call twice.",
-		"call.go", "	c.notifyEnd()\n", "	c.notifyEnd()\n	if c.state == nil || !c.begun() {\n		c.notifyEnd()\n	}\n"},
+		"call.go", "	c.notifyEnd(failed)\n", "	c.notifyEnd(failed)\n	if c.state == nil || !c.begun() {\n		c.notifyEnd(failed)\n	}\n"},
 	{"a threshold that is too high", "3: the breaker opens one failure late.",
 		"change.go", "uint64(n.ConsecutiveFailures) >= uint64(b.cfg.Failures)",
 		"uint64(n.ConsecutiveFailures) > uint64(b.cfg.Failures)"},
