@@ -58,6 +58,7 @@ func (q *slotQueue) ended(o outcome, rejected, counts bool) {
 
 // changed is called for each change of the breaker's state.
 func (q *slotQueue) changed(to State) {
+	q.left = 0
 	if to == StateClosed {
 		*q = slotQueue{}
 	}

@@ -31,22 +31,28 @@ local function live()
 	return math.max(redis.call('ZCOUNT', members, int(now - absent), '+inf'), 1)
 end
 
--- alive says that the member is, and notes when it is the first one that is heard of again.
+-- alive says that the member is, and notes when it is the first one that is heard of, ever or again.
 local function alive()
+	local others = redis.call('ZCOUNT', members, int(now - absent), '+inf')
+	redis.call('ZADD', members, int(now), me)
 	redis.call('ZREMRANGEBYSCORE', members, '-inf', '(' .. int(now - absent))
-	if redis.call('ZCARD', members) == 0 and redis.call('HSETNX', version, 'heard', 1) == 0 then
+	redis.call('PEXPIRE', members, keep)
+	if others == 0 and redis.call('HSETNX', version, 'heard', int(now)) == 0 then
 		redis.call('HSET', version, 'awake', int(now))
 	end
-	redis.call('ZADD', members, int(now), me)
-	redis.call('PEXPIRE', members, keep)
 end
 
 -- needed returns how many members must have seen failures to open a breaker: all, if there are fewer than the quorum.
--- For a while after an outage of all members, it isn't known how many there are.
+-- This one counts, though it may not have been heard of lately, but not in a new memory, which members that come back
+-- fill again. For a while after an outage of all members, it isn't known how many there are.
 local function needed(quorum)
-	local awake = tonumber(redis.call('HGET', version, 'awake')) or 0
-	if now - awake < absent then return quorum end
-	return math.min(quorum, live())
+	local h = redis.call('HMGET', version, 'heard', 'awake')
+	if now - (tonumber(h[2]) or 0) < absent then return quorum end
+	local n, seen = redis.call('ZCOUNT', members, int(now - absent), '+inf'), redis.call('ZSCORE', members, me)
+	if now - (tonumber(h[1]) or now) < absent then return math.min(quorum, math.max(n, 1)) end
+	if n == 0 then return quorum end
+	if tonumber(seen or 0) < now - absent then n = n + 1 end
+	return math.min(quorum, n)
 end
 
 -- since returns what tells this memory of the fleet from one that was lost.
@@ -155,7 +161,6 @@ function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe)
 	end
 	if state or not room() then return unchanged(id) end
 
-	alive()
 	redis.call('HDEL', breaker, 'reset', 'cause')
 	local total = redis.call('HINCRBY', breaker, 'failures', n)
 	if redis.call('HSETNX', breaker, 'by:' .. me, 1) == 1 then redis.call('HINCRBY', breaker, 'seen', 1) end

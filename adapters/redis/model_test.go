@@ -18,7 +18,7 @@ type model struct {
 	since     int
 	version   int64
 	members   map[string]time.Time // when one was heard of last
-	heard     bool                 // one was heard of
+	heard     time.Time            // when one was heard of first
 	awake     time.Time            // when one was heard of after a while without any
 	breakers  map[string]*modelBreaker
 	configs   map[string]time.Time
@@ -48,7 +48,7 @@ func (m *model) flush() {
 	defer m.mu.Unlock()
 	m.since++
 	m.version = 0
-	m.members, m.heard = make(map[string]time.Time), false
+	m.members, m.heard, m.awake = make(map[string]time.Time), time.Time{}, time.Time{}
 	m.breakers = make(map[string]*modelBreaker)
 	m.configs = make(map[string]time.Time)
 }
@@ -100,21 +100,36 @@ func (m *model) live() int {
 func (m *model) alive(me string) {
 	oldest := m.now().Add(-absence)
 	maps.DeleteFunc(m.members, func(_ string, heard time.Time) bool { return heard.Before(oldest) })
-	if len(m.members) == 0 {
-		if m.heard {
-			m.awake = m.now()
-		}
-		m.heard = true
+	switch {
+	case len(m.members) > 0:
+	case m.heard.IsZero():
+		m.heard = m.now()
+	default:
+		m.awake = m.now()
 	}
 	m.members[me] = m.now()
 }
 
 // needed returns how many members must have seen failures to open a breaker.
-func (m *model) needed(quorum int) int {
+func (m *model) needed(me string, quorum int) int {
 	if m.now().Sub(m.awake) < absence {
 		return quorum
 	}
-	return min(quorum, m.live())
+	n, oldest := 0, m.now().Add(-absence)
+	for _, heard := range m.members {
+		if !heard.Before(oldest) {
+			n++
+		}
+	}
+	switch {
+	case m.heard.IsZero() || m.now().Sub(m.heard) < absence:
+		return min(quorum, max(n, 1))
+	case n == 0:
+		return quorum
+	case m.members[me].Before(oldest):
+		n++
+	}
+	return min(quorum, n)
 }
 
 // view returns a breaker as the member knows it.
@@ -207,13 +222,12 @@ func (s *modelStore) failure(
 			s.breakers[fb.ID] = b
 		}
 
-		s.alive(s.me)
 		if !b.reset.IsZero() {
 			b.reset, b.Cause, b.by = time.Time{}, "calls", make(map[string]bool)
 		}
 		b.Failures += n
 		b.by[s.me] = true
-		if b.Failures >= fb.Config.Failures && len(b.by) >= s.needed(quorum) {
+		if b.Failures >= fb.Config.Failures && len(b.by) >= s.needed(s.me, quorum) {
 			s.open(fb.ID, fb.Config.Cooldown, fb.Config.ProbeInterval/2, "calls")
 		}
 		return s.changed(fb.ID, s.me, nil)
