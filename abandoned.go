@@ -57,8 +57,8 @@ func (c *call) impatient() bool {
 func (c *call) abandon(ctx *callContext) (release func()) {
 	_, maximum := c.toolTimeouts()
 	grace := add(maximum, c.ctx.timePaused()) - c.sinceBegun()
-	call := c.ctx.ending.Load()
-	if ctx.ending.Load().ownTimeout || call != nil && call.ownTimeout {
+	whole := c.ctx.ending.Load()
+	if ctx.ending.Load().ownTimeout || whole != nil && whole.ownTimeout {
 		grace = 0 // AttemptTimeout is the tool's, too
 	}
 	return c.state.abandoned.add(grace)

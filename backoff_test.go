@@ -97,7 +97,9 @@ func TestBackoffSmallJitterIsOf15Percent(t *testing.T) {
 }
 
 func TestBackoffWithoutDelaysHasNoneWithAnyJitter(t *testing.T) {
-	for _, b := range []resilience.Backoff{{Base: -1}, {Base: -3}, {Max: -1}, {Base: -1, Max: -1}, {Base: time.Second, Max: -1}} {
+	for _, b := range []resilience.Backoff{
+		{Base: -1}, {Base: -3}, {Max: -1}, {Base: -1, Max: -1}, {Base: time.Second, Max: -1},
+	} {
 		for b.Jitter = resilience.FullJitter; b.Jitter <= resilience.NoJitter; b.Jitter++ {
 			assert.Zero(t, b.Delay(3), "%+v", b)
 			assert.Zero(t, b.Delay(62), "%+v", b)

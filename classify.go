@@ -62,8 +62,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     locked SQLite, a hiccup of the operating system (EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ESTALE,
 //     ETXTBSY), and an error with a method SQLState() string (of the classes 08, 40, 53, 57, 58),
 //     HTTPStatusCode() int or StatusCode() int (429, and from 500 but for 501 and 505), or
-//     GRPCStatus (deadline exceeded, resource exhausted unless a message is too large, aborted, internal,
-//     unavailable, data loss);
+//     GRPCStatus (deadline exceeded, resource exhausted unless a message is too large, aborted, internal
+//     unless the client couldn't send the request, unavailable, data loss);
 //   - an answer that rejects the request is ClassInvalid: any other SQLSTATE, HTTP status from 400 and
 //     status of gRPC but for canceled and unknown, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, EISDIR
 //     and ENOTDIR, and, if there is none of these, the last report;

@@ -7,7 +7,7 @@ func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 // present turns e into what the agent gets: with the configured suggestion, and with details
 // only with debug.
 func (c *call) present(e *Error) {
-	if configured, ok := c.guard.cfg.Suggestions[e.Code.known()]; ok && e.hasOurWords() {
+	if configured, ok := c.guard.cfg.Suggestions[e.Code.worded()]; ok && e.hasOurWords() {
 		e.suggest(strings.TrimSpace(configured + " " + e.caution))
 	}
 

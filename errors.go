@@ -38,10 +38,10 @@ func (c Code) Error() string { return string(c) }
 func (c Code) valid() bool { return suggestions[c] != "" }
 
 // suggestion returns our words for a code.
-func (c Code) suggestion() string { return suggestions[c.known()] }
+func (c Code) suggestion() string { return suggestions[c.worded()] }
 
-// known returns c, or TOOL_FAILED for a code of a tool's own.
-func (c Code) known() Code {
+// worded returns c, or TOOL_FAILED for a code of a tool's own, for which there are no words.
+func (c Code) worded() Code {
 	if suggestions[c] == "" {
 		return CodeToolFailed
 	}

@@ -80,7 +80,7 @@ func (f *failure) conclude(ctx *callContext, retry func(error) Class) {
 	f.echo = f.canceled && ctx.echoedBy(f.err)
 }
 
-// hurry notes that the failure may mean the caller's deadline. The breaker is told by the error that it asks about.
+// hurry notes that the failure may mean the caller's deadline, which the breaker's Classify learns from its error.
 func (f *failure) hurry() {
 	f.hurried = true
 	f.blamed = &blamed{error: f.err, hurried: true}

@@ -118,11 +118,11 @@ type LateResult struct {
 // from open to half-open is noticed when a call arrives after the cooldown. An open breaker may be forgotten once the
 // cooldown has passed, without a further change (see [Guard.Health]).
 //
-// Label is Breaker, or "(others)": for the breaker of a tool whose calls have that Label (see [CallEnd]), and for that of
-// a key if the guard has had breakers of 1,024 other keys.
+// Label is Breaker, or "(others)": for the breaker of a tool whose calls have that Label (see [CallEnd]), and for
+// that of a key if the guard has had breakers of 1,024 other keys.
 type BreakerChange struct {
 	Breaker  string // the breaker's name
-	Label    string // for metrics, of which there must not be too many
+	Label    string // for metrics, which need few names: see above
 	From, To State
 	Cause    Cause  // why
 	Reason   string // that was given to Isolate, if To is StateIsolated

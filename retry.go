@@ -94,6 +94,10 @@ func (r Retry) notify(n int, delay time.Duration, err error) {
 // sleep waits for d or for the end of ctx. Both may come together: then ctx has ended, and no attempt is
 // made for a caller that has left.
 func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return // under the race detector, the runtime may crash if a bubble's timer is due at once
+	}
+
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

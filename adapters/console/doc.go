@@ -71,6 +71,6 @@
 //
 // A call costs the guard one more event, on the goroutine of the observer. The console starts no goroutine: a stream
 // runs on that of its request. Readers share what is looked up, nothing is kept for one that is slow, and one whose
-// connection takes nothing for ten seconds is dropped. Each tool that was called takes about 7 KB, and there are as many as the
-// guard has labels: those that are listed, and at most 1,025 others.
+// connection takes nothing for ten seconds is dropped. Each tool that was called takes about 7 KB, and there are as
+// many as the guard has labels: those that are listed, and at most 1,025 others.
 package console

@@ -42,7 +42,8 @@ func TestResultThatIsJSONAlreadyStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newProtected(t, resilience.Config{})
 		res := &mcp.CallToolResult{
-			StructuredContent: json.RawMessage(`{"n":1}`), Meta: mcp.Meta{"k": "v"}, Content: []mcp.Content{&mcp.TextContent{Text: "a"}},
+			StructuredContent: json.RawMessage(`{"n":1}`), Meta: mcp.Meta{"k": "v"},
+			Content: []mcp.Content{&mcp.TextContent{Text: "a"}},
 		}
 		f.raw("x", nil, returns(res, nil))
 		f.connect(latest)

@@ -26,18 +26,19 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local function int(n) return string.format('%.0f', n) end
 
+-- heard returns how many members were heard of lately.
+local function heard() return redis.call('ZCOUNT', members, int(now - absent), '+inf') end
+
 -- live returns how many members there are, at least one: this one.
-local function live()
-	return math.max(redis.call('ZCOUNT', members, int(now - absent), '+inf'), 1)
-end
+local function live() return math.max(heard(), 1) end
 
 -- alive says that the member is, and notes when it is the first one that is heard of, ever or again.
 local function alive()
-	local others = redis.call('ZCOUNT', members, int(now - absent), '+inf')
+	local first = heard() == 0
 	redis.call('ZADD', members, int(now), me)
 	redis.call('ZREMRANGEBYSCORE', members, '-inf', '(' .. int(now - absent))
 	redis.call('PEXPIRE', members, keep)
-	if others == 0 and redis.call('HSETNX', version, 'heard', int(now)) == 0 then
+	if first and redis.call('HSETNX', version, 'heard', int(now)) == 0 then
 		redis.call('HSET', version, 'awake', int(now))
 	end
 end
@@ -48,10 +49,10 @@ end
 local function needed(quorum)
 	local h = redis.call('HMGET', version, 'heard', 'awake')
 	if now - (tonumber(h[2]) or 0) < absent then return quorum end
-	local n, seen = redis.call('ZCOUNT', members, int(now - absent), '+inf'), redis.call('ZSCORE', members, me)
-	if now - (tonumber(h[1]) or now) < absent then return math.min(quorum, math.max(n, 1)) end
+	if now - (tonumber(h[1]) or now) < absent then return math.min(quorum, live()) end
+	local n = heard()
 	if n == 0 then return quorum end
-	if tonumber(seen or 0) < now - absent then n = n + 1 end
+	if tonumber(redis.call('ZSCORE', members, me) or 0) < now - absent then n = n + 1 end
 	return math.min(quorum, n)
 end
 

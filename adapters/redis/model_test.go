@@ -86,15 +86,18 @@ func (m *model) executed() map[string]int {
 	return before
 }
 
-func (m *model) live() int {
-	n, oldest := 0, m.now().Add(-absence)
+// recent returns how many members were heard of lately.
+func (m *model) recent() (n int) {
+	oldest := m.now().Add(-absence)
 	for _, heard := range m.members {
 		if !heard.Before(oldest) {
 			n++
 		}
 	}
-	return max(n, 1)
+	return n
 }
+
+func (m *model) live() int { return max(m.recent(), 1) }
 
 // alive says that the member is.
 func (m *model) alive(me string) {
@@ -115,18 +118,14 @@ func (m *model) needed(me string, quorum int) int {
 	if m.now().Sub(m.awake) < absence {
 		return quorum
 	}
-	n, oldest := 0, m.now().Add(-absence)
-	for _, heard := range m.members {
-		if !heard.Before(oldest) {
-			n++
-		}
+	if m.heard.IsZero() || m.now().Sub(m.heard) < absence {
+		return min(quorum, m.live())
 	}
-	switch {
-	case m.heard.IsZero() || m.now().Sub(m.heard) < absence:
-		return min(quorum, max(n, 1))
-	case n == 0:
+	n := m.recent()
+	if n == 0 {
 		return quorum
-	case m.members[me].Before(oldest):
+	}
+	if m.members[me].Before(m.now().Add(-absence)) {
 		n++
 	}
 	return min(quorum, n)
