@@ -61,9 +61,9 @@ func (e *engine) Report(r resilience.FleetResult) {
 	changed, err := bounded(context.Background(), func(ctx context.Context) (entry, error) {
 		switch {
 		case r.Success && r.Probe:
-			return e.store.recovered(ctx, r.Breaker.ID, r.Cause)
+			return e.store.recovered(ctx, r.Breaker.ID, time.Since(r.Time), r.Cause)
 		case r.Success:
-			return e.store.success(ctx, r.Breaker.ID)
+			return e.store.success(ctx, r.Breaker.ID, time.Since(r.Time))
 		default:
 			return e.store.failure(ctx, r.Breaker, 1, e.quorum, r.Probe)
 		}

@@ -2,18 +2,18 @@
 -- of the namespace, and therefore a node of a cluster. All times are the server's, in milliseconds, and leave
 -- it as durations only: the clocks of members don't matter.
 --
--- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, heard, awake), index (sorted set:
+-- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, awake), index (sorted set:
 -- ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard of
 -- last), then the hashes of the breakers that the operation concerns.
 --
 -- A breaker that is closed and has no failures has no key. The fields of others:
 --   state           "open" or "isolated"; none while it is closed
 --   failures        in a row, over all members, while it is closed
---   seen            how many members have seen one of them
---   by:MEMBER       that this member has
+--   last            when the last one was heard of, or that of a probe
+--   by:MEMBER       that this member has seen one of them
 --   at, probe_at    when a call and when a Probe may be the next probe
 --   lease, until    which member sends the probe, and until when another one may not
---   failed:MEMBER   that a probe of this member has failed since the breaker has opened; tried: how many have
+--   failed:MEMBER   that a probe of this member has failed since the breaker has opened
 --   cause, reason   of the state
 --   reset           that it was reset by hand lately, which members that were away have to hear of
 --   v               the version of the fleet when it has changed last
@@ -32,33 +32,44 @@ local function heard() return redis.call('ZCOUNT', members, int(now - absent), '
 -- live returns how many members there are, at least one: this one.
 local function live() return math.max(heard(), 1) end
 
--- alive says that the member is, and notes when it is the first one that is heard of, ever or again.
+-- alive says that the member is, and notes when it is the first one that is heard of, ever or after an outage. A server
+-- whose memory is full refuses the first command of a script that needs some, but not if another has changed something.
 local function alive()
 	local first = heard() == 0
 	redis.call('ZADD', members, int(now), me)
 	redis.call('ZREMRANGEBYSCORE', members, '-inf', '(' .. int(now - absent))
 	redis.call('PEXPIRE', members, keep)
-	if first and redis.call('HSETNX', version, 'heard', int(now)) == 0 then
-		redis.call('HSET', version, 'awake', int(now))
-	end
+	if first then redis.call('HSET', version, 'awake', int(now)) end
 end
 
 -- needed returns how many members must have seen failures to open a breaker: all, if there are fewer than the quorum.
--- This one counts, though it may not have been heard of lately, but not in a new memory, which members that come back
--- fill again. For a while after an outage of all members, it isn't known how many there are.
+-- For a while after the first is heard of, it isn't known how many there are.
 local function needed(quorum)
-	local h = redis.call('HMGET', version, 'heard', 'awake')
-	if now - (tonumber(h[2]) or 0) < absent then return quorum end
-	if now - (tonumber(h[1]) or now) < absent then return math.min(quorum, live()) end
-	local n = heard()
-	if n == 0 then return quorum end
-	if tonumber(redis.call('ZSCORE', members, me) or 0) < now - absent then n = n + 1 end
-	return math.min(quorum, n)
+	local awake = tonumber(redis.call('HGET', version, 'awake') or 0)
+	if now - awake < absent then return quorum end
+	return math.min(quorum, live())
+end
+
+-- present returns the fields with a prefix whose members are there, and forgets those of others.
+local function present(prefix)
+	local all = {}
+	for _, field in ipairs(redis.call('HKEYS', breaker)) do
+		if string.sub(field, 1, #prefix) == prefix then
+			local heard = redis.call('ZSCORE', members, string.sub(field, #prefix + 1))
+			if heard and tonumber(heard) >= now - absent then
+				table.insert(all, field)
+			else
+				redis.call('HDEL', breaker, field)
+			end
+		end
+	end
+	return all
 end
 
 -- since returns what tells this memory of the fleet from one that was lost.
 local function since()
 	redis.call('HSETNX', version, 'since', time[1] .. '.' .. time[2])
+	redis.call('PEXPIRE', version, keep)
 	return redis.call('HGET', version, 'since')
 end
 
@@ -76,7 +87,6 @@ end
 -- changed publishes a breaker that has changed, and returns it. told replaces what a closed one can't hold.
 local function changed(id, told)
 	local v = redis.call('HINCRBY', version, 'n', 1)
-	redis.call('PEXPIRE', version, keep)
 	if redis.call('EXISTS', breaker) == 1 then
 		local time = keep
 		if redis.call('HEXISTS', breaker, 'reset') == 1 then time = 60000 end
@@ -117,7 +127,6 @@ local ops = {}
 function ops.sync(memory, known)
 	alive()
 	local s, n = since(), redis.call('HGET', version, 'n') or '0'
-	redis.call('PEXPIRE', version, keep)
 	local reply = {since = s, n = tonumber(n), members = live(), complete = s == memory and n == known}
 	if not reply.complete then
 		local ids = redis.call('ZRANGEBYSCORE', index, int(now), '+inf')
@@ -153,10 +162,11 @@ end
 -- failure counts n failures of a breaker that is closed, and opens it if they are enough. One of a probe puts off
 -- the next one.
 function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe)
+	alive()
 	local state = redis.call('HGET', breaker, 'state')
 	if state == 'open' and probe == '1' then
-		if redis.call('HSETNX', breaker, 'failed:' .. me, 1) == 1 then redis.call('HINCRBY', breaker, 'tried', 1) end
 		redis.call('HSET', breaker, 'at', int(now + wait), 'probe_at', int(now + interval / 2))
+		redis.call('HSET', breaker, 'failed:' .. me, 1, 'last', int(now))
 		redis.call('HDEL', breaker, 'lease', 'until')
 		return changed(id)
 	end
@@ -164,25 +174,27 @@ function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe)
 
 	redis.call('HDEL', breaker, 'reset', 'cause')
 	local total = redis.call('HINCRBY', breaker, 'failures', n)
-	if redis.call('HSETNX', breaker, 'by:' .. me, 1) == 1 then redis.call('HINCRBY', breaker, 'seen', 1) end
-	local seen = tonumber(redis.call('HGET', breaker, 'seen'))
-	if total >= tonumber(failures) and seen >= needed(tonumber(quorum)) then
+	redis.call('HSET', breaker, 'by:' .. me, 1)
+	if total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum)) then
 		open(cooldown, interval / 2, 'calls')
 	end
+	redis.call('HSET', breaker, 'last', int(now))
 	return changed(id)
 end
 
--- success forgets the failures of a breaker that is closed.
-function ops.success(id)
-	local h = redis.call('HMGET', breaker, 'state', 'failures')
-	if h[1] or not h[2] then return unchanged(id) end
+-- success forgets the failures of a breaker that is closed, unless one is newer than the success, of that age.
+function ops.success(id, age)
+	local h = redis.call('HMGET', breaker, 'state', 'failures', 'last')
+	if h[1] or not h[2] or now - age < tonumber(h[3]) then return unchanged(id) end
 	redis.call('DEL', breaker)
 	return changed(id)
 end
 
--- recovered closes a breaker whose probe has succeeded.
-function ops.recovered(id, cause)
-	if redis.call('HGET', breaker, 'state') ~= 'open' then return ops.success(id) end
+-- recovered closes a breaker whose probe has succeeded, unless a failure is newer.
+function ops.recovered(id, age, cause)
+	local h = redis.call('HMGET', breaker, 'state', 'last')
+	if h[1] ~= 'open' then return ops.success(id, age) end
+	if now - age < tonumber(h[2] or 0) then return unchanged(id) end
 	redis.call('DEL', breaker)
 	return changed(id, {cause = cause})
 end
@@ -190,7 +202,7 @@ end
 -- lease lets the member probe an open breaker if it is time, and none other does. One whose probe has failed leaves
 -- the next one to the others for a while: its own network may be what is broken.
 function ops.lease(id, cause, term, interval, patience)
-	local h = redis.call('HMGET', breaker, 'state', 'at', 'probe_at', 'lease', 'until', 'tried')
+	local h = redis.call('HMGET', breaker, 'state', 'at', 'probe_at', 'lease', 'until')
 	if h[1] == 'isolated' then return cjson.encode({granted = false, wait = tonumber(term)}) end
 	if h[1] ~= 'open' then return cjson.encode({granted = true, wait = 0}) end
 
@@ -198,14 +210,8 @@ function ops.lease(id, cause, term, interval, patience)
 	local held = h[4] and tonumber(h[5]) > now
 	if held and h[4] == me then due = now elseif held then due = math.max(due, tonumber(h[5])) end
 	if not held and redis.call('HEXISTS', breaker, 'failed:' .. me) == 1 then
-		if tonumber(h[6]) < live() then
-			due = due + patience
-		else
-			for _, field in ipairs(redis.call('HKEYS', breaker)) do
-				if string.sub(field, 1, 7) == 'failed:' then redis.call('HDEL', breaker, field) end
-			end
-			redis.call('HSET', breaker, 'tried', 0)
-		end
+		local failed = present('failed:')
+		if #failed < live() then due = due + patience else redis.call('HDEL', breaker, unpack(failed)) end
 	end
 	if due > now then return cjson.encode({granted = false, wait = due - now}) end
 

@@ -2,6 +2,7 @@ package redisfleet
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -101,6 +102,31 @@ func TestMemberWithABrokenNetworkPoisonsNoOther(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.NotEqual(t, resilience.StateClosed, all[0].state(), "it is open alone")
+	})
+}
+
+// A server that starts again is a new member, and counts as one all the same.
+func TestServerThatStartsAgainIsNoQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		healthy := servers(t, m, 2, nil)
+		defer leaveAll(t, healthy)
+		for i := range 10 {
+			s := newServer(t, m, fmt.Sprint("start-", i))
+			s.start(nil)
+			s.cut.Store(true)
+			require.Error(t, s.call())
+			if i%2 == 0 {
+				require.NoError(t, s.fleet.Leave(t.Context()))
+			} else { // as if it was killed
+				s.store.down.Store(true)
+				defer func() { require.NoError(t, s.fleet.Leave(t.Context())) }()
+			}
+			time.Sleep(2 * absence)
+		}
+		for _, s := range healthy {
+			require.Equal(t, resilience.StateClosed, s.state())
+		}
 	})
 }
 

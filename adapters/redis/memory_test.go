@@ -84,6 +84,7 @@ func TestMemoryThatIsLostDuringASyncClosesNothing(t *testing.T) {
 		s.fleet, err = join(t.Context(), store, s.store.me, s.guard, Config{Namespace: "test"})
 		require.NoError(t, err)
 		defer leaveAll(t, []*server{s})
+		time.Sleep(absence) // then it is known to be alone
 		s.open("search")
 		require.NoError(t, s.fleet.Reset(t.Context(), "another"), "so that there is something newer")
 		store.loses.Store(true)
@@ -147,6 +148,7 @@ func TestStoreFailsWhileItIsTold(t *testing.T) {
 		s.more = []string{"a", "b", "c"}
 		s.start(nil)
 		defer leaveAll(t, []*server{s})
+		time.Sleep(absence) // then it is known to be alone
 		for _, tool := range s.more {
 			s.open(tool)
 		}
@@ -166,7 +168,7 @@ func TestStoreFailsWhileItIsTold(t *testing.T) {
 			if m.breaker("listed/"+tool).State == "open" {
 				require.Empty(t, closed)
 				closed = "listed/" + tool
-				_, err := m.store("other").recovered(t.Context(), closed, resilience.CauseCalls)
+				_, err := m.store("other").recovered(t.Context(), closed, 0, resilience.CauseCalls)
 				require.NoError(t, err)
 			}
 		}

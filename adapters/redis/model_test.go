@@ -18,8 +18,7 @@ type model struct {
 	since     int
 	version   int64
 	members   map[string]time.Time // when one was heard of last
-	heard     time.Time            // when one was heard of first
-	awake     time.Time            // when one was heard of after a while without any
+	awake     time.Time            // when one was heard of, and no other
 	breakers  map[string]*modelBreaker
 	configs   map[string]time.Time
 	listeners map[*modelStore]listener
@@ -29,6 +28,7 @@ type model struct {
 type modelBreaker struct {
 	entry
 	by, failed  map[string]bool // the members that have seen failures, and whose probe has failed
+	last        time.Time       // when the last failure was heard of
 	at, probeAt time.Time
 	lease       string
 	reset       time.Time // when it was reset by hand; zero if it wasn't
@@ -48,7 +48,7 @@ func (m *model) flush() {
 	defer m.mu.Unlock()
 	m.since++
 	m.version = 0
-	m.members, m.heard, m.awake = make(map[string]time.Time), time.Time{}, time.Time{}
+	m.members, m.awake = make(map[string]time.Time), time.Time{}
 	m.breakers = make(map[string]*modelBreaker)
 	m.configs = make(map[string]time.Time)
 }
@@ -86,49 +86,43 @@ func (m *model) executed() map[string]int {
 	return before
 }
 
-// recent returns how many members were heard of lately.
-func (m *model) recent() (n int) {
-	oldest := m.now().Add(-absence)
-	for _, heard := range m.members {
-		if !heard.Before(oldest) {
+// present reports whether a member was heard of lately.
+func (m *model) present(member string) bool {
+	heard, ok := m.members[member]
+	return ok && !heard.Before(m.now().Add(-absence))
+}
+
+// live returns how many members there are.
+func (m *model) live() (n int) {
+	for member := range m.members {
+		if m.present(member) {
 			n++
 		}
 	}
-	return n
+	return max(n, 1)
 }
-
-func (m *model) live() int { return max(m.recent(), 1) }
 
 // alive says that the member is.
 func (m *model) alive(me string) {
-	oldest := m.now().Add(-absence)
-	maps.DeleteFunc(m.members, func(_ string, heard time.Time) bool { return heard.Before(oldest) })
-	switch {
-	case len(m.members) > 0:
-	case m.heard.IsZero():
-		m.heard = m.now()
-	default:
+	maps.DeleteFunc(m.members, func(member string, _ time.Time) bool { return !m.present(member) })
+	if len(m.members) == 0 {
 		m.awake = m.now()
 	}
 	m.members[me] = m.now()
 }
 
 // needed returns how many members must have seen failures to open a breaker.
-func (m *model) needed(me string, quorum int) int {
+func (m *model) needed(quorum int) int {
 	if m.now().Sub(m.awake) < absence {
 		return quorum
 	}
-	if m.heard.IsZero() || m.now().Sub(m.heard) < absence {
-		return min(quorum, m.live())
-	}
-	n := m.recent()
-	if n == 0 {
-		return quorum
-	}
-	if m.members[me].Before(m.now().Add(-absence)) {
-		n++
-	}
-	return min(quorum, n)
+	return min(quorum, m.live())
+}
+
+// forgetAbsent forgets those who aren't there any more, and returns how many are.
+func (m *model) forgetAbsent(all map[string]bool) int {
+	maps.DeleteFunc(all, func(member string, _ bool) bool { return !m.present(member) })
+	return len(all)
 }
 
 // view returns a breaker as the member knows it.
@@ -207,10 +201,11 @@ func (s *modelStore) failure(
 	ctx context.Context, fb resilience.FleetBreaker, n, quorum int, probe bool,
 ) (entry, error) {
 	return over(ctx, s, "failure", func() entry {
+		s.alive(s.me)
 		b := s.breakers[fb.ID]
 		switch {
 		case b != nil && b.State == "open" && probe:
-			b.failed[s.me] = true
+			b.failed[s.me], b.last = true, s.now()
 			b.at, b.probeAt = s.now().Add(max(fb.RetryAfter, 0)), s.now().Add(fb.Config.ProbeInterval/2)
 			b.lease = ""
 			return s.changed(fb.ID, s.me, nil)
@@ -226,29 +221,37 @@ func (s *modelStore) failure(
 		}
 		b.Failures += n
 		b.by[s.me] = true
-		if b.Failures >= fb.Config.Failures && len(b.by) >= s.needed(s.me, quorum) {
+		if b.Failures >= fb.Config.Failures && s.forgetAbsent(b.by) >= s.needed(quorum) {
 			s.open(fb.ID, fb.Config.Cooldown, fb.Config.ProbeInterval/2, "calls")
 		}
+		s.breakers[fb.ID].last = s.now()
 		return s.changed(fb.ID, s.me, nil)
 	})
 }
 
-func (s *modelStore) forget(id string) entry {
-	if b := s.breakers[id]; b == nil || b.State != "closed" || b.Failures == 0 {
+func (s *modelStore) forget(id string, age time.Duration) entry {
+	b := s.breakers[id]
+	if b == nil || b.State != "closed" || b.Failures == 0 || s.now().Add(-age).Before(b.last) {
 		return s.view(id, s.me)
 	}
 	delete(s.breakers, id)
 	return s.changed(id, s.me, nil)
 }
 
-func (s *modelStore) success(ctx context.Context, id string) (entry, error) {
-	return over(ctx, s, "success", func() entry { return s.forget(id) })
+func (s *modelStore) success(ctx context.Context, id string, age time.Duration) (entry, error) {
+	return over(ctx, s, "success", func() entry { return s.forget(id, age) })
 }
 
-func (s *modelStore) recovered(ctx context.Context, id string, cause resilience.Cause) (entry, error) {
+func (s *modelStore) recovered(
+	ctx context.Context, id string, age time.Duration, cause resilience.Cause,
+) (entry, error) {
 	return over(ctx, s, "recovered", func() entry {
-		if b := s.breakers[id]; b == nil || b.State != "open" {
-			return s.forget(id)
+		b := s.breakers[id]
+		switch {
+		case b == nil || b.State != "open":
+			return s.forget(id, age)
+		case s.now().Add(-age).Before(b.last):
+			return s.view(id, s.me)
 		}
 		delete(s.breakers, id)
 		return s.changed(id, s.me, func(e *entry) { e.Cause = cause.String() })
@@ -277,10 +280,12 @@ func (s *modelStore) lease(
 			due = now
 		case held && b.until.After(due):
 			due = b.until
-		case !held && b.failed[s.me] && len(b.failed) < s.live():
-			due = due.Add(fb.Config.Cooldown / 4)
 		case !held && b.failed[s.me]:
-			clear(b.failed)
+			if s.forgetAbsent(b.failed) < s.live() {
+				due = due.Add(fb.Config.Cooldown / 4)
+			} else {
+				clear(b.failed)
+			}
 		}
 		if due.After(now) {
 			return leaseReply{Wait: milliseconds(due.Sub(now))}

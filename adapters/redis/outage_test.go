@@ -333,3 +333,50 @@ func TestOutageWithOneBrokenNetworkOpensNoBreakerOfTheOthers(t *testing.T) {
 		})
 	}
 }
+
+// What a member found out while it was cut off closes nothing that has opened since.
+func TestRecoveryFromBeforeTheFleetHasOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 3, nil)
+		defer leaveAll(t, all)
+		all[0].store.down.Store(true)
+		time.Sleep(time.Second)
+		all[0].open("search")
+		time.Sleep(30 * time.Second)
+		require.NoError(t, all[0].call())
+		require.Equal(t, resilience.StateClosed, all[0].state(), "alone")
+
+		time.Sleep(time.Minute)
+		down(t, all[1:])
+		all[0].store.down.Store(false)
+		time.Sleep(time.Second)
+		for i, s := range all {
+			require.Equal(t, resilience.StateOpen, s.state(), "member %d", i)
+		}
+	})
+}
+
+// It forgets no failures since, either.
+func TestRecoveryFromBeforeFailuresOfTheFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 3, nil)
+		defer leaveAll(t, all)
+		all[0].store.down.Store(true)
+		time.Sleep(time.Second)
+		all[0].open("search")
+		time.Sleep(30 * time.Second)
+		require.NoError(t, all[0].call())
+
+		time.Sleep(time.Minute)
+		all[0].broken.Store(true)
+		require.Error(t, all[1].call())
+		require.Error(t, all[2].call())
+		all[0].store.down.Store(false)
+		time.Sleep(time.Second)
+		require.Equal(t, 2, m.breaker("listed/search").Failures)
+		all[0].broken.Store(false)
+		require.NoError(t, all[0].call(), "a new one does")
+		require.Zero(t, m.breaker("listed/search").Failures)
+	})
+}

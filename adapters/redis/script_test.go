@@ -62,6 +62,7 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			Config:     resilience.BreakerConfig{Failures: 3, Cooldown: 4 * time.Second, ProbeInterval: drawInterval.Draw(t, "interval")},
 		}
 	}
+	drawAge := rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, time.Minute})
 	drawCause := rapid.SampledFrom([]resilience.Cause{resilience.CauseCalls, resilience.CauseProbe})
 
 	t.Repeat(map[string]func(*rapid.T){
@@ -88,12 +89,12 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			same("failure", func(s store) (any, error) { return s.failure(ctx, b, n, 2, probe) })
 		},
 		"success": func(t *rapid.T) {
-			id := drawID.Draw(t, "id")
-			same("success", func(s store) (any, error) { return s.success(ctx, id) })
+			id, age := drawID.Draw(t, "id"), drawAge.Draw(t, "age")
+			same("success", func(s store) (any, error) { return s.success(ctx, id, age) })
 		},
 		"recovered": func(t *rapid.T) {
-			id, cause := drawID.Draw(t, "id"), drawCause.Draw(t, "cause")
-			same("recovered", func(s store) (any, error) { return s.recovered(ctx, id, cause) })
+			id, age, cause := drawID.Draw(t, "id"), drawAge.Draw(t, "age"), drawCause.Draw(t, "cause")
+			same("recovered", func(s store) (any, error) { return s.recovered(ctx, id, age, cause) })
 		},
 		"lease": func(t *rapid.T) {
 			b, cause := breaker(), drawCause.Draw(t, "cause")

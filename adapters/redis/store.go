@@ -22,8 +22,8 @@ type store interface {
 	read(ctx context.Context, ids []string) ([]entry, error)
 
 	failure(ctx context.Context, b resilience.FleetBreaker, n, quorum int, probe bool) (entry, error)
-	success(ctx context.Context, id string) (entry, error)
-	recovered(ctx context.Context, id string, cause resilience.Cause) (entry, error)
+	success(ctx context.Context, id string, age time.Duration) (entry, error)
+	recovered(ctx context.Context, id string, age time.Duration, cause resilience.Cause) (entry, error)
 	lease(ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause) (leaseReply, error)
 
 	isolate(ctx context.Context, id, reason string) (entry, error)
@@ -190,12 +190,14 @@ func (s *redisStore) failure(
 		milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter), probing)
 }
 
-func (s *redisStore) success(ctx context.Context, id string) (entry, error) {
-	return run[entry](ctx, s, "success", []string{id})
+func (s *redisStore) success(ctx context.Context, id string, age time.Duration) (entry, error) {
+	return run[entry](ctx, s, "success", []string{id}, milliseconds(age))
 }
 
-func (s *redisStore) recovered(ctx context.Context, id string, cause resilience.Cause) (entry, error) {
-	return run[entry](ctx, s, "recovered", []string{id}, cause.String())
+func (s *redisStore) recovered(
+	ctx context.Context, id string, age time.Duration, cause resilience.Cause,
+) (entry, error) {
+	return run[entry](ctx, s, "recovered", []string{id}, milliseconds(age), cause.String())
 }
 
 func (s *redisStore) lease(

@@ -137,7 +137,7 @@ func (e *engine) tellState(ctx context.Context, b resilience.FleetBreaker) error
 	_, err := bounded(ctx, func(ctx context.Context) (entry, error) {
 		switch b.State {
 		case resilience.StateClosed:
-			return e.store.recovered(ctx, b.ID, b.Cause)
+			return e.store.recovered(ctx, b.ID, time.Since(b.Changed), b.Cause)
 		case resilience.StateIsolated:
 			return entry{}, nil
 		}

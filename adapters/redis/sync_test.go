@@ -118,6 +118,7 @@ func TestLeasesOfSeveralProbesAreRenewed(t *testing.T) {
 		s.start(nil)
 		other := m.store("other")
 		defer leaveAll(t, []*server{s})
+		time.Sleep(absence) // then it is known to be alone
 		for _, tool := range s.more {
 			s.open(tool)
 		}
@@ -220,6 +221,7 @@ func TestResultsDuringTheSyncThatReconnects(t *testing.T) {
 		s := newServer(t, newModel(), "alone")
 		s.start(nil)
 		defer leaveAll(t, []*server{s})
+		time.Sleep(absence) // then it is known to be alone
 		s.store.refuse(errLost, "sync")
 		time.Sleep(2 * time.Second)
 		began, end := make(chan struct{}), make(chan struct{})

@@ -143,6 +143,15 @@ func (r *record) verdict() verdict {
 	return answered
 }
 
+// retryDue returns when the next attempt must have begun, if the call has ended before one.
+func (r *record) retryDue() time.Duration {
+	if r.verdict() != inDelay {
+		return forever
+	}
+	e := r.retries[len(r.retries)-1]
+	return e.Time.Add(e.Delay).Sub(r.world.begin)
+}
+
 // attemptDue returns when the last attempt must have returned, as far as its own timeout is concerned.
 func (r *record) attemptDue() time.Duration {
 	if r.config.attemptTimeout == 0 {

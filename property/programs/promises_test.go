@@ -247,7 +247,7 @@ func letsCallerGo(r *record) string {
 	canceled := r.leftBy.Error() == "context canceled"
 	byParent := r.parent != nil && !r.detached
 	v := r.verdict()
-	ended := (v == cutOff || v == inDelay) && r.left.at < min(r.due(), r.attemptDue())
+	ended := (v == cutOff || v == inDelay) && r.left.at < min(r.due(), r.attemptDue(), r.retryDue())
 	if ended && canceled && !byParent &&
 		!r.insists() && r.err.Code != resilience.CodeCanceled && r.returned.at == r.left.at {
 		return "it should be CANCELED"

@@ -107,9 +107,11 @@ func TestJoinWithoutRedis(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	b := new(backend)
-	first := newMember(t, b, resilience.BreakerConfig{Cooldown: time.Hour}).join(newClient(t, s.addr))
+	all := joinAll(t, 2, b, resilience.BreakerConfig{Cooldown: time.Hour}, to(t, s.addr))
 	b.broken.Store(true)
-	first.open()
+	all[0].open()
+	all[1].open()
+	agree(t, all, resilience.StateOpen)
 
 	for _, frozen := range []bool{false, true} {
 		if frozen {
@@ -139,9 +141,11 @@ func TestJoinWaitsForRedis(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	b := new(backend)
-	first := newMember(t, b, resilience.BreakerConfig{Cooldown: time.Hour}).join(newClient(t, s.addr))
+	all := joinAll(t, 2, b, resilience.BreakerConfig{Cooldown: time.Hour}, to(t, s.addr))
 	b.broken.Store(true)
-	first.open()
+	all[0].open()
+	all[1].open()
+	agree(t, all, resilience.StateOpen)
 
 	s.freeze()
 	time.AfterFunc(time.Second, s.thaw)
