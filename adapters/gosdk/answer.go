@@ -125,9 +125,9 @@ func (p *protocolError) forClient(e *resilience.Error) error {
 	}
 }
 
-// markProtocolError marks err as the caller's mistake if it is a protocol error that says so. Of others
-// it isn't known whose fault they are: the SDK also returns them where a client can't be asked, and
-// servers make internal errors of whatever a tool returns.
+// markProtocolError marks err as the caller's mistake if it is a protocol error that says so, and as unfinished if it
+// asks the client to send its user to a page. Of others it isn't known whose fault they are: the SDK also returns them
+// where a client can't be asked, and servers make internal errors of whatever a tool returns.
 func markProtocolError(err error) error {
 	var wire *jsonrpc.Error
 	if !errors.As(err, &wire) {
@@ -138,6 +138,8 @@ func markProtocolError(err error) error {
 	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError,
 		-32002: // a resource wasn't found, in older protocols
 		return resilience.MarkInvalid(err)
+	case mcp.CodeURLElicitationRequired:
+		return resilience.MarkInvalid(errors.Join(resilience.ErrUnfinished, err))
 	}
 	return err
 }

@@ -79,7 +79,7 @@ func TestResultForACallerWhoHasLeft(t *testing.T) {
 // Without HideErrors, an error that wraps a protocol error keeps its words.
 func TestWordsAroundAProtocolErrorAreKept(t *testing.T) {
 	f := newProtected(t, resilience.Config{})
-	f.raw("x", nil, returns(nil, fmt.Errorf("table users: %w", &jsonrpc.Error{Code: -32042, Message: "no such row"})))
+	f.raw("x", nil, returns(nil, fmt.Errorf("table users: %w", &jsonrpc.Error{Code: -32050, Message: "no such row"})))
 	f.connect("")
 	assert.Equal(t, "table users: no such row", f.protocolError("x").Message)
 }

@@ -43,7 +43,7 @@ func everyKind(t *testing.T, protocol string) (f *fixture, isError *mcp.CallTool
 		<-hung
 		return fine, nil
 	})
-	f.raw("raw-wire", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: "on purpose"}))
+	f.raw("raw-wire", nil, returns(nil, &jsonrpc.Error{Code: -32050, Message: "on purpose"}))
 
 	f.connect(protocol)
 	t.Cleanup(func() { close(hung) }) // before the session is closed, which waits for the handlers
@@ -106,7 +106,7 @@ func TestProtocolErrorsAndOtherMethodsPassUnchanged(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		f, _ := everyKind(t, protocol)
 		wire := f.protocolError("raw-wire")
-		assert.EqualValues(t, -32042, wire.Code)
+		assert.EqualValues(t, -32050, wire.Code)
 		assert.Equal(t, "on purpose", wire.Message)
 		assert.EqualValues(t, jsonrpc.CodeInvalidParams, f.protocolError("no-such-tool").Code)
 		assert.Equal(t, errBoom.Error(), f.protocolError("raw-error").Message)
@@ -189,7 +189,7 @@ func TestQuestionIsPassedOnAsItIs(t *testing.T) {
 // What the guard has nothing to say of reaches other middleware as it is.
 func TestErrorOfAHandlerIsReturnedAsItIs(t *testing.T) {
 	for _, own := range []error{
-		errors.New("no such row"), fmt.Errorf("read: %w", &jsonrpc.Error{Code: -32042, Message: "no such row"}),
+		errors.New("no such row"), fmt.Errorf("read: %w", &jsonrpc.Error{Code: -32050, Message: "no such row"}),
 	} {
 		next := func(context.Context, string, mcp.Request) (mcp.Result, error) { return nil, own }
 		_, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(next)(t.Context(), "tools/call",

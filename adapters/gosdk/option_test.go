@@ -119,8 +119,8 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	f.raw("result", nil, returns(shared, nil))
 	f.raw("error", nil, returns(nil, errors.New(secret)))
 	f.raw("plain", nil, returns(nil, errors.New("no such row")))
-	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: secret, Data: []byte(`"mine"`)}))
-	f.raw("wrapped", nil, returns(nil, fmt.Errorf("%s: %w", secret, &jsonrpc.Error{Code: -32042, Message: "no"})))
+	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32050, Message: secret, Data: []byte(`"mine"`)}))
+	f.raw("wrapped", nil, returns(nil, fmt.Errorf("%s: %w", secret, &jsonrpc.Error{Code: -32050, Message: "no"})))
 	f.raw("success", nil, returns(textResult(secret), nil))
 	f.connect("")
 
@@ -131,11 +131,11 @@ func TestSecretsInTheTextOfAFailureAreReplaced(t *testing.T) {
 	assert.Equal(t, f.protocolError("plain").Code, f.protocolError("error").Code)
 	wire := f.protocolError("protocol")
 	assert.Equal(t, want, wire.Message)
-	assert.EqualValues(t, -32042, wire.Code)
+	assert.EqualValues(t, -32050, wire.Code)
 	assert.Equal(t, `"mine"`, string(wire.Data))
 	wire = f.protocolError("wrapped")
 	assert.Equal(t, want+": no", wire.Message)
-	assert.EqualValues(t, -32042, wire.Code)
+	assert.EqualValues(t, -32050, wire.Code)
 	assert.Equal(t, secret, text(t, f.call("success")), "what isn't a failure is the tool's affair")
 }
 
@@ -166,7 +166,7 @@ func TestLongTextOfAFailureUsesUpNoTimeout(t *testing.T) {
 }
 
 func TestHiddenErrorsAreTheGuards(t *testing.T) {
-	notFound := &jsonrpc.Error{Code: -32042, Message: "no such row", Data: []byte(`"/etc/app.conf"`)}
+	notFound := &jsonrpc.Error{Code: -32050, Message: "no such row", Data: []byte(`"/etc/app.conf"`)}
 	var row struct {
 		N int `json:"n"`
 	}
@@ -177,7 +177,7 @@ func TestHiddenErrorsAreTheGuards(t *testing.T) {
 	f.typed("unreadable answer", nil, func(context.Context) error { return unreadable })
 	f.raw("error", nil, returns(nil, errBoom))
 	f.raw("result", nil, returns(errorTextResult("no such row"), nil))
-	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32042, Message: "Log in first", Data: []byte(`"url"`)}))
+	f.raw("protocol", nil, returns(nil, &jsonrpc.Error{Code: -32050, Message: "Log in first", Data: []byte(`"url"`)}))
 	f.raw("wrapped", nil, returns(nil, fmt.Errorf("read /etc/app.conf: %w", errors.Join(errBoom, notFound))))
 	f.connect("")
 
@@ -197,7 +197,7 @@ func TestHiddenErrorsAreTheGuards(t *testing.T) {
 	assert.NotContains(t, jsonOf(t, f.call("unreadable answer")), "unmarshal")
 	wrapped := f.protocolError("wrapped")
 	assert.Equal(t, "no such row", wrapped.Message)
-	assert.EqualValues(t, -32042, wrapped.Code)
+	assert.EqualValues(t, -32050, wrapped.Code)
 	assert.NotContains(t, string(wrapped.Data), "app.conf")
 }
 

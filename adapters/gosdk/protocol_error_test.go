@@ -23,7 +23,7 @@ func TestProtocolErrorHasGuidanceAsItsData(t *testing.T) {
 	f.raw("down", nil, returns(nil, errBoom))
 	f.raw("mistake", nil, returns(nil, errors.New("no such row")))
 	f.raw("own data", nil, returns(nil, &jsonrpc.Error{Code: -32603, Message: "m", Data: []byte(`"mine"`)}))
-	broken := &jsonrpc.Error{Code: -32042, Message: "m", Data: []byte(`"mine"`)}
+	broken := &jsonrpc.Error{Code: -32050, Message: "m", Data: []byte(`"mine"`)}
 	f.raw("broken", nil, returns(nil, fmt.Errorf("read: %w", errors.Join(broken, errBoom))))
 	f.connect("")
 
@@ -33,7 +33,7 @@ func TestProtocolErrorHasGuidanceAsItsData(t *testing.T) {
 	assert.Empty(t, f.protocolError("mistake").Data)
 	assert.Equal(t, `"mine"`, string(f.protocolError("own data").Data))
 	wrapped := f.protocolError("broken")
-	assert.EqualValues(t, -32042, wrapped.Code)
+	assert.EqualValues(t, -32050, wrapped.Code)
 	assert.Contains(t, string(wrapped.Data), `"code":"TOOL_FAILED"`, "the SDK keeps no data of a wrapped error")
 }
 
@@ -46,7 +46,7 @@ func TestProtocolErrorWithGuidanceKeepsItsData(t *testing.T) {
 		var data json.RawMessage
 		f.raw("x", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			time.Sleep(2 * time.Second)
-			return nil, &jsonrpc.Error{Code: -32042, Message: "m", Data: data}
+			return nil, &jsonrpc.Error{Code: -32050, Message: "m", Data: data}
 		})
 		f.connect("")
 		assert.Contains(t, string(f.protocolError("x").Data), `"code":"TIMEOUT"`)
@@ -55,11 +55,39 @@ func TestProtocolErrorWithGuidanceKeepsItsData(t *testing.T) {
 	})
 }
 
+// A client that is asked to send its user to a page calls again afterwards: nothing has failed.
+func TestURLElicitationIsPassedOn(t *testing.T) {
+	required := mcp.URLElicitationRequiredError([]*mcp.ElicitParams{{
+		Mode: "url", ElicitationID: "e", URL: "https://example.com", Message: "Log in",
+	}})
+	var direct *jsonrpc.Error
+	require.ErrorAs(t, required, &direct)
+
+	var ended resilience.CallEnd
+	f := newProtected(t, resilience.Config{Observers: []resilience.Observer{{
+		End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+	}}}, gosdk.HideErrors())
+	f.raw("x", readOnly, returns(nil, required))
+	f.raw("wrapped", readOnly, returns(nil, fmt.Errorf("github: %w", required)))
+	f.connect("")
+
+	wire := f.protocolError("x")
+	assert.EqualValues(t, mcp.CodeURLElicitationRequired, wire.Code)
+	assert.JSONEq(t, string(direct.Data), string(wire.Data))
+	assert.EqualValues(t, mcp.CodeURLElicitationRequired, f.protocolError("wrapped").Code)
+
+	require.NoError(t, f.guard.Flush(t.Context()))
+	assert.Nil(t, ended.Err)
+	assert.True(t, ended.Unfinished)
+	assert.False(t, ended.Counted)
+	assert.Equal(t, 1, ended.Attempts)
+}
+
 // What a protocol error says was wrong with the request is no failure of the backend.
 func TestMistakesByTheirCode(t *testing.T) {
 	for code, mistake := range map[int64]bool{
 		jsonrpc.CodeParseError: true, jsonrpc.CodeInvalidRequest: true, jsonrpc.CodeMethodNotFound: true,
-		jsonrpc.CodeInvalidParams: true, -32002: true, jsonrpc.CodeInternalError: false, -32042: false, 1: false,
+		jsonrpc.CodeInvalidParams: true, -32002: true, jsonrpc.CodeInternalError: false, -32050: false, 1: false,
 	} {
 		var ended resilience.CallEnd
 		g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
