@@ -94,7 +94,8 @@ func (e *Error) forEffect(effect Effect, open bool) {
 	switch {
 	case effect.repeatable():
 	case effect == EffectUnknown:
-		if ours && !harmless && !strings.HasSuffix(e.Suggestion, suggestCaution) {
+		said := strings.HasSuffix(e.Suggestion, suggestCaution) || strings.HasSuffix(e.Suggestion, suggestCheck)
+		if ours && !harmless && !said {
 			e.suggest(e.Suggestion + " " + suggestCaution)
 		}
 	case ours && !harmless:

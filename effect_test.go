@@ -373,16 +373,19 @@ func TestCautionOfACallWithinAnotherTool(t *testing.T) {
 		for name, suggestions := range map[string]map[resilience.Code]string{
 			"plain": nil, "configured": {resilience.CodeToolFailed: configured},
 		} {
-			g := newGuard(t, resilience.Config{
-				Tools: map[string]resilience.Tool{"outer": {Effect: outer}, "inner": {}}, Suggestions: suggestions,
-				Retry: resilience.Retry{MaxRetries: -1},
-			})
-			r := resilience.Run(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
-				return resilience.Do(ctx, g, "inner", failing(9, errBoom))
-			})
-			assert.LessOrEqual(t, strings.Count(r.Err.Suggestion, suggestCaution), 1, "%v, %s", outer, name)
-			if suggestions != nil {
-				assert.Equal(t, want, r.Err.Suggestion, "%v", outer)
+			for _, inner := range []resilience.Effect{resilience.EffectUnknown, resilience.NonIdempotent} {
+				g := newGuard(t, resilience.Config{
+					Tools: map[string]resilience.Tool{"outer": {Effect: outer}, "inner": {Effect: inner}}, Suggestions: suggestions,
+					Retry: resilience.Retry{MaxRetries: -1},
+				})
+				r := resilience.Run(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+					return resilience.Do(ctx, g, "inner", failing(9, errBoom))
+				})
+				cautions := strings.Count(r.Err.Suggestion, suggestCaution) + strings.Count(r.Err.Suggestion, suggestCheck)
+				assert.LessOrEqual(t, cautions, 1, "%v, %v, %s: %s", outer, inner, name, r.Err.Suggestion)
+				if suggestions != nil && inner == resilience.EffectUnknown {
+					assert.Equal(t, want, r.Err.Suggestion, "%v", outer)
+				}
 			}
 		}
 	}
