@@ -57,7 +57,15 @@ func checkJSON(res *mcp.CallToolResult) error {
 		return nil
 	}
 
-	if _, encoded := res.StructuredContent.(json.RawMessage); !encoded { // by mcp.AddTool
+	for i, c := range res.Content {
+		if isPlain(c) {
+			continue
+		}
+		if _, err := json.Marshal(res.Content[i : i+1]); err != nil {
+			return fmt.Errorf("the result's content is no JSON: %w", err)
+		}
+	}
+	if raw, ok := res.StructuredContent.(json.RawMessage); !ok || !json.Valid(raw) { // by mcp.AddTool it is
 		if _, err := json.Marshal(res.StructuredContent); err != nil {
 			return fmt.Errorf("the result's structured content is no JSON: %w", err)
 		}
@@ -68,6 +76,19 @@ func checkJSON(res *mcp.CallToolResult) error {
 		}
 	}
 	return nil
+}
+
+// isPlain reports whether c can be encoded for certain, as nearly all content can.
+func isPlain(c mcp.Content) bool {
+	switch c := c.(type) {
+	case *mcp.TextContent:
+		return c != nil && c.Meta == nil && c.Annotations == nil
+	case *mcp.ImageContent:
+		return c != nil && c.Meta == nil && c.Annotations == nil
+	case *mcp.AudioContent:
+		return c != nil && c.Meta == nil && c.Annotations == nil
+	}
+	return false
 }
 
 // answerOfError returns the answer and the error for the guard that a handler's error stands for.

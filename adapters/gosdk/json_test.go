@@ -16,6 +16,10 @@ type panickingJSON struct{ inner *struct{ n byte } }
 
 func (p panickingJSON) MarshalJSON() ([]byte, error) { return []byte{'0' + p.inner.n}, nil }
 
+func withContent(c mcp.Content) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "a"}, c}}
+}
+
 // The SDK would leave such calls without an answer, or end the process.
 func TestResultThatIsNoJSONIsAnswered(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -25,6 +29,15 @@ func TestResultThatIsNoJSONIsAnswered(t *testing.T) {
 		"NaN":         {res: &mcp.CallToolResult{StructuredContent: map[string]any{"mean": math.NaN()}}},
 		"NaN in meta": {res: &mcp.CallToolResult{Meta: mcp.Meta{"score": math.Inf(1)}}},
 		"a panic":     {res: &mcp.CallToolResult{StructuredContent: panickingJSON{}}, counted: true},
+		"half of what a backend has said": {res: &mcp.CallToolResult{
+			StructuredContent: json.RawMessage(`{"rows":[1,2`)}},
+		"NaN in an item": {res: withContent(&mcp.TextContent{Meta: mcp.Meta{"score": math.NaN()}})},
+		"NaN in a priority": {res: withContent(
+			&mcp.ImageContent{Annotations: &mcp.Annotations{Priority: math.NaN()}})},
+		"no text":     {res: withContent((*mcp.TextContent)(nil)), counted: true},
+		"no image":    {res: withContent((*mcp.ImageContent)(nil)), counted: true},
+		"no audio":    {res: withContent((*mcp.AudioContent)(nil)), counted: true},
+		"no resource": {res: withContent((*mcp.EmbeddedResource)(nil)), counted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,12 +56,16 @@ func TestResultThatIsJSONAlreadyStands(t *testing.T) {
 		f := newProtected(t, resilience.Config{})
 		res := &mcp.CallToolResult{
 			StructuredContent: json.RawMessage(`{"n":1}`), Meta: mcp.Meta{"k": "v"},
-			Content: []mcp.Content{&mcp.TextContent{Text: "a"}},
+			Content: []mcp.Content{
+				&mcp.TextContent{Text: "a"}, &mcp.ImageContent{Data: []byte("b")}, &mcp.AudioContent{Data: []byte("c")},
+				&mcp.TextContent{Text: "d", Meta: mcp.Meta{"k": "v"}}, &mcp.ResourceLink{URI: "file:///e", Name: "e"},
+			},
 		}
 		f.raw("x", nil, returns(res, nil))
 		f.connect(latest)
 		got := f.call("x")
 		assert.Equal(t, map[string]any{"n": 1.0}, got.StructuredContent)
 		assert.Equal(t, "v", got.Meta["k"])
+		assert.Len(t, got.Content, 5)
 	})
 }

@@ -311,7 +311,7 @@ func TestMeaningOfAResult(t *testing.T) {
 
 // Other middleware may return any result, and a program ask what it means.
 func TestResultWithNothingInIt(t *testing.T) {
-	nothing := &mcp.CallToolResult{IsError: true, Content: []mcp.Content{(*mcp.TextContent)(nil), nil}}
+	nothing := &mcp.CallToolResult{IsError: true, Content: []mcp.Content{nil}}
 	res, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(
 		func(context.Context, string, mcp.Request) (mcp.Result, error) { return nothing, nil },
 	)(t.Context(), "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
@@ -320,6 +320,7 @@ func TestResultWithNothingInIt(t *testing.T) {
 
 	mismatch := &json.UnmarshalTypeError{Field: "n", Type: reflect.TypeFor[int]()}
 	nothing.SetError(mismatch)
+	nothing.Content = append(nothing.Content, (*mcp.TextContent)(nil))
 	assert.Same(t, mismatch, gosdk.CountKnown(t.Context(), &mcp.CallToolRequest{}, nothing))
 }
 

@@ -2,6 +2,7 @@ package mcpgo_test
 
 import (
 	"context"
+	"encoding/json"
 	"math"
 	"testing"
 
@@ -33,7 +34,12 @@ func TestResultThatIsNoJSONIsAnswered(t *testing.T) {
 		"the mean of nothing": {handler: mcp.NewStructuredToolHandler(
 			func(context.Context, mcp.CallToolRequest, struct{}) (stats, error) { return stats{math.NaN()}, nil })},
 		"NaN in meta": {handler: returns(inMeta, nil)},
-		"a panic":     {handler: returns(&mcp.CallToolResult{StructuredContent: panickingJSON{}}, nil), counted: true},
+		"NaN in an item": {handler: returns(&mcp.CallToolResult{Content: []mcp.Content{mcp.NewTextContent("a"), mcp.TextContent{
+			Type: "text", Meta: &mcp.Meta{AdditionalFields: map[string]any{"score": math.NaN()}},
+		}}}, nil)},
+		"half of what a backend has said": {handler: returns(&mcp.CallToolResult{
+			StructuredContent: json.RawMessage(`{"rows":[1,2`)}, nil)},
+		"a panic": {handler: returns(&mcp.CallToolResult{StructuredContent: panickingJSON{}}, nil), counted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, resilience.Config{})

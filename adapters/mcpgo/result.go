@@ -141,6 +141,14 @@ func checkJSON(res *mcp.CallToolResult) error {
 		return nil
 	}
 
+	for _, c := range res.Content {
+		if isPlain(c) {
+			continue
+		}
+		if _, err := json.Marshal(c); err != nil {
+			return fmt.Errorf("the result's content is no JSON: %w", err)
+		}
+	}
 	if _, err := json.Marshal(res.StructuredContent); err != nil {
 		return fmt.Errorf("the result's structured content is no JSON: %w", err)
 	}
@@ -150,6 +158,19 @@ func checkJSON(res *mcp.CallToolResult) error {
 		}
 	}
 	return nil
+}
+
+// isPlain reports whether c can be encoded for certain, as nearly all content can.
+func isPlain(c mcp.Content) bool {
+	switch c := c.(type) {
+	case mcp.TextContent:
+		return c.Meta == nil && c.Annotations == nil
+	case mcp.ImageContent:
+		return c.Meta == nil && c.Annotations == nil
+	case mcp.AudioContent:
+		return c.Meta == nil && c.Annotations == nil
+	}
+	return false
 }
 
 // authorsError returns what the tool's author says by a *resilience.Error in err, nil if there is none. It adds no
