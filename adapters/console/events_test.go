@@ -328,6 +328,24 @@ func TestEachEventHasADeadline(t *testing.T) {
 	})
 }
 
+func TestHeartbeatsComeInTimeThoughSendingTakesSome(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFixture(t, tools("a"), console.Config{})
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/api/events", nil)
+		start := time.Now()
+		var sent []time.Duration
+		f.handler.ServeHTTP(&recorder{header: make(http.Header), flush: func() error {
+			time.Sleep(time.Millisecond)
+			sent = append(sent, time.Since(start).Truncate(time.Second))
+			if len(sent) == 4 {
+				return errors.New("gone")
+			}
+			return nil
+		}}, r)
+		assert.Equal(t, []time.Duration{0, 5 * time.Second, 10 * time.Second, 15 * time.Second}, sent)
+	})
+}
+
 func TestEventsNeedDeadlines(t *testing.T) {
 	f := newFixture(t, tools("a"), console.Config{})
 	w := f.do(http.MethodGet, "/api/events", "")
