@@ -60,9 +60,12 @@ func Pause(ctx context.Context) (resume func()) {
 		return func() {}
 	}
 
-	// From the outside in, since each call looks at the deadline of the one around it.
+	// From the outside in, since each call looks at the deadline of the one around it. Each watches its caller, who may
+	// leave while no timer runs.
 	for _, c := range slices.Backward(p.calls) {
-		if !c.pause(&p) {
+		if c.pause(&p) {
+			c.askAside((*callContext).watch)
+		} else {
 			p.endIn(c)
 		}
 	}

@@ -529,6 +529,33 @@ func TestThePausesOfACallEndWithIt(t *testing.T) {
 	})
 }
 
+// A call whose caller has left suspends those around it no longer, though it may go on: a Cooperative one answers for
+// itself, and nobody else may look at its context.
+func TestPauseSuspendsNoCallAroundOneThatWasGivenUp(t *testing.T) {
+	for name, middle := range map[string]func(context.Context, *resilience.Guard) (int, error){
+		"that has paused": func(ctx context.Context, _ *resilience.Guard) (int, error) {
+			return pausedFor(time.Hour)(ctx)
+		},
+		"around one that has": func(ctx context.Context, g *resilience.Guard) (int, error) {
+			return resilience.Do(context.WithoutCancel(ctx), g, "inner", pausedFor(time.Hour))
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+				"outer": {Timeout: 10 * time.Second}, "middle": {Cooperative: true}, "inner": {},
+			}})
+			r := resilience.Run(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+				ctx, cancel := context.WithCancel(ctx)
+				time.AfterFunc(time.Second, cancel)
+				return resilience.Do(ctx, g, "middle", func(ctx context.Context) (int, error) { return middle(ctx, g) })
+			})
+			assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+			assert.Equal(t, 11*time.Second, r.Duration)
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
 // An abandoned attempt asks a person during the delay, and the breaker opens, too.
 func TestCallThatHasPausedIsNotRetryableAlsoIfItIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -80,6 +80,14 @@ func (r *record) clock(timeout, maximum, began time.Duration, until moment, of *
 // due returns when the call must have returned, as far as its timeout is concerned.
 func (r *record) due() time.Duration { return r.clockBefore(moment{seq: math.MaxInt}).due }
 
+// deadline returns the one that the caller has brought, forever if there is none.
+func (r *record) deadline() time.Duration {
+	if !r.hasDeadline {
+		return forever
+	}
+	return r.began.at + r.patience.time()
+}
+
 // hurried reports whether an attempt is answered in the second half of the time of a caller who has brought less than
 // the tool's timeout, and whether that is sure: calls around it may be paused.
 func (a *attempt) hurried() (yes, sure bool) {
@@ -87,8 +95,8 @@ func (a *attempt) hurried() (yes, sure bool) {
 	c := a.clockBefore(a.ended)
 	less := timeout < a.config.timeout.time() && !(c.due == c.latest && maximum > timeout)
 	due := c.due
-	if a.caller == "brings a deadline" && a.record.began.at+a.patience.time() < due {
-		due, less = a.record.began.at+a.patience.time(), true
+	if deadline := a.deadline(); deadline < due {
+		due, less = deadline, true
 	}
 	yes = less && a.ended.at-a.record.began.at > (due-a.record.began.at)/2
 	return yes, a.outer() == nil && len(a.ticks) == 0

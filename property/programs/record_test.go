@@ -64,6 +64,8 @@ type record struct {
 	owner   *record // whose result the breaker counts: itself, or a call around it
 	tied    bool    // it isn't certain who that is
 
+	hasDeadline bool // that the caller has brought
+
 	began    moment
 	returned moment // not before what the caller got is there
 	exited   bool   // the call has ended its goroutine, as a Cooperative tool may

@@ -14,10 +14,7 @@ func delaysFit(r *record) string {
 	for i, e := range r.retries {
 		begins := e.Time.Sub(r.world.begin)
 		for x := r; x != nil; x = x.outer() {
-			due := x.clockBefore(r.afterAttempt(i)).due
-			if x.caller == "brings a deadline" {
-				due = min(due, x.began.at+x.patience.time())
-			}
+			due := min(x.clockBefore(r.afterAttempt(i)).due, x.deadline())
 			if begins+e.Delay >= due {
 				return fmt.Sprintf("a delay of %s begins at %s, and the time of call %d is up at %s", e.Delay, begins,
 					x.number, due)

@@ -119,6 +119,8 @@ func (w *world) make(ctx context.Context, r *record) {
 		timer := time.AfterFunc(r.patience.time(), cancel)
 		defer timer.Stop()
 	case "brings a deadline":
+		around, ok := ctx.Deadline()
+		r.hasDeadline = !ok || time.Until(around) > r.patience.time() // a later one isn't kept if the earlier is put off
 		ctx, cancel = context.WithTimeout(ctx, r.patience.time())
 		defer cancel()
 	case "has left":
