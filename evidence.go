@@ -3,6 +3,7 @@ package resilience
 import (
 	"io/fs"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -178,8 +179,7 @@ func signOfGRPC(err error) sign {
 
 	switch code.Uint() {
 	case 8: // also of a message that is too large for one side
-		if text := err.Error(); strings.Contains(text, "larger than max") || // Go, Node, and what is made with C
-			strings.Contains(text, "exceeds maximum size") { // Java
+		if containsAny(err.Error(), tooLarge) {
 			return signRejected
 		}
 		return signTrouble
@@ -195,19 +195,31 @@ func signOfGRPC(err error) sign {
 	return signNone // OK, canceled, and unknown, which a server makes of any error
 }
 
-// signOfInternal reads the text of a status INTERNAL, which Go's client also makes of a request that it can't send:
-// its metadata, message or token isn't valid, or too large. And it makes one of a proxy's HTTP status 400.
+// tooLarge is what implementations of gRPC say of a message that is too large: those in Go, Node and C, in Java, for
+// .NET, and in Swift.
+var tooLarge = []string{
+	"larger than max", "exceeds maximum size", "exceeds the maximum configured message size",
+	"exceeded the configured maximum payload size",
+}
+
+// unsent is what gRPC's client in Go says of a request that it can't send, in a status INTERNAL: its metadata, message
+// or token isn't valid, or too large.
+var unsent = []string{
+	"grpc: error while marshaling", "grpc: Compressor is not installed", "desc = header key ",
+	"desc = there is an empty key in the header", "desc = header list size to send ",
+	"desc = transport: per-RPC creds failed", "desc = transport: received per-RPC creds error",
+}
+
+func containsAny(text string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
+}
+
+// signOfInternal reads the text of a status INTERNAL, which Go's client also makes of a proxy's HTTP status 400.
 func signOfInternal(text string) sign {
-	for _, unsent := range []string{
-		"grpc: error while marshaling", "grpc: Compressor is not installed", "desc = header key ",
-		"desc = header list size to send ", "desc = transport: per-RPC creds failed",
-		"desc = transport: received per-RPC creds error",
-	} {
-		if strings.Contains(text, unsent) {
-			return signNone
-		}
-	}
-	if strings.Contains(text, "desc = unexpected HTTP status code received from server: 400") {
+	switch {
+	case containsAny(text, unsent):
+		return signNone
+	case strings.Contains(text, "desc = unexpected HTTP status code received from server: 400"):
 		return signRejected
 	}
 	return signTrouble

@@ -43,13 +43,13 @@ func (e grpcError) Error() string           { return "gRPC" }
 func (e grpcError) GRPCStatus() *grpcStatus { s := grpcStatus(e); return &s }
 func (s *grpcStatus) Code() grpcCode        { return grpcCode(*s) }
 
-// tooLarge is what gRPC says of a message.
-type tooLarge struct {
+// saying is a status with such a text.
+type saying struct {
 	grpcError
 	text string
 }
 
-func (e tooLarge) Error() string { return e.text }
+func (e saying) Error() string { return e.text }
 
 func (e worded) Error() string { return string(e) }
 
@@ -125,9 +125,12 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{grpcError(16), invalid, false},
 		{grpcError(2), transient, false},
 		{fmt.Errorf("larger than max: %w", grpcError(8)), transient, false}, // the tool's words, not gRPC's
-		{tooLarge{8, "grpc: received message larger than max (5242880 vs. 4194304)"}, invalid, false},
-		{tooLarge{8, "gRPC message exceeds maximum size 4194304: 5242880"}, invalid, false},
-		{tooLarge{14, "larger than max"}, transient, false},
+		{saying{8, "grpc: received message larger than max (5242880 vs. 4194304)"}, invalid, false},
+		{saying{8, "gRPC message exceeds maximum size 4194304: 5242880"}, invalid, false},
+		{saying{8, "Received message exceeds the maximum configured message size."}, invalid, false},
+		{saying{8, "Message has exceeded the configured maximum payload size (max: 4194304, got: 5242880)"}, invalid, false},
+		{saying{8, "Quota exceeded: the maximum of messages per minute"}, transient, false},
+		{saying{14, "larger than max"}, transient, false},
 
 		{os.NewSyscallError("open", syscall.EMFILE), transient, true},
 		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EAGAIN}, transient, true},
@@ -301,7 +304,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			sqlError("57P01"), sqlError("58030"),
 			statusError(429), statusError(500), statusError(502), statusError(503), statusError(504), statusError(506),
 			grpcError(4), grpcError(8), grpcError(10), grpcError(13), grpcError(14), grpcError(15),
-			tooLarge{13, "desc = unexpected HTTP status code received from server: 500 (Internal Server Error)"},
+			saying{13, "desc = unexpected HTTP status code received from server: 500 (Internal Server Error)"},
 			sqlite.Method(5), sqlite.Method(6), sqlite.Method(5 | 1<<8), sqlite.Small(5), sqlite.Small(6),
 			sqlite.Field{Code: 5}, &sqlite.Field{Code: 6},
 			exitError(-1), errors.Join(statusError(404), errBoom, statusError(503)),
@@ -313,7 +316,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			statusError(400), statusError(404), statusError(428), statusError(430), statusError(499), statusError(501),
 			statusError(505),
 			grpcError(3), grpcError(5), grpcError(6), grpcError(7), grpcError(9), grpcError(11), grpcError(12), grpcError(16),
-			tooLarge{13, "desc = unexpected HTTP status code received from server: 400 (Bad Request)"},
+			saying{13, "desc = unexpected HTTP status code received from server: 400 (Bad Request)"},
 			panickingIs{statusError(404)}, panickingAs{statusError(404)},
 			errors.Join(errBoom, statusError(404)), errors.Join(statusError(404), errBoom),
 		},
@@ -322,11 +325,12 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			statusError(0), statusError(200), statusError(302), statusError(399),
 			grpcError(0), grpcError(1), grpcError(2), grpcError(17), errBoom,
 			statusAndError{errBoom}, statusOf{errBoom}, statusOfAny{errBoom}, aroundLike{errBoom},
-			tooLarge{13, "grpc: error while marshaling: no message"}, tooLarge{13, "desc = header key \"é\" is wrong"},
-			tooLarge{13, "grpc: Compressor is not installed for \"x\""},
-			tooLarge{13, "desc = header list size to send violates the maximum size (8192 bytes) set by server"},
-			tooLarge{13, "desc = transport: per-RPC creds failed due to error: oauth2: \"invalid_grant\""},
-			tooLarge{13, "desc = transport: received per-RPC creds error with illegal status: no"},
+			saying{13, "grpc: error while marshaling: no message"}, saying{13, "desc = header key \"é\" is wrong"},
+			saying{13, "desc = there is an empty key in the header"},
+			saying{13, "grpc: Compressor is not installed for \"x\""},
+			saying{13, "desc = header list size to send violates the maximum size (8192 bytes) set by server"},
+			saying{13, "desc = transport: per-RPC creds failed due to error: oauth2: \"invalid_grant\""},
+			saying{13, "desc = transport: received per-RPC creds error with illegal status: no"},
 			sqlite.Method(0), sqlite.Method(1), sqlite.Method(4), sqlite.Method(7), sqlite.Method(1 << 8),
 			sqlite.Small(4), sqlite.Field{Code: 1}, sqlite.Text("5"), sqlite.Bare{}, sqlite.NewStruct(1), otherCode(5),
 			wideStatus(14),

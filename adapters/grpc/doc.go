@@ -20,8 +20,8 @@
 //	Canceled, Unknown, any other                       nothing; a server makes Unknown of any error
 //
 // ResourceExhausted for a message that is too large rejects it instead: how large it is, an agent may decide. So does
-// the Internal that the client makes of a proxy's HTTP status 400, and the one that it makes of a request that it can't
-// send (its metadata, message or token isn't valid, or too large) means nothing.
+// the Internal that the client makes of a proxy's HTTP status 400. The Internal or Unauthenticated that it makes of a
+// request that it can't send (its metadata or message isn't valid or too large, or its token can't be had) means nothing.
 //
 // DeadlineExceeded isn't counted if it comes in the second half of the time of a caller who has brought less than the
 // tool's timeout: gRPC tells the server of that deadline, and the server may keep a part of the time.

@@ -82,7 +82,7 @@ func said(err error) error {
 	if code := s.Code(); code <= codes.Unknown || code > codes.Unauthenticated {
 		return context.Canceled
 	}
-	if s.Code() == codes.Internal && isOwn(s.Message()) {
+	if isOwn(s) {
 		return context.Canceled
 	}
 	if after := retryDelay(s); after > 0 {
@@ -92,20 +92,25 @@ func said(err error) error {
 }
 
 // isAboutMessage reports whether err is about a message that is too large, or compressed in an unknown way. That
-// may be the answer of a server that has carried out the request.
+// may be the answer of a server that has carried out the request. (The last text is that of servers in Rust.)
 func isAboutMessage(err error) bool {
 	s, _ := status.FromError(err)
-	return s.Code() == codes.ResourceExhausted || strings.HasPrefix(s.Message(), "grpc: ")
+	return s.Code() == codes.ResourceExhausted || strings.HasPrefix(s.Message(), "grpc: ") ||
+		strings.Contains(s.Message(), "encoded message length too large")
 }
 
-// isOwn reports whether a message of status Internal is that of gRPC's client about a request that it
-// can't send, such as one whose metadata, text or token isn't valid. Only its text tells.
-func isOwn(message string) bool {
+// isOwn reports whether a status is that of gRPC's client about a request that it can't send, such as one whose
+// metadata, text or token isn't valid. Only its text tells.
+func isOwn(s *status.Status) bool {
+	if s.Code() != codes.Internal && s.Code() != codes.Unauthenticated {
+		return false
+	}
 	for _, own := range []string{
-		"grpc: error while marshaling", "header key ", "grpc: Compressor is not installed", "header list size to send ",
+		"grpc: error while marshaling", "header key ", "there is an empty key in the header",
+		"grpc: Compressor is not installed", "header list size to send ",
 		"transport: per-RPC creds failed", "transport: received per-RPC creds error",
 	} {
-		if strings.HasPrefix(message, own) {
+		if strings.HasPrefix(s.Message(), own) {
 			return true
 		}
 	}

@@ -314,6 +314,25 @@ func TestMessageThatIsTooLargeIsAMistake(t *testing.T) {
 	}
 }
 
+// What servers of other languages say.
+func TestMessageThatIsTooLargeForOtherServers(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"C":    status.Error(codes.ResourceExhausted, "Received message larger than max (5242880 vs. 4194304)"),
+		"Java": status.Error(codes.ResourceExhausted, "gRPC message exceeds maximum size 4194304: 5242880"),
+		".NET": status.Error(codes.ResourceExhausted, "Received message exceeds the maximum configured message size."),
+		"Swift": status.Error(codes.ResourceExhausted,
+			"Message has exceeded the configured maximum payload size (max: 4194304, got: 5242880)"),
+		"Rust": status.Error(codes.OutOfRange,
+			"Error, decoded message length too large: found 5242880 bytes, the limit is: 4194304 bytes"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, address := listen(t, answering(0, refusal))
+			conn := connect(t, address)
+			assert.Equal(t, rejected, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) { _ = unary(ctx, conn) }))
+		})
+	}
+}
+
 // attemptsOfWrite calls a tool that must not be repeated, which does what it does and then finds that nobody
 // listens at another backend.
 func attemptsOfWrite(t *testing.T, does func(context.Context)) int {
@@ -336,13 +355,15 @@ func TestWriteIsRepeatedOnlyIfItWasRejected(t *testing.T) {
 		options  []grpc.CallOption
 		attempts int
 	}{
-		"done":                             {answering(1, nil), nil, 1},
-		"unavailable":                      {ends(codes.Unavailable, "no"), nil, 1},
-		"unknown":                          {answering(0, errors.New("committed, but not indexed")), nil, 1},
-		"canceled":                         {ends(codes.Canceled, "no"), nil, 1},
-		"rejected":                         {ends(codes.InvalidArgument, "no"), nil, 4},
-		"an answer too large to receive":   {answering(1, nil), small, 1},
-		"an answer too large to send":      {ends(codes.ResourceExhausted, "message larger than max"), nil, 1},
+		"done":                           {answering(1, nil), nil, 1},
+		"unavailable":                    {ends(codes.Unavailable, "no"), nil, 1},
+		"unknown":                        {answering(0, errors.New("committed, but not indexed")), nil, 1},
+		"canceled":                       {ends(codes.Canceled, "no"), nil, 1},
+		"rejected":                       {ends(codes.InvalidArgument, "no"), nil, 4},
+		"an answer too large to receive": {answering(1, nil), small, 1},
+		"an answer too large to send":    {ends(codes.ResourceExhausted, "message larger than max"), nil, 1},
+		"an answer too large for Rust": {ends(codes.OutOfRange, "Error, encoded message length too large: "+
+			"found 5242880 bytes, the limit is: 4194304 bytes"), nil, 1},
 		"an answer that can't be unpacked": {ends(codes.Unimplemented, "grpc: Decompressor is not installed"), nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -449,6 +470,9 @@ func TestRequestThatCannotBeSentIsNotReported(t *testing.T) {
 		"metadata": func(ctx context.Context) error {
 			return unary(metadata.AppendToOutgoingContext(ctx, "token", "tökén"), conn)
 		},
+		"a name without letters": func(ctx context.Context) error {
+			return unary(metadata.NewOutgoingContext(ctx, metadata.New(map[string]string{"": "v"})), conn)
+		},
 		"a message": func(ctx context.Context) error {
 			return conn.Invoke(ctx, "/backend/Call", "not a message", new(pb.HealthCheckResponse))
 		},
@@ -469,4 +493,18 @@ func TestRequestThatCannotBeSentIsNotReported(t *testing.T) {
 			assert.Equal(t, nothing, got)
 		})
 	}
+}
+
+// Nor does the server that gives out the tokens of a connection.
+func TestConnectionWhoseTokenCannotBeHadIsNotReported(t *testing.T) {
+	_, address := listen(t, answering(1, nil))
+	conn, err := grpc.NewClient("passthrough:"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithChainUnaryInterceptor(grpcresilience.UnaryClientInterceptor()),
+		grpc.WithPerRPCCredentials(userToken{errors.New("dial tcp 10.0.0.7:443: connect: connection refused")}))
+	require.NoError(t, err)
+	defer conn.Close()
+	got := judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
+		assert.Equal(t, codes.Unauthenticated, status.Code(unary(ctx, conn)))
+	})
+	assert.Equal(t, nothing, got)
 }
