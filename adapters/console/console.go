@@ -137,7 +137,7 @@ func (c *Console) Handler(g *resilience.Guard) (http.Handler, error) {
 // Close ends all streams of events, and rejects further ones with 503. The other routes go on. A server's
 // Shutdown waits for streams, so let it call Close:
 //
-//	server.RegisterOnShutdown(console.Close)
+//	server.RegisterOnShutdown(page.Close) // page is the Console
 //
 // Close returns at once, and may be called any number of times.
 func (c *Console) Close() { c.close() }

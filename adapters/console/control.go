@@ -24,7 +24,8 @@ func (c *Console) control(act func(b *resilience.Breaker, reason string)) http.H
 	crossOrigin := http.NewCrossOriginProtection()
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := crossOrigin.Check(r); err != nil {
-			fail(w, http.StatusForbidden, err.Error())
+			fail(w, http.StatusForbidden, err.Error()+
+				": the page of another site has made this request (a proxy that serves plain HTTP must keep the Host)")
 			return
 		}
 		if !c.cfg.Authorize(r) {

@@ -30,7 +30,8 @@
 // agents read: serve it where only operators are, or wrap it in the server's own authentication.
 //
 // The last two routes exist only with Config.Authorize. They answer 403 if that returns false, and to requests that
-// a browser makes for another site. After a 403, the page asks for an access token, and sends it with the header
+// a browser makes for another site. (Over plain HTTP, a request must have the Host of the page's address for that: a
+// proxy must not change it.) If Authorize returns false, the page asks for an access token, and sends it with the header
 // "Authorization: Bearer …" for as long as it is open; a server that has sessions needs none. An Authorize that
 // trusts the address of the client trusts everyone behind a proxy.
 //
@@ -50,7 +51,8 @@
 //	tools                    as Guard.Health returns them: tool, listed, available, breaker, state, retryAfter,
 //	                         consecutiveFailures, inFlight, abandoned, and
 //	  lastError              the last failure that a breaker counted: code, message, time, and cause if it is shown
-//	  lastMinute             calls that ended since 50 to 60 seconds: succeeded, failed, rejected, other, p50, p95
+//	  lastMinute             calls that ended since 50 to 60 seconds: succeeded, failed, rejected, other, p50, p95; none
+//	                         of tools beyond the guard's labels, as lastError has no time of theirs
 //	  history                rows [start, succeeded, failed, rejected, other, p50, p95], the oldest first; start is in
 //	                         seconds since 1970, and steps without calls have no row
 //	breakers                 breaker, key, state, retryAfter, consecutiveFailures, reason, tools, and
@@ -60,7 +62,7 @@
 //
 // Rejected calls haven't reached the tool. Other ones were mistakes of the caller's, canceled, or aren't finished.
 // The quantiles are of calls that succeeded or failed, and at most a factor of 1.8 beside the truth, from 1ms to 100s:
-// what takes longer is 100s, and what takes less is less than 1ms. Where several breakers have the same name, the
+// what takes longer is 100s, and what takes less is 1ms at most. Where several breakers have the same name, the
 // worst is shown.
 //
 // /api/events sends a snapshot first, also to a reader that comes back: the document of /api/health. Then it sends an
@@ -70,7 +72,7 @@
 // # Costs
 //
 // A call costs the guard one more event, on the goroutine of the observer. The console starts no goroutine: a stream
-// runs on that of its request. Readers share what is looked up, nothing is kept for one that is slow, and one whose
-// connection takes nothing for ten seconds is dropped. Each tool that was called takes about 7 KB, and there are as
+// runs on that of its request. Readers share what is looked up, nothing is kept for one that is slow, and one that
+// takes less than 16 KB in ten seconds is dropped. Each tool that was called takes about 7 KB, and there are as
 // many as the guard has labels: those that are listed, and at most 1,025 others.
 package console

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -14,8 +15,9 @@ const (
 	// heartbeat is the longest time between two events.
 	heartbeat = 5 * time.Second
 
-	// writeTimeout is how long a reader may take for one event.
+	// writeTimeout is how long a reader may take for a part of an event, which has partSize bytes.
 	writeTimeout = 10 * time.Second
+	partSize     = 16 << 10
 )
 
 // events streams what changes until the reader leaves, is too slow, or Close is called. It runs on the goroutine
@@ -101,12 +103,14 @@ func (s stream) send(event string, data any) error {
 	if err != nil {
 		return err
 	}
-	if err := s.hurry(); err != nil {
-		return err
-	}
-	// JSON has no line breaks.
-	if _, err := fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", event, b); err != nil {
-		return err
+	text := fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, b) // JSON has no line breaks
+	for part := range slices.Chunk(text, partSize) {
+		if err := s.hurry(); err != nil {
+			return err
+		}
+		if _, err := s.w.Write(part); err != nil {
+			return err
+		}
 	}
 	return s.rc.Flush()
 }

@@ -24,7 +24,7 @@
 //	(late result)           resilience.late_result  INTERNAL  the call's span
 //
 // A request's _meta may hold traceparent, tracestate and baggage. Only strings are read, and
-// malformed values are ignored. If _meta holds a trace and the context has a span as well, that
+// malformed values and those of more than 32 KiB are ignored. If _meta holds a trace and the context has a span as well, that
 // of the HTTP request, for example, the context's span becomes a link. If _meta holds no trace,
 // the context's span is the parent. Requests that the server makes as a client don't carry the
 // trace, because an observer can't change them.
@@ -93,6 +93,10 @@
 // are collected, by its own names. The state of a breaker consists of four
 // series, closed, half-open, open and isolated, one of which is 1. The breakers of keys, of which there
 // may be many, have none: resilience.breaker.changes counts how often one of them has opened and closed.
+//
+// OpenTelemetry's SDK has a limit of series, for each instrument, beyond which all go into one with the attribute
+// otel.metric.overflow. In recent versions it is 2,000, unless WithCardinalityLimit of the MeterProvider says otherwise:
+// enough for the states of 500 breakers. Those of tools that the Config lists come first.
 //
 // # When telemetry fails
 //

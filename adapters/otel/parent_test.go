@@ -2,6 +2,7 @@ package otelresilience_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -208,20 +209,24 @@ type reader struct {
 }
 
 func (r reader) Extract(ctx context.Context, c propagation.TextMapCarrier) context.Context {
-	*r.read = append(*r.read, c.Get("baggage"))
+	*r.read = append(*r.read, c.Get("baggage")+c.Get("tracestate"))
 	return ctx
 }
 
-// OpenTelemetry may report a malformed baggage as an error, which would hide those of a collector.
-func TestNoPropagatorReadsMalformedBaggage(t *testing.T) {
+// OpenTelemetry may report a malformed baggage as an error, which would hide those of a collector. Old versions take long
+// to read a tracestate of megabytes, and the observer hears of no other call meanwhile.
+func TestNoPropagatorReadsWhatIsMalformedOrTooLong(t *testing.T) {
 	var read []string
 	telemetry, err := otelresilience.New(otelresilience.Config{Propagator: reader{read: &read}})
 	require.NoError(t, err)
 	guard := resilience.Must(resilience.New(resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}}))
-	for _, text := range []string{"who=alice", "no equals sign", ""} {
-		_, err := resilience.Do(t.Context(), guard, "x", func(context.Context) (int, error) { return 1, nil },
-			withMeta(map[string]any{"baggage": text}))
+	state := strings.Repeat("a", 32<<10)
+	for _, meta := range []map[string]any{
+		{"baggage": "who=alice"}, {"baggage": "no equals sign"}, {"baggage": ""},
+		{"tracestate": state}, {"tracestate": state + "a"},
+	} {
+		_, err := resilience.Do(t.Context(), guard, "x", func(context.Context) (int, error) { return 1, nil }, withMeta(meta))
 		require.NoError(t, err)
 	}
-	assert.Equal(t, []string{"who=alice", "", ""}, read)
+	assert.Equal(t, []string{"who=alice", "", "", state, ""}, read)
 }

@@ -64,10 +64,17 @@ func (t *Telemetry) extract(ctx context.Context, meta map[string]any) (context.C
 // A carrier lets propagators read a request's _meta.
 type carrier map[string]any
 
+// maxHeader is more than each of the values may have that a standard allows: 8,192 bytes of baggage, and 32 entries of
+// 513 bytes each of tracestate.
+const maxHeader = 32 << 10
+
 // Get leaves out a malformed baggage: some versions of OpenTelemetry report it as an error, which any client could use
-// to hide others from [LogErrorsOnce].
+// to hide others from [LogErrorsOnce]. It also leaves out what is too long, which others take long to read.
 func (c carrier) Get(key string) string {
 	s, _ := c[key].(string)
+	if len(s) > maxHeader {
+		return ""
+	}
 	if key == "baggage" {
 		if _, err := baggage.Parse(s); err != nil {
 			return ""

@@ -3,6 +3,7 @@ package otelresilience
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/seed8d1e2389/resilience"
 	"go.opentelemetry.io/otel"
@@ -40,22 +41,39 @@ type watch struct {
 	attrs []attribute.KeyValue
 }
 
-// observe reports the guard's Health to o.
+// observe reports the guard's Health to o, that of tools that are listed first, and always in the same order: an SDK may
+// have a limit of series.
 func (w watch) observe(_ context.Context, o metric.Observer) error {
+	all := w.guard.Health()
+	slices.SortStableFunc(all, func(a, b resilience.Health) int {
+		switch {
+		case a.Listed == b.Listed:
+			return 0
+		case a.Listed:
+			return -1
+		}
+		return 1
+	})
+
 	breakers := make(map[string]resilience.Health) // which tools may share
-	for _, h := range w.guard.Health() {
+	var names []string
+	for _, h := range all {
 		tool := w.with(text(keyTool, h.Tool))
 		o.ObserveInt64(w.inFlight, int64(h.InFlight), tool)
 		o.ObserveInt64(w.abandoned, int64(h.Abandoned), tool)
 
 		// A tool that isn't listed may have the name of a breaker that others share, but has its own.
-		if _, seen := breakers[h.Breaker]; !seen || h.Tool != h.Breaker {
+		_, seen := breakers[h.Breaker]
+		if !seen {
+			names = append(names, h.Breaker)
+		}
+		if !seen || h.Tool != h.Breaker {
 			breakers[h.Breaker] = h
 		}
 	}
 
-	for _, h := range breakers {
-		w.observeBreaker(o, h)
+	for _, name := range names {
+		w.observeBreaker(o, breakers[name])
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package otelresilience_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -191,4 +192,24 @@ func TestWatchReportsErrors(t *testing.T) {
 	reported := recordErrors(t)
 	stop()
 	assert.Equal(t, []string{errBoom.Error()}, reported.all())
+}
+
+// A recent SDK keeps 2,000 series, which are enough for 500 breakers.
+func TestWatchReportsListedToolsFirst(t *testing.T) {
+	f := newFixture(t, toolX(resilience.Tool{}))
+	for i := range 600 {
+		_ = f.call(t.Context(), fmt.Sprint("a", i), succeed)
+	}
+	stop, err := f.telemetry.Watch(f.guard)
+	require.NoError(t, err)
+	defer stop()
+	for range 3 {
+		states := 0
+		for _, p := range f.collect()["resilience.breaker.state"] {
+			if p.attrs["resilience.breaker.name"] == "x" {
+				states++
+			}
+		}
+		assert.Equal(t, 4, states)
+	}
 }

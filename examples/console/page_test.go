@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +83,8 @@ func (b tab) shows(name, section string, texts ...string) {
 
 const summary = `document.querySelector("h1").textContent`
 
+const changes = `document.querySelector("#changes").innerText`
+
 func TestAnOutage(t *testing.T) {
 	s := serve(t, nil, allow, "search", "read", "write")
 	b := open(t, s.url(), 1280, 800)
@@ -139,6 +143,40 @@ func TestIsolateAndResetByClick(t *testing.T) {
 	b.click(`document.querySelector("#dialog-submit")`)
 	b.shows("search", "working", "closed")
 	assert.Equal(t, resilience.StateClosed, s.guard.Breaker("search").State())
+}
+
+// A proxy that serves plain HTTP must not change the Host: the console can't tell then whose page a request is from.
+// (A browser at such an address says nothing about that.)
+func TestTheServersReasonIsShown(t *testing.T) {
+	s := serve(t, nil, allow, "search")
+	target, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Header.Del("Sec-Fetch-Site")
+	}})
+	t.Cleanup(proxy.Close)
+	t.Cleanup(s.page.Close)
+
+	b := open(t, proxy.URL+prefix+"/", 1280, 800)
+	b.shows("search", "working", "closed")
+	b.click(`(` + row("search") + `).querySelector(".isolate")`)
+	b.eventually(`document.activeElement.id === "reason"`)
+	b.click(`document.querySelector("#dialog-submit")`)
+	b.eventually(`document.querySelector("#dialog-error").innerText.includes("must keep the Host")`)
+	assert.False(t, b.is(`document.querySelector("#token").checkVisibility()`), "a token would not help")
+}
+
+func TestAnOpenBreakerIsIsolated(t *testing.T) {
+	s := serve(t, nil, allow, "search")
+	s.call(t, "search", 5, errDown)
+	s.guard.Breaker("search").Isolate("maintenance")
+	b := open(t, s.url(), 1280, 800)
+	b.shows("search", "trouble", "isolated", "calls failed", "“maintenance”")
+	s.guard.Breaker("search").Reset()
+	b.shows("search", "working", "closed")
+	s.guard.Breaker("search").Isolate("")
+	b.shows("search", "trouble", "isolated", "by hand")
 }
 
 func TestWithoutAuthorizeThereAreNoButtons(t *testing.T) {
@@ -238,24 +276,29 @@ func TestThePageComesBackAfterARestart(t *testing.T) {
 	require.NoError(t, err)
 	addr := listener.Addr().String()
 	s := serve(t, listener, allow, "old")
+	s.call(t, "old", 5, errDown)
 	b := open(t, s.url(), 1280, 800)
-	b.shows("old", "working", "closed")
+	b.shows("old", "trouble", "open")
+	assert.Contains(t, b.text(changes), "old")
 
 	s.page.Close()
 	s.Server.Close()
 	b.eventually(`document.querySelector("#notice").innerText.includes("The data is stale")`)
 	b.eventually(`document.querySelector("#link").innerText.includes("old. Reconnecting")`)
-	b.shows("old", "working", "closed")
+	b.shows("old", "trouble", "open")
 
 	chromiumtest.Eventually(t, func() bool {
 		listener, err = net.Listen("tcp", addr)
 		return err == nil
 	}, "the address isn't free")
-	serve(t, listener, allow, "new")
-	b.shows("new", "working", "closed")
+	s = serve(t, listener, allow, "new")
+	s.call(t, "new", 5, errDown) // also the first change, of another process
+	b.shows("new", "trouble", "open")
 	b.eventually(`!(` + row("old") + `)`)
 	b.eventually(`document.querySelector("#notice").innerText.includes("restarted")`)
 	b.eventually(`document.querySelector("#link").innerText.startsWith("Live")`)
+	assert.Contains(t, b.text(changes), "new")
+	assert.NotContains(t, b.text(changes), "old")
 }
 
 // An update has only the last rows of a history: older ones stay until they are too old.

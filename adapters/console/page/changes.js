@@ -56,7 +56,7 @@ function fold(changes) {
   return out
 }
 
-const id = c => `${c.number}/${c.probes}`
+const id = c => `${c.number}/${c.time}/${c.probes}` // another process has changes of the same numbers
 
 function row(c, model) {
   let text = again(c.cause, c.from, c.to)

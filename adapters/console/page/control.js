@@ -45,6 +45,8 @@ export function ask(action, data, onDone) {
   first.focus()
 }
 
+const unauthorized = "not authorized" // as the server says if Authorize returns false
+
 async function send(action, name, reason) {
   token = get("token").value
   const headers = { "Content-Type": "application/json" }
@@ -60,11 +62,12 @@ async function send(action, name, reason) {
   }
   if (response.ok) return response.json()
 
-  if (response.status === 401 || response.status === 403) {
+  const answer = await response.json().catch(() => ({}))
+  const refused = response.status === 401 || response.status === 403
+  if (refused && (answer.error ?? unauthorized) === unauthorized) {
     for (const id of ["token", "token-label"]) setHidden(get(id), false)
     get("token").focus()
     throw new Error(token ? "This token isn't accepted." : "You aren't allowed to do this. If you have an access token, enter it.")
   }
-  const answer = await response.json().catch(() => ({}))
   throw new Error(`It didn't work: ${answer.error ?? response.status}`)
 }

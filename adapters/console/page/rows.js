@@ -106,7 +106,7 @@ function explain({ breaker: b, tools, rank }, model) {
   const out = []
   if (b.since && b.state !== "closed") {
     const since = `${clock(b.since, model.now)} (${span((model.now - Date.parse(b.since)) / 1000)})`
-    out.push(["since", `Since ${since}${b.cause ? `: ${cause(b.cause, b.state === "isolated" ? "isolated" : "open")}` : ""}`])
+    out.push(["since", `Since ${since}${b.cause ? `: ${cause(b.cause, b.cause === "manual" && b.state === "isolated" ? "isolated" : "open")}` : ""}`])
   }
   if (b.state === "isolated") out.push(["reason", b.reason ? `“${b.reason}”` : "No reason was given"])
   if (rank === 3) out.push(["reason", "Too many calls run, or too many abandoned ones: new calls are rejected"])
