@@ -20,17 +20,17 @@ func (r *record) asked(by moment) bool {
 	return slices.ContainsFunc(r.ticks, func(t tick) bool { return t.kind == stepPause && t.at < by.at })
 }
 
-// mayHaveChanged reports whether a call within the attempt, or a report, leaves open what was changed.
-func (a *attempt) mayHaveChanged() bool {
-	return a.changed || slices.ContainsFunc(a.calls, func(r *record) bool {
+// mayHaveChanged reports whether a call within the attempt, or a report, leaves open what was changed by then.
+func (a *attempt) mayHaveChanged(by moment) bool {
+	return !a.changed.never() && a.changed.before(by) || slices.ContainsFunc(a.calls, func(r *record) bool {
 		return slices.ContainsFunc(r.attempts, func(inner *attempt) bool {
-			return inner.mayHaveChanged() || !r.config.repeatable() && !inner.hadNoEffect()
+			return inner.mayHaveChanged(by) || !r.config.repeatable() && !inner.hadNoEffect(by)
 		})
 	})
 }
 
-// hadNoEffect reports whether the attempt has certainly left everything as it was.
-func (a *attempt) hadNoEffect() bool {
+// hadNoEffect reports whether the attempt has certainly left everything as it was, by then.
+func (a *attempt) hadNoEffect(by moment) bool {
 	switch e := a.ending; {
 	case e == nil:
 		return false
@@ -38,11 +38,11 @@ func (a *attempt) hadNoEffect() bool {
 		return true
 	case strings.HasPrefix(e.name, "pass on"):
 		within := a.calls[len(a.calls)-1]
-		return !a.mayHaveChanged() && !slices.ContainsFunc(within.attempts, func(inner *attempt) bool {
-			return !inner.hadNoEffect()
+		return !a.mayHaveChanged(by) && !slices.ContainsFunc(within.attempts, func(inner *attempt) bool {
+			return !inner.hadNoEffect(by)
 		})
 	default:
-		return e.noEffect && !a.mayHaveChanged()
+		return e.noEffect && !a.mayHaveChanged(by)
 	}
 }
 
@@ -52,7 +52,7 @@ func isNotRepeated(r *record) string {
 		if r.asked(next.began) {
 			return fmt.Sprintf("attempt %d follows a pause", next.number)
 		}
-		if !r.config.repeatable() && (a.ended.never() || a.ended.at > next.began.at || !a.hadNoEffect()) {
+		if !r.config.repeatable() && (a.ended.never() || a.ended.at > next.began.at || !a.hadNoEffect(next.began)) {
 			return fmt.Sprintf("attempt %d follows one that may have had an effect", next.number)
 		}
 	}
@@ -62,7 +62,7 @@ func isNotRepeated(r *record) string {
 func isNotRecommended(r *record) string {
 	harmless := true
 	for _, a := range r.attempts {
-		harmless = harmless && a.ended.at <= r.returned.at && a.hadNoEffect()
+		harmless = harmless && a.ended.at <= r.returned.at && a.hadNoEffect(r.returned)
 	}
 	if r.err == nil || harmless || r.config.repeatable() {
 		return ""

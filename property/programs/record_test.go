@@ -100,7 +100,7 @@ type attempt struct {
 	cause   *cause
 	steps   []string
 	told    string // the last report about its backend
-	changed bool   // the backend, by a report
+	changed moment // when the first report said that the backend may be another
 	pauses  []*pause
 	calls   []*record
 }

@@ -91,8 +91,8 @@ func retriesWhereItMay(r *record) string {
 	n := len(r.attempts)
 	delay := delays.Delay(n - 1)
 	if a.ending == nil || !a.ending.again || a.ending.silent || len(a.calls) > 0 || n > r.config.retries ||
-		len(r.ticks) > 0 || a.changed || a.told != "" || r.returned.at+max(delay, 2*time.Second) >= r.due() ||
-		n > 1 || !r.config.repeatable() && !a.hadNoEffect() {
+		len(r.ticks) > 0 || !a.changed.never() || a.told != "" || r.returned.at+max(delay, 2*time.Second) >= r.due() ||
+		n > 1 || !r.config.repeatable() && !a.hadNoEffect(r.returned) {
 		return ""
 	}
 	if r.world.changesDuring(r.breaker, r.began.at, r.returned.at) || len(r.world.lateOf(r.tool)) > 0 {

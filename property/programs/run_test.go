@@ -255,9 +255,11 @@ func (a *attempt) do(s step) error {
 }
 
 func (a *attempt) report(kind string) {
-	a.world.note(func(moment) {
+	a.world.note(func(now moment) {
 		a.told = kind
-		a.changed = a.changed || kind != stepRejected
+		if a.changed.never() && kind != stepRejected {
+			a.changed = now
+		}
 	})
 	var err error
 	switch kind {
