@@ -260,16 +260,29 @@ func crashIsKept(r *record) string {
 	if r.verdict() != answered || a.ending == nil || !a.ending.crash || r.exited {
 		return ""
 	}
-	var panicked *resilience.PanicError
 	switch {
 	case r.err == nil || r.err.Code != resilience.CodeToolFailed:
 		return "it should be TOOL_FAILED"
 	case a.ending.name == "exit" && !errors.Is(r.err, resilience.ErrGoexit):
 		return "ErrGoexit is lost"
-	case a.ending.name == "panic" && (!errors.As(r.err, &panicked) || panicked.Value != any(a.cause)):
+	case a.ending.name == "panic" && !hasPanic(r.err, a.cause):
 		return "the panic is lost"
 	}
 	return ""
+}
+
+// hasPanic reports whether err wraps a panic with that value, perhaps beside that of an earlier attempt.
+func hasPanic(err error, value any) bool {
+	if p, ok := err.(*resilience.PanicError); ok && p.Value == value {
+		return true
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return hasPanic(e.Unwrap(), value)
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), func(err error) bool { return hasPanic(err, value) })
+	}
+	return false
 }
 
 // endsWithGuard allows a closed guard the calls that those in flight make.
