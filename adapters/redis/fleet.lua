@@ -185,7 +185,7 @@ end
 -- success forgets the failures of a breaker that is closed, unless one is newer than the success, of that age.
 function ops.success(id, age)
 	local h = redis.call('HMGET', breaker, 'state', 'failures', 'last')
-	if h[1] or not h[2] or now - age < tonumber(h[3]) then return unchanged(id) end
+	if h[1] or not h[2] or now - age < tonumber(h[3] or 0) then return unchanged(id) end
 	redis.call('DEL', breaker)
 	return changed(id)
 end
