@@ -240,6 +240,25 @@ func TestPauseSuspendsTheTimeout(t *testing.T) {
 	}
 }
 
+func TestOnlyTheFirstCallOfAResumeCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Timeout: 10 * time.Second}), "x",
+			func(ctx context.Context) (int, error) {
+				first, second := resilience.Pause(ctx), resilience.Pause(ctx)
+				first()
+				first()
+				time.Sleep(time.Hour)
+				second()
+				second()
+				third := resilience.Pause(ctx)
+				time.Sleep(time.Hour)
+				third()
+				return 1, nil
+			})
+		assert.Nil(t, r.Err)
+	})
+}
+
 func TestCallerThatLeavesEndsAPausedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
