@@ -78,15 +78,15 @@ func checkJSON(res *mcp.CallToolResult) error {
 	return nil
 }
 
-// isPlain reports whether c can be encoded for certain, as nearly all content can.
+// isPlain reports whether c can be encoded for certain, as nearly all content can. It panics where that would.
 func isPlain(c mcp.Content) bool {
 	switch c := c.(type) {
 	case *mcp.TextContent:
-		return c != nil && c.Meta == nil && c.Annotations == nil
+		return c.Meta == nil && c.Annotations == nil
 	case *mcp.ImageContent:
-		return c != nil && c.Meta == nil && c.Annotations == nil
+		return c.Meta == nil && c.Annotations == nil
 	case *mcp.AudioContent:
-		return c != nil && c.Meta == nil && c.Annotations == nil
+		return c.Meta == nil && c.Annotations == nil
 	}
 	return false
 }

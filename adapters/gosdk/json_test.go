@@ -22,6 +22,7 @@ func withContent(c mcp.Content) *mcp.CallToolResult {
 
 // The SDK would leave such calls without an answer, or end the process.
 func TestResultThatIsNoJSONIsAnswered(t *testing.T) {
+	noJSON, noPriority := mcp.Meta{"score": math.NaN()}, &mcp.Annotations{Priority: math.NaN()}
 	for name, tc := range map[string]struct {
 		res     *mcp.CallToolResult
 		counted bool
@@ -31,13 +32,17 @@ func TestResultThatIsNoJSONIsAnswered(t *testing.T) {
 		"a panic":     {res: &mcp.CallToolResult{StructuredContent: panickingJSON{}}, counted: true},
 		"half of what a backend has said": {res: &mcp.CallToolResult{
 			StructuredContent: json.RawMessage(`{"rows":[1,2`)}},
-		"NaN in an item": {res: withContent(&mcp.TextContent{Meta: mcp.Meta{"score": math.NaN()}})},
-		"NaN in a priority": {res: withContent(
-			&mcp.ImageContent{Annotations: &mcp.Annotations{Priority: math.NaN()}})},
-		"no text":     {res: withContent((*mcp.TextContent)(nil)), counted: true},
-		"no image":    {res: withContent((*mcp.ImageContent)(nil)), counted: true},
-		"no audio":    {res: withContent((*mcp.AudioContent)(nil)), counted: true},
-		"no resource": {res: withContent((*mcp.EmbeddedResource)(nil)), counted: true},
+		"NaN in a text":            {res: withContent(&mcp.TextContent{Meta: noJSON})},
+		"NaN in an image":          {res: withContent(&mcp.ImageContent{Meta: noJSON})},
+		"NaN in an audio":          {res: withContent(&mcp.AudioContent{Meta: noJSON})},
+		"NaN in a link":            {res: withContent(&mcp.ResourceLink{Meta: noJSON})},
+		"the priority of a text":   {res: withContent(&mcp.TextContent{Annotations: noPriority})},
+		"the priority of an image": {res: withContent(&mcp.ImageContent{Annotations: noPriority})},
+		"the priority of an audio": {res: withContent(&mcp.AudioContent{Annotations: noPriority})},
+		"no text":                  {res: withContent((*mcp.TextContent)(nil)), counted: true},
+		"no image":                 {res: withContent((*mcp.ImageContent)(nil)), counted: true},
+		"no audio":                 {res: withContent((*mcp.AudioContent)(nil)), counted: true},
+		"no resource":              {res: withContent((*mcp.EmbeddedResource)(nil)), counted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

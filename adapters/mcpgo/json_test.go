@@ -23,20 +23,31 @@ type stats struct {
 	Mean float64 `json:"mean"`
 }
 
+func withContent(c mcp.Content) server.ToolHandlerFunc {
+	return returns(&mcp.CallToolResult{Content: []mcp.Content{mcp.NewTextContent("a"), c}}, nil)
+}
+
 // mcp-go would leave such calls without an answer, or end the process.
 func TestResultThatIsNoJSONIsAnswered(t *testing.T) {
 	inMeta := new(mcp.CallToolResult)
 	inMeta.Meta = &mcp.Meta{AdditionalFields: map[string]any{"score": math.Inf(1)}}
+	noJSON := &mcp.Meta{AdditionalFields: map[string]any{"score": math.NaN()}}
+	noPriority := mcp.Annotated{Annotations: &mcp.Annotations{Priority: new(float64)}}
+	*noPriority.Annotations.Priority = math.NaN()
 	for name, tc := range map[string]struct {
 		handler server.ToolHandlerFunc
 		counted bool
 	}{
 		"the mean of nothing": {handler: mcp.NewStructuredToolHandler(
 			func(context.Context, mcp.CallToolRequest, struct{}) (stats, error) { return stats{math.NaN()}, nil })},
-		"NaN in meta": {handler: returns(inMeta, nil)},
-		"NaN in an item": {handler: returns(&mcp.CallToolResult{Content: []mcp.Content{mcp.NewTextContent("a"), mcp.TextContent{
-			Type: "text", Meta: &mcp.Meta{AdditionalFields: map[string]any{"score": math.NaN()}},
-		}}}, nil)},
+		"NaN in meta":              {handler: returns(inMeta, nil)},
+		"NaN in a text":            {handler: withContent(mcp.TextContent{Meta: noJSON})},
+		"NaN in an image":          {handler: withContent(mcp.ImageContent{Meta: noJSON})},
+		"NaN in an audio":          {handler: withContent(mcp.AudioContent{Meta: noJSON})},
+		"NaN in a link":            {handler: withContent(mcp.ResourceLink{Annotated: noPriority})},
+		"the priority of a text":   {handler: withContent(mcp.TextContent{Annotated: noPriority})},
+		"the priority of an image": {handler: withContent(mcp.ImageContent{Annotated: noPriority})},
+		"the priority of an audio": {handler: withContent(mcp.AudioContent{Annotated: noPriority})},
 		"half of what a backend has said": {handler: returns(&mcp.CallToolResult{
 			StructuredContent: json.RawMessage(`{"rows":[1,2`)}, nil)},
 		"a panic": {handler: returns(&mcp.CallToolResult{StructuredContent: panickingJSON{}}, nil), counted: true},

@@ -45,15 +45,9 @@ type watch struct {
 // have a limit of series.
 func (w watch) observe(_ context.Context, o metric.Observer) error {
 	all := w.guard.Health()
-	slices.SortStableFunc(all, func(a, b resilience.Health) int {
-		switch {
-		case a.Listed == b.Listed:
-			return 0
-		case a.Listed:
-			return -1
-		}
-		return 1
-	})
+	isListed := func(h resilience.Health) bool { return h.Listed }
+	isOther := func(h resilience.Health) bool { return !h.Listed }
+	all = append(slices.DeleteFunc(slices.Clone(all), isOther), slices.DeleteFunc(all, isListed)...)
 
 	breakers := make(map[string]resilience.Health) // which tools may share
 	var names []string
