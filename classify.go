@@ -50,9 +50,9 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //   - [ErrUnfinished] is ClassInvalid, since that is neutral;
 //   - the outermost mark of [MarkTransient], [MarkBackend], [MarkPermanent] or [MarkInvalid], [*Error]
 //     or backoff.Permanent. An Error counts by its code: VALIDATION_ERROR and TOOL_NOT_FOUND are
-//     ClassInvalid, CANCELED is ClassCanceled, RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED is
-//     ClassTransient if it is Retryable and ClassPermanent if it isn't, and the others are
-//     ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent;
+//     ClassInvalid, CANCELED is ClassCanceled, RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED, SHUTTING_DOWN
+//     and codes of a tool's own are ClassTransient if it is Retryable and ClassPermanent if it isn't, and the
+//     others are ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent;
 //   - a [*PanicError] or [ErrGoexit] is ClassPermanent, since what crashed once will crash
 //     again;
 //   - [context.Canceled] is ClassCanceled, but not in a [Guard] whose caller is here, nor from a
@@ -109,7 +109,9 @@ func (f *facts) byDefault() Class {
 // A refused connection, a failed dial, a transaction that was rolled back (the SQLSTATEs 40001 and 40P01)
 // and a hiccup of the operating system (see [Classify]) count as having had no effect without a mark. A
 // tool that did something else before, or that follows a redirect after a POST, overrides that with
-// [MarkBackend] or [MarkPermanent]. For requests that were reported, see [Transport].
+// [MarkBackend] or [MarkPermanent]. So does one whose client retries by itself and returns its last error, as go-redis
+// and the SDK of AWS do: an earlier try may have had an effect. Better, the client's retries are turned off for such
+// tools. For requests that were reported, see [Transport].
 //
 // What failed in another way, and may have taken effect, is marked by [MarkBackend].
 func MarkTransient(err error) error { return mark(err, ClassTransient, true) }

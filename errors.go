@@ -156,7 +156,7 @@ func (e *Error) Unwrap() error {
 
 // Is reports whether target is the [Code] of e. A TIMEOUT is [context.DeadlineExceeded] too,
 // and a CANCELED is [context.Canceled]. A copy that a guard has completed or changed is the
-// *Error that it was made from, and so are other such copies.
+// *Error that it was made from, and so are other such copies, but for Health's LastError.
 func (e *Error) Is(target error) bool {
 	if e == nil {
 		return false

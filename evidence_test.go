@@ -142,6 +142,9 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{&fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, transient, false},
 		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENOENT)}, transient, true}, // a socket
 		{&net.DNSError{Err: "no such host", IsNotFound: true}, transient, true},
+		{&net.OpError{Op: "proxyconnect", Net: "tcp", Err: errDial}, transient, true},
+		{&net.OpError{Op: "socks connect", Net: "tcp", Err: errDial}, transient, true},
+		{&net.OpError{Op: "read", Net: "tcp", Err: errDial}, transient, false},
 
 		{worded("SQLITE_BUSY: database is locked"), transient, false}, // as everything of which nothing is known
 		{killed(t), transient, false},

@@ -10,7 +10,7 @@ import (
 )
 
 // BreakerKey gives the calls with this key a breaker of their own, below the tool's, for a tool that stands before
-// several backends: data sources, clusters, tenants. One that fails then doesn't shut the tool for the others;
+// several backends: data sources, clusters, tenants, or hosts that agents choose, each of which may be down. One that fails then doesn't shut the tool for the others;
 // attempts that ignore their context count for the whole tool (see Config.MaxAbandoned). Tools that share a Breaker
 // share those of its keys. The breaker is configured as the tool's own, and its name is that name, a slash and the
 // key.

@@ -148,7 +148,7 @@ func (f *facts) addEffect(err error, own sign) {
 	case *blamed:
 		f.addBlamed(x)
 	case *net.OpError:
-		f.noEffect = x.Op == "dial"
+		f.noEffect = x.Op == "dial" || x.Op == "proxyconnect" || x.Op == "socks connect" // by which net/http dials
 	case *net.DNSError:
 		f.noEffect = true
 	case errno:

@@ -11,9 +11,11 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/testdata/net/http2"
@@ -222,5 +224,38 @@ func TestPromise8PanicWithAMarkAfterARequest(t *testing.T) {
 			})
 			assert.Equal(t, tc.repeat, r.Attempts > 1)
 		})
+	}
+}
+
+// What a proxy that isn't there has kept from being sent had no effect.
+func TestRefusedProxyIsARefusedConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	for _, scheme := range []string{"http", "socks5"} {
+		for _, watched := range []bool{false, true} {
+			var transport http.RoundTripper = &http.Transport{
+				Proxy: http.ProxyURL(&url.URL{Scheme: scheme, Host: listener.Addr().String()}),
+			}
+			if watched {
+				transport = resilience.Transport(transport)
+			}
+			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent, Retry: &resilience.Retry{
+				MaxRetries: 2, Backoff: resilience.Backoff{Base: time.Nanosecond, Max: time.Nanosecond},
+			}})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.example.com/", strings.NewReader("{}"))
+				if err != nil {
+					return 0, err
+				}
+				res, err := (&http.Client{Transport: transport}).Do(req)
+				if err != nil {
+					return 0, err
+				}
+				return res.StatusCode, res.Body.Close()
+			})
+			assert.Equal(t, 3, r.Attempts, "%s, %t", scheme, watched)
+			assert.True(t, r.Err.Retryable)
+		}
 	}
 }

@@ -62,3 +62,14 @@ func TestResultThatIsNoJSONIsAnswered(t *testing.T) {
 		})
 	}
 }
+
+func TestResultThatIsJSONStands(t *testing.T) {
+	score := &mcp.Meta{AdditionalFields: map[string]any{"score": 0.5}}
+	g := newGuard(t, resilience.Config{})
+	res, err := mcpgo.Middleware(g)(returns(&mcp.CallToolResult{Content: []mcp.Content{
+		mcp.NewTextContent("a"), mcp.TextContent{Text: "b", Meta: score}, mcp.ResourceLink{URI: "file:///c", Name: "c"},
+	}}, nil))(t.Context(), request("x", map[string]any{}, nil))
+	require.NoError(t, err)
+	assert.False(t, res.IsError)
+	assert.Len(t, res.Content, 3)
+}

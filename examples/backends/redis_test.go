@@ -13,7 +13,7 @@ func TestRedis(t *testing.T) {
 	server := miniredis.RunT(t)
 	assert.NoError(t, server.Set("word", "hello"))
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
-	client.AddHook(RedisHook{})
+	client.AddHook(RedisHook{Once: true})
 	defer client.Close()
 
 	get := func(ctx context.Context) { _ = client.Get(ctx, "word").Err() }
