@@ -71,7 +71,8 @@ func (e *Error) giveUp(words string) {
 // forEffect keeps what an agent reads from recommending to call a tool again that may have taken
 // effect and must not be repeated. Words of the tool's own stand, but a TIMEOUT or CONNECTION_LOST
 // isn't retryable, whatever they say. It changes e, the error of a call that had begun. A call that
-// crashed or has sent a request leaves more open than other failures that aren't retryable.
+// crashed, has sent a request, or has failed in a way that says nothing leaves more open than other
+// failures that aren't retryable.
 func (e *Error) forEffect(effect Effect, open bool) {
 	ours, lost := e.hasOurWords(), e.Code == CodeTimeout || e.Code == CodeConnectionLost
 	harmless := e.Suggestion == suggestChange && !open && !lost

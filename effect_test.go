@@ -363,6 +363,20 @@ func TestPromise8WordsOfAnInnerGuardAreOursToo(t *testing.T) {
 	}
 }
 
+// Behind an MCP SDK, a failure of which nothing is known isn't retryable. It may have had an effect all the same.
+func TestFailureThatSaysNothingMayHaveHadAnEffect(t *testing.T) {
+	for effect, want := range map[resilience.Effect]string{
+		resilience.ReadOnly: suggestChange, resilience.EffectUnknown: suggestChange + " " + suggestCaution,
+		resilience.NonIdempotent: suggestCheck,
+	} {
+		g := guardWith(t, resilience.Tool{Effect: effect})
+		r := resilience.Run(t.Context(), g, "x", failing(9, errBoom),
+			resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+		assert.Equal(t, want, r.Err.Suggestion, effect)
+		assert.False(t, r.Err.Retryable)
+	}
+}
+
 // A caution is given once, and by a tool that needs none it isn't.
 func TestCautionOfACallWithinAnotherTool(t *testing.T) {
 	const configured = "Restart the app."

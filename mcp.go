@@ -147,7 +147,8 @@ func seconds(v any) (time.Duration, bool) {
 // CheckTools compares the tools that a server has with those in Config.Tools. What the Config says of a
 // name that the server doesn't have configures nothing, most likely because the name is misspelled:
 // Config.Log receives a warning, once for each name. An adapter calls it when it knows all tools of a
-// server. It is safe for concurrent use.
+// server. One that is added later, or that another server with the same guard has, is warned of in vain. It is safe
+// for concurrent use.
 func (g *Guard) CheckTools(names []string) {
 	for name := range g.listed {
 		if slices.Contains(names, name) {

@@ -139,6 +139,10 @@ func (p *path) clone(value any) any {
 		return clone.Interface()
 	}
 	clone := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+	if v.Type().Elem().Kind() == reflect.Uint8 { // a json.RawMessage may have megabytes
+		reflect.Copy(clone, v)
+		return clone.Interface()
+	}
 	for i := range v.Len() {
 		clone.Index(i).Set(p.cloneInner(v.Index(i)))
 	}

@@ -20,7 +20,8 @@
 //
 // The tool's own answer: its result, its protocol error, its progress, as without a guard. When the
 // client leaves or the server ends, the tool learns of it by its context, and its call is waited for
-// until the tool's timeout. The exceptions:
+// until the tool's timeout. (With StreamableHTTPOptions.Stateless, the SDK itself doesn't end the context of
+// a client that leaves.) The exceptions:
 //
 //   - If the failure is the backend's, or the tool's author has written a *resilience.Error, guidance is
 //     added to a result with isError: the *resilience.Error, as one more text item of the content, since

@@ -1,13 +1,16 @@
 package gosdk_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -72,5 +75,23 @@ func TestResultThatIsJSONAlreadyStands(t *testing.T) {
 		assert.Equal(t, map[string]any{"n": 1.0}, got.StructuredContent)
 		assert.Equal(t, "v", got.Meta["k"])
 		assert.Len(t, got.Content, 5)
+	})
+}
+
+// Whose own words are hidden, or can't be sent, gets the guard's: they don't recommend a second write.
+func TestGuardsWordsAfterAWriteOfWhichNothingIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := errors.New("ledger: no reply to COMMIT")
+		write := resilience.Tool{Effect: resilience.NonIdempotent}
+		f := newProtected(t, resilience.Config{
+			Tools: map[string]resilience.Tool{"typed": write, "raw": write, "NaN": write},
+		}, gosdk.HideErrors())
+		f.typed("typed", nil, func(context.Context) error { return lost })
+		f.raw("raw", nil, returns(nil, lost))
+		f.raw("NaN", nil, returns(&mcp.CallToolResult{StructuredContent: math.NaN()}, nil))
+		f.connect(latest)
+		for _, tool := range []string{"typed", "raw", "NaN"} {
+			assert.Contains(t, text(t, f.call(tool)), "check whether it took effect", tool)
+		}
 	})
 }

@@ -94,7 +94,8 @@ func CountNone(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error 
 
 // HideErrors keeps the text of Go errors from clients: where a handler returns an error, or a result that
 // stands for one by its GetError, the answer is the guard's own, and says what happened in its words. A
-// *jsonrpc.Error still reaches the client, but of one that is wrapped only the code and the message do.
+// *jsonrpc.Error still reaches the client, but of one that is wrapped only the code and the message do, and nothing
+// from a handler of mcp.AddTool, where it is a Go error like any other.
 //
 // What the SDK says of arguments reaches the client, too: that they violate the schema or don't fit the Go
 // type. What an UnmarshalJSON method of that type says is a Go error.

@@ -2,6 +2,7 @@ package mcpgo_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -128,6 +129,20 @@ func TestToolThatHasPausedIsNotCalledAgain(t *testing.T) {
 			assert.False(t, got.Retryable, "an agent would repeat the question, too")
 		})
 	}
+}
+
+// What a handler says around it is the text of a Go error.
+func TestHiddenWordsAroundURLElicitation(t *testing.T) {
+	required := mcp.URLElicitationRequiredError{Elicitations: []mcp.ElicitationParams{{
+		Mode: mcp.ElicitationModeURL, ElicitationID: "e", URL: "https://example.com", Message: "Log in",
+	}}}
+	s := newServer(newGuard(t, resilience.Config{}), mcpgo.HideErrors())
+	s.AddTool(mcp.NewTool("x"), returns(nil, fmt.Errorf("token of alice at 10.0.0.7: %w", required)))
+	b, err := json.Marshal(s.HandleMessage(t.Context(),
+		[]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)))
+	require.NoError(t, err)
+	assert.NotContains(t, string(b), "10.0.0.7")
+	assert.Contains(t, string(b), required.Error())
 }
 
 // Newer versions of mcp-go turn a handler's URLElicitationRequiredError into a request to the
