@@ -3,6 +3,7 @@ package gosdk_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -274,4 +275,21 @@ func TestArgumentsAreCopiedAtAnyDepth(t *testing.T) {
 		assert.Nil(t, innermost[0], "%d", levels)
 		assert.Equal(t, "kept", inside(cycle)[1])
 	}
+}
+
+// A gateway forwards arguments as it has received them.
+func TestRawArgumentsAreCopied(t *testing.T) {
+	arguments := json.RawMessage(`{"n":1}`)
+	var received any
+	call := gosdk.ClientMiddleware(newGuard(t, resilience.Config{}))(
+		func(_ context.Context, _ string, req mcp.Request) (mcp.Result, error) {
+			received = req.GetParams().(*mcp.CallToolParams).Arguments
+			arguments[5] = '2' // as by a caller that has left
+			return textResult("ok"), nil
+		})
+	_, err := call(t.Context(), "tools/call", &mcp.ClientRequest[mcp.Params]{
+		Params: &mcp.CallToolParams{Name: "x", Arguments: arguments},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, json.RawMessage(`{"n":1}`), received)
 }
