@@ -10,10 +10,10 @@ import (
 )
 
 // BreakerKey gives the calls with this key a breaker of their own, below the tool's, for a tool that stands before
-// several backends: data sources, clusters, tenants, or hosts that agents choose, each of which may be down. One that fails then doesn't shut the tool for the others;
-// attempts that ignore their context count for the whole tool (see Config.MaxAbandoned). Tools that share a Breaker
-// share those of its keys. The breaker is configured as the tool's own, and its name is that name, a slash and the
-// key.
+// several backends: data sources, clusters, tenants, or hosts that agents choose, each of which may be down. One that
+// fails then doesn't shut the tool for the others; attempts that ignore their context count for the whole tool (see
+// Config.MaxAbandoned). Tools that share a Breaker share those of its keys. The breaker is configured as the tool's
+// own, and its name is that name, a slash and the key.
 //
 // The key is cut to 256 bytes and "…" if it is longer, and what isn't UTF-8 is replaced. It appears in errors, logs
 // and metrics, so it must not be a secret. An empty key, the default, means the tool's own breaker.

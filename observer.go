@@ -98,7 +98,7 @@ type CallEnd struct {
 	Attempts   int           // how often the tool was called; 0 if it was not
 	Err        *Error        // a copy of the caller's, shared by all observers; nil on success or if Unfinished
 	Unfinished bool          // whether the tool returned [ErrUnfinished], which is neither success nor failure
-	Counted    bool          // whether the breaker has counted it as a failure; then Health's LastError has the words and the cause of Err
+	Counted    bool          // whether the breaker has counted it as a failure; then Health's LastError is a copy of Err
 	Arguments  any           // with debug, the redacted arguments as they were before the tool ran; nil without
 }
 

@@ -24,10 +24,10 @@
 //	(late result)           resilience.late_result  INTERNAL  the call's span
 //
 // A request's _meta may hold traceparent, tracestate and baggage. Only strings are read, and
-// malformed values and those of more than 32 KiB are ignored. If _meta holds a trace and the context has a span as well, that
-// of the HTTP request, for example, the context's span becomes a link. If _meta holds no trace,
-// the context's span is the parent. Requests that the server makes as a client don't carry the
-// trace, because an observer can't change them.
+// malformed values and those of more than 32 KiB are ignored. If _meta holds a trace and the
+// context has a span as well, that of the HTTP request, for example, the context's span becomes a
+// link. If _meta holds no trace, the context's span is the parent. Requests that the server makes
+// as a client don't carry the trace, because an observer can't change them.
 //
 // All of _meta comes from the client, which can write anything into it. Its baggage replaces
 // that of the context and reaches the tool's context, but never a metric. A sampler that follows

@@ -191,13 +191,13 @@ func (s *redisStore) failure(
 }
 
 func (s *redisStore) success(ctx context.Context, id string, age time.Duration) (entry, error) {
-	return run[entry](ctx, s, "success", []string{id}, milliseconds(age))
+	return run[entry](ctx, s, "success", []string{id}, age.Milliseconds())
 }
 
 func (s *redisStore) recovered(
 	ctx context.Context, id string, age time.Duration, cause resilience.Cause,
 ) (entry, error) {
-	return run[entry](ctx, s, "recovered", []string{id}, milliseconds(age), cause.String())
+	return run[entry](ctx, s, "recovered", []string{id}, age.Milliseconds(), cause.String())
 }
 
 func (s *redisStore) lease(
