@@ -101,8 +101,10 @@ func (a answer) forClient(e *resilience.Error) (*mcp.CallToolResult, error) {
 // guard.
 func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer, error) {
 	res, err := h.next(ctx, req)
-	if required := urlElicitation(err); required != nil && h.options.hideErrors {
-		err = required // without the words around it
+	if err != nil && h.options.hideErrors {
+		if required := urlElicitation(err); required != nil {
+			err = required // without the words around it
+		}
 	}
 
 	var got answer
