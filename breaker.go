@@ -22,10 +22,9 @@ import (
 // reported outside of its lock.
 type Breaker struct {
 	name  string
-	label string // for observers
-	key   string // of BreakerKey; empty if there is none
-	cfg   BreakerConfig
-	guard *Guard // that made it; nil if none did
+	of    keyName        // what the guard keeps it for; zero if no fleet may share it
+	cfg   *BreakerConfig // which other breakers may have, too
+	guard *Guard         // that made it; nil if none did
 
 	// era is replaced by each change, with mu held. The results of calls that an earlier one has admitted are dropped.
 	era atomic.Pointer[era]
@@ -33,21 +32,35 @@ type Breaker struct {
 	// probeAt is when a call may be the probe. It is set while the breaker is open.
 	probeAt atomic.Pointer[moment]
 
-	mu       sync.Mutex // guards what follows; not held while gobreaker or user code is called
-	failures int        // that opened it, plus the probes that have failed since
-	probe    *ticket    // under way; nil if there is none
-	overdue  *moment    // when that probe has failed
-	slots    slotQueue
-	prober   prober
-
-	shared sharing
-
 	message atomic.Pointer[message] // of the last rejection
 	reason  atomic.Pointer[string]  // of Isolate; nil unless the breaker is isolated
+	prober  *prober                 // nil if there is no Probe
+	changes *queue                  // of OnChange; nil if there is none
+
+	mu      sync.Mutex // guards trouble; not held while gobreaker or user code is called
+	trouble *trouble   // nil until the breaker changes, as most never do; inTrouble makes it
 
 	isolations atomic.Uint32 // how often it was isolated
+	watched    atomic.Bool   // the next success is reported to the fleet
+	asking     atomic.Bool   // a call asks the fleet whether it may be the probe
+	unlabeled  bool          // observers read othersName, not its name
+}
 
-	changes queue // of OnChange
+// trouble is what a breaker has to remember once it has changed.
+type trouble struct {
+	failures int     // that opened it, plus the probes that have failed since
+	probe    *ticket // under way; nil if there is none
+	overdue  *moment // when that probe has failed
+	slots    slotQueue
+	shared   sharing
+}
+
+// inTrouble returns what a breaker that changes has to remember. b.mu must be held.
+func (b *Breaker) inTrouble() *trouble {
+	if b.trouble == nil {
+		b.trouble = new(trouble)
+	}
+	return b.trouble
 }
 
 // NewBreaker returns a closed breaker. The name is used in errors and passed to OnChange. It
@@ -57,16 +70,36 @@ func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 		panic(fmt.Sprintf("resilience: NewBreaker: %v", errors.Join(errs...)))
 	}
 
-	b := &Breaker{name: name, label: name, cfg: cfg.withDefaults()}
+	cfg = cfg.withDefaults()
+	return newBreaker(name, &cfg)
+}
+
+// newBreaker returns a closed breaker with a configuration that is complete.
+func newBreaker(name string, cfg *BreakerConfig) *Breaker {
+	b := &Breaker{name: name, cfg: cfg}
+	if cfg.Probe != nil {
+		b.prober = new(prober)
+	}
+	if cfg.OnChange != nil {
+		b.changes = new(queue)
+	}
 	b.era.Store(newEra(StateClosed, b.newCounter(false)))
 	return b
+}
+
+// label returns the name of the breaker for observers.
+func (b *Breaker) label() string {
+	if b.unlabeled {
+		return othersName
+	}
+	return b.name
 }
 
 // Name returns the name that was given to [NewBreaker].
 func (b *Breaker) Name() string { return b.name }
 
 // Key returns the key of the calls that the breaker is for, "" if it is for all of them. See [BreakerKey].
-func (b *Breaker) Key() string { return b.key }
+func (b *Breaker) Key() string { return b.of.key }
 
 // State returns the current state. An open breaker whose cooldown has passed is half-open.
 func (b *Breaker) State() State {
@@ -133,7 +166,7 @@ func (b *Breaker) Failures() int {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.failures
+	return b.inTrouble().failures
 }
 
 // Allow asks for the permission to make one call. If the call may be made, Allow returns

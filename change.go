@@ -89,10 +89,11 @@ func (b *Breaker) thaw() {
 
 // open opens the breaker for d. b.mu must be held.
 func (b *Breaker) open(c *counter, cause Cause, d time.Duration) {
+	failures := &b.inTrouble().failures
 	if state := b.era.Load().state; state == StateClosed || state == StateIsolated {
-		b.failures = b.cfg.Failures
-	} else if cause == CauseCalls && b.failures < math.MaxInt {
-		b.failures++
+		*failures = b.cfg.Failures
+	} else if cause == CauseCalls && *failures < math.MaxInt {
+		*failures++
 	}
 	b.probeAt.Store(in(d))
 	b.change(c, BreakerChange{To: StateOpen, Cause: cause})
@@ -100,19 +101,20 @@ func (b *Breaker) open(c *counter, cause Cause, d time.Duration) {
 
 // change begins an era with the state e.To, in which c counts, and notifies everyone. b.mu must be held.
 func (b *Breaker) change(c *counter, e BreakerChange) {
-	e.Breaker, e.Label, e.Time = b.name, b.label, time.Now()
+	e.Breaker, e.Label, e.Time = b.name, b.label(), time.Now()
 	e.From = b.era.Load().state
 	b.era.Store(newEra(e.To, c))
+	trouble := b.inTrouble()
 	if e.To == StateClosed {
-		b.failures = 0
+		trouble.failures = 0
 	}
-	b.slots.changed(e.To)
+	trouble.slots.changed(e.To)
+	trouble.shared.note(e)
 	b.message.Store(nil)
 	b.prober.changed(b, e)
-	b.shared.note(e)
 
-	if f := b.cfg.OnChange; f != nil {
-		b.changes.add(func() { f(e.Breaker, e.From, e.To) })
+	if b.changes != nil {
+		b.changes.add(func() { b.cfg.OnChange(e.Breaker, e.From, e.To) })
 	}
 	if b.guard != nil {
 		for _, o := range b.guard.observers {

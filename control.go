@@ -13,7 +13,7 @@ func (b *Breaker) Isolate(reason string) {
 	c := b.newCounter(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.shared.operate(true, nil)
+	b.inTrouble().shared.operate(true, nil)
 	b.isolate(c, reason)
 }
 
@@ -42,8 +42,9 @@ func (b *Breaker) Reset() {
 	c := b.newCounter(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.shared.operate(false, nil)
-	b.shared.freed = b.shared.fleet == StateIsolated
+	s := &b.inTrouble().shared
+	s.operate(false, nil)
+	s.freed = s.fleet == StateIsolated
 	b.reset(c, CauseManual)
 }
 
@@ -77,7 +78,7 @@ func (b *Breaker) Trip(d time.Duration) {
 		return
 	}
 
-	b.shared.operate(false, in(d))
+	b.inTrouble().shared.operate(false, in(d))
 	switch state {
 	case StateOpen:
 		b.probeAt.Store(in(d))

@@ -77,15 +77,15 @@ type FleetChange struct {
 	Time time.Time
 }
 
-// fleetID returns the ID of the breaker of a key, or of the breaker itself if there is no key.
-func fleetID(base keyBase, key string) string {
+// fleetID returns the FleetBreaker.ID of a breaker that a fleet may share.
+func (b *Breaker) fleetID() string {
 	id := "unlisted/"
-	if base.listed {
+	if b.of.base.listed {
 		id = "listed/"
 	}
-	id += url.PathEscape(base.name)
-	if key != "" {
-		id += "/" + url.PathEscape(key)
+	id += url.PathEscape(b.of.base.name)
+	if b.of.key != "" {
+		id += "/" + url.PathEscape(b.of.key)
 	}
 	return id
 }
@@ -120,14 +120,16 @@ func (g *Guard) fleetBreaker(id string) *Breaker {
 
 // fleetView returns the breaker as its fleet knows it.
 func (b *Breaker) fleetView() FleetBreaker {
-	v := FleetBreaker{ID: b.shared.id, Name: b.name, State: b.State(), Failures: b.Failures(), Config: b.cfg}
+	v := FleetBreaker{ID: b.fleetID(), Name: b.name, State: b.State(), Failures: b.Failures(), Config: *b.cfg}
 	if v.State == StateOpen {
 		v.RetryAfter = b.untilProbe()
 	}
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	v.Changed, v.Cause = b.shared.changed, b.shared.cause
-	v.Probing = b.prober.asking || b.hasProbe() && b.overdue.left() >= 0
+	if trouble := b.trouble; trouble != nil {
+		v.Changed, v.Cause = trouble.shared.changed, trouble.shared.cause
+		v.Probing = b.prober.isAsking() || b.hasProbe() && trouble.overdue.left() >= 0
+	}
 	return v
 }

@@ -57,7 +57,7 @@ func (m *FleetMember) Leave(ctx context.Context) error {
 func (m *FleetMember) Breakers() []FleetBreaker {
 	var all []FleetBreaker
 	for _, b := range m.guard.Breakers() {
-		if b.shared.id != "" {
+		if b.isShareable() {
 			all = append(all, b.fleetView())
 		}
 	}

@@ -23,6 +23,7 @@ import (
 type Guard struct {
 	cfg       Config
 	timeouts  Timeouts
+	retry     *Retry              // of tools that nothing sets apart
 	breakers  map[string]*Breaker // of listed tools, by name
 	observers []*observer
 	warner    warner
@@ -61,6 +62,8 @@ func New(cfg Config) (*Guard, error) {
 		observers: newObservers(cfg.Observers, cfg.Log),
 		warner:    warner{log: cfg.Log},
 	}
+	g.cfg.Breaker = cfg.Breaker.withDefaults()
+	g.retry = g.retryOf(Tool{})
 
 	for name, t := range cfg.Tools {
 		s := g.newState(name, t, true)

@@ -48,10 +48,9 @@ type keyName struct {
 type keyedBreaker struct {
 	usage
 	*Breaker
-	name keyName
 }
 
-func (k *keyedBreaker) tableName() any { return k.name }
+func (k *keyedBreaker) tableName() any { return k.of }
 func (k *keyedBreaker) uses() *usage   { return &k.usage }
 func (k *keyedBreaker) added()         { k.adopt() }
 func (k *keyedBreaker) drop()          { k.stopProbe() }
@@ -63,10 +62,9 @@ func (g *Guard) enterKey(s *toolState, key string) *keyedBreaker {
 	name := keyName{s.keyBase(), clip(strings.ToValidUTF8(key, "\uFFFD"))}
 	k, _ := g.keyed.enter(name, func() entry {
 		name.key = strings.Clone(name.key)
-		b := NewBreaker(name.base.name+"/"+name.key, s.breaker.cfg)
-		b.guard, b.key, b.label = g, name.key, g.keyed.label(b.name)
-		b.shared.id = fleetID(name.base, name.key)
-		return &keyedBreaker{Breaker: b, name: name}
+		b := newBreaker(name.base.name+"/"+name.key, s.breaker.cfg)
+		b.guard, b.of, b.unlabeled = g, name, !g.keyed.label(b.name)
+		return &keyedBreaker{Breaker: b}
 	}).(*keyedBreaker)
 	return k
 }
@@ -95,8 +93,8 @@ func (g *Guard) keysInTrouble() map[keyBase][]KeyHealth {
 	for _, k := range g.keyed.all() {
 		k := k.(*keyedBreaker)
 		if !k.resting() {
-			h := KeyHealth{k.key, k.State(), k.RetryAfter(), k.Failures()}
-			keys[k.name.base] = append(keys[k.name.base], h)
+			h := KeyHealth{k.of.key, k.State(), k.RetryAfter(), k.Failures()}
+			keys[k.of.base] = append(keys[k.of.base], h)
 		}
 	}
 

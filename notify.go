@@ -173,7 +173,7 @@ func (c *call) notifyRetry(delay time.Duration, err error) {
 
 	e := CallRetry{
 		Tool:    c.ctx.name,
-		Label:   c.state.label,
+		Label:   c.state.label(),
 		Time:    time.Now(),
 		Attempt: c.attempts,
 		Delay:   delay,
@@ -222,13 +222,13 @@ func (c *call) notifyEnd(counted bool) {
 // label returns the Label of the call's events. It creates no state for a tool that was never called.
 func (c *call) label() string {
 	if c.state != nil {
-		return c.state.label
+		return c.state.label()
 	}
 	if c.guard.listed[c.ctx.name] != nil {
 		return c.ctx.name
 	}
 	if s, ok := c.guard.unlisted.get(c.ctx.name).(*toolState); ok && s.used.Load() {
-		return s.label
+		return s.label()
 	}
 	return othersName
 }
@@ -241,7 +241,7 @@ func (c *call) late(ctx *callContext) func(error) {
 	}
 
 	// The function outlives the call and must not refer to it.
-	name, label, observers := c.ctx.name, c.state.label, c.observers
+	name, label, observers := c.ctx.name, c.state.label(), c.observers
 	return func(err error) {
 		now := time.Now()
 		late := now.Sub(ctx.ending.Load().at)

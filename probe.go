@@ -18,9 +18,9 @@ const (
 	probePoll = 100 * time.Millisecond
 )
 
-// A prober calls BreakerConfig.Probe while the breaker is open or half-open. Between two Probes it has no
-// goroutine, but a timer, which is never stopped, because it belongs to the synctest bubble in which the breaker
-// was opened. Its fields are guarded by the mutex of its breaker, but for the atomic ones.
+// A prober calls BreakerConfig.Probe while the breaker is open or half-open; a breaker without a Probe has none.
+// Between two Probes it has no goroutine, but a timer, which is never stopped, because it belongs to the synctest
+// bubble in which the breaker was opened. Its fields are guarded by the mutex of its breaker, but for the atomic ones.
 type prober struct {
 	at      atomic.Pointer[moment] // when Probe is called next; nil if it isn't
 	asking  bool                   // Probe runs, and its result is waited for
@@ -34,7 +34,7 @@ type prober struct {
 // changed is called for each change of the breaker's state. b.mu must be held.
 func (p *prober) changed(b *Breaker, e BreakerChange) {
 	putOff := e.To == StateOpen && e.Cause == CauseProbe
-	if b.cfg.Probe == nil || e.To == StateHalfOpen || putOff {
+	if p == nil || e.To == StateHalfOpen || putOff {
 		return
 	}
 
@@ -48,6 +48,9 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	}
 }
 
+// isAsking reports whether Probe runs. b.mu must be held.
+func (p *prober) isAsking() bool { return p != nil && p.asking }
+
 // begin schedules the first Probe of a period. b.mu must be held.
 func (p *prober) begin(b *Breaker) {
 	p.opened = in(b.cfg.longest())
@@ -57,7 +60,7 @@ func (p *prober) begin(b *Breaker) {
 // tripped is called when an open breaker is tripped: Probe is called then, also if calls have opened the breaker so
 // soon that it wasn't. b.mu must be held.
 func (p *prober) tripped(b *Breaker) {
-	if b.cfg.Probe == nil || p.at.Load() != nil {
+	if p == nil || p.at.Load() != nil {
 		return
 	}
 	p.begin(b)
@@ -74,7 +77,7 @@ func (b *Breaker) scheduleProbe(period int, least, took time.Duration) {
 
 // nextProbe returns when Probe is called next, nil if it isn't.
 func (b *Breaker) nextProbe() *moment {
-	if b.guard.isClosed() {
+	if b.prober == nil || b.guard.isClosed() {
 		return nil
 	}
 	return b.prober.at.Load()
@@ -82,6 +85,10 @@ func (b *Breaker) nextProbe() *moment {
 
 // stopProbe ends the calls of Probe, for a breaker that is forgotten.
 func (b *Breaker) stopProbe() {
+	if b.prober == nil {
+		return
+	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.prober.period++
@@ -172,7 +179,7 @@ type probeResult struct {
 
 // askProbe calls Probe, which may do anything.
 func (b *Breaker) askProbe(period int) probeResult {
-	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), keyKey{}, b.key))
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), keyKey{}, b.of.key))
 	defer cancel()
 	go func() {
 		ticker := time.NewTicker(max(min(probePoll, b.cfg.ProbeInterval/4), time.Millisecond))

@@ -2,7 +2,6 @@ package resilience
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 )
 
@@ -16,19 +15,17 @@ const (
 
 // member returns the membership of the breaker's guard, nil if there is none, or this breaker isn't shared.
 func (b *Breaker) member() *FleetMember {
-	if b.shared.id == "" {
+	if !b.isShareable() {
 		return nil
 	}
 	return b.guard.member.Load()
 }
 
-// sharing is what a breaker needs to be shared.
-type sharing struct {
-	id      string      // of FleetBreaker; empty if it isn't shared
-	watched atomic.Bool // the next success is reported
-	asking  atomic.Bool // a call asks whether it may be the probe
+// isShareable reports whether a fleet may share the breaker: nobody but a guard makes such a one.
+func (b *Breaker) isShareable() bool { return b.of.base.name != "" }
 
-	// These are guarded by the mutex of the breaker.
+// sharing is what a breaker knows of its fleet, and of what is to be told there.
+type sharing struct {
 	fleet   State     // as the fleet has it, while the breaker may have another
 	reset   time.Time // of the fleet's last reset by hand
 	changed time.Time // by the member's own calls, Probe or operator
@@ -56,9 +53,13 @@ func (s *sharing) operate(held bool, tripped *moment) {
 func (b *Breaker) join() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.shared.watched.Store(false)
-	b.shared.freed = false
-	b.shared.fleet, b.shared.reset, b.shared.denied = StateClosed, time.Time{}, nil
+	b.watched.Store(false)
+	if b.trouble == nil {
+		return
+	}
+	s := &b.trouble.shared
+	s.freed = false
+	s.fleet, s.reset, s.denied = StateClosed, time.Time{}, nil
 }
 
 // adopt gives a new breaker the state that the fleet says it has.
@@ -70,7 +71,7 @@ func (b *Breaker) adopt() {
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c, ok := m.known[b.shared.id]; ok {
+	if c, ok := m.known[b.fleetID()]; ok {
 		b.apply(c)
 	}
 }
@@ -81,7 +82,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 	fresh := b.newCounter(c.State == StateOpen)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := &b.shared
+	s := &b.inTrouble().shared
 	if s.changed.After(c.Time) {
 		return false
 	}
@@ -89,7 +90,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 	before := s.fleet
 	s.fleet = c.State
 	s.freed = s.freed && c.State == StateIsolated
-	s.watched.Store(c.State == StateClosed && c.Failures > 0)
+	b.watched.Store(c.State == StateClosed && c.Failures > 0)
 	switch {
 	case c.State == StateClosed && c.Cause == CauseManual:
 		if c.Time.After(s.reset) {
@@ -106,7 +107,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 		b.openByFleet(fresh, max(c.RetryAfter, 0)-time.Since(c.Time))
 	case before != StateClosed:
 		b.reset(fresh, CauseFleet)
-		if c.Cause == CauseProbe {
+		if c.Cause == CauseProbe && b.prober != nil {
 			b.prober.blind = in(b.cfg.Cooldown)
 		}
 	}
@@ -122,7 +123,7 @@ func (b *Breaker) openByFleet(fresh *counter, d time.Duration) {
 	case state == StateOpen:
 		b.probeAt.Store(in(d))
 		if d > 0 {
-			b.shared.denied = nil
+			b.inTrouble().shared.denied = nil
 		}
 	default:
 		b.reason.Store(nil)
@@ -139,7 +140,7 @@ func (b *Breaker) tell(probe bool, o outcome) {
 	switch {
 	case o == outcomeFailure, o == outcomeSuccess && probe:
 		b.report(FleetResult{Success: o == outcomeSuccess, Probe: probe, Cause: CauseCalls})
-	case o == outcomeSuccess && b.shared.watched.Load() && b.shared.watched.Swap(false):
+	case o == outcomeSuccess && b.watched.Load() && b.watched.Swap(false):
 		b.report(FleetResult{Success: true, Cause: CauseCalls})
 	}
 }
@@ -164,25 +165,26 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 	if b.member() == nil {
 		return true
 	}
-	if b.shared.asking.Swap(true) {
+	if b.asking.Swap(true) {
 		return false
 	}
-	defer b.shared.asking.Store(false)
+	defer b.asking.Store(false)
 
 	wait := b.lease(CauseCalls, min(maxLeaseWait, left/10))
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	s := &b.inTrouble().shared
 	switch {
 	case wait <= 0:
 		return true
 	case b.era.Load().state != StateOpen:
 		return false
-	case b.shared.denied == nil:
-		b.shared.denied = in(b.cfg.longest())
-	case b.shared.denied.left() <= 0:
+	case s.denied == nil:
+		s.denied = in(b.cfg.longest())
+	case s.denied.left() <= 0:
 		return true
 	}
-	if wait = min(wait, b.shared.denied.left()); b.untilProbe() < wait {
+	if wait = min(wait, s.denied.left()); b.untilProbe() < wait {
 		b.probeAt.Store(in(wait))
 	}
 	return false

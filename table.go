@@ -151,16 +151,16 @@ func (t *table) mayForget(i int, failing bool) bool {
 	return !e.uses().kept.Load() && e.forgettable(failing)
 }
 
-// label returns the label of a name: the name itself, if there is room for another label. t.mu must be held.
-func (t *table) label(name string) string {
+// label reports whether a name may be a label, because there is room for it. t.mu must be held.
+func (t *table) label(name string) bool {
 	if _, ok := t.labels[name]; !ok {
 		if len(t.labels) == maxEntries {
-			return othersName
+			return false
 		}
 		if t.labels == nil {
 			t.labels = make(map[string]struct{})
 		}
 		t.labels[name] = struct{}{}
 	}
-	return name
+	return true
 }

@@ -116,8 +116,9 @@ func (b *Breaker) keepSlot(t *ticket, timeout time.Duration) bool {
 		t.report(errNeutral)
 		return false
 	}
-	b.probe, b.overdue = t, in(timeout)
-	leaves := b.slots.leaves()
+	trouble := b.inTrouble()
+	trouble.probe, trouble.overdue = t, in(timeout)
+	leaves := trouble.slots.leaves()
 	b.mu.Unlock()
 
 	if leaves {
@@ -128,15 +129,19 @@ func (b *Breaker) keepSlot(t *ticket, timeout time.Duration) bool {
 
 // hasProbe reports whether a call is the probe now. The result of one that was the probe before the breaker was
 // tripped doesn't count any more. b.mu must be held.
-func (b *Breaker) hasProbe() bool { return b.probe != nil && b.probe.era == b.era.Load() }
+func (b *Breaker) hasProbe() bool {
+	probe := b.inTrouble().probe
+	return probe != nil && probe.era == b.era.Load()
+}
 
 // expireProbe ends a probe that has been under way for too long, when gobreaker has rejected a call because of it. It
 // has failed.
 func (b *Breaker) expireProbe() {
 	b.mu.Lock()
-	t := b.probe
-	overdue := t != nil && b.overdue.left() < 0
-	b.slots.contended = true
+	trouble := b.inTrouble()
+	t := trouble.probe
+	overdue := t != nil && trouble.overdue.left() < 0
+	trouble.slots.contended = true
 	b.mu.Unlock()
 	if overdue {
 		t.settle(outcomeFailure, false)
@@ -164,7 +169,7 @@ func (b *Breaker) rejection() *Error {
 
 	e := newError(CodeCircuitOpen, b.name, m.text, true)
 	e.RetryAfter = after
-	if b.key != "" {
+	if b.of.key != "" {
 		e.suggest(suggestOtherKey)
 	}
 	return e
@@ -193,8 +198,8 @@ func (b *Breaker) openMessage(seconds int64) string {
 	if b.nextProbe() != nil {
 		text = circuitOpenMessage(0) + " Its backend is being asked; call again in " + plural(seconds, "second") + "."
 	}
-	if b.key != "" {
-		text = "For '" + b.key + "': " + text
+	if b.of.key != "" {
+		text = "For '" + b.of.key + "': " + text
 	}
 	return text
 }
@@ -236,8 +241,8 @@ func (t *ticket) settle(o outcome, rejected bool) (counted bool) {
 	case ticketValid:
 		if t.isProbe() {
 			t.b.mu.Lock()
-			if t.b.probe == t {
-				t.b.slots.ended(o, rejected, t.b.era.Load() == t.era)
+			if trouble := t.b.inTrouble(); trouble.probe == t {
+				trouble.slots.ended(o, rejected, t.b.era.Load() == t.era)
 			}
 			t.b.mu.Unlock()
 		}
@@ -287,8 +292,8 @@ func (t *ticket) endProbe() {
 
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	if t.b.probe == t {
-		t.b.probe = nil
+	if trouble := t.b.inTrouble(); trouble.probe == t {
+		trouble.probe = nil
 	}
 }
 

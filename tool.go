@@ -9,71 +9,93 @@ import (
 
 // A toolState is what a guard keeps for one tool.
 type toolState struct {
-	name        string
-	label       string // for observers
-	listed      bool   // in the Config
-	timeout     time.Duration
-	maxTimeout  time.Duration // at least timeout
-	effect      Effect
-	cooperative bool
-	retry       Retry
-	breaker     *Breaker
-
+	name           string
+	timeout        time.Duration
+	maxTimeout     time.Duration // at least timeout
 	attemptTimeout time.Duration // zero means none
 	maxInFlight    int64         // zero means any number
+	retry          *Retry        // which other tools may have, too
+	breaker        *Breaker
+	listed         bool // in the Config
+	cooperative    bool
+	effect         Effect
 
-	usage
+	used      atomic.Bool  // false if it was only asked for
+	found     atomic.Bool  // a call has come to the tool, so its name isn't made up
 	running   atomic.Int64 // calls, if maxInFlight bounds them
 	abandoned abandonedCount
 	lastErr   atomic.Pointer[Error]
-	used      atomic.Bool // false if it was only asked for
-	found     atomic.Bool // a call has come to the tool, so its name isn't made up
+	usage
 }
 
 // newState returns the state of a tool. The caller must store it. A tool that isn't listed
 // shares no breaker: its name may be made up, and equal that of a backend.
 func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
-	attemptTimeout := max(cmp.Or(t.AttemptTimeout, g.cfg.AttemptTimeout), 0)
-	retry := g.cfg.Retry
-	if t.Retry != nil {
-		retry = *t.Retry
-	}
-	if retry.MaxElapsed == 0 {
-		retry.MaxElapsed = add(defaultElapsed, attemptTimeout) // so that an attempt that hangs leaves time for another
-	}
-
 	breakerName := t.Breaker
 	if breakerName == "" {
 		breakerName = name
 	}
 	breaker := g.breakers[breakerName]
 	if breaker == nil || !listed {
-		cfg := g.cfg.Breaker
-		if listed {
-			cfg = g.cfg.Breakers[breakerName].or(cfg)
-		}
-		breaker = NewBreaker(breakerName, cfg)
+		breaker = newBreaker(breakerName, g.breakerConfig(breakerName, listed))
 		breaker.guard = g
 		if name != othersName || listed {
-			breaker.shared.id = fleetID(keyBase{listed, breakerName}, "")
+			breaker.of.base = keyBase{listed, breakerName}
 		}
 	}
 
 	timeout := t.timeout(name, g.timeouts)
 	return &toolState{
-		name:        name,
-		label:       name,
-		listed:      listed,
-		timeout:     timeout,
-		maxTimeout:  max(timeout, t.MaxTimeout),
-		effect:      t.Effect,
-		cooperative: t.Cooperative,
-		retry:       retry.withDefaults(),
-		breaker:     breaker,
-
-		attemptTimeout: attemptTimeout,
+		name:           name,
+		timeout:        timeout,
+		maxTimeout:     max(timeout, t.MaxTimeout),
+		attemptTimeout: g.attemptTimeout(t),
 		maxInFlight:    int64(t.MaxInFlight),
+		retry:          g.retryOf(t),
+		breaker:        breaker,
+		listed:         listed,
+		cooperative:    t.Cooperative,
+		effect:         t.Effect,
 	}
+}
+
+// breakerConfig returns the configuration of a tool's breaker, which is that of all others unless it has its own.
+func (g *Guard) breakerConfig(name string, listed bool) *BreakerConfig {
+	own, ok := g.cfg.Breakers[name]
+	if !ok || !listed {
+		return &g.cfg.Breaker
+	}
+	own = own.or(g.cfg.Breaker)
+	return &own
+}
+
+func (g *Guard) attemptTimeout(t Tool) time.Duration {
+	return max(cmp.Or(t.AttemptTimeout, g.cfg.AttemptTimeout), 0)
+}
+
+// retryOf returns the retries of a tool, which are those of all others unless something sets it apart.
+func (g *Guard) retryOf(t Tool) *Retry {
+	if g.retry != nil && t.Retry == nil && t.AttemptTimeout == 0 {
+		return g.retry
+	}
+
+	r := g.cfg.Retry
+	if t.Retry != nil {
+		r = *t.Retry
+	}
+	if r.MaxElapsed == 0 {
+		r.MaxElapsed = add(defaultElapsed, g.attemptTimeout(t)) // so that an attempt that hangs leaves time for another
+	}
+	r = r.withDefaults()
+	return &r
+}
+
+// label returns the name of the tool for observers.
+func (s *toolState) label() string {
+	if s.listed {
+		return s.name
+	}
+	return s.breaker.label() // which it doesn't share
 }
 
 // enter returns the state of a tool, which the caller must leave. A tool that isn't listed gets its own
@@ -95,8 +117,7 @@ func (g *Guard) enter(name string, shared bool) *toolState {
 // newUnlisted returns the state of a tool for the table of those that aren't listed.
 func (g *Guard) newUnlisted(name string) *toolState {
 	s := g.newState(strings.Clone(name), Tool{Effect: g.cfg.Effect}, false)
-	s.label = g.unlisted.label(s.name)
-	s.breaker.label = s.label // which it doesn't share
+	s.breaker.unlabeled = !g.unlisted.label(s.name)
 	return s
 }
 

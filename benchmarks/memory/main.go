@@ -45,6 +45,13 @@ var tables = []table{
 		names:   []string{"guard", "guard, not listed", "failsafe", "hand", "gobreaker", "resiliency"},
 	},
 	{
+		kind:    "opened",
+		title:   "A tool whose breaker is open",
+		note:    "Bytes of heap for each of 10,000 tools after five failures.",
+		columns: "heap",
+		names:   []string{"guard", "failsafe", "hand", "gobreaker", "resiliency"},
+	},
+	{
 		kind:  "flight",
 		title: "A call in flight",
 		note: "For each of 10,000 concurrent calls whose tool waits. The figures include the caller's goroutine, " +

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -50,7 +51,10 @@ func measure(kind, name string) error {
 
 	switch kind {
 	case "tool":
-		measureTools(p, variant == "not listed")
+		fresh, used := measureTools(p, variant == "not listed")
+		fmt.Printf("%.0f %.0f\n", fresh, used)
+	case "opened":
+		measureOpened(p)
 	case "flight":
 		u, release := measureInFlight(p)
 		printUsage(u)
@@ -67,16 +71,13 @@ func measure(kind, name string) error {
 
 func printUsage(u usage) { fmt.Printf("%.0f %.0f %.2f\n", u.heap, u.stack, u.goroutines) }
 
-// measureTools prints what a tool takes before its first call and after it.
-func measureTools(p peers.Peer, unlisted bool) {
+// measureTools returns the bytes of heap that a tool takes before its first call and after it.
+func measureTools(p peers.Peer, unlisted bool) (fresh, used float64) {
 	n := many
 	if unlisted {
 		n = 1024
 	}
-	names := make([]string, n)
-	for i := range names {
-		names[i] = "tool-" + strconv.Itoa(i)
-	}
+	names := toolNames(n)
 	s := peers.Default()
 	s.Tools = names
 	if unlisted {
@@ -85,15 +86,43 @@ func measureTools(p peers.Peer, unlisted bool) {
 
 	before := currentUsage()
 	system := p.New(s)
-	fresh := currentUsage().since(before, n)
+	fresh = currentUsage().since(before, n).heap
 	for _, name := range names {
 		_, _ = system.Do(context.Background(), name, func(context.Context) (string, error) { return "", nil })
 	}
 
-	used := currentUsage().since(before, n)
-	fmt.Printf("%.0f %.0f\n", fresh.heap, used.heap)
+	used = currentUsage().since(before, n).heap
 	runtime.KeepAlive(system)
 	runtime.KeepAlive(names)
+	return fresh, used
+}
+
+// measureOpened prints what a tool takes after five failures, which open its breaker.
+func measureOpened(p peers.Peer) {
+	s := peers.Default()
+	s.Retries = 0
+	s.Tools = toolNames(many)
+
+	before := currentUsage()
+	system := p.New(s)
+	broken := errors.New("the backend is broken")
+	for _, name := range s.Tools {
+		for range 5 {
+			_, _ = system.Do(context.Background(), name, func(context.Context) (string, error) { return "", broken })
+		}
+	}
+
+	fmt.Printf("%.0f\n", currentUsage().since(before, many).heap)
+	runtime.KeepAlive(system)
+	runtime.KeepAlive(s.Tools)
+}
+
+func toolNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "tool-" + strconv.Itoa(i)
+	}
+	return names
 }
 
 // measureInFlight returns what a call takes whose tool waits. The caller must call release.
