@@ -132,15 +132,15 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 		e = ConnectionLostError(d.lost)
 		e.Tool = tool
 	case CodeValidation:
-		e = validationError(tool, "%s got invalid arguments", subject(tool))
+		e = validationError(tool, "%s", sentence(tool, "got invalid arguments"))
 		if !d.said {
-			e.Message = subject(tool) + " rejected the request"
+			e.Message = sentence(tool, "rejected the request")
 			e.suggest(suggestChange)
 		}
 	case CodeCanceled:
 		e = canceledError(tool)
 	default:
-		e.fill(CodeToolFailed, tool, subject(tool)+" failed", false)
+		e.fill(CodeToolFailed, tool, sentence(tool, "failed"), false)
 	}
 
 	e.Err = d.err
@@ -192,7 +192,7 @@ func complete(tool string, err error, explicit *Error) *Error {
 		e.Tool = tool
 	}
 	if e.Message == "" {
-		e.Message = subject(e.Tool) + " failed"
+		e.Message = sentence(e.Tool, "failed")
 	}
 	if e.Suggestion == "" {
 		e.suggest(e.Code.suggestion())

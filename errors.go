@@ -214,11 +214,11 @@ func (e *Error) LogValue() slog.Value {
 // positive isn't known, and is left out of the message, as is an empty name. The error is
 // retryable; a guard changes that for a NonIdempotent tool.
 func TimeoutError(tool string, timeout time.Duration) *Error {
-	msg := subject(tool) + " timed out"
+	rest := "timed out"
 	if timeout > 0 {
-		msg = fmt.Sprintf("%s exceeded timeout of %s", subject(tool), formatDuration(timeout))
+		rest = "exceeded timeout of " + formatDuration(timeout)
 	}
-	return newError(CodeTimeout, tool, msg, true)
+	return newError(CodeTimeout, tool, sentence(tool, rest), true)
 }
 
 // CircuitOpenError returns the error of a call that a breaker rejected and that may be made
@@ -271,8 +271,7 @@ func RetryExhaustedError(tool string, attempts int, last error) *Error {
 }
 
 func retryExhausted(tool string, attempts int) *Error {
-	msg := subject(tool) + " failed after " + plural(int64(attempts), "attempt")
-	e := newError(CodeRetryExhausted, tool, msg, true)
+	e := newError(CodeRetryExhausted, tool, sentence(tool, "failed after "+plural(int64(attempts), "attempt")), true)
 	e.Attempts = attempts
 	return e
 }
@@ -337,12 +336,12 @@ func (e *Error) withCause(err error) *Error {
 	return c
 }
 
-// subject returns the subject of a sentence about a tool whose name may not be known.
-func subject(tool string) string {
+// sentence returns a sentence about a tool whose name may not be known.
+func sentence(tool, rest string) string {
 	if tool == "" {
-		return "The tool"
+		return "The tool " + rest
 	}
-	return "Tool '" + tool + "'"
+	return "Tool '" + tool + "' " + rest
 }
 
 // wholeSeconds rounds up, so that an agent that waits for so long doesn't come too early. It

@@ -1,7 +1,6 @@
 package resilience
 
 import (
-	"io/fs"
 	"reflect"
 	"slices"
 	"strings"
@@ -50,7 +49,7 @@ func (e *evidence) join(inner *evidence) {
 
 // addEvidence adds what err itself tells, which is asked first.
 func (f *facts) addEvidence(err error) {
-	own := signOf(err, !f.wraps)
+	own := f.signOf(err)
 	if own != signNone {
 		f.sign = own
 	}
@@ -63,7 +62,7 @@ func (f *facts) addEvidence(err error) {
 }
 
 // signOf asks methods of err, which may panic.
-func signOf(err error, leaf bool) (s sign) {
+func (f *facts) signOf(err error) (s sign) {
 	defer func() {
 		if recover() != nil {
 			s = signNone
@@ -88,16 +87,11 @@ func signOf(err error, leaf bool) (s sign) {
 			return signTrouble // a command that was killed
 		}
 	}
-	if s := signOfGRPC(err); s != signNone || !leaf {
+	if s := signOfGRPC(err); s != signNone || f.wraps {
 		return s
 	}
 
-	for _, answer := range []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission} {
-		if isItself(err, answer) {
-			return signRejected
-		}
-	}
-	if isRejection(err) {
+	if f.has(isNotExist|isExist|isPermission) || isRejection(err) {
 		return signRejected
 	}
 	return signOfSQLite(err)

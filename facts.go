@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"reflect"
 
 	"github.com/cenkalti/backoff/v4"
@@ -32,7 +33,7 @@ type facts struct {
 }
 
 // A landmark is an error that errors.Is looks for.
-type landmark uint8
+type landmark uint16
 
 const (
 	isUnfinished landmark = 1 << iota
@@ -41,11 +42,15 @@ const (
 	isEOF
 	isUnexpectedEOF
 	isUnreadable
+	isNotExist
+	isExist
+	isPermission
 )
 
 // landmarks are in the order of their bits.
 var landmarks = [...]error{
 	ErrUnfinished, context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, errUnreadable,
+	fs.ErrNotExist, fs.ErrExist, fs.ErrPermission,
 }
 
 // has is errors.Is for a landmark.

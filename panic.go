@@ -87,7 +87,7 @@ func crashError(tool string, err error) error {
 		return err
 	}
 
-	e := newError(CodeToolFailed, tool, subject(tool)+" failed", false)
+	e := newError(CodeToolFailed, tool, sentence(tool, "failed"), false)
 	e.suggest(suggestChange)
 	e.Err = err
 	return e

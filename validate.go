@@ -10,7 +10,7 @@ func checkFunc(ctx context.Context, tool string, isNil bool) *Error {
 	}
 
 	if isNil {
-		return newError(CodeToolNotFound, tool, subject(tool)+" not found: its function is nil", false)
+		return newError(CodeToolNotFound, tool, sentence(tool, "not found: its function is nil"), false)
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ func bars() []bar {
 
 		plain.bar("success, enforced", guard, peers.Failsafe, 1.15, 7),
 		plain.bar("success, Cooperative", cooperative, peers.Failsafe, 0.75, 5),
-		failing.bar("failure, enforced", guard, peers.Failsafe, 1.45, 8),
-		failing.bar("failure, Cooperative", cooperative, peers.Failsafe, 1.20, 6),
+		failing.bar("failure, enforced", guard, peers.Failsafe, 1.30, 8),
+		failing.bar("failure, Cooperative", cooperative, peers.Failsafe, 1.05, 6),
 		retrying.bar("two retries, enforced", guard, peers.Failsafe, 1.30, 25),
 		retrying.bar("two retries, Cooperative", cooperative, peers.Failsafe, 0.95, 21),
 		open.bar("open breaker", guard, peers.Failsafe, 0.85, 2),
