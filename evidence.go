@@ -49,11 +49,12 @@ func (e *evidence) join(inner *evidence) {
 
 // addEvidence adds what err itself tells, which is asked first.
 func (f *facts) addEvidence(err error) {
-	own := f.signOf(err)
+	from := reflect.Indirect(reflect.ValueOf(err)).Type().PkgPath()
+	own := f.signOf(err, from)
 	if own != signNone {
 		f.sign = own
 	}
-	f.addLoss(err)
+	f.addLoss(err, from)
 	f.addEffect(err, own)
 
 	if x, ok := asItself[retryAfterError](err); ok {
@@ -61,8 +62,8 @@ func (f *facts) addEvidence(err error) {
 	}
 }
 
-// signOf asks methods of err, which may panic.
-func (f *facts) signOf(err error) (s sign) {
+// signOf asks methods of err, which may panic. Its type is from a package with this path.
+func (f *facts) signOf(err error, from string) (s sign) {
 	defer func() {
 		if recover() != nil {
 			s = signNone
@@ -94,7 +95,10 @@ func (f *facts) signOf(err error) (s sign) {
 	if f.has(isNotExist|isExist|isPermission) || isRejection(err) {
 		return signRejected
 	}
-	return signOfSQLite(err)
+	if strings.Contains(from, "sqlite") {
+		return signOfSQLite(err)
+	}
+	return signNone
 }
 
 // signOfSQLite reads the code of an error of a driver of SQLite, of which there are several: a method or a
@@ -102,9 +106,6 @@ func (f *facts) signOf(err error) (s sign) {
 // do, since an agent may have written it.
 func signOfSQLite(err error) sign {
 	v := reflect.Indirect(reflect.ValueOf(err))
-	if !strings.Contains(v.Type().PkgPath(), "sqlite") {
-		return signNone
-	}
 	code, ok := result(reflect.ValueOf(err).MethodByName("Code"))
 	if !ok && v.Kind() == reflect.Struct {
 		code = v.FieldByName("Code")

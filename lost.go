@@ -11,8 +11,9 @@ import (
 // refused is the only reason that certainly precedes any effect.
 const refused = "connection refused"
 
-// addLoss adds whether err means that a connection is gone. What it wraps knows the reason better.
-func (f *facts) addLoss(err error) {
+// addLoss adds whether err means that a connection is gone. What it wraps knows the reason better. Its type is from a
+// package with this path.
+func (f *facts) addLoss(err error, from string) {
 	switch x := err.(type) {
 	case *net.ParseError, *net.AddrError: // implement net.Error, but concern no connection
 		return
@@ -30,7 +31,7 @@ func (f *facts) addLoss(err error) {
 	}
 
 	if !f.surelyLost {
-		reason, sure := lostReason(err)
+		reason, sure := lostReason(err, from)
 		if f.lost == "" {
 			f.lost = reason
 		}
@@ -41,7 +42,7 @@ func (f *facts) addLoss(err error) {
 // lostReason returns in our own words why err means that a connection is gone, or "" if it doesn't, and whether
 // that is sure: an agent can bring about as well that a host doesn't exist, whose name it chose, and that input
 // breaks off, which it sent.
-func lostReason(err error) (reason string, sure bool) {
+func lostReason(err error, from string) (reason string, sure bool) {
 	const closed = "connection closed by the other side"
 	switch x := err.(type) {
 	case errno: // implements net.Error too, even ENOENT
@@ -61,7 +62,7 @@ func lostReason(err error) (reason string, sure bool) {
 		return "connection closed", true
 	case err == io.ErrUnexpectedEOF:
 		return closed, false
-	case isBrokenHTTP2(err):
+	case strings.Contains(from, "net/http") && isBrokenHTTP2(err):
 		return closed, true
 	}
 	if x, ok := err.(net.Error); ok {
@@ -74,11 +75,7 @@ func lostReason(err error) (reason string, sure bool) {
 // connection (RFC 9113, sections 6.4 and 6.8). Its types in net/http aren't exported; they have the fields of
 // those in golang.org/x/net/http2.
 func isBrokenHTTP2(err error) bool {
-	t := reflect.Indirect(reflect.ValueOf(err)).Type()
-	if !strings.Contains(t.PkgPath(), "net/http") {
-		return false
-	}
-	name := strings.TrimPrefix(t.Name(), "http2")
+	name := strings.TrimPrefix(reflect.Indirect(reflect.ValueOf(err)).Type().Name(), "http2")
 	return name == "StreamError" || name == "GoAwayError"
 }
 

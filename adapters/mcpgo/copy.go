@@ -52,41 +52,49 @@ func (p *path) leave(address uintptr) {
 // detach replaces the maps and slices in v by copies and, if v is of a type of mcp-go's, what its fields point to.
 // It doesn't name the fields of a request, since newer versions of mcp-go have more of them.
 func (p *path) detach(v reflect.Value, fields bool) {
-	switch to := v.Addr().Interface().(type) {
-	case *any:
-		*to = p.copyOfJSON(*to)
-		return
-	case *map[string]any:
-		*to, _ = p.copyOfJSON(*to).(map[string]any)
-		return
-	case *http.Header:
-		*to = to.Clone()
-		return
-	}
-
-	switch kind := v.Kind(); {
-	case kind == reflect.Struct && fields:
-		for i := range v.NumField() {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := 0; fields && i < v.NumField(); i++ {
 			if field := v.Field(i); field.CanSet() {
 				p.detach(field, fields)
 			}
 		}
-	case kind == reflect.Pointer && fields && !v.IsNil():
+	case reflect.Pointer:
+		if !fields || v.IsNil() {
+			return
+		}
 		out := reflect.New(v.Type().Elem())
 		out.Elem().Set(v.Elem())
 		p.detach(out.Elem(), fields)
 		v.Set(out)
-	case kind == reflect.Map || kind == reflect.Slice:
-		address := v.Pointer() // v is about to be replaced
-		if v.IsNil() || !p.enter(address) {
-			return
+	case reflect.Interface, reflect.Map, reflect.Slice:
+		switch to := v.Addr().Interface().(type) {
+		case *any:
+			*to = p.copyOfJSON(*to)
+		case *map[string]any:
+			*to, _ = p.copyOfJSON(*to).(map[string]any)
+		case *http.Header:
+			*to = to.Clone()
+		default:
+			p.detachAll(v, fields)
 		}
-		defer p.leave(address)
-		if kind == reflect.Map {
-			p.detachMap(v, fields)
-		} else {
-			p.detachSlice(v, fields)
-		}
+	}
+}
+
+// detachAll replaces a map or a slice by a copy.
+func (p *path) detachAll(v reflect.Value, fields bool) {
+	if v.Kind() == reflect.Interface || v.IsNil() {
+		return
+	}
+	address := v.Pointer() // v is about to be replaced
+	if !p.enter(address) {
+		return
+	}
+	defer p.leave(address)
+	if v.Kind() == reflect.Map {
+		p.detachMap(v, fields)
+	} else {
+		p.detachSlice(v, fields)
 	}
 }
 
