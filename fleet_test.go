@@ -355,6 +355,16 @@ func TestProbeOfAnotherMemberClosesOnceInACooldown(t *testing.T) {
 	})
 }
 
+// Servers of a fleet may have different configurations.
+func TestProbeOfAnotherMemberClosesABreakerWithoutOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		opened(t, m, time.Minute)
+		m.Apply(resilience.FleetChange{Breaker: "listed/x", Cause: resilience.CauseProbe, Time: time.Now()})
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
+
 // What calls of another member have found out doesn't keep this one's Probe from closing the breaker.
 func TestCallOfAnotherMemberClosesAsOftenAsItWants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -70,9 +70,9 @@ func New(cfg Config) (*Guard, error) {
 		g.listed[name] = s
 		g.breakers[s.breaker.name] = s.breaker
 	}
-	g.others = g.newState(othersName, Tool{Effect: cfg.Effect}, false)
-
 	g.cfg.Tools, g.cfg.Timeouts, g.cfg.Observers, g.cfg.Breakers = nil, nil, nil, nil // they belong to the caller
+
+	g.others = g.newState(othersName, Tool{Effect: cfg.Effect}, false)
 	return g, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,7 +174,35 @@ func TestOpenBreakerOfAKeyOutlivesTheStateOfItsTool(t *testing.T) {
 	})
 }
 
-// Nobody asks the backends of breakers that are forgotten.
+// Nobody asks the backends of breakers that are forgotten, by themselves or with their tool.
+func TestProbesOfForgottenToolsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		g := newGuard(t, resilience.Config{Retry: steady, Breaker: resilience.BreakerConfig{
+			Failures: 1,
+			Probe: func(context.Context) error {
+				asked.Add(1)
+				return resilience.MarkInvalid(errBoom)
+			},
+		}})
+		callAll := func(prefix string, want int) {
+			for i := range want {
+				_, _ = resilience.Do(t.Context(), g, fmt.Sprint(prefix, i), failing(9, errBoom))
+			}
+		}
+		callAll("a", 1024)
+		time.Sleep(31 * time.Second) // now they may be forgotten
+		callAll("b", 1024)
+		time.Sleep(31 * time.Second)
+
+		asked.Store(0)
+		time.Sleep(5 * time.Second)
+		assert.LessOrEqual(t, asked.Load(), int64(2*1025), "each is asked after half a ProbeInterval at the earliest")
+		_, err := g.Close(t.Context())
+		assert.NoError(t, err)
+	})
+}
+
 func TestProbesOfForgottenBreakersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

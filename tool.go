@@ -37,7 +37,7 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 	}
 	breaker := g.breakers[breakerName]
 	if breaker == nil || !listed {
-		breaker = newBreaker(breakerName, g.breakerConfig(breakerName, listed))
+		breaker = newBreaker(breakerName, g.breakerConfig(breakerName))
 		breaker.guard = g
 		if name != othersName || listed {
 			breaker.of.base = keyBase{listed, breakerName}
@@ -59,10 +59,11 @@ func (g *Guard) newState(name string, t Tool, listed bool) *toolState {
 	}
 }
 
-// breakerConfig returns the configuration of a tool's breaker, which is that of all others unless it has its own.
-func (g *Guard) breakerConfig(name string, listed bool) *BreakerConfig {
+// breakerConfig returns the configuration of a tool's breaker, which is that of all others unless it has its own, as
+// those of listed tools may.
+func (g *Guard) breakerConfig(name string) *BreakerConfig {
 	own, ok := g.cfg.Breakers[name]
-	if !ok || !listed {
+	if !ok {
 		return &g.cfg.Breaker
 	}
 	own = own.or(g.cfg.Breaker)

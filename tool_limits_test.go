@@ -109,7 +109,7 @@ func TestAttemptThatHangsLeavesTimeForAnother(t *testing.T) {
 		runInBubble(t, name, func(t *testing.T) {
 			tool.Effect = resilience.ReadOnly
 			cfg := configWith(tool)
-			cfg.AttemptTimeout = 10 * time.Second
+			cfg.Retry, cfg.AttemptTimeout = resilience.Retry{}, 10*time.Second
 			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
 				if resilience.Attempt(ctx) == 1 {
 					return untilDone(ctx)
