@@ -74,14 +74,14 @@ func causeOf(ctx context.Context) error {
 
 // endedWith decides between the end of a call and the error that its function returned, nil
 // if it returned none. Once the call has ended, what the function returns is most likely the
-// echo of that end, so it becomes the end's cause. Only an *Error that deliberately says
+// echo of that end, so it becomes the end's cause. Only an *Error in it that deliberately says
 // something else stands: endedWith then returns nil.
-func endedWith(ended *Error, err error) *Error {
+func endedWith(ended *Error, err error, said *Error) *Error {
 	if ended == nil {
 		return nil
 	}
 
-	if e, _ := err.(*Error); e != nil && e.Code != CodeTimeout && e.Code != CodeCanceled {
+	if said != nil && said.Code != CodeTimeout && said.Code != CodeCanceled {
 		return nil
 	}
 	return ended.withCause(err)

@@ -484,6 +484,9 @@ func TestEndOfACallIsItsOwnUnlessTheToolSaysSomethingElse(t *testing.T) {
 		"a typed nil":      {(*resilience.Error)(nil), resilience.CodeTimeout},
 		"any error":        {errBoom, resilience.CodeTimeout},
 		"another":          {&resilience.Error{Code: "BUSY"}, "BUSY"},
+		"wrapped":          {fmt.Errorf("import: %w", &resilience.Error{Code: "BUSY"}), "BUSY"},
+		"marked":           {resilience.MarkPermanent(&resilience.Error{Code: "BUSY"}), "BUSY"},
+		"the end, wrapped": {fmt.Errorf("import: %w", resilience.TimeoutError("inner", time.Second)), resilience.CodeTimeout},
 	} {
 		for tool, cooperative := range map[string]bool{"enforced": false, "cooperative": true} {
 			runInBubble(t, name+", "+tool, func(t *testing.T) {

@@ -42,8 +42,9 @@ func DefaultTier(tool string) Tier {
 //
 // If fn returns in time, WithTimeout returns its value and its error unchanged. If the
 // timeout or an earlier deadline of ctx ends the call, the error is TIMEOUT. If ctx is
-// canceled, it is CANCELED. Both wrap the error of fn, if fn returned one. A panic or a
-// runtime.Goexit of fn is TOOL_FAILED around a [*PanicError] or [ErrGoexit].
+// canceled, it is CANCELED. Both wrap the error of fn, if fn returned one; but an *Error with another
+// code than these two is returned unchanged, unless it is wrapped itself. A panic or a runtime.Goexit of
+// fn is TOOL_FAILED around a [*PanicError] or [ErrGoexit].
 //
 // The timeout must be positive; otherwise the error is VALIDATION_ERROR. An empty tool name
 // is VALIDATION_ERROR too, a nil fn is TOOL_NOT_FOUND, and a context that has already ended is
@@ -87,7 +88,8 @@ func WithTimeout[T any](
 		}
 	}
 	ended, _ := c.ended()
-	if e := endedWith(ended, cause); e != nil {
+	own, _ := cause.(*Error)
+	if e := endedWith(ended, cause, own); e != nil {
 		return value, e.clone() // the function may still read the original, the cause of its context
 	}
 	return value, crashError(tool, err)

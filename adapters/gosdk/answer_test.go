@@ -39,6 +39,23 @@ func TestOtherRequestsOfAClientPassUnchanged(t *testing.T) {
 	}
 }
 
+// What the tool's author says stands after the caller has left too, wrapped or not.
+func TestErrorOfTheToolsOwnForACallerWhoHasLeft(t *testing.T) {
+	own := &resilience.Error{Code: "PARTIAL", Message: "3 of 7 rows are written"}
+	for name, err := range map[string]error{"bare": own, "wrapped": fmt.Errorf("import: %w", own)} {
+		t.Run(name, func(t *testing.T) {
+			ctx, leave := context.WithCancel(t.Context())
+			res, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(
+				func(context.Context, string, mcp.Request) (mcp.Result, error) {
+					leave()
+					return nil, err
+				})(ctx, "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
+			require.NoError(t, err)
+			assert.Contains(t, jsonOf(t, res), own.Message)
+		})
+	}
+}
+
 // A failure for a caller who has left is no result of the tool's, unless the tool has said what it is.
 func TestResultForACallerWhoHasLeft(t *testing.T) {
 	question := &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{}}}

@@ -505,6 +505,24 @@ func TestAnswerAtTheTimeoutStandsUnlessItIsAnEcho(t *testing.T) {
 	}
 }
 
+// What the tool's author says stands at the timeout too, wrapped or not.
+func TestErrorOfTheToolsOwnStandsAtTheTimeout(t *testing.T) {
+	own := &resilience.Error{Code: "PARTIAL", Message: "3 of 7 rows are written"}
+	for name, err := range map[string]error{"bare": own, "wrapped": fmt.Errorf("import: %w", own)} {
+		runInBubble(t, name, func(t *testing.T) {
+			handler := func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				<-ctx.Done()
+				return nil, err
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			res, err := mcpgo.Middleware(newGuard(t, resilience.Config{}))(handler)(ctx, request("x", nil, nil))
+			require.NoError(t, err)
+			assert.Equal(t, own.Message, errorIn(t, res).Message)
+		})
+	}
+}
+
 func TestToolThatReturnsNothingHasACause(t *testing.T) {
 	var ended resilience.CallEnd
 	g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
