@@ -14,7 +14,8 @@ const (
 	// lastSteps are those of the last minute, of which the latest isn't over.
 	lastSteps = 6
 
-	maxCause = 300 // bytes
+	maxCause   = 300 // bytes
+	maxMessage = 1024
 )
 
 // calls counts the calls of each tool, by label: a guard gives out at most 1,024 labels besides those of
@@ -75,7 +76,7 @@ func (c *calls) record(e resilience.CallEnd) {
 		s.other++
 	}
 	if e.Counted {
-		t.failed = failure{code: e.Err.Code, message: e.Err.Message, time: e.Time}
+		t.failed = failure{code: e.Err.Code, message: cut(e.Err.Message, maxMessage), time: e.Time}
 	}
 }
 

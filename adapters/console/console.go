@@ -139,5 +139,6 @@ func (c *Console) Handler(g *resilience.Guard) (http.Handler, error) {
 //
 //	server.RegisterOnShutdown(page.Close) // page is the Console
 //
-// Close returns at once, and may be called any number of times.
+// Close returns at once, and may be called any number of times. A stream ends at the latest when its reader has taken
+// the 16 KB that are being sent, or after ten seconds.
 func (c *Console) Close() { c.close() }

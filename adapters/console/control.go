@@ -39,6 +39,10 @@ func (c *Console) control(act func(b *resilience.Breaker, reason string)) http.H
 		}
 
 		name := breakerName(r)
+		if name == "" {
+			fail(w, http.StatusBadRequest, "there is no name in the query: it must be the breaker's, as in ?name=db")
+			return
+		}
 		if !c.act(name, func(b *resilience.Breaker) { act(b, reason) }) {
 			fail(w, http.StatusNotFound, fmt.Sprintf("the guard has no breaker %q now", name))
 			return
@@ -63,10 +67,15 @@ func (c *Console) act(name string, f func(*resilience.Breaker)) (found bool) {
 	return found
 }
 
-// breakerName returns the name in the path of a request. A leading "~" isn't part of it: it makes segments of the
-// names "." and "..", which no URL can contain, of "/", which ServeMux takes for the end of a path, and of those
-// that begin with "~".
-func breakerName(r *http.Request) string { return shown(strings.TrimPrefix(r.PathValue("name"), "~")) }
+// breakerName returns the name in the path of a request, or else in its query, empty if there is none. In a path, a
+// leading "~" isn't part of it: it makes segments of the names "." and "..", which no URL can contain, of "/", which
+// ServeMux takes for the end of a path, and of those that begin with "~".
+func breakerName(r *http.Request) string {
+	if name := r.PathValue("name"); name != "" {
+		return shown(strings.TrimPrefix(name, "~"))
+	}
+	return shown(r.URL.Query().Get("name"))
+}
 
 // readReason reads the reason in the body of a request, or what is wrong with it and its HTTP status.
 func readReason(w http.ResponseWriter, r *http.Request) (reason string, code int, err error) {

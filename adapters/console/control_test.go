@@ -133,7 +133,7 @@ func TestBodiesAreChecked(t *testing.T) {
 	}
 }
 
-// segment writes a name as a segment of a path, as the page does.
+// segment writes a name as a segment of a path.
 func segment(name string) string {
 	if name == "." || name == ".." || name == "/" || strings.HasPrefix(name, "~") {
 		name = "~" + name
@@ -169,7 +169,7 @@ func FuzzNames(f *testing.F) {
 		var shown breaker
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &shown))
 		assert.Equal(t, string([]rune(name)), shown.Breaker)
-		again := f.do(http.MethodPost, "/api/breakers/"+segment(shown.Breaker)+"/reset", "")
+		again := f.do(http.MethodPost, "/api/breakers/reset?name="+url.QueryEscape(shown.Breaker), "")
 		require.Equal(t, http.StatusOK, again.Code, "by the name that the page shows")
 		assert.Equal(t, resilience.StateClosed, b.State())
 		assert.NotContains(t, w.Body.String(), "<", "JSON that is put into HTML by mistake does no harm")
@@ -185,6 +185,22 @@ func TestKeysOfOddNamesCanBeChanged(t *testing.T) {
 		assert.Equal(t, http.StatusOK, w.Code, "%q", key)
 		assert.Contains(t, w.Body.String(), `"state":"isolated"`, "%q", key)
 		assert.Equal(t, resilience.StateClosed, f.guard.Breaker("x").State(), "%q", key)
+	}
+}
+
+// Proxies change paths, and an agent may have chosen the key.
+func TestNameInTheQueryChangesNoOtherBreaker(t *testing.T) {
+	f := newFixture(t, tools("search", "db"), console.Config{Authorize: allow})
+	f.call("search", 1, 0, nil, resilience.BreakerKey("../db"))
+	w := f.do(http.MethodPost, "/api/breakers/isolate?name=search%2F..%2Fdb", "")
+	assert.Equal(t, http.StatusOK, w.Code)
+	assert.Contains(t, w.Body.String(), `"breaker":"search/../db"`)
+	assert.Equal(t, resilience.StateClosed, f.guard.Breaker("db").State())
+
+	for _, query := range []string{"", "?name=", "?Name=db", "?name=%zz"} {
+		w := f.do(http.MethodPost, "/api/breakers/isolate"+query, "")
+		assert.Equal(t, http.StatusBadRequest, w.Code)
+		assert.JSONEq(t, `{"error": "there is no name in the query: it must be the breaker's, as in ?name=db"}`, w.Body.String())
 	}
 }
 

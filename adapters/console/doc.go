@@ -17,8 +17,10 @@
 //	GET  /healthz                      200 or 503, for a load balancer; see Config.Healthy
 //	GET  /api/health                   all that the page shows, as JSON
 //	GET  /api/events                   the same as server-sent events
-//	POST /api/breakers/{name}/isolate  rejects all calls, see [resilience.Breaker.Isolate]
-//	POST /api/breakers/{name}/reset    closes the breaker, see [resilience.Breaker.Reset]
+//	POST /api/breakers/isolate?name=…  rejects all calls, see [resilience.Breaker.Isolate]
+//	POST /api/breakers/reset?name=…    closes the breaker, see [resilience.Breaker.Reset]
+//
+// The last two are also at /api/breakers/{name}/isolate and /api/breakers/{name}/reset.
 //
 // The page uses relative URLs, so that the handler may be mounted below any prefix whose URL ends with a slash. It
 // loads nothing from elsewhere, and a strict Content-Security-Policy makes sure of that: a proxy must not replace
@@ -33,12 +35,15 @@
 // a browser makes for another site. (Over plain HTTP, a request must have the Host of the page's address for that: a
 // proxy must not change it.) If Authorize returns false, the page asks for an access token, and sends it with the header
 // "Authorization: Bearer …" for as long as it is open; a server that has sessions needs none. An Authorize that
-// trusts the address of the client trusts everyone behind a proxy.
+// trusts the address of the client trusts everyone behind a proxy, and every page that a browser there has open: a name of
+// its own can lead to that address, too (DNS rebinding), unless Authorize looks at the Host.
 //
 // The body of isolate may hold a reason, as {"reason": "…"} or as a form, of at most 500 characters. Agents read it.
-// The name is percent-encoded, a slash is %2F. A leading "~" isn't part of it: it is needed before the names ".",
-// ".." and "/", and before those that begin with "~". All breakers of that name are changed. The answer is the
-// breaker as in /api/health, or {"error": "…"} with 400, 403, 404, 413 or 415.
+// The name is percent-encoded, in a path a slash, too, as %2F. In a path, a leading "~" isn't part of it: it is needed
+// before the names ".", ".." and "/", and before those that begin with "~". A proxy that decodes paths, as nginx does
+// whose proxy_pass has one, makes other names of names with a slash, which those of keys have, also chosen by agents:
+// behind one, keep to the query, as the page does. All breakers of that name are changed. The answer is the breaker as
+// in /api/health, or {"error": "…"} with 400, 403, 404, 413 or 415.
 //
 // # JSON
 //
@@ -50,7 +55,8 @@
 //	step, steps              the seconds in a row of a history, and how many rows there may be
 //	tools                    as Guard.Health returns them: tool, listed, available, breaker, state, retryAfter,
 //	                         consecutiveFailures, inFlight, abandoned, and
-//	  lastError              the last failure that a breaker counted: code, message, time, and cause if it is shown
+//	  lastError              the last failure that a breaker counted: code, message (of 1,024 bytes at most), time, and
+//	                         cause if it is shown
 //	  lastMinute             calls that ended since 50 to 60 seconds: succeeded, failed, rejected, other, p50, p95; none
 //	                         of tools beyond the guard's labels, as lastError has no time of theirs
 //	  history                rows [start, succeeded, failed, rejected, other, p50, p95], the oldest first; start is in
@@ -73,6 +79,7 @@
 //
 // A call costs the guard one more event, on the goroutine of the observer. The console starts no goroutine: a stream
 // runs on that of its request. Readers share what is looked up, nothing is kept for one that is slow, and one that
-// takes less than 16 KB in ten seconds is dropped. Each tool that was called takes about 7 KB, and there are as
+// takes less than 16 KB in ten seconds is dropped, once the system's buffers for its connection are full: those may
+// hold megabytes, which is long without calls. Each tool that was called takes about 7 KB, and there are as
 // many as the guard has labels: those that are listed, and at most 1,025 others.
 package console

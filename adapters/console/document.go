@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -132,9 +133,9 @@ func (c *Console) tool(h resilience.Health, now time.Time) tool {
 		t.History = []row{}
 	}
 	if e := h.LastError; e != nil {
-		t.LastError = &lastError{Code: e.Code, Message: e.Message}
+		t.LastError = &lastError{Code: e.Code, Message: cut(e.Message, maxMessage)}
 		// Another one may have been counted meanwhile.
-		if r.failed.code == e.Code && r.failed.message == e.Message {
+		if r.failed.code == e.Code && r.failed.message == t.LastError.Message {
 			t.LastError.Time, t.LastError.Cause = &r.failed.time, r.failed.cause
 		}
 	}
@@ -199,7 +200,7 @@ func severity(state string) int {
 }
 
 // wholeSeconds rounds up, as the JSON of a Health does.
-func wholeSeconds(d time.Duration) int64 { return int64((max(d, 0) + time.Second - 1) / time.Second) }
+func wholeSeconds(d time.Duration) int64 { return int64(math.Ceil(max(d, 0).Seconds())) }
 
 // shown returns a name as its JSON shows it, with U+FFFD in place of each invalid byte.
 func shown(name string) string { return string([]rune(name)) }

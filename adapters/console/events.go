@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -34,7 +35,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	out := stream{w, http.NewResponseController(w)}
+	out := stream{w, http.NewResponseController(w), c.closed}
 	if out.hurry() != nil {
 		fail(w, http.StatusInternalServerError,
 			"events need a ResponseWriter with deadlines: one that wraps another needs the method Unwrap")
@@ -74,7 +75,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 func (c *Console) enter(w http.ResponseWriter) (release func()) {
 	select {
 	case <-c.closed:
-		fail(w, http.StatusServiceUnavailable, "the console is closed")
+		fail(w, http.StatusServiceUnavailable, errClosed.Error())
 		return nil
 	default:
 	}
@@ -89,10 +90,14 @@ func (c *Console) enter(w http.ResponseWriter) (release func()) {
 	}
 }
 
+// errClosed ends a stream while it sends an event, which its reader then ignores.
+var errClosed = errors.New("the console is closed")
+
 // A stream writes events. A reader that doesn't read ends it by the deadline of a write.
 type stream struct {
-	w  http.ResponseWriter
-	rc *http.ResponseController
+	w      http.ResponseWriter
+	rc     *http.ResponseController
+	closed <-chan struct{} // the console is
 }
 
 // hurry sets the deadline of the next write, instead of the server's WriteTimeout, which is for ordinary requests.
@@ -105,6 +110,11 @@ func (s stream) send(event string, data any) error {
 	}
 	text := fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, b) // JSON has no line breaks
 	for part := range slices.Chunk(text, partSize) {
+		select {
+		case <-s.closed:
+			return errClosed
+		default:
+		}
 		if err := s.hurry(); err != nil {
 			return err
 		}

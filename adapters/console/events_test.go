@@ -311,35 +311,6 @@ func TestAWriteThatFailsEndsTheStream(t *testing.T) {
 	}
 }
 
-// A snapshot of many busy tools may take longer than ten seconds.
-func TestReaderThatIsSlowButSteadyStays(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFixture(t, resilience.Config{}, console.Config{})
-		_, p := f.serve()
-		for range 60 {
-			for i := range 300 {
-				f.call(fmt.Sprintf("some_tool_of_a_server_%d", i), 1, 0, nil)
-			}
-			f.flush()
-			time.Sleep(10 * time.Second)
-		}
-		whole := f.do(http.MethodGet, "/api/health", "").Body.Len()
-		conn := p.dial()
-		defer conn.Close()
-		_, err := io.WriteString(conn, "GET /api/events HTTP/1.1\r\nHost: x\r\n\r\n")
-		require.NoError(t, err)
-
-		start := time.Now()
-		for taken, buffer := 0, make([]byte, 4096); taken < whole; {
-			n, err := conn.Read(buffer)
-			taken += n
-			require.NoError(t, err, "after %s", time.Since(start))
-			time.Sleep(100 * time.Millisecond)
-		}
-		assert.Greater(t, time.Since(start), 15*time.Second)
-	})
-}
-
 // Without a deadline, a reader that doesn't read would keep its stream for ever.
 func TestEachEventHasADeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

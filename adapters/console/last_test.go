@@ -2,6 +2,8 @@ package console_test
 
 import (
 	"errors"
+	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// A tool may put an answer of its backend into its message.
+func TestLongMessageIsCut(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFixture(t, tools("x"), console.Config{})
+		f.call("x", 1, 0, resilience.MarkBackend(&resilience.Error{Code: "UPSTREAM", Message: strings.Repeat("x", 2000)}))
+		last := f.health().tool(t, "x").LastError
+		assert.Equal(t, strings.Repeat("x", 1024)+"…", last.Message)
+		assert.False(t, last.Time.IsZero())
+	})
+}
 
 // What an agent does wrong isn't why a breaker has failures, though it has the same code and words.
 func TestLastErrorIsTheFailureThatWasCounted(t *testing.T) {
@@ -40,5 +53,13 @@ func TestLastErrorIsTheFailureThatWasCounted(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			assert.Equal(t, "connection refused", f.health().tool(t, "x").LastError.Cause)
 		})
+	})
+}
+
+func TestRetryAfterOfABreakerThatIsOpenForEver(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFixture(t, tools("x"), console.Config{})
+		f.guard.Breaker("x").Trip(math.MaxInt64)
+		assert.Greater(t, f.health().breaker(t, "x").RetryAfter, 9_000_000_000)
 	})
 }

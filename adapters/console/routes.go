@@ -24,18 +24,21 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
 	for name, data := range files() {
-		mux.HandleFunc("GET /page/"+name, file(name, data))
+		path := "/page/" + name
 		if name == "index.html" {
-			mux.HandleFunc("GET /{$}", file(name, data))
+			path = "/{$}" // its relative URLs are meant from there
 		}
+		mux.HandleFunc("GET "+path, file(name, data))
 	}
 
 	mux.HandleFunc("GET /healthz", c.healthz)
 	mux.HandleFunc("GET /api/health", c.health)
 	mux.HandleFunc("GET /api/events", c.events)
 	if c.cfg.Authorize != nil {
-		mux.HandleFunc("POST /api/breakers/{name}/isolate", c.control(isolate))
-		mux.HandleFunc("POST /api/breakers/{name}/reset", c.control(reset))
+		for action, act := range map[string]func(*resilience.Breaker, string){"isolate": isolate, "reset": reset} {
+			mux.HandleFunc("POST /api/breakers/{name}/"+action, c.control(act))
+			mux.HandleFunc("POST /api/breakers/"+action, c.control(act)) // with the name in the query
+		}
 	}
 	return c.protect(mux)
 }

@@ -8,7 +8,7 @@ import (
 // A snapshot is a document that all readers share. It isn't modified.
 type snapshot struct {
 	document
-	tools    map[string]tool // by name, with the latest rows of their history only
+	tools    map[string]tool // by name, with those rows of their history only that may still change
 	breakers map[string]breaker
 }
 
@@ -55,7 +55,7 @@ func (c *Console) forget() {
 	c.latest = nil
 }
 
-// latest returns the rows of the current step and the one before.
+// latest returns the rows of the step at a time, of the one before, and of later ones.
 func latest(rows []row, now time.Time) []row {
 	first := len(rows)
 	for first > 0 && rows[first-1].start > now.Add(-2*step).Unix() {
@@ -68,7 +68,8 @@ func latest(rows []row, now time.Time) []row {
 func (s *snapshot) since(old *snapshot) update {
 	u := update{heading: s.heading, closed: s.Closed != old.Closed}
 	for _, t := range s.document.Tools {
-		if t := s.tools[t.Tool]; !reflect.DeepEqual(t, old.tools[t.Tool]) {
+		t.History = latest(t.History, old.Time) // sending the last event may have taken long
+		if !reflect.DeepEqual(t, old.tools[t.Tool]) {
 			u.Tools = append(u.Tools, t)
 		}
 	}

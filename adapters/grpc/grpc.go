@@ -109,6 +109,7 @@ func isOwn(s *status.Status) bool {
 		"grpc: error while marshaling", "header key ", "there is an empty key in the header",
 		"grpc: Compressor is not installed", "header list size to send ",
 		"transport: per-RPC creds failed", "transport: received per-RPC creds error",
+		"transport: cannot send secure credentials on an insecure connection",
 	} {
 		if strings.HasPrefix(s.Message(), own) {
 			return true

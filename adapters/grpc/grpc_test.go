@@ -18,6 +18,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/health/grpc_health_v1" // its messages come with gRPC
 	"google.golang.org/grpc/metadata"
@@ -455,15 +456,20 @@ func (u userToken) GetRequestMetadata(context.Context, ...string) (map[string]st
 }
 func (userToken) RequireTransportSecurity() bool { return false }
 
+// secretToken may be sent over TLS only.
+type secretToken struct{ userToken }
+
+func (secretToken) RequireTransportSecurity() bool { return true }
+
 // What gRPC's client can't send says nothing of the backend.
 func TestRequestThatCannotBeSentIsNotReported(t *testing.T) {
 	_, addr := listen(t, answering(1, nil), grpc.MaxHeaderListSize(8192))
 	conn := connect(t, addr)
 	require.NoError(t, unary(t.Context(), conn)) // the server has said how large its headers may be
-	withToken := func(err error) func(context.Context) error {
+	withToken := func(token credentials.PerRPCCredentials) func(context.Context) error {
 		return func(ctx context.Context) error {
 			var req, res pb.HealthCheckRequest
-			return conn.Invoke(ctx, "/backend/Call", &req, &res, grpc.PerRPCCredentials(userToken{err}))
+			return conn.Invoke(ctx, "/backend/Call", &req, &res, grpc.PerRPCCredentials(token))
 		}
 	}
 	for name, send := range map[string]func(context.Context) error{
@@ -483,13 +489,14 @@ func TestRequestThatCannotBeSentIsNotReported(t *testing.T) {
 		"too much metadata": func(ctx context.Context) error {
 			return unary(metadata.AppendToOutgoingContext(ctx, "baggage", "k="+strings.Repeat("x", 8180)), conn)
 		},
-		"an expired token":           withToken(errors.New(`oauth2: "invalid_grant"`)),
-		"a token without its status": withToken(status.Error(codes.InvalidArgument, "malformed token")),
+		"an expired token":           withToken(userToken{errors.New(`oauth2: "invalid_grant"`)}),
+		"a token without its status": withToken(userToken{status.Error(codes.InvalidArgument, "malformed token")}),
+		"a token for TLS only":       withToken(secretToken{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
 			got := judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) { err = send(ctx) })
-			assert.Equal(t, codes.Internal, status.Code(err), "%v", err)
+			assert.Contains(t, []codes.Code{codes.Internal, codes.Unauthenticated}, status.Code(err), "%v", err)
 			assert.Equal(t, nothing, got)
 		})
 	}

@@ -148,7 +148,11 @@ func (c call) describe(e resilience.CallEnd) {
 func (t *Telemetry) makeLateSpan(ctx context.Context, c call, e resilience.LateResult) {
 	attrs := []attribute.KeyValue{keyOperation.String(executeTool), text(keyTool, e.Tool)}
 	if e.Err != nil {
-		attrs = append(attrs, keyCode.String(codeOf(e.Tool, e.Err)))
+		own := resilience.AsError(e.Tool, e.Err)
+		attrs = append(attrs, text(keyCode, string(own.Code)))
+		if own.RetryAfter > 0 {
+			attrs = append(attrs, seconds(keyRetryAfter, own.RetryAfter))
+		}
 	}
 
 	_, span := t.tracer.Start(trace.ContextWithSpan(ctx, c.span), "resilience.late_result",

@@ -86,6 +86,23 @@ func TestLateResultIsAChildOfTheCallsSpan(t *testing.T) {
 	}
 }
 
+// The span of a late result has what that of a call has of the tool's own error; the metric has not.
+func TestLateResultWithACodeOfTheToolsOwn(t *testing.T) {
+	runInBubble(t, "x", func(t *testing.T) {
+		f := newFixture(t, resilience.Config{})
+		err := f.call(t.Context(), "x", func(context.Context) (int, error) {
+			time.Sleep(90 * time.Second)
+			return 0, &resilience.Error{Code: "QUOTA", Message: "no more", RetryAfter: 30 * time.Second}
+		})
+		require.ErrorIs(t, err, resilience.CodeTimeout)
+		time.Sleep(time.Hour)
+		got := attrsOf(f.span("resilience.late_result").Attributes)
+		assert.Equal(t, "QUOTA", got["resilience.code"])
+		assert.EqualValues(t, 30, got["resilience.retry_after"])
+		assert.Equal(t, "_OTHER", f.collect()["resilience.late_result.delay"][0].attrs["resilience.code"])
+	})
+}
+
 // Events that reach the observer late have the times at which they happened.
 func TestTimesAreThoseOfTheEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +131,10 @@ func TestIsolateAndResetByClick(t *testing.T) {
 	assert.Equal(t, resilience.StateClosed, s.guard.Breaker("search").State())
 
 	b.eventually(`document.activeElement.id === "token"`)
+	b.enter("sword…fish")
+	b.press("Enter")
+	b.eventually(`document.querySelector("#dialog-error").innerText.includes("isn't an access token")`)
+	b.eval(`document.querySelector("#token").value = ""`, new(any))
 	b.enter("swordfish")
 	b.press("Enter")
 	b.shows("search", "trouble", "isolated", "“maintenance until 14:00”", "Until it is reset")
@@ -165,6 +170,31 @@ func TestTheServersReasonIsShown(t *testing.T) {
 	b.click(`document.querySelector("#dialog-submit")`)
 	b.eventually(`document.querySelector("#dialog-error").innerText.includes("must keep the Host")`)
 	assert.False(t, b.is(`document.querySelector("#token").checkVisibility()`), "a token would not help")
+}
+
+// The names of keys have a slash, and a proxy may decode paths.
+func TestKeyIsIsolatedBehindAProxyThatDecodesPaths(t *testing.T) {
+	s := serve(t, nil, allow, "search", "db")
+	s.call(t, "search", 5, errDown, resilience.BreakerKey("../db"))
+	target, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.URL.Path, r.Out.URL.RawPath = path.Clean(r.In.URL.Path), ""
+		if strings.HasSuffix(r.In.URL.Path, "/") {
+			r.Out.URL.Path += "/"
+		}
+	}})
+	t.Cleanup(proxy.Close)
+	t.Cleanup(s.page.Close)
+
+	b := open(t, proxy.URL+prefix+"/", 1280, 800)
+	b.shows("search/../db", "trouble", "open")
+	b.click(`(` + row("search/../db") + `).querySelector(".isolate")`)
+	b.eventually(`document.activeElement.id === "reason"`)
+	b.click(`document.querySelector("#dialog-submit")`)
+	b.shows("search/../db", "trouble", "isolated")
+	assert.Equal(t, resilience.StateClosed, s.guard.Breaker("db").State())
 }
 
 func TestAnOpenBreakerIsIsolated(t *testing.T) {
@@ -333,4 +363,45 @@ func TestMediaAreRespected(t *testing.T) {
 	b.media("prefers-reduced-motion", "reduce")
 	assert.Equal(t, "0s", b.text(duration))
 	assert.True(t, b.is(`document.documentElement.scrollWidth <= innerWidth`))
+}
+
+// A page is left open for days.
+func TestTimesOfAnotherDayHaveTheirDay(t *testing.T) {
+	s := serve(t, nil, nil, "a")
+	b := open(t, s.url(), 1280, 800)
+	b.eval(`void Promise.all([import("./page/changes.js"), import("./page/format.js")])
+		.then(([changes, format]) => { window.used = {...changes, ...format} })`, new(any))
+	b.eventually(`window.used !== undefined`)
+	assert.Equal(t, "00:05:09", b.text(`used.clock(new Date(2026, 10, 23, 0, 5, 9), new Date(2026, 10, 23, 14))`))
+
+	b.eval(`window.list = () => {
+		const e = document.createElement("ol")
+		const changes = new used.Changes(e, document.createElement("p"), document.createElement("div"))
+		const at = new Date(2026, 10, 22, 14).toISOString()
+		const all = [{number: 1, time: at, breaker: "db", from: "closed", to: "isolated", cause: "manual"}]
+		return day => { changes.show(all, {now: new Date(2026, 10, day, 15).getTime()}); return e.textContent }
+	}`, new(any))
+	assert.Contains(t, b.text(`list()(22)`), "14:00:00")
+	assert.True(t, b.is(`(show => { show(22); return show(23) === list()(23) })(list())`))
+}
+
+// An answer may come when the user has cancelled one dialog and opened another.
+func TestAnswerBelongsToItsDialog(t *testing.T) {
+	s := serve(t, nil, allow, "a")
+	b := open(t, s.url(), 1280, 800)
+	b.eval(`void import("./page/control.js").then(m => {
+		window.ask = (action, name) => m.ask(action, {id: name, breaker: {}}, () => { window.done = name })
+		window.press = id => document.getElementById(id).click()
+		window.shown = () => document.getElementById("dialog").open ? document.getElementById("dialog-heading").textContent : ""
+		window.fetch = () => new Promise(resolve => { window.answer = body => resolve(Response.json(body)) })
+	})`, new(any))
+	b.eventually(`window.shown !== undefined`)
+	b.eval(`ask("reset", "db"), press("dialog-submit"), press("dialog-cancel"), ask("isolate", "search")`, new(any))
+	assert.False(t, b.is(`document.getElementById("dialog-submit").disabled`))
+	b.eval(`answer({breaker: "db"})`, new(any))
+	b.eventually(`window.done === "db"`)
+	assert.Equal(t, "Isolate search?", b.text(`shown()`))
+
+	b.eval(`press("dialog-submit"), answer({breaker: "search"})`, new(any))
+	b.eventually(`window.done === "search" && shown() === ""`)
 }

@@ -1,6 +1,6 @@
 // The list of changes, and what is said of them aloud.
 
-import { again, clock, element, plural } from "./format.js"
+import { again, clock, element, plural, setText } from "./format.js"
 
 const shown = 30
 const pause = 8000 // ms between two announcements
@@ -10,11 +10,13 @@ export class Changes {
     Object.assign(this, { list, empty, live, pending: new Map() })
   }
 
-  // show lists changes, the newest first. Rows that are there already stay.
+  // show lists changes, the newest first. Rows that are there already stay, but today may be another day than theirs.
   show(changes, model) {
     const newest = fold(changes).slice(-shown).reverse()
     const known = new Map([...this.list.children].map(e => [e.dataset.id, e]))
-    this.list.replaceChildren(...newest.map(c => known.get(id(c)) ?? row(c, model)))
+    const rows = newest.map(c => known.get(id(c)) ?? row(c))
+    rows.forEach((e, i) => setText(e.firstChild, clock(newest[i].time, model.now)))
+    this.list.replaceChildren(...rows)
     this.empty.hidden = newest.length > 0
   }
 
@@ -58,12 +60,12 @@ function fold(changes) {
 
 const id = c => `${c.number}/${c.time}/${c.probes}` // another process has changes of the same numbers
 
-function row(c, model) {
+function row(c) {
   let text = again(c.cause, c.from, c.to)
   if (c.reason) text += `: ${c.reason}`
   if (c.probes) text += `, and ${plural(c.probes, "probe")} since`
   return element("li", { "data-id": id(c), "data-state": c.to },
-    element("time", { datetime: c.time }, clock(c.time, model.now)),
+    element("time", { datetime: c.time }),
     element("span", { class: "breaker" }, c.breaker), " ",
     element("span", { class: "state" }, c.to),
     element("span", { class: "because" }, text))

@@ -4,12 +4,8 @@ import { setHidden } from "./format.js"
 
 const get = id => document.getElementById(id)
 
-// segment writes a name as a segment of a path. Some names can't be one, so they get a "~".
-export function segment(name) {
-  return encodeURIComponent([".", "..", "/"].includes(name) || name.startsWith("~") ? "~" + name : name)
-}
-
 let token = "" // that the user has entered; kept until the page is left
+let dialogs = 0 // that were opened: an answer may come when the user has cancelled one and opened another
 
 export function ask(action, data, onDone) {
   const isolate = action === "isolate"
@@ -25,20 +21,23 @@ export function ask(action, data, onDone) {
   get("token").value = token
   setHidden(get("dialog-error"), true)
 
-  const dialog = get("dialog")
+  const dialog = get("dialog"), mine = ++dialogs
+  get("dialog-submit").disabled = false
   get("dialog-cancel").onclick = () => dialog.close()
   get("dialog-form").onsubmit = async event => {
     event.preventDefault()
     get("dialog-submit").disabled = true
+    let error
     try {
       onDone(await send(action, name, isolate ? get("reason").value : ""))
-      dialog.close()
-    } catch (error) {
-      get("dialog-error").textContent = error.message
-      setHidden(get("dialog-error"), false)
-    } finally {
-      get("dialog-submit").disabled = false
+    } catch (e) {
+      error = e
     }
+    if (mine !== dialogs) return
+    get("dialog-submit").disabled = false
+    if (!error) return dialog.close()
+    get("dialog-error").textContent = error.message
+    setHidden(get("dialog-error"), false)
   }
   dialog.showModal()
   const first = isolate ? get("reason") : get("dialog-submit")
@@ -49,12 +48,13 @@ const unauthorized = "not authorized" // as the server says if Authorize returns
 
 async function send(action, name, reason) {
   token = get("token").value
+  if (/[^\x20-\x7e]/.test(token)) throw new Error("This isn't an access token: it has characters that none can have.")
   const headers = { "Content-Type": "application/json" }
   if (token) headers.Authorization = `Bearer ${token}`
 
   let response
   try {
-    response = await fetch(`api/breakers/${segment(name)}/${action}`, {
+    response = await fetch(`api/breakers/${action}?name=${encodeURIComponent(name)}`, {
       method: "POST", headers, body: JSON.stringify({ reason }),
     })
   } catch {

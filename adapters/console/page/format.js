@@ -48,9 +48,9 @@ export function countdown(seconds) {
   return `${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")} min`
 }
 
-const sameDay = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false })
+const sameDay = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" })
 const otherDay = new Intl.DateTimeFormat(undefined, {
-  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false,
+  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23",
 })
 
 // clock writes a time of today, or with its day.

@@ -118,7 +118,7 @@ function tick() {
 // notice is read aloud, so it changes only with the situation.
 function notice() {
   let text = ""
-  if (link === "lost") text = model.started ? `The connection was lost at ${clock(model.received, Date.now())}. The data is stale.` : "The server doesn't answer."
+  if (link === "lost") text = model.started ? `The connection was lost at ${clock(model.received, Date.now())}. The data is stale.` : "The server doesn't answer, or has as many readers as it allows."
   else if (model.closed) text = "The server is shutting down: new calls are rejected."
   else if (restartedAt && Date.now() - restartedAt < 60000) text = "The server was restarted. Counts and changes begin anew."
   setText(get("notice"), text)
