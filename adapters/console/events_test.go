@@ -311,6 +311,21 @@ func TestAWriteThatFailsEndsTheStream(t *testing.T) {
 	}
 }
 
+func TestToolWithoutNewCallsIsNotSentAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFixture(t, tools("x"), console.Config{})
+		_, p := f.serve()
+		f.call("x", 1, 0, nil)
+		f.flush()
+		time.Sleep(3 * time.Minute)
+		r := f.stream(p)
+		_, d := r.next()
+		assert.Len(t, d.tool(t, "x").History, 1)
+		_, d = r.next()
+		assert.Empty(t, d.Tools)
+	})
+}
+
 // Without a deadline, a reader that doesn't read would keep its stream for ever.
 func TestEachEventHasADeadline(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
