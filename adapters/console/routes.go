@@ -24,11 +24,11 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
 	for name, data := range files() {
-		path := "/page/" + name
+		at := "/page/" + name
 		if name == "index.html" {
-			path = "/{$}" // its relative URLs are meant from there
+			at = "/{$}" // its relative URLs are meant from there
 		}
-		mux.HandleFunc("GET "+path, file(name, data))
+		mux.HandleFunc("GET "+at, file(name, data))
 	}
 
 	mux.HandleFunc("GET /healthz", c.healthz)
