@@ -342,6 +342,33 @@ func TestBreakersInheritWhatTheyLeaveZero(t *testing.T) {
 	})
 }
 
+func TestBreakersInheritFunctions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var probed atomic.Int64
+		var changes []string
+		cfg := configWith(resilience.Tool{Breaker: "db"})
+		cfg.Breaker = resilience.BreakerConfig{
+			Probe: func(context.Context) error { probed.Add(1); return nil },
+			Classify: func(err error) resilience.Class {
+				if err.Error() == "mistake" {
+					return resilience.ClassInvalid
+				}
+				return resilience.ClassTransient
+			},
+			OnChange: func(name string, _, to resilience.State) { changes = append(changes, name+" is "+to.String()) },
+		}
+		cfg.Breakers = map[string]resilience.BreakerConfig{"db": {Failures: 1}}
+		b := newGuard(t, cfg).Breaker("x")
+		report(b, errors.New("mistake"))
+		assert.Equal(t, resilience.StateClosed, b.State())
+		report(b, errBoom)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 1, probed.Load())
+		assert.Equal(t, []string{"db is open", "db is closed"}, changes)
+	})
+}
+
 func TestProbeURLReadsAnswersAsTransportDoes(t *testing.T) {
 	var status atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
