@@ -34,7 +34,12 @@
 // again about a second later at the latest, and two seconds after a failover, with the client's default options.
 //
 // If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which
-// breakers are open, but for those that [Fleet.Reset] has closed within a minute.
+// breakers are open or isolated, but for those that [Fleet.Reset] has closed within a minute. They don't tell it what
+// is closed: what an older memory has as isolated is isolated again until the next Reset. If the client has hidden the
+// failover by its retries, and members have written meanwhile, the older memory passes for a newer one.
+//
+// Redis must not evict keys: its maxmemory-policy must be noeviction. One that is a cache forgets an isolation, of which
+// nobody hears. It must answer within 75ms or so: all that a member does to connect again must be done in 500ms.
 //
 // # What it shares
 //
@@ -43,8 +48,8 @@
 // members should configure a breaker alike: if they don't, the log says so, and Health.
 //
 // Times go from Redis to members as durations only, so their clocks may differ. A namespace remembers up to 4,096
-// breakers that have failures; further ones aren't shared. What no member mentions is forgotten after a day: each
-// mentions all of them once a minute.
+// breakers that have failures; of further ones only those of listed tools are shared. All are remembered as long as
+// there is a member, and for a day: where agents choose keys, those that have failed once may be thousands.
 //
 // # What Redis needs
 //

@@ -69,8 +69,9 @@ func join(ctx context.Context, s store, id string, guard *resilience.Guard, cfg 
 }
 
 // Leave ends the membership: the others forget this member at once, and its guard's breakers stay as they are and
-// decide alone. It waits until the fleet has all results so far. If ctx ends first, Leave returns its error. Call it
-// after Guard.Close and before the client is closed.
+// decide alone. It waits until the fleet has all results so far, unless Redis can't be reached: then those since are
+// lost to the others. If ctx ends first, Leave returns its error. Call it after Guard.Close and before the client is
+// closed.
 func (f *Fleet) Leave(ctx context.Context) error {
 	err := f.engine.member.Leave(ctx)
 	f.end()
@@ -98,8 +99,9 @@ func (f *Fleet) Isolate(ctx context.Context, breaker, reason string) error {
 	})
 }
 
-// Reset closes a breaker for all members, whatever its state is at each of them, and forgets its failures. breaker and
-// the error are as for Isolate.
+// Reset closes a breaker for all members, whatever its state is at each of them, and forgets its failures. A member that
+// can't reach Redis learns of it afterwards, within a minute, and unless the breaker has failed again meanwhile. breaker
+// and the error are as for Isolate.
 func (f *Fleet) Reset(ctx context.Context, breaker string) error {
 	return f.command(ctx, breaker, f.engine.store.reset)
 }

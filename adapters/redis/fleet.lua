@@ -108,9 +108,10 @@ end
 
 local function unchanged(id) return cjson.encode(get(breaker, id)) end
 
--- room reports whether another breaker may be remembered, so that names can't fill the memory.
-local function room()
-	if redis.call('EXISTS', breaker) == 1 then return true end
+-- room reports whether another breaker may be remembered, so that names can't fill the memory. There is room for those
+-- of listed tools, since agents choose the names of others only, and keys.
+local function room(id)
+	if redis.call('EXISTS', breaker) == 1 or string.find(id, '^listed/[^/]*$') then return true end
 	redis.call('ZREMRANGEBYSCORE', index, '-inf', int(now))
 	return redis.call('ZCARD', index) < most
 end
@@ -170,7 +171,7 @@ function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe)
 		redis.call('HDEL', breaker, 'lease', 'until')
 		return changed(id)
 	end
-	if state or not room() then return unchanged(id) end
+	if state or not room(id) then return unchanged(id) end
 
 	redis.call('HDEL', breaker, 'reset', 'cause')
 	local total = redis.call('HINCRBY', breaker, 'failures', n)
@@ -223,7 +224,7 @@ end
 
 -- isolate rejects all calls of all members.
 function ops.isolate(id, reason)
-	if not room() then return redis.error_reply('FULL the namespace has too many breakers') end
+	if not room(id) then return redis.error_reply('FULL the namespace has too many breakers') end
 	redis.call('DEL', breaker)
 	redis.call('HSET', breaker, 'state', 'isolated', 'reason', reason, 'cause', 'manual')
 	return changed(id)
@@ -237,10 +238,10 @@ function ops.reset(id)
 end
 
 -- restore is for a breaker that the server has forgotten. It does nothing if another member was faster, or if the
--- breaker was reset since.
+-- breaker was reset since. One that was isolated may have been open before, as an older memory has it.
 function ops.restore(id, state, wait, probe_wait, reason)
 	local h = redis.call('HMGET', breaker, 'state', 'reset')
-	if h[1] or h[2] or not room() then return unchanged(id) end
+	if h[1] == 'isolated' or h[1] and state ~= 'isolated' or h[2] or not room(id) then return unchanged(id) end
 	if state == 'isolated' then return ops.isolate(id, reason) end
 	open(wait, probe_wait, 'calls')
 	return changed(id)
@@ -255,6 +256,7 @@ function ops.compare(...)
 		if tonumber(h[i + 1]) < old then redis.call('HDEL', configs, h[i]) else table.insert(all, h[i]) end
 	end
 	redis.call('PEXPIRE', configs, keep)
+	if #all == 0 then return '[]' end
 	return cjson.encode(all)
 end
 

@@ -65,14 +65,38 @@ func TestNamespaceRemembers4096Breakers(t *testing.T) {
 		_, err := server.ZAdd("resilience:{test}:index", 2e12, fmt.Sprint("listed/", i))
 		require.NoError(t, err)
 	}
-	for _, name := range []string{"the last", "one more"} {
-		b := resilience.FleetBreaker{ID: "listed/" + name, Config: resilience.BreakerConfig{Failures: 5}}
+	for _, tc := range []struct {
+		id   string
+		room bool
+	}{
+		{"listed/fetch/the%20last", true}, {"listed/fetch/one%20more", false}, {"unlisted/x", false}, {"listed/search", true},
+	} {
+		b := resilience.FleetBreaker{ID: tc.id, Config: resilience.BreakerConfig{Failures: 5}}
 		x, err := all[0].failure(t.Context(), b, 1, 2, false)
 		require.NoError(t, err)
-		require.Equal(t, name == "the last", x.Failures == 1, name)
+		require.Equal(t, tc.room, x.Failures == 1, tc.id)
+		_, err = all[0].isolate(t.Context(), tc.id, "")
+		require.Equal(t, tc.room, err == nil, tc.id)
+		if err != nil {
+			require.ErrorContains(t, err, "too many breakers")
+		}
 	}
-	_, err := all[0].isolate(t.Context(), "listed/one more", "")
-	require.ErrorContains(t, err, "too many breakers")
+}
+
+// An older memory may have a breaker as open that was isolated since.
+func TestRestoredIsolationTakesThePlaceOfAnOpenState(t *testing.T) {
+	_, _, all := stores(t, 2)
+	open := resilience.FleetBreaker{ID: "listed/search", State: resilience.StateOpen, RetryAfter: time.Second}
+	isolated := open
+	isolated.State = resilience.StateIsolated
+	for _, tc := range []struct {
+		b    resilience.FleetBreaker
+		want string
+	}{{open, "open"}, {isolated, "isolated"}, {open, "isolated"}, {isolated, "isolated"}} {
+		x, err := all[0].restore(t.Context(), tc.b, "moving house")
+		require.NoError(t, err)
+		require.Equal(t, tc.want, x.State)
+	}
 }
 
 // What is open is left to others by a member whose probe has failed, and what was forgotten is probed soon.

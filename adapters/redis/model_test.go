@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -190,6 +191,11 @@ func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
 	})
 }
 
+func (s *modelStore) room(id string) bool {
+	listed := strings.HasPrefix(id, "listed/") && strings.Count(id, "/") == 1
+	return listed || s.breakers[id] != nil || len(s.breakers) < maxBreakers
+}
+
 func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string) {
 	s.breakers[id] = &modelBreaker{
 		entry: entry{State: "open", Cause: cause}, failed: make(map[string]bool),
@@ -209,7 +215,7 @@ func (s *modelStore) failure(
 			b.at, b.probeAt = s.now().Add(max(fb.RetryAfter, 0)), s.now().Add(fb.Config.ProbeInterval/2)
 			b.lease = ""
 			return s.changed(fb.ID, s.me, nil)
-		case b != nil && b.State != "closed", b == nil && len(s.breakers) >= maxBreakers:
+		case b != nil && b.State != "closed", !s.room(fb.ID):
 			return s.view(fb.ID, s.me)
 		case b == nil:
 			b = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}, by: make(map[string]bool)}
@@ -320,13 +326,12 @@ func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
 
 func (s *modelStore) restore(ctx context.Context, fb resilience.FleetBreaker, reason string) (entry, error) {
 	return over(ctx, s, "restore", func() entry {
-		if b := s.breakers[fb.ID]; b != nil && (b.State != "closed" || !b.reset.IsZero()) {
+		isolates := fb.State == resilience.StateIsolated
+		b := s.breakers[fb.ID]
+		if b != nil && (b.State == "isolated" || b.State == "open" && !isolates || !b.reset.IsZero()) || !s.room(fb.ID) {
 			return s.view(fb.ID, s.me)
 		}
-		if s.breakers[fb.ID] == nil && len(s.breakers) >= maxBreakers {
-			return s.view(fb.ID, s.me)
-		}
-		if fb.State == resilience.StateIsolated {
+		if isolates {
 			return s.isolateNow(fb.ID, reason)
 		}
 		s.open(fb.ID, max(fb.RetryAfter, 0), fb.Config.ProbeInterval/2, "calls")

@@ -74,25 +74,20 @@ func (e *engine) joined(err error) {
 // sync tells the store what has happened while it could not be reached, and learns what it has heard of others. It
 // returns how many members there are.
 func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err error) {
+	if e.isBehind() { // what it tells then would make an older memory look like a newer one
+		if _, _, err := e.look(ctx); err != nil {
+			return 0, err
+		}
+	}
 	if err := e.catchUp(ctx); err != nil {
 		return 0, err
 	}
 	if err := e.renew(ctx); err != nil {
 		return 0, err
 	}
-
-	e.mu.Lock()
-	known, since, newest := e.known, e.since, e.newest
-	e.mu.Unlock()
-	reply, err := bounded(ctx, func(ctx context.Context) (syncReply, error) { return e.store.sync(ctx, known) })
-	forgotten := reply.Since != since || reply.Version < newest // a replica need not have the newest
+	reply, forgotten, err := e.look(ctx)
 	if err != nil || reply.Complete && !forgotten {
 		return reply.Members, err
-	}
-	if forgotten {
-		if err := e.remember(ctx, reply.memory); err != nil {
-			return 0, err
-		}
 	}
 
 	var all []entry
@@ -105,6 +100,30 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 	}
 	e.learn(asked, reply, all)
 	return reply.Members, nil
+}
+
+// look asks the store what its memory is, and gives it what the member knows if it has forgotten that.
+func (e *engine) look(ctx context.Context) (reply syncReply, forgotten bool, err error) {
+	e.mu.Lock()
+	known, since, newest := e.known, e.since, e.newest
+	e.mu.Unlock()
+	reply, err = bounded(ctx, func(ctx context.Context) (syncReply, error) { return e.store.sync(ctx, known) })
+	if err != nil {
+		return reply, false, err
+	}
+
+	forgotten = reply.Since != since || reply.Version < newest // a replica need not have the newest
+	if forgotten {
+		err = e.remember(ctx, reply.memory)
+	}
+	return reply, forgotten, err
+}
+
+// isBehind reports whether the store has missed something since it has first agreed with the member.
+func (e *engine) isBehind() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.behind && e.since != ""
 }
 
 // catchUp tells the store which breakers the member's own calls and Probes have opened and closed since they last
@@ -238,6 +257,9 @@ func (e *engine) compare(ctx context.Context) error {
 	for _, b := range e.member.Breakers() {
 		if len(configs) == maxCompared {
 			break
+		}
+		if strings.Count(b.ID, "/") > 1 {
+			continue // that of a key is configured as its tool's
 		}
 		own[b.ID] = fmt.Sprintf("%d failures, a cooldown of %s", b.Config.Failures, b.Config.Cooldown)
 		configs = append(configs, b.ID+" "+own[b.ID])

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -41,6 +42,20 @@ func rights(t *testing.T) []any {
 // join joins the fleet "test" with a guard that has nothing to say.
 func join(t *testing.T, client redis.UniversalClient) (*redisfleet.Fleet, error) {
 	return redisfleet.Join(t.Context(), client, newGuard(t, resilience.Config{}), redisfleet.Config{Namespace: "test"})
+}
+
+// A guard need not list its tools, and then has no configurations to compare.
+func TestGuardWithoutListedToolsIsConnected(t *testing.T) {
+	t.Parallel()
+	log := new(record)
+	guard, err := resilience.New(resilience.Config{Log: slog.New(slog.NewTextHandler(log, nil))})
+	require.NoError(t, err)
+	fleet, err := redisfleet.Join(t.Context(), newClient(t, startServer(t).addr), guard, redisfleet.Config{Namespace: "test"})
+	require.NoError(t, err)
+	eventually(t, "compared", func() bool { return fleet.Health().Connected || log.count("can't be reached") > 0 })
+	require.NoError(t, guard.Flush(t.Context()))
+	require.Zero(t, log.count("can't be reached"))
+	require.NoError(t, fleet.Leave(t.Context()))
 }
 
 func asUser(t *testing.T, addr, password string) *redis.Client {
