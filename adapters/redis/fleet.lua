@@ -247,6 +247,14 @@ function ops.restore(id, state, wait, probe_wait, reason)
 	return changed(id)
 end
 
+-- reclose closes a breaker that was closed after this version of the fleet, but not in an older memory of it.
+function ops.reclose(id, version)
+	local v = redis.call('HGET', breaker, 'v')
+	if not v or tonumber(v) > tonumber(version) then return unchanged(id) end
+	redis.call('DEL', breaker)
+	return changed(id)
+end
+
 -- compare notes the configurations of the member's breakers, and returns those of others.
 function ops.compare(...)
 	local old = now - absent * 60

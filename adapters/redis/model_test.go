@@ -339,6 +339,16 @@ func (s *modelStore) restore(ctx context.Context, fb resilience.FleetBreaker, re
 	})
 }
 
+func (s *modelStore) reclose(ctx context.Context, id string, version int64) (entry, error) {
+	return over(ctx, s, "reclose", func() entry {
+		if b := s.breakers[id]; b == nil || b.Version > version {
+			return s.view(id, s.me)
+		}
+		delete(s.breakers, id)
+		return s.changed(id, s.me, nil)
+	})
+}
+
 func (s *modelStore) compare(ctx context.Context, configs []string) ([]string, error) {
 	return over(ctx, s, "compare", func() []string {
 		for _, c := range configs {

@@ -38,6 +38,33 @@ func TestIsolationOfAnOpenBreakerSurvivesAnOlderMemory(t *testing.T) {
 	})
 }
 
+// What was closed since the older memory isn't isolated again.
+func TestResetSurvivesAnOlderMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 3, nil)
+		defer leaveAll(t, all)
+		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+		time.Sleep(2 * time.Second)
+		back := m.snapshot()
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		time.Sleep(2 * time.Minute)
+		for _, s := range all {
+			s.store.down.Store(true)
+		}
+		time.Sleep(2 * time.Second)
+		back()
+		for _, s := range all {
+			s.store.down.Store(false)
+		}
+		time.Sleep(3 * time.Second)
+		for i, s := range all {
+			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
+		}
+		require.Equal(t, "closed", m.breaker("listed/search").State)
+	})
+}
+
 // What a member tells after an outage must not make an older memory look like a newer one.
 func TestOlderMemoryIsNoticedBeforeItIsToldAnything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -112,6 +112,10 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			b := breaker()
 			same("restore", func(s store) (any, error) { return s.restore(ctx, b, "maintenance") })
 		},
+		"reclose": func(t *rapid.T) {
+			id, version := drawID.Draw(t, "id"), rapid.Int64Range(0, 20).Draw(t, "version")
+			same("reclose", func(s store) (any, error) { return s.reclose(ctx, id, version) })
+		},
 		"compare": func(t *rapid.T) {
 			config := rapid.SampledFrom([]string{"listed/a 3", "listed/a 5"}).Draw(t, "config")
 			same("compare", func(s store) (any, error) {

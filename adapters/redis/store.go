@@ -29,6 +29,7 @@ type store interface {
 	isolate(ctx context.Context, id, reason string) (entry, error)
 	reset(ctx context.Context, id string) (entry, error)
 	restore(ctx context.Context, b resilience.FleetBreaker, reason string) (entry, error)
+	reclose(ctx context.Context, id string, version int64) (entry, error)
 
 	// compare notes the configurations of the member's breakers, and returns those of all members.
 	compare(ctx context.Context, configs []string) ([]string, error)
@@ -218,6 +219,10 @@ func (s *redisStore) reset(ctx context.Context, id string) (entry, error) {
 func (s *redisStore) restore(ctx context.Context, b resilience.FleetBreaker, reason string) (entry, error) {
 	return run[entry](ctx, s, "restore", []string{b.ID}, b.State.String(),
 		milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval/2), reason)
+}
+
+func (s *redisStore) reclose(ctx context.Context, id string, version int64) (entry, error) {
+	return run[entry](ctx, s, "reclose", []string{id}, version)
 }
 
 func (s *redisStore) compare(ctx context.Context, configs []string) ([]string, error) {

@@ -196,6 +196,12 @@ func (e *engine) renew(ctx context.Context) error {
 func (e *engine) remember(ctx context.Context, now memory) error {
 	e.mu.Lock()
 	known := e.breakers
+	var closed []string // since the store has had its memory
+	for id, v := range e.versions {
+		if _, ok := known[id]; !ok && v > now.Version && now.Since == e.since {
+			closed = append(closed, id)
+		}
+	}
 	e.since, e.newest = now.Since, now.Version
 	e.versions, e.breakers = make(map[string]int64), make(map[string]entry)
 	e.mu.Unlock()
@@ -219,6 +225,13 @@ func (e *engine) remember(ctx context.Context, now memory) error {
 		if restored.State != "closed" { // there may be no room for it
 			e.told(restored)
 		}
+	}
+	for _, id := range closed {
+		x, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.reclose(ctx, id, now.Version) })
+		if err != nil {
+			return err
+		}
+		e.told(x)
 	}
 	return nil
 }
