@@ -65,6 +65,32 @@ func TestResetSurvivesAnOlderMemory(t *testing.T) {
 	})
 }
 
+// A new memory counts from the beginning: what a member knows as closed may have been isolated in it since.
+func TestIsolationInANewMemoryIsNotTakenForAnOlderOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		for range 3 {
+			require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+			time.Sleep(time.Second)
+			require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+			time.Sleep(2 * time.Minute)
+		}
+		all[1].store.down.Store(true)
+		time.Sleep(2 * time.Second)
+		m.flush()
+		time.Sleep(2 * time.Second)
+		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving again"))
+		all[1].store.down.Store(false)
+		time.Sleep(3 * time.Second)
+		require.Equal(t, "isolated", m.breaker("listed/search").State)
+		for i, s := range all {
+			require.Equal(t, resilience.StateIsolated, s.state(), "member %d", i)
+		}
+	})
+}
+
 // What a member tells after an outage must not make an older memory look like a newer one.
 func TestOlderMemoryIsNoticedBeforeItIsToldAnything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
