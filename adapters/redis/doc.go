@@ -48,8 +48,9 @@
 // members should configure a breaker alike: if they don't, the log says so, and Health.
 //
 // Times go from Redis to members as durations only, so their clocks may differ. A namespace remembers up to 4,096
-// breakers that have failures; of further ones only those of listed tools are shared. All are remembered as long as
-// there is a member, and for a day: where agents choose keys, those that have failed once may be thousands.
+// breakers that have failures; of further ones only those of listed tools are shared. Those, and isolated ones, are
+// remembered as long as there is a member, and for a day. Agents choose keys and the names of other tools: those that
+// nobody has isolated are forgotten a day after their last change.
 //
 // # What Redis needs
 //

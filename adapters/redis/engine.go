@@ -26,16 +26,29 @@ type engine struct {
 	hears chan struct{} // holds an element once the member hears messages
 	wake  chan struct{} // asks for a sync now
 
-	mu       sync.Mutex // guards what follows; held while changes are applied, so that they are in order
-	known    memory     // of which the member has seen all; zero if it may have missed something
-	since    string     // the memory that versions are of
-	newest   int64      // of its versions that the member has seen
+	mu      sync.Mutex // guards what follows; held while changes are applied, so that they are in order
+	known   memory     // of which the member has seen all; zero if it may have missed something
+	learned            // of the store
+	health  Health
+	refused error     // why Join fails
+	agreed  time.Time // until when the store has heard of the member's changes
+	behind  bool      // it has missed some since
+}
+
+// learned is what a member has learned of a memory of the store.
+type learned struct {
+	since    string // the memory that versions are of
+	newest   int64  // of its versions
 	versions map[string]int64
 	breakers map[string]entry // those that aren't closed, or have failures
-	health   Health
-	refused  error     // why Join fails
-	agreed   time.Time // until when the store has heard of the member's changes
-	behind   bool      // it has missed some since
+
+	// forgetful is a memory that lacks some of this, and couldn't be told of all that.
+	forgetful memory
+}
+
+// nothing is what a member has learned of a memory at first.
+func nothing(since string) learned {
+	return learned{since: since, versions: make(map[string]int64), breakers: make(map[string]entry)}
 }
 
 func newEngine(s store, id string, cfg Config) *engine {
@@ -46,8 +59,7 @@ func newEngine(s store, id string, cfg Config) *engine {
 	return &engine{
 		store: s, id: id, quorum: quorum,
 		first: make(chan struct{}), hears: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		versions: make(map[string]int64), breakers: make(map[string]entry), health: Health{Namespace: cfg.Namespace},
-		behind: true,
+		learned: nothing(""), health: Health{Namespace: cfg.Namespace}, behind: true,
 	}
 }
 
@@ -113,7 +125,7 @@ func (e *engine) told(x entry) {
 }
 
 // heard applies a message. One of the member itself says what the reply has said, perhaps later than what it
-// has found out since.
+// has found out since, unless the reply was lost: then the breaker's state is news.
 func (e *engine) heard(x entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,7 +133,7 @@ func (e *engine) heard(x entry) {
 		e.resync()
 		return
 	}
-	if (x.By == e.id || e.apply(x, time.Now())) && x.Version == e.known.Version+1 {
+	if (x.By == e.id && x.State == e.breakers[x.ID].State || e.apply(x, time.Now())) && x.Version == e.known.Version+1 {
 		e.known.Version++
 	}
 }

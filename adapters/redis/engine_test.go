@@ -42,6 +42,39 @@ func TestMemberLearnsWhatItsOwnCommandHasDone(t *testing.T) {
 	}
 }
 
+// A command may be executed after nobody waits for it any more, and after a sync that doesn't know of it.
+func TestMemberLearnsWhatItsOwnCommandHasDoneLate(t *testing.T) {
+	for op, c := range map[string]struct {
+		do   func(s *server)
+		want resilience.State
+	}{
+		"failure": {func(s *server) { require.Error(s.t, s.call()) }, resilience.StateOpen},
+		"isolate": {func(s *server) { require.Error(s.t, s.fleet.Isolate(s.t.Context(), "search", "")) }, resilience.StateIsolated},
+		"reset":   {func(s *server) { require.Error(s.t, s.fleet.Reset(s.t.Context(), "search")) }, resilience.StateClosed},
+	} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all := servers(t, m, 2, nil)
+				defer leaveAll(t, all)
+				if op == "reset" {
+					require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", ""))
+				}
+				all[0].broken.Store(true)
+				for range 4 {
+					require.Error(t, all[0].call())
+				}
+				time.Sleep(2 * time.Second)
+				all[1].store.delayOnce(op, 5*time.Second)
+				c.do(all[1])
+				time.Sleep(7 * time.Second)
+				require.Equal(t, c.want, all[0].state())
+				require.Equal(t, c.want, all[1].state())
+			})
+		})
+	}
+}
+
 // A result of which the store could not be told isn't forgotten: it learns what has become of the breaker.
 func TestStoreLearnsOfResultsThatItMissed(t *testing.T) {
 	refused := errors.New("READONLY")
@@ -295,8 +328,12 @@ func TestWhatAMessageMeans(t *testing.T) {
 			want:    resilience.StateClosed, after: 0, known: 6,
 		},
 		"its own": {
-			message: change(func(x *entry) { x.By, x.State, x.Wait, x.Version = "me", "closed", 0, 6 }),
+			message: change(func(x *entry) { x.By, x.Wait, x.Version = "me", 20_000, 6 }),
 			want:    resilience.StateOpen, after: 10 * time.Second, known: 6,
+		},
+		"its own, of a command whose reply was lost": {
+			message: change(func(x *entry) { x.By, x.State, x.Wait, x.Version = "me", "closed", 0, 6 }),
+			want:    resilience.StateClosed, after: 0, known: 6,
 		},
 		"of another memory": {
 			message: change(func(x *entry) { x.Since, x.State, x.Version = "another", "closed", 6 }),

@@ -108,11 +108,13 @@ end
 
 local function unchanged(id) return cjson.encode(get(breaker, id)) end
 
--- room reports whether another breaker may be remembered, so that names can't fill the memory. There is room for those
--- of listed tools, since agents choose the names of others only, and keys.
+-- listed reports whether a breaker is that of a listed tool: the names of others, and keys, are what agents choose.
+local function listed(id) return string.find(id, '^listed/[^/]*$') end
+
+-- room reports whether another breaker may be remembered, so that names can't fill the memory.
 local function room(id)
-	if redis.call('EXISTS', breaker) == 1 or string.find(id, '^listed/[^/]*$') then return true end
-	redis.call('ZREMRANGEBYSCORE', index, '-inf', int(now))
+	if redis.call('EXISTS', breaker) == 1 or listed(id) then return true end
+	redis.call('ZREMRANGEBYSCORE', index, '-inf', '(' .. int(now))
 	return redis.call('ZCARD', index) < most
 end
 
@@ -136,13 +138,14 @@ function ops.sync(memory, known)
 	return cjson.encode(reply)
 end
 
--- read returns the breakers with these IDs, and keeps them for longer.
+-- read returns the breakers with these IDs. It keeps those for longer whose number isn't for agents to choose.
 function ops.read(...)
 	local all = {}
 	for i, id in ipairs({...}) do
 		local key = KEYS[4 + i]
 		if redis.call('EXISTS', key) == 1 then
-			if redis.call('HEXISTS', key, 'reset') == 0 then
+			local h = redis.call('HMGET', key, 'state', 'reset')
+			if h[1] == 'isolated' or listed(id) and not h[2] then
 				redis.call('PEXPIRE', key, keep)
 				redis.call('ZADD', index, int(now + keep), id)
 				redis.call('PEXPIRE', index, keep)

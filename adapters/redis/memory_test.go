@@ -187,16 +187,28 @@ func TestBreakerThatTheStoreHasNoRoomForStaysOpen(t *testing.T) {
 		s := newServer(t, m, "alone")
 		s.start(nil)
 		defer leaveAll(t, []*server{s})
-		s.open("search")
+		time.Sleep(absence) // then it is known to be alone
+		call := func() error {
+			_, err := resilience.Do(t.Context(), s.guard, "search",
+				func(context.Context) (int, error) { return 0, errBackend }, resilience.BreakerKey("key"))
+			synctest.Wait()
+			return err
+		}
+		for range 5 {
+			require.ErrorIs(t, call(), errBackend)
+		}
+		require.Equal(t, "open", m.breaker("listed/search/key").State)
+
 		m.flush()
 		m.mu.Lock()
 		for i := range maxBreakers {
-			id := fmt.Sprint("listed/other-", i)
+			id := fmt.Sprint("listed/other/key-", i)
 			m.breakers[id] = &modelBreaker{entry: entry{State: "isolated"}, expires: time.Now().Add(keep)}
 		}
 		m.mu.Unlock()
 		time.Sleep(2 * time.Second)
-		require.Equal(t, resilience.StateOpen, s.state())
+		require.Equal(t, "closed", m.breaker("listed/search/key").State)
+		require.ErrorIs(t, call(), resilience.CodeCircuitOpen)
 	})
 }
 
@@ -223,6 +235,11 @@ func TestStoreGoesBackToWhatTheMemberHasSeen(t *testing.T) {
 		back()
 		time.Sleep(2 * time.Second)
 		require.Equal(t, "isolated", m.breaker("listed/b").State)
+
+		_, err = other.reset(t.Context(), "listed/search")
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		require.Equal(t, resilience.StateClosed, s.state(), "it knows what the older memory has, too")
 	})
 }
 

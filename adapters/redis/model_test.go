@@ -87,6 +87,11 @@ func (m *model) executed() map[string]int {
 	return before
 }
 
+// expire forgets what nobody has mentioned for long.
+func (m *model) expire() {
+	maps.DeleteFunc(m.breakers, func(_ string, b *modelBreaker) bool { return b.expires.Before(m.now()) })
+}
+
 // present reports whether a member was heard of lately.
 func (m *model) present(member string) bool {
 	heard, ok := m.members[member]
@@ -167,11 +172,7 @@ func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) 
 		s.alive(s.me)
 		r := syncReply{memory: memory{fmt.Sprint(s.since), s.version}, Members: s.live()}
 		if r.Complete = r.memory == known; !r.Complete {
-			for id, b := range s.breakers {
-				if !b.expires.Before(s.now()) {
-					r.IDs = append(r.IDs, id)
-				}
-			}
+			r.IDs = slices.Collect(maps.Keys(s.breakers))
 		}
 		return r
 	})
@@ -181,7 +182,7 @@ func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
 	return over(ctx, s, "read", func() (all []entry) {
 		for _, id := range ids {
 			if b := s.breakers[id]; b != nil {
-				if b.reset.IsZero() {
+				if b.State == "isolated" || b.reset.IsZero() && isListed(id) {
 					b.expires = s.now().Add(keep)
 				}
 				all = append(all, s.view(id, s.me))
@@ -191,9 +192,10 @@ func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
 	})
 }
 
+func isListed(id string) bool { return strings.HasPrefix(id, "listed/") && strings.Count(id, "/") == 1 }
+
 func (s *modelStore) room(id string) bool {
-	listed := strings.HasPrefix(id, "listed/") && strings.Count(id, "/") == 1
-	return listed || s.breakers[id] != nil || len(s.breakers) < maxBreakers
+	return isListed(id) || s.breakers[id] != nil || len(s.breakers) < maxBreakers
 }
 
 func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string) {

@@ -41,6 +41,15 @@ func (s *modelStore) refuse(err error, ops ...string) {
 func (s *modelStore) lose(op string)        { s.faults.Store(op, fault{before: hang}) }
 func (s *modelStore) loseReplies(op string) { s.faults.Store(op, fault{after: hang}) }
 
+// delayOnce lets the next command of an operation be executed late, however long it is waited for.
+func (s *modelStore) delayOnce(op string, d time.Duration) {
+	s.faults.Store(op, fault{before: func(context.Context) error {
+		s.faults.Delete(op)
+		time.Sleep(d)
+		return nil
+	}})
+}
+
 func (s *modelStore) mend() { s.faults.Clear() }
 
 // deafen loses messages until hear is called.
@@ -81,6 +90,7 @@ func over[T any](ctx context.Context, s *modelStore, op string, do func() T) (re
 	}
 	s.mu.Lock()
 	s.commands[op]++
+	s.expire()
 	reply = do()
 	s.mu.Unlock()
 	if broken.after != nil {

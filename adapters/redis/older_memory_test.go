@@ -2,6 +2,7 @@ package redisfleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -91,6 +92,170 @@ func TestIsolationInANewMemoryIsNotTakenForAnOlderOne(t *testing.T) {
 	})
 }
 
+// A store may fail again while it is told what it has forgotten, and others may tell it something meanwhile.
+func TestResetSurvivesAnOlderMemoryThatCannotBeToldAtOnce(t *testing.T) {
+	for _, op := range []string{"reclose", "restore"} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				s, operator := newServer(t, m, "server"), m.store("operator")
+				s.more = []string{"a", "b"}
+				s.start(nil)
+				defer leaveAll(t, []*server{s})
+				for _, tool := range []string{"search", "b"} {
+					require.NoError(t, s.fleet.Isolate(t.Context(), tool, "moving house"))
+				}
+				time.Sleep(2 * time.Second)
+				back := m.snapshot()
+				for _, tool := range []string{"search", "b"} {
+					require.NoError(t, s.fleet.Reset(t.Context(), tool))
+				}
+				time.Sleep(2 * time.Minute)
+				require.NoError(t, s.fleet.Isolate(t.Context(), "a", "moving, too"))
+
+				s.store.refuse(errors.New("LOADING"), op)
+				back()
+				time.Sleep(2 * time.Second)
+				for i := range 5 {
+					_, err := operator.isolate(t.Context(), fmt.Sprint("listed/other-", i), "")
+					require.NoError(t, err)
+				}
+				time.Sleep(2 * time.Second)
+				require.ErrorContains(t, s.fleet.Health().Error, "LOADING")
+				require.Equal(t, resilience.StateClosed, s.state())
+
+				s.store.mend()
+				time.Sleep(2 * time.Second)
+				for tool, want := range map[string]resilience.State{
+					"search": resilience.StateClosed, "b": resilience.StateClosed, "a": resilience.StateIsolated,
+				} {
+					require.Equal(t, want, s.stateOf(tool))
+					require.Equal(t, want.String(), m.breaker("listed/"+tool).State)
+				}
+			})
+		})
+	}
+}
+
+// What a member hasn't heard of may be in the older memory.
+func TestIsolationInAnOlderMemoryIsNotUndoneByAMemberThatHasNotHeardOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s, operator := newServer(t, m, "server"), m.store("operator")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		_, err := operator.reset(t.Context(), "listed/search")
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		hear := s.store.deafen()
+		_, err = operator.isolate(t.Context(), "listed/search", "moving house")
+		require.NoError(t, err)
+		back := m.snapshot()
+		hear()
+		_, err = operator.isolate(t.Context(), "listed/another", "")
+		require.NoError(t, err)
+		synctest.Wait()
+		back()
+		time.Sleep(3 * time.Second)
+		require.Equal(t, "isolated", m.breaker("listed/search").State)
+		require.ErrorContains(t, s.call(), "moving house")
+	})
+}
+
+// Those that have a breaker know best what it is.
+func TestOpenBreakerThatNobodyHasIsForgottenWithTheMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s, other := newServer(t, m, "server"), newServer(t, m, "other")
+		other.more = []string{"another"}
+		s.start(nil)
+		other.start(nil)
+		time.Sleep(absence)
+		other.fleet.engine.quorum = 1
+		other.open("another")
+		require.Equal(t, "open", m.breaker("listed/another").State)
+		leaveAll(t, []*server{other})
+		defer leaveAll(t, []*server{s})
+		m.flush()
+		time.Sleep(3 * time.Second)
+		require.Equal(t, "closed", m.breaker("listed/another").State)
+	})
+}
+
+// What is open in the older memory, and still is, was not closed since.
+func TestOpenBreakerStaysOpenInAnOlderMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "server")
+		s.start(func(c *resilience.BreakerConfig) { c.Cooldown = 5 * time.Second })
+		defer leaveAll(t, []*server{s})
+		time.Sleep(absence)
+		s.open("search")
+		back := m.snapshot()
+		s.broken.Store(true)
+		time.Sleep(6 * time.Second)
+		require.ErrorIs(t, s.call(), errBackend, "it is the probe")
+		back()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "open", m.breaker("listed/search").State)
+		require.NotEqual(t, resilience.StateClosed, s.state())
+	})
+}
+
+// The operator of one server has opened what the fleet's operator has isolated: for this server alone.
+func TestResetOfOneMemberIsNoneOfTheFleets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "server")
+		s.start(nil)
+		require.NoError(t, s.fleet.Isolate(t.Context(), "search", "moving house"))
+		s.guard.Breaker("search").Reset()
+		m.flush()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, resilience.StateClosed, s.state())
+		newcomer := newServer(t, m, "newcomer")
+		newcomer.start(nil)
+		defer leaveAll(t, []*server{s, newcomer})
+		require.ErrorContains(t, newcomer.call(), "moving house")
+	})
+}
+
+// A member need not have a breaker to know that it is isolated: keys and tools that aren't listed come later.
+func TestIsolationOfABreakerThatNobodyHasSurvivesALostMemory(t *testing.T) {
+	for name, reset := range map[string]bool{"isolated": false, "reset meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				s, operator := newServer(t, m, "server"), m.store("operator")
+				s.start(nil)
+				defer leaveAll(t, []*server{s})
+				_, err := operator.isolate(t.Context(), "listed/search/key", "moving house")
+				require.NoError(t, err)
+				time.Sleep(2 * time.Second)
+
+				s.store.down.Store(true)
+				time.Sleep(2 * time.Second)
+				m.flush()
+				if reset {
+					_, err = operator.reset(t.Context(), "listed/search/key")
+					require.NoError(t, err)
+				}
+				s.store.down.Store(false)
+				time.Sleep(3 * time.Second)
+				_, err = resilience.Do(t.Context(), s.guard, "search",
+					func(context.Context) (int, error) { return 0, nil }, resilience.BreakerKey("key"))
+				if reset {
+					require.NoError(t, err)
+					require.Equal(t, "closed", m.breaker("listed/search/key").State)
+				} else {
+					require.ErrorContains(t, err, "moving house")
+					require.Equal(t, "isolated", m.breaker("listed/search/key").State)
+				}
+			})
+		})
+	}
+}
+
 // What a member tells after an outage must not make an older memory look like a newer one.
 func TestOlderMemoryIsNoticedBeforeItIsToldAnything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +274,11 @@ func TestOlderMemoryIsNoticedBeforeItIsToldAnything(t *testing.T) {
 		s.open("a")
 		s.open("b")
 		back()
+		s.store.refuse(errors.New("LOADING"), "sync")
 		s.store.down.Store(false)
+		time.Sleep(time.Second)
+		require.Equal(t, "closed", m.breaker("listed/a").State)
+		s.store.mend()
 		time.Sleep(3 * time.Second)
 		require.Equal(t, "isolated", m.breaker("listed/pay").State)
 		require.Equal(t, resilience.StateIsolated, s.stateOf("pay"))

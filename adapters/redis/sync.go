@@ -75,7 +75,7 @@ func (e *engine) joined(err error) {
 // returns how many members there are.
 func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err error) {
 	if e.isBehind() { // what it tells then would make an older memory look like a newer one
-		if _, _, err := e.look(ctx); err != nil {
+		if _, err := e.look(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -85,8 +85,8 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 	if err := e.renew(ctx); err != nil {
 		return 0, err
 	}
-	reply, forgotten, err := e.look(ctx)
-	if err != nil || reply.Complete && !forgotten {
+	reply, err := e.look(ctx)
+	if err != nil || reply.Complete {
 		return reply.Members, err
 	}
 
@@ -103,20 +103,20 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 }
 
 // look asks the store what its memory is, and gives it what the member knows if it has forgotten that.
-func (e *engine) look(ctx context.Context) (reply syncReply, forgotten bool, err error) {
+func (e *engine) look(ctx context.Context) (syncReply, error) {
 	e.mu.Lock()
-	known, since, newest := e.known, e.since, e.newest
+	known, l := e.known, e.learned
 	e.mu.Unlock()
-	reply, err = bounded(ctx, func(ctx context.Context) (syncReply, error) { return e.store.sync(ctx, known) })
+	reply, err := bounded(ctx, func(ctx context.Context) (syncReply, error) { return e.store.sync(ctx, known) })
 	if err != nil {
-		return reply, false, err
+		return reply, err
 	}
 
-	forgotten = reply.Since != since || reply.Version < newest // a replica need not have the newest
-	if forgotten {
+	older := reply.Version < l.newest // as a replica's, which need not have the newest
+	if reply.Since != l.since || older || l.forgetful != (memory{}) {
 		err = e.remember(ctx, reply.memory)
 	}
-	return reply, forgotten, err
+	return reply, err
 }
 
 // isBehind reports whether the store has missed something since it has first agreed with the member.
@@ -195,43 +195,58 @@ func (e *engine) renew(ctx context.Context) error {
 // the next sync does.
 func (e *engine) remember(ctx context.Context, now memory) error {
 	e.mu.Lock()
-	known := e.breakers
-	var closed []string // since the store has had its memory
-	for id, v := range e.versions {
-		if _, ok := known[id]; !ok && v > now.Version && now.Since == e.since {
-			closed = append(closed, id)
-		}
+	before := e.learned
+	if before.forgetful.Since == now.Since {
+		now = before.forgetful // what was told since makes it look newer
 	}
-	e.since, e.newest = now.Since, now.Version
-	e.versions, e.breakers = make(map[string]int64), make(map[string]entry)
+	e.known, e.learned = memory{}, nothing(now.Since)
 	e.mu.Unlock()
 
-	for id, x := range known {
+	err := e.restore(ctx, before)
+	if err == nil && now.Since == before.since {
+		err = e.reclose(ctx, before, now.Version)
+	}
+	if err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.learned = before
+		e.forgetful = now
+	}
+	return err
+}
+
+// restore tells the store what is open and isolated.
+func (e *engine) restore(ctx context.Context, l learned) error {
+	for id, x := range l.breakers {
 		b, _ := e.member.Breaker(id)
-		if b.State == resilience.StateClosed || x.State == "closed" {
+		if x.State == "closed" || x.State == "open" && b.State == resilience.StateClosed {
 			continue
 		}
+
+		b.ID = id                                           // of which the member may know without having it
 		if c := x.change(time.Time{}); b.State != c.State { // what the operator of one member wants is no one else's
 			b.State, b.RetryAfter = c.State, c.RetryAfter
 		}
-		restored, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.restore(ctx, b, x.Reason) })
+		_, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.restore(ctx, b, x.Reason) })
 		if err != nil {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.since, e.breakers = "", known
 			return err
 		}
-		delete(known, id)
-		if restored.State != "closed" { // there may be no room for it
-			e.told(restored)
-		}
+		delete(l.breakers, id)
+		delete(l.versions, id)
 	}
-	for _, id := range closed {
-		x, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.reclose(ctx, id, now.Version) })
+	return nil
+}
+
+// reclose tells the store what has been closed after this version of its memory.
+func (e *engine) reclose(ctx context.Context, l learned, version int64) error {
+	for id, v := range l.versions {
+		if _, ok := l.breakers[id]; ok || v <= version {
+			continue
+		}
+		_, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.reclose(ctx, id, version) })
 		if err != nil {
 			return err
 		}
-		e.told(x)
 	}
 	return nil
 }
