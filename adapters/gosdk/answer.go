@@ -41,7 +41,7 @@ func (o *options) answerOfResult(
 ) (answer, error) {
 	switch {
 	case res == nil:
-		return answer{}, resilience.MarkPermanent(errNoResult)
+		return answer{}, errNoResult
 	case res.InputRequests != nil:
 		return answer{result: res, needsInput: true}, resilience.ErrUnfinished
 	case res.IsError:

@@ -250,6 +250,7 @@ func text(t *testing.T, res *mcp.CallToolResult) string {
 // metadata is an *Error as a client reads it in _meta.
 type metadata struct {
 	Code       resilience.Code `json:"code"`
+	Suggestion string          `json:"suggestion"`
 	Retryable  bool            `json:"retryable"`
 	RetryAfter int             `json:"retryAfter"`
 	Details    map[string]any  `json:"details"`

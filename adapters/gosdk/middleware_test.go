@@ -205,9 +205,10 @@ func TestToolThatReturnsNothingIsSaidToDoSo(t *testing.T) {
 	}}})
 	f.raw("x", nil, returns(nil, nil))
 	f.connect("")
-	f.call("x")
+	res := f.call("x")
 	require.NoError(t, f.guard.Flush(t.Context()))
 	assert.ErrorContains(t, errors.Unwrap(ended.Err), "neither a result nor an error")
+	assert.Contains(t, metadataOf(t, res).Suggestion, "check whether it took effect", "what it has done is unknown")
 }
 
 // An error of a typed handler that wraps a protocol error, as that of a gateway does, is a result.

@@ -33,10 +33,10 @@ func serveHTTP(t *testing.T, server *mcp.Server) *httpServer {
 		}
 	}))
 	t.Cleanup(func() {
+		h.stop() // first, since a request that is under way may begin another session
 		for session := range server.Sessions() {
 			session.Close()
 		}
-		h.stop()
 	})
 	return h
 }

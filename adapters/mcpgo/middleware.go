@@ -112,7 +112,7 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 	case err != nil:
 		got, err = answerOfError(err), handlerError(err)
 	case res == nil:
-		err = resilience.MarkPermanent(errNoResult)
+		err = errNoResult
 	case needsInput(res):
 		got, err = answer{result: res, needsInput: true}, resilience.ErrUnfinished
 	case res.IsError:

@@ -108,8 +108,11 @@ func TestFailureWithoutResultBecomesErrorResult(t *testing.T) {
 			tool: readOnly,
 			want: outcome{code: resilience.CodeToolFailed, structured: true, failures: 1},
 		},
-		"neither a result nor an error": {handler: returns(nil, nil), tool: readOnly, want: failedOnce},
-		"a panic":                       {handler: panics("secret"), tool: readOnly, want: failedOnce},
+		"neither a result nor an error": {
+			handler: returns(nil, nil), tool: readOnly,
+			want: outcome{code: resilience.CodeToolFailed, structured: true, tries: 1},
+		},
+		"a panic": {handler: panics("secret"), tool: readOnly, want: failedOnce},
 	} {
 		runInBubble(t, name, tc.run)
 	}
@@ -528,10 +531,11 @@ func TestToolThatReturnsNothingHasACause(t *testing.T) {
 	g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
 		End: func(_ context.Context, e resilience.CallEnd) { ended = e },
 	}}})
-	_, err := mcpgo.Middleware(g)(returns(nil, nil))(t.Context(), request("x", nil, nil))
+	res, err := mcpgo.Middleware(g)(returns(nil, nil))(t.Context(), request("x", nil, nil))
 	require.NoError(t, err)
 	require.NoError(t, g.Flush(t.Context()))
 	assert.ErrorContains(t, ended.Err.Err, "the tool returned neither a result nor an error")
+	assert.Contains(t, errorIn(t, res).Suggestion, "took effect", "what it has done is unknown")
 }
 
 // How long it takes to scrub a text, an agent decides by what it has a tool repeat.
