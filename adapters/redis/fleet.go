@@ -116,7 +116,7 @@ func (f *Fleet) command(
 	}
 	e, err := bounded(ctx, func(ctx context.Context) (entry, error) { return do(ctx, id) })
 	if err != nil {
-		f.engine.reread() // it may have been executed, and its message says nothing new to this member
+		f.engine.reread() // it may have been executed
 		return fmt.Errorf("redisfleet: %w", err)
 	}
 	f.engine.told(e)
