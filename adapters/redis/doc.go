@@ -35,8 +35,7 @@
 //
 // If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which
 // breakers are open or isolated, but for those that [Fleet.Reset] has closed within a minute, and which ones were closed
-// since. If the client has hidden the failover by its retries, and members have written meanwhile, the older memory
-// passes for a newer one.
+// since. An older memory passes for a newer one if all members that know better are away while others write as much.
 //
 // Redis must not evict keys: its maxmemory-policy must be noeviction. One that is a cache forgets an isolation, of which
 // nobody hears. It must answer within 75ms or so: all that a member does to connect again must be done in 500ms.

@@ -41,9 +41,6 @@ type learned struct {
 	newest   int64  // of its versions
 	versions map[string]int64
 	breakers map[string]entry // those that aren't closed, or have failures
-
-	// forgetful is a memory that lacks some of this, and couldn't be told of all that.
-	forgetful memory
 }
 
 // nothing is what a member has learned of a memory at first.
@@ -164,7 +161,7 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 	if heard, ok := e.versions[x.ID]; x.Version < heard || ok && x.Version == heard && x.State == "closed" {
 		return true // a reset that is applied again would forget failures since
 	}
-	e.newest = max(e.newest, x.Version)
+	e.saw(x.Version)
 	if !e.member.Apply(x.change(asked)) {
 		e.known = memory{}
 		return false
@@ -177,6 +174,12 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 		e.breakers[x.ID] = x
 	}
 	return true
+}
+
+// saw notes that the store has had this version of its memory. e.mu must be held.
+func (e *engine) saw(version int64) {
+	e.newest = max(e.newest, version)
+	e.store.saw(memory{e.since, e.newest})
 }
 
 func (e *engine) connected() bool {

@@ -342,8 +342,8 @@ func TestWhatAMessageMeans(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := newEngine(nil, "me", Config{})
 				s := newServer(t, newModel(), "me")
+				e := newEngine(s.store, "me", Config{})
 				s.prepare(nil)
 				var err error
 				e.member, err = s.guard.JoinFleet("fleet test", e)

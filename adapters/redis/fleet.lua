@@ -2,9 +2,9 @@
 -- of the namespace, and therefore a node of a cluster. All times are the server's, in milliseconds, and leave
 -- it as durations only: the clocks of members don't matter.
 --
--- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, awake), index (sorted set:
--- ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard of
--- last), then the hashes of the breakers that the operation concerns.
+-- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, of, forked, awake), index
+-- (sorted set: ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard
+-- of last), then the hashes of the breakers that the operation concerns.
 --
 -- A breaker that is closed and has no failures has no key. The fields of others:
 --   state           "open" or "isolated"; none while it is closed
@@ -15,14 +15,17 @@
 --   lease, until    which member sends the probe, and until when another one may not
 --   failed:MEMBER   that a probe of this member has failed since the breaker has opened
 --   cause, reason   of the state
---   reset           that it was reset by hand lately, which members that were away have to hear of
+--   reset           when it was reset by hand, for a minute: members that were away have to hear of that
 --   v               the version of the fleet when it has changed last
 local members, version, index, configs, breaker = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local op, me, channel, keep, absent, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local arg = {unpack(ARGV, 7)} -- of the operation
+local seen, newest = ARGV[7], tonumber(ARGV[8]) -- the memory that the member knows, and the newest of its versions
+local arg = {unpack(ARGV, 9)} -- of the operation
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local lately = 60000 -- for how long a reset is remembered
 
 local function int(n) return string.format('%.0f', n) end
 
@@ -66,9 +69,21 @@ local function present(prefix)
 	return all
 end
 
+local moment = time[1] .. '.' .. time[2]
+
+-- fork begins another memory if this one lacks what the member has seen, as after a failover to a replica that was behind:
+-- by its name the others notice it too, whatever is written before they ask.
+local function fork()
+	local h = redis.call('HMGET', version, 'since', 'n')
+	local n = h[2] or '0'
+	if h[1] == seen and tonumber(n) < newest then
+		redis.call('HSET', version, 'since', moment, 'of', seen, 'forked', n)
+	end
+end
+
 -- since returns what tells this memory of the fleet from one that was lost.
 local function since()
-	redis.call('HSETNX', version, 'since', time[1] .. '.' .. time[2])
+	redis.call('HSETNX', version, 'since', moment)
 	redis.call('PEXPIRE', version, keep)
 	return redis.call('HGET', version, 'since')
 end
@@ -88,8 +103,9 @@ end
 local function changed(id, told)
 	local v = redis.call('HINCRBY', version, 'n', 1)
 	if redis.call('EXISTS', breaker) == 1 then
+		local h = redis.call('HMGET', breaker, 'state', 'failures', 'reset')
 		local time = keep
-		if redis.call('HEXISTS', breaker, 'reset') == 1 then time = 60000 end
+		if not h[1] and not h[2] then time = math.max(h[3] + lately - now, 1) end
 		redis.call('HSET', breaker, 'v', v)
 		redis.call('PEXPIRE', breaker, time)
 		redis.call('ZADD', index, int(now + time), id)
@@ -106,6 +122,13 @@ local function changed(id, told)
 	return text
 end
 
+-- forget closes the breaker.
+local function forget()
+	local reset = redis.call('HGET', breaker, 'reset')
+	redis.call('DEL', breaker)
+	if reset and now - reset < lately then redis.call('HSET', breaker, 'reset', reset) end
+end
+
 local function unchanged(id) return cjson.encode(get(breaker, id)) end
 
 -- listed reports whether a breaker is that of a listed tool: the names of others, and keys, are what agents choose.
@@ -119,7 +142,7 @@ local function room(id)
 end
 
 local function open(wait, probe_wait, cause)
-	redis.call('DEL', breaker)
+	forget()
 	redis.call('HSET', breaker, 'state', 'open', 'at', int(now + wait), 'probe_at', int(now + probe_wait), 'cause', cause)
 end
 
@@ -129,8 +152,10 @@ local ops = {}
 -- member knows all of them.
 function ops.sync(memory, known)
 	alive()
-	local s, n = since(), redis.call('HGET', version, 'n') or '0'
+	local s, h = since(), redis.call('HMGET', version, 'n', 'of', 'forked')
+	local n = h[1] or '0'
 	local reply = {since = s, n = tonumber(n), members = live(), complete = s == memory and n == known}
+	reply.of = {since = h[2] or '', n = tonumber(h[3] or 0)}
 	if not reply.complete then
 		local ids = redis.call('ZRANGEBYSCORE', index, int(now), '+inf')
 		if #ids > 0 then reply.ids = ids end
@@ -144,8 +169,8 @@ function ops.read(...)
 	for i, id in ipairs({...}) do
 		local key = KEYS[4 + i]
 		if redis.call('EXISTS', key) == 1 then
-			local h = redis.call('HMGET', key, 'state', 'reset')
-			if h[1] == 'isolated' or listed(id) and not h[2] then
+			local h = redis.call('HMGET', key, 'state', 'failures')
+			if h[1] == 'isolated' or listed(id) and (h[1] or h[2]) then
 				redis.call('PEXPIRE', key, keep)
 				redis.call('ZADD', index, int(now + keep), id)
 				redis.call('PEXPIRE', index, keep)
@@ -176,7 +201,7 @@ function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe)
 	end
 	if state or not room(id) then return unchanged(id) end
 
-	redis.call('HDEL', breaker, 'reset', 'cause')
+	redis.call('HDEL', breaker, 'cause')
 	local total = redis.call('HINCRBY', breaker, 'failures', n)
 	redis.call('HSET', breaker, 'by:' .. me, 1)
 	if total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum)) then
@@ -190,7 +215,7 @@ end
 function ops.success(id, age)
 	local h = redis.call('HMGET', breaker, 'state', 'failures', 'last')
 	if h[1] or not h[2] or now - age < tonumber(h[3] or 0) then return unchanged(id) end
-	redis.call('DEL', breaker)
+	forget()
 	return changed(id)
 end
 
@@ -199,7 +224,7 @@ function ops.recovered(id, age, cause)
 	local h = redis.call('HMGET', breaker, 'state', 'last')
 	if h[1] ~= 'open' then return ops.success(id, age) end
 	if now - age < tonumber(h[2] or 0) then return unchanged(id) end
-	redis.call('DEL', breaker)
+	forget()
 	return changed(id, {cause = cause})
 end
 
@@ -233,28 +258,31 @@ function ops.isolate(id, reason)
 	return changed(id)
 end
 
--- reset closes a breaker, whatever its state is, and remembers that for a minute.
+-- reset closes a breaker, whatever its state is, and remembers that for a while.
 function ops.reset(id)
 	redis.call('DEL', breaker)
-	redis.call('HSET', breaker, 'reset', 1, 'cause', 'manual')
+	redis.call('HSET', breaker, 'reset', int(now), 'cause', 'manual')
 	return changed(id)
 end
 
--- restore is for a breaker that the server has forgotten. It does nothing if another member was faster, or if the
--- breaker was reset since. One that was isolated may have been open before, as an older memory has it.
-function ops.restore(id, state, wait, probe_wait, reason)
-	local h = redis.call('HMGET', breaker, 'state', 'reset')
-	if h[1] == 'isolated' or h[1] and state ~= 'isolated' or h[2] or not room(id) then return unchanged(id) end
+-- restore is for a breaker that the server has forgotten: it knows something older if that is of this version at most. It
+-- does nothing if another member was faster, or if the breaker was reset since. An isolated one may be open by now.
+function ops.restore(id, state, wait, probe_wait, reason, older)
+	local h = redis.call('HMGET', breaker, 'state', 'reset', 'v')
+	if not h[3] or tonumber(h[3]) > tonumber(older) then
+		local reset = h[2] and now - h[2] < lately
+		if h[1] == 'isolated' or h[1] and state ~= 'isolated' or reset or not room(id) then return unchanged(id) end
+	end
 	if state == 'isolated' then return ops.isolate(id, reason) end
 	open(wait, probe_wait, 'calls')
 	return changed(id)
 end
 
 -- reclose closes a breaker that was closed after this version of the fleet, but not in an older memory of it.
-function ops.reclose(id, version)
+function ops.reclose(id, older)
 	local v = redis.call('HGET', breaker, 'v')
-	if not v or tonumber(v) > tonumber(version) then return unchanged(id) end
-	redis.call('DEL', breaker)
+	if not v or tonumber(v) > tonumber(older) then return unchanged(id) end
+	forget()
 	return changed(id)
 end
 
@@ -271,4 +299,5 @@ function ops.compare(...)
 	return cjson.encode(all)
 end
 
+fork()
 return ops[op](unpack(arg))

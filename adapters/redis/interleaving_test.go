@@ -20,19 +20,25 @@ type interleaving struct {
 	broken  atomic.Bool  // the backend
 	probing atomic.Int64 // calls of open or half-open breakers that the backend hasn't answered yet
 	alone   bool         // whether a member may be without a lease, because the store was away
+	back    func()       // sets the store back to what it was, as a failover does
+	older   int          // the memory that the store has gone back to
+	wish    wish
 }
 
 // A member is one server of an interleaving.
 type member struct {
-	guard *resilience.Guard
-	fleet *Fleet
-	store *modelStore
+	guard    *resilience.Guard
+	fleet    *Fleet
+	store    *modelStore
+	joined   time.Time
+	troubled bool // it has a fault
+	stale    bool // it may know an older memory of the store
 }
 
 const interleavedCooldown = 10 * time.Second
 
 func (i *interleaving) join(name string) {
-	m := &member{store: i.store.store(name)}
+	m := &member{store: i.store.store(name), joined: time.Now()}
 	m.guard = resilience.Must(resilience.New(resilience.Config{
 		Breaker: resilience.BreakerConfig{Failures: 3, Cooldown: interleavedCooldown},
 		Retry:   resilience.Retry{MaxRetries: -1}, Tools: map[string]resilience.Tool{"search": {}},
@@ -96,8 +102,14 @@ func (i *interleaving) recover(r *rapid.T) {
 	i.broken.Store(false)
 	for _, m := range i.members {
 		m.store.down.Store(false)
+		m.store.mend()
 	}
 	time.Sleep(time.Minute) // until all calls have ended
+	if i.isOlder() {
+		return // those who know better were away while others wrote as much
+	}
+	i.agree(r)
+	_ = i.members[0].fleet.Reset(context.Background(), "search")
 	for range 2*interleavedCooldown/time.Second + 5 {
 		for _, m := range i.members {
 			_ = i.call(m, 0)
@@ -109,6 +121,10 @@ func (i *interleaving) recover(r *rapid.T) {
 			r.Fatalf("%s is wedged: %v", m.store.me, err)
 		}
 	}
+}
+
+var operations = []string{
+	"sync", "read", "failure", "success", "recovered", "lease", "isolate", "reset", "restore", "reclose", "compare",
 }
 
 func TestInterleavings(t *testing.T) {
@@ -125,7 +141,7 @@ func TestInterleavings(t *testing.T) {
 }
 
 func interleave(r *rapid.T) {
-	i := &interleaving{store: newModel()}
+	i := &interleaving{store: newModel(), wish: wish{known: true}}
 	joined := 0
 	joinNext := func() {
 		joined++
@@ -153,9 +169,40 @@ func interleave(r *rapid.T) {
 		"store": func(r *rapid.T) {
 			m := draw(r)
 			m.store.down.Store(!m.store.down.Load())
-			i.alone = true
+			i.alone, i.wish.calm = true, time.Now()
 		},
-		"flush": func(*rapid.T) { i.store.flush(); i.alone = true },
+		"flush": func(*rapid.T) {
+			i.forgets()
+			i.store.flush()
+			i.back = nil
+		},
+		"replica falls behind": func(*rapid.T) { i.back = i.store.snapshot() },
+		"failover": func(r *rapid.T) {
+			if i.back == nil {
+				r.Skip("no replica")
+			}
+			i.failover()
+		},
+		"isolate": func(r *rapid.T) { i.operate(draw(r), resilience.StateIsolated) },
+		"reset":   func(r *rapid.T) { i.operate(draw(r), resilience.StateClosed) },
+		"fault": func(r *rapid.T) {
+			m, op := draw(r), rapid.SampledFrom(operations).Draw(r, "operation")
+			switch rapid.IntRange(0, 2).Draw(r, "fault") {
+			case 0:
+				m.store.refuse(errLost, op)
+			case 1:
+				m.store.loseReplies(op)
+			case 2:
+				m.store.delayOnce(op, hearsay)
+			}
+			i.alone, i.wish.calm, m.troubled = true, time.Now(), true
+		},
+		"mend": func(r *rapid.T) {
+			m := draw(r)
+			m.store.mend()
+			m.troubled = false
+			i.wish.calm = time.Now()
+		},
 		"join": func(r *rapid.T) {
 			if len(i.members) > 5 {
 				r.Skip("enough members")
@@ -166,6 +213,7 @@ func interleave(r *rapid.T) {
 			if len(i.members) < 2 {
 				r.Skip("the last member")
 			}
+			i.wish.known = i.wish.known && time.Since(i.wish.calm) > hearsay
 			i.leave(draw(r), rapid.Bool().Draw(r, "dies"))
 			i.alone = true // its probe may be under way
 		},

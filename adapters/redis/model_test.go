@@ -16,7 +16,9 @@ import (
 type model struct {
 	mu        sync.Mutex
 	now       func() time.Time // the server's clock, which may differ from the members'
-	since     int
+	memories  int              // how many there were
+	since     int              // which this one is
+	of        memory
 	version   int64
 	members   map[string]time.Time // when one was heard of last
 	awake     time.Time            // when one was heard of, and no other
@@ -47,8 +49,8 @@ func newModel() *model {
 func (m *model) flush() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.since++
-	m.version = 0
+	m.memories++
+	m.since, m.of, m.version = m.memories, memory{}, 0
 	m.members, m.awake = make(map[string]time.Time), time.Time{}
 	m.breakers = make(map[string]*modelBreaker)
 	m.configs = make(map[string]time.Time)
@@ -58,17 +60,30 @@ func (m *model) flush() {
 func (m *model) snapshot() (restore func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	version, breakers := m.version, make(map[string]*modelBreaker)
-	for id, b := range m.breakers {
-		clone := *b
-		clone.by, clone.failed = maps.Clone(b.by), maps.Clone(b.failed)
-		breakers[id] = &clone
-	}
+	since, of, version, breakers := m.since, m.of, m.version, m.clone()
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.version, m.breakers = version, breakers
+		m.since, m.of, m.version, m.breakers = since, of, version, breakers
+		breakers = m.clone() // for another time
 	}
+}
+
+func (m *model) clone() map[string]*modelBreaker {
+	all := make(map[string]*modelBreaker)
+	for id, b := range m.breakers {
+		clone := *b
+		clone.by, clone.failed = maps.Clone(b.by), maps.Clone(b.failed)
+		all[id] = &clone
+	}
+	return all
+}
+
+// memory returns which one it is, and its version.
+func (m *model) memory() (since int, version int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.since, m.version
 }
 
 // breaker returns a breaker for a test.
@@ -131,6 +146,22 @@ func (m *model) forgetAbsent(all map[string]bool) int {
 	return len(all)
 }
 
+func (b *modelBreaker) isAtRest() bool { return b.State == "closed" && b.Failures == 0 }
+
+func (m *model) wasReset(id string) bool {
+	b := m.breakers[id]
+	return b != nil && m.now().Sub(b.reset) < time.Minute
+}
+
+// closeNow closes a breaker, of which only a reset is remembered.
+func (m *model) closeNow(id string) {
+	if !m.wasReset(id) {
+		delete(m.breakers, id)
+		return
+	}
+	m.breakers[id] = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}, reset: m.breakers[id].reset}
+}
+
 // view returns a breaker as the member knows it.
 func (m *model) view(id, me string) entry {
 	e := entry{ID: id, State: "closed", Cause: "calls", Since: fmt.Sprint(m.since)}
@@ -152,7 +183,7 @@ func (m *model) changed(id, me string, told func(*entry)) entry {
 	m.version++
 	if b := m.breakers[id]; b != nil {
 		b.Version, b.expires = m.version, m.now().Add(keep)
-		if !b.reset.IsZero() {
+		if b.isAtRest() {
 			b.expires = b.reset.Add(time.Minute)
 		}
 	}
@@ -167,10 +198,22 @@ func (m *model) changed(id, me string, told func(*entry)) entry {
 	return e
 }
 
+// fork begins another memory if this one lacks what the member has seen.
+func (s *modelStore) fork() {
+	seen := s.seen.Load()
+	if seen == nil || seen.Since != fmt.Sprint(s.since) || s.version >= seen.Version {
+		return
+	}
+	s.memories++
+	s.since, s.of = s.memories, memory{seen.Since, s.version}
+}
+
+func (s *modelStore) saw(newest memory) { s.seen.Store(&newest) }
+
 func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) {
 	return over(ctx, s, "sync", func() syncReply {
 		s.alive(s.me)
-		r := syncReply{memory: memory{fmt.Sprint(s.since), s.version}, Members: s.live()}
+		r := syncReply{memory: memory{fmt.Sprint(s.since), s.version}, Of: s.of, Members: s.live()}
 		if r.Complete = r.memory == known; !r.Complete {
 			r.IDs = slices.Collect(maps.Keys(s.breakers))
 		}
@@ -182,7 +225,7 @@ func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
 	return over(ctx, s, "read", func() (all []entry) {
 		for _, id := range ids {
 			if b := s.breakers[id]; b != nil {
-				if b.State == "isolated" || b.reset.IsZero() && isListed(id) {
+				if b.State == "isolated" || isListed(id) && !b.isAtRest() {
 					b.expires = s.now().Add(keep)
 				}
 				all = append(all, s.view(id, s.me))
@@ -199,10 +242,14 @@ func (s *modelStore) room(id string) bool {
 }
 
 func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string) {
-	s.breakers[id] = &modelBreaker{
+	b := &modelBreaker{
 		entry: entry{State: "open", Cause: cause}, failed: make(map[string]bool),
 		at: s.now().Add(wait), probeAt: s.now().Add(probeWait),
 	}
+	if s.wasReset(id) {
+		b.reset = s.breakers[id].reset
+	}
+	s.breakers[id] = b
 }
 
 func (s *modelStore) failure(
@@ -224,8 +271,8 @@ func (s *modelStore) failure(
 			s.breakers[fb.ID] = b
 		}
 
-		if !b.reset.IsZero() {
-			b.reset, b.Cause, b.by = time.Time{}, "calls", make(map[string]bool)
+		if b.isAtRest() {
+			b.Cause, b.by = "calls", make(map[string]bool)
 		}
 		b.Failures += n
 		b.by[s.me] = true
@@ -242,7 +289,7 @@ func (s *modelStore) forget(id string, age time.Duration) entry {
 	if b == nil || b.State != "closed" || b.Failures == 0 || s.now().Add(-age).Before(b.last) {
 		return s.view(id, s.me)
 	}
-	delete(s.breakers, id)
+	s.closeNow(id)
 	return s.changed(id, s.me, nil)
 }
 
@@ -261,7 +308,7 @@ func (s *modelStore) recovered(
 		case s.now().Add(-age).Before(b.last):
 			return s.view(id, s.me)
 		}
-		delete(s.breakers, id)
+		s.closeNow(id)
 		return s.changed(id, s.me, func(e *entry) { e.Cause = cause.String() })
 	})
 }
@@ -326,11 +373,17 @@ func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
 	})
 }
 
-func (s *modelStore) restore(ctx context.Context, fb resilience.FleetBreaker, reason string) (entry, error) {
+func (s *modelStore) restore(
+	ctx context.Context, fb resilience.FleetBreaker, reason string, older int64,
+) (entry, error) {
 	return over(ctx, s, "restore", func() entry {
 		isolates := fb.State == resilience.StateIsolated
 		b := s.breakers[fb.ID]
-		if b != nil && (b.State == "isolated" || b.State == "open" && !isolates || !b.reset.IsZero()) || !s.room(fb.ID) {
+		switch {
+		case b == nil && !s.room(fb.ID):
+			return s.view(fb.ID, s.me)
+		case b == nil, b.Version <= older:
+		case b.State == "isolated" || b.State == "open" && !isolates || s.wasReset(fb.ID):
 			return s.view(fb.ID, s.me)
 		}
 		if isolates {
@@ -341,12 +394,12 @@ func (s *modelStore) restore(ctx context.Context, fb resilience.FleetBreaker, re
 	})
 }
 
-func (s *modelStore) reclose(ctx context.Context, id string, version int64) (entry, error) {
+func (s *modelStore) reclose(ctx context.Context, id string, older int64) (entry, error) {
 	return over(ctx, s, "reclose", func() entry {
-		if b := s.breakers[id]; b == nil || b.Version > version {
+		if b := s.breakers[id]; b == nil || b.Version > older {
 			return s.view(id, s.me)
 		}
-		delete(s.breakers, id)
+		s.closeNow(id)
 		return s.changed(id, s.me, nil)
 	})
 }

@@ -12,7 +12,8 @@ import (
 // A modelStore is the store of one member: a network to the model.
 type modelStore struct {
 	*model
-	me string
+	me   string
+	seen atomic.Pointer[memory]
 
 	// delay is how long a command or a message takes, each way, and lost whether it is. nil means none.
 	delay func() time.Duration
@@ -91,6 +92,7 @@ func over[T any](ctx context.Context, s *modelStore, op string, do func() T) (re
 	s.mu.Lock()
 	s.commands[op]++
 	s.expire()
+	s.fork()
 	reply = do()
 	s.mu.Unlock()
 	if broken.after != nil {

@@ -50,6 +50,8 @@ func TestResetSurvivesAnOlderMemory(t *testing.T) {
 		back := m.snapshot()
 		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
 		time.Sleep(2 * time.Minute)
+		all[0].broken.Store(true)
+		require.ErrorIs(t, all[0].call(), errBackend, "one failure doesn't open it")
 		for _, s := range all {
 			s.store.down.Store(true)
 		}
@@ -63,32 +65,6 @@ func TestResetSurvivesAnOlderMemory(t *testing.T) {
 			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
 		}
 		require.Equal(t, "closed", m.breaker("listed/search").State)
-	})
-}
-
-// A new memory counts from the beginning: what a member knows as closed may have been isolated in it since.
-func TestIsolationInANewMemoryIsNotTakenForAnOlderOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 2, nil)
-		defer leaveAll(t, all)
-		for range 3 {
-			require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
-			time.Sleep(time.Second)
-			require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
-			time.Sleep(2 * time.Minute)
-		}
-		all[1].store.down.Store(true)
-		time.Sleep(2 * time.Second)
-		m.flush()
-		time.Sleep(2 * time.Second)
-		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving again"))
-		all[1].store.down.Store(false)
-		time.Sleep(3 * time.Second)
-		require.Equal(t, "isolated", m.breaker("listed/search").State)
-		for i, s := range all {
-			require.Equal(t, resilience.StateIsolated, s.state(), "member %d", i)
-		}
 	})
 }
 
@@ -162,26 +138,6 @@ func TestIsolationInAnOlderMemoryIsNotUndoneByAMemberThatHasNotHeardOfIt(t *test
 	})
 }
 
-// Those that have a breaker know best what it is.
-func TestOpenBreakerThatNobodyHasIsForgottenWithTheMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		s, other := newServer(t, m, "server"), newServer(t, m, "other")
-		other.more = []string{"another"}
-		s.start(nil)
-		other.start(nil)
-		time.Sleep(absence)
-		other.fleet.engine.quorum = 1
-		other.open("another")
-		require.Equal(t, "open", m.breaker("listed/another").State)
-		leaveAll(t, []*server{other})
-		defer leaveAll(t, []*server{s})
-		m.flush()
-		time.Sleep(3 * time.Second)
-		require.Equal(t, "closed", m.breaker("listed/another").State)
-	})
-}
-
 // What is open in the older memory, and still is, was not closed since.
 func TestOpenBreakerStaysOpenInAnOlderMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -202,62 +158,8 @@ func TestOpenBreakerStaysOpenInAnOlderMemory(t *testing.T) {
 	})
 }
 
-// The operator of one server has opened what the fleet's operator has isolated: for this server alone.
-func TestResetOfOneMemberIsNoneOfTheFleets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		s := newServer(t, m, "server")
-		s.start(nil)
-		require.NoError(t, s.fleet.Isolate(t.Context(), "search", "moving house"))
-		s.guard.Breaker("search").Reset()
-		m.flush()
-		time.Sleep(2 * time.Second)
-		require.Equal(t, resilience.StateClosed, s.state())
-		newcomer := newServer(t, m, "newcomer")
-		newcomer.start(nil)
-		defer leaveAll(t, []*server{s, newcomer})
-		require.ErrorContains(t, newcomer.call(), "moving house")
-	})
-}
-
-// A member need not have a breaker to know that it is isolated: keys and tools that aren't listed come later.
-func TestIsolationOfABreakerThatNobodyHasSurvivesALostMemory(t *testing.T) {
-	for name, reset := range map[string]bool{"isolated": false, "reset meanwhile": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newModel()
-				s, operator := newServer(t, m, "server"), m.store("operator")
-				s.start(nil)
-				defer leaveAll(t, []*server{s})
-				_, err := operator.isolate(t.Context(), "listed/search/key", "moving house")
-				require.NoError(t, err)
-				time.Sleep(2 * time.Second)
-
-				s.store.down.Store(true)
-				time.Sleep(2 * time.Second)
-				m.flush()
-				if reset {
-					_, err = operator.reset(t.Context(), "listed/search/key")
-					require.NoError(t, err)
-				}
-				s.store.down.Store(false)
-				time.Sleep(3 * time.Second)
-				_, err = resilience.Do(t.Context(), s.guard, "search",
-					func(context.Context) (int, error) { return 0, nil }, resilience.BreakerKey("key"))
-				if reset {
-					require.NoError(t, err)
-					require.Equal(t, "closed", m.breaker("listed/search/key").State)
-				} else {
-					require.ErrorContains(t, err, "moving house")
-					require.Equal(t, "isolated", m.breaker("listed/search/key").State)
-				}
-			})
-		})
-	}
-}
-
-// What a member tells after an outage must not make an older memory look like a newer one.
-func TestOlderMemoryIsNoticedBeforeItIsToldAnything(t *testing.T) {
+// What a member tells after an outage doesn't make an older memory look like a newer one, nor do its errors.
+func TestOlderMemoryIsNoticedWhateverItIsToldFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
 		s := newServer(t, m, "first")
@@ -277,11 +179,99 @@ func TestOlderMemoryIsNoticedBeforeItIsToldAnything(t *testing.T) {
 		s.store.refuse(errors.New("LOADING"), "sync")
 		s.store.down.Store(false)
 		time.Sleep(time.Second)
-		require.Equal(t, "closed", m.breaker("listed/a").State)
 		s.store.mend()
 		time.Sleep(3 * time.Second)
 		require.Equal(t, "isolated", m.breaker("listed/pay").State)
 		require.Equal(t, resilience.StateIsolated, s.stateOf("pay"))
+	})
+}
+
+// Others may have written more by then than this memory lacks.
+func TestOlderMemoryIsNoticedByTheLast(t *testing.T) {
+	for name, isolates := range map[string]bool{"isolated since": true, "reset since": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				first, last, operator := newServer(t, m, "first"), newServer(t, m, "last"), m.store("operator")
+				last.more = []string{"pay"}
+				first.start(nil)
+				last.start(nil)
+				defer leaveAll(t, []*server{first, last})
+				back := m.snapshot()
+				require.NoError(t, last.fleet.Isolate(t.Context(), "pay", "moving house"))
+				if !isolates {
+					back = m.snapshot()
+					require.NoError(t, last.fleet.Reset(t.Context(), "pay"))
+				}
+				time.Sleep(2 * time.Minute)
+
+				last.store.down.Store(true)
+				first.store.refuse(errors.New("READONLY"), "restore", "reclose")
+				time.Sleep(2 * time.Second)
+				back()
+				time.Sleep(2 * time.Second)
+				for i := range 5 {
+					_, err := operator.isolate(t.Context(), fmt.Sprint("listed/other-", i), "")
+					require.NoError(t, err)
+				}
+				last.store.down.Store(false)
+				time.Sleep(2 * time.Second)
+				if isolates {
+					require.Equal(t, "isolated", m.breaker("listed/pay").State)
+					require.Equal(t, resilience.StateIsolated, last.stateOf("pay"))
+				} else {
+					require.Equal(t, "closed", m.breaker("listed/pay").State)
+					require.Equal(t, resilience.StateClosed, last.stateOf("pay"))
+				}
+			})
+		})
+	}
+}
+
+// A member that has missed the newest of an older memory doesn't undo it.
+func TestWhatTheOlderMemoryKnowsBetterStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+		time.Sleep(time.Second)
+		all[1].store.down.Store(true)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		time.Sleep(2 * time.Minute)
+		back := m.snapshot()
+		_, err := m.store("operator").isolate(t.Context(), "listed/another", "")
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+
+		back()
+		time.Sleep(2 * time.Second)
+		all[1].store.down.Store(false)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "isolated", m.breaker("listed/another").State)
+		for i, s := range all {
+			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
+		}
+	})
+}
+
+// An isolation that the older memory lacks came after the reset that it remembers.
+func TestResetInAnOlderMemoryIsOlderThanTheIsolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		back := m.snapshot()
+		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+		time.Sleep(2 * time.Second)
+		back()
+		time.Sleep(3 * time.Second)
+		require.Equal(t, "isolated", m.breaker("listed/search").State)
+		for i, s := range all {
+			require.Equal(t, resilience.StateIsolated, s.state(), "member %d", i)
+		}
 	})
 }
 

@@ -175,7 +175,7 @@ func TestErrorsOfAServer(t *testing.T) {
 					"lease":     func() error { _, err := s.lease(ctx, b, resilience.CauseCalls); return err },
 					"isolate":   func() error { _, err := s.isolate(ctx, b.ID, ""); return err },
 					"reset":     func() error { _, err := s.reset(ctx, b.ID); return err },
-					"restore":   func() error { _, err := s.restore(ctx, b, ""); return err },
+					"restore":   func() error { _, err := s.restore(ctx, b, "", 0); return err },
 					"reclose":   func() error { _, err := s.reclose(ctx, b.ID, 1); return err },
 					"compare":   func() error { _, err := s.compare(ctx, nil); return err },
 					"leave":     func() error { return s.leave(ctx) },

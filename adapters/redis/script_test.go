@@ -90,8 +90,15 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			require.NoError(t, err)
 			known[i] = [2]memory{script.memory, model.memory}
 			require.ElementsMatch(t, model.IDs, script.IDs)
-			script.IDs, model.IDs, script.Since, model.Since = nil, nil, "", ""
+			require.Equal(t, model.Of.Since == "", script.Of.Since == "")
+			script.IDs, model.IDs, script.Since, model.Since, script.Of.Since, model.Of.Since = nil, nil, "", "", "", ""
 			require.Equal(t, model, script)
+		},
+		"saw": func(t *rapid.T) {
+			pass(time.Millisecond) // another memory has another name
+			i, version := drawMember.Draw(t, "member"), rapid.Int64Range(0, 30).Draw(t, "version")
+			scripts[i].saw(memory{known[i][0].Since, version})
+			models[i].saw(memory{known[i][1].Since, version})
 		},
 		"read": func(*rapid.T) {
 			same("read", func(s store) (any, error) { return s.read(ctx, []string{"listed/a", "listed/a/key", "unlisted/none"}) })
@@ -120,13 +127,14 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			id := drawID.Draw(t, "id")
 			same("reset", func(s store) (any, error) { return s.reset(ctx, id) })
 		},
-		"restore": func(*rapid.T) {
+		"restore": func(t *rapid.T) {
 			b := breaker()
-			same("restore", func(s store) (any, error) { return s.restore(ctx, b, "maintenance") })
+			older := rapid.Int64Range(0, 20).Draw(t, "older")
+			same("restore", func(s store) (any, error) { return s.restore(ctx, b, "maintenance", older) })
 		},
 		"reclose": func(t *rapid.T) {
-			id, version := drawID.Draw(t, "id"), rapid.Int64Range(0, 20).Draw(t, "version")
-			same("reclose", func(s store) (any, error) { return s.reclose(ctx, id, version) })
+			id, older := drawID.Draw(t, "id"), rapid.Int64Range(0, 20).Draw(t, "older")
+			same("reclose", func(s store) (any, error) { return s.reclose(ctx, id, older) })
 		},
 		"compare": func(t *rapid.T) {
 			config := rapid.SampledFrom([]string{"listed/a 3", "listed/a 5"}).Draw(t, "config")

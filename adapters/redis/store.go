@@ -16,6 +16,10 @@ import (
 // A store keeps what members of a fleet have to agree on. Each operation is atomic. They return what a breaker is
 // afterwards, which other members receive as a message if it has changed.
 type store interface {
+	// saw notes what the member has seen of the fleet's memory. Each command says so: if the server has gone back to an
+	// older memory since, it begins another one.
+	saw(newest memory)
+
 	// sync says that the member is alive. Unless the fleet's memory is what the member knows, it returns the
 	// IDs of all breakers in it.
 	sync(ctx context.Context, known memory) (syncReply, error)
@@ -28,8 +32,8 @@ type store interface {
 
 	isolate(ctx context.Context, id, reason string) (entry, error)
 	reset(ctx context.Context, id string) (entry, error)
-	restore(ctx context.Context, b resilience.FleetBreaker, reason string) (entry, error)
-	reclose(ctx context.Context, id string, version int64) (entry, error)
+	restore(ctx context.Context, b resilience.FleetBreaker, reason string, older int64) (entry, error)
+	reclose(ctx context.Context, id string, older int64) (entry, error)
 
 	// compare notes the configurations of the member's breakers, and returns those of all members.
 	compare(ctx context.Context, configs []string) ([]string, error)
@@ -46,7 +50,7 @@ type listener interface {
 	subscribed()
 }
 
-// memory is a state of the fleet's memory. A server that has lost it begins another one.
+// memory is a state of the fleet's memory. A server that has lost it, or its newest part, begins another one.
 type memory struct {
 	Since   string `json:"since"`
 	Version int64  `json:"n"`
@@ -54,6 +58,7 @@ type memory struct {
 
 type syncReply struct {
 	memory
+	Of       memory   `json:"of"` // what it was before the server went back; zero if it hasn't
 	Members  int      `json:"members"`
 	Complete bool     `json:"complete"` // the member knows all
 	IDs      []string `json:"ids"`
@@ -123,12 +128,17 @@ type redisStore struct {
 	prefix string // of all keys; the name of the channel
 	member string
 
+	seen    atomic.Pointer[memory]
 	allowed atomic.Bool // the server has allowed what sync doesn't do
 }
 
 func newRedisStore(client redis.UniversalClient, namespace, member string) *redisStore {
-	return &redisStore{client: client, prefix: "resilience:{" + namespace + "}", member: member}
+	s := &redisStore{client: client, prefix: "resilience:{" + namespace + "}", member: member}
+	s.saw(memory{})
+	return s
 }
+
+func (s *redisStore) saw(newest memory) { s.seen.Store(&newest) }
 
 // run runs an operation of the script, and decodes its reply.
 func run[T any](ctx context.Context, s *redisStore, op string, ids []string, args ...any) (reply T, err error) {
@@ -136,7 +146,10 @@ func run[T any](ctx context.Context, s *redisStore, op string, ids []string, arg
 	for _, id := range ids {
 		keys = append(keys, s.prefix+":breaker:"+id)
 	}
-	all := []any{op, s.member, s.prefix, milliseconds(keep), milliseconds(absence), maxBreakers}
+	seen := s.seen.Load()
+	all := []any{
+		op, s.member, s.prefix, milliseconds(keep), milliseconds(absence), maxBreakers, seen.Since, seen.Version,
+	}
 	for _, id := range ids {
 		all = append(all, id)
 	}
@@ -216,13 +229,15 @@ func (s *redisStore) reset(ctx context.Context, id string) (entry, error) {
 	return run[entry](ctx, s, "reset", []string{id})
 }
 
-func (s *redisStore) restore(ctx context.Context, b resilience.FleetBreaker, reason string) (entry, error) {
+func (s *redisStore) restore(
+	ctx context.Context, b resilience.FleetBreaker, reason string, older int64,
+) (entry, error) {
 	return run[entry](ctx, s, "restore", []string{b.ID}, b.State.String(),
-		milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval/2), reason)
+		milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval/2), reason, older)
 }
 
-func (s *redisStore) reclose(ctx context.Context, id string, version int64) (entry, error) {
-	return run[entry](ctx, s, "reclose", []string{id}, version)
+func (s *redisStore) reclose(ctx context.Context, id string, older int64) (entry, error) {
+	return run[entry](ctx, s, "reclose", []string{id}, older)
 }
 
 func (s *redisStore) compare(ctx context.Context, configs []string) ([]string, error) {

@@ -3,6 +3,7 @@ package redisfleet
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -74,11 +75,6 @@ func (e *engine) joined(err error) {
 // sync tells the store what has happened while it could not be reached, and learns what it has heard of others. It
 // returns how many members there are.
 func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err error) {
-	if e.isBehind() { // what it tells then would make an older memory look like a newer one
-		if _, err := e.look(ctx); err != nil {
-			return 0, err
-		}
-	}
 	if err := e.catchUp(ctx); err != nil {
 		return 0, err
 	}
@@ -102,28 +98,26 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 	return reply.Members, nil
 }
 
-// look asks the store what its memory is, and gives it what the member knows if it has forgotten that.
+// look asks the store what its memory is, after giving it what the member knows if it has forgotten that.
 func (e *engine) look(ctx context.Context) (syncReply, error) {
-	e.mu.Lock()
-	known, l := e.known, e.learned
-	e.mu.Unlock()
-	reply, err := bounded(ctx, func(ctx context.Context) (syncReply, error) { return e.store.sync(ctx, known) })
-	if err != nil {
+	reply, since, err := e.ask(ctx)
+	if err != nil || reply.Since == since {
 		return reply, err
 	}
-
-	older := reply.Version < l.newest // as a replica's, which need not have the newest
-	if reply.Since != l.since || older || l.forgetful != (memory{}) {
-		err = e.remember(ctx, reply.memory)
+	if err := e.remember(ctx, reply); err != nil || since == "" {
+		return reply, err
 	}
+	reply, _, err = e.ask(ctx)
 	return reply, err
 }
 
-// isBehind reports whether the store has missed something since it has first agreed with the member.
-func (e *engine) isBehind() bool {
+// ask asks the store what its memory is. It also returns which one the member knows.
+func (e *engine) ask(ctx context.Context) (reply syncReply, since string, err error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.behind && e.since != ""
+	known, since := e.known, e.since
+	e.mu.Unlock()
+	reply, err = bounded(ctx, func(ctx context.Context) (syncReply, error) { return e.store.sync(ctx, known) })
+	return reply, since, err
 }
 
 // catchUp tells the store which breakers the member's own calls and Probes have opened and closed since they last
@@ -193,57 +187,66 @@ func (e *engine) renew(ctx context.Context) error {
 
 // remember gives a store that has lost its memory, or the newest part of it, what the member knows. What it can't give,
 // the next sync does.
-func (e *engine) remember(ctx context.Context, now memory) error {
+func (e *engine) remember(ctx context.Context, reply syncReply) error {
 	e.mu.Lock()
 	before := e.learned
-	if before.forgetful.Since == now.Since {
-		now = before.forgetful // what was told since makes it look newer
-	}
-	e.known, e.learned = memory{}, nothing(now.Since)
+	e.known, e.learned = memory{}, nothing(reply.Since)
+	e.breakers = maps.Clone(before.breakers) // until they have been read
 	e.mu.Unlock()
 
-	err := e.restore(ctx, before)
-	if err == nil && now.Since == before.since {
-		err = e.reclose(ctx, before, now.Version)
+	var older int64
+	if reply.Of.Since == before.since {
+		older = reply.Of.Version
+	}
+	err := e.restore(ctx, before, older)
+	if err == nil && older > 0 {
+		err = e.reclose(ctx, before, older)
 	}
 	if err != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.learned = before
-		e.forgetful = now
 	}
 	return err
 }
 
-// restore tells the store what is open and isolated.
-func (e *engine) restore(ctx context.Context, l learned) error {
+// restore tells the store what is open and isolated, but not what it knew in this older version of its memory.
+func (e *engine) restore(ctx context.Context, l learned, older int64) error {
 	for id, x := range l.breakers {
 		b, _ := e.member.Breaker(id)
-		if x.State == "closed" || x.State == "open" && b.State == resilience.StateClosed {
+		if x.Version <= older || x.State == "closed" || x.State == "open" && b.State == resilience.StateClosed {
 			continue
 		}
-
 		b.ID = id                                           // of which the member may know without having it
 		if c := x.change(time.Time{}); b.State != c.State { // what the operator of one member wants is no one else's
 			b.State, b.RetryAfter = c.State, c.RetryAfter
 		}
-		_, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.restore(ctx, b, x.Reason) })
+		restored, err := bounded(ctx, func(ctx context.Context) (entry, error) {
+			return e.store.restore(ctx, b, x.Reason, older)
+		})
 		if err != nil {
 			return err
 		}
-		delete(l.breakers, id)
+		delete(l.breakers, id) // it isn't told again, whatever happens to the others
 		delete(l.versions, id)
+		if restored.Version > 0 {
+			e.told(restored)
+			continue
+		}
+		e.mu.Lock()
+		delete(e.breakers, id) // there is no room for it: it stays as it is
+		e.mu.Unlock()
 	}
 	return nil
 }
 
 // reclose tells the store what has been closed after this version of its memory.
-func (e *engine) reclose(ctx context.Context, l learned, version int64) error {
+func (e *engine) reclose(ctx context.Context, l learned, older int64) error {
 	for id, v := range l.versions {
-		if _, ok := l.breakers[id]; ok || v <= version {
+		if x, ok := l.breakers[id]; ok && x.State != "closed" || v <= older {
 			continue
 		}
-		_, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.reclose(ctx, id, version) })
+		_, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.reclose(ctx, id, older) })
 		if err != nil {
 			return err
 		}
@@ -265,6 +268,7 @@ func (e *engine) learn(asked time.Time, reply syncReply, all []entry) {
 	}
 
 	e.known = reply.memory
+	e.saw(reply.Version)
 	for _, x := range all {
 		e.apply(x, asked) // which forgets e.known if the member knows more
 	}
