@@ -43,12 +43,14 @@ func (c *Console) control(act func(b *resilience.Breaker, reason string)) http.H
 			fail(w, http.StatusBadRequest, "there is no name in the query: it must be the breaker's, as in ?name=db")
 			return
 		}
-		if !c.act(name, func(b *resilience.Breaker) { act(b, reason) }) {
+		found := c.act(name, func(b *resilience.Breaker) { act(b, reason) })
+		c.forget()
+		b, ok := c.snapshot().breakers[name] // one that was reset may have been forgotten since
+		if !found || !ok {
 			fail(w, http.StatusNotFound, fmt.Sprintf("the guard has no breaker %q now", name))
 			return
 		}
-		c.forget()
-		answer(w, http.StatusOK, c.snapshot().breakers[name])
+		answer(w, http.StatusOK, b)
 	}
 }
 

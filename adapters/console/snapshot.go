@@ -68,8 +68,11 @@ func latest(rows []row, now time.Time) []row {
 func (s *snapshot) since(old *snapshot) update {
 	u := update{heading: s.heading, closed: s.Closed != old.Closed}
 	for _, t := range s.document.Tools {
-		t.History = latest(t.History, old.Time) // sending the last event may have taken long
-		if !reflect.DeepEqual(t, old.tools[t.Tool]) {
+		was, ok := old.tools[t.Tool]
+		if ok { // the reader has the rest
+			t.History = latest(t.History, old.Time) // sending the last event may have taken long
+		}
+		if !reflect.DeepEqual(t, was) {
 			u.Tools = append(u.Tools, t)
 		}
 	}

@@ -69,8 +69,8 @@
 // # Metrics
 //
 // The value of gen_ai.tool.name is the call's label, and that of resilience.breaker.name the label of
-// the change. However many names agents make up, there are at most 1,024 labels besides "(others)" and
-// the tools in the guard's Config.
+// the change. However many names agents make up, there are at most 1,024 labels of tools besides "(others)" and
+// the tools in the guard's Config, and of breakers at most 1,024 more, of keys.
 //
 //	instrument                     kind           unit       attributes
 //	mcp.server.operation.duration  histogram      s          (all)
@@ -90,7 +90,8 @@
 // in error.type, a code that isn't one of the resilience package's own is _OTHER.
 //
 // The last three instruments need [Telemetry.Watch], and show what is in the guard's Health when they
-// are collected, by its own names. The state of a breaker consists of four
+// are collected, by its own names: those of at most 1,024 tools that the Config doesn't list, and over time of any
+// number. The state of a breaker consists of four
 // series, closed, half-open, open and isolated, one of which is 1. The breakers of keys, of which there
 // may be many, have none: resilience.breaker.changes counts how often one of them has opened and closed.
 //
