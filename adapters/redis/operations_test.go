@@ -1,0 +1,247 @@
+package redisfleet
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+)
+
+// fork begins another memory if this one lacks what the member has seen.
+func (s *modelStore) fork() {
+	seen := s.seen.Load()
+	if seen == nil || seen.Since != fmt.Sprint(s.since) || s.version >= seen.Version {
+		return
+	}
+	s.memories++
+	s.since, s.of = s.memories, memory{seen.Since, s.version}
+}
+
+func (s *modelStore) saw(newest memory) { s.seen.Store(&newest) }
+
+func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) {
+	return over(ctx, s, "sync", func() syncReply {
+		s.alive(s.me)
+		r := syncReply{memory: memory{fmt.Sprint(s.since), s.version}, Of: s.of, Members: s.live()}
+		if r.Complete = r.memory == known; !r.Complete {
+			r.IDs = slices.Collect(maps.Keys(s.breakers))
+		}
+		return r
+	})
+}
+
+func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
+	return over(ctx, s, "read", func() (all []entry) {
+		for _, id := range ids {
+			if b := s.breakers[id]; b != nil {
+				if b.State == "isolated" || isListed(id) && !b.isAtRest() {
+					b.expires = s.now().Add(keep)
+				}
+				all = append(all, s.view(id, s.me))
+			}
+		}
+		return all
+	})
+}
+
+func isListed(id string) bool { return strings.HasPrefix(id, "listed/") && strings.Count(id, "/") == 1 }
+
+func (s *modelStore) room(id string) bool {
+	return isListed(id) || s.breakers[id] != nil || len(s.breakers) < maxBreakers
+}
+
+func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string) {
+	b := &modelBreaker{
+		entry: entry{State: "open", Cause: cause}, failed: make(map[string]bool),
+		at: s.now().Add(wait), probeAt: s.now().Add(probeWait),
+	}
+	if s.wasReset(id) {
+		b.reset = s.breakers[id].reset
+	}
+	s.breakers[id] = b
+}
+
+func (s *modelStore) failure(
+	ctx context.Context, fb resilience.FleetBreaker, n, quorum int, probe bool,
+) (entry, error) {
+	return over(ctx, s, "failure", func() entry {
+		s.alive(s.me)
+		b := s.breakers[fb.ID]
+		switch {
+		case b != nil && b.State == "open" && probe:
+			b.failed[s.me], b.last = true, s.now()
+			b.at, b.probeAt = s.now().Add(max(fb.RetryAfter, 0)), s.now().Add(fb.Config.ProbeInterval/2)
+			b.lease = ""
+			return s.changed(fb.ID, s.me, nil)
+		case b != nil && b.State != "closed", !s.room(fb.ID):
+			return s.view(fb.ID, s.me)
+		case b == nil:
+			b = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}, by: make(map[string]bool)}
+			s.breakers[fb.ID] = b
+		}
+
+		if b.isAtRest() {
+			b.Cause, b.by = "calls", make(map[string]bool)
+		}
+		b.Failures += n
+		b.by[s.me] = true
+		if b.Failures >= fb.Config.Failures && s.forgetAbsent(b.by) >= s.needed(quorum) {
+			s.open(fb.ID, fb.Config.Cooldown, fb.Config.ProbeInterval/2, "calls")
+		}
+		s.breakers[fb.ID].last = s.now()
+		return s.changed(fb.ID, s.me, nil)
+	})
+}
+
+func (s *modelStore) forget(id string, age time.Duration) entry {
+	b := s.breakers[id]
+	if b == nil || b.State != "closed" || b.Failures == 0 || s.now().Add(-age).Before(b.last) {
+		return s.view(id, s.me)
+	}
+	s.closeNow(id)
+	return s.changed(id, s.me, nil)
+}
+
+func (s *modelStore) success(ctx context.Context, id string, age time.Duration) (entry, error) {
+	return over(ctx, s, "success", func() entry { return s.forget(id, age) })
+}
+
+func (s *modelStore) recovered(
+	ctx context.Context, id string, age time.Duration, cause resilience.Cause,
+) (entry, error) {
+	return over(ctx, s, "recovered", func() entry {
+		b := s.breakers[id]
+		switch {
+		case b == nil || b.State != "open":
+			return s.forget(id, age)
+		case s.now().Add(-age).Before(b.last):
+			return s.view(id, s.me)
+		}
+		s.closeNow(id)
+		return s.changed(id, s.me, func(e *entry) { e.Cause = cause.String() })
+	})
+}
+
+func (s *modelStore) lease(
+	ctx context.Context, fb resilience.FleetBreaker, cause resilience.Cause,
+) (leaseReply, error) {
+	return over(ctx, s, "lease", func() leaseReply {
+		b, now := s.breakers[fb.ID], s.now()
+		switch {
+		case b == nil || b.State == "closed":
+			return leaseReply{Granted: true}
+		case b.State == "isolated":
+			return leaseReply{Wait: leaseTerm.Milliseconds()}
+		}
+
+		due := b.at
+		if cause == resilience.CauseProbe {
+			due = b.probeAt
+		}
+		held := b.lease != "" && b.until.After(now)
+		switch {
+		case held && b.lease == s.me:
+			due = now
+		case held && b.until.After(due):
+			due = b.until
+		case !held && b.failed[s.me]:
+			if s.forgetAbsent(b.failed) < s.live() {
+				due = due.Add(fb.Config.Cooldown / 4)
+			} else {
+				clear(b.failed)
+			}
+		}
+		if due.After(now) {
+			return leaseReply{Wait: milliseconds(due.Sub(now))}
+		}
+
+		b.lease, b.until = s.me, now.Add(leaseTerm)
+		if cause == resilience.CauseProbe {
+			b.probeAt = now.Add(fb.Config.ProbeInterval / 2)
+		}
+		if !held {
+			s.changed(fb.ID, s.me, func(e *entry) { e.Wait = leaseTerm.Milliseconds() })
+		}
+		return leaseReply{Granted: true}
+	})
+}
+
+func (s *modelStore) isolateNow(id, reason string) entry {
+	s.breakers[id] = &modelBreaker{entry: entry{State: "isolated", Cause: "manual", Reason: reason}}
+	return s.changed(id, s.me, nil)
+}
+
+func (s *modelStore) isolate(ctx context.Context, id, reason string) (entry, error) {
+	return over(ctx, s, "isolate", func() entry { return s.isolateNow(id, reason) })
+}
+
+func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
+	return over(ctx, s, "reset", func() entry {
+		s.breakers[id] = &modelBreaker{entry: entry{State: "closed", Cause: "manual"}, reset: s.now()}
+		return s.changed(id, s.me, nil)
+	})
+}
+
+func (s *modelStore) restore(
+	ctx context.Context, fb resilience.FleetBreaker, reason string, older int64,
+) (entry, error) {
+	return over(ctx, s, "restore", func() entry {
+		isolates := fb.State == resilience.StateIsolated
+		b := s.breakers[fb.ID]
+		switch {
+		case b == nil && !s.room(fb.ID):
+			return s.view(fb.ID, s.me)
+		case b == nil, b.Version <= older:
+		case b.State == "isolated" || b.State == "open" && !isolates || s.wasReset(fb.ID):
+			return s.view(fb.ID, s.me)
+		}
+		if isolates {
+			return s.isolateNow(fb.ID, reason)
+		}
+		s.open(fb.ID, max(fb.RetryAfter, 0), fb.Config.ProbeInterval/2, "calls")
+		return s.changed(fb.ID, s.me, nil)
+	})
+}
+
+func (s *modelStore) reclose(ctx context.Context, id string, older int64) (entry, error) {
+	return over(ctx, s, "reclose", func() entry {
+		if b := s.breakers[id]; b == nil || b.Version > older {
+			return s.view(id, s.me)
+		}
+		s.closeNow(id)
+		return s.changed(id, s.me, nil)
+	})
+}
+
+func (s *modelStore) compare(ctx context.Context, configs []string) ([]string, error) {
+	return over(ctx, s, "compare", func() []string {
+		for _, c := range configs {
+			s.configs[c] = s.now()
+		}
+		maps.DeleteFunc(s.configs, func(_ string, heard time.Time) bool { return s.now().Sub(heard) > 60*absence })
+		return slices.Collect(maps.Keys(s.configs))
+	})
+}
+
+func (s *modelStore) leave(ctx context.Context) error {
+	_, err := over(ctx, s, "leave", func() struct{} {
+		delete(s.members, s.me)
+		return struct{}{}
+	})
+	return err
+}
+
+func (s *modelStore) listen(ctx context.Context, l listener) {
+	s.mu.Lock()
+	s.listeners[s] = l
+	s.mu.Unlock()
+	l.subscribed()
+	<-ctx.Done()
+	s.mu.Lock()
+	delete(s.listeners, s)
+	s.mu.Unlock()
+}
