@@ -105,7 +105,7 @@ local function changed(id, told)
 	if redis.call('EXISTS', breaker) == 1 then
 		local h = redis.call('HMGET', breaker, 'state', 'failures', 'reset')
 		local time = keep
-		if not h[1] and not h[2] then time = math.max(h[3] + lately - now, 1) end
+		if not h[1] and not h[2] then time = math.max((h[3] or now) + lately - now, 1) end
 		redis.call('HSET', breaker, 'v', v)
 		redis.call('PEXPIRE', breaker, time)
 		redis.call('ZADD', index, int(now + time), id)
