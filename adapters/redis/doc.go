@@ -35,7 +35,8 @@
 //
 // If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which
 // breakers are open or isolated, but for those that [Fleet.Reset] has closed within a minute, and which ones were closed
-// since. An older memory passes for a newer one if all members that know better are away while others write as much.
+// since. A Reset is lost with a memory: a member that was away then isolates the breaker again. An older memory passes
+// for a newer one if all members that know better are away while others write as much.
 //
 // Redis must not evict keys: its maxmemory-policy must be noeviction. One that is a cache forgets an isolation, of which
 // nobody hears. It must answer within 75ms or so: all that a member does to connect again must be done in 500ms.
@@ -43,8 +44,10 @@
 // # What it shares
 //
 // Breakers belong together that have the same name and key, and that all members list in their Config, or that none
-// does. Isolate, Trip and Reset of a Breaker concern one member; [Fleet.Isolate] and [Fleet.Reset] concern all. All
-// members should configure a breaker alike: if they don't, the log says so, and Health.
+// does. Isolate, Trip and Reset of a Breaker concern one member; [Fleet.Isolate] and [Fleet.Reset] concern all. A member
+// whose operator has reset a breaker that the fleet has isolated doesn't isolate it before the next Fleet.Reset. All
+// members should configure a breaker alike: if they don't, the log says so, and Health, for three minutes also of those
+// that have left.
 //
 // Times go from Redis to members as durations only, so their clocks may differ. A namespace remembers up to 4,096
 // breakers that have failures; of further ones only those of listed tools are shared. Those, and isolated ones, are

@@ -3,6 +3,8 @@ package redisfleet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -30,9 +32,10 @@ type engine struct {
 	known   memory     // of which the member has seen all; zero if it may have missed something
 	learned            // of the store
 	health  Health
-	refused error     // why Join fails
-	agreed  time.Time // until when the store has heard of the member's changes
-	behind  bool      // it has missed some since
+	refused error                // why Join fails
+	agreed  time.Time            // until when the store has heard of the member's changes
+	behind  bool                 // it has missed some since
+	cleared map[string]time.Time // when a success has ended failures of a breaker, of which it hasn't heard
 }
 
 // learned is what a member has learned of a memory of the store.
@@ -57,6 +60,7 @@ func newEngine(s store, id string, cfg Config) *engine {
 		store: s, id: id, quorum: quorum,
 		first: make(chan struct{}), hears: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		learned: nothing(""), health: Health{Namespace: cfg.Namespace}, behind: true,
+		cleared: make(map[string]time.Time),
 	}
 }
 
@@ -74,7 +78,7 @@ func (e *engine) Report(r resilience.FleetResult) {
 		case r.Success:
 			return e.store.success(ctx, r.Breaker.ID, time.Since(r.Time))
 		default:
-			return e.store.failure(ctx, r.Breaker, 1, e.quorum, r.Probe)
+			return e.store.failure(ctx, r.Breaker, time.Since(r.Time), 1, e.quorum, r.Probe)
 		}
 	})
 	if err != nil {
@@ -86,11 +90,17 @@ func (e *engine) Report(r resilience.FleetResult) {
 }
 
 // missed notes that the store may not have heard of a result: the next sync tells it what has become of the breaker, if
-// the result has changed that. An older change it has heard of, and others may know better since.
+// the result has changed that, or that a success has ended its failures. An older change it has heard of, and others may
+// know better since.
 func (e *engine) missed(r resilience.FleetResult) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.behind = true
+	if !r.Success {
+		delete(e.cleared, r.Breaker.ID)
+	} else if len(e.cleared) < maxBreakers {
+		e.cleared[r.Breaker.ID] = r.Time
+	}
 	if at := r.Breaker.Changed; r.Time.Sub(at) < heartbeat && at.Before(e.agreed) {
 		e.agreed = at
 	}
@@ -182,6 +192,13 @@ func (e *engine) saw(version int64) {
 	e.store.saw(memory{e.since, e.newest})
 }
 
+// heardOf returns the breakers of the fleet that aren't closed, or have failures.
+func (e *engine) heardOf() map[string]entry {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.breakers)
+}
+
 func (e *engine) connected() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -250,8 +267,14 @@ func (e *engine) leave(ctx context.Context) error {
 
 // bounded calls an operation, and returns in time whatever that does: clients of Redis need not respect a context.
 func bounded[T any](ctx context.Context, op func(context.Context) (T, error)) (T, error) {
-	return resilience.WithTimeout(ctx, "redis", patience, op)
+	reply, err := resilience.WithTimeout(ctx, "redis", patience, op)
+	if errors.Is(err, resilience.CodeTimeout) {
+		err = errSilent
+	}
+	return reply, err
 }
+
+var errSilent = fmt.Errorf("the server hasn't answered within %s", patience)
 
 // isRefusal reports whether Redis has said that it will never serve the member as it is configured.
 func isRefusal(err error) bool {

@@ -5,7 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/url"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -33,7 +36,7 @@ func Join(
 	ctx context.Context, client redis.UniversalClient, guard *resilience.Guard, cfg Config,
 ) (*Fleet, error) {
 	switch _, ring := client.(*redis.Ring); {
-	case client == nil:
+	case client == nil, isNil(client):
 		return nil, errors.New("redisfleet: Join: the client is nil")
 	case ring:
 		return nil, errors.New("redisfleet: Join: the client is a Ring: it must be one of a server, Sentinel or a cluster")
@@ -45,6 +48,12 @@ func Join(
 	}
 	id := rand.Text()
 	return join(ctx, newRedisStore(client, cfg.Namespace, id), id, guard, cfg)
+}
+
+// isNil reports whether client is a nil pointer.
+func isNil(client redis.UniversalClient) bool {
+	v := reflect.ValueOf(client)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // join implements Join with any store.
@@ -90,8 +99,8 @@ func (f *Fleet) Leave(ctx context.Context) error {
 }
 
 // Isolate takes what a breaker protects out of service, for all members, until Reset is called: as
-// [resilience.Breaker.Isolate] does for one. breaker is the name of one that this member has, of a tool or of a key
-// ("tool/key"). The error names what is allowed, or says why the fleet could not be told; then nothing has changed, or
+// [resilience.Breaker.Isolate] does for one. breaker is the name of one that this member has, or that is isolated or has failures in the
+// fleet, of a tool or of a key ("tool/key"). The error names what is allowed, or says why the fleet could not be told; then nothing has changed, or
 // Redis has not said whether it has.
 func (f *Fleet) Isolate(ctx context.Context, breaker, reason string) error {
 	return f.command(ctx, breaker, func(ctx context.Context, id string) (entry, error) {
@@ -123,7 +132,7 @@ func (f *Fleet) command(
 	return nil
 }
 
-// find returns the ID of a breaker.
+// find returns the ID of a breaker that the member has, or has heard of.
 func (f *Fleet) find(breaker string) (id string, err error) {
 	var names []string
 	for _, b := range f.engine.member.Breakers() {
@@ -132,6 +141,23 @@ func (f *Fleet) find(breaker string) (id string, err error) {
 		}
 		names = append(names, b.Name)
 	}
+	for id := range f.engine.heardOf() {
+		if nameOf(id) == breaker {
+			return id, nil
+		}
+	}
 	slices.Sort(names)
 	return "", fmt.Errorf("redisfleet: the breaker is %q: it must be one of %q", breaker, names)
+}
+
+// nameOf returns the name of the breaker with an ID, as in FleetBreaker.
+func nameOf(id string) string {
+	_, name, _ := strings.Cut(id, "/")
+	tool, key, isKey := strings.Cut(name, "/")
+	tool, _ = url.PathUnescape(tool)
+	if !isKey {
+		return tool
+	}
+	key, _ = url.PathUnescape(key)
+	return tool + "/" + key
 }

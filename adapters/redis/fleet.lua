@@ -189,10 +189,12 @@ function ops.leave()
 end
 
 -- failure counts n failures of a breaker that is closed, and opens it if they are enough. One of a probe puts off
--- the next one.
-function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe)
+-- the next one. Those of before a reset, by their age, are forgotten.
+function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age)
 	alive()
-	local state = redis.call('HGET', breaker, 'state')
+	local h = redis.call('HMGET', breaker, 'state', 'reset')
+	local state = h[1]
+	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
 	if state == 'open' and probe == '1' then
 		redis.call('HSET', breaker, 'at', int(now + wait), 'probe_at', int(now + interval / 2))
 		redis.call('HSET', breaker, 'failed:' .. me, 1, 'last', int(now))

@@ -72,7 +72,7 @@ func TestNamespaceRemembers4096Breakers(t *testing.T) {
 		{"listed/fetch/the%20last", true}, {"listed/fetch/one%20more", false}, {"unlisted/x", false}, {"listed/search", true},
 	} {
 		b := resilience.FleetBreaker{ID: tc.id, Config: resilience.BreakerConfig{Failures: 5}}
-		x, err := all[0].failure(t.Context(), b, 1, 2, false)
+		x, err := all[0].failure(t.Context(), b, 0, 1, 2, false)
 		require.NoError(t, err)
 		require.Equal(t, tc.room, x.Failures == 1, tc.id)
 		_, err = all[0].isolate(t.Context(), tc.id, "")
@@ -122,7 +122,7 @@ func TestWhenABreakerMayBeProbed(t *testing.T) {
 	require.Equal(t, 3*time.Second, lease(all[0], resilience.CauseProbe), "half of an interval")
 	require.Equal(t, 7*time.Second, lease(all[0], resilience.CauseCalls))
 
-	_, err = all[0].failure(t.Context(), b, 1, 2, true)
+	_, err = all[0].failure(t.Context(), b, 0, 1, 2, true)
 	require.NoError(t, err)
 	require.Equal(t, 7*time.Second+3*time.Second, lease(all[0], resilience.CauseCalls), "and a quarter of the cooldown")
 	require.Equal(t, 7*time.Second, lease(all[1], resilience.CauseCalls))

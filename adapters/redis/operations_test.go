@@ -66,12 +66,14 @@ func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string
 }
 
 func (s *modelStore) failure(
-	ctx context.Context, fb resilience.FleetBreaker, n, quorum int, probe bool,
+	ctx context.Context, fb resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
 ) (entry, error) {
 	return over(ctx, s, "failure", func() entry {
 		s.alive(s.me)
 		b := s.breakers[fb.ID]
 		switch {
+		case b != nil && !b.reset.IsZero() && s.now().Add(-age).Before(b.reset):
+			return s.view(fb.ID, s.me)
 		case b != nil && b.State == "open" && probe:
 			b.failed[s.me], b.last = true, s.now()
 			b.at, b.probeAt = s.now().Add(max(fb.RetryAfter, 0)), s.now().Add(fb.Config.ProbeInterval/2)

@@ -169,7 +169,7 @@ func TestErrorsOfAServer(t *testing.T) {
 				for op, do := range map[string]func() error{
 					"sync":      func() error { _, err := s.sync(ctx, memory{}); return err },
 					"read":      func() error { _, err := s.read(ctx, []string{b.ID}); return err },
-					"failure":   func() error { _, err := s.failure(ctx, b, 1, 2, false); return err },
+					"failure":   func() error { _, err := s.failure(ctx, b, 0, 1, 2, false); return err },
 					"success":   func() error { _, err := s.success(ctx, b.ID, 0); return err },
 					"recovered": func() error { _, err := s.recovered(ctx, b.ID, 0, resilience.CauseCalls); return err },
 					"lease":     func() error { _, err := s.lease(ctx, b, resilience.CauseCalls); return err },

@@ -104,8 +104,9 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			same("read", func(s store) (any, error) { return s.read(ctx, []string{"listed/a", "listed/a/key", "unlisted/none"}) })
 		},
 		"failure": func(t *rapid.T) {
-			b, n, probe := breaker(), rapid.IntRange(1, 4).Draw(t, "n"), rapid.Bool().Draw(t, "probe")
-			same("failure", func(s store) (any, error) { return s.failure(ctx, b, n, 2, probe) })
+			b, age := breaker(), drawAge.Draw(t, "age")
+			n, probe := rapid.IntRange(1, 4).Draw(t, "n"), rapid.Bool().Draw(t, "probe")
+			same("failure", func(s store) (any, error) { return s.failure(ctx, b, age, n, 2, probe) })
 		},
 		"success": func(t *rapid.T) {
 			id, age := drawID.Draw(t, "id"), drawAge.Draw(t, "age")
@@ -175,7 +176,7 @@ func TestWhatOutlivesQuietDays(t *testing.T) {
 	}
 	for _, id := range []string{"listed/b", "listed/b/key", "unlisted/c"} {
 		b := resilience.FleetBreaker{ID: id, Config: resilience.BreakerConfig{Failures: 5}}
-		_, err := s.failure(t.Context(), b, 1, 2, false)
+		_, err := s.failure(t.Context(), b, 0, 1, 2, false)
 		require.NoError(t, err)
 	}
 	_, err := s.reset(t.Context(), "listed/d")

@@ -25,7 +25,9 @@ type store interface {
 	sync(ctx context.Context, known memory) (syncReply, error)
 	read(ctx context.Context, ids []string) ([]entry, error)
 
-	failure(ctx context.Context, b resilience.FleetBreaker, n, quorum int, probe bool) (entry, error)
+	failure(
+		ctx context.Context, b resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
+	) (entry, error)
 	success(ctx context.Context, id string, age time.Duration) (entry, error)
 	recovered(ctx context.Context, id string, age time.Duration, cause resilience.Cause) (entry, error)
 	lease(ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause) (leaseReply, error)
@@ -194,14 +196,14 @@ func (s *redisStore) read(ctx context.Context, ids []string) ([]entry, error) {
 }
 
 func (s *redisStore) failure(
-	ctx context.Context, b resilience.FleetBreaker, n, quorum int, probe bool,
+	ctx context.Context, b resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
 ) (entry, error) {
 	probing := 0
 	if probe {
 		probing = 1
 	}
 	return run[entry](ctx, s, "failure", []string{b.ID}, n, b.Config.Failures, quorum,
-		milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter), probing)
+		milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter), probing, age.Milliseconds())
 }
 
 func (s *redisStore) success(ctx context.Context, id string, age time.Duration) (entry, error) {

@@ -120,41 +120,61 @@ func (e *engine) ask(ctx context.Context) (reply syncReply, since string, err er
 	return reply, since, err
 }
 
-// catchUp tells the store which breakers the member's own calls and Probes have opened and closed since they last
-// agreed, if it has missed some of that.
+// catchUp tells the store what the member's own calls and Probes have found out since they last agreed, if it has missed
+// some of that: whose failures a success has ended, and which breakers have opened and closed.
 func (e *engine) catchUp(ctx context.Context) error {
 	e.mu.Lock()
-	agreed, behind := e.agreed, e.behind
+	agreed, behind, cleared := e.agreed, e.behind, maps.Clone(e.cleared)
 	e.behind = false
+	clear(e.cleared)
 	e.mu.Unlock()
 	if !behind {
 		return nil
 	}
 
+	err := e.tellAll(ctx, agreed, cleared)
+	if err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.behind = true
+		maps.Copy(cleared, e.cleared) // which are newer
+		e.cleared = cleared
+	}
+	return err
+}
+
+func (e *engine) tellAll(ctx context.Context, agreed time.Time, cleared map[string]time.Time) error {
+	for id, at := range cleared {
+		_, err := bounded(ctx, func(ctx context.Context) (entry, error) {
+			return e.store.success(ctx, id, time.Since(at))
+		})
+		if err != nil {
+			return err
+		}
+	}
 	for _, b := range e.member.Breakers() {
 		if b.Changed.Before(agreed) || b.Changed.IsZero() || b.Cause == resilience.CauseManual {
 			continue
 		}
 		if err := e.tellState(ctx, b); err != nil {
-			e.mu.Lock()
-			e.behind = true
-			e.mu.Unlock()
 			return err
 		}
 	}
 	return nil
 }
 
-// tellState tells the store what a breaker of the member is.
+// tellState tells the store what a breaker of the member is, unless that is old: nothing is known any more of one that
+// waits for its probe.
 func (e *engine) tellState(ctx context.Context, b resilience.FleetBreaker) error {
 	_, err := bounded(ctx, func(ctx context.Context) (entry, error) {
+		age := time.Since(b.Changed)
 		switch b.State {
 		case resilience.StateClosed:
-			return e.store.recovered(ctx, b.ID, time.Since(b.Changed), b.Cause)
-		case resilience.StateIsolated:
-			return entry{}, nil
+			return e.store.recovered(ctx, b.ID, age, b.Cause)
+		case resilience.StateOpen:
+			return e.store.failure(ctx, b, age, max(b.Failures, 1), e.quorum, false)
 		}
-		return e.store.failure(ctx, b, max(b.Failures, 1), e.quorum, false)
+		return entry{}, nil
 	})
 	return err
 }
@@ -217,8 +237,12 @@ func (e *engine) restore(ctx context.Context, l learned, older int64) error {
 		if x.Version <= older || x.State == "closed" || x.State == "open" && b.State == resilience.StateClosed {
 			continue
 		}
-		b.ID = id                                           // of which the member may know without having it
-		if c := x.change(time.Time{}); b.State != c.State { // what the operator of one member wants is no one else's
+		b.ID = id // of which the member may know without having it
+		if b.State == resilience.StateHalfOpen {
+			b.State = resilience.StateOpen
+		}
+		c := x.change(time.Time{})
+		if b.State != c.State || b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
 			b.State, b.RetryAfter = c.State, c.RetryAfter
 		}
 		restored, err := bounded(ctx, func(ctx context.Context) (entry, error) {

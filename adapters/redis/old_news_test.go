@@ -1,0 +1,152 @@
+package redisfleet
+
+import (
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
+)
+
+// A success of which the store could not be told ends the fleet's failures nevertheless, unless one is newer.
+func TestSuccessThatTheStoreMissedEndsFailures(t *testing.T) {
+	for name, newer := range map[string]bool{"no failure since": false, "a failure since": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all := servers(t, m, 2, nil)
+				defer leaveAll(t, all)
+				fail := func() {
+					all[0].cut.Store(true)
+					require.ErrorIs(t, all[0].call(), errBackend)
+					all[0].cut.Store(false)
+				}
+				for range 3 {
+					fail()
+				}
+				all[1].store.down.Store(true)
+				require.NoError(t, all[1].call())
+				time.Sleep(2 * time.Second)
+				want := 0
+				if newer {
+					fail()
+					want = 4
+				}
+				all[1].store.refuse(errLost, "success")
+				all[1].store.down.Store(false)
+				time.Sleep(2 * time.Second)
+				all[1].store.mend()
+				time.Sleep(2 * time.Second)
+				require.Equal(t, want, m.breaker("listed/search").Failures)
+			})
+		})
+	}
+}
+
+// Failures are no news when the cooldown after them has ended.
+func TestFailuresOfAnEndedCooldownAreNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 3, nil)
+		defer leaveAll(t, all)
+		setDown(all, true)
+		time.Sleep(2 * time.Second)
+		for _, s := range all[:2] {
+			s.open("search")
+		}
+		time.Sleep(time.Hour)
+		setDown(all, false)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, all[2].call())
+		require.Equal(t, resilience.StateClosed, all[2].state())
+		require.Equal(t, resilience.StateHalfOpen, all[0].state())
+	})
+}
+
+// A member hears of a Reset, although it has failures to tell that are older.
+func TestFailuresFromBeforeAResetAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		all[1].store.down.Store(true)
+		time.Sleep(2 * time.Second)
+		all[1].open("search")
+		time.Sleep(time.Second)
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		all[1].store.down.Store(false)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, resilience.StateClosed, all[1].state())
+		require.Zero(t, m.breaker("listed/search").Failures)
+	})
+}
+
+// A breaker whose cooldown has ended may be probed at once, also if the store has forgotten it.
+func TestRestoredBreakerIsNotOpenForLonger(t *testing.T) {
+	for name, trip := range map[string]bool{"its cooldown has ended": false, "tripped by the operator of one": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all := servers(t, m, 2, nil)
+				defer leaveAll(t, all)
+				down(t, all)
+				all[0].broken.Store(false)
+				if trip {
+					all[0].guard.Breaker("search").Trip(time.Hour)
+				} else {
+					time.Sleep(35 * time.Second)
+				}
+				all[1].store.down.Store(true)
+				time.Sleep(time.Second)
+				m.flush()
+				time.Sleep(2 * time.Second)
+				all[1].store.down.Store(false)
+				time.Sleep(2 * time.Second)
+				if trip {
+					require.LessOrEqual(t, all[1].guard.Breaker("search").RetryAfter(), 30*time.Second)
+				} else {
+					require.NoError(t, all[1].call())
+				}
+			})
+		})
+	}
+}
+
+// An operator may reset what the fleet has isolated, though no call of this server has named it yet.
+func TestResetOfABreakerThatTheMemberHasOnlyHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		for id, name := range map[string]string{
+			"listed/search/a%2Fb": "search/a/b", "unlisted/x%20y": "x y", "listed/other": "other",
+		} {
+			_, err := m.store("operator").isolate(t.Context(), id, "")
+			require.NoError(t, err)
+			s := newServer(t, m, "server")
+			s.start(nil)
+			require.NoError(t, s.fleet.Reset(t.Context(), name))
+			require.Equal(t, "closed", m.breaker(id).State)
+			leaveAll(t, []*server{s})
+		}
+	})
+}
+
+func TestJoinWithANilPointer(t *testing.T) {
+	var client *redis.Client
+	_, err := Join(context.Background(), client, newGuard(t, io.Discard), Config{Namespace: "test"})
+	require.EqualError(t, err, "redisfleet: Join: the client is nil")
+}
+
+// An error of an operator's command says what was waited for.
+func TestErrorOfASilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "server")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		s.store.lose("isolate")
+		require.EqualError(t, s.fleet.Isolate(t.Context(), "search", ""),
+			"redisfleet: the server hasn't answered within 500ms")
+	})
+}
