@@ -2,6 +2,7 @@ package redisfleet
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -128,6 +130,9 @@ var operations = []string{
 }
 
 func TestInterleavings(t *testing.T) {
+	if testing.Short() { // as for each mutant, whose failures aren't repeated
+		require.NoError(t, flag.Set("rapid.nofailfile", "true"))
+	}
 	rapid.Check(t, func(r *rapid.T) {
 		var failure any
 		synctest.Test(t, func(*testing.T) {
