@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,11 +32,9 @@ type engine struct {
 	mu      sync.Mutex // guards what follows; held while changes are applied, so that they are in order
 	known   memory     // of which the member has seen all; zero if it may have missed something
 	learned            // of the store
+	untold             // to the store
 	health  Health
-	refused error                // why Join fails
-	agreed  time.Time            // until when the store has heard of the member's changes
-	behind  bool                 // it has missed some since
-	cleared map[string]time.Time // when a success has ended failures of a breaker, of which it hasn't heard
+	refused error // why Join fails
 }
 
 // learned is what a member has learned of a memory of the store.
@@ -44,6 +43,13 @@ type learned struct {
 	newest   int64  // of its versions
 	versions map[string]int64
 	breakers map[string]entry // those that aren't closed, or have failures
+}
+
+// untold is what the store may not have heard of the member.
+type untold struct {
+	agreed  time.Time            // until when it has heard of the member's changes
+	behind  bool                 // it has missed some since
+	cleared map[string]time.Time // when a success has ended failures of a breaker
 }
 
 // nothing is what a member has learned of a memory at first.
@@ -59,8 +65,8 @@ func newEngine(s store, id string, cfg Config) *engine {
 	return &engine{
 		store: s, id: id, quorum: quorum,
 		first: make(chan struct{}), hears: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		learned: nothing(""), health: Health{Namespace: cfg.Namespace}, behind: true,
-		cleared: make(map[string]time.Time),
+		learned: nothing(""), health: Health{Namespace: cfg.Namespace},
+		untold: untold{behind: true, cleared: make(map[string]time.Time)},
 	}
 }
 
@@ -192,11 +198,11 @@ func (e *engine) saw(version int64) {
 	e.store.saw(memory{e.since, e.newest})
 }
 
-// heardOf returns the breakers of the fleet that aren't closed, or have failures.
-func (e *engine) heardOf() map[string]entry {
+// heardOf returns the IDs of the fleet's breakers that aren't closed, or have failures, those of listed tools first.
+func (e *engine) heardOf() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return maps.Clone(e.breakers)
+	return slices.Sorted(maps.Keys(e.breakers))
 }
 
 func (e *engine) connected() bool {
@@ -268,13 +274,17 @@ func (e *engine) leave(ctx context.Context) error {
 // bounded calls an operation, and returns in time whatever that does: clients of Redis need not respect a context.
 func bounded[T any](ctx context.Context, op func(context.Context) (T, error)) (T, error) {
 	reply, err := resilience.WithTimeout(ctx, "redis", patience, op)
-	if errors.Is(err, resilience.CodeTimeout) {
-		err = errSilent
+	if errors.Is(err, resilience.CodeTimeout) && ctx.Err() == nil {
+		err = silence{err}
 	}
 	return reply, err
 }
 
-var errSilent = fmt.Errorf("the server hasn't answered within %s", patience)
+// silence is a TIMEOUT in words that don't speak of a tool.
+type silence struct{ error }
+
+func (silence) Error() string   { return fmt.Sprintf("the server hasn't answered within %s", patience) }
+func (s silence) Unwrap() error { return s.error }
 
 // isRefusal reports whether Redis has said that it will never serve the member as it is configured.
 func isRefusal(err error) bool {

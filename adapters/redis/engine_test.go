@@ -140,9 +140,7 @@ func TestMemberThatWasAwayTellsNothingOld(t *testing.T) {
 				require.NoError(t, all[0].call(), "it is the probe")
 				all[0].store.down.Store(false)
 				time.Sleep(time.Minute)
-				for i, s := range all {
-					require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
-				}
+				requireAll(t, all, resilience.StateClosed)
 
 				all[0].store.down.Store(true)
 				all[0].cut.Store(true)
@@ -151,9 +149,7 @@ func TestMemberThatWasAwayTellsNothingOld(t *testing.T) {
 				down(t, all[1:])
 				all[0].store.down.Store(false)
 				time.Sleep(2 * time.Second)
-				for i, s := range all {
-					require.Equal(t, resilience.StateOpen, s.state(), "member %d", i)
-				}
+				requireAll(t, all, resilience.StateOpen)
 			})
 		})
 	}

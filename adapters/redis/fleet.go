@@ -99,9 +99,9 @@ func (f *Fleet) Leave(ctx context.Context) error {
 }
 
 // Isolate takes what a breaker protects out of service, for all members, until Reset is called: as
-// [resilience.Breaker.Isolate] does for one. breaker is the name of one that this member has, or that is isolated or has failures in the
-// fleet, of a tool or of a key ("tool/key"). The error names what is allowed, or says why the fleet could not be told; then nothing has changed, or
-// Redis has not said whether it has.
+// [resilience.Breaker.Isolate] does for one. breaker is the name of one, of a tool or of a key ("tool/key"), that this
+// member has, or of which it has heard: it is open or isolated in the fleet, or has failures. The error names what is
+// allowed, or says why the fleet could not be told; then nothing has changed, or Redis has not said whether it has.
 func (f *Fleet) Isolate(ctx context.Context, breaker, reason string) error {
 	return f.command(ctx, breaker, func(ctx context.Context, id string) (entry, error) {
 		return f.engine.store.isolate(ctx, id, reason)
@@ -141,13 +141,16 @@ func (f *Fleet) find(breaker string) (id string, err error) {
 		}
 		names = append(names, b.Name)
 	}
-	for id := range f.engine.heardOf() {
-		if nameOf(id) == breaker {
+	for _, id := range f.engine.heardOf() {
+		name := nameOf(id)
+		if name == breaker {
 			return id, nil
 		}
+		names = append(names, name)
 	}
+
 	slices.Sort(names)
-	return "", fmt.Errorf("redisfleet: the breaker is %q: it must be one of %q", breaker, names)
+	return "", fmt.Errorf("redisfleet: the breaker is %q: it must be one of %q", breaker, slices.Compact(names))
 }
 
 // nameOf returns the name of the breaker with an ID, as in FleetBreaker.

@@ -3,6 +3,7 @@ package redisfleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -156,5 +157,27 @@ func TestDifferencesAreWarnedOfOnce(t *testing.T) {
 			require.Len(t, s.fleet.Health().Differences, 5)
 			require.Equal(t, 5, s.logged("configure a breaker differently"))
 		}
+	})
+}
+
+// The breakers of keys are configured as that of their tool, and may be many.
+func TestDifferencesAreNotOfKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		a, b := newServer(t, m, "a"), newServer(t, m, "b")
+		a.more, b.more = []string{"fetch"}, []string{"fetch"}
+		a.start(nil)
+		b.start(func(c *resilience.BreakerConfig) { c.Failures = 7 })
+		defer leaveAll(t, []*server{a, b})
+		for i := range 1010 {
+			for _, s := range []*server{a, b} {
+				_, _ = resilience.Do(context.Background(), s.guard, "fetch",
+					func(context.Context) (int, error) { return 0, nil }, resilience.BreakerKey(fmt.Sprint("host-", i)))
+			}
+		}
+		time.Sleep(3 * time.Minute)
+		differences := a.fleet.Health().Differences
+		require.Len(t, differences, 2)
+		require.Contains(t, differences[1], "listed/search:")
 	})
 }

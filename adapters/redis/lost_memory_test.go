@@ -31,9 +31,7 @@ func TestIsolationInANewMemoryIsNotTakenForAnOlderOne(t *testing.T) {
 		all[1].store.down.Store(false)
 		time.Sleep(3 * time.Second)
 		require.Equal(t, "isolated", m.breaker("listed/search").State)
-		for i, s := range all {
-			require.Equal(t, resilience.StateIsolated, s.state(), "member %d", i)
-		}
+		requireAll(t, all, resilience.StateIsolated)
 	})
 }
 
@@ -154,8 +152,6 @@ func TestResetOutlivesFailures(t *testing.T) {
 		require.NoError(t, all[0].call())
 		all[1].store.down.Store(false)
 		time.Sleep(2 * time.Second)
-		for i, s := range all {
-			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
-		}
+		requireAll(t, all, resilience.StateClosed)
 	})
 }

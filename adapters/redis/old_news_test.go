@@ -150,3 +150,18 @@ func TestErrorOfASilentServer(t *testing.T) {
 			"redisfleet: the server hasn't answered within 500ms")
 	})
 }
+
+// A caller with less time than the fleet has is told so.
+func TestErrorOfACallerWithLittleTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "server")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		s.store.lose("isolate")
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		err := s.fleet.Isolate(ctx, "search", "")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotContains(t, err.Error(), "500ms")
+	})
+}

@@ -1,7 +1,6 @@
 package redisfleet
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -24,18 +23,9 @@ func TestIsolationOfAnOpenBreakerSurvivesAnOlderMemory(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.Equal(t, resilience.StateIsolated, all[1].state())
 
-		for _, s := range all {
-			s.store.down.Store(true)
-		}
+		failOver(all, back)
 		time.Sleep(2 * time.Second)
-		back()
-		for _, s := range all {
-			s.store.down.Store(false)
-		}
-		time.Sleep(2 * time.Second)
-		for i, s := range all {
-			require.Equal(t, resilience.StateIsolated, s.state(), "member %d", i)
-		}
+		requireAll(t, all, resilience.StateIsolated)
 	})
 }
 
@@ -52,18 +42,9 @@ func TestResetSurvivesAnOlderMemory(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		all[0].broken.Store(true)
 		require.ErrorIs(t, all[0].call(), errBackend, "one failure doesn't open it")
-		for _, s := range all {
-			s.store.down.Store(true)
-		}
-		time.Sleep(2 * time.Second)
-		back()
-		for _, s := range all {
-			s.store.down.Store(false)
-		}
+		failOver(all, back)
 		time.Sleep(3 * time.Second)
-		for i, s := range all {
-			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
-		}
+		requireAll(t, all, resilience.StateClosed)
 		require.Equal(t, "closed", m.breaker("listed/search").State)
 	})
 }
@@ -250,9 +231,7 @@ func TestWhatTheOlderMemoryKnowsBetterStands(t *testing.T) {
 		all[1].store.down.Store(false)
 		time.Sleep(2 * time.Second)
 		require.Equal(t, "isolated", m.breaker("listed/another").State)
-		for i, s := range all {
-			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
-		}
+		requireAll(t, all, resilience.StateClosed)
 	})
 }
 
@@ -269,30 +248,6 @@ func TestResetInAnOlderMemoryIsOlderThanTheIsolation(t *testing.T) {
 		back()
 		time.Sleep(3 * time.Second)
 		require.Equal(t, "isolated", m.breaker("listed/search").State)
-		for i, s := range all {
-			require.Equal(t, resilience.StateIsolated, s.state(), "member %d", i)
-		}
-	})
-}
-
-// The breakers of keys are configured as that of their tool, and may be many.
-func TestDifferencesAreNotOfKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		a, b := newServer(t, m, "a"), newServer(t, m, "b")
-		a.more, b.more = []string{"fetch"}, []string{"fetch"}
-		a.start(nil)
-		b.start(func(c *resilience.BreakerConfig) { c.Failures = 7 })
-		defer leaveAll(t, []*server{a, b})
-		for i := range 1010 {
-			for _, s := range []*server{a, b} {
-				_, _ = resilience.Do(context.Background(), s.guard, "fetch",
-					func(context.Context) (int, error) { return 0, nil }, resilience.BreakerKey(fmt.Sprint("host-", i)))
-			}
-		}
-		time.Sleep(3 * time.Minute)
-		differences := a.fleet.Health().Differences
-		require.Len(t, differences, 2)
-		require.Contains(t, differences[1], "listed/search:")
+		requireAll(t, all, resilience.StateIsolated)
 	})
 }

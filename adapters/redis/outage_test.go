@@ -9,13 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// setDown cuts all servers off from the store, or connects them again.
-func setDown(all []*server, down bool) {
-	for _, s := range all {
-		s.store.down.Store(down)
-	}
-}
-
 func TestWithoutTheStoreBreakersDecideAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := servers(t, newModel(), 3, nil)
@@ -66,9 +59,7 @@ func TestMembersAgreeWhenTheStoreIsBack(t *testing.T) {
 		}
 		setDown(all, false)
 		time.Sleep(time.Second)
-		for i, s := range all {
-			require.Equal(t, resilience.StateOpen, s.state(), "member %d", i)
-		}
+		requireAll(t, all, resilience.StateOpen)
 
 		setDown(all, true)
 		all[0].broken.Store(false)
@@ -76,9 +67,7 @@ func TestMembersAgreeWhenTheStoreIsBack(t *testing.T) {
 		require.NoError(t, all[3].call())
 		setDown(all, false)
 		time.Sleep(time.Second)
-		for i, s := range all {
-			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
-		}
+		requireAll(t, all, resilience.StateClosed)
 	})
 }
 
@@ -100,9 +89,7 @@ func TestStoreThatHasLostItsMemoryIsTold(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		all[0].broken.Store(false)
 		require.NoError(t, all[0].call())
-		for i, s := range all {
-			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
-		}
+		requireAll(t, all, resilience.StateClosed)
 
 		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
 		synctest.Wait()
@@ -271,9 +258,7 @@ func TestResetAfterTheStoreHasLostItsMemory(t *testing.T) {
 		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
 		all[2].store.down.Store(false)
 		time.Sleep(2 * time.Second)
-		for i, s := range all {
-			require.Equal(t, resilience.StateClosed, s.state(), "member %d", i)
-		}
+		requireAll(t, all, resilience.StateClosed)
 	})
 }
 
@@ -350,9 +335,7 @@ func TestRecoveryFromBeforeTheFleetHasOpened(t *testing.T) {
 		down(t, all[1:])
 		all[0].store.down.Store(false)
 		time.Sleep(time.Second)
-		for i, s := range all {
-			require.Equal(t, resilience.StateOpen, s.state(), "member %d", i)
-		}
+		requireAll(t, all, resilience.StateOpen)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/require"
@@ -131,5 +132,28 @@ func (s *server) stateOf(tool string) resilience.State { return s.guard.Breaker(
 func leaveAll(t *testing.T, all []*server) {
 	for _, s := range all {
 		require.NoError(t, s.fleet.Leave(context.Background()))
+	}
+}
+
+// setDown cuts all servers off from the store, or connects them again.
+func setDown(all []*server, down bool) {
+	for _, s := range all {
+		s.store.down.Store(down)
+	}
+}
+
+// failOver cuts all servers off from the store, which goes back meanwhile to an older memory.
+func failOver(all []*server, back func()) {
+	setDown(all, true)
+	time.Sleep(2 * time.Second)
+	back()
+	setDown(all, false)
+}
+
+// requireAll requires that breaker search has one state for all.
+func requireAll(t *testing.T, all []*server, want resilience.State) {
+	t.Helper()
+	for i, s := range all {
+		require.Equal(t, want, s.state(), "member %d", i)
 	}
 }

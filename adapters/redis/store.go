@@ -203,7 +203,8 @@ func (s *redisStore) failure(
 		probing = 1
 	}
 	return run[entry](ctx, s, "failure", []string{b.ID}, n, b.Config.Failures, quorum,
-		milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter), probing, age.Milliseconds())
+		milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter),
+		probing, age.Milliseconds())
 }
 
 func (s *redisStore) success(ctx context.Context, id string, age time.Duration) (entry, error) {

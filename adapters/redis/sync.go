@@ -124,27 +124,27 @@ func (e *engine) ask(ctx context.Context) (reply syncReply, since string, err er
 // some of that: whose failures a success has ended, and which breakers have opened and closed.
 func (e *engine) catchUp(ctx context.Context) error {
 	e.mu.Lock()
-	agreed, behind, cleared := e.agreed, e.behind, maps.Clone(e.cleared)
-	e.behind = false
-	clear(e.cleared)
+	u := e.untold
+	e.behind, e.cleared = false, make(map[string]time.Time)
 	e.mu.Unlock()
-	if !behind {
+	if !u.behind {
 		return nil
 	}
 
-	err := e.tellAll(ctx, agreed, cleared)
+	err := e.tell(ctx, u)
 	if err != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.behind = true
-		maps.Copy(cleared, e.cleared) // which are newer
-		e.cleared = cleared
+		maps.Copy(u.cleared, e.cleared) // which are newer
+		e.cleared = u.cleared
 	}
 	return err
 }
 
-func (e *engine) tellAll(ctx context.Context, agreed time.Time, cleared map[string]time.Time) error {
-	for id, at := range cleared {
+// tell tells the store what it hasn't heard.
+func (e *engine) tell(ctx context.Context, u untold) error {
+	for id, at := range u.cleared {
 		_, err := bounded(ctx, func(ctx context.Context) (entry, error) {
 			return e.store.success(ctx, id, time.Since(at))
 		})
@@ -152,8 +152,9 @@ func (e *engine) tellAll(ctx context.Context, agreed time.Time, cleared map[stri
 			return err
 		}
 	}
+
 	for _, b := range e.member.Breakers() {
-		if b.Changed.Before(agreed) || b.Changed.IsZero() || b.Cause == resilience.CauseManual {
+		if b.Changed.Before(u.agreed) || b.Changed.IsZero() || b.Cause == resilience.CauseManual {
 			continue
 		}
 		if err := e.tellState(ctx, b); err != nil {
@@ -237,13 +238,11 @@ func (e *engine) restore(ctx context.Context, l learned, older int64) error {
 		if x.Version <= older || x.State == "closed" || x.State == "open" && b.State == resilience.StateClosed {
 			continue
 		}
-		b.ID = id // of which the member may know without having it
-		if b.State == resilience.StateHalfOpen {
-			b.State = resilience.StateOpen
-		}
+
 		c := x.change(time.Time{})
-		if b.State != c.State || b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
-			b.State, b.RetryAfter = c.State, c.RetryAfter
+		b.ID, b.State = id, c.State            // the member may know of it without having it
+		if b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
+			b.RetryAfter = c.RetryAfter
 		}
 		restored, err := bounded(ctx, func(ctx context.Context) (entry, error) {
 			return e.store.restore(ctx, b, x.Reason, older)
@@ -251,6 +250,7 @@ func (e *engine) restore(ctx context.Context, l learned, older int64) error {
 		if err != nil {
 			return err
 		}
+
 		delete(l.breakers, id) // it isn't told again, whatever happens to the others
 		delete(l.versions, id)
 		if restored.Version > 0 {
