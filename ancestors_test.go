@@ -2,6 +2,8 @@ package resilience_test
 
 import (
 	"context"
+	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -98,18 +100,92 @@ func TestPromise6CallerLeavesWithAnAncestor(t *testing.T) {
 	}
 }
 
-func TestErrorOfItsOwnDoesNotWaitForTheEndOfAnAncestor(t *testing.T) {
+// However the tool fails, it makes no difference which of the contexts of its caller has ended, and nobody waits for
+// the others.
+func TestPromise6EndOfAnAncestorIsThatOfTheCaller(t *testing.T) {
+	fails := map[string]func(context.Context) error{
+		"the context's error": context.Context.Err,
+		"its text":            func(ctx context.Context) error { return errors.New(ctx.Err().Error()) },
+		"an error":            func(context.Context) error { return errBoom },
+		"a transient one":     func(context.Context) error { return resilience.MarkTransient(errBoom) },
+		"an *Error":           func(context.Context) error { return &resilience.Error{Code: "BUSY", Message: "m"} },
+		"a panic":             func(context.Context) error { panic("p") },
+		"a Goexit":            func(context.Context) error { runtime.Goexit(); return nil },
+	}
+	for name, fail := range fails {
+		runInBubble(t, name, func(t *testing.T) {
+			var codes []resilience.Code
+			for _, above := range []bool{false, true} {
+				root := newSlowEnd(t.Context())
+				ctx, cancel := context.WithCancel(root)
+				g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+				r := resilience.Run(ctx, g, "x", func(ctx context.Context) (int, error) {
+					if above {
+						root.end()
+						ctx = root
+					} else {
+						cancel()
+					}
+					return 0, fail(ctx)
+				})
+
+				codes = append(codes, r.Err.Code)
+				assert.Equal(t, 1, r.Attempts)
+				assert.Zero(t, r.Duration)
+				assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+				cancel()
+			}
+			assert.Equal(t, codes[0], codes[1])
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+func TestEndOfAnAncestorOfAPrimitivesContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := newSlowEnd(t.Context())
 		ctx, cancel := context.WithCancel(root)
 		defer cancel()
-		r := resilience.Run(ctx, guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {
-			root.end()
-			return 0, errBoom
+		b := resilience.NewBreaker("b", resilience.BreakerConfig{})
+		attempts := 0
+		_, err := resilience.WithRetry(ctx, resilience.Retry{}, func(ctx context.Context) (int, error) {
+			return resilience.WithBreaker(ctx, b, func(context.Context) (int, error) {
+				attempts++
+				root.end()
+				return 0, errBoom
+			})
 		})
-		assert.Equal(t, resilience.CodeToolFailed, r.Err.Code)
-		assert.Zero(t, r.Duration)
+		assert.Equal(t, errBoom, err)
+		assert.Equal(t, 1, attempts)
+		assert.Zero(t, b.Failures())
 	})
+}
+
+// The search for an ancestor knows how the context package derives one context from another.
+func TestEndAboveEachKindOfContext(t *testing.T) {
+	for name, derive := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"WithCancel": context.WithCancel,
+		"WithTimeout": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Hour)
+		},
+		"WithValue": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithCancel(context.WithValue(ctx, ctxKey("k"), 1))
+		},
+		"WithoutCancel": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithCancel(context.WithoutCancel(ctx))
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			root := newSlowEnd(t.Context())
+			ctx, cancel := derive(root)
+			defer cancel()
+			_, err := resilience.Do(ctx, guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {
+				root.end()
+				return 0, errBoom
+			})
+			assert.Equal(t, name != "WithoutCancel", errors.Is(err, resilience.CodeCanceled))
+		})
+	}
 }
 
 // farBelow returns a descendant of ctx that is too far below it to be searched.

@@ -105,9 +105,6 @@ func (c *call) decide(f *failure, answered bool) {
 		return
 	}
 
-	if f != nil && f.canceled {
-		c.ctx.awaitAncestors()
-	}
 	ended, ownTimeout := c.ctx.ended()
 	if e := endedWith(ended, f.cause(), f.own()); e != nil {
 		c.cutOff(c.withLast(e), ownTimeout)

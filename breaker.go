@@ -230,7 +230,7 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 	defer t.settle(outcomeFailure, false) // counts only if fn calls runtime.Goexit
 
 	value, err := protect(t.within(ctx), fn)
-	if err != nil && !isCrash(err) && ask(ctx.Err) == context.Canceled {
+	if err != nil && !isCrash(err) && canceledAbove(ctx) {
 		t.settle(outcomeNeutral, false)
 	} else {
 		t.done(err)

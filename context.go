@@ -241,7 +241,11 @@ func (c *callContext) endedBefore(t time.Time) bool {
 // whether it was the tool's own timeout.
 func (c *callContext) ended() (e *Error, ownTimeout bool) {
 	if !c.over() {
-		c.askAside(func(c *callContext) { c.catchUp() })
+		c.askAside(func(c *callContext) {
+			if c.catchUp() == nil && endedAbove(c.parent) != nil {
+				c.parentEnded()
+			}
+		})
 	}
 	end := c.ending.Load()
 	if end == nil {

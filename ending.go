@@ -53,13 +53,12 @@ func endOf(ctx context.Context, tool string) *Error {
 	return e
 }
 
-// endAfterDone is endOf for a context whose Done is closed. It returns an error even if Err doesn't say
-// so, as it should.
+// endAfterDone is endOf for a context that has ended, or is about to because one above it has. It returns an error even
+// if Err doesn't say so, as it should.
 func endAfterDone(ctx context.Context, tool string) *Error {
-	if e := endOf(ctx, tool); e != nil {
-		return e
+	if ended := endedAbove(ctx); ended != nil {
+		return endOf(ended, tool)
 	}
-
 	return canceledError(tool)
 }
 

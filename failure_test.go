@@ -455,42 +455,6 @@ func TestBackendHasAskedToWaitBeforeAnErrorThatIsExaminedTooSlowly(t *testing.T)
 	})
 }
 
-// A silentContext has ended, but Done doesn't say so.
-type silentContext struct {
-	context.Context
-	ended *bool
-}
-
-func (c silentContext) Done() <-chan struct{} { return make(chan struct{}) }
-func (c silentContext) Err() error {
-	if *c.ended {
-		return context.Canceled
-	}
-	return nil
-}
-
-// Only an error that may come from the end of the call's context is a reason to wait for that end.
-func TestFailureThatIsNoEndIsAnsweredAtOnce(t *testing.T) {
-	for name, fail := range map[string]func() error{
-		"an error":                  func() error { return errBoom },
-		"a panic":                   func() error { panic("p") },
-		"a panic with a cancel":     func() error { panic(context.Canceled) },
-		"a Goexit, as FailNow does": func() error { runtime.Goexit(); return nil },
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			ended := false
-			ctx, cancel := context.WithCancel(silentContext{t.Context(), &ended})
-			defer cancel()
-			r := resilience.Run(ctx, guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {
-				ended = true
-				return 0, fail()
-			})
-			assert.Equal(t, resilience.CodeToolFailed, r.Err.Code)
-			assert.Zero(t, r.Duration)
-		})
-	}
-}
-
 // What a Classify function says of context.Canceled stands.
 func TestClassifyDecidesAboutABareCancel(t *testing.T) {
 	for class, attempts := range map[resilience.Class]int{resilience.ClassPermanent: 1, resilience.ClassTransient: 4} {

@@ -198,31 +198,15 @@ func (c *callContext) outer() *callContext {
 // maxAncestors bounds the search for an ancestor that has ended.
 const maxAncestors = 100
 
-// awaitAncestors waits for the end of the parent if that is on its way: a context has ended before it
-// tells its children so, one after the other, and a tool may know an ancestor of the parent.
-func (c *callContext) awaitAncestors() {
-	var parent <-chan struct{}
-	var wait bool
-	answered := c.askAside(func(c *callContext) {
-		parent = c.parentDone()
-		wait = c.parentErr() == nil && ask(func() bool { return ancestorEnded(c.parent) })
-	})
-	if !answered || !wait {
-		return
-	}
-	select {
-	case <-parent:
-	case <-c.Done(): // at the timeout, at the latest
-	}
-}
-
-// ancestorEnded reports whether a context that ctx was derived from has ended. It looks only through the
-// types of the context package, which are sure to pass the end on, and through our own. The package
-// has no function for it, but each of these types embeds its parent.
-func ancestorEnded(ctx context.Context) bool {
+// endedAbove returns ctx, or the next context that it was derived from, if that has ended, and otherwise nil: a context
+// has ended before it tells its children so, one after the other, and a tool may know an ancestor of its caller's. It
+// looks only through the types of the context package, which are sure to pass the end on, and through our own. The
+// package has no function for it, but each of these types embeds its parent.
+func endedAbove(ctx context.Context) (ended context.Context) {
+	defer func() { _ = recover() }()
 	for range maxAncestors {
 		if ctx == nil || ctx.Err() != nil {
-			return ctx != nil
+			return ctx
 		}
 
 		switch c := ctx.(type) {
@@ -238,11 +222,17 @@ func ancestorEnded(ctx context.Context) bool {
 			ctx = embedded(ctx)
 		}
 	}
-	return false
+	return nil
+}
+
+// canceledAbove reports whether ctx, or the next ended context that it was derived from, was canceled.
+func canceledAbove(ctx context.Context) bool {
+	ended := endedAbove(ctx)
+	return ended != nil && ask(ended.Err) == context.Canceled
 }
 
 // embedded returns the context from which the context package has derived ctx, and nil if it hasn't, or if
-// the two don't end together.
+// the two don't end together. It is what the types of the package embed first: a look by its name would allocate.
 func embedded(ctx context.Context) context.Context {
 	v := reflect.ValueOf(ctx)
 	if v.Kind() == reflect.Pointer {
@@ -251,11 +241,13 @@ func embedded(ctx context.Context) context.Context {
 	if v.Kind() != reflect.Struct || v.Type().PkgPath() != "context" {
 		return nil
 	}
-	parent := v.FieldByName("Context")
-	if !parent.IsValid() || !parent.CanInterface() {
+	for v.Kind() == reflect.Struct && v.NumField() > 0 {
+		v = v.Field(0)
+	}
+	if !v.CanInterface() {
 		return nil
 	}
 
-	ctx, _ = parent.Interface().(context.Context)
+	ctx, _ = v.Interface().(context.Context)
 	return ctx
 }

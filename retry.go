@@ -161,7 +161,7 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 
 		delay, ok := r.delay(n, d.retryAfter, time.Since(start))
 		switch {
-		case d.class != ClassTransient || ctx.Err() != nil:
+		case d.class != ClassTransient || endedAbove(ctx) != nil:
 			return value, crashError("", err)
 		case n > 1 && n > r.MaxRetries:
 			return value, d.exhausted("", n)

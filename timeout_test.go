@@ -205,6 +205,20 @@ func TestWithTimeoutDoesNotCallItsFunctionIfTheCallIsInvalid(t *testing.T) {
 	})
 }
 
+// A silentContext has ended, but Done doesn't say so.
+type silentContext struct {
+	context.Context
+	ended *bool
+}
+
+func (c silentContext) Done() <-chan struct{} { return make(chan struct{}) }
+func (c silentContext) Err() error {
+	if *c.ended {
+		return context.Canceled
+	}
+	return nil
+}
+
 func TestPromise4ErrorAtTheEndOfTheCallerIsTheCause(t *testing.T) {
 	ended := false
 	_, err := resilience.WithTimeout(silentContext{t.Context(), &ended}, "x", time.Minute, func(context.Context) (int, error) {

@@ -129,7 +129,7 @@ func (w *world) make(ctx context.Context, r *record) {
 
 	ctx = context.WithValue(ctx, recordKey{}, r)
 	leave := func(now moment) {
-		err := ctx.Err()
+		err := r.endAbove(ctx)
 		if d, ok := ctx.Deadline(); err == nil && ok && !time.Now().Before(d) {
 			err = context.DeadlineExceeded // it is about to say so
 		}
@@ -146,6 +146,15 @@ func (w *world) make(ctx context.Context, r *record) {
 	}()
 	<-done
 	unwatch()
+}
+
+// endAbove returns the error of the caller's context, or of one above it that is about to end this one too.
+func (r *record) endAbove(ctx context.Context) error {
+	err := ctx.Err()
+	for ; err == nil && r.parent != nil && !r.detached; r = r.parent.record {
+		err = r.parent.ctx.Err()
+	}
+	return err
 }
 
 func (r *record) do(ctx context.Context, leave func(moment)) {
