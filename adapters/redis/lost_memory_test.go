@@ -111,27 +111,36 @@ func TestIsolationOfABreakerThatNobodyHasSurvivesALostMemory(t *testing.T) {
 
 // What was told and not yet read is known, also if the store loses its memory once more.
 func TestMemoryThatIsLostTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		s := newServer(t, m, "server")
-		s.start(nil)
-		require.NoError(t, s.fleet.Isolate(t.Context(), "search", "moving house"))
-		time.Sleep(time.Second)
-		s.store.refuse(errors.New("LOADING"), "read")
-		for range 2 {
-			m.flush()
-			time.Sleep(2 * time.Second)
-		}
-		s.store.mend()
-		time.Sleep(2 * time.Second)
-		newcomer := newServer(t, m, "newcomer")
-		newcomer.start(nil)
-		defer leaveAll(t, []*server{s, newcomer})
-		require.ErrorContains(t, newcomer.call(), "moving house")
-		require.NoError(t, newcomer.fleet.Reset(t.Context(), "search"))
-		synctest.Wait()
-		require.NoError(t, s.call())
-	})
+	for name, deaf := range map[string]bool{"hears messages": false, "hears none": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				s := newServer(t, m, "server")
+				s.start(nil)
+				require.NoError(t, s.fleet.Isolate(t.Context(), "search", "moving house"))
+				time.Sleep(time.Second)
+				hear := func() {}
+				if deaf {
+					hear = s.store.deafen()
+				}
+				s.store.refuse(errors.New("LOADING"), "read")
+				for range 2 {
+					m.flush()
+					time.Sleep(2 * time.Second)
+				}
+				hear()
+				s.store.mend()
+				time.Sleep(2 * time.Second)
+				newcomer := newServer(t, m, "newcomer")
+				newcomer.start(nil)
+				defer leaveAll(t, []*server{s, newcomer})
+				require.ErrorContains(t, newcomer.call(), "moving house")
+				require.NoError(t, newcomer.fleet.Reset(t.Context(), "search"))
+				synctest.Wait()
+				require.NoError(t, s.call())
+			})
+		})
+	}
 }
 
 // A reset is remembered for a minute, also if calls fail meanwhile.

@@ -47,6 +47,58 @@ func TestSuccessThatTheStoreMissedEndsFailures(t *testing.T) {
 	}
 }
 
+// One may succeed while the store is being told of another.
+func TestSuccessesThatTheStoreMissesOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "server")
+		s.more = []string{"another"}
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		for _, tool := range []string{"search", "another"} {
+			s.broken.Store(true)
+			require.ErrorIs(t, s.callTool(tool), errBackend)
+			s.broken.Store(false)
+		}
+
+		s.store.down.Store(true)
+		require.NoError(t, s.callTool("search"))
+		s.store.lose("success")
+		s.store.down.Store(false)
+		time.Sleep(retry + patience/2)
+		require.NoError(t, s.callTool("another"), "it is being told of the first")
+		s.store.mend()
+		time.Sleep(3 * time.Second)
+		for _, tool := range []string{"search", "another"} {
+			require.Zero(t, m.breaker("listed/"+tool).Failures, tool)
+		}
+	})
+}
+
+// What the store has heard of isn't counted again when it is told of something else.
+func TestFailuresAreToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s, healthy := newServer(t, m, "server"), newServer(t, m, "healthy")
+		s.more = []string{"another"}
+		s.start(nil)
+		healthy.start(nil)
+		defer leaveAll(t, []*server{s, healthy})
+		s.open("search")
+		time.Sleep(2 * time.Second)
+		require.NoError(t, healthy.call())
+		require.Zero(t, m.breaker("listed/search").Failures)
+
+		s.store.down.Store(true)
+		time.Sleep(2 * time.Second)
+		s.open("another")
+		s.store.down.Store(false)
+		time.Sleep(2 * time.Second)
+		require.Positive(t, m.breaker("listed/another").Failures)
+		require.Zero(t, m.breaker("listed/search").Failures)
+	})
+}
+
 // Failures are no news when the cooldown after them has ended.
 func TestFailuresOfAnEndedCooldownAreNotTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -251,3 +251,81 @@ func TestResetInAnOlderMemoryIsOlderThanTheIsolation(t *testing.T) {
 		requireAll(t, all, resilience.StateIsolated)
 	})
 }
+
+// What the operator of one server has reset stays open for the others, and in the older memory.
+func TestResetOfOneMemberClosesNothingInAnOlderMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		back := m.snapshot()
+		time.Sleep(31 * time.Second)
+		require.ErrorIs(t, all[0].call(), errBackend, "it is the probe")
+		all[0].guard.Breaker("search").Reset()
+		setDown(all, true)
+		time.Sleep(time.Second)
+		back()
+		all[0].store.down.Store(false)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "open", m.breaker("listed/search").State)
+		setDown(all, false)
+	})
+}
+
+// An older memory tells which one it was: a member that knows yet another one has something to tell all the same.
+func TestOlderMemoryOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		away, s, operator := newServer(t, m, "away"), newServer(t, m, "server"), m.store("operator")
+		away.more = []string{"pay"}
+		away.start(nil)
+		require.NoError(t, away.fleet.Isolate(t.Context(), "pay", "moving house"))
+		away.store.down.Store(true)
+		m.flush()
+
+		s.start(nil)
+		defer leaveAll(t, []*server{away, s})
+		isolate := func(n int) {
+			_, err := operator.isolate(t.Context(), fmt.Sprint("listed/other-", n), "")
+			require.NoError(t, err)
+			synctest.Wait()
+		}
+		for n := range 5 {
+			isolate(n)
+		}
+		back := m.snapshot()
+		isolate(6)
+		back()
+		time.Sleep(2 * time.Second)
+		away.store.down.Store(false)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "isolated", m.breaker("listed/pay").State)
+	})
+}
+
+// A member has seen what it was told, whether or not there is anything left of it.
+func TestNewcomerHasSeenTheNewestVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		operator, s := m.store("operator"), newServer(t, m, "server")
+		_, err := operator.isolate(t.Context(), "listed/search", "")
+		require.NoError(t, err)
+		back := m.snapshot()
+		_, err = operator.reset(t.Context(), "listed/search")
+		require.NoError(t, err)
+		time.Sleep(2 * time.Minute)
+		_, err = operator.failure(t.Context(), resilience.FleetBreaker{ID: "listed/search"}, 0, 1, 2, false)
+		require.NoError(t, err)
+		_, err = operator.success(t.Context(), "listed/search", 0)
+		require.NoError(t, err)
+
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		since, _ := m.memory()
+		back()
+		time.Sleep(2 * time.Second)
+		now, _ := m.memory()
+		require.NotEqual(t, since, now, "it says that this isn't the newest")
+	})
+}
