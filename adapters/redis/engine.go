@@ -37,6 +37,9 @@ type engine struct {
 	refused error // why Join fails
 }
 
+// errLeft is the error of a member's health once it has left, whatever the store says from then on.
+var errLeft = errors.New("the member has left the fleet")
+
 // learned is what a member has learned of a memory of the store.
 type learned struct {
 	since    string // the memory that versions are of
@@ -214,6 +217,10 @@ func (e *engine) connected() bool {
 // lost notes that the store can't be reached.
 func (e *engine) lost(err error) {
 	e.mu.Lock()
+	if e.health.Error == errLeft {
+		e.mu.Unlock()
+		return
+	}
 	if e.health.Connected || e.health.Since.IsZero() {
 		e.health.Connected, e.health.Since = false, time.Now()
 	}
@@ -227,6 +234,10 @@ func (e *engine) lost(err error) {
 // results meanwhile, it asks for another sync.
 func (e *engine) found(asked time.Time, members int) {
 	e.mu.Lock()
+	if e.health.Error == errLeft {
+		e.mu.Unlock()
+		return
+	}
 	if !e.health.Connected {
 		e.health.Connected, e.health.Since = true, time.Now()
 	}
@@ -262,13 +273,22 @@ func (e *engine) ready(ctx context.Context) error {
 	return refused
 }
 
-// leave tells the store that the member has left.
+// leave tells the store that the member leaves.
 func (e *engine) leave(ctx context.Context) error {
 	if !e.connected() {
 		return nil
 	}
 	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.store.leave(ctx) })
 	return err
+}
+
+// hasLeft notes that the member has left.
+func (e *engine) hasLeft() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.health.Error != errLeft {
+		e.health = Health{Namespace: e.health.Namespace, Since: time.Now(), Error: errLeft}
+	}
 }
 
 // bounded calls an operation, and returns in time whatever that does: clients of Redis need not respect a context.

@@ -80,8 +80,9 @@ func join(ctx context.Context, s store, id string, guard *resilience.Guard, cfg 
 // Leave ends the membership: the others forget this member at once, and its guard's breakers stay as they are and
 // decide alone. It waits until the fleet has all results so far, unless Redis can't be reached: then those since are
 // lost to the others. If ctx ends first, Leave returns its error. Call it after Guard.Close and before the client is
-// closed.
+// closed; from then on, Isolate and Reset are errors, and Health isn't Connected.
 func (f *Fleet) Leave(ctx context.Context) error {
+	defer f.engine.hasLeft()
 	err := f.engine.member.Leave(ctx)
 	f.end()
 
@@ -119,6 +120,9 @@ func (f *Fleet) Reset(ctx context.Context, breaker string) error {
 func (f *Fleet) command(
 	ctx context.Context, breaker string, do func(ctx context.Context, id string) (entry, error),
 ) error {
+	if f.Health().Error == errLeft {
+		return fmt.Errorf("redisfleet: %w", errLeft)
+	}
 	id, err := f.find(breaker)
 	if err != nil {
 		return err

@@ -8,9 +8,9 @@ import (
 // Health is the state of a member, as [Fleet.Health] returns it.
 type Health struct {
 	Namespace string
-	Connected bool      // whether Redis answers; if not, the member's breakers decide alone
+	Connected bool      // whether Redis answers; if not, or after Leave, the member's breakers decide alone
 	Since     time.Time // when Connected changed last; zero before Redis was asked
-	Error     error     // why Redis doesn't answer; nil if it does
+	Error     error     // why the member isn't connected; nil if it is
 	Members   int       // how many members Redis has heard of within three seconds, when it was last asked
 
 	// Differences has a line for each breaker that another member configures differently, found within a minute of

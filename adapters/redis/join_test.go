@@ -153,6 +153,13 @@ func TestHowLongLeaveTakes(t *testing.T) {
 				time.Sleep(time.Second)
 				require.Equal(t, c.leaves, s.store.executed()["leave"])
 				require.Equal(t, before, s.reported(), "it isn't an outage")
+
+				left := Health{Namespace: "test", Since: start.Add(c.want), Error: errLeft}
+				require.Equal(t, left, s.fleet.Health())
+				require.ErrorIs(t, s.fleet.Isolate(t.Context(), "search", ""), errLeft)
+				require.ErrorIs(t, s.fleet.Reset(t.Context(), "search"), errLeft)
+				_ = s.fleet.Leave(t.Context())
+				require.Equal(t, left, s.fleet.Health())
 			})
 		})
 	}
