@@ -28,7 +28,8 @@ type FleetMember struct {
 // JoinFleet makes the guard a member of a fleet, under a name for logs and observers. The guard then shares what its
 // breakers find out, and learns of the other members', but for the breaker that tools without a state of their own
 // share. Only calls, Probes and the fleet's own changes are shared: Isolate, Trip and Reset of a Breaker concern this
-// guard alone. It is an error if f is nil, or if the guard is a member of a fleet already.
+// guard alone. It is an error if f is nil, or if the guard is a member of a fleet already. What an earlier fleet has
+// isolated stays isolated until this one says that it is closed.
 //
 // A program calls this only for a Fleet of its own; others have a function for it.
 func (g *Guard) JoinFleet(name string, f Fleet) (*FleetMember, error) {

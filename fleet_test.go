@@ -458,6 +458,30 @@ func TestJoinAndLeave(t *testing.T) {
 	})
 }
 
+// A breaker of a former fleet recovers by itself if it is open, and by the next fleet's word if it is isolated.
+func TestNextFleetEndsIsolations(t *testing.T) {
+	for name, c := range map[string]struct {
+		before  resilience.FleetChange
+		closes  resilience.FleetChange
+		becomes resilience.State
+	}{
+		"isolated":               {before: fleetIsolates, closes: fleetCloses, becomes: resilience.StateClosed},
+		"isolated, with a reset": {before: fleetIsolates, closes: fleetResets, becomes: resilience.StateClosed},
+		"open":                   {before: fleetOpens, closes: fleetCloses, becomes: resilience.StateOpen},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+			change(t, m, c.before)
+			require.NoError(t, m.Leave(t.Context()))
+			m, err := g.JoinFleet("other", new(testFleet))
+			require.NoError(t, err)
+			require.Equal(t, c.before.State, g.Breaker("x").State())
+			change(t, m, c.closes)
+			require.Equal(t, c.becomes, g.Breaker("x").State())
+		})
+	}
+}
+
 func TestMemberRemembersABoundedNumberOfBreakers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})

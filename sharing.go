@@ -49,7 +49,7 @@ func (s *sharing) operate(held bool, tripped *moment) {
 	s.changed, s.cause, s.held, s.tripped = time.Now(), CauseManual, held, tripped
 }
 
-// join forgets what another fleet has said.
+// join forgets what another fleet has said, but for an isolation, which this one ends unless it has one, too.
 func (b *Breaker) join() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,7 +59,10 @@ func (b *Breaker) join() {
 	}
 	s := &b.trouble.shared
 	s.freed = false
-	s.fleet, s.reset, s.denied = StateClosed, time.Time{}, nil
+	s.reset, s.denied = time.Time{}, nil
+	if b.era.Load().state != StateIsolated {
+		s.fleet = StateClosed
+	}
 }
 
 // adopt gives a new breaker the state that the fleet says it has.

@@ -60,6 +60,15 @@ func nothing(since string) learned {
 	return learned{since: since, versions: make(map[string]int64), breakers: make(map[string]entry)}
 }
 
+// inherit lets the next sync end the isolations that an earlier membership has left, unless the store has them, too.
+func (e *engine) inherit() {
+	for _, b := range e.member.Breakers() {
+		if b.State == resilience.StateIsolated {
+			e.breakers[b.ID] = entry{ID: b.ID, State: "isolated"}
+		}
+	}
+}
+
 func newEngine(s store, id string, cfg Config) *engine {
 	quorum := cfg.Quorum
 	if quorum == 0 {

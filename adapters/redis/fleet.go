@@ -64,6 +64,7 @@ func join(ctx context.Context, s store, id string, guard *resilience.Guard, cfg 
 		return nil, fmt.Errorf("redisfleet: Join: %w", err)
 	}
 	f.engine.member = member
+	f.engine.inherit()
 
 	var running context.Context
 	running, f.end = context.WithCancel(context.Background())

@@ -96,6 +96,47 @@ func TestFleetLearnsWhatAJoiningGuardKnows(t *testing.T) {
 	})
 }
 
+// What the fleet isolated ends for a member that joins again as for any other, unless its operator isolated it too.
+func TestJoiningAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(s *server)
+		reset     bool
+		want      resilience.State
+	}{
+		"it is isolated still":       {want: resilience.StateIsolated},
+		"it was reset":               {reset: true, want: resilience.StateClosed},
+		"the store can't be reached": {meanwhile: func(s *server) { s.store.down.Store(true) }, reset: true, want: resilience.StateIsolated},
+		"its operator has done so, too": {
+			meanwhile: func(s *server) { s.guard.Breaker("search").Isolate("mine") }, reset: true, want: resilience.StateIsolated,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				s, other := newServer(t, m, "server"), newServer(t, m, "other")
+				s.start(nil)
+				other.start(nil)
+				defer leaveAll(t, []*server{s, other})
+				require.NoError(t, other.fleet.Isolate(t.Context(), "search", "moving house"))
+				synctest.Wait()
+				require.NoError(t, s.fleet.Leave(t.Context()))
+				require.Equal(t, resilience.StateIsolated, s.state())
+
+				if c.reset {
+					require.NoError(t, other.fleet.Reset(t.Context(), "search"))
+				}
+				if c.meanwhile != nil {
+					c.meanwhile(s)
+				}
+				time.Sleep(2 * time.Minute) // the reset is forgotten
+				s.join()
+				require.Equal(t, c.want, s.state())
+				s.store.down.Store(false)
+			})
+		})
+	}
+}
+
 // hangsNow lets the next command of an operation be lost, and returns when that is under way.
 func (s *modelStore) hangsNow(op string) {
 	began := make(chan struct{})
