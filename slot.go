@@ -1,15 +1,19 @@
 package resilience
 
+import "math/bits"
+
 // A slotQueue says which of the calls that could be the probe leave the slot to another one. A call that is the
 // probe time and again, and tells nothing of the backend, would keep a half-open breaker rejecting for ever:
 //
 //   - What is within the probe itself is rejected. A call on the breaker of a call around it belongs to that
 //     call; but nothing tells it so if the tool has lost its context, or calls Allow.
-//   - A client whose calls end as its own mistakes, or which leaves, gives the slot back, and may be the first
-//     one to ask for it again.
+//   - Clients whose calls end as their own mistakes, or which leave, give the slot back, and may be the first
+//     ones to ask for it again.
 //
-// If such a probe has stood in the way of another call, then from then on one more call leaves the slot, since
-// calls may be within each other. A slotQueue is guarded by the mutex of its breaker.
+// If such a probe has stood in the way of another call, then from then on twice as many calls leave the slot, since
+// calls may be within each other, and a client may make several at once. Soon these are as many as there are, and
+// another call has its turn. For each failure that tells of the backend they are halved, down to one. A slotQueue is
+// guarded by the mutex of its breaker.
 type slotQueue struct {
 	leave     int  // how many calls leave the slot
 	trial     int  // how many more do, once
@@ -19,14 +23,12 @@ type slotQueue struct {
 }
 
 const (
-	// maxContended is how many probes fail and are contended, as any is in a busy server, before a call leaves
-	// the slot once, although no error holds a rejection: the tool may have made other words of it. After as
-	// many more, two calls leave it once, and so on.
+	// maxContended is how many probes fail and are contended, as any is in a busy server, before calls leave the
+	// slot once, although no error holds a rejection: the tool may have made other words of it. See trials.
 	maxContended = 10
 
-	// maxTrial and maxLeave bound the calls that leave the slot.
-	maxTrial = 3
-	maxLeave = 8
+	// maxTrial bounds how many calls then leave it.
+	maxTrial = 64
 )
 
 // leaves reports whether a call that could be the probe leaves the slot to another one.
@@ -39,26 +41,36 @@ func (q *slotQueue) leaves() bool {
 	return true
 }
 
-// ended is called for a call that has kept the slot, with what it tells of the backend, and whether that still
-// counts. rejected says that its error holds the rejection of another call.
-func (q *slotQueue) ended(o outcome, rejected, counts bool) {
-	q.trial = 0
+// ended is called for a call that could be the probe, and whose end counts, with what it tells of the backend. kept
+// says that it has kept the slot, and rejected that its error holds the rejection of another call.
+func (q *slotQueue) ended(o outcome, rejected, kept bool) {
+	stoodInTheWay := kept && q.contended
+	q.left, q.trial = 0, 0 // a call that has left the slot has changed the breaker
+
 	switch {
-	case !counts || !q.contended:
-	case o == outcomeNeutral || rejected:
-		q.leave = min(q.leave+1, maxLeave)
+	case stoodInTheWay && (o == outcomeNeutral || rejected):
+		q.leave = max(2*q.leave, 1)
 	case o == outcomeFailure:
-		q.failures++
-		if q.failures%maxContended == 0 {
-			q.trial = min(q.failures/maxContended, maxTrial)
+		q.leave -= q.leave / 2
+		if stoodInTheWay {
+			q.failures++
+			q.trial = q.trials()
 		}
 	}
-	q.left = 0
+}
+
+// trials returns how many calls leave the slot once after so many failures: after every tenth one call, after every
+// twentieth two, after every fortieth four, and so on. However deeply calls are within each other, some time these are
+// enough, but a backend that is dead for long gets few of them.
+func (q *slotQueue) trials() int {
+	if q.failures%maxContended != 0 {
+		return 0
+	}
+	return min(1<<bits.TrailingZeros(uint(q.failures/maxContended)), maxTrial)
 }
 
 // changed is called for each change of the breaker's state.
 func (q *slotQueue) changed(to State) {
-	q.left = 0
 	if to == StateClosed {
 		*q = slotQueue{}
 	}

@@ -231,6 +231,7 @@ func (t *ticket) done(err error) {
 // settle reports the outcome of the call, and whether its error holds the rejection of another call. Only the
 // first report counts, and only if the breaker hasn't changed since it has admitted the call.
 func (t *ticket) settle(o outcome, rejected bool) (counted bool) {
+	kept := false
 	switch t.state.Swap(ticketUsed) {
 	case ticketUsed:
 		return false
@@ -239,13 +240,15 @@ func (t *ticket) settle(o outcome, rejected bool) (counted bool) {
 			return false // gobreaker has counted that already
 		}
 	case ticketValid:
-		if t.isProbe() {
-			t.b.mu.Lock()
-			if trouble := t.b.inTrouble(); trouble.probe == t {
-				trouble.slots.ended(o, rejected, t.b.era.Load() == t.era)
-			}
-			t.b.mu.Unlock()
+		kept = true
+	}
+
+	if t.isProbe() {
+		t.b.mu.Lock()
+		if t.b.era.Load() == t.era {
+			t.b.inTrouble().slots.ended(o, rejected, kept)
 		}
+		t.b.mu.Unlock()
 	}
 	counted = t.b.era.Load() == t.era
 	t.report(o.err())
