@@ -44,7 +44,9 @@ func (b *Breaker) Reset() {
 	defer b.mu.Unlock()
 	s := &b.inTrouble().shared
 	s.operate(false, nil)
-	s.freed = s.fleet == StateIsolated
+	if s.fleet == StateIsolated {
+		s.freed = s.changed
+	}
 	b.reset(c, CauseManual)
 }
 

@@ -72,8 +72,9 @@ type FleetChange struct {
 	Cause      Cause         // why it has changed: CauseCalls, CauseProbe or CauseManual
 	Reason     string        // that was given to isolate it
 
-	// Time is when the fleet was asked, or this message arrived, by the member's clock. If the breaker was changed by
-	// the member's own calls or by hand since, they know more, and the change isn't applied.
+	// Time is when the fleet was asked, or this message arrived, by the member's clock, or for a change by hand when
+	// that was made. If the breaker was changed by the member's own calls or by hand since, they know more, and
+	// the change isn't applied; but an isolation is, unless the member's operator has reset it since.
 	Time time.Time
 }
 

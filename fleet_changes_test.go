@@ -186,47 +186,83 @@ func TestIsolationByAMemberOutlastsThatOfTheFleet(t *testing.T) {
 	}
 }
 
+// again returns a function that applies one change at any time.
+func again(m *resilience.FleetMember, c resilience.FleetChange) (apply func() bool) {
+	c.Breaker, c.Time = "listed/x", time.Now()
+	return func() bool {
+		time.Sleep(time.Second)
+		return m.Apply(c)
+	}
+}
+
 func TestResetOfAMemberStandsUntilTheFleetChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
-		change(t, m, fleetIsolates)
+		isolate := again(m, fleetIsolates)
+		require.True(t, isolate())
 		g.Breaker("x").Reset()
-		change(t, m, fleetIsolates)
+		require.True(t, isolate())
 		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
-		change(t, m, fleetResets)
 		change(t, m, fleetIsolates)
-		assert.Equal(t, resilience.StateIsolated, g.Breaker("x").State())
+		assert.Equal(t, resilience.StateIsolated, g.Breaker("x").State(), "it is another isolation")
+	})
+}
+
+// What the operator of a member does stands if the fleet's has done something before, of which the member hears late.
+func TestOperatorOfAMemberDecidesAfterThatOfTheFleet(t *testing.T) {
+	for name, c := range map[string]struct {
+		does func(*resilience.Breaker)
+		want resilience.State
+	}{
+		"isolate": {func(b *resilience.Breaker) { b.Isolate("mine") }, resilience.StateIsolated},
+		"trip":    {func(b *resilience.Breaker) { b.Trip(time.Hour) }, resilience.StateOpen},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+			b, reset := g.Breaker("x"), again(m, fleetResets)
+			time.Sleep(time.Second)
+			c.does(b)
+			for range 2 {
+				require.True(t, reset())
+				assert.Equal(t, c.want, b.State())
+			}
+			change(t, m, fleetResets)
+			assert.Equal(t, resilience.StateClosed, b.State())
+		})
+	}
+}
+
+// Nobody has tripped what is in service again.
+func TestIsolationEndsThatABreakerIsTripped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		g.Breaker("x").Trip(time.Hour)
+		change(t, m, fleetIsolates)
+		change(t, m, fleetCloses) // the reset was missed
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 	})
 }
 
 func TestChangeThatIsAppliedAgainDoesNoHarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
-		again := func(c resilience.FleetChange) func() {
-			c.Breaker, c.Time = "listed/x", time.Now()
-			return func() { m.Apply(c) }
-		}
-
-		open := again(fleetOpens)
+		open := again(m, fleetOpens)
 		for range 29 {
 			open()
-			time.Sleep(time.Second)
 		}
 		assert.Equal(t, time.Second, g.Breaker("x").RetryAfter())
 
-		reset := again(fleetResets)
+		reset := again(m, fleetResets)
 		for range 5 {
 			reset()
-			time.Sleep(time.Second)
 			_, _ = resilience.Do(t.Context(), g, "x", failing(1, errBoom))
 		}
 		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
 
 		time.Sleep(time.Second)
-		isolate := again(fleetIsolates)
+		isolate := again(m, fleetIsolates)
 		for range 3 {
 			isolate()
-			time.Sleep(time.Second)
 		}
 		b, _ := m.Breaker("listed/x")
 		assert.Equal(t, resilience.CauseCalls, b.Cause, "the fleet is no operator of this member")
@@ -329,12 +365,12 @@ func TestResetOfAMemberStandsThoughItsBreakerOpensLater(t *testing.T) {
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
-			b := g.Breaker("x")
-			change(t, m, fleetIsolates)
+			b, isolate := g.Breaker("x"), again(m, fleetIsolates)
+			isolate()
 			b.Reset()
-			change(t, m, fleetIsolates)
+			isolate()
 			opens(t, b)
-			change(t, m, fleetIsolates)
+			isolate()
 			assert.Equal(t, resilience.StateOpen, b.State())
 			time.Sleep(time.Hour)
 			_, err := resilience.Do(t.Context(), g, "x", succeed)
@@ -342,7 +378,7 @@ func TestResetOfAMemberStandsThoughItsBreakerOpensLater(t *testing.T) {
 
 			b.Isolate("here")
 			b.Reset()
-			change(t, m, fleetIsolates)
+			isolate()
 			assert.Equal(t, resilience.StateClosed, b.State())
 			change(t, m, fleetCloses)
 			change(t, m, fleetIsolates)

@@ -252,6 +252,42 @@ func TestProbeOfAMemberNeedsALease(t *testing.T) {
 	})
 }
 
+// Nor is a Probe put off for ever, as by a member whose own Probe crashes.
+func TestFleetThatDeniesAllLeasesOfProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, time.Minute }}
+		var backend probedBackend
+		backend.up.Store(true)
+		g, m := joined(t, f, resilience.BreakerConfig{Probe: backend.probe, Cooldown: 10 * time.Second})
+		opened(t, m, 10*time.Second)
+		time.Sleep(100 * time.Second)
+		assert.Zero(t, backend.asked.Load())
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
+
+// A member in which the operator has reset what the fleet has isolated is alone, and recovers as one that is.
+func TestBreakerThatIsIsolatedElsewhereNeedsNoLease(t *testing.T) {
+	for name, probe := range map[string]func(context.Context) error{
+		"by a call": nil, "by its Probe": func(context.Context) error { return nil },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, time.Minute }}
+			g, m := joined(t, f, resilience.BreakerConfig{Probe: probe})
+			b := g.Breaker("x")
+			change(t, m, fleetIsolates)
+			b.Reset()
+			trip(t, b)
+			time.Sleep(31 * time.Second)
+			_, err := resilience.Do(t.Context(), g, "x", succeed)
+			require.NoError(t, err)
+			assert.Equal(t, resilience.StateClosed, b.State())
+			assert.Zero(t, f.leases())
+		})
+	}
+}
+
 // A Fleet may change the breaker that it is asked about.
 func TestBreakerThatChangesDuringALeaseForItsProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -104,7 +104,8 @@ func (m *FleetMember) Connected(err error) {
 
 // Apply tells the member of a change, and reports whether it has been applied, now or for a breaker that the guard
 // will have. It hasn't if the member has left, knows more (see FleetChange.Time), or remembers 4,096 breakers already
-// that it doesn't have, or if c.State is StateHalfOpen. Applying a change again does no harm.
+// that it doesn't have, or if c.State is StateHalfOpen. Changes of a breaker must be applied in their order; applying
+// the last one again does no harm.
 func (m *FleetMember) Apply(c FleetChange) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -112,12 +112,7 @@ func (b *Breaker) callProbe(period int) {
 		return
 	}
 
-	if wait := b.lease(CauseProbe, maxLeaseWait); wait > 0 { // another member of the fleet has asked the backend
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.prober.period == period {
-			b.scheduleProbe(period, wait, 0)
-		}
+	if wait := b.lease(CauseProbe, maxLeaseWait); wait > 0 && b.isProbedElsewhere(period, wait) {
 		return
 	}
 
@@ -133,6 +128,22 @@ func (b *Breaker) callProbe(period int) {
 	if b.probed(period, fresh, result, time.Since(start)) {
 		b.tellProbe(result.outcome)
 	}
+}
+
+// isProbedElsewhere puts Probe off because another member of the fleet asks the backend, and reports whether it has, or
+// Probe isn't wanted any more. The others may put it off for no longer than they may keep calls from being the probe.
+func (b *Breaker) isProbedElsewhere(period int, wait time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := &b.inTrouble().shared
+	switch {
+	case b.prober.period != period:
+		return true
+	case !s.isRefused(b.cfg.longest()):
+		return false
+	}
+	b.scheduleProbe(period, min(wait, s.denied.left()), 0)
+	return true
 }
 
 // probed does what the result of a Probe that took so long says, unless it isn't wanted any more. fresh is a new

@@ -31,7 +31,7 @@ type sharing struct {
 	changed time.Time // by the member's own calls, Probe or operator
 	cause   Cause     // of that
 	held    bool      // it was isolated by the operator, for this member alone
-	freed   bool      // it was reset by the operator, for this member alone, since the fleet has isolated it
+	freed   time.Time // when the operator has reset, for this member alone, what the fleet had isolated
 	tripped *moment   // until when it was tripped by the operator; nil if it wasn't
 	denied  *moment   // until when the fleet may keep calls from being the probe without another change
 }
@@ -58,8 +58,7 @@ func (b *Breaker) join() {
 		return
 	}
 	s := &b.trouble.shared
-	s.freed = false
-	s.reset, s.denied = time.Time{}, nil
+	s.freed, s.reset, s.denied = time.Time{}, time.Time{}, nil
 	if b.era.Load().state != StateIsolated {
 		s.fleet = StateClosed
 	}
@@ -80,29 +79,31 @@ func (b *Breaker) adopt() {
 }
 
 // apply does what a change of the fleet says, and reports false if the breaker knows more. What the operator of this
-// member has done stands, until the operator of the whole fleet resets the breaker.
+// member has done stands, until the operator of the whole fleet does something later.
 func (b *Breaker) apply(c FleetChange) bool {
 	fresh := b.newCounter(c.State == StateOpen)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.inTrouble().shared
-	if s.changed.After(c.Time) {
+	byHand := c.Cause == CauseManual
+	later := s.changed.After(c.Time)
+	if later && c.State != StateIsolated && !(byHand && s.cause == CauseManual) {
 		return false
 	}
 
 	before := s.fleet
 	s.fleet = c.State
-	s.freed = s.freed && c.State == StateIsolated
 	b.watched.Store(c.State == StateClosed && c.Failures > 0)
 	switch {
-	case c.State == StateClosed && c.Cause == CauseManual:
-		if c.Time.After(s.reset) {
+	case c.State == StateClosed && byHand:
+		if !later && c.Time.After(s.reset) {
 			s.reset, s.held, s.tripped = c.Time, false, nil
 			b.reset(fresh, CauseManual)
 		}
 	case s.held:
 	case c.State == StateIsolated:
-		if !s.freed {
+		if s.freed.IsZero() || c.Time.After(s.freed) {
+			s.tripped = nil
 			b.isolate(fresh, c.Reason)
 		}
 	case s.tripped != nil && s.tripped.left() > 0:
@@ -162,6 +163,23 @@ func (b *Breaker) report(r FleetResult) {
 	}
 }
 
+// isRefused notes that the fleet refuses a probe, and reports whether it may: it has done so for less time than the
+// longest. b.mu must be held.
+func (s *sharing) isRefused(longest time.Duration) bool {
+	if s.denied == nil {
+		s.denied = in(longest)
+	}
+	return s.denied.left() > 0
+}
+
+// isFreed reports whether the fleet has isolated the breaker, but the operator of this member has reset it: then it
+// recovers by itself.
+func (b *Breaker) isFreed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.inTrouble().shared.fleet == StateIsolated && b.era.Load().state != StateIsolated
+}
+
 // mayProbe reports whether the fleet lets a call that has so much time left be the probe of an open breaker. If not,
 // the breaker stays open for some time more.
 func (b *Breaker) mayProbe(left time.Duration) bool {
@@ -182,9 +200,7 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 		return true
 	case b.era.Load().state != StateOpen:
 		return false
-	case s.denied == nil:
-		s.denied = in(b.cfg.longest())
-	case s.denied.left() <= 0:
+	case !s.isRefused(b.cfg.longest()):
 		return true
 	}
 	if wait = min(wait, s.denied.left()); b.untilProbe() < wait {
@@ -197,7 +213,7 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 // is until it may be asked again. It takes no longer than patience, and then the breaker decides.
 func (b *Breaker) lease(cause Cause, patience time.Duration) time.Duration {
 	m := b.member()
-	if m == nil || m.hanging.Load() >= maxLeases {
+	if m == nil || m.hanging.Load() >= maxLeases || b.isFreed() {
 		return 0
 	}
 

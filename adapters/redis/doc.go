@@ -22,7 +22,7 @@
 // the connection for messages. Failures and probes send one each, and so does the first success after a failure.
 //
 // A probe leases the right to send it for three seconds at a time, so one that dies with its server is replaced after
-// that. A member whose probe has failed leaves the next one to the others, for a quarter of the cooldown: what
+// that, and for a ProbeTimeout in all, so calls that tell nothing don't keep the others waiting. A member whose probe has failed leaves the next one to the others, for a quarter of the cooldown: what
 // is broken may be its own network. With BreakerConfig.Probe, the fleet together asks the backend as often
 // as one server would.
 //
@@ -44,9 +44,8 @@
 // # What it shares
 //
 // Breakers belong together that have the same name and key, and that all members list in their Config, or that none
-// does. Isolate, Trip and Reset of a Breaker concern one member; [Fleet.Isolate] and [Fleet.Reset] concern all. A member
-// whose operator has reset a breaker that the fleet has isolated doesn't isolate it before the next Fleet.Reset. All
-// members should configure a breaker alike: if they don't, the log says so, and Health, for three minutes also of those
+// does. Isolate, Trip and Reset of a Breaker concern one member; [Fleet.Isolate] and [Fleet.Reset] concern all, and of
+// what was done for one and for all, the last counts. All members should configure a breaker alike: if they don't, the log says so, and Health, for three minutes also of those
 // that have left.
 //
 // Times go from Redis to members as durations only, so their clocks may differ. A namespace remembers up to 4,096

@@ -44,8 +44,14 @@ var errLeft = errors.New("the member has left the fleet")
 type learned struct {
 	since    string // the memory that versions are of
 	newest   int64  // of its versions
-	versions map[string]int64
+	versions map[string]version
 	breakers map[string]entry // those that aren't closed, or have failures
+}
+
+// version is what a member has applied last of a breaker.
+type version struct {
+	number int64
+	time   time.Time // of the change: the next one is no older
 }
 
 // untold is what the store may not have heard of the member.
@@ -57,7 +63,7 @@ type untold struct {
 
 // nothing is what a member has learned of a memory at first.
 func nothing(since string) learned {
-	return learned{since: since, versions: make(map[string]int64), breakers: make(map[string]entry)}
+	return learned{since: since, versions: make(map[string]version), breakers: make(map[string]entry)}
 }
 
 // inherit lets the next sync end the isolations that an earlier membership has left, unless the store has them, too.
@@ -184,18 +190,29 @@ func (e *engine) resync() {
 }
 
 // apply applies what the store said when it was asked at this time, or later, unless it has said something newer
-// since. It reports false if the member knows more. e.mu must be held.
+// since. What it says again is no news, unless the member's breaker has closed since. It reports false if the member
+// knows more. e.mu must be held.
 func (e *engine) apply(x entry, asked time.Time) bool {
-	if heard, ok := e.versions[x.ID]; x.Version < heard || ok && x.Version == heard && x.State == "closed" {
-		return true // a reset that is applied again would forget failures since
+	c, last := x.change(asked), e.versions[x.ID]
+	if c.Time.Before(last.time) {
+		c.Time = last.time
 	}
+	if x.Version < last.number {
+		return true
+	}
+	if x.Version == last.number && !last.time.IsZero() {
+		b, _ := e.member.Breaker(x.ID)
+		if c.State != resilience.StateOpen || b.State != resilience.StateClosed {
+			return true
+		}
+	}
+
 	e.saw(x.Version)
-	if !e.member.Apply(x.change(asked)) {
+	if !e.member.Apply(c) {
 		e.known = memory{}
 		return false
 	}
-
-	e.versions[x.ID] = x.Version
+	e.versions[x.ID] = version{x.Version, c.Time}
 	if x.State == "closed" && x.Failures == 0 {
 		delete(e.breakers, x.ID)
 	} else {

@@ -297,7 +297,7 @@ func TestWhatAMessageMeans(t *testing.T) {
 		},
 		"the same, later": {
 			message: change(func(x *entry) { x.Wait = 20_000 }),
-			want:    resilience.StateOpen, after: 20 * time.Second, known: 5,
+			want:    resilience.StateOpen, after: 10 * time.Second, known: 5,
 		},
 		"closed, as a reply has said": {
 			message: change(func(x *entry) { x.State, x.Wait, x.Version = "closed", 0, 6 }),

@@ -13,9 +13,11 @@
 --   by:MEMBER       that this member has seen one of them
 --   at, probe_at    when a call and when a Probe may be the next probe
 --   lease, until    which member sends the probe, and until when another one may not
+--   leased          since when it has the lease
 --   failed:MEMBER   that a probe of this member has failed since the breaker has opened
 --   cause, reason   of the state
 --   reset           when it was reset by hand, for a minute: members that were away have to hear of that
+--   isolated        when it was isolated
 --   v               the version of the fleet when it has changed last
 local members, version, index, configs, breaker = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local op, me, channel, keep, absent, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -26,6 +28,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local lately = 60000 -- for how long a reset is remembered
+local missed = 600000 -- for how long a member that hasn't left may be out of reach rather than gone
 
 local function int(n) return string.format('%.0f', n) end
 
@@ -40,17 +43,18 @@ local function live() return math.max(heard(), 1) end
 local function alive()
 	local first = heard() == 0
 	redis.call('ZADD', members, int(now), me)
-	redis.call('ZREMRANGEBYSCORE', members, '-inf', '(' .. int(now - absent))
+	redis.call('ZREMRANGEBYSCORE', members, '-inf', '(' .. int(now - missed))
 	redis.call('PEXPIRE', members, keep)
 	if first then redis.call('HSET', version, 'awake', int(now)) end
 end
 
--- needed returns how many members must have seen failures to open a breaker: all, if there are fewer than the quorum.
--- For a while after the first is heard of, it isn't known how many there are.
+-- needed returns how many members must have seen failures to open a breaker: all, if there are fewer than the quorum,
+-- also those that the server can't hear, who may be where the backend is. For a while after the first is heard of, it
+-- isn't known how many there are.
 local function needed(quorum)
 	local awake = tonumber(redis.call('HGET', version, 'awake') or 0)
 	if now - awake < absent then return quorum end
-	return math.min(quorum, live())
+	return math.min(quorum, redis.call('ZCARD', members))
 end
 
 -- present returns the fields with a prefix whose members are there, and forgets those of others.
@@ -90,11 +94,12 @@ end
 
 -- get returns a breaker as members know it.
 local function get(key, id)
-	local h = redis.call('HMGET', key, 'state', 'failures', 'at', 'cause', 'reason', 'v', 'lease', 'until')
-	local at = tonumber(h[3]) or now
+	local h = redis.call('HMGET', key, 'state', 'failures', 'at', 'cause', 'reason', 'v', 'lease', 'until', 'isolated', 'reset')
+	local at, age = tonumber(h[3]) or now, 0
 	if h[7] and h[7] ~= me then at = math.max(at, tonumber(h[8])) end
+	if h[4] == 'manual' then age = math.max(now - (h[9] or h[10]), 0) end
 	return {
-		id = id, state = h[1] or 'closed', failures = tonumber(h[2]) or 0, wait = math.max(at - now, 0),
+		id = id, state = h[1] or 'closed', failures = tonumber(h[2]) or 0, wait = math.max(at - now, 0), age = age,
 		cause = h[4] or 'calls', reason = h[5] or '', v = tonumber(h[6]) or 0, since = since(), by = me,
 	}
 end
@@ -198,7 +203,7 @@ function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, a
 	if state == 'open' and probe == '1' then
 		redis.call('HSET', breaker, 'at', int(now + wait), 'probe_at', int(now + interval / 2))
 		redis.call('HSET', breaker, 'failed:' .. me, 1, 'last', int(now))
-		redis.call('HDEL', breaker, 'lease', 'until')
+		redis.call('HDEL', breaker, 'lease', 'until', 'leased')
 		return changed(id)
 	end
 	if state or not room(id) then return unchanged(id) end
@@ -246,17 +251,34 @@ function ops.lease(id, cause, term, interval, patience)
 	end
 	if due > now then return cjson.encode({granted = false, wait = due - now}) end
 
-	redis.call('HSET', breaker, 'lease', me, 'until', int(now + term))
 	if cause == 'probe' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2)) end
-	if not held then changed(id, {wait = tonumber(term)}) end
+	if not held then
+		redis.call('HSET', breaker, 'lease', me, 'until', int(now + term), 'leased', int(now))
+		changed(id, {wait = tonumber(term)})
+	end
 	return cjson.encode({granted = true, wait = 0})
 end
 
--- isolate rejects all calls of all members.
-function ops.isolate(id, reason)
+-- renew extends the lease of a probe that is under way, or takes it if nobody has it: for as long as a probe may take,
+-- since one that tells nothing may be followed by another one at once.
+function ops.renew(id, term, longest)
+	local h = redis.call('HMGET', breaker, 'state', 'at', 'lease', 'until', 'leased')
+	local mine, held = h[3] == me, h[3] and tonumber(h[4]) > now
+	if h[1] ~= 'open' or held and not mine or not held and tonumber(h[2]) > now then return '{}' end
+
+	local start = mine and tonumber(h[5]) or now
+	local ends = math.min(now + term, start + longest)
+	if ends <= now then return '{}' end
+	redis.call('HSET', breaker, 'lease', me, 'until', int(ends), 'leased', int(start))
+	if not held then changed(id, {wait = ends - now}) end
+	return '{}'
+end
+
+-- isolate rejects all calls of all members. It is of that age if it isn't new.
+function ops.isolate(id, reason, age)
 	if not room(id) then return redis.error_reply('FULL the namespace has too many breakers') end
 	redis.call('DEL', breaker)
-	redis.call('HSET', breaker, 'state', 'isolated', 'reason', reason, 'cause', 'manual')
+	redis.call('HSET', breaker, 'state', 'isolated', 'reason', reason, 'cause', 'manual', 'isolated', int(now - (age or 0)))
 	return changed(id)
 end
 
@@ -268,14 +290,15 @@ function ops.reset(id)
 end
 
 -- restore is for a breaker that the server has forgotten: it knows something older if that is of this version at most. It
--- does nothing if another member was faster, or if the breaker was reset since. An isolated one may be open by now.
-function ops.restore(id, state, wait, probe_wait, reason, older)
+-- does nothing if another member was faster, or if the breaker was reset since. An isolated one may be open by now. age
+-- is that of the isolation.
+function ops.restore(id, state, wait, probe_wait, reason, age, older)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'v')
 	if not h[3] or tonumber(h[3]) > tonumber(older) then
 		local reset = h[2] and now - h[2] < lately
 		if h[1] == 'isolated' or h[1] and state ~= 'isolated' or reset or not room(id) then return unchanged(id) end
 	end
-	if state == 'isolated' then return ops.isolate(id, reason) end
+	if state == 'isolated' then return ops.isolate(id, reason, age) end
 	open(wait, probe_wait, 'calls')
 	return changed(id)
 end

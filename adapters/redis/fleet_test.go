@@ -265,10 +265,39 @@ func TestMembersThatDieOrLeaveAreForgotten(t *testing.T) {
 		time.Sleep(2 * absence)
 		require.Equal(t, 1, all[0].fleet.Health().Members)
 
-		down(t, all[:1]) // it is the quorum now
+		all[0].open("search")
+		require.Equal(t, "closed", m.breaker("listed/search").State, "the other may just be out of reach")
+		time.Sleep(10 * time.Minute)
+		all[0].guard.Breaker("search").Reset()
+		all[0].cut.Store(true)
+		require.ErrorIs(t, all[0].call(), errBackend, "it is the quorum now")
 		require.Equal(t, "open", m.breaker("listed/search").State)
 		all[2].store.down.Store(false)
 		leaveAll(t, all[2:])
+	})
+}
+
+// A member that can reach Redis, but neither the backend nor the others, opens its breaker alone.
+func TestPartitionOpensNothingOnTheOtherSide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 3, nil)
+		defer leaveAll(t, all)
+		setDown(all[1:], true)
+		time.Sleep(time.Minute)
+		all[0].open("search")
+		for range 5 {
+			time.Sleep(time.Minute)
+			all[0].cut.Store(true)
+			require.Error(t, all[0].call(), "it is the probe")
+		}
+		setDown(all[1:], false)
+		for range 10 {
+			time.Sleep(time.Second)
+			require.NoError(t, all[1].call())
+			require.NoError(t, all[2].call())
+		}
+		all[0].cut.Store(false)
 	})
 }
 

@@ -76,7 +76,7 @@ func TestEachCommandOfASyncThatFailsIsAnOutage(t *testing.T) {
 		"failure":   func(s *server) { s.store.refuse(refused, "failure"); s.open("search") },
 		"recovered": func(s *server) { s.open("search"); s.store.refuse(refused, "recovered"); s.recover() },
 		"restore":   func(s *server) { s.open("search"); s.store.flush() },
-		"lease":     func(s *server) { s.probe("search", 20*time.Second) },
+		"renew":     func(s *server) { s.probe("search", 20*time.Second) },
 	} {
 		t.Run(op, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -126,7 +126,7 @@ func (i *interleaving) recover(r *rapid.T) {
 }
 
 var operations = []string{
-	"sync", "read", "failure", "success", "recovered", "lease", "isolate", "reset", "restore", "reclose", "compare",
+	"sync", "read", "failure", "success", "recovered", "lease", "renew", "isolate", "reset", "restore", "reclose", "compare",
 }
 
 func TestInterleavings(t *testing.T) {

@@ -280,7 +280,7 @@ func TestMemoryOfAMemberIsBounded(t *testing.T) {
 				e.subscribed()
 				synctest.Wait()
 				require.Equal(t, maxBreakers, len(e.versions))
-				require.Equal(t, int64(1), e.versions["listed/search"], "it isn't closed")
+				require.Equal(t, int64(1), e.versions["listed/search"].number, "it isn't closed")
 			}
 		}
 	})

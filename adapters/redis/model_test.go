@@ -30,6 +30,8 @@ type modelBreaker struct {
 	at, probeAt time.Time
 	lease       string
 	reset       time.Time // when it was reset by hand; zero if it wasn't
+	isolated    time.Time // when it was isolated
+	leased      time.Time
 	until       time.Time
 	expires     time.Time // when it is forgotten, unless it is read before
 }
@@ -108,20 +110,23 @@ func (m *model) present(member string) bool {
 	return ok && !heard.Before(m.now().Add(-absence))
 }
 
-// live returns how many members there are.
-func (m *model) live() (n int) {
+// heard returns how many members were heard of lately.
+func (m *model) heard() (n int) {
 	for member := range m.members {
 		if m.present(member) {
 			n++
 		}
 	}
-	return max(n, 1)
+	return n
 }
+
+// live returns how many members there are.
+func (m *model) live() (n int) { return max(m.heard(), 1) }
 
 // alive says that the member is.
 func (m *model) alive(me string) {
-	maps.DeleteFunc(m.members, func(member string, _ time.Time) bool { return !m.present(member) })
-	if len(m.members) == 0 {
+	maps.DeleteFunc(m.members, func(_ string, heard time.Time) bool { return m.now().Sub(heard) > 10*time.Minute })
+	if m.heard() == 0 {
 		m.awake = m.now()
 	}
 	m.members[me] = m.now()
@@ -132,7 +137,7 @@ func (m *model) needed(quorum int) int {
 	if m.now().Sub(m.awake) < absence {
 		return quorum
 	}
-	return min(quorum, m.live())
+	return min(quorum, len(m.members))
 }
 
 // forgetAbsent forgets those who aren't there any more, and returns how many are.
@@ -170,6 +175,13 @@ func (m *model) view(id, me string) entry {
 		at = b.until
 	}
 	e.Wait = max(at.Sub(m.now()).Milliseconds(), 0)
+	if b.Cause == "manual" {
+		made := b.reset
+		if b.State == "isolated" {
+			made = b.isolated
+		}
+		e.Age = milliseconds(m.now().Sub(made))
+	}
 	return e
 }
 

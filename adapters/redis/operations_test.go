@@ -161,24 +161,57 @@ func (s *modelStore) lease(
 			return leaseReply{Wait: milliseconds(due.Sub(now))}
 		}
 
-		b.lease, b.until = s.me, now.Add(leaseTerm)
 		if cause == resilience.CauseProbe {
 			b.probeAt = now.Add(fb.Config.ProbeInterval / 2)
 		}
 		if !held {
+			b.lease, b.leased, b.until = s.me, now, now.Add(leaseTerm)
 			s.changed(fb.ID, s.me, func(e *entry) { e.Wait = leaseTerm.Milliseconds() })
 		}
 		return leaseReply{Granted: true}
 	})
 }
 
-func (s *modelStore) isolateNow(id, reason string) entry {
-	s.breakers[id] = &modelBreaker{entry: entry{State: "isolated", Cause: "manual", Reason: reason}}
+func (s *modelStore) renew(ctx context.Context, fb resilience.FleetBreaker) error {
+	_, err := over(ctx, s, "renew", func() struct{} {
+		b, now := s.breakers[fb.ID], s.now()
+		if b == nil || b.State != "open" {
+			return struct{}{}
+		}
+		held := b.lease != "" && b.until.After(now)
+		if held && b.lease != s.me || !held && b.at.After(now) {
+			return struct{}{}
+		}
+
+		start := now
+		if b.lease == s.me {
+			start = b.leased
+		}
+		ends := now.Add(leaseTerm)
+		if last := start.Add(fb.Config.ProbeTimeout); last.Before(ends) {
+			ends = last
+		}
+		if !ends.After(now) {
+			return struct{}{}
+		}
+		b.lease, b.leased, b.until = s.me, start, ends
+		if !held {
+			s.changed(fb.ID, s.me, func(e *entry) { e.Wait = ends.Sub(now).Milliseconds() })
+		}
+		return struct{}{}
+	})
+	return err
+}
+
+func (s *modelStore) isolateNow(id, reason string, age time.Duration) entry {
+	s.breakers[id] = &modelBreaker{
+		entry: entry{State: "isolated", Cause: "manual", Reason: reason}, isolated: s.now().Add(-age),
+	}
 	return s.changed(id, s.me, nil)
 }
 
 func (s *modelStore) isolate(ctx context.Context, id, reason string) (entry, error) {
-	return over(ctx, s, "isolate", func() entry { return s.isolateNow(id, reason) })
+	return over(ctx, s, "isolate", func() entry { return s.isolateNow(id, reason, 0) })
 }
 
 func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
@@ -189,7 +222,7 @@ func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
 }
 
 func (s *modelStore) restore(
-	ctx context.Context, fb resilience.FleetBreaker, reason string, older int64,
+	ctx context.Context, fb resilience.FleetBreaker, reason string, age time.Duration, older int64,
 ) (entry, error) {
 	return over(ctx, s, "restore", func() entry {
 		isolates := fb.State == resilience.StateIsolated
@@ -202,7 +235,7 @@ func (s *modelStore) restore(
 			return s.view(fb.ID, s.me)
 		}
 		if isolates {
-			return s.isolateNow(fb.ID, reason)
+			return s.isolateNow(fb.ID, reason, age)
 		}
 		s.open(fb.ID, max(fb.RetryAfter, 0), fb.Config.ProbeInterval/2, "calls")
 		return s.changed(fb.ID, s.me, nil)

@@ -65,7 +65,7 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			ID:         drawID.Draw(t, "id"),
 			State:      rapid.SampledFrom([]resilience.State{resilience.StateOpen, resilience.StateIsolated}).Draw(t, "state"),
 			RetryAfter: time.Duration(rapid.IntRange(0, 4).Draw(t, "wait")) * time.Second,
-			Config:     resilience.BreakerConfig{Failures: 3, Cooldown: 4 * time.Second, ProbeInterval: drawInterval.Draw(t, "interval")},
+			Config:     resilience.BreakerConfig{Failures: 3, Cooldown: 4 * time.Second, ProbeInterval: drawInterval.Draw(t, "interval"), ProbeTimeout: 9 * time.Second},
 		}
 	}
 	drawAge := rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, time.Minute})
@@ -120,6 +120,10 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			b, cause := breaker(), drawCause.Draw(t, "cause")
 			same("lease", func(s store) (any, error) { return s.lease(ctx, b, cause) })
 		},
+		"renew": func(t *rapid.T) {
+			b := breaker()
+			same("renew", func(s store) (any, error) { return nil, s.renew(ctx, b) })
+		},
 		"isolate": func(t *rapid.T) {
 			id := drawID.Draw(t, "id")
 			same("isolate", func(s store) (any, error) { return s.isolate(ctx, id, "maintenance") })
@@ -130,8 +134,8 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		},
 		"restore": func(t *rapid.T) {
 			b := breaker()
-			older := rapid.Int64Range(0, 20).Draw(t, "older")
-			same("restore", func(s store) (any, error) { return s.restore(ctx, b, "maintenance", older) })
+			age, older := drawAge.Draw(t, "age"), rapid.Int64Range(0, 20).Draw(t, "older")
+			same("restore", func(s store) (any, error) { return s.restore(ctx, b, "maintenance", age, older) })
 		},
 		"reclose": func(t *rapid.T) {
 			id, older := drawID.Draw(t, "id"), rapid.Int64Range(0, 20).Draw(t, "older")

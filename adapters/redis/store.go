@@ -32,9 +32,14 @@ type store interface {
 	recovered(ctx context.Context, id string, age time.Duration, cause resilience.Cause) (entry, error)
 	lease(ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause) (leaseReply, error)
 
+	// renew says that a probe is under way.
+	renew(ctx context.Context, b resilience.FleetBreaker) error
+
 	isolate(ctx context.Context, id, reason string) (entry, error)
 	reset(ctx context.Context, id string) (entry, error)
-	restore(ctx context.Context, b resilience.FleetBreaker, reason string, older int64) (entry, error)
+	restore(
+		ctx context.Context, b resilience.FleetBreaker, reason string, age time.Duration, older int64,
+	) (entry, error)
 	reclose(ctx context.Context, id string, older int64) (entry, error)
 
 	// compare notes the configurations of the member's breakers, and returns those of all members.
@@ -73,6 +78,7 @@ type entry struct {
 	Failures int    `json:"failures"`
 	Wait     int64  `json:"wait"` // milliseconds until a call may be the probe
 	Cause    string `json:"cause"`
+	Age      int64  `json:"age"` // milliseconds since it was changed by hand, if that is the cause
 	Reason   string `json:"reason"`
 	Version  int64  `json:"v"` // of the memory when it has changed last
 	Since    string `json:"since"`
@@ -100,7 +106,7 @@ func (e entry) change(asked time.Time) resilience.FleetChange {
 	case "probe":
 		c.Cause = resilience.CauseProbe
 	case "manual":
-		c.Cause = resilience.CauseManual
+		c.Cause, c.Time = resilience.CauseManual, asked.Add(-time.Duration(e.Age)*time.Millisecond)
 	}
 	return c
 }
@@ -224,6 +230,12 @@ func (s *redisStore) lease(
 		milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval), milliseconds(b.Config.Cooldown/4))
 }
 
+// renew lets the lease last for no longer than a probe may.
+func (s *redisStore) renew(ctx context.Context, b resilience.FleetBreaker) error {
+	_, err := run[struct{}](ctx, s, "renew", []string{b.ID}, milliseconds(leaseTerm), milliseconds(b.Config.ProbeTimeout))
+	return err
+}
+
 func (s *redisStore) isolate(ctx context.Context, id, reason string) (entry, error) {
 	return run[entry](ctx, s, "isolate", []string{id}, reason)
 }
@@ -233,10 +245,10 @@ func (s *redisStore) reset(ctx context.Context, id string) (entry, error) {
 }
 
 func (s *redisStore) restore(
-	ctx context.Context, b resilience.FleetBreaker, reason string, older int64,
+	ctx context.Context, b resilience.FleetBreaker, reason string, age time.Duration, older int64,
 ) (entry, error) {
 	return run[entry](ctx, s, "restore", []string{b.ID}, b.State.String(),
-		milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval/2), reason, older)
+		milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval/2), reason, milliseconds(age), older)
 }
 
 func (s *redisStore) reclose(ctx context.Context, id string, older int64) (entry, error) {

@@ -196,9 +196,7 @@ func (e *engine) renew(ctx context.Context) error {
 		if !b.Probing {
 			continue
 		}
-		_, err := bounded(ctx, func(ctx context.Context) (leaseReply, error) {
-			return e.store.lease(ctx, b, resilience.CauseCalls)
-		})
+		_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.store.renew(ctx, b) })
 		if err != nil {
 			return err
 		}
@@ -245,7 +243,7 @@ func (e *engine) restore(ctx context.Context, l learned, older int64) error {
 			b.RetryAfter = c.RetryAfter
 		}
 		restored, err := bounded(ctx, func(ctx context.Context) (entry, error) {
-			return e.store.restore(ctx, b, x.Reason, older)
+			return e.store.restore(ctx, b, x.Reason, time.Since(l.versions[id].time), older)
 		})
 		if err != nil {
 			return err
@@ -267,7 +265,7 @@ func (e *engine) restore(ctx context.Context, l learned, older int64) error {
 // reclose tells the store what has been closed after this version of its memory.
 func (e *engine) reclose(ctx context.Context, l learned, older int64) error {
 	for id, v := range l.versions {
-		if x, ok := l.breakers[id]; ok && x.State != "closed" || v <= older {
+		if x, ok := l.breakers[id]; ok && x.State != "closed" || v.number <= older {
 			continue
 		}
 		_, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.reclose(ctx, id, older) })

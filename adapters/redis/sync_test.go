@@ -161,9 +161,10 @@ func TestWhatHappensDuringASyncIsNewer(t *testing.T) {
 		require.Equal(t, resilience.StateIsolated, s.stateOf("b"))
 		s.store.mend()
 
-		// Its operator opens one, which stands until the next sync says that it is isolated since.
+		// Its operator resets one, which stands until the next sync says that it is open still.
 		hear := s.store.deafen()
-		_, err := other.isolate(t.Context(), "listed/search", "moving house")
+		b := resilience.FleetBreaker{ID: "listed/search", Config: resilience.BreakerConfig{Failures: 1, Cooldown: time.Hour}}
+		_, err := other.failure(t.Context(), b, 0, 1, 1, false)
 		require.NoError(t, err)
 		began, end := make(chan struct{}), make(chan struct{})
 		s.store.faults.Store("read", fault{after: func(context.Context) error {
@@ -176,12 +177,12 @@ func TestWhatHappensDuringASyncIsNewer(t *testing.T) {
 		<-began
 		s.store.mend()
 		time.Sleep(time.Millisecond)
-		s.guard.Breaker("search").Trip(time.Hour)
+		s.guard.Breaker("search").Reset()
 		close(end)
 		synctest.Wait()
-		require.Equal(t, resilience.StateOpen, s.state())
+		require.Equal(t, resilience.StateClosed, s.state())
 		time.Sleep(heartbeat)
-		require.Equal(t, resilience.StateIsolated, s.state())
+		require.Equal(t, resilience.StateOpen, s.state())
 	})
 }
 

@@ -1,0 +1,246 @@
+package redisfleet
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
+)
+
+// untilServed makes a call each second until one succeeds, and returns how long that took.
+func (s *server) untilServed(atMost time.Duration) time.Duration {
+	start := time.Now()
+	for s.call() != nil {
+		require.LessOrEqual(s.t, time.Since(start), atMost)
+		time.Sleep(time.Second)
+	}
+	return time.Since(start)
+}
+
+// The client of one member whose calls tell nothing keeps the others from asking the backend for no longer than a probe
+// may take.
+func TestClientOfOneMemberDoesNotKeepTheLease(t *testing.T) {
+	for name, tool := range map[string]func(context.Context) (string, error){
+		"it leaves": func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		},
+		"it makes mistakes": func(context.Context) (string, error) {
+			time.Sleep(2 * time.Second)
+			return "", resilience.MarkInvalid(errBackend)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := servers(t, newModel(), 2, nil)
+				defer leaveAll(t, all)
+				down(t, all)
+				all[0].broken.Store(false)
+				time.Sleep(30 * time.Second)
+
+				over := make(chan struct{})
+				go func() {
+					for {
+						ctx, cancel := context.WithCancel(context.Background())
+						leaves := time.AfterFunc(10*time.Second, cancel)
+						_, _ = resilience.Do(ctx, all[0].guard, "search", tool)
+						leaves.Stop()
+						cancel()
+						select {
+						case <-over:
+							return
+						case <-time.After(10 * time.Millisecond):
+						}
+					}
+				}()
+				time.Sleep(time.Second)
+				all[1].untilServed(2*time.Minute + leaseTerm + time.Second)
+				close(over)
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// Nor does a Probe that tells nothing.
+func TestProbeThatCrashesDoesNotKeepTheLease(t *testing.T) {
+	for range 10 { // it is left to chance whose Probe is called first
+		synctest.Test(t, func(t *testing.T) {
+			m := newModel()
+			bad, good := newServer(t, m, "bad"), newServer(t, m, "good")
+			good.broken = bad.broken
+			for s, probe := range map[*server]func(context.Context) error{
+				bad:  func(context.Context) error { panic("a bug") },
+				good: func(context.Context) error { return nil },
+			} {
+				s.start(func(c *resilience.BreakerConfig) { c.Probe, c.ProbeInterval = probe, 2*time.Second })
+			}
+			defer leaveAll(t, []*server{bad, good})
+			time.Sleep(absence)
+			down(t, []*server{bad, good})
+			bad.broken.Store(false)
+			good.untilServed(time.Minute)
+		})
+	}
+}
+
+// A clock that is set back keeps nothing from being asked for longer than a fleet that has nothing else to say.
+func TestClockOfTheServerIsSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 3, nil)
+		defer leaveAll(t, all)
+		down(t, all)
+		all[0].broken.Store(false)
+		m.mu.Lock()
+		m.now = func() time.Time { return time.Now().Add(-24 * time.Hour) }
+		m.mu.Unlock()
+		all[0].untilServed(11*30*time.Second + time.Second)
+	})
+}
+
+// A member in which the operator has reset what the fleet has isolated recovers by itself.
+func TestMemberThatIsInServiceAloneRecovers(t *testing.T) {
+	for name, probes := range map[string]bool{"by a call": false, "by its Probe": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := servers(t, newModel(), 2, func(c *resilience.BreakerConfig) {
+					if probes {
+						c.Probe = func(context.Context) error { return nil }
+					}
+				})
+				defer leaveAll(t, all)
+				require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+				synctest.Wait()
+				all[1].guard.Breaker("search").Reset()
+				all[1].open("search")
+				all[1].untilServed(31 * time.Second)
+				require.Equal(t, resilience.StateIsolated, all[0].state())
+			})
+		})
+	}
+}
+
+// What the operator of the fleet has done is older than what that of a member has done since, whenever the member hears
+// of it.
+func TestResetOfTheFleetIsOlderThanALaterIsolationOfAMember(t *testing.T) {
+	isolate := func(s *server) { s.guard.Breaker("search").Isolate("not on this server") }
+	for name, c := range map[string]func(all []*server, newcomer *server){
+		"it joins": func(_ []*server, newcomer *server) {
+			newcomer.prepare(nil)
+			isolate(newcomer)
+			newcomer.join()
+		},
+		"it was away": func(all []*server, newcomer *server) {
+			newcomer.start(nil)
+			newcomer.store.down.Store(true)
+			time.Sleep(2 * time.Second)
+			require.NoError(newcomer.t, all[0].fleet.Reset(context.Background(), "search"))
+			time.Sleep(time.Second)
+			isolate(newcomer)
+			newcomer.store.down.Store(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all, newcomer := servers(t, m, 2, nil), newServer(t, m, "newcomer")
+				require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+				time.Sleep(20 * time.Second)
+				c(all, newcomer)
+				defer leaveAll(t, append(all, newcomer))
+				time.Sleep(3 * time.Second)
+				require.Equal(t, resilience.StateIsolated, newcomer.state())
+				time.Sleep(2 * time.Minute)
+				require.Equal(t, resilience.StateIsolated, newcomer.state())
+				require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+				synctest.Wait()
+				require.NoError(t, newcomer.call())
+			})
+		})
+	}
+}
+
+// A new isolation is for all, also for a member whose operator has reset the one before.
+func TestAnotherIsolationIsForAll(t *testing.T) {
+	for name, misses := range map[string]bool{"hears the reset": false, "misses it": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all := servers(t, m, 2, nil)
+				defer leaveAll(t, all)
+				require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+				synctest.Wait()
+				time.Sleep(time.Second)
+				all[1].guard.Breaker("search").Reset()
+				m.flush() // it is restored as it was
+				time.Sleep(time.Hour)
+				require.NoError(t, all[1].call())
+
+				all[1].store.down.Store(misses)
+				require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+				time.Sleep(2 * time.Second)
+				require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "leaking data"))
+				all[1].store.down.Store(false)
+				time.Sleep(2 * time.Second)
+				require.ErrorContains(t, all[1].call(), "leaking data")
+			})
+		})
+	}
+}
+
+// The end of an isolation that a member has missed ends it though the operator had tripped the breaker before.
+func TestTrippedMemberMissesTheEndOfAnIsolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 2, nil)
+		defer leaveAll(t, all)
+		all[1].guard.Breaker("search").Trip(time.Hour)
+		time.Sleep(time.Second)
+		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+		synctest.Wait()
+		all[1].store.down.Store(true)
+		time.Sleep(5 * time.Second)
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		time.Sleep(2 * time.Minute)
+		all[1].store.down.Store(false)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, all[1].call())
+	})
+}
+
+// The last of several changes is known though its message was lost, and the sync that reads it began before the others.
+func TestResetThatIsReadByASyncThatBeganBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 2, nil)
+		defer leaveAll(t, all)
+		operate := func(do func(context.Context) error) {
+			require.NoError(t, do(t.Context()))
+			time.Sleep(50 * time.Millisecond)
+		}
+		isolate := func(ctx context.Context) error { return all[0].fleet.Isolate(ctx, "search", "") }
+		reset := func(ctx context.Context) error { return all[0].fleet.Reset(ctx, "search") }
+		operate(isolate)
+		time.Sleep(5 * time.Second)
+		var reads atomic.Int64
+		all[1].store.faults.Store("read", fault{before: func(context.Context) error {
+			if reads.Add(1) == 1 {
+				time.Sleep(400 * time.Millisecond)
+			}
+			return nil
+		}})
+		all[1].fleet.engine.subscribed()
+		time.Sleep(50 * time.Millisecond)
+		operate(reset)
+		operate(isolate)
+		hear := all[1].store.deafen()
+		operate(reset)
+		time.Sleep(500 * time.Millisecond)
+		hear()
+		time.Sleep(2 * time.Second)
+		require.NoError(t, all[1].call())
+	})
+}
