@@ -52,7 +52,9 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     or backoff.Permanent. An Error counts by its code: VALIDATION_ERROR and TOOL_NOT_FOUND are
 //     ClassInvalid, CANCELED is ClassCanceled, RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED, SHUTTING_DOWN
 //     and codes of a tool's own are ClassTransient if it is Retryable and ClassPermanent if it isn't, and the
-//     others are ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent;
+//     others are ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent. The
+//     error of a guarded call within the tool is ClassNeutral if that was, and one that [AsError] or [WithRetry] made
+//     says nothing if what it wraps is neutral by what follows;
 //   - a [*PanicError] or [ErrGoexit] is ClassPermanent, since what crashed once will crash
 //     again;
 //   - [context.Canceled] is ClassCanceled, but not in a [Guard] whose caller is here, nor from a
@@ -94,6 +96,8 @@ func (f *facts) byDefault() Class {
 		return ClassInvalid
 	case f.blamed != nil && f.blamed.hurried:
 		return ClassNeutral
+	case f.derived && f.blame().neutral():
+		return f.blame()
 	case f.said:
 		return f.says
 	case f.has(isCanceled) && f.blamed == nil:
@@ -160,6 +164,7 @@ type statement struct {
 	said     bool   // what the error means, which is
 	says     Class
 	timeout  bool // an *Error says so, which is TIMEOUT
+	derived  bool // an *Error says so that was made of what it wraps
 	final    bool // it is marked as a failure that another try won't help, outside of any *Error
 	notMade  bool // nothing but rejections by connectors is in it
 	rejected bool // nothing but rejections of other calls, which the tool made, is in it
@@ -172,7 +177,7 @@ func (s *statement) join(inner *statement) {
 		s.explicit = inner.explicit
 	}
 	if !s.said {
-		s.said, s.says, s.timeout = inner.said, inner.says, inner.timeout
+		s.said, s.says, s.timeout, s.derived = inner.said, inner.says, inner.timeout, inner.derived
 	}
 	s.final = s.final || inner.final
 	s.notMade = s.notMade && inner.notMade
@@ -218,7 +223,7 @@ func (s *statement) addStatement(err error) {
 // addError adds what an *Error says, which speaks for itself.
 func (s *statement) addError(e *Error) {
 	s.explicit = e
-	s.said, s.says, s.timeout = !e.saysNothing(), e.class(), e.Code == CodeTimeout
+	s.said, s.says, s.timeout, s.derived = !e.saysNothing(), e.class(), e.Code == CodeTimeout, e.derived
 	s.final = false
 	if e.Code == CodeTimeout || e.Code == CodeCanceled {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
@@ -229,9 +234,12 @@ func (s *statement) addError(e *Error) {
 	}
 }
 
-func (s *statement) say(c Class) { s.said, s.says, s.timeout = true, c, false }
+func (s *statement) say(c Class) { s.said, s.says, s.timeout, s.derived = true, c, false, false }
 
 func (e *Error) class() Class {
+	if e.neutral {
+		return ClassNeutral
+	}
 	switch e.Code {
 	case CodeValidation, CodeToolNotFound:
 		return ClassInvalid

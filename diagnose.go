@@ -17,6 +17,7 @@ func AsError(tool string, err error) *Error {
 
 	d := diagnose(err, nil)
 	e := d.toError(tool, new(Error))
+	e.derived = d.explicit == nil || d.explicit.derived
 	e.Details = maps.Clone(e.Details)
 	return e
 }
@@ -144,7 +145,7 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 	}
 
 	e.Err = d.err
-	e.quiet = d.class == ClassInvalid || d.class == ClassNeutral
+	e.quiet, e.neutral = d.class == ClassInvalid || d.class == ClassNeutral, d.class == ClassNeutral
 	e.Retryable, e.RetryAfter = d.class == ClassTransient, d.retryAfter
 	switch {
 	case e.Retryable:
@@ -182,6 +183,7 @@ func (d *diagnosis) exhausted(tool string, attempts int) *Error {
 // the original may be a package variable of the tool's.
 func complete(tool string, err error, explicit *Error) *Error {
 	e := explicit.clone()
+	e.derived = false
 	if err != error(explicit) {
 		e.Err = err // keep what it is wrapped in
 	}

@@ -121,6 +121,12 @@ type Error struct {
 	// quiet is whether the tool's own words are all that there is to say.
 	quiet bool
 
+	// neutral is whether this error of ours says nothing about a backend.
+	neutral bool
+
+	// derived is whether AsError or WithRetry made it of an error, which says what it means.
+	derived bool
+
 	// bare is whether this CANCELED says no more than context.Canceled does, since no program chose it.
 	bare bool
 }

@@ -387,3 +387,103 @@ func TestPromise8MistakeWithinMayHaveChangedSomething(t *testing.T) {
 		assert.Equal(t, 1, charged)
 	})
 }
+
+// Whether a failure says anything about the backend doesn't depend on whether the tool makes the request by a call of its
+// own, or passes the error through a function of this package.
+func TestMistakeWithinACallOpensNoBreakerAroundIt(t *testing.T) {
+	answered := func(ctx context.Context) (int, error) {
+		resilience.ReportBackend(ctx, nil)
+		return 0, errBoom
+	}
+	unknown := func(context.Context) (int, error) { return 0, errBoom }
+	request := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+	for name, tc := range map[string]struct {
+		tool    func(*resilience.Guard) toolFunc
+		options []resilience.Option
+	}{
+		"a call": {tool: func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) { return resilience.Do(ctx, g, "inner", answered) }
+		}},
+		"a call, wrapped, with debug": {tool: func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				n, err := resilience.Do(ctx, g, "inner", answered, resilience.Debug())
+				return n, fmt.Errorf("report: %w", err)
+			}
+		}},
+		"a call within a call": {tool: func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "another", func(ctx context.Context) (int, error) {
+					return resilience.Do(ctx, g, "inner", answered)
+				})
+			}
+		}},
+		"WithRetry": {tool: func(*resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				return resilience.WithRetry(ctx, resilience.Retry{}, unknown)
+			}
+		}, options: []resilience.Option{request}},
+		"AsError": {tool: func(*resilience.Guard) toolFunc {
+			return func(context.Context) (int, error) { return 0, resilience.AsError("x", errBoom) }
+		}, options: []resilience.Option{request}},
+		"AsError, twice": {tool: func(*resilience.Guard) toolFunc {
+			return func(context.Context) (int, error) {
+				return 0, resilience.AsError("x", resilience.AsError("y", errBoom))
+			}
+		}, options: []resilience.Option{request}},
+	} {
+		for _, shared := range []string{"", "backend"} {
+			runInBubble(t, name+" "+shared, func(t *testing.T) {
+				cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Breaker: shared})
+				cfg.Tools["inner"], cfg.Tools["another"] = cfg.Tools["x"], cfg.Tools["x"]
+				g := newGuard(t, cfg)
+				r := resilience.Run(t.Context(), g, "x", tc.tool(g), tc.options...)
+				require.ErrorIs(t, r.Err, errBoom)
+				assert.Equal(t, 1, r.Attempts)
+				for _, h := range g.Health() {
+					assert.Zero(t, h.ConsecutiveFailures, h.Tool)
+				}
+			})
+		}
+	}
+}
+
+// What an inner call has counted is the backend's failure for the outer call, too, and so is what the tool's author says.
+func TestFailureWithinACallCountsForTheCallAroundIt(t *testing.T) {
+	request := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+	for name, tool := range map[string]func(*resilience.Guard) toolFunc{
+		"a call": func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "inner", func(context.Context) (int, error) { return 0, errBoom })
+			}
+		},
+		"WithRetry": func(*resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				return resilience.WithRetry(ctx, resilience.Retry{}, func(context.Context) (int, error) {
+					return 0, context.DeadlineExceeded
+				})
+			}
+		},
+		"an own RETRY_EXHAUSTED": func(*resilience.Guard) toolFunc {
+			return func(context.Context) (int, error) { return 0, resilience.RetryExhaustedError("x", 3, errBoom) }
+		},
+		"AsError of an own error": func(*resilience.Guard) toolFunc {
+			return func(context.Context) (int, error) {
+				return 0, resilience.AsError("x", &resilience.Error{Code: "DOWN", Message: "It is down."})
+			}
+		},
+		"AsError, marked": func(*resilience.Guard) toolFunc {
+			return func(context.Context) (int, error) {
+				return 0, resilience.MarkBackend(resilience.AsError("x", errBoom))
+			}
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+			cfg.Tools["inner"] = cfg.Tools["x"]
+			g := newGuard(t, cfg)
+			_, err := resilience.Do(t.Context(), g, "x", tool(g), request)
+			require.Error(t, err)
+			assert.Equal(t, 1, g.Breaker("x").Failures())
+		})
+	}
+}

@@ -164,7 +164,9 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 		case d.class != ClassTransient || endedAbove(ctx) != nil:
 			return value, crashError("", err)
 		case n > 1 && n > r.MaxRetries:
-			return value, d.exhausted("", n)
+			e := d.exhausted("", n)
+			e.derived = true
+			return value, e
 		case n > r.MaxRetries || !ok || !fits(ctx, delay):
 			return value, err
 		}
