@@ -1,15 +1,20 @@
 package resilience
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/textproto"
 	"net/url"
 	"reflect"
 	"strings"
 )
 
-// refused is the only reason that certainly precedes any effect.
-const refused = "connection refused"
+const (
+	refused = "connection refused" // the only reason that certainly precedes any effect
+	closed  = "connection closed by the other side"
+)
 
 // addLoss adds whether err means that a connection is gone. What it wraps knows the reason better. Its type is from a
 // package with this path.
@@ -43,7 +48,6 @@ func (f *facts) addLoss(err error, from string) {
 // that is sure: an agent can bring about as well that a host doesn't exist, whose name it chose, and that input
 // breaks off, which it sent.
 func lostReason(err error, from string) (reason string, sure bool) {
-	const closed = "connection closed by the other side"
 	switch x := err.(type) {
 	case errno: // implements net.Error too, even ENOENT
 		reason = lostErrno[x]
@@ -51,10 +55,10 @@ func lostReason(err error, from string) (reason string, sure bool) {
 	case *net.DNSError:
 		return hostNotFound(x)
 	case *url.Error: // implements net.Error, even for a URL that can't be parsed
-		if x.Op != "parse" && (x.Err == io.EOF || x.Err == io.ErrUnexpectedEOF) {
-			return closed, true
+		if x.Op != "parse" {
+			reason = noAnswer(x.Err)
 		}
-		return "", false // its cause has said nothing
+		return reason, reason != "" // its cause has said nothing
 	}
 
 	switch {
@@ -69,6 +73,35 @@ func lostReason(err error, from string) (reason string, sure bool) {
 		reason = netReason(x)
 	}
 	return reason, reason != ""
+}
+
+// noAnswer returns why err, with which a request of HTTP has failed, means that the connection has brought no answer,
+// or "" if it doesn't. net/http has no types for most such errors. Of their texts, only words of its own count, as
+// what a peer has sent comes after those. What it says of a request that can't be sent may have the same beginning.
+func noAnswer(err error) string {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return closed
+	}
+	switch fmt.Sprintf("%T", err) {
+	case "*errors.errorString":
+		if text := err.Error(); text == "http2: client connection lost" || text == "http: server closed idle connection" {
+			return closed
+		}
+	case "*fmt.wrapError": // of which inner is the reason
+		inner := errors.Unwrap(err)
+		if inner == nil || err.Error() != "net/http: HTTP/1.x transport connection broken: "+textOf(inner) {
+			break
+		}
+		if inner == io.EOF || inner == io.ErrUnexpectedEOF {
+			return closed
+		}
+		// A header that breaks off within a line can't be told from one that is garbled.
+		_, garbled := inner.(textproto.ProtocolError)
+		if garbled || strings.HasPrefix(textOf(inner), "malformed HTTP ") {
+			return "no valid answer"
+		}
+	}
+	return ""
 }
 
 // isBrokenHTTP2 reports whether err says that a server has reset a stream of HTTP/2, or is about to close the
@@ -112,7 +145,7 @@ func (f *facts) loss() loss {
 
 	reason := f.lost
 	if f.has(isEOF) {
-		reason = "connection closed by the other side"
+		reason = closed
 	}
 	return loss{f.err, ConnectionLostError(reason).Message}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/textproto"
 	"net/url"
 	"os"
 	"strings"
@@ -46,7 +47,16 @@ func TestLostConnectionHasAReason(t *testing.T) {
 		"closed":           {err: fmt.Errorf("x: %w", net.ErrClosed), reason: "connection closed"},
 		"unexpected EOF":   {err: io.ErrUnexpectedEOF, reason: closedByOther},
 		"EOF of a request": {err: &url.Error{Op: "Post", URL: "http://x", Err: io.EOF}, reason: closedByOther},
-		"DNS":              {err: &net.DNSError{Name: "db.internal", IsNotFound: true}, reason: "host not found"},
+		"closed while idle": {
+			err: &url.Error{Op: "Post", Err: errors.New("http: server closed idle connection")}, reason: closedByOther,
+		},
+		"a header that breaks off": {
+			err: &url.Error{Op: "Get", Err: fmt.Errorf(brokenText, io.ErrUnexpectedEOF)}, reason: closedByOther,
+		},
+		"a header that is garbled": {
+			err: &url.Error{Op: "Get", Err: fmt.Errorf(brokenText, textproto.ProtocolError("x"))}, reason: "no valid answer",
+		},
+		"DNS": {err: &net.DNSError{Name: "db.internal", IsNotFound: true}, reason: "host not found"},
 		"DNS, wrapped": {
 			err: fmt.Errorf("x: %w", &net.DNSError{Name: "db.internal", IsNotFound: true}), reason: "host not found",
 		},
@@ -75,11 +85,19 @@ func TestErrorsThatConcernNoConnectionAreFailuresOfTheTool(t *testing.T) {
 	_, parseError := url.Parse(invalidURL)
 	for name, err := range map[string]error{
 		"bare EOF":        io.EOF,
-		"invalid URL":     parseError,
-		"invalid address": &net.AddrError{Err: "missing port", Addr: "x"},
-		"invalid CIDR":    &net.ParseError{Type: "CIDR address", Text: "x"},
-		"own stream":      StreamError{},
-		"other HTTP/2":    http2.ConnectionError(1),
+		"EOF of a parser": fmt.Errorf("line 1: %w", io.EOF),
+		"a request's own length": &url.Error{Op: "Post", Err: fmt.Errorf(brokenText,
+			errors.New("http: ContentLength=9 with Body length 5"))},
+		"words of a peer":      &url.Error{Op: "Get", Err: errors.New("Bad Gateway: http2: client connection lost")},
+		"words before a break": &url.Error{Op: "Get", Err: fmt.Errorf("%q: "+brokenText, "x", textproto.ProtocolError("x"))},
+		"EOF of a body":        &url.Error{Op: "Post", Err: fmt.Errorf("reading: %w", io.EOF)},
+		"no cause at all":      &url.Error{Op: "Get"},
+		"a nil cause":          &url.Error{Op: "Get", Err: fmt.Errorf(brokenText, error(nil))},
+		"invalid URL":          parseError,
+		"invalid address":      &net.AddrError{Err: "missing port", Addr: "x"},
+		"invalid CIDR":         &net.ParseError{Type: "CIDR address", Text: "x"},
+		"own stream":           StreamError{},
+		"other HTTP/2":         http2.ConnectionError(1),
 	} {
 		t.Run(name, errorTest{
 			err:     err,

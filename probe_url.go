@@ -39,7 +39,7 @@ func ProbeURL(rawURL string, client *http.Client) func(context.Context) error {
 		}
 		_ = res.Body.Close()
 
-		switch v := verdictOf(ctx, res, nil); v.class {
+		switch v := verdictOf(req, res, nil); v.class {
 		case ClassNeutral:
 			return nil
 		case ClassInvalid:

@@ -18,8 +18,9 @@ import (
 //
 // What it reads of an answer:
 //
-//   - An error of base that tells of a lost connection or a timeout is no answer. Any other says nothing,
-//     such as one about a header that can't be sent, or about a host that doesn't exist.
+//   - An error of base that tells of a lost connection or a timeout is no answer, and neither is a header that
+//     breaks off or is garbled. Any other error says nothing, such as one about a header that can't be sent, or
+//     about a host that doesn't exist.
 //   - The statuses from 500 (but for 501 and 505), 429, and 403 with a Retry-After or an exhausted rate
 //     limit, mean trouble. The time to wait is that of Retry-After, in seconds or as a date, or until an
 //     exhausted rate limit is reset, by the headers X-RateLimit-Reset, X-Rate-Limit-Reset or RateLimit-Reset (a
@@ -53,7 +54,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, safe := req.Context(), isSafe(req.Method)
 	r := newRequest(ctx, !safe)
 	res, err := t.base.RoundTrip(req)
-	v := verdictOf(ctx, res, err)
+	v := verdictOf(req, res, err)
 	if v != nil && safe {
 		v.refused = false // it isn't what would change something
 	}
@@ -81,9 +82,10 @@ func isSafe(method string) bool {
 	return false
 }
 
-// verdictOf returns what the outcome of a request says, nil if that is nothing. Once ctx has ended, the error
-// may be its cause, which can be anything.
-func verdictOf(ctx context.Context, res *http.Response, err error) *verdict {
+// verdictOf returns what the outcome of a request says, nil if that is nothing. Once the context of the request has
+// ended, the error may be its cause, which can be anything.
+func verdictOf(req *http.Request, res *http.Response, err error) *verdict {
+	ctx := req.Context()
 	if end := ctx.Err(); err != nil && end != nil {
 		return readVerdict(end)
 	}
@@ -91,10 +93,10 @@ func verdictOf(ctx context.Context, res *http.Response, err error) *verdict {
 		return readVerdict(context.DeadlineExceeded) // a timer of the http.Client's own was faster than that of ctx
 	}
 	if err != nil {
-		if textOf(err) == "http2: client connection lost" {
-			err = io.EOF // net/http has no type for it
-		}
 		failure := &url.Error{Err: err} // as an http.Client returns it: io.EOF means that there is no answer
+		if breaksOff(req, failure) {
+			failure.Err = io.EOF
+		}
 		v := readVerdict(failure)
 		switch {
 		case v != nil && v.code == CodeConnectionLost:
@@ -125,6 +127,16 @@ func verdictOf(ctx context.Context, res *http.Response, err error) *verdict {
 		v.class, v.code = ClassInvalid, CodeValidation
 	}
 	return v
+}
+
+// breaksOff reports whether err, which req has failed with, means that the answer has broken off, whatever base has
+// wrapped that in. The body of a request is the tool's own, and may break off as well.
+func breaksOff(req *http.Request, err error) bool {
+	if req.Body != nil && req.Body != http.NoBody {
+		return false
+	}
+	f := factsOf(err)
+	return !f.said && f.has(isEOF|isUnexpectedEOF) && !f.has(isCanceled|isDeadlineExceeded)
 }
 
 // retryAfter returns how long the headers of an answer ask to wait, zero if they don't tell, and whether

@@ -45,11 +45,18 @@ func broken(err error) http.RoundTripper {
 // errOwn is what a tool makes of any failure: it tells nothing.
 var errOwn = errors.New("something went wrong")
 
+// brokenText is what net/http writes of a connection that is of no use any more.
+const brokenText = "net/http: HTTP/1.x transport connection broken: %w"
+
 // sending returns a tool that sends a request and fails, whatever the answer is.
 func sending(method string, via http.RoundTripper) toolFunc {
 	client := &http.Client{Transport: resilience.Transport(via)}
 	return func(ctx context.Context) (int, error) {
-		req, err := http.NewRequestWithContext(ctx, method, "http://backend.example/x", nil)
+		var body io.Reader
+		if method == "POST" {
+			body = strings.NewReader("{}")
+		}
+		req, err := http.NewRequestWithContext(ctx, method, "http://backend.example/x", body)
 		if err != nil {
 			return 0, err
 		}
@@ -142,11 +149,21 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		"429, several limits": {
 			read, "GET", answering(429, "RateLimit", `"burst";r=0;t=30, "hour";r=0;t=90, "daily";r=9;t=3600`), asked(90 * time.Second),
 		},
-		"a connection of HTTP/2 that is lost": {write, "POST", broken(errors.New("http2: client connection lost")), lost},
-		"a timeout of the client":             {write, "POST", broken(resilience.TimeoutError("y", time.Second)), timeout},
-		"neither an answer nor an error":      {read, "GET", broken(nil), own},
-		"600":                                 {read, "GET", answering(600), exhausted},
-		"a header of no meaning":              {read, "GET", broken(errors.New(`net/http: invalid header field value for "Token"`)), own},
+		"no answer, which the base wraps": {read, "GET", broken(fmt.Errorf("x: %w", io.ErrUnexpectedEOF)), exhausted},
+		"closed, which the base wraps":    {read, "GET", broken(fmt.Errorf("x: %w", io.EOF)), exhausted},
+		"a body that breaks off":          {write, "POST", broken(fmt.Errorf("x: %w", io.ErrUnexpectedEOF)), own},
+		"a body that is shorter than it says": {
+			write, "POST", broken(fmt.Errorf(brokenText, errors.New("http: ContentLength=9 with Body length 5"))), own,
+		},
+		"what breaks off is marked":            {read, "GET", broken(resilience.MarkInvalid(io.EOF)), own},
+		"what breaks off at the request's end": {read, "GET", broken(errors.Join(context.Canceled, io.EOF)), own},
+		"what breaks off in time":              {write, "GET", broken(errors.Join(context.DeadlineExceeded, io.EOF)), timeout},
+		"closed while it was idle":             {write, "POST", broken(errors.New("http: server closed idle connection")), lost},
+		"a connection of HTTP/2 that is lost":  {write, "POST", broken(errors.New("http2: client connection lost")), lost},
+		"a timeout of the client":              {write, "POST", broken(resilience.TimeoutError("y", time.Second)), timeout},
+		"neither an answer nor an error":       {read, "GET", broken(nil), own},
+		"600":                                  {read, "GET", answering(600), exhausted},
+		"a header of no meaning":               {read, "GET", broken(errors.New(`net/http: invalid header field value for "Token"`)), own},
 		"an address of no meaning": {
 			read, "GET", broken(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "invalid port", Addr: "x:99999"}}), own,
 		},
@@ -682,6 +699,65 @@ func TestAnswersThatBreakOffAreTheBackends(t *testing.T) {
 				assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
 			})
 		}
+	}
+}
+
+// A server or a proxy that dies may have begun its answer. What the client makes of the rest is no matter, nor whether
+// the tool keeps that.
+func TestAHeaderThatBreaksOffIsTheBackends(t *testing.T) {
+	const closed, garbled = "Connection lost: connection closed by the other side", "Connection lost: no valid answer"
+	for header, want := range map[string]string{
+		"":                                 closed,
+		"HT":                               garbled,
+		"HTTP/1.1 2":                       garbled,
+		"HTTP/1.1 200 O":                   closed,
+		"HTTP/1.1 200 OK\r\nContent-Le":    garbled,
+		"HTTP/1.1 200 OK\r\nContent-Len: ": closed,
+		"HTTP/1.1 200 OK\r\nX: y\r\n":      closed,
+		"HTTP/1.1 100 Continue\r\n\r\n":    closed,
+		"SSH-2.0-OpenSSH_9.6\r\n":          garbled,
+		"HTTP/1.1 200 OK\r\n X: y\r\n\r\n": garbled,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadAll(r.Body) // or the connection would be reset
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if assert.NoError(t, err) {
+				_, _ = io.WriteString(conn, header)
+				_ = conn.Close()
+			}
+		}))
+		plain := &http.Transport{DisableKeepAlives: true}
+		for name, tool := range map[string]struct {
+			via    http.RoundTripper
+			direct bool // without a client
+			keep   func(error) error
+		}{
+			"Transport":           {resilience.Transport(plain), false, func(error) error { return errOwn }},
+			"Transport, direct":   {resilience.Transport(plain), true, func(error) error { return errOwn }},
+			"error":               {plain, false, func(err error) error { return err }},
+			"wrapped":             {plain, false, func(err error) error { return fmt.Errorf("search: %w", err) }},
+			"Transport, and both": {resilience.Transport(plain), false, func(err error) error { return err }},
+		} {
+			for _, method := range []string{"GET", "POST"} {
+				t.Run(fmt.Sprintf("%q, %s, %s", header, name, method), func(t *testing.T) {
+					g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+					r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+						req, err := http.NewRequestWithContext(ctx, method, server.URL, strings.NewReader("{}"))
+						assert.NoError(t, err)
+						if tool.direct {
+							_, err = tool.via.RoundTrip(req)
+						} else {
+							_, err = (&http.Client{Transport: tool.via}).Do(req)
+						}
+						return 0, tool.keep(err)
+					}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+					assert.Equal(t, resilience.CodeConnectionLost, r.Err.Code)
+					assert.Equal(t, want, r.Err.Message)
+					assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+				})
+			}
+		}
+		server.Close()
 	}
 }
 
