@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/cenkalti/backoff/v4"
 )
@@ -25,7 +27,7 @@ var errUnreadable = errors.New("resilience: an error that wraps itself or too ma
 type facts struct {
 	err   error    // itself, or what takes its place for others, who may look at all that it wraps: see standIn
 	wraps bool     // it wraps others
-	cut   bool     // it exceeds the bound, and errUnreadable takes the place of what is left out
+	cut   bool     // it exceeds the bound, and errUnreadable takes the place of what wasn't read
 	among landmark // those that errors.Is finds
 
 	statement // of the program
@@ -125,18 +127,69 @@ func (w *walk) read(err error, f *facts) {
 // readAll gathers the facts of joined errors in f. Of those that exceed the bound, one stands for all: nothing is
 // known of it, whatever is certain of those before.
 func (w *walk) readAll(several []error, f *facts) {
-	for _, err := range several {
+	for i, err := range several {
 		if err == nil {
 			continue
 		}
-		exceeded := w.room <= 0
 		var inner facts
 		w.read(err, &inner)
 		f.join(&inner)
-		if exceeded {
-			return
+		if !inner.cut {
+			continue
+		}
+
+		left := &remains{errs: slices.DeleteFunc(slices.Clone(several[:i]), isNone)}
+		left.add(inner.err)
+		if !left.unread && slices.ContainsFunc(several[i+1:], isSome) {
+			inner = facts{cut: true}
+			inner.readAlone(errUnreadable)
+			f.join(&inner)
+			left.add(errUnreadable)
+		}
+		f.err = left.simplest()
+		return
+	}
+}
+
+func isNone(err error) bool { return err == nil }
+func isSome(err error) bool { return err != nil }
+
+// remains take the place of joined errors that weren't all read. They are those that were, so that a walk through all
+// that they wrap has an end, and what takes the place of the others.
+type remains struct {
+	errs   []error
+	unread bool // the last one is errUnreadable, or of remains that end so
+}
+
+func (r *remains) add(err error) {
+	inner, _ := err.(*remains)
+	r.errs, r.unread = append(r.errs, err), err == errUnreadable || inner != nil && inner.unread
+}
+
+// simplest returns r, or its only error.
+func (r *remains) simplest() error {
+	if len(r.errs) == 1 {
+		return r.errs[0]
+	}
+	return r
+}
+
+func (r *remains) Unwrap() []error { return r.errs }
+
+// Error returns the texts of the errors, one a line, as errors.Join does.
+func (r *remains) Error() string { return strings.Join(r.texts(nil), "\n") }
+
+// texts appends the texts to those of the errors before. To join those of each of many remains within others would take
+// long.
+func (r *remains) texts(before []string) []string {
+	for _, err := range r.errs {
+		if inner, ok := err.(*remains); ok {
+			before = inner.texts(before)
+		} else {
+			before = append(before, textOf(err))
 		}
 	}
+	return before
 }
 
 // join adds the facts of another one of several errors.
@@ -168,7 +221,7 @@ func (f *facts) add(err error) {
 }
 
 // standIn returns what takes the place of an error that wraps too many others: what the program says by the
-// outermost errors, around errUnreadable. inner takes the place of what err wraps.
+// outermost errors, around what was read. inner takes the place of what err wraps.
 func standIn(err, inner error) error {
 	switch x := err.(type) {
 	case *marked:
@@ -178,10 +231,10 @@ func standIn(err, inner error) error {
 	case *repeated:
 		return &repeated{inner}
 	case *PanicError:
-		return &PanicError{Value: errUnreadable, Stack: x.Stack}
+		return &PanicError{Value: inner, Stack: x.Stack}
 	case *Error:
 		c := x.clone()
-		c.Err = errUnreadable
+		c.Err = inner
 		return c
 	}
 	return inner

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,10 @@ var endless = map[string]func() error{
 	"a cycle in a join":               func() error { return errors.Join(errBoom, cyclic()) },
 	"ever more errors":                func() error { return manyWrapping{} },
 	"a tree with shared nodes":        func() error { return fmt.Errorf("x: %w", sharedOf24) },
+	"a tree that grows to the right":  func() error { return growing{right: true} },
+	"a tree that grows to the left":   func() error { return growing{} },
+	"marks all the way":               markedForEver,
+	"joins of what is joined":         func() error { return sharedJoins(30) },
 	"a panic with an endless error":   func() error { panic(&selfWrapping{}) },
 	"an endless error in an own code": func() error { return &resilience.Error{Message: "m", Err: &selfWrapping{}} },
 }
@@ -64,6 +69,33 @@ func (lazyShared) Unwrap() []error {
 		err = pair{err}
 	}
 	return []error{err}
+}
+
+// growing is a join of an error and another tree.
+type growing struct{ right bool }
+
+func (growing) Error() string { return "growing" }
+func (g growing) Unwrap() []error {
+	if g.right {
+		return []error{leaf{}, g}
+	}
+	return []error{g, leaf{}}
+}
+
+// markedForEver returns a tree of marks and of errors that aren't looked at.
+func markedForEver() error {
+	several := make(severalErrors, 2)
+	several[0], several[1] = resilience.MarkTransient(several), errBoom
+	return several
+}
+
+// sharedJoins returns an error of 2^n errors, which takes no more memory than n.
+func sharedJoins(n int) (err error) {
+	err = errBoom
+	for range n {
+		err = errors.Join(err, pair{err})
+	}
+	return err
 }
 
 type leaf struct{}
@@ -94,6 +126,7 @@ func TestEndlessErrorsEndNothing(t *testing.T) {
 				var e *resilience.Error
 				require.ErrorAs(t, err, &e)
 				assert.NotErrorIs(t, err, errNever, "the whole of it can be walked")
+				assert.LessOrEqual(t, countErrors(err, 30_000), 20_010)
 				require.NoError(t, g.Flush(t.Context()))
 				assert.Equal(t, 1, ends)
 
@@ -271,12 +304,81 @@ func TestPromise8ErrorsThatAreNotLookedAtMayHaveHadAnEffect(t *testing.T) {
 	}
 }
 
-// None of many errors speaks for all of them.
-func TestWhatIsLeftOfManyErrorsIsNoneOfThem(t *testing.T) {
+// A tool that reads a file of bad lines joins an error for each. Those that are read are reached, whatever is around them.
+func TestPromise4CausesOfManyErrorsAreReached(t *testing.T) {
+	errBadLine, errLast := errors.New("bad line"), errors.New("the last one")
+	lines := func(n int) error {
+		var all []error
+		for i := range n {
+			all = append(all, fmt.Errorf("line %d: %w", i, errBadLine))
+		}
+		return errors.Join(append(all, errLast)...)
+	}
+	own := &resilience.Error{Code: resilience.CodeValidation, Message: "m", Err: lines(6000)}
+	for name, tc := range map[string]struct {
+		err error
+		all bool
+	}{
+		"few":          {lines(4000), true},
+		"many":         {lines(6000), false},
+		"wrapped":      {fmt.Errorf("file: %w", lines(6000)), false},
+		"marked":       {resilience.MarkPermanent(lines(6000)), false},
+		"in Permanent": {backoff.Permanent(lines(6000)), false},
+		"in an Error":  {own, false},
+		"in a panic":   {&resilience.PanicError{Value: lines(6000)}, false},
+		"after others": {errors.Join(errBoom, nil, lines(6000), nil), false},
+		"before":       {errors.Join(lines(6000), nil, errBoom), false},
+		"among marks":  {severalErrors{nil, resilience.MarkTransient(lines(6000)), nil, errBoom}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := resilience.Do(t.Context(), guardWith(t, resilience.Tool{}), "x", failing(9, tc.err))
+			for _, err := range []error{err, resilience.AsError("x", tc.err), resilience.AsError("x", err)} {
+				assert.ErrorIs(t, err, errBadLine)
+				assert.Equal(t, tc.all, errors.Is(err, errLast))
+				assert.LessOrEqual(t, countErrors(err, 11_000), 10_010)
+			}
+			if name == "many" {
+				lines := strings.Split(errors.Unwrap(err).Error(), "\n")
+				assert.Equal(t, "line 1: bad line", lines[1])
+				assert.Equal(t, "line 4998: bad line", lines[4998])
+				assert.Regexp(t, "too many", lines[4999])
+				assert.Len(t, lines, 5000)
+			}
+		})
+	}
+}
+
+// countErrors counts err and what it wraps, each as often as errors.Is comes to it, up to a limit.
+func countErrors(err error, limit int) int {
+	n := 0
+	var count func(error)
+	count = func(err error) {
+		if n++; n > limit || err == nil {
+			return
+		}
+		switch x := err.(type) {
+		case interface{ Unwrap() error }:
+			if inner := x.Unwrap(); inner != nil {
+				count(inner)
+			}
+		case interface{ Unwrap() []error }:
+			for _, inner := range x.Unwrap() {
+				if n <= limit {
+					count(inner)
+				}
+			}
+		}
+	}
+	count(err)
+	return n
+}
+
+// What is left says what the whole says, but for those errors that weren't read.
+func TestWhatIsLeftOfManyErrorsSaysWhatTheySay(t *testing.T) {
 	first := errors.New("the first")
 	many := errors.Join(append([]error{first}, slices.Repeat([]error{errBoom}, 10_001)...)...)
 	left := resilience.AsError("x", resilience.MarkPermanent(many)).Err
-	assert.NotErrorIs(t, left, first)
+	assert.ErrorIs(t, left, first)
 	assert.Equal(t, resilience.ClassPermanent, resilience.Classify(left))
 }
 
