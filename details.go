@@ -29,7 +29,8 @@ func (c *call) details(e *Error) map[string]any {
 		d["timeout"] = formatDuration(timeout)
 	}
 	if e.Err != nil {
-		d["cause"] = truncate(causeAside(e.Err, aside))
+		cause, _ := printAside(aside, func() string { return causeText(e.Err) })
+		d["cause"] = truncate(cause)
 	}
 	if c.arguments != nil {
 		d["arguments"] = c.arguments // redacted before the tool ran
@@ -42,15 +43,6 @@ func (c *call) details(e *Error) map[string]any {
 func (c *call) patient() (aside func(func()) bool) {
 	var p patience
 	return func(f func()) bool { return p.aside(&c.guard.printing, f) }
-}
-
-// causeAside is causeText for an error whose methods may block.
-func causeAside(err error, aside func(func()) bool) string {
-	text := unprintable
-	if !aside(func() { text = causeText(err) }) {
-		return unprintable
-	}
-	return text
 }
 
 // redact is Redact for any value, whose methods may block.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,17 +35,20 @@ import (
 // time.Duration.
 //
 // The value of error is the text of the cause, or the message of an error that has no cause. It may
-// contain addresses and credentials. The key is omitted where there is no error, as for a late result
+// contain addresses and credentials. A text that takes longer than about 100ms is "[unprintable]". The key is omitted where there is no error, as for a late result
 // that succeeded. Three more keys appear where they apply: retryAfter, if the error has one; stack,
 // for a panic; and arguments, redacted, with debug only.
 func LogObserver(log *slog.Logger) Observer {
-	l := logger{log}
+	l := logger{log, new(atomic.Int32)}
 	return Observer{Retry: l.retry, End: l.end, Late: l.late, Breaker: l.breaker, Connection: l.connection}
 }
 
 type logger struct {
-	log *slog.Logger // nil means slog.Default()
+	log      *slog.Logger  // nil means slog.Default()
+	printing *atomic.Int32 // errors that it has gone on without, and that are still being printed
 }
+
+func (l logger) aside(f func()) bool { return aside(l.printing, f) }
 
 // record writes one record, with the time of the event instead of the time of writing.
 func (l logger) record(ctx context.Context, at time.Time, level slog.Level, msg string, attrs ...slog.Attr) {
@@ -67,7 +71,7 @@ func (l logger) retry(ctx context.Context, e CallRetry) {
 		slog.Int("attempt", e.Attempt),
 		slog.Duration("delay", e.Delay),
 	}
-	l.record(ctx, e.Time, slog.LevelInfo, "retry", withError(attrs, e.Err)...)
+	l.record(ctx, e.Time, slog.LevelInfo, "retry", l.withError(attrs, e.Err)...)
 }
 
 func (l logger) end(ctx context.Context, e CallEnd) {
@@ -83,7 +87,7 @@ func (l logger) end(ctx context.Context, e CallEnd) {
 		if e.Err.RetryAfter > 0 {
 			attrs = append(attrs, slog.Duration("retryAfter", e.Err.RetryAfter))
 		}
-		attrs = withError(attrs, e.Err)
+		attrs = l.withError(attrs, e.Err)
 	}
 	if e.Arguments != nil {
 		attrs = append(attrs, slog.Any("arguments", e.Arguments))
@@ -113,7 +117,7 @@ func endMessage(e CallEnd) (slog.Level, string) {
 
 func (l logger) late(ctx context.Context, e LateResult) {
 	attrs := []slog.Attr{slog.String("tool", e.Tool), slog.Duration("late", e.Late)}
-	l.record(ctx, e.Time, slog.LevelInfo, "late result", withError(attrs, e.Err)...)
+	l.record(ctx, e.Time, slog.LevelInfo, "late result", l.withError(attrs, e.Err)...)
 }
 
 func (l logger) breaker(e BreakerChange) {
@@ -141,22 +145,34 @@ func (l logger) connection(e ConnectionChange) {
 	switch e.State {
 	case ConnectionDown:
 		level = slog.LevelWarn
-		attrs = append(withError(attrs, e.Err), slog.Duration("next", e.NextDial))
+		attrs = append(l.withError(attrs, e.Err), slog.Duration("next", e.NextDial))
 	case ConnectionExhausted:
 		level = slog.LevelError
-		attrs = withError(attrs, e.Err)
+		attrs = l.withError(attrs, e.Err)
 	}
 	l.record(context.Background(), e.Time, level, "connection "+e.State.String(), attrs...)
 }
 
-// withError appends the text of err and the stack of a panic in its chain. A nil err adds nothing.
-func withError(attrs []slog.Attr, err error) []slog.Attr {
+// withError appends the text of err and the stack of a panic in its chain. A nil err adds nothing. The methods of err
+// may block, and what has happened to other tools must be logged all the same.
+func (l logger) withError(attrs []slog.Attr, err error) []slog.Attr {
 	if err == nil {
 		return attrs
 	}
-	attrs = append(attrs, slog.String("error", causeText(err)))
-	if p := panicIn(err); p != nil {
-		attrs = append(attrs, slog.String("stack", string(p.Stack)))
+
+	var stack []byte
+	text, ok := printAside(l.aside, func() string {
+		if p := panicIn(err); p != nil {
+			stack = p.Stack
+		}
+		return causeText(err)
+	})
+	if e, ours := err.(*Error); ours && !ok {
+		text = e.Error() + ": " + text
+	}
+	attrs = append(attrs, slog.String("error", text))
+	if ok && stack != nil {
+		attrs = append(attrs, slog.String("stack", string(stack)))
 	}
 	return attrs
 }

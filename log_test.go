@@ -359,3 +359,58 @@ func TestLogsNameAFewCauses(t *testing.T) {
 	assert.Contains(t, buf.String(), "cause 8")
 	assert.NotContains(t, buf.String(), "cause 9")
 }
+
+// One error whose methods block doesn't silence the log of the other tools.
+func TestLogGoesOnAfterErrorsThatBlock(t *testing.T) {
+	for _, method := range []string{"Error", "Unwrap", "As"} {
+		runInBubble(t, method, func(t *testing.T) {
+			release := make(chan struct{})
+			failure := errorsThatCall(func() { <-release })[method]
+			log, out := textLog(slog.LevelDebug)
+			o := resilience.LogObserver(log)
+			own := &resilience.Error{Code: resilience.CodeToolFailed, Message: "m", Err: failure}
+			start := time.Now()
+			o.Retry(t.Context(), resilience.CallRetry{Tool: "a", Err: failure})
+			o.End(t.Context(), resilience.CallEnd{Tool: "b", Err: own})
+			o.Late(t.Context(), resilience.LateResult{Tool: "c", Err: failure})
+			o.Connection(resilience.ConnectionChange{Connection: "d", State: resilience.ConnectionDown, Err: failure})
+			assert.LessOrEqual(t, time.Since(start), 4*100*time.Millisecond)
+			for _, line := range []string{
+				"msg=retry tool=a attempt=0 delay=0s error=[unprintable]\n",
+				`code=TOOL_FAILED error="TOOL_FAILED: m: [unprintable]"` + "\n",
+				"tool=c late=0s error=[unprintable]\n",
+				"connection=d attempts=0 error=[unprintable] next=0s\n",
+			} {
+				assertLogged(t, out, 1, line)
+			}
+
+			for range 200 { // of which no more than 64 are waited for
+				o.Late(t.Context(), resilience.LateResult{Err: failure})
+			}
+			assert.LessOrEqual(t, time.Since(start), 64*100*time.Millisecond)
+			o.End(t.Context(), resilience.CallEnd{Tool: "other", Err: own})
+			assertLogged(t, out, 1, "tool=other")
+
+			close(release)
+			synctest.Wait()
+			o.Late(t.Context(), resilience.LateResult{Tool: "x", Err: &resilience.PanicError{Value: "p", Stack: []byte("s")}})
+			assertLogged(t, out, 1, `tool=x late=0s error="panic: p" stack=s`)
+		})
+	}
+}
+
+func TestBreakerIsLoggedAfterAnErrorThatBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		log, out := textLog(slog.LevelWarn)
+		g := newGuard(t, resilience.Config{Observers: []resilience.Observer{resilience.LogObserver(log)}})
+		blocked := resilience.MarkPermanent(textError{func() { <-release }})
+		_, _ = resilience.Do(t.Context(), g, "blocked", failing(9, blocked))
+		for range 5 {
+			_, _ = resilience.Do(t.Context(), g, "other", failing(9, resilience.MarkPermanent(errBoom)))
+		}
+		flush(t, g)
+		assertLogged(t, out, 1, `msg="breaker opened" breaker=other`)
+		close(release)
+	})
+}

@@ -82,8 +82,9 @@ func (o *observer) lose(why string) {
 
 // A warner writes to the log on a queue of its own, because the handler of the log may block.
 type warner struct {
-	log   *slog.Logger // nil means slog.Default()
-	queue queue
+	log      *slog.Logger // nil means slog.Default()
+	queue    queue
+	printing atomic.Int32 // values that it has gone on without, and that are still being printed
 }
 
 // warnings are those about one observer.
@@ -123,15 +124,15 @@ func (w *warnings) caughtUp(lost int64) {
 
 func (w *warnings) write(msg string, args ...any) { w.warn(msg, append(args, "observer", w.field)...) }
 
-// warn queues a record for the log. Values that aren't ours are formatted on the queue's goroutine,
-// because their methods may block.
+// warn queues a record for the log. Values that aren't ours are formatted aside, because their methods may block,
+// which must not hold up further warnings.
 func (w *warner) warn(msg string, args ...any) {
 	w.queue.add(func() {
 		for i, v := range args {
 			switch v.(type) {
 			case string, int64:
 			default:
-				args[i] = panicText(v)
+				args[i], _ = printAside(w.aside, func() string { return panicText(v) })
 			}
 		}
 
@@ -142,6 +143,8 @@ func (w *warner) warn(msg string, args ...any) {
 		log.Warn("resilience: "+msg, args...)
 	})
 }
+
+func (w *warner) aside(f func()) bool { return aside(&w.printing, f) }
 
 // callObservers are the observers that are notified of one call.
 type callObservers struct {

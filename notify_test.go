@@ -534,3 +534,30 @@ func TestObserverReceivesALabelOfWhatWasCalled(t *testing.T) {
 		assert.Equal(t, []string{"(others)", "(others)", "x", "x", "(others)"}, labels)
 	})
 }
+
+// A panic's value may block when it is printed, which holds up no further warnings.
+func TestWarningsGoOnAfterAPanicWithAValueThatBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		value := textError{func() { <-release }}
+		g, log := loggedGuard(t, resilience.Tool{}, resilience.Observer{
+			End: func(_ context.Context, e resilience.CallEnd) {
+				if e.Err != nil {
+					panic(value)
+				}
+				time.Sleep(time.Hour)
+			},
+		})
+		_, _ = resilience.Do(t.Context(), g, "x", failing(9, resilience.MarkInvalid(errBoom)))
+		flush(t, g)
+		assertLogged(t, log, 1, `an observer panicked: further panics are not reported" panic=[unprintable]`)
+
+		for range 2000 { // more than the queue of an observer that is slow has room for
+			mustSucceed(t, g)
+		}
+		time.Sleep(time.Second)
+		assertLogged(t, log, 1, "an observer is too slow or blocks")
+		close(release)
+		time.Sleep(365 * 24 * time.Hour)
+	})
+}

@@ -78,6 +78,15 @@ func (p *patience) weight() int {
 // what it writes must not be read. Its panic is recovered.
 func aside(stillRunning *atomic.Int32, f func()) bool { return new(patience).aside(stillRunning, f) }
 
+// printAside returns the text that print returns, which aside calls, and reports whether print has come to an end.
+func printAside(aside func(f func()) bool, print func() string) (text string, ended bool) {
+	text = unprintable
+	if !aside(func() { text = print() }) {
+		return unprintable, false
+	}
+	return text, true
+}
+
 // aside is aside for one of several functions.
 func (p *patience) aside(stillRunning *atomic.Int32, f func()) bool {
 	if stillRunning.Load() >= maxAsides {
