@@ -13,7 +13,9 @@ import (
 
 // ConnectorConfig configures a [Connector]. Every field has a default, so the zero value is valid.
 type ConnectorConfig[C comparable] struct {
-	// Name is the connection's name in errors, events and logs. An empty name means "connection".
+	// Name is the connection's name in events and logs, and the Tool of the [context.Cause] that ends a dial.
+	// The errors of Get and Wait don't have it; a guard fills in the name of the tool. An empty name means
+	// "connection".
 	Name string
 
 	// Backoff determines the delays between dials. Its zero value means 500ms to 60s with full
