@@ -92,8 +92,12 @@ type CallEnd struct {
 	// at most 1,024 values for as long as the guard exists, the names that came first.
 	Label string
 
-	Time       time.Time
-	Duration   time.Duration // since the observers' Start returned, and what passed since Request.Received
+	Time time.Time
+
+	// Duration is what has passed since the observers' Start returned and, with debug, since the arguments were
+	// redacted: neither uses up the timeout. It includes what had passed since Request.Received.
+	Duration time.Duration
+
 	Timeout    time.Duration // of the whole call, unless progress restarts it; 0 if the call never had one
 	Attempts   int           // how often the tool was called; 0 if it was not
 	Err        *Error        // a copy of the caller's, shared by all observers; nil on success or if Unfinished

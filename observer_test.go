@@ -549,3 +549,21 @@ func TestObserversHearWhichFailuresCount(t *testing.T) {
 		assert.Equal(t, []bool{false, true, false, false, false}, counted)
 	})
 }
+
+func TestDurationCountsNeitherStartNorSlowArguments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var end resilience.CallEnd
+		g := newGuard(t, resilience.Config{Debug: true, Observers: []resilience.Observer{{
+			Start: func(context.Context, resilience.CallStart) context.Context {
+				time.Sleep(20 * time.Millisecond)
+				return nil
+			},
+			End: func(_ context.Context, e resilience.CallEnd) { end = e },
+		}}})
+		slow := resilience.Args(map[string]any{"a": marshaler{func() { time.Sleep(30 * time.Millisecond) }}})
+		_, err := resilience.Do(t.Context(), g, "x", hang(time.Second), slow)
+		assert.NoError(t, err)
+		flush(t, g)
+		assert.Equal(t, time.Second, end.Duration)
+	})
+}
