@@ -90,6 +90,9 @@ func (f *failure) hurry() {
 func unread(err error) error {
 	switch e := err.(type) {
 	case *PanicError:
+		if e == nil {
+			break
+		}
 		if _, isError := e.Value.(error); isError {
 			return &PanicError{Value: errUnreadable, Stack: e.Stack}
 		}

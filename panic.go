@@ -22,7 +22,13 @@ type PanicError struct {
 
 // Error returns the text of the panic's value, or the type of a value that is neither an error nor a
 // fmt.Stringer, string, number or boolean. It doesn't contain the stack.
-func (p *PanicError) Error() string { return "panic: " + panicText(p.Value) }
+func (p *PanicError) Error() string {
+	if p == nil { // a tool may return a nil *PanicError as an error
+		return "<nil>"
+	}
+
+	return "panic: " + panicText(p.Value)
+}
 
 // panicText prints no more of a value than the runtime does: one that contains itself would exhaust the
 // stack, which ends the process.
@@ -45,6 +51,10 @@ func panicText(v any) string {
 
 // Unwrap returns the panic's value if it is an error.
 func (p *PanicError) Unwrap() error {
+	if p == nil {
+		return nil
+	}
+
 	err, _ := p.Value.(error)
 	return err
 }

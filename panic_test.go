@@ -177,3 +177,54 @@ func TestPromise4CrashAfterAFailureHidesNoCause(t *testing.T) {
 		}
 	})
 }
+
+// A tool may return a nil *PanicError as an error, by a variable of that type.
+func TestPromise7ANilPanicErrorSurvivesItsMethods(t *testing.T) {
+	var none *resilience.PanicError
+	assert.EqualError(t, none, "<nil>")
+	assert.NoError(t, none.Unwrap())
+
+	in := func(set func(*resilience.Config)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			cfg := configWith(resilience.Tool{Timeout: time.Second})
+			set(&cfg)
+			_, err := resilience.Do(ctx, newGuard(t, cfg), "x", failing(9, none), resilience.Debug())
+			return err
+		}
+	}
+	slow := func(err error) resilience.Class { time.Sleep(time.Hour); return resilience.Classify(err) }
+	for name, call := range map[string]func(context.Context) error{
+		"Do":                           in(func(*resilience.Config) {}),
+		"Cooperative":                  in(func(cfg *resilience.Config) { cfg.Tools["x"] = resilience.Tool{Cooperative: true} }),
+		"Do, that is examined slowly":  in(func(cfg *resilience.Config) { cfg.Breaker.Classify = slow }),
+		"Retry, that asks for so long": in(func(cfg *resilience.Config) { cfg.Retry.Classify = slow }),
+		"Classify that calls Goexit": in(func(cfg *resilience.Config) {
+			cfg.Retry.Classify = func(error) resilience.Class { runtime.Goexit(); return 0 }
+		}),
+		"WithTimeout": func(ctx context.Context) error {
+			_, err := resilience.WithTimeout(ctx, "x", time.Second, failing(9, none))
+			return err
+		},
+		"WithRetry": func(ctx context.Context) error {
+			_, err := resilience.WithRetry(ctx, resilience.Retry{}, failing(9, none))
+			return err
+		},
+		"WithBreaker": func(ctx context.Context) error {
+			b := resilience.NewBreaker("b", resilience.BreakerConfig{})
+			_, err := resilience.WithBreaker(ctx, b, failing(9, none))
+			return err
+		},
+		"AsError": func(context.Context) error { return resilience.AsError("x", none) },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			err := call(t.Context())
+			assert.ErrorIs(t, err, none)
+			assert.NotPanics(t, func() {
+				assert.NotErrorIs(t, err, errBoom)
+				_ = fmt.Sprint(err, errors.Unwrap(err))
+				slog.New(slog.DiscardHandler).Error("call", "err", err)
+			})
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
