@@ -29,6 +29,11 @@ redis-cli -a -n
 redis-cli -p 6380 ping
 curl -u "⟦bob:hunter2⟧" https://x
 curl -u '' https://x
+curl -u⟦bob:hunter2⟧ https://x
+curl -sS '-u⟦bob:hunter2⟧' https://x
+curl -u"⟦:hunter2⟧" https://x
+curl -ubob https://x
+curl -upload https://x:80/
 mysql "-p⟦hunter2⟧" db
 mysql '-p' db
 mymysql -phunter2 db

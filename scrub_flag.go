@@ -51,6 +51,7 @@ var commands = []command{
 	{name: "mongodump", flag: 'p'},
 	{name: "mongorestore", flag: 'p'},
 	{name: "redis-cli", flag: 'a'},
+	{name: "curl", flag: 'u', attached: true, userinfo: true},
 	{name: "curl", flag: 'u', userinfo: true},
 }
 
