@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -145,6 +146,7 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{&net.OpError{Op: "proxyconnect", Net: "tcp", Err: errDial}, transient, true},
 		{&net.OpError{Op: "socks connect", Net: "tcp", Err: errDial}, transient, true},
 		{&net.OpError{Op: "read", Net: "tcp", Err: errDial}, transient, false},
+		{driver.ErrBadConn, transient, false}, // lib/pq has returned it for an answer that broke off
 
 		{worded("SQLITE_BUSY: database is locked"), transient, false}, // as everything of which nothing is known
 		{killed(t), transient, false},
@@ -188,6 +190,7 @@ func TestDoubtfulLossCountsOnlyWhereEverythingDoes(t *testing.T) {
 		"asking one":                       {&url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: notFound}}, false},
 		"input that breaks off":            {fmt.Errorf("decoding: %w", io.ErrUnexpectedEOF), false},
 		"a connection that is closed":      {net.ErrClosed, true},
+		"a connection of a driver":         {fmt.Errorf("x: %w", driver.ErrBadConn), true},
 		"an answer that breaks off":        {&url.Error{Op: "Get", Err: io.ErrUnexpectedEOF}, true},
 		"a look-up that fails":             {&net.DNSError{Err: "server misbehaving", IsTemporary: true}, true},
 		"a host, and a connection":         {errors.Join(notFound, syscall.ECONNRESET), true},

@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -63,6 +64,8 @@ func lostReason(err error, from string) (reason string, sure bool) {
 
 	switch {
 	case err == net.ErrClosed: // implements net.Error, too
+		return "connection closed", true
+	case isItself(err, driver.ErrBadConn): // of which some drivers don't know what the server has done
 		return "connection closed", true
 	case err == io.ErrUnexpectedEOF:
 		return closed, false

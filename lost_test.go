@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -44,9 +45,11 @@ func TestLostConnectionHasAReason(t *testing.T) {
 			class:  resilience.ClassPermanent,
 			reason: "connection refused",
 		},
-		"closed":           {err: fmt.Errorf("x: %w", net.ErrClosed), reason: "connection closed"},
-		"unexpected EOF":   {err: io.ErrUnexpectedEOF, reason: closedByOther},
-		"EOF of a request": {err: &url.Error{Op: "Post", URL: "http://x", Err: io.EOF}, reason: closedByOther},
+		"closed":              {err: fmt.Errorf("x: %w", net.ErrClosed), reason: "connection closed"},
+		"a driver's, wrapped": {err: fmt.Errorf("query: %w", driver.ErrBadConn), reason: "connection closed"},
+		"like a driver's":     {err: badConnLike{}, reason: "connection closed"},
+		"unexpected EOF":      {err: io.ErrUnexpectedEOF, reason: closedByOther},
+		"EOF of a request":    {err: &url.Error{Op: "Post", URL: "http://x", Err: io.EOF}, reason: closedByOther},
 		"closed while idle": {
 			err: &url.Error{Op: "Post", Err: errors.New("http: server closed idle connection")}, reason: closedByOther,
 		},
@@ -79,6 +82,12 @@ func TestLostConnectionHasAReason(t *testing.T) {
 		}.check)
 	}
 }
+
+// badConnLike is what a driver has of its own, as database/sql/driver allows.
+type badConnLike struct{}
+
+func (badConnLike) Error() string        { return "the server has gone" }
+func (badConnLike) Is(target error) bool { return target == driver.ErrBadConn }
 
 // They implement net.Error, or come from reading, but no connection is gone.
 func TestErrorsThatConcernNoConnectionAreFailuresOfTheTool(t *testing.T) {
