@@ -545,7 +545,7 @@ func TestWarningsGoOnAfterAPanicWithAValueThatBlocks(t *testing.T) {
 				if e.Err != nil {
 					panic(value)
 				}
-				time.Sleep(time.Hour)
+				<-release
 			},
 		})
 		_, _ = resilience.Do(t.Context(), g, "x", failing(9, resilience.MarkInvalid(errBoom)))
@@ -555,9 +555,9 @@ func TestWarningsGoOnAfterAPanicWithAValueThatBlocks(t *testing.T) {
 		for range 2000 { // more than the queue of an observer that is slow has room for
 			mustSucceed(t, g)
 		}
-		time.Sleep(time.Second)
+		synctest.Wait()
 		assertLogged(t, log, 1, "an observer is too slow or blocks")
 		close(release)
-		time.Sleep(365 * 24 * time.Hour)
+		synctest.Wait()
 	})
 }

@@ -79,8 +79,8 @@ func (p *patience) weight() int {
 func aside(stillRunning *atomic.Int32, f func()) bool { return new(patience).aside(stillRunning, f) }
 
 // printAside returns the text that print returns, which aside calls, and reports whether print has come to an end.
-func printAside(aside func(f func()) bool, print func() string) (text string, ended bool) {
-	text = unprintable
+func printAside(aside func(f func()) bool, print func() string) (_ string, ended bool) {
+	text := unprintable
 	if !aside(func() { text = print() }) {
 		return unprintable, false
 	}
