@@ -2,6 +2,7 @@ package console
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -16,13 +17,17 @@ const (
 
 	maxCause   = 300 // bytes
 	maxMessage = 1024
+
+	printTime   = time.Second
+	maxPrinting = 16 // causes that took longer, and that are still being printed
 )
 
 // calls counts the calls of each tool, by label: a guard gives out at most 1,024 labels besides those of
 // listed tools, which bounds the memory. Each takes about 7 KB.
 type calls struct {
-	mu    sync.Mutex
-	tools map[string]*track
+	mu       sync.Mutex
+	tools    map[string]*track
+	printing atomic.Int32 // causes
 }
 
 // A track is what happened to a tool in the last minutes.
@@ -85,11 +90,41 @@ func (c *calls) explain(e resilience.CallEnd) {
 	if !e.Counted || e.Err.Err == nil {
 		return
 	}
-	cause := cut(resilience.Scrub(e.Err.Err.Error()), maxCause) // not under the lock
+	cause, ok := c.print(e.Err.Err) // not under the lock
+	if !ok {
+		return
+	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tools[e.Label].failed.cause = cause
+}
+
+// print returns the text of a tool's error, if its methods return it soon. One that blocks must not hold up the events
+// of all tools.
+func (c *calls) print(err error) (text string, ok bool) {
+	if c.printing.Load() >= maxPrinting {
+		return "", false
+	}
+
+	printed := make(chan string, 1)
+	c.printing.Add(1)
+	go func() {
+		defer func() {
+			_ = recover()
+			c.printing.Add(-1)
+			close(printed)
+		}()
+		printed <- cut(resilience.Scrub(err.Error()), maxCause)
+	}()
+	late := time.NewTimer(printTime)
+	defer late.Stop()
+	select {
+	case text, ok = <-printed:
+		return text, ok
+	case <-late.C:
+		return "", false
+	}
 }
 
 // An outcome is what a call counts as.

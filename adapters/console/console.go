@@ -107,7 +107,7 @@ func (c *Console) Observer() resilience.Observer {
 		End: func(_ context.Context, e resilience.CallEnd) {
 			c.calls.record(e)
 			if c.cfg.ShowCauses {
-				c.calls.explain(e) // last, because the methods of a tool's error may panic or hang
+				c.calls.explain(e) // last, because the methods of a tool's error take their time
 			}
 		},
 		Breaker: c.changes.record,

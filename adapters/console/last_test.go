@@ -3,6 +3,7 @@ package console_test
 import (
 	"errors"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,6 +55,42 @@ func TestLastErrorIsTheFailureThatWasCounted(t *testing.T) {
 			assert.Equal(t, "connection refused", f.health().tool(t, "x").LastError.Cause)
 		})
 	})
+}
+
+// A printedError calls a function when it is printed.
+type printedError func()
+
+func (e printedError) Error() string { e(); return "printed" }
+
+// An error that can't be printed has no cause on the page, and hides nothing else.
+func TestCausesThatCannotBePrinted(t *testing.T) {
+	for name, method := range map[string]func(release chan struct{}){
+		"blocks": func(release chan struct{}) { <-release },
+		"panics": func(chan struct{}) { panic("p") },
+		"exits":  func(chan struct{}) { runtime.Goexit() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				f := newFixture(t, tools("x", "y"), console.Config{ShowCauses: true})
+				for range 40 { // more than are waited for
+					f.call("x", 1, 0, resilience.MarkPermanent(printedError(func() { method(release) })))
+					f.guard.Breaker("x").Reset()
+					time.Sleep(time.Second)
+				}
+				f.call("y", 1, 0, resilience.MarkBackend(errors.New("boom")))
+				time.Sleep(time.Second)
+				health := f.health()
+				assert.Empty(t, health.tool(t, "x").LastError.Cause)
+				require.NotNil(t, health.tool(t, "y").LastError)
+				close(release)
+				synctest.Wait()
+
+				f.call("y", 1, 0, resilience.MarkBackend(errors.New("boom")))
+				assert.Equal(t, "boom", f.health().tool(t, "y").LastError.Cause)
+			})
+		})
+	}
 }
 
 func TestRetryAfterOfABreakerThatIsOpenForEver(t *testing.T) {
