@@ -108,7 +108,8 @@ func endingOf(name string) ending {
 }
 
 // passedOn returns the ending of an attempt that returns the error of a call that it has made.
-func passedOn(e *resilience.Error) ending {
+func passedOn(r *record) ending {
+	e := r.err
 	end := ending{name: "pass on " + string(e.Code), code: e.Code, own: true, counts: true, again: e.Retryable}
 	switch e.Code {
 	case resilience.CodeCircuitOpen, resilience.CodeOverloaded, resilience.CodeShuttingDown,
@@ -126,7 +127,7 @@ func passedOn(e *resilience.Error) ending {
 	case resilience.CodeTimeout, resilience.CodeConnectionLost:
 		end.again = true
 	}
-	if errors.Is(e, resilience.ErrUnfinished) {
+	if errors.Is(e, resilience.ErrUnfinished) || r.saysNothing() {
 		end.counts, end.again = false, false
 	}
 	return end

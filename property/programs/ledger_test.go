@@ -336,6 +336,15 @@ func (r *record) answerCounts() outcome {
 	return neutral
 }
 
+// saysNothing reports whether a call has failed in words of the guard's own that say nothing about the backend.
+func (r *record) saysNothing() bool {
+	if r.err.Code != resilience.CodeToolFailed || len(r.attempts) == 0 {
+		return false
+	}
+	a := r.attempts[len(r.attempts)-1]
+	return a.ending != nil && a.counts() == neutral
+}
+
 func (a *attempt) counts() outcome {
 	e := a.ending
 	switch {

@@ -257,7 +257,7 @@ func (a *attempt) do(s step) error {
 		r := a.world.newRecord(s.call, a)
 		a.world.make(a.ctx, r)
 		if s.kind == stepCall && r.err != nil {
-			return a.fail(passedOn(r.err), r.err)
+			return a.fail(passedOn(r), r.err)
 		}
 	}
 	return nil
