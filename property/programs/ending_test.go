@@ -127,8 +127,14 @@ func passedOn(r *record) ending {
 	case resilience.CodeTimeout, resilience.CodeConnectionLost:
 		end.again = true
 	}
-	if errors.Is(e, resilience.ErrUnfinished) || r.saysNothing() {
+	if errors.Is(e, resilience.ErrUnfinished) {
 		end.counts, end.again = false, false
+	}
+	switch r.says() {
+	case neutral:
+		end.counts, end.again = false, false
+	case perhaps:
+		end.silent = true
 	}
 	return end
 }

@@ -336,13 +336,16 @@ func (r *record) answerCounts() outcome {
 	return neutral
 }
 
-// saysNothing reports whether a call has failed in words of the guard's own that say nothing about the backend.
-func (r *record) saysNothing() bool {
+// says returns what a call that has failed in words of the guard's own says about the backend.
+func (r *record) says() outcome {
 	if r.err.Code != resilience.CodeToolFailed || len(r.attempts) == 0 {
-		return false
+		return failure
 	}
 	a := r.attempts[len(r.attempts)-1]
-	return a.ending != nil && a.counts() == neutral
+	if a.ending == nil {
+		return failure
+	}
+	return a.counts()
 }
 
 func (a *attempt) counts() outcome {
