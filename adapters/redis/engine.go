@@ -3,14 +3,11 @@ package redisfleet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/seed8d1e2389/resilience"
 )
 
@@ -174,6 +171,11 @@ func (e *engine) subscribed() {
 	}
 }
 
+// crashed is called when the client has crashed while messages were awaited, but not for each time in a row.
+func (e *engine) crashed(err error) {
+	e.member.Warn("the client of Redis has crashed, and messages are awaited again", "error", err)
+}
+
 // resync asks for all breakers. e.mu must be held.
 func (e *engine) resync() {
 	e.known = memory{}
@@ -298,33 +300,4 @@ func (e *engine) hasLeft() {
 	if e.health.Error != errLeft {
 		e.health = Health{Namespace: e.health.Namespace, Since: time.Now(), Error: errLeft}
 	}
-}
-
-// bounded calls an operation, and returns in time whatever that does: clients of Redis need not respect a context.
-func bounded[T any](ctx context.Context, op func(context.Context) (T, error)) (T, error) {
-	reply, err := resilience.WithTimeout(ctx, "redis", patience, op)
-	if errors.Is(err, resilience.CodeTimeout) && ctx.Err() == nil {
-		err = silence{err}
-	}
-	return reply, err
-}
-
-// silence is a TIMEOUT in words that don't speak of a tool.
-type silence struct{ error }
-
-func (silence) Error() string   { return fmt.Sprintf("the server hasn't answered within %s", patience) }
-func (s silence) Unwrap() error { return s.error }
-
-// isRefusal reports whether Redis has said that it will never serve the member as it is configured.
-func isRefusal(err error) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) || strings.HasPrefix(reply.Error(), "ERR max number of clients") {
-		return false
-	}
-	for _, prefix := range []string{"NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "ERR"} {
-		if strings.HasPrefix(reply.Error(), prefix) {
-			return true
-		}
-	}
-	return false
 }

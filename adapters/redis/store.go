@@ -4,8 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +48,7 @@ type store interface {
 type listener interface {
 	heard(e entry)
 	subscribed()
+	crashed(err error) // the client has; it isn't called again before a try that ends otherwise
 }
 
 // memory is a state of the fleet's memory. A server that has lost it, or its newest part, begins another one.
@@ -257,12 +256,12 @@ func (s *redisStore) leave(ctx context.Context) error {
 }
 
 func (s *redisStore) listen(ctx context.Context, l listener) {
-	for ctx.Err() == nil {
-		messages := s.client.Subscribe(ctx, s.prefix)
-		stop := context.AfterFunc(ctx, func() { messages.Close() })
-		hear(ctx, messages, l)
-		stop()
-		messages.Close()
+	for crashed := false; ctx.Err() == nil; {
+		err := apart(func() { s.subscribe(ctx, l) })
+		if err != nil && !crashed {
+			l.crashed(err)
+		}
+		crashed = err != nil
 
 		select {
 		case <-ctx.Done():
@@ -271,14 +270,23 @@ func (s *redisStore) listen(ctx context.Context, l listener) {
 	}
 }
 
+// subscribe delivers messages until ctx ends or the connection is lost. It may crash. It closes nothing then: a Dialer that
+// panics leaves messages locked, without a connection.
+func (s *redisStore) subscribe(ctx context.Context, l listener) {
+	messages := s.client.Subscribe(ctx, s.prefix)
+	stop := context.AfterFunc(ctx, func() { _ = apart(func() { messages.Close() }) })
+	defer stop()
+	hear(ctx, messages, l)
+	messages.Close()
+}
+
 // hear delivers messages until the connection is lost. PubSub.Channel would not notice if the server just falls
 // silent, because it doesn't wait for the answers to its pings.
 func hear(ctx context.Context, messages *redis.PubSub, l listener) {
 	pinged := false
 	for {
 		m, err := messages.ReceiveTimeout(ctx, heartbeat)
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() && !pinged {
+		if isTimeout(err) && !pinged {
 			pinged = true
 			if messages.Ping(ctx) != nil {
 				return

@@ -105,6 +105,7 @@ type heardAll struct {
 
 func (l *heardAll) subscribed()   { l.subscriptions <- struct{}{} }
 func (l *heardAll) heard(e entry) { l.entries <- e }
+func (*heardAll) crashed(error)   {}
 
 func TestJoinSaysWhatIsWrong(t *testing.T) {
 	server := miniredis.RunT(t)
@@ -173,11 +174,11 @@ func TestOnlyWhatStaysIsARefusal(t *testing.T) {
 		"NOPERM no permissions", "NOAUTH Authentication required.", "WRONGPASS invalid", "WRONGTYPE Operation against",
 		"ERR unknown command",
 	} {
-		require.True(t, isRefusal(fmt.Errorf("run: %w", replyError(text))), text)
-		require.False(t, isRefusal(errors.New(text)), "no reply")
+		require.True(t, isRefusal(examine(fmt.Errorf("run: %w", replyError(text)))), text)
+		require.False(t, isRefusal(examine(errors.New(text))), "no reply")
 	}
 	for _, text := range []string{"ERR max number of clients reached", "LOADING", "READONLY", "CLUSTERDOWN", "BUSY"} {
-		require.False(t, isRefusal(replyError(text)), text)
+		require.False(t, isRefusal(examine(replyError(text))), text)
 	}
 	require.False(t, isRefusal(nil))
 }
