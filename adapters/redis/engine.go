@@ -86,16 +86,14 @@ func (e *engine) Report(r resilience.FleetResult) {
 		return
 	}
 
-	changed, err := bounded(context.Background(), func(ctx context.Context) (entry, error) {
-		switch {
-		case r.Success && r.Probe:
-			return e.store.recovered(ctx, r.Breaker.ID, time.Since(r.Time), r.Cause)
-		case r.Success:
-			return e.store.success(ctx, r.Breaker.ID, time.Since(r.Time))
-		default:
-			return e.store.failure(ctx, r.Breaker, time.Since(r.Time), 1, e.quorum, r.Probe)
-		}
-	})
+	n := news{op: "failure", breaker: r.Breaker, age: time.Since(r.Time), n: 1, quorum: e.quorum, probe: r.Probe}
+	switch {
+	case r.Success && r.Probe:
+		n.op, n.cause = "recovered", r.Cause
+	case r.Success:
+		n.op = "success"
+	}
+	changed, err := e.tell(context.Background(), n)
 	if err != nil {
 		e.missed(r)
 		e.lost(err)

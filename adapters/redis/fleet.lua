@@ -35,7 +35,7 @@ local function heard() return redis.call('ZCOUNT', members, int(now - absent), '
 -- live returns how many members there are, at least one: this one.
 local function live() return math.max(heard(), 1) end
 
--- alive says that the member is, and notes when it is the first one that is heard of, ever or after an outage. A server
+-- alive says that the member is, as each of its commands does, and notes when it is the first one that is heard of, ever or after an outage. A server
 -- whose memory is full refuses the first command of a script that needs some, but not if another has changed something.
 local function alive()
 	local first = heard() == 0
@@ -148,10 +148,8 @@ end
 
 local ops = {}
 
--- sync says that the member is alive, and returns what the fleet's memory is, and the breakers in it unless the
--- member knows all of them.
+-- sync returns what the fleet's memory is, and the breakers in it unless the member knows all of them.
 function ops.sync(memory, known)
-	alive()
 	local s, h = since(), redis.call('HMGET', version, 'n', 'of', 'forked')
 	local n = h[1] or '0'
 	local reply = {since = s, n = tonumber(n), members = live(), complete = s == memory and n == known}
@@ -191,7 +189,6 @@ end
 -- failure counts n failures of a breaker that is closed, and opens it if they are enough. One of a probe puts off
 -- the next one. Those of before a reset, by their age, are forgotten.
 function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age)
-	alive()
 	local h = redis.call('HMGET', breaker, 'state', 'reset')
 	local state = h[1]
 	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
@@ -301,5 +298,18 @@ function ops.compare(...)
 	return cjson.encode(all)
 end
 
+-- tell does other operations, one for each of the breakers: of the arguments, the first half are their IDs, and the other half
+-- what to do. It returns what the breakers are then.
+function ops.tell(...)
+	local all, n, replies = {...}, #KEYS - 4, {}
+	for i = 1, n do
+		local told = cjson.decode(all[n + i])
+		breaker = KEYS[4 + i]
+		replies[i] = ops[told[1]](all[i], unpack(told, 2))
+	end
+	return '[' .. table.concat(replies, ',') .. ']'
+end
+
 fork()
+if op ~= 'leave' then alive() end
 return ops[op](unpack(arg))

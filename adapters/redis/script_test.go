@@ -70,6 +70,14 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 	}
 	drawAge := rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, time.Minute})
 	drawCause := rapid.SampledFrom([]resilience.Cause{resilience.CauseCalls, resilience.CauseProbe})
+	drawNews := func(t *rapid.T) news {
+		return news{
+			op:      rapid.SampledFrom([]string{"failure", "failure", "success", "recovered", "restore", "reclose"}).Draw(t, "op"),
+			breaker: breaker(), age: drawAge.Draw(t, "age"), cause: drawCause.Draw(t, "cause"),
+			n: rapid.IntRange(1, 4).Draw(t, "n"), quorum: 2, probe: rapid.Bool().Draw(t, "probe"),
+			reason: "maintenance", older: rapid.Int64Range(0, 20).Draw(t, "older"),
+		}
+	}
 
 	t.Repeat(map[string]func(*rapid.T){
 		"time passes": func(t *rapid.T) {
@@ -103,18 +111,12 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		"read": func(*rapid.T) {
 			same("read", func(s store) (any, error) { return s.read(ctx, []string{"listed/a", "listed/a/key", "unlisted/none"}) })
 		},
-		"failure": func(t *rapid.T) {
-			b, age := breaker(), drawAge.Draw(t, "age")
-			n, probe := rapid.IntRange(1, 4).Draw(t, "n"), rapid.Bool().Draw(t, "probe")
-			same("failure", func(s store) (any, error) { return s.failure(ctx, b, age, n, 2, probe) })
-		},
-		"success": func(t *rapid.T) {
-			id, age := drawID.Draw(t, "id"), drawAge.Draw(t, "age")
-			same("success", func(s store) (any, error) { return s.success(ctx, id, age) })
-		},
-		"recovered": func(t *rapid.T) {
-			id, age, cause := drawID.Draw(t, "id"), drawAge.Draw(t, "age"), drawCause.Draw(t, "cause")
-			same("recovered", func(s store) (any, error) { return s.recovered(ctx, id, age, cause) })
+		"tell": func(t *rapid.T) {
+			var all []news
+			for range rapid.IntRange(1, 3).Draw(t, "operations") {
+				all = append(all, drawNews(t))
+			}
+			same("tell", func(s store) (any, error) { return s.tell(ctx, all...) })
 		},
 		"lease": func(t *rapid.T) {
 			b, cause := breaker(), drawCause.Draw(t, "cause")
@@ -127,15 +129,6 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		"reset": func(t *rapid.T) {
 			id := drawID.Draw(t, "id")
 			same("reset", func(s store) (any, error) { return s.reset(ctx, id) })
-		},
-		"restore": func(t *rapid.T) {
-			b := breaker()
-			older := rapid.Int64Range(0, 20).Draw(t, "older")
-			same("restore", func(s store) (any, error) { return s.restore(ctx, b, "maintenance", older) })
-		},
-		"reclose": func(t *rapid.T) {
-			id, older := drawID.Draw(t, "id"), rapid.Int64Range(0, 20).Draw(t, "older")
-			same("reclose", func(s store) (any, error) { return s.reclose(ctx, id, older) })
 		},
 		"compare": func(t *rapid.T) {
 			config := rapid.SampledFrom([]string{"listed/a 3", "listed/a 5"}).Draw(t, "config")

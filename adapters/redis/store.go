@@ -18,22 +18,17 @@ type store interface {
 	// older memory since, it begins another one.
 	saw(newest memory)
 
-	// sync says that the member is alive. Unless the fleet's memory is what the member knows, it returns the
-	// IDs of all breakers in it.
+	// sync says no more than that the member is alive, as each command but leave does. Unless the fleet's memory is what the
+	// member knows, it returns the IDs of all breakers in it.
 	sync(ctx context.Context, known memory) (syncReply, error)
 	read(ctx context.Context, ids []string) ([]entry, error)
 
-	failure(
-		ctx context.Context, b resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
-	) (entry, error)
-	success(ctx context.Context, id string, age time.Duration) (entry, error)
-	recovered(ctx context.Context, id string, age time.Duration, cause resilience.Cause) (entry, error)
+	// tell does one operation for each breaker, of which there may be maxBatch.
+	tell(ctx context.Context, all ...news) ([]entry, error)
 	lease(ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause) (leaseReply, error)
 
 	isolate(ctx context.Context, id, reason string) (entry, error)
 	reset(ctx context.Context, id string) (entry, error)
-	restore(ctx context.Context, b resilience.FleetBreaker, reason string, older int64) (entry, error)
-	reclose(ctx context.Context, id string, older int64) (entry, error)
 
 	// compare notes the configurations of the member's breakers, and returns those of all members.
 	compare(ctx context.Context, configs []string) ([]string, error)
@@ -194,33 +189,11 @@ func (s *redisStore) read(ctx context.Context, ids []string) ([]entry, error) {
 	return run[[]entry](ctx, s, "read", ids)
 }
 
-func (s *redisStore) failure(
-	ctx context.Context, b resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
-) (entry, error) {
-	probing := 0
-	if probe {
-		probing = 1
-	}
-	return run[entry](ctx, s, "failure", []string{b.ID}, n, b.Config.Failures, quorum,
-		milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter),
-		probing, age.Milliseconds())
-}
-
-func (s *redisStore) success(ctx context.Context, id string, age time.Duration) (entry, error) {
-	return run[entry](ctx, s, "success", []string{id}, age.Milliseconds())
-}
-
-func (s *redisStore) recovered(
-	ctx context.Context, id string, age time.Duration, cause resilience.Cause,
-) (entry, error) {
-	return run[entry](ctx, s, "recovered", []string{id}, age.Milliseconds(), cause.String())
-}
-
 func (s *redisStore) lease(
 	ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause,
 ) (leaseReply, error) {
-	return run[leaseReply](ctx, s, "lease", []string{b.ID}, cause.String(),
-		milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval), milliseconds(b.Config.Cooldown/4))
+	n := news{op: "lease", breaker: b, cause: cause}
+	return run[leaseReply](ctx, s, n.op, []string{b.ID}, n.args()...)
 }
 
 func (s *redisStore) isolate(ctx context.Context, id, reason string) (entry, error) {
@@ -229,17 +202,6 @@ func (s *redisStore) isolate(ctx context.Context, id, reason string) (entry, err
 
 func (s *redisStore) reset(ctx context.Context, id string) (entry, error) {
 	return run[entry](ctx, s, "reset", []string{id})
-}
-
-func (s *redisStore) restore(
-	ctx context.Context, b resilience.FleetBreaker, reason string, older int64,
-) (entry, error) {
-	return run[entry](ctx, s, "restore", []string{b.ID}, b.State.String(),
-		milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval/2), reason, older)
-}
-
-func (s *redisStore) reclose(ctx context.Context, id string, older int64) (entry, error) {
-	return run[entry](ctx, s, "reclose", []string{id}, older)
 }
 
 func (s *redisStore) compare(ctx context.Context, configs []string) ([]string, error) {
