@@ -158,6 +158,9 @@ func (f *Fleet) find(breaker string) (id string, err error) {
 	return "", fmt.Errorf("redisfleet: the breaker is %q: it must be one of %q", breaker, slices.Compact(names))
 }
 
+// isListed reports whether a breaker is that of a listed tool: the names of others, and keys, are what agents choose.
+func isListed(id string) bool { return strings.HasPrefix(id, "listed/") && strings.Count(id, "/") == 1 }
+
 // nameOf returns the name of the breaker with an ID, as in FleetBreaker.
 func nameOf(id string) string {
 	_, name, _ := strings.Cut(id, "/")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -81,8 +80,6 @@ func (s *modelStore) tell(ctx context.Context, all ...news) (replies []entry, er
 	}
 	return replies, s.travel(ctx)
 }
-
-func isListed(id string) bool { return strings.HasPrefix(id, "listed/") && strings.Count(id, "/") == 1 }
 
 func (s *modelStore) room(id string) bool {
 	return isListed(id) || s.breakers[id] != nil || len(s.breakers) < maxBreakers

@@ -289,8 +289,8 @@ func (e *engine) compare(ctx context.Context) error {
 		if len(configs) == maxCompared {
 			break
 		}
-		if strings.Count(b.ID, "/") > 1 {
-			continue // that of a key is configured as its tool's
+		if !isListed(b.ID) {
+			continue // that of a key is configured as its tool's, and agents make up the names of other tools
 		}
 		own[b.ID] = fmt.Sprintf("%d failures, a cooldown of %s", b.Config.Failures, b.Config.Cooldown)
 		configs = append(configs, b.ID+" "+own[b.ID])
