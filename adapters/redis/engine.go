@@ -210,11 +210,11 @@ func (e *engine) saw(version int64) {
 	e.store.saw(memory{e.since, e.newest})
 }
 
-// heardOf returns the IDs of the fleet's breakers that aren't closed, or have failures, those of listed tools first.
+// heardOf returns the IDs of the fleet's breakers that aren't closed, or have failures.
 func (e *engine) heardOf() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Sorted(maps.Keys(e.breakers))
+	return slices.Collect(maps.Keys(e.breakers))
 }
 
 func (e *engine) connected() bool {

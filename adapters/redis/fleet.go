@@ -102,7 +102,8 @@ func (f *Fleet) Leave(ctx context.Context) error {
 
 // Isolate takes what a breaker protects out of service, for all members, until Reset is called: as
 // [resilience.Breaker.Isolate] does for one. breaker is the name of one, of a tool or of a key ("tool/key"), that this
-// member has, or of which it has heard: it is open or isolated in the fleet, or has failures. The error names what is
+// member has, or of which it has heard: it is open or isolated in the fleet, or has failures. If several are named so,
+// that of a listed tool comes first, then that of a listed tool's key. The error names what is
 // allowed, or says why the fleet could not be told; then nothing has changed, or Redis has not said whether it has.
 func (f *Fleet) Isolate(ctx context.Context, breaker, reason string) error {
 	return f.command(ctx, breaker, func(ctx context.Context, id string) (entry, error) {
@@ -139,21 +140,20 @@ func (f *Fleet) command(
 
 // find returns the ID of a breaker that the member has, or has heard of.
 func (f *Fleet) find(breaker string) (id string, err error) {
-	var names []string
+	ids := f.engine.heardOf()
 	for _, b := range f.engine.member.Breakers() {
-		if b.Name == breaker {
-			return b.ID, nil
-		}
-		names = append(names, b.Name)
+		ids = append(ids, b.ID)
 	}
-	for _, id := range f.engine.heardOf() {
+	slices.Sort(ids) // a listed tool comes first, then a key of one, and then what an agent may have named so
+
+	var names []string
+	for _, id := range ids {
 		name := nameOf(id)
 		if name == breaker {
 			return id, nil
 		}
 		names = append(names, name)
 	}
-
 	slices.Sort(names)
 	return "", fmt.Errorf("redisfleet: the breaker is %q: it must be one of %q", breaker, slices.Compact(names))
 }
