@@ -23,10 +23,11 @@ type engine struct {
 	member *resilience.FleetMember
 
 	first chan struct{} // closed after the first sync that succeeds or is refused
-	hears chan struct{} // holds an element once the member hears messages
+	whole chan struct{} // closed after the first sync that succeeds of a member that hears messages
 	wake  chan struct{} // asks for a sync now
 
 	mu      sync.Mutex // guards what follows; held while changes are applied, so that they are in order
+	hears   bool       // messages, now or before
 	known   memory     // of which the member has seen all; zero if it may have missed something
 	learned            // of the store
 	untold             // to the store
@@ -73,7 +74,7 @@ func newEngine(s store, id string, cfg Config) *engine {
 	}
 	return &engine{
 		store: s, id: id, quorum: quorum,
-		first: make(chan struct{}), hears: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		first: make(chan struct{}), whole: make(chan struct{}), wake: make(chan struct{}, 1),
 		learned: nothing(""), health: Health{Namespace: cfg.Namespace},
 		untold: untold{behind: true, cleared: make(map[string]time.Time)},
 	}
@@ -162,11 +163,15 @@ func (e *engine) heard(x entry) {
 func (e *engine) subscribed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.hears = true
 	e.resync()
-	select {
-	case e.hears <- struct{}{}:
-	default:
-	}
+}
+
+// isHearing reports whether the member hears messages, or has.
+func (e *engine) isHearing() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hears
 }
 
 // crashed is called when the client has crashed while messages were awaited, but not for each time in a row.
@@ -260,8 +265,8 @@ func (e *engine) found(asked time.Time, members int) {
 	e.member.Connected(nil)
 }
 
-// ready waits until the member knows what the store does, and hears of changes. It returns why the store refuses the
-// member.
+// ready waits until the member knows what the store does, and has heard of all changes since. It returns why the store
+// refuses the member.
 func (e *engine) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*patience)
 	defer cancel()
@@ -275,7 +280,7 @@ func (e *engine) ready(ctx context.Context) error {
 	e.mu.Unlock()
 	if refused == nil {
 		select {
-		case <-e.hears:
+		case <-e.whole:
 		case <-ctx.Done():
 		}
 	}

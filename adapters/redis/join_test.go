@@ -36,8 +36,11 @@ func TestHowLongJoinWaits(t *testing.T) {
 		want    time.Duration
 		err     error
 	}{
-		"there is an answer":       {},
-		"it takes time":            {prepare: func(s *modelStore) { s.slow.Store(true) }, want: 800 * time.Millisecond},
+		"there is an answer": {},
+		"it takes time": {
+			prepare: func(s *modelStore) { s.slow.Store(true) },
+			after:   200 * time.Millisecond, want: 1200 * time.Millisecond,
+		},
 		"messages are heard later": {after: 700 * time.Millisecond, want: 700 * time.Millisecond},
 		"messages are never heard": {after: -1, want: 2 * time.Second},
 		"there is no store":        {prepare: func(s *modelStore) { s.down.Store(true) }, want: 2 * time.Second},
@@ -64,6 +67,28 @@ func TestHowLongJoinWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What opens after a newcomer has asked, but before it hears messages, it knows too when Join returns.
+func TestNewcomerKnowsWhatOpensWhileItJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		s := newServer(t, m, "newcomer")
+		s.prepare(nil)
+		s.store.delay = func() time.Duration { return 10 * time.Millisecond }
+		go func() {
+			time.Sleep(1200 * time.Millisecond)
+			down(t, all)
+		}()
+		start := time.Now()
+		var err error
+		s.fleet, err = join(t.Context(), lateStore{s.store, 1500 * time.Millisecond}, s.store.me, s.guard, Config{Namespace: "test"})
+		require.NoError(t, err)
+		require.Equal(t, resilience.StateOpen, s.state())
+		require.InDelta(t, 1500*time.Millisecond, time.Since(start), float64(100*time.Millisecond))
+		leaveAll(t, append(all, s))
+	})
 }
 
 func TestJoinWaitsNoLongerThanItsContext(t *testing.T) {

@@ -26,9 +26,9 @@ const (
 // run keeps the member and the store in agreement, until ctx ends.
 func (e *engine) run(ctx context.Context) {
 	var compared time.Time
-	for joined := false; ctx.Err() == nil; {
+	for joined, whole := false, false; ctx.Err() == nil; {
 		delay := heartbeat - rand.N(heartbeat/4)
-		asked := time.Now()
+		asked, hears := time.Now(), e.isHearing()
 		members, err := e.sync(context.WithoutCancel(ctx), asked)
 		if err == nil {
 			e.found(asked, members)
@@ -45,6 +45,10 @@ func (e *engine) run(ctx context.Context) {
 		if !joined && (err == nil || isRefusal(err)) {
 			joined = true
 			e.joined(err)
+		}
+		if !whole && err == nil && hears {
+			whole = true
+			close(e.whole)
 		}
 
 		select {
