@@ -287,12 +287,17 @@ func (e *engine) ready(ctx context.Context) error {
 	return refused
 }
 
-// leave tells the store that the member leaves.
+// leave tells the store what it hasn't heard of the member, and that the member leaves. It is no error if the store can't be
+// reached, as before.
 func (e *engine) leave(ctx context.Context) error {
-	if !e.connected() {
+	connected := e.connected()
+	err := e.catchUp(ctx)
+	if err == nil {
+		_, err = bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.store.leave(ctx) })
+	}
+	if !connected && ctx.Err() == nil {
 		return nil
 	}
-	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.store.leave(ctx) })
 	return err
 }
 

@@ -80,10 +80,12 @@ func join(ctx context.Context, s store, id string, guard *resilience.Guard, cfg 
 
 // Leave ends the membership: the others forget this member at once, and its guard's breakers stay as they are and
 // decide alone. It waits until the fleet has all results so far, unless Redis can't be reached: then those since are
-// lost to the others. If ctx ends first, Leave returns its error. Call it after Guard.Close and before the client is
-// closed; from then on, Isolate and Reset are errors, and Health isn't Connected.
+// lost to the others. If ctx ends first, or five seconds pass, Leave returns an error. Call it after Guard.Close and before
+// the client is closed; from then on, Isolate and Reset are errors, and Health isn't Connected.
 func (f *Fleet) Leave(ctx context.Context) error {
 	defer f.engine.hasLeft()
+	ctx, cancel := context.WithTimeout(ctx, 10*patience) // a client without timeouts of its own may hang
+	defer cancel()
 	err := f.engine.member.Leave(ctx)
 	f.end()
 

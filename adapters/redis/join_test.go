@@ -182,9 +182,14 @@ func TestHowLongLeaveTakes(t *testing.T) {
 		err      error
 		leaves   int // how many commands say so
 	}{
-		"the store answers":   {prepare: func(*server) {}, leaves: 1},
-		"it refuses":          {prepare: func(s *server) { s.store.refuse(refused, "leave") }, err: refused},
-		"it is away":          {prepare: func(s *server) { s.store.refuse(refused, "sync"); time.Sleep(time.Second) }},
+		"the store answers": {prepare: func(*server) {}, leaves: 1},
+		"it refuses":        {prepare: func(s *server) { s.store.refuse(refused, "leave") }, err: refused},
+		"it is away": {
+			prepare: func(s *server) { s.store.refuse(refused, "sync", "leave"); time.Sleep(time.Second) },
+		},
+		"it is away, and back": {
+			prepare: func(s *server) { s.store.refuse(refused, "sync"); time.Sleep(time.Second) }, leaves: 1,
+		},
 		"a sync is under way": {prepare: func(s *server) { s.store.hangsNow("sync") }, want: patience, leaves: 1},
 		"a sync is under way for too long": {
 			prepare:  func(s *server) { s.store.hangsNow("sync") },
@@ -229,4 +234,46 @@ func TestHowLongLeaveTakes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A command that has failed just before is no reason to leave without a word: the fleet has the results since.
+func TestLeaveAfterACommandHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "alone")
+		s.start(nil)
+		time.Sleep(10 * time.Second)
+		s.store.refuse(errors.New("READONLY"), "failure")
+		s.open("search")
+		require.False(t, s.fleet.Health().Connected)
+		s.store.mend()
+		require.NoError(t, s.fleet.Leave(t.Context()))
+		require.Equal(t, "open", s.store.breaker("listed/search").State)
+		require.Equal(t, 1, s.store.executed()["leave"])
+	})
+}
+
+// A hungStore has a client that never ends to wait for messages.
+type hungStore struct {
+	*modelStore
+	end chan struct{}
+}
+
+func (s hungStore) listen(_ context.Context, l listener) {
+	l.subscribed()
+	<-s.end
+}
+
+// Leave returns though the client hangs, also without a deadline.
+func TestLeaveWhileTheClientHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "alone")
+		s.prepare(nil)
+		hung := hungStore{s.store, make(chan struct{})}
+		defer close(hung.end)
+		f, err := join(t.Context(), hung, s.store.me, s.guard, Config{Namespace: "test"})
+		require.NoError(t, err)
+		start := time.Now()
+		require.ErrorIs(t, f.Leave(context.Background()), context.DeadlineExceeded)
+		require.Equal(t, 5*time.Second, time.Since(start))
+	})
 }
