@@ -10,7 +10,7 @@
 --   state           "open" or "isolated"; none while it is closed
 --   failures        in a row, over all members, while it is closed
 --   last            when the last one was heard of, or that of a probe
---   by:MEMBER       that this member has seen one of them
+--   by:MEMBER       that this member has seen some of them: the number of the operation that has told the last one
 --   at, probe_at    when a call and when a Probe may be the next probe
 --   lease, until    which member sends the probe, and until when another one may not
 --   failed:MEMBER   that a probe of this member has failed since the breaker has opened
@@ -187,8 +187,9 @@ function ops.leave()
 end
 
 -- failure counts n failures of a breaker that is closed, and opens it if they are enough. One of a probe puts off
--- the next one. Those of before a reset, by their age, are forgotten.
-function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age)
+-- the next one. Those of before a reset, by their age, are forgotten. A client whose reply was lost sends the same command
+-- again, which counts once.
+function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age, nth)
 	local h = redis.call('HMGET', breaker, 'state', 'reset')
 	local state = h[1]
 	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
@@ -199,10 +200,11 @@ function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, a
 		return changed(id)
 	end
 	if state or not room(id) then return unchanged(id) end
+	if redis.call('HGET', breaker, 'by:' .. me) == nth then return unchanged(id) end
 
 	redis.call('HDEL', breaker, 'cause')
 	local total = redis.call('HINCRBY', breaker, 'failures', n)
-	redis.call('HSET', breaker, 'by:' .. me, 1)
+	redis.call('HSET', breaker, 'by:' .. me, nth)
 	if total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum)) then
 		open(cooldown, interval / 2, 'calls')
 	end

@@ -27,8 +27,8 @@ type news struct {
 	older     int64  // restore, reclose: the version that the store has gone back to
 }
 
-// args returns the arguments of the operation.
-func (n news) args() []any {
+// args returns the arguments of the operation. nth is its number among those of the member.
+func (n news) args(nth int64) []any {
 	b, age := n.breaker, n.age.Milliseconds()
 	switch n.op {
 	case "failure":
@@ -38,7 +38,7 @@ func (n news) args() []any {
 		}
 		return []any{
 			n.n, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval),
-			milliseconds(b.RetryAfter), probe, age,
+			milliseconds(b.RetryAfter), probe, age, nth,
 		}
 	case "recovered":
 		return []any{age, n.cause.String()}
@@ -61,7 +61,7 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 	var ops []any
 	for _, n := range all {
 		op := []string{n.op}
-		for _, arg := range n.args() {
+		for _, arg := range n.args(s.told.Add(1)) {
 			op = append(op, fmt.Sprint(arg))
 		}
 		text, err := json.Marshal(op)

@@ -125,7 +125,8 @@ type redisStore struct {
 	member string
 
 	seen    atomic.Pointer[memory]
-	allowed atomic.Bool // the server has allowed what sync doesn't do
+	allowed atomic.Bool  // the server has allowed what sync doesn't do
+	told    atomic.Int64 // how many operations
 }
 
 func newRedisStore(client redis.UniversalClient, namespace, member string) *redisStore {
@@ -193,7 +194,7 @@ func (s *redisStore) lease(
 	ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause,
 ) (leaseReply, error) {
 	n := news{op: "lease", breaker: b, cause: cause}
-	return run[leaseReply](ctx, s, n.op, []string{b.ID}, n.args()...)
+	return run[leaseReply](ctx, s, n.op, []string{b.ID}, n.args(0)...)
 }
 
 func (s *redisStore) isolate(ctx context.Context, id, reason string) (entry, error) {
