@@ -131,7 +131,7 @@ func (e *engine) Lease(
 	if err != nil {
 		return true, 0
 	}
-	return reply.Granted, time.Duration(reply.Wait) * time.Millisecond
+	return reply.Granted, duration(reply.Wait)
 }
 
 // told applies the reply to a command that may have changed a breaker.

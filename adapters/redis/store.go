@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -81,7 +82,7 @@ type leaseReply struct {
 // change returns the change that e is for a member who asked at this time.
 func (e entry) change(asked time.Time) resilience.FleetChange {
 	c := resilience.FleetChange{
-		Breaker: e.ID, Failures: e.Failures, RetryAfter: time.Duration(e.Wait) * time.Millisecond, Reason: e.Reason,
+		Breaker: e.ID, Failures: e.Failures, RetryAfter: duration(e.Wait), Reason: e.Reason,
 		Time: asked,
 	}
 	switch e.State {
@@ -273,7 +274,13 @@ func hear(ctx context.Context, messages *redis.PubSub, l listener) {
 	}
 }
 
-// milliseconds rounds up, so that what is positive stays so.
+// milliseconds rounds up, so that what is positive stays so, unless it is as long as it can be.
 func milliseconds(d time.Duration) int64 {
-	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
+	d = min(max(d, 0), math.MaxInt64-time.Millisecond)
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// duration returns as many milliseconds as a Duration can be long.
+func duration(ms int64) time.Duration {
+	return time.Duration(min(ms, milliseconds(math.MaxInt64))) * time.Millisecond
 }
