@@ -3,6 +3,7 @@ package redisfleet
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,10 +33,19 @@ func (s *server) callKey(key string) error {
 	return err
 }
 
-// returns brings a member back that was cut off from Redis and from its backends, whose answers take 10ms each way. The
-// breakers of so many tenants have opened and closed meanwhile.
+// distant returns two members, the second of which is far from Redis: 10ms each way.
+func distant(t *testing.T) []*server {
+	m := newModel()
+	near, far := newServer(t, m, "near"), newServer(t, m, "far")
+	far.store.delay = func() time.Duration { return 10 * time.Millisecond }
+	near.start(nil)
+	far.start(nil)
+	return []*server{near, far}
+}
+
+// returns brings a member back that was cut off from Redis and from its backends. The breakers of so many tenants have
+// opened and closed meanwhile.
 func (s *server) returns(tenants int, meanwhile func()) {
-	s.store.delay = func() time.Duration { return 10 * time.Millisecond }
 	time.Sleep(5 * time.Second)
 	s.store.down.Store(true)
 	s.cut.Store(true)
@@ -59,7 +69,7 @@ func TestMemberThatHasMuchToTell(t *testing.T) {
 	for _, tenants := range []int{1, 1000} {
 		t.Run(fmt.Sprint(tenants), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := servers(t, newModel(), 2, nil)
+				all := distant(t)
 				defer leaveAll(t, all)
 				all[1].returns(tenants, func() {
 					require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
@@ -81,7 +91,7 @@ func TestMemberThatHasMuchToTell(t *testing.T) {
 // While it tells, it counts for the quorum: the failures of another member alone open no breaker of both.
 func TestMemberThatHasMuchToTellCountsForTheQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 2, nil)
+		all := distant(t)
 		defer leaveAll(t, all)
 		all[1].returns(1000, func() {})
 		time.Sleep(6 * time.Second)
@@ -102,6 +112,13 @@ func TestMemberThatHasMuchToRestore(t *testing.T) {
 				m := newModel()
 				s := newServer(t, m, "alone")
 				s.quorum = 1
+				var far atomic.Bool
+				s.store.delay = func() time.Duration {
+					if far.Load() {
+						return 10 * time.Millisecond
+					}
+					return 0
+				}
 				s.start(nil)
 				defer leaveAll(t, []*server{s})
 				time.Sleep(5 * time.Second)
@@ -114,7 +131,7 @@ func TestMemberThatHasMuchToRestore(t *testing.T) {
 				}
 				s.cut.Store(false)
 				time.Sleep(time.Second)
-				s.store.delay = func() time.Duration { return 10 * time.Millisecond }
+				far.Store(true)
 				if lose == nil {
 					back()
 				} else {
