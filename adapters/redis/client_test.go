@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -210,4 +211,26 @@ func TestErrorsOfTheClient(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhatIsATimeout(t *testing.T) {
+	var hollow *hollowError
+	require.True(t, isTimeout(&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}))
+	require.False(t, isTimeout(&net.OpError{Op: "read", Err: errLost}))
+	require.False(t, isTimeout(hollow), "nor does it crash")
+	require.False(t, isTimeout(nil))
+}
+
+func TestCallerWhoLeavesIsNoCrash(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := bounded(ctx, func(context.Context) (int, error) { return 0, nil })
+	require.ErrorIs(t, err, resilience.CodeCanceled)
+	require.NotContains(t, err.Error(), "client")
+}
+
+func TestCrashHasItsStack(t *testing.T) {
+	var p *resilience.PanicError
+	require.ErrorAs(t, apart(func() { panic("a bug") }), &p)
+	require.Contains(t, string(p.Stack), "TestCrashHasItsStack")
 }

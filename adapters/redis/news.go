@@ -64,10 +64,7 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 		for _, arg := range n.args(s.told.Add(1)) {
 			op = append(op, fmt.Sprint(arg))
 		}
-		text, err := json.Marshal(op)
-		if err != nil {
-			return nil, err
-		}
+		text, _ := json.Marshal(op) // as texts always can be
 		ids, ops = append(ids, n.breaker.ID), append(ops, text)
 	}
 	return run[[]entry](ctx, s, "tell", ids, ops...)

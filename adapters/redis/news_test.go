@@ -101,6 +101,59 @@ func TestMemberThatHasMuchToTellCountsForTheQuorum(t *testing.T) {
 	})
 }
 
+// Nothing is told of a breaker whose probe is under way.
+func TestMemberThatComesBackDuringAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "alone")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		time.Sleep(absence)
+		s.store.down.Store(true)
+		time.Sleep(2 * time.Second)
+		s.probe("search", 20*time.Second)
+		s.store.down.Store(false)
+		time.Sleep(2 * time.Second)
+		require.True(t, s.fleet.Health().Connected)
+		require.Equal(t, "closed", s.store.breaker("listed/search").State)
+		time.Sleep(20 * time.Second)
+		require.Equal(t, resilience.StateClosed, s.state())
+	})
+}
+
+// An agingStore notes how old what it is told is.
+type agingStore struct {
+	*modelStore
+	ages []time.Duration // of the first one of each batch
+}
+
+func (s *agingStore) tell(ctx context.Context, all ...news) ([]entry, error) {
+	s.ages = append(s.ages, all[0].age)
+	time.Sleep(10 * time.Millisecond)
+	return s.modelStore.tell(ctx, all...)
+}
+
+// News grows older while earlier news is told.
+func TestAgeOfNewsInLaterBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &agingStore{modelStore: newModel().store("me")}
+		var all []news
+		for i := range 2*maxBatch + 1 {
+			b := resilience.FleetBreaker{ID: fmt.Sprint("listed/", i)}
+			all = append(all, news{op: "success", breaker: b, age: time.Second})
+		}
+		var told []string
+		err := newEngine(s, "me", Config{}).tellAll(t.Context(), all, func(n news, e entry) {
+			require.Equal(t, n.breaker.ID, e.ID)
+			told = append(told, e.ID)
+		})
+		require.NoError(t, err)
+		require.Len(t, told, len(all))
+		require.Equal(t, []time.Duration{
+			time.Second, time.Second + 10*time.Millisecond, time.Second + 20*time.Millisecond,
+		}, s.ages)
+	})
+}
+
 // What a store has lost is given to it as fast.
 func TestMemberThatHasMuchToRestore(t *testing.T) {
 	for name, lose := range map[string]func(m *model){

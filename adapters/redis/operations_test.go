@@ -72,6 +72,8 @@ func (s *modelStore) tell(ctx context.Context, all ...news) (replies []entry, er
 			reply, err = s.restore(there, n.breaker, n.reason, n.older)
 		case "reclose":
 			reply, err = s.reclose(there, n.breaker.ID, n.older)
+		default:
+			err = fmt.Errorf("there is no operation %q", n.op)
 		}
 		if err != nil {
 			return nil, err
