@@ -12,8 +12,8 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// The client calls functions of the user, such as a Dialer and hooks, and returns their errors. All of them may block, panic
-// or end their goroutine, so the client is called, and its errors are examined, by bounded and apart only.
+// The client calls functions of the user, such as a Dialer and hooks, and returns their errors. All of them may block,
+// panic or end their goroutine, so the client is called, and its errors are examined, by bounded and apart only.
 
 // bounded calls an operation, and returns in time whatever that does: clients of Redis need not respect a context.
 func bounded[T any](ctx context.Context, op func(context.Context) (T, error)) (T, error) {
@@ -21,6 +21,7 @@ func bounded[T any](ctx context.Context, op func(context.Context) (T, error)) (T
 		reply, err := op(ctx)
 		return reply, examine(err)
 	})
+
 	e, ended := err.(*resilience.Error)
 	switch {
 	case ended && e.Code == resilience.CodeTimeout && ctx.Err() == nil:
@@ -64,6 +65,7 @@ func apart(f func()) error {
 				done <- crash{cause, cause}
 			}
 		}()
+
 		f()
 		cause = nil
 	}()

@@ -105,8 +105,8 @@ type quietError struct{ inner error }
 func (e *quietError) Error() string { return "no token" }
 func (e *quietError) Unwrap() error { return e.inner }
 
-// A client whose callbacks panic, end their goroutine or return errors that do so is one that can't reach Redis. When they
-// work again, the member is connected, and hears messages.
+// A client whose callbacks panic, end their goroutine or return errors that do so is one that can't reach Redis. When
+// they work again, the member is connected, and hears messages.
 func TestCallbacksOfTheClientThatCrash(t *testing.T) {
 	panics := func() error { panic("a bug in a callback") }
 	exits := func() error { runtime.Goexit(); return nil }
@@ -161,7 +161,7 @@ type exitingError struct{}
 
 func (exitingError) Error() string { runtime.Goexit(); return "" }
 
-// A crash while the member waits for messages is told apart from a connection that is lost.
+// A crash while messages are awaited is logged once, not for each try.
 func TestCrashWhileMessagesAreAwaitedIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)

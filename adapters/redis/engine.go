@@ -287,8 +287,8 @@ func (e *engine) ready(ctx context.Context) error {
 	return refused
 }
 
-// leave tells the store what it hasn't heard of the member, and that the member leaves. It is no error if the store can't be
-// reached, as before.
+// leave tells the store what it hasn't heard of the member, and that the member leaves. If the store could not be
+// reached before, it is no error that it still can't.
 func (e *engine) leave(ctx context.Context) error {
 	connected := e.connected()
 	err := e.catchUp(ctx)

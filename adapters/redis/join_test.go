@@ -47,7 +47,13 @@ func TestHowLongJoinWaits(t *testing.T) {
 		"an error that may end":    {prepare: func(s *modelStore) { s.refuse(errLost, "sync") }, want: 2 * time.Second},
 		"it refuses the member":    {prepare: func(s *modelStore) { s.refuse(refused, "sync") }, after: -1, err: refused},
 		"it refuses, and is heard": {prepare: func(s *modelStore) { s.refuse(refused, "sync") }, err: refused},
-		"it can't compare":         {prepare: func(s *modelStore) { s.refuse(refused, "compare") }, err: refused},
+		"an error while it is heard": {
+			prepare: func(s *modelStore) {
+				time.AfterFunc(500*time.Millisecond, func() { s.refuse(errLost, "sync") })
+			},
+			after: time.Second, want: 2 * time.Second,
+		},
+		"it can't compare": {prepare: func(s *modelStore) { s.refuse(refused, "compare") }, err: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

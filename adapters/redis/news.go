@@ -10,8 +10,8 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// maxBatch is how many breakers a command concerns at most. A member that comes back may have news of thousands, and must
-// neither take as many round trips nor hold up the server for long.
+// maxBatch is how many breakers a command concerns at most. A member that comes back may have news of thousands, and
+// must neither take as many round trips nor hold up the server for long.
 const maxBatch = 100
 
 // news is what a member tells the store of a breaker by an operation of the script. The other fields are for some of them.

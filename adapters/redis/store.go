@@ -19,8 +19,8 @@ type store interface {
 	// older memory since, it begins another one.
 	saw(newest memory)
 
-	// sync says no more than that the member is alive, as each command but leave does. Unless the fleet's memory is what the
-	// member knows, it returns the IDs of all breakers in it.
+	// sync says no more than that the member is alive, as each command but leave does. Unless the fleet's memory is
+	// what the member knows, it returns the IDs of all breakers in it.
 	sync(ctx context.Context, known memory) (syncReply, error)
 	read(ctx context.Context, ids []string) ([]entry, error)
 
@@ -234,8 +234,8 @@ func (s *redisStore) listen(ctx context.Context, l listener) {
 	}
 }
 
-// subscribe delivers messages until ctx ends or the connection is lost. It may crash. It closes nothing then: a Dialer that
-// panics leaves messages locked, without a connection.
+// subscribe delivers messages until ctx ends or the connection is lost. If the client crashes, it closes nothing: a
+// Dialer that panics leaves messages locked, without a connection.
 func (s *redisStore) subscribe(ctx context.Context, l listener) {
 	messages := s.client.Subscribe(ctx, s.prefix)
 	stop := context.AfterFunc(ctx, func() { _ = apart(func() { messages.Close() }) })
