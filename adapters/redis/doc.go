@@ -31,7 +31,9 @@
 // If Redis is down, slow, cut off, read-only or full, or has lost its memory, breakers go on alone; nothing
 // fails and nothing is slower. The log says so, observers receive a ConnectionChange, and [Fleet.Health] says why. When
 // Redis is back, each member tells it what its own calls have found out meanwhile, and learns the rest. They agree
-// again about a second later at the latest, and two seconds after a failover, with the client's default options.
+// again about a second later at the latest, and two seconds after a failover, with the client's default options. Each idle
+// connection of the client that was lost silently, as behind a firewall, takes 750ms more: ConnMaxIdleTime should close
+// them before.
 //
 // If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which
 // breakers are open or isolated, but for those that [Fleet.Reset] has closed within a minute, and which ones were closed
@@ -61,7 +63,7 @@
 //	~resilience:{NAMESPACE}:* &resilience:{NAMESPACE} +@hash +@sortedset
 //	+del +exists +pexpire +time +eval +evalsha +publish +subscribe +ping
 //
-// and +cluster|slots +command for a cluster.
+// and +cluster|slots +command for a cluster, and +select for a database other than 0.
 //
 // # Figures
 //

@@ -3,14 +3,11 @@ package redisfleet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/seed8d1e2389/resilience"
 )
 
@@ -26,10 +23,11 @@ type engine struct {
 	member *resilience.FleetMember
 
 	first chan struct{} // closed after the first sync that succeeds or is refused
-	hears chan struct{} // holds an element once the member hears messages
+	whole chan struct{} // closed after the first sync that succeeds of a member that hears messages
 	wake  chan struct{} // asks for a sync now
 
 	mu      sync.Mutex // guards what follows; held while changes are applied, so that they are in order
+	hears   bool       // messages, now or before
 	known   memory     // of which the member has seen all; zero if it may have missed something
 	learned            // of the store
 	untold             // to the store
@@ -82,7 +80,7 @@ func newEngine(s store, id string, cfg Config) *engine {
 	}
 	return &engine{
 		store: s, id: id, quorum: quorum,
-		first: make(chan struct{}), hears: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		first: make(chan struct{}), whole: make(chan struct{}), wake: make(chan struct{}, 1),
 		learned: nothing(""), health: Health{Namespace: cfg.Namespace},
 		untold: untold{behind: true, cleared: make(map[string]time.Time)},
 	}
@@ -95,16 +93,14 @@ func (e *engine) Report(r resilience.FleetResult) {
 		return
 	}
 
-	changed, err := bounded(context.Background(), func(ctx context.Context) (entry, error) {
-		switch {
-		case r.Success && r.Probe:
-			return e.store.recovered(ctx, r.Breaker.ID, time.Since(r.Time), r.Cause)
-		case r.Success:
-			return e.store.success(ctx, r.Breaker.ID, time.Since(r.Time))
-		default:
-			return e.store.failure(ctx, r.Breaker, time.Since(r.Time), 1, e.quorum, r.Probe)
-		}
-	})
+	n := news{op: "failure", breaker: r.Breaker, age: time.Since(r.Time), n: 1, quorum: e.quorum, probe: r.Probe}
+	switch {
+	case r.Success && r.Probe:
+		n.op, n.cause = "recovered", r.Cause
+	case r.Success:
+		n.op = "success"
+	}
+	changed, err := e.tell(context.Background(), n)
 	if err != nil {
 		e.missed(r)
 		e.lost(err)
@@ -141,7 +137,7 @@ func (e *engine) Lease(
 	if err != nil {
 		return true, 0
 	}
-	return reply.Granted, time.Duration(reply.Wait) * time.Millisecond
+	return reply.Granted, duration(reply.Wait)
 }
 
 // told applies the reply to a command that may have changed a breaker.
@@ -173,11 +169,20 @@ func (e *engine) heard(x entry) {
 func (e *engine) subscribed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.hears = true
 	e.resync()
-	select {
-	case e.hears <- struct{}{}:
-	default:
-	}
+}
+
+// isHearing reports whether the member hears messages, or has.
+func (e *engine) isHearing() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hears
+}
+
+// crashed is called when the client has crashed while messages were awaited, but not for each time in a row.
+func (e *engine) crashed(err error) {
+	e.member.Warn("the client of Redis has crashed, and messages are awaited again", "error", err)
 }
 
 // resync asks for all breakers. e.mu must be held.
@@ -227,11 +232,11 @@ func (e *engine) saw(version int64) {
 	e.store.saw(memory{e.since, e.newest})
 }
 
-// heardOf returns the IDs of the fleet's breakers that aren't closed, or have failures, those of listed tools first.
+// heardOf returns the IDs of the fleet's breakers that aren't closed, or have failures.
 func (e *engine) heardOf() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Sorted(maps.Keys(e.breakers))
+	return slices.Collect(maps.Keys(e.breakers))
 }
 
 func (e *engine) connected() bool {
@@ -277,8 +282,8 @@ func (e *engine) found(asked time.Time, members int) {
 	e.member.Connected(nil)
 }
 
-// ready waits until the member knows what the store does, and hears of changes. It returns why the store refuses the
-// member.
+// ready waits until the member knows what the store does, and has heard of all changes since. It returns why the store
+// refuses the member.
 func (e *engine) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*patience)
 	defer cancel()
@@ -292,19 +297,24 @@ func (e *engine) ready(ctx context.Context) error {
 	e.mu.Unlock()
 	if refused == nil {
 		select {
-		case <-e.hears:
+		case <-e.whole:
 		case <-ctx.Done():
 		}
 	}
 	return refused
 }
 
-// leave tells the store that the member leaves.
+// leave tells the store what it hasn't heard of the member, and that the member leaves. If the store could not be
+// reached before, it is no error that it still can't.
 func (e *engine) leave(ctx context.Context) error {
-	if !e.connected() {
+	connected := e.connected()
+	err := e.catchUp(ctx)
+	if err == nil {
+		_, err = bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.store.leave(ctx) })
+	}
+	if !connected && ctx.Err() == nil {
 		return nil
 	}
-	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.store.leave(ctx) })
 	return err
 }
 
@@ -315,33 +325,4 @@ func (e *engine) hasLeft() {
 	if e.health.Error != errLeft {
 		e.health = Health{Namespace: e.health.Namespace, Since: time.Now(), Error: errLeft}
 	}
-}
-
-// bounded calls an operation, and returns in time whatever that does: clients of Redis need not respect a context.
-func bounded[T any](ctx context.Context, op func(context.Context) (T, error)) (T, error) {
-	reply, err := resilience.WithTimeout(ctx, "redis", patience, op)
-	if errors.Is(err, resilience.CodeTimeout) && ctx.Err() == nil {
-		err = silence{err}
-	}
-	return reply, err
-}
-
-// silence is a TIMEOUT in words that don't speak of a tool.
-type silence struct{ error }
-
-func (silence) Error() string   { return fmt.Sprintf("the server hasn't answered within %s", patience) }
-func (s silence) Unwrap() error { return s.error }
-
-// isRefusal reports whether Redis has said that it will never serve the member as it is configured.
-func isRefusal(err error) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) || strings.HasPrefix(reply.Error(), "ERR max number of clients") {
-		return false
-	}
-	for _, prefix := range []string{"NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "ERR"} {
-		if strings.HasPrefix(reply.Error(), prefix) {
-			return true
-		}
-	}
-	return false
 }

@@ -80,10 +80,12 @@ func join(ctx context.Context, s store, id string, guard *resilience.Guard, cfg 
 
 // Leave ends the membership: the others forget this member at once, and its guard's breakers stay as they are and
 // decide alone. It waits until the fleet has all results so far, unless Redis can't be reached: then those since are
-// lost to the others. If ctx ends first, Leave returns its error. Call it after Guard.Close and before the client is
-// closed; from then on, Isolate and Reset are errors, and Health isn't Connected.
+// lost to the others. If ctx ends first, or five seconds pass, Leave returns an error. Call it after Guard.Close and
+// before the client is closed; from then on, Isolate and Reset are errors, and Health isn't Connected.
 func (f *Fleet) Leave(ctx context.Context) error {
 	defer f.engine.hasLeft()
+	ctx, cancel := context.WithTimeout(ctx, 10*patience) // a client without timeouts of its own may hang
+	defer cancel()
 	err := f.engine.member.Leave(ctx)
 	f.end()
 
@@ -102,8 +104,9 @@ func (f *Fleet) Leave(ctx context.Context) error {
 
 // Isolate takes what a breaker protects out of service, for all members, until Reset is called: as
 // [resilience.Breaker.Isolate] does for one. breaker is the name of one, of a tool or of a key ("tool/key"), that this
-// member has, or of which it has heard: it is open or isolated in the fleet, or has failures. The error names what is
-// allowed, or says why the fleet could not be told; then nothing has changed, or Redis has not said whether it has.
+// member has, or of which it has heard: it is open or isolated in the fleet, or has failures. If several are named so,
+// that of a listed tool comes first, then that of a listed tool's key. The error names what is allowed, or says why the
+// fleet could not be told; then nothing has changed, or Redis has not said whether it has.
 func (f *Fleet) Isolate(ctx context.Context, breaker, reason string) error {
 	return f.command(ctx, breaker, func(ctx context.Context, id string) (entry, error) {
 		return f.engine.store.isolate(ctx, id, reason)
@@ -139,24 +142,26 @@ func (f *Fleet) command(
 
 // find returns the ID of a breaker that the member has, or has heard of.
 func (f *Fleet) find(breaker string) (id string, err error) {
-	var names []string
+	ids := f.engine.heardOf()
 	for _, b := range f.engine.member.Breakers() {
-		if b.Name == breaker {
-			return b.ID, nil
-		}
-		names = append(names, b.Name)
+		ids = append(ids, b.ID)
 	}
-	for _, id := range f.engine.heardOf() {
+	slices.Sort(ids) // a listed tool comes first, then a key of one, and then what an agent may have named so
+
+	var names []string
+	for _, id := range ids {
 		name := nameOf(id)
 		if name == breaker {
 			return id, nil
 		}
 		names = append(names, name)
 	}
-
 	slices.Sort(names)
 	return "", fmt.Errorf("redisfleet: the breaker is %q: it must be one of %q", breaker, slices.Compact(names))
 }
+
+// isListed reports whether a breaker is that of a listed tool: the names of others, and keys, are what agents choose.
+func isListed(id string) bool { return strings.HasPrefix(id, "listed/") && strings.Count(id, "/") == 1 }
 
 // nameOf returns the name of the breaker with an ID, as in FleetBreaker.
 func nameOf(id string) string {

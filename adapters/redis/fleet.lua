@@ -10,7 +10,7 @@
 --   state           "open" or "isolated"; none while it is closed
 --   failures        in a row, over all members, while it is closed
 --   last            when the last one was heard of, or that of a probe
---   by:MEMBER       that this member has seen one of them
+--   by:MEMBER       that this member has seen some of them: the number of the operation that has told the last one
 --   at, probe_at    when a call and when a Probe may be the next probe
 --   lease, until    which member sends the probe, and until when another one may not
 --   leased          since when it has the lease
@@ -38,7 +38,7 @@ local function heard() return redis.call('ZCOUNT', members, int(now - absent), '
 -- live returns how many members there are, at least one: this one.
 local function live() return math.max(heard(), 1) end
 
--- alive says that the member is, and notes when it is the first one that is heard of, ever or after an outage. A server
+-- alive says that the member is, as each of its commands does, and notes when it is the first one that is heard of, ever or after an outage. A server
 -- whose memory is full refuses the first command of a script that needs some, but not if another has changed something.
 local function alive()
 	local first = heard() == 0
@@ -153,10 +153,8 @@ end
 
 local ops = {}
 
--- sync says that the member is alive, and returns what the fleet's memory is, and the breakers in it unless the
--- member knows all of them.
+-- sync returns what the fleet's memory is, and the breakers in it unless the member knows all of them.
 function ops.sync(memory, known)
-	alive()
 	local s, h = since(), redis.call('HMGET', version, 'n', 'of', 'forked')
 	local n = h[1] or '0'
 	local reply = {since = s, n = tonumber(n), members = live(), complete = s == memory and n == known}
@@ -194,9 +192,9 @@ function ops.leave()
 end
 
 -- failure counts n failures of a breaker that is closed, and opens it if they are enough. One of a probe puts off
--- the next one. Those of before a reset, by their age, are forgotten.
-function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age)
-	alive()
+-- the next one. Those of before a reset, by their age, are forgotten. A client whose reply was lost sends the same command
+-- again, which counts once.
+function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age, nth)
 	local h = redis.call('HMGET', breaker, 'state', 'reset')
 	local state = h[1]
 	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
@@ -207,10 +205,11 @@ function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, a
 		return changed(id)
 	end
 	if state or not room(id) then return unchanged(id) end
+	if redis.call('HGET', breaker, 'by:' .. me) == nth then return unchanged(id) end
 
 	redis.call('HDEL', breaker, 'cause')
 	local total = redis.call('HINCRBY', breaker, 'failures', n)
-	redis.call('HSET', breaker, 'by:' .. me, 1)
+	redis.call('HSET', breaker, 'by:' .. me, nth)
 	if total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum)) then
 		open(cooldown, interval / 2, 'calls')
 	end
@@ -324,5 +323,18 @@ function ops.compare(...)
 	return cjson.encode(all)
 end
 
+-- tell does other operations, one for each of the breakers: of the arguments, the first half are their IDs, and the other half
+-- what to do. It returns what the breakers are then.
+function ops.tell(...)
+	local all, n, replies = {...}, #KEYS - 4, {}
+	for i = 1, n do
+		local told = cjson.decode(all[n + i])
+		breaker = KEYS[4 + i]
+		replies[i] = ops[told[1]](all[i], unpack(told, 2))
+	end
+	return '[' .. table.concat(replies, ',') .. ']'
+end
+
 fork()
+if op ~= 'leave' then alive() end
 return ops[op](unpack(arg))

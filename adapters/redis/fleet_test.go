@@ -334,8 +334,9 @@ func TestErrorOfAnUnknownBreakerNamesAll(t *testing.T) {
 		s.more = []string{"zeta", "alpha", "omega", "beta", "gamma"}
 		s.start(nil)
 		defer leaveAll(t, []*server{s})
+		require.NoError(t, s.callTool("delta")) // which isn't listed
 		const want = `redisfleet: the breaker is "serach": ` +
-			`it must be one of ["alpha" "beta" "gamma" "omega" "search" "zeta"]`
+			`it must be one of ["alpha" "beta" "delta" "gamma" "omega" "search" "zeta"]`
 		require.EqualError(t, s.fleet.Isolate(t.Context(), "serach", ""), want)
 		require.EqualError(t, s.fleet.Reset(t.Context(), "serach"), want)
 	})

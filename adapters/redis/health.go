@@ -13,8 +13,8 @@ type Health struct {
 	Error     error     // why the member isn't connected; nil if it is
 	Members   int       // how many members Redis has heard of within three seconds, when it was last asked
 
-	// Differences has a line for each breaker that another member configures differently, found within a minute of
-	// its start. Failures and Cooldown are compared. The fleet then opens the breaker as the member has it whose
+	// Differences has a line for each breaker of a listed tool that another member configures differently, found within
+	// a minute of its start. Failures and Cooldown are compared. The fleet then opens the breaker as the member has it whose
 	// call fails.
 	Differences []string
 }

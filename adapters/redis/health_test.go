@@ -181,3 +181,27 @@ func TestDifferencesAreNotOfKeys(t *testing.T) {
 		require.Contains(t, differences[1], "listed/search:")
 	})
 }
+
+// Agents make up the names of tools that aren't listed. The store keeps none of them, and they hide no difference.
+func TestDifferencesAreNotOfNamesThatAgentsMakeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		var all []*server
+		for i := range 2 {
+			s := newServer(t, m, fmt.Sprint("member-", i))
+			s.prepare(func(c *resilience.BreakerConfig) { c.Failures = 5 + i })
+			for n := range 1024 {
+				require.NoError(t, s.callTool(fmt.Sprint("a-", n)))
+			}
+			s.join()
+			all = append(all, s)
+		}
+		defer leaveAll(t, all)
+		time.Sleep(2 * comparison)
+		for _, s := range all {
+			require.Len(t, s.fleet.Health().Differences, 1)
+			require.Contains(t, s.fleet.Health().Differences[0], "listed/search:")
+		}
+		require.Len(t, m.configs, 2)
+	})
+}

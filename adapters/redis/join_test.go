@@ -36,15 +36,24 @@ func TestHowLongJoinWaits(t *testing.T) {
 		want    time.Duration
 		err     error
 	}{
-		"there is an answer":       {},
-		"it takes time":            {prepare: func(s *modelStore) { s.slow.Store(true) }, want: 800 * time.Millisecond},
+		"there is an answer": {},
+		"it takes time": {
+			prepare: func(s *modelStore) { s.slow.Store(true) },
+			after:   200 * time.Millisecond, want: 1200 * time.Millisecond,
+		},
 		"messages are heard later": {after: 700 * time.Millisecond, want: 700 * time.Millisecond},
 		"messages are never heard": {after: -1, want: 2 * time.Second},
 		"there is no store":        {prepare: func(s *modelStore) { s.down.Store(true) }, want: 2 * time.Second},
 		"an error that may end":    {prepare: func(s *modelStore) { s.refuse(errLost, "sync") }, want: 2 * time.Second},
 		"it refuses the member":    {prepare: func(s *modelStore) { s.refuse(refused, "sync") }, after: -1, err: refused},
 		"it refuses, and is heard": {prepare: func(s *modelStore) { s.refuse(refused, "sync") }, err: refused},
-		"it can't compare":         {prepare: func(s *modelStore) { s.refuse(refused, "compare") }, err: refused},
+		"an error while it is heard": {
+			prepare: func(s *modelStore) {
+				time.AfterFunc(500*time.Millisecond, func() { s.refuse(errLost, "sync") })
+			},
+			after: time.Second, want: 2 * time.Second,
+		},
+		"it can't compare": {prepare: func(s *modelStore) { s.refuse(refused, "compare") }, err: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,6 +73,28 @@ func TestHowLongJoinWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What opens after a newcomer has asked, but before it hears messages, it knows too when Join returns.
+func TestNewcomerKnowsWhatOpensWhileItJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		s := newServer(t, m, "newcomer")
+		s.prepare(nil)
+		s.store.delay = func() time.Duration { return 10 * time.Millisecond }
+		go func() {
+			time.Sleep(1200 * time.Millisecond)
+			down(t, all)
+		}()
+		start := time.Now()
+		var err error
+		s.fleet, err = join(t.Context(), lateStore{s.store, 1500 * time.Millisecond}, s.store.me, s.guard, Config{Namespace: "test"})
+		require.NoError(t, err)
+		require.Equal(t, resilience.StateOpen, s.state())
+		require.InDelta(t, 1500*time.Millisecond, time.Since(start), float64(100*time.Millisecond))
+		leaveAll(t, append(all, s))
+	})
 }
 
 func TestJoinWaitsNoLongerThanItsContext(t *testing.T) {
@@ -157,9 +188,14 @@ func TestHowLongLeaveTakes(t *testing.T) {
 		err      error
 		leaves   int // how many commands say so
 	}{
-		"the store answers":   {prepare: func(*server) {}, leaves: 1},
-		"it refuses":          {prepare: func(s *server) { s.store.refuse(refused, "leave") }, err: refused},
-		"it is away":          {prepare: func(s *server) { s.store.refuse(refused, "sync"); time.Sleep(time.Second) }},
+		"the store answers": {prepare: func(*server) {}, leaves: 1},
+		"it refuses":        {prepare: func(s *server) { s.store.refuse(refused, "leave") }, err: refused},
+		"it is away": {
+			prepare: func(s *server) { s.store.refuse(refused, "sync", "leave"); time.Sleep(time.Second) },
+		},
+		"it is away, and back": {
+			prepare: func(s *server) { s.store.refuse(refused, "sync"); time.Sleep(time.Second) }, leaves: 1,
+		},
 		"a sync is under way": {prepare: func(s *server) { s.store.hangsNow("sync") }, want: patience, leaves: 1},
 		"a sync is under way for too long": {
 			prepare:  func(s *server) { s.store.hangsNow("sync") },
@@ -204,4 +240,47 @@ func TestHowLongLeaveTakes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A command that has failed just before is no reason to leave without a word: the fleet has the results since.
+func TestLeaveAfterACommandHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "alone")
+		s.start(nil)
+		time.Sleep(10 * time.Second)
+		refused := errors.New("READONLY")
+		s.store.refuse(refused, "failure")
+		s.open("search")
+		require.ErrorIs(t, s.fleet.Health().Error, refused)
+		s.store.mend()
+		require.NoError(t, s.fleet.Leave(t.Context()))
+		require.Equal(t, "open", s.store.breaker("listed/search").State)
+		require.Equal(t, 1, s.store.executed()["leave"])
+	})
+}
+
+// A hungStore has a client that never ends to wait for messages.
+type hungStore struct {
+	*modelStore
+	end chan struct{}
+}
+
+func (s hungStore) listen(_ context.Context, l listener) {
+	l.subscribed()
+	<-s.end
+}
+
+// Leave returns though the client hangs, also without a deadline.
+func TestLeaveWhileTheClientHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "alone")
+		s.prepare(nil)
+		hung := hungStore{s.store, make(chan struct{})}
+		defer close(hung.end)
+		f, err := join(t.Context(), hung, s.store.me, s.guard, Config{Namespace: "test"})
+		require.NoError(t, err)
+		start := time.Now()
+		require.ErrorIs(t, f.Leave(context.Background()), context.DeadlineExceeded)
+		require.Equal(t, 5*time.Second, time.Since(start))
+	})
 }

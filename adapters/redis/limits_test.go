@@ -93,7 +93,7 @@ func TestRestoredIsolationTakesThePlaceOfAnOpenState(t *testing.T) {
 		b    resilience.FleetBreaker
 		want string
 	}{{open, "open"}, {isolated, "isolated"}, {open, "isolated"}, {isolated, "isolated"}} {
-		x, err := all[0].restore(t.Context(), tc.b, "moving house", 0, 0)
+		x, err := all[0].restore(t.Context(), tc.b, "moving house", 0)
 		require.NoError(t, err)
 		require.Equal(t, tc.want, x.State)
 	}
@@ -117,7 +117,7 @@ func TestWhenABreakerMayBeProbed(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	_, err := all[0].restore(t.Context(), b, "", 0, 0)
+	_, err := all[0].restore(t.Context(), b, "", 0)
 	require.NoError(t, err)
 	require.Equal(t, 3*time.Second, lease(all[0], resilience.CauseProbe), "half of an interval")
 	require.Equal(t, 7*time.Second, lease(all[0], resilience.CauseCalls))

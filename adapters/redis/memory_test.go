@@ -145,7 +145,9 @@ func TestStoreFailsWhileItIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
 		s := newServer(t, m, "alone")
-		s.more = []string{"a", "b", "c"}
+		for i := range maxBatch * 3 / 2 {
+			s.more = append(s.more, fmt.Sprint("tool-", i))
+		}
 		s.start(nil)
 		defer leaveAll(t, []*server{s})
 		time.Sleep(absence) // then it is known to be alone
@@ -153,7 +155,7 @@ func TestStoreFailsWhileItIsTold(t *testing.T) {
 			s.open(tool)
 		}
 		told := 0
-		s.store.faults.Store("restore", fault{before: func(context.Context) error {
+		s.store.faults.Store("tell", fault{before: func(context.Context) error {
 			if told++; told > 1 {
 				return errLost
 			}
@@ -163,20 +165,20 @@ func TestStoreFailsWhileItIsTold(t *testing.T) {
 		s.fleet.engine.subscribed()
 		synctest.Wait()
 
-		closed := ""
+		var open []string
 		for _, tool := range s.more {
 			if m.breaker("listed/"+tool).State == "open" {
-				require.Empty(t, closed)
-				closed = "listed/" + tool
-				_, err := m.store("other").recovered(t.Context(), closed, 0, resilience.CauseCalls)
-				require.NoError(t, err)
+				open = append(open, tool)
 			}
 		}
-		require.NotEmpty(t, closed)
+		require.Len(t, open, maxBatch)
+		closed := resilience.FleetBreaker{ID: "listed/" + open[0]}
+		_, err := m.store("other").tell(t.Context(), news{op: "recovered", breaker: closed})
+		require.NoError(t, err)
 		s.store.mend()
 		time.Sleep(time.Second)
 		for _, tool := range s.more {
-			require.Equal(t, "listed/"+tool == closed, m.breaker("listed/"+tool).State == "closed")
+			require.Equal(t, tool == open[0], m.breaker("listed/"+tool).State == "closed", tool)
 		}
 	})
 }

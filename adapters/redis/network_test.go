@@ -79,8 +79,7 @@ var errLost = errors.New("i/o timeout")
 
 // over executes an operation over the network.
 func over[T any](ctx context.Context, s *modelStore, op string, do func() T) (reply T, err error) {
-	f, _ := s.faults.Load(op)
-	broken, _ := f.(fault)
+	broken := s.fault(op)
 	if broken.before != nil {
 		if err := broken.before(ctx); err != nil {
 			return reply, err
@@ -93,6 +92,9 @@ func over[T any](ctx context.Context, s *modelStore, op string, do func() T) (re
 	s.commands[op]++
 	s.expire()
 	s.fork()
+	if op != "leave" {
+		s.alive(s.me)
+	}
 	reply = do()
 	s.mu.Unlock()
 	if broken.after != nil {
@@ -101,6 +103,13 @@ func over[T any](ctx context.Context, s *modelStore, op string, do func() T) (re
 		}
 	}
 	return reply, s.travel(ctx)
+}
+
+// fault returns what happens to commands of an operation.
+func (s *modelStore) fault(op string) fault {
+	f, _ := s.faults.Load(op)
+	broken, _ := f.(fault)
+	return broken
 }
 
 func (s *modelStore) latency() time.Duration {
@@ -113,7 +122,13 @@ func (s *modelStore) latency() time.Duration {
 	return 0
 }
 
+// arrived marks the context of an operation that is at the store already, as one of several.
+type arrived struct{}
+
 func (s *modelStore) travel(ctx context.Context) error {
+	if ctx.Value(arrived{}) != nil {
+		return nil
+	}
 	d := s.latency()
 	lost := s.down.Load() || s.lost != nil && s.lost()
 	if lost {

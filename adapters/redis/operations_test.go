@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -25,7 +24,6 @@ func (s *modelStore) saw(newest memory) { s.seen.Store(&newest) }
 
 func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) {
 	return over(ctx, s, "sync", func() syncReply {
-		s.alive(s.me)
 		r := syncReply{memory: memory{fmt.Sprint(s.since), s.version}, Of: s.of, Members: s.live()}
 		if r.Complete = r.memory == known; !r.Complete {
 			r.IDs = slices.Collect(maps.Keys(s.breakers))
@@ -48,7 +46,42 @@ func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
 	})
 }
 
-func isListed(id string) bool { return strings.HasPrefix(id, "listed/") && strings.Count(id, "/") == 1 }
+// tell does all in one round trip.
+func (s *modelStore) tell(ctx context.Context, all ...news) (replies []entry, err error) {
+	if broken := s.fault("tell"); broken.before != nil {
+		if err := broken.before(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.travel(ctx); err != nil {
+		return nil, err
+	}
+	there := context.WithValue(ctx, arrived{}, true)
+	for _, n := range all {
+		var reply entry
+		switch n.op {
+		case "failure":
+			reply, err = s.failure(there, n.breaker, n.age, n.n, n.quorum, n.probe)
+		case "success":
+			reply, err = s.success(there, n.breaker.ID, n.age)
+		case "recovered":
+			reply, err = s.recovered(there, n.breaker.ID, n.age, n.cause)
+		case "renew":
+			err = s.renew(there, n.breaker)
+		case "restore":
+			reply, err = s.restore(there, n.breaker, n.reason, n.age, n.older)
+		case "reclose":
+			reply, err = s.reclose(there, n.breaker.ID, n.older)
+		default:
+			err = fmt.Errorf("there is no operation %q", n.op)
+		}
+		if err != nil {
+			return nil, err
+		}
+		replies = append(replies, reply)
+	}
+	return replies, s.travel(ctx)
+}
 
 func (s *modelStore) room(id string) bool {
 	return isListed(id) || s.breakers[id] != nil || len(s.breakers) < maxBreakers
@@ -69,7 +102,6 @@ func (s *modelStore) failure(
 	ctx context.Context, fb resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
 ) (entry, error) {
 	return over(ctx, s, "failure", func() entry {
-		s.alive(s.me)
 		b := s.breakers[fb.ID]
 		switch {
 		case b != nil && !b.reset.IsZero() && s.now().Add(-age).Before(b.reset):

@@ -167,19 +167,15 @@ func TestErrorsOfAServer(t *testing.T) {
 				s := newRedisStore(w.client, "test", "member-1")
 				ctx, b := t.Context(), resilience.FleetBreaker{ID: "listed/search"}
 				for op, do := range map[string]func() error{
-					"sync":      func() error { _, err := s.sync(ctx, memory{}); return err },
-					"read":      func() error { _, err := s.read(ctx, []string{b.ID}); return err },
-					"failure":   func() error { _, err := s.failure(ctx, b, 0, 1, 2, false); return err },
-					"success":   func() error { _, err := s.success(ctx, b.ID, 0); return err },
-					"recovered": func() error { _, err := s.recovered(ctx, b.ID, 0, resilience.CauseCalls); return err },
-					"lease":     func() error { _, err := s.lease(ctx, b, resilience.CauseCalls); return err },
-					"renew":     func() error { return s.renew(ctx, b) },
-					"isolate":   func() error { _, err := s.isolate(ctx, b.ID, ""); return err },
-					"reset":     func() error { _, err := s.reset(ctx, b.ID); return err },
-					"restore":   func() error { _, err := s.restore(ctx, b, "", 0, 0); return err },
-					"reclose":   func() error { _, err := s.reclose(ctx, b.ID, 1); return err },
-					"compare":   func() error { _, err := s.compare(ctx, nil); return err },
-					"leave":     func() error { return s.leave(ctx) },
+					"sync":    func() error { _, err := s.sync(ctx, memory{}); return err },
+					"read":    func() error { _, err := s.read(ctx, []string{b.ID}); return err },
+					"failure": func() error { _, err := s.failure(ctx, b, 0, 1, 2, false); return err },
+					"lease":   func() error { _, err := s.lease(ctx, b, resilience.CauseCalls); return err },
+					"isolate": func() error { _, err := s.isolate(ctx, b.ID, ""); return err },
+					"reset":   func() error { _, err := s.reset(ctx, b.ID); return err },
+					"restore": func() error { _, err := s.restore(ctx, b, "", 0); return err },
+					"compare": func() error { _, err := s.compare(ctx, nil); return err },
+					"leave":   func() error { return s.leave(ctx) },
 				} {
 					require.ErrorContains(t, do(), want, op)
 				}

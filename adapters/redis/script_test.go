@@ -65,11 +65,28 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			ID:         drawID.Draw(t, "id"),
 			State:      rapid.SampledFrom([]resilience.State{resilience.StateOpen, resilience.StateIsolated}).Draw(t, "state"),
 			RetryAfter: time.Duration(rapid.IntRange(0, 4).Draw(t, "wait")) * time.Second,
-			Config:     resilience.BreakerConfig{Failures: 3, Cooldown: 4 * time.Second, ProbeInterval: drawInterval.Draw(t, "interval"), ProbeTimeout: 9 * time.Second},
+			Config: resilience.BreakerConfig{
+				Failures: 3, Cooldown: 4 * time.Second, ProbeInterval: drawInterval.Draw(t, "interval"),
+				ProbeTimeout: 9 * time.Second,
+			},
 		}
 	}
 	drawAge := rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, time.Minute})
 	drawCause := rapid.SampledFrom([]resilience.Cause{resilience.CauseCalls, resilience.CauseProbe})
+	drawNews := func(t *rapid.T, op string) news {
+		return news{
+			op: op, breaker: breaker(), age: drawAge.Draw(t, "age"), cause: drawCause.Draw(t, "cause"),
+			n: rapid.IntRange(1, 4).Draw(t, "n"), quorum: 2, probe: rapid.Bool().Draw(t, "probe"),
+			reason: "maintenance", older: rapid.Int64Range(0, 20).Draw(t, "older"),
+		}
+	}
+	drawOp := rapid.SampledFrom([]string{"failure", "success", "recovered", "renew", "restore", "reclose"})
+	tell := func(op string) func(t *rapid.T) {
+		return func(t *rapid.T) {
+			n := drawNews(t, op)
+			same(op, func(s store) (any, error) { return s.tell(ctx, n) })
+		}
+	}
 
 	t.Repeat(map[string]func(*rapid.T){
 		"time passes": func(t *rapid.T) {
@@ -103,26 +120,19 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		"read": func(*rapid.T) {
 			same("read", func(s store) (any, error) { return s.read(ctx, []string{"listed/a", "listed/a/key", "unlisted/none"}) })
 		},
-		"failure": func(t *rapid.T) {
-			b, age := breaker(), drawAge.Draw(t, "age")
-			n, probe := rapid.IntRange(1, 4).Draw(t, "n"), rapid.Bool().Draw(t, "probe")
-			same("failure", func(s store) (any, error) { return s.failure(ctx, b, age, n, 2, probe) })
-		},
-		"success": func(t *rapid.T) {
-			id, age := drawID.Draw(t, "id"), drawAge.Draw(t, "age")
-			same("success", func(s store) (any, error) { return s.success(ctx, id, age) })
-		},
-		"recovered": func(t *rapid.T) {
-			id, age, cause := drawID.Draw(t, "id"), drawAge.Draw(t, "age"), drawCause.Draw(t, "cause")
-			same("recovered", func(s store) (any, error) { return s.recovered(ctx, id, age, cause) })
+		"failure":   tell("failure"),
+		"success":   tell("success"),
+		"recovered": tell("recovered"),
+		"renew":     tell("renew"),
+		"restore":   tell("restore"),
+		"reclose":   tell("reclose"),
+		"tell": func(t *rapid.T) {
+			first, second := drawNews(t, drawOp.Draw(t, "first")), drawNews(t, drawOp.Draw(t, "second"))
+			same("tell", func(s store) (any, error) { return s.tell(ctx, first, second) })
 		},
 		"lease": func(t *rapid.T) {
 			b, cause := breaker(), drawCause.Draw(t, "cause")
 			same("lease", func(s store) (any, error) { return s.lease(ctx, b, cause) })
-		},
-		"renew": func(t *rapid.T) {
-			b := breaker()
-			same("renew", func(s store) (any, error) { return nil, s.renew(ctx, b) })
 		},
 		"isolate": func(t *rapid.T) {
 			id := drawID.Draw(t, "id")
@@ -131,15 +141,6 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		"reset": func(t *rapid.T) {
 			id := drawID.Draw(t, "id")
 			same("reset", func(s store) (any, error) { return s.reset(ctx, id) })
-		},
-		"restore": func(t *rapid.T) {
-			b := breaker()
-			age, older := drawAge.Draw(t, "age"), rapid.Int64Range(0, 20).Draw(t, "older")
-			same("restore", func(s store) (any, error) { return s.restore(ctx, b, "maintenance", age, older) })
-		},
-		"reclose": func(t *rapid.T) {
-			id, older := drawID.Draw(t, "id"), rapid.Int64Range(0, 20).Draw(t, "older")
-			same("reclose", func(s store) (any, error) { return s.reclose(ctx, id, older) })
 		},
 		"compare": func(t *rapid.T) {
 			config := rapid.SampledFrom([]string{"listed/a 3", "listed/a 5"}).Draw(t, "config")

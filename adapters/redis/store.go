@@ -4,8 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
-	"net"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -20,27 +19,17 @@ type store interface {
 	// older memory since, it begins another one.
 	saw(newest memory)
 
-	// sync says that the member is alive. Unless the fleet's memory is what the member knows, it returns the
-	// IDs of all breakers in it.
+	// sync says no more than that the member is alive, as each command but leave does. Unless the fleet's memory is
+	// what the member knows, it returns the IDs of all breakers in it.
 	sync(ctx context.Context, known memory) (syncReply, error)
 	read(ctx context.Context, ids []string) ([]entry, error)
 
-	failure(
-		ctx context.Context, b resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
-	) (entry, error)
-	success(ctx context.Context, id string, age time.Duration) (entry, error)
-	recovered(ctx context.Context, id string, age time.Duration, cause resilience.Cause) (entry, error)
+	// tell does one operation for each breaker, of which there may be maxBatch.
+	tell(ctx context.Context, all ...news) ([]entry, error)
 	lease(ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause) (leaseReply, error)
-
-	// renew says that a probe is under way.
-	renew(ctx context.Context, b resilience.FleetBreaker) error
 
 	isolate(ctx context.Context, id, reason string) (entry, error)
 	reset(ctx context.Context, id string) (entry, error)
-	restore(
-		ctx context.Context, b resilience.FleetBreaker, reason string, age time.Duration, older int64,
-	) (entry, error)
-	reclose(ctx context.Context, id string, older int64) (entry, error)
 
 	// compare notes the configurations of the member's breakers, and returns those of all members.
 	compare(ctx context.Context, configs []string) ([]string, error)
@@ -55,6 +44,7 @@ type store interface {
 type listener interface {
 	heard(e entry)
 	subscribed()
+	crashed(err error) // the client has; it isn't called again before a try that ends otherwise
 }
 
 // memory is a state of the fleet's memory. A server that has lost it, or its newest part, begins another one.
@@ -93,7 +83,7 @@ type leaseReply struct {
 // change returns the change that e is for a member who asked at this time.
 func (e entry) change(asked time.Time) resilience.FleetChange {
 	c := resilience.FleetChange{
-		Breaker: e.ID, Failures: e.Failures, RetryAfter: time.Duration(e.Wait) * time.Millisecond, Reason: e.Reason,
+		Breaker: e.ID, Failures: e.Failures, RetryAfter: duration(e.Wait), Reason: e.Reason,
 		Time: asked,
 	}
 	switch e.State {
@@ -137,7 +127,8 @@ type redisStore struct {
 	member string
 
 	seen    atomic.Pointer[memory]
-	allowed atomic.Bool // the server has allowed what sync doesn't do
+	allowed atomic.Bool  // the server has allowed what sync doesn't do
+	told    atomic.Int64 // how many operations
 }
 
 func newRedisStore(client redis.UniversalClient, namespace, member string) *redisStore {
@@ -201,39 +192,11 @@ func (s *redisStore) read(ctx context.Context, ids []string) ([]entry, error) {
 	return run[[]entry](ctx, s, "read", ids)
 }
 
-func (s *redisStore) failure(
-	ctx context.Context, b resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
-) (entry, error) {
-	probing := 0
-	if probe {
-		probing = 1
-	}
-	return run[entry](ctx, s, "failure", []string{b.ID}, n, b.Config.Failures, quorum,
-		milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter),
-		probing, age.Milliseconds())
-}
-
-func (s *redisStore) success(ctx context.Context, id string, age time.Duration) (entry, error) {
-	return run[entry](ctx, s, "success", []string{id}, age.Milliseconds())
-}
-
-func (s *redisStore) recovered(
-	ctx context.Context, id string, age time.Duration, cause resilience.Cause,
-) (entry, error) {
-	return run[entry](ctx, s, "recovered", []string{id}, age.Milliseconds(), cause.String())
-}
-
 func (s *redisStore) lease(
 	ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause,
 ) (leaseReply, error) {
-	return run[leaseReply](ctx, s, "lease", []string{b.ID}, cause.String(),
-		milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval), milliseconds(b.Config.Cooldown/4))
-}
-
-// renew lets the lease last for no longer than a probe may.
-func (s *redisStore) renew(ctx context.Context, b resilience.FleetBreaker) error {
-	_, err := run[struct{}](ctx, s, "renew", []string{b.ID}, milliseconds(leaseTerm), milliseconds(b.Config.ProbeTimeout))
-	return err
+	n := news{op: "lease", breaker: b, cause: cause}
+	return run[leaseReply](ctx, s, n.op, []string{b.ID}, n.args(0)...)
 }
 
 func (s *redisStore) isolate(ctx context.Context, id, reason string) (entry, error) {
@@ -242,17 +205,6 @@ func (s *redisStore) isolate(ctx context.Context, id, reason string) (entry, err
 
 func (s *redisStore) reset(ctx context.Context, id string) (entry, error) {
 	return run[entry](ctx, s, "reset", []string{id})
-}
-
-func (s *redisStore) restore(
-	ctx context.Context, b resilience.FleetBreaker, reason string, age time.Duration, older int64,
-) (entry, error) {
-	return run[entry](ctx, s, "restore", []string{b.ID}, b.State.String(),
-		milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval/2), reason, milliseconds(age), older)
-}
-
-func (s *redisStore) reclose(ctx context.Context, id string, older int64) (entry, error) {
-	return run[entry](ctx, s, "reclose", []string{id}, older)
 }
 
 func (s *redisStore) compare(ctx context.Context, configs []string) ([]string, error) {
@@ -269,12 +221,12 @@ func (s *redisStore) leave(ctx context.Context) error {
 }
 
 func (s *redisStore) listen(ctx context.Context, l listener) {
-	for ctx.Err() == nil {
-		messages := s.client.Subscribe(ctx, s.prefix)
-		stop := context.AfterFunc(ctx, func() { messages.Close() })
-		hear(ctx, messages, l)
-		stop()
-		messages.Close()
+	for crashed := false; ctx.Err() == nil; {
+		err := apart(func() { s.subscribe(ctx, l) })
+		if err != nil && !crashed {
+			l.crashed(err)
+		}
+		crashed = err != nil
 
 		select {
 		case <-ctx.Done():
@@ -283,14 +235,23 @@ func (s *redisStore) listen(ctx context.Context, l listener) {
 	}
 }
 
+// subscribe delivers messages until ctx ends or the connection is lost. If the client crashes, it closes nothing: a
+// Dialer that panics leaves messages locked, without a connection.
+func (s *redisStore) subscribe(ctx context.Context, l listener) {
+	messages := s.client.Subscribe(ctx, s.prefix)
+	stop := context.AfterFunc(ctx, func() { _ = apart(func() { messages.Close() }) })
+	defer stop()
+	hear(ctx, messages, l)
+	messages.Close()
+}
+
 // hear delivers messages until the connection is lost. PubSub.Channel would not notice if the server just falls
 // silent, because it doesn't wait for the answers to its pings.
 func hear(ctx context.Context, messages *redis.PubSub, l listener) {
 	pinged := false
 	for {
 		m, err := messages.ReceiveTimeout(ctx, heartbeat)
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() && !pinged {
+		if isTimeout(err) && !pinged {
 			pinged = true
 			if messages.Ping(ctx) != nil {
 				return
@@ -314,7 +275,13 @@ func hear(ctx context.Context, messages *redis.PubSub, l listener) {
 	}
 }
 
-// milliseconds rounds up, so that what is positive stays so.
+// milliseconds rounds up, so that what is positive stays so, unless it is as long as it can be.
 func milliseconds(d time.Duration) int64 {
-	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
+	d = min(max(d, 0), math.MaxInt64-time.Millisecond)
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// duration returns as many milliseconds as a Duration can be long.
+func duration(ms int64) time.Duration {
+	return time.Duration(min(ms, milliseconds(math.MaxInt64))) * time.Millisecond
 }

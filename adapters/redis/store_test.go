@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,7 @@ type heardAll struct {
 
 func (l *heardAll) subscribed()   { l.subscriptions <- struct{}{} }
 func (l *heardAll) heard(e entry) { l.entries <- e }
+func (*heardAll) crashed(error)   {}
 
 func TestJoinSaysWhatIsWrong(t *testing.T) {
 	server := miniredis.RunT(t)
@@ -173,11 +175,11 @@ func TestOnlyWhatStaysIsARefusal(t *testing.T) {
 		"NOPERM no permissions", "NOAUTH Authentication required.", "WRONGPASS invalid", "WRONGTYPE Operation against",
 		"ERR unknown command",
 	} {
-		require.True(t, isRefusal(fmt.Errorf("run: %w", replyError(text))), text)
-		require.False(t, isRefusal(errors.New(text)), "no reply")
+		require.True(t, isRefusal(examine(fmt.Errorf("run: %w", replyError(text)))), text)
+		require.False(t, isRefusal(examine(errors.New(text))), "no reply")
 	}
 	for _, text := range []string{"ERR max number of clients reached", "LOADING", "READONLY", "CLUSTERDOWN", "BUSY"} {
-		require.False(t, isRefusal(replyError(text)), text)
+		require.False(t, isRefusal(examine(replyError(text))), text)
 	}
 	require.False(t, isRefusal(nil))
 }
@@ -185,8 +187,33 @@ func TestOnlyWhatStaysIsARefusal(t *testing.T) {
 func TestMillisecondsAreRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]int64{
 		-time.Second: 0, 0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, 2*time.Millisecond - 1: 2,
-		time.Second: 1000,
+		time.Second: 1000, math.MaxInt64: 9223372036854, math.MaxInt64 - 1: 9223372036854,
 	} {
 		require.Equal(t, want, milliseconds(d), d)
+	}
+}
+
+// A cooldown may be as long as a Duration: what the store adds to it doesn't make it negative.
+func TestLongestDurationsStayLong(t *testing.T) {
+	require.Equal(t, 1500*time.Millisecond, duration(1500))
+	require.Equal(t, 9223372036854*time.Millisecond, duration(milliseconds(math.MaxInt64)+1000))
+
+	_, _, all := stores(t, 2)
+	b := resilience.FleetBreaker{
+		ID: "listed/search", State: resilience.StateOpen, RetryAfter: math.MaxInt64,
+		Config: resilience.BreakerConfig{Failures: 1, Cooldown: math.MaxInt64, ProbeInterval: math.MaxInt64},
+	}
+	x, err := all[0].failure(t.Context(), b, 0, 1, 1, false)
+	require.NoError(t, err)
+	require.Equal(t, "open", x.State)
+	require.Positive(t, x.change(time.Now()).RetryAfter)
+	x, err = all[0].failure(t.Context(), b, 0, 1, 1, true)
+	require.NoError(t, err)
+	require.Positive(t, x.change(time.Now()).RetryAfter)
+	for _, s := range all {
+		lease, err := s.lease(t.Context(), b, resilience.CauseCalls)
+		require.NoError(t, err)
+		require.False(t, lease.Granted)
+		require.Positive(t, duration(lease.Wait))
 	}
 }

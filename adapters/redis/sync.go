@@ -21,16 +21,14 @@ const (
 	// comparison is how often configurations are compared, and maxCompared how many of a member's.
 	comparison  = time.Minute
 	maxCompared = 1000
-
-	maxRead = 100 // breakers at once
 )
 
 // run keeps the member and the store in agreement, until ctx ends.
 func (e *engine) run(ctx context.Context) {
 	var compared time.Time
-	for joined := false; ctx.Err() == nil; {
+	for joined, whole := false, false; ctx.Err() == nil; {
 		delay := heartbeat - rand.N(heartbeat/4)
-		asked := time.Now()
+		asked, hears := time.Now(), e.isHearing()
 		members, err := e.sync(context.WithoutCancel(ctx), asked)
 		if err == nil {
 			e.found(asked, members)
@@ -47,6 +45,10 @@ func (e *engine) run(ctx context.Context) {
 		if !joined && (err == nil || isRefusal(err)) {
 			joined = true
 			e.joined(err)
+		}
+		if !whole && err == nil && hears {
+			whole = true
+			close(e.whole)
 		}
 
 		select {
@@ -87,7 +89,7 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 	}
 
 	var all []entry
-	for ids := range slices.Chunk(reply.IDs, maxRead) {
+	for ids := range slices.Chunk(reply.IDs, maxBatch) {
 		some, err := bounded(ctx, func(ctx context.Context) ([]entry, error) { return e.store.read(ctx, ids) })
 		if err != nil {
 			return 0, err
@@ -131,7 +133,7 @@ func (e *engine) catchUp(ctx context.Context) error {
 		return nil
 	}
 
-	err := e.tell(ctx, u)
+	err := e.tellAll(ctx, e.findings(u), func(news, entry) {})
 	if err != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -142,42 +144,29 @@ func (e *engine) catchUp(ctx context.Context) error {
 	return err
 }
 
-// tell tells the store what it hasn't heard.
-func (e *engine) tell(ctx context.Context, u untold) error {
+// findings returns what the store hasn't heard. Of a breaker that waits for its probe, nothing is known any more.
+func (e *engine) findings(u untold) (all []news) {
+	now := time.Now()
 	for id, at := range u.cleared {
-		_, err := bounded(ctx, func(ctx context.Context) (entry, error) {
-			return e.store.success(ctx, id, time.Since(at))
-		})
-		if err != nil {
-			return err
-		}
+		all = append(all, news{op: "success", breaker: resilience.FleetBreaker{ID: id}, age: now.Sub(at)})
 	}
 
 	for _, b := range e.member.Breakers() {
 		if b.Changed.Before(u.agreed) || b.Changed.IsZero() || b.Cause == resilience.CauseManual {
 			continue
 		}
-		if err := e.tellState(ctx, b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// tellState tells the store what a breaker of the member is, unless that is old: nothing is known any more of one that
-// waits for its probe.
-func (e *engine) tellState(ctx context.Context, b resilience.FleetBreaker) error {
-	_, err := bounded(ctx, func(ctx context.Context) (entry, error) {
-		age := time.Since(b.Changed)
+		n := news{breaker: b, age: now.Sub(b.Changed), cause: b.Cause, n: max(b.Failures, 1), quorum: e.quorum}
 		switch b.State {
 		case resilience.StateClosed:
-			return e.store.recovered(ctx, b.ID, age, b.Cause)
+			n.op = "recovered"
 		case resilience.StateOpen:
-			return e.store.failure(ctx, b, age, max(b.Failures, 1), e.quorum, false)
+			n.op = "failure"
+		default:
+			continue
 		}
-		return entry{}, nil
-	})
-	return err
+		all = append(all, n)
+	}
+	return all
 }
 
 // renew keeps the leases of probes that are under way.
@@ -191,17 +180,13 @@ func (e *engine) renew(ctx context.Context) error {
 	}
 	e.mu.Unlock()
 
+	var probing []news
 	for _, id := range open {
-		b, _ := e.member.Breaker(id)
-		if !b.Probing {
-			continue
-		}
-		_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.store.renew(ctx, b) })
-		if err != nil {
-			return err
+		if b, _ := e.member.Breaker(id); b.Probing {
+			probing = append(probing, news{op: "renew", breaker: b})
 		}
 	}
-	return nil
+	return e.tellAll(ctx, probing, func(news, entry) {})
 }
 
 // remember gives a store that has lost its memory, or the newest part of it, what the member knows. What it can't give,
@@ -231,6 +216,7 @@ func (e *engine) remember(ctx context.Context, reply syncReply) error {
 
 // restore tells the store what is open and isolated, but not what it knew in this older version of its memory.
 func (e *engine) restore(ctx context.Context, l learned, older int64) error {
+	var all []news
 	for id, x := range l.breakers {
 		b, _ := e.member.Breaker(id)
 		if x.Version <= older || x.State == "closed" || x.State == "open" && b.State == resilience.StateClosed {
@@ -242,38 +228,33 @@ func (e *engine) restore(ctx context.Context, l learned, older int64) error {
 		if b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
 			b.RetryAfter = c.RetryAfter
 		}
-		restored, err := bounded(ctx, func(ctx context.Context) (entry, error) {
-			return e.store.restore(ctx, b, x.Reason, time.Since(l.versions[id].time), older)
-		})
-		if err != nil {
-			return err
-		}
+		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, age: time.Since(l.versions[id].time), older: older})
+	}
 
+	return e.tellAll(ctx, all, func(n news, restored entry) {
+		id := n.breaker.ID
 		delete(l.breakers, id) // it isn't told again, whatever happens to the others
 		delete(l.versions, id)
 		if restored.Version > 0 {
 			e.told(restored)
-			continue
+			return
 		}
 		e.mu.Lock()
+		defer e.mu.Unlock()
 		delete(e.breakers, id) // there is no room for it: it stays as it is
-		e.mu.Unlock()
-	}
-	return nil
+	})
 }
 
 // reclose tells the store what has been closed after this version of its memory.
 func (e *engine) reclose(ctx context.Context, l learned, older int64) error {
+	var all []news
 	for id, v := range l.versions {
 		if x, ok := l.breakers[id]; ok && x.State != "closed" || v.number <= older {
 			continue
 		}
-		_, err := bounded(ctx, func(ctx context.Context) (entry, error) { return e.store.reclose(ctx, id, older) })
-		if err != nil {
-			return err
-		}
+		all = append(all, news{op: "reclose", breaker: resilience.FleetBreaker{ID: id}, older: older})
 	}
-	return nil
+	return e.tellAll(ctx, all, func(news, entry) {})
 }
 
 // learn applies all that the store remembers. A breaker that could not be read any more has changed since, or the store
@@ -312,8 +293,8 @@ func (e *engine) compare(ctx context.Context) error {
 		if len(configs) == maxCompared {
 			break
 		}
-		if strings.Count(b.ID, "/") > 1 {
-			continue // that of a key is configured as its tool's
+		if !isListed(b.ID) {
+			continue // that of a key is configured as its tool's, and agents make up the names of other tools
 		}
 		own[b.ID] = fmt.Sprintf("%d failures, a cooldown of %s", b.Config.Failures, b.Config.Cooldown)
 		configs = append(configs, b.ID+" "+own[b.ID])

@@ -91,6 +91,22 @@ func TestRightsOfAUser(t *testing.T) {
 	require.Equal(t, "[]", s.do("ACL", "LOG"))
 }
 
+// A user of another database than 0 needs one right more.
+func TestRightsOfAUserOfAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.do(append([]any{"ACL", "SETUSER", "member", "on", ">secret"}, rights(t)...)...)
+	client := redis.NewClient(&redis.Options{Addr: s.addr, Username: "member", Password: "secret", DB: 1})
+	t.Cleanup(func() { client.Close() })
+	_, err := join(t, client)
+	require.ErrorContains(t, err, "select")
+
+	s.do("ACL", "SETUSER", "member", "+select")
+	fleet, err := join(t, client)
+	require.NoError(t, err)
+	require.NoError(t, fleet.Leave(t.Context()))
+}
+
 // TestJoinIsRefused takes away the rights one by one: Join says so, rather than a call in an outage.
 func TestJoinIsRefused(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,106 @@
+package redisfleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+)
+
+// maxBatch is how many breakers a command concerns at most. A member that comes back may have news of thousands, and
+// must neither take as many round trips nor hold up the server for long.
+const maxBatch = 100
+
+// news is what a member tells the store of a breaker by an operation of the script. The other fields are for some of them.
+type news struct {
+	op      string
+	breaker resilience.FleetBreaker // success and reclose need its ID only
+
+	age       time.Duration // of what is told; restore: of an isolation
+	n, quorum int           // failure: how many there were
+	probe     bool          // failure: of a probe
+	cause     resilience.Cause
+	reason    string // restore
+	older     int64  // restore, reclose: the version that the store has gone back to
+}
+
+// args returns the arguments of the operation. nth is its number among those of the member.
+func (n news) args(nth int64) []any {
+	b, age := n.breaker, n.age.Milliseconds()
+	switch n.op {
+	case "failure":
+		probe := 0
+		if n.probe {
+			probe = 1
+		}
+		return []any{
+			n.n, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval),
+			milliseconds(b.RetryAfter), probe, age, nth,
+		}
+	case "recovered":
+		return []any{age, n.cause.String()}
+	case "lease":
+		return []any{
+			n.cause.String(), milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval), milliseconds(b.Config.Cooldown / 4),
+		}
+	case "renew": // for no longer than a probe may take
+		return []any{milliseconds(leaseTerm), milliseconds(b.Config.ProbeTimeout)}
+	case "restore":
+		return []any{
+			b.State.String(), milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval / 2), n.reason,
+			milliseconds(n.age), n.older,
+		}
+	case "reclose":
+		return []any{n.older}
+	default:
+		return []any{age}
+	}
+}
+
+// tell implements store: the script does the operations one after the other.
+func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
+	var ids []string
+	var ops []any
+	for _, n := range all {
+		op := []string{n.op}
+		for _, arg := range n.args(s.told.Add(1)) {
+			op = append(op, fmt.Sprint(arg))
+		}
+		text, _ := json.Marshal(op) // as texts always can be
+		ids, ops = append(ids, n.breaker.ID), append(ops, text)
+	}
+	return run[[]entry](ctx, s, "tell", ids, ops...)
+}
+
+// tell tells the store what a single breaker is.
+func (e *engine) tell(ctx context.Context, n news) (entry, error) {
+	return bounded(ctx, func(ctx context.Context) (entry, error) {
+		all, err := e.store.tell(ctx, n)
+		if err != nil {
+			return entry{}, err
+		}
+		return all[0], nil
+	})
+}
+
+// tellAll tells the store of any number of breakers, in batches, and calls told with each reply.
+func (e *engine) tellAll(ctx context.Context, all []news, told func(news, entry)) error {
+	start := time.Now()
+	for batch := range slices.Chunk(all, maxBatch) {
+		waited := time.Since(start)
+		for i := range batch {
+			batch[i].age += waited
+		}
+		replies, err := bounded(ctx, func(ctx context.Context) ([]entry, error) { return e.store.tell(ctx, batch...) })
+		if err != nil {
+			return err
+		}
+		for i, reply := range replies {
+			told(batch[i], reply)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package redisfleet
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
+)
+
+// one tells a store of one breaker.
+func one(ctx context.Context, s store, n news) (entry, error) {
+	all, err := s.tell(ctx, n)
+	if err != nil {
+		return entry{}, err
+	}
+	return all[0], nil
+}
+
+// callKey calls the tool for a tenant.
+func (s *server) callKey(key string) error {
+	_, err := resilience.Do(context.Background(), s.guard, "search", func(context.Context) (string, error) {
+		if s.cut.Load() {
+			return "", errBackend
+		}
+		return "found", nil
+	}, resilience.BreakerKey(key))
+	synctest.Wait() // until the result has been reported
+	return err
+}
+
+// distant returns two members, the second of which is far from Redis: 10ms each way.
+func distant(t *testing.T) []*server {
+	m := newModel()
+	near, far := newServer(t, m, "near"), newServer(t, m, "far")
+	far.store.delay = func() time.Duration { return 10 * time.Millisecond }
+	near.start(nil)
+	far.start(nil)
+	return []*server{near, far}
+}
+
+// returns brings a member back that was cut off from Redis and from its backends. The breakers of so many tenants have
+// opened and closed meanwhile.
+func (s *server) returns(tenants int, meanwhile func()) {
+	time.Sleep(5 * time.Second)
+	s.store.down.Store(true)
+	s.cut.Store(true)
+	time.Sleep(2 * time.Second)
+	for i := range tenants {
+		for range 5 {
+			require.Error(s.t, s.callKey(fmt.Sprint("tenant-", i)))
+		}
+	}
+	meanwhile()
+	s.cut.Store(false)
+	time.Sleep(31 * time.Second)
+	for i := range tenants {
+		require.NoError(s.t, s.callKey(fmt.Sprint("tenant-", i)))
+	}
+	s.store.down.Store(false)
+}
+
+// A member that comes back with much to tell is a member all the time, and learns soon what was isolated meanwhile.
+func TestMemberThatHasMuchToTell(t *testing.T) {
+	for _, tenants := range []int{1, 1000} {
+		t.Run(fmt.Sprint(tenants), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := distant(t)
+				defer leaveAll(t, all)
+				all[1].returns(tenants, func() {
+					require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+				})
+				back := time.Now()
+				for all[1].state() != resilience.StateIsolated {
+					require.LessOrEqual(t, time.Since(back), 2*time.Second)
+					time.Sleep(50 * time.Millisecond)
+				}
+				for range 5 {
+					time.Sleep(time.Second)
+					require.Equal(t, 2, all[0].fleet.Health().Members)
+				}
+			})
+		})
+	}
+}
+
+// While it tells, it counts for the quorum: the failures of another member alone open no breaker of both.
+func TestMemberThatHasMuchToTellCountsForTheQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := distant(t)
+		defer leaveAll(t, all)
+		all[1].returns(1000, func() {})
+		time.Sleep(6 * time.Second)
+		all[0].open("search")
+		time.Sleep(10 * time.Second)
+		require.NoError(t, all[1].call())
+	})
+}
+
+// Nothing is told of a breaker whose probe is under way.
+func TestMemberThatComesBackDuringAProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, newModel(), "alone")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		time.Sleep(absence)
+		s.store.down.Store(true)
+		time.Sleep(2 * time.Second)
+		s.probe("search", 20*time.Second)
+		s.store.down.Store(false)
+		time.Sleep(2 * time.Second)
+		require.True(t, s.fleet.Health().Connected)
+		require.Equal(t, "closed", s.store.breaker("listed/search").State)
+		time.Sleep(20 * time.Second)
+		require.Equal(t, resilience.StateClosed, s.state())
+	})
+}
+
+// An agingStore notes how old what it is told is.
+type agingStore struct {
+	*modelStore
+	ages []time.Duration // of the first one of each batch
+}
+
+func (s *agingStore) tell(ctx context.Context, all ...news) ([]entry, error) {
+	s.ages = append(s.ages, all[0].age)
+	time.Sleep(10 * time.Millisecond)
+	return s.modelStore.tell(ctx, all...)
+}
+
+// News grows older while earlier news is told.
+func TestAgeOfNewsInLaterBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &agingStore{modelStore: newModel().store("me")}
+		var all []news
+		for i := range 2*maxBatch + 1 {
+			b := resilience.FleetBreaker{ID: fmt.Sprint("listed/", i)}
+			all = append(all, news{op: "success", breaker: b, age: time.Second})
+		}
+		var told []string
+		err := newEngine(s, "me", Config{}).tellAll(t.Context(), all, func(n news, e entry) {
+			require.Equal(t, n.breaker.ID, e.ID)
+			told = append(told, e.ID)
+		})
+		require.NoError(t, err)
+		require.Len(t, told, len(all))
+		require.Equal(t, []time.Duration{
+			time.Second, time.Second + 10*time.Millisecond, time.Second + 20*time.Millisecond,
+		}, s.ages)
+	})
+}
+
+// What a store has lost is given to it as fast.
+func TestMemberThatHasMuchToRestore(t *testing.T) {
+	for name, lose := range map[string]func(m *model){
+		"all of it": func(m *model) { m.flush() },
+		"a part":    nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				s := newServer(t, m, "alone")
+				s.quorum = 1
+				var far atomic.Bool
+				s.store.delay = func() time.Duration {
+					if far.Load() {
+						return 10 * time.Millisecond
+					}
+					return 0
+				}
+				s.start(nil)
+				defer leaveAll(t, []*server{s})
+				time.Sleep(5 * time.Second)
+				back := m.snapshot()
+				s.cut.Store(true)
+				for i := range 1000 {
+					for range 5 {
+						require.Error(t, s.callKey(fmt.Sprint("tenant-", i)))
+					}
+				}
+				s.cut.Store(false)
+				time.Sleep(time.Second)
+				far.Store(true)
+				if lose == nil {
+					back()
+				} else {
+					lose(m)
+				}
+				time.Sleep(3 * time.Second)
+				for i := range 1000 {
+					require.Equal(t, "open", m.breaker(fmt.Sprint("listed/search/tenant-", i)).State)
+				}
+				require.True(t, s.fleet.Health().Connected)
+			})
+		})
+	}
+}
+
+// Each command of a member says that it is alive, but for its last one.
+func TestEachCommandSaysThatTheMemberIsAlive(t *testing.T) {
+	b := resilience.FleetBreaker{ID: "listed/search", Config: resilience.BreakerConfig{Failures: 5}}
+	for name, do := range map[string]func(ctx context.Context, s *redisStore) error{
+		"read": func(ctx context.Context, s *redisStore) error { _, err := s.read(ctx, []string{b.ID}); return err },
+		"failure": func(ctx context.Context, s *redisStore) error {
+			_, err := s.failure(ctx, b, 0, 1, 2, false)
+			return err
+		},
+		"success": func(ctx context.Context, s *redisStore) error {
+			_, err := s.tell(ctx, news{op: "success", breaker: b})
+			return err
+		},
+		"lease":   func(ctx context.Context, s *redisStore) error { _, err := s.lease(ctx, b, 0); return err },
+		"restore": func(ctx context.Context, s *redisStore) error { _, err := s.restore(ctx, b, "", 0); return err },
+		"compare": func(ctx context.Context, s *redisStore) error { _, err := s.compare(ctx, nil); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, tick, all := stores(t, 2)
+			require.NoError(t, do(t.Context(), all[1]))
+			tick(absence)
+			reply, err := all[0].sync(t.Context(), memory{})
+			require.NoError(t, err)
+			require.Equal(t, 2, reply.Members)
+			require.NoError(t, all[1].leave(t.Context()))
+			reply, err = all[0].sync(t.Context(), memory{})
+			require.NoError(t, err)
+			require.Equal(t, 1, reply.Members)
+		})
+	}
+}
+
+func (s *redisStore) failure(
+	ctx context.Context, b resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
+) (entry, error) {
+	return one(ctx, s, news{op: "failure", breaker: b, age: age, n: n, quorum: quorum, probe: probe})
+}
+
+func (s *redisStore) restore(
+	ctx context.Context, b resilience.FleetBreaker, reason string, older int64,
+) (entry, error) {
+	return one(ctx, s, news{op: "restore", breaker: b, reason: reason, older: older})
+}
