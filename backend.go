@@ -22,7 +22,7 @@ import (
 //
 // A tool says itself what its failure means by an [*Error], a mark such as [MarkPermanent], or
 // [ErrUnfinished]. A report of context.Canceled says nothing, and neither does one of an attempt that is
-// over. A report ends at the innermost guarded call: those around it hear only that something may have
+// over; that a [WithTimeout] within the attempt is over makes no difference. A report ends at the innermost guarded call: those around it hear only that something may have
 // changed.
 //
 // What was reported may have changed something, unless err rejects it or certainly had no effect, as
@@ -113,19 +113,35 @@ func newRequest(ctx context.Context, changes bool) (r request) {
 }
 
 // end says what became of the request, nil if nothing is known. The innermost call of a guard counts it, so
-// that the calls around that hear nothing of it.
+// that the calls around that hear nothing of it. A function that WithTimeout has abandoned may say so late: that is of
+// the end of its time, and what the attempt around it has heard since is newer.
 func (r request) end(v *verdict) {
 	says := v != nil && !v.silent
+	asOf, late := time.Now(), false
 	for _, a := range r {
 		if v != nil && v.noEffect {
 			a.ctx.backend.changes.undo(a.number)
 		}
-		if says = says && !a.ctx.over(); says {
-			a.log.last.Store(v)
+		if !says {
+			continue
+		}
+		switch end := a.ctx.ending.Load(); {
+		case end == nil:
+			a.log.tell(v, asOf.Sub(a.ctx.start), late)
 			says = a.ctx.ticket == nil
+		case a.ctx.isAttempt():
+			says = false
+		case end != returned:
+			asOf, late = end.at, true
+		case !late: // nothing tells when it was
+			asOf, late = a.ctx.start, true
 		}
 	}
 }
+
+// isAttempt reports whether c is the context of an attempt, or of all attempts of a call, rather than of WithTimeout,
+// whose end is none of the attempt around it.
+func (c *callContext) isAttempt() bool { return c.attempt.Load() > 0 }
 
 // changes are the requests of a call that may have changed something, whichever attempt has begun them. An
 // attempt that fails and has certainly changed nothing forgives those that had begun by then: they don't count
@@ -184,6 +200,16 @@ type backendLog struct {
 // An attemptLog keeps what backends have said during an attempt.
 type attemptLog struct {
 	last atomic.Pointer[verdict] // nil before the first
+	at   atomic.Int64            // when, as a time.Duration since the beginning of the context
+}
+
+// tell notes a verdict of this time. One that is late is noted only if there is none since.
+func (l *attemptLog) tell(v *verdict, at time.Duration, late bool) {
+	if late && l.last.Load() != nil && l.at.Load() >= int64(at) {
+		return
+	}
+	l.last.Store(v)
+	l.at.Store(int64(at))
 }
 
 // logOf returns the log of the attempt that ctx belongs to, of the innermost call c.

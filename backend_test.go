@@ -137,3 +137,42 @@ func TestPromise8EndOfAnEarlierRequestIsNotThatOfTheNext(t *testing.T) {
 		assert.Equal(t, 2, r.Attempts)
 	})
 }
+
+// A bound of the tool's own is none of the attempt's end, whoever made it.
+func TestReportAfterTheEndOfABoundWithinTheTool(t *testing.T) {
+	unanswered := func(ctx context.Context) (int, error) {
+		<-ctx.Done()
+		resilience.ReportBackend(ctx, ctx.Err())
+		return 0, ctx.Err()
+	}
+	for name, bounded := range map[string]toolFunc{
+		"context.WithTimeout": func(ctx context.Context) (int, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return unanswered(ctx)
+		},
+		"WithTimeout": func(ctx context.Context) (int, error) {
+			return resilience.WithTimeout(ctx, "search", time.Second, unanswered)
+		},
+		"WithTimeout, twice": func(ctx context.Context) (int, error) {
+			return resilience.WithTimeout(ctx, "search", time.Minute, func(ctx context.Context) (int, error) {
+				return resilience.WithTimeout(context.WithValue(ctx, ctxKey("k"), 1), "search", time.Second, unanswered)
+			})
+		},
+	} {
+		for _, attemptTimeout := range []time.Duration{0, 10 * time.Second} {
+			runInBubble(t, fmt.Sprint(name, " ", attemptTimeout), func(t *testing.T) {
+				g := guardWith(t, resilience.Tool{AttemptTimeout: attemptTimeout})
+				_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					resilience.ReportBackend(ctx, nil)
+					_, err := bounded(ctx)
+					assert.Error(t, err)
+					synctest.Wait() // until what WithTimeout has left has reported
+					return 0, errBoom
+				})
+				assert.ErrorIs(t, err, errBoom)
+				assert.Equal(t, 1, g.Breaker("x").Failures())
+			})
+		}
+	}
+}

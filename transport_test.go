@@ -564,7 +564,8 @@ func TestCallerWhoLeavesIsNotAskedToWait(t *testing.T) {
 	})
 }
 
-// Nobody waits any more for what has timed out within a call, or for an abandoned attempt.
+// What has timed out within a call is older than what the backend has said since, and nobody waits any more for an
+// abandoned attempt.
 func TestReportOfWhatIsOverSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		report := func(ctx context.Context) {
@@ -579,6 +580,7 @@ func TestReportOfWhatIsOverSaysNothing(t *testing.T) {
 				report(ctx)
 				return 0, nil
 			})
+			resilience.ReportBackend(ctx, nil)
 			time.Sleep(10 * time.Second)
 			return 0, errOwn
 		}, neutral)
