@@ -121,7 +121,7 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 	default:
 		got.result = res
 	}
-	if bad := checkJSON(got.result); bad != nil {
+	if bad := got.checkJSON(); bad != nil {
 		got, err = answer{}, bad
 	}
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -132,45 +131,6 @@ func answerOfError(err error) answer {
 		return answer{}
 	}
 	return answer{err: err, text: err.Error(), goError: urlElicitation(err) == nil}
-}
-
-// checkJSON returns an error if a result, which may be nil, can't be encoded: mcp-go would leave the call without an
-// answer. It panics where a method of a value does, which would end the process later.
-func checkJSON(res *mcp.CallToolResult) error {
-	if res == nil {
-		return nil
-	}
-
-	for _, c := range res.Content {
-		if isPlain(c) {
-			continue
-		}
-		if _, err := json.Marshal(c); err != nil {
-			return fmt.Errorf("the result's content is no JSON: %w", err)
-		}
-	}
-	if _, err := json.Marshal(res.StructuredContent); err != nil {
-		return fmt.Errorf("the result's structured content is no JSON: %w", err)
-	}
-	if res.Meta != nil && len(res.Meta.AdditionalFields) > 0 {
-		if _, err := json.Marshal(res.Meta.AdditionalFields); err != nil {
-			return fmt.Errorf("the result's _meta is no JSON: %w", err)
-		}
-	}
-	return nil
-}
-
-// isPlain reports whether c can be encoded for certain, as nearly all content can.
-func isPlain(c mcp.Content) bool {
-	switch c := c.(type) {
-	case mcp.TextContent:
-		return c.Meta == nil && c.Annotations == nil
-	case mcp.ImageContent:
-		return c.Meta == nil && c.Annotations == nil
-	case mcp.AudioContent:
-		return c.Meta == nil && c.Annotations == nil
-	}
-	return false
 }
 
 // authorsError returns what the tool's author says by a *resilience.Error in err, nil if there is none. It adds no
