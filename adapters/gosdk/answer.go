@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -48,47 +47,6 @@ func (o *options) answerOfResult(
 		return answer{result: res, goError: hasGoError(req, res)}, o.failure(ctx, req, res)
 	}
 	return answer{result: res}, nil
-}
-
-// checkJSON returns an error if a result, which may be nil, can't be encoded: the SDK would leave the call without an
-// answer. It panics where a method of a value does, which would end the process later.
-func checkJSON(res *mcp.CallToolResult) error {
-	if res == nil {
-		return nil
-	}
-
-	for i, c := range res.Content {
-		if isPlain(c) {
-			continue
-		}
-		if _, err := json.Marshal(res.Content[i : i+1]); err != nil {
-			return fmt.Errorf("the result's content is no JSON: %w", err)
-		}
-	}
-	if raw, ok := res.StructuredContent.(json.RawMessage); !ok || !json.Valid(raw) { // by mcp.AddTool it is
-		if _, err := json.Marshal(res.StructuredContent); err != nil {
-			return fmt.Errorf("the result's structured content is no JSON: %w", err)
-		}
-	}
-	if len(res.Meta) > 0 {
-		if _, err := json.Marshal(res.Meta); err != nil {
-			return fmt.Errorf("the result's _meta is no JSON: %w", err)
-		}
-	}
-	return nil
-}
-
-// isPlain reports whether c can be encoded for certain, as nearly all content can. It panics where that would.
-func isPlain(c mcp.Content) bool {
-	switch c := c.(type) {
-	case *mcp.TextContent:
-		return c.Meta == nil && c.Annotations == nil
-	case *mcp.ImageContent:
-		return c.Meta == nil && c.Annotations == nil
-	case *mcp.AudioContent:
-		return c.Meta == nil && c.Annotations == nil
-	}
-	return false
 }
 
 // answerOfError returns the answer and the error for the guard that a handler's error stands for.

@@ -30,12 +30,14 @@
 //   - Secrets in the text items of a failed result, and in the text of an error, are replaced, see
 //     [resilience.Scrub]. Structured content stays as it is.
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
-//     the call, if a handler returns neither a result nor an error, if the structured content or the _meta of
-//     a result is no JSON (a NaN, of which the SDK would send nothing), or as the error of a handler of the
-//     low-level API, a *resilience.Error (of which mcp.AddTool makes a result). It is a result with isError,
-//     whose text is the JSON of the *resilience.Error. The error is also in the result's _meta and, if a list
-//     of tools has shown that the tool has no output schema, in its structuredContent. A panic ends neither
-//     the process nor another call.
+//     the call, if a handler returns neither a result nor an error, if any part of a result, or what it asks,
+//     is no JSON (a NaN, of which the SDK would send nothing), or as the error of a handler of the low-level
+//     API, a *resilience.Error (of which mcp.AddTool makes a result). It is a result with isError, whose text
+//     is the JSON of the *resilience.Error. The error is also in the result's _meta and, if a list of tools
+//     has shown that the tool has no output schema, in its structuredContent. A panic ends neither the
+//     process nor another call. (Except one on a goroutine of the SDK's, which asks clients of protocols
+//     before 2026-07-28 what a result requests: it panics if a message for sampling is nil, and Middleware
+//     without Protect doesn't see what else panics there.)
 //   - While a tool asks people, by elicitation, sampling or for the roots, its timeout is paused. After an
 //     elicitation in URL mode, whose answer comes before the person has done anything, a tool that waits
 //     calls [resilience.Pause] itself.
