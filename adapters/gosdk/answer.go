@@ -59,7 +59,10 @@ func (o *options) answerOfError(err error) (answer, error) {
 	said := err
 	var wire *jsonrpc.Error
 	isProtocolError := errors.As(err, &wire)
-	if _, direct := err.(*jsonrpc.Error); o.hideErrors && isProtocolError && !direct {
+	direct, isDirect := err.(*jsonrpc.Error)
+	switch {
+	case o.hideErrors && isProtocolError && !isDirect,
+		isDirect && !isValidData(direct.Data):
 		said = &jsonrpc.Error{Code: wire.Code, Message: wire.Message}
 	}
 	return answer{err: newProtocolError(said), goError: !isProtocolError}, markProtocolError(err)

@@ -26,7 +26,7 @@
 //   - If the failure is the backend's, or the tool's author has written a *resilience.Error, guidance is
 //     added to a result with isError: the *resilience.Error, as one more text item of the content, since
 //     hosts show that to the model, and in the _meta under [resilience.MetaError]. To a protocol error
-//     without data it is added as that.
+//     without data it is added as that. Data that is no JSON is left out: the SDK would end the session.
 //   - Secrets in the text items of a failed result, and in the text of an error, are replaced, see
 //     [resilience.Scrub]. Structured content stays as it is.
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects

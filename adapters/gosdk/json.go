@@ -55,6 +55,10 @@ func isPlain(c mcp.Content) bool {
 	return false
 }
 
+// isValidData reports whether the data of a protocol error, which may be empty, can be sent. If it can't, the SDK closes
+// the connection, and with it ends all other calls.
+func isValidData(data json.RawMessage) bool { return len(data) == 0 || json.Valid(data) }
+
 // checkQuestion returns an error if a method of a value in params panics. Before protocol 2026-07-28, the SDK encodes
 // the questions of a result on goroutines of its own, where that would end the process. What is no JSON is the SDK's
 // to tell.
