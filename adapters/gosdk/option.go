@@ -98,7 +98,7 @@ func CountNone(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error 
 // from a handler of mcp.AddTool, where it is a Go error like any other.
 //
 // What the SDK says of arguments reaches the client, too: that they violate the schema or don't fit the Go
-// type. What an UnmarshalJSON method of that type says is a Go error.
+// type. What an UnmarshalJSON or UnmarshalText method says is a Go error, unless it is of the standard library.
 func HideErrors() Option { return func(o *options) { o.hideErrors = true } }
 
 // BreakerKey gives the calls for which f returns the same key a breaker of their own, for tools that stand before
