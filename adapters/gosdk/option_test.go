@@ -399,3 +399,22 @@ func TestHideErrorsOfWhatIsNoFailure(t *testing.T) {
 		assert.Zero(t, f.guard.Breaker("x").Failures())
 	})
 }
+
+// A FailureFunc may meet a result that it doesn't expect, as one without content.
+func TestFailureFuncThatPanicsHasSaidNothing(t *testing.T) {
+	f := newProtected(t, resilience.Config{}, gosdk.Failure(
+		func(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error {
+			return errors.New(res.Content[0].(*mcp.TextContent).Text)
+		}))
+	silent := &mcp.CallToolResult{IsError: true, StructuredContent: map[string]any{"why": "no such row"}}
+	marked := &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.ImageContent{}}}
+	marked.SetError(errBoom)
+	f.raw("silent", nil, returns(silent, nil))
+	f.raw("marked", nil, returns(marked, nil))
+	f.connect(latest)
+
+	assert.Equal(t, silent.StructuredContent, f.call("silent").StructuredContent, "the tool's own answer stands")
+	assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
+	assert.Len(t, f.call("marked").Content, 2, "with guidance")
+	assert.Equal(t, 1, f.guard.Health()[0].ConsecutiveFailures)
+}

@@ -1,6 +1,7 @@
 package mcpgo_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // complaint returns mcp-go's complaint about an argument, as long as is asked for.
@@ -83,4 +85,30 @@ func TestSetErrorIsTheErrorItself(t *testing.T) {
 	}
 	res := failedResult(errBackend)
 	assert.Equal(t, errBackend, mcpgo.CountKnown(t.Context(), request("x", nil, nil), res))
+}
+
+// A FailureFunc may meet a result that it doesn't expect, as one without content.
+func TestFailureFuncThatPanicsHasSaidNothing(t *testing.T) {
+	marked := failedResult(errBackend)
+	marked.Content = []mcp.Content{mcp.ImageContent{}}
+	for name, tc := range map[string]struct {
+		res     *mcp.CallToolResult
+		items   int // of the content
+		counted int
+	}{
+		"nothing is known":     {res: &mcp.CallToolResult{IsError: true, StructuredContent: "no such row"}},
+		"the backend's, by us": {res: marked, items: 2, counted: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{})
+			res, err := mcpgo.Middleware(g, mcpgo.Failure(
+				func(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult) error {
+					return errors.New(res.Content[0].(mcp.TextContent).Text)
+				}))(returns(tc.res, nil))(t.Context(), request("x", nil, nil))
+			require.NoError(t, err)
+			assert.Equal(t, tc.res.StructuredContent, res.StructuredContent, "the tool's own answer stands")
+			assert.Len(t, res.Content, tc.items)
+			assert.Equal(t, tc.counted, failures(t, g, "x"))
+		})
+	}
 }
