@@ -35,8 +35,9 @@ func isArgumentError(text string) bool {
 // failure was. It sets res.IsError, and the text of err as the content if there is none. It does
 // nothing if res or err is nil.
 //
-// Without a guard, the client finds in the result's _meta what a guard would add: a
-// resilience.Error, without Details and the text of err.
+// Without a guard, the client finds a resilience.Error in the result's _meta, without Details and the text of err. It
+// is what a guard would say of the error of a tool whose effect isn't known: a suggestion that isn't the tool's own
+// recommends no second call before a look at what the first has done.
 func SetError(res *mcp.CallToolResult, err error) {
 	if res == nil || err == nil {
 		return
@@ -46,9 +47,26 @@ func SetError(res *mcp.CallToolResult, err error) {
 	if len(res.Content) == 0 {
 		res.Content = []mcp.Content{mcp.NewTextContent(err.Error())}
 	}
-	shown := resilience.AsError("", err)
-	shown.Details = nil
-	setMetadata(res, &settledError{err, shown})
+	setMetadata(res, &settledError{err, shownWithoutGuard(err)})
+}
+
+const suggestCaution = "If this tool changes anything, check first whether this call took effect."
+
+// shownWithoutGuard returns what a client may read of err. The caution follows words that aren't the author's and don't
+// say that another call won't help.
+func shownWithoutGuard(err error) *resilience.Error {
+	e := resilience.AsError("", err)
+	e.Details = nil
+	open := e.Retryable
+	switch e.Code {
+	case resilience.CodeTimeout, resilience.CodeConnectionLost, resilience.CodeCanceled:
+		open = true
+	}
+	usual := resilience.AsError("", &resilience.Error{Code: e.Code, Retryable: e.Retryable})
+	if open && e.Suggestion == usual.Suggestion {
+		e.Suggestion += " " + suggestCaution
+	}
+	return e
 }
 
 // A settledError is the metadata that SetError leaves in a result.

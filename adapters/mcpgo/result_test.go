@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -590,4 +591,41 @@ func TestSetErrorWithoutAGuard(t *testing.T) {
 	untouched := mcp.NewToolResultText("fine")
 	mcpgo.SetError(untouched, nil)
 	assert.False(t, untouched.IsError)
+}
+
+// Nothing is known of what a tool has done that no guard has called.
+func TestSetErrorWithoutAGuardRecommendsNoBlindRepetition(t *testing.T) {
+	const caution = "If this tool changes anything, check first whether this call took effect."
+	for name, tc := range map[string]struct {
+		err       error
+		suggested string // "" means that caution follows other words
+	}{
+		"nothing is known": {err: errors.New("insert: no reply")},
+		"the backend's":    {err: resilience.MarkBackend(errors.New("insert: 502"))},
+		"a timeout":        {err: fmt.Errorf("insert: %w", context.DeadlineExceeded)},
+		"lost":             {err: resilience.ConnectionLostError("reset")},
+		"canceled":         {err: context.Canceled},
+		"the author's":     {err: &resilience.Error{Code: resilience.CodeTimeout, Message: "m"}},
+		"a mistake": {
+			err: resilience.MarkInvalid(errors.New("no such row")), suggested: "Correct the arguments, then call again.",
+		},
+		"for good": {
+			err:       resilience.MarkPermanent(errors.New("no such row")),
+			suggested: "Do not repeat the same call: change the request or use another tool.",
+		},
+		"the author's words": {
+			err:       &resilience.Error{Code: resilience.CodeToolFailed, Retryable: true, Suggestion: "Try in an hour."},
+			suggested: "Try in an hour.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := errorIn(t, failedResult(tc.err)).Suggestion
+			if tc.suggested != "" {
+				assert.Equal(t, tc.suggested, got)
+				return
+			}
+			assert.Regexp(t, `^[A-Z].*\. `+regexp.QuoteMeta(caution)+`$`, got)
+			assert.Equal(t, 1, strings.Count(got, caution))
+		})
+	}
 }
