@@ -19,11 +19,14 @@ var (
 	errResult   = errors.New("the tool returned a result with isError")
 )
 
-// argumentError matches mcp-go's own complaints about arguments that a tool can't use.
-var argumentError = regexp.MustCompile(`^(?:required argument "[\w.-]+" not found` +
-	`|(?:item \d+ in )?argument "[\w.-]+" (?:is not an?|cannot be converted to) ` +
+// argumentError matches mcp-go's own complaints about arguments that a tool can't use, which may have any name.
+var argumentError = regexp.MustCompile(`^(?:required argument ` + quotedName + ` not found` +
+	`|(?:item \d+ in )?argument ` + quotedName + ` (?:is not an?|cannot be converted to) ` +
 	`(?:string|int|integer|float|float64|number|bool|boolean|array|object` +
 	`|string slice|int slice|float64 slice|bool slice|slice))$`)
+
+// quotedName matches what the verb %q of package fmt makes of a name.
+const quotedName = `"(?:[^"\\\n]|\\.)*"`
 
 // isArgumentError reports whether text is such a complaint. A long one only begins like one.
 func isArgumentError(text string) bool {

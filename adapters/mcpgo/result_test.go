@@ -309,6 +309,9 @@ func argumentErrors(r mcp.CallToolRequest) map[string]error {
 		_, errs["bools "+key] = r.RequireBoolSlice(key)
 	}
 	delete(errs, "string s") // which is a string
+	for _, key := range []string{"$filter", "größe", "user id", "filter[name]", "名前", `a "b" \c`, "a\nb\u200b\x80", ""} {
+		_, errs["of the name "+key] = r.RequireString(key)
+	}
 	return errs
 }
 
@@ -316,7 +319,7 @@ func argumentErrors(r mcp.CallToolRequest) map[string]error {
 func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 	args := map[string]any{"s": "text", "o": map[string]any{}, "l": []any{"text", 1, map[string]any{}}}
 	errs := argumentErrors(request("x", args, nil))
-	assert.Len(t, errs, 31)
+	assert.Len(t, errs, 39)
 
 	for name, complaint := range errs {
 		t.Run(name, func(t *testing.T) {
@@ -349,8 +352,9 @@ func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 
 func TestErrorLikeAnArgumentErrorIsAFailure(t *testing.T) {
 	for name, err := range map[string]error{
-		"wrapped": fmt.Errorf("the backend: %w", resilience.MarkBackend(errors.New(`required argument "x" not found`))),
-		"marked":  resilience.MarkPermanent(errors.New(`required argument "x" not found`)),
+		"wrapped":   fmt.Errorf("the backend: %w", resilience.MarkBackend(errors.New(`required argument "x" not found`))),
+		"marked":    resilience.MarkPermanent(errors.New(`required argument "x" not found`)),
+		"two names": resilience.MarkBackend(errors.New(`required argument "x" or "y" not found`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, resilience.Config{})
