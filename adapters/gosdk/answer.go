@@ -204,6 +204,21 @@ func (a answer) forClient() *mcp.CallToolResult {
 	return &out
 }
 
+// scrubbedWords returns e, or a copy of it, without the secrets in the words of the tool's author. It may be nil.
+func scrubbedWords(e *resilience.Error) *resilience.Error {
+	if e == nil {
+		return nil
+	}
+
+	message, suggestion := resilience.Scrub(e.Message), resilience.Scrub(e.Suggestion)
+	if message == e.Message && suggestion == e.Suggestion {
+		return e
+	}
+	clean := *e
+	clean.Message, clean.Suggestion = message, suggestion
+	return &clean
+}
+
 // errorResult returns the result of a call that ended with e and without a result of the tool's own.
 func errorResult(e *resilience.Error, protocol string, structured bool) *mcp.CallToolResult {
 	res := &mcp.CallToolResult{}

@@ -27,8 +27,8 @@
 //     added to a result with isError: the *resilience.Error, as one more text item of the content, since
 //     hosts show that to the model, and in the _meta under [resilience.MetaError]. To a protocol error
 //     without data it is added as that. Data that is no JSON is left out: the SDK would end the session.
-//   - Secrets in the text items of a failed result, and in the text of an error, are replaced, see
-//     [resilience.Scrub]. Structured content stays as it is.
+//   - Secrets in the text items of a failed result, in the text of an error, and in the words of a
+//     *resilience.Error are replaced, see [resilience.Scrub]. Structured content stays as it is.
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
 //     the call, if a handler returns neither a result nor an error, if any part of a result, or what it asks,
 //     is no JSON (a NaN, of which the SDK would send nothing), or as the error of a handler of the low-level

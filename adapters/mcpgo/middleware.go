@@ -63,6 +63,7 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 	}, resilience.ForRequest(request), resilience.WaitForTool())
 
 	e, _ := err.(*resilience.Error)
+	e = scrubbedWords(e)
 	if got.isEmpty() {
 		return errorResult(ctx, name, e), nil
 	}

@@ -6,8 +6,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
 	"github.com/stretchr/testify/assert"
@@ -109,6 +111,33 @@ func TestFailureFuncThatPanicsHasSaidNothing(t *testing.T) {
 			assert.Equal(t, tc.res.StructuredContent, res.StructuredContent, "the tool's own answer stands")
 			assert.Len(t, res.Content, tc.items)
 			assert.Equal(t, tc.counted, failures(t, g, "x"))
+		})
+	}
+}
+
+// The words of a tool's author are the tool's, too.
+func TestSecretsInTheWordsOfAnAuthorAreReplaced(t *testing.T) {
+	const dsn = "postgres://app:hunter2@db.internal/app"
+	own := &resilience.Error{Code: resilience.CodeToolFailed, Message: "can't query " + dsn, Suggestion: "see " + dsn}
+	for name, handler := range map[string]server.ToolHandlerFunc{
+		"an error": returns(nil, own), "SetError": returns(failedResult(own), nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			res, err := mcpgo.Middleware(newGuard(t, resilience.Config{}))(handler)(t.Context(), request("x", nil, nil))
+			require.NoError(t, err)
+			assert.Equal(t, "see postgres://[REDACTED]@db.internal/app", errorIn(t, res).Suggestion)
+			assert.NotContains(t, errorIn(t, res).Message, "hunter2")
+			assert.NotContains(t, text(t, res), "hunter2")
+
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := newTaskServer(t, mcp.TaskSupportRequired, handler)
+				task := startTask(t.Context(), t, s)
+				synctest.Wait()
+				for i, method := range []string{"tasks/get", "tasks/result"} {
+					result, _ := handle(t.Context(), t, s, method, i+2, task)
+					assert.NotContains(t, string(result), "hunter2", method)
+				}
+			})
 		})
 	}
 }

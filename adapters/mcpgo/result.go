@@ -295,6 +295,21 @@ func scrubbed(res *mcp.CallToolResult) *mcp.CallToolResult {
 	return &out
 }
 
+// scrubbedWords returns e, or a copy of it, without the secrets in the words of the tool's author. It may be nil.
+func scrubbedWords(e *resilience.Error) *resilience.Error {
+	if e == nil {
+		return nil
+	}
+
+	message, suggestion := resilience.Scrub(e.Message), resilience.Scrub(e.Suggestion)
+	if message == e.Message && suggestion == e.Suggestion {
+		return e
+	}
+	clean := *e
+	clean.Message, clean.Suggestion = message, suggestion
+	return &clean
+}
+
 // errorResult returns the result of a call for which the tool returned none.
 func errorResult(ctx context.Context, name string, e *resilience.Error) *mcp.CallToolResult {
 	text, _ := json.Marshal(e) // it never fails

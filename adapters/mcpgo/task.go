@@ -27,7 +27,7 @@ func (h *handler) callTask(ctx context.Context, req mcp.CallToolRequest) (res *m
 	}()
 	<-done
 	if e, ok := err.(*resilience.Error); ok {
-		err = &taskError{e}
+		err = &taskError{scrubbedWords(e)}
 	}
 	return res, err
 }
@@ -40,7 +40,7 @@ func (h *handler) answerTask(ctx context.Context, req mcp.CallToolRequest) (*mcp
 	if got.isEmpty() {
 		return nil, resilience.AsError(name, err)
 	}
-	return got.forClient(authorsError(name, err))
+	return got.forClient(scrubbedWords(authorsError(name, err)))
 }
 
 // A taskError is the guard's error of a task. mcp-go takes an error that matches those of contexts for a cancellation,
