@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,7 +96,7 @@ func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
 		err      error
 		ping     error
 		silent   bool
-		pings    int
+		pings    int32
 		lost     bool
 		deadline time.Duration // of the caller
 	}{
@@ -113,7 +114,7 @@ func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, resilience.Config{}, nil)
-				pings := 0
+				var pings atomic.Int32 // an abandoned attempt may be pinging
 				fails := func(next mcp.MethodHandler) mcp.MethodHandler {
 					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 						switch {
@@ -122,7 +123,7 @@ func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
 						case method != "ping":
 							return next(ctx, method, req)
 						}
-						pings++
+						pings.Add(1)
 						switch {
 						case tc.silent:
 							<-ctx.Done()
@@ -138,7 +139,7 @@ func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
 				defer cancel()
 				_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "x"})
 				assert.Equal(t, tc.lost, errors.Is(err, resilience.CodeConnectionLost), "%v", err)
-				assert.Equal(t, tc.pings, pings)
+				assert.Equal(t, tc.pings, pings.Load())
 			})
 		})
 	}
