@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -50,47 +49,6 @@ func (o *options) answerOfResult(
 	return answer{result: res}, nil
 }
 
-// checkJSON returns an error if a result, which may be nil, can't be encoded: the SDK would leave the call without an
-// answer. It panics where a method of a value does, which would end the process later.
-func checkJSON(res *mcp.CallToolResult) error {
-	if res == nil {
-		return nil
-	}
-
-	for i, c := range res.Content {
-		if isPlain(c) {
-			continue
-		}
-		if _, err := json.Marshal(res.Content[i : i+1]); err != nil {
-			return fmt.Errorf("the result's content is no JSON: %w", err)
-		}
-	}
-	if raw, ok := res.StructuredContent.(json.RawMessage); !ok || !json.Valid(raw) { // by mcp.AddTool it is
-		if _, err := json.Marshal(res.StructuredContent); err != nil {
-			return fmt.Errorf("the result's structured content is no JSON: %w", err)
-		}
-	}
-	if len(res.Meta) > 0 {
-		if _, err := json.Marshal(res.Meta); err != nil {
-			return fmt.Errorf("the result's _meta is no JSON: %w", err)
-		}
-	}
-	return nil
-}
-
-// isPlain reports whether c can be encoded for certain, as nearly all content can. It panics where that would.
-func isPlain(c mcp.Content) bool {
-	switch c := c.(type) {
-	case *mcp.TextContent:
-		return c.Meta == nil && c.Annotations == nil
-	case *mcp.ImageContent:
-		return c.Meta == nil && c.Annotations == nil
-	case *mcp.AudioContent:
-		return c.Meta == nil && c.Annotations == nil
-	}
-	return false
-}
-
 // answerOfError returns the answer and the error for the guard that a handler's error stands for.
 func (o *options) answerOfError(err error) (answer, error) {
 	var own *resilience.Error
@@ -101,7 +59,10 @@ func (o *options) answerOfError(err error) (answer, error) {
 	said := err
 	var wire *jsonrpc.Error
 	isProtocolError := errors.As(err, &wire)
-	if _, direct := err.(*jsonrpc.Error); o.hideErrors && isProtocolError && !direct {
+	direct, isDirect := err.(*jsonrpc.Error)
+	switch {
+	case o.hideErrors && isProtocolError && !isDirect,
+		isDirect && !isValidData(direct.Data):
 		said = &jsonrpc.Error{Code: wire.Code, Message: wire.Message}
 	}
 	return answer{err: newProtocolError(said), goError: !isProtocolError}, markProtocolError(err)
@@ -241,6 +202,21 @@ func (a answer) forClient() *mcp.CallToolResult {
 	out := *res
 	out.Content = content
 	return &out
+}
+
+// scrubbedWords returns e, or a copy of it, without the secrets in the words of the tool's author. It may be nil.
+func scrubbedWords(e *resilience.Error) *resilience.Error {
+	if e == nil {
+		return nil
+	}
+
+	message, suggestion := resilience.Scrub(e.Message), resilience.Scrub(e.Suggestion)
+	if message == e.Message && suggestion == e.Suggestion {
+		return e
+	}
+	clean := *e
+	clean.Message, clean.Suggestion = message, suggestion
+	return &clean
 }
 
 // errorResult returns the result of a call that ended with e and without a result of the tool's own.

@@ -2,7 +2,12 @@ package gosdk
 
 import (
 	"encoding/json"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/netip"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -11,14 +16,27 @@ import (
 
 // isAboutArguments reports whether err, which a result of req stands for, is the SDK's complaint of the
 // arguments: that they violate the schema, of which only the text tells, or that they don't fit the Go type.
+//
+// The SDK doesn't tell whether it has called the handler, nor the type. But what it says of a value that doesn't fit
+// can be repeated: a part of the arguments must fail in the same way. If the handler has found that, it is a mistake
+// in the arguments all the same.
 func isAboutArguments(req mcp.Request, err error) bool {
-	if strings.HasPrefix(err.Error(), `validating "arguments": `) {
+	text := err.Error()
+	if strings.HasPrefix(text, `validating "arguments": `) {
 		return true
 	}
 
-	mismatch, ok := err.(*json.UnmarshalTypeError)
 	call, isCall := req.(*mcp.CallToolRequest)
-	return ok && isCall && call.Params != nil && isMismatchOf(mismatch, call.Params.Arguments)
+	if !isCall || call.Params == nil {
+		return false
+	}
+	switch e := err.(type) {
+	case *json.UnmarshalTypeError:
+		return isMismatchOf(e, call.Params.Arguments)
+	case *json.SyntaxError:
+		return isAboutKey(text, call.Params.Arguments)
+	}
+	return isParseErrorOf(err, text, call.Params.Arguments)
 }
 
 // isMismatchOf reports whether e is about a part of arguments that can't be unmarshaled. A handler may
@@ -54,4 +72,96 @@ func memberOf(v any, name string) (member any, ok bool) {
 		}
 	}
 	return member, ok
+}
+
+// isAboutKey reports whether text is that of the SDK's decoder about the key of a map, such as a word where the keys are
+// numbers. It quotes what it was reading. The errors of encoding/json have no such prefix.
+func isAboutKey(text string, arguments json.RawMessage) bool {
+	said, ok := strings.CutPrefix(text, "json: invalid character ")
+	if !ok {
+		return false
+	}
+
+	var decoded any
+	if json.Unmarshal(arguments, &decoded) != nil {
+		return false
+	}
+	read, _ := json.Marshal(decoded) // as the SDK encodes them before; it can't fail
+	_, quoted, _ := strings.Cut(said, ": ")
+	quoted = strings.TrimSuffix(quoted, "...")
+	return quoted != "" && strings.Contains(string(read), quoted)
+}
+
+// parsers holds the types of the standard library whose values have their own errors, with a part of the text of each.
+var parsers = []struct {
+	says  string
+	parse func(text []byte) error
+}{
+	{"slog: ", parse[slog.Level]},
+	{"math/big: ", parse[big.Int]},
+	{"math/big: ", parse[big.Float]},
+	{"math/big: ", parse[big.Rat]},
+	{"ParseAddr(", parse[netip.Addr]},
+	{"ParseAddr(", parse[netip.AddrPort]},
+	{"ParsePrefix(", parse[netip.Prefix]},
+	{"port", parse[netip.AddrPort]},
+	{"invalid IP address: ", parse[net.IP]},
+	{"error parsing regexp: ", parse[regexp.Regexp]},
+	{"illegal base64 data ", parse[[]byte]},
+	{",string struct tag", func(text []byte) error {
+		return parse[struct {
+			V int `json:",string"`
+		}]([]byte(`{"V":` + string(text) + `}`))
+	}},
+}
+
+func parse[T any](text []byte) error { return json.Unmarshal(text, new(T)) }
+
+// maxValues bounds how many values of the arguments are parsed, which an agent can make many.
+const maxValues = 1000
+
+// isParseErrorOf reports whether err, whose text is given, is what a type of the standard library says of a value, or of
+// the key of a map, among the arguments. A type that has no error of its own is left to isMismatchOf.
+func isParseErrorOf(err error, text string, arguments json.RawMessage) bool {
+	var values []any
+	for _, p := range parsers {
+		if !strings.Contains(text, p.says) {
+			continue
+		}
+		if values == nil {
+			var decoded any
+			if json.Unmarshal(arguments, &decoded) != nil {
+				return false
+			}
+			values = appendLeaves([]any{}, decoded)
+		}
+		for _, v := range values {
+			value, _ := json.Marshal(v) // as the SDK encodes it before; it can't fail
+			if got := p.parse(value); got != nil && reflect.TypeOf(got) == reflect.TypeOf(err) && got.Error() == text {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// appendLeaves appends the keys and values in v to values that are neither objects nor arrays.
+func appendLeaves(values []any, v any) []any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			if len(values) < maxValues {
+				values = appendLeaves(append(values, key), inner)
+			}
+		}
+	case []any:
+		for _, inner := range v {
+			if len(values) < maxValues {
+				values = appendLeaves(values, inner)
+			}
+		}
+	default:
+		values = append(values, v)
+	}
+	return values
 }

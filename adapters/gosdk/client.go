@@ -2,6 +2,7 @@ package gosdk
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -14,7 +15,8 @@ import (
 //
 // A call that ends without a result of the tool's own returns a *resilience.Error. It is
 // CONNECTION_LOST if the connection is refused or the session is lost, as after io.EOF,
-// mcp.ErrConnectionClosed and mcp.ErrSessionMissing. A server that replies that it is busy, by HTTP
+// mcp.ErrConnectionClosed and mcp.ErrSessionMissing. After an error of the SDK's that doesn't tell, the
+// session is pinged, and lost unless the server replies within a second. A server that replies that it is busy, by HTTP
 // status 429 or 503, isn't lost.
 //
 // A call whose connection is refused is retried for any tool, unless it may have reached the server before:
@@ -98,11 +100,31 @@ func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
 	var sent reach
 	result, err := c.next(sent.watch(ctx), methodCallTool, clone)
 	if err != nil {
-		return answer{}, clientError(err, sessionID(req.GetSession()), &sent)
+		return answer{}, lossOf(ctx, req.GetSession(), err, &sent)
 	}
 
 	res, _ := result.(*mcp.CallToolResult)
 	return c.options.answerOfResult(ctx, req, res)
+}
+
+// lossOf returns the error for the guard that err stands for, as clientError does. The SDK ends all calls of a
+// connection with the error that ended it, such as that half of an answer isn't JSON, so lossOf asks the session. It
+// may not reply: the SDK says goodbye to the server first, and a server that has failed may not hear it.
+func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) error {
+	failed := clientError(err, sessionID(session), sent)
+	cs, _ := session.(*mcp.ClientSession)
+	if _, known := failed.(*resilience.Error); known || cs == nil || ctx.Err() != nil || !isBounded(err) {
+		return failed
+	}
+	if !isCallError(err) || !mayFollowSessionEnd(err) || isUnsent(err) {
+		return failed
+	}
+
+	pinged := ping(ctx, cs)
+	if isClosed(pinged, cs) || errors.Is(pinged, resilience.CodeTimeout) && ctx.Err() == nil {
+		return connectionLost(reasonClosed, err)
+	}
+	return failed
 }
 
 // hasLeft reports whether e says that the caller has left, rather than that the tool says so.

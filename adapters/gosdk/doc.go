@@ -26,16 +26,18 @@
 //   - If the failure is the backend's, or the tool's author has written a *resilience.Error, guidance is
 //     added to a result with isError: the *resilience.Error, as one more text item of the content, since
 //     hosts show that to the model, and in the _meta under [resilience.MetaError]. To a protocol error
-//     without data it is added as that.
-//   - Secrets in the text items of a failed result, and in the text of an error, are replaced, see
-//     [resilience.Scrub]. Structured content stays as it is.
+//     without data it is added as that. Data that is no JSON is left out: the SDK would end the session.
+//   - Secrets in the text items of a failed result, in the text of an error, and in the words of a
+//     *resilience.Error are replaced, see [resilience.Scrub]. Structured content stays as it is.
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
-//     the call, if a handler returns neither a result nor an error, if the structured content or the _meta of
-//     a result is no JSON (a NaN, of which the SDK would send nothing), or as the error of a handler of the
-//     low-level API, a *resilience.Error (of which mcp.AddTool makes a result). It is a result with isError,
-//     whose text is the JSON of the *resilience.Error. The error is also in the result's _meta and, if a list
-//     of tools has shown that the tool has no output schema, in its structuredContent. A panic ends neither
-//     the process nor another call.
+//     the call, if a handler returns neither a result nor an error, if any part of a result, or what it asks,
+//     is no JSON (a NaN, of which the SDK would send nothing), or as the error of a handler of the low-level
+//     API, a *resilience.Error (of which mcp.AddTool makes a result). It is a result with isError, whose text
+//     is the JSON of the *resilience.Error. The error is also in the result's _meta and, if a list of tools
+//     has shown that the tool has no output schema, in its structuredContent. A panic ends neither the
+//     process nor another call. (Except one on a goroutine of the SDK's, which asks clients of protocols
+//     before 2026-07-28 what a result requests: it panics if a message for sampling is nil, and Middleware
+//     without Protect doesn't see what else panics there.)
 //   - While a tool asks people, by elicitation, sampling or for the roots, its timeout is paused. After an
 //     elicitation in URL mode, whose answer comes before the person has done anything, a tool that waits
 //     calls [resilience.Pause] itself.
@@ -55,7 +57,8 @@
 // res.SetError, which keeps the content that is there. The option [Failure] has other choices.
 //
 // Arguments that violate the tool's schema or don't fit its Go type are rejected by the SDK, and are the
-// caller's mistake. A result that requests input from the user is neither counted nor retried.
+// caller's mistake. The SDK returns what an UnmarshalJSON or UnmarshalText method says like any error of a
+// handler's, so a method of your own says by [resilience.MarkInvalid] that it was a mistake. A result that requests input from the user is neither counted nor retried.
 //
 // # What is known of a tool
 //

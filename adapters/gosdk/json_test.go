@@ -59,6 +59,37 @@ func TestResultThatIsNoJSONIsAnswered(t *testing.T) {
 	}
 }
 
+// Before protocol 2026-07-28, the SDK asks, and says itself what can't be encoded.
+func TestQuestionThatIsNoJSONIsAnswered(t *testing.T) {
+	noNumber := map[string]any{"properties": map[string]any{"n": map[string]any{"default": math.NaN()}}}
+	for name, tc := range map[string]struct {
+		question mcp.InputRequest
+		bySDK    bool
+		counted  bool
+	}{
+		"NaN":     {question: &mcp.ElicitParams{Message: "?", RequestedSchema: noNumber}, bySDK: true},
+		"a panic": {question: &mcp.ElicitParams{Message: "?", RequestedSchema: panickingJSON{}}, counted: true},
+		"nothing": {bySDK: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachProtocol(t, func(t *testing.T, protocol string) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newProtected(t, resilience.Config{})
+					f.raw("x", nil, returns(&mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": tc.question}}, nil))
+					answerAfter(&f.options, 0)
+					f.connect(protocol)
+					if protocol != latest && tc.bySDK {
+						assert.Contains(t, f.protocolError("x").Message, `fulfilling input request "q"`)
+						return
+					}
+					assert.Contains(t, text(t, f.call("x")), "TOOL_FAILED")
+					assert.Equal(t, tc.counted, f.guard.Health()[0].ConsecutiveFailures == 1)
+				})
+			})
+		})
+	}
+}
+
 func TestResultThatIsJSONAlreadyStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newProtected(t, resilience.Config{})

@@ -1,6 +1,8 @@
 package gosdk
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -124,4 +126,27 @@ func endsSession(err error, session string) bool {
 func mayFollowSessionEnd(err error) bool {
 	var wire *jsonrpc.Error
 	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && !isUnanswered(err)
+}
+
+// isUnsent reports whether err is that of a call whose arguments can't be encoded.
+func isUnsent(err error) bool {
+	var value *json.UnsupportedValueError
+	var kind *json.UnsupportedTypeError
+	var method *json.MarshalerError
+	return errors.As(err, &value) || errors.As(err, &kind) || errors.As(err, &method)
+}
+
+// ping asks the server of cs, which reaches no tool, after a call has failed with an error that doesn't tell whether
+// the connection is closed.
+func ping(ctx context.Context, cs *mcp.ClientSession) error {
+	_, err := resilience.WithTimeout(ctx, "ping", endTimeout, func(ctx context.Context) (any, error) {
+		return nil, cs.Ping(ctx, nil)
+	})
+	return err
+}
+
+// isClosed reports whether the error of a ping, which may be nil, says that the connection of cs is closed. The SDK
+// refuses a ping at once then.
+func isClosed(err error, cs *mcp.ClientSession) bool {
+	return errors.Is(err, mcp.ErrConnectionClosed) || err != nil && endsSession(err, cs.ID())
 }

@@ -92,6 +92,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	}, resilience.ForRequest(request), resilience.WaitForTool())
 
 	e, failed := err.(*resilience.Error)
+	e = scrubbedWords(e)
 	switch {
 	case !failed, got.needsInput:
 		return got.forClient(), nil

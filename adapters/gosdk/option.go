@@ -37,7 +37,8 @@ func newOptions(failure FailureFunc, opts []Option) options {
 //
 // It is called once for each attempt that ends with such a result, possibly concurrently, with the
 // context of the attempt, and must not change the request or the result. It may look at res.GetError,
-// which returns the error of a typed handler, or what a handler has set by res.SetError.
+// which returns the error of a typed handler, or what a handler has set by res.SetError. If it panics, the
+// result means what it would without the FailureFunc.
 type FailureFunc func(ctx context.Context, req mcp.Request, res *mcp.CallToolResult) error
 
 // Failure replaces [CountKnown] as the function that decides what a result with isError means. If f is
@@ -45,8 +46,20 @@ type FailureFunc func(ctx context.Context, req mcp.Request, res *mcp.CallToolRes
 func Failure(f FailureFunc) Option {
 	return func(o *options) {
 		if f != nil {
-			o.failure = f
+			o.failure = orElse(f, o.failure)
 		}
+	}
+}
+
+// orElse returns a FailureFunc that asks f, and other if f panics.
+func orElse(f, other FailureFunc) FailureFunc {
+	return func(ctx context.Context, req mcp.Request, res *mcp.CallToolResult) (err error) {
+		defer func() {
+			if recover() != nil {
+				err = other(ctx, req, res)
+			}
+		}()
+		return f(ctx, req, res)
 	}
 }
 
@@ -98,7 +111,7 @@ func CountNone(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error 
 // from a handler of mcp.AddTool, where it is a Go error like any other.
 //
 // What the SDK says of arguments reaches the client, too: that they violate the schema or don't fit the Go
-// type. What an UnmarshalJSON method of that type says is a Go error.
+// type. What an UnmarshalJSON or UnmarshalText method says is a Go error, unless it is of the standard library.
 func HideErrors() Option { return func(o *options) { o.hideErrors = true } }
 
 // BreakerKey gives the calls for which f returns the same key a breaker of their own, for tools that stand before

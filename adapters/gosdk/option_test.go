@@ -399,3 +399,47 @@ func TestHideErrorsOfWhatIsNoFailure(t *testing.T) {
 		assert.Zero(t, f.guard.Breaker("x").Failures())
 	})
 }
+
+// A FailureFunc may meet a result that it doesn't expect, as one without content.
+func TestFailureFuncThatPanicsHasSaidNothing(t *testing.T) {
+	f := newProtected(t, resilience.Config{}, gosdk.Failure(
+		func(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error {
+			return errors.New(res.Content[0].(*mcp.TextContent).Text)
+		}))
+	silent := &mcp.CallToolResult{IsError: true, StructuredContent: map[string]any{"why": "no such row"}}
+	marked := &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.ImageContent{}}}
+	marked.SetError(errBoom)
+	f.raw("silent", nil, returns(silent, nil))
+	f.raw("marked", nil, returns(marked, nil))
+	f.connect(latest)
+
+	assert.Equal(t, silent.StructuredContent, f.call("silent").StructuredContent, "the tool's own answer stands")
+	assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
+	assert.Len(t, f.call("marked").Content, 2, "with guidance")
+	assert.Equal(t, 1, f.guard.Health()[0].ConsecutiveFailures)
+}
+
+// The words of a tool's author are the tool's, too.
+func TestSecretsInTheWordsOfAnAuthorAreReplaced(t *testing.T) {
+	const dsn = "postgres://app:hunter2@db.internal/app"
+	own := &resilience.Error{Code: resilience.CodeToolFailed, Message: "can't query " + dsn, Suggestion: "see " + dsn}
+	const clean = "postgres://[REDACTED]@db.internal/app"
+	var ended resilience.CallEnd
+	f := newProtected(t, resilience.Config{Observers: []resilience.Observer{{
+		End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+	}}})
+	f.typed("typed", nil, func(context.Context) error { return own })
+	f.raw("raw", nil, returns(nil, own))
+	result := errorTextResult("no")
+	result.SetError(own)
+	f.raw("result", nil, returns(result, nil))
+	f.connect(latest)
+	for _, tool := range []string{"typed", "raw", "result"} {
+		res := f.call(tool)
+		assert.NotContains(t, jsonOf(t, res), "hunter2", tool)
+		assert.Equal(t, "see "+clean, metadataOf(t, res).Suggestion, tool)
+		require.NoError(t, f.guard.Flush(t.Context()))
+		assert.Equal(t, own.Message, ended.Err.Message, "observers are the operator's")
+	}
+	assert.Contains(t, own.Message, "hunter2", "the author's own isn't changed")
+}

@@ -113,6 +113,9 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			if a, ok := ctx.Value(trackedAttemptKey{}).(*trackedAttempt); ok && a.isAbandoned() {
 				return nil, a.ctx.Err() // the next attempt may ask the same
 			}
+			if err := checkQuestion(req.GetParams()); err != nil {
+				return nil, err
+			}
 			defer resilience.Pause(ctx)() // the guard doesn't retry a call that has been paused
 			return next(ctx, method, req)
 		}

@@ -55,6 +55,45 @@ func TestProtocolErrorWithGuidanceKeepsItsData(t *testing.T) {
 	})
 }
 
+// Of an error whose data is no JSON, as half of what a backend has said, the SDK would end the whole session.
+func TestProtocolErrorWithoutDataThatIsNoJSON(t *testing.T) {
+	const html = "<html>502"
+	for name, tc := range map[string]struct {
+		err  error
+		want string // in the data
+	}{
+		"a mistake":   {err: &jsonrpc.Error{Code: -32050, Message: "m", Data: json.RawMessage(html)}},
+		"empty":       {err: &jsonrpc.Error{Code: -32050, Message: "m", Data: json.RawMessage{}}},
+		"a secret":    {err: &jsonrpc.Error{Code: -32050, Message: "password=hunter2", Data: json.RawMessage(html)}},
+		"with a time": {err: &jsonrpc.Error{Code: -32050, Message: "m", Data: json.RawMessage(html)}, want: "TIMEOUT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachProtocol(t, func(t *testing.T, protocol string) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
+						"x": {Timeout: time.Second, Cooperative: true},
+					}})
+					f.raw("x", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+						if tc.want != "" {
+							time.Sleep(2 * time.Second)
+						}
+						return nil, tc.err
+					})
+					f.raw("y", nil, returns(textResult("fine"), nil))
+					f.connect(protocol)
+
+					got := f.protocolError("x")
+					assert.EqualValues(t, -32050, got.Code)
+					assert.NotContains(t, got.Message, "hunter2")
+					assert.Contains(t, string(got.Data), tc.want)
+					assert.Equal(t, tc.want == "", got.Data == nil)
+					assert.Equal(t, "fine", text(t, f.call("y")), "the session is still up")
+				})
+			})
+		})
+	}
+}
+
 // A client that is asked to send its user to a page calls again afterwards: nothing has failed.
 func TestURLElicitationIsPassedOn(t *testing.T) {
 	required := mcp.URLElicitationRequiredError([]*mcp.ElicitParams{{

@@ -67,7 +67,7 @@ type sessionContext struct {
 
 const (
 	// endTimeout is how long a call that failed without a clear reason waits for the end of its
-	// session, which the SDK reports a moment after the call.
+	// session, which the SDK reports a moment after the call, or for a reply to a ping.
 	endTimeout = time.Second
 
 	// maxGuards bounds the guards within the client that an error has come through. An As method may
@@ -264,7 +264,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		cause = guarded.Err
 	}
 
-	lost := endsSession(cause, cs.ID()) || errors.Is(cause, mcp.ErrConnectionClosed) && s.isClosed(ctx, cs)
+	lost := endsSession(cause, cs.ID()) || errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(ping(ctx, cs), cs)
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
@@ -296,15 +296,6 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		return result
 	}
 	return e
-}
-
-// isClosed reports whether the connection of cs is closed, after a call has failed with
-// mcp.ErrConnectionClosed. That alone may be how a tool has replied. A ping reaches no tool.
-func (s *Session) isClosed(ctx context.Context, cs *mcp.ClientSession) bool {
-	_, err := resilience.WithTimeout(ctx, "ping", endTimeout, func(ctx context.Context) (any, error) {
-		return nil, cs.Ping(ctx, nil)
-	})
-	return errors.Is(err, mcp.ErrConnectionClosed) || err != nil && endsSession(err, cs.ID())
 }
 
 // endsSoon reports whether cs has ended, or does so within endTimeout and before ctx ends.

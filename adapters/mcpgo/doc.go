@@ -17,14 +17,14 @@
 //   - If the failure is the backend's, or the tool's author has written a *resilience.Error, guidance is
 //     added to a result with isError: the *resilience.Error, as one more text item of the content, since
 //     hosts show that to the model, and in the _meta under [resilience.MetaError].
-//   - Secrets in the text items of a failed result, and in the text of an error, are replaced, see
-//     [resilience.Scrub]. Structured content stays as it is.
+//   - Secrets in the text items of a failed result, in the text of an error, and in the words of a
+//     *resilience.Error are replaced, see [resilience.Scrub]. Structured content stays as it is.
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
-//     the call, if a handler returns neither a result nor an error, if the structured content or the _meta of a
-//     result is no JSON (a NaN, of which mcp-go would send nothing), or as its error a *resilience.Error,
-//     which [resilience.AsError] makes of any. It is a result with isError, whose text is the JSON of
-//     the *resilience.Error. The error is also in the result's _meta and, if the tool has no output
-//     schema, in its structuredContent. A panic ends neither the process nor another call, and
+//     the call, if a handler returns neither a result nor an error, if any part of a result, or what it
+//     asks the user, is no JSON (a NaN, of which mcp-go would send nothing), or as its error a
+//     *resilience.Error, which [resilience.AsError] makes of any. It is a result with isError, whose text is
+//     the JSON of the *resilience.Error. The error is also in the result's _meta and, if the tool has no
+//     output schema, in its structuredContent. A panic ends neither the process nor another call, and
 //     server.WithRecovery has nothing to do.
 //   - Each attempt has a copy of the request, so hooks and other middleware don't see how a tool
 //     changes it.

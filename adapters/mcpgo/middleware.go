@@ -2,7 +2,6 @@ package mcpgo
 
 import (
 	"context"
-	"runtime/debug"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -64,6 +63,7 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 	}, resilience.ForRequest(request), resilience.WaitForTool())
 
 	e, _ := err.(*resilience.Error)
+	e = scrubbedWords(e)
 	if got.isEmpty() {
 		return errorResult(ctx, name, e), nil
 	}
@@ -121,7 +121,7 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 	default:
 		got.result = res
 	}
-	if bad := checkJSON(got.result); bad != nil {
+	if bad := got.checkJSON(); bad != nil {
 		got, err = answer{}, bad
 	}
 
@@ -134,50 +134,4 @@ func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer,
 		got = answer{}
 	}
 	return got, err
-}
-
-// callTask calls a tool as a task, which outlives its request. mcp-go runs it on a goroutine of
-// its own without recover, so a panic would end the process, and the end of the goroutine leave the task at work for
-// ever.
-func (h *handler) callTask(ctx context.Context, req mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		err = resilience.AsError(req.Params.Name, resilience.ErrGoexit)
-		defer func() {
-			if v := recover(); v != nil {
-				crash := &resilience.PanicError{Value: v, Stack: debug.Stack()}
-				res, err = nil, resilience.AsError(req.Params.Name, crash)
-			}
-		}()
-		res, err = h.answerTask(ctx, req)
-	}()
-	<-done
-	return res, err
-}
-
-// answerTask makes the answer of a task. A call that no guard has judged has no guidance but that of the tool's
-// author.
-func (h *handler) answerTask(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	name := req.Params.Name
-	got, err := h.attempt(ctx, req)
-	if got.isEmpty() {
-		return nil, resilience.AsError(name, err)
-	}
-	return got.forClient(authorsError(name, err))
-}
-
-// runsAsTask reports whether mcp-go runs a call as a task. That the client asks for a task
-// isn't enough: otherwise any client could bypass the guard.
-func runsAsTask(ctx context.Context, req mcp.CallToolRequest) bool {
-	if req.Params.Task == nil {
-		return false
-	}
-
-	tool := lookUp(ctx, req.Params.Name)
-	if tool == nil || tool.Execution == nil {
-		return false
-	}
-	support := tool.Execution.TaskSupport
-	return support == mcp.TaskSupportOptional || support == mcp.TaskSupportRequired
 }

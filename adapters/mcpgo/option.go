@@ -24,7 +24,8 @@ type options struct {
 // nothing tells, it is neither counted nor retried.
 //
 // It is called once for each attempt that ends with such a result, possibly concurrently, with the
-// context of the attempt, and must not change the request or the result.
+// context of the attempt, and must not change the request or the result. If it panics, the result means
+// what it would without the FailureFunc.
 type FailureFunc func(ctx context.Context, req mcp.CallToolRequest, res *mcp.CallToolResult) error
 
 // Failure replaces [CountKnown] as the function that decides what a result with isError means. If f
@@ -32,8 +33,20 @@ type FailureFunc func(ctx context.Context, req mcp.CallToolRequest, res *mcp.Cal
 func Failure(f FailureFunc) Option {
 	return func(o *options) {
 		if f != nil {
-			o.failure = f
+			o.failure = orElse(f, o.failure)
 		}
+	}
+}
+
+// orElse returns a FailureFunc that asks f, and other if f panics.
+func orElse(f, other FailureFunc) FailureFunc {
+	return func(ctx context.Context, req mcp.CallToolRequest, res *mcp.CallToolResult) (err error) {
+		defer func() {
+			if recover() != nil {
+				err = other(ctx, req, res)
+			}
+		}()
+		return f(ctx, req, res)
 	}
 }
 

@@ -1,15 +1,19 @@
 package mcpgo_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/mcpgo"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // complaint returns mcp-go's complaint about an argument, as long as is asked for.
@@ -83,4 +87,57 @@ func TestSetErrorIsTheErrorItself(t *testing.T) {
 	}
 	res := failedResult(errBackend)
 	assert.Equal(t, errBackend, mcpgo.CountKnown(t.Context(), request("x", nil, nil), res))
+}
+
+// A FailureFunc may meet a result that it doesn't expect, as one without content.
+func TestFailureFuncThatPanicsHasSaidNothing(t *testing.T) {
+	marked := failedResult(errBackend)
+	marked.Content = []mcp.Content{mcp.ImageContent{}}
+	for name, tc := range map[string]struct {
+		res     *mcp.CallToolResult
+		items   int // of the content
+		counted int
+	}{
+		"nothing is known":     {res: &mcp.CallToolResult{IsError: true, StructuredContent: "no such row"}},
+		"the backend's, by us": {res: marked, items: 2, counted: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{})
+			res, err := mcpgo.Middleware(g, mcpgo.Failure(
+				func(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult) error {
+					return errors.New(res.Content[0].(mcp.TextContent).Text)
+				}))(returns(tc.res, nil))(t.Context(), request("x", nil, nil))
+			require.NoError(t, err)
+			assert.Equal(t, tc.res.StructuredContent, res.StructuredContent, "the tool's own answer stands")
+			assert.Len(t, res.Content, tc.items)
+			assert.Equal(t, tc.counted, failures(t, g, "x"))
+		})
+	}
+}
+
+// The words of a tool's author are the tool's, too.
+func TestSecretsInTheWordsOfAnAuthorAreReplaced(t *testing.T) {
+	const dsn = "postgres://app:hunter2@db.internal/app"
+	own := &resilience.Error{Code: resilience.CodeToolFailed, Message: "can't query " + dsn, Suggestion: "see " + dsn}
+	for name, handler := range map[string]server.ToolHandlerFunc{
+		"an error": returns(nil, own), "SetError": returns(failedResult(own), nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			res, err := mcpgo.Middleware(newGuard(t, resilience.Config{}))(handler)(t.Context(), request("x", nil, nil))
+			require.NoError(t, err)
+			assert.Equal(t, "see postgres://[REDACTED]@db.internal/app", errorIn(t, res).Suggestion)
+			assert.NotContains(t, errorIn(t, res).Message, "hunter2")
+			assert.NotContains(t, text(t, res), "hunter2")
+
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := newTaskServer(t, mcp.TaskSupportRequired, handler)
+				task := startTask(t.Context(), t, s)
+				synctest.Wait()
+				for i, method := range []string{"tasks/get", "tasks/result"} {
+					result, _ := handle(t.Context(), t, s, method, i+2, task)
+					assert.NotContains(t, string(result), "hunter2", method)
+				}
+			})
+		})
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -20,11 +19,14 @@ var (
 	errResult   = errors.New("the tool returned a result with isError")
 )
 
-// argumentError matches mcp-go's own complaints about arguments that a tool can't use.
-var argumentError = regexp.MustCompile(`^(?:required argument "[\w.-]+" not found` +
-	`|(?:item \d+ in )?argument "[\w.-]+" (?:is not an?|cannot be converted to) ` +
+// argumentError matches mcp-go's own complaints about arguments that a tool can't use, which may have any name.
+var argumentError = regexp.MustCompile(`^(?:required argument ` + quotedName + ` not found` +
+	`|(?:item \d+ in )?argument ` + quotedName + ` (?:is not an?|cannot be converted to) ` +
 	`(?:string|int|integer|float|float64|number|bool|boolean|array|object` +
 	`|string slice|int slice|float64 slice|bool slice|slice))$`)
+
+// quotedName matches what the verb %q of package fmt makes of a name.
+const quotedName = `"(?:[^"\\\n]|\\.)*"`
 
 // isArgumentError reports whether text is such a complaint. A long one only begins like one.
 func isArgumentError(text string) bool {
@@ -36,8 +38,9 @@ func isArgumentError(text string) bool {
 // failure was. It sets res.IsError, and the text of err as the content if there is none. It does
 // nothing if res or err is nil.
 //
-// Without a guard, the client finds in the result's _meta what a guard would add: a
-// resilience.Error, without Details and the text of err.
+// Without a guard, the client finds a resilience.Error in the result's _meta, without Details and the text of err. It
+// is what a guard would say of the error of a tool whose effect isn't known: a suggestion that isn't the tool's own
+// recommends no second call before a look at what the first has done.
 func SetError(res *mcp.CallToolResult, err error) {
 	if res == nil || err == nil {
 		return
@@ -47,9 +50,26 @@ func SetError(res *mcp.CallToolResult, err error) {
 	if len(res.Content) == 0 {
 		res.Content = []mcp.Content{mcp.NewTextContent(err.Error())}
 	}
-	shown := resilience.AsError("", err)
-	shown.Details = nil
-	setMetadata(res, &settledError{err, shown})
+	setMetadata(res, &settledError{err, shownWithoutGuard(err)})
+}
+
+const suggestCaution = "If this tool changes anything, check first whether this call took effect."
+
+// shownWithoutGuard returns what a client may read of err. The caution follows words that aren't the author's and don't
+// say that another call won't help.
+func shownWithoutGuard(err error) *resilience.Error {
+	e := resilience.AsError("", err)
+	e.Details = nil
+	open := e.Retryable
+	switch e.Code {
+	case resilience.CodeTimeout, resilience.CodeConnectionLost, resilience.CodeCanceled:
+		open = true
+	}
+	usual := resilience.AsError("", &resilience.Error{Code: e.Code, Retryable: e.Retryable})
+	if open && e.Suggestion == usual.Suggestion {
+		e.Suggestion += " " + suggestCaution
+	}
+	return e
 }
 
 // A settledError is the metadata that SetError leaves in a result.
@@ -132,45 +152,6 @@ func answerOfError(err error) answer {
 		return answer{}
 	}
 	return answer{err: err, text: err.Error(), goError: urlElicitation(err) == nil}
-}
-
-// checkJSON returns an error if a result, which may be nil, can't be encoded: mcp-go would leave the call without an
-// answer. It panics where a method of a value does, which would end the process later.
-func checkJSON(res *mcp.CallToolResult) error {
-	if res == nil {
-		return nil
-	}
-
-	for _, c := range res.Content {
-		if isPlain(c) {
-			continue
-		}
-		if _, err := json.Marshal(c); err != nil {
-			return fmt.Errorf("the result's content is no JSON: %w", err)
-		}
-	}
-	if _, err := json.Marshal(res.StructuredContent); err != nil {
-		return fmt.Errorf("the result's structured content is no JSON: %w", err)
-	}
-	if res.Meta != nil && len(res.Meta.AdditionalFields) > 0 {
-		if _, err := json.Marshal(res.Meta.AdditionalFields); err != nil {
-			return fmt.Errorf("the result's _meta is no JSON: %w", err)
-		}
-	}
-	return nil
-}
-
-// isPlain reports whether c can be encoded for certain, as nearly all content can.
-func isPlain(c mcp.Content) bool {
-	switch c := c.(type) {
-	case mcp.TextContent:
-		return c.Meta == nil && c.Annotations == nil
-	case mcp.ImageContent:
-		return c.Meta == nil && c.Annotations == nil
-	case mcp.AudioContent:
-		return c.Meta == nil && c.Annotations == nil
-	}
-	return false
 }
 
 // authorsError returns what the tool's author says by a *resilience.Error in err, nil if there is none. It adds no
@@ -312,6 +293,21 @@ func scrubbed(res *mcp.CallToolResult) *mcp.CallToolResult {
 	out := *res
 	out.Content = content
 	return &out
+}
+
+// scrubbedWords returns e, or a copy of it, without the secrets in the words of the tool's author. It may be nil.
+func scrubbedWords(e *resilience.Error) *resilience.Error {
+	if e == nil {
+		return nil
+	}
+
+	message, suggestion := resilience.Scrub(e.Message), resilience.Scrub(e.Suggestion)
+	if message == e.Message && suggestion == e.Suggestion {
+		return e
+	}
+	clean := *e
+	clean.Message, clean.Suggestion = message, suggestion
+	return &clean
 }
 
 // errorResult returns the result of a call for which the tool returned none.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -308,6 +309,9 @@ func argumentErrors(r mcp.CallToolRequest) map[string]error {
 		_, errs["bools "+key] = r.RequireBoolSlice(key)
 	}
 	delete(errs, "string s") // which is a string
+	for _, key := range []string{"$filter", "größe", "user id", "filter[name]", "名前", `a "b" \c`, "a\nb\u200b\x80", ""} {
+		_, errs["of the name "+key] = r.RequireString(key)
+	}
 	return errs
 }
 
@@ -315,7 +319,7 @@ func argumentErrors(r mcp.CallToolRequest) map[string]error {
 func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 	args := map[string]any{"s": "text", "o": map[string]any{}, "l": []any{"text", 1, map[string]any{}}}
 	errs := argumentErrors(request("x", args, nil))
-	assert.Len(t, errs, 31)
+	assert.Len(t, errs, 39)
 
 	for name, complaint := range errs {
 		t.Run(name, func(t *testing.T) {
@@ -348,8 +352,9 @@ func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 
 func TestErrorLikeAnArgumentErrorIsAFailure(t *testing.T) {
 	for name, err := range map[string]error{
-		"wrapped": fmt.Errorf("the backend: %w", resilience.MarkBackend(errors.New(`required argument "x" not found`))),
-		"marked":  resilience.MarkPermanent(errors.New(`required argument "x" not found`)),
+		"wrapped":   fmt.Errorf("the backend: %w", resilience.MarkBackend(errors.New(`required argument "x" not found`))),
+		"marked":    resilience.MarkPermanent(errors.New(`required argument "x" not found`)),
+		"two names": resilience.MarkBackend(errors.New(`required argument "x" or "y" not found`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, resilience.Config{})
@@ -590,4 +595,41 @@ func TestSetErrorWithoutAGuard(t *testing.T) {
 	untouched := mcp.NewToolResultText("fine")
 	mcpgo.SetError(untouched, nil)
 	assert.False(t, untouched.IsError)
+}
+
+// Nothing is known of what a tool has done that no guard has called.
+func TestSetErrorWithoutAGuardRecommendsNoBlindRepetition(t *testing.T) {
+	const caution = "If this tool changes anything, check first whether this call took effect."
+	for name, tc := range map[string]struct {
+		err       error
+		suggested string // "" means that caution follows other words
+	}{
+		"nothing is known": {err: errors.New("insert: no reply")},
+		"the backend's":    {err: resilience.MarkBackend(errors.New("insert: 502"))},
+		"a timeout":        {err: fmt.Errorf("insert: %w", context.DeadlineExceeded)},
+		"lost":             {err: resilience.ConnectionLostError("reset")},
+		"canceled":         {err: context.Canceled},
+		"the author's":     {err: &resilience.Error{Code: resilience.CodeTimeout, Message: "m"}},
+		"a mistake": {
+			err: resilience.MarkInvalid(errors.New("no such row")), suggested: "Correct the arguments, then call again.",
+		},
+		"for good": {
+			err:       resilience.MarkPermanent(errors.New("no such row")),
+			suggested: "Do not repeat the same call: change the request or use another tool.",
+		},
+		"the author's words": {
+			err:       &resilience.Error{Code: resilience.CodeToolFailed, Retryable: true, Suggestion: "Try in an hour."},
+			suggested: "Try in an hour.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := errorIn(t, failedResult(tc.err)).Suggestion
+			if tc.suggested != "" {
+				assert.Equal(t, tc.suggested, got)
+				return
+			}
+			assert.Regexp(t, `^[A-Z].*\. `+regexp.QuoteMeta(caution)+`$`, got)
+			assert.Equal(t, 1, strings.Count(got, caution))
+		})
+	}
 }

@@ -156,6 +156,72 @@ func TestAnswerOfATask(t *testing.T) {
 	}
 }
 
+// Without the guard, mcp-go would take an error that matches those of contexts for the client's cancellation, and
+// answer with an empty result.
+func TestTaskThatTheGuardFailsIsNotCanceled(t *testing.T) {
+	deadline := fmt.Errorf("get: %w", context.DeadlineExceeded)
+	timeout := &resilience.Error{Code: resilience.CodeTimeout, Message: "m", Err: errBackend}
+	hide := mcpgo.HideErrors()
+	for name, tc := range map[string]struct {
+		handler server.ToolHandlerFunc
+		option  mcpgo.Option
+		cause   error
+	}{
+		"a panic, deadline":     {handler: panics(deadline)},
+		"a panic, canceled":     {handler: panics(fmt.Errorf("get: %w", context.Canceled))},
+		"the author's timeout":  {handler: returns(nil, timeout), cause: errBackend},
+		"hidden":                {handler: returns(nil, deadline), option: hide},
+		"a hidden result":       {handler: returns(failedResult(deadline), nil), option: hide},
+		"a hidden cancellation": {handler: returns(failedResult(context.Canceled), nil), option: hide},
+		"no answer":             {handler: returns(nil, nil)},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			s, _ := newTaskServer(t, mcp.TaskSupportRequired, tc.handler, tc.option)
+			var failed error
+			server.WithTaskHooks(&server.TaskHooks{OnTaskFailed: []server.OnTaskFailedHookFunc{
+				func(_ context.Context, m server.TaskMetrics) { failed = m.Error },
+			}})(s)
+			task := startTask(t.Context(), t, s)
+			synctest.Wait()
+
+			state, code := handle(t.Context(), t, s, "tasks/get", 2, task)
+			require.Zero(t, code)
+			assert.Equal(t, "failed", parse[taskState](t, state).Status)
+			_, code = handle(t.Context(), t, s, "tasks/result", 3, task)
+			assert.Equal(t, mcp.INTERNAL_ERROR, code)
+
+			var e *resilience.Error
+			require.ErrorAs(t, failed, &e)
+			assert.Equal(t, e.Error(), failed.Error())
+			if tc.cause != nil {
+				assert.ErrorIs(t, failed, tc.cause)
+			}
+		})
+	}
+}
+
+func TestTaskThatItsClientHasCanceled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		returned := make(chan struct{})
+		s, _ := newTaskServer(t, mcp.TaskSupportRequired, func(
+			context.Context, mcp.CallToolRequest,
+		) (*mcp.CallToolResult, error) {
+			<-returned
+			return nil, context.Canceled
+		}, mcpgo.HideErrors())
+		task := startTask(t.Context(), t, s)
+		synctest.Wait()
+		_, code := handle(t.Context(), t, s, "tasks/cancel", 2, task)
+		require.Zero(t, code)
+		close(returned)
+		synctest.Wait()
+
+		state, code := handle(t.Context(), t, s, "tasks/get", 3, task)
+		require.Zero(t, code)
+		assert.Equal(t, "cancelled", parse[taskState](t, state).Status)
+	})
+}
+
 func TestCallThatIsNoTaskIsGuarded(t *testing.T) {
 	asTask := map[string]any{"name": "x", "task": map[string]any{}}
 	for name, tc := range map[string]struct {

@@ -1,0 +1,146 @@
+package gosdk_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The SDK ends the calls of a connection with whatever has ended it.
+func TestClientOfAServerThatDiedWhileItWroteIsLost(t *testing.T) {
+	for name, last := range map[string]string{
+		"half of an answer": `{"jsonrpc":"2.0","id":2,"resu`, "why it has crashed": "Traceback (most recent call last):\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{})
+			p := newPeer()
+			p.sending = []mcp.Middleware{gosdk.ClientMiddleware(g)}
+			session, err := p.dial(t.Context())
+			require.NoError(t, err)
+			t.Cleanup(func() { session.Close() })
+
+			go func() {
+				<-p.started
+				_, _ = io.WriteString(p.ends[0], last)
+				p.cut()
+			}()
+			_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "hang"})
+			requireLost(t, err)
+			assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+		})
+	}
+}
+
+// Clients of older protocols have a standalone stream, whose end is that of the session.
+func TestClientWhoseStreamHasEndedIsLost(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	r := newRemote(t)
+	addRaw(r.server, &mcp.Tool{Name: "reports"}, func(
+		ctx context.Context, req *mcp.CallToolRequest,
+	) (*mcp.CallToolResult, error) {
+		assert.NoError(t, gosdk.NotifyProgress(ctx, req, 1, 0, ""))
+		<-r.release
+		return textResult("late"), nil
+	})
+	down := make(chan struct{})
+	ends := func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Method == http.MethodPost:
+			return false
+		case ended(down):
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-down
+		return true
+	}
+	r.intercept.Store(&ends)
+	transport := &mcp.StreamableClientTransport{Endpoint: r.URL, MaxRetries: -1}
+	progress := make(chan struct{})
+	client := newClient(&mcp.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { close(progress) },
+	}, gosdk.ClientMiddleware(g))
+	session, err := client.Connect(t.Context(), transport, speaking(legacy))
+	require.NoError(t, err)
+	defer close(r.release)
+
+	go func() { <-progress; close(down) }() // then the request has a response, of which nothing more comes
+	_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "reports", Meta: mcp.Meta{"progressToken": "p"}})
+	requireLost(t, err)
+	assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+}
+
+// A call may fail for another reason while its session is up, which a ping tells.
+func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
+	sdks := func(err error) error { return fmt.Errorf(`calling "tools/call": %w`, err) }
+	for name, tc := range map[string]struct {
+		err      error
+		ping     error
+		silent   bool
+		pings    int32
+		lost     bool
+		deadline time.Duration // of the caller
+	}{
+		"the server replies":      {err: sdks(errBoom), pings: 1},
+		"it knows no ping":        {err: sdks(errBoom), ping: &jsonrpc.Error{Code: -32601, Message: "m"}, pings: 1},
+		"it is silent":            {err: sdks(errBoom), silent: true, pings: 1, lost: true},
+		"no time to find out":     {err: sdks(errBoom), silent: true, pings: 1, deadline: time.Second / 2},
+		"the call wasn't sent":    {err: sdks(&json.UnsupportedValueError{Str: "NaN"})},
+		"nor could be":            {err: sdks(&json.MarshalerError{Err: errBoom})},
+		"nor is of a type":        {err: sdks(&json.UnsupportedTypeError{Type: reflect.TypeFor[func()]()})},
+		"it isn't the SDK's":      {err: errBoom},
+		"it wraps itself":         {err: &cycle{}},
+		"the server has answered": {err: sdks(&jsonrpc.Error{Code: -32603, Message: "m"})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, resilience.Config{}, nil)
+				var pings atomic.Int32 // an abandoned attempt may be pinging
+				fails := func(next mcp.MethodHandler) mcp.MethodHandler {
+					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+						switch {
+						case method == "tools/call":
+							return nil, tc.err
+						case method != "ping":
+							return next(ctx, method, req)
+						}
+						pings.Add(1)
+						switch {
+						case tc.silent:
+							<-ctx.Done()
+							return nil, ctx.Err()
+						case tc.ping != nil:
+							return nil, tc.ping
+						}
+						return next(ctx, method, req)
+					}
+				}
+				f.connect(legacy, gosdk.ClientMiddleware(f.guard), fails)
+				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.deadline, time.Minute))
+				defer cancel()
+				_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "x"})
+				assert.Equal(t, tc.lost, errors.Is(err, resilience.CodeConnectionLost), "%v", err)
+				assert.Equal(t, tc.pings, pings.Load())
+			})
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package gosdk_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
+)
+
+// A mistaken is a tool whose argument is of a type that has errors of its own, and arguments that don't fit.
+type mistaken struct {
+	add  func(*testing.T, *fixture)
+	args string
+}
+
+func mistakenIn[T any](args string) mistaken {
+	return mistaken{args: args, add: func(t *testing.T, f *fixture) {
+		tool := &mcp.Tool{Name: "x", InputSchema: json.RawMessage(`{"type":"object"}`)}
+		mcp.AddTool(f.server, tool, func(context.Context, *mcp.CallToolRequest, struct {
+			V T `json:"v"`
+		}) (*mcp.CallToolResult, any, error) {
+			t.Error("called")
+			return nil, nil, nil
+		})
+	}}
+}
+
+// The SDK rejects these before it calls the handler, with errors that don't say so.
+func TestArgumentsThatATypeRejectsAreAMistake(t *testing.T) {
+	type quoted struct {
+		N int `json:"n,string"`
+	}
+	for name, tc := range map[string]mistaken{
+		"slog.Level":          mistakenIn[slog.Level](`{"v":"loud"}`),
+		"*big.Int":            mistakenIn[*big.Int](`{"v":"many"}`),
+		"*big.Int, a number":  mistakenIn[*big.Int](`{"v":1.50}`),
+		"*big.Float":          mistakenIn[*big.Float](`{"v":"much <"}`),
+		"*big.Rat":            mistakenIn[*big.Rat](`{"v":"half"}`),
+		"*big.Rat, in a list": mistakenIn[[]*big.Rat](`{"v":["1/2","half"]}`),
+		"netip.Addr":          mistakenIn[netip.Addr](`{"v":"here"}`),
+		"netip.AddrPort":      mistakenIn[netip.AddrPort](`{"v":"here:80"}`),
+		"netip.AddrPort, 2":   mistakenIn[netip.AddrPort](`{"v":"here"}`),
+		"netip.Prefix":        mistakenIn[netip.Prefix](`{"v":"here"}`),
+		"net.IP":              mistakenIn[net.IP](`{"v":"here"}`),
+		"*regexp.Regexp":      mistakenIn[*regexp.Regexp](`{"v":"("}`),
+		"[]byte":              mistakenIn[[]byte](`{"v":"%%%"}`),
+		",string":             mistakenIn[quoted](`{"v":{"n":"many"}}`),
+		"map[int]":            mistakenIn[map[int]string](`{"v":{"a":"b"}}`),
+		"map[uint8]": mistakenIn[map[uint8]string](
+			`{"v":{"300":"` + strings.Repeat("b", 100) + `"}}`),
+		"map[netip.Addr]": mistakenIn[map[netip.Addr]string](`{"v":{"here":"b"}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for count, failure := range map[string]gosdk.FailureFunc{
+				"known": gosdk.CountKnown, "errors": gosdk.CountErrors, "all": gosdk.CountAll,
+			} {
+				f := newProtected(t, resilience.Config{}, gosdk.HideErrors(), gosdk.Failure(failure))
+				tc.add(t, f)
+				f.connect("")
+				res := f.order("x", json.RawMessage(tc.args))
+				assert.True(t, res.IsError)
+				assert.NotContains(t, text(t, res), "TOOL_FAILED", count)
+				assert.NotContains(t, res.Meta, resilience.MetaError, count)
+				assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures, count)
+			}
+		})
+	}
+}
+
+// A color is a type of a tool's author.
+type color struct{}
+
+func (*color) UnmarshalText(text []byte) error {
+	return resilience.MarkInvalid(fmt.Errorf("no color: %s", text))
+}
+
+func TestArgumentsThatATypeOfTheAuthorsRejects(t *testing.T) {
+	f := newProtected(t, resilience.Config{}, gosdk.Failure(gosdk.CountErrors))
+	tc := mistakenIn[color](`{"v":"loud"}`)
+	tc.add(t, f)
+	f.connect("")
+	assert.Equal(t, "no color: loud", text(t, f.order("x", json.RawMessage(tc.args))))
+	assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
+}
+
+// A handler meets the same errors in what its backend says.
+func TestErrorAboutSomethingElseThanTheArguments(t *testing.T) {
+	const unlike = `{"a":"here","b":["%ab",1,null,true],"c":{"d":"many"}}`
+	_, base64Error := base64.StdEncoding.DecodeString("abc%")
+	_, addrError := netip.ParseAddr("there")
+	var level slog.Level
+	levelError := level.UnmarshalText([]byte("loud"))
+	for name, tc := range map[string]struct {
+		args string
+		err  error
+	}{
+		"another place":      {unlike, base64Error},
+		"another address":    {unlike, addrError},
+		"another level":      {unlike, levelError},
+		"another type":       {unlike, errors.New(`ParseAddr("here"): unable to parse IP`)},
+		"no such arguments":  {``, addrError},
+		"broken arguments":   {`{"a":"there"`, addrError},
+		"broken JSON":        {unlike, json.Unmarshal([]byte("<html>"), new(any))},
+		"too many arguments": {`{"a":[` + strings.Repeat(`1,`, 1000) + `"there"]}`, addrError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := func(context.Context, string, mcp.Request) (mcp.Result, error) {
+				res := &mcp.CallToolResult{}
+				res.SetError(tc.err)
+				return res, nil
+			}
+			g := newGuard(t, resilience.Config{})
+			_, err := gosdk.Middleware(g, gosdk.Failure(gosdk.CountErrors))(next)(t.Context(), "tools/call",
+				&mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x", Arguments: []byte(tc.args)}})
+			assert.NoError(t, err)
+			assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+		})
+	}
+}

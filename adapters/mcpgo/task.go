@@ -1,0 +1,72 @@
+package mcpgo
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/seed8d1e2389/resilience"
+)
+
+// callTask calls a tool as a task, which outlives its request. mcp-go runs it on a goroutine of
+// its own without recover, so a panic would end the process, and the end of the goroutine leave the task at work for
+// ever.
+func (h *handler) callTask(ctx context.Context, req mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = resilience.AsError(req.Params.Name, resilience.ErrGoexit)
+		defer func() {
+			if v := recover(); v != nil {
+				crash := &resilience.PanicError{Value: v, Stack: debug.Stack()}
+				res, err = nil, resilience.AsError(req.Params.Name, crash)
+			}
+		}()
+		res, err = h.answerTask(ctx, req)
+	}()
+	<-done
+	if e, ok := err.(*resilience.Error); ok {
+		err = &taskError{scrubbedWords(e)}
+	}
+	return res, err
+}
+
+// answerTask makes the answer of a task. A call that no guard has judged has no guidance but that of the tool's
+// author.
+func (h *handler) answerTask(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	name := req.Params.Name
+	got, err := h.attempt(ctx, req)
+	if got.isEmpty() {
+		return nil, resilience.AsError(name, err)
+	}
+	return got.forClient(scrubbedWords(authorsError(name, err)))
+}
+
+// A taskError is the guard's error of a task. mcp-go takes an error that matches those of contexts for a cancellation,
+// whose result is an empty success, so this one doesn't match them. Of a task that a client cancels, mcp-go asks no
+// error, and the end of its context says nothing, since that ends with the request. Hooks find all else by it.
+type taskError struct{ failure *resilience.Error }
+
+func (e *taskError) Error() string { return e.failure.Error() }
+
+func (e *taskError) As(target any) bool { return errors.As(e.failure, target) }
+
+func (e *taskError) Is(target error) bool {
+	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.failure, target)
+}
+
+// runsAsTask reports whether mcp-go runs a call as a task. That the client asks for a task
+// isn't enough: otherwise any client could bypass the guard.
+func runsAsTask(ctx context.Context, req mcp.CallToolRequest) bool {
+	if req.Params.Task == nil {
+		return false
+	}
+
+	tool := lookUp(ctx, req.Params.Name)
+	if tool == nil || tool.Execution == nil {
+		return false
+	}
+	support := tool.Execution.TaskSupport
+	return support == mcp.TaskSupportOptional || support == mcp.TaskSupportRequired
+}
