@@ -222,8 +222,8 @@ func (s *statement) addStatement(err error) {
 
 // addError adds what an *Error says, which speaks for itself.
 func (s *statement) addError(e *Error) {
-	s.explicit = e
-	s.said, s.says, s.timeout, s.derived = !e.saysNothing(), e.class(), e.Code == CodeTimeout, e.derived
+	s.explicit, s.derived = e, e.derived && !s.said
+	s.said, s.says, s.timeout = !e.saysNothing(), e.class(), e.Code == CodeTimeout
 	s.final = false
 	if e.Code == CodeTimeout || e.Code == CodeCanceled {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt

@@ -471,6 +471,16 @@ func TestFailureWithinACallCountsForTheCallAroundIt(t *testing.T) {
 				return 0, resilience.AsError("x", &resilience.Error{Code: "DOWN", Message: "It is down."})
 			}
 		},
+		"AsError of a mark": func(*resilience.Guard) toolFunc {
+			return func(context.Context) (int, error) {
+				return 0, resilience.AsError("x", resilience.MarkPermanent(errBoom))
+			}
+		},
+		"AsError of a panic": func(*resilience.Guard) toolFunc {
+			return func(context.Context) (int, error) {
+				return 0, resilience.AsError("x", &resilience.PanicError{Value: "p"})
+			}
+		},
 		"AsError, marked": func(*resilience.Guard) toolFunc {
 			return func(context.Context) (int, error) {
 				return 0, resilience.MarkBackend(resilience.AsError("x", errBoom))
