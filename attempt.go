@@ -90,7 +90,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 	// If only the attempt has ended, that is an error of the tool like any other.
 	if whole, _ := j.ctx.ended(); whole == nil {
 		ended, _ := ctx.ended()
-		if e := endedWith(ended, f.cause(), f.own()); e != nil {
+		if e := j.endsWith(ended, f); e != nil {
 			return value, j.examineAside(j.withLast(e)), true
 		}
 	}
@@ -106,7 +106,7 @@ func (c *call) decide(f *failure, answered bool) {
 	}
 
 	ended, ownTimeout := c.ctx.ended()
-	if e := endedWith(ended, f.cause(), f.own()); e != nil {
+	if e := c.endsWith(ended, f); e != nil {
 		c.cutOff(c.withLast(e), ownTimeout)
 		return
 	}

@@ -71,6 +71,20 @@ func causeOf(ctx context.Context) error {
 	return nil
 }
 
+// endsWith is endedWith for the failure of an attempt, nil if there is none. At a timeout, a mark of a Cooperative tool,
+// which answers for itself, stands too, and so does ErrUnfinished. Others have been abandoned by then, but for luck.
+func (c *call) endsWith(ended *Error, f *failure) *Error {
+	if f == nil {
+		return endedWith(ended, nil, nil)
+	}
+
+	marked := f.explicit == nil && (f.said || f.unfinished) && !isCrash(f.err)
+	if marked && c.state.cooperative && ended != nil && ended.Code == CodeTimeout {
+		return nil
+	}
+	return endedWith(ended, f.err, f.explicit)
+}
+
 // endedWith decides between the end of a call and the error that its function returned, nil
 // if it returned none. Once the call has ended, what the function returns is most likely the
 // echo of that end, so it becomes the end's cause. Only an *Error in it that deliberately says

@@ -501,3 +501,37 @@ func TestEndOfACallIsItsOwnUnlessTheToolSaysSomethingElse(t *testing.T) {
 		}
 	}
 }
+
+// A Cooperative tool answers for itself, also at its timeout.
+func TestMarkOfACooperativeToolStandsAtItsTimeout(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err      error
+		code     resilience.Code
+		attempts int // if only the attempt has a timeout
+		counts   bool
+	}{
+		"MarkInvalid":    {resilience.MarkInvalid(errBoom), resilience.CodeValidation, 1, false},
+		"ErrUnfinished":  {fmt.Errorf("ask: %w", resilience.ErrUnfinished), resilience.CodeValidation, 1, false},
+		"MarkPermanent":  {resilience.MarkPermanent(errBoom), resilience.CodeToolFailed, 1, true},
+		"MarkTransient":  {resilience.MarkTransient(errBoom), resilience.CodeToolFailed, 4, true},
+		"no mark at all": {errBoom, resilience.CodeTimeout, 1, true}, // it may have had an effect
+	} {
+		for _, whole := range []bool{true, false} {
+			runInBubble(t, fmt.Sprint(name, " ", whole), func(t *testing.T) {
+				tool := resilience.Tool{Timeout: time.Minute, AttemptTimeout: time.Second, Cooperative: true}
+				if whole {
+					tool.Timeout, tool.AttemptTimeout = time.Second, 0
+					tc.attempts = 1
+				}
+				g := guardWith(t, tool)
+				r := resilience.Run(t.Context(), g, "x", failingOnceDone(tc.err))
+				require.ErrorIs(t, r.Err, tc.err)
+				assert.Equal(t, tc.attempts, r.Attempts)
+				assert.Equal(t, tc.counts, g.Breaker("x").Failures() == 1)
+				if r.Attempts == 1 {
+					assert.Equal(t, tc.code, r.Err.Code)
+				}
+			})
+		}
+	}
+}

@@ -114,22 +114,6 @@ func unread(err error) error {
 	return errUnreadable
 }
 
-// cause returns the error of the tool, nil if there is none.
-func (f *failure) cause() error {
-	if f == nil {
-		return nil
-	}
-	return f.err
-}
-
-// own returns the *Error in the error of the tool, nil if there is none.
-func (f *failure) own() *Error {
-	if f == nil {
-		return nil
-	}
-	return f.explicit
-}
-
 // examineAside examines an error of our own. Its causes may be a tool's, which was examined before.
 func (c *call) examineAside(e *Error) *failure {
 	return c.newFailureAside(e, &c.ctx, e, c.state.retry.Classify, c.state.breaker.cfg.Classify)
