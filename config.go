@@ -104,7 +104,8 @@ type Tool struct {
 
 	// Cooperative promises that the tool returns soon after its context has ended. The tool
 	// then runs on the caller's goroutine, which is faster, and nothing helps if it breaks the
-	// promise or calls runtime.Goexit, which ends that goroutine.
+	// promise or calls runtime.Goexit, which ends that goroutine. A mark that it returns at its timeout, such as
+	// MarkInvalid, stands; the error of another tool is then the cause of TIMEOUT, unless it is an *Error.
 	Cooperative bool
 
 	// Retry replaces Config.Retry as a whole. Nil means Config.Retry.
