@@ -22,8 +22,8 @@ import (
 //
 // A tool says itself what its failure means by an [*Error], a mark such as [MarkPermanent], or
 // [ErrUnfinished]. A report of context.Canceled says nothing, and neither does one of an attempt that is
-// over; that a [WithTimeout] within the attempt is over makes no difference. A report ends at the innermost guarded call: those around it hear only that something may have
-// changed.
+// over; that a [WithTimeout] within the attempt is over makes no difference. A report ends at the innermost
+// guarded call: those around it hear only that something may have changed.
 //
 // What was reported may have changed something, unless err rejects it or certainly had no effect, as
 // [MarkTransient] says. A tool that isn't idempotent isn't retried then.

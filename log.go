@@ -35,9 +35,9 @@ import (
 // time.Duration.
 //
 // The value of error is the text of the cause, or the message of an error that has no cause. It may
-// contain addresses and credentials. A text that takes longer than about 100ms is "[unprintable]". The key is omitted where there is no error, as for a late result
-// that succeeded. Three more keys appear where they apply: retryAfter, if the error has one; stack,
-// for a panic; and arguments, redacted, with debug only.
+// contain addresses and credentials. A text that takes longer than about 100ms is "[unprintable]". The key is omitted
+// where there is no error, as for a late result that succeeded. Three more keys appear where they apply: retryAfter,
+// if the error has one; stack, for a panic; and arguments, redacted, with debug only.
 func LogObserver(log *slog.Logger) Observer {
 	l := logger{log, new(atomic.Int32)}
 	return Observer{Retry: l.retry, End: l.end, Late: l.late, Breaker: l.breaker, Connection: l.connection}

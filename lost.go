@@ -87,7 +87,8 @@ func noAnswer(err error) string {
 	}
 	switch fmt.Sprintf("%T", err) {
 	case "*errors.errorString":
-		if text := err.Error(); text == "http2: client connection lost" || text == "http: server closed idle connection" {
+		switch err.Error() {
+		case "http2: client connection lost", "http: server closed idle connection":
 			return closed
 		}
 	case "*fmt.wrapError": // of which inner is the reason

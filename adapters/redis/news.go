@@ -44,7 +44,8 @@ func (n news) args(nth int64) []any {
 		return []any{age, n.cause.String()}
 	case "lease":
 		return []any{
-			n.cause.String(), milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval), milliseconds(b.Config.Cooldown / 4),
+			n.cause.String(), milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval),
+			milliseconds(b.Config.Cooldown / 4),
 		}
 	case "renew": // for no longer than a probe may take
 		return []any{milliseconds(leaseTerm), milliseconds(b.Config.ProbeTimeout)}

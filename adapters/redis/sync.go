@@ -228,7 +228,8 @@ func (e *engine) restore(ctx context.Context, l learned, older int64) error {
 		if b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
 			b.RetryAfter = c.RetryAfter
 		}
-		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, age: time.Since(l.versions[id].time), older: older})
+		age := time.Since(l.versions[id].time)
+		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, age: age, older: older})
 	}
 
 	return e.tellAll(ctx, all, func(n news, restored entry) {
