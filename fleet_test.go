@@ -482,6 +482,27 @@ func TestNextFleetEndsIsolations(t *testing.T) {
 	}
 }
 
+// What was done by hand in a former fleet is none of the next one's.
+func TestNextFleetKnowsNothingOfTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		isolate, reset := again(m, fleetIsolates), fleetResets
+		reset.Breaker, reset.Time = "listed/x", time.Now()
+		isolate()
+		g.Breaker("x").Reset()
+		time.Sleep(time.Second)
+		change(t, m, fleetResets)
+		require.NoError(t, m.Leave(t.Context()))
+
+		m, err := g.JoinFleet("other", new(testFleet))
+		require.NoError(t, err)
+		older := fleetIsolates
+		older.Breaker, older.Time = reset.Breaker, reset.Time
+		require.True(t, m.Apply(older))
+		assert.Equal(t, resilience.StateIsolated, g.Breaker("x").State())
+	})
+}
+
 func TestMemberRemembersABoundedNumberOfBreakers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})

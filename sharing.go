@@ -85,9 +85,9 @@ func (b *Breaker) apply(c FleetChange) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.inTrouble().shared
-	byHand := c.Cause == CauseManual
+	byHand := c.Cause == CauseManual || c.State == StateIsolated
 	later := s.changed.After(c.Time)
-	if later && c.State != StateIsolated && !(byHand && s.cause == CauseManual) {
+	if later && !byHand {
 		return false
 	}
 
@@ -102,7 +102,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 		}
 	case s.held:
 	case c.State == StateIsolated:
-		if s.freed.IsZero() || c.Time.After(s.freed) {
+		if c.Time.After(s.freed) {
 			s.tripped = nil
 			b.isolate(fresh, c.Reason)
 		}
@@ -172,12 +172,12 @@ func (s *sharing) isRefused(longest time.Duration) bool {
 	return s.denied.left() > 0
 }
 
-// isFreed reports whether the fleet has isolated the breaker, but the operator of this member has reset it: then it
-// recovers by itself.
+// isFreed reports whether the fleet has isolated the breaker, which is open: the operator of this member has reset it,
+// and it recovers by itself.
 func (b *Breaker) isFreed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.inTrouble().shared.fleet == StateIsolated && b.era.Load().state != StateIsolated
+	return b.inTrouble().shared.fleet == StateIsolated
 }
 
 // mayProbe reports whether the fleet lets a call that has so much time left be the probe of an open breaker. If not,
