@@ -72,13 +72,15 @@ func causeOf(ctx context.Context) error {
 }
 
 // endsWith is endedWith for the failure of an attempt, nil if there is none. At a timeout, a mark of a Cooperative tool,
-// which answers for itself, stands too, and so does ErrUnfinished. Others have been abandoned by then, but for luck.
+// which answers for itself, stands too, if it says more than TIMEOUT does, and so does ErrUnfinished. Others have been
+// abandoned by then, but for luck.
 func (c *call) endsWith(ended *Error, f *failure) *Error {
 	if f == nil {
 		return endedWith(ended, nil, nil)
 	}
 
-	marked := f.explicit == nil && (f.said || f.unfinished) && !isCrash(f.err)
+	says := f.unfinished || f.said && (f.says != ClassTransient || f.noEffect)
+	marked := says && f.explicit == nil && !isCrash(f.err)
 	if marked && c.state.cooperative && ended != nil && ended.Code == CodeTimeout {
 		return nil
 	}

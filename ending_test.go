@@ -514,6 +514,7 @@ func TestMarkOfACooperativeToolStandsAtItsTimeout(t *testing.T) {
 		"ErrUnfinished":  {fmt.Errorf("ask: %w", resilience.ErrUnfinished), resilience.CodeValidation, 1, false},
 		"MarkPermanent":  {resilience.MarkPermanent(errBoom), resilience.CodeToolFailed, 1, true},
 		"MarkTransient":  {resilience.MarkTransient(errBoom), resilience.CodeToolFailed, 4, true},
+		"MarkBackend":    {resilience.MarkBackend(errBoom), resilience.CodeTimeout, 1, true},
 		"no mark at all": {errBoom, resilience.CodeTimeout, 1, true}, // it may have had an effect
 	} {
 		for _, whole := range []bool{true, false} {
