@@ -95,11 +95,9 @@ func (b *Breaker) apply(c FleetChange) bool {
 	s.fleet = c.State
 	b.watched.Store(c.State == StateClosed && c.Failures > 0)
 	switch {
-	case c.State == StateClosed && byHand:
-		if !later && c.Time.After(s.reset) {
-			s.reset, s.held, s.tripped = c.Time, false, nil
-			b.reset(fresh, CauseManual)
-		}
+	case c.State == StateClosed && byHand && !later && c.Time.After(s.reset):
+		s.reset, s.held, s.tripped = c.Time, false, nil
+		b.reset(fresh, CauseManual)
 	case s.held:
 	case c.State == StateIsolated:
 		if c.Time.After(s.freed) {

@@ -49,7 +49,7 @@ type learned struct {
 // version is what a member has applied last of a breaker.
 type version struct {
 	number int64
-	time   time.Time // of the change: the next one is no older
+	time   time.Time // of the change: what is done next by hand is later
 }
 
 // untold is what the store may not have heard of the member.
@@ -66,6 +66,8 @@ func nothing(since string) learned {
 
 // inherit lets the next sync end the isolations that an earlier membership has left, unless the store has them, too.
 func (e *engine) inherit() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for _, b := range e.member.Breakers() {
 		if b.State == resilience.StateIsolated {
 			e.breakers[b.ID] = entry{ID: b.ID, State: "isolated"}
@@ -199,9 +201,6 @@ func (e *engine) resync() {
 // knows more. e.mu must be held.
 func (e *engine) apply(x entry, asked time.Time) bool {
 	c, last := x.change(asked), e.versions[x.ID]
-	if c.Time.Before(last.time) {
-		c.Time = last.time
-	}
 	if x.Version < last.number {
 		return true
 	}
@@ -211,13 +210,16 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 			return true
 		}
 	}
+	if c.Cause == resilience.CauseManual && !c.Time.After(last.time) {
+		c.Time = last.time.Add(1)
+	}
 
 	e.saw(x.Version)
 	if !e.member.Apply(c) {
 		e.known = memory{}
 		return false
 	}
-	e.versions[x.ID] = version{x.Version, c.Time}
+	e.versions[x.ID], x.made = version{x.Version, c.Time}, c.Time
 	if x.State == "closed" && x.Failures == 0 {
 		delete(e.breakers, x.ID)
 	} else {

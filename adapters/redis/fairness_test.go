@@ -244,3 +244,67 @@ func TestResetThatIsReadByASyncThatBeganBefore(t *testing.T) {
 		require.NoError(t, all[1].call())
 	})
 }
+
+// The operator of the fleet does something after that of a member, who is so far from the store that it hears of it late.
+func TestResetOfTheFleetIsLaterThanAnIsolationOfAMemberFarAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 2, nil)
+		defer leaveAll(t, all)
+		hear := all[1].store.deafen()
+		all[1].store.slow.Store(true)
+		for after := time.Duration(0); after < 2*time.Second; after += 100 * time.Millisecond {
+			all[1].guard.Breaker("search").Isolate("here")
+			time.Sleep(after)
+			require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+			time.Sleep(10 * time.Second)
+			require.Equal(t, resilience.StateClosed, all[1].state(), "after %v", after)
+		}
+		all[1].store.slow.Store(false)
+		hear()
+	})
+}
+
+// Clocks need not tell apart what an operator does in a burst.
+func TestSeveralChangesByHandAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 2, nil)
+		defer leaveAll(t, all)
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		time.Sleep(time.Second)
+		requireAll(t, all, resilience.StateClosed)
+	})
+}
+
+// A lease that arrives after its member has left is no sign of life.
+func TestMemberThatHasLeftStaysAwayThoughALeaseComesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all[:1])
+		down(t, all)
+		time.Sleep(30 * time.Second)
+		all[1].store.delayOnce("lease", 200*time.Millisecond)
+		go all[1].call()
+		time.Sleep(10 * time.Millisecond)
+		require.NoError(t, all[1].fleet.Leave(t.Context()))
+		time.Sleep(time.Second)
+		require.Equal(t, 1, all[0].fleet.Health().Members)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		require.Len(t, m.members, 1)
+	})
+}
+
+// What another version of the script has remembered without its time is new.
+func TestIsolationOfWhichNothingSaysWhenItWasMade(t *testing.T) {
+	server, _, all := stores(t, 1)
+	_, err := all[0].isolate(t.Context(), "listed/search", "moving house")
+	require.NoError(t, err)
+	server.HDel("resilience:{test}:breaker:listed/search", "isolated")
+	breakers, err := all[0].read(t.Context(), []string{"listed/search"})
+	require.NoError(t, err)
+	require.Equal(t, "isolated", breakers[0].State)
+	require.Zero(t, breakers[0].Age)
+}

@@ -97,7 +97,7 @@ local function get(key, id)
 	local h = redis.call('HMGET', key, 'state', 'failures', 'at', 'cause', 'reason', 'v', 'lease', 'until', 'isolated', 'reset')
 	local at, age = tonumber(h[3]) or now, 0
 	if h[7] and h[7] ~= me then at = math.max(at, tonumber(h[8])) end
-	if h[4] == 'manual' then age = math.max(now - (h[9] or h[10]), 0) end
+	if h[4] == 'manual' then age = math.max(now - (h[9] or h[10] or now), 0) end
 	return {
 		id = id, state = h[1] or 'closed', failures = tonumber(h[2]) or 0, wait = math.max(at - now, 0), age = age,
 		cause = h[4] or 'calls', reason = h[5] or '', v = tonumber(h[6]) or 0, since = since(), by = me,
@@ -336,5 +336,5 @@ function ops.tell(...)
 end
 
 fork()
-if op ~= 'leave' then alive() end
+if op ~= 'leave' and op ~= 'lease' then alive() end -- a lease may come late, after the last word of its member
 return ops[op](unpack(arg))

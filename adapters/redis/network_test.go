@@ -92,7 +92,7 @@ func over[T any](ctx context.Context, s *modelStore, op string, do func() T) (re
 	s.commands[op]++
 	s.expire()
 	s.fork()
-	if op != "leave" {
+	if op != "leave" && op != "lease" { // a lease may come late
 		s.alive(s.me)
 	}
 	reply = do()

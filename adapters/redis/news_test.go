@@ -200,7 +200,7 @@ func TestMemberThatHasMuchToRestore(t *testing.T) {
 	}
 }
 
-// Each command of a member says that it is alive, but for its last one.
+// Each command of a member says that it is alive, but for its last one, and those that may come after it.
 func TestEachCommandSaysThatTheMemberIsAlive(t *testing.T) {
 	b := resilience.FleetBreaker{ID: "listed/search", Config: resilience.BreakerConfig{Failures: 5}}
 	for name, do := range map[string]func(ctx context.Context, s *redisStore) error{
@@ -213,7 +213,6 @@ func TestEachCommandSaysThatTheMemberIsAlive(t *testing.T) {
 			_, err := s.tell(ctx, news{op: "success", breaker: b})
 			return err
 		},
-		"lease":   func(ctx context.Context, s *redisStore) error { _, err := s.lease(ctx, b, 0); return err },
 		"restore": func(ctx context.Context, s *redisStore) error { _, err := s.restore(ctx, b, "", 0); return err },
 		"compare": func(ctx context.Context, s *redisStore) error { _, err := s.compare(ctx, nil); return err },
 	} {

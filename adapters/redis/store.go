@@ -73,6 +73,9 @@ type entry struct {
 	Version  int64  `json:"v"` // of the memory when it has changed last
 	Since    string `json:"since"`
 	By       string `json:"by"` // the member that has changed or read it
+
+	read time.Time // when it was; zero if that is now
+	made time.Time // what the member has applied, by its own clock
 }
 
 type leaseReply struct {
@@ -96,7 +99,11 @@ func (e entry) change(asked time.Time) resilience.FleetChange {
 	case "probe":
 		c.Cause = resilience.CauseProbe
 	case "manual":
-		c.Cause, c.Time = resilience.CauseManual, asked.Add(-time.Duration(e.Age)*time.Millisecond)
+		at := e.read // rather than asked, so that what was done here before counts less however slow the server is
+		if at.IsZero() {
+			at = time.Now()
+		}
+		c.Cause, c.Time = resilience.CauseManual, at.Add(-duration(e.Age))
 	}
 	return c
 }

@@ -94,6 +94,9 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 		if err != nil {
 			return 0, err
 		}
+		for i := range some {
+			some[i].read = time.Now()
+		}
 		all = append(all, some...)
 	}
 	e.learn(asked, reply, all)
@@ -228,8 +231,7 @@ func (e *engine) restore(ctx context.Context, l learned, older int64) error {
 		if b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
 			b.RetryAfter = c.RetryAfter
 		}
-		age := time.Since(l.versions[id].time)
-		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, age: age, older: older})
+		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, age: time.Since(x.made), older: older})
 	}
 
 	return e.tellAll(ctx, all, func(n news, restored entry) {
