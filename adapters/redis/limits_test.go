@@ -136,9 +136,10 @@ func TestWhenABreakerMayBeProbed(t *testing.T) {
 
 func TestWhatAnEntrySaysOfABreaker(t *testing.T) {
 	asked := time.Now()
+	read := asked.Add(time.Second)
 	for _, c := range []struct {
 		entry entry
-		want  resilience.FleetChange
+		want  resilience.FleetChange // of when it was asked, unless Time says otherwise
 	}{
 		{entry{State: "closed", Failures: 3, Cause: "calls"}, resilience.FleetChange{Failures: 3}},
 		{
@@ -146,13 +147,19 @@ func TestWhatAnEntrySaysOfABreaker(t *testing.T) {
 			resilience.FleetChange{State: resilience.StateOpen, RetryAfter: 1500 * time.Millisecond},
 		},
 		{
-			entry{State: "isolated", Reason: "moving house", Cause: "manual"},
-			resilience.FleetChange{State: resilience.StateIsolated, Reason: "moving house", Cause: resilience.CauseManual},
+			entry{State: "isolated", Reason: "moving house", Cause: "manual", Age: 1500},
+			resilience.FleetChange{
+				State: resilience.StateIsolated, Reason: "moving house", Cause: resilience.CauseManual,
+				Time: read.Add(-1500 * time.Millisecond),
+			},
 		},
 		{entry{State: "closed", Cause: "probe"}, resilience.FleetChange{Cause: resilience.CauseProbe}},
-		{entry{State: "closed", Cause: "manual"}, resilience.FleetChange{Cause: resilience.CauseManual}},
+		{entry{State: "closed", Cause: "manual"}, resilience.FleetChange{Cause: resilience.CauseManual, Time: read}},
 	} {
-		c.entry.ID, c.want.Breaker, c.want.Time = "listed/search", "listed/search", asked
+		c.entry.ID, c.entry.read, c.want.Breaker = "listed/search", read, "listed/search"
+		if c.want.Time.IsZero() {
+			c.want.Time = asked
+		}
 		require.Equal(t, c.want, c.entry.change(asked))
 	}
 }
