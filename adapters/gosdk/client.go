@@ -2,7 +2,6 @@ package gosdk
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,8 +15,8 @@ import (
 // A call that ends without a result of the tool's own returns a *resilience.Error. It is
 // CONNECTION_LOST if the connection is refused or the session is lost, as after io.EOF,
 // mcp.ErrConnectionClosed and mcp.ErrSessionMissing. After an error of the SDK's that doesn't tell, the
-// session is pinged, and lost unless the server replies within a second. A server that replies that it is busy, by HTTP
-// status 429 or 503, isn't lost.
+// session is pinged, which takes 200ms at most, and lost if the connection turns out to be closed. A server that
+// replies that it is busy, by HTTP status 429 or 503, isn't lost.
 //
 // A call whose connection is refused is retried for any tool, unless it may have reached the server before:
 // in an earlier round, in which the server has asked for something, or at the address that has redirected
@@ -108,8 +107,8 @@ func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
 }
 
 // lossOf returns the error for the guard that err stands for, as clientError does. The SDK ends all calls of a
-// connection with the error that ended it, such as that half of an answer isn't JSON, so lossOf asks the session. It
-// may not reply: the SDK says goodbye to the server first, and a server that has failed may not hear it.
+// connection with the error that ended it, such as that half of an answer isn't JSON, so lossOf asks the session, which
+// refuses a ping at once if it is closed. One that doesn't reply so soon may be busy, or wait behind a middleware.
 func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) error {
 	failed := clientError(err, sessionID(session), sent)
 	cs, _ := session.(*mcp.ClientSession)
@@ -120,8 +119,7 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 		return failed
 	}
 
-	pinged := ping(ctx, cs)
-	if isClosed(pinged, cs) || errors.Is(pinged, resilience.CodeTimeout) && ctx.Err() == nil {
+	if isClosed(ping(ctx, cs, pingTimeout), cs) {
 		return connectionLost(reasonClosed, err)
 	}
 	return failed

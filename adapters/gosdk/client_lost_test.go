@@ -1,7 +1,6 @@
 package gosdk_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,17 +92,15 @@ func TestClientWhoseStreamHasEndedIsLost(t *testing.T) {
 func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
 	sdks := func(err error) error { return fmt.Errorf(`calling "tools/call": %w`, err) }
 	for name, tc := range map[string]struct {
-		err      error
-		ping     error
-		silent   bool
-		pings    int32
-		lost     bool
-		deadline time.Duration // of the caller
+		err    error
+		ping   error
+		silent bool
+		pings  int32
+		lost   bool
 	}{
 		"the server replies":      {err: sdks(errBoom), pings: 1},
 		"it knows no ping":        {err: sdks(errBoom), ping: &jsonrpc.Error{Code: -32601, Message: "m"}, pings: 1},
-		"it is silent":            {err: sdks(errBoom), silent: true, pings: 1, lost: true},
-		"no time to find out":     {err: sdks(errBoom), silent: true, pings: 1, deadline: time.Second / 2},
+		"it is silent":            {err: sdks(errBoom), silent: true, pings: 1}, // it may be busy
 		"the call wasn't sent":    {err: sdks(&json.UnsupportedValueError{Str: "NaN"})},
 		"nor could be":            {err: sdks(&json.MarshalerError{Err: errBoom})},
 		"nor is of a type":        {err: sdks(&json.UnsupportedTypeError{Type: reflect.TypeFor[func()]()})},
@@ -135,9 +132,9 @@ func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
 					}
 				}
 				f.connect(legacy, gosdk.ClientMiddleware(f.guard), fails)
-				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.deadline, time.Minute))
-				defer cancel()
-				_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "x"})
+				start := time.Now()
+				_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
+				assert.LessOrEqual(t, time.Since(start), 200*time.Millisecond)
 				assert.Equal(t, tc.lost, errors.Is(err, resilience.CodeConnectionLost), "%v", err)
 				assert.Equal(t, tc.pings, pings.Load())
 			})

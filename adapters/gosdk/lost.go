@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -138,8 +139,8 @@ func isUnsent(err error) bool {
 
 // ping asks the server of cs, which reaches no tool, after a call has failed with an error that doesn't tell whether
 // the connection is closed.
-func ping(ctx context.Context, cs *mcp.ClientSession) error {
-	_, err := resilience.WithTimeout(ctx, "ping", endTimeout, func(ctx context.Context) (any, error) {
+func ping(ctx context.Context, cs *mcp.ClientSession, timeout time.Duration) error {
+	_, err := resilience.WithTimeout(ctx, "ping", timeout, func(ctx context.Context) (any, error) {
 		return nil, cs.Ping(ctx, nil)
 	})
 	return err

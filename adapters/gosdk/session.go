@@ -70,6 +70,9 @@ const (
 	// session, which the SDK reports a moment after the call, or for a reply to a ping.
 	endTimeout = time.Second
 
+	// pingTimeout is how long a closed connection may take to refuse a ping.
+	pingTimeout = 200 * time.Millisecond
+
 	// maxGuards bounds the guards within the client that an error has come through. An As method may
 	// find an error that wraps the one it belongs to.
 	maxGuards = 100
@@ -264,7 +267,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		cause = guarded.Err
 	}
 
-	lost := endsSession(cause, cs.ID()) || errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(ping(ctx, cs), cs)
+	lost := endsSession(cause, cs.ID()) || errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(ping(ctx, cs, endTimeout), cs)
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)

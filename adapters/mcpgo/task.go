@@ -27,7 +27,9 @@ func (h *handler) callTask(ctx context.Context, req mcp.CallToolRequest) (res *m
 	}()
 	<-done
 	if e, ok := err.(*resilience.Error); ok {
-		err = &taskError{scrubbedWords(e)}
+		err = &taskError{err: scrubbedWords(e), ours: true}
+	} else if err != nil {
+		err = &taskError{err: err}
 	}
 	return res, err
 }
@@ -43,17 +45,33 @@ func (h *handler) answerTask(ctx context.Context, req mcp.CallToolRequest) (*mcp
 	return got.forClient(scrubbedWords(authorsError(name, err)))
 }
 
-// A taskError is the guard's error of a task. mcp-go takes an error that matches those of contexts for a cancellation,
-// whose result is an empty success, so this one doesn't match them. Of a task that a client cancels, mcp-go asks no
-// error, and the end of its context says nothing, since that ends with the request. Hooks find all else by it.
-type taskError struct{ failure *resilience.Error }
+// A taskError is the error of a task, which mcp-go looks at on a goroutine without recover: the methods of a tool's error
+// may panic. mcp-go takes an error that matches those of contexts for a cancellation, whose result is an empty success,
+// so the guard's own doesn't match them. Of a task that a client cancels, mcp-go asks no error, and the end of its
+// context says nothing, since that ends with the request. Hooks find all else by it.
+type taskError struct {
+	err  error
+	ours bool
+}
 
-func (e *taskError) Error() string { return e.failure.Error() }
+func (e *taskError) Error() (text string) {
+	defer func() {
+		if recover() != nil {
+			text = "[unprintable]"
+		}
+	}()
+	return e.err.Error()
+}
 
-func (e *taskError) As(target any) bool { return errors.As(e.failure, target) }
+func (e *taskError) As(target any) bool {
+	defer func() { _ = recover() }()
+	return errors.As(e.err, target)
+}
 
 func (e *taskError) Is(target error) bool {
-	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.failure, target)
+	defer func() { _ = recover() }()
+	isContexts := target == context.Canceled || target == context.DeadlineExceeded
+	return !(e.ours && isContexts) && errors.Is(e.err, target)
 }
 
 // runsAsTask reports whether mcp-go runs a call as a task. That the client asks for a task

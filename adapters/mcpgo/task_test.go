@@ -242,3 +242,26 @@ func TestCallThatIsNoTaskIsGuarded(t *testing.T) {
 		})
 	}
 }
+
+// A panickingIs compares itself with any error as if that were of its own type.
+type panickingIs struct{ code int }
+
+func (panickingIs) Error() string          { return "mine" }
+func (e panickingIs) Is(target error) bool { return target.(panickingIs).code == e.code }
+
+// mcp-go asks the error of a task what it is, on a goroutine without recover.
+func TestTaskWhoseErrorPanicsWhenItIsAsked(t *testing.T) {
+	for name, err := range map[string]error{
+		"its own": panickingIs{1}, "wrapped": fmt.Errorf("w: %w", panickingIs{1}),
+		"in an *Error": &resilience.Error{Code: "MINE", Message: "m", Err: panickingIs{1}},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			s, _ := newTaskServer(t, mcp.TaskSupportRequired, returns(nil, err))
+			task := startTask(t.Context(), t, s)
+			synctest.Wait()
+			state, code := handle(t.Context(), t, s, "tasks/get", 2, task)
+			require.Zero(t, code)
+			assert.Equal(t, "failed", parse[taskState](t, state).Status)
+		})
+	}
+}
