@@ -141,7 +141,7 @@ func (r request) end(v *verdict) {
 
 // isAttempt reports whether c is the context of an attempt, or of all attempts of a call, rather than of WithTimeout,
 // whose end is none of the attempt around it.
-func (c *callContext) isAttempt() bool { return c.attempt.Load() > 0 }
+func (c *callContext) isAttempt() bool { return c.attempt.Load() > 0 || c.ticket != nil }
 
 // changes are the requests of a call that may have changed something, whichever attempt has begun them. An
 // attempt that fails and has certainly changed nothing forgives those that had begun by then: they don't count

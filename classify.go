@@ -222,7 +222,7 @@ func (s *statement) addStatement(err error) {
 
 // addError adds what an *Error says, which speaks for itself.
 func (s *statement) addError(e *Error) {
-	s.explicit, s.derived = e, e.derived && !s.said
+	s.explicit, s.derived = e, e.derived && (!s.said || s.derived)
 	s.said, s.says, s.timeout = !e.saysNothing(), e.class(), e.Code == CodeTimeout
 	s.final = false
 	if e.Code == CodeTimeout || e.Code == CodeCanceled {

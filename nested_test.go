@@ -425,6 +425,12 @@ func TestMistakeWithinACallOpensNoBreakerAroundIt(t *testing.T) {
 		"AsError": {tool: func(*resilience.Guard) toolFunc {
 			return func(context.Context) (int, error) { return 0, resilience.AsError("x", errBoom) }
 		}, options: []resilience.Option{request}},
+		"AsError of WithRetry": {tool: func(*resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				_, err := resilience.WithRetry(ctx, resilience.Retry{}, unknown)
+				return 0, resilience.AsError("x", fmt.Errorf("report: %w", err))
+			}
+		}, options: []resilience.Option{request}},
 		"AsError, twice": {tool: func(*resilience.Guard) toolFunc {
 			return func(context.Context) (int, error) {
 				return 0, resilience.AsError("x", resilience.AsError("y", errBoom))

@@ -85,7 +85,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.inTrouble().shared
-	byHand := c.Cause == CauseManual || c.State == StateIsolated
+	byHand := c.Cause == CauseManual && c.State == StateClosed || c.State == StateIsolated
 	later := s.changed.After(c.Time)
 	if later && !byHand {
 		return false

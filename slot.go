@@ -27,8 +27,9 @@ const (
 	// slot once, although no error holds a rejection: the tool may have made other words of it. See trials.
 	maxContended = 10
 
-	// maxTrial bounds how many calls then leave it.
+	// maxTrial bounds how many calls then leave it, and maxLeave how many do otherwise.
 	maxTrial = 64
+	maxLeave = 256
 )
 
 // leaves reports whether a call that could be the probe leaves the slot to another one.
@@ -49,7 +50,7 @@ func (q *slotQueue) ended(o outcome, rejected, kept bool) {
 
 	switch {
 	case stoodInTheWay && (o == outcomeNeutral || rejected):
-		q.leave = max(2*q.leave, 1)
+		q.leave = min(max(2*q.leave, 1), maxLeave)
 	case o == outcomeFailure:
 		q.leave -= q.leave / 2
 		if stoodInTheWay {

@@ -199,6 +199,29 @@ func TestProbesOfADeadBackendAreBounded(t *testing.T) {
 	})
 }
 
+// Nor are there more and more calls because of clients that make mistakes.
+func TestCallsThatLeaveTheSlotAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		trip(t, b)
+		time.Sleep(31 * time.Second)
+		most := 0
+		for range 12 {
+			var admitted []func(error)
+			for range 600 {
+				if done, err := b.Allow(); err == nil {
+					admitted = append(admitted, done)
+				}
+			}
+			most = max(most, len(admitted))
+			for _, done := range admitted {
+				done(resilience.MarkInvalid(errBoom))
+			}
+		}
+		assert.Equal(t, 1+256, most)
+	})
+}
+
 // A probe that tells nothing and stands in the way of others makes twice as many calls leave the slot, and one that fails
 // half as many, down to one.
 func TestHowManyCallsLeaveTheSlot(t *testing.T) {

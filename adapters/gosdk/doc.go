@@ -36,8 +36,8 @@
 //     is the JSON of the *resilience.Error. The error is also in the result's _meta and, if a list of tools
 //     has shown that the tool has no output schema, in its structuredContent. A panic ends neither the
 //     process nor another call. (Except one on a goroutine of the SDK's, which asks clients of protocols
-//     before 2026-07-28 what a result requests: it panics if the parameters of a sampling request, or a message among them, are nil, and Middleware
-//     without Protect doesn't see what else panics there.)
+//     before 2026-07-28 what a result requests: it panics if the parameters of a sampling request, or a message
+//     among them, are nil, and Middleware without Protect doesn't see what else panics there.)
 //   - While a tool asks people, by elicitation, sampling or for the roots, its timeout is paused. After an
 //     elicitation in URL mode, whose answer comes before the person has done anything, a tool that waits
 //     calls [resilience.Pause] itself.

@@ -43,7 +43,7 @@ var mutants = []mutant{
 	{"a place in flight isn't given back", "2 and 5: after MaxInFlight calls the tool is OVERLOADED for ever.",
 		"call.go", "	if c.running {\n		c.state.release()\n	}\n", ""},
 	{"a contended probe costs nothing", "2: a probe that calls its own breaker without the context rejects itself for ever.",
-		"slot.go", "q.leave = max(2*q.leave, 1)", "q.leave = 0"},
+		"slot.go", "q.leave = min(max(2*q.leave, 1), maxLeave)", "q.leave = 0"},
 
 	{"success counts as failure while closed", "3: a success doesn't end a row of failures.",
 		"ticket.go", "	case outcomeSuccess:\n		return nil\n", "	case outcomeSuccess:\n		return errNeutral\n"},
