@@ -5,11 +5,10 @@ package resilience
 // functions of the Config, which may do all that a tool may do.
 type failure struct {
 	diagnosis
-	begun    int     // requests of the call by then
-	outcome  outcome // while the caller is here
-	echo     bool    // it is the error or the cause of its context, which has ended
-	canceled bool    // it is, or wraps, the error of a context that has ended
-	hurried  bool    // it may mean the caller's deadline, of which the tool or its backend has kept a part
+	begun   int     // requests of the call by then
+	outcome outcome // while the caller is here
+	echo    bool    // it is the error or the cause of its context, which has ended
+	hurried bool    // it may mean the caller's deadline, of which the tool or its backend has kept a part
 
 	reply, kept Error // for the caller and for Health, if the call ends so: here, they need no allocations
 }
@@ -76,8 +75,7 @@ func (f *failure) conclude(ctx *callContext, retry func(error) Class) {
 		f.explicit = nil // it is a CANCELED of ours, for what the tool itself has canceled
 	}
 	f.diagnosis.conclude()
-	f.canceled = !isCrash(f.err) && f.has(isCanceled|isDeadlineExceeded)
-	f.echo = f.canceled && ctx.echoedBy(f.err)
+	f.echo = !isCrash(f.err) && f.has(isCanceled|isDeadlineExceeded) && ctx.echoedBy(f.err)
 }
 
 // hurry notes that the failure may mean the caller's deadline, which the breaker's Classify learns from its error.
