@@ -382,6 +382,18 @@ func TestPromise8RequestThatMayHaveChangedSomething(t *testing.T) {
 	}
 }
 
+// A proxy or a server may hang up while a connection is still being made, before the request was sent.
+func TestDialThatBreaksOffIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, broke := range []error{io.EOF, io.ErrUnexpectedEOF} {
+			tool := sending("DELETE", broken(&net.OpError{Op: "dial", Net: "tcp", Err: broke}))
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}), "x", tool)
+			assert.Equal(t, resilience.CodeRetryExhausted, r.Err.Code)
+			assert.Equal(t, 4, r.Attempts)
+		}
+	})
+}
+
 // A tool that knows better says so.
 func TestMarkStandsAgainstWhatWasReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

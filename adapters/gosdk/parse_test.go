@@ -100,6 +100,8 @@ func TestErrorAboutSomethingElseThanTheArguments(t *testing.T) {
 	_, addrError := netip.ParseAddr("there")
 	var level slog.Level
 	levelError := level.UnmarshalText([]byte("loud"))
+	tooLong := strings.Repeat("x", 1000)
+	_, longError := netip.ParseAddr(tooLong)
 	for name, tc := range map[string]struct {
 		args string
 		err  error
@@ -112,6 +114,7 @@ func TestErrorAboutSomethingElseThanTheArguments(t *testing.T) {
 		"broken arguments":   {`{"a":"there"`, addrError},
 		"broken JSON":        {unlike, json.Unmarshal([]byte("<html>"), new(any))},
 		"too many arguments": {`{"a":[` + strings.Repeat(`1,`, 1000) + `"there"]}`, addrError},
+		"a long argument":    {`{"a":"` + tooLong + `"}`, longError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			next := func(context.Context, string, mcp.Request) (mcp.Result, error) {
