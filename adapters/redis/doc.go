@@ -24,7 +24,8 @@
 // A probe leases the right to send it for three seconds at a time, so one that dies with its server is replaced after
 // that, and for a ProbeTimeout in all, so calls that tell nothing don't keep the others waiting. A member whose probe
 // has failed leaves the next one to the others, for a quarter of the cooldown: what is broken may be its own network.
-// With BreakerConfig.Probe, the fleet together asks the backend as often as one server would.
+// With BreakerConfig.Probe, the fleet together asks the backend as often as one server would, and keeps calls from being
+// the probe for as long.
 //
 // # Without Redis
 //

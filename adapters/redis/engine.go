@@ -95,10 +95,11 @@ func (e *engine) Report(r resilience.FleetResult) {
 		return
 	}
 
-	n := news{op: "failure", breaker: r.Breaker, age: time.Since(r.Time), n: 1, quorum: e.quorum, probe: r.Probe}
+	n := news{op: "failure", breaker: r.Breaker, age: time.Since(r.Time), n: 1, quorum: e.quorum}
+	n.probe, n.cause = r.Probe, r.Cause
 	switch {
 	case r.Success && r.Probe:
-		n.op, n.cause = "recovered", r.Cause
+		n.op = "recovered"
 	case r.Success:
 		n.op = "success"
 	}

@@ -2,6 +2,7 @@ package redisfleet
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -86,6 +87,37 @@ func TestProbeThatCrashesDoesNotKeepTheLease(t *testing.T) {
 			good.untilServed(time.Minute)
 		})
 	}
+}
+
+// A Probe that can't see that the backend works keeps calls out for no longer than in one server, though each member is
+// replaced before it has seen that for itself.
+func TestProbesOfShortLivedMembersKeepNoCallOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, blind := newModel(), func(c *resilience.BreakerConfig) {
+			c.Probe = func(context.Context) error { return errBackend }
+		}
+		all := servers(t, m, 2, blind)
+		down(t, all)
+		all[0].broken.Store(false)
+
+		start := time.Now()
+		for i := 2; all[0].call() != nil; i++ {
+			require.LessOrEqual(t, time.Since(start), 11*30*time.Second)
+			time.Sleep(2 * time.Minute)
+			newcomer := newServer(t, m, fmt.Sprint("member-", i))
+			newcomer.broken, newcomer.asked = all[0].broken, all[0].asked
+			newcomer.start(blind)
+			require.NoError(t, all[0].fleet.Leave(t.Context()))
+			all = append(all[1:], newcomer)
+			for range 60 {
+				if all[0].call() == nil {
+					break
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		leaveAll(t, all)
+	})
 }
 
 // A clock that is set back keeps nothing from being asked for longer than a fleet that has nothing else to say.

@@ -12,6 +12,7 @@
 --   last            when the last one was heard of, or that of a probe
 --   by:MEMBER       that this member has seen some of them: the number of the operation that has told the last one
 --   at, probe_at    when a call and when a Probe may be the next probe
+--   opened          since when Probes that fail may put calls off
 --   lease, until    which member sends the probe, and until when another one may not
 --   leased          since when it has the lease
 --   failed:MEMBER   that a probe of this member has failed since the breaker has opened
@@ -28,6 +29,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local lately = 60000 -- for how long a reset is remembered
+local cooldowns = 10 -- for how many of them Probes that fail may put calls off
 local missed = 600000 -- for how long a member that hasn't left may be out of reach rather than gone
 
 local function int(n) return string.format('%.0f', n) end
@@ -148,7 +150,7 @@ end
 
 local function open(wait, probe_wait, cause)
 	forget()
-	redis.call('HSET', breaker, 'state', 'open', 'at', int(now + wait), 'probe_at', int(now + probe_wait), 'cause', cause)
+	redis.call('HSET', breaker, 'state', 'open', 'at', int(now + wait), 'probe_at', int(now + probe_wait), 'cause', cause, 'opened', int(now))
 end
 
 local ops = {}
@@ -191,16 +193,28 @@ function ops.leave()
 	return '{}'
 end
 
+-- putOff makes calls wait before one is the probe, after one that has failed. If it was a Probe, of any member, it may be the
+-- Probe that is broken, so all of them together can't do so for ever.
+local function putOff(wait, cooldown, cause)
+	if cause == 'probe' then
+		local opened = redis.call('HGET', breaker, 'opened') or now
+		wait = math.min(wait, math.max(opened + cooldowns * cooldown - now, 0))
+	else
+		redis.call('HSET', breaker, 'opened', int(now))
+	end
+	redis.call('HSET', breaker, 'at', int(now + wait))
+end
+
 -- failure counts n failures of a breaker that is closed, and opens it if they are enough. One of a probe puts off
 -- the next one. Those of before a reset, by their age, are forgotten. A client whose reply was lost sends the same command
 -- again, which counts once.
-function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age, nth)
+function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age, nth, cause)
 	local h = redis.call('HMGET', breaker, 'state', 'reset')
 	local state = h[1]
 	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
 	if state == 'open' and probe == '1' then
-		redis.call('HSET', breaker, 'at', int(now + wait), 'probe_at', int(now + interval / 2))
-		redis.call('HSET', breaker, 'failed:' .. me, 1, 'last', int(now))
+		putOff(tonumber(wait), cooldown, cause)
+		redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'failed:' .. me, 1, 'last', int(now))
 		redis.call('HDEL', breaker, 'lease', 'until', 'leased')
 		return changed(id)
 	end

@@ -28,6 +28,7 @@ type modelBreaker struct {
 	by, failed  map[string]bool // the members that have seen failures, and whose probe has failed
 	last        time.Time       // when the last failure was heard of
 	at, probeAt time.Time
+	opened      time.Time // since when Probes that fail may put calls off
 	lease       string
 	reset       time.Time // when it was reset by hand; zero if it wasn't
 	isolated    time.Time // when it was isolated

@@ -19,12 +19,12 @@ type news struct {
 	op      string
 	breaker resilience.FleetBreaker // success and reclose need its ID only
 
-	age       time.Duration // of what is told; restore: of an isolation
-	n, quorum int           // failure: how many there were
-	probe     bool          // failure: of a probe
-	cause     resilience.Cause
-	reason    string // restore
-	older     int64  // restore, reclose: the version that the store has gone back to
+	age       time.Duration    // of what is told; restore: of an isolation
+	n, quorum int              // failure: how many there were
+	probe     bool             // failure: of a probe
+	cause     resilience.Cause // failure, recovered, lease
+	reason    string           // restore
+	older     int64            // restore, reclose: the version that the store has gone back to
 }
 
 // args returns the arguments of the operation. nth is its number among those of the member.
@@ -38,7 +38,7 @@ func (n news) args(nth int64) []any {
 		}
 		return []any{
 			n.n, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval),
-			milliseconds(b.RetryAfter), probe, age, nth,
+			milliseconds(b.RetryAfter), probe, age, nth, n.cause.String(),
 		}
 	case "recovered":
 		return []any{age, n.cause.String()}

@@ -61,7 +61,7 @@ func (s *modelStore) tell(ctx context.Context, all ...news) (replies []entry, er
 		var reply entry
 		switch n.op {
 		case "failure":
-			reply, err = s.failure(there, n.breaker, n.age, n.n, n.quorum, n.probe)
+			reply, err = s.fail(there, n)
 		case "success":
 			reply, err = s.success(there, n.breaker.ID, n.age)
 		case "recovered":
@@ -90,7 +90,7 @@ func (s *modelStore) room(id string) bool {
 func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string) {
 	b := &modelBreaker{
 		entry: entry{State: "open", Cause: cause}, failed: make(map[string]bool),
-		at: s.now().Add(wait), probeAt: s.now().Add(probeWait),
+		at: s.now().Add(wait), probeAt: s.now().Add(probeWait), opened: s.now(),
 	}
 	if s.wasReset(id) {
 		b.reset = s.breakers[id].reset
@@ -99,16 +99,27 @@ func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string
 }
 
 func (s *modelStore) failure(
-	ctx context.Context, fb resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
+	ctx context.Context, b resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
 ) (entry, error) {
+	return s.fail(ctx, news{op: "failure", breaker: b, age: age, n: n, quorum: quorum, probe: probe})
+}
+
+func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 	return over(ctx, s, "failure", func() entry {
+		fb := n.breaker
 		b := s.breakers[fb.ID]
 		switch {
-		case b != nil && !b.reset.IsZero() && s.now().Add(-age).Before(b.reset):
+		case b != nil && !b.reset.IsZero() && s.now().Add(-n.age).Before(b.reset):
 			return s.view(fb.ID, s.me)
-		case b != nil && b.State == "open" && probe:
+		case b != nil && b.State == "open" && n.probe:
 			b.failed[s.me], b.last = true, s.now()
-			b.at, b.probeAt = s.now().Add(max(fb.RetryAfter, 0)), s.now().Add(fb.Config.ProbeInterval/2)
+			wait := max(fb.RetryAfter, 0)
+			if n.cause == resilience.CauseProbe {
+				wait = min(wait, max(b.opened.Add(10*fb.Config.Cooldown).Sub(s.now()), 0))
+			} else {
+				b.opened = s.now()
+			}
+			b.at, b.probeAt = s.now().Add(wait), s.now().Add(fb.Config.ProbeInterval/2)
 			b.lease = ""
 			return s.changed(fb.ID, s.me, nil)
 		case b != nil && b.State != "closed", !s.room(fb.ID):
@@ -121,9 +132,9 @@ func (s *modelStore) failure(
 		if b.isAtRest() {
 			b.Cause, b.by = "calls", make(map[string]bool)
 		}
-		b.Failures += n
+		b.Failures += n.n
 		b.by[s.me] = true
-		if b.Failures >= fb.Config.Failures && s.forgetAbsent(b.by) >= s.needed(quorum) {
+		if b.Failures >= fb.Config.Failures && s.forgetAbsent(b.by) >= s.needed(n.quorum) {
 			s.open(fb.ID, fb.Config.Cooldown, fb.Config.ProbeInterval/2, "calls")
 		}
 		s.breakers[fb.ID].last = s.now()
