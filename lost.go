@@ -36,8 +36,10 @@ func (f *facts) addLoss(err error, from string) {
 		}
 	}
 
-	if !f.surelyLost {
-		reason, sure := lostReason(err, from)
+	if f.surelyLost {
+		return
+	}
+	if reason, sure := lostReason(err, from); reason != "" {
 		if f.lost == "" {
 			f.lost = reason
 		}
