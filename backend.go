@@ -127,7 +127,7 @@ func (r request) end(v *verdict) {
 		}
 		switch end := a.ctx.ending.Load(); {
 		case end == nil:
-			a.log.tell(v, asOf.Sub(a.ctx.start), late)
+			a.log.tell(&told{v, asOf}, late)
 			says = a.ctx.ticket == nil
 		case a.ctx.isAttempt():
 			says = false
@@ -197,19 +197,28 @@ type backendLog struct {
 	unexplained Class                      // of a failure of which nothing is known
 }
 
-// An attemptLog keeps what backends have said during an attempt.
+// An attemptLog keeps what backends have said last during an attempt.
 type attemptLog struct {
-	last atomic.Pointer[verdict] // nil before the first
-	at   atomic.Int64            // when, as a time.Duration since the beginning of the context
+	last atomic.Pointer[told] // nil before the first
 }
 
-// tell notes a verdict of this time. One that is late is noted only if there is none since.
-func (l *attemptLog) tell(v *verdict, at time.Duration, late bool) {
-	if late && l.last.Load() != nil && l.at.Load() >= int64(at) {
-		return
+// told is a verdict of this time.
+type told struct {
+	*verdict
+	at time.Time
+}
+
+// tell notes a verdict. One that is late is noted only if there is none since.
+func (l *attemptLog) tell(t *told, late bool) {
+	for {
+		last := l.last.Load()
+		if late && last != nil && !last.at.Before(t.at) {
+			return
+		}
+		if l.last.CompareAndSwap(last, t) {
+			return
+		}
 	}
-	l.last.Store(v)
-	l.at.Store(int64(at))
 }
 
 // logOf returns the log of the attempt that ctx belongs to, of the innermost call c.
@@ -230,7 +239,12 @@ func (l *backendLog) current() *attemptLog {
 }
 
 // last returns the last verdict of the attempt under way, nil if there is none.
-func (l *backendLog) last() *verdict { return l.current().last.Load() }
+func (l *backendLog) last() *verdict {
+	if last := l.current().last.Load(); last != nil {
+		return last.verdict
+	}
+	return nil
+}
 
 // call returns the context of the call that c, which may be that of an attempt, belongs to.
 func (c *callContext) call() *callContext {

@@ -176,3 +176,21 @@ func TestReportAfterTheEndOfABoundWithinTheTool(t *testing.T) {
 		}
 	}
 }
+
+// The report of a bound that is over may be the only one.
+func TestOnlyReportIsThatOfABoundThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: time.Minute})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			_, _ = resilience.WithTimeout(ctx, "search", time.Second, func(ctx context.Context) (int, error) {
+				<-ctx.Done()
+				resilience.ReportBackend(ctx, ctx.Err())
+				return 0, nil
+			})
+			synctest.Wait()
+			return 0, errOwn
+		}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+		assert.ErrorIs(t, r.Err, errOwn)
+		assert.Equal(t, 1, g.Breaker("x").Failures())
+	})
+}

@@ -592,6 +592,10 @@ func TestReportOfWhatIsOverSaysNothing(t *testing.T) {
 				report(ctx)
 				return 0, nil
 			})
+			_, _ = resilience.WithTimeout(ctx, "inner", time.Second, func(ctx context.Context) (int, error) {
+				go report(ctx)
+				return 0, nil
+			})
 			resilience.ReportBackend(ctx, nil)
 			time.Sleep(10 * time.Second)
 			return 0, errOwn
