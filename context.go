@@ -328,8 +328,6 @@ func callAfter(after map[*func()]struct{}) {
 	aside(new(atomic.Int32), all.Wait)
 }
 
-func ignorePanic() { _ = recover() }
-
 // AfterFunc is what the context package looks for in a context that isn't its own; without it each child would cost
 // a goroutine for as long as it lives. It calls f on a goroutine of its own, since f need not be the package's,
 // which only cancels a child: a tool may call this method.

@@ -369,12 +369,6 @@ func (d *dialer[C]) closeNow(conn C) error {
 	return recovered(func() error { return d.close(conn) })
 }
 
-// recovered calls fn and returns a panic as a [*PanicError].
-func recovered(fn func() error) error {
-	_, err := protect(context.Background(), func(context.Context) (struct{}, error) { return struct{}{}, fn() })
-	return err
-}
-
 var (
 	errNotYet      = errors.New("resilience: the first dial is under way")
 	errLost        = errors.New("resilience: the connection was reported lost")

@@ -71,9 +71,9 @@ func causeOf(ctx context.Context) error {
 	return nil
 }
 
-// endsWith is endedWith for the failure of an attempt, nil if there is none. At a timeout, a mark of a Cooperative tool,
-// which answers for itself, stands too, if it says more than TIMEOUT does, and so does ErrUnfinished. Others have been
-// abandoned by then, but for luck.
+// endsWith is endedWith for the failure of an attempt, nil if there is none. At a timeout, a mark of a Cooperative
+// tool, which answers for itself, stands too, if it says more than TIMEOUT does, and so does ErrUnfinished. Others
+// have been abandoned by then, but for luck.
 func (c *call) endsWith(ended *Error, f *failure) *Error {
 	if f == nil {
 		return endedWith(ended, nil, nil)

@@ -304,7 +304,8 @@ func TestPromise8ErrorsThatAreNotLookedAtMayHaveHadAnEffect(t *testing.T) {
 	}
 }
 
-// A tool that reads a file of bad lines joins an error for each. Those that are read are reached, whatever is around them.
+// A tool that reads a file of bad lines joins an error for each. Those that are read are reached, whatever is around
+// them.
 func TestPromise4CausesOfManyErrorsAreReached(t *testing.T) {
 	errBadLine, errLast := errors.New("bad line"), errors.New("the last one")
 	lines := func(n int) error {

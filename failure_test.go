@@ -438,8 +438,8 @@ func TestErrorIsAsItWasThoughItIsExaminedTooSlowly(t *testing.T) {
 	})
 }
 
-// An error of the tool's own that stands is completed by what the backend has said, also if its examination takes longer
-// than the attempt may.
+// An error of the tool's own that stands is completed by what the backend has said, also if its examination takes
+// longer than the attempt may.
 func TestBackendHasAskedToWaitBeforeAnErrorThatIsExaminedTooSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := configWith(resilience.Tool{AttemptTimeout: time.Second})

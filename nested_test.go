@@ -388,8 +388,8 @@ func TestPromise8MistakeWithinMayHaveChangedSomething(t *testing.T) {
 	})
 }
 
-// Whether a failure says anything about the backend doesn't depend on whether the tool makes the request by a call of its
-// own, or passes the error through a function of this package.
+// Whether a failure says anything about the backend doesn't depend on whether the tool makes the request by a call of
+// its own, or passes the error through a function of this package.
 func TestMistakeWithinACallOpensNoBreakerAroundIt(t *testing.T) {
 	answered := func(ctx context.Context) (int, error) {
 		resilience.ReportBackend(ctx, nil)
@@ -453,7 +453,8 @@ func TestMistakeWithinACallOpensNoBreakerAroundIt(t *testing.T) {
 	}
 }
 
-// What an inner call has counted is the backend's failure for the outer call, too, and so is what the tool's author says.
+// What an inner call has counted is the backend's failure for the outer call, too, and so is what the tool's author
+// says.
 func TestFailureWithinACallCountsForTheCallAroundIt(t *testing.T) {
 	request := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
 	for name, tool := range map[string]func(*resilience.Guard) toolFunc{

@@ -42,10 +42,10 @@ func Timeout(d time.Duration) Option {
 
 // WaitForTool makes the call wait for its tool when the caller leaves or the caller's deadline passes.
 // The context of the tool ends then, as it does without the option, and what the tool makes of that is
-// the call's answer: a result that the tool returns all the same is a success, an [*Error] of its own stands, wrapped or
-// not, unless it is CANCELED or TIMEOUT itself, and any other error becomes the cause of CANCELED or TIMEOUT. The call
-// waits until the tool's own timeout, at the latest. It isn't retried any more. A call whose context has already ended
-// reaches the tool, too.
+// the call's answer: a result that the tool returns all the same is a success, an [*Error] of its own stands, wrapped
+// or not, unless it is CANCELED or TIMEOUT itself, and any other error becomes the cause of CANCELED or TIMEOUT. The
+// call waits until the tool's own timeout, at the latest. It isn't retried any more. A call whose context has already
+// ended reaches the tool, too.
 //
 // Without the option, a call returns as soon as its caller has left, and the result of a tool that
 // finishes its work, or undoes it, is lost. The option is for a caller that waits for its handlers

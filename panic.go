@@ -103,6 +103,15 @@ func crashError(tool string, err error) error {
 	return e
 }
 
+// ignorePanic is deferred where a panic has nothing to say.
+func ignorePanic() { _ = recover() }
+
+// recovered calls fn and returns a panic as a [*PanicError].
+func recovered(fn func() error) error {
+	_, err := protect(context.Background(), func(context.Context) (struct{}, error) { return struct{}{}, fn() })
+	return err
+}
+
 // textOf returns the text of err, whose method may panic.
 func textOf(err error) (text string) {
 	defer func() {

@@ -10,8 +10,8 @@ import (
 
 // scrubFragments are short texts, as are left of cut or nested ones, in which a single character decides. Each of them
 // is scrubbed otherwise if one condition of a rule, or one bound, is another. They were found by a search, and promise
-// nothing: they show what a change of the rules changes, and a better rule may change them. What is in ⟦ ⟧ is secret, and the dash in
-// PRIVATE-KEY stands for a space.
+// nothing: they show what a change of the rules changes, and a better rule may change them. What is in ⟦ ⟧ is secret,
+// and the dash in PRIVATE-KEY stands for a space.
 var scrubFragments = map[string][]string{
 	"quotes, flags and commands": {
 		`tool "--cookie ⟦a=b; c=d⟧" x`,

@@ -222,8 +222,8 @@ func TestCallsThatLeaveTheSlotAreBounded(t *testing.T) {
 	})
 }
 
-// A probe that tells nothing and stands in the way of others makes twice as many calls leave the slot, and one that fails
-// half as many, down to one.
+// A probe that tells nothing and stands in the way of others makes twice as many calls leave the slot, and one that
+// fails half as many, down to one.
 func TestHowManyCallsLeaveTheSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := resilience.NewBreaker("x", resilience.BreakerConfig{})

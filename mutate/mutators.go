@@ -170,8 +170,8 @@ func (m *mutator) isLock(call *ast.CallExpr) bool {
 	return false
 }
 
-// isStop reports whether a call stops a timer or a ticker. Where that is deferred, nothing receives from it any more, and
-// since Go 1.23 it is collected as well without it.
+// isStop reports whether a call stops a timer or a ticker. Where that is deferred, nothing receives from it any more,
+// and since Go 1.23 it is collected as well without it.
 func (m *mutator) isStop(call *ast.CallExpr) bool {
 	s, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || s.Sel.Name != "Stop" {

@@ -33,10 +33,10 @@
 //
 // The last two routes exist only with Config.Authorize. They answer 403 if that returns false, and to requests that
 // a browser makes for another site. (Over plain HTTP, a request must have the Host of the page's address for that: a
-// proxy must not change it.) If Authorize returns false, the page asks for an access token, and sends it with the header
-// "Authorization: Bearer …" for as long as it is open; a server that has sessions needs none. An Authorize that
-// trusts the address of the client trusts everyone behind a proxy, and every page that a browser there has open: a name of
-// its own can lead to that address, too (DNS rebinding), unless Authorize looks at the Host.
+// proxy must not change it.) If Authorize returns false, the page asks for an access token, and sends it with the
+// header "Authorization: Bearer …" for as long as it is open; a server that has sessions needs none. An Authorize
+// that trusts the address of the client trusts everyone behind a proxy, and every page that a browser there has open:
+// a name of its own can lead to that address, too (DNS rebinding), unless Authorize looks at the Host.
 //
 // The body of isolate may hold a reason, as {"reason": "…"} or as a form, of at most 500 characters. Agents read it.
 // The name is percent-encoded, in a path a slash, too, as %2F. In a path, a leading "~" isn't part of it: it is needed

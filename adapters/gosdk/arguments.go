@@ -73,8 +73,8 @@ func memberOf(v any, name string) (member any, ok bool) {
 	return member, ok
 }
 
-// isAboutKey reports whether text is that of the SDK's decoder about the key of a map, such as a word where the keys are
-// numbers. It quotes what it was reading. The errors of encoding/json have no such prefix.
+// isAboutKey reports whether text is that of the SDK's decoder about the key of a map, such as a word where the keys
+// are numbers. It quotes what it was reading. The errors of encoding/json have no such prefix.
 func isAboutKey(text string, arguments json.RawMessage) bool {
 	said, ok := strings.CutPrefix(text, "json: invalid character ")
 	if !ok {
@@ -122,8 +122,8 @@ const (
 	maxLength = 1000
 )
 
-// isParseErrorOf reports whether err, whose text is given, is what a type of the standard library says of a value, or of
-// the key of a map, among the arguments. A type that has no error of its own is left to isMismatchOf.
+// isParseErrorOf reports whether err, whose text is given, is what a type of the standard library says of a value, or
+// of the key of a map, among the arguments. A type that has no error of its own is left to isMismatchOf.
 func isParseErrorOf(err error, text string, arguments json.RawMessage) bool {
 	var values []any
 	for _, p := range parsers {

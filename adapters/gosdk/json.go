@@ -55,8 +55,8 @@ func isPlain(c mcp.Content) bool {
 	return false
 }
 
-// isValidData reports whether the data of a protocol error, which may be empty, can be sent. If it can't, the SDK closes
-// the connection, and with it ends all other calls.
+// isValidData reports whether the data of a protocol error, which may be empty, can be sent. If it can't, the SDK
+// closes the connection, and with it ends all other calls.
 func isValidData(data json.RawMessage) bool { return len(data) == 0 || json.Valid(data) }
 
 // checkQuestion returns an error if a method of a value in params panics. Before protocol 2026-07-28, the SDK encodes

@@ -21,10 +21,10 @@
 //
 // ResourceExhausted for a message that is too large rejects it instead: how large it is, an agent may decide. So does
 // the Internal that the client makes of a proxy's HTTP status 400. The Internal or Unauthenticated that it makes of a
-// request that it can't send (its metadata or message isn't valid or too large, or its token can't be had, or may not be
-// sent) means nothing. They are known by gRPC's texts, so one that a backend passes on, from a call of its own, means
-// nothing either, nor does that of a reply that it can't encode. Credentials that fail with a status of their own, as those
-// of credentials/google and credentials/jwt do, look as if the backend had said it.
+// request that it can't send (its metadata or message isn't valid or too large, or its token can't be had, or may not
+// be sent) means nothing. They are known by gRPC's texts, so one that a backend passes on, from a call of its own,
+// means nothing either, nor does that of a reply that it can't encode. Credentials that fail with a status of their
+// own, as those of credentials/google and credentials/jwt do, look as if the backend had said it.
 //
 // DeadlineExceeded isn't counted if it comes in the second half of the time of a caller who has brought less than the
 // tool's timeout: gRPC tells the server of that deadline, and the server may keep a part of the time.
@@ -38,9 +38,9 @@
 // An RPC may change something from its beginning on, as [resilience.BeginRequest] describes: a tool that isn't
 // idempotent isn't retried afterwards, unless the server has rejected the RPC. Two rejections take nothing back:
 // that of a stream, which may have carried out earlier messages, and that of a message that is too large or
-// compressed in an unknown way, which may be the answer. With a retryPolicy in the service config, gRPC tells of its last
-// try only: one that was rejected says nothing of those before it, which may have changed something. Leave the retries of
-// such RPCs to the guard, or to the policy if they are idempotent.
+// compressed in an unknown way, which may be the answer. With a retryPolicy in the service config, gRPC tells of its
+// last try only: one that was rejected says nothing of those before it, which may have changed something. Leave the
+// retries of such RPCs to the guard, or to the policy if they are idempotent.
 //
 // The interceptors leave contexts, requests, answers and errors as they are, start no goroutine, and do
 // nothing outside of a guarded call. An RPC that isn't made with the context of the call, or one derived

@@ -315,7 +315,8 @@ func argumentErrors(r mcp.CallToolRequest) map[string]error {
 	return errs
 }
 
-// mcp-go's complaints about arguments are the caller's mistake, as errors and in results. This test fails if mcp-go changes their words.
+// mcp-go's complaints about arguments are the caller's mistake, as errors and in results. This test fails if mcp-go
+// changes their words.
 func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 	args := map[string]any{"s": "text", "o": map[string]any{}, "l": []any{"text", 1, map[string]any{}}}
 	errs := argumentErrors(request("x", args, nil))

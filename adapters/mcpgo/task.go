@@ -45,10 +45,10 @@ func (h *handler) answerTask(ctx context.Context, req mcp.CallToolRequest) (*mcp
 	return got.forClient(scrubbedWords(authorsError(name, err)))
 }
 
-// A taskError is the error of a task, which mcp-go looks at on a goroutine without recover: the methods of a tool's error
-// may panic. mcp-go takes an error that matches those of contexts for a cancellation, whose result is an empty success,
-// so the guard's own doesn't match them. Of a task that a client cancels, mcp-go asks no error, and the end of its
-// context says nothing, since that ends with the request. Hooks find all else by it.
+// A taskError is the error of a task, which mcp-go looks at on a goroutine without recover: the methods of a tool's
+// error may panic. mcp-go takes an error that matches those of contexts for a cancellation, whose result is an empty
+// success, so the guard's own doesn't match them. Of a task that a client cancels, mcp-go asks no error, and the end
+// of its context says nothing, since that ends with the request. Hooks find all else by it.
 type taskError struct {
 	err  error
 	ours bool

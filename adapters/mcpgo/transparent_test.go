@@ -201,8 +201,8 @@ func serveTransfer(guarded bool) {
 	fmt.Fprintln(os.Stderr, "ended:", server.ServeStdio(s))
 }
 
-// process sends calls of a tool to a server with or without a guard, a process of its own, and leaves once A is debited.
-// It returns the lines of its stdout, in order, and those of its stderr.
+// process sends calls of a tool to a server with or without a guard, a process of its own, and leaves once A is
+// debited. It returns the lines of its stdout, in order, and those of its stderr.
 func process(t *testing.T, mode, tool string, calls int, leave func(cmd *exec.Cmd, stdin io.Closer)) (out, errs []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // only in case that the test hangs
 	defer cancel()

@@ -96,8 +96,8 @@
 // may be many, have none: resilience.breaker.changes counts how often one of them has opened and closed.
 //
 // OpenTelemetry's SDK has a limit of series, for each instrument, beyond which all go into one with the attribute
-// otel.metric.overflow. In recent versions it is 2,000, unless WithCardinalityLimit of the MeterProvider says otherwise:
-// enough for the states of 499 breakers. Those of tools that the Config lists come first.
+// otel.metric.overflow. In recent versions it is 2,000, unless WithCardinalityLimit of the MeterProvider says
+// otherwise: enough for the states of 499 breakers. Those of tools that the Config lists come first.
 //
 // # When telemetry fails
 //

@@ -213,8 +213,8 @@ func (r reader) Extract(ctx context.Context, c propagation.TextMapCarrier) conte
 	return ctx
 }
 
-// OpenTelemetry may report a malformed baggage as an error, which would hide those of a collector. Old versions take long
-// to read a tracestate of megabytes, and the observer hears of no other call meanwhile.
+// OpenTelemetry may report a malformed baggage as an error, which would hide those of a collector. Old versions take
+// long to read a tracestate of megabytes, and the observer hears of no other call meanwhile.
 func TestNoPropagatorReadsWhatIsMalformedOrTooLong(t *testing.T) {
 	var read []string
 	telemetry, err := otelresilience.New(otelresilience.Config{Propagator: reader{read: &read}})

@@ -41,8 +41,8 @@ type watch struct {
 	attrs []attribute.KeyValue
 }
 
-// observe reports the guard's Health to o, that of tools that are listed first, and always in the same order: an SDK may
-// have a limit of series.
+// observe reports the guard's Health to o, that of tools that are listed first, and always in the same order: an SDK
+// may have a limit of series.
 func (w watch) observe(_ context.Context, o metric.Observer) error {
 	all := w.guard.Health()
 	isListed := func(h resilience.Health) bool { return h.Listed }

@@ -24,33 +24,34 @@
 // A probe leases the right to send it for three seconds at a time, so one that dies with its server is replaced after
 // that, and for a ProbeTimeout in all, so calls that tell nothing don't keep the others waiting. A member whose probe
 // has failed leaves the next one to the others, for a quarter of the cooldown: what is broken may be its own network.
-// With BreakerConfig.Probe, the fleet together asks the backend as often as one server would, and keeps calls from being
-// the probe for as long.
+// With BreakerConfig.Probe, the fleet together asks the backend as often as one server would, and keeps calls from
+// being the probe for as long.
 //
 // # Without Redis
 //
 // If Redis is down, slow, cut off, read-only or full, or has lost its memory, breakers go on alone; nothing
 // fails and nothing is slower. The log says so, observers receive a ConnectionChange, and [Fleet.Health] says why. When
 // Redis is back, each member tells it what its own calls have found out meanwhile, and learns the rest. They agree
-// again about a second later at the latest, and two seconds after a failover, with the client's default options. Each idle
-// connection of the client that was lost silently, as behind a firewall, takes 750ms more: ConnMaxIdleTime should close
-// them before.
+// again about a second later at the latest, and two seconds after a failover, with the client's default options. Each
+// idle connection of the client that was lost silently, as behind a firewall, takes 750ms more: ConnMaxIdleTime
+// should close them before.
 //
 // If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which
-// breakers are open or isolated, but for those that [Fleet.Reset] has closed within a minute, and which ones were closed
-// since. A Reset is lost with a memory: a member that was away then isolates the breaker again. An older memory passes
-// for a newer one if all members that know better are away while others write as much.
+// breakers are open or isolated, but for those that [Fleet.Reset] has closed within a minute, and which ones were
+// closed since. A Reset is lost with a memory: a member that was away then isolates the breaker again. An older
+// memory passes for a newer one if all members that know better are away while others write as much.
 //
-// Redis must not evict keys: its maxmemory-policy must be noeviction. One that is a cache forgets an isolation, of which
-// nobody hears. It must answer within 75ms or so: all that a member does to connect again must be done in 500ms.
+// Redis must not evict keys: its maxmemory-policy must be noeviction. One that is a cache forgets an isolation, of
+// which nobody hears. It must answer within 75ms or so: all that a member does to connect again must be done in
+// 500ms.
 //
 // # What it shares
 //
 // Breakers belong together that have the same name and key, and that all members list in their Config, or that none
 // does. Isolate, Trip and Reset of a Breaker concern one member; [Fleet.Isolate] and [Fleet.Reset] concern all, and of
-// what was done for one and for all, the last counts; but a member's Reset ends only an isolation of which it has heard.
-// All members should configure a breaker alike: if they don't, the log says so, and Health, for three minutes also of
-// those that have left.
+// what was done for one and for all, the last counts; but a member's Reset ends only an isolation of which it has
+// heard. All members should configure a breaker alike: if they don't, the log says so, and Health, for three minutes
+// also of those that have left.
 //
 // Times go from Redis to members as durations only, so their clocks may differ. A namespace remembers up to 4,096
 // breakers that have failures; of further ones only those of listed tools are shared. Those, and isolated ones, are

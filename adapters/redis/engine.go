@@ -113,8 +113,8 @@ func (e *engine) Report(r resilience.FleetResult) {
 }
 
 // missed notes that the store may not have heard of a result: the next sync tells it what has become of the breaker, if
-// the result has changed that, or that a success has ended its failures. An older change it has heard of, and others may
-// know better since.
+// the result has changed that, or that a success has ended its failures. An older change it has heard of, and others
+// may know better since.
 func (e *engine) missed(r resilience.FleetResult) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

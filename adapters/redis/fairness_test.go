@@ -277,7 +277,8 @@ func TestResetThatIsReadByASyncThatBeganBefore(t *testing.T) {
 	})
 }
 
-// The operator of the fleet does something after that of a member, who is so far from the store that it hears of it late.
+// The operator of the fleet does something after that of a member, who is so far from the store that it hears of it
+// late.
 func TestResetOfTheFleetIsLaterThanAnIsolationOfAMemberFarAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := servers(t, newModel(), 2, nil)

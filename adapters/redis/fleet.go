@@ -113,9 +113,9 @@ func (f *Fleet) Isolate(ctx context.Context, breaker, reason string) error {
 	})
 }
 
-// Reset closes a breaker for all members, whatever its state is at each of them, and forgets its failures. A member that
-// can't reach Redis learns of it afterwards, within a minute, and unless the breaker has failed again meanwhile. breaker
-// and the error are as for Isolate.
+// Reset closes a breaker for all members, whatever its state is at each of them, and forgets its failures. A member
+// that can't reach Redis learns of it afterwards, within a minute, and unless the breaker has failed again meanwhile.
+// breaker and the error are as for Isolate.
 func (f *Fleet) Reset(ctx context.Context, breaker string) error {
 	return f.command(ctx, breaker, f.engine.store.reset)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Agents may call a tool that isn't listed by the name of a key's breaker. Isolate and Reset mean the key, also if the member
-// has only heard of it, and the tool if there is no such key.
+// Agents may call a tool that isn't listed by the name of a key's breaker. Isolate and Reset mean the key, also if
+// the member has only heard of it, and the tool if there is no such key.
 func TestNameOfAKeyThatAnAgentHasTaken(t *testing.T) {
 	for name, c := range map[string]struct {
 		keys, tools []int // which members have a breaker of the key, and of the tool

@@ -14,7 +14,8 @@ import (
 // must neither take as many round trips nor hold up the server for long.
 const maxBatch = 100
 
-// news is what a member tells the store of a breaker by an operation of the script. The other fields are for some of them.
+// news is what a member tells the store of a breaker by an operation of the script. The other fields are for some of
+// them.
 type news struct {
 	op      string
 	breaker resilience.FleetBreaker // success and reclose need its ID only

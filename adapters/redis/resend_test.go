@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A cutConn is lost after a command that contains some text has been sent, as often as left says, before the reply arrives.
+// A cutConn is lost after a command that contains some text has been sent, as often as left says, before the reply
+// arrives.
 type cutConn struct {
 	net.Conn
 	text string

@@ -125,8 +125,8 @@ func (e *engine) ask(ctx context.Context) (reply syncReply, since string, err er
 	return reply, since, err
 }
 
-// catchUp tells the store what the member's own calls and Probes have found out since they last agreed, if it has missed
-// some of that: whose failures a success has ended, and which breakers have opened and closed.
+// catchUp tells the store what the member's own calls and Probes have found out since they last agreed, if it has
+// missed some of that: whose failures a success has ended, and which breakers have opened and closed.
 func (e *engine) catchUp(ctx context.Context) error {
 	e.mu.Lock()
 	u := e.untold

@@ -84,8 +84,8 @@ func (w *world) ledgerOf(name string) *ledger {
 	return l
 }
 
-// coincides reports whether another call on the same breaker begins when r does, or returns when r begins or returns, and
-// none knows which is first.
+// coincides reports whether another call on the same breaker begins when r does, or returns when r begins or returns,
+// and none knows which is first.
 func (r *record) coincides(other *record) bool {
 	if other == r || other.breaker != r.breaker || other.owner != other || other.returned.never() ||
 		r.within(other) || other.within(r) || other.began.seq > r.began.seq {
