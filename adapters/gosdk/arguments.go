@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,9 +75,10 @@ func memberOf(v any, name string) (member any, ok bool) {
 }
 
 // isAboutKey reports whether text is that of the SDK's decoder about the key of a map, such as a word where the keys
-// are numbers. It quotes what it was reading. The errors of encoding/json have no such prefix.
+// are numbers. It quotes what it was reading: the end of the key, or the arguments from there on. The errors of
+// encoding/json have no such prefix.
 func isAboutKey(text string, arguments json.RawMessage) bool {
-	said, ok := strings.CutPrefix(text, "json: invalid character ")
+	said, ok := strings.CutPrefix(text, "json: ")
 	if !ok {
 		return false
 	}
@@ -85,10 +87,16 @@ func isAboutKey(text string, arguments json.RawMessage) bool {
 	if json.Unmarshal(arguments, &decoded) != nil {
 		return false
 	}
-	read, _ := json.Marshal(decoded) // as the SDK encodes them before; it can't fail
 	_, quoted, _ := strings.Cut(said, ": ")
 	quoted = strings.TrimSuffix(quoted, "...")
-	return quoted != "" && strings.Contains(string(read), quoted)
+	if quoted == "" {
+		return strings.Contains(said, " from an empty input") && slices.Contains(appendLeaves(nil, decoded), any(""))
+	}
+	read, _ := json.Marshal(decoded) // as the SDK encodes them before; it can't fail
+	return strings.Contains(string(read), quoted) || slices.ContainsFunc(appendLeaves(nil, decoded), func(v any) bool {
+		key, ok := v.(string)
+		return ok && strings.HasSuffix(key, quoted)
+	})
 }
 
 // parsers holds the types of the standard library whose values have their own errors, with a part of the text of each.

@@ -17,6 +17,7 @@ import (
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A mistaken is a tool whose argument is of a type that has errors of its own, and arguments that don't fit.
@@ -56,8 +57,18 @@ func TestArgumentsThatATypeRejectsAreAMistake(t *testing.T) {
 		"[]byte":              mistakenIn[[]byte](`{"v":"%%%"}`),
 		",string":             mistakenIn[quoted](`{"v":{"n":"many"}}`),
 		"map[int]":            mistakenIn[map[int]string](`{"v":{"a":"b"}}`),
+		"map[int], empty":     mistakenIn[map[int]string](`{"v":{"":"b"}}`),
+		"map[int], a mark":    mistakenIn[map[int]string](`{"v":{"<":"b"}}`),
+		"map[int], quoted":    mistakenIn[map[int]string](`{"v":{"\"":"b"}}`),
+		"map[int], control":   mistakenIn[map[int]string](`{"v":{"a\u0001":"b"}}`),
+		"map[int], more":      mistakenIn[map[int]string](`{"v":{"1x":"b"}}`),
+		"map[int], a sign":    mistakenIn[map[int]string](`{"v":{"-":"b"}}`),
 		"map[uint8]": mistakenIn[map[uint8]string](
 			`{"v":{"300":"` + strings.Repeat("b", 100) + `"}}`),
+		"a long one":       mistakenIn[netip.Addr](`{"v":"` + strings.Repeat("x", 998) + `"}`),
+		"the last of many": mistakenIn[[]netip.Addr](`{"v":[` + strings.Repeat(`"::1",`, 98) + `"here"]}`),
+		"the last key of many": mistakenIn[[]map[netip.Addr]int](
+			`{"v":[` + strings.Repeat(`{},`, 98) + `{"here":1}]}`),
 		"map[netip.Addr]": mistakenIn[map[netip.Addr]string](`{"v":{"here":"b"}}`),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +104,20 @@ func TestArgumentsThatATypeOfTheAuthorsRejects(t *testing.T) {
 	assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
 }
 
+// complaintOf returns what the SDK says of the arguments.
+func complaintOf(t *testing.T, tc mistaken) (complaint error) {
+	f := newProtected(t, resilience.Config{}, gosdk.Failure(
+		func(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error {
+			complaint = res.GetError()
+			return nil
+		}))
+	tc.add(t, f)
+	f.connect("")
+	f.order("x", json.RawMessage(tc.args))
+	require.Error(t, complaint)
+	return complaint
+}
+
 // A handler meets the same errors in what its backend says.
 func TestErrorAboutSomethingElseThanTheArguments(t *testing.T) {
 	const unlike = `{"a":"here","b":["%ab",1,null,true],"c":{"d":"many"}}`
@@ -100,7 +125,7 @@ func TestErrorAboutSomethingElseThanTheArguments(t *testing.T) {
 	_, addrError := netip.ParseAddr("there")
 	var level slog.Level
 	levelError := level.UnmarshalText([]byte("loud"))
-	tooLong := strings.Repeat("x", 1000)
+	tooLong := strings.Repeat("x", 999)
 	_, longError := netip.ParseAddr(tooLong)
 	for name, tc := range map[string]struct {
 		args string
@@ -113,7 +138,11 @@ func TestErrorAboutSomethingElseThanTheArguments(t *testing.T) {
 		"no such arguments":  {``, addrError},
 		"broken arguments":   {`{"a":"there"`, addrError},
 		"broken JSON":        {unlike, json.Unmarshal([]byte("<html>"), new(any))},
-		"too many arguments": {`{"a":[` + strings.Repeat(`1,`, 1000) + `"there"]}`, addrError},
+		"another key":        {unlike, complaintOf(t, mistakenIn[map[int]int](`{"v":{"there":1}}`))},
+		"an empty key":       {unlike, complaintOf(t, mistakenIn[map[int]int](`{"v":{"":1}}`))},
+		"a key, no JSON":     {`{"there":`, complaintOf(t, mistakenIn[map[int]int](`{"v":{"there":1}}`))},
+		"too many arguments": {`{"a":[` + strings.Repeat(`1,`, 99) + `"there"]}`, addrError},
+		"too many keys":      {`{"a":[` + strings.Repeat(`1,`, 99) + `{"there":1}]}`, addrError},
 		"a long argument":    {`{"a":"` + tooLong + `"}`, longError},
 	} {
 		t.Run(name, func(t *testing.T) {
