@@ -48,7 +48,7 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // applies:
 //
 //   - [ErrUnfinished] is ClassInvalid, since that is neutral;
-//   - the outermost mark of [MarkTransient], [MarkBackend], [MarkPermanent] or [MarkInvalid], [*Error]
+//   - the outermost mark of [MarkTransient], [MarkBackend], [MarkPermanent], [MarkInvalid] or [MarkNeutral], [*Error]
 //     or backoff.Permanent. An Error counts by its code: VALIDATION_ERROR and TOOL_NOT_FOUND are
 //     ClassInvalid, CANCELED is ClassCanceled, RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED, SHUTTING_DOWN
 //     and codes of a tool's own are ClassTransient if it is Retryable and ClassPermanent if it isn't, and the
@@ -135,6 +135,11 @@ func MarkPermanent(err error) error { return mark(err, ClassPermanent, false) }
 // Message.
 func MarkInvalid(err error) error { return mark(err, ClassInvalid, false) }
 
+// MarkNeutral marks err as a failure that says nothing about the tool's backend, such as a question that the user
+// hasn't answered in time: the breaker doesn't count it, and it isn't retried. Unlike MarkInvalid, it blames nobody,
+// so what the agent reads is that of err. It returns nil for nil.
+func MarkNeutral(err error) error { return mark(err, ClassNeutral, false) }
+
 type marked struct {
 	error
 	class    Class
@@ -190,7 +195,7 @@ func (s *statement) addStatement(err error) {
 	switch x := err.(type) {
 	case *marked:
 		s.say(x.class)
-		s.final = x.class != ClassTransient
+		s.final = x.class != ClassTransient && x.class != ClassNeutral
 		if !x.noEffect { // the program knows better
 			s.notMade, s.rejected = false, false
 		}

@@ -42,6 +42,18 @@ func TestClassifyByTheOutermostMark(t *testing.T) {
 			err:   resilience.MarkTransient(resilience.MarkPermanent(errBoom)),
 			class: resilience.ClassTransient, code: resilience.CodeToolFailed, message: failed,
 		},
+		"neutral": {
+			err:   resilience.MarkNeutral(errBoom),
+			class: resilience.ClassNeutral, code: resilience.CodeToolFailed, message: failed,
+		},
+		"neutral around what tells of the backend": {
+			err:   resilience.MarkNeutral(fmt.Errorf("ask: %w", context.DeadlineExceeded)),
+			class: resilience.ClassNeutral, code: resilience.CodeTimeout, message: "Tool 'x' timed out",
+		},
+		"neutral around permanent": {
+			err:   resilience.MarkNeutral(resilience.MarkPermanent(errBoom)),
+			class: resilience.ClassNeutral, code: resilience.CodeToolFailed, message: failed,
+		},
 		"invalid in a join": {
 			err:   errors.Join(errBoom, resilience.MarkInvalid(io.EOF)),
 			class: resilience.ClassInvalid, code: resilience.CodeValidation, message: invalid,
@@ -135,12 +147,33 @@ func TestMarkKeepsTheErrorAndItsText(t *testing.T) {
 		"transient": resilience.MarkTransient,
 		"permanent": resilience.MarkPermanent,
 		"invalid":   resilience.MarkInvalid,
+		"neutral":   resilience.MarkNeutral,
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.NoError(t, mark(nil))
 			assert.EqualError(t, mark(io.EOF), "EOF")
 			assert.ErrorIs(t, mark(io.EOF), io.EOF)
 		})
+	}
+}
+
+// What doesn't count isn't worth a word less, and counts for no call around it either.
+func TestMarkNeutralLeavesTheToolsOwnErrorAsItIs(t *testing.T) {
+	own := &resilience.Error{
+		Code: "BUSY", Message: "m", Suggestion: "Mine", Retryable: true, RetryAfter: 20 * time.Second,
+	}
+	g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+	r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+		inner := resilience.Run(ctx, g, "inner", failing(9, resilience.MarkNeutral(own)))
+		assert.Equal(t, 1, inner.Attempts)
+		return 0, inner.Err
+	})
+	assert.Equal(t, 1, r.Attempts)
+	assert.True(t, r.Err.Retryable)
+	assert.Equal(t, 20*time.Second, r.Err.RetryAfter)
+	assert.Equal(t, "BUSY: m", r.Err.Error())
+	for _, h := range g.Health() {
+		assert.Zero(t, h.ConsecutiveFailures, h.Tool)
 	}
 }
 

@@ -117,6 +117,7 @@ func (f *facts) wait() time.Duration {
 func (d *diagnosis) toError(tool string, e *Error) *Error {
 	if d.explicit != nil {
 		e := complete(tool, d.err, d.explicit)
+		e.neutral = d.class == ClassNeutral
 		if e.Retryable && e.RetryAfter <= 0 {
 			e.RetryAfter = d.retryAfter
 		}

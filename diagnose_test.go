@@ -90,6 +90,7 @@ func TestSuggestionFollowsFromTheDiagnosis(t *testing.T) {
 		"lost, and stays so":         {resilience.MarkPermanent(syscall.ECONNREFUSED), suggestChange},
 		"too slow, and stays so":     {resilience.MarkPermanent(context.DeadlineExceeded), suggestChange},
 		"failed, and stays so":       {resilience.MarkPermanent(errBoom), suggestChange},
+		"failed, and says nothing":   {resilience.MarkNeutral(errBoom), suggestChange},
 		"failed, a retry may help":   {errBoom, suggestRetry},
 		"asks for a delay and fails": {panickingWait{}, suggestRetry},
 	} {

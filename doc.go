@@ -41,7 +41,7 @@
 //	if errors.Is(err, resilience.CodeCircuitOpen) { … }
 //
 // What a failure means to the breaker and to retries is its [Class]. [Classify] knows the
-// usual errors; [MarkTransient], [MarkPermanent] and [MarkInvalid] override it. A call that may
+// usual errors; [MarkTransient], [MarkPermanent] and [MarkNeutral] override it. A call that may
 // have taken effect is repeated only if the tool's [Effect] allows it.
 //
 // # MCP

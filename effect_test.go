@@ -208,6 +208,7 @@ func TestAgentIsToldToTakeCareOnlyWhereTheEffectIsNotKnown(t *testing.T) {
 		},
 		"a code of its own":     {&resilience.Error{Code: "BUSY", Retryable: true}, suggestRetry + caution},
 		"not worth another try": {resilience.MarkPermanent(errBoom), suggestChange},
+		"it says nothing":       {resilience.MarkNeutral(errBoom), suggestChange + caution},
 		"the tool's own words":  {&resilience.Error{Retryable: true, Suggestion: "Mine"}, "Mine"},
 	} {
 		t.Run(name, func(t *testing.T) {

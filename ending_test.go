@@ -511,6 +511,7 @@ func TestMarkOfACooperativeToolStandsAtItsTimeout(t *testing.T) {
 		counts   bool
 	}{
 		"MarkInvalid":    {resilience.MarkInvalid(errBoom), resilience.CodeValidation, 1, false},
+		"MarkNeutral":    {resilience.MarkNeutral(errBoom), resilience.CodeToolFailed, 1, false},
 		"ErrUnfinished":  {fmt.Errorf("ask: %w", resilience.ErrUnfinished), resilience.CodeValidation, 1, false},
 		"MarkPermanent":  {resilience.MarkPermanent(errBoom), resilience.CodeToolFailed, 1, true},
 		"MarkTransient":  {resilience.MarkTransient(errBoom), resilience.CodeToolFailed, 4, true},

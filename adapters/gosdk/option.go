@@ -95,14 +95,14 @@ func CountAll(ctx context.Context, req mcp.Request, res *mcp.CallToolResult) err
 // failures of the backend, unless they say otherwise, and other results with isError mean nothing.
 func CountErrors(ctx context.Context, req mcp.Request, res *mcp.CallToolResult) error {
 	if res.GetError() == nil {
-		return resilience.MarkInvalid(errorOf(res))
+		return resilience.MarkNeutral(errorOf(res))
 	}
 	return CountAll(ctx, req, res)
 }
 
 // CountNone is a [FailureFunc] by which no result with isError is a failure of the backend.
 func CountNone(_ context.Context, _ mcp.Request, res *mcp.CallToolResult) error {
-	return resilience.MarkInvalid(errorOf(res))
+	return resilience.MarkNeutral(errorOf(res))
 }
 
 // HideErrors keeps the text of Go errors from clients: where a handler returns an error, or a result that

@@ -296,10 +296,10 @@ func TestMeaningOfAResult(t *testing.T) {
 		"all, its text":          {gosdk.CountAll, words("no luck"), transient, "no luck"},
 		"all, SetError":          {gosdk.CountAll, set(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
 		"all, SetError, unknown": {gosdk.CountAll, set(io.ErrShortWrite), transient, io.ErrShortWrite.Error()},
-		"errors, its text":       {gosdk.CountErrors, words("no luck"), invalid, "no luck"},
+		"errors, its text":       {gosdk.CountErrors, words("no luck"), resilience.ClassNeutral, "no luck"},
 		"errors, SetError":       {gosdk.CountErrors, set(errBoom), transient, errBoom.Error()},
-		"none, its text":         {gosdk.CountNone, words("no luck"), invalid, "no luck"},
-		"none, SetError":         {gosdk.CountNone, set(errBoom), invalid, errBoom.Error()},
+		"none, its text":         {gosdk.CountNone, words("no luck"), resilience.ClassNeutral, "no luck"},
+		"none, SetError":         {gosdk.CountNone, set(errBoom), resilience.ClassNeutral, errBoom.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tc.failure(t.Context(), &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}}, tc.result)

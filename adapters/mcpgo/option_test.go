@@ -66,11 +66,11 @@ func TestMeaningOfAResult(t *testing.T) {
 		"all, its text":         {mcpgo.CountAll, plain, transient, "no luck"},
 		"all, an argument":      {mcpgo.CountAll, result(missing), invalid, missing.Text},
 		"all, SetError":         {mcpgo.CountAll, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
-		"errors, its text":      {mcpgo.CountErrors, plain, invalid, "no luck"},
+		"errors, its text":      {mcpgo.CountErrors, plain, resilience.ClassNeutral, "no luck"},
 		"errors, SetError":      {mcpgo.CountErrors, failedResult(errUnknown), transient, errUnknown.Error()},
 		"errors, the caller's":  {mcpgo.CountErrors, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
-		"none, its text":        {mcpgo.CountNone, plain, invalid, "no luck"},
-		"none, SetError":        {mcpgo.CountNone, failedResult(errBackend), invalid, errBackend.Error()},
+		"none, its text":        {mcpgo.CountNone, plain, resilience.ClassNeutral, "no luck"},
+		"none, SetError":        {mcpgo.CountNone, failedResult(errBackend), resilience.ClassNeutral, errBackend.Error()},
 		"known, a hopeless one": {mcpgo.CountKnown, failedResult(resilience.MarkPermanent(errUnknown)), permanent, errUnknown.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
