@@ -11,6 +11,7 @@ type call struct {
 	guard     *Guard
 	state     *toolState    // nil until the call has come to a tool
 	keyed     *keyedBreaker // nil unless the call has a breaker of its key
+	crowded   bool          // there was no room for one
 	ctx       callContext   // begins once the call is admitted
 	ticket    ticket        // unused if the call belongs to one around it, on the same breaker
 	options   options
@@ -185,8 +186,8 @@ func (c *call) admit(ctx context.Context) *Error {
 	return nil
 }
 
-// enterBreaker returns the breaker of the call: that of its key, if it has one and there is room for it. If the tool is
-// isolated, that is the tool's own, unless the call belongs to one around it.
+// enterBreaker returns the breaker of the call: that of its key, if it has one and there is room for it. Otherwise, or if
+// the tool is isolated, that is the tool's own, unless the call belongs to one around it.
 func (c *call) enterBreaker(ctx context.Context) *Breaker {
 	key := c.options.key
 	if f := c.options.keyOf; key == "" && f != nil {
@@ -194,6 +195,7 @@ func (c *call) enterBreaker(ctx context.Context) *Breaker {
 	}
 	if key != "" && c.state != c.guard.others {
 		c.keyed = c.guard.enterKey(c.state, key)
+		c.crowded = c.keyed == nil
 	}
 
 	own := c.state.breaker
@@ -216,7 +218,7 @@ func (c *call) current() bool { return c.ctx.ticket.current() && !c.state.breake
 
 // settle reports the outcome to the breaker, unless the call belongs to one around it, and whether it counts.
 func (c *call) settle(o outcome) (counted bool) {
-	if c.keyed != nil && c.toolIsolated() {
+	if c.crowded || c.keyed != nil && c.toolIsolated() {
 		o = outcomeNeutral
 	}
 	counted = c.ctx.ticket == &c.ticket && c.ticket.settle(o, c.nested)

@@ -99,7 +99,12 @@ func TestKeysAreBounded(t *testing.T) {
 			}
 		}
 		assert.Len(t, g.Breakers(), 1025)
-		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State(), "it serves those for which there is no room")
+		assert.Zero(t, g.Breaker("x").Failures(), "those for which there is no room don't shut the tool")
+		_, err := resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey("another"))
+		assert.NoError(t, err)
+		g.Breaker("x").Trip(time.Minute)
+		r = resilience.Run(t.Context(), g, "x", notCalled(t), resilience.BreakerKey("another"))
+		assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
 	})
 }
 
