@@ -56,7 +56,7 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     error of a guarded call within the tool is ClassNeutral if that call's failure was of that class, and one that
 //     [AsError] or [WithRetry] made says nothing if what it wraps is neutral by what follows;
 //   - a [*PanicError] or [ErrGoexit] is ClassPermanent, since what crashed once will crash
-//     again;
+//     again, whatever the backend has said;
 //   - [context.Canceled] is ClassCanceled, but not in a [Guard] whose caller is here, nor from a
 //     [BreakerConfig.Probe]: there the tool itself has canceled something, and what follows decides;
 //   - trouble of the backend is ClassTransient: what [ReportBackend] or [Transport] has last said of it

@@ -66,11 +66,19 @@ func (o *observer) deliver(event func()) {
 		if p := recover(); p != nil {
 			o.warnings.panicked(p, debug.Stack())
 		}
-		if o.lost.Load() > 0 && o.hanging.Load() == 0 && o.events.empty() {
-			o.warnings.caughtUp(o.lost.Swap(0))
-		}
+		o.look()
 	}()
 	event()
+}
+
+// look looks whether the observer keeps up again.
+func (o *observer) look() {
+	if o.hanging.Load() > 0 || !o.events.empty() {
+		return
+	}
+	if lost := o.lost.Swap(0); lost > 0 {
+		o.warnings.caughtUp(lost)
+	}
 }
 
 // lose counts a lost event, and warns of the first one since the observer last kept up.

@@ -158,6 +158,7 @@ func (s *starts) end(o *observer, started context.Context, ok bool) {
 	defer s.mu.Unlock()
 	if s.left {
 		o.hanging.Add(-1)
+		o.look()
 		return
 	}
 

@@ -55,6 +55,20 @@ func TestStartThatHangsCollectsNoGoroutines(t *testing.T) {
 	})
 }
 
+// An observer without other functions catches up, too, so that the log says it again when it hangs again.
+func TestStartThatHangsAgainIsWarnedOfAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, log := loggedGuard(t, resilience.Tool{}, starting(func() { time.Sleep(time.Second) }))
+		for n := 1; n <= 3; n++ {
+			mustSucceed(t, g)
+			time.Sleep(time.Hour)
+			flush(t, g)
+			assertLogged(t, log, n, "takes too long")
+			assertLogged(t, log, n, "caught up\" lost=1")
+		}
+	})
+}
+
 // More calls than may be in Start at once wait for each other.
 func TestManyStartsThatAreSlowLoseNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
