@@ -89,13 +89,13 @@ func noAnswer(err error) string {
 	}
 	switch fmt.Sprintf("%T", err) {
 	case "*errors.errorString":
-		switch err.Error() {
+		switch textOf(err) {
 		case "http2: client connection lost", "http: server closed idle connection":
 			return closed
 		}
 	case "*fmt.wrapError": // of which inner is the reason
 		inner := errors.Unwrap(err)
-		if inner == nil || err.Error() != "net/http: HTTP/1.x transport connection broken: "+textOf(inner) {
+		if inner == nil || textOf(err) != "net/http: HTTP/1.x transport connection broken: "+textOf(inner) {
 			break
 		}
 		if inner == io.EOF || inner == io.ErrUnexpectedEOF {
