@@ -7,7 +7,7 @@ import "strings"
 //
 //   - user and password in URLs (https://user:pass@host) and in DSNs (user:pass@tcp(host));
 //   - the values of sensitive names: name=value, name: value, "name":"value" (also escaped JSON in
-//     a string), --name value, <name>value</name>, "name":"NAME","value":"…", headers, and
+//     a string), --name value, <name>value</name> (also with attributes), "name":"NAME","value":"…", headers, and
 //     parameters of queries, with the same names as Redact, and with signatures; and the short
 //     flags of well-known commands, as in mysql -phunter2;
 //   - what follows Bearer, Basic, IDENTIFIED BY and the like;

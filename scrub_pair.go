@@ -34,7 +34,7 @@ func named(text string, floor, i int) (from, to int) {
 	case text[i] == '=' && at(text, next) == '=':
 		next++
 	}
-	if !p.findName(i) {
+	if !p.findName(tagNameEnd(text, floor, i)) {
 		return 0, 0
 	}
 
@@ -47,6 +47,25 @@ func named(text string, floor, i int) (from, to int) {
 		p.spaced = at(text, next) == ' ' || at(text, next) == '\t'
 	}
 	return p.findSecret(next + span(text[next:], isBlank))
+}
+
+// maxTag bounds how long a tag can be.
+const maxTag = 256
+
+// tagNameEnd returns where the name ends before the separator at i: of a tag of XML with attributes, in front of them.
+func tagNameEnd(text string, floor, i int) int {
+	if text[i] != '>' || at(text, i-1) == '/' { // an empty element has no value
+		return i
+	}
+	floor = max(floor, i-maxTag)
+	begin := floor + strings.LastIndexByte(text[floor:i], '<')
+	if begin < floor {
+		return i
+	}
+	if n := strings.IndexAny(text[begin:i], " \t\n"); n > 0 && strings.IndexByte(text[begin+n:i], '=') >= 0 {
+		return begin + n
+	}
+	return i
 }
 
 // maxName bounds how long a name can be.
