@@ -100,7 +100,7 @@ func scrubTexts() map[string][]string {
 			`GET https://cb.example.com/?code=200&state=x\u0026token=⟦abc⟧\u0026next=/home`,
 			`<wsse:Password Type="http://example.com/wss#PasswordText">⟦hunter2⟧</wsse:Password>`,
 			"<password\n\txsi:type=\"xs:string\">⟦hunter2⟧</password>",
-			`<password xsi:nil="true"/> hunter2`, `<input type="password" name="q"> hunter2 <b>`,
+			`<password xsi:nil="true"/>hunter2`, `login <password or file>hunter2`, `<input type="password" name="q"> hunter2 <b>`,
 			`<password hint="blue"><b>bold</b></password>`,
 			`<soap:Fault><wsse:Username>bob</wsse:Username><wsse:Password>⟦hunter2⟧</wsse:Password></soap:Fault>`,
 			`https:\/\/⟦bob:hunter2⟧@example.com\/x`,
