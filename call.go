@@ -136,16 +136,9 @@ func (c *call) begin(ctx context.Context) *Error {
 		s.leave()
 		return shuttingDownError(c.ctx.name)
 	}
-	if !s.used.Load() { // all calls of the tool share it, and reading is cheaper
-		s.used.Store(true)
-	}
 	c.state = s
 	c.ctx.clock = c.newClock() // also for what a rejected call reports
 	c.ctx.clock.deadline = deadline
-	if c.options.elapsed >= c.ctx.clock.timeout {
-		return TimeoutError(c.ctx.name, c.ctx.clock.timeout) // before the tool had any time
-	}
-
 	if rejected := c.admit(ctx); rejected != nil {
 		return rejected
 	}
@@ -164,6 +157,12 @@ func (c *call) begin(ctx context.Context) *Error {
 func (c *call) admit(ctx context.Context) *Error {
 	s, breaker := c.state, c.enterBreaker(ctx)
 	c.ctx.ticket = ticketOf(ctx, breaker)
+	if !s.used.Load() { // all calls of the tool share it, and reading is cheaper
+		s.used.Store(true)
+	}
+	if c.options.elapsed >= c.ctx.clock.timeout {
+		return TimeoutError(c.ctx.name, c.ctx.clock.timeout) // before the tool had any time
+	}
 	if c.ctx.ticket == nil {
 		_, maximum := c.toolTimeouts()
 		end, _ := c.ctx.clock.end()

@@ -472,10 +472,14 @@ type lostContext struct{ context.Context }
 func (lostContext) Deadline() (time.Time, bool) { panic("boom") }
 
 func TestContextThatPanicsLeavesNoToolInHealth(t *testing.T) {
-	g := newGuard(t, resilience.Config{})
-	_, err := resilience.Do(lostContext{t.Context()}, g, "made-up", notCalled(t), resilience.ForRequest(resilience.Request{}))
-	require.Error(t, err)
-	assert.Empty(t, g.Health())
+	for name, ctx := range map[string]context.Context{
+		"Deadline": lostContext{t.Context()}, "Value": &hostileContext{Context: t.Context(), limit: 1},
+	} {
+		g := newGuard(t, resilience.Config{})
+		_, err := resilience.Do(ctx, g, "made-up", notCalled(t), resilience.ForRequest(resilience.Request{}))
+		require.Error(t, err, name)
+		assert.Empty(t, g.Health(), name)
+	}
 }
 
 func TestRequestThatWaitedForLongIsNotTheFaultOfAToolWithoutTimeout(t *testing.T) {
