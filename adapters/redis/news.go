@@ -74,7 +74,19 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 		text, _ := json.Marshal(op) // as texts always can be
 		ids, ops = append(ids, n.breaker.ID), append(ops, text)
 	}
-	return run[[]entry](ctx, s, "tell", ids, ops...)
+	replies, err := run[[]entry](ctx, s, "tell", ids, ops...)
+	if err != nil {
+		return nil, err
+	}
+	if len(replies) != len(all) {
+		return nil, errMixedUp
+	}
+	for i, n := range all {
+		if replies[i].ID != n.breaker.ID && n.op != "renew" { // which returns nothing
+			return nil, errMixedUp
+		}
+	}
+	return replies, nil
 }
 
 // tell tells the store what a single breaker is.

@@ -26,7 +26,7 @@ type wire struct {
 	received map[string]int // commands, also those of scripts
 	errors   map[string]string
 	silent   map[string]bool // commands that are never answered
-	garbage  bool            // what a script replies
+	reply    string          // of every script, unless it is empty
 }
 
 func newWire(t *testing.T) *wire {
@@ -55,8 +55,8 @@ func (w *wire) receive(p *redisserver.Peer, command string, _ ...string) bool {
 	switch {
 	case w.errors[command] != "":
 		p.WriteError(w.errors[command])
-	case w.garbage && strings.HasPrefix(command, "EVAL"):
-		p.WriteBulk("no JSON")
+	case w.reply != "" && strings.HasPrefix(command, "EVAL"):
+		p.WriteBulk(w.reply)
 	default:
 		return w.silent[command]
 	}
@@ -77,6 +77,13 @@ func (w *wire) deny(command, err string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.errors[command] = err
+}
+
+// answer sets what every script replies, unless the reply is empty.
+func (w *wire) answer(reply string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reply = reply
 }
 
 func (w *wire) silence(command string) {
@@ -158,7 +165,7 @@ func TestListenerNoticesASilentServer(t *testing.T) {
 func TestErrorsOfAServer(t *testing.T) {
 	for want, breaks := range map[string]func(w *wire){
 		"LOADING":           func(w *wire) { w.SetError("LOADING Redis is loading the dataset in memory") },
-		"invalid character": func(w *wire) { w.garbage = true },
+		"invalid character": func(w *wire) { w.reply = "no JSON" },
 	} {
 		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -182,6 +189,63 @@ func TestErrorsOfAServer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A hook or a proxy may mix up replies. None passes for that to another command.
+func TestRepliesToOtherCommands(t *testing.T) {
+	w := newWire(t)
+	s, b := newRedisStore(w.client, "test", "member-1"), resilience.FleetBreaker{ID: "listed/search"}
+	success := news{op: "success", breaker: b}
+	reads := func() error { _, err := s.read(t.Context(), []string{b.ID}); return err }
+	tells := func() error { _, err := s.tell(t.Context(), success, success); return err }
+	isolates := func() error { _, err := s.isolate(t.Context(), b.ID, ""); return err }
+	for _, c := range []struct {
+		do    func() error
+		reply string
+		fits  bool
+	}{
+		{func() error { _, err := s.sync(t.Context(), memory{}); return err }, "{}", false},
+		{func() error { _, err := s.sync(t.Context(), memory{}); return err }, `{"since": "1.2"}`, true},
+		{reads, `[{"id": "listed/fetch"}]`, false},
+		{reads, `[{"id": "listed/search"}]`, true},
+		{reads, "[]", true}, // it is closed by now
+		{tells, "null", false},
+		{tells, `[{"id": "listed/search"}]`, false},
+		{tells, `[{"id": "listed/search"}, {"id": "listed/fetch"}]`, false},
+		{tells, `[{"id": "listed/search"}, {"id": "listed/search"}, {"id": "listed/search"}]`, false},
+		{tells, `[{"id": "listed/search"}, {"id": "listed/search"}]`, true},
+		{isolates, "{}", false},
+		{isolates, `{"id": "listed/search"}`, true},
+		{func() error { _, err := s.reset(t.Context(), b.ID); return err }, "null", false},
+		{func() error { _, err := s.tell(t.Context(), news{op: "renew", breaker: b}); return err }, "[{}]", true},
+	} {
+		w.answer(c.reply)
+		if err := c.do(); c.fits {
+			require.NoError(t, err, c.reply)
+		} else {
+			require.ErrorIs(t, err, errMixedUp, c.reply)
+		}
+	}
+}
+
+// A member that comes back while replies are mixed up is one that can't reach Redis.
+func TestMemberWhoseRepliesAreMixedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		g := newGuard(t, io.Discard)
+		for range 5 {
+			_, _ = resilience.Do(t.Context(), g, "search", func(context.Context) (int, error) { return 0, errBackend })
+		}
+		w.answer("[{}, {}, {}]")
+		f, err := Join(t.Context(), w.client, g, Config{Namespace: "test"})
+		require.NoError(t, err)
+		require.ErrorIs(t, f.Health().Error, errMixedUp)
+
+		w.answer("")
+		time.Sleep(heartbeat)
+		require.True(t, f.Health().Connected)
+		require.NoError(t, f.Leave(t.Context()))
+	})
 }
 
 // A message that isn't the fleet's does no harm, also before the member has heard of anything.

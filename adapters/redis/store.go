@@ -4,7 +4,9 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +26,7 @@ type store interface {
 	sync(ctx context.Context, known memory) (syncReply, error)
 	read(ctx context.Context, ids []string) ([]entry, error)
 
-	// tell does one operation for each breaker, of which there may be maxBatch.
+	// tell does one operation for each breaker, of which there may be maxBatch, and returns an entry for each.
 	tell(ctx context.Context, all ...news) ([]entry, error)
 	lease(ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause) (leaseReply, error)
 
@@ -146,6 +148,10 @@ func newRedisStore(client redis.UniversalClient, namespace, member string) *redi
 
 func (s *redisStore) saw(newest memory) { s.seen.Store(&newest) }
 
+// errMixedUp is the error of a reply that a hook or a proxy has mixed up with another one: it must neither crash the
+// member nor pass for success.
+var errMixedUp = errors.New("the reply is not to the command")
+
 // run runs an operation of the script, and decodes its reply.
 func run[T any](ctx context.Context, s *redisStore, op string, ids []string, args ...any) (reply T, err error) {
 	keys := []string{s.prefix + ":members", s.prefix + ":version", s.prefix + ":index", s.prefix + ":configs"}
@@ -175,7 +181,11 @@ func (s *redisStore) sync(ctx context.Context, known memory) (syncReply, error) 
 		}
 		s.allowed.Store(true)
 	}
-	return run[syncReply](ctx, s, "sync", nil, known.Since, known.Version)
+	reply, err := run[syncReply](ctx, s, "sync", nil, known.Since, known.Version)
+	if err == nil && reply.Since == "" {
+		err = errMixedUp
+	}
+	return reply, err
 }
 
 // try does what sync doesn't, so that a member without the right to do so is refused before it needs that.
@@ -196,7 +206,11 @@ func (s *redisStore) try(ctx context.Context) error {
 }
 
 func (s *redisStore) read(ctx context.Context, ids []string) ([]entry, error) {
-	return run[[]entry](ctx, s, "read", ids)
+	all, err := run[[]entry](ctx, s, "read", ids)
+	if slices.ContainsFunc(all, func(e entry) bool { return !slices.Contains(ids, e.ID) }) {
+		return nil, errMixedUp
+	}
+	return all, err
 }
 
 func (s *redisStore) lease(
@@ -207,11 +221,20 @@ func (s *redisStore) lease(
 }
 
 func (s *redisStore) isolate(ctx context.Context, id, reason string) (entry, error) {
-	return run[entry](ctx, s, "isolate", []string{id}, reason)
+	return s.change(ctx, "isolate", id, reason)
 }
 
 func (s *redisStore) reset(ctx context.Context, id string) (entry, error) {
-	return run[entry](ctx, s, "reset", []string{id})
+	return s.change(ctx, "reset", id)
+}
+
+// change changes a breaker by hand.
+func (s *redisStore) change(ctx context.Context, op, id string, args ...any) (entry, error) {
+	e, err := run[entry](ctx, s, op, []string{id}, args...)
+	if err == nil && e.ID != id {
+		err = errMixedUp
+	}
+	return e, err
 }
 
 func (s *redisStore) compare(ctx context.Context, configs []string) ([]string, error) {
@@ -288,7 +311,7 @@ func milliseconds(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// duration returns as many milliseconds as a Duration can be long.
+// duration returns as many milliseconds as a Duration can be long, and none if they are negative.
 func duration(ms int64) time.Duration {
-	return time.Duration(min(ms, milliseconds(math.MaxInt64))) * time.Millisecond
+	return time.Duration(min(max(ms, 0), milliseconds(math.MaxInt64))) * time.Millisecond
 }

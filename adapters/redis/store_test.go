@@ -197,6 +197,7 @@ func TestMillisecondsAreRoundedUp(t *testing.T) {
 func TestLongestDurationsStayLong(t *testing.T) {
 	require.Equal(t, 1500*time.Millisecond, duration(1500))
 	require.Equal(t, 9223372036854*time.Millisecond, duration(milliseconds(math.MaxInt64)+1000))
+	require.Zero(t, duration(math.MinInt64/1000000-1), "nor is what is negative long")
 
 	_, _, all := stores(t, 2)
 	b := resilience.FleetBreaker{
