@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/seed8d1e2389/resilience"
@@ -15,9 +16,29 @@ import (
 // The client calls functions of the user, such as a Dialer and hooks, and returns their errors. All of them may block,
 // panic or end their goroutine, so the client is called, and its errors are examined, by bounded and apart only.
 
+// maxHanging is how many calls of a member's client may hang at once. A client that is slow to give up has a few of
+// them during an outage, and they must not keep it from trying again.
+const maxHanging = 64
+
+// errHanging is the error of an operation that isn't called because too many hang.
+var errHanging = fmt.Errorf("%d calls of the client hang: it ignores their contexts", maxHanging)
+
 // bounded calls an operation, and returns in time whatever that does: clients of Redis need not respect a context.
-func bounded[T any](ctx context.Context, op func(context.Context) (T, error)) (T, error) {
-	reply, err := resilience.WithTimeout(ctx, "redis", patience, func(ctx context.Context) (T, error) {
+// hanging counts the operations that still run although their context has ended.
+func bounded[T any](
+	ctx context.Context, hanging *atomic.Int64, op func(context.Context) (T, error),
+) (reply T, err error) {
+	if hanging.Load() >= maxHanging {
+		return reply, errHanging
+	}
+	reply, err = resilience.WithTimeout(ctx, "redis", patience, func(ctx context.Context) (T, error) {
+		stop := context.AfterFunc(ctx, func() { hanging.Add(1) })
+		defer func() {
+			if !stop() {
+				hanging.Add(-1)
+			}
+		}()
+
 		reply, err := op(ctx)
 		return reply, examine(err)
 	})

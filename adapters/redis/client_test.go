@@ -180,6 +180,56 @@ func TestCrashWhileMessagesAreAwaitedIsLogged(t *testing.T) {
 	})
 }
 
+// Calls of a client that hang, or whose errors do, don't add up for as long as that lasts. The member is connected
+// soon after it ends.
+func TestCallsOfTheClientThatHangAreBounded(t *testing.T) {
+	for name, hang := range map[string]func(running func()) error{
+		"a hook hangs":                 func(running func()) error { running(); return nil },
+		"a hook returns one that does": func(running func()) error { return hangingError{running} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				var end chan struct{}
+				var running atomic.Int64
+				client := newFaultyClient(t, w, callbacks{command: func() error {
+					return hang(func() {
+						running.Add(1)
+						defer running.Add(-1)
+						<-end
+					})
+				}})
+				s := newServer(t, newModel(), "alone")
+				s.prepare(nil)
+				f, err := Join(t.Context(), client, s.guard, Config{Namespace: "test"})
+				require.NoError(t, err)
+
+				for range 2 {
+					end = make(chan struct{})
+					client.broken.Store(true)
+					time.Sleep(time.Hour)
+					require.EqualValues(t, maxHanging, running.Load())
+					require.ErrorIs(t, f.Health().Error, errHanging)
+					require.ErrorIs(t, f.Isolate(t.Context(), "search", ""), errHanging)
+					require.NoError(t, s.call())
+
+					client.broken.Store(false)
+					close(end)
+					time.Sleep(2 * time.Second)
+					require.True(t, f.Health().Connected)
+					require.Zero(t, running.Load())
+				}
+				require.NoError(t, f.Leave(t.Context()))
+			})
+		})
+	}
+}
+
+// A hangingError hangs when something looks at it.
+type hangingError struct{ hang func() }
+
+func (e hangingError) Error() string { e.hang(); return "late" }
+
 // Whatever the client returns or does, its error can be printed. One that does no harm is what it is.
 func TestErrorsOfTheClient(t *testing.T) {
 	refusal := replyError("NOPERM no permissions")
@@ -196,7 +246,7 @@ func TestErrorsOfTheClient(t *testing.T) {
 		"the server hasn't answered within 500ms": func() error { time.Sleep(time.Minute); return nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			_, err := bounded(t.Context(), func(context.Context) (int, error) { return 0, op() })
+			_, err := bounded(t.Context(), new(atomic.Int64), func(context.Context) (int, error) { return 0, op() })
 			require.EqualError(t, err, want)
 			require.Equal(t, want == refusal.Error(), isRefusal(err))
 			require.Equal(t, want == refusal.Error(), errors.Is(err, refusal))
@@ -224,7 +274,7 @@ func TestWhatIsATimeout(t *testing.T) {
 func TestCallerWhoLeavesIsNoCrash(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := bounded(ctx, func(context.Context) (int, error) { return 0, nil })
+	_, err := bounded(ctx, new(atomic.Int64), func(context.Context) (int, error) { return 0, nil })
 	require.ErrorIs(t, err, resilience.CodeCanceled)
 	require.NotContains(t, err.Error(), "client")
 }

@@ -36,6 +36,8 @@
 // idle connection of the client that was lost silently, as behind a firewall, takes 750ms more: ConnMaxIdleTime
 // should close them before.
 //
+// A client that ignores its contexts, as with a hook that blocks, isn't called while 64 of its calls hang.
+//
 // If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which
 // breakers are open or isolated, but for those that [Fleet.Reset] has closed within a minute, and which ones were
 // closed since. A Reset is lost with a memory: a member that was away then isolates the breaker again. An older

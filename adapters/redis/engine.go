@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -25,6 +26,8 @@ type engine struct {
 	first chan struct{} // closed after the first sync that succeeds or is refused
 	whole chan struct{} // closed after the first sync that succeeds of a member that hears messages
 	wake  chan struct{} // asks for a sync now
+
+	hanging atomic.Int64 // calls of the store that still run though their context has ended
 
 	mu      sync.Mutex // guards what follows; held while changes are applied, so that they are in order
 	hears   bool       // messages, now or before
@@ -313,7 +316,9 @@ func (e *engine) leave(ctx context.Context) error {
 	connected := e.connected()
 	err := e.catchUp(ctx)
 	if err == nil {
-		_, err = bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.store.leave(ctx) })
+		_, err = bounded(ctx, &e.hanging, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, e.store.leave(ctx)
+		})
 	}
 	if !connected && ctx.Err() == nil {
 		return nil

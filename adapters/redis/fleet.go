@@ -131,7 +131,7 @@ func (f *Fleet) command(
 	if err != nil {
 		return err
 	}
-	e, err := bounded(ctx, func(ctx context.Context) (entry, error) { return do(ctx, id) })
+	e, err := bounded(ctx, &f.engine.hanging, func(ctx context.Context) (entry, error) { return do(ctx, id) })
 	if err != nil {
 		f.engine.reread() // it may have been executed
 		return fmt.Errorf("redisfleet: %w", err)

@@ -91,7 +91,7 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 
 // tell tells the store what a single breaker is.
 func (e *engine) tell(ctx context.Context, n news) (entry, error) {
-	return bounded(ctx, func(ctx context.Context) (entry, error) {
+	return bounded(ctx, &e.hanging, func(ctx context.Context) (entry, error) {
 		all, err := e.store.tell(ctx, n)
 		if err != nil {
 			return entry{}, err
@@ -108,7 +108,9 @@ func (e *engine) tellAll(ctx context.Context, all []news, told func(news, entry)
 		for i := range batch {
 			batch[i].age += waited
 		}
-		replies, err := bounded(ctx, func(ctx context.Context) ([]entry, error) { return e.store.tell(ctx, batch...) })
+		replies, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]entry, error) {
+			return e.store.tell(ctx, batch...)
+		})
 		if err != nil {
 			return err
 		}

@@ -90,7 +90,9 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 
 	var all []entry
 	for ids := range slices.Chunk(reply.IDs, maxBatch) {
-		some, err := bounded(ctx, func(ctx context.Context) ([]entry, error) { return e.store.read(ctx, ids) })
+		some, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]entry, error) {
+			return e.store.read(ctx, ids)
+		})
 		if err != nil {
 			return 0, err
 		}
@@ -121,7 +123,9 @@ func (e *engine) ask(ctx context.Context) (reply syncReply, since string, err er
 	e.mu.Lock()
 	known, since := e.known, e.since
 	e.mu.Unlock()
-	reply, err = bounded(ctx, func(ctx context.Context) (syncReply, error) { return e.store.sync(ctx, known) })
+	reply, err = bounded(ctx, &e.hanging, func(ctx context.Context) (syncReply, error) {
+		return e.store.sync(ctx, known)
+	})
 	return reply, since, err
 }
 
@@ -303,7 +307,9 @@ func (e *engine) compare(ctx context.Context) error {
 		configs = append(configs, b.ID+" "+own[b.ID])
 	}
 
-	all, err := bounded(ctx, func(ctx context.Context) ([]string, error) { return e.store.compare(ctx, configs) })
+	all, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]string, error) {
+		return e.store.compare(ctx, configs)
+	})
 	if err != nil {
 		return err
 	}
