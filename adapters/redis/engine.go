@@ -220,6 +220,9 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 
 	e.saw(x.Version)
 	if !e.member.Apply(c) {
+		if _, has := e.member.Breaker(x.ID); !has {
+			return true // there is no room for what it may have later, until all is read again
+		}
 		e.known = memory{}
 		return false
 	}

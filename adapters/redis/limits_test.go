@@ -3,6 +3,7 @@ package redisfleet
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -162,4 +163,67 @@ func TestWhatAnEntrySaysOfABreaker(t *testing.T) {
 		}
 		require.Equal(t, c.want, c.entry.change(asked))
 	}
+}
+
+// fill lets agents' names take all the room of the namespace.
+func (m *model) fill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range maxBreakers {
+		m.version++
+		e := entry{State: "closed", Failures: 1, Cause: "calls", Version: m.version}
+		m.breakers[fmt.Sprint("unlisted/", i)] = &modelBreaker{entry: e, expires: m.now().Add(keep)}
+	}
+}
+
+// A member of an older version has no room for what only newer ones list. It reads no more than it would without that.
+func TestFullNamespaceDuringAnUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s, newer := newServer(t, m, "older"), m.store("newer")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		m.fill()
+		reads := func(each func()) int {
+			m.executed()
+			for range 60 {
+				each()
+				time.Sleep(time.Second)
+			}
+			return m.executed()["read"]
+		}
+		reads(func() {}) // all of them for the first time
+		usual := reads(func() {})
+		fails := func() {
+			b := resilience.FleetBreaker{ID: "listed/new", Config: resilience.BreakerConfig{Failures: 1000}}
+			_, err := newer.failure(t.Context(), b, 0, 1, 2, false)
+			require.NoError(t, err)
+		}
+		fails()
+		require.LessOrEqual(t, reads(func() {}), 2*usual, "it is there")
+		require.LessOrEqual(t, reads(fails), 2*usual, "it changes all the time")
+	})
+}
+
+// A member that has missed which breaker of a full namespace was replaced by which has room for the new one.
+func TestFullNamespaceWhoseChangesAreMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s, other := newServer(t, m, "server"), m.store("other")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		m.fill()
+		time.Sleep(comparison / 2) // not when all is read again
+		hear := s.store.deafen()
+		_, err := other.reset(t.Context(), "unlisted/0")
+		require.NoError(t, err)
+		m.mu.Lock()
+		delete(m.breakers, "unlisted/0") // the reset is forgotten
+		m.mu.Unlock()
+		_, err = other.isolate(t.Context(), "listed/search/tenant", "")
+		require.NoError(t, err)
+		hear()
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, s.callKey("tenant"), resilience.CodeCircuitOpen)
+	})
 }

@@ -279,11 +279,11 @@ func (e *engine) learn(asked time.Time, reply syncReply, all []entry) {
 
 	e.known = reply.memory
 	e.saw(reply.Version)
+	for _, x := range gone { // first, which makes room
+		e.apply(x, asked) // unless it has a newer version
+	}
 	for _, x := range all {
 		e.apply(x, asked) // which forgets e.known if the member knows more
-	}
-	for _, x := range gone {
-		e.apply(x, asked) // unless it has a newer version
 	}
 	for id := range e.versions {
 		if _, ok := e.breakers[id]; !ok && len(e.versions) > maxBreakers {
