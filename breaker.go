@@ -153,8 +153,10 @@ func (b *Breaker) resting() bool {
 }
 
 // forgettable reports whether a breaker that nothing uses may be forgotten: one that has seen failures only if
-// failing is true, and never while it rejects calls.
-func (b *Breaker) forgettable(failing bool) bool { return b.resting() || failing && !b.rejects() }
+// failing is true, and never while it rejects calls, or while a new one would because the fleet has isolated it.
+func (b *Breaker) forgettable(failing bool) bool {
+	return (b.resting() || failing && !b.rejects()) && !b.isFreed()
+}
 
 // Failures returns how many calls in a row have failed. While the breaker is open or half-open, it counts those
 // that opened it and the probes that failed since. If it is isolated, it counts those of before, or none if it was

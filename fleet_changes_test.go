@@ -208,6 +208,81 @@ func TestResetOfAMemberStandsUntilTheFleetChanges(t *testing.T) {
 	})
 }
 
+// Agents make up keys and names of tools: what they do doesn't undo a Reset either.
+func TestResetOfAMemberStandsWhateverElseIsCalled(t *testing.T) {
+	for id, of := range map[string]struct{ tool, key string }{
+		"listed/x/key": {"x", "key"}, "unlisted/y": {"y", ""},
+	} {
+		runInBubble(t, id, func(t *testing.T) {
+			g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+			call := func(tool, key string) error {
+				_, err := resilience.Do(t.Context(), g, tool, succeed, resilience.BreakerKey(key))
+				return err
+			}
+			others := func() {
+				for i := range 1100 {
+					require.NoError(t, call("x", fmt.Sprint(i)))
+					require.NoError(t, call(fmt.Sprint("other-", i), ""))
+				}
+			}
+			require.NoError(t, call(of.tool, of.key))
+			isolate, closes := fleetIsolates, fleetCloses
+			isolate.Breaker, isolate.Time, closes.Breaker = id, time.Now(), id
+			require.True(t, m.Apply(isolate))
+			require.ErrorIs(t, call(of.tool, of.key), resilience.CodeCircuitOpen)
+			time.Sleep(time.Second)
+			for _, b := range g.Breakers() {
+				b.Reset()
+			}
+
+			others()
+			require.NoError(t, call(of.tool, of.key))
+			closes.Time = time.Now()
+			require.True(t, m.Apply(closes))
+			others()
+			_, kept := m.Breaker(id)
+			require.False(t, kept, "there is nothing to remember")
+		})
+	}
+}
+
+// A member that joins the same fleet again is still one whose operator has reset what that had isolated.
+func TestResetOfAMemberStandsWhenItJoinsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		b, isolates := g.Breaker("x"), fleetIsolates
+		isolates.Breaker, isolates.Time = "listed/x", time.Now()
+		join := func(name string) {
+			t.Helper()
+			require.NoError(t, m.Leave(t.Context()))
+			var err error
+			m, err = g.JoinFleet(name, new(testFleet))
+			require.NoError(t, err)
+			require.True(t, m.Apply(isolates))
+		}
+
+		require.True(t, m.Apply(isolates))
+		time.Sleep(time.Second)
+		b.Reset()
+		join("test")
+		assert.Equal(t, resilience.StateClosed, b.State())
+		join("test")
+		assert.Equal(t, resilience.StateClosed, b.State())
+
+		time.Sleep(time.Second)
+		isolates.Time = time.Now()
+		join("test")
+		assert.Equal(t, resilience.StateIsolated, b.State(), "it is another isolation")
+		require.NoError(t, m.Leave(t.Context()))
+		time.Sleep(time.Second)
+		b.Reset()
+		join("test")
+		assert.Equal(t, resilience.StateClosed, b.State(), "the operator knew of it")
+		join("other")
+		assert.Equal(t, resilience.StateIsolated, b.State(), "it is another fleet's")
+	})
+}
+
 // What the operator of a member does stands if the fleet's has done something before, of which the member hears late.
 func TestOperatorOfAMemberDecidesAfterThatOfTheFleet(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -19,8 +19,9 @@ import (
 // and metrics, so it must not be a secret. An empty key, the default, means the tool's own breaker.
 //
 // A guard keeps at most 1,024 such breakers. For a further one it forgets one that rejects no calls and that no
-// call uses, preferably without failures, the oldest before others. If it soon finds none, the call counts on no
-// breaker, so that many bad keys don't shut the tool either; the tool's own rejects it while it is open or isolated.
+// call uses, preferably without failures, the oldest before others; but none that a [Fleet] has isolated and Reset has
+// closed for this guard. If it soon finds none, the call counts on no breaker, so that many bad keys don't shut the
+// tool either; the tool's own rejects it while it is open or isolated.
 func BreakerKey(key string) Option { return func(o *options) { o.key = key } }
 
 // keyKey is the key of a breaker's key in the context of its Probe.

@@ -49,8 +49,9 @@ func (s *sharing) operate(held bool, tripped *moment) {
 	s.changed, s.cause, s.held, s.tripped = time.Now(), CauseManual, held, tripped
 }
 
-// join forgets what another fleet has said, but for an isolation, which this one ends unless it has one, too.
-func (b *Breaker) join() {
+// join forgets what was said in an earlier membership, but for an isolation, which this fleet ends unless it has one,
+// too. If it is the same fleet again, what was done by hand stands, too.
+func (b *Breaker) join(again bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.watched.Store(false)
@@ -58,7 +59,10 @@ func (b *Breaker) join() {
 		return
 	}
 	s := &b.trouble.shared
-	s.freed, s.reset, s.denied = time.Time{}, time.Time{}, nil
+	s.denied = nil
+	if !again {
+		s.freed, s.reset = time.Time{}, time.Time{}
+	}
 	if b.era.Load().state != StateIsolated {
 		s.fleet = StateClosed
 	}
@@ -170,12 +174,12 @@ func (s *sharing) isRefused(longest time.Duration) bool {
 	return s.denied.left() > 0
 }
 
-// isFreed reports whether the fleet has isolated the breaker, which is open: the operator of this member has reset it,
-// and it recovers by itself.
+// isFreed reports whether the fleet has isolated the breaker, which isn't: the operator of this member has reset it, and
+// it recovers by itself.
 func (b *Breaker) isFreed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.inTrouble().shared.fleet == StateIsolated
+	return b.trouble != nil && b.trouble.shared.fleet == StateIsolated
 }
 
 // mayProbe reports whether the fleet lets a call that has so much time left be the probe of an open breaker. If not,

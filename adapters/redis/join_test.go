@@ -140,6 +140,17 @@ func TestJoiningAgain(t *testing.T) {
 		"its operator has done so, too": {
 			meanwhile: func(s *server) { s.guard.Breaker("search").Isolate("mine") }, reset: true, want: resilience.StateIsolated,
 		},
+		"its operator has reset it": {
+			meanwhile: func(s *server) { s.guard.Breaker("search").Reset() }, want: resilience.StateClosed,
+		},
+		"its operator has reset it before another isolation": {
+			meanwhile: func(s *server) {
+				s.guard.Breaker("search").Reset()
+				time.Sleep(time.Second)
+				_, err := s.store.store("operator").isolate(s.t.Context(), "listed/search", "moving on")
+				require.NoError(s.t, err)
+			}, want: resilience.StateIsolated,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -149,7 +160,7 @@ func TestJoiningAgain(t *testing.T) {
 				other.start(nil)
 				defer leaveAll(t, []*server{s, other})
 				require.NoError(t, other.fleet.Isolate(t.Context(), "search", "moving house"))
-				synctest.Wait()
+				time.Sleep(time.Second)
 				require.NoError(t, s.fleet.Leave(t.Context()))
 				require.Equal(t, resilience.StateIsolated, s.state())
 
@@ -161,6 +172,8 @@ func TestJoiningAgain(t *testing.T) {
 				}
 				time.Sleep(2 * time.Minute) // the reset is forgotten
 				s.join()
+				require.Equal(t, c.want, s.state())
+				time.Sleep(2 * time.Minute)
 				require.Equal(t, c.want, s.state())
 				s.store.down.Store(false)
 			})
