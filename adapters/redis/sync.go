@@ -27,7 +27,7 @@ const (
 func (e *engine) run(ctx context.Context) {
 	var compared time.Time
 	for joined, whole := false, false; ctx.Err() == nil; {
-		delay := heartbeat - rand.N(heartbeat/4)
+		delay, wake := heartbeat-rand.N(heartbeat/4), e.wake
 		asked, hears := time.Now(), e.isHearing()
 		members, err := e.sync(context.WithoutCancel(ctx), asked)
 		if err == nil {
@@ -40,7 +40,7 @@ func (e *engine) run(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			e.lost(err)
-			delay = retry
+			delay, wake = retry, nil // which messages don't hurry: what the member tries in vain may cause them
 		}
 		if !joined && (err == nil || isRefusal(err)) {
 			joined = true
@@ -53,7 +53,7 @@ func (e *engine) run(ctx context.Context) {
 
 		select {
 		case <-ctx.Done():
-		case <-e.wake:
+		case <-wake:
 		case <-time.After(delay):
 		}
 	}

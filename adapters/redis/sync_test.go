@@ -283,3 +283,24 @@ func TestManyBreakersAreReadInParts(t *testing.T) {
 		}
 	})
 }
+
+// A member that fails to learn what its commands have done is told so by messages. It tries again no sooner for these.
+func TestMessagesDoNotHurryARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "alone")
+		s.prepare(nil)
+		s.open("search")
+		s.store.delay = func() time.Duration { return time.Millisecond }
+		s.store.faults.Store("failure", fault{after: func(context.Context) error { return errLost }})
+		s.join()
+		require.False(t, s.fleet.Health().Connected)
+		m.executed()
+		time.Sleep(10 * time.Second)
+		require.InDelta(t, int(10*time.Second/retry), m.executed()["failure"], 2)
+		s.store.mend()
+		time.Sleep(heartbeat)
+		require.True(t, s.fleet.Health().Connected)
+		leaveAll(t, []*server{s})
+	})
+}
