@@ -59,7 +59,7 @@ type version struct {
 type untold struct {
 	agreed  time.Time            // until when it has heard of the member's changes
 	behind  bool                 // it has missed some since
-	cleared map[string]time.Time // when a success has ended failures of a breaker
+	cleared map[string]time.Time // when a success has ended the failures of a breaker until then
 }
 
 // nothing is what a member has learned of a memory at first.
@@ -116,15 +116,13 @@ func (e *engine) Report(r resilience.FleetResult) {
 }
 
 // missed notes that the store may not have heard of a result: the next sync tells it what has become of the breaker, if
-// the result has changed that, or that a success has ended its failures. An older change it has heard of, and others
-// may know better since.
+// the result has changed that, or that a success has ended the failures before it. An older change it has heard of, and
+// others may know better since.
 func (e *engine) missed(r resilience.FleetResult) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.behind = true
-	if !r.Success {
-		delete(e.cleared, r.Breaker.ID)
-	} else if len(e.cleared) < maxBreakers {
+	if r.Success && len(e.cleared) < maxBreakers {
 		e.cleared[r.Breaker.ID] = r.Time
 	}
 	if at := r.Breaker.Changed; r.Time.Sub(at) < heartbeat && at.Before(e.agreed) {
@@ -201,8 +199,8 @@ func (e *engine) resync() {
 }
 
 // apply applies what the store said when it was asked at this time, or later, unless it has said something newer
-// since. What it says again is no news, unless the member's breaker has closed since. It reports false if the member
-// knows more. e.mu must be held.
+// since. What it says again is no news, unless the member's breaker has closed since; and as long as it has failures,
+// it wants to hear of a success. It reports false if the member knows more. e.mu must be held.
 func (e *engine) apply(x entry, asked time.Time) bool {
 	c, last := x.change(asked), e.versions[x.ID]
 	if x.Version < last.number {
@@ -210,7 +208,8 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 	}
 	if x.Version == last.number && !last.time.IsZero() {
 		b, _ := e.member.Breaker(x.ID)
-		if c.State != resilience.StateOpen || b.State != resilience.StateClosed {
+		closed := c.State == resilience.StateOpen && b.State == resilience.StateClosed
+		if !closed && c.Failures == 0 {
 			return true
 		}
 	}

@@ -47,6 +47,43 @@ func TestSuccessThatTheStoreMissedEndsFailures(t *testing.T) {
 	}
 }
 
+// It does so too if a call has failed since, of which the store could not be told either.
+func TestSuccessBeforeAFailureThatTheStoreMissedEndsFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		for range 4 {
+			all[0].fail()
+		}
+		setDown(all, true)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, all[0].call())
+		all[0].fail()
+		setDown(all, false)
+		time.Sleep(2 * time.Second)
+		require.Zero(t, m.breaker("listed/search").Failures)
+	})
+}
+
+// A success may end no failures, as when the server's clock is set back. Then a later one does.
+func TestSuccessIsReportedAsLongAsTheStoreHasFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "alone")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		s.fail()
+		m.mu.Lock()
+		m.now = func() time.Time { return time.Now().Add(-time.Minute) }
+		m.mu.Unlock()
+		require.NoError(t, s.call())
+		time.Sleep(2 * time.Minute)
+		require.NoError(t, s.call())
+		require.Zero(t, m.breaker("listed/search").Failures)
+	})
+}
+
 // One may succeed while the store is being told of another.
 func TestSuccessesThatTheStoreMissesOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
