@@ -52,8 +52,9 @@
 // Breakers belong together that have the same name and key, and that all members list in their Config, or that none
 // does. Isolate, Trip and Reset of a Breaker concern one member; [Fleet.Isolate] and [Fleet.Reset] concern all, and of
 // what was done for one and for all, the last counts, also when a guard has left and joins again; but a member's Reset
-// ends only an isolation of which it has heard. All members should configure a breaker alike: if they don't, the log
-// says so, and Health, for three minutes also of those that have left.
+// ends only an isolation of which it has heard. A member's Reset of a breaker that the fleet has opened stands until
+// there is news of it, as when another member probes. All members should configure a breaker alike: if they don't,
+// the log says so, and Health, for three minutes also of those that have left.
 //
 // Times go from Redis to members as durations only, so their clocks may differ. A namespace remembers up to 4,096
 // breakers that have failures; of further ones only those of listed tools are shared. Those, and isolated ones, are

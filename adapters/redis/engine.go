@@ -199,8 +199,9 @@ func (e *engine) resync() {
 }
 
 // apply applies what the store said when it was asked at this time, or later, unless it has said something newer
-// since. What it says again is no news, unless the member's breaker has closed since; and as long as it has failures,
-// it wants to hear of a success. It reports false if the member knows more. e.mu must be held.
+// since. What it says again is no news, unless the member's breaker has closed since, other than by its operator; and
+// as long as it has failures, it wants to hear of a success. It reports false if the member knows more. e.mu must be
+// held.
 func (e *engine) apply(x entry, asked time.Time) bool {
 	c, last := x.change(asked), e.versions[x.ID]
 	if x.Version < last.number {
@@ -208,7 +209,7 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 	}
 	if x.Version == last.number && !last.time.IsZero() {
 		b, _ := e.member.Breaker(x.ID)
-		closed := c.State == resilience.StateOpen && b.State == resilience.StateClosed
+		closed := c.State == resilience.StateOpen && b.State == resilience.StateClosed && b.Cause != resilience.CauseManual
 		if !closed && c.Failures == 0 {
 			return true
 		}

@@ -304,3 +304,25 @@ func TestMessagesDoNotHurryARetry(t *testing.T) {
 		leaveAll(t, []*server{s})
 	})
 }
+
+// What the operator of one server has closed stays so until the fleet has news, however often all is read again.
+func TestResetOfOneMemberStandsWithoutNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, func(c *resilience.BreakerConfig) { c.Cooldown = time.Hour })
+		defer leaveAll(t, all)
+		down(t, all)
+		time.Sleep(time.Second)
+		all[0].guard.Breaker("search").Reset()
+		time.Sleep(2 * comparison)
+		require.Equal(t, resilience.StateClosed, all[0].state())
+		require.Equal(t, resilience.StateOpen, all[1].state())
+
+		_, err := all[1].store.failure(t.Context(), resilience.FleetBreaker{
+			ID: "listed/search", RetryAfter: time.Hour, Config: resilience.BreakerConfig{ProbeInterval: time.Minute},
+		}, 0, 1, 2, true)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, resilience.StateOpen, all[0].state(), "a probe has failed")
+	})
+}
