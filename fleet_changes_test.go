@@ -357,6 +357,26 @@ func TestOlderChangeThanByHandIsNotApplied(t *testing.T) {
 	})
 }
 
+// What the fleet had closed before the member's own calls opened the breaker, it doesn't close when it says so again.
+func TestOlderChangeThanByCallsIsNoNewsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		opened(t, m, time.Minute)
+		time.Sleep(time.Minute)
+		_, err := resilience.Do(t.Context(), g, "x", succeed)
+		require.NoError(t, err, "it is the probe")
+		asked := time.Now()
+		time.Sleep(time.Second)
+		for range 5 {
+			_, _ = resilience.Do(t.Context(), g, "x", failing(1, errBoom))
+		}
+
+		assert.False(t, m.Apply(resilience.FleetChange{Breaker: "listed/x", Time: asked}))
+		change(t, m, fleetCloses)
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+	})
+}
+
 // A trip ends, and an isolation of the whole fleet doesn't.
 func TestFleetIsIsolatedDuringATrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -91,12 +91,12 @@ func (b *Breaker) apply(c FleetChange) bool {
 	s := &b.inTrouble().shared
 	byHand := c.Cause == CauseManual && c.State == StateClosed || c.State == StateIsolated
 	later := s.changed.After(c.Time)
+	before := s.fleet
+	s.fleet = c.State // also if the breaker knows more: what the fleet has closed by then, it doesn't close again later
 	if later && !byHand {
 		return false
 	}
 
-	before := s.fleet
-	s.fleet = c.State
 	b.watched.Store(c.State == StateClosed && c.Failures > 0)
 	switch {
 	case c.State == StateClosed && byHand && !later && c.Time.After(s.reset):

@@ -36,6 +36,8 @@ type engine struct {
 	untold             // to the store
 	health  Health
 	refused error // why Join fails
+
+	reported time.Time // when the store was told of the last result
 }
 
 // errLeft is the error of a member's health once it has left, whatever the store says from then on.
@@ -93,7 +95,8 @@ func newEngine(s store, id string, cfg Config) *engine {
 
 // Report implements [resilience.Fleet].
 func (e *engine) Report(r resilience.FleetResult) {
-	if !e.connected() {
+	asked, connected := e.reports()
+	if !connected {
 		e.missed(r)
 		return
 	}
@@ -112,7 +115,18 @@ func (e *engine) Report(r resilience.FleetResult) {
 		e.lost(err)
 		return
 	}
-	e.told(changed)
+	e.told(changed, asked)
+}
+
+// reports notes that the store is told of a result now, unless it can't be reached.
+func (e *engine) reports() (now time.Time, connected bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now = time.Now()
+	if e.health.Connected {
+		e.reported = now
+	}
+	return now, e.health.Connected
 }
 
 // missed notes that the store may not have heard of a result: the next sync tells it what has become of the breaker, if
@@ -144,19 +158,19 @@ func (e *engine) Lease(
 	return reply.Granted, duration(reply.Wait)
 }
 
-// told applies the reply to a command that may have changed a breaker.
-func (e *engine) told(x entry) {
+// told applies the reply to a command of this time that may have changed a breaker.
+func (e *engine) told(x entry, asked time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if x.Since != e.since {
 		e.resync()
 		return
 	}
-	e.apply(x, time.Now())
+	e.apply(x, asked)
 }
 
-// heard applies a message. One of the member itself says what the reply has said, perhaps later than what it
-// has found out since, unless the reply was lost: then the breaker's state is news.
+// heard applies a message. One of the member itself says what the reply says, unless that is lost: then the breaker's
+// state is news, but older than what the member has found out since.
 func (e *engine) heard(x entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,7 +178,11 @@ func (e *engine) heard(x entry) {
 		e.resync()
 		return
 	}
-	if (x.By == e.id && x.State == e.breakers[x.ID].State || e.apply(x, time.Now())) && x.Version == e.known.Version+1 {
+	asked := time.Now()
+	if x.By == e.id {
+		asked = e.reported
+	}
+	if (x.By == e.id && x.State == e.breakers[x.ID].State || e.apply(x, asked)) && x.Version == e.known.Version+1 {
 		e.known.Version++
 	}
 }

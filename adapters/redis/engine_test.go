@@ -356,7 +356,7 @@ func TestWhatAMessageMeans(t *testing.T) {
 					clear(e.versions)
 				}
 				if c.reply {
-					e.told(x)
+					e.told(x, time.Now())
 				}
 				e.heard(x)
 				require.Equal(t, c.want, s.state())

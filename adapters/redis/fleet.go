@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/seed8d1e2389/resilience"
@@ -131,12 +132,13 @@ func (f *Fleet) command(
 	if err != nil {
 		return err
 	}
+	asked := time.Now()
 	e, err := bounded(ctx, &f.engine.hanging, func(ctx context.Context) (entry, error) { return do(ctx, id) })
 	if err != nil {
 		f.engine.reread() // it may have been executed
 		return fmt.Errorf("redisfleet: %w", err)
 	}
-	f.engine.told(e)
+	f.engine.told(e, asked)
 	return nil
 }
 

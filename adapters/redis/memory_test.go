@@ -277,7 +277,7 @@ func TestMemoryOfAMemberIsBounded(t *testing.T) {
 		m.version = 3 * maxBreakers
 		m.mu.Unlock()
 		for i := range 2 * maxBreakers {
-			e.told(entry{ID: fmt.Sprint("unlisted/", i), State: "closed", Version: int64(i + 2), Since: "1"})
+			e.told(entry{ID: fmt.Sprint("unlisted/", i), State: "closed", Version: int64(i + 2), Since: "1"}, time.Now())
 			if i == maxBreakers-2 || i == 2*maxBreakers-1 {
 				e.subscribed()
 				synctest.Wait()

@@ -254,3 +254,48 @@ func TestErrorOfACallerWithLittleTime(t *testing.T) {
 		require.NotContains(t, err.Error(), "500ms")
 	})
 }
+
+// What the store replies, and its message, are as old as what it was told: the member may have found out more since.
+func TestReplyIsOlderThanFailuresSince(t *testing.T) {
+	for name, hears := range map[string]bool{"the reply alone": false, "the message first": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := servers(t, newModel(), 2, nil)
+				defer leaveAll(t, all)
+				down(t, all)
+				s := all[0]
+				s.broken.Store(false)
+				time.Sleep(30 * time.Second)
+				hear := s.store.deafen()
+				if hears {
+					hear()
+				}
+				s.store.delay = func() time.Duration { return 15 * time.Millisecond }
+				s.store.faults.Store("recovered", fault{after: func(context.Context) error {
+					time.Sleep(5 * time.Millisecond)
+					return nil
+				}})
+				call := func() error {
+					_, err := resilience.Do(t.Context(), s.guard, "search", func(context.Context) (int, error) {
+						time.Sleep(time.Millisecond)
+						if s.cut.Load() {
+							return 0, errBackend
+						}
+						return 0, nil
+					})
+					return err
+				}
+
+				require.NoError(t, call(), "it is the probe")
+				s.cut.Store(true)
+				for range 5 {
+					require.ErrorIs(t, call(), errBackend)
+				}
+				require.Equal(t, resilience.StateOpen, s.state())
+				time.Sleep(5 * time.Second)
+				require.Equal(t, resilience.StateOpen, s.state())
+				require.Equal(t, resilience.StateClosed, all[1].state(), "one member has seen failures")
+			})
+		})
+	}
+}

@@ -238,12 +238,13 @@ func (e *engine) restore(ctx context.Context, l learned, older int64) error {
 		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, age: time.Since(x.made), older: older})
 	}
 
+	asked := time.Now()
 	return e.tellAll(ctx, all, func(n news, restored entry) {
 		id := n.breaker.ID
 		delete(l.breakers, id) // it isn't told again, whatever happens to the others
 		delete(l.versions, id)
 		if restored.Version > 0 {
-			e.told(restored)
+			e.told(restored, asked)
 			return
 		}
 		e.mu.Lock()
