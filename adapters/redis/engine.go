@@ -45,10 +45,11 @@ var errLeft = errors.New("the member has left the fleet")
 
 // learned is what a member has learned of a memory of the store.
 type learned struct {
-	since    string // the memory that versions are of
-	newest   int64  // of its versions
+	since    string  // the memory that versions are of
+	newest   int64   // of its versions
+	before   lineage // the memories before it
 	versions map[string]version
-	breakers map[string]entry // those that aren't closed, or have failures
+	breakers map[string]entry // those that aren't closed, have failures, or haven't been read yet
 }
 
 // version is what a member has applied last of a breaker.
@@ -129,9 +130,9 @@ func (e *engine) reports() (now time.Time, connected bool) {
 	return now, e.health.Connected
 }
 
-// missed notes that the store may not have heard of a result: the next sync tells it what has become of the breaker, if
-// the result has changed that, or that a success has ended the failures before it. An older change it has heard of, and
-// others may know better since.
+// missed notes that the store may not have heard of a result: the next sync tells it what has become of the breaker,
+// if the result has changed that, or that a success has ended the failures before it. An older change it has heard
+// of, and others may know better since.
 func (e *engine) missed(r resilience.FleetResult) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -244,7 +245,7 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 		e.known = memory{}
 		return false
 	}
-	e.versions[x.ID], x.made = version{x.Version, c.Time}, c.Time
+	e.versions[x.ID], x.made, x.Since = version{x.Version, c.Time}, c.Time, e.since
 	if x.State == "closed" && x.Failures == 0 {
 		delete(e.breakers, x.ID)
 	} else {

@@ -133,7 +133,12 @@ func (f *Fleet) command(
 		return err
 	}
 	asked := time.Now()
-	e, err := bounded(ctx, &f.engine.hanging, func(ctx context.Context) (entry, error) { return do(ctx, id) })
+	e, err := bounded(ctx, &f.engine.hanging, func(ctx context.Context) (entry, error) {
+		if err := f.engine.notice(ctx); err != nil {
+			return entry{}, err
+		}
+		return do(ctx, id)
+	})
 	if err != nil {
 		f.engine.reread() // it may have been executed
 		return fmt.Errorf("redisfleet: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -108,6 +109,9 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 // look asks the store what its memory is, after giving it what the member knows if it has forgotten that.
 func (e *engine) look(ctx context.Context) (syncReply, error) {
 	reply, since, err := e.ask(ctx)
+	if err == nil && e.hasGoneBack(reply) {
+		reply, since, err = e.ask(ctx)
+	}
 	if err != nil || reply.Since == since {
 		return reply, err
 	}
@@ -116,6 +120,34 @@ func (e *engine) look(ctx context.Context) (syncReply, error) {
 	}
 	reply, _, err = e.ask(ctx)
 	return reply, err
+}
+
+// hasGoneBack reports whether the store has a memory that it had before the one that the member knows. The next
+// command says so, whereupon the store begins another one, by which all members notice it.
+func (e *engine) hasGoneBack(reply syncReply) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.before.find(reply.Since) < 0 {
+		return false
+	}
+	e.store.saw(memory{reply.Since, math.MaxInt64}) // the member has seen what came after it, whatever its version is
+	return true
+}
+
+// notice lets the store begin another memory, if it has gone back, before it is told something: what is told first
+// would otherwise pass for a part of the older memory.
+func (e *engine) notice(ctx context.Context) error {
+	e.mu.Lock()
+	had := len(e.before)
+	e.mu.Unlock()
+	if had == 0 {
+		return nil // each command says what the member has seen of the only one
+	}
+	reply, _, err := e.ask(ctx)
+	if err == nil {
+		e.hasGoneBack(reply)
+	}
+	return err
 }
 
 // ask asks the store what its memory is. It also returns which one the member knows.
@@ -133,13 +165,19 @@ func (e *engine) ask(ctx context.Context) (reply syncReply, since string, err er
 // missed some of that: whose failures a success has ended, and which breakers have opened and closed.
 func (e *engine) catchUp(ctx context.Context) error {
 	e.mu.Lock()
+	behind := e.behind
+	e.mu.Unlock()
+	if !behind {
+		return nil
+	}
+	if err := e.notice(ctx); err != nil {
+		return err
+	}
+
+	e.mu.Lock()
 	u := e.untold
 	e.behind, e.cleared = false, make(map[string]time.Time)
 	e.mu.Unlock()
-	if !u.behind {
-		return nil
-	}
-
 	err := e.tellAll(ctx, e.findings(u), func(news, entry) {})
 	if err != nil {
 		e.mu.Lock()
@@ -200,38 +238,38 @@ func (e *engine) renew(ctx context.Context) error {
 // the next sync does.
 func (e *engine) remember(ctx context.Context, reply syncReply) error {
 	e.mu.Lock()
-	before := e.learned
+	l := e.learned
+	memories, newer := l.memories(), l.newer(reply.Of)
 	e.known, e.learned = memory{}, nothing(reply.Since)
-	e.breakers = maps.Clone(before.breakers) // until they have been read
+	e.before = memories.next(reply.Of)
+	e.breakers = maps.Clone(l.breakers) // until they have been read
 	e.mu.Unlock()
 
-	var older int64
-	if reply.Of.Since == before.since {
-		older = reply.Of.Version
-	}
-	err := e.restore(ctx, before, older)
+	older := memories.older(reply.Of)
+	err := e.restore(ctx, l, newer, older)
 	if err == nil && older > 0 {
-		err = e.reclose(ctx, before, older)
+		err = e.reclose(ctx, newer, older)
 	}
 	if err != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.learned = before
+		e.learned = l
 	}
 	return err
 }
 
-// restore tells the store what is open and isolated, but not what it knew in this older version of its memory.
-func (e *engine) restore(ctx context.Context, l learned, older int64) error {
+// restore tells the store which of these are open or isolated, which it did not know in this older version of its
+// memory.
+func (e *engine) restore(ctx context.Context, l learned, newer []entry, older int64) error {
 	var all []news
-	for id, x := range l.breakers {
-		b, _ := e.member.Breaker(id)
-		if x.Version <= older || x.State == "closed" || x.State == "open" && b.State == resilience.StateClosed {
+	for _, x := range newer {
+		b, _ := e.member.Breaker(x.ID)
+		if x.State == "closed" || x.State == "open" && b.State == resilience.StateClosed {
 			continue
 		}
 
 		c := x.change(time.Time{})
-		b.ID, b.State = id, c.State            // the member may know of it without having it
+		b.ID, b.State = x.ID, c.State          // the member may know of it without having it
 		if b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
 			b.RetryAfter = c.RetryAfter
 		}
@@ -253,14 +291,13 @@ func (e *engine) restore(ctx context.Context, l learned, older int64) error {
 	})
 }
 
-// reclose tells the store what has been closed after this version of its memory.
-func (e *engine) reclose(ctx context.Context, l learned, older int64) error {
+// reclose tells the store which of these have been closed after this version of its memory.
+func (e *engine) reclose(ctx context.Context, newer []entry, older int64) error {
 	var all []news
-	for id, v := range l.versions {
-		if x, ok := l.breakers[id]; ok && x.State != "closed" || v.number <= older {
-			continue
+	for _, x := range newer {
+		if x.State == "closed" {
+			all = append(all, news{op: "reclose", breaker: resilience.FleetBreaker{ID: x.ID}, older: older})
 		}
-		all = append(all, news{op: "reclose", breaker: resilience.FleetBreaker{ID: id}, older: older})
 	}
 	return e.tellAll(ctx, all, func(news, entry) {})
 }

@@ -73,7 +73,7 @@ func (i *interleaving) failover() {
 	for _, m := range cut {
 		m.store.down.Store(false)
 	}
-	i.wish.calm, i.back = time.Now(), nil // a replica that is behind for two failovers is another story
+	i.wish.calm = time.Now()
 }
 
 // isOlder reports whether nobody has noticed yet that the store has gone back to an older memory.

@@ -55,3 +55,28 @@ func TestLostMemory(t *testing.T) {
 		})
 	}
 }
+
+// TestResetOutlivesCrashes lets Redis crash twice, and load the same snapshot both times: in it, a breaker is isolated
+// that was reset since.
+func TestResetOutlivesCrashes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	all := joinAll(t, 3, new(backend), resilience.BreakerConfig{}, to(t, s.addr))
+	require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+	agree(t, all, resilience.StateIsolated)
+	s.do("SAVE")
+	require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+	agree(t, all, resilience.StateClosed)
+
+	for range 2 {
+		s.kill()
+		connected(t, all, false)
+		s.start()
+		connected(t, all, true)
+		eventually(t, "a newcomer finds it closed", func() bool {
+			newcomer := newMember(t, new(backend), resilience.BreakerConfig{}).join(newClient(t, s.addr))
+			return newcomer.state() == resilience.StateClosed
+		})
+		agree(t, all, resilience.StateClosed)
+	}
+}
