@@ -185,8 +185,8 @@ func (c *call) admit(ctx context.Context) *Error {
 	return nil
 }
 
-// enterBreaker returns the breaker of the call: that of its key, if it has one and there is room for it. Otherwise, or if
-// the tool is isolated, that is the tool's own, unless the call belongs to one around it.
+// enterBreaker returns the breaker of the call: that of its key, if it has one and there is room for it. Otherwise,
+// or if the tool is isolated, that is the tool's own, unless the call belongs to one around it.
 func (c *call) enterBreaker(ctx context.Context) *Breaker {
 	key := c.options.key
 	if f := c.options.keyOf; key == "" && f != nil {

@@ -25,12 +25,12 @@ type FleetMember struct {
 	alone error                  // why the fleet can't be reached; nil if it can
 }
 
-// JoinFleet makes the guard a member of a fleet, under the name that logs and observers read. The guard then shares what its
-// breakers find out, and learns of the other members', but for the breaker that tools without a state of their own
-// share. Only calls, Probes and the fleet's own changes are shared: Isolate, Trip and Reset of a Breaker concern this
-// guard alone. It is an error if f is nil, or if the guard is a member of a fleet already. What an earlier fleet has
-// isolated stays isolated until this one says that it is closed. If the guard joins the same fleet again, by its name,
-// what its operator has reset isn't isolated by what the fleet has done before.
+// JoinFleet makes the guard a member of a fleet, under the name that logs and observers read. The guard then shares
+// what its breakers find out, and learns of the other members', but for the breaker that tools without a state of
+// their own share. Only calls, Probes and the fleet's own changes are shared: Isolate, Trip and Reset of a Breaker
+// concern this guard alone. It is an error if f is nil, or if the guard is a member of a fleet already. What an
+// earlier fleet has isolated stays isolated until this one says that it is closed. If the guard joins the same fleet
+// again, by its name, what its operator has reset isn't isolated by what the fleet has done before.
 //
 // A program calls this only for a Fleet of its own; others have a function for it.
 func (g *Guard) JoinFleet(name string, f Fleet) (*FleetMember, error) {

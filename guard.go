@@ -113,7 +113,8 @@ func Must(g *Guard, err error) *Guard {
 // a nil fn is TOOL_NOT_FOUND, and a context that has already ended is CANCELED or TIMEOUT. If a
 // method of ctx panics before fn is called, that is TOOL_FAILED around a [*PanicError]; later it is
 // ignored, and one that blocks then holds up the call for about 100ms. Before fn is called, the methods of ctx must
-// not block: Do waits for them. None of these counts on a breaker or appears in Health; observers receive them. A nil ctx or g panics.
+// not block: Do waits for them. None of these counts on a breaker or appears in Health; observers receive them. A nil
+// ctx or g panics.
 func Do[T any](
 	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option,
 ) (T, error) {

@@ -174,8 +174,8 @@ func (s *sharing) isRefused(longest time.Duration) bool {
 	return s.denied.left() > 0
 }
 
-// isFreed reports whether the fleet has isolated the breaker, which isn't: the operator of this member has reset it, and
-// it recovers by itself.
+// isFreed reports whether the fleet has isolated the breaker, which isn't: the operator of this member has reset it,
+// and it recovers by itself.
 func (b *Breaker) isFreed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
