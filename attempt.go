@@ -180,7 +180,7 @@ func (c *call) fits(delay time.Duration) bool {
 func (c *call) errorOf(f *failure) *Error {
 	e := c.withLast(f.toError(c.ctx.name, &f.reply)) // of a crash, which isn't what the tool returned
 	if !c.harmless {
-		e.forEffect(c.toolEffect(), f.changed || isCrash(f.err) || f.class == ClassNeutral)
+		e.forEffect(c.toolEffect(), f.changed || isCrash(f.err) || f.reads == ClassNeutral)
 	}
 	return e
 }

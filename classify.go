@@ -94,13 +94,20 @@ func (f *facts) byDefault() Class {
 	switch {
 	case f.has(isUnfinished) && !isCrash(f.err):
 		return ClassInvalid
-	case f.blamed != nil && f.blamed.hurried:
+	case f.neutral, f.blamed != nil && f.blamed.hurried:
 		return ClassNeutral
+	}
+	return f.meaning()
+}
+
+// meaning is byDefault without a mark of MarkNeutral around what else the error tells.
+func (f *facts) meaning() Class {
+	switch {
 	case f.derived && f.blame().neutral():
 		return f.blame()
 	case f.said:
 		return f.says
-	case f.has(isCanceled) && f.blamed == nil:
+	case f.has(isCanceled) && f.blamed == nil && !f.neutral:
 		return ClassCanceled
 	}
 	return f.blame()
@@ -136,8 +143,9 @@ func MarkPermanent(err error) error { return mark(err, ClassPermanent, false) }
 func MarkInvalid(err error) error { return mark(err, ClassInvalid, false) }
 
 // MarkNeutral marks err as a failure that says nothing about the tool's backend, such as a question that the user
-// hasn't answered in time: the breaker doesn't count it, and it isn't retried. Unlike MarkInvalid, it blames nobody,
-// so what the agent reads is that of err. It returns nil for nil.
+// hasn't answered in time: the breaker doesn't count it, and it isn't retried. Unlike MarkInvalid, it blames nobody:
+// the agent reads what it would of err, and that another try won't help if err tells nothing. Nor does it change
+// whether err has certainly had no effect. It returns nil for nil.
 func MarkNeutral(err error) error { return mark(err, ClassNeutral, false) }
 
 type marked struct {
@@ -166,6 +174,7 @@ func (n *notMade) Unwrap() error { return n.error }
 // A statement is what a program says on purpose by an error, or by one that it wraps.
 type statement struct {
 	explicit *Error // the outermost one, nil if there is none
+	neutral  bool   // it is marked as one that doesn't count, around all that follows
 	said     bool   // what the error means, which is
 	says     Class
 	timeout  bool // an *Error says so, which is TIMEOUT
@@ -181,8 +190,9 @@ func (s *statement) join(inner *statement) {
 	if s.explicit == nil {
 		s.explicit = inner.explicit
 	}
-	if !s.said {
-		s.said, s.says, s.timeout, s.derived = inner.said, inner.says, inner.timeout, inner.derived
+	if !s.neutral && !s.said {
+		s.neutral, s.said, s.says = inner.neutral, inner.said, inner.says
+		s.timeout, s.derived = inner.timeout, inner.derived
 	}
 	s.final = s.final || inner.final
 	s.notMade = s.notMade && inner.notMade
@@ -194,8 +204,12 @@ func (s *statement) join(inner *statement) {
 func (s *statement) addStatement(err error) {
 	switch x := err.(type) {
 	case *marked:
+		if x.class == ClassNeutral {
+			s.neutral = true
+			break
+		}
 		s.say(x.class)
-		s.final = x.class != ClassTransient && x.class != ClassNeutral
+		s.final = x.class != ClassTransient
 		if !x.noEffect { // the program knows better
 			s.notMade, s.rejected = false, false
 		}
@@ -229,7 +243,7 @@ func (s *statement) addStatement(err error) {
 func (s *statement) addError(e *Error) {
 	s.explicit, s.derived = e, e.derived && (!s.said || s.derived)
 	s.said, s.says, s.timeout = !e.saysNothing(), e.class(), e.Code == CodeTimeout
-	s.final = false
+	s.neutral, s.final = false, false
 	if e.Code == CodeTimeout || e.Code == CodeCanceled {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
 	}
@@ -239,7 +253,9 @@ func (s *statement) addError(e *Error) {
 	}
 }
 
-func (s *statement) say(c Class) { s.said, s.says, s.timeout, s.derived = true, c, false, false }
+func (s *statement) say(c Class) {
+	s.neutral, s.said, s.says, s.timeout, s.derived = false, true, c, false, false
+}
 
 func (e *Error) class() Class {
 	if e.neutral {
@@ -288,7 +304,7 @@ func (e *Error) saysNothing() bool {
 
 // bareCancel reports whether f are those of context.Canceled, and nothing says on purpose what it means. What
 // WithTimeout or a guard makes of a context that the tool itself canceled says no more.
-func (f *facts) bareCancel() bool { return !f.said && f.has(isCanceled) }
+func (f *facts) bareCancel() bool { return !f.neutral && !f.said && f.has(isCanceled) }
 
 func (e *Error) isRejection() bool {
 	return e.Code == CodeCircuitOpen || e.Code == CodeOverloaded || e.Code == CodeShuttingDown

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,10 +47,6 @@ func TestClassifyByTheOutermostMark(t *testing.T) {
 		"neutral": {
 			err:   resilience.MarkNeutral(errBoom),
 			class: resilience.ClassNeutral, code: resilience.CodeToolFailed, message: failed,
-		},
-		"neutral around what tells of the backend": {
-			err:   resilience.MarkNeutral(fmt.Errorf("ask: %w", context.DeadlineExceeded)),
-			class: resilience.ClassNeutral, code: resilience.CodeTimeout, message: "Tool 'x' timed out",
 		},
 		"neutral around permanent": {
 			err:   resilience.MarkNeutral(resilience.MarkPermanent(errBoom)),
@@ -175,6 +173,62 @@ func TestMarkNeutralLeavesTheToolsOwnErrorAsItIs(t *testing.T) {
 	for _, h := range g.Health() {
 		assert.Zero(t, h.ConsecutiveFailures, h.Tool)
 	}
+}
+
+// What doesn't count reads as it would without the mark, also as to whether another call may do harm.
+func TestMarkNeutralReadsAsWhatItMarks(t *testing.T) {
+	for name, err := range map[string]error{
+		"nothing is known": errBoom,
+		"trouble":          statusError(503),
+		"asks to wait":     waitError{time.Minute},
+		"rejected":         statusError(404),
+		"refused":          syscall.ECONNREFUSED,
+		"reset":            &net.OpError{Op: "read", Err: syscall.ECONNRESET},
+		"too slow":         fmt.Errorf("ask: %w", context.DeadlineExceeded),
+		"canceled":         context.Canceled,
+		"MarkTransient":    resilience.MarkTransient(errBoom),
+		"MarkBackend":      resilience.MarkBackend(errBoom),
+		"MarkPermanent":    resilience.MarkPermanent(statusError(503)),
+		"MarkInvalid":      resilience.MarkInvalid(errBoom),
+		"own mistake":      &resilience.Error{Code: resilience.CodeValidation, Message: "no such row"},
+		"own, retryable":   &resilience.Error{Code: "BUSY", Retryable: true, RetryAfter: time.Second},
+		"own, final":       resilience.MarkPermanent(&resilience.Error{Code: "BUSY", Retryable: true}),
+		"ours":             resilience.ConnectionLostError("the ledger is gone"),
+	} {
+		for _, effect := range []resilience.Effect{
+			resilience.EffectUnknown, resilience.ReadOnly, resilience.Idempotent, resilience.NonIdempotent,
+		} {
+			t.Run(name+", "+effect.String(), func(t *testing.T) {
+				read := func(err error, report error) (resilience.Result[int], int) {
+					g := guardWith(t, resilience.Tool{Effect: effect, Retry: &resilience.Retry{MaxRetries: -1}})
+					r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+						resilience.ReportBackend(ctx, report)
+						return 0, err
+					}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+					return r, g.Breaker("x").Failures()
+				}
+				for _, report := range []error{nil, statusError(503), syscall.ECONNREFUSED} {
+					want, _ := read(err, report)
+					got, failures := read(resilience.MarkNeutral(err), report)
+					assert.Equal(t, jsonOf(t, want.Err), jsonOf(t, got.Err))
+					assert.Zero(t, failures)
+					assert.Equal(t, resilience.ClassNeutral, resilience.Classify(got.Err), "for a call around it")
+				}
+			})
+		}
+	}
+}
+
+func TestMarkNeutralAroundMarkNeutral(t *testing.T) {
+	inner := resilience.MarkNeutral(statusError(503))
+	for name, err := range map[string]error{
+		"twice":  resilience.MarkNeutral(inner),
+		"joined": errors.Join(errBoom, inner, resilience.MarkBackend(errBoom)),
+	} {
+		assert.Equal(t, resilience.ClassNeutral, resilience.Classify(err), name)
+		assert.True(t, resilience.AsError("x", err).Retryable, name)
+	}
+	assert.Equal(t, resilience.ClassPermanent, resilience.Classify(resilience.MarkPermanent(inner)), "the outermost counts")
 }
 
 // Each Classify field speaks for itself.

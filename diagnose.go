@@ -26,8 +26,9 @@ func AsError(tool string, err error) *Error {
 type diagnosis struct {
 	facts
 	class      Class
-	code       Code // what the error becomes without an explicit one
-	changed    bool // a request that was reported may have changed something
+	reads      Class // the same, or for MarkNeutral what the error means to an agent
+	code       Code  // what the error becomes without an explicit one
+	changed    bool  // a request that was reported may have changed something
 	retryAfter time.Duration
 	unfinished bool // ErrUnfinished
 }
@@ -42,7 +43,7 @@ func diagnose(err error, classify func(error) Class) (d diagnosis) {
 
 // conclude completes a diagnosis that has its facts and its class.
 func (d *diagnosis) conclude() {
-	d.code = CodeToolFailed
+	d.code, d.reads = CodeToolFailed, d.class
 	if isCrash(d.err) { // what it crashed with says nothing about what was done before
 		d.statement = statement{said: true, says: ClassPermanent, rejected: d.rejected, nested: d.nested}
 		return
@@ -50,7 +51,10 @@ func (d *diagnosis) conclude() {
 
 	d.retryAfter = d.wait()
 	d.unfinished = d.has(isUnfinished)
-	if d.class == ClassNeutral && !d.surelyLost {
+	if d.neutral && d.class == ClassNeutral {
+		d.reads = d.meaning()
+	}
+	if d.reads == ClassNeutral && !d.surelyLost {
 		d.lost = ""
 	}
 	d.code = d.becomes()
@@ -65,7 +69,7 @@ func (d *diagnosis) conclude() {
 // learn adds what the backend has said to a failure of which the tool's own error says less.
 func (d *diagnosis) learn(v *verdict) {
 	d.retryAfter = max(d.retryAfter, v.retryAfter)
-	if d.code == CodeToolFailed && d.class == v.class {
+	if d.code == CodeToolFailed && d.reads == v.class {
 		d.code, d.lost = v.code, v.lost
 	}
 }
@@ -73,9 +77,9 @@ func (d *diagnosis) learn(v *verdict) {
 // becomes returns the code of an error that has no explicit one.
 func (d *diagnosis) becomes() Code {
 	switch {
-	case d.class == ClassInvalid:
+	case d.reads == ClassInvalid:
 		return CodeValidation
-	case d.class == ClassCanceled:
+	case d.reads == ClassCanceled:
 		return CodeCanceled
 	case d.has(isDeadlineExceeded), d.sign == signTimeout:
 		return CodeTimeout
@@ -147,7 +151,7 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 
 	e.Err = d.err
 	e.quiet, e.neutral = d.class == ClassInvalid || d.class == ClassNeutral, d.class == ClassNeutral
-	e.Retryable, e.RetryAfter = d.class == ClassTransient, d.retryAfter
+	e.Retryable, e.RetryAfter = d.reads == ClassTransient, d.retryAfter
 	switch {
 	case e.Retryable:
 	case e.Code == CodeToolFailed, e.Code == CodeTimeout, e.Code == CodeConnectionLost:

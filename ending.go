@@ -79,7 +79,7 @@ func (c *call) endsWith(ended *Error, f *failure) *Error {
 		return endedWith(ended, nil, nil)
 	}
 
-	says := f.unfinished || f.said && (f.says != ClassTransient || f.noEffect)
+	says := f.unfinished || f.neutral || f.said && (f.says != ClassTransient || f.noEffect)
 	marked := says && f.explicit == nil && !isCrash(f.err)
 	if marked && c.state.cooperative && ended != nil && ended.Code == CodeTimeout {
 		return nil

@@ -267,6 +267,8 @@ func (f *facts) blame() Class {
 		return ClassTransient
 	case v != nil:
 		return v.class
+	case f.neutral:
+		return ClassNeutral
 	case f.blamed != nil:
 		return f.blamed.unexplained
 	}

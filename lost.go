@@ -168,7 +168,9 @@ func (f *facts) addEffect(err error, own sign) {
 	f.noEffect = f.noEffect || own == signHiccup
 	switch x := err.(type) {
 	case *marked:
-		f.noEffect, f.harmless = x.noEffect, x.noEffect
+		if x.class != ClassNeutral {
+			f.noEffect, f.harmless = x.noEffect, x.noEffect
+		}
 	case *notMade:
 		f.noEffect = true
 	case *repeated:

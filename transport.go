@@ -136,7 +136,7 @@ func breaksOff(req *http.Request, err error) bool {
 		return false
 	}
 	f := factsOf(err)
-	return !f.said && !f.noEffect && f.has(isEOF|isUnexpectedEOF) && !f.has(isCanceled|isDeadlineExceeded)
+	return !f.neutral && !f.said && !f.noEffect && f.has(isEOF|isUnexpectedEOF) && !f.has(isCanceled|isDeadlineExceeded)
 }
 
 // retryAfter returns how long the headers of an answer ask to wait, zero if they don't tell, and whether
