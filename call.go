@@ -188,10 +188,7 @@ func (c *call) admit(ctx context.Context) *Error {
 // enterBreaker returns the breaker of the call: that of its key, if it has one and there is room for it. Otherwise,
 // or if the tool is isolated, that is the tool's own, unless the call belongs to one around it.
 func (c *call) enterBreaker(ctx context.Context) *Breaker {
-	key := c.options.key
-	if f := c.options.keyOf; key == "" && f != nil {
-		key = ask(f)
-	}
+	key := c.options.breakerKey()
 	if key != "" && c.state != c.guard.others {
 		c.keyed = c.guard.enterKey(c.state, key)
 		c.crowded = c.keyed == nil

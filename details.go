@@ -7,14 +7,18 @@ func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 // present turns e into what the agent gets: with the configured suggestion, and with details
 // only with debug.
 func (c *call) present(e *Error) {
-	if configured, ok := c.guard.cfg.Suggestions[e.Code.worded()]; ok && e.hasOurWords() {
-		e.suggest(strings.TrimSpace(configured + " " + e.caution))
-	}
-
+	c.guard.reword(e)
 	if c.debug() {
 		e.quiet, e.Details = false, c.details(e)
 	} else {
 		e.Details = nil
+	}
+}
+
+// reword makes the configured suggestion that of e, unless the tool has its own.
+func (g *Guard) reword(e *Error) {
+	if configured, ok := g.cfg.Suggestions[e.Code.worded()]; ok && e.hasOurWords() {
+		e.suggest(strings.TrimSpace(configured + " " + e.caution))
 	}
 }
 

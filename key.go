@@ -24,6 +24,14 @@ import (
 // tool either; the tool's own rejects it while it is open or isolated.
 func BreakerKey(key string) Option { return func(o *options) { o.key = key } }
 
+// breakerKey returns the key of a call's breaker, "" if it has none.
+func (o *options) breakerKey() string {
+	if o.key != "" || o.keyOf == nil {
+		return o.key
+	}
+	return ask(o.keyOf)
+}
+
 // keyKey is the key of a breaker's key in the context of its Probe.
 type keyKey struct{}
 

@@ -154,19 +154,6 @@ func answerOfError(err error) answer {
 	return answer{err: err, text: err.Error(), goError: urlElicitation(err) == nil}
 }
 
-// authorsError returns what the tool's author says by a *resilience.Error in err, nil if there is none. It adds no
-// suggestion, which might recommend to repeat what has taken effect.
-func authorsError(name string, err error) *resilience.Error {
-	var own *resilience.Error
-	if err == nil || !isBounded(err) || !errors.As(err, &own) || own == nil {
-		return nil
-	}
-
-	e := resilience.AsError(name, err)
-	e.Suggestion, e.Details = own.Suggestion, nil
-	return e
-}
-
 // scrubbedError returns the error of a, or one around it without the secrets in its text.
 func (a answer) scrubbedError() error {
 	clean := resilience.Scrub(a.text)

@@ -34,15 +34,19 @@ func (h *handler) callTask(ctx context.Context, req mcp.CallToolRequest) (res *m
 	return res, err
 }
 
-// answerTask makes the answer of a task. A call that no guard has judged has no guidance but that of the tool's
-// author.
+// answerTask makes the answer of a task, which the guard neither counts nor ends, but may reject.
 func (h *handler) answerTask(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	name := req.Params.Name
-	got, err := h.attempt(ctx, req)
-	if got.isEmpty() {
-		return nil, resilience.AsError(name, err)
+	name, request := req.Params.Name, resilience.ForRequest(h.requestOf(ctx, req))
+	if rejected := h.guard.Rejection(name, request); rejected != nil {
+		return nil, rejected
 	}
-	return got.forClient(scrubbedWords(authorsError(name, err)))
+
+	got, err := h.attempt(ctx, req)
+	e := h.guard.AsError(name, err, request)
+	if got.isEmpty() {
+		return nil, e
+	}
+	return got.forClient(scrubbedWords(e))
 }
 
 // A taskError is the error of a task, which mcp-go looks at on a goroutine without recover: the methods of a tool's

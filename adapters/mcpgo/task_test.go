@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -152,6 +153,92 @@ func TestAnswerOfATask(t *testing.T) {
 			if tc.code != "" {
 				assert.NotContains(t, string(result), "10.0.0.7", "details are for debugging")
 			}
+		})
+	}
+}
+
+// A write must not be repeated blindly, whether it was a task or not.
+func TestErrorOfATaskThatMayHaveTakenEffect(t *testing.T) {
+	const check = "The outcome of this call is unknown: check whether it took effect before you call this tool again."
+	const wait = "Wait for the connection to come back, then try again."
+	lost := resilience.ConnectionLostError("the ledger has closed it")
+	write, read := resilience.Tool{Effect: resilience.NonIdempotent}, resilience.Tool{Effect: resilience.ReadOnly}
+	for name, tc := range map[string]struct {
+		cfg        resilience.Config
+		hint       mcp.ToolOption
+		err        error
+		suggestion string
+	}{
+		"a write, listed":      {onlyX(write), readOnly, lost, check},
+		"a write, by its hint": {resilience.Config{}, mcp.WithReadOnlyHintAnnotation(false), lost, check},
+		"a write, by AsError":  {onlyX(write), readOnly, resilience.AsError("ledger", errBackend), check},
+		"a write, marked":      {onlyX(write), readOnly, errBackend, check},
+		"a read, listed":       {onlyX(read), mcp.WithReadOnlyHintAnnotation(false), lost, wait},
+		"a read, by its hint":  {resilience.Config{}, readOnly, lost, wait},
+		"the author's words": {
+			onlyX(write), readOnly, &resilience.Error{Code: "BUSY", Suggestion: "Mine.", Retryable: true}, "Mine.",
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			s := newServer(newGuard(t, tc.cfg))
+			s.AddTool(mcp.NewTool("x", tc.hint, mcp.WithTaskSupport(mcp.TaskSupportOptional)), returns(failedResult(tc.err), nil))
+			task := startTask(t.Context(), t, s)
+			synctest.Wait()
+			result, code := handle(t.Context(), t, s, "tasks/result", 2, task)
+			require.Zero(t, code)
+			e := errorIn(t, parse[mcp.CallToolResult](t, result))
+			assert.Equal(t, tc.suggestion, e.Suggestion)
+			assert.Equal(t, tc.suggestion != check, e.Retryable)
+		})
+	}
+}
+
+// A client must not reach what is out of service by asking for a task.
+func TestTaskThatTheGuardRejects(t *testing.T) {
+	const key = "a"
+	byKey := mcpgo.BreakerKey(func(context.Context, mcp.CallToolRequest) string { return key })
+	keyed := func(g *resilience.Guard) *resilience.Breaker {
+		_ = g.Rejection("x", resilience.BreakerKey(key))
+		return g.Breakers()[slices.IndexFunc(g.Breakers(), func(b *resilience.Breaker) bool { return b.Key() == key })]
+	}
+	const isolated = "CIRCUIT_OPEN: 'x' is taken out of service: maintenance"
+	const open = "CIRCUIT_OPEN: Circuit breaker open due to repeated failures. Calls are rejected for 60 more seconds."
+	for name, tc := range map[string]struct {
+		before func(*resilience.Guard)
+		option mcpgo.Option
+		want   string // "" means that it begins
+	}{
+		"isolated":         {before: func(g *resilience.Guard) { g.Breaker("x").Isolate("maintenance") }, want: isolated},
+		"isolated, a key":  {func(g *resilience.Guard) { g.Breaker("x").Isolate("maintenance") }, byKey, isolated},
+		"open":             {before: func(g *resilience.Guard) { g.Breaker("x").Trip(time.Minute) }, want: open},
+		"its key's":        {func(g *resilience.Guard) { keyed(g).Isolate("") }, byKey, "CIRCUIT_OPEN: 'x/a' is taken out of service"},
+		"another one's":    {before: func(g *resilience.Guard) { keyed(g).Isolate("") }},
+		"a guard's end":    {before: func(g *resilience.Guard) { _, _ = g.Close(context.Background()) }, want: "SHUTTING_DOWN: The server is shutting down"},
+		"nothing is wrong": {before: func(*resilience.Guard) {}},
+		"after the cooldown": {before: func(g *resilience.Guard) {
+			g.Breaker("x").Trip(time.Minute)
+			time.Sleep(time.Minute)
+		}},
+		"a key function that panics": {
+			func(*resilience.Guard) {}, mcpgo.BreakerKey(func(context.Context, mcp.CallToolRequest) string { panic(1) }), "",
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			var calls atomic.Int32
+			s, g := newTaskServer(t, mcp.TaskSupportOptional, counted(&calls, returns(done, nil)), tc.option)
+			tc.before(g)
+			for range 2 { // it is no probe
+				task := startTask(t.Context(), t, s)
+				synctest.Wait()
+				state, code := handle(t.Context(), t, s, "tasks/get", 2, task)
+				require.Zero(t, code)
+				want := taskState{Status: "completed"}
+				if tc.want != "" {
+					want = taskState{"failed", tc.want}
+				}
+				assert.Equal(t, want, *parse[taskState](t, state))
+			}
+			assert.Equal(t, tc.want == "", calls.Load() == 2)
 		})
 	}
 }
