@@ -2,11 +2,13 @@ package gosdk
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
 	"net/netip"
 	"reflect"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +37,8 @@ func isAboutArguments(req mcp.Request, err error) bool {
 		return isMismatchOf(e, call.Params.Arguments)
 	case *json.SyntaxError:
 		return isAboutKey(text, call.Params.Arguments)
+	case *syntax.Error:
+		return isAboutPattern(e, call.Params.Arguments)
 	}
 	return isParseErrorOf(err, text, call.Params.Arguments)
 }
@@ -99,8 +103,23 @@ func isAboutKey(text string, arguments json.RawMessage) bool {
 	})
 }
 
+// isAboutPattern reports whether e is about a regular expression among the arguments. It isn't parsed again, since a
+// short one can take long: what e quotes must be a part of it.
+func isAboutPattern(e *syntax.Error, arguments json.RawMessage) bool {
+	var decoded any
+	if json.Unmarshal(arguments, &decoded) != nil {
+		return false
+	}
+	return slices.ContainsFunc(appendLeaves(nil, decoded), func(v any) bool {
+		pattern, ok := v.(string)
+		if e.Code == syntax.ErrTrailingBackslash { // which it doesn't quote
+			return ok && strings.HasSuffix(pattern, `\`)
+		}
+		return ok && strings.Contains(pattern, e.Expr)
+	})
+}
+
 // parsers holds the types of the standard library whose values have their own errors, with a part of the text of each.
-// Those for which a short text can take long, regexp.Regexp and big.Rat, are left out.
 var parsers = []struct {
 	says  string
 	parse func(text []byte) error
@@ -108,6 +127,7 @@ var parsers = []struct {
 	{"slog: ", parse[slog.Level]},
 	{"math/big: ", parse[big.Int]},
 	{"math/big: ", parse[big.Float]},
+	{"into a *big.Rat", ratError},
 	{"ParseAddr(", parse[netip.Addr]},
 	{"ParseAddr(", parse[netip.AddrPort]},
 	{"ParsePrefix(", parse[netip.Prefix]},
@@ -122,6 +142,16 @@ var parsers = []struct {
 }
 
 func parse[T any](text []byte) error { return json.Unmarshal(text, new(T)) }
+
+// ratError returns what a big.Rat says of a text that doesn't fit. It doesn't find that out, which can take long for a
+// short one.
+func ratError(text []byte) error {
+	var value string
+	if json.Unmarshal(text, &value) != nil {
+		return nil
+	}
+	return fmt.Errorf("math/big: cannot unmarshal %q into a *big.Rat", value)
+}
 
 // maxValues bounds how many values of the arguments are parsed, and maxLength how long they may be: an agent can make
 // them many and long, and the tool's time passes meanwhile.

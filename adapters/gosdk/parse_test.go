@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -44,25 +45,36 @@ func TestArgumentsThatATypeRejectsAreAMistake(t *testing.T) {
 		N int `json:"n,string"`
 	}
 	for name, tc := range map[string]mistaken{
-		"slog.Level":          mistakenIn[slog.Level](`{"v":"loud"}`),
-		"*big.Int":            mistakenIn[*big.Int](`{"v":"many"}`),
-		"*big.Int, a number":  mistakenIn[*big.Int](`{"v":1.50}`),
-		"*big.Float":          mistakenIn[*big.Float](`{"v":"much <"}`),
-		"*big.Int, in a list": mistakenIn[[]*big.Int](`{"v":["12","half"]}`),
-		"netip.Addr":          mistakenIn[netip.Addr](`{"v":"here"}`),
-		"netip.AddrPort":      mistakenIn[netip.AddrPort](`{"v":"here:80"}`),
-		"netip.AddrPort, 2":   mistakenIn[netip.AddrPort](`{"v":"here"}`),
-		"netip.Prefix":        mistakenIn[netip.Prefix](`{"v":"here"}`),
-		"net.IP":              mistakenIn[net.IP](`{"v":"here"}`),
-		"[]byte":              mistakenIn[[]byte](`{"v":"%%%"}`),
-		",string":             mistakenIn[quoted](`{"v":{"n":"many"}}`),
-		"map[int]":            mistakenIn[map[int]string](`{"v":{"a":"b"}}`),
-		"map[int], empty":     mistakenIn[map[int]string](`{"v":{"":"b"}}`),
-		"map[int], a mark":    mistakenIn[map[int]string](`{"v":{"<":"b"}}`),
-		"map[int], quoted":    mistakenIn[map[int]string](`{"v":{"\"":"b"}}`),
-		"map[int], control":   mistakenIn[map[int]string](`{"v":{"a\u0001":"b"}}`),
-		"map[int], more":      mistakenIn[map[int]string](`{"v":{"1x":"b"}}`),
-		"map[int], a sign":    mistakenIn[map[int]string](`{"v":{"-":"b"}}`),
+		"slog.Level":               mistakenIn[slog.Level](`{"v":"loud"}`),
+		"*big.Int":                 mistakenIn[*big.Int](`{"v":"many"}`),
+		"*big.Int, a number":       mistakenIn[*big.Int](`{"v":1.50}`),
+		"*big.Float":               mistakenIn[*big.Float](`{"v":"much <"}`),
+		"*big.Int, in a list":      mistakenIn[[]*big.Int](`{"v":["12","half"]}`),
+		"*big.Rat":                 mistakenIn[*big.Rat](`{"v":"cheap, \"or < 1\u00e9\u0001"}`),
+		"*big.Rat, by zero":        mistakenIn[*big.Rat](`{"v":"1/0"}`),
+		"*big.Rat, a long one":     mistakenIn[*big.Rat](`{"v":"` + strings.Repeat("x", 998) + `"}`),
+		"map[string]*big.Rat":      mistakenIn[map[string]*big.Rat](`{"v":{"price":"cheap"}}`),
+		"regexp.Regexp":            mistakenIn[regexp.Regexp](`{"v":"a(b"}`),
+		"*regexp.Regexp":           mistakenIn[*regexp.Regexp](`{"v":"a[z-a]<\"{"}`),
+		"*regexp.Regexp, a repeat": mistakenIn[*regexp.Regexp](`{"v":"a**"}`),
+		"*regexp.Regexp, cut off":  mistakenIn[*regexp.Regexp](`{"v":"a\\"}`),
+		"*regexp.Regexp, large":    mistakenIn[*regexp.Regexp](`{"v":"((a{100}){100}){100}"}`),
+		"*regexp.Regexp, deep":     mistakenIn[*regexp.Regexp](`{"v":"` + strings.Repeat("(", 1200) + `"}`),
+		"*regexp.Regexp, a name":   mistakenIn[*regexp.Regexp](`{"v":"(?P<n"}`),
+		"netip.Addr":               mistakenIn[netip.Addr](`{"v":"here"}`),
+		"netip.AddrPort":           mistakenIn[netip.AddrPort](`{"v":"here:80"}`),
+		"netip.AddrPort, 2":        mistakenIn[netip.AddrPort](`{"v":"here"}`),
+		"netip.Prefix":             mistakenIn[netip.Prefix](`{"v":"here"}`),
+		"net.IP":                   mistakenIn[net.IP](`{"v":"here"}`),
+		"[]byte":                   mistakenIn[[]byte](`{"v":"%%%"}`),
+		",string":                  mistakenIn[quoted](`{"v":{"n":"many"}}`),
+		"map[int]":                 mistakenIn[map[int]string](`{"v":{"a":"b"}}`),
+		"map[int], empty":          mistakenIn[map[int]string](`{"v":{"":"b"}}`),
+		"map[int], a mark":         mistakenIn[map[int]string](`{"v":{"<":"b"}}`),
+		"map[int], quoted":         mistakenIn[map[int]string](`{"v":{"\"":"b"}}`),
+		"map[int], control":        mistakenIn[map[int]string](`{"v":{"a\u0001":"b"}}`),
+		"map[int], more":           mistakenIn[map[int]string](`{"v":{"1x":"b"}}`),
+		"map[int], a sign":         mistakenIn[map[int]string](`{"v":{"-":"b"}}`),
 		"map[uint8]": mistakenIn[map[uint8]string](
 			`{"v":{"300":"` + strings.Repeat("b", 100) + `"}}`),
 		"a long one":       mistakenIn[netip.Addr](`{"v":"` + strings.Repeat("x", 998) + `"}`),
@@ -118,6 +130,12 @@ func complaintOf(t *testing.T, tc mistaken) (complaint error) {
 	return complaint
 }
 
+// patternError returns what package regexp says of a pattern.
+func patternError(pattern string) error {
+	_, err := regexp.Compile(pattern)
+	return err
+}
+
 // A handler meets the same errors in what its backend says.
 func TestErrorAboutSomethingElseThanTheArguments(t *testing.T) {
 	const unlike = `{"a":"here","b":["%ab",1,null,true],"c":{"d":"many"}}`
@@ -134,6 +152,10 @@ func TestErrorAboutSomethingElseThanTheArguments(t *testing.T) {
 		"another place":      {unlike, base64Error},
 		"another address":    {unlike, addrError},
 		"another level":      {unlike, levelError},
+		"another pattern":    {unlike, patternError("(")},
+		"a pattern cut off":  {unlike, patternError(`a\`)},
+		"a pattern, no JSON": {`{"a":"("`, patternError("(")},
+		"another ratio":      {unlike, new(big.Rat).UnmarshalText([]byte("there"))},
 		"another type":       {unlike, errors.New(`ParseAddr("here"): unable to parse IP`)},
 		"no such arguments":  {``, addrError},
 		"broken arguments":   {`{"a":"there"`, addrError},
