@@ -1,0 +1,49 @@
+package gosdk
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/seed8d1e2389/resilience"
+)
+
+// clientErrors are the beginnings of what the SDK says, without a request or after its answer, when a tool asks a client
+// that can't be asked, or whose answer doesn't fit. Only the text tells.
+var clientErrors = []string{
+	`client does not support elicitation`,
+	`client does not support "form" elicitation`,
+	`client does not support "url" elicitation`,
+	`"elicitation/create" cannot be sent while serving a request on protocol version `,
+	`"sampling/createMessage" cannot be sent while serving a request on protocol version `,
+	`"roots/list" cannot be sent while serving a request on protocol version `,
+	`elicitation result content does not match requested schema: `,
+	`failed to apply schema defaults to elicitation result: `,
+	`CreateMessage result has `,
+}
+
+// isAboutClient reports whether err is one of these, alone or wrapped in words of the handler's. What the tool's author
+// says of it, by a mark, which adds no words, or by a *resilience.Error, stands.
+func isAboutClient(err error) bool {
+	var own *resilience.Error
+	if !isBounded(err) || errors.As(err, &own) {
+		return false
+	}
+
+	text := err.Error()
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		said := inner.Error()
+		if said == text {
+			return false
+		}
+		err, text = inner, said
+	}
+	if _, several := err.(interface{ Unwrap() []error }); several {
+		return false
+	}
+	for _, begin := range clientErrors {
+		if strings.HasPrefix(text, begin) {
+			return true
+		}
+	}
+	return false
+}
