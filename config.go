@@ -65,7 +65,8 @@ type Config struct {
 	Log *slog.Logger
 
 	// Debug adds details to every error: redacted arguments, timeout, attempt, elapsed time
-	// and cause. The agent reads them.
+	// and cause. The agent reads them. The cause is scrubbed, see [Scrub], and the arguments are redacted by their
+	// names, see [Redact]: other secrets in them aren't recognized.
 	Debug bool
 }
 

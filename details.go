@@ -34,12 +34,22 @@ func (c *call) details(e *Error) map[string]any {
 	}
 	if e.Err != nil {
 		cause, _ := printAside(aside, func() string { return causeText(e.Err) })
-		d["cause"] = truncate(cause)
+		d["cause"] = truncate(Scrub(beginning(cause)))
 	}
 	if c.arguments != nil {
 		d["arguments"] = c.arguments // redacted before the tool ran
 	}
 	return d
+}
+
+// beginning returns as much of a text as is scrubbed before it is truncated. It is longer than what stays, so that a
+// secret at the end of that is found whole.
+func beginning(text string) string {
+	const maxScrubbed = 4096
+	if len(text) <= maxScrubbed {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxScrubbed], "")
 }
 
 // patient returns a function that calls functions aside. They share one patience, so that many slow ones

@@ -58,8 +58,8 @@ type Request struct {
 	// counts that appear as "(others)" in Health.
 	Unknown bool
 
-	// AllowDebug allows the request to turn debug on, by MetaDebug. An agent then reads the
-	// causes of errors.
+	// AllowDebug allows the request to turn debug on, by MetaDebug. An agent then reads what
+	// Config.Debug says.
 	AllowDebug bool
 
 	// AllowTimeout allows the request to choose its timeout, by MetaTimeout. It may then occupy

@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -101,6 +102,34 @@ func TestDebugKeepsTheDetailsOfTheToolsOwnError(t *testing.T) {
 	assert.Equal(t, "[REDACTED]", r.Err.Details["token"])
 	assert.Equal(t, map[string]any{"disk": "sda", "token": "t"}, own.Details)
 	assert.ErrorIs(t, r.Err, own)
+}
+
+// An agent reads the cause, but for secrets, also for one that the end of what it reads cuts in two.
+func TestDebugShowsACauseWithoutItsSecrets(t *testing.T) {
+	long := strings.Repeat("x", 180)
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"a secret":        {errors.New("login with password=hunter2x9 at db"), "login with password=[REDACTED] at db"},
+		"in the author's": {&resilience.Error{Message: "m", Err: errors.New("token=hunter2x9")}, "token=[REDACTED]"},
+		"cut in two": {
+			errors.New(long + " https://app:hunter2x9@db/"), long + " https://[REDACTED]@...[truncated]",
+		},
+		"beyond": {errors.New(long + strings.Repeat("é", 3000)), long + strings.Repeat("é", 20) + "...[truncated]"},
+	} {
+		for _, g := range []*resilience.Guard{
+			guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}),
+			newGuard(t, resilience.Config{Effect: resilience.NonIdempotent, Debug: true}),
+		} {
+			r := resilience.Run(t.Context(), g, "x", failing(9, tc.err), resilience.Debug())
+			assert.Equal(t, tc.want, r.Err.Details["cause"], name)
+		}
+	}
+	_, err := resilience.Do(t.Context(), guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {
+		panic("can't reach app:hunter2x9@tcp(db:3306)/x")
+	}, resilience.Debug())
+	assert.NotContains(t, jsonOf(t, err), "hunter2x9")
 }
 
 // The details of a call that was never begun say nothing of a tool.

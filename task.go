@@ -4,11 +4,11 @@ package resilience
 // timeout and no retries, and no breaker counts it. Its caller asks the guard all the same before it begins, and when
 // it has failed.
 
-// Rejection returns the error with which g rejects calls of a tool for the time being, nil if it lets them pass: it was
-// closed, or the tool's breaker or that of the call's key is isolated or open. A breaker whose cooldown has passed lets
-// a call pass as its probe, so it rejects nothing here. Rejection is for work that isn't a call of g, such as a task of
-// MCP. It counts nothing, reserves nothing, and Close doesn't wait for what it lets pass. Of the options it respects
-// [BreakerKey] and [ForRequest].
+// Rejection returns the error with which g rejects calls of a tool for the time being, nil if it lets them pass: it
+// was closed, or the tool's breaker or that of the call's key is isolated or open. A breaker whose cooldown has
+// passed lets a call pass as its probe, so it rejects nothing here. Rejection is for work that isn't a call of g,
+// such as a task of MCP. It counts nothing, reserves nothing, and Close doesn't wait for what it lets pass. Of the
+// options it respects [BreakerKey] and [ForRequest].
 func (g *Guard) Rejection(tool string, opts ...Option) *Error {
 	o := newOptions(opts)
 	tool = g.shortName(tool)
@@ -38,8 +38,8 @@ func (g *Guard) rejected(tool string, e *Error) *Error {
 }
 
 // AsError is the function [AsError] for the error of work that isn't a call of g, such as a task of MCP: the work may
-// have taken effect, so what an agent reads depends on the tool's effect, as after a call. Suggestions are those of the
-// Config. Of the options it respects [ForRequest]. The error has no Details.
+// have taken effect, so what an agent reads depends on the tool's effect, as after a call. Suggestions are those of
+// the Config. Of the options it respects [ForRequest]. The error has no Details.
 func (g *Guard) AsError(tool string, err error, opts ...Option) *Error {
 	if err == nil {
 		return nil

@@ -155,7 +155,8 @@ func TestErrorOfATaskWhoseEffectTheConfigTells(t *testing.T) {
 	g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent})
 	lost := resilience.ConnectionLostError("the ledger has closed it")
 	for name, effect := range map[string]func() resilience.Effect{
-		"nothing": nil, "unknown": func() resilience.Effect { return resilience.EffectUnknown }, "panics": func() resilience.Effect { panic(1) },
+		"nothing": nil, "panics": func() resilience.Effect { panic(1) },
+		"unknown": func() resilience.Effect { return resilience.EffectUnknown },
 	} {
 		e := g.AsError("x", lost, resilience.ForRequest(resilience.Request{Effect: effect}))
 		assert.False(t, e.Retryable, name)

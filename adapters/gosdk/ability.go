@@ -7,8 +7,8 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// clientErrors are the beginnings of what the SDK says, without a request or after its answer, when a tool asks a client
-// that can't be asked, or whose answer doesn't fit. Only the text tells.
+// clientErrors are the beginnings of what the SDK says, without a request or after its answer, when a tool asks a
+// client that can't be asked, or whose answer doesn't fit. Only the text tells.
 var clientErrors = []string{
 	`client does not support elicitation`,
 	`client does not support "form" elicitation`,
@@ -21,8 +21,8 @@ var clientErrors = []string{
 	`CreateMessage result has `,
 }
 
-// isAboutClient reports whether err is one of these, alone or wrapped in words of the handler's. What the tool's author
-// says of it, by a mark, which adds no words, or by a *resilience.Error, stands.
+// isAboutClient reports whether err is one of these, alone or wrapped in words of the handler's. What the tool's
+// author says of it, by a mark, which adds no words, or by a *resilience.Error, stands.
 func isAboutClient(err error) bool {
 	var own *resilience.Error
 	if !isBounded(err) || errors.As(err, &own) {

@@ -119,7 +119,7 @@ func isAboutPattern(e *syntax.Error, arguments json.RawMessage) bool {
 	})
 }
 
-// parsers holds the types of the standard library whose values have their own errors, with a part of the text of each.
+// parsers holds the types of the standard library whose values have errors of their own, with a part of their texts.
 var parsers = []struct {
 	says  string
 	parse func(text []byte) error
@@ -143,8 +143,8 @@ var parsers = []struct {
 
 func parse[T any](text []byte) error { return json.Unmarshal(text, new(T)) }
 
-// ratError returns what a big.Rat says of a text that doesn't fit. It doesn't find that out, which can take long for a
-// short one.
+// ratError returns what a big.Rat says of a text that doesn't fit. It doesn't find that out, which can take long for
+// a short one.
 func ratError(text []byte) error {
 	var value string
 	if json.Unmarshal(text, &value) != nil {

@@ -63,9 +63,9 @@ func orElse(f, other FailureFunc) FailureFunc {
 	}
 }
 
-// CountKnown is the default of [Failure]: a result stands for its GetError or, without one, for an error
-// of which nothing is known. What the SDK says of arguments is the caller's mistake, and what it says of a client that
-// a tool can't ask, or that answers badly, says nothing of the backend, whether the handler wraps it or not.
+// CountKnown is the default of [Failure]: a result stands for its GetError or, without one, for an error of which
+// nothing is known. What the SDK says of arguments is the caller's mistake, and what it says of a client that a tool
+// can't ask, or that answers badly, says nothing of the backend, whether the handler wraps it or not.
 func CountKnown(_ context.Context, req mcp.Request, res *mcp.CallToolResult) error {
 	err := res.GetError()
 	switch {
@@ -138,7 +138,9 @@ func (o *options) breakerKeyOf(ctx context.Context, req mcp.Request) func() stri
 	return nil
 }
 
-// AllowDebug allows clients to turn debug on for a request, by [resilience.MetaDebug].
+// AllowDebug allows clients to turn debug on for a request, by [resilience.MetaDebug]. They then read the causes of
+// errors, also with HideErrors, and the redacted arguments. Only the secrets that [resilience.Scrub] recognizes are
+// taken out of a cause: where clients aren't trusted, leave it out.
 func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }
 
 // AllowTimeout allows clients to choose the timeout of a request, by [resilience.MetaTimeout]. The

@@ -94,7 +94,8 @@ func TestAuthorsErrorStandsWhateverCounts(t *testing.T) {
 				"an error": returns(nil, own), "SetError": returns(failedResult(own), nil),
 			} {
 				g := newGuard(t, onlyX(resilience.Tool{Effect: resilience.ReadOnly, Retry: &resilience.Retry{MaxRetries: -1}}))
-				res, err := mcpgo.Middleware(g, append(opts, mcpgo.Failure(failure))...)(handler)(t.Context(), request("x", nil, nil))
+				middleware := mcpgo.Middleware(g, append(opts, mcpgo.Failure(failure))...)
+				res, err := middleware(handler)(t.Context(), request("x", nil, nil))
 				require.NoError(t, err)
 				var e resilience.Error
 				text := res.Content[len(res.Content)-1].(mcp.TextContent).Text

@@ -106,7 +106,9 @@ func BreakerKey(f func(ctx context.Context, req mcp.CallToolRequest) string) Opt
 	}
 }
 
-// AllowDebug allows clients to turn debug on for a request, by resilience.MetaDebug.
+// AllowDebug allows clients to turn debug on for a request, by [resilience.MetaDebug]. They then read the causes of
+// errors, also with HideErrors, and the redacted arguments. Only the secrets that [resilience.Scrub] recognizes are
+// taken out of a cause: where clients aren't trusted, leave it out.
 func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }
 
 // AllowTimeout allows clients to set the timeout of a request, by resilience.MetaTimeout. That

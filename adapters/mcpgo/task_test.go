@@ -181,7 +181,8 @@ func TestErrorOfATaskThatMayHaveTakenEffect(t *testing.T) {
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			s := newServer(newGuard(t, tc.cfg))
-			s.AddTool(mcp.NewTool("x", tc.hint, mcp.WithTaskSupport(mcp.TaskSupportOptional)), returns(failedResult(tc.err), nil))
+			tool := mcp.NewTool("x", tc.hint, mcp.WithTaskSupport(mcp.TaskSupportOptional))
+			s.AddTool(tool, returns(failedResult(tc.err), nil))
 			task := startTask(t.Context(), t, s)
 			synctest.Wait()
 			result, code := handle(t.Context(), t, s, "tasks/result", 2, task)
@@ -202,6 +203,8 @@ func TestTaskThatTheGuardRejects(t *testing.T) {
 		return g.Breakers()[slices.IndexFunc(g.Breakers(), func(b *resilience.Breaker) bool { return b.Key() == key })]
 	}
 	const isolated = "CIRCUIT_OPEN: 'x' is taken out of service: maintenance"
+	const down = "SHUTTING_DOWN: The server is shutting down"
+	const isolatedKey = "CIRCUIT_OPEN: 'x/a' is taken out of service"
 	const open = "CIRCUIT_OPEN: Circuit breaker open due to repeated failures. Calls are rejected for 60 more seconds."
 	for name, tc := range map[string]struct {
 		before func(*resilience.Guard)
@@ -211,9 +214,9 @@ func TestTaskThatTheGuardRejects(t *testing.T) {
 		"isolated":         {before: func(g *resilience.Guard) { g.Breaker("x").Isolate("maintenance") }, want: isolated},
 		"isolated, a key":  {func(g *resilience.Guard) { g.Breaker("x").Isolate("maintenance") }, byKey, isolated},
 		"open":             {before: func(g *resilience.Guard) { g.Breaker("x").Trip(time.Minute) }, want: open},
-		"its key's":        {func(g *resilience.Guard) { keyed(g).Isolate("") }, byKey, "CIRCUIT_OPEN: 'x/a' is taken out of service"},
+		"its key's":        {func(g *resilience.Guard) { keyed(g).Isolate("") }, byKey, isolatedKey},
 		"another one's":    {before: func(g *resilience.Guard) { keyed(g).Isolate("") }},
-		"a guard's end":    {before: func(g *resilience.Guard) { _, _ = g.Close(context.Background()) }, want: "SHUTTING_DOWN: The server is shutting down"},
+		"a guard's end":    {before: func(g *resilience.Guard) { _, _ = g.Close(context.Background()) }, want: down},
 		"nothing is wrong": {before: func(*resilience.Guard) {}},
 		"after the cooldown": {before: func(g *resilience.Guard) {
 			g.Breaker("x").Trip(time.Minute)
