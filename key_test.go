@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -291,4 +292,27 @@ func TestRetryIsRejectedByTheBreakerOfItsKey(t *testing.T) {
 		assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
 		assert.Contains(t, r.Err.Message, "For 'loki'")
 	})
+}
+
+// A key function that ends the goroutine of its call, which it must not, leaves nothing behind in the guard.
+func TestKeyFunctionThatEndsItsGoroutine(t *testing.T) {
+	var ended atomic.Int32
+	g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
+		End: func(context.Context, resilience.CallEnd) { ended.Add(1) },
+	}}})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = resilience.Do(t.Context(), g, "x", succeed, resilience.ForRequest(resilience.Request{
+			BreakerKey: func() string { runtime.Goexit(); return "" },
+		}))
+		t.Error("the goroutine goes on")
+	}()
+	<-done
+	_, err := resilience.Do(t.Context(), g, "x", succeed)
+	require.NoError(t, err)
+	n, err := g.Close(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, n)
+	assert.EqualValues(t, 2, ended.Load())
 }

@@ -45,7 +45,8 @@ type Request struct {
 
 	// BreakerKey returns the key of the call's breaker, as for the option [BreakerKey], unless that gives one.
 	// It is called once for each call, on the goroutine of the call, before the tool runs. It must not
-	// block. Nil, a panic and "" mean the tool's own breaker.
+	// block or call runtime.Goexit, which would end that goroutine: nothing can answer the call then. Nil, a panic
+	// and "" mean the tool's own breaker.
 	BreakerKey func() string
 
 	// Unexplained is what a failure means of which nothing is known: neither the tool nor its error nor

@@ -37,8 +37,8 @@ type Retry struct {
 
 	// OnRetry is called before each delay, with the number of the attempt that failed,
 	// counted from 1, the delay and the attempt's error. It is called concurrently, on the
-	// goroutine of the call, which it must not delay. A panic in it is recovered. Nil means
-	// that nothing is called.
+	// goroutine of the call, which it must not delay, nor end by runtime.Goexit. A panic in it is
+	// recovered. Nil means that nothing is called.
 	OnRetry func(attempt int, delay time.Duration, err error)
 }
 

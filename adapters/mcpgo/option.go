@@ -96,8 +96,9 @@ func HideErrors() Option { return func(o *options) { o.hideErrors = true } }
 
 // BreakerKey gives the calls for which f returns the same key a breaker of their own, for tools that stand before
 // several backends, such as data sources or tenants; see [resilience.BreakerKey]. It must not be a secret. "" means
-// the tool's own breaker, and so does a panic. f may be called concurrently, before the handler; it must not
-// block or change the request. If f is nil, the option does nothing.
+// the tool's own breaker, and so does a panic. f may be called concurrently, before the handler. It must not block,
+// change the request, or call runtime.Goexit, which would end mcp-go's goroutine: the call would never be answered. If
+// f is nil, the option does nothing.
 func BreakerKey(f func(ctx context.Context, req mcp.CallToolRequest) string) Option {
 	return func(o *options) {
 		if f != nil {
