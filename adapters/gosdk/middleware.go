@@ -22,8 +22,8 @@ func Protect(server *mcp.Server, g *resilience.Guard, opts ...Option) {
 	server.AddSendingMiddleware(tracker.middleware)
 }
 
-// Middleware guards every tool of a server with g. Add it to the server's receiving middleware. Other
-// methods than tools/call pass through it unchanged. It panics if g is nil.
+// Middleware guards every tool of a server with g. Add it to the server's receiving middleware, once, and not to one
+// that [Protect] has guarded. Other methods than tools/call pass through it unchanged. It panics if g is nil.
 func Middleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
 	return newMiddleware(g, nil, opts)
 }

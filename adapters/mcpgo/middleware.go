@@ -9,8 +9,9 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// Middleware returns middleware that puts every tool of a server under g. Options that are nil
-// are ignored. Middleware panics if g is nil.
+// Middleware returns middleware that puts every tool of a server under g. Add it to a server once: a call that passes
+// it twice belongs to the outer one, for which the answer that the inner one has made of a failure isn't one, so that
+// hardly any failure counts. Options that are nil are ignored. Middleware panics if g is nil.
 func Middleware(g *resilience.Guard, opts ...Option) server.ToolHandlerMiddleware {
 	if g == nil {
 		panic("resilience: mcpgo: nil *Guard")
