@@ -43,7 +43,8 @@ func diagnose(err error, classify func(error) Class) (d diagnosis) {
 
 // conclude completes a diagnosis that has its facts and its class.
 func (d *diagnosis) conclude() {
-	d.code, d.reads = CodeToolFailed, d.class
+	d.code = CodeToolFailed
+	d.reads = d.class
 	if isCrash(d.err) { // what it crashed with says nothing about what was done before
 		d.statement = statement{said: true, says: ClassPermanent, rejected: d.rejected, nested: d.nested}
 		return
