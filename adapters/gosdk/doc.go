@@ -56,6 +56,10 @@
 // timeout and a panic count too. A handler of the SDK's low-level API says why it has failed by
 // res.SetError, which keeps the content that is there. The option [Failure] has other choices.
 //
+// What goes wrong between a server and its client says nothing about the backend. Behind [Protect], an error of the
+// session's Elicit, CreateMessage, ListRoots, Ping, Log or NotifyProgress, such as that the user hasn't answered in
+// time, is neither counted nor retried, also if a handler wraps it. Its text, errors.Is and errors.As are the same.
+//
 // Arguments that violate the tool's schema or don't fit its Go type are rejected by the SDK, and are the
 // caller's mistake. The SDK returns what an UnmarshalJSON or UnmarshalText method says like any error of a
 // handler's, so a method of your own says by [resilience.MarkInvalid] that it was a mistake. A result that

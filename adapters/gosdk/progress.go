@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
@@ -108,6 +109,7 @@ func (c *trackedCall) begin(ctx context.Context) (_ context.Context, returned fu
 // where the SDK sends the questions of a result to a client of an older protocol. Each progress
 // notification restarts the timeout of its call.
 func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
+	next = neutral(next)
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if asksPerson(method) {
 			if a, ok := ctx.Value(trackedAttemptKey{}).(*trackedAttempt); ok && a.isAbandoned() {
@@ -131,6 +133,18 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			return send()
 		}
 		return a.advance(note.Progress, send)
+	}
+}
+
+// neutral marks errors of what a server sends to its client, such as that the user doesn't answer in time or that the
+// client is gone: they say nothing about the backend of the tool, whatever that makes of them.
+func neutral(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		if _, direct := err.(*jsonrpc.Error); direct {
+			return res, err // of a wrapped one that a handler returns, the SDK keeps no data
+		}
+		return res, resilience.MarkNeutral(err)
 	}
 }
 
@@ -196,14 +210,15 @@ func (a *trackedAttempt) isWithheld(progress float64) bool {
 // message is left out.
 //
 // Behind [Middleware] alone it also restarts the call's timeout, as [resilience.ReportProgress] does.
-// Behind [Protect] every notification does so. An error is the SDK's.
+// Behind [Protect] every notification does so. An error is the SDK's, marked by [resilience.MarkNeutral]: it says
+// nothing about the tool's backend.
 func NotifyProgress(ctx context.Context, req *mcp.CallToolRequest, progress, total float64, message string) error {
 	resilience.ReportProgress(ctx)
 	token := req.Params.GetProgressToken()
 	if token == nil || req.Session == nil {
 		return nil
 	}
-	return req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+	return resilience.MarkNeutral(req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 		ProgressToken: token, Progress: progress, Total: max(total, 0), Message: message,
-	})
+	}))
 }
