@@ -61,12 +61,12 @@
 // # What a handler does itself
 //
 // mcp-go has no middleware for the messages that a server sends. A handler therefore reports
-// progress with [NotifyProgress], and pauses its timeout while it waits for people, during elicitation,
-// sampling and requests for a client's roots:
+// progress with [NotifyProgress], and asks people with [Ask], by elicitation, sampling and requests for a
+// client's roots:
 //
-//	resume := resilience.Pause(ctx)
-//	answer, err := srv.RequestElicitation(ctx, question)
-//	resume()
+//	answer, err := mcpgo.Ask(ctx, srv.RequestElicitation, question)
 //
-// A call that has been paused isn't retried, which would repeat the question.
+// That pauses the timeout of its call, which then isn't retried, since a retry would repeat the question. A
+// question that isn't answered in time doesn't count as a failure of the backend. For what Ask doesn't fit,
+// there are [resilience.Pause] and [resilience.MarkNeutral].
 package mcpgo

@@ -131,6 +131,74 @@ func TestToolThatHasPausedIsNotCalledAgain(t *testing.T) {
 	}
 }
 
+// A person takes longer than any timeout, or doesn't answer in time. Neither says anything of the backend.
+func TestAskWaitsForPeopleAndBlamesNoBackend(t *testing.T) {
+	for name, tc := range map[string]struct {
+		patience time.Duration
+		want     string
+	}{
+		"the user answers":               {2 * time.Hour, "accept"},
+		"the user is asked for too long": {time.Minute, "internal error: ask the user: context deadline exceeded"},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, onlyX(resilience.Tool{Effect: resilience.ReadOnly}))
+			s := newServer(g)
+			var tries atomic.Int32
+			s.AddTool(mcp.NewTool("x"), counted(&tries, func(
+				ctx context.Context, _ mcp.CallToolRequest,
+			) (*mcp.CallToolResult, error) {
+				ctx, cancel := context.WithTimeout(ctx, tc.patience)
+				defer cancel()
+				answer, err := mcpgo.Ask(ctx, answerAfterAnHour, "Sure?")
+				if err != nil {
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+					return nil, fmt.Errorf("ask the user: %w", err)
+				}
+				return mcp.NewToolResultText(answer), nil
+			}))
+
+			res, err := connect(t, s, nil).CallTool(t.Context(), request("x", nil, nil))
+			if err != nil {
+				assert.EqualError(t, err, tc.want)
+			} else {
+				assert.Equal(t, tc.want, text(t, res))
+			}
+			assert.EqualValues(t, 1, tries.Load())
+			assert.Zero(t, failures(t, g, "x"))
+		})
+	}
+}
+
+func answerAfterAnHour(ctx context.Context, _ string) (string, error) {
+	select {
+	case <-time.After(time.Hour):
+		return "accept", nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// The next attempt may ask the same.
+func TestAbandonedAttemptAsksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := onlyX(resilience.Tool{Effect: resilience.ReadOnly})
+		cfg.AttemptTimeout = time.Second
+		s := newServer(newGuard(t, cfg))
+		var asked atomic.Int32
+		s.AddTool(mcp.NewTool("x"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if resilience.Attempt(ctx) == 1 {
+				time.Sleep(2 * time.Second) // ignores its context
+			}
+			_, err := mcpgo.Ask(ctx, func(context.Context, int) (int, error) { return int(asked.Add(1)), nil }, 0)
+			return done, err
+		})
+		res := callTool(t, connect(t, s, nil), "x", nil, nil)
+		assert.Equal(t, "done", text(t, res))
+		time.Sleep(time.Hour)
+		assert.EqualValues(t, 1, asked.Load())
+	})
+}
+
 // What a handler says around it is the text of a Go error.
 func TestHiddenWordsAroundURLElicitation(t *testing.T) {
 	required := mcp.URLElicitationRequiredError{Elicitations: []mcp.ElicitationParams{{

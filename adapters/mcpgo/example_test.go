@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
@@ -75,4 +76,49 @@ func ExampleNotifyProgress() {
 	fmt.Println(string(answer), err)
 	// Output:
 	// {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"indexed"}]}} <nil>
+}
+
+// A handler asks the user, who has all the time it takes.
+func ExampleAsk() {
+	guard := resilience.Must(resilience.New(resilience.Config{}))
+	srv := server.NewMCPServer("books", "1.0.0",
+		server.WithElicitation(), server.WithToolHandlerMiddleware(mcpgo.Middleware(guard)))
+	srv.AddTool(mcp.NewTool("order"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var question mcp.ElicitationRequest
+		question.Params.Message = "Order it for 20 euros?"
+		question.Params.RequestedSchema = map[string]any{"type": "object", "properties": map[string]any{}}
+		answer, err := mcpgo.Ask(ctx, srv.RequestElicitation, question)
+		if err != nil {
+			return nil, fmt.Errorf("ask the user: %w", err)
+		}
+		return mcp.NewToolResultText(string(answer.Action)), nil
+	})
+
+	ctx := context.Background()
+	inProcess := transport.NewInProcessTransportWithOptions(srv, transport.WithElicitationHandler(agreeing{}))
+	c := client.NewClient(inProcess, client.WithElicitationHandler(agreeing{}))
+	defer c.Close()
+	if err := c.Start(ctx); err != nil {
+		panic(err)
+	}
+	if _, err := c.Initialize(ctx, mcp.InitializeRequest{}); err != nil {
+		panic(err)
+	}
+
+	var order mcp.CallToolRequest
+	order.Params.Name = "order"
+	res, err := c.CallTool(ctx, order)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(res.Content[0].(mcp.TextContent).Text)
+	// Output: accept
+}
+
+// The user of this client agrees to everything.
+type agreeing struct{}
+
+func (agreeing) Elicit(context.Context, mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
+	response := mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionAccept}
+	return &mcp.ElicitationResult{ElicitationResponse: response}, nil
 }

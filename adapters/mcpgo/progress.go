@@ -26,7 +26,8 @@ var (
 // MCP requires progress to increase, but a tool that is retried starts at the beginning. A value
 // that isn't higher than what earlier attempts have sent is therefore not sent again. Nor is what
 // an abandoned tool reports. Neither is an error. All else is sent as it is. An error means that
-// the client can't be reached, or that progress or total isn't a finite number.
+// the client can't be reached, which says nothing about the tool's backend (see resilience.MarkNeutral), or that
+// progress or total isn't a finite number.
 func NotifyProgress(ctx context.Context, req mcp.CallToolRequest, progress, total float64, message string) error {
 	resilience.ReportProgress(ctx)
 	if !wantsProgress(req) {
@@ -49,7 +50,7 @@ func NotifyProgress(ctx context.Context, req mcp.CallToolRequest, progress, tota
 		if s == nil {
 			return errNoServer
 		}
-		return s.SendNotificationToClient(ctx, "notifications/progress", params)
+		return resilience.MarkNeutral(s.SendNotificationToClient(ctx, "notifications/progress", params))
 	}
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
 		return a.advance(progress, send)
