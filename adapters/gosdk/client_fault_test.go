@@ -4,6 +4,8 @@ package gosdk_test
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -147,4 +149,131 @@ func TestProtocolErrorFromMiddlewareTowardsTheClientIsUnchanged(t *testing.T) {
 
 	got := f.protocolError("x")
 	assert.Equal(t, sent, got)
+}
+
+// newWithDeafClients returns a protected server whose clients don't read, until release, how tools contact them.
+func newWithDeafClients(t *testing.T, cfg resilience.Config) (f *fixture, release func()) {
+	f = newFixture(t, cfg, nil)
+	reads := make(chan struct{})
+	f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if isContact(method) {
+				<-reads // whatever becomes of the context, as in the SDK
+			}
+			return next(ctx, method, req)
+		}
+	})
+	gosdk.Protect(f.server, f.guard)
+	return f, sync.OnceFunc(func() { close(reads) })
+}
+
+// Writing to a client that doesn't read blocks. That is neither the tool's fault nor that of other clients.
+func TestClientThatDoesNotReadShutsNoTool(t *testing.T) {
+	for name, contact := range contacts {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, release := newWithDeafClients(t, resilience.Config{
+					MaxAbandoned: 2, Breaker: resilience.BreakerConfig{Failures: 2},
+					Tools: map[string]resilience.Tool{"x": {Timeout: time.Second, MaxTimeout: time.Minute}},
+				})
+				defer release()
+				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					if req.Params.GetProgressToken() == nil {
+						return textResult("done"), nil
+					}
+					for { // a tool that needs no client would go on
+						if err := contact(ctx, req); err != nil && ctx.Err() != nil {
+							return nil, err
+						}
+					}
+				})
+				f.connectContacted()
+
+				ctx, leave := context.WithCancel(t.Context())
+				var calls sync.WaitGroup
+				for range 3 {
+					calls.Go(func() {
+						params := &mcp.CallToolParams{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
+						_, err := f.session.CallTool(ctx, params)
+						assert.ErrorIs(t, err, context.Canceled)
+					})
+				}
+				time.Sleep(time.Hour)
+				health := f.guard.Health()[0]
+				assert.Equal(t, 3, health.InFlight)
+				assert.Zero(t, health.ConsecutiveFailures)
+				assert.Equal(t, "done", text(t, f.call("x")))
+
+				leave()
+				calls.Wait()
+				time.Sleep(time.Hour)
+				health = f.guard.Health()[0]
+				assert.Zero(t, health.InFlight)
+				assert.Zero(t, health.Abandoned, "the tool has gone on")
+				assert.Equal(t, "done", text(t, f.call("x")))
+			})
+		})
+	}
+}
+
+// A tool that can't tell its client more, and doesn't care, leaves one message behind and not each of them.
+func TestNothingIsSentBehindWhatTheClientDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, release := newWithDeafClients(t, resilience.Config{})
+		defer release()
+		var seen []float64
+		f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+			seen = append(seen, req.Params.Progress)
+		}
+		var failed []error
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			for i := range 4 {
+				failed = append(failed, gosdk.NotifyProgress(context.WithoutCancel(ctx), req, float64(i), 0, ""))
+				if i == 2 {
+					release()
+					synctest.Wait()
+				}
+			}
+			return textResult("done"), nil
+		})
+		f.connect(legacy)
+
+		ctx, leave := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer leave()
+		params := &mcp.CallToolParams{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
+		_, err := f.session.CallTool(ctx, params)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, failed, 4)
+		assert.ErrorIs(t, failed[0], context.Canceled)
+		assert.ErrorContains(t, failed[1], "doesn't read")
+		assert.ErrorContains(t, failed[2], "doesn't read")
+		assert.NoError(t, failed[3])
+		assert.Equal(t, []float64{0, 3}, seen)
+	})
+}
+
+// Sending is done on another goroutine, where a panic would end the process.
+func TestMiddlewareThatPanicsTowardsTheClientFailsOnlyItsCall(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, resilience.Config{}, nil)
+			f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+					if isContact(method) {
+						end()
+					}
+					return next(ctx, method, req)
+				}
+			})
+			gosdk.Protect(f.server, f.guard)
+			f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return nil, req.Session.Ping(ctx, nil)
+			})
+			f.connect(legacy)
+			assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, f.call("x")).Code)
+			assert.Equal(t, 1, f.guard.Health()[0].ConsecutiveFailures)
+		})
+	}
 }

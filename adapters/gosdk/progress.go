@@ -5,7 +5,6 @@ import (
 	"math"
 	"sync"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
@@ -48,9 +47,12 @@ type trackedCall struct {
 // A trackedAttempt is one attempt of a tracked call, which a tool may go on with when nobody waits for
 // it any more.
 type trackedAttempt struct {
-	call     *trackedCall
-	ctx      context.Context // its end is that of the attempt
-	returned bool            // guarded by call.mu
+	call *trackedCall
+	ctx  context.Context // its end is that of the attempt
+
+	// guarded by call.mu
+	returned bool
+	blocked  *sending // what the tool has gone on without, nil if nothing
 }
 
 type trackedAttemptKey struct{}
@@ -105,49 +107,6 @@ func (c *trackedCall) begin(ctx context.Context) (_ context.Context, returned fu
 	}
 }
 
-// middleware is sending middleware. While a client asks its user, it pauses the timeout of the call, also
-// where the SDK sends the questions of a result to a client of an older protocol. Each progress
-// notification restarts the timeout of its call.
-func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
-	next = neutral(next)
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if asksPerson(method) {
-			if a, ok := ctx.Value(trackedAttemptKey{}).(*trackedAttempt); ok && a.isAbandoned() {
-				return nil, a.ctx.Err() // the next attempt may ask the same
-			}
-			if err := checkQuestion(req.GetParams()); err != nil {
-				return nil, err
-			}
-			defer resilience.Pause(ctx)() // the guard doesn't retry a call that has been paused
-			return next(ctx, method, req)
-		}
-
-		note, _ := req.GetParams().(*mcp.ProgressNotificationParams)
-		if note == nil {
-			return next(ctx, method, req)
-		}
-
-		a := t.find(ctx, newProgressToken(req.GetSession(), note.ProgressToken))
-		send := func() (mcp.Result, error) { return next(ctx, method, req) }
-		if a == nil {
-			return send()
-		}
-		return a.advance(note.Progress, send)
-	}
-}
-
-// neutral marks errors of what a server sends to its client, such as that the user doesn't answer in time or that the
-// client is gone: they say nothing about the backend of the tool, whatever that makes of them.
-func neutral(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		res, err := next(ctx, method, req)
-		if _, direct := err.(*jsonrpc.Error); direct {
-			return res, err // of a wrapped one that a handler returns, the SDK keeps no data
-		}
-		return res, resilience.MarkNeutral(err)
-	}
-}
-
 // find returns the attempt that sends progress with the token, or nil. It looks at ctx first, which is
 // certain even if a client uses a token twice.
 func (t *tracker) find(ctx context.Context, token progressToken) *trackedAttempt {
@@ -176,14 +135,16 @@ func (a *trackedAttempt) isAbandoned() bool {
 	return over && !a.returned
 }
 
-// advance restarts the timeout of the call, and sends progress unless that is withheld.
-func (a *trackedAttempt) advance(progress float64, send func() (mcp.Result, error)) (mcp.Result, error) {
+// advance restarts the timeout of the call, and sends progress with ctx, unless that is withheld.
+func (a *trackedAttempt) advance(
+	ctx context.Context, progress float64, f func() (mcp.Result, error),
+) (mcp.Result, error) {
 	resilience.ReportProgress(a.ctx) // without the lock: it asks the contexts of middleware
 	if a.isWithheld(progress) {
 		return nil, nil
 	}
 
-	res, err := send()
+	res, err := a.send(ctx, f)
 	if err == nil {
 		a.call.mu.Lock()
 		defer a.call.mu.Unlock()
