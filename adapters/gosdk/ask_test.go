@@ -135,7 +135,7 @@ func TestQuestionsThatNobodyThinksAboutKeepNoCall(t *testing.T) {
 					f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 						for ctx.Err() == nil {
 							assert.NoError(t, asked.ask(ctx, req.Session))
-							time.Sleep(time.Second)
+							time.Sleep(7 * time.Second)
 						}
 						return nil, ctx.Err()
 					})
