@@ -1,6 +1,7 @@
 package redisfleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -106,8 +107,9 @@ func (f *Fleet) Leave(ctx context.Context) error {
 // Isolate takes what a breaker protects out of service, for all members, until Reset is called: as
 // [resilience.Breaker.Isolate] does for one. breaker is the name of one, of a tool or of a key ("tool/key"), that this
 // member has, or of which it has heard: it is open or isolated in the fleet, or has failures. If several are named so,
-// that of a listed tool comes first, then that of a listed tool's key. The error names what is allowed, or says why the
-// fleet could not be told; then nothing has changed, or Redis has not said whether it has.
+// that of a listed tool comes first, then that of a listed tool's key. The error names what is allowed, ten at most
+// and listed tools first, or says why the fleet could not be told; then nothing has changed, or Redis has not said
+// whether it has.
 func (f *Fleet) Isolate(ctx context.Context, breaker, reason string) error {
 	return f.command(ctx, breaker, func(ctx context.Context, id string) (entry, error) {
 		return f.engine.store.isolate(ctx, id, reason)
@@ -147,24 +149,39 @@ func (f *Fleet) command(
 	return nil
 }
 
+// maxNamed bounds the breakers that an error names: agents choose keys, and may have made thousands of them.
+const maxNamed = 10
+
 // find returns the ID of a breaker that the member has, or has heard of.
 func (f *Fleet) find(breaker string) (id string, err error) {
 	ids := f.engine.heardOf()
 	for _, b := range f.engine.member.Breakers() {
 		ids = append(ids, b.ID)
 	}
-	slices.Sort(ids) // a listed tool comes first, then a key of one, and then what an agent may have named so
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 
 	var names []string
-	for _, id := range ids {
+	for _, id := range slices.Compact(ids) {
 		name := nameOf(id)
 		if name == breaker {
 			return id, nil
 		}
 		names = append(names, name)
 	}
-	slices.Sort(names)
-	return "", fmt.Errorf("redisfleet: the breaker is %q: it must be one of %q", breaker, slices.Compact(names))
+	more := ""
+	if n := len(names) - maxNamed; n > 0 {
+		names, more = names[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return "", fmt.Errorf("redisfleet: the breaker is %q: it must be one of %q%s", breaker, names, more)
+}
+
+// rank sorts breakers, together with their IDs: a listed tool comes first, then a key of one, and then what an agent may
+// have named so.
+func rank(id string) int {
+	if isListed(id) {
+		return 0
+	}
+	return 1
 }
 
 // isListed reports whether a breaker is that of a listed tool: the names of others, and keys, are what agents choose.

@@ -328,7 +328,7 @@ func TestIsolateAndResetForTheWholeFleet(t *testing.T) {
 	})
 }
 
-func TestErrorOfAnUnknownBreakerNamesAll(t *testing.T) {
+func TestErrorOfAnUnknownBreakerNamesThoseThatThereAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, newModel(), "alone")
 		s.more = []string{"zeta", "alpha", "omega", "beta", "gamma"}
@@ -336,8 +336,15 @@ func TestErrorOfAnUnknownBreakerNamesAll(t *testing.T) {
 		defer leaveAll(t, []*server{s})
 		require.NoError(t, s.callTool("delta")) // which isn't listed
 		const want = `redisfleet: the breaker is "serach": ` +
-			`it must be one of ["alpha" "beta" "delta" "gamma" "omega" "search" "zeta"]`
+			`it must be one of ["alpha" "beta" "gamma" "omega" "search" "zeta" "delta"]`
 		require.EqualError(t, s.fleet.Isolate(t.Context(), "serach", ""), want)
 		require.EqualError(t, s.fleet.Reset(t.Context(), "serach"), want)
+
+		for i := range 100 {
+			require.NoError(t, s.callKey(fmt.Sprint("customer-", 100+i)))
+		}
+		require.EqualError(t, s.fleet.Reset(t.Context(), "serach"), `redisfleet: the breaker is "serach": `+
+			`it must be one of ["alpha" "beta" "gamma" "omega" "search" "zeta" `+
+			`"search/customer-100" "search/customer-101" "search/customer-102" "search/customer-103"] and 97 more`)
 	})
 }
