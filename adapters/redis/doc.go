@@ -57,10 +57,10 @@
 // there is news of it, as when another member probes. All members should configure a breaker alike: if they don't,
 // the log says so, and Health, for three minutes also of those that have left.
 //
-// Times go from Redis to members as durations only, so their clocks may differ. A namespace remembers up to 4,096
-// breakers that have failures; of further ones only those of listed tools are shared. Those, and isolated ones, are
-// remembered as long as there is a member, and for a day. Agents choose keys and the names of other tools: those that
-// nobody has isolated are forgotten a day after their last change.
+// Times go from Redis to members as durations only, so their clocks may differ, and its own may be set back. A
+// namespace remembers up to 4,096 breakers that have failures; of further ones only those of listed tools are shared.
+// Those, and isolated ones, are remembered as long as there is a member, and for a day. Agents choose keys and the
+// names of other tools: those that nobody has isolated are forgotten a day after their last change.
 //
 // # What Redis needs
 //

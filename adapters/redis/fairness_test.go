@@ -120,19 +120,45 @@ func TestProbesOfShortLivedMembersKeepNoCallOut(t *testing.T) {
 	})
 }
 
-// A clock that is set back keeps nothing from being asked for longer than a fleet that has nothing else to say.
+// A clock that is set back changes nothing, nor does another server that takes over and whose clock is behind.
 func TestClockOfTheServerIsSetBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 3, nil)
-		defer leaveAll(t, all)
-		down(t, all)
-		all[0].broken.Store(false)
+	setBack := func(m *model, by time.Duration) {
 		m.mu.Lock()
-		m.now = func() time.Time { return time.Now().Add(-24 * time.Hour) }
-		m.mu.Unlock()
-		all[0].untilServed(11*30*time.Second + time.Second)
-	})
+		defer m.mu.Unlock()
+		m.now = func() time.Time { return time.Now().Add(-by) }
+	}
+	for _, by := range []time.Duration{time.Second, time.Minute, 24 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all := servers(t, m, 3, nil)
+				defer leaveAll(t, all)
+				time.Sleep(absence)
+				down(t, all)
+				all[0].broken.Store(false)
+				setBack(m, by)
+				all[0].untilServed(31 * time.Second)
+				requireAll(t, all, resilience.StateClosed)
+
+				all[0].broken.Store(true)
+				require.Error(t, all[0].call())
+				all[0].broken.Store(false)
+				setBack(m, 2*by)
+				require.NoError(t, all[1].call())
+				require.Zero(t, m.breaker("listed/search").Failures, "it has ended those before")
+
+				require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+				setBack(m, 3*by)
+				time.Sleep(2 * time.Second)
+				down(t, all)
+
+				all[2].store.down.Store(true) // as if it was killed
+				setBack(m, 4*by)
+				time.Sleep(absence + 2*time.Second)
+				require.Equal(t, 2, all[0].fleet.Health().Members)
+			})
+		})
+	}
 }
 
 // A member in which the operator has reset what the fleet has isolated recovers by itself.

@@ -2,8 +2,8 @@
 -- of the namespace, and therefore a node of a cluster. All times are the server's, in milliseconds, and leave
 -- it as durations only: the clocks of members don't matter.
 --
--- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, of, forked, awake), index
--- (sorted set: ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard
+-- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, of, forked, awake, clock,
+-- ahead), index (sorted set: ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard
 -- of last), then the hashes of the breakers that the operation concerns.
 --
 -- A breaker that is closed and has no failures has no key. The fields of others:
@@ -28,6 +28,13 @@ local arg = {unpack(ARGV, 9)} -- of the operation
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+-- The server's clock may be set back, and that of one that takes over may be behind. What it would have to catch up
+-- with is added from then on, so that nothing that the fleet remembers is ever in the future, unless it's meant to be.
+local clock = redis.call('HMGET', version, 'clock', 'ahead') -- what it was at the last command, and what was added
+local ahead = tonumber(clock[2] or 0)
+ahead = ahead + math.max(tonumber(clock[1] or 0) - (now + ahead), 0)
+now = now + ahead
+
 local lately = 60000 -- for how long a reset is remembered
 local cooldowns = 10 -- for how many of them Probes that fail may put calls off
 local missed = 600000 -- for how long a member that hasn't left may be out of reach rather than gone
@@ -48,6 +55,7 @@ local function alive()
 	redis.call('ZREMRANGEBYSCORE', members, '-inf', '(' .. int(now - missed))
 	redis.call('PEXPIRE', members, keep)
 	if first then redis.call('HSET', version, 'awake', int(now)) end
+	redis.call('HSET', version, 'clock', int(now), 'ahead', int(ahead))
 end
 
 -- needed returns how many members must have seen failures to open a breaker: all, if there are fewer than the quorum,

@@ -10,9 +10,10 @@ import (
 // A model is what fleet.lua does, in Go, for tests in fake time: without a server, a network or bytes.
 type model struct {
 	mu        sync.Mutex
-	now       func() time.Time // the server's clock, which may differ from the members'
-	memories  int              // how many there were
-	since     int              // which this one is
+	now       func() time.Time // the server's clock, which may differ from the members', and be set back
+	clock     modelClock
+	memories  int // how many there were
+	since     int // which this one is
 	of        memory
 	version   int64
 	members   map[string]time.Time // when one was heard of last
@@ -21,6 +22,12 @@ type model struct {
 	configs   map[string]time.Time
 	listeners map[*modelStore]listener
 	commands  map[string]int // how many it has executed, by operation
+}
+
+// A modelClock never goes back.
+type modelClock struct {
+	last  time.Time     // what it was at the last command
+	ahead time.Duration // of the server's
 }
 
 type modelBreaker struct {
@@ -49,7 +56,7 @@ func (m *model) flush() {
 	defer m.mu.Unlock()
 	m.memories++
 	m.since, m.of, m.version = m.memories, memory{}, 0
-	m.members, m.awake = make(map[string]time.Time), time.Time{}
+	m.members, m.awake, m.clock = make(map[string]time.Time), time.Time{}, modelClock{}
 	m.breakers = make(map[string]*modelBreaker)
 	m.configs = make(map[string]time.Time)
 }
@@ -58,11 +65,11 @@ func (m *model) flush() {
 func (m *model) snapshot() (restore func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	since, of, version, breakers := m.since, m.of, m.version, m.clone()
+	since, of, version, clock, breakers := m.since, m.of, m.version, m.clock, m.clone()
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.since, m.of, m.version, m.breakers = since, of, version, breakers
+		m.since, m.of, m.version, m.clock, m.breakers = since, of, version, clock, breakers
 		breakers = m.clone() // for another time
 	}
 }
@@ -100,15 +107,24 @@ func (m *model) executed() map[string]int {
 	return before
 }
 
+// time returns the fleet's time.
+func (m *model) time() time.Time {
+	now := m.now().Add(m.clock.ahead)
+	if now.Before(m.clock.last) {
+		return m.clock.last
+	}
+	return now
+}
+
 // expire forgets what nobody has mentioned for long.
 func (m *model) expire() {
-	maps.DeleteFunc(m.breakers, func(_ string, b *modelBreaker) bool { return b.expires.Before(m.now()) })
+	maps.DeleteFunc(m.breakers, func(_ string, b *modelBreaker) bool { return b.expires.Before(m.time()) })
 }
 
 // present reports whether a member was heard of lately.
 func (m *model) present(member string) bool {
 	heard, ok := m.members[member]
-	return ok && !heard.Before(m.now().Add(-absence))
+	return ok && !heard.Before(m.time().Add(-absence))
 }
 
 // heard returns how many members were heard of lately.
@@ -126,16 +142,18 @@ func (m *model) live() (n int) { return max(m.heard(), 1) }
 
 // alive says that the member is.
 func (m *model) alive(me string) {
-	maps.DeleteFunc(m.members, func(_ string, heard time.Time) bool { return m.now().Sub(heard) > 10*time.Minute })
+	maps.DeleteFunc(m.members, func(_ string, heard time.Time) bool { return m.time().Sub(heard) > 10*time.Minute })
 	if m.heard() == 0 {
-		m.awake = m.now()
+		m.awake = m.time()
 	}
-	m.members[me] = m.now()
+	m.members[me] = m.time()
+	m.clock.last = m.time()
+	m.clock.ahead = m.clock.last.Sub(m.now())
 }
 
 // needed returns how many members must have seen failures to open a breaker.
 func (m *model) needed(quorum int) int {
-	if m.now().Sub(m.awake) < absence {
+	if m.time().Sub(m.awake) < absence {
 		return quorum
 	}
 	return min(quorum, len(m.members))
@@ -151,7 +169,7 @@ func (b *modelBreaker) isAtRest() bool { return b.State == "closed" && b.Failure
 
 func (m *model) wasReset(id string) bool {
 	b := m.breakers[id]
-	return b != nil && m.now().Sub(b.reset) < time.Minute
+	return b != nil && m.time().Sub(b.reset) < time.Minute
 }
 
 // closeNow closes a breaker, of which only a reset is remembered.
@@ -175,13 +193,13 @@ func (m *model) view(id, me string) entry {
 	if b.lease != "" && b.lease != me && b.until.After(at) {
 		at = b.until
 	}
-	e.Wait = max(at.Sub(m.now()).Milliseconds(), 0)
+	e.Wait = max(at.Sub(m.time()).Milliseconds(), 0)
 	if b.Cause == "manual" {
 		made := b.reset
 		if b.State == "isolated" {
 			made = b.isolated
 		}
-		e.Age = milliseconds(m.now().Sub(made))
+		e.Age = milliseconds(m.time().Sub(made))
 	}
 	return e
 }
@@ -190,7 +208,7 @@ func (m *model) view(id, me string) entry {
 func (m *model) changed(id, me string, told func(*entry)) entry {
 	m.version++
 	if b := m.breakers[id]; b != nil {
-		b.Version, b.expires = m.version, m.now().Add(keep)
+		b.Version, b.expires = m.version, m.time().Add(keep)
 		if b.isAtRest() {
 			b.expires = b.reset.Add(time.Minute)
 		}

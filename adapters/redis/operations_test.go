@@ -37,7 +37,7 @@ func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
 		for _, id := range ids {
 			if b := s.breakers[id]; b != nil {
 				if b.State == "isolated" || isListed(id) && !b.isAtRest() {
-					b.expires = s.now().Add(keep)
+					b.expires = s.time().Add(keep)
 				}
 				all = append(all, s.view(id, s.me))
 			}
@@ -90,7 +90,7 @@ func (s *modelStore) room(id string) bool {
 func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string) {
 	b := &modelBreaker{
 		entry: entry{State: "open", Cause: cause}, failed: make(map[string]bool),
-		at: s.now().Add(wait), probeAt: s.now().Add(probeWait), opened: s.now(),
+		at: s.time().Add(wait), probeAt: s.time().Add(probeWait), opened: s.time(),
 	}
 	if s.wasReset(id) {
 		b.reset = s.breakers[id].reset
@@ -109,17 +109,17 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 		fb := n.breaker
 		b := s.breakers[fb.ID]
 		switch {
-		case b != nil && !b.reset.IsZero() && s.now().Add(-n.age).Before(b.reset):
+		case b != nil && !b.reset.IsZero() && s.time().Add(-n.age).Before(b.reset):
 			return s.view(fb.ID, s.me)
 		case b != nil && b.State == "open" && n.probe:
-			b.failed[s.me], b.last = true, s.now()
+			b.failed[s.me], b.last = true, s.time()
 			wait := max(fb.RetryAfter, 0)
 			if n.cause == resilience.CauseProbe {
-				wait = min(wait, max(b.opened.Add(10*fb.Config.Cooldown).Sub(s.now()), 0))
+				wait = min(wait, max(b.opened.Add(10*fb.Config.Cooldown).Sub(s.time()), 0))
 			} else {
-				b.opened = s.now()
+				b.opened = s.time()
 			}
-			b.at, b.probeAt = s.now().Add(wait), s.now().Add(fb.Config.ProbeInterval/2)
+			b.at, b.probeAt = s.time().Add(wait), s.time().Add(fb.Config.ProbeInterval/2)
 			b.lease = ""
 			return s.changed(fb.ID, s.me, nil)
 		case b != nil && b.State != "closed", !s.room(fb.ID):
@@ -137,14 +137,14 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 		if b.Failures >= fb.Config.Failures && s.forgetAbsent(b.by) >= s.needed(n.quorum) {
 			s.open(fb.ID, fb.Config.Cooldown, fb.Config.ProbeInterval/2, "calls")
 		}
-		s.breakers[fb.ID].last = s.now()
+		s.breakers[fb.ID].last = s.time()
 		return s.changed(fb.ID, s.me, nil)
 	})
 }
 
 func (s *modelStore) forget(id string, age time.Duration) entry {
 	b := s.breakers[id]
-	if b == nil || b.State != "closed" || b.Failures == 0 || s.now().Add(-age).Before(b.last) {
+	if b == nil || b.State != "closed" || b.Failures == 0 || s.time().Add(-age).Before(b.last) {
 		return s.view(id, s.me)
 	}
 	s.closeNow(id)
@@ -163,7 +163,7 @@ func (s *modelStore) recovered(
 		switch {
 		case b == nil || b.State != "open":
 			return s.forget(id, age)
-		case s.now().Add(-age).Before(b.last):
+		case s.time().Add(-age).Before(b.last):
 			return s.view(id, s.me)
 		}
 		s.closeNow(id)
@@ -175,7 +175,7 @@ func (s *modelStore) lease(
 	ctx context.Context, fb resilience.FleetBreaker, cause resilience.Cause,
 ) (leaseReply, error) {
 	return over(ctx, s, "lease", func() leaseReply {
-		b, now := s.breakers[fb.ID], s.now()
+		b, now := s.breakers[fb.ID], s.time()
 		switch {
 		case b == nil || b.State == "closed":
 			return leaseReply{Granted: true}
@@ -217,7 +217,7 @@ func (s *modelStore) lease(
 
 func (s *modelStore) renew(ctx context.Context, fb resilience.FleetBreaker) error {
 	_, err := over(ctx, s, "renew", func() struct{} {
-		b, now := s.breakers[fb.ID], s.now()
+		b, now := s.breakers[fb.ID], s.time()
 		if b == nil || b.State != "open" {
 			return struct{}{}
 		}
@@ -248,7 +248,7 @@ func (s *modelStore) renew(ctx context.Context, fb resilience.FleetBreaker) erro
 
 func (s *modelStore) isolateNow(id, reason string, age time.Duration) entry {
 	s.breakers[id] = &modelBreaker{
-		entry: entry{State: "isolated", Cause: "manual", Reason: reason}, isolated: s.now().Add(-age),
+		entry: entry{State: "isolated", Cause: "manual", Reason: reason}, isolated: s.time().Add(-age),
 	}
 	return s.changed(id, s.me, nil)
 }
@@ -259,7 +259,7 @@ func (s *modelStore) isolate(ctx context.Context, id, reason string) (entry, err
 
 func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
 	return over(ctx, s, "reset", func() entry {
-		s.breakers[id] = &modelBreaker{entry: entry{State: "closed", Cause: "manual"}, reset: s.now()}
+		s.breakers[id] = &modelBreaker{entry: entry{State: "closed", Cause: "manual"}, reset: s.time()}
 		return s.changed(id, s.me, nil)
 	})
 }
@@ -298,9 +298,9 @@ func (s *modelStore) reclose(ctx context.Context, id string, older int64) (entry
 func (s *modelStore) compare(ctx context.Context, configs []string) ([]string, error) {
 	return over(ctx, s, "compare", func() []string {
 		for _, c := range configs {
-			s.configs[c] = s.now()
+			s.configs[c] = s.time()
 		}
-		maps.DeleteFunc(s.configs, func(_ string, heard time.Time) bool { return s.now().Sub(heard) > 60*absence })
+		maps.DeleteFunc(s.configs, func(_ string, heard time.Time) bool { return s.time().Sub(heard) > 60*absence })
 		return slices.Collect(maps.Keys(s.configs))
 	})
 }

@@ -92,6 +92,16 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		"time passes": func(t *rapid.T) {
 			pass(time.Duration(rapid.IntRange(1, 4000).Draw(t, "ms")) * time.Millisecond)
 		},
+		"the clock is set back": func(t *rapid.T) {
+			sync := func(s store) (any, error) { // so that no time is lost, in which miniredis forgets
+				_, err := s.sync(ctx, memory{})
+				return nil, err
+			}
+			same("sync", sync)
+			now = now.Add(-time.Duration(rapid.IntRange(1, 100_000).Draw(t, "ms")) * time.Millisecond)
+			server.SetTime(now)
+			same("sync", sync)
+		},
 		"half a day passes": func(t *rapid.T) {
 			same("sync", func(s store) (any, error) { // without any member, the version would be forgotten, too
 				_, err := s.sync(ctx, memory{})
