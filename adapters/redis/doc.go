@@ -22,10 +22,12 @@
 // the connection for messages. Failures and probes send one each, and so does the first success after a failure.
 //
 // A probe leases the right to send it for three seconds at a time, so one that dies with its server is replaced after
-// that, and for a ProbeTimeout in all, so calls that tell nothing don't keep the others waiting. A member whose probe
-// has failed leaves the next one to the others, for a quarter of the cooldown: what is broken may be its own network.
-// With BreakerConfig.Probe, the fleet together asks the backend as often as one server would, and keeps calls from
-// being the probe for as long.
+// that, and for a ProbeTimeout in all, so calls that tell nothing don't keep the others waiting. What is broken may be
+// the network of one member: one whose probe has failed leaves the next one to the others, for a quarter of the
+// cooldown, and if it fails again, that keeps none out that has had no turn since. A member that is called rarely
+// therefore asks the backend for itself, once, however often the others have asked in vain. With
+// BreakerConfig.Probe, the fleet together asks the backend as often as one server would, and keeps calls from being the
+// probe for as long.
 //
 // # Without Redis
 //

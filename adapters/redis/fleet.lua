@@ -15,7 +15,8 @@
 --   opened          since when Probes that fail may put calls off
 --   lease, until    which member sends the probe, and until when another one may not
 --   leased          since when it has the lease
---   failed:MEMBER   that a probe of this member has failed since the breaker has opened
+--   probes          how many have failed since the breaker has opened
+--   failed:MEMBER   which of them was the last one of this member, and when a call of it may be the next probe
 --   cause, reason   of the state
 --   reset           when it was reset by hand, for a minute: members that were away have to hear of that
 --   isolated        when it was isolated
@@ -37,6 +38,7 @@ now = now + ahead
 
 local lately = 60000 -- for how long a reset is remembered
 local cooldowns = 10 -- for how many of them Probes that fail may put calls off
+local soon = 10 -- after what time to ask for a lease, since a wait of zero is no news
 local missed = 600000 -- for how long a member that hasn't left may be out of reach rather than gone
 
 local function int(n) return string.format('%.0f', n) end
@@ -83,6 +85,31 @@ local function present(prefix)
 	return all
 end
 
+-- turn returns which of the probes that have failed was the last one of a member, zero if none was, and when a call of
+-- it may be the next one.
+local function turn(key, member)
+	local nth, due = string.match(redis.call('HGET', key, 'failed:' .. member) or '', '^(%d+) (%d+)$')
+	return tonumber(nth or 0), tonumber(due or redis.call('HGET', key, 'at') or now)
+end
+
+-- owed returns since when calls of all those may be the probe who have had no turn since this member's has failed; nil
+-- if there are none. Its own network may be broken, and they may be called rarely: its next ones don't put them off.
+local function owed()
+	local mine = turn(breaker, me)
+	if mine == 0 then return nil end
+	local fields, since = present('failed:'), nil
+	if #fields < live() then since = tonumber(redis.call('HGET', breaker, 'at')) end
+	for _, field in ipairs(fields) do
+		local nth, due = turn(breaker, string.sub(field, #'failed:' + 1))
+		if nth < mine then since = math.max(since or 0, due) end
+	end
+	return since
+end
+
+-- keepsOut reports whether the lease of another member keeps this one from sending a probe, as it does unless this one
+-- is owed a turn.
+local function keepsOut(key, holder) return holder and holder ~= me and turn(key, me) >= turn(key, holder) end
+
 local moment = time[1] .. '.' .. time[2]
 
 -- fork begins another memory if this one lacks what the member has seen, as after a failover to a replica that was behind:
@@ -104,13 +131,14 @@ end
 
 -- get returns a breaker as members know it.
 local function get(key, id)
-	local h = redis.call('HMGET', key, 'state', 'failures', 'at', 'cause', 'reason', 'v', 'lease', 'until', 'isolated', 'reset')
-	local at, age = tonumber(h[3]) or now, 0
-	if h[7] and h[7] ~= me then at = math.max(at, tonumber(h[8])) end
-	if h[4] == 'manual' then age = math.max(now - (h[9] or h[10] or now), 0) end
+	local h = redis.call('HMGET', key, 'state', 'failures', 'cause', 'reason', 'v', 'lease', 'until', 'isolated', 'reset')
+	local _, at = turn(key, me)
+	local age = 0
+	if keepsOut(key, h[6]) then at = math.max(at, tonumber(h[7])) end
+	if h[3] == 'manual' then age = math.max(now - (h[8] or h[9] or now), 0) end
 	return {
 		id = id, state = h[1] or 'closed', failures = tonumber(h[2]) or 0, wait = math.max(at - now, 0), age = age,
-		cause = h[4] or 'calls', reason = h[5] or '', v = tonumber(h[6]) or 0, since = since(), by = me,
+		cause = h[3] or 'calls', reason = h[4] or '', v = tonumber(h[5]) or 0, since = since(), by = me,
 	}
 end
 
@@ -201,8 +229,9 @@ function ops.leave()
 	return '{}'
 end
 
--- putOff makes calls wait before one is the probe, after one that has failed. If it was a Probe, of any member, it may be the
--- Probe that is broken, so all of them together can't do so for ever.
+-- putOff makes calls wait before one is the probe, after one of this member that has failed, but not those of members
+-- who are owed a turn. If it was a Probe, of any member, it may be the Probe that is broken, so all of them together
+-- can't do so for ever. It reports whether all calls wait.
 local function putOff(wait, cooldown, cause)
 	if cause == 'probe' then
 		local opened = redis.call('HGET', breaker, 'opened') or now
@@ -210,21 +239,31 @@ local function putOff(wait, cooldown, cause)
 	else
 		redis.call('HSET', breaker, 'opened', int(now))
 	end
-	redis.call('HSET', breaker, 'at', int(now + wait))
+
+	local mine, all, due = turn(breaker, me), not owed(), int(now + wait)
+	for _, field in ipairs(present('failed:')) do
+		local nth = turn(breaker, string.sub(field, #'failed:' + 1))
+		if nth > mine then redis.call('HSET', breaker, field, int(nth) .. ' ' .. due) end
+	end
+	redis.call('HSET', breaker, 'failed:' .. me, redis.call('HINCRBY', breaker, 'probes', 1) .. ' ' .. due)
+	if all then redis.call('HSET', breaker, 'at', due) end
+	return all
 end
 
 -- failure counts n failures of a breaker that is closed, and opens it if they are enough. One of a probe puts off
--- the next one. Those of before a reset, by their age, are forgotten. A client whose reply was lost sends the same command
+-- the next one; if it doesn't do so for all, the others have to ask when they may send it. Those of before a reset, by their age, are forgotten. A client whose reply was lost sends the same command
 -- again, which counts once.
 function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age, nth, cause)
 	local h = redis.call('HMGET', breaker, 'state', 'reset')
 	local state = h[1]
 	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
 	if state == 'open' and probe == '1' then
-		putOff(tonumber(wait), cooldown, cause)
-		redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'failed:' .. me, 1, 'last', int(now))
-		redis.call('HDEL', breaker, 'lease', 'until', 'leased')
-		return changed(id)
+		local all = putOff(tonumber(wait), cooldown, cause)
+		redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'last', int(now))
+		if redis.call('HGET', breaker, 'lease') == me then redis.call('HDEL', breaker, 'lease', 'until', 'leased') end
+		if all then return changed(id) end
+		changed(id, {wait = soon})
+		return unchanged(id)
 	end
 	if state or not room(id) then return unchanged(id) end
 	if redis.call('HGET', breaker, 'by:' .. me) == nth then return unchanged(id) end
@@ -257,25 +296,30 @@ function ops.recovered(id, age, cause)
 end
 
 -- lease lets the member probe an open breaker if it is time, and none other does. One whose probe has failed leaves
--- the next one to the others for a while: its own network may be what is broken.
+-- the next one for a while to those who have had no turn since: its own network may be what is broken.
 function ops.lease(id, cause, term, interval, patience)
-	local h = redis.call('HMGET', breaker, 'state', 'at', 'probe_at', 'lease', 'until')
+	local h = redis.call('HMGET', breaker, 'state', 'probe_at', 'lease', 'until')
 	if h[1] == 'isolated' then return cjson.encode({granted = false, wait = tonumber(term)}) end
 	if h[1] ~= 'open' then return cjson.encode({granted = true, wait = 0}) end
 
-	local due = tonumber(cause == 'probe' and h[3] or h[2])
-	local held = h[4] and tonumber(h[5]) > now
-	if held and h[4] == me then due = now elseif held then due = math.max(due, tonumber(h[5])) end
-	if not held and redis.call('HEXISTS', breaker, 'failed:' .. me) == 1 then
-		local failed = present('failed:')
-		if #failed < live() then due = due + patience else redis.call('HDEL', breaker, unpack(failed)) end
+	local _, due = turn(breaker, me)
+	local since = owed()
+	if cause == 'probe' then due, since = tonumber(h[2]), since and tonumber(h[2]) end
+	local held = h[3] and tonumber(h[4]) > now
+	if held and h[3] == me then
+		due = now
+	elseif held and keepsOut(breaker, h[3]) then
+		due = math.max(due, tonumber(h[4]))
+	else
+		held = false
+		if since then due = math.max(due, since + patience) end
 	end
 	if due > now then return cjson.encode({granted = false, wait = due - now}) end
 
 	if cause == 'probe' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2)) end
 	if not held then
 		redis.call('HSET', breaker, 'lease', me, 'until', int(now + term), 'leased', int(now))
-		changed(id, {wait = tonumber(term)})
+		if not since then changed(id, {wait = tonumber(term)}) end
 	end
 	return cjson.encode({granted = true, wait = 0})
 end
@@ -283,15 +327,16 @@ end
 -- renew extends the lease of a probe that is under way, or takes it if nobody has it: for as long as a probe may take,
 -- since one that tells nothing may be followed by another one at once.
 function ops.renew(id, term, longest)
-	local h = redis.call('HMGET', breaker, 'state', 'at', 'lease', 'until', 'leased')
-	local mine, held = h[3] == me, h[3] and tonumber(h[4]) > now
-	if h[1] ~= 'open' or held and not mine or not held and tonumber(h[2]) > now then return '{}' end
+	local h = redis.call('HMGET', breaker, 'state', 'lease', 'until', 'leased')
+	local mine, held = h[2] == me, h[2] and tonumber(h[3]) > now
+	local _, due = turn(breaker, me)
+	if h[1] ~= 'open' or held and not mine or not held and due > now then return '{}' end
 
-	local start = mine and tonumber(h[5]) or now
+	local start = mine and tonumber(h[4]) or now
 	local ends = math.min(now + term, start + longest)
 	if ends <= now then return '{}' end
 	redis.call('HSET', breaker, 'lease', me, 'until', int(ends), 'leased', int(start))
-	if not held then changed(id, {wait = ends - now}) end
+	if not held and not owed() then changed(id, {wait = ends - now}) end
 	return '{}'
 end
 

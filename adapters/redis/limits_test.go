@@ -135,6 +135,43 @@ func TestWhenABreakerMayBeProbed(t *testing.T) {
 	require.Equal(t, 3*time.Second, lease(all[0], resilience.CauseCalls), "it is leased for so long")
 }
 
+// Another failure of a member whose probe has failed puts off that member, and not one that had no turn.
+func TestWhomAnotherFailureOfAMemberPutsOff(t *testing.T) {
+	_, tick, all := stores(t, 2)
+	b := resilience.FleetBreaker{
+		ID: "listed/search", State: resilience.StateOpen, RetryAfter: 12 * time.Second,
+		Config: resilience.BreakerConfig{Cooldown: 12 * time.Second, ProbeTimeout: time.Minute},
+	}
+	lease := func(s *redisStore) time.Duration {
+		r, err := s.lease(t.Context(), b, resilience.CauseCalls)
+		require.NoError(t, err)
+		return time.Duration(r.Wait) * time.Millisecond
+	}
+	known := func(s *redisStore) time.Duration {
+		x, err := s.read(t.Context(), []string{b.ID})
+		require.NoError(t, err)
+		return time.Duration(x[0].Wait) * time.Millisecond
+	}
+	_, err := all[0].restore(t.Context(), b, "", 0)
+	require.NoError(t, err)
+	tick(12 * time.Second)
+	for i := range 2 {
+		for _, s := range all {
+			_, err := s.sync(t.Context(), memory{})
+			require.NoError(t, err)
+		}
+		require.Zero(t, lease(all[0]), "probe %d", i)
+		x, err := all[0].failure(t.Context(), b, 0, 1, 2, true)
+		require.NoError(t, err)
+		require.Equal(t, int64(12_000), x.Wait)
+		require.Equal(t, 12*time.Second, known(all[0]))
+		tick(12*time.Second + 3*time.Second*time.Duration(1-i))
+	}
+	require.Zero(t, known(all[1]))
+	require.Zero(t, lease(all[1]))
+	require.Equal(t, leaseTerm, known(all[0]), "the other one's turn comes first")
+}
+
 func TestWhatAnEntrySaysOfABreaker(t *testing.T) {
 	asked := time.Now()
 	read := asked.Add(time.Second)

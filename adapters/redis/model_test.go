@@ -32,7 +32,9 @@ type modelClock struct {
 
 type modelBreaker struct {
 	entry
-	by, failed  map[string]bool // the members that have seen failures, and whose probe has failed
+	by          map[string]bool // the members that have seen failures
+	failed      map[string]turn // the members whose probe has failed
+	probes      int             // how many have failed
 	last        time.Time       // when the last failure was heard of
 	at, probeAt time.Time
 	opened      time.Time // since when Probes that fail may put calls off
@@ -42,6 +44,12 @@ type modelBreaker struct {
 	leased      time.Time
 	until       time.Time
 	expires     time.Time // when it is forgotten, unless it is read before
+}
+
+// A turn is which of the probes that have failed was the last one of a member, and when a call may be the next one.
+type turn struct {
+	nth int
+	due time.Time
 }
 
 func newModel() *model {
@@ -160,9 +168,46 @@ func (m *model) needed(quorum int) int {
 }
 
 // forgetAbsent forgets those who aren't there any more, and returns how many are.
-func (m *model) forgetAbsent(all map[string]bool) int {
-	maps.DeleteFunc(all, func(member string, _ bool) bool { return !m.present(member) })
+func forgetAbsent[V any](m *model, all map[string]V) int {
+	maps.DeleteFunc(all, func(member string, _ V) bool { return !m.present(member) })
 	return len(all)
+}
+
+// turn returns the turn of a member.
+func (b *modelBreaker) turn(member string) turn {
+	if t, ok := b.failed[member]; ok {
+		return t
+	}
+	return turn{due: b.at}
+}
+
+// owed returns whether there are members who have had no turn since this one, and since when all of them may.
+func (m *model) owed(b *modelBreaker, me string) (some bool, since time.Time) {
+	mine := b.turn(me)
+	if mine.nth == 0 {
+		return false, since
+	}
+	if forgetAbsent(m, b.failed) < m.live() {
+		some, since = true, b.at
+	}
+	for _, t := range b.failed {
+		if t.nth < mine.nth {
+			some, since = true, latest(since, t.due)
+		}
+	}
+	return some, since
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// keepsOut reports whether the lease of another member keeps this one from sending a probe.
+func (b *modelBreaker) keepsOut(me string) bool {
+	return b.lease != "" && b.lease != me && b.turn(me).nth >= b.turn(b.lease).nth
 }
 
 func (b *modelBreaker) isAtRest() bool { return b.State == "closed" && b.Failures == 0 }
@@ -189,9 +234,9 @@ func (m *model) view(id, me string) entry {
 		return e
 	}
 	e.State, e.Failures, e.Cause, e.Reason, e.Version = b.State, b.Failures, b.Cause, b.Reason, b.Version
-	at := b.at
-	if b.lease != "" && b.lease != me && b.until.After(at) {
-		at = b.until
+	at := b.turn(me).due
+	if b.keepsOut(me) {
+		at = latest(at, b.until)
 	}
 	e.Wait = max(at.Sub(m.time()).Milliseconds(), 0)
 	if b.Cause == "manual" {

@@ -89,7 +89,7 @@ func (s *modelStore) room(id string) bool {
 
 func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string) {
 	b := &modelBreaker{
-		entry: entry{State: "open", Cause: cause}, failed: make(map[string]bool),
+		entry: entry{State: "open", Cause: cause}, failed: make(map[string]turn),
 		at: s.time().Add(wait), probeAt: s.time().Add(probeWait), opened: s.time(),
 	}
 	if s.wasReset(id) {
@@ -112,16 +112,22 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 		case b != nil && !b.reset.IsZero() && s.time().Add(-n.age).Before(b.reset):
 			return s.view(fb.ID, s.me)
 		case b != nil && b.State == "open" && n.probe:
-			b.failed[s.me], b.last = true, s.time()
 			wait := max(fb.RetryAfter, 0)
 			if n.cause == resilience.CauseProbe {
 				wait = min(wait, max(b.opened.Add(10*fb.Config.Cooldown).Sub(s.time()), 0))
 			} else {
 				b.opened = s.time()
 			}
-			b.at, b.probeAt = s.time().Add(wait), s.time().Add(fb.Config.ProbeInterval/2)
-			b.lease = ""
-			return s.changed(fb.ID, s.me, nil)
+			b.last, b.probeAt = s.time(), s.time().Add(fb.Config.ProbeInterval/2)
+			all := s.putOff(b, s.time().Add(wait))
+			if b.lease == s.me {
+				b.lease = ""
+			}
+			if all {
+				return s.changed(fb.ID, s.me, nil)
+			}
+			s.changed(fb.ID, s.me, func(e *entry) { e.Wait = 10 })
+			return s.view(fb.ID, s.me)
 		case b != nil && b.State != "closed", !s.room(fb.ID):
 			return s.view(fb.ID, s.me)
 		case b == nil:
@@ -134,12 +140,30 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 		}
 		b.Failures += n.n
 		b.by[s.me] = true
-		if b.Failures >= fb.Config.Failures && s.forgetAbsent(b.by) >= s.needed(n.quorum) {
+		if b.Failures >= fb.Config.Failures && forgetAbsent(s.model, b.by) >= s.needed(n.quorum) {
 			s.open(fb.ID, fb.Config.Cooldown, fb.Config.ProbeInterval/2, "calls")
 		}
 		s.breakers[fb.ID].last = s.time()
 		return s.changed(fb.ID, s.me, nil)
 	})
+}
+
+// putOff makes calls wait before one is the probe, after one of this member that has failed.
+func (s *modelStore) putOff(b *modelBreaker, due time.Time) (all bool) {
+	mine := b.turn(s.me)
+	some, _ := s.owed(b, s.me)
+	forgetAbsent(s.model, b.failed)
+	for member, t := range b.failed {
+		if t.nth > mine.nth {
+			b.failed[member] = turn{t.nth, due}
+		}
+	}
+	b.probes++
+	b.failed[s.me] = turn{b.probes, due}
+	if !some {
+		b.at = due
+	}
+	return !some
 }
 
 func (s *modelStore) forget(id string, age time.Duration) entry {
@@ -183,21 +207,21 @@ func (s *modelStore) lease(
 			return leaseReply{Wait: leaseTerm.Milliseconds()}
 		}
 
-		due := b.at
+		due := b.turn(s.me).due
+		some, since := s.owed(b, s.me)
 		if cause == resilience.CauseProbe {
-			due = b.probeAt
+			due, since = b.probeAt, b.probeAt
 		}
 		held := b.lease != "" && b.until.After(now)
 		switch {
 		case held && b.lease == s.me:
 			due = now
-		case held && b.until.After(due):
-			due = b.until
-		case !held && b.failed[s.me]:
-			if s.forgetAbsent(b.failed) < s.live() {
-				due = due.Add(fb.Config.Cooldown / 4)
-			} else {
-				clear(b.failed)
+		case held && b.keepsOut(s.me):
+			due = latest(due, b.until)
+		default:
+			held = false
+			if some {
+				due = latest(due, since.Add(fb.Config.Cooldown/4))
 			}
 		}
 		if due.After(now) {
@@ -209,7 +233,9 @@ func (s *modelStore) lease(
 		}
 		if !held {
 			b.lease, b.leased, b.until = s.me, now, now.Add(leaseTerm)
-			s.changed(fb.ID, s.me, func(e *entry) { e.Wait = leaseTerm.Milliseconds() })
+			if !some {
+				s.changed(fb.ID, s.me, func(e *entry) { e.Wait = leaseTerm.Milliseconds() })
+			}
 		}
 		return leaseReply{Granted: true}
 	})
@@ -222,7 +248,7 @@ func (s *modelStore) renew(ctx context.Context, fb resilience.FleetBreaker) erro
 			return struct{}{}
 		}
 		held := b.lease != "" && b.until.After(now)
-		if held && b.lease != s.me || !held && b.at.After(now) {
+		if held && b.lease != s.me || !held && b.turn(s.me).due.After(now) {
 			return struct{}{}
 		}
 
@@ -238,7 +264,7 @@ func (s *modelStore) renew(ctx context.Context, fb resilience.FleetBreaker) erro
 			return struct{}{}
 		}
 		b.lease, b.leased, b.until = s.me, start, ends
-		if !held {
+		if some, _ := s.owed(b, s.me); !held && !some {
 			s.changed(fb.ID, s.me, func(e *entry) { e.Wait = ends.Sub(now).Milliseconds() })
 		}
 		return struct{}{}

@@ -29,6 +29,7 @@ type server struct {
 
 	broken *atomic.Bool  // its backend
 	cut    atomic.Bool   // its own network to the backend
+	hangs  atomic.Bool   // its own network doesn't say so
 	asked  *atomic.Int64 // how many requests the backend has received
 
 	mu    sync.Mutex
