@@ -289,3 +289,25 @@ func ExampleWaitForTool() {
 	fmt.Println(resilience.Do(ctx, guard, "transfer", transfer, resilience.WaitForTool()))
 	// Output: rolled back <nil>
 }
+
+func ExampleGuard_Rejection() {
+	guard := resilience.Must(resilience.New(resilience.Config{
+		Tools: map[string]resilience.Tool{"export": {Effect: resilience.NonIdempotent}},
+	}))
+	export := func() *resilience.Error { // work that goes on when its request has been answered
+		if rejected := guard.Rejection("export"); rejected != nil {
+			return rejected
+		}
+		return guard.AsError("export", errors.New("the disk is full"))
+	}
+
+	e := export()
+	fmt.Println(e)
+	fmt.Println(e.Suggestion)
+	guard.Breaker("export").Isolate("The archive is being moved.")
+	fmt.Println(export())
+	// Output:
+	// TOOL_FAILED: Tool 'export' failed
+	// The outcome of this call is unknown: check whether it took effect before you call this tool again.
+	// CIRCUIT_OPEN: 'export' is taken out of service: The archive is being moved.
+}

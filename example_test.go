@@ -155,6 +155,20 @@ func ExampleClassify() {
 	// canceled
 }
 
+func ExampleMarkNeutral() {
+	guard := resilience.Must(resilience.New(resilience.Config{
+		Tools: map[string]resilience.Tool{"book": {}},
+	}))
+	_, err := resilience.Do(context.Background(), guard, "book", func(ctx context.Context) (string, error) {
+		return "", resilience.MarkNeutral(errors.New("the user hasn't chosen a seat"))
+	})
+	fmt.Println(err)
+	fmt.Println("failures:", guard.Breaker("book").Failures())
+	// Output:
+	// TOOL_FAILED: Tool 'book' failed
+	// failures: 0
+}
+
 func ExampleMarkTransient() {
 	guard := resilience.Must(resilience.New(resilience.Config{
 		Tools: map[string]resilience.Tool{"create_issue": {Effect: resilience.NonIdempotent}},
