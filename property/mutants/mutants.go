@@ -69,7 +69,7 @@ var mutants = []mutant{
 		"key.go", "	name := keyName{s.keyBase(), clip(strings.ToValidUTF8(key, \"\\uFFFD\"))}\n",
 		"	name := keyName{s.keyBase(), clip(strings.ToValidUTF8(key, \"\\uFFFD\"))[:1]}\n	name.key = \"a\"\n"},
 	{"an isolation forgets the keys", "3: the results of calls with a key count, though their tool was isolated.",
-		"call.go", "	if c.keyed != nil && c.toolIsolated() {\n		o = outcomeNeutral\n	}\n", ""},
+		"call.go", " || c.keyed != nil && c.toolIsolated() {\n", " {\n"},
 	{"a Probe that succeeds is ignored", "3: the breaker waits for a call, although its Probe has succeeded.",
 		"probe.go", "	case result.outcome == outcomeSuccess:\n		b.change(fresh,",
 		"	case result.outcome == outcomeSuccess && b.era.Load() == nil:\n		b.change(fresh,"},
