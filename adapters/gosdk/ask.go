@@ -34,7 +34,7 @@ func asksPerson(method string) bool {
 func NewClient(
 	impl *mcp.Implementation, options *mcp.ClientOptions, g *resilience.Guard, opts ...Option,
 ) *mcp.Client {
-	q := newQuestions()
+	q := &questions{attempts: make(map[mcp.Session]map[*context.Context]struct{})}
 	guarded := newClientMiddleware(g, q, opts)
 
 	client := mcp.NewClient(impl, withPauses(options))
@@ -70,15 +70,11 @@ func pausing[Req, Res any](handler func(context.Context, Req) (Res, error)) func
 	}
 }
 
-// questions relates questions to the calls of their session, where nothing tells which call they belong to. A nil
-// *questions does nothing. It is safe for concurrent use.
+// questions relates what servers ask to the calls of a client. A nil *questions does nothing. It is safe
+// for concurrent use.
 type questions struct {
 	mu       sync.Mutex
 	attempts map[mcp.Session]map[*context.Context]struct{} // those under way
-}
-
-func newQuestions() *questions {
-	return &questions{attempts: make(map[mcp.Session]map[*context.Context]struct{})}
 }
 
 // begin begins an attempt with the context ctx, and returns what ends it.

@@ -74,57 +74,6 @@ func TestTimeoutGoesOnAfterTheAnswer(t *testing.T) {
 	}
 }
 
-// A tool may lose the context of its call.
-func TestQuestionWithoutTheContextOfItsCallPausesItToo(t *testing.T) {
-	for name, asked := range askedOf {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newProtected(t, resilience.Config{})
-				questions := 0
-				f.raw("x", readOnly, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-					questions++
-					assert.NoError(t, asked.ask(context.Background(), req.Session))
-					return nil, errBoom
-				})
-				answerAfter(&f.options, thinks)
-				f.receiving = []mcp.Middleware{slowRoots(thinks)}
-				f.connect(legacy)
-
-				_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
-				assert.ErrorContains(t, err, errBoom.Error())
-				assert.Equal(t, 1, questions)
-			})
-		})
-	}
-}
-
-// Nobody has asked anything in the calls of another session.
-func TestQuestionWithoutTheContextOfItsCallPausesNoOtherSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newProtected(t, resilience.Config{})
-		f.raw("hangs", nil, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
-		f.raw("asks", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return textResult("answered"), askedOf["elicitation"].ask(context.Background(), req.Session)
-		})
-		answerAfter(&f.options, thinks)
-		f.connect(legacy)
-		hanging := f.session
-		f.connect(legacy)
-
-		answered := make(chan string, 1)
-		go func() { answered <- text(t, f.call("asks")) }()
-		begin := time.Now()
-		res, err := hanging.CallTool(t.Context(), &mcp.CallToolParams{Name: "hangs"})
-		require.NoError(t, err)
-		assert.Equal(t, resilience.CodeTimeout, metadataOf(t, res).Code)
-		assert.Equal(t, time.Minute, time.Since(begin))
-		assert.Equal(t, "answered", <-answered)
-	})
-}
-
 // What a program answers at once takes nobody's time. A server that hangs may ask for it again and again.
 func TestQuestionsThatNobodyThinksAboutKeepNoCall(t *testing.T) {
 	for name, asked := range askedOf {

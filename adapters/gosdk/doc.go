@@ -14,8 +14,7 @@
 //   - Each progress notification of a tool with a MaxTimeout restarts the timeout of its call.
 //   - Elicitation, sampling and the request for a client's roots pause the timeout, since they wait for
 //     people, so that only the client can end the call meanwhile. A call that has asked something isn't
-//     retried, which would repeat the question, however its attempt ends. What is asked without the context of a call
-//     counts for all calls of its session that are under way.
+//     retried, which would repeat the question, however its attempt ends.
 //   - Whatever else a tool sends with the context of its call, or as its progress, pauses the timeout, too, once the
 //     client has taken more than 100ms to read it, or to answer a ping. The SDK waits as long as the client is
 //     connected, which isn't the tool's fault.

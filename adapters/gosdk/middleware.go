@@ -17,7 +17,7 @@ func Protect(server *mcp.Server, g *resilience.Guard, opts ...Option) {
 		panic("resilience: gosdk: nil *mcp.Server")
 	}
 
-	tracker := newTracker()
+	tracker := &tracker{}
 	server.AddReceivingMiddleware(newMiddleware(g, tracker, opts))
 	server.AddSendingMiddleware(tracker.middleware)
 }

@@ -15,12 +15,7 @@ type tracker struct {
 	// byToken finds a call by its progress token, because a tool may send progress without the
 	// context of its call. It maps a progressToken to a *trackedCall.
 	byToken sync.Map
-
-	// attempts are paused by a question that is asked without the context of its call.
-	attempts *questions
 }
-
-func newTracker() *tracker { return &tracker{attempts: newQuestions()} }
 
 // A progressToken identifies a call whose client wants progress notifications.
 type progressToken struct {
@@ -40,7 +35,6 @@ func newProgressToken(session mcp.Session, value any) progressToken {
 // A trackedCall is a call that is under way. A nil trackedCall is one that isn't tracked.
 type trackedCall struct {
 	tracker *tracker
-	session mcp.Session
 	token   progressToken
 
 	mu       sync.Mutex
@@ -70,7 +64,7 @@ func (t *tracker) track(req *mcp.CallToolRequest) *trackedCall {
 	}
 
 	c := &trackedCall{
-		tracker: t, session: req.Session, token: newProgressToken(req.Session, req.Params.GetProgressToken()),
+		tracker: t, token: newProgressToken(req.Session, req.Params.GetProgressToken()),
 		sent: math.Inf(-1), repeated: math.Inf(-1),
 	}
 	if c.token.value != nil {
@@ -106,9 +100,7 @@ func (c *trackedCall) begin(ctx context.Context) (_ context.Context, returned fu
 	c.latest, c.repeated = a, c.sent
 	c.mu.Unlock()
 
-	end := c.tracker.attempts.begin(c.session, ctx)
 	return context.WithValue(ctx, trackedAttemptKey{}, a), func() {
-		end()
 		c.mu.Lock()
 		a.returned = true
 		c.mu.Unlock()

@@ -32,9 +32,6 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			if err := checkQuestion(req.GetParams()); err != nil {
 				return nil, err
 			}
-			if a == nil {
-				defer t.attempts.pause(req.GetSession())()
-			}
 			defer resilience.Pause(ctx)() // the guard doesn't retry a call that has been paused
 		}
 
