@@ -14,10 +14,11 @@
 //   - Each progress notification of a tool with a MaxTimeout restarts the timeout of its call.
 //   - Elicitation, sampling and the request for a client's roots pause the timeout, since they wait for
 //     people, so that only the client can end the call meanwhile. A call that has asked something isn't
-//     retried, which would repeat the question, however its attempt ends.
-//   - Whatever else a tool sends with the context of its call, or as its progress, pauses the timeout, too, once the
-//     client has taken more than 100ms to read it, or to answer a ping. The SDK waits as long as the client is
-//     connected, which isn't the tool's fault.
+//     retried, which would repeat the question, however its attempt ends. That holds for what is asked with the
+//     context of the call.
+//   - For all else that a tool sends with the context of its call, or as its progress, it waits for a client that
+//     doesn't read, or answer a ping, for a second in all, and at most for a tenth of its time. It then receives an
+//     error, also for what it sends until the client has read that, and goes on.
 //
 // # What a client receives
 //
@@ -46,8 +47,6 @@
 //     calls [resilience.Pause] itself.
 //   - A call that is made again doesn't repeat progress that an earlier attempt has sent. A tool that was
 //     abandoned can neither send progress nor ask any more with the context of its call.
-//   - A tool whose attempt has ended doesn't wait any longer for a client that doesn't read. It receives an error,
-//     also for what it sends until the client has read that.
 //   - Each attempt has a copy of the request, so other middleware doesn't see how a tool changes it.
 //
 // The text of a handler's error therefore reaches the client, as the SDK has it. If it isn't fit for

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -47,12 +48,14 @@ type trackedCall struct {
 // A trackedAttempt is one attempt of a tracked call, which a tool may go on with when nobody waits for
 // it any more.
 type trackedAttempt struct {
-	call *trackedCall
-	ctx  context.Context // its end is that of the attempt
+	call  *trackedCall
+	ctx   context.Context // its end is that of the attempt
+	begun time.Time
 
 	// guarded by call.mu
 	returned bool
-	blocked  *sending // what the tool has gone on without, nil if nothing
+	spent    time.Duration            // on waiting for clients
+	blocked  map[mcp.Session]*sending // what the tool has gone on without last
 }
 
 type trackedAttemptKey struct{}
@@ -95,7 +98,7 @@ func (c *trackedCall) begin(ctx context.Context) (_ context.Context, returned fu
 		return ctx, func() {}
 	}
 
-	a := &trackedAttempt{call: c, ctx: ctx}
+	a := &trackedAttempt{call: c, ctx: ctx, begun: time.Now()}
 	c.mu.Lock()
 	c.latest, c.repeated = a, c.sent
 	c.mu.Unlock()
@@ -136,15 +139,13 @@ func (a *trackedAttempt) isAbandoned() bool {
 }
 
 // advance restarts the timeout of the call, and sends progress with ctx, unless that is withheld.
-func (a *trackedAttempt) advance(
-	ctx context.Context, progress float64, f func() (mcp.Result, error),
-) (mcp.Result, error) {
+func (a *trackedAttempt) advance(ctx context.Context, progress float64, m message) (mcp.Result, error) {
 	resilience.ReportProgress(a.ctx) // without the lock: it asks the contexts of middleware
 	if a.isWithheld(progress) {
 		return nil, nil
 	}
 
-	res, err := a.send(ctx, f)
+	res, err := a.send(ctx, m)
 	if err == nil {
 		a.call.mu.Lock()
 		defer a.call.mu.Unlock()

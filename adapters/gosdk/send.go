@@ -3,6 +3,7 @@ package gosdk
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"time"
 
@@ -11,20 +12,26 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// sendTime is how long a client may take to read a message, or to answer a ping, before the timeout of the tool that
-// waits for it is paused, and how long a tool still waits for it after the end of its attempt.
-const sendTime = 100 * time.Millisecond
+const (
+	// maxWait is how long all messages of an attempt but questions wait for clients that don't read or answer, and at
+	// most a tenth of the attempt's time. After that, each still waits for minWait.
+	maxWait = time.Second
+	minWait = 10 * time.Millisecond
 
-var errNotReading = errors.New("gosdk: the client doesn't read what it is sent")
+	// graceTime is how long a question still waits after its context has ended.
+	graceTime = 100 * time.Millisecond
+)
 
-// middleware is sending middleware. While a client asks its user, or doesn't read, it pauses the timeout of the call,
-// also where the SDK sends the questions of a result to a client of an older protocol. Each progress notification
-// restarts the timeout of its call.
+var errNotReading = errors.New("gosdk: the client doesn't read what it is sent, or doesn't answer")
+
+// middleware is sending middleware. While a client asks its user, it pauses the timeout of the call, also where the SDK
+// sends the questions of a result to a client of an older protocol. Each progress notification restarts the timeout of
+// its call.
 func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	next = neutral(next)
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		a, _ := ctx.Value(trackedAttemptKey{}).(*trackedAttempt)
-		send := func() (mcp.Result, error) { return next(ctx, method, req) }
+		m := message{method, req, next}
 		if asksPerson(method) {
 			if a != nil && a.isAbandoned() {
 				return nil, a.ctx.Err() // the next attempt may ask the same
@@ -37,18 +44,24 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 
 		if note, _ := req.GetParams().(*mcp.ProgressNotificationParams); note != nil {
 			if of := t.find(ctx, newProgressToken(req.GetSession(), note.ProgressToken)); of != nil {
-				if of != a {
-					ctx = of.ctx
-				}
-				return of.advance(ctx, note.Progress, send)
+				return of.advance(ctx, note.Progress, m)
 			}
 		}
 		if a == nil {
-			return send()
+			return m.send(ctx)
 		}
-		return a.send(ctx, send)
+		return a.send(ctx, m)
 	}
 }
+
+// A message is one to a client.
+type message struct {
+	method string
+	req    mcp.Request
+	next   mcp.MethodHandler
+}
+
+func (m message) send(ctx context.Context) (mcp.Result, error) { return m.next(ctx, m.method, m.req) }
 
 // neutral marks errors of what a server sends to its client, such as that the user doesn't answer in time or that the
 // client is gone: they say nothing about the backend of the tool, whatever that makes of them.
@@ -62,67 +75,70 @@ func neutral(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// send calls f, which sends something to the client and may wait for an answer. ctx belongs to the attempt.
-//
-// The SDK's writing blocks while the client doesn't read, whatever becomes of the context. So that no client can make
-// a tool seem to hang, its timeout is paused as long as it waits, and when its attempt ends, the tool goes on without
-// f. It sends nothing more until f has returned, which it does with the connection at the latest.
-func (a *trackedAttempt) send(ctx context.Context, f func() (mcp.Result, error)) (mcp.Result, error) {
-	if a.isBlocked() {
+// send sends a message and waits for it, as the SDK does; but its writing blocks while the client doesn't read, whatever
+// becomes of the context. So that no client can make a tool seem to hang, the attempt goes on without a message for
+// which it has waited too long, and sends nothing more to that client until it has read it.
+func (a *trackedAttempt) send(ctx context.Context, m message) (mcp.Result, error) {
+	wait, limited := a.wait(m)
+	if !limited {
+		return m.send(ctx)
+	}
+	if wait == 0 {
 		return nil, resilience.MarkNeutral(errNotReading)
 	}
 
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // nobody waits for the answer to a ping any more
 	s := &sending{done: make(chan struct{})}
-	go s.run(f)
-	slow := time.NewTimer(sendTime)
-	defer slow.Stop()
-	select {
-	case <-s.done:
-		return s.result()
-	case <-a.ctx.Done():
-	case <-slow.C:
-		defer resilience.Pause(ctx)()
-		select {
-		case <-s.done:
-			return s.result()
-		case <-a.ctx.Done():
-		}
+	begun := time.Now()
+	go s.run(func() (mcp.Result, error) { return m.send(ctx) })
+	err := s.wait(ctx, wait)
+	if !asksPerson(m.method) {
+		a.spend(time.Since(begun))
 	}
-
-	if !a.isAbandoned() { // the tool has returned, and goes on with its work
-		<-s.done
-		return s.result()
+	if err != nil {
+		a.leave(m.req.GetSession(), s)
+		return nil, err
 	}
-	slow.Reset(sendTime)
-	select {
-	case <-s.done:
-		return s.result()
-	case <-slow.C:
-		a.block(s)
-		return nil, a.ctx.Err()
-	}
+	return s.result()
 }
 
-// block says that the tool has gone on without s.
-func (a *trackedAttempt) block(s *sending) {
+// wait returns how long a message may take: for ever, if it is a question; zero if the client hasn't read an earlier one
+// yet. What is left of a tool that has returned may take as long as it likes.
+func (a *trackedAttempt) wait(m message) (wait time.Duration, limited bool) {
 	a.call.mu.Lock()
 	defer a.call.mu.Unlock()
-	a.blocked = s
+	switch s := a.blocked[m.req.GetSession()]; {
+	case a.returned:
+		return 0, false
+	case s != nil && !s.isOver():
+		return 0, true
+	case asksPerson(m.method):
+		return math.MaxInt64, true
+	}
+
+	most := maxWait
+	if deadline, ok := a.ctx.Deadline(); ok {
+		most = min(most, deadline.Sub(a.begun)/10)
+	}
+	return max(most-a.spent, minWait), true
 }
 
-// isBlocked reports whether the client hasn't read yet what the tool has gone on without.
-func (a *trackedAttempt) isBlocked() bool {
+// spend notes that the attempt has waited for a client.
+func (a *trackedAttempt) spend(d time.Duration) {
+	a.call.mu.Lock()
+	defer a.call.mu.Unlock()
+	a.spent += d
+}
+
+// leave notes that the attempt goes on without a message.
+func (a *trackedAttempt) leave(session mcp.Session, s *sending) {
 	a.call.mu.Lock()
 	defer a.call.mu.Unlock()
 	if a.blocked == nil {
-		return false
+		a.blocked = make(map[mcp.Session]*sending)
 	}
-	select {
-	case <-a.blocked.done:
-		return false
-	default:
-		return true
-	}
+	a.blocked[session] = s
 }
 
 // A sending is a message to a client that is being sent.
@@ -133,6 +149,37 @@ type sending struct {
 	err      error
 	returned bool // rather than panicked, or called runtime.Goexit
 	panicked any
+}
+
+// isOver reports whether the message has been sent, or can't be.
+func (s *sending) isOver() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait waits for the message, but not for long once ctx has ended. It returns an error if the message isn't over.
+func (s *sending) wait(ctx context.Context, atMost time.Duration) error {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-s.done:
+		return nil
+	case <-timer.C:
+		return resilience.MarkNeutral(errNotReading)
+	case <-ctx.Done():
+	}
+
+	timer.Reset(min(atMost, graceTime))
+	select {
+	case <-s.done:
+		return nil
+	case <-timer.C:
+		return resilience.MarkNeutral(ctx.Err())
+	}
 }
 
 func (s *sending) run(f func() (mcp.Result, error)) {
