@@ -214,7 +214,7 @@ func (c *call) current() bool { return c.ctx.ticket.current() && !c.state.breake
 
 // settle reports the outcome to the breaker, unless the call belongs to one around it, and whether it counts.
 func (c *call) settle(o outcome) (counted bool) {
-	if c.crowded || c.keyed != nil && c.toolIsolated() {
+	if c.crowded && !(o == outcomeSuccess && c.ticket.isProbe()) || c.keyed != nil && c.toolIsolated() {
 		o = outcomeNeutral
 	}
 	counted = c.ctx.ticket == &c.ticket && c.ticket.settle(o, c.nested)

@@ -145,7 +145,7 @@ func MarkInvalid(err error) error { return mark(err, ClassInvalid, false) }
 // MarkNeutral marks err as a failure that says nothing about the tool's backend, such as a question that the user
 // hasn't answered in time: the breaker doesn't count it, and it isn't retried. Unlike MarkInvalid, it blames nobody:
 // the agent reads what it would of err, and that another try won't help if err tells nothing. Nor does it change
-// whether err has certainly had no effect. It returns nil for nil.
+// whether err has certainly had no effect. Of joined errors, the others decide. It returns nil for nil.
 func MarkNeutral(err error) error { return mark(err, ClassNeutral, false) }
 
 type marked struct {
@@ -190,9 +190,8 @@ func (s *statement) join(inner *statement) {
 	if s.explicit == nil {
 		s.explicit = inner.explicit
 	}
-	if !s.neutral && !s.said {
-		s.neutral, s.said, s.says = inner.neutral, inner.said, inner.says
-		s.timeout, s.derived = inner.timeout, inner.derived
+	if !s.said {
+		s.said, s.says, s.timeout, s.derived = inner.said, inner.says, inner.timeout, inner.derived
 	}
 	s.final = s.final || inner.final
 	s.notMade = s.notMade && inner.notMade

@@ -223,12 +223,39 @@ func TestMarkNeutralAroundMarkNeutral(t *testing.T) {
 	inner := resilience.MarkNeutral(statusError(503))
 	for name, err := range map[string]error{
 		"twice":  resilience.MarkNeutral(inner),
-		"joined": errors.Join(errBoom, inner, resilience.MarkBackend(errBoom)),
+		"joined": errors.Join(inner, resilience.MarkNeutral(resilience.MarkBackend(errBoom))),
 	} {
 		assert.Equal(t, resilience.ClassNeutral, resilience.Classify(err), name)
 		assert.True(t, resilience.AsError("x", err).Retryable, name)
 	}
 	assert.Equal(t, resilience.ClassPermanent, resilience.Classify(resilience.MarkPermanent(inner)), "the outermost counts")
+}
+
+// What went wrong beside the backend's trouble neither hides that nor makes any of it.
+func TestMarkNeutralBesideOtherErrors(t *testing.T) {
+	beside := resilience.MarkNeutral(fmt.Errorf("ask: %w", context.DeadlineExceeded))
+	unexplained := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+	for name, tc := range map[string]struct {
+		err    error
+		counts bool
+	}{
+		"trouble":            {errors.Join(syscall.ECONNREFUSED, beside), true},
+		"trouble, second":    {fmt.Errorf("%w: %w", beside, syscall.ECONNREFUSED), true},
+		"trouble, between":   {errors.Join(beside, statusError(503), beside), true},
+		"a mark":             {errors.Join(beside, resilience.MarkBackend(errBoom)), true},
+		"the tool's own":     {errors.Join(beside, &resilience.Error{Code: "BUSY", Retryable: true}), true},
+		"nothing else":       {errors.Join(beside, beside), false},
+		"words":              {fmt.Errorf("%w: %w", errBoom, beside), false},
+		"a mistake":          {errors.Join(beside, resilience.MarkInvalid(errBoom)), false},
+		"neutral as a whole": {resilience.MarkNeutral(errors.Join(beside, syscall.ECONNREFUSED)), false},
+	} {
+		cfg := configWith(resilience.Tool{})
+		cfg.Retry.MaxRetries = -1
+		g := newGuard(t, cfg)
+		r := resilience.Run(t.Context(), g, "x", failing(9, tc.err), unexplained)
+		assert.Equal(t, tc.counts, g.Breaker("x").Failures() == 1, name)
+		assert.ErrorIs(t, r.Err, tc.err, name)
+	}
 }
 
 // Each Classify field speaks for itself.

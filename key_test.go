@@ -103,9 +103,13 @@ func TestKeysAreBounded(t *testing.T) {
 		assert.Zero(t, g.Breaker("x").Failures(), "those for which there is no room don't shut the tool")
 		_, err := resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey("another"))
 		assert.NoError(t, err)
-		g.Breaker("x").Trip(time.Minute)
+		g.Breaker("x").Trip(20 * time.Second)
 		r = resilience.Run(t.Context(), g, "x", notCalled(t), resilience.BreakerKey("another"))
 		assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)
+		time.Sleep(21 * time.Second)
+		_, err = resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey("another"))
+		assert.NoError(t, err)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State(), "it was the probe")
 	})
 }
 

@@ -62,7 +62,7 @@ func tagNameEnd(text string, floor, i int) int {
 	if begin < floor {
 		return i
 	}
-	if n := strings.IndexAny(text[begin:i], " \t\n"); n > 0 && strings.IndexByte(text[begin+n:i], '=') >= 0 {
+	if n := strings.IndexAny(text[begin:i], " \t\r\n"); n > 0 && strings.ContainsAny(text[begin+n:i], `"'`) {
 		return begin + n
 	}
 	return i

@@ -48,7 +48,7 @@ func (g *Guard) AsError(tool string, err error, opts ...Option) *Error {
 	o := newOptions(opts)
 	var d diagnosis
 	d.read(err)
-	if o.unexplained != ClassTransient {
+	if o.unexplained != ClassTransient || d.bareCancel() { // the work itself has canceled something
 		d.addBlamed(&blamed{error: d.err, unexplained: o.unexplained})
 	}
 	d.class = d.byDefault()

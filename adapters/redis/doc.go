@@ -25,9 +25,10 @@
 // that, and for a ProbeTimeout in all, so calls that tell nothing don't keep the others waiting. What is broken may be
 // the network of one member: one whose probe has failed leaves the next one to the others, for a quarter of the
 // cooldown, and if it fails again, that keeps none out that has had no turn since. A member that is called rarely
-// therefore asks the backend for itself, once, however often the others have asked in vain. With
-// BreakerConfig.Probe, the fleet together asks the backend as often as one server would, and keeps calls from being the
-// probe for as long.
+// therefore asks the backend for itself, once, however often the others have asked in vain, so a fleet whose members
+// are called about once in a cooldown asks more often than that; and a server that crashes within each cooldown has had
+// no turn each time it is back. With BreakerConfig.Probe, the fleet together asks the backend as often as one server
+// would, and keeps calls from being the probe for as long.
 //
 // # Without Redis
 //
@@ -42,7 +43,7 @@
 //
 // If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which
 // breakers are open or isolated, but for those that [Fleet.Reset] has closed within a minute, and which ones were
-// closed since; also if it goes back time and again, or to a backup of a memory that was lost. A Reset is lost with a
+// closed since; also if it goes back up to 16 times in a row, or to a backup of a memory that was lost. A Reset is lost with a
 // memory: a member that was away then isolates the breaker again, as does one that was away while Redis went back
 // twice. An older memory passes for a newer one if all members that know better are away while others write as much.
 //

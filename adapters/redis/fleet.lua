@@ -106,9 +106,13 @@ local function owed()
 	return since
 end
 
--- keepsOut reports whether the lease of another member keeps this one from sending a probe, as it does unless this one
--- is owed a turn.
-local function keepsOut(key, holder) return holder and holder ~= me and turn(key, me) >= turn(key, holder) end
+-- keptOut returns until when the lease of another member keeps this one from sending a probe: of one that is owed a turn,
+-- for so long that of several one goes first.
+local function keptOut(key, holder, ends, leased)
+	if not holder or holder == me then return 0 end
+	if turn(key, me) >= turn(key, holder) then return tonumber(ends) end
+	return math.min(tonumber(ends), leased + absent)
+end
 
 local moment = time[1] .. '.' .. time[2]
 
@@ -131,10 +135,10 @@ end
 
 -- get returns a breaker as members know it.
 local function get(key, id)
-	local h = redis.call('HMGET', key, 'state', 'failures', 'cause', 'reason', 'v', 'lease', 'until', 'isolated', 'reset')
+	local h = redis.call('HMGET', key, 'state', 'failures', 'cause', 'reason', 'v', 'lease', 'until', 'isolated', 'reset', 'leased')
 	local _, at = turn(key, me)
 	local age = 0
-	if keepsOut(key, h[6]) then at = math.max(at, tonumber(h[7])) end
+	at = math.max(at, keptOut(key, h[6], h[7], h[10]))
 	if h[3] == 'manual' then age = math.max(now - (h[8] or h[9] or now), 0) end
 	return {
 		id = id, state = h[1] or 'closed', failures = tonumber(h[2]) or 0, wait = math.max(at - now, 0), age = age,
@@ -186,7 +190,8 @@ end
 
 local function open(wait, probe_wait, cause)
 	forget()
-	redis.call('HSET', breaker, 'state', 'open', 'at', int(now + wait), 'probe_at', int(now + probe_wait), 'cause', cause, 'opened', int(now))
+	redis.call('HSET', breaker, 'state', 'open', 'cause', cause, 'opened', int(now))
+	redis.call('HSET', breaker, 'at', int(now + wait), 'probe_at', int(now + probe_wait))
 end
 
 local ops = {}
@@ -234,7 +239,8 @@ end
 -- can't do so for ever. It reports whether all calls wait.
 local function putOff(wait, cooldown, cause)
 	if cause == 'probe' then
-		local opened = redis.call('HGET', breaker, 'opened') or now
+		redis.call('HSETNX', breaker, 'opened', int(now)) -- unless an older version of this script has opened it
+		local opened = redis.call('HGET', breaker, 'opened')
 		wait = math.min(wait, math.max(opened + cooldowns * cooldown - now, 0))
 	else
 		redis.call('HSET', breaker, 'opened', int(now))
@@ -251,8 +257,8 @@ local function putOff(wait, cooldown, cause)
 end
 
 -- failure counts n failures of a breaker that is closed, and opens it if they are enough. One of a probe puts off
--- the next one; if it doesn't do so for all, the others have to ask when they may send it. Those of before a reset, by their age, are forgotten. A client whose reply was lost sends the same command
--- again, which counts once.
+-- the next one; if it doesn't do so for all, the others have to ask when they may send it. Those of before a reset, by
+-- their age, are forgotten. A client whose reply was lost sends the same command again, which counts once.
 function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age, nth, cause)
 	local h = redis.call('HMGET', breaker, 'state', 'reset')
 	local state = h[1]
@@ -298,7 +304,7 @@ end
 -- lease lets the member probe an open breaker if it is time, and none other does. One whose probe has failed leaves
 -- the next one for a while to those who have had no turn since: its own network may be what is broken.
 function ops.lease(id, cause, term, interval, patience)
-	local h = redis.call('HMGET', breaker, 'state', 'probe_at', 'lease', 'until')
+	local h = redis.call('HMGET', breaker, 'state', 'probe_at', 'lease', 'until', 'leased')
 	if h[1] == 'isolated' then return cjson.encode({granted = false, wait = tonumber(term)}) end
 	if h[1] ~= 'open' then return cjson.encode({granted = true, wait = 0}) end
 
@@ -306,10 +312,11 @@ function ops.lease(id, cause, term, interval, patience)
 	local since = owed()
 	if cause == 'probe' then due, since = tonumber(h[2]), since and tonumber(h[2]) end
 	local held = h[3] and tonumber(h[4]) > now
+	local out = keptOut(breaker, h[3], h[4], h[5])
 	if held and h[3] == me then
 		due = now
-	elseif held and keepsOut(breaker, h[3]) then
-		due = math.max(due, tonumber(h[4]))
+	elseif held and out > now then
+		due = math.max(due, out)
 	else
 		held = false
 		if since then due = math.max(due, since + patience) end

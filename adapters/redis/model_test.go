@@ -205,9 +205,15 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// keepsOut reports whether the lease of another member keeps this one from sending a probe.
-func (b *modelBreaker) keepsOut(me string) bool {
-	return b.lease != "" && b.lease != me && b.turn(me).nth >= b.turn(b.lease).nth
+// keptOut returns until when the lease of another member keeps this one from sending a probe.
+func (b *modelBreaker) keptOut(me string) time.Time {
+	switch {
+	case b.lease == "" || b.lease == me:
+		return time.Time{}
+	case b.turn(me).nth >= b.turn(b.lease).nth || b.until.Before(b.leased.Add(absence)):
+		return b.until
+	}
+	return b.leased.Add(absence)
 }
 
 func (b *modelBreaker) isAtRest() bool { return b.State == "closed" && b.Failures == 0 }
@@ -234,10 +240,7 @@ func (m *model) view(id, me string) entry {
 		return e
 	}
 	e.State, e.Failures, e.Cause, e.Reason, e.Version = b.State, b.Failures, b.Cause, b.Reason, b.Version
-	at := b.turn(me).due
-	if b.keepsOut(me) {
-		at = latest(at, b.until)
-	}
+	at := latest(b.turn(me).due, b.keptOut(me))
 	e.Wait = max(at.Sub(m.time()).Milliseconds(), 0)
 	if b.Cause == "manual" {
 		made := b.reset

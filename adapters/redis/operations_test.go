@@ -216,8 +216,8 @@ func (s *modelStore) lease(
 		switch {
 		case held && b.lease == s.me:
 			due = now
-		case held && b.keepsOut(s.me):
-			due = latest(due, b.until)
+		case held && b.keptOut(s.me).After(now):
+			due = latest(due, b.keptOut(s.me))
 		default:
 			held = false
 			if some {

@@ -3,6 +3,8 @@ package redisfleet
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,4 +140,34 @@ func TestDeadBackendIsAskedOncePerCooldown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Of members that are owed a turn, and are called at the same time, one goes first.
+func TestMembersThatAreOwedATurnGoOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers(t, newModel(), 10, nil)
+		defer leaveAll(t, all)
+		time.Sleep(absence)
+		down(t, all)
+		for _, s := range all {
+			time.Sleep(40 * time.Second)
+			require.Error(t, s.call())
+		}
+		time.Sleep(10 * time.Minute)
+
+		before := all[0].asked.Load()
+		var calls sync.WaitGroup
+		for _, s := range slices.Backward(all) {
+			calls.Go(func() {
+				_, _ = resilience.Do(context.Background(), s.guard, "search", func(context.Context) (string, error) {
+					s.asked.Add(1)
+					time.Sleep(5 * time.Second)
+					return "", errBackend
+				})
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		calls.Wait()
+		require.EqualValues(t, 1, all[0].asked.Load()-before)
+	})
 }
