@@ -163,3 +163,14 @@ func TestErrorOfATaskWhoseEffectTheConfigTells(t *testing.T) {
 		assert.Equal(t, suggestCheck, e.Suggestion, name)
 	}
 }
+
+// What a call would say of an error when its caller is there, since a task has none that could leave.
+func TestErrorOfATaskThatHasCanceledSomething(t *testing.T) {
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {}}})
+	err := fmt.Errorf("search: %w", context.Canceled)
+	called := resilience.Run(t.Context(), g, "x", failing(9, err))
+	for _, e := range []*resilience.Error{called.Err, g.AsError("x", err)} {
+		assert.Equal(t, resilience.CodeToolFailed, e.Code)
+		assert.ErrorIs(t, e, err)
+	}
+}

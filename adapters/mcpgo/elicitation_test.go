@@ -190,6 +190,7 @@ func TestAbandonedAttemptAsksNothing(t *testing.T) {
 				time.Sleep(2 * time.Second) // ignores its context
 			}
 			_, err := mcpgo.Ask(ctx, func(context.Context, int) (int, error) { return int(asked.Add(1)), nil }, 0)
+			assert.Equal(t, ctx.Err(), err)
 			return done, err
 		})
 		res := callTool(t, connect(t, s, nil), "x", nil, nil)
