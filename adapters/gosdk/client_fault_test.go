@@ -273,6 +273,76 @@ func TestSlowClientKeepsNoCallThatHangs(t *testing.T) {
 	}
 }
 
+// newWithSlowClients returns a protected server whose clients take 300ms to read progress.
+func newWithSlowClients(t *testing.T, cfg resilience.Config) *fixture {
+	f := newFixture(t, cfg, nil)
+	f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "notifications/progress" {
+				time.Sleep(300 * time.Millisecond)
+			}
+			return next(ctx, method, req)
+		}
+	})
+	gosdk.Protect(f.server, f.guard)
+	return f
+}
+
+// A tool waits for its clients for a second in all, and for a tenth of its time. What it asks people is another matter,
+// and so is what it does once it has returned.
+func TestAttemptWaitsForItsClientsForATenthOfItsTime(t *testing.T) {
+	for timeout, want := range map[time.Duration]struct {
+		read  int
+		takes time.Duration // the first of what isn't
+	}{
+		time.Minute:     {3, 100 * time.Millisecond},
+		5 * time.Second: {1, 200 * time.Millisecond},
+		time.Second:     {0, 100 * time.Millisecond},
+	} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newWithSlowClients(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: timeout}}})
+				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					progress, begun := 0.0, time.Now()
+					report := func() error {
+						progress, begun = progress+1, time.Now()
+						return gosdk.NotifyProgress(ctx, req, progress, 0, "")
+					}
+					if timeout == time.Minute {
+						assert.NoError(t, contacts["elicitation"](ctx, req))
+					}
+					for range want.read {
+						assert.NoError(t, report())
+					}
+					assert.ErrorContains(t, report(), "doesn't read")
+					assert.Equal(t, want.takes, time.Since(begun))
+					assert.ErrorContains(t, report(), "doesn't read")
+					assert.Zero(t, time.Since(begun), "it hasn't read the one before")
+					time.Sleep(300 * time.Millisecond)
+					assert.ErrorContains(t, report(), "doesn't read")
+					assert.Equal(t, 10*time.Millisecond, time.Since(begun))
+
+					go func() {
+						time.Sleep(time.Minute)
+						for range 5 {
+							note := &mcp.ProgressNotificationParams{ProgressToken: "other"}
+							assert.NoError(t, req.Session.NotifyProgress(context.WithoutCancel(ctx), note))
+						}
+					}()
+					return textResult("done"), nil
+				})
+				answerAfter(&f.options, 5*time.Second)
+				f.connect(legacy)
+				params := &mcp.CallToolParams{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
+				res, err := f.session.CallTool(t.Context(), params)
+				assert.NoError(t, err)
+				assert.Equal(t, "done", text(t, res))
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
 // A tool that can't tell its client more, and doesn't care, leaves one message behind and not each of them.
 func TestNothingIsSentBehindWhatTheClientDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
