@@ -3,6 +3,7 @@ package gosdk_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -384,7 +385,10 @@ func TestNothingIsSentBehindWhatTheClientDoesNotRead(t *testing.T) {
 func TestMiddlewareThatPanicsTowardsTheClientFailsOnlyItsCall(t *testing.T) {
 	for name, end := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, resilience.Config{}, nil)
+			var ended *resilience.Error
+			f := newFixture(t, resilience.Config{Observers: []resilience.Observer{{
+				End: func(_ context.Context, e resilience.CallEnd) { ended = e.Err },
+			}}}, nil)
 			f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 					if isContact(method) {
@@ -400,6 +404,13 @@ func TestMiddlewareThatPanicsTowardsTheClientFailsOnlyItsCall(t *testing.T) {
 			f.connect(legacy)
 			assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, f.call("x")).Code)
 			assert.Equal(t, 1, f.guard.Health()[0].ConsecutiveFailures)
+			require.NoError(t, f.guard.Flush(t.Context()))
+			var p *resilience.PanicError
+			assert.Equal(t, name == "panic", errors.As(ended, &p))
+			assert.Equal(t, name == "Goexit", errors.Is(ended, resilience.ErrGoexit))
+			if p != nil {
+				assert.Equal(t, "boom", p.Value)
+			}
 		})
 	}
 }
