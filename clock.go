@@ -8,10 +8,6 @@ import (
 // never is a time that doesn't come.
 const never = time.Duration(math.MaxInt64)
 
-// A pause of less than a shortPause-th of the timeout doesn't restart it. No person answers so soon, and a tool that
-// hangs may ask a program again and again.
-const shortPause = 100
-
 // A clock computes when a call must end. It is pure arithmetic: it has no lock and no
 // timer, and its methods take the time as an argument. All times are since the start of
 // the call.
@@ -25,7 +21,6 @@ type clock struct {
 	deadline time.Duration // the caller's own; never if there is none
 	pauses   int           // that have not ended
 	pausedAt time.Duration // when the first of these began
-	left     time.Duration // until due then
 }
 
 func newClock(timeout, maximum time.Duration) clock {
@@ -100,26 +95,20 @@ func (c *clock) progress(now time.Duration) bool {
 func (c *clock) pause(now time.Duration) {
 	c.pauses++
 	if c.pauses == 1 {
-		c.pausedAt, c.left = now, max(c.due-now, 0)
+		c.pausedAt = now
 		c.due = never
 	}
 }
 
-// resume ends a pause, and reports whether it was the last one. The timeout then restarts, even if the maximum
-// had almost been reached before the pause, but not after a moment.
+// resume ends a pause, and reports whether it was the last one. The timeout then restarts
+// in any case, even if the maximum had almost been reached before the pause.
 func (c *clock) resume(now time.Duration) bool {
 	c.pauses--
 	if c.pauses > 0 {
 		return false
 	}
 
-	paused := now - c.pausedAt
-	c.latest = add(c.latest, paused)
-	if paused < c.timeout/shortPause {
-		c.due = add(now, c.left)
-		return true
-	}
-	c.latest = max(c.latest, add(now, c.timeout))
+	c.latest = max(add(c.latest, now-c.pausedAt), add(now, c.timeout))
 	c.restart(now)
 	return true
 }

@@ -26,8 +26,8 @@ func ReportProgress(ctx context.Context) {
 
 // Pause suspends the timeout of the call to which ctx belongs, and those of the calls
 // around it, until resume is called: a tool that waits for a person doesn't hang. The
-// timeout then restarts, unless the pause took less than a hundredth of it, and the time that has passed doesn't
-// count towards Tool.MaxTimeout. The end of the attempt resumes too, also in the calls around it, and those around a
+// timeout then restarts, and the time that has passed doesn't count towards
+// Tool.MaxTimeout. The end of the attempt resumes too, also in the calls around it, and those around a
 // call that has ended aren't suspended. Outside of a guarded call Pause does nothing.
 //
 // While the timeout is paused, only the caller can end the call, by a deadline of its own or

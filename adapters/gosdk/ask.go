@@ -24,8 +24,7 @@ func asksPerson(method string) bool {
 // with g, as by [ClientMiddleware]. In addition, what a server asks the client's user during a call, by
 // elicitation, sampling or for the roots, pauses the call's timeout, as [resilience.Pause] does, and such
 // a call isn't retried, which would repeat the question. Neither is another call that took more than one
-// round, since a later round doesn't tell what the server has asked. What is answered at once, as the SDK answers for
-// the roots, doesn't extend the call; a server that goes on asking people does.
+// round, since a later round doesn't tell what the server has asked. A server that goes on asking keeps the call.
 //
 // Protocols before 2026-07-28 don't tell which call a question belongs to. It then pauses all calls of
 // its session that are under way.

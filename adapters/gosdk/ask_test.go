@@ -74,42 +74,6 @@ func TestTimeoutGoesOnAfterTheAnswer(t *testing.T) {
 	}
 }
 
-// What a program answers at once takes nobody's time. A server that hangs may ask for it again and again.
-func TestQuestionsThatNobodyThinksAboutKeepNoCall(t *testing.T) {
-	for name, asked := range askedOf {
-		for _, side := range []string{"client", "server"} {
-			t.Run(name+" with a guard at the "+side, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFixture(t, resilience.Config{}, nil)
-					f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-						for ctx.Err() == nil {
-							assert.NoError(t, asked.ask(ctx, req.Session))
-							time.Sleep(7 * time.Second)
-						}
-						return nil, ctx.Err()
-					})
-					answers := &mcp.ClientOptions{}
-					answerAfter(answers, 0)
-					client := newClient(answers)
-					if side == "client" {
-						client = gosdk.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, answers, f.guard)
-					} else {
-						gosdk.Protect(f.server, f.guard)
-					}
-					f.connectClient(client, legacy)
-
-					ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-					defer cancel()
-					begin := time.Now()
-					_, _ = f.session.CallTool(ctx, &mcp.CallToolParams{Name: "x"})
-					assert.Equal(t, time.Minute, time.Since(begin))
-					time.Sleep(time.Minute)
-				})
-			})
-		}
-	}
-}
-
 // A client may sample with tools.
 func TestSamplingWithToolsPausesTheCall(t *testing.T) {
 	for _, protocol := range []string{latest, legacy} {
