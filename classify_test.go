@@ -258,6 +258,27 @@ func TestMarkNeutralBesideOtherErrors(t *testing.T) {
 	}
 }
 
+// A call is made again as if nothing had been done only if that is certain of all that went wrong.
+func TestPromise8MarkNeutralBesideAnErrorWithoutEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		for name, tc := range map[string]struct {
+			err      error
+			attempts int
+		}{
+			"an effect is possible": {errors.Join(resilience.MarkNeutral(errBoom), refused), 1},
+			"the other way round":   {errors.Join(refused, resilience.MarkNeutral(errBoom)), 1},
+			"no effect":             {errors.Join(resilience.MarkNeutral(refused), refused), 4},
+			"a mark":                {errors.Join(resilience.MarkNeutral(refused), resilience.MarkTransient(errBoom)), 4},
+		} {
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}), "x", failing(9, tc.err))
+			assert.Equal(t, tc.attempts, r.Attempts, name)
+		}
+		unfinished := errors.Join(resilience.MarkNeutral(resilience.ErrUnfinished), errBoom)
+		assert.Equal(t, resilience.ClassInvalid, resilience.Classify(unfinished))
+	})
+}
+
 // Each Classify field speaks for itself.
 func TestABareCancelCountsWhateverRetryClassifySays(t *testing.T) {
 	for name, retry := range map[string]func(error) resilience.Class{

@@ -200,33 +200,25 @@ func (f *facts) join(inner *facts) {
 		return
 	}
 
-	f.cut = inner.cut // as are those after the first one that is
-	if f.neutral != inner.neutral {
-		f.joinNeutral(inner)
-		return
+	if f.neutral != inner.neutral { // the other one decides
+		f.silence()
+		inner.silence()
 	}
 	f.err = errUnreadable // none of them speaks for all
+	f.cut = inner.cut     // as are those after the first one that is
 	f.among |= inner.among
 	f.statement.join(&inner.statement)
 	f.evidence.join(&inner.evidence)
 }
 
-// joinNeutral joins facts of which either are of an error that doesn't count: the others decide. They are certain only
-// of what holds for both.
-func (f *facts) joinNeutral(inner *facts) {
-	counts, silent := *f, inner
-	if f.neutral {
-		counts, silent = *inner, f
+// silence leaves, of an error that is marked as one that doesn't count, what must hold for all joined errors.
+func (f *facts) silence() {
+	if !f.neutral {
+		return
 	}
-	counts.err, counts.cut, counts.wraps, counts.blamed = errUnreadable, f.cut, true, nil
-	counts.among |= silent.among & isUnfinished
-	counts.noEffect = counts.noEffect && silent.noEffect
-	counts.harmless = counts.harmless && silent.harmless
-	counts.repeated = counts.repeated || silent.repeated
-	counts.notMade = counts.notMade && silent.notMade
-	counts.rejected = counts.rejected && silent.rejected
-	counts.nested = counts.nested || silent.nested
-	*f = counts
+	f.among &= isUnfinished
+	f.statement = statement{notMade: f.notMade, rejected: f.rejected, nested: f.nested}
+	f.evidence = evidence{noEffect: f.noEffect, harmless: f.harmless, repeated: f.repeated}
 }
 
 // add adds what err itself tells to the facts of what it wraps.

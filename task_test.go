@@ -98,6 +98,12 @@ func TestRejectionLeavesNoTrace(t *testing.T) {
 		_, err := resilience.Do(t.Context(), g, "x", succeed)
 		require.NoError(t, err, "the probe")
 		assert.Equal(t, resilience.StateClosed, b.State())
+
+		for i := range 3000 { // each may be forgotten for the next one
+			assert.Nil(t, g.Rejection("x", resilience.BreakerKey(fmt.Sprint(i))))
+		}
+		failWithKey(t, g, "x", "db")
+		assert.ErrorIs(t, g.Rejection("x", resilience.BreakerKey("db")), resilience.CodeCircuitOpen)
 		n, err := g.Close(t.Context())
 		assert.Zero(t, n)
 		assert.NoError(t, err)

@@ -168,6 +168,21 @@ func newWithDeafClients(t *testing.T, cfg resilience.Config) (f *fixture, releas
 	return f, sync.OnceFunc(func() { close(reads) })
 }
 
+// newWithSlowClients returns a protected server whose clients take some time to read how tools contact them.
+func newWithSlowClients(t *testing.T, cfg resilience.Config, takes time.Duration) *fixture {
+	f := newFixture(t, cfg, nil)
+	f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if isContact(method) {
+				time.Sleep(takes)
+			}
+			return next(ctx, method, req)
+		}
+	})
+	gosdk.Protect(f.server, f.guard)
+	return f
+}
+
 // Writing to a client that doesn't read blocks. A tool goes on without it, and has nearly all of its time.
 func TestClientThatDoesNotReadShutsNoTool(t *testing.T) {
 	for _, name := range []string{"ping", "progress", "a log message"} {
@@ -242,18 +257,9 @@ func TestSlowClientKeepsNoCallThatHangs(t *testing.T) {
 	for _, name := range []string{"ping", "progress", "a log message"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, resilience.Config{
+				f := newWithSlowClients(t, resilience.Config{
 					Tools: map[string]resilience.Tool{"x": {Timeout: 10 * time.Second}},
-				}, nil)
-				f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-						if isContact(method) {
-							time.Sleep(250 * time.Millisecond)
-						}
-						return next(ctx, method, req)
-					}
-				})
-				gosdk.Protect(f.server, f.guard)
+				}, 250*time.Millisecond)
 				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 					for ctx.Err() == nil {
 						assert.NoError(t, contacts[name](ctx, req))
@@ -274,21 +280,6 @@ func TestSlowClientKeepsNoCallThatHangs(t *testing.T) {
 	}
 }
 
-// newWithSlowClients returns a protected server whose clients take 300ms to read progress.
-func newWithSlowClients(t *testing.T, cfg resilience.Config) *fixture {
-	f := newFixture(t, cfg, nil)
-	f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			if method == "notifications/progress" {
-				time.Sleep(300 * time.Millisecond)
-			}
-			return next(ctx, method, req)
-		}
-	})
-	gosdk.Protect(f.server, f.guard)
-	return f
-}
-
 // A tool waits for its clients for a second in all, and for a tenth of its time. What it asks people is another matter,
 // and so is what it does once it has returned.
 func TestAttemptWaitsForItsClientsForATenthOfItsTime(t *testing.T) {
@@ -302,7 +293,9 @@ func TestAttemptWaitsForItsClientsForATenthOfItsTime(t *testing.T) {
 	} {
 		t.Run(timeout.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newWithSlowClients(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: timeout}}})
+				f := newWithSlowClients(t, resilience.Config{
+					Tools: map[string]resilience.Tool{"x": {Timeout: timeout}},
+				}, 300*time.Millisecond)
 				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 					progress, begun := 0.0, time.Now()
 					report := func() error {

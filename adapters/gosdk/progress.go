@@ -172,8 +172,8 @@ func (a *trackedAttempt) isWithheld(progress float64) bool {
 // message is left out.
 //
 // Behind [Middleware] alone it also restarts the call's timeout, as [resilience.ReportProgress] does.
-// Behind [Protect] every notification does so. An error is the SDK's, marked by [resilience.MarkNeutral]: it says
-// nothing about the tool's backend.
+// Behind [Protect] every notification does so, and an error may also mean that the client doesn't read. Errors are
+// marked by [resilience.MarkNeutral]: they say nothing about the tool's backend.
 func NotifyProgress(ctx context.Context, req *mcp.CallToolRequest, progress, total float64, message string) error {
 	resilience.ReportProgress(ctx)
 	token := req.Params.GetProgressToken()

@@ -75,9 +75,9 @@ func neutral(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// send sends a message and waits for it, as the SDK does; but its writing blocks while the client doesn't read, whatever
-// becomes of the context. So that no client can make a tool seem to hang, the attempt goes on without a message for
-// which it has waited too long, and sends nothing more to that client until it has read it.
+// send sends a message and waits for it, as the SDK does; but its writing blocks while the client doesn't read,
+// whatever becomes of the context. So that no client can make a tool seem to hang, the attempt goes on without a
+// message for which it has waited too long, and sends nothing more to that client until it has read it.
 func (a *trackedAttempt) send(ctx context.Context, m message) (mcp.Result, error) {
 	wait, limited := a.wait(m)
 	if !limited {
@@ -103,8 +103,8 @@ func (a *trackedAttempt) send(ctx context.Context, m message) (mcp.Result, error
 	return s.result()
 }
 
-// wait returns how long a message may take: for ever, if it is a question; zero if the client hasn't read an earlier one
-// yet. What is left of a tool that has returned may take as long as it likes.
+// wait returns how long a message may take: for ever, if it is a question; zero if the client hasn't read an earlier
+// one yet. What is left of a tool that has returned may take as long as it likes.
 func (a *trackedAttempt) wait(m message) (wait time.Duration, limited bool) {
 	a.call.mu.Lock()
 	defer a.call.mu.Unlock()
