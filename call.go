@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -260,11 +261,7 @@ func (c *call) toolEffect() Effect {
 		c.options.effect = nil
 		c.effect = askEffect(f)
 	}
-	if c.effect != EffectUnknown {
-		return c.effect
-	}
-
-	return c.state.effect
+	return cmp.Or(c.effect, c.state.effect)
 }
 
 // finish ends every call, once. e must be this call's own.

@@ -49,8 +49,11 @@ func EffectFromHints(readOnly, idempotent bool) Effect {
 // has done.
 func (e Effect) repeatable() bool { return e == ReadOnly || e == Idempotent }
 
-// askEffect calls f, whose panic says nothing about the effect.
+// askEffect calls f. If there is none, or it panics, nothing is known of the effect.
 func askEffect(f func() Effect) (e Effect) {
+	if f == nil {
+		return EffectUnknown
+	}
 	defer func() {
 		if recover() != nil {
 			e = EffectUnknown

@@ -1,5 +1,7 @@
 package resilience
 
+import "cmp"
+
 // A task is work of a tool that outlives its request, or for another reason can't be a call of a guard: it has no
 // timeout and no retries, and no breaker counts it. Its caller asks the guard all the same before it begins, and when
 // it has failed.
@@ -48,9 +50,7 @@ func (g *Guard) AsError(tool string, err error, opts ...Option) *Error {
 	o := newOptions(opts)
 	var d diagnosis
 	d.read(err)
-	if o.unexplained != ClassTransient || d.bareCancel() { // the work itself has canceled something
-		d.addBlamed(&blamed{error: d.err, unexplained: o.unexplained})
-	}
+	d.addBlamed(&blamed{unexplained: o.unexplained}) // and if something is canceled, the work itself has done that
 	d.class = d.byDefault()
 	d.conclude()
 
@@ -68,10 +68,5 @@ func (g *Guard) effectOf(tool string, f func() Effect) Effect {
 	if s := g.listed[tool]; s != nil {
 		return s.effect
 	}
-	if f != nil {
-		if e := askEffect(f); e != EffectUnknown {
-			return e
-		}
-	}
-	return g.cfg.Effect
+	return cmp.Or(askEffect(f), g.cfg.Effect)
 }

@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -53,9 +54,13 @@ func TestRejectionIsThatOfACall(t *testing.T) {
 			func(g *resilience.Guard) { g.Breaker("(others)").Isolate("") },
 			[]resilience.Option{resilience.ForRequest(resilience.Request{Unknown: true}), key}, open,
 		},
+		"others, open": {
+			func(g *resilience.Guard) { g.Breaker("(others)").Trip(0) },
+			[]resilience.Option{resilience.ForRequest(resilience.Request{Unknown: true}), key}, open,
+		},
 	} {
 		for _, listed := range []bool{true, false} {
-			if name == "others" && listed {
+			if strings.HasPrefix(name, "others") && listed {
 				continue
 			}
 			runInBubble(t, fmt.Sprintf("%s, listed: %t", name, listed), func(t *testing.T) {
@@ -80,6 +85,30 @@ func TestRejectionIsThatOfACall(t *testing.T) {
 			})
 		}
 	}
+}
+
+// There is no room for another key if all that the guard keeps are open. The tool's own breaker decides then.
+func TestRejectionWithoutRoomForTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {}}})
+		for i := range 1024 {
+			failWithKey(t, g, "x", fmt.Sprint(i))
+		}
+		key := resilience.BreakerKey("another")
+		assert.Nil(t, g.Rejection("x", key))
+		g.Breaker("x").Trip(0)
+		assert.ErrorIs(t, g.Rejection("x", key), resilience.CodeCircuitOpen)
+	})
+}
+
+func TestRejectionOfALongName(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	name := strings.Repeat("x", 1<<10)
+	g.Breaker(name).Isolate("")
+	_, err := resilience.Do(t.Context(), g, name, succeed)
+	assert.Equal(t, jsonOf(t, err), jsonOf(t, g.Rejection(name)))
+	g.Close(t.Context())
+	assert.Less(t, len(g.Rejection(name).Tool), 300)
 }
 
 // Who asks is no call, and no probe.
