@@ -18,7 +18,8 @@ import (
 //     RetryAfter of err is passed on.
 //   - A rejection is the caller's mistake, which is neither counted nor retried.
 //   - After a good answer the failure is the tool's own: ClassNeutral, neither counted nor retried,
-//     unless its error tells of trouble, such as a connection that was lost while the answer was read.
+//     unless its error tells of trouble, such as a connection that was reset while the answer was read.
+//     So what a tool tidies up after a failure should not report, or the tool mark its error.
 //
 // A tool says itself what its failure means by an [*Error], a mark such as [MarkPermanent], or
 // [ErrUnfinished]. A report of context.Canceled says nothing, and neither does one of an attempt that is

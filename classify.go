@@ -60,22 +60,27 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //   - [context.Canceled] is ClassCanceled, but not in a [Guard] whose caller is here, nor from a
 //     [BreakerConfig.Probe]: there the tool itself has canceled something, and what follows decides;
 //   - trouble of the backend is ClassTransient: what [ReportBackend] or [Transport] has last said of it
-//     during the attempt, [context.DeadlineExceeded], a lost connection, a command that was killed, a
-//     locked SQLite, a hiccup of the operating system (EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ESTALE,
-//     ETXTBSY), and an error with a method SQLState() string (of the classes 08, 40, 53, 57, 58),
-//     HTTPStatusCode() int or StatusCode() int (429, and from 500 but for 501 and 505), or
-//     GRPCStatus (deadline exceeded, resource exhausted unless a message is too large, aborted, internal
-//     unless the client couldn't send the request, unavailable, data loss);
-//   - an answer that rejects the request is ClassInvalid: any other SQLSTATE, HTTP status from 400 and
-//     status of gRPC but for canceled and unknown, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, EISDIR
-//     and ENOTDIR, and, if there is none of these, the last report;
+//     during the attempt, [context.DeadlineExceeded], a lost connection, a locked SQLite, a hiccup of the
+//     operating system (EAGAIN, EINTR, EMFILE, ENFILE, ESTALE), and an error with a method SQLState() string
+//     (of the classes 08, 40, 53, 57, 58, but for 08P01, 53400, 57014, 58P01 and 58P02), HTTPStatusCode() int or
+//     StatusCode() int (429, and from 500 but for 501 and 505), or GRPCStatus (deadline exceeded, resource
+//     exhausted unless a message is too large, aborted, internal unless the client couldn't send the request,
+//     unavailable, data loss);
+//   - an answer that rejects the request is ClassInvalid: any other SQLSTATE (but for 08P01, 53400 and 57014, of a
+//     request that is garbled, too large or canceled, which say nothing), HTTP status from 400 and status of gRPC but
+//     for canceled and unknown, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, EISDIR and ENOTDIR, and, if there
+//     is none of these, the last report;
 //   - a failure after a good answer of the backend is ClassNeutral, by the last report;
 //   - everything else is ClassTransient, and behind an adapter ClassNeutral, since that is how tools
-//     talk to agents: most of it is about mistakes. There, a host that doesn't exist and a bare
-//     io.ErrUnexpectedEOF that follows no good answer are no evidence of a lost connection, either.
+//     talk to agents: most of it is about mistakes. There, a host that doesn't exist, a bare io.ErrUnexpectedEOF, a
+//     message that is too large for a socket, a path that is in use (EBUSY, ETXTBSY) and a command that was killed
+//     are no evidence of trouble, either: an agent can bring them about.
 //
-// A [Guard] neither counts nor retries a failure that says no more than TIMEOUT, [context.DeadlineExceeded] or gRPC's
-// deadline exceeded in the second half of a call that its caller (by a deadline, [Timeout] or MetaTimeout) ends before
+// A deadline of the tool's own counts, since that is how a hang is noticed. A tool that takes a timeout from its agent,
+// or waits for what the agent has described, marks the end of that by [MarkNeutral] or [MarkInvalid].
+//
+// A [Guard] neither counts nor retries a failure that says no more than TIMEOUT, [context.DeadlineExceeded], gRPC's
+// deadline exceeded or HTTP's 504 in the second half of a call that its caller (by a deadline, [Timeout] or MetaTimeout) ends before
 // the tool's timeout would: the tool may have told its backend of that end, and either may keep a part of the time.
 // BreakerConfig.Classify is asked all the same: Classify returns ClassNeutral for what that receives, and another class
 // stands. It isn't retried in any case. An AttemptTimeout isn't meant: that is the tool's own.
@@ -118,7 +123,8 @@ func (f *facts) meaning() Class {
 // of err that unwraps to err.
 //
 // A refused connection, a failed dial, a transaction that was rolled back (the SQLSTATEs 40001 and 40P01)
-// and a hiccup of the operating system (see [Classify]) count as having had no effect without a mark. A
+// and a hiccup of the operating system (see [Classify]) or a path that is in use (EBUSY, ETXTBSY), unless it is of
+// another operation on a file than to open or to execute it, count as having had no effect without a mark. A
 // tool that did something else before, or that follows a redirect after a POST, overrides that with
 // [MarkBackend] or [MarkPermanent]. So does one whose client retries by itself and returns its last error, as go-redis
 // and the SDK of AWS do: an earlier try may have had an effect. Better, the client's retries are turned off for such
@@ -144,7 +150,8 @@ func MarkInvalid(err error) error { return mark(err, ClassInvalid, false) }
 
 // MarkNeutral marks err as a failure that says nothing about the tool's backend, such as a question that the user
 // hasn't answered in time: the breaker doesn't count it, and it isn't retried. Unlike MarkInvalid, it blames nobody:
-// the agent reads what it would of err, and that another try won't help if err tells nothing. Nor does it change
+// of a guard the agent reads what it would of err, and that another try won't help if err tells nothing; behind an
+// adapter, where the tool's own answer stands, no guidance is added to that. Nor does it change
 // whether err has certainly had no effect. Of joined errors, the others decide. It returns nil for nil.
 func MarkNeutral(err error) error { return mark(err, ClassNeutral, false) }
 

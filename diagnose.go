@@ -50,6 +50,9 @@ func (d *diagnosis) conclude() {
 		return
 	}
 
+	if d.blamed != nil && d.bareCancel() {
+		d.explicit = nil // it is a CANCELED of ours, for what the tool itself has canceled
+	}
 	d.retryAfter = d.wait()
 	d.unfinished = d.has(isUnfinished)
 	if d.neutral && d.class == ClassNeutral {

@@ -21,12 +21,15 @@ var lostErrno = map[errno]string{
 // hiccups are those that pass, and of an operation that did nothing.
 var hiccups = map[errno]bool{
 	syscall.EAGAIN: true,
-	syscall.EBUSY:  true,
 	syscall.EINTR:  true,
 	syscall.EMFILE: true,
 	syscall.ENFILE: true,
 	syscall.ESTALE: true,
 }
+
+// inUse are of an operation that did nothing, because another one uses the same. That may pass, but an agent can also
+// have chosen a path that is always in use, such as that of a mount point or of a program that runs.
+var inUse = map[errno]bool{syscall.EBUSY: true}
 
 // isRejection reports whether the operating system says that a path isn't of the kind that was asked for.
 func isRejection(err error) bool { return err == syscall.EISDIR || err == syscall.ENOTDIR }

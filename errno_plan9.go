@@ -8,6 +8,6 @@ type errno = syscall.ErrorString
 // lostErrno is empty: on Plan 9 only the types of the net package's errors tell.
 var lostErrno map[errno]string
 
-var hiccups map[errno]bool
+var hiccups, inUse map[errno]bool
 
 func isRejection(err error) bool { return err == syscall.EISDIR || err == syscall.ENOTDIR }

@@ -5,4 +5,4 @@ package resilience
 import "syscall"
 
 // A program can't be started while its file is written. Systems without programs have no such errno.
-func init() { hiccups[syscall.ETXTBSY] = true }
+func init() { inUse[syscall.ETXTBSY] = true }

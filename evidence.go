@@ -83,10 +83,6 @@ func (f *facts) signOf(err error, from string) (s sign) {
 		return signOfStatus(x.HTTPStatusCode())
 	case interface{ StatusCode() int }:
 		return signOfStatus(x.StatusCode())
-	case interface{ ExitCode() int }:
-		if x.ExitCode() == -1 {
-			return signTrouble // a command that was killed
-		}
 	}
 	if s := signOfGRPC(err); s != signNone || f.wraps {
 		return s
@@ -135,6 +131,10 @@ func signOfSQLState(state string) sign {
 	switch state {
 	case "40001", "40P01": // it was rolled back: a serialization failure, a deadlock
 		return signHiccup
+	case "08P01", "53400", "57014": // a request that can't be understood, takes too much, or was canceled: agents do that
+		return signNone
+	case "58P01", "58P02": // a file that doesn't exist, or exists, as with COPY
+		return signRejected
 	}
 	switch state[:2] {
 	case "08", "40", "53", "57", "58":
@@ -145,11 +145,13 @@ func signOfSQLState(state string) sign {
 	return signRejected
 }
 
-// signOfStatus reads an HTTP status. 501 and 505 are said of the request.
+// signOfStatus reads an HTTP status. 501 and 505 are said of the request, and 504 of a deadline.
 func signOfStatus(status int) sign {
 	switch {
 	case status == 501, status == 505:
 		return signRejected
+	case status == 504:
+		return signTimeout
 	case status == 429, status >= 500:
 		return signTrouble
 	case status >= 400:
@@ -263,8 +265,6 @@ func (f *facts) blame() Class {
 		return ClassTransient
 	case f.sign == signRejected:
 		return ClassInvalid
-	case v != nil && v.class == ClassNeutral && f.has(isUnexpectedEOF): // it broke off
-		return ClassTransient
 	case v != nil:
 		return v.class
 	case f.neutral:

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 
@@ -59,30 +58,6 @@ type panickingStatus struct{}
 
 func (panickingStatus) Error() string   { return "panics" }
 func (panickingStatus) StatusCode() int { panic("no status") }
-
-// killedProcess is the environment variable of a process that waits to be killed.
-const killedProcess = "RESILIENCE_TEST_KILLED"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(killedProcess) != "" {
-		_, _ = io.ReadAll(os.Stdin) // until the other process has ended, at the latest
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// killed returns the error of a command that was killed.
-func killed(t *testing.T) error {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), killedProcess+"=1")
-	in, err := cmd.StdinPipe()
-	assert.NoError(t, err)
-	defer in.Close()
-	assert.NoError(t, cmd.Start())
-	assert.NoError(t, cmd.Process.Kill())
-	return cmd.Wait()
-}
 
 func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 	const transient, invalid = resilience.ClassTransient, resilience.ClassInvalid
@@ -141,6 +116,9 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{&fs.PathError{Op: "read", Path: "/x", Err: syscall.EISDIR}, invalid, false},
 		{&fs.PathError{Op: "open", Path: "/x/y", Err: syscall.ENOTDIR}, invalid, false},
 		{&fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, transient, false},
+		{&fs.PathError{Op: "fork/exec", Path: "/x", Err: syscall.EAGAIN}, transient, true},
+		{&fs.PathError{Op: "unlinkat", Path: "/x", Err: syscall.EBUSY}, transient, false}, // of os.RemoveAll
+		{&fs.PathError{Op: "read", Path: "/x", Err: resilience.MarkTransient(errBoom)}, transient, true},
 		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENOENT)}, transient, true}, // a socket
 		{&net.DNSError{Err: "no such host", IsNotFound: true}, transient, true},
 		{&net.OpError{Op: "proxyconnect", Net: "tcp", Err: errDial}, transient, true},
@@ -149,7 +127,6 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{driver.ErrBadConn, transient, false}, // lib/pq has returned it for an answer that broke off
 
 		{worded("SQLITE_BUSY: database is locked"), transient, false}, // as everything of which nothing is known
-		{killed(t), transient, false},
 
 		// An *Error and a mark decide, and trouble before an answer.
 		{resilience.MarkPermanent(statusError(404)), resilience.ClassPermanent, false},
@@ -260,12 +237,6 @@ func (w wideStatus) Code() uint64           { return uint64(w) }
 func (otherCode) Error() string { return "no error of SQLite" }
 func (c otherCode) Code() int   { return int(c) }
 
-// An exitError is that of a command.
-type exitError int
-
-func (exitError) Error() string   { return "exit" }
-func (e exitError) ExitCode() int { return int(e) }
-
 // An aroundLike is like fs.ErrNotExist only because it wraps more.
 type aroundLike struct{ error }
 
@@ -306,21 +277,26 @@ func judgment(g *resilience.Guard, e *resilience.Error) string {
 func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 	for want, errs := range map[string][]error{
 		"trouble": {
-			sqlError("08000"), sqlError("08P01"), sqlError("40001"), sqlError("40002"), sqlError("40P01"), sqlError("53300"),
+			sqlError("08000"), sqlError("40001"), sqlError("40002"), sqlError("40P01"), sqlError("53300"),
 			sqlError("57P01"), sqlError("58030"),
 			statusError(429), statusError(500), statusError(502), statusError(503), statusError(504), statusError(506),
 			grpcError(4), grpcError(8), grpcError(10), grpcError(13), grpcError(14), grpcError(15),
 			saying{13, "desc = unexpected HTTP status code received from server: 500 (Internal Server Error)"},
 			sqlite.Method(5), sqlite.Method(6), sqlite.Method(5 | 1<<8), sqlite.Small(5), sqlite.Small(6),
 			sqlite.Field{Code: 5}, &sqlite.Field{Code: 6},
-			exitError(-1), errors.Join(statusError(404), errBoom, statusError(503)),
+			errors.Join(statusError(404), errBoom, statusError(503)),
 			sqlite.NewStruct(5), sqlite.NewStruct(6), syscall.EMFILE, syscall.EAGAIN,
 			errors.Join(syscall.ECONNRESET, fs.ErrNotExist), errors.Join(fs.ErrNotExist, syscall.ECONNRESET),
+			&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)},
+			&net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)},
+			&net.OpError{Op: "write", Net: "tcp", Err: errBoom},
+			&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded},
+			&fs.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}, // the other program is gone
 		},
 		"rejected": {
 			sqlError("22P02"), sqlError("23505"), sqlError("42601"), sqlError("28P01"),
 			statusError(400), statusError(404), statusError(428), statusError(430), statusError(499), statusError(501),
-			statusError(505),
+			statusError(505), sqlError("58P01"), sqlError("58P02"),
 			grpcError(3), grpcError(5), grpcError(6), grpcError(7), grpcError(9), grpcError(11), grpcError(12), grpcError(16),
 			saying{13, "desc = unexpected HTTP status code received from server: 400 (Bad Request)"},
 			panickingIs{statusError(404)}, panickingAs{statusError(404)},
@@ -328,6 +304,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		},
 		"nothing": {
 			sqlError("00000"), sqlError("01000"), sqlError("02000"), sqlError("0800"), sqlError("080000"), sqlError(""),
+			sqlError("08P01"), sqlError("53400"), sqlError("57014"),
 			statusError(0), statusError(200), statusError(302), statusError(399),
 			grpcError(0), grpcError(1), grpcError(2), grpcError(17), errBoom,
 			statusAndError{errBoom}, statusOf{errBoom}, statusOfAny{errBoom}, aroundLike{errBoom},
@@ -339,11 +316,15 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			saying{13, "desc = transport: received per-RPC creds error with illegal status: no"},
 			sqlite.Method(0), sqlite.Method(1), sqlite.Method(4), sqlite.Method(7), sqlite.Method(1 << 8),
 			sqlite.Small(4), sqlite.Field{Code: 1}, sqlite.Text("5"), sqlite.Bare{}, sqlite.NewStruct(1), otherCode(5),
-			wideStatus(14),
-			exitError(0), exitError(1), exitError(-2),
+			wideStatus(14), syscall.EBUSY, &fs.PathError{Op: "remove", Path: "/proc", Err: syscall.EBUSY},
+			&net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)},
+			&net.OpError{Op: "listen", Net: "tcp", Err: errBoom},
+			&net.OpError{Op: "write", Net: "udp", Err: os.NewSyscallError("write", syscall.EMSGSIZE)},
+			&net.OpError{Op: "write", Net: "udp", Err: syscall.EMSGSIZE},
 			&url.Error{Op: "parse", Err: io.EOF}, &http.MaxBytesError{Limit: 1},
 			&net.ParseError{Type: "IP address", Text: "x"}, &net.AddrError{Err: "x"},
-			&net.OpError{Op: "dial", Err: net.UnknownNetworkError("x")},
+			&net.OpError{Op: "dial", Err: net.UnknownNetworkError("x")}, net.UnknownNetworkError("x"),
+			&fs.PathError{Op: "read", Path: "|0", Err: os.ErrDeadlineExceeded}, // of a pipe
 		},
 	} {
 		for _, err := range errs {
@@ -380,7 +361,8 @@ func TestErrorAfterAReportOfItsBackend(t *testing.T) {
 		{statusError(404), deadlineLike{}, "trouble"},
 		{statusError(404), statusError(503), "trouble"},
 		{statusError(404), io.ErrUnexpectedEOF, "rejected"},
-		{nil, io.ErrUnexpectedEOF, "trouble"},
+		{nil, io.ErrUnexpectedEOF, "nothing"}, // a document may have been stored in part
+		{nil, syscall.ECONNRESET, "trouble"},
 		{nil, statusError(404), "rejected"},
 	} {
 		g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})

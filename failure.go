@@ -71,9 +71,6 @@ func newFailureAlone(err error, ctx *callContext) *failure {
 // conclude completes a failure that has its facts, but for its outcome. It asks retry, the Classify field of a Retry.
 func (f *failure) conclude(ctx *callContext, retry func(error) Class) {
 	f.class = f.classBy(retry)
-	if f.bareCancel() {
-		f.explicit = nil // it is a CANCELED of ours, for what the tool itself has canceled
-	}
 	f.diagnosis.conclude()
 	f.echo = !isCrash(f.err) && f.has(isCanceled|isDeadlineExceeded) && ctx.echoedBy(f.err)
 }

@@ -508,6 +508,10 @@ func TestDeadlineOfACallerWithLessTimeSaysNothingOfTheBackend(t *testing.T) {
 		"like that":           {deadline: less, took: most, then: failing(9, asOnly{resilience.TimeoutError("x", most)})},
 		"wrapped":             {deadline: less, took: most, then: failing(9, fmt.Errorf("search: %w", expired))},
 		"reported":            {deadline: less, took: most, then: reports(expired)},
+		"of HTTP":             {deadline: less, took: most, then: failing(9, statusError(504))},
+		"of HTTP, by the wire": {deadline: less, took: most, then: func(ctx context.Context) (int, error) {
+			return sending("GET", answering(504))(ctx)
+		}},
 
 		"without less time": {took: most, then: failing(9, expired), counted: true},
 		"a later deadline":  {deadline: timeout + 1, took: 9 * less, then: failing(9, expired), counted: true},

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/textproto"
 	"net/url"
+	"os"
 	"reflect"
 	"strings"
 )
@@ -21,9 +23,18 @@ const (
 // package with this path.
 func (f *facts) addLoss(err error, from string) {
 	switch x := err.(type) {
-	case *net.ParseError, *net.AddrError: // implement net.Error, but concern no connection
+	case *net.ParseError, *net.AddrError, net.UnknownNetworkError: // implement net.Error, but concern no connection
 		return
+	case *fs.PathError:
+		if x.Err == os.ErrDeadlineExceeded { // of a pipe or a terminal
+			f.lost, f.surelyLost = "", false
+			return
+		}
 	case *net.OpError:
+		if x.Op == "listen" { // at an address of this machine's
+			f.lost, f.surelyLost = "", false
+			return
+		}
 		switch inner := x.Err.(type) {
 		case *net.ParseError, *net.AddrError, net.UnknownNetworkError, net.InvalidAddrError:
 			f.lost, f.surelyLost = "", false // it dialed nobody
@@ -77,7 +88,22 @@ func lostReason(err error, from string) (reason string, sure bool) {
 	if x, ok := err.(net.Error); ok {
 		reason = netReason(x)
 	}
-	return reason, reason != ""
+	return reason, reason != "" && !isOfMessage(err)
+}
+
+// isOfMessage reports whether err may say no more than that a message can't be sent, such as one that is too large,
+// which an agent can bring about. Those errno that mean a lost connection have said so.
+func isOfMessage(err error) bool {
+	x, ok := err.(*net.OpError)
+	if !ok || x.Op != "write" {
+		return false
+	}
+	inner := x.Err
+	if call, ok := inner.(*os.SyscallError); ok {
+		inner = call.Err
+	}
+	_, ok = inner.(errno)
+	return ok
 }
 
 // noAnswer returns why err, with which a request of HTTP has failed, means that the connection has brought no answer,
@@ -189,8 +215,10 @@ func (f *facts) addEffect(err error, own sign) {
 		f.noEffect = x.Op == "dial" || x.Op == "proxyconnect" || x.Op == "socks connect" // by which net/http dials
 	case *net.DNSError:
 		f.noEffect = true
+	case *fs.PathError: // of a function that may have done several things, such as os.RemoveAll
+		f.noEffect = f.noEffect && (f.harmless || x.Op == "open" || x.Op == "fork/exec")
 	case errno:
-		f.noEffect = lostErrno[x] == refused || hiccups[x]
+		f.noEffect = lostErrno[x] == refused || hiccups[x] || inUse[x]
 	default:
 		_, again := asItself[*repeated](err)
 		f.repeated = f.repeated || again

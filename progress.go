@@ -45,13 +45,13 @@ func ReportProgress(ctx context.Context) {
 func Pause(ctx context.Context) (resume func()) {
 	var p pause
 	waited, guarded := true, false
-	for c := innermost(ctx); c != nil; c = c.outer() {
+	for c, at := innermost(ctx), ctx; c != nil; c, at = c.outer(), c.parent {
 		c.asked.Store(true) // even by an attempt that was abandoned
 		if c.ticket != nil {
 			guarded = true
 			c.ticket.giveBack()
 		}
-		if waited = waited && !c.over(); waited {
+		if waited = waited && !c.over() && logOf(at, c) == c.backend.current(); waited { // not by what is left of one
 			p.calls = append(p.calls, c)
 		}
 	}

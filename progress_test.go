@@ -641,6 +641,33 @@ func TestPauseOfAnAbandonedToolDoesNothing(t *testing.T) {
 	})
 }
 
+// What is left of an attempt may ask, too, while the next one runs.
+func TestPauseByWhatIsLeftOfAnEarlierAttemptSuspendsNothing(t *testing.T) {
+	for name, attemptTimeout := range map[string]time.Duration{"one context": 0, "one each": 30 * time.Second} {
+		runInBubble(t, name, func(t *testing.T) {
+			tool := resilience.Tool{Effect: resilience.ReadOnly, Timeout: 10 * time.Second, AttemptTimeout: attemptTimeout}
+			outer := guardWith(t, resilience.Tool{Timeout: time.Minute})
+			inner := guardWith(t, tool)
+			r := resilience.Run(t.Context(), outer, "x", func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, inner, "x", func(ctx context.Context) (int, error) {
+					if resilience.Attempt(ctx) > 1 {
+						<-ctx.Done()
+						return 0, ctx.Err()
+					}
+					go func() {
+						time.Sleep(5 * time.Second)
+						resilience.Pause(ctx)
+					}()
+					return 0, errBoom
+				})
+			})
+			assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+			assert.Equal(t, 10*time.Second, r.Duration)
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
 // However long a timeout a call asks for, progress restarts that of its attempts.
 func TestProgressRestartsTheAttemptTimeoutOfACallThatAsksForMore(t *testing.T) {
 	for _, asked := range []time.Duration{time.Second, 4 * time.Minute, 5 * time.Minute, time.Hour} {

@@ -204,7 +204,7 @@ func TestErrorOfATaskThatHasCanceledSomething(t *testing.T) {
 	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {}}})
 	err := fmt.Errorf("search: %w", context.Canceled)
 	called := resilience.Run(t.Context(), g, "x", failing(9, err))
-	for _, e := range []*resilience.Error{called.Err, g.AsError("x", err)} {
+	for _, e := range []*resilience.Error{called.Err, g.AsError("x", err), g.AsError("x", resilience.AsError("y", err))} {
 		assert.Equal(t, resilience.CodeToolFailed, e.Code)
 		assert.ErrorIs(t, e, err)
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Transport returns a RoundTripper that passes requests and answers through base untouched, and reports
-// what the backend says to the guarded call that the request's context belongs to, as [ReportBackend]
-// does:
+// Transport returns a RoundTripper that passes requests and answers through base untouched (the Body of an answer
+// is wrapped, to see whether it breaks off), and reports what the backend says to the guarded call that the
+// request's context belongs to, as [ReportBackend] does:
 //
 //	client := &http.Client{Transport: resilience.Transport(nil)}
 //
@@ -26,13 +26,16 @@ import (
 //     exhausted rate limit is reset, by the headers X-RateLimit-Reset, X-Rate-Limit-Reset or RateLimit-Reset (a
 //     time since the epoch, or seconds) or RateLimit (its t).
 //   - The other statuses from 400 reject the request, as do 501 and 505.
-//   - Any other answer is a good one.
+//   - Any other answer is a good one, unless the connection is lost while its Body is read.
 //
 // A tool of any [Effect] whose error tells nothing is retried if its last request would have changed
 // something and was refused: the connection was, or the status is 429. A tool that isn't idempotent is never
 // retried if another request of the attempt may have changed something, unless it says by [MarkTransient]
 // that none has: GET, HEAD, OPTIONS and TRACE change nothing, unless the answer is 101, and neither do
-// requests that are answered with a status from 400 to 499.
+// requests that are answered with a status from 400 to 498, but for 408.
+//
+// A server that passes on the token of each user gives each a breaker by [BreakerKey], or the rate limit of one would
+// shut the tool for all.
 //
 // A request that wasn't made with the context of the call, or one derived from it, isn't seen. A nil base
 // is http.DefaultTransport. The returned RoundTripper is safe for concurrent use if base is, and has the
@@ -59,6 +62,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		v.refused = false // it isn't what would change something
 	}
 	r.end(v)
+	if res != nil && res.Body != nil && res.Body != http.NoBody && res.StatusCode != http.StatusSwitchingProtocols {
+		res.Body = &body{res.Body, ctx, r}
+	}
 
 	if res != nil && res.StatusCode == http.StatusSwitchingProtocols {
 		newRequest(ctx, true) // what follows on the connection isn't seen
@@ -71,6 +77,26 @@ func (t *transport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
+}
+
+// A body is that of an answer to a request. Whether it breaks off is known only here: of a document that was stored in
+// part, its reader says the same.
+type body struct {
+	io.ReadCloser
+	ctx     context.Context
+	request request
+}
+
+// Read reports a connection that is lost before the answer is complete, unless the request has ended by then.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && b.ctx.Err() == nil {
+		if v := readVerdict(err); v != nil && v.code == CodeConnectionLost {
+			v.noEffect, v.refused = false, false // it has been answered
+			b.request.end(v)
+		}
+	}
+	return n, err
 }
 
 // isSafe reports whether requests of the method change nothing (RFC 9110, section 9.2.1).
@@ -118,9 +144,11 @@ func verdictOf(req *http.Request, res *http.Response, err error) *verdict {
 	}
 
 	v := &verdict{class: ClassNeutral}
-	v.noEffect = res.StatusCode >= 400 && res.StatusCode < 500
+	v.noEffect = res.StatusCode >= 400 && res.StatusCode < 500 && !isOfTime(res.StatusCode)
 	v.refused = res.StatusCode == http.StatusTooManyRequests
 	switch s {
+	case signTimeout:
+		v.class, v.code, v.retryAfter = ClassTransient, CodeTimeout, after
 	case signTrouble:
 		v.class, v.retryAfter = ClassTransient, after
 	case signRejected:
@@ -128,6 +156,10 @@ func verdictOf(req *http.Request, res *http.Response, err error) *verdict {
 	}
 	return v
 }
+
+// isOfTime reports whether a status says that the server has given a request up, which it may have begun to serve:
+// 408, or 499, which proxies say of a client that has left.
+func isOfTime(status int) bool { return status == http.StatusRequestTimeout || status == 499 }
 
 // breaksOff reports whether err, which req has failed with, means that the answer has broken off, whatever base has
 // wrapped that in. The body of a request is the tool's own, and may break off as well.

@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -209,15 +210,17 @@ func TestEarlierRequestOfTheAttemptMayHaveChangedSomething(t *testing.T) {
 		first    toolFunc
 		attempts int
 	}{
-		"it read":                     {sending("GET", answering(200)), 4},
-		"it wrote":                    {sending("POST", answering(200)), 1},
-		"it wrote, without an answer": {sending("POST", broken(io.EOF)), 1},
-		"it wrote, and was canceled":  {sending("POST", broken(context.Canceled)), 1},
-		"it read, and was canceled":   {sending("GET", broken(context.Canceled)), 4},
-		"it was redirected":           {sending("POST", answering(399)), 1},
-		"it was rejected":             {sending("POST", answering(400)), 4},
-		"it was rejected otherwise":   {sending("POST", answering(499)), 4},
-		"it wrote, and failed":        {sending("POST", answering(500)), 1},
+		"it read":                      {sending("GET", answering(200)), 4},
+		"it wrote":                     {sending("POST", answering(200)), 1},
+		"it wrote, without an answer":  {sending("POST", broken(io.EOF)), 1},
+		"it wrote, and was canceled":   {sending("POST", broken(context.Canceled)), 1},
+		"it read, and was canceled":    {sending("GET", broken(context.Canceled)), 4},
+		"it was redirected":            {sending("POST", answering(399)), 1},
+		"it was rejected":              {sending("POST", answering(400)), 4},
+		"it was rejected otherwise":    {sending("POST", answering(498)), 4},
+		"its client was said to leave": {sending("POST", answering(499)), 1},
+		"it took too long":             {sending("POST", answering(408)), 1},
+		"it wrote, and failed":         {sending("POST", answering(500)), 1},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
@@ -242,7 +245,7 @@ func TestToolKnowsBetterThanTheWire(t *testing.T) {
 	}{
 		"an Error of its own":        {503, mistake, resilience.CodeValidation, false},
 		"a mark":                     {404, resilience.MarkPermanent(errOwn), resilience.CodeToolFailed, true},
-		"the answer broke off":       {200, io.ErrUnexpectedEOF, resilience.CodeConnectionLost, true},
+		"the connection broke":       {200, syscall.ECONNRESET, resilience.CodeConnectionLost, true},
 		"another backend":            {200, sqlError("57P01"), resilience.CodeToolFailed, true},
 		"a file that isn't there":    {503, syscall.ENOENT, resilience.CodeToolFailed, true},
 		"its own panic":              {404, nil, resilience.CodeToolFailed, true},
@@ -260,6 +263,76 @@ func TestToolKnowsBetterThanTheWire(t *testing.T) {
 			})
 			assert.Equal(t, tc.code, r.Err.Code)
 			assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures == 1)
+		})
+	}
+}
+
+// A document that was stored in part, or was itself an argument, reads like an answer that breaks off. Only the
+// connection tells the difference.
+func TestOnlyAnAnswerThatBreaksOffIsTheBackendsFault(t *testing.T) {
+	const part = `{"items": [1, 2`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/broken" {
+			w.Header().Set("Content-Length", "1000")
+		}
+		_, _ = io.WriteString(w, part)
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: resilience.Transport(nil)}
+	decode := func(r io.Reader) error {
+		var v any
+		return json.NewDecoder(r).Decode(&v)
+	}
+	get := func(ctx context.Context, path string) *http.Response {
+		req, _ := http.NewRequestWithContext(ctx, "GET", server.URL+path, nil)
+		res, err := client.Do(req)
+		require.NoError(t, err)
+		return res
+	}
+
+	for name, tc := range map[string]struct {
+		tool func(context.Context) error
+		want string
+	}{
+		"the answer breaks off": {func(ctx context.Context) error {
+			return decode(get(ctx, "/broken").Body)
+		}, "trouble"},
+		"the answer breaks off, in other words": {func(ctx context.Context) error {
+			return fmt.Errorf("decoding: %v", decode(get(ctx, "/broken").Body))
+		}, "trouble"},
+		"the document does": {func(ctx context.Context) error { return decode(get(ctx, "/").Body) }, "nothing"},
+		"an argument does": {func(ctx context.Context) error {
+			get(ctx, "/").Body.Close()
+			return decode(strings.NewReader(part))
+		}, "nothing"},
+		"the tool doesn't read on": {func(ctx context.Context) error {
+			body := get(ctx, "/broken").Body
+			_, _ = io.ReadFull(body, make([]byte, len(part)))
+			body.Close()
+			_, _ = body.Read(make([]byte, 1))
+			return errOwn
+		}, "nothing"},
+		"the caller has less time": {func(ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			body := get(ctx, "/broken").Body
+			cancel()
+			_, _ = io.ReadAll(body)
+			return errOwn
+		}, "nothing"},
+		"another answer is complete": {func(ctx context.Context) error {
+			_, _ = io.ReadAll(get(ctx, "/broken").Body)
+			get(ctx, "/").Body.Close()
+			return errOwn
+		}, "nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+			neutral := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) { return 0, tc.tool(ctx) }, neutral)
+			assert.Equal(t, tc.want, judgment(g, r.Err))
+			if tc.want == "trouble" {
+				assert.Equal(t, "Connection lost: connection closed by the other side", r.Err.Message)
+			}
 		})
 	}
 }
