@@ -234,6 +234,9 @@ func TestMarkNeutralAroundMarkNeutral(t *testing.T) {
 // What went wrong beside the backend's trouble neither hides that nor makes any of it.
 func TestMarkNeutralBesideOtherErrors(t *testing.T) {
 	beside := resilience.MarkNeutral(fmt.Errorf("ask: %w", context.DeadlineExceeded))
+	c := resilience.NewConnector(func(context.Context) (int, error) { return 0, errBoom }, resilience.ConnectorConfig[int]{MaxAttempts: 1})
+	defer c.Close()
+	_, notMade := c.Wait(t.Context())
 	unexplained := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
 	for name, tc := range map[string]struct {
 		err    error
@@ -247,6 +250,8 @@ func TestMarkNeutralBesideOtherErrors(t *testing.T) {
 		"nothing else":       {errors.Join(beside, beside), false},
 		"words":              {fmt.Errorf("%w: %w", errBoom, beside), false},
 		"a mistake":          {errors.Join(beside, resilience.MarkInvalid(errBoom)), false},
+		"a rejection":        {errors.Join(beside, resilience.CircuitOpenError("y", time.Second)), false},
+		"no connection":      {errors.Join(notMade, beside), false},
 		"neutral as a whole": {resilience.MarkNeutral(errors.Join(beside, syscall.ECONNREFUSED)), false},
 	} {
 		cfg := configWith(resilience.Tool{})
@@ -272,6 +277,23 @@ func TestPromise8MarkNeutralBesideAnErrorWithoutEffect(t *testing.T) {
 			"a mark":                {errors.Join(resilience.MarkNeutral(refused), resilience.MarkTransient(errBoom)), 4},
 		} {
 			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}), "x", failing(9, tc.err))
+			assert.Equal(t, tc.attempts, r.Attempts, name)
+		}
+
+		neutral := resilience.MarkNeutral(errBoom)
+		for name, tc := range map[string]struct {
+			reported, err error
+			attempts      int
+		}{
+			"the request was refused":      {refused, errors.Join(neutral, errBoom), 4},
+			"what is marked isn't all":     {nil, errors.Join(neutral, resilience.MarkTransient(errBoom)), 1},
+			"the request wasn't made, too": {nil, errors.Join(neutral, refused), 1},
+		} {
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}), "x",
+				func(ctx context.Context) (int, error) {
+					resilience.ReportBackend(ctx, tc.reported)
+					return 0, tc.err
+				})
 			assert.Equal(t, tc.attempts, r.Attempts, name)
 		}
 		unfinished := errors.Join(resilience.MarkNeutral(resilience.ErrUnfinished), errBoom)

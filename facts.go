@@ -146,7 +146,7 @@ func (w *walk) readAll(several []error, f *facts) {
 			f.join(&inner)
 			left.add(errUnreadable)
 		}
-		f.err = left.simplest()
+		f.err = left
 		return
 	}
 }
@@ -164,14 +164,6 @@ type remains struct {
 func (r *remains) add(err error) {
 	inner, _ := err.(*remains)
 	r.errs, r.unread = append(r.errs, err), err == errUnreadable || inner != nil && inner.unread
-}
-
-// simplest returns r, or its only error.
-func (r *remains) simplest() error {
-	if len(r.errs) == 1 {
-		return r.errs[0]
-	}
-	return r
 }
 
 func (r *remains) Unwrap() []error { return r.errs }
@@ -204,20 +196,20 @@ func (f *facts) join(inner *facts) {
 		f.silence()
 		inner.silence()
 	}
-	f.err = errUnreadable // none of them speaks for all
-	f.cut = inner.cut     // as are those after the first one that is
+	f.cut = inner.cut // as are those after the first one that is
 	f.among |= inner.among
 	f.statement.join(&inner.statement)
 	f.evidence.join(&inner.evidence)
 }
 
-// silence leaves, of an error that is marked as one that doesn't count, what must hold for all joined errors.
+// silence leaves, of an error that is marked as one that doesn't count, what must hold for all joined errors. It
+// doesn't count, as what was rejected or not made doesn't.
 func (f *facts) silence() {
 	if !f.neutral {
 		return
 	}
 	f.among &= isUnfinished
-	f.statement = statement{notMade: f.notMade, rejected: f.rejected, nested: f.nested}
+	f.statement = statement{notMade: true, rejected: true, nested: f.nested}
 	f.evidence = evidence{noEffect: f.noEffect, harmless: f.harmless, repeated: f.repeated}
 }
 

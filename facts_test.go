@@ -295,11 +295,12 @@ func TestPromise8ErrorsThatAreNotLookedAtMayHaveHadAnEffect(t *testing.T) {
 	certain := resilience.MarkTransient(errors.Join(slices.Repeat([]error{errBoom}, 10_001)...))
 	for name, err := range map[string]error{
 		"first": errors.Join(certain, errBoom), "last": errors.Join(errBoom, certain), "alone": certain,
+		"joined alone": errors.Join(certain), "beside nothing": severalErrors{certain, nil},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
 			r := resilience.Run(t.Context(), g, "x", failing(9, err))
-			assert.Equal(t, name == "alone", r.Attempts > 1)
+			assert.Equal(t, name != "first" && name != "last", r.Attempts > 1)
 		})
 	}
 }
@@ -381,6 +382,29 @@ func TestWhatIsLeftOfManyErrorsSaysWhatTheySay(t *testing.T) {
 	left := resilience.AsError("x", resilience.MarkPermanent(many)).Err
 	assert.ErrorIs(t, left, first)
 	assert.Equal(t, resilience.ClassPermanent, resilience.Classify(left))
+}
+
+// The text has a line for each error that was read, and one for all others.
+func TestTextOfWhatIsLeftOfManyErrors(t *testing.T) {
+	const more = "resilience: an error that wraps itself or too many others, or can't be examined"
+	lines := func(n int) error { return errors.Join(slices.Repeat([]error{errBoom}, n)...) }
+	for name, tc := range map[string]struct {
+		err  error
+		read int // of errBoom
+		more int // lines
+	}{
+		"flat":               {lines(10_001), 9_999, 1},
+		"in one":             {errors.Join(lines(10_001)), 9_998, 1},
+		"in two":             {errors.Join(lines(10), lines(10_001)), 9_997, 1},
+		"before others":      {errors.Join(lines(10_001), lines(10)), 9_998, 1},
+		"within others":      {errors.Join(errBoom, errors.Join(errBoom, lines(10_001), errBoom), errBoom), 9_997, 1},
+		"a mark's, in place": {errors.Join(resilience.MarkInvalid(lines(10_001)), errBoom), 9_997, 2},
+	} {
+		text := resilience.AsError("x", tc.err).Err.Error()
+		assert.Equal(t, tc.read, strings.Count(text, errBoom.Error()), name)
+		assert.Equal(t, tc.more, strings.Count(text, more), name)
+		assert.Equal(t, tc.read+tc.more, strings.Count(text, "\n")+1, name)
+	}
 }
 
 type severalErrors []error
