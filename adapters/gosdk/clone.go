@@ -37,6 +37,41 @@ func cloneClientRequest(req mcp.Request) (mcp.Request, *mcp.CallToolParams) {
 	return req, nil
 }
 
+// cloneNotification returns a copy of req that can be sent while a program changes what it has put into req: the SDK
+// sends the parameters of Server.ResourceUpdated to many sessions, and the data of a log message are any value.
+func cloneNotification(req mcp.Request) mcp.Request {
+	params := reflect.ValueOf(req.GetParams())
+	if params.Kind() != reflect.Pointer || params.IsNil() {
+		return req
+	}
+
+	cloned := reflect.New(params.Type().Elem())
+	cloned.Elem().Set(params.Elem())
+	own := cloned.Interface().(mcp.Params)
+	own.SetMeta(cloneMap(own.GetMeta()))
+	//lint:ignore SA1019 servers still log
+	if log, ok := own.(*mcp.LoggingMessageParams); ok {
+		log.Data = encoded(log.Data)
+	}
+
+	clone := reflect.New(reflect.TypeOf(req).Elem())
+	clone.Elem().Set(reflect.ValueOf(req).Elem())
+	clone.Elem().FieldByName("Params").Set(cloned)
+	return clone.Interface().(mcp.Request)
+}
+
+// encoded returns data as JSON, unless it is a text. What can't be encoded is the SDK's to tell.
+func encoded(data any) any {
+	if _, isText := data.(string); isText {
+		return data
+	}
+	text, err := json.Marshal(data)
+	if err != nil {
+		return data
+	}
+	return json.RawMessage(text)
+}
+
 func cloneExtra(extra *mcp.RequestExtra) *mcp.RequestExtra {
 	if extra == nil {
 		return nil

@@ -16,6 +16,8 @@ type tracker struct {
 	// byToken finds a call by its progress token, because a tool may send progress without the
 	// context of its call. It maps a progressToken to a *trackedCall.
 	byToken sync.Map
+
+	outboxes outboxes
 }
 
 // A progressToken identifies a call whose client wants progress notifications.
@@ -138,14 +140,17 @@ func (a *trackedAttempt) isAbandoned() bool {
 	return over && !a.returned
 }
 
-// advance restarts the timeout of the call, and sends progress with ctx, unless that is withheld.
-func (a *trackedAttempt) advance(ctx context.Context, progress float64, m message) (mcp.Result, error) {
+// advance restarts the timeout of the call, and sends progress with ctx, unless that is withheld. The attempt by waits
+// for it.
+func (a *trackedAttempt) advance(
+	ctx context.Context, progress float64, m message, by *trackedAttempt,
+) (mcp.Result, error) {
 	resilience.ReportProgress(a.ctx) // without the lock: it asks the contexts of middleware
 	if a.isWithheld(progress) {
 		return nil, nil
 	}
 
-	res, err := a.send(ctx, m)
+	res, err := a.call.tracker.send(ctx, m, by)
 	if err == nil {
 		a.call.mu.Lock()
 		defer a.call.mu.Unlock()

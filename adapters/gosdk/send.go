@@ -1,10 +1,12 @@
 package gosdk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -44,14 +46,23 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 
 		if note, _ := req.GetParams().(*mcp.ProgressNotificationParams); note != nil {
 			if of := t.find(ctx, newProgressToken(req.GetSession(), note.ProgressToken)); of != nil {
-				return of.advance(ctx, note.Progress, m)
+				return of.advance(ctx, note.Progress, m, cmp.Or(a, of))
 			}
 		}
-		if a == nil {
-			return m.send(ctx)
-		}
-		return a.send(ctx, m)
+		return t.send(ctx, m, a)
 	}
+}
+
+// send sends a message of an attempt, which may be nil. What a tool sends to its own client doesn't wait behind other
+// messages: over HTTP, each call has a stream of its own.
+func (t *tracker) send(ctx context.Context, m message, a *trackedAttempt) (mcp.Result, error) {
+	switch {
+	case a != nil && (!m.isNotification() || a.call.token.session == m.req.GetSession()):
+		return a.send(ctx, m)
+	case m.isNotification():
+		return t.outboxes.send(ctx, m, a)
+	}
+	return m.send(ctx)
 }
 
 // A message is one to a client.
@@ -62,6 +73,8 @@ type message struct {
 }
 
 func (m message) send(ctx context.Context) (mcp.Result, error) { return m.next(ctx, m.method, m.req) }
+
+func (m message) isNotification() bool { return strings.HasPrefix(m.method, "notifications/") }
 
 // neutral marks errors of what a server sends to its client, such as that the user doesn't answer in time or that the
 // client is gone: they say nothing about the backend of the tool, whatever that makes of them.

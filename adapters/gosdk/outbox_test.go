@@ -1,0 +1,415 @@
+//lint:file-ignore SA1019 servers still log
+package gosdk_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A crowd is a protected server with several clients, of which some don't read notifications.
+type crowd struct {
+	*fixture
+	release func() // makes the deaf ones read
+
+	mu    sync.Mutex
+	deaf  map[mcp.Session]bool
+	heard []string // by all clients
+}
+
+func newCrowd(t *testing.T, cfg resilience.Config, sending ...mcp.Middleware) *crowd {
+	accept := &mcp.ServerOptions{
+		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
+		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+	}
+	reads := make(chan struct{})
+	c := &crowd{
+		fixture: newFixture(t, cfg, accept), deaf: make(map[mcp.Session]bool),
+		release: sync.OnceFunc(func() { close(reads) }),
+	}
+	t.Cleanup(c.release)
+	c.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			c.mu.Lock()
+			deaf := c.deaf[req.GetSession()]
+			c.mu.Unlock()
+			if deaf {
+				<-reads // whatever becomes of the context, as in the SDK
+			}
+			return next(ctx, method, req)
+		}
+	})
+	c.server.AddSendingMiddleware(sending...)
+	gosdk.Protect(c.server, c.guard)
+	return c
+}
+
+func (c *crowd) hear(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heard = append(c.heard, fmt.Sprintf(format, args...))
+}
+
+// takeHeard returns what the clients have heard since the last time.
+func (c *crowd) takeHeard() (heard []string) {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	heard, c.heard = c.heard, nil
+	return heard
+}
+
+// join connects a client that has subscribed to a resource and wants log messages. It returns the server's session.
+func (c *crowd) join(name string) *mcp.ServerSession {
+	known := make(map[*mcp.ServerSession]bool)
+	for s := range c.server.Sessions() {
+		known[s] = true
+	}
+	c.options = mcp.ClientOptions{
+		LoggingMessageHandler: func(_ context.Context, req *mcp.LoggingMessageRequest) {
+			c.hear("%s: %s", name, jsonOf(c.T, req.Params.Data))
+		},
+		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+			c.hear("%s: %v", name, req.Params.Progress)
+		},
+		ResourceUpdatedHandler: func(_ context.Context, req *mcp.ResourceUpdatedNotificationRequest) {
+			c.hear("%s: %v", name, req.Params.Meta["n"])
+		},
+	}
+	c.connect(legacy)
+	require.NoError(c, c.session.Subscribe(c.Context(), &mcp.SubscribeParams{URI: "notes://all"}))
+	require.NoError(c, c.session.SetLoggingLevel(c.Context(), &mcp.SetLoggingLevelParams{Level: "info"}))
+	for s := range c.server.Sessions() {
+		if !known[s] {
+			return s
+		}
+	}
+	require.FailNow(c, "no session")
+	panic("unreachable")
+}
+
+func (c *crowd) joinDeaf(name string) *mcp.ServerSession {
+	s := c.join(name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deaf[s] = true
+	return s
+}
+
+func (c *crowd) others(than *mcp.ServerSession) (others []*mcp.ServerSession) {
+	for s := range c.server.Sessions() {
+		if s != than {
+			others = append(others, s)
+		}
+	}
+	return others
+}
+
+// tellings is how a tool tells something to clients of which none, or not only one, is its own.
+var tellings = map[string]func(ctx context.Context, c *crowd, own *mcp.ServerSession, n int) error{
+	"a resource": func(ctx context.Context, c *crowd, _ *mcp.ServerSession, n int) error {
+		return c.server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{
+			URI: "notes://all", Meta: mcp.Meta{"n": n},
+		})
+	},
+	"progress": func(ctx context.Context, c *crowd, own *mcp.ServerSession, n int) (err error) {
+		for _, s := range c.others(own) {
+			note := &mcp.ProgressNotificationParams{ProgressToken: "all", Progress: float64(n)}
+			err = errors.Join(err, s.NotifyProgress(ctx, note))
+		}
+		return err
+	},
+	"slog": func(_ context.Context, c *crowd, own *mcp.ServerSession, n int) error {
+		for _, s := range c.others(own) {
+			slog.New(mcp.NewLoggingHandler(s, nil)).Error("told", "n", n)
+		}
+		return nil
+	},
+	"log messages": func(ctx context.Context, c *crowd, _ *mcp.ServerSession, n int) (err error) {
+		for s := range c.server.Sessions() {
+			err = errors.Join(err, s.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: n}))
+		}
+		return err
+	},
+}
+
+// One client reads nothing of what a tool tells to all. It delays one call of the others, and misses nothing.
+func TestClientThatDoesNotReadHoldsUpNoOther(t *testing.T) {
+	for name, tell := range tellings {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(t, resilience.Config{
+					Breaker: resilience.BreakerConfig{Failures: 1},
+					Tools:   map[string]resilience.Tool{"x": {Timeout: 2 * time.Second, MaxInFlight: 1}},
+				})
+				n := 0
+				c.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					n++
+					if err := tell(ctx, c, req.Session, n); err != nil {
+						return nil, err
+					}
+					return textResult("done"), nil
+				})
+				c.joinDeaf("deaf")
+				c.join("able")
+
+				for i := range 10 {
+					begun := time.Now()
+					assert.Equal(t, "done", text(t, c.call("x")))
+					took := time.Since(begun)
+					assert.Equal(t, i == 0, took > 0, took)
+					assert.LessOrEqual(t, took, 100*time.Millisecond)
+				}
+				for _, heard := range c.takeHeard() {
+					assert.Contains(t, heard, "able: ")
+				}
+				c.release()
+				heard := c.takeHeard()
+				require.Len(t, heard, 10)
+				for i, h := range heard {
+					assert.Contains(t, h, "deaf: ")
+					assert.Contains(t, h, fmt.Sprint(i+1))
+				}
+				assert.Zero(t, c.guard.Health()[0].ConsecutiveFailures)
+			})
+		})
+	}
+}
+
+// However many clients don't read, what is told to all of them takes less than a second, once.
+func TestManyClientsThatDoNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, resilience.Config{})
+		for range 100 {
+			c.joinDeaf("deaf")
+		}
+		c.join("able")
+
+		begun := time.Now()
+		require.NoError(t, tellings["a resource"](t.Context(), c, nil, 1))
+		assert.Less(t, time.Since(begun), time.Second)
+		assert.Equal(t, []string{"able: 1"}, c.takeHeard())
+		begun = time.Now()
+		require.NoError(t, tellings["a resource"](t.Context(), c, nil, 2))
+		assert.Zero(t, time.Since(begun))
+		assert.Equal(t, []string{"able: 2"}, c.takeHeard())
+	})
+}
+
+// What isn't read is bounded, and so are the goroutines that send it. A client that reads again is told all that comes.
+func TestWhatAClientDoesNotReadIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, resilience.Config{})
+		deaf := c.joinDeaf("deaf")
+		log := func(n int) error {
+			return deaf.Log(t.Context(), &mcp.LoggingMessageParams{Level: "error", Data: n})
+		}
+		require.NoError(t, log(0))
+		before := runtime.NumGoroutine()
+		for n := range 100 {
+			assert.Equal(t, n == 99, log(n+1) != nil)
+		}
+		err := log(1000)
+		assert.ErrorContains(t, err, "doesn't read")
+		assert.Equal(t, resilience.ClassNeutral, resilience.Classify(err))
+		assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+
+		c.release()
+		heard := c.takeHeard()
+		require.Len(t, heard, 100)
+		assert.Equal(t, "deaf: 99", heard[99])
+		require.NoError(t, log(5))
+		assert.Equal(t, []string{"deaf: 5"}, c.takeHeard())
+	})
+}
+
+// A slow client is waited for again once it has read something.
+func TestClientThatReadsAgainIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var takes atomic.Int64
+		takes.Store(int64(time.Second))
+		c := newCrowd(t, resilience.Config{}, func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "notifications/message" {
+					time.Sleep(time.Duration(takes.Load()))
+				}
+				return next(ctx, method, req)
+			}
+		})
+		slow := c.join("slow")
+		for _, want := range []time.Duration{100 * time.Millisecond, 0, 0} {
+			begun := time.Now()
+			require.NoError(t, slow.Log(t.Context(), &mcp.LoggingMessageParams{Level: "error", Data: 1}))
+			assert.Equal(t, want, time.Since(begun))
+		}
+		time.Sleep(time.Minute)
+		takes.Store(int64(50 * time.Millisecond))
+		begun := time.Now()
+		require.NoError(t, slow.Log(t.Context(), &mcp.LoggingMessageParams{Level: "error", Data: 2}))
+		assert.Equal(t, 50*time.Millisecond, time.Since(begun))
+		assert.Len(t, c.takeHeard(), 4)
+	})
+}
+
+// What a tool tells other clients with the context of its call takes no more of its time than what it tells its own.
+func TestAttemptSpendsItsTimeOnOtherClientsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: 500 * time.Millisecond}}})
+		deaf := []*mcp.ServerSession{c.joinDeaf("a"), c.joinDeaf("b"), c.joinDeaf("c")}
+		var took []time.Duration
+		c.raw("x", nil, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			for _, s := range deaf {
+				begun := time.Now()
+				assert.NoError(t, s.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: 1}))
+				took = append(took, time.Since(begun))
+			}
+			return textResult("done"), nil
+		})
+		c.join("able")
+		assert.Equal(t, "done", text(t, c.call("x")))
+		assert.Equal(t, []time.Duration{50 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond}, took)
+	})
+}
+
+// A tool goes on while its message isn't read: it cancels its context, and changes what it has sent.
+func TestMessageIsSentAsItWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, resilience.Config{})
+		deaf, second := c.joinDeaf("deaf"), c.joinDeaf("deaf")
+		ctx, cancel := context.WithCancel(t.Context())
+		inner := map[string]int{"n": 1}
+		log := &mcp.LoggingMessageParams{Level: "error", Data: map[string]any{"inner": &inner}}
+		require.NoError(t, deaf.Log(ctx, log))
+		require.NoError(t, deaf.Log(ctx, log))
+		note := &mcp.ResourceUpdatedNotificationParams{URI: "notes://all", Meta: mcp.Meta{"n": 1}}
+		require.NoError(t, c.server.ResourceUpdated(ctx, note))
+
+		cancel()
+		go func() {
+			for n := range 1000 {
+				inner["n"], log.Level, note.Meta["n"] = n+2, "debug", n+2
+			}
+		}()
+		c.release()
+		heard := c.takeHeard()
+		slices.Sort(heard)
+		want := []string{"deaf: 1", "deaf: 1", `deaf: {"inner":{"n":1}}`, `deaf: {"inner":{"n":1}}`}
+		assert.Equal(t, want, heard)
+		assert.ErrorIs(t, second.Log(ctx, &mcp.LoggingMessageParams{Level: "error"}), context.Canceled, "as ever")
+	})
+}
+
+// Other middleware may fail a message. Its sender hears of that, unless it has gone on, and the next message is sent.
+func TestMiddlewareThatFailsANotification(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"error": func() error { return errBoom }, "panic": func() error { panic("boom") },
+		"Goexit": func() error { runtime.Goexit(); return nil },
+	} {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, late %v", name, late), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := newCrowd(t, resilience.Config{}, func(next mcp.MethodHandler) mcp.MethodHandler {
+						return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+							log, ok := req.GetParams().(*mcp.LoggingMessageParams)
+							if ok && log.Logger == "bad" {
+								if late {
+									time.Sleep(time.Second)
+								}
+								return nil, fail()
+							}
+							return next(ctx, method, req)
+						}
+					})
+					s := c.join("able")
+					log := func(logger string) (ended string) {
+						done := make(chan string)
+						go func() {
+							defer func() {
+								if v := recover(); v != nil {
+									ended = "panic"
+								}
+								done <- ended
+							}()
+							ended = "Goexit"
+							err := s.Log(t.Context(), &mcp.LoggingMessageParams{Level: "error", Logger: logger, Data: 1})
+							ended = ""
+							if err != nil {
+								assert.ErrorIs(t, err, errBoom)
+								ended = "error"
+							}
+						}()
+						return <-done
+					}
+					want := name
+					if late {
+						want = ""
+					}
+					assert.Equal(t, want, log("bad"))
+					assert.Empty(t, log("good"))
+					time.Sleep(time.Minute)
+					assert.Equal(t, []string{"able: 1"}, c.takeHeard())
+				})
+			})
+		}
+	}
+}
+
+// A tool's notifications are written before it goes on.
+func TestNotificationIsWrittenBeforeTheToolGoesOn(t *testing.T) {
+	for _, name := range slices.Sorted(maps.Keys(tellings)) {
+		synctest.Test(t, func(t *testing.T) {
+			written := 0
+			c := newCrowd(t, resilience.Config{}, func(next mcp.MethodHandler) mcp.MethodHandler {
+				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+					defer func() { written++ }()
+					return next(ctx, method, req)
+				}
+			})
+			c.join("able")
+			for n := range 100 {
+				require.NoError(t, tellings[name](t.Context(), c, nil, n))
+				assert.Equal(t, n+1, written)
+			}
+			assert.Len(t, c.takeHeard(), 100)
+		})
+	}
+}
+
+// Nothing is left of a session that ends before its client has read.
+func TestSessionThatEndsLeavesNothing(t *testing.T) {
+	leavesNothing(t)
+	c := newCrowd(t, resilience.Config{})
+	_, client, err := pipeTo(c.server)
+	require.NoError(t, err)
+	answers := bufio.NewReader(client)
+	for _, say := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
+			`"clientInfo":{"name":"c","version":"1"}}}`,
+		`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"notes://all"}}`,
+	} {
+		_, err := fmt.Fprintln(client, say)
+		require.NoError(t, err)
+		_, err = answers.ReadString('\n')
+		require.NoError(t, err)
+	}
+	for n := range 10 {
+		require.NoError(t, tellings["a resource"](t.Context(), c, nil, n))
+	}
+	require.NoError(t, client.Close())
+}
