@@ -2,9 +2,7 @@ package gosdk
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/netip"
 	"reflect"
@@ -12,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -40,6 +39,9 @@ func isAboutArguments(req mcp.Request, err error) bool {
 	case *syntax.Error:
 		return isAboutPattern(e, call.Params.Arguments)
 	}
+	if strings.HasPrefix(text, bigPrefix) {
+		return isAboutNumber(text, call.Params.Arguments)
+	}
 	return isParseErrorOf(err, text, call.Params.Arguments)
 }
 
@@ -51,31 +53,42 @@ func isMismatchOf(e *json.UnmarshalTypeError, arguments json.RawMessage) bool {
 		return false
 	}
 
-	var part any
-	if json.Unmarshal(arguments, &part) != nil {
+	var decoded any
+	if json.Unmarshal(arguments, &decoded) != nil {
 		return false
 	}
-	for name := range strings.SplitSeq(e.Field, ".") {
-		var ok bool
-		if part, ok = memberOf(part, name); !ok {
-			return false
-		}
-	}
-	text, _ := json.Marshal(part) // it can't fail
-	return json.Unmarshal(text, reflect.New(e.Type).Interface()) != nil
+	return hasPart(decoded, e.Field, func(part any) bool {
+		text, _ := json.Marshal(part) // it can't fail
+		return json.Unmarshal(text, reflect.New(e.Type).Interface()) != nil
+	})
 }
 
-// memberOf returns the member of an object of that name, or of an array at that index.
-func memberOf(v any, name string) (member any, ok bool) {
+// hasPart reports whether f is true of a part of v at path, which consists of keys and indexes with dots between them.
+// There may be several such parts, since a key may contain dots, too.
+func hasPart(v any, path string, f func(part any) bool) bool {
 	switch v := v.(type) {
 	case map[string]any:
-		member, ok = v[name]
-	case []any:
-		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(v) {
-			return v[i], true
+		for key, part := range v {
+			rest, ok := strings.CutPrefix(path, key)
+			if ok && isPartAt(part, rest, f) {
+				return true
+			}
 		}
+	case []any:
+		index, _, _ := strings.Cut(path, ".")
+		i, err := strconv.Atoi(index)
+		return err == nil && i >= 0 && i < len(v) && isPartAt(v[i], path[len(index):], f)
 	}
-	return member, ok
+	return false
+}
+
+// isPartAt is hasPart for what is left of the path behind a key or an index, with its dot.
+func isPartAt(v any, rest string, f func(part any) bool) bool {
+	if rest == "" {
+		return f(v)
+	}
+	path, more := strings.CutPrefix(rest, ".")
+	return more && hasPart(v, path, f)
 }
 
 // isAboutKey reports whether text is that of the SDK's decoder about the key of a map, such as a word where the keys
@@ -87,30 +100,32 @@ func isAboutKey(text string, arguments json.RawMessage) bool {
 		return false
 	}
 
-	var decoded any
-	if json.Unmarshal(arguments, &decoded) != nil {
-		return false
-	}
 	_, quoted, _ := strings.Cut(said, ": ")
 	quoted = strings.TrimSuffix(quoted, "...")
 	if quoted == "" {
-		return strings.Contains(said, " from an empty input") && slices.Contains(appendLeaves(nil, decoded), any(""))
+		isEmpty := func(key any) bool { return key == "" }
+		return strings.Contains(said, " from an empty input") && hasValue(arguments, isEmpty)
 	}
-	read, _ := json.Marshal(decoded) // as the SDK encodes them before; it can't fail
-	return strings.Contains(string(read), quoted) || slices.ContainsFunc(appendLeaves(nil, decoded), func(v any) bool {
+	return strings.Contains(string(reencoded(arguments)), quoted) || hasValue(arguments, func(v any) bool {
 		key, ok := v.(string)
 		return ok && strings.HasSuffix(key, quoted)
 	})
 }
 
+// reencoded returns arguments as the SDK encodes them before it decodes them into the Go type, or nil.
+func reencoded(arguments json.RawMessage) []byte {
+	var decoded any
+	if json.Unmarshal(arguments, &decoded) != nil {
+		return nil
+	}
+	text, _ := json.Marshal(decoded) // it can't fail
+	return text
+}
+
 // isAboutPattern reports whether e is about a regular expression among the arguments. It isn't parsed again, since a
 // short one can take long: what e quotes must be a part of it.
 func isAboutPattern(e *syntax.Error, arguments json.RawMessage) bool {
-	var decoded any
-	if json.Unmarshal(arguments, &decoded) != nil {
-		return false
-	}
-	return slices.ContainsFunc(appendLeaves(nil, decoded), func(v any) bool {
+	return hasValue(arguments, func(v any) bool {
 		pattern, ok := v.(string)
 		if e.Code == syntax.ErrTrailingBackslash { // which it doesn't quote
 			return ok && strings.HasSuffix(pattern, `\`)
@@ -119,15 +134,30 @@ func isAboutPattern(e *syntax.Error, arguments json.RawMessage) bool {
 	})
 }
 
-// parsers holds the types of the standard library whose values have errors of their own, with a part of their texts.
+// isAboutNumber reports whether text, which package big says of a number, quotes one of the arguments. It isn't parsed
+// again either: a short big.Rat can take long, and so can a long number.
+func isAboutNumber(text string, arguments json.RawMessage) bool {
+	quoted, err := strconv.QuotedPrefix(strings.TrimPrefix(text, bigPrefix))
+	if err != nil {
+		return false
+	}
+	number, _ := strconv.Unquote(quoted) // it can't fail
+	return hasValue(arguments, func(v any) bool {
+		text, _ := json.Marshal(v) // as a big.Int has it; it can't fail
+		return v == number || string(text) == number
+	})
+}
+
+// bigPrefix is how an error of package big begins.
+const bigPrefix = "math/big: cannot unmarshal "
+
+// parsers holds the other types of the standard library whose values have errors of their own, with a part of their texts.
 var parsers = []struct {
 	says  string
 	parse func(text []byte) error
 }{
 	{"slog: ", parse[slog.Level]},
-	{"math/big: ", parse[big.Int]},
-	{"math/big: ", parse[big.Float]},
-	{"into a *big.Rat", ratError},
+	{"parsing time ", parse[time.Time]}, // as a key
 	{"ParseAddr(", parse[netip.Addr]},
 	{"ParseAddr(", parse[netip.AddrPort]},
 	{"ParsePrefix(", parse[netip.Prefix]},
@@ -143,68 +173,47 @@ var parsers = []struct {
 
 func parse[T any](text []byte) error { return json.Unmarshal(text, new(T)) }
 
-// ratError returns what a big.Rat says of a text that doesn't fit. It doesn't find that out, which can take long for
-// a short one.
-func ratError(text []byte) error {
-	var value string
-	if json.Unmarshal(text, &value) != nil {
-		return nil
-	}
-	return fmt.Errorf("math/big: cannot unmarshal %q into a *big.Rat", value)
-}
-
-// maxValues bounds how many values of the arguments are parsed, and maxLength how long they may be: an agent can make
-// them many and long, and the tool's time passes meanwhile.
-const (
-	maxValues = 100
-	maxLength = 1000
-)
-
 // isParseErrorOf reports whether err, whose text is given, is what a type of the standard library says of a value, or
 // of the key of a map, among the arguments. A type that has no error of its own is left to isMismatchOf.
 func isParseErrorOf(err error, text string, arguments json.RawMessage) bool {
-	var values []any
+	var parses []func(text []byte) error
 	for _, p := range parsers {
-		if !strings.Contains(text, p.says) {
-			continue
-		}
-		if values == nil {
-			var decoded any
-			if json.Unmarshal(arguments, &decoded) != nil {
-				return false
-			}
-			values = appendLeaves([]any{}, decoded)
-		}
-		for _, v := range values {
-			value, _ := json.Marshal(v) // as the SDK encodes it before; it can't fail
-			if len(value) > maxLength {
-				continue
-			}
-			if got := p.parse(value); got != nil && reflect.TypeOf(got) == reflect.TypeOf(err) && got.Error() == text {
-				return true
-			}
+		if strings.Contains(text, p.says) {
+			parses = append(parses, p.parse)
 		}
 	}
-	return false
+	return len(parses) > 0 && hasValue(arguments, func(v any) bool {
+		value, _ := json.Marshal(v) // as the SDK encodes it before; it can't fail
+		return slices.ContainsFunc(parses, func(parse func([]byte) error) bool {
+			got := parse(value)
+			return got != nil && reflect.TypeOf(got) == reflect.TypeOf(err) && got.Error() == text
+		})
+	})
 }
 
-// appendLeaves appends the keys and values in v to values that are neither objects nor arrays.
-func appendLeaves(values []any, v any) []any {
+// hasValue reports whether f is true of a key in arguments, or of a value that is neither an object nor an array. It
+// looks at all of them, however many an agent sends: the SDK has done so, too, with more effort.
+func hasValue(arguments json.RawMessage, f func(v any) bool) bool {
+	var decoded any
+	return json.Unmarshal(arguments, &decoded) == nil && hasValueIn(decoded, f)
+}
+
+func hasValueIn(v any, f func(v any) bool) bool {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, inner := range v {
-			if len(values) < maxValues {
-				values = appendLeaves(append(values, key), inner)
+			if f(key) || hasValueIn(inner, f) {
+				return true
 			}
 		}
+		return false
 	case []any:
 		for _, inner := range v {
-			if len(values) < maxValues {
-				values = appendLeaves(values, inner)
+			if hasValueIn(inner, f) {
+				return true
 			}
 		}
-	default:
-		values = append(values, v)
+		return false
 	}
-	return values
+	return f(v)
 }

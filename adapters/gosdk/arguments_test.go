@@ -75,6 +75,11 @@ func TestMismatchIsOnlyOneOfTheArguments(t *testing.T) {
 		"with a place":  {&json.UnmarshalTypeError{Field: "list.0", Type: small, Offset: 1}, false},
 		"no picky one":  {&json.UnmarshalTypeError{Field: "none", Type: reflect.TypeFor[picky]()}, false},
 		"with a reason": {&json.UnmarshalTypeError{Field: "list.0", Type: small, Value: "number 300"}, true},
+		"a dot":         {&json.UnmarshalTypeError{Field: "a.b", Type: small}, true},
+		"more dots":     {&json.UnmarshalTypeError{Field: "a..c", Type: small}, true},
+		"all dots":      {&json.UnmarshalTypeError{Field: "...", Type: small}, true},
+		"half a key":    {&json.UnmarshalTypeError{Field: "lis", Type: small}, false},
+		"a key, more":   {&json.UnmarshalTypeError{Field: "list0", Type: small}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			next := func(context.Context, string, mcp.Request) (mcp.Result, error) {
@@ -82,7 +87,10 @@ func TestMismatchIsOnlyOneOfTheArguments(t *testing.T) {
 				res.SetError(tc.err)
 				return res, nil
 			}
-			for _, arguments := range []string{`{"list":[300,{"a":"text"}],"fits":1}`, `{"list":[300,`, ""} {
+			for _, arguments := range []string{
+				`{"list":[300,{"a":"text"}],"fits":1,"a":{"b":1,"":{"c":2}},"a.b":300,"a.":{"c":300},".":{"":{"":300}}}`,
+				`{"list":[300,`, "",
+			} {
 				call := func(opts ...gosdk.Option) string {
 					params := &mcp.CallToolParamsRaw{Name: "x", Arguments: []byte(arguments)}
 					res, err := gosdk.Middleware(newGuard(t, resilience.Config{}), opts...)(next)(t.Context(), "tools/call",

@@ -70,8 +70,10 @@
 //
 // Arguments that violate the tool's schema or don't fit its Go type are rejected by the SDK, and are the
 // caller's mistake. The SDK returns what an UnmarshalJSON or UnmarshalText method says like any error of a
-// handler's, so a method of your own says by [resilience.MarkInvalid] that it was a mistake. A result that
-// requests input from the user is neither counted nor retried.
+// handler's, so a method of your own says by [resilience.MarkInvalid] that it was a mistake. What a type of the
+// standard library says is recognized if it says the same of a part of the arguments, except of what only a looser
+// schema than the SDK's own lets through, such as an object for a *big.Int. A result that requests input from the user
+// is neither counted nor retried.
 //
 // # What is known of a tool
 //
