@@ -21,8 +21,8 @@ var clientErrors = []string{
 	`CreateMessage result has `,
 }
 
-// isAboutClient reports whether err is one of these, alone or wrapped in words of the handler's. What the tool's
-// author says of it, by a mark, which adds no words, or by a *resilience.Error, stands.
+// isAboutClient reports whether err is one of these, alone or wrapped in words of the handler's, or joined with none.
+// What the tool's author says of it, by a mark, which adds no words, or by a *resilience.Error, stands.
 func isAboutClient(err error) bool {
 	var own *resilience.Error
 	if !isBounded(err) || errors.As(err, &own) {
@@ -30,15 +30,24 @@ func isAboutClient(err error) bool {
 	}
 
 	text := err.Error()
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+	for {
+		inner := errors.Unwrap(err)
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			errs := joined.Unwrap()
+			if len(errs) != 1 || errs[0] == nil {
+				return false // something else has failed, too
+			}
+			inner, text = errs[0], "" // errors.Join adds no words either, but is no mark
+		}
+		if inner == nil {
+			break
+		}
+
 		said := inner.Error()
 		if said == text {
 			return false
 		}
 		err, text = inner, said
-	}
-	if _, several := err.(interface{ Unwrap() []error }); several {
-		return false
 	}
 	for _, begin := range clientErrors {
 		if strings.HasPrefix(text, begin) {

@@ -93,6 +93,12 @@ func TestWhatTheSDKSaysOfAClientCountsForNoTool(t *testing.T) {
 	}
 }
 
+// severalErrors are errors that a tool has joined by itself.
+type severalErrors []error
+
+func (severalErrors) Error() string     { return "several" }
+func (e severalErrors) Unwrap() []error { return e }
+
 // What the author of a tool says stands, and what else has failed counts.
 func TestErrorThatOnlyMentionsAClient(t *testing.T) {
 	unable := errors.New("client does not support elicitation")
@@ -105,6 +111,11 @@ func TestErrorThatOnlyMentionsAClient(t *testing.T) {
 		"marked":            {resilience.MarkBackend(unable), true},
 		"marked, wrapped":   {fmt.Errorf("a: %w", resilience.MarkBackend(unable)), true},
 		"in the author's":   {&resilience.Error{Code: "BUSY", Retryable: true, Err: unable}, true},
+		"joined with none":  {errors.Join(nil, unable), false},
+		"joined, wrapped":   {fmt.Errorf("a: %w", errors.Join(fmt.Errorf("b: %w", unable), nil)), false},
+		"joined, marked":    {errors.Join(resilience.MarkBackend(unable), nil), true},
+		"joined with nil":   {severalErrors{nil}, true},
+		"no errors":         {severalErrors{}, true},
 		"with another":      {errors.Join(unable, errors.New("no luck")), true},
 		"something like it": {errors.New("the client does not support elicitation"), true},
 		"endless":           {endless()["a cycle"], true},

@@ -65,7 +65,8 @@ func orElse(f, other FailureFunc) FailureFunc {
 
 // CountKnown is the default of [Failure]: a result stands for its GetError or, without one, for an error of which
 // nothing is known. What the SDK says of arguments is the caller's mistake, and what it says of a client that a tool
-// can't ask, or that answers badly, says nothing of the backend, whether the handler wraps it or not.
+// can't ask, or that answers badly, says nothing of the backend, whether the handler wraps it or not. If the handler
+// joins it with another error, that one decides.
 func CountKnown(_ context.Context, req mcp.Request, res *mcp.CallToolResult) error {
 	err := res.GetError()
 	switch {
