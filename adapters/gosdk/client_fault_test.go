@@ -280,8 +280,8 @@ func TestSlowClientKeepsNoCallThatHangs(t *testing.T) {
 	}
 }
 
-// A tool waits for its clients for a second in all, and for a tenth of its time. What it asks people is another matter,
-// and so is what it does once it has returned.
+// A tool waits for its clients for a second, for a tenth of its time at most, and for a tenth of the time since. What it
+// asks people is another matter, and so is what it does once it has returned.
 func TestAttemptWaitsForItsClientsForATenthOfItsTime(t *testing.T) {
 	for timeout, want := range map[time.Duration]struct {
 		read  int
@@ -314,7 +314,18 @@ func TestAttemptWaitsForItsClientsForATenthOfItsTime(t *testing.T) {
 					assert.Zero(t, time.Since(begun), "it hasn't read the one before")
 					time.Sleep(300 * time.Millisecond)
 					assert.ErrorContains(t, report(), "doesn't read")
-					assert.Equal(t, 10*time.Millisecond, time.Since(begun))
+					assert.Equal(t, 30*time.Millisecond, time.Since(begun))
+					time.Sleep(290 * time.Millisecond)
+					assert.ErrorContains(t, report(), "doesn't read")
+					assert.Equal(t, 29*time.Millisecond, time.Since(begun))
+					if timeout == time.Minute {
+						time.Sleep(10 * time.Second)
+						for range want.read {
+							assert.NoError(t, report())
+						}
+						assert.ErrorContains(t, report(), "doesn't read")
+						assert.Equal(t, want.takes, time.Since(begun))
+					}
 
 					go func() {
 						time.Sleep(time.Minute)
@@ -332,6 +343,35 @@ func TestAttemptWaitsForItsClientsForATenthOfItsTime(t *testing.T) {
 				assert.NoError(t, err)
 				assert.Equal(t, "done", text(t, res))
 				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+// A client that reads within an ordinary time is told everything, however long a call is, also on two goroutines.
+func TestClientThatReadsIsToldEverything(t *testing.T) {
+	for _, name := range []string{"ping", "progress", "a log message"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newWithSlowClients(t, resilience.Config{
+					Tools: map[string]resilience.Tool{"x": {Timeout: time.Hour}},
+				}, 40*time.Millisecond)
+				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					for range 600 {
+						sent := make(chan error, 2)
+						for range 2 {
+							go func() { sent <- contacts[name](ctx, req) }()
+						}
+						assert.NoError(t, errors.Join(<-sent, <-sent))
+						time.Sleep(time.Second)
+					}
+					return textResult("done"), nil
+				})
+				f.connectContacted()
+				params := &mcp.CallToolParams{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
+				res, err := f.session.CallTool(t.Context(), params)
+				require.NoError(t, err)
+				assert.Equal(t, "done", text(t, res))
 			})
 		})
 	}

@@ -17,8 +17,9 @@
 //     retried, which would repeat the question, however its attempt ends. That holds for what is asked with the
 //     context of the call.
 //   - For all else that a tool sends its client with the context of its call, or as its progress, it waits for a
-//     client that doesn't read, or answer a ping, for a second in all, and at most for a tenth of its time. It then
-//     receives an error, also for what it sends until the client has read that, and goes on.
+//     client that doesn't read, or answer a ping, for a second in all, or a tenth of its time if that is less. What is
+//     read in time counts, too, but a tenth of the time in between is given back. The tool then receives an error,
+//     also for what it sends until the client has read that, and goes on.
 //   - Any other notification waits for a client that doesn't read for at most 100ms: one to another session, and one
 //     that is sent without the context of the call, as the SDK does for Server.ResourceUpdated and slog does for a
 //     mcp.LoggingHandler. Then the sender goes on, without an error, and the notification is sent, as it was, once

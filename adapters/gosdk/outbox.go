@@ -57,8 +57,7 @@ func (o *outboxes) send(ctx context.Context, m message, a *trackedAttempt) (mcp.
 		if most, limited := a.wait(m); limited {
 			wait = min(wait, most)
 		}
-		begun := time.Now()
-		defer func() { a.spend(time.Since(begun)) }()
+		defer a.spend(time.Now())
 	}
 
 	timer := time.NewTimer(wait)

@@ -56,7 +56,8 @@ type trackedAttempt struct {
 
 	// guarded by call.mu
 	returned bool
-	spent    time.Duration            // on waiting for clients
+	spent    time.Duration // on waiting for clients, at spentAt
+	spentAt  time.Time
 	blocked  map[mcp.Session]*sending // what the tool has gone on without last
 }
 

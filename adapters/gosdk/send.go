@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// maxWait is how long all messages of an attempt but questions wait for clients that don't read or answer, and at
-	// most a tenth of the attempt's time. After that, each still waits for minWait.
+	// maxWait is how long the messages of an attempt, except questions, wait for clients that don't read or answer, and
+	// at most a tenth of the attempt's time. A tenth of the time that passes meanwhile is added. A message waits for
+	// minWait at least.
 	maxWait = time.Second
 	minWait = 10 * time.Millisecond
 
@@ -107,7 +108,7 @@ func (a *trackedAttempt) send(ctx context.Context, m message) (mcp.Result, error
 	go s.run(func() (mcp.Result, error) { return m.send(ctx) })
 	err := s.wait(ctx, wait)
 	if !asksPerson(m.method) {
-		a.spend(time.Since(begun))
+		a.spend(begun)
 	}
 	if err != nil {
 		a.leave(m.req.GetSession(), s)
@@ -134,14 +135,21 @@ func (a *trackedAttempt) wait(m message) (wait time.Duration, limited bool) {
 	if deadline, ok := a.ctx.Deadline(); ok {
 		most = min(most, deadline.Sub(a.begun)/10)
 	}
-	return max(most-a.spent, minWait), true
+	return max(most-a.spentBy(time.Now()), minWait), true
 }
 
-// spend notes that the attempt has waited for a client.
-func (a *trackedAttempt) spend(d time.Duration) {
+// spentBy returns how long the attempt has waited for clients, less a tenth of the time since. a.call.mu must be held.
+func (a *trackedAttempt) spentBy(now time.Time) time.Duration {
+	since := max(now.Sub(a.spentAt), 0) // another message may have been waited for until now
+	return max(a.spent-since/10, 0)
+}
+
+// spend notes that the attempt has waited for a client since begun.
+func (a *trackedAttempt) spend(begun time.Time) {
 	a.call.mu.Lock()
 	defer a.call.mu.Unlock()
-	a.spent += d
+	now := time.Now()
+	a.spent, a.spentAt = a.spentBy(begun)+now.Sub(begun), now
 }
 
 // leave notes that the attempt goes on without a message.
