@@ -52,10 +52,10 @@ func orElse(f, other FailureFunc) FailureFunc {
 
 // CountKnown is the default of [Failure]: a result stands for the error that was set by [SetError] or,
 // without one, for an error of which nothing is known. mcp-go's own complaints about arguments are the
-// caller's mistake.
+// caller's mistake, also in SetError.
 func CountKnown(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult) error {
 	if err := setError(res); err != nil {
-		return err
+		return handlerError(err)
 	}
 	if len(res.Content) == 1 {
 		if text := textIn(res.Content[0]); text != nil && isArgumentError(text.Text) {

@@ -63,6 +63,15 @@ func TestMeaningOfAResult(t *testing.T) {
 		},
 		"known, SetError": {mcpgo.CountKnown, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
 
+		"known, SetError, an argument": {mcpgo.CountKnown, failedResult(errors.New(missing.Text)), invalid, missing.Text},
+		"all, SetError, an argument":   {mcpgo.CountAll, failedResult(errors.New(missing.Text)), invalid, missing.Text},
+		"errors, SetError, an argument": {
+			mcpgo.CountErrors, failedResult(errors.New(missing.Text)), invalid, missing.Text,
+		},
+		"all, SetError, the backend's": {
+			mcpgo.CountAll, failedResult(resilience.MarkBackend(errors.New(missing.Text))), transient, missing.Text,
+		},
+
 		"all, its text":         {mcpgo.CountAll, plain, transient, "no luck"},
 		"all, an argument":      {mcpgo.CountAll, result(missing), invalid, missing.Text},
 		"all, SetError":         {mcpgo.CountAll, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
