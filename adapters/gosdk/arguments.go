@@ -151,7 +151,7 @@ func isAboutNumber(text string, arguments json.RawMessage) bool {
 // bigPrefix is how an error of package big begins.
 const bigPrefix = "math/big: cannot unmarshal "
 
-// parsers holds the other types of the standard library whose values have errors of their own, with a part of their texts.
+// parsers holds the other types of the standard library whose values have errors of their own, with a part of the text.
 var parsers = []struct {
 	says  string
 	parse func(text []byte) error

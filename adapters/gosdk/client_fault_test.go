@@ -280,8 +280,8 @@ func TestSlowClientKeepsNoCallThatHangs(t *testing.T) {
 	}
 }
 
-// A tool waits for its clients for a second, for a tenth of its time at most, and for a tenth of the time since. What it
-// asks people is another matter, and so is what it does once it has returned.
+// A tool waits for its clients for a second, or a tenth of its time, and for a tenth of the time since. What it asks
+// people is another matter, and so is what it does once it has returned.
 func TestAttemptWaitsForItsClientsForATenthOfItsTime(t *testing.T) {
 	for timeout, want := range map[time.Duration]struct {
 		read  int

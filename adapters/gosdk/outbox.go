@@ -40,8 +40,8 @@ type letter struct {
 	message
 }
 
-// send sends a message, and waits for it, but not for long. The attempt, which may be nil, has no more time for that than
-// for its own client. If there is no error, the message has been sent or will be.
+// send sends a message, and waits for it, but not for long. The attempt, which may be nil, has no more time for that
+// than for its own client. If there is no error, the message has been sent or will be; nobody hears whether that fails.
 func (o *outboxes) send(ctx context.Context, m message, a *trackedAttempt) (mcp.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, resilience.MarkNeutral(err)
