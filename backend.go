@@ -239,6 +239,12 @@ func (l *backendLog) current() *attemptLog {
 	return &l.first
 }
 
+// isCurrent reports whether ctx, of the innermost call c, belongs to the attempt under way rather than to an earlier one.
+func (c *callContext) isCurrent(ctx context.Context) bool {
+	later := c.backend.later.Load()
+	return later == nil || logOf(ctx, c) == later
+}
+
 // last returns the last verdict of the attempt under way, nil if there is none.
 func (l *backendLog) last() *verdict {
 	if last := l.current().last.Load(); last != nil {

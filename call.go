@@ -128,7 +128,7 @@ func (c *call) begin(ctx context.Context) *Error {
 	}
 
 	deadline := c.ctx.sinceStart(ctx.Deadline())
-	closed := func() bool { return c.guard.isClosed() && !c.guard.serves(ctx) }
+	closed := func() bool { return c.guard.isClosed() && !c.guard.serves(ctx, "") }
 	if closed() {
 		return shuttingDownError(c.ctx.name)
 	}
@@ -158,6 +158,7 @@ func (c *call) begin(ctx context.Context) *Error {
 func (c *call) admit(ctx context.Context) *Error {
 	s, breaker := c.state, c.enterBreaker(ctx)
 	c.ctx.ticket = ticketOf(ctx, breaker)
+	bounded := s.maxInFlight > 0 && !c.guard.serves(ctx, c.ctx.name)
 	if !s.used.Load() { // all calls of the tool share it, and reading is cheaper
 		s.used.Store(true)
 	}
@@ -177,7 +178,7 @@ func (c *call) admit(ctx context.Context) *Error {
 		c.settle(outcomeNeutral)
 		return overloadedError(c.ctx.name, "Too many earlier calls of")
 	}
-	if s.maxInFlight > 0 {
+	if bounded {
 		if c.running = s.admit(); !c.running {
 			c.settle(outcomeNeutral)
 			return overloadedError(c.ctx.name, "Too many calls of")

@@ -37,10 +37,12 @@ func (g *Guard) inFlight() (n int) {
 	return n
 }
 
-// serves reports whether ctx belongs to a call of g in flight: its tool may be in the middle of its work.
-func (g *Guard) serves(ctx context.Context) bool {
+// serves reports whether ctx belongs to a call of g in flight, of the tool or, if that is empty, of any: it may be in the
+// middle of its work.
+func (g *Guard) serves(ctx context.Context, tool string) bool {
 	for c := innermost(ctx); c != nil; c = c.outer() {
-		if t := c.ticket; t != nil && t.b.guard == g && t.state.Load() != ticketUsed {
+		t := c.ticket
+		if t != nil && t.b.guard == g && t.state.Load() != ticketUsed && (tool == "" || tool == c.name) {
 			return true
 		}
 	}

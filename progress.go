@@ -10,7 +10,8 @@ import (
 // hang. It restarts the timeout of the call, that of the attempt, and those of the calls
 // around it.
 //
-// A call around one that has ended is no longer waiting for it, so it isn't extended.
+// A call around one that has ended is no longer waiting for it, so it isn't extended. Neither is one by what is left
+// of an earlier attempt.
 //
 // Only tools with a Tool.MaxTimeout have a timeout that restarts. MaxTimeout still bounds
 // the whole call, and so do the caller's own deadline and cancellation. A call that waits
@@ -19,7 +20,7 @@ import (
 //
 // It is safe for concurrent use and cheap enough to be called often.
 func ReportProgress(ctx context.Context) {
-	for c := innermost(ctx); c != nil && !c.over(); c = c.outer() {
+	for c, at := innermost(ctx), ctx; c != nil && !c.over() && c.isCurrent(at); c, at = c.outer(), c.parent {
 		c.progress()
 	}
 }
@@ -27,8 +28,9 @@ func ReportProgress(ctx context.Context) {
 // Pause suspends the timeout of the call to which ctx belongs, and those of the calls
 // around it, until resume is called: a tool that waits for a person doesn't hang. The
 // timeout then restarts, and the time that has passed doesn't count towards
-// Tool.MaxTimeout. The end of the attempt resumes too, also in the calls around it, and those around a
-// call that has ended aren't suspended. Outside of a guarded call Pause does nothing.
+// Tool.MaxTimeout. The end of the attempt resumes too, also in the calls around it. Those around a call that has ended
+// aren't suspended, nor is a later attempt by what is left of an earlier one. Outside of a guarded call Pause does
+// nothing.
 //
 // While the timeout is paused, only the caller can end the call, by a deadline of its own or
 // by cancellation. Pause only for operations that are sure to finish.
@@ -51,7 +53,7 @@ func Pause(ctx context.Context) (resume func()) {
 			guarded = true
 			c.ticket.giveBack()
 		}
-		if waited = waited && !c.over() && logOf(at, c) == c.backend.current(); waited { // not by what is left of one
+		if waited = waited && !c.over() && c.isCurrent(at); waited {
 			p.calls = append(p.calls, c)
 		}
 	}

@@ -668,6 +668,33 @@ func TestPauseByWhatIsLeftOfAnEarlierAttemptSuspendsNothing(t *testing.T) {
 	}
 }
 
+// A heartbeat that doesn't end with its attempt says nothing of the next one, which hangs.
+func TestProgressOfAnEarlierAttemptRestartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{
+			Effect: resilience.ReadOnly, Timeout: 10 * time.Second, MaxTimeout: 10 * time.Minute,
+		})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) > 1 {
+				resilience.ReportProgress(ctx)
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			go func() {
+				for ctx.Err() == nil {
+					time.Sleep(time.Second)
+					resilience.ReportProgress(ctx)
+				}
+			}()
+			return 0, errBoom
+		})
+		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+		assert.Less(t, r.Duration, 12*time.Second)
+		assert.Greater(t, r.Duration, 10*time.Second, "the attempt under way restarts it")
+		time.Sleep(time.Second) // what is left of the first one ends
+	})
+}
+
 // However long a timeout a call asks for, progress restarts that of its attempts.
 func TestProgressRestartsTheAttemptTimeoutOfACallThatAsksForMore(t *testing.T) {
 	for _, asked := range []time.Duration{time.Second, 4 * time.Minute, 5 * time.Minute, time.Hour} {

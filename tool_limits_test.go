@@ -45,6 +45,46 @@ func TestMaxInFlightRejectsFurtherCallsAtOnce(t *testing.T) {
 }
 
 // What rejects one call must not reject another one for its sake.
+// A tool that is guarded twice, or calls itself, has a place already. Another tool that it calls needs one.
+func TestMaxInFlightLeavesOutCallsWithinACall(t *testing.T) {
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+		"x": {MaxInFlight: 1, Breaker: "b"}, "y": {MaxInFlight: 1, Breaker: "b"},
+	}})
+	call := func(ctx context.Context, tool string, fn toolFunc, opts ...resilience.Option) *resilience.Error {
+		return resilience.Run(ctx, g, tool, fn, opts...).Err
+	}
+	for range 2 {
+		err := call(t.Context(), "x", func(ctx context.Context) (int, error) {
+			assert.Nil(t, call(ctx, "x", succeed))
+			assert.Nil(t, call(ctx, "x", succeed, resilience.BreakerKey("a")))
+			assert.ErrorIs(t, call(t.Context(), "x", notCalled(t)), resilience.CodeOverloaded)
+			assert.Nil(t, call(ctx, "y", func(ctx context.Context) (int, error) {
+				assert.Nil(t, call(ctx, "x", succeed))
+				assert.ErrorIs(t, call(t.Context(), "y", notCalled(t)), resilience.CodeOverloaded)
+				return 1, nil
+			}))
+			return 1, nil
+		})
+		assert.Nil(t, err)
+	}
+
+	other := guardWith(t, resilience.Tool{MaxInFlight: 1})
+	release := make(chan struct{})
+	var wg sync.WaitGroup
+	begun := make(chan struct{})
+	wg.Go(func() {
+		_, _ = resilience.Do(t.Context(), other, "x", func(context.Context) (int, error) { close(begun); <-release; return 1, nil })
+	})
+	<-begun
+	assert.Nil(t, call(t.Context(), "x", func(ctx context.Context) (int, error) {
+		_, err := resilience.Do(ctx, other, "x", notCalled(t))
+		assert.ErrorIs(t, err, resilience.CodeOverloaded, "it is the tool of another guard")
+		return 1, nil
+	}))
+	close(release)
+	wg.Wait()
+}
+
 func TestMaxInFlightIsExact(t *testing.T) {
 	g := guardWith(t, resilience.Tool{MaxInFlight: 1})
 	var wg sync.WaitGroup

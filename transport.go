@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -63,7 +64,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	r.end(v)
 	if res != nil && res.Body != nil && res.Body != http.NoBody && res.StatusCode != http.StatusSwitchingProtocols {
-		res.Body = &body{res.Body, ctx, r}
+		res.Body = &body{ReadCloser: res.Body, answers: req, request: r}
 	}
 
 	if res != nil && res.StatusCode == http.StatusSwitchingProtocols {
@@ -79,24 +80,30 @@ func (t *transport) CloseIdleConnections() {
 	}
 }
 
-// A body is that of an answer to a request. Whether it breaks off is known only here: of a document that was stored in
-// part, its reader says the same.
+// A body is that of an answer. Whether it breaks off is known only here: of a document that was stored in part, its
+// reader says the same, unless that is net/http itself, which unpacks it.
 type body struct {
 	io.ReadCloser
-	ctx     context.Context
+	answers *http.Request
 	request request
+	closed  atomic.Bool
 }
 
-// Read reports a connection that is lost before the answer is complete, unless the request has ended by then.
+// Read reports an answer that breaks off, as verdictOf does what there is no answer to, unless the tool has closed it.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && b.ctx.Err() == nil {
-		if v := readVerdict(err); v != nil && v.code == CodeConnectionLost {
-			v.noEffect, v.refused = false, false // it has been answered
+	if err != nil && err != io.EOF && !b.closed.Load() {
+		if v := verdictOf(b.answers, nil, err); v != nil {
+			v.silent, v.noEffect, v.refused = false, false, false
 			b.request.end(v)
 		}
 	}
 	return n, err
+}
+
+func (b *body) Close() error {
+	b.closed.Store(true)
+	return b.ReadCloser.Close()
 }
 
 // isSafe reports whether requests of the method change nothing (RFC 9110, section 9.2.1).

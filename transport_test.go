@@ -272,19 +272,24 @@ func TestToolKnowsBetterThanTheWire(t *testing.T) {
 func TestOnlyAnAnswerThatBreaksOffIsTheBackendsFault(t *testing.T) {
 	const part = `{"items": [1, 2`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/broken" {
+		if r.URL.Path != "/" {
 			w.Header().Set("Content-Length", "1000")
 		}
 		_, _ = io.WriteString(w, part)
+		if r.URL.Path == "/hanging" {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
 	}))
 	defer server.Close()
 	client := &http.Client{Transport: resilience.Transport(nil)}
+	impatient := &http.Client{Transport: resilience.Transport(nil), Timeout: 50 * time.Millisecond}
 	decode := func(r io.Reader) error {
 		var v any
 		return json.NewDecoder(r).Decode(&v)
 	}
 	get := func(ctx context.Context, path string) *http.Response {
-		req, _ := http.NewRequestWithContext(ctx, "GET", server.URL+path, nil)
+		req, _ := http.NewRequestWithContext(ctx, "POST", server.URL+path, strings.NewReader("{}"))
 		res, err := client.Do(req)
 		require.NoError(t, err)
 		return res
@@ -300,6 +305,21 @@ func TestOnlyAnAnswerThatBreaksOffIsTheBackendsFault(t *testing.T) {
 		"the answer breaks off, in other words": {func(ctx context.Context) error {
 			return fmt.Errorf("decoding: %v", decode(get(ctx, "/broken").Body))
 		}, "trouble"},
+		"the answer hangs": {func(ctx context.Context) error {
+			req, _ := http.NewRequestWithContext(ctx, "GET", server.URL+"/hanging", nil)
+			res, err := impatient.Do(req)
+			if err == nil {
+				_, err = io.ReadAll(res.Body)
+			}
+			return fmt.Errorf("reading: %v", err)
+		}, "trouble"},
+		"the tool closes it": {func(ctx context.Context) error {
+			body := get(ctx, "/hanging").Body
+			_, _ = io.ReadFull(body, make([]byte, len(part)))
+			go body.Close()
+			_, _ = io.ReadAll(body)
+			return errOwn
+		}, "nothing"},
 		"the document does": {func(ctx context.Context) error { return decode(get(ctx, "/").Body) }, "nothing"},
 		"an argument does": {func(ctx context.Context) error {
 			get(ctx, "/").Body.Close()
@@ -330,7 +350,7 @@ func TestOnlyAnAnswerThatBreaksOffIsTheBackendsFault(t *testing.T) {
 			neutral := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
 			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) { return 0, tc.tool(ctx) }, neutral)
 			assert.Equal(t, tc.want, judgment(g, r.Err))
-			if tc.want == "trouble" {
+			if strings.HasPrefix(name, "the answer breaks off") {
 				assert.Equal(t, "Connection lost: connection closed by the other side", r.Err.Message)
 			}
 		})
