@@ -66,14 +66,14 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     StatusCode() int (429, and from 500 but for 501 and 505), or GRPCStatus (deadline exceeded, resource
 //     exhausted unless a message is too large, aborted, internal unless the client couldn't send the request,
 //     unavailable, data loss);
-//   - an answer that rejects the request is ClassInvalid: any other SQLSTATE (but for 08P01, 53400 and 57014, of a
-//     request that is garbled, too large or canceled, which say nothing), HTTP status from 400 and status of gRPC but
+//   - an answer that rejects the request is ClassInvalid: any other SQLSTATE (but for 08P01, 53400, 55P03 and 57014,
+//     of a request that is garbled, too large, locked out or canceled, which say nothing), HTTP status from 400 and status of gRPC but
 //     for canceled and unknown, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, EISDIR and ENOTDIR, and, if there
 //     is none of these, the last report;
 //   - a failure after a good answer of the backend is ClassNeutral, by the last report;
 //   - everything else is ClassTransient, and behind an adapter ClassNeutral, since that is how tools
 //     talk to agents: most of it is about mistakes. There, a host that doesn't exist, a bare io.ErrUnexpectedEOF, a
-//     message that is too large for a socket, a path that is in use (EBUSY, ETXTBSY) and a command that was killed
+//     message that can't be sent, a pipe that is closed, a path that is in use (EBUSY, ETXTBSY) and a command that was killed
 //     are no evidence of trouble, either: an agent can bring them about.
 //
 // A deadline of the tool's own counts, since that is how a hang is noticed. A tool that takes a timeout from its agent,

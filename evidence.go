@@ -131,7 +131,7 @@ func signOfSQLState(state string) sign {
 	switch state {
 	case "40001", "40P01": // it was rolled back: a serialization failure, a deadlock
 		return signHiccup
-	case "08P01", "53400", "57014": // a request that can't be understood, takes too much, or was canceled: agents do that
+	case "08P01", "53400", "57014", "55P03": // garbled, too large, canceled, or locked by another: agents do that
 		return signNone
 	case "58P01", "58P02": // a file that doesn't exist, or exists, as with COPY
 		return signRejected

@@ -291,7 +291,6 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			&net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)},
 			&net.OpError{Op: "write", Net: "tcp", Err: errBoom},
 			&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded},
-			&fs.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}, // the other program is gone
 		},
 		"rejected": {
 			sqlError("22P02"), sqlError("23505"), sqlError("42601"), sqlError("28P01"),
@@ -304,7 +303,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		},
 		"nothing": {
 			sqlError("00000"), sqlError("01000"), sqlError("02000"), sqlError("0800"), sqlError("080000"), sqlError(""),
-			sqlError("08P01"), sqlError("53400"), sqlError("57014"),
+			sqlError("08P01"), sqlError("53400"), sqlError("55P03"), sqlError("57014"),
 			statusError(0), statusError(200), statusError(302), statusError(399),
 			grpcError(0), grpcError(1), grpcError(2), grpcError(17), errBoom,
 			statusAndError{errBoom}, statusOf{errBoom}, statusOfAny{errBoom}, aroundLike{errBoom},
@@ -325,6 +324,9 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			&net.ParseError{Type: "IP address", Text: "x"}, &net.AddrError{Err: "x"},
 			&net.OpError{Op: "dial", Err: net.UnknownNetworkError("x")}, net.UnknownNetworkError("x"),
 			&fs.PathError{Op: "read", Path: "|0", Err: os.ErrDeadlineExceeded}, // of a pipe
+			&fs.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE},         // the other program has ended
+			&net.OpError{Op: "route", Net: "ip+net", Err: errBoom}, &net.DNSError{Err: "unrecognized address"},
+			&net.OpError{Op: "dial", Net: "tcp6", Err: os.NewSyscallError("connect", syscall.EINVAL)},
 		},
 	} {
 		for _, err := range errs {

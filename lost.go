@@ -12,6 +12,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -25,13 +26,14 @@ func (f *facts) addLoss(err error, from string) {
 	switch x := err.(type) {
 	case *net.ParseError, *net.AddrError, net.UnknownNetworkError: // implement net.Error, but concern no connection
 		return
-	case *fs.PathError:
-		if x.Err == os.ErrDeadlineExceeded { // of a pipe or a terminal
-			f.lost, f.surelyLost = "", false
-			return
+	case *fs.PathError: // of a pipe or a terminal: a program that an agent's words have ended doesn't read on
+		f.surelyLost = false
+		if x.Err == os.ErrDeadlineExceeded {
+			f.lost = ""
 		}
+		return
 	case *net.OpError:
-		if x.Op == "listen" { // at an address of this machine's
+		if x.Op == "listen" || x.Op == "route" { // at an address of this machine's, or about its interfaces
 			f.lost, f.surelyLost = "", false
 			return
 		}
@@ -88,14 +90,14 @@ func lostReason(err error, from string) (reason string, sure bool) {
 	if x, ok := err.(net.Error); ok {
 		reason = netReason(x)
 	}
-	return reason, reason != "" && !isOfMessage(err)
+	return reason, reason != "" && !isOfRequest(err)
 }
 
-// isOfMessage reports whether err may say no more than that a message can't be sent, such as one that is too large,
-// which an agent can bring about. Those errno that mean a lost connection have said so.
-func isOfMessage(err error) bool {
+// isOfRequest reports whether err may say no more than that an address isn't valid, or that a message can't be sent,
+// such as one that is too large: an agent can bring these about. Those errno that mean a lost connection have said so.
+func isOfRequest(err error) bool {
 	x, ok := err.(*net.OpError)
-	if !ok || x.Op != "write" {
+	if !ok {
 		return false
 	}
 	inner := x.Err
@@ -103,7 +105,7 @@ func isOfMessage(err error) bool {
 		inner = call.Err
 	}
 	_, ok = inner.(errno)
-	return ok
+	return ok && (x.Op == "write" || inner == error(syscall.EINVAL))
 }
 
 // noAnswer returns why err, with which a request of HTTP has failed, means that the connection has brought no answer,
@@ -144,8 +146,9 @@ func isBrokenHTTP2(err error) bool {
 	return name == "StreamError" || name == "GoAwayError"
 }
 
+// hostNotFound returns why a look-up has failed, and whether a server's trouble is sure to be the reason.
 func hostNotFound(err *net.DNSError) (reason string, sure bool) {
-	return "host not found", !err.IsNotFound
+	return "host not found", !err.IsNotFound && err.Err != "unrecognized address" // which no server is asked for
 }
 
 // netReason asks the Timeout method of err, which may panic.

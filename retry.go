@@ -131,7 +131,7 @@ func Attempt(ctx context.Context) int {
 // error says that nothing was done, and an earlier attempt may have done something, it is
 // wrapped.) After the last of several attempts the error is RETRY_EXHAUSTED, and if ctx ends
 // between attempts it is CANCELED or TIMEOUT; both wrap fn's last error. A panic of fn isn't
-// retried and becomes TOOL_FAILED around a [*PanicError].
+// retried and becomes TOOL_FAILED around a [*PanicError] and the error of the attempt before.
 //
 // A context that has already ended is CANCELED or TIMEOUT, a nil fn is TOOL_NOT_FOUND, and a Backoff
 // that isn't valid is VALIDATION_ERROR; fn isn't called then. A nil ctx panics.
@@ -148,6 +148,7 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 
 	r, start := r.withDefaults(), time.Now()
 	noEffect := true // of the attempts so far
+	var last error   // of them
 	for n := 1; ; n++ {
 		value, err = protect(context.WithValue(ctx, attemptKey{}, n), fn)
 		if err == nil {
@@ -162,7 +163,10 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 		delay, ok := r.delay(n, d.retryAfter, time.Since(start))
 		switch {
 		case d.class != ClassTransient || endedAbove(ctx) != nil:
-			return value, crashError("", err)
+			if isCrash(err) {
+				return value, crashError("", err).(*Error).withCause(last)
+			}
+			return value, err
 		case n > 1 && n > r.MaxRetries:
 			e := d.exhausted("", n)
 			e.derived = true
@@ -170,7 +174,7 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 		case n > r.MaxRetries || !ok || !fits(ctx, delay):
 			return value, err
 		}
-		noEffect = noEffect && d.noEffect
+		noEffect, last = noEffect && d.noEffect, d.err
 
 		r.notify(n, delay, d.err)
 		sleep(ctx, delay)

@@ -64,8 +64,17 @@ func TestWithRetryRetriesTransientFailures(t *testing.T) {
 		"invalid arguments": {
 			fn: failing(9, resilience.MarkInvalid(errBoom)), attempts: 1, err: resilience.MarkInvalid(errBoom),
 		},
-		"canceled":        {fn: failing(9, context.Canceled), attempts: 1, err: context.Canceled},
-		"panic":           {fn: panicking(io.EOF), is: []error{resilience.CodeToolFailed, io.EOF}},
+		"canceled": {fn: failing(9, context.Canceled), attempts: 1, err: context.Canceled},
+		"panic":    {fn: panicking(io.EOF), is: []error{resilience.CodeToolFailed, io.EOF}},
+		"panic, after an error": {
+			fn: func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					return 0, errBoom
+				}
+				panic(io.EOF)
+			},
+			took: 100 * time.Millisecond, is: []error{resilience.CodeToolFailed, io.EOF, errBoom},
+		},
 		"a longer delay":  {fn: failing(1, waitError{time.Minute}), attempts: 2, took: time.Minute},
 		"a shorter delay": {fn: failing(1, waitError{time.Millisecond}), attempts: 2, took: 100 * time.Millisecond},
 		"delay of an Error": {
