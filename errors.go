@@ -106,7 +106,7 @@ type Error struct {
 	RetryAfter time.Duration  // how long to wait first; zero or negative means that it isn't known
 	Attempts   int            // of a RETRY_EXHAUSTED, how many have failed; zero means that it isn't known
 	LastCode   Code           // of a RETRY_EXHAUSTED, that of the last failure; empty if it isn't known
-	Details    map[string]any // with debug only
+	Details    map[string]any // with debug only; e itself must not be in them
 	Err        error          // the cause, which may be nil; its text appears in Details and logs only
 
 	// origin is the *Error of which this one is a copy, or a copy of a copy. It is nil if it is none.

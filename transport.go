@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Transport returns a RoundTripper that passes requests and answers through base untouched (the Body of an answer
+// Transport returns a RoundTripper that passes requests and answers through base untouched (the Body of a good answer
 // is wrapped, to see whether it breaks off), and reports what the backend says to the guarded call that the
 // request's context belongs to, as [ReportBackend] does:
 //
@@ -27,7 +27,7 @@ import (
 //     exhausted rate limit is reset, by the headers X-RateLimit-Reset, X-Rate-Limit-Reset or RateLimit-Reset (a
 //     time since the epoch, or seconds) or RateLimit (its t).
 //   - The other statuses from 400 reject the request, as do 501 and 505.
-//   - Any other answer is a good one, unless the connection is lost while its Body is read.
+//   - Any other answer is a good one, unless it breaks off, or hangs until the request's end, while its Body is read.
 //
 // A tool of any [Effect] whose error tells nothing is retried if its last request would have changed
 // something and was refused: the connection was, or the status is 429. A tool that isn't idempotent is never
@@ -63,12 +63,12 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		v.refused = false // it isn't what would change something
 	}
 	r.end(v)
-	if res != nil && res.Body != nil && res.Body != http.NoBody && res.StatusCode != http.StatusSwitchingProtocols {
-		res.Body = &body{ReadCloser: res.Body, answers: req, request: r}
-	}
-
-	if res != nil && res.StatusCode == http.StatusSwitchingProtocols {
+	switch {
+	case res == nil || err != nil:
+	case res.StatusCode == http.StatusSwitchingProtocols:
 		newRequest(ctx, true) // what follows on the connection isn't seen
+	case res.Body != nil && res.Body != http.NoBody && v.class == ClassNeutral:
+		res.Body = &body{ReadCloser: res.Body, answers: req, request: r}
 	}
 	return res, err
 }

@@ -275,6 +275,9 @@ func TestOnlyAnAnswerThatBreaksOffIsTheBackendsFault(t *testing.T) {
 		if r.URL.Path != "/" {
 			w.Header().Set("Content-Length", "1000")
 		}
+		if r.URL.Path == "/mistaken" {
+			w.WriteHeader(http.StatusNotFound)
+		}
 		_, _ = io.WriteString(w, part)
 		if r.URL.Path == "/hanging" {
 			w.(http.Flusher).Flush()
@@ -339,6 +342,10 @@ func TestOnlyAnAnswerThatBreaksOffIsTheBackendsFault(t *testing.T) {
 			_, _ = io.ReadAll(body)
 			return errOwn
 		}, "nothing"},
+		"the answer names a mistake, and breaks off": {func(ctx context.Context) error {
+			_, _ = io.ReadAll(get(ctx, "/mistaken").Body)
+			return errOwn
+		}, "rejected"},
 		"another answer is complete": {func(ctx context.Context) error {
 			_, _ = io.ReadAll(get(ctx, "/broken").Body)
 			get(ctx, "/").Body.Close()
