@@ -377,6 +377,37 @@ func TestClientThatReadsIsToldEverything(t *testing.T) {
 	}
 }
 
+// The SDK writes one message at a time, so what several goroutines wait for is one wait.
+func TestWaitingForSeveralMessagesAtOnceIsOneWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: time.Minute}}}, nil)
+		writing := make(chan struct{}, 1)
+		f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				writing <- struct{}{}
+				defer func() { <-writing }()
+				time.Sleep(5 * time.Millisecond)
+				return next(ctx, method, req)
+			}
+		})
+		gosdk.Protect(f.server, f.guard)
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					for range 15 {
+						assert.NoError(t, contacts["a log message"](ctx, req))
+					}
+				})
+			}
+			wg.Wait()
+			return textResult("done"), nil
+		})
+		f.connectContacted()
+		assert.Equal(t, "done", text(t, f.call("x")))
+	})
+}
+
 // A tool that can't tell its client more, and doesn't care, leaves one message behind and not each of them.
 func TestNothingIsSentBehindWhatTheClientDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -71,8 +71,8 @@ func (o *outboxes) send(ctx context.Context, m message, a *trackedAttempt) (mcp.
 	}
 }
 
-// add adds a letter, and returns how long to wait for it. The more clients don't read, the less each is waited for, so
-// that what is told to thousands takes less than a second.
+// add adds a letter, and returns how long to wait for it. The more clients don't read, the less each is waited for, but
+// for minWait at least, which one that reads may need.
 func (o *outboxes) add(l *letter) (wait time.Duration, err error) {
 	session := l.req.GetSession()
 	o.mu.Lock()
@@ -95,7 +95,7 @@ func (o *outboxes) add(l *letter) (wait time.Duration, err error) {
 	if box.late {
 		return 0, nil
 	}
-	return maxOutboxWait / time.Duration(1+o.late), nil
+	return max(maxOutboxWait/time.Duration(1+o.late), minWait), nil
 }
 
 // leave notes that the sender of a letter has gone on.

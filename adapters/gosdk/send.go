@@ -140,15 +140,18 @@ func (a *trackedAttempt) wait(m message) (wait time.Duration, limited bool) {
 
 // spentBy returns how long the attempt has waited for clients, less a tenth of the time since. a.call.mu must be held.
 func (a *trackedAttempt) spentBy(now time.Time) time.Duration {
-	since := max(now.Sub(a.spentAt), 0) // another message may have been waited for until now
-	return max(a.spent-since/10, 0)
+	return max(a.spent-now.Sub(a.spentAt)/10, 0)
 }
 
-// spend notes that the attempt has waited for a client since begun.
+// spend notes that the attempt has waited for a client since begun. Other messages may have waited meanwhile: the SDK
+// writes one at a time.
 func (a *trackedAttempt) spend(begun time.Time) {
 	a.call.mu.Lock()
 	defer a.call.mu.Unlock()
 	now := time.Now()
+	if begun.Before(a.spentAt) {
+		begun = a.spentAt
+	}
 	a.spent, a.spentAt = a.spentBy(begun)+now.Sub(begun), now
 }
 

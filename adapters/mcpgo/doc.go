@@ -12,7 +12,9 @@
 //
 // The tool's own answer: its result, or its error, of which mcp-go makes a protocol error, and tells its
 // hooks. When the client leaves or the server ends, the tool learns of it by its context, and its call
-// is waited for until the tool's timeout. The exceptions:
+// is waited for until the tool's timeout. (Not all of mcp-go's servers end the context: the one for SSE never does, and
+// that of v0.47.0 for stdio doesn't at the end of its input. A call that has been paused then waits for ever, unless it
+// has a deadline of its own.) The exceptions:
 //
 //   - If the failure is the backend's, or the tool's author has written a *resilience.Error, guidance is
 //     added to a result with isError: the *resilience.Error, as one more text item of the content, since
