@@ -71,6 +71,7 @@ func TestEachCommandOfASyncThatFailsIsAnOutage(t *testing.T) {
 		"sync": func(*server) {},
 		"read": func(s *server) {
 			require.NoError(s.t, s.fleet.Isolate(s.t.Context(), "search", ""))
+			s.store.refuse(refused, "read")
 			s.fleet.engine.subscribed()
 		},
 		"failure":   func(s *server) { s.store.refuse(refused, "failure"); s.open("search") },
