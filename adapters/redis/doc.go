@@ -19,7 +19,9 @@
 // It opens for all if the fleet has as many in a row, and a [Config.Quorum] of members has seen some of them.
 //
 // While all backends are healthy, a member sends two commands a second: one says that it is alive, and one is a ping on
-// the connection for messages. Failures and probes send one each, and so does the first success after a failure.
+// the connection for messages. Failures and probes send one each, and so does the first success after a failure. Once a
+// minute, and after it has missed a message, a member reads all breakers that aren't closed or have failures, a
+// hundred with each command.
 //
 // A probe leases the right to send it for three seconds at a time, so one that dies with its server is replaced after
 // that, and for a ProbeTimeout in all, so calls that tell nothing don't keep the others waiting. What is broken may be

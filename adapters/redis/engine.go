@@ -48,8 +48,21 @@ type learned struct {
 	since    string  // the memory that versions are of
 	newest   int64   // of its versions
 	before   lineage // the memories before it
+	span     span    // what messages have told in a row since the member may have missed something
 	versions map[string]version
 	breakers map[string]entry // those that aren't closed, have failures, or haven't been read yet
+}
+
+// A span is the versions of a memory after this one, up to the last.
+type span struct{ after, last int64 }
+
+// with returns the span with another version, or that one alone if it isn't the next one.
+func (s span) with(version int64) span {
+	if version != s.last+1 {
+		s.after = version - 1
+	}
+	s.last = version
+	return s
 }
 
 // version is what a member has applied last of a breaker.
@@ -183,10 +196,23 @@ func (e *engine) heard(x entry) {
 	if x.By == e.id {
 		asked = e.reported
 	}
-	if (x.By == e.id && x.State == e.breakers[x.ID].State || e.apply(x, asked)) && x.Version == e.known.Version+1 {
-		e.known.Version++
+	if x.By == e.id && x.State == e.breakers[x.ID].State || e.apply(x, asked) {
+		e.span = e.span.with(x.Version)
+		e.knows(e.known)
 	}
 }
+
+// knows notes that the member has seen all of this memory, and therefore also what it has heard from there on without a
+// gap. e.mu must be held.
+func (e *engine) knows(known memory) {
+	if known.Since == e.since && known.Version >= e.span.after {
+		known.Version = max(known.Version, e.span.last)
+	}
+	e.known = known
+}
+
+// doubts notes that the member may have missed something, so that the next sync reads all. e.mu must be held.
+func (e *engine) doubts() { e.known, e.span = memory{}, span{} }
 
 // subscribed is called when messages may have been lost.
 func (e *engine) subscribed() {
@@ -210,7 +236,7 @@ func (e *engine) crashed(err error) {
 
 // resync asks for all breakers. e.mu must be held.
 func (e *engine) resync() {
-	e.known = memory{}
+	e.doubts()
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -242,7 +268,7 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 		if _, has := e.member.Breaker(x.ID); !has {
 			return true // there is no room for what it may have later, until all is read again
 		}
-		e.known = memory{}
+		e.doubts()
 		return false
 	}
 	e.versions[x.ID], x.made, x.Since = version{x.Version, c.Time}, c.Time, e.since
@@ -284,7 +310,7 @@ func (e *engine) lost(err error) {
 		e.health.Connected, e.health.Since = false, time.Now()
 	}
 	e.health.Error = err
-	e.known = memory{}
+	e.doubts()
 	e.mu.Unlock()
 	e.member.Connected(err)
 }

@@ -209,7 +209,9 @@ func (m *model) fill() {
 	for i := range maxBreakers {
 		m.version++
 		e := entry{State: "closed", Failures: 1, Cause: "calls", Version: m.version}
-		m.breakers[fmt.Sprint("unlisted/", i)] = &modelBreaker{entry: e, expires: m.now().Add(keep)}
+		m.breakers[fmt.Sprint("unlisted/", i)] = &modelBreaker{
+			entry: e, by: make(map[string]bool), expires: m.now().Add(keep),
+		}
 	}
 }
 

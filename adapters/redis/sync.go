@@ -64,7 +64,7 @@ func (e *engine) run(ctx context.Context) {
 func (e *engine) reread() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.known = memory{}
+	e.doubts()
 }
 
 // joined says that the store has answered: err is why it refuses the member, if it does.
@@ -91,6 +91,9 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 
 	var all []entry
 	for ids := range slices.Chunk(reply.IDs, maxBatch) {
+		if e.hasHeard(reply.memory) {
+			return reply.Members, nil // what it didn't know was under way
+		}
 		some, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]entry, error) {
 			return e.store.read(ctx, ids)
 		})
@@ -104,6 +107,13 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 	}
 	e.learn(asked, reply, all)
 	return reply.Members, nil
+}
+
+// hasHeard reports whether the member has seen all of this memory by now.
+func (e *engine) hasHeard(m memory) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.known.Since == m.Since && e.known.Version >= m.Version
 }
 
 // look asks the store what its memory is, after giving it what the member knows if it has forgotten that.
@@ -315,13 +325,13 @@ func (e *engine) learn(asked time.Time, reply syncReply, all []entry) {
 		delete(gone, id)
 	}
 
-	e.known = reply.memory
+	e.knows(reply.memory)
 	e.saw(reply.Version)
 	for _, x := range gone { // first, which makes room
 		e.apply(x, asked) // unless it has a newer version
 	}
 	for _, x := range all {
-		e.apply(x, asked) // which forgets e.known if the member knows more
+		e.apply(x, asked) // which doubts if the member knows more
 	}
 	for id := range e.versions {
 		if _, ok := e.breakers[id]; !ok && len(e.versions) > maxBreakers {
