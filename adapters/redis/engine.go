@@ -27,6 +27,8 @@ type engine struct {
 	whole chan struct{} // closed after the first sync that succeeds of a member that hears messages
 	wake  chan struct{} // asks for a sync now
 
+	renewed time.Time // when leases were; used by run, and by leave once run has ended
+
 	hanging atomic.Int64 // calls of the store that still run though their context has ended
 
 	mu      sync.Mutex // guards what follows; held while changes are applied, so that they are in order

@@ -100,7 +100,8 @@ func (e *engine) tell(ctx context.Context, n news) (entry, error) {
 	})
 }
 
-// tellAll tells the store of any number of breakers, in batches, and calls told with each reply.
+// tellAll tells the store of any number of breakers, in batches, and calls told with each reply. Leases are renewed
+// meanwhile.
 func (e *engine) tellAll(ctx context.Context, all []news, told func(news, entry)) error {
 	start := time.Now()
 	for batch := range slices.Chunk(all, maxBatch) {
@@ -116,6 +117,9 @@ func (e *engine) tellAll(ctx context.Context, all []news, told func(news, entry)
 		}
 		for i, reply := range replies {
 			told(batch[i], reply)
+		}
+		if err := e.renew(ctx); err != nil {
+			return err
 		}
 	}
 	return nil

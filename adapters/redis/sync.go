@@ -104,6 +104,9 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 			some[i].read = time.Now()
 		}
 		all = append(all, some...)
+		if err := e.renew(ctx); err != nil {
+			return 0, err
+		}
 	}
 	e.learn(asked, reply, all)
 	return reply.Members, nil
@@ -224,8 +227,13 @@ func (e *engine) findings(u untold) (all []news) {
 	return all
 }
 
-// renew keeps the leases of probes that are under way.
+// renew keeps the leases of probes that are under way, unless it has just done so: each sync does, and what takes long
+// does meanwhile.
 func (e *engine) renew(ctx context.Context) error {
+	if time.Since(e.renewed) < heartbeat/2 {
+		return nil
+	}
+	e.renewed = time.Now()
 	e.mu.Lock()
 	var open []string
 	for id, x := range e.breakers {
@@ -241,7 +249,11 @@ func (e *engine) renew(ctx context.Context) error {
 			probing = append(probing, news{op: "renew", breaker: b})
 		}
 	}
-	return e.tellAll(ctx, probing, func(news, entry) {})
+	err := e.tellAll(ctx, probing, func(news, entry) {})
+	if err != nil {
+		e.renewed = time.Time{}
+	}
+	return err
 }
 
 // remember gives a store that has lost its memory, or the newest part of it, what the member knows. What it can't give,
