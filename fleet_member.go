@@ -115,10 +115,16 @@ func (m *FleetMember) Apply(c FleetChange) bool {
 		return false
 	}
 
-	b := m.guard.fleetBreaker(c.Breaker)
-	if b != nil && !b.apply(c) {
-		return false
+	remembered := m.remember(c) // also if the breaker knows more: a later one of its name doesn't
+	if b := m.guard.fleetBreaker(c.Breaker); b != nil {
+		return b.apply(c)
 	}
+	return remembered
+}
+
+// remember notes a change for a breaker that the guard doesn't have yet, or makes again after it has forgotten it. It
+// reports false if there is no room. m.mu must be held.
+func (m *FleetMember) remember(c FleetChange) bool {
 	_, known := m.known[c.Breaker]
 	switch {
 	case c.State == StateClosed && c.Failures == 0:
@@ -126,7 +132,7 @@ func (m *FleetMember) Apply(c FleetChange) bool {
 	case known || len(m.known) < maxKnown:
 		m.known[c.Breaker] = c
 	default:
-		return b != nil
+		return false
 	}
 	return true
 }

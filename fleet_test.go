@@ -213,6 +213,39 @@ func TestNewBreakerIsNotOpenAnyMoreIfTheFleetHasClosedIt(t *testing.T) {
 	})
 }
 
+// What the fleet has said last counts for the next breaker of a key, also if the last one knew more.
+func TestNewBreakerIsNotOpenAnyMoreThoughTheLastOneKnewMore(t *testing.T) {
+	for name, failures := range map[string]int{"the fleet has closed it": 0, "and it has failed since": 2} {
+		runInBubble(t, name, func(t *testing.T) {
+			const id = "listed/x/eu"
+			g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+			call := func(key string) error {
+				_, err := resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey(key))
+				return err
+			}
+			require.NoError(t, call("eu"))
+			c := fleetOpens
+			c.Breaker, c.Time, c.RetryAfter = id, time.Now(), time.Second
+			require.True(t, m.Apply(c))
+
+			time.Sleep(2 * time.Second)
+			asked := time.Now()
+			time.Sleep(time.Millisecond)
+			require.NoError(t, call("eu"), "it is the probe")
+			require.False(t, m.Apply(resilience.FleetChange{Breaker: id, Failures: failures, Time: asked}))
+
+			for i := range 2000 {
+				require.NoError(t, call(fmt.Sprint(i)))
+			}
+			_, has := m.Breaker(id)
+			require.False(t, has, "it is forgotten")
+			require.NoError(t, call("eu"))
+			b, _ := m.Breaker(id)
+			assert.Zero(t, b.Changed, "it was closed from the beginning")
+		})
+	}
+}
+
 // A half-open breaker whose probe has told nothing is opened by the fleet; one with a probe under way isn't.
 func TestFleetOpensAHalfOpenBreakerWithoutAProbe(t *testing.T) {
 	for name, ends := range map[string]bool{"a probe under way": false, "none": true} {
