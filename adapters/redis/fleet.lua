@@ -15,7 +15,8 @@
 --   opened          since when Probes that fail may put calls off
 --   lease, until    which member sends the probe, and until when another one may not
 --   leased          since when it has the lease
---   probes          how many have failed since the breaker has opened
+--   vain            how long all leases were that have ended without a result since the last one
+--   probes          how many have failed since the breaker has opened, or have told nothing while they had the lease
 --   failed:MEMBER   which of them was the last one of this member, and when a call of it may be the next probe
 --   cause, reason   of the state
 --   reset           when it was reset by hand, for a minute: members that were away have to hear of that
@@ -85,15 +86,16 @@ local function present(prefix)
 	return all
 end
 
--- turn returns which of the probes that have failed was the last one of a member, zero if none was, and when a call of
+-- turn returns which of the probes that were in vain was the last one of a member, zero if none was, and when a call of
 -- it may be the next one.
 local function turn(key, member)
 	local nth, due = string.match(redis.call('HGET', key, 'failed:' .. member) or '', '^(%d+) (%d+)$')
 	return tonumber(nth or 0), tonumber(due or redis.call('HGET', key, 'at') or now)
 end
 
--- owed returns since when calls of all those may be the probe who have had no turn since this member's has failed; nil
--- if there are none. Its own network may be broken, and they may be called rarely: its next ones don't put them off.
+-- owed returns since when calls of all those may be the probe who have had no turn since this member's was in vain; nil
+-- if there are none. Its own network may be broken, or its calls may tell nothing, and they may be called rarely: its
+-- next ones don't put them off.
 local function owed()
 	local mine = turn(breaker, me)
 	if mine == 0 then return nil end
@@ -104,6 +106,16 @@ local function owed()
 		if nth < mine then since = math.max(since or 0, due) end
 	end
 	return since
+end
+
+-- lapse forgets a lease that has ended without a result: that was its member's turn.
+local function lapse()
+	local h = redis.call('HMGET', breaker, 'lease', 'until', 'leased')
+	if not h[1] or tonumber(h[2]) > now then return end
+	local _, due = turn(breaker, h[1])
+	redis.call('HSET', breaker, 'failed:' .. h[1], redis.call('HINCRBY', breaker, 'probes', 1) .. ' ' .. int(due))
+	redis.call('HINCRBY', breaker, 'vain', int(h[2] - h[3]))
+	redis.call('HDEL', breaker, 'lease', 'leased')
 end
 
 -- keptOut returns until when the lease of another member keeps this one from sending a probe: of one that is owed a turn,
@@ -260,13 +272,14 @@ end
 -- the next one; if it doesn't do so for all, the others have to ask when they may send it. Those of before a reset, by
 -- their age, are forgotten. A client whose reply was lost sends the same command again, which counts once.
 function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age, nth, cause)
-	local h = redis.call('HMGET', breaker, 'state', 'reset')
+	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until')
 	local state = h[1]
 	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
 	if state == 'open' and probe == '1' then
 		local all = putOff(tonumber(wait), cooldown, cause)
 		redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'last', int(now))
-		if redis.call('HGET', breaker, 'lease') == me then redis.call('HDEL', breaker, 'lease', 'until', 'leased') end
+		local another = h[3] and h[3] ~= me and tonumber(h[4]) > now
+		if not another then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
 		if all then return changed(id) end
 		changed(id, {wait = soon})
 		return unchanged(id)
@@ -301,49 +314,58 @@ function ops.recovered(id, age, cause)
 	return changed(id, {cause = cause})
 end
 
--- lease lets the member probe an open breaker if it is time, and none other does. One whose probe has failed leaves
--- the next one for a while to those who have had no turn since: its own network may be what is broken.
-function ops.lease(id, cause, term, interval, patience)
-	local h = redis.call('HMGET', breaker, 'state', 'probe_at', 'lease', 'until', 'leased')
-	if h[1] == 'isolated' then return cjson.encode({granted = false, wait = tonumber(term)}) end
-	if h[1] ~= 'open' then return cjson.encode({granted = true, wait = 0}) end
-
+-- mayTake returns when the member may have the lease. One whose probe was in vain leaves the next one for a while to
+-- those who have had no turn since: its own network may be what is broken.
+local function mayTake(cause, patience)
+	local h = redis.call('HMGET', breaker, 'probe_at', 'lease', 'until', 'leased')
 	local _, due = turn(breaker, me)
 	local since = owed()
-	if cause == 'probe' then due, since = tonumber(h[2]), since and tonumber(h[2]) end
-	local held = h[3] and tonumber(h[4]) > now
-	local out = keptOut(breaker, h[3], h[4], h[5])
-	if held and h[3] == me then
-		due = now
-	elseif held and out > now then
-		due = math.max(due, out)
-	else
-		held = false
-		if since then due = math.max(due, since + patience) end
-	end
+	if cause == 'probe' then due, since = tonumber(h[1]), since and tonumber(h[1]) end
+
+	local ends = tonumber(h[3] or 0)
+	local out = keptOut(breaker, h[2], h[3], h[4])
+	if out > now then return math.max(due, out) end
+	if not since then return due end
+	if ends <= now then since = math.max(since, ends) end
+	return math.max(due, since + patience)
+end
+
+-- take gives the member the lease, and tells the others unless some of them are owed a turn.
+local function take(id, term)
+	redis.call('HSET', breaker, 'lease', me, 'until', int(now + term), 'leased', int(now))
+	if not owed() then changed(id, {wait = tonumber(term)}) end
+end
+
+-- lease lets the member probe an open breaker if it is time, and none other does.
+function ops.lease(id, cause, term, interval, patience)
+	local state = redis.call('HGET', breaker, 'state')
+	if state == 'isolated' then return cjson.encode({granted = false, wait = tonumber(term)}) end
+	if state ~= 'open' then return cjson.encode({granted = true, wait = 0}) end
+
+	lapse()
+	local mine = redis.call('HGET', breaker, 'lease') == me
+	local due = mine and now or mayTake(cause, patience)
 	if due > now then return cjson.encode({granted = false, wait = due - now}) end
 
 	if cause == 'probe' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2)) end
-	if not held then
-		redis.call('HSET', breaker, 'lease', me, 'until', int(now + term), 'leased', int(now))
-		if not since then changed(id, {wait = tonumber(term)}) end
-	end
+	if not mine then take(id, term) end
 	return cjson.encode({granted = true, wait = 0})
 end
 
--- renew extends the lease of a probe that is under way, or takes it if nobody has it: for as long as a probe may take,
--- since one that tells nothing may be followed by another one at once.
-function ops.renew(id, term, longest)
-	local h = redis.call('HMGET', breaker, 'state', 'lease', 'until', 'leased')
-	local mine, held = h[2] == me, h[2] and tonumber(h[3]) > now
-	local _, due = turn(breaker, me)
-	if h[1] ~= 'open' or held and not mine or not held and due > now then return '{}' end
+-- renew extends the lease of a probe that is under way, or takes it if nobody has it: with all those that have told
+-- nothing before it, at whichever member, for as long as one probe may take.
+function ops.renew(id, term, longest, patience)
+	local h = redis.call('HMGET', breaker, 'state', 'lease', 'until', 'leased', 'vain')
+	if h[1] ~= 'open' then return '{}' end
+	if h[2] == me then
+		local ends = math.min(now + term, h[4] + longest - (h[5] or 0))
+		if ends > now then redis.call('HSET', breaker, 'until', int(ends)) end
+		return '{}'
+	end
 
-	local start = mine and tonumber(h[4]) or now
-	local ends = math.min(now + term, start + longest)
-	if ends <= now then return '{}' end
-	redis.call('HSET', breaker, 'lease', me, 'until', int(ends), 'leased', int(start))
-	if not held and not owed() then changed(id, {wait = ends - now}) end
+	lapse()
+	local held = redis.call('HGET', breaker, 'lease')
+	if not held and mayTake('calls', patience) <= now then take(id, term) end
 	return '{}'
 end
 

@@ -33,8 +33,8 @@ type modelClock struct {
 type modelBreaker struct {
 	entry
 	by          map[string]bool // the members that have seen failures
-	failed      map[string]turn // the members whose probe has failed
-	probes      int             // how many have failed
+	failed      map[string]turn // the members whose probe was in vain
+	probes      int             // how many were
 	last        time.Time       // when the last failure was heard of
 	at, probeAt time.Time
 	opened      time.Time // since when Probes that fail may put calls off
@@ -43,10 +43,11 @@ type modelBreaker struct {
 	isolated    time.Time // when it was isolated
 	leased      time.Time
 	until       time.Time
-	expires     time.Time // when it is forgotten, unless it is read before
+	vain        time.Duration // how long all leases were that have ended without a result since the last one
+	expires     time.Time     // when it is forgotten, unless it is read before
 }
 
-// A turn is which of the probes that have failed was the last one of a member, and when a call may be the next one.
+// A turn is which of the probes that were in vain was the last one of a member, and when a call may be the next one.
 type turn struct {
 	nth int
 	due time.Time
@@ -203,6 +204,17 @@ func latest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// lapse forgets a lease that has ended without a result.
+func (b *modelBreaker) lapse(now time.Time) {
+	if b.lease == "" || b.until.After(now) {
+		return
+	}
+	b.probes++
+	b.failed[b.lease] = turn{b.probes, b.turn(b.lease).due}
+	b.vain += b.until.Sub(b.leased)
+	b.lease = ""
 }
 
 // keptOut returns until when the lease of another member keeps this one from sending a probe.

@@ -48,8 +48,10 @@ func (n news) args(nth int64) []any {
 			n.cause.String(), milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval),
 			milliseconds(b.Config.Cooldown / 4),
 		}
-	case "renew": // for no longer than a probe may take
-		return []any{milliseconds(leaseTerm), milliseconds(b.Config.ProbeTimeout)}
+	case "renew":
+		return []any{
+			milliseconds(leaseTerm), milliseconds(b.Config.ProbeTimeout), milliseconds(b.Config.Cooldown / 4),
+		}
 	case "restore":
 		return []any{
 			b.State.String(), milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval / 2), n.reason,

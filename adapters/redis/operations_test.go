@@ -120,8 +120,8 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 			}
 			b.last, b.probeAt = s.time(), s.time().Add(fb.Config.ProbeInterval/2)
 			all := s.putOff(b, s.time().Add(wait))
-			if b.lease == s.me {
-				b.lease = ""
+			if b.lease == "" || b.lease == s.me || !b.until.After(s.time()) {
+				b.lease, b.until, b.vain = "", time.Time{}, 0
 			}
 			if all {
 				return s.changed(fb.ID, s.me, nil)
@@ -207,38 +207,46 @@ func (s *modelStore) lease(
 			return leaseReply{Wait: leaseTerm.Milliseconds()}
 		}
 
-		due := b.turn(s.me).due
-		some, since := s.owed(b, s.me)
-		if cause == resilience.CauseProbe {
-			due, since = b.probeAt, b.probeAt
-		}
-		held := b.lease != "" && b.until.After(now)
-		switch {
-		case held && b.lease == s.me:
-			due = now
-		case held && b.keptOut(s.me).After(now):
-			due = latest(due, b.keptOut(s.me))
-		default:
-			held = false
-			if some {
-				due = latest(due, since.Add(fb.Config.Cooldown/4))
-			}
-		}
-		if due.After(now) {
+		b.lapse(now)
+		mine := b.lease == s.me
+		if due := s.mayTake(b, fb, cause); !mine && due.After(now) {
 			return leaseReply{Wait: milliseconds(due.Sub(now))}
 		}
-
 		if cause == resilience.CauseProbe {
 			b.probeAt = now.Add(fb.Config.ProbeInterval / 2)
 		}
-		if !held {
-			b.lease, b.leased, b.until = s.me, now, now.Add(leaseTerm)
-			if !some {
-				s.changed(fb.ID, s.me, func(e *entry) { e.Wait = leaseTerm.Milliseconds() })
-			}
+		if !mine {
+			s.take(b, fb)
 		}
 		return leaseReply{Granted: true}
 	})
+}
+
+// mayTake returns when the member may have the lease.
+func (s *modelStore) mayTake(b *modelBreaker, fb resilience.FleetBreaker, cause resilience.Cause) time.Time {
+	due := b.turn(s.me).due
+	some, since := s.owed(b, s.me)
+	if cause == resilience.CauseProbe {
+		due, since = b.probeAt, b.probeAt
+	}
+	if out := b.keptOut(s.me); out.After(s.time()) {
+		return latest(due, out)
+	}
+	if !some {
+		return due
+	}
+	if !b.until.After(s.time()) {
+		since = latest(since, b.until)
+	}
+	return latest(due, since.Add(fb.Config.Cooldown/4))
+}
+
+// take gives the member the lease.
+func (s *modelStore) take(b *modelBreaker, fb resilience.FleetBreaker) {
+	b.lease, b.leased, b.until = s.me, s.time(), s.time().Add(leaseTerm)
+	if some, _ := s.owed(b, s.me); !some {
+		s.changed(fb.ID, s.me, func(e *entry) { e.Wait = leaseTerm.Milliseconds() })
+	}
 }
 
 func (s *modelStore) renew(ctx context.Context, fb resilience.FleetBreaker) error {
@@ -247,25 +255,20 @@ func (s *modelStore) renew(ctx context.Context, fb resilience.FleetBreaker) erro
 		if b == nil || b.State != "open" {
 			return struct{}{}
 		}
-		held := b.lease != "" && b.until.After(now)
-		if held && b.lease != s.me || !held && b.turn(s.me).due.After(now) {
+		if b.lease == s.me {
+			ends := now.Add(leaseTerm)
+			if last := b.leased.Add(fb.Config.ProbeTimeout - b.vain); last.Before(ends) {
+				ends = last
+			}
+			if ends.After(now) {
+				b.until = ends
+			}
 			return struct{}{}
 		}
 
-		start := now
-		if b.lease == s.me {
-			start = b.leased
-		}
-		ends := now.Add(leaseTerm)
-		if last := start.Add(fb.Config.ProbeTimeout); last.Before(ends) {
-			ends = last
-		}
-		if !ends.After(now) {
-			return struct{}{}
-		}
-		b.lease, b.leased, b.until = s.me, start, ends
-		if some, _ := s.owed(b, s.me); !held && !some {
-			s.changed(fb.ID, s.me, func(e *entry) { e.Wait = ends.Sub(now).Milliseconds() })
+		b.lapse(now)
+		if b.lease == "" && !s.mayTake(b, fb, resilience.CauseCalls).After(now) {
+			s.take(b, fb)
 		}
 		return struct{}{}
 	})

@@ -15,6 +15,11 @@ import (
 
 // callOften calls each of the servers again and again, until the function that it returns is called.
 func callOften(pace time.Duration, all ...*server) (stop func()) {
+	return repeat(pace, (*server).callSlowly, all...)
+}
+
+// repeat does something with each of the servers again and again, until the function that it returns is called.
+func repeat(pace time.Duration, do func(*server), all ...*server) (stop func()) {
 	over, done := make(chan struct{}), make(chan struct{})
 	for _, s := range all {
 		go func() {
@@ -24,7 +29,7 @@ func callOften(pace time.Duration, all ...*server) (stop func()) {
 				case <-over:
 					return
 				case <-time.After(pace):
-					s.callSlowly()
+					do(s)
 				}
 			}
 		}()
@@ -52,6 +57,14 @@ func (s *server) callSlowly() {
 		}
 		return "found", nil
 	})
+}
+
+// callFor makes a call whose client leaves after some time.
+func (s *server) callFor(d time.Duration, tool func(context.Context) (string, error)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer time.AfterFunc(d, cancel).Stop()
+	_, _ = resilience.Do(ctx, s.guard, "search", tool)
 }
 
 // rejected returns how many calls of a server were rejected, one every five minutes, until one is not.
@@ -113,6 +126,64 @@ func TestServerWithABrokenNetworkKeepsNoRarelyCalledOneOut(t *testing.T) {
 				require.Zero(t, rare.rejected())
 			})
 		})
+	}
+}
+
+// Nor do servers whose calls tell nothing, however many they are: together for about as long as a probe may take, or
+// each of them beside one whose network is broken.
+func TestServersWhoseCallsTellNothingKeepNoRarelyCalledOneOut(t *testing.T) {
+	leaves := func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	mistakes := func(takes time.Duration) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) {
+			time.Sleep(takes)
+			return "", resilience.MarkInvalid(errBackend)
+		}
+	}
+	for name, c := range map[string]struct {
+		bad, cut int
+		tool     func(context.Context) (string, error)
+	}{
+		"the clients of two leave":       {bad: 2, tool: leaves},
+		"those of ten do":                {bad: 10, tool: leaves},
+		"two make mistakes":              {bad: 2, tool: mistakes(2 * time.Second)},
+		"three make quick ones":          {bad: 3, tool: mistakes(20 * time.Millisecond)},
+		"one leaves, and one is cut off": {bad: 1, cut: 1, tool: leaves},
+		"one makes mistakes beside it":   {bad: 1, cut: 1, tool: mistakes(500 * time.Millisecond)},
+		"two leave beside two of them":   {bad: 2, cut: 2, tool: leaves},
+	} {
+		for _, pace := range []time.Duration{20 * time.Second, 5 * time.Minute} {
+			t.Run(fmt.Sprint(name, ", ", pace), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					all := servers(t, newModel(), c.bad+c.cut+1, nil)
+					defer leaveAll(t, all)
+					time.Sleep(absence)
+					down(t, all)
+					all[0].broken.Store(false)
+					bad, cut, rare := all[:c.bad], all[c.bad:c.bad+c.cut], all[c.bad+c.cut]
+					for _, s := range cut {
+						s.cut.Store(true)
+					}
+					defer callOften(100*time.Millisecond, cut...)()
+					defer repeat(10*time.Millisecond, func(s *server) { s.callFor(10*time.Second, c.tool) }, bad...)()
+					time.Sleep(31 * time.Second)
+
+					// The lease of another, of its first turn or a later one, may be in the way of some calls.
+					atMost := 2*time.Minute + time.Duration(c.bad)*leaseTerm + 10*pace
+					if c.cut > 0 { // which tells something
+						atMost += time.Duration(c.bad) * 2 * time.Minute
+					}
+					start := time.Now()
+					for before := rare.asked.Load(); rare.asked.Load() == before; {
+						require.LessOrEqual(t, time.Since(start), atMost)
+						time.Sleep(pace)
+						rare.callSlowly()
+					}
+				})
+			})
+		}
 	}
 }
 
