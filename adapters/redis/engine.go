@@ -118,7 +118,7 @@ func (e *engine) Report(r resilience.FleetResult) {
 	}
 
 	n := news{op: "failure", breaker: r.Breaker, age: time.Since(r.Time), n: 1, quorum: e.quorum}
-	n.probe, n.cause = r.Probe, r.Cause
+	n.row, n.heard, n.probe, n.cause = r.Breaker.Failures, e.heardBefore(r), r.Probe, r.Cause
 	switch {
 	case r.Success && r.Probe:
 		n.op = "recovered"
@@ -143,6 +143,16 @@ func (e *engine) reports() (now time.Time, connected bool) {
 		e.reported = now
 	}
 	return now, e.health.Connected
+}
+
+// heardBefore returns the version of the breaker's failures of which the member had heard before a result, or zero.
+func (e *engine) heardBefore(r resilience.FleetResult) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x := e.breakers[r.Breaker.ID]; !r.Time.Before(x.came) {
+		return x.Version
+	}
+	return 0
 }
 
 // missed notes that the store may not have heard of a result: the next sync tells it what has become of the breaker,
@@ -273,7 +283,7 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 		e.doubts()
 		return false
 	}
-	e.versions[x.ID], x.made, x.Since = version{x.Version, c.Time}, c.Time, e.since
+	e.versions[x.ID], x.made, x.came, x.Since = version{x.Version, c.Time}, c.Time, time.Now(), e.since
 	if x.State == "closed" && x.Failures == 0 {
 		delete(e.breakers, x.ID)
 	} else {

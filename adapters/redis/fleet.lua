@@ -9,8 +9,8 @@
 -- A breaker that is closed and has no failures has no key. The fields of others:
 --   state           "open" or "isolated"; none while it is closed
 --   failures        in a row, over all members, while it is closed
---   last            when the last one was heard of, or that of a probe
---   by:MEMBER       that this member has seen some of them: the number of the operation that has told the last one
+--   last            when the last one was, or that of a probe
+--   by:MEMBER       how many this member has told of since there are some
 --   at, probe_at    when a call and when a Probe may be the next probe
 --   opened          since when Probes that fail may put calls off
 --   lease, until    which member sends the probe, and until when another one may not
@@ -268,16 +268,17 @@ local function putOff(wait, cooldown, cause)
 	return all
 end
 
--- failure counts n failures of a breaker that is closed, and opens it if they are enough. One of a probe puts off
--- the next one; if it doesn't do so for all, the others have to ask when they may send it. Those of before a reset, by
--- their age, are forgotten. A client whose reply was lost sends the same command again, which counts once.
-function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, age, nth, cause)
-	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until')
-	local state = h[1]
+-- failure counts n failures of a breaker that is closed, and opens it if they are enough. They are in a row with those
+-- that the member had heard of, up to that version, or has told of itself, of which row are in a row. For all that is
+-- known, calls have succeeded between others. One of a probe puts off the next one; if it doesn't do so for all, the
+-- others have to ask when they may send it. Those of before a reset, by their age, are forgotten.
+function ops.failure(id, n, row, heard, failures, quorum, cooldown, interval, wait, probe, age, cause)
+	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last')
+	local state, last = h[1], int(math.max(tonumber(h[5] or 0), now - age))
 	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
 	if state == 'open' and probe == '1' then
 		local all = putOff(tonumber(wait), cooldown, cause)
-		redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'last', int(now))
+		redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'last', last)
 		local another = h[3] and h[3] ~= me and tonumber(h[4]) > now
 		if not another then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
 		if all then return changed(id) end
@@ -285,15 +286,19 @@ function ops.failure(id, n, failures, quorum, cooldown, interval, wait, probe, a
 		return unchanged(id)
 	end
 	if state or not room(id) then return unchanged(id) end
-	if redis.call('HGET', breaker, 'by:' .. me) == nth then return unchanged(id) end
 
+	local h = redis.call('HMGET', breaker, 'failures', 'v', 'by:' .. me)
+	local before, own = tonumber(h[1] or 0), (h[3] or 0) + n
+	local total = math.max(before, math.min(own, row))
+	if before == 0 or h[2] == heard then total = math.max(before + n, total) end
+	redis.call('HSET', breaker, 'by:' .. me, int(own))
+
+	local opens = total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum))
+	if total == before and not opens then return unchanged(id) end
 	redis.call('HDEL', breaker, 'cause')
-	local total = redis.call('HINCRBY', breaker, 'failures', n)
-	redis.call('HSET', breaker, 'by:' .. me, nth)
-	if total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum)) then
-		open(cooldown, interval / 2, 'calls')
-	end
-	redis.call('HSET', breaker, 'last', int(now))
+	redis.call('HSET', breaker, 'failures', int(total))
+	if opens then open(cooldown, interval / 2, 'calls') end
+	redis.call('HSET', breaker, 'last', last)
 	return changed(id)
 end
 

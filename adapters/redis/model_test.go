@@ -32,10 +32,10 @@ type modelClock struct {
 
 type modelBreaker struct {
 	entry
-	by          map[string]bool // the members that have seen failures
+	by          map[string]int  // how many failures a member has told of
 	failed      map[string]turn // the members whose probe was in vain
 	probes      int             // how many were
-	last        time.Time       // when the last failure was heard of
+	last        time.Time       // when the last failure was
 	at, probeAt time.Time
 	opened      time.Time // since when Probes that fail may put calls off
 	lease       string

@@ -20,16 +20,18 @@ type news struct {
 	op      string
 	breaker resilience.FleetBreaker // success and reclose need its ID only
 
-	age       time.Duration    // of what is told; restore: of an isolation
-	n, quorum int              // failure: how many there were
-	probe     bool             // failure: of a probe
-	cause     resilience.Cause // failure, recovered, lease
-	reason    string           // restore
-	older     int64            // restore, reclose: the version that the store has gone back to
+	age    time.Duration    // of what is told; restore: of an isolation
+	n, row int              // failure: how many there were, and how many of the member's are in a row
+	heard  int64            // failure: the version of those that it had heard of
+	quorum int              // failure
+	probe  bool             // failure: of a probe
+	cause  resilience.Cause // failure, recovered, lease
+	reason string           // restore
+	older  int64            // restore, reclose: the version that the store has gone back to
 }
 
-// args returns the arguments of the operation. nth is its number among those of the member.
-func (n news) args(nth int64) []any {
+// args returns the arguments of the operation.
+func (n news) args() []any {
 	b, age := n.breaker, n.age.Milliseconds()
 	switch n.op {
 	case "failure":
@@ -38,8 +40,8 @@ func (n news) args(nth int64) []any {
 			probe = 1
 		}
 		return []any{
-			n.n, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown), milliseconds(b.Config.ProbeInterval),
-			milliseconds(b.RetryAfter), probe, age, nth, n.cause.String(),
+			n.n, n.row, n.heard, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown),
+			milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter), probe, age, n.cause.String(),
 		}
 	case "recovered":
 		return []any{age, n.cause.String()}
@@ -70,7 +72,7 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 	var ops []any
 	for _, n := range all {
 		op := []string{n.op}
-		for _, arg := range n.args(s.told.Add(1)) {
+		for _, arg := range n.args() {
 			op = append(op, fmt.Sprint(arg))
 		}
 		text, _ := json.Marshal(op) // as texts always can be

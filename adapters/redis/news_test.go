@@ -232,9 +232,17 @@ func TestEachCommandSaysThatTheMemberIsAlive(t *testing.T) {
 }
 
 func (s *redisStore) failure(
-	ctx context.Context, b resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
+	ctx context.Context, b resilience.FleetBreaker, age time.Duration, times, quorum int, probe bool,
 ) (entry, error) {
-	return one(ctx, s, news{op: "failure", breaker: b, age: age, n: n, quorum: quorum, probe: probe})
+	n := news{op: "failure", breaker: b, age: age, n: times, quorum: quorum, probe: probe}
+	known, err := s.read(ctx, []string{b.ID})
+	if err != nil {
+		return entry{}, err
+	}
+	if len(known) > 0 {
+		n.heard = known[0].Version
+	}
+	return one(ctx, s, n)
 }
 
 func (s *redisStore) restore(

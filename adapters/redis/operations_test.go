@@ -101,7 +101,10 @@ func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string
 func (s *modelStore) failure(
 	ctx context.Context, b resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
 ) (entry, error) {
-	return s.fail(ctx, news{op: "failure", breaker: b, age: age, n: n, quorum: quorum, probe: probe})
+	s.mu.Lock()
+	heard := s.view(b.ID, s.me).Version
+	s.mu.Unlock()
+	return s.fail(ctx, news{op: "failure", breaker: b, age: age, n: n, heard: heard, quorum: quorum, probe: probe})
 }
 
 func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
@@ -118,7 +121,7 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 			} else {
 				b.opened = s.time()
 			}
-			b.last, b.probeAt = s.time(), s.time().Add(fb.Config.ProbeInterval/2)
+			b.last, b.probeAt = latest(b.last, s.time().Add(-n.age)), s.time().Add(fb.Config.ProbeInterval/2)
 			all := s.putOff(b, s.time().Add(wait))
 			if b.lease == "" || b.lease == s.me || !b.until.After(s.time()) {
 				b.lease, b.until, b.vain = "", time.Time{}, 0
@@ -131,19 +134,29 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 		case b != nil && b.State != "closed", !s.room(fb.ID):
 			return s.view(fb.ID, s.me)
 		case b == nil:
-			b = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}, by: make(map[string]bool)}
+			b = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}, by: make(map[string]int)}
 			s.breakers[fb.ID] = b
 		}
 
 		if b.isAtRest() {
-			b.Cause, b.by = "calls", make(map[string]bool)
+			b.by = make(map[string]int)
 		}
-		b.Failures += n.n
-		b.by[s.me] = true
-		if b.Failures >= fb.Config.Failures && forgetAbsent(s.model, b.by) >= s.needed(n.quorum) {
+		before := b.Failures
+		b.by[s.me] += n.n
+		b.Failures = max(before, min(b.by[s.me], n.row))
+		if before == 0 || b.Version == n.heard {
+			b.Failures = max(before+n.n, b.Failures)
+		}
+		opens := b.Failures >= fb.Config.Failures && forgetAbsent(s.model, b.by) >= s.needed(n.quorum)
+		if b.Failures == before && !opens {
+			return s.view(fb.ID, s.me)
+		}
+		b.Cause = "calls"
+		last := latest(b.last, s.time().Add(-n.age))
+		if opens {
 			s.open(fb.ID, fb.Config.Cooldown, fb.Config.ProbeInterval/2, "calls")
 		}
-		s.breakers[fb.ID].last = s.time()
+		s.breakers[fb.ID].last = last
 		return s.changed(fb.ID, s.me, nil)
 	})
 }

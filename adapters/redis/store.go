@@ -77,6 +77,7 @@ type entry struct {
 	By       string `json:"by"` // the member that has changed or read it
 
 	read time.Time // when it was; zero if that is now
+	came time.Time // when the member has heard of it
 	made time.Time // what the member has applied, by its own clock
 }
 
@@ -136,8 +137,7 @@ type redisStore struct {
 	member string
 
 	seen    atomic.Pointer[memory]
-	allowed atomic.Bool  // the server has allowed what sync doesn't do
-	told    atomic.Int64 // how many operations
+	allowed atomic.Bool // the server has allowed what sync doesn't do
 }
 
 func newRedisStore(client redis.UniversalClient, namespace, member string) *redisStore {
@@ -217,7 +217,7 @@ func (s *redisStore) lease(
 	ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause,
 ) (leaseReply, error) {
 	n := news{op: "lease", breaker: b, cause: cause}
-	return run[leaseReply](ctx, s, n.op, []string{b.ID}, n.args(0)...)
+	return run[leaseReply](ctx, s, n.op, []string{b.ID}, n.args()...)
 }
 
 func (s *redisStore) isolate(ctx context.Context, id, reason string) (entry, error) {

@@ -213,7 +213,7 @@ func (e *engine) findings(u untold) (all []news) {
 		if b.Changed.Before(u.agreed) || b.Changed.IsZero() || b.Cause == resilience.CauseManual {
 			continue
 		}
-		n := news{breaker: b, age: now.Sub(b.Changed), cause: b.Cause, n: max(b.Failures, 1), quorum: e.quorum}
+		n := news{breaker: b, age: now.Sub(b.Changed), cause: b.Cause, n: max(b.Failures, 1), row: b.Failures, quorum: e.quorum}
 		switch b.State {
 		case resilience.StateClosed:
 			n.op = "recovered"
