@@ -16,16 +16,17 @@ type board struct {
 	members []*resilience.FleetMember
 }
 
-func (b *board) Report(r resilience.FleetResult) {
-	change := resilience.FleetChange{Breaker: r.Breaker.ID, Time: time.Now(), Cause: r.Cause}
-	if !r.Success {
-		change.State, change.RetryAfter = resilience.StateOpen, r.Breaker.Config.Cooldown
-	}
-
+func (b *board) Report(results []resilience.FleetResult) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, m := range b.members {
-		m.Apply(change)
+	for _, r := range results {
+		change := resilience.FleetChange{Breaker: r.Breaker.ID, Time: time.Now(), Cause: r.Cause}
+		if !r.Success {
+			change.State, change.RetryAfter = resilience.StateOpen, r.Breaker.Config.Cooldown
+		}
+		for _, m := range b.members {
+			m.Apply(change)
+		}
 	}
 }
 

@@ -23,10 +23,10 @@ import (
 // The methods of a Fleet may block and panic: no call waits for Report, and one that could be the probe waits for
 // Lease for at most 100ms, and at most for a tenth of its timeout.
 type Fleet interface {
-	// Report receives what a member's calls and Probes have told of a backend, in order and one at a time, on a
-	// goroutine of its own. While it blocks, up to 1,024 results wait, and further ones are lost. Successes are
-	// reported only of breakers of which the fleet has failures, see FleetChange.
-	Report(r FleetResult)
+	// Report receives what a member's calls and Probes have told of a backend, in order, on a goroutine of its own.
+	// While it blocks, up to 1,024 results wait, which it receives together next, and further ones are lost. Successes
+	// are reported only of breakers of which the fleet has failures, see FleetChange.
+	Report(results []FleetResult)
 
 	// Lease asks whether this member may send the next probe of an open breaker, with CauseCalls for one by a call
 	// and with CauseProbe for one by BreakerConfig.Probe. If not, the breaker rejects calls for the time to wait, and

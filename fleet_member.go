@@ -20,9 +20,10 @@ type FleetMember struct {
 	reports queue
 	hanging atomic.Int64 // calls of Lease that run
 
-	mu    sync.Mutex             // guards what follows; held while a breaker's is locked, never the other way round
-	known map[string]FleetChange // the breakers of the fleet that aren't closed, or have failures
-	alone error                  // why the fleet can't be reached; nil if it can
+	mu     sync.Mutex             // guards what follows; held while a breaker's is locked, never the other way round
+	known  map[string]FleetChange // the breakers of the fleet that aren't closed, or have failures
+	alone  error                  // why the fleet can't be reached; nil if it can
+	untold []FleetResult          // wait for Report
 }
 
 // JoinFleet makes the guard a member of a fleet, under the name that logs and observers read. The guard then shares
@@ -54,6 +55,27 @@ func (g *Guard) JoinFleet(name string, f Fleet) (*FleetMember, error) {
 func (m *FleetMember) Leave(ctx context.Context) error {
 	m.guard.member.CompareAndSwap(m, nil)
 	return m.reports.flush(ctx)
+}
+
+// report lets the fleet receive a result, together with others that wait.
+func (m *FleetMember) report(r FleetResult) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.untold) < maxQueued {
+		m.untold = append(m.untold, r)
+		m.reports.add(m.tell) // or there are others, the last of which takes r, too
+	}
+}
+
+// tell reports what waits, unless an earlier call has.
+func (m *FleetMember) tell() {
+	m.mu.Lock()
+	results := m.untold
+	m.untold = nil
+	m.mu.Unlock()
+	if len(results) > 0 {
+		m.fleet.Report(results)
+	}
 }
 
 // Breakers returns the breakers that the member shares, those of listed tools at least, in no order.

@@ -26,13 +26,13 @@ type testFleet struct {
 	report  func()
 }
 
-func (f *testFleet) Report(r resilience.FleetResult) {
+func (f *testFleet) Report(results []resilience.FleetResult) {
 	if f.report != nil {
 		f.report()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.results = append(f.results, r)
+	f.results = append(f.results, results...)
 }
 
 func (f *testFleet) Lease(ctx context.Context, _ resilience.FleetBreaker, _ resilience.Cause) (bool, time.Duration) {
@@ -137,6 +137,29 @@ func TestFleetIsToldWhatItHasToKnow(t *testing.T) {
 
 		call(func(context.Context) (int, error) { g.Breaker("x").Trip(time.Hour); return 0, errBoom })
 		assert.Empty(t, f.told(), "a call that an earlier state has admitted")
+	})
+}
+
+// What waits while the fleet is told of something else, it is told at once, in order, and no more than that.
+func TestFleetIsToldTogetherOfWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := 0
+		f := &testFleet{report: func() {
+			reports++
+			time.Sleep(time.Minute)
+		}}
+		g, m := joined(t, f, resilience.BreakerConfig{Failures: 5000})
+		for range 2000 {
+			_, err := resilience.Do(t.Context(), g, "x", failing(1, errBoom))
+			require.ErrorIs(t, err, errBoom)
+			synctest.Wait()
+		}
+		require.NoError(t, m.Leave(t.Context()))
+		assert.Equal(t, 2, reports)
+		require.Len(t, f.results, 1+1024)
+		for i, r := range f.results {
+			require.Equal(t, i+1, r.Breaker.Failures)
+		}
 	})
 }
 

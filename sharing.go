@@ -161,7 +161,7 @@ func (b *Breaker) tellProbe(o outcome) {
 func (b *Breaker) report(r FleetResult) {
 	if m := b.member(); m != nil {
 		r.Breaker, r.Time = b.fleetView(), time.Now()
-		m.reports.add(func() { m.fleet.Report(r) })
+		m.report(r)
 	}
 }
 

@@ -39,7 +39,7 @@ type engine struct {
 	health  Health
 	refused error // why Join fails
 
-	reported time.Time // when the store was told of the last result
+	reported time.Time // when the store was told of the last results
 }
 
 // errLeft is the error of a member's health once it has left, whatever the store says from then on.
@@ -110,13 +110,33 @@ func newEngine(s store, id string, cfg Config) *engine {
 }
 
 // Report implements [resilience.Fleet].
-func (e *engine) Report(r resilience.FleetResult) {
+func (e *engine) Report(results []resilience.FleetResult) {
+	for batch := range slices.Chunk(results, maxBatch) {
+		e.report(batch)
+	}
+}
+
+// report tells the store of as many results as it takes at once.
+func (e *engine) report(batch []resilience.FleetResult) {
 	asked, connected := e.reports()
 	if !connected {
-		e.missed(r)
+		e.missed(batch)
 		return
 	}
 
+	var all []news
+	for _, r := range batch {
+		all = append(all, e.newsOf(r))
+	}
+	err := e.tellAll(context.Background(), all, func(_ news, changed entry) { e.told(changed, asked) })
+	if err != nil {
+		e.missed(batch)
+		e.lost(err)
+	}
+}
+
+// newsOf returns what the store has to know of a result.
+func (e *engine) newsOf(r resilience.FleetResult) news {
 	n := news{op: "failure", breaker: r.Breaker, age: time.Since(r.Time), n: 1, quorum: e.quorum}
 	n.row, n.heard, n.probe, n.cause = r.Breaker.Failures, e.heardBefore(r), r.Probe, r.Cause
 	switch {
@@ -125,16 +145,10 @@ func (e *engine) Report(r resilience.FleetResult) {
 	case r.Success:
 		n.op = "success"
 	}
-	changed, err := e.tell(context.Background(), n)
-	if err != nil {
-		e.missed(r)
-		e.lost(err)
-		return
-	}
-	e.told(changed, asked)
+	return n
 }
 
-// reports notes that the store is told of a result now, unless it can't be reached.
+// reports notes that the store is told of results now, unless it can't be reached.
 func (e *engine) reports() (now time.Time, connected bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -155,18 +169,20 @@ func (e *engine) heardBefore(r resilience.FleetResult) int64 {
 	return 0
 }
 
-// missed notes that the store may not have heard of a result: the next sync tells it what has become of the breaker,
-// if the result has changed that, or that a success has ended the failures before it. An older change it has heard
+// missed notes that the store may not have heard of results: the next sync tells it what has become of their breakers,
+// if a result has changed that, or that a success has ended the failures before it. An older change it has heard
 // of, and others may know better since.
-func (e *engine) missed(r resilience.FleetResult) {
+func (e *engine) missed(results []resilience.FleetResult) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.behind = true
-	if r.Success && len(e.cleared) < maxBreakers {
-		e.cleared[r.Breaker.ID] = r.Time
-	}
-	if at := r.Breaker.Changed; r.Time.Sub(at) < heartbeat && at.Before(e.agreed) {
-		e.agreed = at
+	for _, r := range results {
+		if r.Success && len(e.cleared) < maxBreakers {
+			e.cleared[r.Breaker.ID] = r.Time
+		}
+		if at := r.Breaker.Changed; r.Time.Sub(at) < heartbeat && at.Before(e.agreed) {
+			e.agreed = at
+		}
 	}
 }
 

@@ -164,9 +164,9 @@ func TestOnlyTheSuccessOfAProbeClosesTheFleetsBreaker(t *testing.T) {
 		down(t, all)
 		b, _ := all[0].fleet.engine.member.Breaker("listed/search")
 		for _, probe := range []bool{false, true} {
-			all[0].fleet.engine.Report(resilience.FleetResult{
+			all[0].fleet.engine.Report([]resilience.FleetResult{{
 				Breaker: b, Success: true, Probe: probe, Cause: resilience.CauseProbe, Time: time.Now(),
-			})
+			}})
 			synctest.Wait()
 			require.Equal(t, !probe, m.breaker("listed/search").State == "open")
 		}

@@ -93,17 +93,6 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 	return replies, nil
 }
 
-// tell tells the store what a single breaker is.
-func (e *engine) tell(ctx context.Context, n news) (entry, error) {
-	return bounded(ctx, &e.hanging, func(ctx context.Context) (entry, error) {
-		all, err := e.store.tell(ctx, n)
-		if err != nil {
-			return entry{}, err
-		}
-		return all[0], nil
-	})
-}
-
 // tellAll tells the store of any number of breakers, in batches, and calls told with each reply. Leases are renewed
 // meanwhile.
 func (e *engine) tellAll(ctx context.Context, all []news, told func(news, entry)) error {

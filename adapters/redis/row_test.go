@@ -15,11 +15,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// far lets a command or a message of each server take some time, one way.
-func far(all []*server, oneWay time.Duration) {
-	for _, s := range all {
+// serversFarAway returns n members that share a backend, for whom a command or a message takes some time, one way.
+func serversFarAway(t *testing.T, m *model, n int, oneWay time.Duration) []*server {
+	var all []*server
+	for i := range n {
+		s := newServer(t, m, fmt.Sprint("member-", i))
 		s.store.delay = func() time.Duration { return oneWay }
+		if i > 0 {
+			s.broken, s.asked = all[0].broken, all[0].asked
+		}
+		s.start(nil)
+		all = append(all, s)
 	}
+	return all
 }
 
 // A busy fleet whose backend fails now and then, and never five times in a row, opens no breaker: however many of the
@@ -38,11 +46,9 @@ func TestBackendThatMostlyWorksIsNotShut(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d members, %v, %v, %v", c.members, c.gap, c.rate, c.oneWay), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newModel()
-				all := servers(t, m, c.members, nil)
+				all := serversFarAway(t, newModel(), c.members, c.oneWay)
 				defer leaveAll(t, all)
 				time.Sleep(absence)
-				far(all, c.oneWay)
 
 				random := &lockedRand{random: rand.New(rand.NewPCG(1, 0))}
 				var inARow, longest atomic.Int64
@@ -72,16 +78,46 @@ func TestBackendThatMostlyWorksIsNotShut(t *testing.T) {
 	}
 }
 
+// Failures that the store hears of late, because there were many at once, count for nothing beside successes since.
+func TestFailuresThatAreToldLateAreNotInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := serversFarAway(t, newModel(), 3, 25*time.Millisecond)
+		defer leaveAll(t, all)
+		time.Sleep(absence)
+		call := func(s *server, want error) {
+			for i := range 100 {
+				_, err := resilience.Do(t.Context(), s.guard, "search",
+					func(context.Context) (string, error) { return "", want }, resilience.BreakerKey(fmt.Sprint("tenant-", i)))
+				require.ErrorIs(t, err, want)
+			}
+		}
+
+		for range 3 {
+			call(all[0], errBackend)
+		}
+		for i := range 60 {
+			time.Sleep(time.Second)
+			for _, s := range all {
+				call(s, nil)
+			}
+			for range 3 {
+				if i == 0 {
+					call(all[1], errBackend)
+				}
+			}
+		}
+	})
+}
+
 // All hear of a dead backend after five round trips at most, which see what the calls of a member alone would.
 func TestDeadBackendIsShutSoonHoweverFarTheStoreIs(t *testing.T) {
 	for _, oneWay := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 35 * time.Millisecond} {
 		t.Run(oneWay.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const gap = 200 * time.Millisecond // between two calls of a member
-				all := servers(t, newModel(), 10, nil)
+				all := serversFarAway(t, newModel(), 10, oneWay)
 				defer leaveAll(t, all)
 				time.Sleep(absence)
-				far(all, oneWay)
 				all[0].broken.Store(true)
 				start, calls := time.Now(), 0
 				for all[calls%10].state() == resilience.StateClosed {
