@@ -128,7 +128,7 @@ func (e *engine) report(batch []resilience.FleetResult) {
 	for _, r := range batch {
 		all = append(all, e.newsOf(r))
 	}
-	err := e.tellAll(context.Background(), all, func(_ news, changed entry) { e.told(changed, asked) })
+	err := e.tell(context.Background(), all, func(_ news, changed entry) { e.told(changed, asked) })
 	if err != nil {
 		e.missed(batch)
 		e.lost(err)

@@ -21,7 +21,7 @@ func TestLeaseIsRenewedDuringALongSync(t *testing.T) {
 		"results that the store has missed": func(_ *model, s *server) {
 			e := s.fleet.engine
 			for i := range maxBreakers {
-				e.missed(resilience.FleetResult{Breaker: resilience.FleetBreaker{ID: id(i)}, Success: true, Time: time.Now()})
+				e.missed([]resilience.FleetResult{{Breaker: resilience.FleetBreaker{ID: id(i)}, Success: true, Time: time.Now()}})
 			}
 			e.subscribed()
 		},

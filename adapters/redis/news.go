@@ -93,8 +93,21 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 	return replies, nil
 }
 
-// tellAll tells the store of any number of breakers, in batches, and calls told with each reply. Leases are renewed
-// meanwhile.
+// tell tells the store of as many breakers as it takes at once, and calls told with each reply.
+func (e *engine) tell(ctx context.Context, batch []news, told func(news, entry)) error {
+	replies, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]entry, error) {
+		return e.store.tell(ctx, batch...)
+	})
+	if err != nil {
+		return err
+	}
+	for i, reply := range replies {
+		told(batch[i], reply)
+	}
+	return nil
+}
+
+// tellAll tells the store of any number of breakers, in batches. Leases are renewed meanwhile.
 func (e *engine) tellAll(ctx context.Context, all []news, told func(news, entry)) error {
 	start := time.Now()
 	for batch := range slices.Chunk(all, maxBatch) {
@@ -102,14 +115,8 @@ func (e *engine) tellAll(ctx context.Context, all []news, told func(news, entry)
 		for i := range batch {
 			batch[i].age += waited
 		}
-		replies, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]entry, error) {
-			return e.store.tell(ctx, batch...)
-		})
-		if err != nil {
+		if err := e.tell(ctx, batch, told); err != nil {
 			return err
-		}
-		for i, reply := range replies {
-			told(batch[i], reply)
 		}
 		if err := e.renew(ctx); err != nil {
 			return err
