@@ -272,9 +272,9 @@ func (e *engine) resync() {
 }
 
 // apply applies what the store said when it was asked at this time, or later, unless it has said something newer
-// since. What it says again is no news, unless the member's breaker has closed since, other than by its operator; and
-// as long as it has failures, it wants to hear of a success. It reports false if the member knows more. e.mu must be
-// held.
+// since. What it says again is no news, unless the member's breaker has closed since, other than by its operator, or what
+// it said before was lost, and this has its version; and as long as it has failures, it wants to hear of a success. It
+// reports false if the member knows more. e.mu must be held.
 func (e *engine) apply(x entry, asked time.Time) bool {
 	c, last := x.change(asked), e.versions[x.ID]
 	if x.Version < last.number {
@@ -283,7 +283,8 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 	if x.Version == last.number && !last.time.IsZero() {
 		b, _ := e.member.Breaker(x.ID)
 		closed := c.State == resilience.StateOpen && b.State == resilience.StateClosed && b.Cause != resilience.CauseManual
-		if !closed && c.Failures == 0 {
+		another := x.State != "closed" && x.State != e.breakers[x.ID].State
+		if !closed && !another && c.Failures == 0 {
 			return true
 		}
 	}

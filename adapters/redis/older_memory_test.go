@@ -329,3 +329,25 @@ func TestNewcomerHasSeenTheNewestVersion(t *testing.T) {
 		require.NotEqual(t, since, now, "it says that this isn't the newest")
 	})
 }
+
+// An isolation may have the version of what the store has lost. Members read it within a minute all the same.
+func TestIsolationWithTheVersionOfALostChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		time.Sleep(absence)
+		back := m.snapshot()
+		all[0].fail()
+		failOver(all, func() {
+			back()
+			_, err := m.store("operator").isolate(t.Context(), "listed/search", "moving house")
+			require.NoError(t, err)
+		})
+		time.Sleep(comparison + 2*heartbeat)
+		requireAll(t, all, resilience.StateIsolated)
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		time.Sleep(heartbeat)
+		requireAll(t, all, resilience.StateClosed)
+	})
+}
