@@ -21,7 +21,7 @@
 //     read in time counts, too, but a tenth of the time in between is given back. The tool then receives an error,
 //     also for what it sends until the client has read that, and goes on.
 //   - Any other notification waits for a client that doesn't read for at most 100ms: one to another session, and one
-//     that is sent without the context of the call, as the SDK does for Server.ResourceUpdated and slog does for a
+//     that is sent without the context of a request, as the SDK does for Server.ResourceUpdated and slog does for a
 //     mcp.LoggingHandler. Then the sender goes on, without an error, and the notification is sent, as it was, once
 //     the client reads. Of a session, 100 notifications are kept in that way; more of them are errors.
 //
@@ -29,8 +29,9 @@
 //
 // The tool's own answer: its result, its protocol error, its progress, as without a guard. When the
 // client leaves or the server ends, the tool learns of it by its context, and its call is waited for
-// until the tool's timeout. (With StreamableHTTPOptions.Stateless, the SDK itself doesn't end the context of
-// a client that leaves.) The exceptions:
+// until the tool's timeout. (The SDK itself doesn't end the context if a client vanishes over HTTP or SSE: over
+// stateful HTTP without a cancellation or a DELETE, with StreamableHTTPOptions.Stateless in any case. A call whose timeout is
+// paused then waits for ever, unless it has a deadline of its own.) The exceptions:
 //
 //   - If the failure is the backend's, or the tool's author has written a *resilience.Error, guidance is
 //     added to a result with isError: the *resilience.Error, as one more text item of the content, since

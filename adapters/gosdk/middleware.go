@@ -40,6 +40,7 @@ func newMiddleware(g *resilience.Guard, tracker *tracker, opts []Option) mcp.Mid
 			s.tools = &directory{}
 		}
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			ctx = tracker.receive(ctx, req.GetSession())
 			call, ok := req.(*mcp.CallToolRequest)
 			if method != methodCallTool || !ok || call.Params == nil || call.Params.Name == "" {
 				result, err := next(ctx, method, req)

@@ -13,7 +13,7 @@ const (
 	// maxOutboxWait is how long a notification waits for a client that doesn't read, while all others do.
 	maxOutboxWait = 100 * time.Millisecond
 
-	// maxOutbox bounds the messages that wait for one client.
+	// maxOutbox bounds the messages that wait for one client without their senders.
 	maxOutbox = 100
 )
 
@@ -87,7 +87,7 @@ func (o *outboxes) add(l *letter) (wait time.Duration, err error) {
 		box = &outbox{}
 		o.of[session] = box
 		go o.sendFirst(session, l)
-	case len(box.letters) == maxOutbox:
+	case box.late && len(box.letters) >= maxOutbox:
 		return 0, resilience.MarkNeutral(errNotReading)
 	}
 

@@ -4,9 +4,7 @@ package gosdk_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"runtime"
 	"slices"
@@ -18,136 +16,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// A crowd is a protected server with several clients, of which some don't read notifications.
-type crowd struct {
-	*fixture
-	release func() // makes the deaf ones read
-
-	mu    sync.Mutex
-	deaf  map[mcp.Session]bool
-	heard []string // by all clients
-}
-
-func newCrowd(t *testing.T, cfg resilience.Config, sending ...mcp.Middleware) *crowd {
-	accept := &mcp.ServerOptions{
-		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
-		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
-	}
-	reads := make(chan struct{})
-	c := &crowd{
-		fixture: newFixture(t, cfg, accept), deaf: make(map[mcp.Session]bool),
-		release: sync.OnceFunc(func() { close(reads) }),
-	}
-	t.Cleanup(c.release)
-	c.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			c.mu.Lock()
-			deaf := c.deaf[req.GetSession()]
-			c.mu.Unlock()
-			if deaf {
-				<-reads // whatever becomes of the context, as in the SDK
-			}
-			return next(ctx, method, req)
-		}
-	})
-	c.server.AddSendingMiddleware(sending...)
-	gosdk.Protect(c.server, c.guard)
-	return c
-}
-
-func (c *crowd) hear(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.heard = append(c.heard, fmt.Sprintf(format, args...))
-}
-
-// takeHeard returns what the clients have heard since the last time.
-func (c *crowd) takeHeard() (heard []string) {
-	synctest.Wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	heard, c.heard = c.heard, nil
-	return heard
-}
-
-// join connects a client that has subscribed to a resource and wants log messages. It returns the server's session.
-func (c *crowd) join(name string) *mcp.ServerSession {
-	known := make(map[*mcp.ServerSession]bool)
-	for s := range c.server.Sessions() {
-		known[s] = true
-	}
-	c.options = mcp.ClientOptions{
-		LoggingMessageHandler: func(_ context.Context, req *mcp.LoggingMessageRequest) {
-			c.hear("%s: %s", name, jsonOf(c.T, req.Params.Data))
-		},
-		ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
-			c.hear("%s: %v", name, req.Params.Progress)
-		},
-		ResourceUpdatedHandler: func(_ context.Context, req *mcp.ResourceUpdatedNotificationRequest) {
-			c.hear("%s: %v", name, req.Params.Meta["n"])
-		},
-	}
-	c.connect(legacy)
-	require.NoError(c, c.session.Subscribe(c.Context(), &mcp.SubscribeParams{URI: "notes://all"}))
-	require.NoError(c, c.session.SetLoggingLevel(c.Context(), &mcp.SetLoggingLevelParams{Level: "info"}))
-	for s := range c.server.Sessions() {
-		if !known[s] {
-			return s
-		}
-	}
-	require.FailNow(c, "no session")
-	panic("unreachable")
-}
-
-func (c *crowd) joinDeaf(name string) *mcp.ServerSession {
-	s := c.join(name)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.deaf[s] = true
-	return s
-}
-
-func (c *crowd) others(than *mcp.ServerSession) (others []*mcp.ServerSession) {
-	for s := range c.server.Sessions() {
-		if s != than {
-			others = append(others, s)
-		}
-	}
-	return others
-}
-
-// tellings is how a tool tells something to clients of which none, or not only one, is its own.
-var tellings = map[string]func(ctx context.Context, c *crowd, own *mcp.ServerSession, n int) error{
-	"a resource": func(ctx context.Context, c *crowd, _ *mcp.ServerSession, n int) error {
-		return c.server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{
-			URI: "notes://all", Meta: mcp.Meta{"n": n},
-		})
-	},
-	"progress": func(ctx context.Context, c *crowd, own *mcp.ServerSession, n int) (err error) {
-		for _, s := range c.others(own) {
-			note := &mcp.ProgressNotificationParams{ProgressToken: "all", Progress: float64(n)}
-			err = errors.Join(err, s.NotifyProgress(ctx, note))
-		}
-		return err
-	},
-	"slog": func(_ context.Context, c *crowd, own *mcp.ServerSession, n int) error {
-		for _, s := range c.others(own) {
-			slog.New(mcp.NewLoggingHandler(s, nil)).Error("told", "n", n)
-		}
-		return nil
-	},
-	"log messages": func(ctx context.Context, c *crowd, _ *mcp.ServerSession, n int) (err error) {
-		for s := range c.server.Sessions() {
-			err = errors.Join(err, s.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: n}))
-		}
-		return err
-	},
-}
 
 // One client reads nothing of what a tool tells to all. It delays one call of the others, and misses nothing.
 func TestClientThatDoesNotReadHoldsUpNoOther(t *testing.T) {
@@ -234,6 +105,59 @@ func TestClientThatReadsIsToldEverythingBesideOthersThatDoNot(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		assert.Len(t, c.takeHeard(), 300)
+	})
+}
+
+// Over HTTP, each request has a stream of its own: what is sent there doesn't wait behind what isn't read elsewhere.
+func TestMessagesOfARequestDoNotWaitBehindOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		c := newCrowd(t, resilience.Config{}, func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "notifications/resources/updated" {
+					<-release
+				}
+				return next(ctx, method, req)
+			}
+		})
+		c.server.AddPrompt(&mcp.Prompt{Name: "p"}, func(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			assert.NoError(t, tellings["a resource"](ctx, c, nil, 1))
+			return &mcp.GetPromptResult{}, req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+				ProgressToken: req.Params.GetProgressToken(), Progress: 2,
+			})
+		})
+		c.join("able")
+		_, err := c.session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "p", Meta: mcp.Meta{"progressToken": "t"}})
+		assert.NoError(t, err)
+		assert.Equal(t, []string{"able: 2"}, c.takeHeard())
+		close(release)
+		assert.Equal(t, []string{"able: 1"}, c.takeHeard())
+	})
+}
+
+// As many may be sent to a client that reads as senders wait for it.
+func TestManySendersToAClientThatReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writing := make(chan struct{}, 1)
+		c := newCrowd(t, resilience.Config{}, func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "notifications/message" {
+					writing <- struct{}{}
+					defer func() { <-writing }()
+					time.Sleep(300 * time.Microsecond)
+				}
+				return next(ctx, method, req)
+			}
+		})
+		able := c.join("able")
+		var senders sync.WaitGroup
+		for n := range 150 {
+			senders.Go(func() {
+				assert.NoError(t, able.Log(context.Background(), &mcp.LoggingMessageParams{Level: "error", Data: n}))
+			})
+		}
+		senders.Wait()
+		assert.Len(t, c.takeHeard(), 150)
 	})
 }
 

@@ -61,7 +61,18 @@ type trackedAttempt struct {
 	blocked  map[mcp.Session]*sending // what the tool has gone on without last
 }
 
-type trackedAttemptKey struct{}
+type (
+	trackedAttemptKey struct{}
+	requesterKey      struct{} // of the session whose request it is
+)
+
+// receive returns the context for what serves a request of the session.
+func (t *tracker) receive(ctx context.Context, session mcp.Session) context.Context {
+	if t == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, requesterKey{}, session)
+}
 
 // track returns the tracked call of req. The caller must end it.
 func (t *tracker) track(req *mcp.CallToolRequest) *trackedCall {

@@ -54,16 +54,17 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// send sends a message of an attempt, which may be nil. What a tool sends to its own client doesn't wait behind other
-// messages: over HTTP, each call has a stream of its own.
+// send sends a message of an attempt, which may be nil. What is sent to the client whose request is served doesn't wait
+// behind other messages: over HTTP, each request has a stream of its own. What isn't a tool's is sent as without a guard.
 func (t *tracker) send(ctx context.Context, m message, a *trackedAttempt) (mcp.Result, error) {
+	own := !m.isNotification() || ctx.Value(requesterKey{}) == any(m.req.GetSession())
 	switch {
-	case a != nil && (!m.isNotification() || a.call.token.session == m.req.GetSession()):
+	case a != nil && (own || a.call.token.session == m.req.GetSession()):
 		return a.send(ctx, m)
-	case m.isNotification():
-		return t.outboxes.send(ctx, m, a)
+	case own:
+		return m.send(ctx)
 	}
-	return m.send(ctx)
+	return t.outboxes.send(ctx, m, a)
 }
 
 // A message is one to a client.
