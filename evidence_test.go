@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -116,6 +117,7 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{&fs.PathError{Op: "read", Path: "/x", Err: syscall.EISDIR}, invalid, false},
 		{&fs.PathError{Op: "open", Path: "/x/y", Err: syscall.ENOTDIR}, invalid, false},
 		{&fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, transient, false},
+		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.ENOSPC}, transient, false},
 		{&fs.PathError{Op: "fork/exec", Path: "/x", Err: syscall.EAGAIN}, transient, true},
 		{&fs.PathError{Op: "unlinkat", Path: "/x", Err: syscall.EBUSY}, transient, false}, // of os.RemoveAll
 		{&fs.PathError{Op: "read", Path: "/x", Err: resilience.MarkTransient(errBoom)}, transient, true},
@@ -237,6 +239,12 @@ func (w wideStatus) Code() uint64           { return uint64(w) }
 func (otherCode) Error() string { return "no error of SQLite" }
 func (c otherCode) Code() int   { return int(c) }
 
+// A foreignNetError is one of a network of the program's own.
+type foreignNetError struct{ error }
+
+func (foreignNetError) Timeout() bool   { return false }
+func (foreignNetError) Temporary() bool { return false }
+
 // An aroundLike is like fs.ErrNotExist only because it wraps more.
 type aroundLike struct{ error }
 
@@ -290,7 +298,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)},
 			&net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)},
 			&net.OpError{Op: "write", Net: "tcp", Err: errBoom},
-			&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded},
+			&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, foreignNetError{errBoom},
 		},
 		"rejected": {
 			sqlError("22P02"), sqlError("23505"), sqlError("42601"), sqlError("28P01"),
@@ -325,6 +333,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			&net.OpError{Op: "dial", Err: net.UnknownNetworkError("x")}, net.UnknownNetworkError("x"),
 			&fs.PathError{Op: "read", Path: "|0", Err: os.ErrDeadlineExceeded}, // of a pipe
 			&fs.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE},         // the other program has ended
+			&net.OpError{Op: "remote error", Err: tls.AlertError(116)},         // certificate required
 			&net.OpError{Op: "route", Net: "ip+net", Err: errBoom}, &net.DNSError{Err: "unrecognized address"},
 			&net.OpError{Op: "dial", Net: "tcp6", Err: os.NewSyscallError("connect", syscall.EINVAL)},
 		},

@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"cmp"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -52,12 +53,9 @@ func (f *facts) addLoss(err error, from string) {
 	if f.surelyLost {
 		return
 	}
-	if reason, sure := lostReason(err, from); reason != "" {
-		if f.lost == "" {
-			f.lost = reason
-		}
-		f.surelyLost = sure
-	}
+	var reason string
+	reason, f.surelyLost = lostReason(err, from)
+	f.lost = cmp.Or(f.lost, reason)
 }
 
 // lostReason returns in our own words why err means that a connection is gone, or "" if it doesn't, and whether
@@ -93,12 +91,13 @@ func lostReason(err error, from string) (reason string, sure bool) {
 	return reason, reason != "" && !isOfRequest(err)
 }
 
-// isOfRequest reports whether err may say no more than that an address isn't valid, or that a message can't be sent,
-// such as one that is too large: an agent can bring these about. Those errno that mean a lost connection have said so.
+// isOfRequest reports whether err may say no more than that an address isn't valid, that a message can't be sent, such as
+// one that is too large, or that the other side rejects what was offered in a handshake of TLS: an agent can bring these
+// about. Those errno that mean a lost connection have said so.
 func isOfRequest(err error) bool {
 	x, ok := err.(*net.OpError)
-	if !ok {
-		return false
+	if !ok || x.Op == "remote error" {
+		return ok
 	}
 	inner := x.Err
 	if call, ok := inner.(*os.SyscallError); ok {

@@ -56,6 +56,9 @@ func TestLostConnectionHasAReason(t *testing.T) {
 		"a header that breaks off": {
 			err: &url.Error{Op: "Get", Err: fmt.Errorf(brokenText, io.ErrUnexpectedEOF)}, reason: closedByOther,
 		},
+		"a header that is missing": {
+			err: &url.Error{Op: "Get", Err: fmt.Errorf(brokenText, io.EOF)}, reason: closedByOther,
+		},
 		"a header that is garbled": {
 			err: &url.Error{Op: "Get", Err: fmt.Errorf(brokenText, textproto.ProtocolError("x"))}, reason: "no valid answer",
 		},
@@ -106,6 +109,10 @@ func TestErrorsThatConcernNoConnectionAreFailuresOfTheTool(t *testing.T) {
 		"invalid address":      &net.AddrError{Err: "missing port", Addr: "x"},
 		"invalid CIDR":         &net.ParseError{Type: "CIDR address", Text: "x"},
 		"own stream":           StreamError{},
+		"a port in use":        &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)},
+		"an unknown interface": &net.OpError{Op: "route", Net: "ip+net", Err: errBoom},
+		"another network":      &net.OpError{Op: "dial", Net: "x", Err: net.UnknownNetworkError("x")},
+		"a pipe's deadline":    &fs.PathError{Op: "read", Path: "|0", Err: os.ErrDeadlineExceeded},
 		"other HTTP/2":         http2.ConnectionError(1),
 	} {
 		t.Run(name, errorTest{

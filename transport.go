@@ -30,10 +30,12 @@ import (
 //   - Any other answer is a good one, unless it breaks off, or hangs until the request's end, while its Body is read.
 //
 // A tool of any [Effect] whose error tells nothing is retried if its last request would have changed
-// something and was refused: the connection was, or the status is 429. A tool that isn't idempotent is never
+// something and was refused: the connection was (unless an Idempotency-Key lets net/http try again by itself), or
+// the status is 429. A tool that isn't idempotent is never
 // retried if another request of the attempt may have changed something, unless it says by [MarkTransient]
 // that none has: GET, HEAD, OPTIONS and TRACE change nothing, unless the answer is 101, and neither do
-// requests that are answered with a status from 400 to 498, but for 408.
+// requests that are answered with a status from 400 to 499, but for 408 and 499: the server has given these up, which
+// it may have begun to serve.
 //
 // A server that passes on the token of each user gives each a breaker by [BreakerKey], or the rate limit of one would
 // shut the tool for all.
@@ -59,8 +61,12 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	r := newRequest(ctx, !safe)
 	res, err := t.base.RoundTrip(req)
 	v := verdictOf(req, res, err)
-	if v != nil && safe {
+	switch {
+	case v == nil:
+	case safe:
 		v.refused = false // it isn't what would change something
+	case err != nil && isReplayed(req):
+		v.refused, v.noEffect = false, false // this may only be the last of several tries
 	}
 	r.end(v)
 	switch {
@@ -115,6 +121,12 @@ func isSafe(method string) bool {
 	return false
 }
 
+// isReplayed reports whether net/http sends a request again by itself, though it isn't safe, once a connection that it has
+// used before is lost.
+func isReplayed(req *http.Request) bool {
+	return req.Header["Idempotency-Key"] != nil || req.Header["X-Idempotency-Key"] != nil
+}
+
 // verdictOf returns what the outcome of a request says, nil if that is nothing. Once the context of the request has
 // ended, the error may be its cause, which can be anything.
 func verdictOf(req *http.Request, res *http.Response, err error) *verdict {
@@ -151,7 +163,7 @@ func verdictOf(req *http.Request, res *http.Response, err error) *verdict {
 	}
 
 	v := &verdict{class: ClassNeutral}
-	v.noEffect = res.StatusCode >= 400 && res.StatusCode < 500 && !isOfTime(res.StatusCode)
+	v.noEffect = res.StatusCode >= 400 && res.StatusCode < 499 && res.StatusCode != http.StatusRequestTimeout // see Transport
 	v.refused = res.StatusCode == http.StatusTooManyRequests
 	switch s {
 	case signTimeout:
@@ -163,10 +175,6 @@ func verdictOf(req *http.Request, res *http.Response, err error) *verdict {
 	}
 	return v
 }
-
-// isOfTime reports whether a status says that the server has given a request up, which it may have begun to serve:
-// 408, or 499, which proxies say of a client that has left.
-func isOfTime(status int) bool { return status == http.StatusRequestTimeout || status == 499 }
 
 // breaksOff reports whether err, which req has failed with, means that the answer has broken off, whatever base has
 // wrapped that in. The body of a request is the tool's own, and may break off as well.

@@ -168,9 +168,10 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		"an address of no meaning": {
 			read, "GET", broken(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "invalid port", Addr: "x:99999"}}), own,
 		},
-		"an error that is marked": {read, "GET", broken(resilience.MarkInvalid(errBoom)), own},
-		"an error with a status":  {read, "GET", broken(statusError(404)), own},
-		"the request's own end":   {read, "GET", broken(context.Canceled), own},
+		"an error that is marked":  {read, "GET", broken(resilience.MarkInvalid(errBoom)), own},
+		"an error that is neutral": {read, "GET", broken(resilience.MarkNeutral(io.EOF)), own},
+		"an error with a status":   {read, "GET", broken(statusError(404)), own},
+		"the request's own end":    {read, "GET", broken(context.Canceled), own},
 		"a host that doesn't exist": {
 			write, "POST", broken(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}), own,
 		},
@@ -364,6 +365,38 @@ func TestOnlyAnAnswerThatBreaksOffIsTheBackendsFault(t *testing.T) {
 	}
 }
 
+// A badBody fails as its error says, and when it is closed, too.
+type badBody struct{ error }
+
+func (b badBody) Read([]byte) (int, error) { return 0, b.error }
+func (b badBody) Close() error             { return b.error }
+
+// What is read of an answer can't have been refused, and the body of the request has nothing to do with it.
+func TestPromise8AnswerThatBreaksOffWasGiven(t *testing.T) {
+	for name, err := range map[string]error{
+		"like a dial": &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
+		"wrapped":     fmt.Errorf("x: %w", io.ErrUnexpectedEOF),
+	} {
+		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+		client := &http.Client{Transport: resilience.Transport(roundTrips(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Body: badBody{err}}, nil
+		}))}
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			for range 2 {
+				req, _ := http.NewRequestWithContext(ctx, "POST", "http://x", strings.NewReader("{}"))
+				res, failure := client.Do(req)
+				require.NoError(t, failure)
+				_, failure = res.Body.Read(nil)
+				assert.ErrorIs(t, failure, err)
+				assert.ErrorIs(t, res.Body.Close(), err)
+			}
+			return 0, errOwn
+		})
+		assert.Equal(t, 1, r.Attempts, name)
+		assert.Equal(t, resilience.CodeConnectionLost, r.Err.Code, name)
+	}
+}
+
 // Each attempt is judged by its own reports, and an abandoned one by none.
 func TestReportsBelongToTheirAttempt(t *testing.T) {
 	for name, attemptTimeout := range map[string]time.Duration{"alone": 0, "with an AttemptTimeout": time.Second} {
@@ -494,6 +527,25 @@ func TestDialThatBreaksOffIsRepeated(t *testing.T) {
 	})
 }
 
+// With such a header, net/http sends a request again by itself, which is seen as one: only its last try was refused.
+func TestPromise8RequestThatIsReplayedMayHaveBeenSent(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for header, attempts := range map[string]int{"Idempotency-Key": 1, "X-Idempotency-Key": 1, "X-Request-Id": 4} {
+		runInBubble(t, header, func(t *testing.T) {
+			client := &http.Client{Transport: resilience.Transport(broken(refused))}
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent}), "x",
+				func(ctx context.Context) (int, error) {
+					req, _ := http.NewRequestWithContext(ctx, "POST", "http://x", nil)
+					req.Header.Set(header, "k")
+					_, err := client.Do(req)
+					return 0, err
+				})
+			assert.Equal(t, attempts, r.Attempts)
+			assert.Equal(t, attempts > 1, r.Err.Retryable)
+		})
+	}
+}
+
 // A tool that knows better says so.
 func TestMarkStandsAgainstWhatWasReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -556,6 +608,38 @@ func TestClassifyFieldsSeeWhatTheBackendSaid(t *testing.T) {
 
 // The answer passes untouched, with its stream, its trailers and what it upgrades to.
 func TestTransportTouchesNothing(t *testing.T) {
+	transportTouchesNothing(t, t.Context())
+	_, err := resilience.Do(t.Context(), guardWith(t, resilience.Tool{}), "x", func(ctx context.Context) (int, error) {
+		transportTouchesNothing(t, ctx)
+		return 1, nil
+	})
+	assert.NoError(t, err)
+
+	via := map[string]*http.Response{
+		"no body at all": {StatusCode: 200},
+		"no body":        {StatusCode: 200, Body: http.NoBody},
+		"nothing":        nil,
+	}
+	for name, want := range via {
+		for _, failure := range []error{nil, errBoom} {
+			base := roundTrips(func(*http.Request) (*http.Response, error) { return want, failure })
+			_, err := resilience.Do(t.Context(), guardWith(t, resilience.Tool{}), "x", func(ctx context.Context) (int, error) {
+				req, _ := http.NewRequestWithContext(ctx, "GET", "http://x", nil)
+				got, err := resilience.Transport(base).RoundTrip(req)
+				assert.Same(t, want, got, name)
+				assert.Equal(t, failure, err, name)
+				if want != nil && want.Body != nil {
+					assert.Equal(t, http.NoBody, got.Body)
+				}
+				return 1, nil
+			})
+			assert.NoError(t, err, name)
+		}
+	}
+}
+
+func transportTouchesNothing(t *testing.T, ctx context.Context) {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("Upgrade") != "" {
 			w.Header().Set("Connection", "Upgrade")
@@ -579,7 +663,9 @@ func TestTransportTouchesNothing(t *testing.T) {
 	client := &http.Client{Transport: resilience.Transport(base)}
 	defer client.CloseIdleConnections()
 
-	res, err := client.Post(server.URL, "text/plain", strings.NewReader("hello"))
+	req, err := http.NewRequestWithContext(ctx, "POST", server.URL, strings.NewReader("hello"))
+	require.NoError(t, err)
+	res, err := client.Do(req)
 	require.NoError(t, err)
 	body, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
@@ -587,7 +673,7 @@ func TestTransportTouchesNothing(t *testing.T) {
 	assert.Equal(t, "hello", string(body))
 	assert.Equal(t, "7", res.Trailer.Get("Sum"))
 
-	req, err := http.NewRequest("GET", server.URL, nil)
+	req, err = http.NewRequestWithContext(ctx, "GET", server.URL, nil)
 	require.NoError(t, err)
 	req.Header = maps.Clone(http.Header{"Connection": {"Upgrade"}, "Upgrade": {"echo"}})
 	res, err = client.Do(req)
