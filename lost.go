@@ -25,8 +25,8 @@ const (
 // package with this path.
 func (f *facts) addLoss(err error, from string) {
 	switch x := err.(type) {
-	case *net.ParseError, *net.AddrError, net.UnknownNetworkError: // implement net.Error, but concern no connection
-		return
+	case *net.ParseError, *net.AddrError, net.UnknownNetworkError, net.InvalidAddrError:
+		return // they implement net.Error, but concern no connection
 	case *fs.PathError: // of a pipe or a terminal: a program that an agent's words have ended doesn't read on
 		f.surelyLost = false
 		if x.Err == os.ErrDeadlineExceeded {
@@ -40,8 +40,7 @@ func (f *facts) addLoss(err error, from string) {
 		}
 		switch inner := x.Err.(type) {
 		case *net.ParseError, *net.AddrError, net.UnknownNetworkError, net.InvalidAddrError:
-			f.lost, f.surelyLost = "", false // it dialed nobody
-			return
+			return // it dialed nobody
 		case *net.DNSError:
 			if inner != nil {
 				f.lost, f.surelyLost = hostNotFound(inner)
