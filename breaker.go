@@ -185,7 +185,7 @@ func (b *Breaker) Failures() int {
 // another call, and counts by itself. Rather use [WithBreaker] or a [Guard] there.
 func (b *Breaker) Allow() (done func(error), err error) {
 	t := new(ticket)
-	if rejected := b.admit(t, 0, never); rejected != nil {
+	if rejected := b.admit(t, 0, 0, never); rejected != nil {
 		return nil, rejected
 	}
 
@@ -226,7 +226,7 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 	if at, ok := ctx.Deadline(); ok {
 		left = time.Until(at)
 	}
-	if rejected := b.admit(t, 0, left); rejected != nil {
+	if rejected := b.admit(t, 0, 0, left); rejected != nil {
 		return zero, rejected
 	}
 	defer t.settle(outcomeFailure, false) // counts only if fn calls runtime.Goexit

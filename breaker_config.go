@@ -27,7 +27,8 @@ type BreakerConfig struct {
 	// that takes longer has failed, whatever it reports later, so that a probe that hangs can't keep
 	// the breaker half-open forever. While it is paused (see Pause), another call may be the
 	// probe, and ProbeTimeout doesn't end it. A Guard allows a probe the tool's timeout where
-	// that is longer. Zero means 2m. It must not be negative.
+	// that is longer; if the tool has a MaxTimeout that is longer still, another call may be the probe then, and the
+	// result of the first one counts unless the breaker's state has changed. Zero means 2m. It must not be negative.
 	ProbeTimeout time.Duration
 
 	// Probe asks the backend in the background whether it works again: while the breaker is open, and

@@ -166,9 +166,9 @@ func (c *call) admit(ctx context.Context) *Error {
 		return TimeoutError(c.ctx.name, c.ctx.clock.timeout) // before the tool had any time
 	}
 	if c.ctx.ticket == nil {
-		_, maximum := c.toolTimeouts()
+		timeout, maximum := c.toolTimeouts()
 		end, _ := c.ctx.clock.end()
-		if rejected := breaker.admit(&c.ticket, maximum, end-c.options.elapsed); rejected != nil {
+		if rejected := breaker.admit(&c.ticket, timeout, maximum, end-c.options.elapsed); rejected != nil {
 			rejected.Tool = c.ctx.name
 			return rejected
 		}

@@ -64,7 +64,7 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     operating system (EAGAIN, EINTR, EMFILE, ENFILE, ESTALE), and an error with a method SQLState() string
 //     (of the classes 08, 40, 53, 57, 58, but for 08P01, 53400, 57014, 58P01 and 58P02), HTTPStatusCode() int or
 //     StatusCode() int (429, and from 500 but for 501 and 505), or GRPCStatus (deadline exceeded, resource
-//     exhausted unless a message is too large, aborted, internal unless the client couldn't send the request,
+//     exhausted unless a message is too large, internal unless the client couldn't send the request,
 //     unavailable, data loss);
 //   - an answer that rejects the request is ClassInvalid: any other SQLSTATE (but for 08P01, 53400, 55P03 and 57014,
 //     of a request that is garbled, too large, locked out or canceled, which say nothing), HTTP status from 400 and status of gRPC but
@@ -126,9 +126,10 @@ func (f *facts) meaning() Class {
 // and a hiccup of the operating system (see [Classify]) or a path that is in use (EBUSY, ETXTBSY), unless it is of
 // another operation on a file than to open or to execute it, count as having had no effect without a mark. A
 // tool that did something else before, or that follows a redirect after a POST, overrides that with
-// [MarkBackend] or [MarkPermanent]. So does one whose client retries by itself and returns its last error, as go-redis
-// and the SDK of AWS do: an earlier try may have had an effect. Better, the client's retries are turned off for such
-// tools. For requests that were reported, see [Transport].
+// [MarkBackend] or [MarkPermanent]. So does one whose client retries by itself and returns its last error, as go-redis,
+// the SDK of AWS, database/sql after driver.ErrBadConn, and net/http with an Idempotency-Key do: an earlier try may have
+// had an effect. Better, the client's retries are turned off for such tools. For requests that were reported, see
+// [Transport].
 //
 // What failed in another way, and may have taken effect, is marked by [MarkBackend].
 func MarkTransient(err error) error { return mark(err, ClassTransient, true) }

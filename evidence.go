@@ -184,9 +184,9 @@ func signOfGRPC(err error) sign {
 		return signOfInternal(err.Error())
 	case 4: // deadline exceeded
 		return signTimeout
-	case 10, 14, 15: // aborted, unavailable, data loss
+	case 14, 15: // unavailable, data loss
 		return signTrouble
-	case 3, 5, 6, 7, 9, 11, 12, 16: // invalid argument, not found, already exists, … , unauthenticated
+	case 3, 5, 6, 7, 9, 10, 11, 12, 16: // invalid argument, not found, already exists, … , aborted, … , unauthenticated
 		return signRejected
 	}
 	return signNone // OK, canceled, and unknown, which a server makes of any error

@@ -239,10 +239,12 @@ func (w wideStatus) Code() uint64           { return uint64(w) }
 func (otherCode) Error() string { return "no error of SQLite" }
 func (c otherCode) Code() int   { return int(c) }
 
-// A foreignNetError is one of a network of the program's own.
-type foreignNetError struct{ error }
+// A foreignNetError has the methods of a net.Error, as kafka-go's has for whatever its broker answers. It says whether it
+// is a timeout.
+type foreignNetError bool
 
-func (foreignNetError) Timeout() bool   { return false }
+func (foreignNetError) Error() string   { return "foreign" }
+func (e foreignNetError) Timeout() bool { return bool(e) }
 func (foreignNetError) Temporary() bool { return false }
 
 // An aroundLike is like fs.ErrNotExist only because it wraps more.
@@ -288,7 +290,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			sqlError("08000"), sqlError("40001"), sqlError("40002"), sqlError("40P01"), sqlError("53300"),
 			sqlError("57P01"), sqlError("58030"),
 			statusError(429), statusError(500), statusError(502), statusError(503), statusError(504), statusError(506),
-			grpcError(4), grpcError(8), grpcError(10), grpcError(13), grpcError(14), grpcError(15),
+			grpcError(4), grpcError(8), grpcError(13), grpcError(14), grpcError(15),
 			saying{13, "desc = unexpected HTTP status code received from server: 500 (Internal Server Error)"},
 			sqlite.Method(5), sqlite.Method(6), sqlite.Method(5 | 1<<8), sqlite.Small(5), sqlite.Small(6),
 			sqlite.Field{Code: 5}, &sqlite.Field{Code: 6},
@@ -298,13 +300,13 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)},
 			&net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)},
 			&net.OpError{Op: "write", Net: "tcp", Err: errBoom},
-			&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, foreignNetError{errBoom},
+			&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, foreignNetError(true),
 		},
 		"rejected": {
 			sqlError("22P02"), sqlError("23505"), sqlError("42601"), sqlError("28P01"),
 			statusError(400), statusError(404), statusError(428), statusError(430), statusError(499), statusError(501),
 			statusError(505), sqlError("58P01"), sqlError("58P02"),
-			grpcError(3), grpcError(5), grpcError(6), grpcError(7), grpcError(9), grpcError(11), grpcError(12), grpcError(16),
+			grpcError(3), grpcError(5), grpcError(6), grpcError(7), grpcError(9), grpcError(10), grpcError(11), grpcError(12), grpcError(16),
 			saying{13, "desc = unexpected HTTP status code received from server: 400 (Bad Request)"},
 			panickingIs{statusError(404)}, panickingAs{statusError(404)},
 			errors.Join(errBoom, statusError(404)), errors.Join(statusError(404), errBoom),
@@ -323,7 +325,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			saying{13, "desc = transport: received per-RPC creds error with illegal status: no"},
 			sqlite.Method(0), sqlite.Method(1), sqlite.Method(4), sqlite.Method(7), sqlite.Method(1 << 8),
 			sqlite.Small(4), sqlite.Field{Code: 1}, sqlite.Text("5"), sqlite.Bare{}, sqlite.NewStruct(1), otherCode(5),
-			wideStatus(14), syscall.EBUSY, &fs.PathError{Op: "remove", Path: "/proc", Err: syscall.EBUSY},
+			wideStatus(14), foreignNetError(false), syscall.EBUSY, &fs.PathError{Op: "remove", Path: "/proc", Err: syscall.EBUSY},
 			&net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)},
 			&net.OpError{Op: "listen", Net: "tcp", Err: errBoom},
 			&net.OpError{Op: "write", Net: "udp", Err: os.NewSyscallError("write", syscall.EMSGSIZE)},

@@ -99,7 +99,8 @@ func Must(g *Guard, err error) *Guard {
 // ends too, but fn runs on until it returns, and its result is lost.
 //
 // All attempts of a call run fn. It runs on a goroutine of its own that may be abandoned, so
-// it must not write to variables that the caller reads. Its context carries the deadline, and
+// it must not write to variables that the caller reads. Its context ends with the call, and with it what reads by that,
+// such as the body of an answer of HTTP: fn returns what it has read. It carries the deadline, and
 // [Attempt] returns the number of the attempt. If the timeout or the caller ends the call, the
 // [context.Cause] of that context is an *Error.
 //

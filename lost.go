@@ -85,7 +85,7 @@ func lostReason(err error, from string) (reason string, sure bool) {
 		return closed, true
 	}
 	if x, ok := err.(net.Error); ok {
-		reason = netReason(x)
+		reason = netReason(x, from)
 	}
 	return reason, reason != "" && !isOfRequest(err)
 }
@@ -149,18 +149,22 @@ func hostNotFound(err *net.DNSError) (reason string, sure bool) {
 	return "host not found", !err.IsNotFound && err.Err != "unrecognized address" // which no server is asked for
 }
 
-// netReason asks the Timeout method of err, which may panic.
-func netReason(err net.Error) (reason string) {
+// netReason asks the Timeout method of err, which may panic. Only types of the standard library concern the network for
+// sure: others have the methods for whatever a server has answered. Its type is from a package with this path.
+func netReason(err net.Error, from string) (reason string) {
 	defer func() {
 		if recover() != nil {
 			reason = ""
 		}
 	}()
 
-	if err.Timeout() {
+	switch {
+	case err.Timeout():
 		return "network timeout"
+	case from == "net", from == "net/http", from == "crypto/tls", from == "internal/poll":
+		return "network error"
 	}
-	return "network error"
+	return ""
 }
 
 // A loss is the reason why there is no connection.

@@ -37,11 +37,12 @@ func (o outcome) err() error {
 
 // A ticket is the permission to make one call.
 type ticket struct {
-	b      *Breaker
-	era    *era         // that has admitted the call
-	report func(error)  // gobreaker's, which isn't idempotent
-	state  atomic.Int32 // one of those below
-	around *ticket      // of the next probe of WithBreaker around this one
+	b       *Breaker
+	era     *era         // that has admitted the call
+	report  func(error)  // gobreaker's, which isn't idempotent
+	state   atomic.Int32 // one of those below
+	lasting bool         // the call may take longer than it keeps the slot of a probe
+	around  *ticket      // of the next probe of WithBreaker around this one
 }
 
 // The states of a ticket.
@@ -66,9 +67,10 @@ func ticketOf(ctx context.Context, b *Breaker) *ticket {
 	return t
 }
 
-// admit implements Allow with a new ticket, which it fills in. A probe may take for as long as
-// the call's timeout, if that is longer than ProbeTimeout. The call has so much time left, never if that isn't known.
-func (b *Breaker) admit(t *ticket, timeout, left time.Duration) *Error {
+// admit implements Allow with a new ticket, which it fills in. A probe keeps the slot for as long as the tool's timeout,
+// if that is longer than ProbeTimeout, and has failed then unless the tool's maximum is longer still. The call has so much
+// time left, never if that isn't known.
+func (b *Breaker) admit(t *ticket, timeout, maximum, left time.Duration) *Error {
 	for {
 		now := b.era.Load()
 		switch now.state {
@@ -99,8 +101,9 @@ func (b *Breaker) admit(t *ticket, timeout, left time.Duration) *Error {
 			return b.rejection()
 		}
 
-		t.b, t.era, t.report = b, now, report
-		if t.isProbe() && !b.keepSlot(t, max(b.cfg.ProbeTimeout, timeout)) {
+		kept := max(b.cfg.ProbeTimeout, timeout)
+		t.b, t.era, t.report, t.lasting = b, now, report, maximum > kept
+		if t.isProbe() && !b.keepSlot(t, kept) {
 			continue
 		}
 		return nil
@@ -135,7 +138,7 @@ func (b *Breaker) hasProbe() bool {
 }
 
 // expireProbe ends a probe that has been under way for too long, when gobreaker has rejected a call because of it. It
-// has failed.
+// has failed, unless progress or its client lets it take longer.
 func (b *Breaker) expireProbe() {
 	b.mu.Lock()
 	trouble := b.inTrouble()
@@ -143,7 +146,11 @@ func (b *Breaker) expireProbe() {
 	overdue := t != nil && trouble.overdue.left() < 0
 	trouble.slots.contended = true
 	b.mu.Unlock()
-	if overdue {
+	switch {
+	case !overdue:
+	case t.lasting:
+		t.giveBack()
+	default:
 		t.settle(outcomeFailure, false)
 	}
 }

@@ -192,6 +192,75 @@ func TestProbeThatIsPausedGivesItsSlotBack(t *testing.T) {
 	})
 }
 
+// A client that asks for more time, or a tool that makes progress, doesn't keep the slot for as long as that.
+func TestProbeKeepsItsSlotForTheToolsOwnTimeout(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tool resilience.Tool
+		opts []resilience.Option
+		kept time.Duration
+	}{
+		"an hour is asked for": {
+			resilience.Tool{Timeout: time.Minute, MaxTimeout: time.Hour}, []resilience.Option{resilience.Timeout(time.Hour)}, 2 * time.Minute,
+		},
+		"progress":         {resilience.Tool{Timeout: time.Minute, MaxTimeout: time.Hour}, nil, 2 * time.Minute},
+		"a longer timeout": {resilience.Tool{Timeout: 10 * time.Minute, MaxTimeout: time.Hour}, nil, 10 * time.Minute},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, tc.tool)
+			trip(t, g.Breaker("x"))
+			time.Sleep(time.Hour)
+			begun := time.Now()
+			go func() {
+				_, _ = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					for ctx.Err() == nil {
+						resilience.ReportProgress(ctx)
+						time.Sleep(30 * time.Second)
+					}
+					return 0, ctx.Err()
+				}, tc.opts...)
+			}()
+			synctest.Wait()
+			for resilience.Run(t.Context(), g, "x", succeed).Err != nil {
+				time.Sleep(time.Second)
+			}
+			assert.WithinDuration(t, begun.Add(tc.kept), time.Now(), time.Minute)
+			time.Sleep(2 * time.Hour)
+			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+		})
+	}
+}
+
+// Nor has it failed by then: a tool all of whose calls take long is closed by the first that succeeds.
+func TestProbeThatTakesLongCounts(t *testing.T) {
+	for name, tool := range map[string]toolFunc{
+		"succeeds": func(ctx context.Context) (int, error) {
+			for range 20 {
+				resilience.ReportProgress(ctx)
+				time.Sleep(30 * time.Second)
+			}
+			return 1, nil
+		},
+		"fails": func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Timeout: time.Minute, MaxTimeout: time.Hour})
+			trip(t, g.Breaker("x"))
+			time.Sleep(30 * time.Second)
+			for range 6 {
+				go func() { _, _ = resilience.Do(t.Context(), g, "x", tool, resilience.Timeout(time.Hour)) }()
+				time.Sleep(time.Minute)
+			}
+			time.Sleep(5 * time.Minute)
+			assert.Equal(t, name == "succeeds", g.Breaker("x").State() == resilience.StateClosed)
+			time.Sleep(time.Hour)
+			assert.Equal(t, name == "succeeds", g.Breaker("x").State() == resilience.StateClosed)
+		})
+	}
+}
+
 func TestProbeOfWithBreakerThatIsPausedGivesItsSlotBack(t *testing.T) {
 	for name, call := range map[string]func(context.Context, toolFunc) (int, error){
 		"alone": func(ctx context.Context, fn toolFunc) (int, error) { return fn(ctx) },

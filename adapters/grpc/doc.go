@@ -12,11 +12,11 @@
 //
 //	status                                             what it means
 //	OK                                                 a good answer
-//	DeadlineExceeded, ResourceExhausted, Aborted,      the backend is in trouble: the failure is counted,
+//	DeadlineExceeded, ResourceExhausted,               the backend is in trouble: the failure is counted,
 //	Internal, Unavailable, DataLoss                    and retried if the tool's Effect allows it
 //	InvalidArgument, NotFound, AlreadyExists,          the backend rejects the request: the failure is
-//	PermissionDenied, FailedPrecondition, OutOfRange,  neither counted nor retried
-//	Unimplemented, Unauthenticated
+//	PermissionDenied, FailedPrecondition, Aborted,     neither counted nor retried
+//	OutOfRange, Unimplemented, Unauthenticated
 //	Canceled, Unknown, any other                       nothing; a server makes Unknown of any error
 //
 // ResourceExhausted for a message that is too large rejects it instead: how large it is, an agent may decide. So does

@@ -32,7 +32,8 @@ func (db DB) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 }
 
 // ReportSQL reports what a database answers, and lost connections. Any other error is that of database/sql
-// or of the driver, as for an argument that can't be converted.
+// or of the driver, as for an argument that can't be converted. That a dial was refused doesn't mean that nothing was
+// done: database/sql tries again by itself, and returns the error of its last try.
 //
 // The errors of drivers for PostgreSQL have a method SQLState. Those of go-sql-driver/mysql don't: add a
 // case for *mysql.MySQLError, which marks them by their Number.
@@ -42,7 +43,9 @@ func ReportSQL(ctx context.Context, err error) {
 	switch {
 	case err == nil, errors.Is(err, sql.ErrNoRows):
 		resilience.ReportBackend(ctx, nil)
-	case errors.As(err, &answer), errors.As(err, &network), errors.Is(err, driver.ErrBadConn):
+	case errors.As(err, &answer):
 		resilience.ReportBackend(ctx, err)
+	case errors.As(err, &network), errors.Is(err, driver.ErrBadConn):
+		resilience.ReportBackend(ctx, resilience.MarkBackend(err))
 	}
 }

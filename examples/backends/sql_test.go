@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -67,4 +68,38 @@ func TestSQL(t *testing.T) {
 			}))
 		})
 	}
+}
+
+// An oldDB is a driver whose only connection says that it is broken when it has executed a statement.
+type oldDB struct {
+	fakeDB
+	executed *int
+}
+
+func (o oldDB) Connect(context.Context) (driver.Conn, error) {
+	if *o.executed > 0 {
+		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	}
+	return o, nil
+}
+
+func (o oldDB) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
+	*o.executed++
+	return nil, driver.ErrBadConn
+}
+
+// database/sql then tries again by itself, and its last error speaks only of the last try.
+func TestStatementThatMayHaveBeenExecutedIsNotRepeated(t *testing.T) {
+	executed, attempts := 0, 0
+	db := DB{sql.OpenDB(oldDB{executed: &executed})}
+	defer db.Close()
+	g := resilience.Must(resilience.New(resilience.Config{Effect: resilience.NonIdempotent}))
+	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+		attempts++
+		_, err := db.ExecContext(ctx, "INSERT")
+		return 0, err
+	})
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+	assert.Equal(t, 1, executed)
+	assert.Equal(t, 1, attempts)
 }

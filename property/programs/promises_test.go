@@ -181,7 +181,8 @@ func isCapped(r *record) string {
 		if other.tool != r.tool || other == r {
 			continue
 		}
-		if other.began.at < first.at && (other.returned.never() || other.returned.at > first.at) {
+		stillRuns := other.began.at < first.at && (other.returned.never() || other.returned.at > first.at)
+		if stillRuns && !other.sharesAPlace() {
 			running++
 		}
 		for _, a := range other.attempts {
@@ -195,10 +196,21 @@ func isCapped(r *record) string {
 	if overdue >= r.world.maxAbandoned {
 		return fmt.Sprintf("%d abandoned attempts still run", overdue)
 	}
-	if r.config.maxInFlight > 0 && running >= r.config.maxInFlight {
+	if r.config.maxInFlight > 0 && running >= r.config.maxInFlight && !r.sharesAPlace() {
 		return fmt.Sprintf("%d other calls run", running)
 	}
 	return ""
+}
+
+// sharesAPlace reports whether a call of the same tool around it may have been in flight when it began, whose place it
+// shares.
+func (r *record) sharesAPlace() bool {
+	for a := r.parent; a != nil; a = a.parent {
+		if a.tool == r.tool && (a.owner.returned.never() || a.owner.returned.at >= r.began.at) {
+			return true
+		}
+	}
+	return false
 }
 
 // A tool that respects its context isn't reported.
