@@ -10,7 +10,8 @@
 --   state           "open" or "isolated"; none while it is closed
 --   failures        in a row, over all members, while it is closed
 --   last            when the last one was, or that of a probe
---   by:MEMBER       how many this member has told of since there are some
+--   told:MEMBER     how many this member has told of since there are some
+--   by:MEMBER       that it has seen the row: some of it are its own failures, or as many of its own would open a breaker
 --   at, probe_at    when a call and when a Probe may be the next probe
 --   opened          since when Probes that fail may put calls off
 --   lease, until    which member sends the probe, and until when another one may not
@@ -270,8 +271,9 @@ end
 
 -- failure counts n failures of a breaker that is closed, and opens it if they are enough. They are in a row with those
 -- that the member had heard of, up to that version, or has told of itself, of which row are in a row. For all that is
--- known, calls have succeeded between others. One of a probe puts off the next one; if it doesn't do so for all, the
--- others have to ask when they may send it. Those of before a reset, by their age, are forgotten.
+-- known, calls have succeeded between others: a longer row of the member's own takes the place of one that others have
+-- seen. A failure of a probe puts off the next one; if it doesn't do so for all, the others have to ask when they may
+-- send it. Those of before a reset, by their age, are forgotten.
 function ops.failure(id, n, row, heard, failures, quorum, cooldown, interval, wait, probe, age, cause)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last')
 	local state, last = h[1], int(math.max(tonumber(h[5] or 0), now - age))
@@ -287,11 +289,17 @@ function ops.failure(id, n, row, heard, failures, quorum, cooldown, interval, wa
 	end
 	if state or not room(id) then return unchanged(id) end
 
-	local h = redis.call('HMGET', breaker, 'failures', 'v', 'by:' .. me)
-	local before, own = tonumber(h[1] or 0), (h[3] or 0) + n
-	local total = math.max(before, math.min(own, row))
-	if before == 0 or h[2] == heard then total = math.max(before + n, total) end
-	redis.call('HSET', breaker, 'by:' .. me, int(own))
+	local h = redis.call('HMGET', breaker, 'failures', 'v', 'told:' .. me)
+	if not h[3] then present('told:') end
+	local told = redis.call('HINCRBY', breaker, 'told:' .. me, n)
+	local before, own = tonumber(h[1] or 0), math.min(told, row, failures)
+	local follows = before == 0 or h[2] == heard
+	local total = math.max(follows and before + n or before, own)
+
+	if not follows and own > before then
+		for _, field in ipairs(present('by:')) do redis.call('HDEL', breaker, field) end
+	end
+	if follows or own > before or own == tonumber(failures) then redis.call('HSET', breaker, 'by:' .. me, 1) end
 
 	local opens = total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum))
 	if total == before and not opens then return unchanged(id) end

@@ -134,18 +134,29 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 		case b != nil && b.State != "closed", !s.room(fb.ID):
 			return s.view(fb.ID, s.me)
 		case b == nil:
-			b = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}, by: make(map[string]int)}
+			b = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}}
 			s.breakers[fb.ID] = b
 		}
 
 		if b.isAtRest() {
-			b.by = make(map[string]int)
+			b.told, b.by = make(map[string]int), make(map[string]bool)
 		}
-		before := b.Failures
-		b.by[s.me] += n.n
-		b.Failures = max(before, min(b.by[s.me], n.row))
-		if before == 0 || b.Version == n.heard {
-			b.Failures = max(before+n.n, b.Failures)
+		if _, ok := b.told[s.me]; !ok {
+			forgetAbsent(s.model, b.told)
+		}
+		b.told[s.me] += n.n
+		before, own := b.Failures, min(b.told[s.me], n.row, fb.Config.Failures)
+		follows := before == 0 || b.Version == n.heard
+		b.Failures = max(before, own)
+		if follows {
+			b.Failures = max(before+n.n, own)
+		}
+
+		if !follows && own > before {
+			b.by = make(map[string]bool)
+		}
+		if follows || own > before || own == fb.Config.Failures {
+			b.by[s.me] = true
 		}
 		opens := b.Failures >= fb.Config.Failures && forgetAbsent(s.model, b.by) >= s.needed(n.quorum)
 		if b.Failures == before && !opens {

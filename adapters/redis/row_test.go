@@ -133,3 +133,91 @@ func TestDeadBackendIsShutSoonHoweverFarTheStoreIs(t *testing.T) {
 		})
 	}
 }
+
+// Failures of one member at the same time, as when it loses the connection to its backend, and one of another that
+// hasn't heard of them shut nothing for the others, whose calls succeed meanwhile.
+func TestFailuresOfOneMemberAndOneThatHasNotHeardOfThem(t *testing.T) {
+	for _, after := range []time.Duration{-20, -10, 0, 10, 20, 30, 40, 45} { // the other's
+		t.Run(fmt.Sprint(after*time.Millisecond), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := serversFarAway(t, newModel(), 10, 25*time.Millisecond)
+				defer leaveAll(t, all)
+				time.Sleep(absence)
+				failAtOnce := func(s *server) { // without a pause in which it could tell of the first one alone
+					for range 5 {
+						_, err := resilience.Do(t.Context(), s.guard, "search",
+							func(context.Context) (string, error) { return "", errBackend })
+						require.ErrorIs(t, err, errBackend)
+					}
+				}
+
+				for ms := time.Duration(-30); ms < 200; ms++ {
+					if ms == 0 {
+						failAtOnce(all[0])
+					}
+					if ms == after {
+						all[1].fail()
+					}
+					for i, s := range all {
+						if i > 0 || ms < 0 {
+							require.NoError(t, s.call(), "member %d after %dms", i, ms)
+						}
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		})
+	}
+}
+
+// A member counts for the quorum if it has seen the row that is as long as one breaker takes, or as many failures of its
+// own.
+func TestQuorumHasSeenTheRow(t *testing.T) {
+	type failure struct {
+		member, n int
+		heard     bool // of all before it
+	}
+	for name, c := range map[string]struct {
+		failures []failure
+		want     string
+	}{
+		"each has heard of those before":             {[]failure{{0, 1, true}, {1, 1, true}, {0, 1, true}}, "open"},
+		"of one member":                              {[]failure{{0, 1, true}, {0, 1, true}, {0, 1, true}}, "closed"},
+		"of one member, and one after them":          {[]failure{{0, 1, true}, {0, 1, false}, {0, 1, false}, {1, 1, true}}, "open"},
+		"of one member, and another that is unheard": {[]failure{{0, 1, true}, {0, 1, false}, {0, 1, false}, {1, 2, false}}, "closed"},
+		"another that is unheard before them":        {[]failure{{1, 1, true}, {0, 1, false}, {0, 1, false}, {0, 1, false}}, "closed"},
+		"and one after them":                         {[]failure{{1, 1, true}, {0, 3, false}, {2, 1, true}}, "open"},
+		"and then as many of the other's own":        {[]failure{{1, 1, true}, {0, 3, false}, {1, 2, false}}, "open"},
+		"of two at the same time":                    {[]failure{{0, 1, true}, {1, 1, false}, {0, 1, false}, {1, 1, false}, {0, 1, false}, {1, 1, false}}, "open"},
+		"of two who told of them after an outage":    {[]failure{{0, 7, false}, {1, 4, false}}, "open"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, scripts := stores(t, 3)
+			m := newModel()
+			var models []store
+			for i := range scripts {
+				models = append(models, m.store(fmt.Sprint("member-", i)))
+				for _, s := range []store{scripts[i], models[i]} {
+					_, err := s.sync(t.Context(), memory{})
+					require.NoError(t, err)
+				}
+			}
+			rows, states := make([]int, 3), make([]entry, 2)
+			for _, f := range c.failures {
+				rows[f.member] += f.n
+				for i, s := range []store{scripts[f.member], models[f.member]} {
+					n := news{op: "failure", n: f.n, row: rows[f.member], quorum: 2}
+					n.breaker = resilience.FleetBreaker{ID: "listed/search", Config: resilience.BreakerConfig{Failures: 3}}
+					if f.heard {
+						n.heard = states[i].Version
+					}
+					var err error
+					states[i], err = one(t.Context(), s, n)
+					require.NoError(t, err)
+				}
+			}
+			require.Equal(t, c.want, states[0].State, "the script")
+			require.Equal(t, c.want, states[1].State, "the model")
+		})
+	}
+}
