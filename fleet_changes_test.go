@@ -92,6 +92,38 @@ func TestFleetOpensABreaker(t *testing.T) {
 	})
 }
 
+// What a member's own probe has closed, the fleet doesn't close once more when it hears of that: it may be open again.
+func TestFleetHearsLateThatAProbeHasSucceeded(t *testing.T) {
+	for name, c := range map[string]struct {
+		after []resilience.FleetChange
+		want  resilience.State
+	}{
+		"it closes the breaker":          {[]resilience.FleetChange{fleetCloses}, resilience.StateOpen},
+		"others have opened it since":    {[]resilience.FleetChange{fleetCloses, fleetOpens, fleetCloses}, resilience.StateClosed},
+		"it hears that of another probe": {[]resilience.FleetChange{fleetOpens, fleetCloses}, resilience.StateClosed},
+		"it is reset":                    {[]resilience.FleetChange{fleetResets}, resilience.StateClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+				b := g.Breaker("x")
+				opened(t, m, time.Second)
+				time.Sleep(time.Second)
+				done, err := b.Allow()
+				require.NoError(t, err)
+				done(nil)
+				require.Equal(t, resilience.StateClosed, b.State())
+
+				trip(t, b)
+				for _, x := range c.after {
+					change(t, m, x)
+				}
+				require.Equal(t, c.want, b.State())
+			})
+		})
+	}
+}
+
 // change applies a change to the breaker of x, a second after what happened before.
 func change(t *testing.T, m *resilience.FleetMember, c resilience.FleetChange) {
 	t.Helper()

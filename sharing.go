@@ -26,7 +26,7 @@ func (b *Breaker) isShareable() bool { return b.of.base.name != "" }
 
 // sharing is what a breaker knows of its fleet, and of what is to be told there.
 type sharing struct {
-	fleet   State     // as the fleet has it, while the breaker may have another
+	fleet   State     // as the fleet has it, while the breaker may have another; closed also once this member has closed it
 	reset   time.Time // of the fleet's last reset by hand
 	changed time.Time // by the member's own calls, Probe or operator
 	cause   Cause     // of that
@@ -36,11 +36,16 @@ type sharing struct {
 	denied  *moment   // until when the fleet may keep calls from being the probe without another change
 }
 
-// note is called for each change of the breaker's state. b.mu must be held.
+// note is called for each change of the breaker's state. If the member's own probe has closed what the fleet has opened,
+// it is no news that the fleet closes it, too: it may have opened again by then. b.mu must be held.
 func (s *sharing) note(e BreakerChange) {
 	s.denied = nil
-	if e.Cause == CauseCalls || e.Cause == CauseProbe {
-		s.changed, s.cause, s.tripped = e.Time, e.Cause, nil
+	if e.Cause != CauseCalls && e.Cause != CauseProbe {
+		return
+	}
+	s.changed, s.cause, s.tripped = e.Time, e.Cause, nil
+	if e.To == StateClosed && s.fleet == StateOpen {
+		s.fleet = StateClosed
 	}
 }
 

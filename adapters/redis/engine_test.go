@@ -367,3 +367,49 @@ func TestWhatAMessageMeans(t *testing.T) {
 		})
 	}
 }
+
+// A probe succeeds, and the backend fails again, before the store hears of either: what it says of the success doesn't close
+// the breaker, whichever way that arrives.
+func TestBreakerThatHasOpenedAgainIsNotClosedByWhatTheStoreSaysOfBefore(t *testing.T) {
+	for name, trouble := range map[string]func(s *server){
+		"the reply":               func(*server) {},
+		"a message":               func(s *server) { s.store.loseReplies("failure") },
+		"what is read meanwhile":  func(s *server) { time.AfterFunc(60*time.Millisecond, s.fleet.engine.subscribed) },
+		"what is read afterwards": func(s *server) { time.AfterFunc(110*time.Millisecond, s.fleet.engine.subscribed) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all := []*server{newServer(t, m, "server"), newServer(t, m, "other")}
+				for _, s := range all {
+					s.more, s.broken = []string{"another"}, all[0].broken
+					s.start(nil)
+				}
+				defer leaveAll(t, all)
+				down(t, all)
+				s := all[0]
+				s.store.delay = func() time.Duration { return 25 * time.Millisecond }
+				time.Sleep(31 * time.Second)
+				failed := func(tool string) {
+					s.cut.Store(true)
+					require.ErrorIs(t, s.callTool(tool), errBackend)
+				}
+
+				failed("another") // which the store is told of at first
+				s.broken.Store(false)
+				s.cut.Store(false)
+				require.NoError(t, s.call(), "it is the probe")
+				failed("another")
+				for range 5 {
+					failed("search")
+				}
+				trouble(s)
+				for range 20 {
+					require.Equal(t, resilience.StateOpen, s.state())
+					time.Sleep(10 * time.Millisecond)
+				}
+				s.store.mend()
+			})
+		})
+	}
+}
