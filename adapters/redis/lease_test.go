@@ -70,6 +70,35 @@ func TestLeaseIsRenewedDuringALongSync(t *testing.T) {
 	}
 }
 
+// However many leases there are, and however slow the store is, renewing them keeps the member from nothing else.
+func TestLeasesOfManyProbesAreRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "probing")
+		s.quorum = 1
+		for i := range 2*maxBatch + 1 {
+			s.more = append(s.more, fmt.Sprint("tool-", i))
+		}
+		s.start(nil)
+		for _, tool := range s.more {
+			s.open(tool)
+		}
+		time.Sleep(31 * time.Second)
+		for _, tool := range s.more {
+			s.begin(tool, 20*time.Second)
+		}
+		defer time.Sleep(20 * time.Second) // until the probes have ended
+		defer leaveAll(t, []*server{s})
+		s.store.delay = func() time.Duration { return 100 * time.Millisecond }
+		m.executed()
+		time.Sleep(10 * time.Second)
+
+		executed := m.executed()
+		require.Greater(t, executed["sync"], 4, executed)
+		require.Greater(t, executed["renew"], 4*len(s.more), executed)
+	})
+}
+
 // A lease that has expired is renewed unless another member has it now.
 func TestExpiredLeaseIsNotTakenFromAnotherMember(t *testing.T) {
 	server, tick, all := stores(t, 2)

@@ -249,11 +249,13 @@ func (e *engine) renew(ctx context.Context) error {
 			probing = append(probing, news{op: "renew", breaker: b})
 		}
 	}
-	err := e.tellAll(ctx, probing, func(news, entry) {})
-	if err != nil {
-		e.renewed = time.Time{}
+	for batch := range slices.Chunk(probing, maxBatch) { // tellAll would renew meanwhile
+		if err := e.tell(ctx, batch, func(news, entry) {}); err != nil {
+			e.renewed = time.Time{}
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // remember gives a store that has lost its memory, or the newest part of it, what the member knows. What it can't give,
