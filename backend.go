@@ -239,7 +239,8 @@ func (l *backendLog) current() *attemptLog {
 	return &l.first
 }
 
-// isCurrent reports whether ctx, of the innermost call c, belongs to the attempt under way rather than to an earlier one.
+// isCurrent reports whether ctx, of the innermost call c, belongs to the attempt under way rather than to an earlier
+// one.
 func (c *callContext) isCurrent(ctx context.Context) bool {
 	later := c.backend.later.Load()
 	return later == nil || logOf(ctx, c) == later

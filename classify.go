@@ -67,23 +67,24 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     exhausted unless a message is too large, internal unless the client couldn't send the request,
 //     unavailable, data loss);
 //   - an answer that rejects the request is ClassInvalid: any other SQLSTATE (but for 08P01, 53400, 55P03 and 57014,
-//     of a request that is garbled, too large, locked out or canceled, which say nothing), HTTP status from 400 and status of gRPC but
-//     for canceled and unknown, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, EISDIR and ENOTDIR, and, if there
-//     is none of these, the last report;
+//     of a request that is garbled, too large, locked out or canceled, which say nothing), HTTP status from 400 and
+//     status of gRPC but for canceled and unknown, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, EISDIR and ENOTDIR,
+//     and, if there is none of these, the last report;
 //   - a failure after a good answer of the backend is ClassNeutral, by the last report;
 //   - everything else is ClassTransient, and behind an adapter ClassNeutral, since that is how tools
 //     talk to agents: most of it is about mistakes. There, a host that doesn't exist, a bare io.ErrUnexpectedEOF, a
-//     message that can't be sent, a pipe that is closed, a path that is in use (EBUSY, ETXTBSY) and a command that was killed
-//     are no evidence of trouble, either: an agent can bring them about.
+//     message that can't be sent, a pipe that is closed, a path that is in use (EBUSY, ETXTBSY) and a command that was
+//     killed are no evidence of trouble, either: an agent can bring them about.
 //
 // A deadline of the tool's own counts, since that is how a hang is noticed. A tool that takes a timeout from its agent,
 // or waits for what the agent has described, marks the end of that by [MarkNeutral] or [MarkInvalid].
 //
 // A [Guard] neither counts nor retries a failure that says no more than TIMEOUT, [context.DeadlineExceeded], gRPC's
-// deadline exceeded or HTTP's 504 in the second half of a call that its caller (by a deadline, [Timeout] or MetaTimeout) ends before
-// the tool's timeout would: the tool may have told its backend of that end, and either may keep a part of the time.
-// BreakerConfig.Classify is asked all the same: Classify returns ClassNeutral for what that receives, and another class
-// stands. It isn't retried in any case. An AttemptTimeout isn't meant: that is the tool's own.
+// deadline exceeded or HTTP's 504 in the second half of a call that its caller (by a deadline, [Timeout] or
+// MetaTimeout) ends before the tool's timeout would: the tool may have told its backend of that end, and either may
+// keep a part of the time. BreakerConfig.Classify is asked all the same: Classify returns ClassNeutral for what that
+// receives, and another class stands. It isn't retried in any case. An AttemptTimeout isn't meant: that is the tool's
+// own.
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
 // call of its own: what rejected that call knows when to come back.
@@ -127,8 +128,8 @@ func (f *facts) meaning() Class {
 // another operation on a file than to open or to execute it, count as having had no effect without a mark. A
 // tool that did something else before, or that follows a redirect after a POST, overrides that with
 // [MarkBackend] or [MarkPermanent]. So does one whose client retries by itself and returns its last error, as go-redis,
-// the SDK of AWS, database/sql after driver.ErrBadConn, and net/http with an Idempotency-Key do: an earlier try may have
-// had an effect. Better, the client's retries are turned off for such tools. For requests that were reported, see
+// the SDK of AWS, database/sql after driver.ErrBadConn, and net/http with an Idempotency-Key do: an earlier try may
+// have had an effect. Better, the client's retries are turned off for such tools. For requests that were reported, see
 // [Transport].
 //
 // What failed in another way, and may have taken effect, is marked by [MarkBackend].

@@ -37,8 +37,8 @@ func (g *Guard) inFlight() (n int) {
 	return n
 }
 
-// serves reports whether ctx belongs to a call of g in flight, of the tool or, if that is empty, of any: it may be in the
-// middle of its work.
+// serves reports whether ctx belongs to a call of g in flight, of the tool or, if that is empty, of any: it may be in
+// the middle of its work.
 func (g *Guard) serves(ctx context.Context, tool string) bool {
 	for c := innermost(ctx); c != nil; c = c.outer() {
 		t := c.ticket

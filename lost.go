@@ -90,9 +90,9 @@ func lostReason(err error, from string) (reason string, sure bool) {
 	return reason, reason != "" && !isOfRequest(err)
 }
 
-// isOfRequest reports whether err may say no more than that an address isn't valid, that a message can't be sent, such as
-// one that is too large, or that the other side rejects what was offered in a handshake of TLS: an agent can bring these
-// about. Those errno that mean a lost connection have said so.
+// isOfRequest reports whether err may say no more than that an address isn't valid, that a message can't be sent, such
+// as one that is too large, or that the other side rejects what was offered in a handshake of TLS: an agent can bring
+// these about. Those errno that mean a lost connection have said so.
 func isOfRequest(err error) bool {
 	x, ok := err.(*net.OpError)
 	if !ok || x.Op == "remote error" {

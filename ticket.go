@@ -67,9 +67,9 @@ func ticketOf(ctx context.Context, b *Breaker) *ticket {
 	return t
 }
 
-// admit implements Allow with a new ticket, which it fills in. A probe keeps the slot for as long as the tool's timeout,
-// if that is longer than ProbeTimeout, and has failed then unless the tool's maximum is longer still. The call has so much
-// time left, never if that isn't known.
+// admit implements Allow with a new ticket, which it fills in. A probe keeps the slot for as long as the tool's
+// timeout, if that is longer than ProbeTimeout, and has failed then unless the tool's maximum is longer still. The call
+// has so much time left, never if that isn't known.
 func (b *Breaker) admit(t *ticket, timeout, maximum, left time.Duration) *Error {
 	for {
 		now := b.era.Load()

@@ -121,8 +121,8 @@ func isSafe(method string) bool {
 	return false
 }
 
-// isReplayed reports whether net/http sends a request again by itself, though it isn't safe, once a connection that it has
-// used before is lost.
+// isReplayed reports whether net/http sends a request again by itself, though it isn't safe, once a connection that it
+// has used before is lost.
 func isReplayed(req *http.Request) bool {
 	return req.Header["Idempotency-Key"] != nil || req.Header["X-Idempotency-Key"] != nil
 }

@@ -55,7 +55,8 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // send sends a message of an attempt, which may be nil. What is sent to the client whose request is served doesn't wait
-// behind other messages: over HTTP, each request has a stream of its own. What isn't a tool's is sent as without a guard.
+// behind other messages: over HTTP, each request has a stream of its own. What isn't a tool's is sent as without a
+// guard.
 func (t *tracker) send(ctx context.Context, m message, a *trackedAttempt) (mcp.Result, error) {
 	own := !m.isNotification() || ctx.Value(requesterKey{}) == any(m.req.GetSession())
 	switch {

@@ -17,22 +17,22 @@
 // probe of an open breaker waits for the lease, for 100ms and a tenth of its timeout at most, and is the probe if
 // there is no answer. A breaker opens for its member alone after Failures failures of its own, as without a fleet.
 // It opens for all if the fleet has as many in a row, and each of a [Config.Quorum] of members has seen one of them, or
-// as many of its own. Failures of two members are in a row if the second one had heard of the first: between those within
-// a round trip to Redis, others may have succeeded. So a busy backend that mostly works isn't shut, also if one member has
-// lost its connection, and a dead one is after as many round trips.
+// as many of its own. Failures of two members are in a row if the second one had heard of the first: between those
+// within a round trip to Redis, others may have succeeded. So a busy backend that mostly works isn't shut, also if one
+// member has lost its connection, and a dead one is after as many round trips.
 //
 // While all backends are healthy, a member sends two commands a second: one says that it is alive, and one is a ping on
-// the connection for messages. Failures and probes send one each, and so does the first success after a failure; of what
-// a member finds out while Redis answers, one command tells a hundred. Once a minute, and after it has missed a message,
-// a member reads all breakers that aren't closed or have failures, a hundred with each command.
+// the connection for messages. Failures and probes send one each, and so does the first success after a failure; of
+// what a member finds out while Redis answers, one command tells a hundred. Once a minute, and after it has missed a
+// message, a member reads all breakers that aren't closed or have failures, a hundred with each command.
 //
 // A probe leases the right to send it for three seconds at a time, so one that dies with its server is replaced after
 // that. Probes that tell nothing have it for a ProbeTimeout in all, at whichever members, so their clients don't keep
 // the others waiting. What is broken may be the network of one member: one whose probe has failed, or has told nothing,
-// leaves the next one to the others, for a quarter of the cooldown, and if it is in vain again, that keeps none out that
-// has had no turn since. A member that is called rarely therefore asks the backend for itself, once, however often the
-// others have asked in vain, so a fleet whose members are called about once in a cooldown asks more often than that;
-// and a server that crashes within each cooldown has had
+// leaves the next one to the others, for a quarter of the cooldown, and if it is in vain again, that keeps none out
+// that has had no turn since. A member that is called rarely therefore asks the backend for itself, once, however often
+// the others have asked in vain, so a fleet whose members are called about once in a cooldown asks more often than
+// that; and a server that crashes within each cooldown has had
 // no turn each time it is back. With BreakerConfig.Probe, the fleet together asks the backend as often as one server
 // would, and keeps calls from being the probe for as long.
 //
