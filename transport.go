@@ -30,9 +30,8 @@ import (
 //   - Any other answer is a good one, unless it breaks off, or hangs until the request's end, while its Body is read.
 //
 // A tool of any [Effect] whose error tells nothing is retried if its last request would have changed
-// something and was refused: the connection was (unless an Idempotency-Key lets net/http try again by itself), or
-// the status is 429. A tool that isn't idempotent is never
-// retried if another request of the attempt may have changed something, unless it says by [MarkTransient]
+// something and was refused: the connection was, or the status is 429, unless an Idempotency-Key lets net/http send the
+// request again by itself. A tool that isn't idempotent is never retried if another request of the attempt may have changed something, unless it says by [MarkTransient]
 // that none has: GET, HEAD, OPTIONS and TRACE change nothing, unless the answer is 101, and neither do
 // requests that are answered with a status from 400 to 499, but for 408 and 499: the server has given these up, which
 // it may have begun to serve.
@@ -65,7 +64,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case v == nil:
 	case safe:
 		v.refused = false // it isn't what would change something
-	case err != nil && isReplayed(req):
+	case isReplayed(req):
 		v.refused, v.noEffect = false, false // this may only be the last of several tries
 	}
 	r.end(v)
@@ -92,13 +91,13 @@ type body struct {
 	io.ReadCloser
 	answers *http.Request
 	request request
-	closed  atomic.Bool
+	silent  atomic.Bool // the tool has closed it, or it has been reported
 }
 
 // Read reports an answer that breaks off, as verdictOf does what there is no answer to, unless the tool has closed it.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && !b.closed.Load() {
+	if err != nil && err != io.EOF && !b.silent.Swap(true) {
 		if v := verdictOf(b.answers, nil, err); v != nil {
 			v.silent, v.noEffect, v.refused = false, false, false
 			b.request.end(v)
@@ -108,7 +107,7 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 func (b *body) Close() error {
-	b.closed.Store(true)
+	b.silent.Store(true)
 	return b.ReadCloser.Close()
 }
 
@@ -124,7 +123,9 @@ func isSafe(method string) bool {
 // isReplayed reports whether net/http sends a request again by itself, though it isn't safe, once a connection that it
 // has used before is lost.
 func isReplayed(req *http.Request) bool {
-	return req.Header["Idempotency-Key"] != nil || req.Header["X-Idempotency-Key"] != nil
+	_, key := req.Header["Idempotency-Key"]
+	_, other := req.Header["X-Idempotency-Key"]
+	return key || other
 }
 
 // verdictOf returns what the outcome of a request says, nil if that is nothing. Once the context of the request has

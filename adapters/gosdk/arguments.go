@@ -151,7 +151,8 @@ func isAboutNumber(text string, arguments json.RawMessage) bool {
 // bigPrefix is how an error of package big begins.
 const bigPrefix = "math/big: cannot unmarshal "
 
-// parsers holds the other types of the standard library whose values have errors of their own, with a part of the text.
+// parsers holds the other types of the standard library whose values have errors of their own, with how these begin:
+// an agent can send many values, and few are parsed for errors that only quote such words of its own.
 var parsers = []struct {
 	says  string
 	parse func(text []byte) error
@@ -160,11 +161,13 @@ var parsers = []struct {
 	{"parsing time ", parse[time.Time]}, // as a key
 	{"ParseAddr(", parse[netip.Addr]},
 	{"ParseAddr(", parse[netip.AddrPort]},
-	{"ParsePrefix(", parse[netip.Prefix]},
-	{"port", parse[netip.AddrPort]},
+	{"netip.ParsePrefix(", parse[netip.Prefix]},
+	{"not an ip:port", parse[netip.AddrPort]},
+	{"invalid ip:port ", parse[netip.AddrPort]},
+	{"invalid port ", parse[netip.AddrPort]},
 	{"invalid IP address: ", parse[net.IP]},
 	{"illegal base64 data ", parse[[]byte]},
-	{",string struct tag", func(text []byte) error {
+	{"json: invalid use of ,string struct tag", func(text []byte) error {
 		return parse[struct {
 			V int `json:",string"`
 		}]([]byte(`{"V":` + string(text) + `}`))
@@ -178,7 +181,7 @@ func parse[T any](text []byte) error { return json.Unmarshal(text, new(T)) }
 func isParseErrorOf(err error, text string, arguments json.RawMessage) bool {
 	var parses []func(text []byte) error
 	for _, p := range parsers {
-		if strings.Contains(text, p.says) {
+		if strings.HasPrefix(text, p.says) {
 			parses = append(parses, p.parse)
 		}
 	}
@@ -192,7 +195,7 @@ func isParseErrorOf(err error, text string, arguments json.RawMessage) bool {
 }
 
 // hasValue reports whether f is true of a key in arguments, or of a value that is neither an object nor an array. It
-// looks at all of them, however many an agent sends: the SDK has done so, too, with more effort.
+// looks at all of them, however many an agent sends, as the SDK has done.
 func hasValue(arguments json.RawMessage, f func(v any) bool) bool {
 	var decoded any
 	return json.Unmarshal(arguments, &decoded) == nil && hasValueIn(decoded, f)

@@ -2,6 +2,7 @@ package redisfleet
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -381,6 +382,8 @@ func TestBreakerThatHasOpenedAgainIsNotClosedByWhatTheStoreSaysOfBefore(t *testi
 			synctest.Test(t, func(t *testing.T) {
 				m := newModel()
 				all := []*server{newServer(t, m, "server"), newServer(t, m, "other")}
+				var delay atomic.Int64
+				all[0].store.delay = func() time.Duration { return time.Duration(delay.Load()) }
 				for _, s := range all {
 					s.more, s.broken = []string{"another"}, all[0].broken
 					s.start(nil)
@@ -388,7 +391,7 @@ func TestBreakerThatHasOpenedAgainIsNotClosedByWhatTheStoreSaysOfBefore(t *testi
 				defer leaveAll(t, all)
 				down(t, all)
 				s := all[0]
-				s.store.delay = func() time.Duration { return 25 * time.Millisecond }
+				delay.Store(int64(25 * time.Millisecond))
 				time.Sleep(31 * time.Second)
 				failed := func(tool string) {
 					s.cut.Store(true)

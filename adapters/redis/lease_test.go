@@ -2,6 +2,7 @@ package redisfleet
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,8 @@ func TestLeasesOfManyProbesAreRenewed(t *testing.T) {
 		m := newModel()
 		s := newServer(t, m, "probing")
 		s.quorum = 1
+		var delay atomic.Int64
+		s.store.delay = func() time.Duration { return time.Duration(delay.Load()) }
 		for i := range 2*maxBatch + 1 {
 			s.more = append(s.more, fmt.Sprint("tool-", i))
 		}
@@ -89,7 +92,7 @@ func TestLeasesOfManyProbesAreRenewed(t *testing.T) {
 		}
 		defer time.Sleep(20 * time.Second) // until the probes have ended
 		defer leaveAll(t, []*server{s})
-		s.store.delay = func() time.Duration { return 100 * time.Millisecond }
+		delay.Store(int64(100 * time.Millisecond))
 		m.executed()
 		time.Sleep(10 * time.Second)
 
