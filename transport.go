@@ -31,10 +31,10 @@ import (
 //
 // A tool of any [Effect] whose error tells nothing is retried if its last request would have changed
 // something and was refused: the connection was, or the status is 429, unless an Idempotency-Key lets net/http send the
-// request again by itself. A tool that isn't idempotent is never retried if another request of the attempt may have changed something, unless it says by [MarkTransient]
-// that none has: GET, HEAD, OPTIONS and TRACE change nothing, unless the answer is 101, and neither do
-// requests that are answered with a status from 400 to 499, but for 408 and 499: the server has given these up, which
-// it may have begun to serve.
+// request again by itself. A tool that isn't idempotent is never retried if another request of the attempt may have
+// changed something, unless it says by [MarkTransient] that none has: GET, HEAD, OPTIONS and TRACE change nothing,
+// unless the answer is 101, and neither do requests that are answered with a status from 400 to 499, but for 408 and
+// 499: the server has given these up, which it may have begun to serve.
 //
 // A server that passes on the token of each user gives each a breaker by [BreakerKey], or the rate limit of one would
 // shut the tool for all.
