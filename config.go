@@ -92,8 +92,7 @@ type Tool struct {
 	// MaxInFlight is how many calls of the tool may run at once. A further one is OVERLOADED at once, which
 	// no breaker counts: servers over stdio have few workers, and one slow tool must not take them all. A call that
 	// is paused counts too, so a tool that asks people needs one for each who may not answer; a call of the tool within
-	// one of its own doesn't. Zero means any number.
-	// It must not be negative.
+	// one of its own doesn't. Zero means any number. It must not be negative.
 	MaxInFlight int
 
 	// Effect is what running the tool twice may do. Config.Effect doesn't apply to a tool that

@@ -239,6 +239,12 @@ func (w wideStatus) Code() uint64           { return uint64(w) }
 func (otherCode) Error() string { return "no error of SQLite" }
 func (c otherCode) Code() int   { return int(c) }
 
+// A killedError is that of a command that was killed, as an *exec.ExitError says it: perhaps one that an agent chose.
+type killedError struct{}
+
+func (killedError) Error() string { return "signal: killed" }
+func (killedError) ExitCode() int { return -1 }
+
 // A foreignNetError has the methods of a net.Error, as kafka-go's has for whatever its broker answers. It says whether it
 // is a timeout.
 type foreignNetError bool
@@ -325,7 +331,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			saying{13, "desc = transport: received per-RPC creds error with illegal status: no"},
 			sqlite.Method(0), sqlite.Method(1), sqlite.Method(4), sqlite.Method(7), sqlite.Method(1 << 8),
 			sqlite.Small(4), sqlite.Field{Code: 1}, sqlite.Text("5"), sqlite.Bare{}, sqlite.NewStruct(1), otherCode(5),
-			wideStatus(14), foreignNetError(false), syscall.EBUSY, &fs.PathError{Op: "remove", Path: "/proc", Err: syscall.EBUSY},
+			wideStatus(14), foreignNetError(false), killedError{}, syscall.EBUSY, &fs.PathError{Op: "remove", Path: "/proc", Err: syscall.EBUSY},
 			&net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)},
 			&net.OpError{Op: "listen", Net: "tcp", Err: errBoom},
 			&net.OpError{Op: "write", Net: "udp", Err: os.NewSyscallError("write", syscall.EMSGSIZE)},

@@ -290,7 +290,7 @@ function ops.failure(id, n, row, heard, failures, quorum, cooldown, interval, wa
 	if state or not room(id) then return unchanged(id) end
 
 	local h = redis.call('HMGET', breaker, 'failures', 'v', 'told:' .. me)
-	if not h[3] then present('told:') end
+	if not h[3] then present('told:') end -- which forgets those of members that are away
 	local told = redis.call('HINCRBY', breaker, 'told:' .. me, n)
 	local before, own = tonumber(h[1] or 0), math.min(told, row, failures)
 	local follows = before == 0 or h[2] == heard
