@@ -36,7 +36,7 @@ var mutants = []mutant{
 	{"a cooldown that doesn't end", "2: an open breaker stays open.",
 		"ticket.go", "			if b.untilProbe() > 0 {\n", "			if b.untilProbe() > -1<<62 {\n"},
 	{"an overdue probe isn't ended", "2: a probe that never reports keeps the slot.",
-		"ticket.go", "if overdue {", "if overdue && false {"},
+		"ticket.go", "trouble.overdue.left() < 0", "trouble.overdue.left() < -1<<62"},
 	{"a call that is overloaded keeps its permission", "2: an OVERLOADED probe keeps the slot.",
 		"call.go", "		c.settle(outcomeNeutral)\n		return overloadedError(c.ctx.name, \"Too many earlier calls of\")",
 		"		return overloadedError(c.ctx.name, \"Too many earlier calls of\")"},
@@ -56,7 +56,8 @@ var mutants = []mutant{
 		"	switch t.state.Swap(ticketUsed) {\n	case ticketUsed:\n		if r, err := t.b.era.Load().Allow(); err == nil {\n" +
 			"			r(o.err())\n		}\n		return false\n"},
 	{"a call within counts by itself", "3: one call of an agent counts twice on the breaker.",
-		"call.go", "	if c.ctx.ticket == nil {\n		_, maximum", "	if c.ctx.ticket == nil || !c.ctx.ticket.isProbe() {\n		_, maximum"},
+		"call.go", "	if c.ctx.ticket == nil {\n		timeout, maximum",
+		"	if c.ctx.ticket == nil || !c.ctx.ticket.isProbe() {\n		timeout, maximum"},
 	{"two ends", "3: observers receive the end of a rejected call twice.",
 		"call.go", "	c.notifyEnd(failed)\n", "	c.notifyEnd(failed)\n	if c.state == nil || !c.begun() {\n		c.notifyEnd(failed)\n	}\n"},
 	{"a threshold that is too high", "3: the breaker opens one failure late.",
