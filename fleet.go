@@ -11,9 +11,9 @@ import (
 // share what each of them finds out. The nested module adapters/redis has one; [Guard.JoinFleet] connects a guard
 // with any other. A Fleet carries messages, and keeps what its members have to agree on:
 //
-//   - How many calls in a row have failed, over all members: each failure adds one, unless its member had not heard of
-//     those before yet, and a success anywhere sets it to zero. It opens the breaker of all members when there are as
-//     many as one of them would take, and enough members have seen some of them, or as many of their own.
+//   - How many calls in a row have failed, over all members: each failure adds one, and a success anywhere sets it to
+//     zero. It opens the breaker of all members when there are as many as one of them would take, and enough members
+//     have seen some of them.
 //   - Until when an open breaker rejects calls, and which member then sends the one probe.
 //   - What was isolated by hand.
 //

@@ -16,10 +16,11 @@
 // The guard's own breakers decide every call, and no call waits for Redis, but for one: a call that could be the
 // probe of an open breaker waits for the lease, for 100ms and a tenth of its timeout at most, and is the probe if
 // there is no answer. A breaker opens for its member alone after Failures failures of its own, as without a fleet.
-// It opens for all if the fleet has as many in a row, and each of a [Config.Quorum] of members has seen one of them, or
-// as many of its own. Failures of two members are in a row if the second one had heard of the first: between those
-// within a round trip to Redis, others may have succeeded. So a busy backend that mostly works isn't shut, also if one
-// member has lost its connection, and a dead one is after as many round trips.
+// It opens for all if the fleet has as many in a row, and each of a [Config.Quorum] of members has seen one of them.
+// Between failures within a round trip to Redis, calls of others may have succeeded: they are in a row if, by the time
+// that the later one's member has heard of the earlier one and told Redis so, neither a call of its own has succeeded
+// nor has another member told of one. So a busy backend that mostly works isn't shut, also if one member has lost its
+// connection, and a dead one is within a round trip for each failure that it takes, however many calls fail at once.
 //
 // While all backends are healthy, a member sends two commands a second: one says that it is alive, and one is a ping on
 // the connection for messages. Failures and probes send one each, and so does the first success after a failure; of

@@ -10,8 +10,8 @@
 --   state           "open" or "isolated"; none while it is closed
 --   failures        in a row, over all members, while it is closed
 --   last            when the last one was, or that of a probe
---   told:MEMBER     how many this member has told of since there are some
---   by:MEMBER       that it has seen the row: some of it are its own failures, or as many of its own would open a breaker
+--   row             the version of the fleet with which the first of them was counted
+--   by:MEMBER       that some of them are this member's: which of its news the last one was
 --   at, probe_at    when a call and when a Probe may be the next probe
 --   opened          since when Probes that fail may put calls off
 --   lease, until    which member sends the probe, and until when another one may not
@@ -191,6 +191,13 @@ end
 
 local function unchanged(id) return cjson.encode(get(breaker, id)) end
 
+-- apart is unchanged, for a failure that isn't in this row.
+local function apart(id, row)
+	local b = get(breaker, id)
+	b.apart = tonumber(row or 0) -- none if an older version of this script has begun it
+	return cjson.encode(b)
+end
+
 -- listed reports whether a breaker is that of a listed tool: the names of others, and keys, are what agents choose.
 local function listed(id) return string.find(id, '^listed/[^/]*$') end
 
@@ -270,11 +277,12 @@ local function putOff(wait, cooldown, cause)
 end
 
 -- failure counts n failures of a breaker that is closed, and opens it if they are enough. They are in a row with those
--- that the member had heard of, up to that version, or has told of itself, of which row are in a row. For all that is
--- known, calls have succeeded between others: a longer row of the member's own takes the place of one that others have
--- seen. A failure of a probe puts off the next one; if it doesn't do so for all, the others have to ask when they may
+-- before if the member had heard of all of them, up to that version. Otherwise calls may have succeeded between: the
+-- member is told which row they are apart from, and tells of them again, unless one has succeeded by the time that it
+-- has heard of the row. nth is the number of the member's news, since a client sends a command again whose reply was
+-- lost. A failure of a probe puts off the next one; if it doesn't do so for all, the others have to ask when they may
 -- send it. Those of before a reset, by their age, are forgotten.
-function ops.failure(id, n, row, heard, failures, quorum, cooldown, interval, wait, probe, age, cause)
+function ops.failure(id, n, heard, row, nth, failures, quorum, cooldown, interval, wait, probe, age, cause)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last')
 	local state, last = h[1], int(math.max(tonumber(h[5] or 0), now - age))
 	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
@@ -289,22 +297,15 @@ function ops.failure(id, n, row, heard, failures, quorum, cooldown, interval, wa
 	end
 	if state or not room(id) then return unchanged(id) end
 
-	local h = redis.call('HMGET', breaker, 'failures', 'v', 'told:' .. me)
-	if not h[3] then present('told:') end -- which forgets those of members that are away
-	local told = redis.call('HINCRBY', breaker, 'told:' .. me, n)
-	local before, own = tonumber(h[1] or 0), math.min(told, row, failures)
-	local follows = before == 0 or h[2] == heard
-	local total = math.max(follows and before + n or before, own)
+	local h = redis.call('HMGET', breaker, 'failures', 'v', 'row', 'by:' .. me)
+	if h[4] == nth or row ~= '0' and row ~= h[3] then return unchanged(id) end
+	if h[1] and h[2] ~= heard then return apart(id, h[3]) end
 
-	if not follows and own > before then
-		for _, field in ipairs(present('by:')) do redis.call('HDEL', breaker, field) end
-	end
-	if follows or own > before or own == tonumber(failures) then redis.call('HSET', breaker, 'by:' .. me, 1) end
-
-	local opens = total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum))
-	if total == before and not opens then return unchanged(id) end
+	local total = (h[1] or 0) + n
+	if not h[1] then redis.call('HSET', breaker, 'row', int((redis.call('HGET', version, 'n') or 0) + 1)) end
+	redis.call('HSET', breaker, 'failures', int(total), 'by:' .. me, nth)
 	redis.call('HDEL', breaker, 'cause')
-	redis.call('HSET', breaker, 'failures', int(total))
+	local opens = total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum))
 	if opens then open(cooldown, interval / 2, 'calls') end
 	redis.call('HSET', breaker, 'last', last)
 	return changed(id)

@@ -210,7 +210,7 @@ func (m *model) fill() {
 		m.version++
 		e := entry{State: "closed", Failures: 1, Cause: "calls", Version: m.version}
 		m.breakers[fmt.Sprint("unlisted/", i)] = &modelBreaker{
-			entry: e, told: make(map[string]int), by: make(map[string]bool), expires: m.now().Add(keep),
+			entry: e, by: make(map[string]bool), expires: m.now().Add(keep),
 		}
 	}
 }

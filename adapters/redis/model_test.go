@@ -32,8 +32,8 @@ type modelClock struct {
 
 type modelBreaker struct {
 	entry
-	told        map[string]int  // how many failures a member has told of since there are some
-	by          map[string]bool // whose failures are in the row, or as many as open its breaker alone
+	row         int64           // the version with which the first of its failures was counted
+	by          map[string]bool // whose failures are in the row
 	failed      map[string]turn // the members whose probe was in vain
 	probes      int             // how many were
 	last        time.Time       // when the last failure was
@@ -88,7 +88,7 @@ func (m *model) clone() map[string]*modelBreaker {
 	all := make(map[string]*modelBreaker)
 	for id, b := range m.breakers {
 		clone := *b
-		clone.told, clone.by, clone.failed = maps.Clone(b.told), maps.Clone(b.by), maps.Clone(b.failed)
+		clone.by, clone.failed = maps.Clone(b.by), maps.Clone(b.failed)
 		all[id] = &clone
 	}
 	return all

@@ -21,8 +21,10 @@ type news struct {
 	breaker resilience.FleetBreaker // success and reclose need its ID only
 
 	age    time.Duration    // of what is told; restore: of an isolation
-	n, row int              // failure: how many there were, and how many of the member's are in a row
-	heard  int64            // failure: the version of those that it had heard of
+	n      int              // failure: how many there were
+	heard  int64            // failure: the version of those that the member had heard of
+	apart  int64            // failure: which row it wasn't in when it was told before; zero if it wasn't told
+	nth    int64            // failure: which of the member's news it is, since a client may send it twice
 	quorum int              // failure
 	probe  bool             // failure: of a probe
 	cause  resilience.Cause // failure, recovered, lease
@@ -40,7 +42,7 @@ func (n news) args() []any {
 			probe = 1
 		}
 		return []any{
-			n.n, n.row, n.heard, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown),
+			n.n, n.heard, n.apart, n.nth, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown),
 			milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter), probe, age, n.cause.String(),
 		}
 	case "recovered":
@@ -71,6 +73,7 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 	var ids []string
 	var ops []any
 	for _, n := range all {
+		n.nth = s.told.Add(1)
 		op := []string{n.op}
 		for _, arg := range n.args() {
 			op = append(op, fmt.Sprint(arg))
@@ -93,34 +96,41 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 	return replies, nil
 }
 
-// tell tells the store of as many breakers as it takes at once, and calls told with each reply.
-func (e *engine) tell(ctx context.Context, batch []news, told func(news, entry)) error {
+// tell tells the store of as many breakers as it takes at once, calls told with each reply, and returns what the store is
+// to be told again.
+func (e *engine) tell(ctx context.Context, batch []news, told func(news, entry)) (again []news, err error) {
+	asked := time.Now()
 	replies, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]entry, error) {
 		return e.store.tell(ctx, batch...)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, reply := range replies {
 		told(batch[i], reply)
+		if n, ok := e.again(batch[i], reply, asked); ok {
+			again = append(again, n)
+		}
 	}
-	return nil
+	return again, nil
 }
 
 // tellAll tells the store of any number of breakers, in batches. Leases are renewed meanwhile.
-func (e *engine) tellAll(ctx context.Context, all []news, told func(news, entry)) error {
+func (e *engine) tellAll(ctx context.Context, all []news, told func(news, entry)) (again []news, err error) {
 	start := time.Now()
 	for batch := range slices.Chunk(all, maxBatch) {
 		waited := time.Since(start)
 		for i := range batch {
 			batch[i].age += waited
 		}
-		if err := e.tell(ctx, batch, told); err != nil {
-			return err
+		apart, err := e.tell(ctx, batch, told)
+		if err != nil {
+			return nil, err
 		}
+		again = append(again, apart...)
 		if err := e.renew(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return again, nil
 }

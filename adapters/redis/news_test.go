@@ -142,7 +142,7 @@ func TestAgeOfNewsInLaterBatches(t *testing.T) {
 			all = append(all, news{op: "success", breaker: b, age: time.Second})
 		}
 		var told []string
-		err := newEngine(s, "me", Config{}).tellAll(t.Context(), all, func(n news, e entry) {
+		_, err := newEngine(s, "me", Config{}).tellAll(t.Context(), all, func(n news, e entry) {
 			require.Equal(t, n.breaker.ID, e.ID)
 			told = append(told, e.ID)
 		})

@@ -131,38 +131,24 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 			}
 			s.changed(fb.ID, s.me, func(e *entry) { e.Wait = 10 })
 			return s.view(fb.ID, s.me)
-		case b != nil && b.State != "closed", !s.room(fb.ID):
+		case b != nil && b.State != "closed", !s.room(fb.ID), n.apart != 0 && (b == nil || b.row != n.apart):
 			return s.view(fb.ID, s.me)
 		case b == nil:
-			b = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}}
+			b = &modelBreaker{entry: entry{State: "closed"}}
 			s.breakers[fb.ID] = b
 		}
 
-		if b.isAtRest() {
-			b.told, b.by = make(map[string]int), make(map[string]bool)
+		switch {
+		case b.isAtRest():
+			b.row, b.by = s.version+1, make(map[string]bool)
+		case b.Version != n.heard:
+			e := s.view(fb.ID, s.me)
+			e.Apart = b.row
+			return e
 		}
-		if _, ok := b.told[s.me]; !ok {
-			forgetAbsent(s.model, b.told)
-		}
-		b.told[s.me] += n.n
-		before, own := b.Failures, min(b.told[s.me], n.row, fb.Config.Failures)
-		follows := before == 0 || b.Version == n.heard
-		b.Failures = max(before, own)
-		if follows {
-			b.Failures = max(before+n.n, own)
-		}
-
-		if !follows && own > before {
-			b.by = make(map[string]bool)
-		}
-		if follows || own > before || own == fb.Config.Failures {
-			b.by[s.me] = true
-		}
+		b.Failures, b.Cause = b.Failures+n.n, "calls"
+		b.by[s.me] = true
 		opens := b.Failures >= fb.Config.Failures && forgetAbsent(s.model, b.by) >= s.needed(n.quorum)
-		if b.Failures == before && !opens {
-			return s.view(fb.ID, s.me)
-		}
-		b.Cause = "calls"
 		last := latest(b.last, s.time().Add(-n.age))
 		if opens {
 			s.open(fb.ID, fb.Config.Cooldown, fb.Config.ProbeInterval/2, "calls")

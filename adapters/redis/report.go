@@ -17,34 +17,61 @@ func (e *engine) Report(results []resilience.FleetResult) {
 
 // report tells the store of as many results as it takes at once.
 func (e *engine) report(batch []resilience.FleetResult) {
-	asked, connected := e.reports()
-	if !connected {
-		e.missed(batch)
-		return
-	}
+	for all := e.newsOf(batch); len(all) > 0; {
+		asked, connected := e.reports()
+		if !connected {
+			e.missed(batch)
+			return
+		}
 
-	var all []news
-	for _, r := range batch {
-		all = append(all, e.newsOf(r))
-	}
-	err := e.tell(context.Background(), all, func(_ news, changed entry) { e.told(changed, asked) })
-	if err != nil {
-		e.missed(batch)
-		e.lost(err)
+		again, err := e.tell(context.Background(), all, func(_ news, changed entry) { e.told(changed, asked) })
+		if err != nil {
+			e.missed(batch)
+			e.lost(err)
+			return
+		}
+		all = again
 	}
 }
 
-// newsOf returns what the store has to know of a result.
-func (e *engine) newsOf(r resilience.FleetResult) news {
-	n := news{op: "failure", breaker: r.Breaker, age: time.Since(r.Time), n: 1, quorum: e.quorum}
-	n.row, n.heard, n.probe, n.cause = r.Breaker.Failures, e.heardBefore(r), r.Probe, r.Cause
-	switch {
-	case r.Success && r.Probe:
-		n.op = "recovered"
-	case r.Success:
-		n.op = "success"
+// newsOf returns what the store has to know of results. Failures of a breaker without a success between them, or
+// anything that the member has heard, are told together.
+func (e *engine) newsOf(results []resilience.FleetResult) (all []news) {
+	last := make(map[string]int) // which news of a breaker is the last one
+	for _, r := range results {
+		n := news{op: "failure", breaker: r.Breaker, age: time.Since(r.Time), n: 1, quorum: e.quorum}
+		n.heard, n.probe, n.cause = e.heardBefore(r), r.Probe, r.Cause
+		switch {
+		case r.Success && r.Probe:
+			n.op = "recovered"
+		case r.Success:
+			n.op = "success"
+		}
+
+		i, ok := last[r.Breaker.ID]
+		if ok && n.isOfCall() && all[i].isOfCall() && n.heard == all[i].heard {
+			n.n = max(min(all[i].n+1, r.Breaker.Failures), 1)
+			all[i] = n
+			continue
+		}
+		last[r.Breaker.ID] = len(all)
+		all = append(all, n)
 	}
-	return n
+	return all
+}
+
+// isOfCall reports whether the news is of calls of a closed breaker that have failed.
+func (n news) isOfCall() bool { return n.op == "failure" && !n.probe }
+
+// again returns what the store is told next of failures that it has not counted, as the member had not heard of those
+// before: by now it has. It reports false if there is nothing more to tell, also because a call has succeeded since.
+func (e *engine) again(n news, reply entry, asked time.Time) (again news, ok bool) {
+	if reply.Apart == 0 {
+		return news{}, false
+	}
+	n.apart, n.heard, n.age = reply.Apart, reply.Version, n.age+time.Since(asked)
+	b, _ := e.member.Breaker(n.breaker.ID)
+	return n, b.Failures >= n.breaker.Failures
 }
 
 // reports notes that the store is told of results now, unless it can't be reached.

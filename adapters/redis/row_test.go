@@ -170,26 +170,85 @@ func TestFailuresOfOneMemberAndOneThatHasNotHeardOfThem(t *testing.T) {
 	}
 }
 
-// A member counts for the quorum if it has seen the row that is as long as one breaker takes, or as many failures of its
-// own.
-func TestQuorumHasSeenTheRow(t *testing.T) {
-	type failure struct {
+// Failures at the same time, after which no call is made, are in a row once all have heard of them.
+func TestFailuresAtTheSameTime(t *testing.T) {
+	for _, oneWay := range []time.Duration{0, 10 * time.Millisecond, 35 * time.Millisecond} {
+		t.Run(oneWay.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := serversFarAway(t, newModel(), 5, oneWay)
+				defer leaveAll(t, all)
+				time.Sleep(absence)
+				all[0].broken.Store(true)
+				for _, s := range all {
+					require.ErrorIs(t, s.call(), errBackend)
+				}
+				time.Sleep(5 * 2 * oneWay)
+				synctest.Wait()
+				requireAll(t, all, resilience.StateOpen)
+			})
+		})
+	}
+}
+
+// They aren't if a call of each member has succeeded by the time that it has heard of the others.
+func TestFailuresAtTheSameTimeAndThenSuccesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := serversFarAway(t, newModel(), 5, 35*time.Millisecond)
+		defer leaveAll(t, all)
+		time.Sleep(absence)
+		for range 20 {
+			for _, s := range all {
+				s.fail()
+			}
+			for _, s := range all {
+				require.NoError(t, s.call())
+			}
+			time.Sleep(time.Second)
+			requireAll(t, all, resilience.StateClosed)
+		}
+	})
+}
+
+// A failure is told again for as long as it isn't counted, but not if the failures that it came too late for are over.
+func TestFailuresAreInARowOnceTheirMemberHasHeardOfThoseBefore(t *testing.T) {
+	type step struct {
+		op        string
 		member, n int
 		heard     bool // of all before it
+		again     bool // what it has told last
+		want      string
 	}
-	for name, c := range map[string]struct {
-		failures []failure
-		want     string
-	}{
-		"each has heard of those before":             {[]failure{{0, 1, true}, {1, 1, true}, {0, 1, true}}, "open"},
-		"of one member":                              {[]failure{{0, 1, true}, {0, 1, true}, {0, 1, true}}, "closed"},
-		"of one member, and one after them":          {[]failure{{0, 1, true}, {0, 1, false}, {0, 1, false}, {1, 1, true}}, "open"},
-		"of one member, and another that is unheard": {[]failure{{0, 1, true}, {0, 1, false}, {0, 1, false}, {1, 2, false}}, "closed"},
-		"another that is unheard before them":        {[]failure{{1, 1, true}, {0, 1, false}, {0, 1, false}, {0, 1, false}}, "closed"},
-		"and one after them":                         {[]failure{{1, 1, true}, {0, 3, false}, {2, 1, true}}, "open"},
-		"and then as many of the other's own":        {[]failure{{1, 1, true}, {0, 3, false}, {1, 2, false}}, "open"},
-		"of two at the same time":                    {[]failure{{0, 1, true}, {1, 1, false}, {0, 1, false}, {1, 1, false}, {0, 1, false}, {1, 1, false}}, "open"},
-		"of two who told of them after an outage":    {[]failure{{0, 7, false}, {1, 4, false}}, "open"},
+	for name, steps := range map[string][]step{
+		"each has heard of those before": {
+			{"failure", 0, 1, true, false, "closed 1"}, {"failure", 1, 1, true, false, "closed 2"},
+			{"failure", 0, 1, true, false, "open 0"},
+		},
+		"one has heard of them when it tells again": {
+			{"failure", 0, 2, true, false, "closed 2"}, {"failure", 1, 1, false, false, "apart 2"},
+			{"failure", 1, 1, true, true, "open 0"},
+		},
+		"of one member": {
+			{"failure", 0, 1, true, false, "closed 1"}, {"failure", 0, 1, true, false, "closed 2"},
+			{"failure", 0, 5, true, false, "closed 7"},
+		},
+		"two who tell of them after an outage": {
+			{"failure", 0, 7, false, false, "closed 7"}, {"failure", 1, 4, false, false, "apart 7"},
+			{"failure", 1, 4, true, true, "open 0"},
+		},
+		"others are counted meanwhile": {
+			{"failure", 0, 1, true, false, "closed 1"}, {"failure", 1, 1, false, false, "apart 1"},
+			{"failure", 0, 1, true, false, "closed 2"}, {"failure", 1, 1, false, true, "apart 2"},
+			{"failure", 1, 1, true, true, "open 0"},
+		},
+		"the others are over": {
+			{"failure", 0, 2, true, false, "closed 2"}, {"failure", 1, 1, false, false, "apart 2"},
+			{"success", 2, 0, true, false, "closed 0"}, {"failure", 1, 1, true, true, "closed 0"},
+		},
+		"and there are new ones": {
+			{"failure", 0, 2, true, false, "closed 2"}, {"failure", 1, 1, false, false, "apart 2"},
+			{"success", 2, 0, true, false, "closed 0"}, {"failure", 0, 2, true, false, "closed 2"},
+			{"failure", 1, 1, true, true, "closed 2"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, scripts := stores(t, 3)
@@ -202,22 +261,30 @@ func TestQuorumHasSeenTheRow(t *testing.T) {
 					require.NoError(t, err)
 				}
 			}
-			rows, states := make([]int, 3), make([]entry, 2)
-			for _, f := range c.failures {
-				rows[f.member] += f.n
-				for i, s := range []store{scripts[f.member], models[f.member]} {
-					n := news{op: "failure", n: f.n, row: rows[f.member], quorum: 2}
+
+			var version [2]int64 // of the script and of the model
+			var apart [2]int64
+			for i, step := range steps {
+				for k, s := range []store{scripts[step.member], models[step.member]} {
+					n := news{op: step.op, n: step.n, quorum: 2}
 					n.breaker = resilience.FleetBreaker{ID: "listed/search", Config: resilience.BreakerConfig{Failures: 3}}
-					if f.heard {
-						n.heard = states[i].Version
+					if step.heard {
+						n.heard = version[k]
 					}
-					var err error
-					states[i], err = one(t.Context(), s, n)
+					if step.again {
+						n.apart = apart[k]
+					}
+					x, err := one(t.Context(), s, n)
 					require.NoError(t, err)
+					got := fmt.Sprint(x.State, " ", x.Failures)
+					if x.Apart != 0 {
+						got = fmt.Sprint("apart ", x.Failures)
+						apart[k] = x.Apart
+					}
+					require.Equal(t, step.want, got, "step %d, store %d", i, k)
+					version[k] = x.Version
 				}
 			}
-			require.Equal(t, c.want, states[0].State, "the script")
-			require.Equal(t, c.want, states[1].State, "the model")
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -76,11 +77,18 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 	drawHeard := func(t *rapid.T) int64 { // all or nothing, mostly
 		return rapid.SampledFrom([]int64{0, 1, m.version, m.version}).Draw(t, "heard")
 	}
+	drawApart := func(t *rapid.T) int64 { // from nothing, mostly
+		all := []int64{0, 0, 0, 1}
+		for _, b := range m.breakers {
+			all = append(all, b.row)
+		}
+		slices.Sort(all)
+		return rapid.SampledFrom(all).Draw(t, "apart")
+	}
 	drawNews := func(t *rapid.T, op string) news {
 		return news{
 			op: op, breaker: breaker(), age: drawAge.Draw(t, "age"), cause: drawCause.Draw(t, "cause"),
-			n: rapid.IntRange(1, 4).Draw(t, "n"), row: rapid.IntRange(0, 4).Draw(t, "row"),
-			heard: drawHeard(t), quorum: 2, probe: rapid.Bool().Draw(t, "probe"),
+			n: rapid.IntRange(1, 4).Draw(t, "n"), heard: drawHeard(t), apart: drawApart(t), quorum: 2, probe: rapid.Bool().Draw(t, "probe"),
 			reason: "maintenance", older: rapid.Int64Range(0, 20).Draw(t, "older"),
 		}
 	}

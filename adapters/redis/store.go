@@ -74,7 +74,8 @@ type entry struct {
 	Reason   string `json:"reason"`
 	Version  int64  `json:"v"` // of the memory when it has changed last
 	Since    string `json:"since"`
-	By       string `json:"by"` // the member that has changed or read it
+	By       string `json:"by"`    // the member that has changed or read it
+	Apart    int64  `json:"apart"` // which row the failure that was told isn't in; zero if it was counted, or never will be
 
 	read time.Time // when it was; zero if that is now
 	came time.Time // when the member has heard of it
@@ -137,7 +138,8 @@ type redisStore struct {
 	member string
 
 	seen    atomic.Pointer[memory]
-	allowed atomic.Bool // the server has allowed what sync doesn't do
+	allowed atomic.Bool  // the server has allowed what sync doesn't do
+	told    atomic.Int64 // how much news
 }
 
 func newRedisStore(client redis.UniversalClient, namespace, member string) *redisStore {

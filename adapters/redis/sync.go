@@ -191,7 +191,10 @@ func (e *engine) catchUp(ctx context.Context) error {
 	u := e.untold
 	e.behind, e.cleared = false, make(map[string]time.Time)
 	e.mu.Unlock()
-	err := e.tellAll(ctx, e.findings(u), func(news, entry) {})
+	var err error
+	for all := e.findings(u); len(all) > 0 && err == nil; {
+		all, err = e.tellAll(ctx, all, func(news, entry) {})
+	}
 	if err != nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -213,7 +216,7 @@ func (e *engine) findings(u untold) (all []news) {
 		if b.Changed.Before(u.agreed) || b.Changed.IsZero() || b.Cause == resilience.CauseManual {
 			continue
 		}
-		n := news{breaker: b, age: now.Sub(b.Changed), cause: b.Cause, n: max(b.Failures, 1), row: b.Failures, quorum: e.quorum}
+		n := news{breaker: b, age: now.Sub(b.Changed), cause: b.Cause, n: max(b.Failures, 1), quorum: e.quorum}
 		switch b.State {
 		case resilience.StateClosed:
 			n.op = "recovered"
@@ -250,7 +253,7 @@ func (e *engine) renew(ctx context.Context) error {
 		}
 	}
 	for batch := range slices.Chunk(probing, maxBatch) { // tellAll would renew meanwhile
-		if err := e.tell(ctx, batch, func(news, entry) {}); err != nil {
+		if _, err := e.tell(ctx, batch, func(news, entry) {}); err != nil {
 			e.renewed = time.Time{}
 			return err
 		}
@@ -301,7 +304,7 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 	}
 
 	asked := time.Now()
-	return e.tellAll(ctx, all, func(n news, restored entry) {
+	_, err := e.tellAll(ctx, all, func(n news, restored entry) {
 		id := n.breaker.ID
 		delete(l.breakers, id) // it isn't told again, whatever happens to the others
 		delete(l.versions, id)
@@ -313,6 +316,7 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 		defer e.mu.Unlock()
 		delete(e.breakers, id) // there is no room for it: it stays as it is
 	})
+	return err
 }
 
 // reclose tells the store which of these have been closed after this version of its memory.
@@ -323,7 +327,8 @@ func (e *engine) reclose(ctx context.Context, newer []entry, older int64) error 
 			all = append(all, news{op: "reclose", breaker: resilience.FleetBreaker{ID: x.ID}, older: older})
 		}
 	}
-	return e.tellAll(ctx, all, func(news, entry) {})
+	_, err := e.tellAll(ctx, all, func(news, entry) {})
+	return err
 }
 
 // learn applies all that the store remembers. A breaker that could not be read any more has changed since, or the store

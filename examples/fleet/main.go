@@ -54,7 +54,6 @@ func run(out io.Writer) error {
 	s.dead.Store(true)
 	for i := range 5 {
 		s.say(s.servers[i%3].name, "%v", s.servers[i%3].call())
-		time.Sleep(100 * time.Millisecond) // the others hear of it: failures that nobody had heard of aren't in a row
 	}
 	if err := s.await("all of them know", is(resilience.StateOpen)); err != nil {
 		return err
