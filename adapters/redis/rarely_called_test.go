@@ -132,6 +132,7 @@ func TestServerWithABrokenNetworkKeepsNoRarelyCalledOneOut(t *testing.T) {
 // Nor do servers whose calls tell nothing, however many they are: together for about as long as a probe may take, or
 // each of them beside one whose network is broken.
 func TestServersWhoseCallsTellNothingKeepNoRarelyCalledOneOut(t *testing.T) {
+	t.Parallel() // it takes long
 	leaves := func(ctx context.Context) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
@@ -190,6 +191,7 @@ func TestServersWhoseCallsTellNothingKeepNoRarelyCalledOneOut(t *testing.T) {
 // However many servers there are, and however often each is called, a dead backend is asked about once in a cooldown by
 // those that are called often, and once by each of the others, after whom some of the former may come out of turn.
 func TestDeadBackendIsAskedOncePerCooldown(t *testing.T) {
+	t.Parallel() // it takes long
 	for _, c := range []struct{ often, rarely, never int }{{1, 0, 0}, {1, 0, 1}, {3, 0, 0}, {3, 1, 1}, {10, 0, 1}, {10, 3, 0}, {30, 1, 0}} {
 		t.Run(fmt.Sprintf("%d often, %d rarely, %d never", c.often, c.rarely, c.never), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

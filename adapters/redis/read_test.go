@@ -28,6 +28,7 @@ func change(t *testing.T, other *modelStore, period, d time.Duration) {
 // A member that may have missed something reads all once, however much changes meanwhile, and none again because a
 // message is under way.
 func TestFullNamespaceThatChangesIsReadOnce(t *testing.T) {
+	t.Parallel() // it takes long
 	for _, oneWay := range []time.Duration{0, 2 * time.Millisecond, 35 * time.Millisecond} {
 		for _, period := range []time.Duration{100 * time.Millisecond, 5 * time.Millisecond} {
 			t.Run(fmt.Sprint(oneWay, " away, every ", period), func(t *testing.T) {

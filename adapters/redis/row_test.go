@@ -33,6 +33,7 @@ func serversFarAway(t *testing.T, m *model, n int, oneWay time.Duration) []*serv
 // A busy fleet whose backend fails now and then, and never five times in a row, opens no breaker: however many of the
 // failures the store hears of before any member has heard of the first.
 func TestBackendThatMostlyWorksIsNotShut(t *testing.T) {
+	t.Parallel() // it takes long
 	for _, c := range []struct {
 		members int
 		gap     time.Duration // between two calls of a member, on average

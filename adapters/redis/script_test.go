@@ -21,7 +21,7 @@ func TestScriptDoesWhatTheModelDoes(t *testing.T) {
 	server := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	require.NoError(t, flag.Set("rapid.steps", "100"))
+	require.NoError(t, flag.Set("rapid.steps", fmt.Sprint(steps)))
 	if testing.Short() { // as for each mutant, whose failures aren't repeated
 		require.NoError(t, flag.Set("rapid.nofailfile", "true"))
 	}

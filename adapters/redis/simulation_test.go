@@ -136,6 +136,7 @@ func (s *simulation) until(f func() bool) time.Duration {
 }
 
 func TestSimulation(t *testing.T) {
+	t.Parallel() // it takes long
 	synctest.Test(t, func(t *testing.T) {
 		n := *simulated
 		if testing.Short() { // as for each mutant
