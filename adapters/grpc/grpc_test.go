@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"net/http"
 	"strings"
 	"syscall"
@@ -132,7 +133,7 @@ func judge(t *testing.T, ctx context.Context, effect resilience.Effect, does fun
 	}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassPermanent}))
 
 	require.Error(t, r.Err)
-	counted := guard.Health()[0].ConsecutiveFailures == 1
+	counted := slices.ContainsFunc(guard.Health(), func(h resilience.Health) bool { return h.ConsecutiveFailures == 1 })
 	return verdict{r.Err.Code, r.Attempts, counted, r.Err.RetryAfter}
 }
 
@@ -260,7 +261,7 @@ func TestDeadlines(t *testing.T) {
 		assert.Equal(t, trouble, got)
 	})
 	t.Run("the caller's", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // on a busy machine, it ends before the call begins
 		defer cancel()
 		got := judge(t, ctx, resilience.ReadOnly, hangs)
 		assert.Equal(t, resilience.CodeTimeout, got.code)
