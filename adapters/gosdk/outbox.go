@@ -30,13 +30,15 @@ type outboxes struct {
 // An outbox holds the messages to a session that haven't been sent yet. The first of them is being sent.
 type outbox struct {
 	letters []*letter
-	late    bool // a sender has gone on without the first
+	left    int  // how many of them have no sender any more, who has gone on
+	late    bool // some do, and the first has been there for longer than is waited
 }
 
 // A letter is a message in an outbox.
 type letter struct {
 	*sending
-	ctx context.Context
+	ctx  context.Context
+	left bool // its sender has gone on
 	message
 }
 
@@ -48,7 +50,7 @@ func (o *outboxes) send(ctx context.Context, m message, a *trackedAttempt) (mcp.
 	}
 
 	m.req = cloneNotification(m.req) // the sender may change its parameters when it has gone on
-	l := &letter{&sending{done: make(chan struct{})}, context.WithoutCancel(ctx), m}
+	l := &letter{sending: &sending{done: make(chan struct{})}, ctx: context.WithoutCancel(ctx), message: m}
 	wait, err := o.add(l)
 	if err != nil {
 		return nil, err
@@ -87,7 +89,7 @@ func (o *outboxes) add(l *letter) (wait time.Duration, err error) {
 		box = &outbox{}
 		o.of[session] = box
 		go o.sendFirst(session, l)
-	case box.late && len(box.letters) >= maxOutbox:
+	case box.left >= maxOutbox:
 		return 0, resilience.MarkNeutral(errNotReading)
 	}
 
@@ -102,7 +104,14 @@ func (o *outboxes) add(l *letter) (wait time.Duration, err error) {
 func (o *outboxes) leave(l *letter) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if box := o.of[l.req.GetSession()]; box != nil && !l.isOver() && !box.late {
+	box := o.of[l.req.GetSession()]
+	if box == nil || l.isOver() {
+		return
+	}
+
+	l.left = true
+	box.left++
+	if !box.late {
 		box.late = true
 		o.late++
 	}
@@ -123,6 +132,9 @@ func (o *outboxes) removeFirst(session mcp.Session) {
 	if box.late {
 		box.late = false // the client reads
 		o.late--
+	}
+	if box.letters[0].left {
+		box.left--
 	}
 	box.letters[0] = nil
 	box.letters = box.letters[1:]

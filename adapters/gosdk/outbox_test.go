@@ -188,6 +188,44 @@ func TestWhatAClientDoesNotReadIsBounded(t *testing.T) {
 	})
 }
 
+// So is what waits for a client that reads, but more slowly than it is told.
+func TestWhatASlowClientHasNotReadIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const senders = 10
+		var sent, read atomic.Int64
+		c := newCrowd(t, resilience.Config{}, func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "notifications/message" {
+					time.Sleep(150 * time.Millisecond)
+					read.Add(1)
+				}
+				return next(ctx, method, req)
+			}
+		})
+		slow := c.join("slow")
+
+		var all sync.WaitGroup
+		end := time.Now().Add(time.Minute)
+		for range senders {
+			all.Go(func() {
+				for time.Now().Before(end) {
+					err := slow.Log(context.Background(), &mcp.LoggingMessageParams{Level: "error", Data: "x"})
+					if err != nil {
+						assert.ErrorContains(t, err, "doesn't read")
+						time.Sleep(10 * time.Millisecond)
+						continue
+					}
+					assert.LessOrEqual(t, sent.Add(1)-read.Load(), int64(100+senders))
+				}
+			})
+		}
+		all.Wait()
+		assert.Greater(t, read.Load(), int64(300))
+		time.Sleep(time.Minute)
+		assert.Equal(t, sent.Load(), read.Load(), "nothing is lost")
+	})
+}
+
 // A slow client is waited for again once it has read something.
 func TestClientThatReadsAgainIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
