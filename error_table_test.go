@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/testdata/net/http2"
 	"github.com/seed8d1e2389/resilience/testdata/sqlite"
 	"github.com/stretchr/testify/require"
 )
@@ -104,6 +105,9 @@ func TestTableOfErrors(t *testing.T) {
 				{"refused, or a dial that fails", errs(op("dial", call("connect", syscall.ECONNREFUSED)), op("dial", call("connect", syscall.EHOSTUNREACH)), op("dial", os.ErrDeadlineExceeded))},
 				{"reset, broken, timed out", errs(syscall.ECONNRESET, syscall.EPIPE, op("read", call("read", syscall.ECONNRESET)), op("read", os.ErrDeadlineExceeded))},
 				{"an answer of HTTP that breaks off before its end", errs(&url.Error{Op: "Get", URL: "http://x", Err: io.EOF}, &url.Error{Op: "Get", URL: "http://x", Err: io.ErrUnexpectedEOF})},
+				{"`io.ErrUnexpectedEOF` of a POST without Transport: its own body may have broken off", errs(&url.Error{Op: "Post", URL: "http://x", Err: io.ErrUnexpectedEOF})},
+				{"HTTP/2: a stream that is reset, a connection that is given up", errs(http2.StreamError{Code: 2}, &http2.GoAwayError{ErrCode: 2})},
+				{"the same, with a complaint (PROTOCOL_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM …)", errs(http2.StreamError{Code: 1}, &http2.GoAwayError{ErrCode: 9}, &http2.GoAwayError{ErrCode: 11})},
 				{"`net.ErrClosed`, `driver.ErrBadConn`", errs(net.ErrClosed, op("read", net.ErrClosed), driver.ErrBadConn)},
 				{"`io.ErrUnexpectedEOF` alone", errs(io.ErrUnexpectedEOF)},
 				{"`io.EOF` alone", errs(io.EOF)},
@@ -112,11 +116,11 @@ func TestTableOfErrors(t *testing.T) {
 				{"to dial an address or a network that isn't valid", errs(op("dial", &net.AddrError{Err: "missing port", Addr: "x"}), op("dial", net.UnknownNetworkError("x")))},
 				{"a message that is too large", errs(op("write", call("write", syscall.EMSGSIZE)))},
 				{"an alert of TLS from the other side", errs(op("remote error", tls.AlertError(40)))},
-				{"an address of one's own that is in use", errs(op("listen", call("bind", syscall.EADDRINUSE)))},
+				{"an address of one's own that is in use, or at which nobody calls", errs(op("listen", call("bind", syscall.EADDRINUSE)), op("accept", os.ErrDeadlineExceeded))},
 			}},
 			{"The operating system", []row{
 				{"EMFILE, ENFILE, EAGAIN, EINTR, ESTALE to open a file or start a program", errs(path("open", syscall.EMFILE), path("open", syscall.ENFILE), path("open", syscall.EAGAIN), path("open", syscall.EINTR), path("open", syscall.ESTALE), path("fork/exec", syscall.EAGAIN))},
-				{"the same to do anything else with a path", errs(path("read", syscall.ESTALE), path("unlinkat", syscall.EINTR))},
+				{"the same to do anything else with a path", errs(path("read", syscall.ESTALE), path("unlinkat", syscall.EINTR), &os.LinkError{Op: "rename", Err: syscall.ESTALE})},
 				{"EBUSY, ETXTBSY to open a file or start a program", errs(path("open", syscall.EBUSY), path("fork/exec", syscall.EBUSY))},
 				{"`fs.ErrNotExist`, `fs.ErrExist`, `fs.ErrPermission`, EISDIR, ENOTDIR", errs(fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, path("open", syscall.ENOENT), path("read", syscall.EISDIR), path("open", syscall.ENOTDIR))},
 				{"a pipe that the other side has closed", errs(path("write", syscall.EPIPE))},

@@ -120,6 +120,9 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.ENOSPC}, transient, false},
 		{&fs.PathError{Op: "fork/exec", Path: "/x", Err: syscall.EAGAIN}, transient, true},
 		{&fs.PathError{Op: "unlinkat", Path: "/x", Err: syscall.EBUSY}, transient, false}, // of os.RemoveAll
+		{&os.LinkError{Op: "rename", Old: "/x", New: "/y", Err: syscall.EBUSY}, transient, false},
+		{&os.LinkError{Op: "symlink", Old: "/x", New: "/y", Err: syscall.ESTALE}, transient, false},
+		{&os.LinkError{Op: "rename", Old: "/x", New: "/y", Err: resilience.MarkTransient(errBoom)}, transient, true},
 		{&fs.PathError{Op: "read", Path: "/x", Err: resilience.MarkTransient(errBoom)}, transient, true},
 		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENOENT)}, transient, true}, // a socket
 		{&net.DNSError{Err: "no such host", IsNotFound: true}, transient, true},

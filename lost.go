@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	refused = "connection refused" // the only reason that certainly precedes any effect
-	closed  = "connection closed by the other side"
+	refused       = "connection refused" // the only reason that certainly precedes any effect
+	closed        = "connection closed by the other side"
+	noValidAnswer = "no valid answer"
 )
 
 // addLoss adds whether err means that a connection is gone. What it wraps knows the reason better. Its type is from a
@@ -34,7 +35,7 @@ func (f *facts) addLoss(err error, from string) {
 		}
 		return
 	case *net.OpError:
-		if x.Op == "listen" || x.Op == "route" { // at an address of this machine's, or about its interfaces
+		if x.Op == "listen" || x.Op == "accept" || x.Op == "route" { // at an address of this machine's, or about its own
 			f.lost, f.surelyLost = "", false
 			return
 		}
@@ -68,10 +69,10 @@ func lostReason(err error, from string) (reason string, sure bool) {
 	case *net.DNSError:
 		return hostNotFound(x)
 	case *url.Error: // implements net.Error, even for a URL that can't be parsed
-		if x.Op != "parse" {
-			reason = noAnswer(x.Err)
+		if x.Op == "parse" {
+			return "", false
 		}
-		return reason, reason != "" // its cause has said nothing
+		return noAnswer(x.Op, x.Err) // its cause has said nothing
 	}
 
 	switch {
@@ -81,8 +82,10 @@ func lostReason(err error, from string) (reason string, sure bool) {
 		return "connection closed", true
 	case err == io.ErrUnexpectedEOF:
 		return closed, false
-	case strings.Contains(from, "net/http") && isBrokenHTTP2(err):
-		return closed, true
+	case strings.Contains(from, "net/http"):
+		if reason, sure = brokenHTTP2(err); reason != "" {
+			return reason, sure
+		}
 	}
 	if x, ok := err.(net.Error); ok {
 		reason = netReason(x, from)
@@ -107,41 +110,79 @@ func isOfRequest(err error) bool {
 }
 
 // noAnswer returns why err, with which a request of HTTP has failed, means that the connection has brought no answer,
-// or "" if it doesn't. net/http has no types for most such errors. Of their texts, only words of its own count, as
-// what a peer has sent comes after those. What it says of a request that can't be sent may have the same beginning.
-func noAnswer(err error) string {
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return closed
+// or "" if it doesn't, and whether that is sure. op is that of a url.Error, the request's method. net/http has no types
+// for most such errors. Of their texts, only words of its own count, as what a peer has sent comes after those. What it
+// says of a request that can't be sent may have the same beginning.
+func noAnswer(op string, err error) (reason string, sure bool) {
+	switch err {
+	case io.EOF:
+		return closed, true
+	case io.ErrUnexpectedEOF: // perhaps of the request's own body
+		return closed, op == "" || isSafe(strings.ToUpper(op))
 	}
 	switch fmt.Sprintf("%T", err) {
 	case "*errors.errorString":
-		switch textOf(err) {
-		case "http2: client connection lost", "http: server closed idle connection":
-			return closed
-		}
+		return noAnswerIn(textOf(err))
 	case "*fmt.wrapError": // of which inner is the reason
 		inner := errors.Unwrap(err)
 		if inner == nil || textOf(err) != "net/http: HTTP/1.x transport connection broken: "+textOf(inner) {
 			break
 		}
 		if inner == io.EOF || inner == io.ErrUnexpectedEOF {
-			return closed
+			return closed, true
 		}
 		// A header that breaks off within a line can't be told from one that is garbled.
 		_, garbled := inner.(textproto.ProtocolError)
 		if garbled || strings.HasPrefix(textOf(inner), "malformed HTTP ") {
-			return "no valid answer"
+			return noValidAnswer, true
 		}
 	}
-	return ""
+	return "", false
 }
 
-// isBrokenHTTP2 reports whether err says that a server has reset a stream of HTTP/2, or is about to close the
-// connection (RFC 9113, sections 6.4 and 6.8). Its types in net/http aren't exported; they have the fields of
-// those in golang.org/x/net/http2.
-func isBrokenHTTP2(err error) bool {
-	name := strings.TrimPrefix(reflect.Indirect(reflect.ValueOf(err)).Type().Name(), "http2")
-	return name == "StreamError" || name == "GoAwayError"
+// noAnswerIn implements noAnswer for the text of an error that has nothing but that.
+func noAnswerIn(text string) (reason string, sure bool) {
+	switch text {
+	case "http2: client connection lost", "http: server closed idle connection":
+		return closed, true
+	}
+	if code, ok := strings.CutPrefix(text, "http2: Transport received GOAWAY from server ErrCode:"); ok {
+		return closed, !ofRequest[code]
+	}
+	_, refused := strings.CutPrefix(text, "http2: Transport: cannot retry err [")
+	if refused && strings.HasSuffix(text, "] after Request.Body was written; define Request.GetBody to avoid this error") {
+		return closed, true // the server has given it up
+	}
+	return "", false
+}
+
+// brokenHTTP2 returns why err says that a connection or a stream of HTTP/2 is gone, or "" if it doesn't, and whether
+// that is sure: a server has reset the stream, or is about to close the connection (RFC 9113, sections 6.4 and 6.8), or
+// what it says isn't HTTP/2. Its types in net/http aren't exported; they have the fields of those in
+// golang.org/x/net/http2.
+func brokenHTTP2(err error) (reason string, sure bool) {
+	v := reflect.Indirect(reflect.ValueOf(err))
+	field := ""
+	switch strings.TrimPrefix(v.Type().Name(), "http2") {
+	case "StreamError":
+		field = "Code"
+	case "GoAwayError":
+		field = "ErrCode"
+	case "ConnectionError":
+		return noValidAnswer, true
+	default:
+		return "", false
+	}
+
+	code := v.FieldByName(field)
+	return closed, !code.IsValid() || !ofRequest[fmt.Sprint(code.Interface())]
+}
+
+// ofRequest are the codes of HTTP/2 by which a server complains of what it was sent, such as a header that is too long,
+// rather than of trouble (RFC 9113, section 7).
+var ofRequest = map[string]bool{
+	"PROTOCOL_ERROR": true, "FRAME_SIZE_ERROR": true, "COMPRESSION_ERROR": true, "ENHANCE_YOUR_CALM": true,
+	"INADEQUATE_SECURITY": true, "HTTP_1_1_REQUIRED": true,
 }
 
 // hostNotFound returns why a look-up has failed, and whether a server's trouble is sure to be the reason.
@@ -222,6 +263,8 @@ func (f *facts) addEffect(err error, own sign) {
 		f.noEffect = true
 	case *fs.PathError: // of a function that may have done several things, such as os.RemoveAll
 		f.noEffect = f.noEffect && (f.harmless || x.Op == "open" || x.Op == "fork/exec")
+	case *os.LinkError: // of what was written before it got its name
+		f.noEffect = f.noEffect && f.harmless
 	case errno:
 		f.noEffect = lostErrno[x] == refused || hiccups[x] || inUse[x]
 	default:

@@ -74,6 +74,7 @@ func TestLostConnectionHasAReason(t *testing.T) {
 		},
 		"reset of a stream": {err: http2.StreamError{StreamID: 1}, reason: closedByOther},
 		"going away":        {err: &http2.GoAwayError{LastStreamID: 1}, reason: closedByOther},
+		"garbled frames":    {err: http2.ConnectionError(1), reason: "no valid answer"},
 		"network":           {err: &net.OpError{Op: "read", Err: errBoom}, reason: "network error"},
 		"network timeout":   {err: &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, reason: "network timeout"},
 	} {
@@ -110,12 +111,12 @@ func TestErrorsThatConcernNoConnectionAreFailuresOfTheTool(t *testing.T) {
 		"invalid CIDR":         &net.ParseError{Type: "CIDR address", Text: "x"},
 		"own stream":           StreamError{},
 		"a port in use":        &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)},
+		"nobody who calls":     &net.OpError{Op: "accept", Net: "tcp", Err: os.ErrDeadlineExceeded},
 		"a host to listen at":  &net.OpError{Op: "listen", Net: "tcp", Err: &net.DNSError{Err: "server misbehaving"}},
 		"an unknown interface": &net.OpError{Op: "route", Net: "ip+net", Err: errBoom},
 		"no address at all":    net.InvalidAddrError("x"),
 		"another network":      &net.OpError{Op: "dial", Net: "x", Err: net.UnknownNetworkError("x")},
 		"a pipe's deadline":    &fs.PathError{Op: "read", Path: "|0", Err: os.ErrDeadlineExceeded},
-		"other HTTP/2":         http2.ConnectionError(1),
 	} {
 		t.Run(name, errorTest{
 			err:     err,
@@ -123,6 +124,35 @@ func TestErrorsThatConcernNoConnectionAreFailuresOfTheTool(t *testing.T) {
 			code:    resilience.CodeToolFailed,
 			message: "Tool 'x' failed",
 		}.check)
+	}
+}
+
+// By some codes of HTTP/2 a server complains of what it was sent, such as a header that is too long, which an agent has
+// written. Words of net/http's say of others that a server gives up.
+func TestWhatServersOfHTTP2Say(t *testing.T) {
+	asked := func(op, text string) error { return &url.Error{Op: op, URL: "https://x", Err: errors.New(text)} }
+	const goAway = "http2: Transport received GOAWAY from server ErrCode:"
+	const retry = "http2: Transport: cannot retry err [%s] after Request.Body was written; define Request.GetBody to avoid this error"
+	for want, errs := range map[string][]error{
+		"trouble": {
+			http2.StreamError{StreamID: 1, Code: 2}, http2.StreamError{StreamID: 1, Code: 99},
+			&http2.GoAwayError{ErrCode: 2}, http2.ConnectionError(1),
+			asked("Get", goAway+"INTERNAL_ERROR"), asked("Post", goAway+"NO_ERROR"),
+			asked("Post", fmt.Sprintf(retry, "stream error: stream ID 1; REFUSED_STREAM")),
+			&url.Error{Op: "Get", Err: io.ErrUnexpectedEOF}, &url.Error{Op: "Head", Err: io.ErrUnexpectedEOF},
+			&url.Error{Op: "Post", Err: io.EOF},
+		},
+		"nothing": {
+			http2.StreamError{StreamID: 1, Code: 1}, &http2.GoAwayError{ErrCode: 9}, &http2.GoAwayError{ErrCode: 11},
+			asked("Get", goAway+"ENHANCE_YOUR_CALM"), asked("Get", goAway+"COMPRESSION_ERROR"),
+			asked("Get", "x: "+goAway+"INTERNAL_ERROR"), asked("Get", "http2: Transport: cannot retry err [x]"),
+			&url.Error{Op: "Post", Err: io.ErrUnexpectedEOF}, &url.Error{Op: "Put", Err: io.ErrUnexpectedEOF},
+		},
+	} {
+		for _, err := range errs {
+			assert.Equal(t, want, judged(t, err), "%#v", err)
+			assert.Equal(t, want, judged(t, fmt.Errorf("x: %w", err)), "%#v", err)
+		}
 	}
 }
 

@@ -436,6 +436,29 @@ func TestRetryAfterWhileProbeRunsAndAfterClose(t *testing.T) {
 	})
 }
 
+// An answer that breaks off or hangs says no more than none.
+func TestProbeURLReadsAnAnswerToItsEnd(t *testing.T) {
+	for name, then := range map[string]func(*http.Request){
+		"breaks off": func(*http.Request) { panic(http.ErrAbortHandler) },
+		"hangs":      func(r *http.Request) { <-r.Context().Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Length", "100")
+				_, _ = w.Write([]byte("half"))
+				_ = http.NewResponseController(w).Flush()
+				then(r)
+			}))
+			defer server.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			err := resilience.ProbeURL(server.URL, server.Client())(ctx)
+			require.Error(t, err)
+			assert.Equal(t, resilience.ClassTransient, resilience.Classify(err))
+		})
+	}
+}
+
 func TestProbeURLUsesItsClientAndConnectionAgain(t *testing.T) {
 	var connections atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

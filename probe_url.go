@@ -15,8 +15,8 @@ const maxDrained = 64 << 10
 // ProbeURL returns a [BreakerConfig.Probe] for a server of HTTP. It sends a GET with client, or with
 // http.DefaultClient if client is nil, and reads the answer as [Transport] does: one that tells of trouble is a
 // failure, and asks to wait as its headers say, one that rejects the request says nothing, and any other means
-// that the server works. ProbeURL panics if rawURL isn't an absolute URL of http or
-// https.
+// that the server works, unless it says that it has up to 64KiB and breaks off or hangs. ProbeURL panics if rawURL
+// isn't an absolute URL of http or https.
 func ProbeURL(rawURL string, client *http.Client) func(context.Context) error {
 	if u, err := url.Parse(rawURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		panic(fmt.Sprintf("resilience: ProbeURL: %q isn't an absolute URL of http or https", rawURL))
@@ -35,12 +35,15 @@ func ProbeURL(rawURL string, client *http.Client) func(context.Context) error {
 			return err
 		}
 		if n := res.ContentLength; n >= 0 && n <= maxDrained { // a stream has no end
-			_, _ = io.Copy(io.Discard, res.Body) // so that the connection can be used again
+			_, err = io.Copy(io.Discard, res.Body) // so that the connection can be used again
 		}
 		_ = res.Body.Close()
 
-		switch v := verdictOf(req, res, nil); v.class {
+		switch v := verdictOf(res); v.class {
 		case ClassNeutral:
+			if err != nil {
+				return &url.Error{Op: "Get", URL: req.URL.Redacted(), Err: err}
+			}
 			return nil
 		case ClassInvalid:
 			return MarkInvalid(fmt.Errorf("resilience: the probe was rejected with status %d", res.StatusCode))

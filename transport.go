@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Transport returns a RoundTripper that passes requests and answers through base untouched (the Body of a good answer
-// is wrapped, to see whether it breaks off), and reports what the backend says to the guarded call that the
-// request's context belongs to, as [ReportBackend] does:
+// Transport returns a RoundTripper that passes requests and answers through base untouched (the Body of a request and
+// of a good answer are wrapped, to see whether they break off), and reports what the backend says to the guarded call
+// that the request's context belongs to, as [ReportBackend] does:
 //
 //	client := &http.Client{Transport: resilience.Transport(nil)}
 //
 // What it reads of an answer:
 //
 //   - An error of base that tells of a lost connection or a timeout is no answer, and neither is a header that
-//     breaks off or is garbled. Any other error says nothing, such as one about a header that can't be sent, or
-//     about a host that doesn't exist.
+//     breaks off or is garbled. Any other error says nothing, such as one about a header that can't be sent, about a
+//     host that doesn't exist, or of a Body of the request that can't be read to its end.
 //   - The statuses from 500 (but for 501 and 505), 429, and 403 with a Retry-After or an exhausted rate
 //     limit, mean trouble. The time to wait is that of Retry-After, in seconds or as a date, or until an
 //     exhausted rate limit is reset, by the headers X-RateLimit-Reset, X-Rate-Limit-Reset or RateLimit-Reset (a
@@ -58,8 +58,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 	ctx, safe := req.Context(), isSafe(req.Method)
 	r := newRequest(ctx, !safe)
-	res, err := t.base.RoundTrip(req)
-	v := verdictOf(req, res, err)
+	sent := watch(req)
+	res, err := t.base.RoundTrip(sent.Request)
+	v := sent.verdict(res, err)
 	switch {
 	case v == nil:
 	case safe:
@@ -73,7 +74,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case res.StatusCode == http.StatusSwitchingProtocols:
 		newRequest(ctx, true) // what follows on the connection isn't seen
 	case res.Body != nil && res.Body != http.NoBody && v.class == ClassNeutral:
-		res.Body = &body{ReadCloser: res.Body, answers: req, request: r}
+		res.Body = &body{ReadCloser: res.Body, answers: sent, request: r}
 	}
 	return res, err
 }
@@ -89,16 +90,16 @@ func (t *transport) CloseIdleConnections() {
 // reader says the same, unless that is net/http itself, which unpacks it.
 type body struct {
 	io.ReadCloser
-	answers *http.Request
+	answers *outgoing
 	request request
 	silent  atomic.Bool // the tool has closed it, or it has been reported
 }
 
-// Read reports an answer that breaks off, as verdictOf does what there is no answer to, unless the tool has closed it.
+// Read reports an answer that breaks off, as verdict does what there is no answer to, unless the tool has closed it.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF && !b.silent.Swap(true) {
-		if v := verdictOf(b.answers, nil, err); v != nil {
+		if v := b.answers.verdict(nil, err); v != nil {
 			v.silent, v.noEffect, v.refused = false, false, false
 			b.request.end(v)
 		}
@@ -109,6 +110,47 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error {
 	b.silent.Store(true)
 	return b.ReadCloser.Close()
+}
+
+// An outgoing request is one whose body is watched.
+type outgoing struct {
+	*http.Request
+	broken atomic.Bool // reading its body has failed
+}
+
+// watch returns the request with a body that notes whether reading it fails: of a document of an agent's that is cut
+// off, its reader may say the same as of an answer that is.
+func watch(req *http.Request) *outgoing {
+	o := &outgoing{Request: req}
+	if req.Body == nil || req.Body == http.NoBody {
+		return o
+	}
+
+	o.Request = req.WithContext(req.Context()) // a RoundTripper must not change the request
+	o.Body = &watchedBody{req.Body, o}
+	if req.GetBody != nil {
+		o.GetBody = func() (io.ReadCloser, error) {
+			b, err := req.GetBody()
+			if err != nil || b == nil || b == http.NoBody {
+				return b, err
+			}
+			return &watchedBody{b, o}, nil
+		}
+	}
+	return o
+}
+
+type watchedBody struct {
+	io.ReadCloser
+	of *outgoing
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		b.of.broken.Store(true)
+	}
+	return n, err
 }
 
 // isSafe reports whether requests of the method change nothing (RFC 9110, section 9.2.1).
@@ -128,35 +170,44 @@ func isReplayed(req *http.Request) bool {
 	return key || other
 }
 
-// verdictOf returns what the outcome of a request says, nil if that is nothing. Once the context of the request has
-// ended, the error may be its cause, which can be anything.
-func verdictOf(req *http.Request, res *http.Response, err error) *verdict {
-	ctx := req.Context()
-	if end := ctx.Err(); err != nil && end != nil {
+// verdict returns what the outcome of the request says, nil if that is nothing. Once its context has ended, the error
+// may be the cause of that, which can be anything. One of its own body says nothing.
+func (o *outgoing) verdict(res *http.Response, err error) *verdict {
+	switch {
+	case err == nil && res == nil:
+		return nil
+	case err == nil:
+		return verdictOf(res)
+	}
+
+	ctx := o.Context()
+	if end := ctx.Err(); end != nil {
 		return readVerdict(end)
 	}
-	if at, ok := ctx.Deadline(); err != nil && ok && time.Until(at) <= 0 {
+	if at, ok := ctx.Deadline(); ok && time.Until(at) <= 0 {
 		return readVerdict(context.DeadlineExceeded) // a timer of the http.Client's own was faster than that of ctx
 	}
-	if err != nil {
-		failure := &url.Error{Err: err} // as an http.Client returns it: io.EOF means that there is no answer
-		if breaksOff(req, failure) {
-			failure.Err = io.EOF
-		}
-		v := readVerdict(failure)
-		switch {
-		case v != nil && v.code == CodeConnectionLost:
-			v.silent = !factsOf(failure).surelyLost
-			return v
-		case v != nil && v.code == CodeTimeout:
-			return v
-		}
-		return nil // it may be about the request, such as a header that can't be sent
-	}
-	if res == nil {
+	if o.broken.Load() {
 		return nil
 	}
 
+	failure := &url.Error{Err: err} // as an http.Client returns it: io.EOF means that there is no answer
+	if breaksOff(failure) {
+		failure.Err = io.EOF
+	}
+	v := readVerdict(failure)
+	switch {
+	case v != nil && v.code == CodeConnectionLost:
+		v.silent = !factsOf(failure).surelyLost
+		return v
+	case v != nil && v.code == CodeTimeout:
+		return v
+	}
+	return nil // it may be about the request, such as a header that can't be sent
+}
+
+// verdictOf returns what an answer says.
+func verdictOf(res *http.Response) *verdict {
 	after, limited := retryAfter(res.Header)
 	s := signOfStatus(res.StatusCode)
 	if res.StatusCode == http.StatusForbidden && limited {
@@ -177,12 +228,9 @@ func verdictOf(req *http.Request, res *http.Response, err error) *verdict {
 	return v
 }
 
-// breaksOff reports whether err, which req has failed with, means that the answer has broken off, whatever base has
-// wrapped that in. The body of a request is the tool's own, and may break off as well.
-func breaksOff(req *http.Request, err error) bool {
-	if req.Body != nil && req.Body != http.NoBody {
-		return false
-	}
+// breaksOff reports whether err, with which a request has failed, means that the answer has broken off, whatever base
+// has wrapped that in.
+func breaksOff(err error) bool {
 	f := factsOf(err)
 	return !f.neutral && !f.said && !f.noEffect && f.has(isEOF|isUnexpectedEOF) && !f.has(isCanceled|isDeadlineExceeded)
 }

@@ -2,10 +2,12 @@ package resilience_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net"
 	"net/http"
@@ -152,7 +154,7 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		},
 		"no answer, which the base wraps": {read, "GET", broken(fmt.Errorf("x: %w", io.ErrUnexpectedEOF)), exhausted},
 		"closed, which the base wraps":    {read, "GET", broken(fmt.Errorf("x: %w", io.EOF)), exhausted},
-		"a body that breaks off":          {write, "POST", broken(fmt.Errorf("x: %w", io.ErrUnexpectedEOF)), own},
+		"no answer to a write, wrapped":   {write, "POST", broken(fmt.Errorf("x: %w", io.ErrUnexpectedEOF)), lost},
 		"a body that is shorter than it says": {
 			write, "POST", broken(fmt.Errorf(brokenText, errors.New("http: ContentLength=9 with Body length 5"))), own,
 		},
@@ -913,6 +915,80 @@ func TestAnswersThatBreakOffAreTheBackends(t *testing.T) {
 				}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
 				assert.Equal(t, resilience.CodeConnectionLost, r.Err.Code)
 				assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+			})
+		}
+	}
+}
+
+// What an agent has sent may be cut off, and whoever unpacks it while it is sent on says what net/http says of an answer
+// that breaks off. A server that does break off is noticed all the same.
+func TestBodyOfARequestThatBreaksOffIsNoTroubleOfTheBackend(t *testing.T) {
+	const cut = "aGVsbG8gd29ybGQhaGVsbG8gd29ybGQha"
+	wrapping := func(base http.RoundTripper) http.RoundTripper { // one with words of its own
+		return resilience.Transport(roundTrips(func(req *http.Request) (*http.Response, error) {
+			res, err := base.RoundTrip(req)
+			if err != nil {
+				err = fmt.Errorf("upstream: %w", err)
+			}
+			return res, err
+		}))
+	}
+	for _, http2 := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, err := io.Copy(io.Discard, r.Body)
+			if err == nil && r.Header.Get("Break") != "" {
+				panic(http.ErrAbortHandler)
+			}
+		}))
+		server.EnableHTTP2 = http2
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.StartTLS()
+		defer server.Close()
+
+		for name, tc := range map[string]struct {
+			content string
+			again   bool // net/http can send the body again
+			breaks  bool
+			via     func(http.RoundTripper) http.RoundTripper
+			counted bool
+		}{
+			"cut off":                     {cut, false, false, resilience.Transport, false},
+			"cut off, without Transport":  {cut, false, false, nil, false},
+			"cut off, with GetBody":       {cut, true, false, resilience.Transport, false},
+			"cut off, and wrapped":        {cut, false, false, wrapping, false},
+			"whole":                       {cut[:32], false, true, resilience.Transport, true},
+			"whole, with GetBody":         {cut[:32], true, true, resilience.Transport, true},
+			"whole, and wrapped":          {cut[:32], false, true, wrapping, true},
+			"whole, which nothing breaks": {cut[:32], true, false, resilience.Transport, false},
+		} {
+			t.Run(fmt.Sprintf("%s, HTTP/2 %t", name, http2), func(t *testing.T) {
+				client := *server.Client()
+				if tc.via != nil {
+					client.Transport = tc.via(client.Transport)
+				}
+				body := func() (io.ReadCloser, error) {
+					return io.NopCloser(base64.NewDecoder(base64.StdEncoding, strings.NewReader(tc.content))), nil
+				}
+				g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					content, _ := body()
+					req, err := http.NewRequestWithContext(ctx, "POST", server.URL, content)
+					assert.NoError(t, err)
+					if tc.again {
+						req.GetBody = body
+					}
+					if tc.breaks {
+						req.Header.Set("Break", "1")
+					}
+					res, err := client.Do(req)
+					if err != nil {
+						return 0, err
+					}
+					return 0, res.Body.Close()
+				}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+				assert.Equal(t, 1, r.Attempts)
+				assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures == 1, "%v", r.Err)
+				assert.Equal(t, tc.content == cut || tc.breaks, r.Err != nil)
 			})
 		}
 	}
