@@ -33,7 +33,13 @@ func ReportProgress(ctx context.Context) {
 // nothing.
 //
 // While the timeout is paused, only the caller can end the call, by a deadline of its own or
-// by cancellation. Pause only for operations that are sure to finish.
+// by cancellation. Pause only for operations that are sure to finish. The context for one that has a time of its own is
+// made after Pause: before that, context.WithTimeout sets no other deadline than the earlier one of the call, which is
+// then paused.
+//
+//	defer resilience.Pause(ctx)()
+//	asking, cancel := context.WithTimeout(ctx, 5*time.Minute) // though the tool has 30 seconds
+//	defer cancel()
 //
 // What a person is asked is an effect that a retry would repeat. Whatever its [Effect], a call
 // that has been paused therefore counts as [NonIdempotent], even if it fails in a way that has no

@@ -74,6 +74,32 @@ func TestTimeoutGoesOnAfterTheAnswer(t *testing.T) {
 	}
 }
 
+// A tool may give people longer than it has itself.
+func TestTimeForPeopleThatIsLongerThanTheTools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: 30 * time.Second}}})
+		away := make(chan struct{})
+		f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			<-away
+			return &mcp.ElicitResult{Action: "cancel"}, nil
+		}
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			defer resilience.Pause(ctx)()
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+			defer cancel()
+			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Sure?"})
+			return nil, err
+		})
+		f.connect(legacy)
+		begun := time.Now()
+		_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
+		assert.ErrorContains(t, err, "deadline exceeded")
+		assert.LessOrEqual(t, time.Since(begun), 2*time.Minute+time.Second)
+		assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
+		close(away)
+	})
+}
+
 // A client may sample with tools.
 func TestSamplingWithToolsPausesTheCall(t *testing.T) {
 	for _, protocol := range []string{latest, legacy} {

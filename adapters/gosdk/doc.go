@@ -50,7 +50,8 @@
 //     among them, are nil, and Middleware without Protect doesn't see what else panics there.)
 //   - While a tool asks people, by elicitation, sampling or for the roots, its timeout is paused. After an
 //     elicitation in URL mode, whose answer comes before the person has done anything, a tool that waits
-//     calls [resilience.Pause] itself.
+//     calls [resilience.Pause] itself. So does one that gives people longer than its own timeout, before it makes
+//     the context for the question: a context.WithTimeout of a context that isn't paused has no later deadline.
 //   - A call that is made again doesn't repeat progress that an earlier attempt has sent. A tool that was
 //     abandoned can neither send progress nor ask any more with the context of its call.
 //   - Each attempt has a copy of the request, so other middleware doesn't see how a tool changes it.

@@ -178,6 +178,31 @@ func answerAfterAnHour(ctx context.Context, _ string) (string, error) {
 	}
 }
 
+// A tool may give people longer than it has itself, and ask again in vain: neither is a failure of its backend.
+func TestTimeForPeopleThatIsLongerThanTheTools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, onlyX(resilience.Tool{Timeout: 30 * time.Second}))
+		s := newServer(g)
+		s.AddTool(mcp.NewTool("x"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			defer resilience.Pause(ctx)()
+			ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+			defer cancel()
+			for range 2 {
+				if _, err := mcpgo.Ask(ctx, answerAfterAnHour, "Sure?"); ctx.Err() == nil {
+					assert.NoError(t, err)
+				}
+			}
+			_, err := mcpgo.Ask(ctx, answerAfterAnHour, "Sure?")
+			return nil, err
+		})
+		begun := time.Now()
+		_, err := connect(t, s, nil).CallTool(t.Context(), request("x", nil, nil))
+		assert.ErrorContains(t, err, "context deadline exceeded")
+		assert.Equal(t, 2*time.Minute, time.Since(begun))
+		assert.Zero(t, failures(t, g, "x"))
+	})
+}
+
 // The next attempt may ask the same.
 func TestAbandonedAttemptAsksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
