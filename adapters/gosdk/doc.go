@@ -70,6 +70,8 @@
 // What goes wrong between a server and its client says nothing about the backend. Behind [Protect], an error of the
 // session's Elicit, CreateMessage, ListRoots, Ping, Log or NotifyProgress, such as that the user hasn't answered in
 // time, is neither counted nor retried, also if a handler wraps it. Its text, errors.Is and errors.As are the same.
+// But an error of Log or NotifyProgress is no *jsonrpc.Error itself, of which mcp.AddTool would make a protocol error
+// instead of a result.
 //
 // Arguments that violate the tool's schema or don't fit its Go type are rejected by the SDK, and are the
 // caller's mistake. The SDK returns what an UnmarshalJSON or UnmarshalText method says like any error of a

@@ -1,3 +1,4 @@
+//lint:file-ignore SA1019 servers still log
 package gosdk_test
 
 import (
@@ -7,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -246,6 +249,53 @@ func TestWhatOneClientCannotDoHoldsUpNoOther(t *testing.T) {
 				assert.Equal(t, "done", text(t, f.call("x")))
 			})
 		})
+	}
+}
+
+// What can't be sent to a client counts for no tool, whichever side has closed its session.
+func TestSessionThatIsClosedCountsForNoTool(t *testing.T) {
+	for name, send := range map[string]func(context.Context, *mcp.ServerSession) error{
+		"log": func(ctx context.Context, s *mcp.ServerSession) error {
+			return s.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: "x"})
+		},
+		"log without the context": func(_ context.Context, s *mcp.ServerSession) error {
+			return s.Log(context.Background(), &mcp.LoggingMessageParams{Level: "error", Data: "x"})
+		},
+		"progress": func(ctx context.Context, s *mcp.ServerSession) error {
+			return s.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: "t", Progress: 1})
+		},
+		"ping": func(ctx context.Context, s *mcp.ServerSession) error { return s.Ping(ctx, nil) },
+	} {
+		for _, byServer := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, by the server %v", name, byServer), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newProtected(t, resilience.Config{}, gosdk.Failure(gosdk.CountErrors))
+					f.connect(legacy)
+					require.NoError(t, f.session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}))
+					left := slices.Collect(f.server.Sessions())[0]
+					if byServer {
+						require.NoError(t, left.Close())
+					} else {
+						require.NoError(t, f.session.Close())
+						require.NoError(t, left.Wait())
+					}
+					synctest.Wait()
+
+					runs := 0
+					var said error
+					f.typed("x", readOnly, func(ctx context.Context) error {
+						runs++
+						said = send(ctx, left)
+						return fmt.Errorf("tell the others: %w", said)
+					})
+					f.connect(legacy)
+					assert.True(t, f.call("x").IsError)
+					assert.Error(t, said)
+					assert.Equal(t, 1, runs)
+					assert.Zero(t, f.guard.Breaker("x").Failures())
+				})
+			})
+		}
 	}
 }
 

@@ -77,15 +77,20 @@ type message struct {
 
 func (m message) send(ctx context.Context) (mcp.Result, error) { return m.next(ctx, m.method, m.req) }
 
-func (m message) isNotification() bool { return strings.HasPrefix(m.method, "notifications/") }
+func (m message) isNotification() bool { return isNotification(m.method) }
+
+func isNotification(method string) bool { return strings.HasPrefix(method, "notifications/") }
 
 // neutral marks errors of what a server sends to its client, such as that the user doesn't answer in time or that the
-// client is gone: they say nothing about the backend of the tool, whatever that makes of them.
+// client is gone: they say nothing about the backend of the tool, whatever that makes of them. A direct
+// *jsonrpc.Error of a request stays one, of which the SDK keeps the data if a handler returns it. Nobody answers a
+// notification with data.
 func neutral(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
-		if _, direct := err.(*jsonrpc.Error); direct {
-			return res, err // of a wrapped one that a handler returns, the SDK keeps no data
+		_, direct := err.(*jsonrpc.Error)
+		if direct && !isNotification(method) {
+			return res, err
 		}
 		return res, resilience.MarkNeutral(err)
 	}
