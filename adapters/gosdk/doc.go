@@ -18,8 +18,10 @@
 //     context of the call.
 //   - For all else that a tool sends its client with the context of its call, or as its progress, it waits for a
 //     client that doesn't read, or answer a ping, for a second in all, or a tenth of its time if that is less. What is
-//     read in time counts, too, but a tenth of the time in between is given back. The tool then receives an error,
-//     also for what it sends until the client has read that, and goes on.
+//     read in time counts, too, but a tenth of the time in between is given back. Once that time is used up, a message
+//     still waits for 10ms, until those have taken as long again, and from then on for nothing: it isn't sent before
+//     some time has been given back. The tool then receives an error, also for what it sends until the client has read
+//     what it has waited for, and goes on.
 //   - Any other notification waits for a client that doesn't read for at most 100ms: one to another session, and one
 //     that is sent without the context of a request, as the SDK does for Server.ResourceUpdated and slog does for a
 //     mcp.LoggingHandler. Then the sender goes on, without an error, and the notification is sent, as it was, once

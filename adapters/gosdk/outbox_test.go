@@ -274,6 +274,57 @@ func TestAttemptSpendsItsTimeOnOtherClientsToo(t *testing.T) {
 	})
 }
 
+// A client that reads each message, but slowly, takes no more than a part of a tool's time. One that reads at once is
+// sent everything, also when an earlier message has taken all the time that there is for it.
+func TestMessagesThatAreReadSlowlyTakeBoundedTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first, each  time.Duration
+		took         time.Duration
+		sent, refuse int
+	}{
+		"at once":               {0, 0, 0, 400, 0},
+		"at once after delay":   {199 * time.Millisecond, 100 * time.Microsecond, 238900 * time.Microsecond, 400, 0},
+		"within the least":      {0, 5 * time.Millisecond, 400 * time.Millisecond, 81, 319},
+		"just within the least": {0, 9 * time.Millisecond, 405 * time.Millisecond, 46, 354},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				takes := tc.first
+				c := newCrowd(t, resilience.Config{
+					Tools: map[string]resilience.Tool{"x": {Timeout: 2 * time.Second}},
+				}, func(next mcp.MethodHandler) mcp.MethodHandler {
+					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+						if method == "notifications/message" {
+							time.Sleep(takes)
+							takes = tc.each
+						}
+						return next(ctx, method, req)
+					}
+				})
+				c.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					log := func() error {
+						return req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: 1})
+					}
+					begun, refused := time.Now(), 0
+					for range 400 {
+						if log() != nil {
+							refused++
+						}
+					}
+					assert.Equal(t, tc.took, time.Since(begun))
+					assert.Equal(t, tc.refuse, refused)
+					time.Sleep(time.Second)
+					assert.NoError(t, log(), "some time has been given back")
+					return textResult("done"), nil
+				})
+				c.join("slow")
+				assert.Equal(t, "done", text(t, c.call("x")))
+				assert.Len(t, c.takeHeard(), tc.sent+1)
+			})
+		})
+	}
+}
+
 // A tool goes on while its message isn't read: it cancels its context, and changes what it has sent.
 func TestMessageIsSentAsItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 const (
 	// maxWait is how long the messages of an attempt, except questions, wait for clients that don't read or answer, and
-	// at most a tenth of the attempt's time. A tenth of the time that passes meanwhile is added. A message waits for
-	// minWait at least.
+	// at most a tenth of the attempt's time. A tenth of the time that passes meanwhile is added. A message may wait for
+	// minWait even so, which a client that reads may need, but all that do wait for as long again, or minWait.
 	maxWait = time.Second
 	minWait = 10 * time.Millisecond
 
@@ -125,7 +125,7 @@ func (a *trackedAttempt) send(ctx context.Context, m message) (mcp.Result, error
 }
 
 // wait returns how long a message may take: for ever, if it is a question; zero if the client hasn't read an earlier
-// one yet. What is left of a tool that has returned may take as long as it likes.
+// one yet, or if too much time is spent. What is left of a tool that has returned may take as long as it likes.
 func (a *trackedAttempt) wait(m message) (wait time.Duration, limited bool) {
 	a.call.mu.Lock()
 	defer a.call.mu.Unlock()
@@ -142,7 +142,11 @@ func (a *trackedAttempt) wait(m message) (wait time.Duration, limited bool) {
 	if deadline, ok := a.ctx.Deadline(); ok {
 		most = min(most, deadline.Sub(a.begun)/10)
 	}
-	return max(most-a.spentBy(time.Now()), minWait), true
+	left := most - a.spentBy(time.Now())
+	if -left >= max(most, minWait) {
+		return 0, true
+	}
+	return max(left, minWait), true
 }
 
 // spentBy returns how long the attempt has waited for clients, less a tenth of the time since. a.call.mu must be held.
