@@ -21,6 +21,14 @@ var clientErrors = []string{
 	`CreateMessage result has `,
 }
 
+// markClientError marks err as neutral if it is one of these.
+func markClientError(err error) error {
+	if isAboutClient(err) {
+		return resilience.MarkNeutral(err)
+	}
+	return err
+}
+
 // isAboutClient reports whether err is one of these, alone or wrapped in words of the handler's, or joined with none.
 // What the tool's author says of it, by a mark, which adds no words, or by a *resilience.Error, stands.
 func isAboutClient(err error) bool {

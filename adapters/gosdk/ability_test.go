@@ -99,7 +99,8 @@ type severalErrors []error
 func (severalErrors) Error() string     { return "several" }
 func (e severalErrors) Unwrap() []error { return e }
 
-// What the author of a tool says stands, and what else has failed counts.
+// What the author of a tool says stands, and what else has failed counts. That the backend is in trouble, too, which
+// makes an error of a handler of the low-level API count, doesn't make it one of the backend's.
 func TestErrorThatOnlyMentionsAClient(t *testing.T) {
 	unable := errors.New("client does not support elicitation")
 	for name, tc := range map[string]struct {
@@ -122,8 +123,14 @@ func TestErrorThatOnlyMentionsAClient(t *testing.T) {
 	} {
 		f := newProtected(t, resilience.Config{}, gosdk.Failure(gosdk.CountErrors))
 		f.typed("x", nil, func(context.Context) error { return tc.err })
+		f.raw("raw", nil, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			resilience.ReportBackend(ctx, resilience.MarkBackend(errBoom))
+			return nil, tc.err
+		})
 		f.connect("")
-		f.call("x")
-		assert.Equal(t, tc.counts, f.guard.Breaker("x").Failures() == 1, name)
+		for _, tool := range []string{"x", "raw"} {
+			_, _ = f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{"n": 1}})
+			assert.Equal(t, tc.counts, f.guard.Breaker(tool).Failures() == 1, "%s, %s", name, tool)
+		}
 	}
 }

@@ -65,7 +65,7 @@ func (o *options) answerOfError(err error) (answer, error) {
 		isDirect && !isValidData(direct.Data):
 		said = &jsonrpc.Error{Code: wire.Code, Message: wire.Message}
 	}
-	return answer{err: newProtocolError(said), goError: !isProtocolError}, markProtocolError(err)
+	return answer{err: newProtocolError(said), goError: !isProtocolError}, markProtocolError(markClientError(err))
 }
 
 func newProtocolError(err error) *protocolError {

@@ -74,10 +74,8 @@ func CountKnown(_ context.Context, req mcp.Request, res *mcp.CallToolResult) err
 		return errorOf(res)
 	case isAboutArguments(req, err):
 		return resilience.MarkInvalid(err)
-	case isAboutClient(err):
-		return resilience.MarkNeutral(err)
 	}
-	return err
+	return markClientError(err)
 }
 
 // hasGoError reports whether the text of a result of req is that of a handler's error.
