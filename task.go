@@ -41,7 +41,8 @@ func (g *Guard) rejected(tool string, e *Error) *Error {
 
 // AsError is the function [AsError] for the error of work that isn't a call of g, such as a task of MCP: the work may
 // have taken effect, so what an agent reads depends on the tool's effect, as after a call. Suggestions are those of
-// the Config. Of the options it respects [ForRequest]. The error has no Details.
+// the Config. Of the options it respects [ForRequest]. The error has no Details. What [ReportBackend] and [Transport]
+// report during such work isn't heard: only err tells whose fault the failure is.
 func (g *Guard) AsError(tool string, err error, opts ...Option) *Error {
 	if err == nil {
 		return nil

@@ -49,9 +49,10 @@
 // A call that runs as a task outlives its request. It has no timeout and no retries, isn't counted, and Guard.Close
 // doesn't wait for it. But a panic fails only that call, and a task fails at once if the guard is closed, or the
 // breaker of its tool or key isolated or open: see [resilience.Guard.Rejection]. A task is never the breaker's probe,
-// so that it begins once the cooldown has passed. Its answer is treated as that of other calls; where it would be the
-// guard's own, the task fails with an error. A tool that was added by AddTaskTool isn't guarded: mcp-go calls no
-// middleware for it.
+// so that it begins once the cooldown has passed. Its answer is treated as that of other calls, but only its error tells
+// that the backend is in trouble, by its mark or its type: what [resilience.Transport] and [resilience.ReportBackend]
+// report is heard of calls only. Where the answer would be the guard's own, the task fails with an error. A tool that
+// was added by AddTaskTool isn't guarded: mcp-go calls no middleware for it.
 //
 // Tools that the guard's Config doesn't list have the effect that their annotations declare
 // at the time of the failure. The middleware finds them in the server, without a request, and mcp-go

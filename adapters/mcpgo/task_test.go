@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -190,6 +191,40 @@ func TestErrorOfATaskThatMayHaveTakenEffect(t *testing.T) {
 			e := errorIn(t, parse[mcp.CallToolResult](t, result))
 			assert.Equal(t, tc.suggestion, e.Suggestion)
 			assert.Equal(t, tc.suggestion != check, e.Retryable)
+		})
+	}
+}
+
+// A task's error may say that its backend is in trouble. What the backend itself says is heard of calls only.
+func TestTroubleOfATasksBackend(t *testing.T) {
+	busy := resilience.MarkBackend(errBackend)
+	fails := func(err error) server.ToolHandlerFunc {
+		return func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			resilience.ReportBackend(ctx, busy)
+			res := mcp.NewToolResultError("search failed")
+			mcpgo.SetError(res, err)
+			return res, nil
+		}
+	}
+	for name, tc := range map[string]struct {
+		err            error
+		ofCall, ofTask bool // there is guidance
+	}{
+		"the error says so":   {busy, true, true},
+		"the backend says so": {errors.New("search failed"), true, false},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			s, _ := newTaskServer(t, mcp.TaskSupportOptional, fails(tc.err))
+			res, code := handle(t.Context(), t, s, "tools/call", 1, map[string]any{"name": "x"})
+			require.Zero(t, code)
+			assert.Equal(t, tc.ofCall, strings.Contains(string(res), resilience.MetaError))
+
+			task := startTask(t.Context(), t, s)
+			time.Sleep(time.Minute)
+			res, code = handle(t.Context(), t, s, "tasks/result", 2, task)
+			require.Zero(t, code)
+			assert.Contains(t, string(res), "search failed")
+			assert.Equal(t, tc.ofTask, strings.Contains(string(res), resilience.MetaError))
 		})
 	}
 }
