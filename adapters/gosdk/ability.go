@@ -2,6 +2,8 @@ package gosdk
 
 import (
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/seed8d1e2389/resilience"
@@ -21,6 +23,9 @@ var clientErrors = []string{
 	`CreateMessage result has `,
 }
 
+// markType is the type of all that is marked by the resilience package.
+var markType = reflect.TypeOf(resilience.MarkNeutral(errNotReading))
+
 // markClientError marks err as neutral if it is one of these.
 func markClientError(err error) error {
 	if isAboutClient(err) {
@@ -29,38 +34,28 @@ func markClientError(err error) error {
 	return err
 }
 
-// isAboutClient reports whether err is one of these, alone or wrapped in words of the handler's, or joined with none.
-// What the tool's author says of it, by a mark, which adds no words, or by a *resilience.Error, stands.
+// isAboutClient reports whether err is one of these, alone, wrapped by the handler, or joined with none. What the tool's
+// author says of it by a mark of the resilience package's, or by a *resilience.Error, stands.
 func isAboutClient(err error) bool {
 	var own *resilience.Error
 	if !isBounded(err) || errors.As(err, &own) {
 		return false
 	}
 
-	text := err.Error()
-	for {
+	for reflect.TypeOf(err) != markType {
 		inner := errors.Unwrap(err)
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
 			errs := joined.Unwrap()
 			if len(errs) != 1 || errs[0] == nil {
 				return false // something else has failed, too
 			}
-			inner, text = errs[0], "" // errors.Join adds no words either, but is no mark
+			inner = errs[0]
 		}
 		if inner == nil {
-			break
+			text := err.Error()
+			return slices.ContainsFunc(clientErrors, func(begin string) bool { return strings.HasPrefix(text, begin) })
 		}
-
-		said := inner.Error()
-		if said == text {
-			return false
-		}
-		err, text = inner, said
-	}
-	for _, begin := range clientErrors {
-		if strings.HasPrefix(text, begin) {
-			return true
-		}
+		err = inner
 	}
 	return false
 }

@@ -99,6 +99,11 @@ type severalErrors []error
 func (severalErrors) Error() string     { return "several" }
 func (e severalErrors) Unwrap() []error { return e }
 
+// A withStack is what libraries of errors wrap an error in that keeps its text, to say where it came from.
+type withStack struct{ error }
+
+func (w *withStack) Unwrap() error { return w.error }
+
 // What the author of a tool says stands, and what else has failed counts. That the backend is in trouble, too, which
 // makes an error of a handler of the low-level API count, doesn't make it one of the backend's.
 func TestErrorThatOnlyMentionsAClient(t *testing.T) {
@@ -107,19 +112,23 @@ func TestErrorThatOnlyMentionsAClient(t *testing.T) {
 		err    error
 		counts bool
 	}{
-		"alone":             {unable, false},
-		"wrapped twice":     {fmt.Errorf("a: %w", fmt.Errorf("b: %w", unable)), false},
-		"marked":            {resilience.MarkBackend(unable), true},
-		"marked, wrapped":   {fmt.Errorf("a: %w", resilience.MarkBackend(unable)), true},
-		"in the author's":   {&resilience.Error{Code: "BUSY", Retryable: true, Err: unable}, true},
-		"joined with none":  {errors.Join(nil, unable), false},
-		"joined, wrapped":   {fmt.Errorf("a: %w", errors.Join(fmt.Errorf("b: %w", unable), nil)), false},
-		"joined, marked":    {errors.Join(resilience.MarkBackend(unable), nil), true},
-		"joined with nil":   {severalErrors{nil}, true},
-		"no errors":         {severalErrors{}, true},
-		"with another":      {errors.Join(unable, errors.New("no luck")), true},
-		"something like it": {errors.New("the client does not support elicitation"), true},
-		"endless":           {endless()["a cycle"], true},
+		"alone":                 {unable, false},
+		"wrapped twice":         {fmt.Errorf("a: %w", fmt.Errorf("b: %w", unable)), false},
+		"with a stack":          {&withStack{unable}, false},
+		"with a stack, wrapped": {fmt.Errorf("a: %w", &withStack{fmt.Errorf("b: %w", unable)}), false},
+		"with a stack, marked":  {&withStack{resilience.MarkBackend(unable)}, true},
+		"marked, with a stack":  {resilience.MarkTransient(&withStack{unable}), true},
+		"marked":                {resilience.MarkBackend(unable), true},
+		"marked, wrapped":       {fmt.Errorf("a: %w", resilience.MarkBackend(unable)), true},
+		"in the author's":       {&resilience.Error{Code: "BUSY", Retryable: true, Err: unable}, true},
+		"joined with none":      {errors.Join(nil, unable), false},
+		"joined, wrapped":       {fmt.Errorf("a: %w", errors.Join(fmt.Errorf("b: %w", unable), nil)), false},
+		"joined, marked":        {errors.Join(resilience.MarkBackend(unable), nil), true},
+		"joined with nil":       {severalErrors{nil}, true},
+		"no errors":             {severalErrors{}, true},
+		"with another":          {errors.Join(unable, errors.New("no luck")), true},
+		"something like it":     {errors.New("the client does not support elicitation"), true},
+		"endless":               {endless()["a cycle"], true},
 	} {
 		f := newProtected(t, resilience.Config{}, gosdk.Failure(gosdk.CountErrors))
 		f.typed("x", nil, func(context.Context) error { return tc.err })
