@@ -48,8 +48,10 @@ type BreakerConfig struct {
 	// Probe closes the breaker at most once in a Cooldown. If calls open it again sooner, Probe can't see
 	// what is wrong: it isn't called then, and after the Cooldown a call is the probe.
 	//
-	// One Probe runs at a time, on a goroutine that exists only while it runs. If four that ignore
-	// their context still run, no further one is started. [Guard.Close] and [Breaker.Reset] end it.
+	// Below a breaker with keys, each open one asks by itself, whether or not there are calls: up to 1,024, where
+	// agents choose the keys. One Probe of a breaker runs at a time, on a goroutine that exists only while it runs.
+	// If four that ignore their context still run, no further one is started. [Guard.Close] and [Breaker.Reset] end
+	// it.
 	Probe func(ctx context.Context) error
 
 	// ProbeInterval is the longest time between the beginnings of two Probes, and from the opening of

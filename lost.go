@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -133,11 +134,18 @@ func noAnswer(op string, err error) (reason string, sure bool) {
 		}
 		// A header that breaks off within a line can't be told from one that is garbled.
 		_, garbled := inner.(textproto.ProtocolError)
-		if garbled || strings.HasPrefix(textOf(inner), "malformed HTTP ") {
+		text := textOf(inner)
+		if garbled || slices.ContainsFunc(garbledHeaders, func(begin string) bool { return strings.HasPrefix(text, begin) }) {
 			return noValidAnswer, true
 		}
 	}
 	return "", false
+}
+
+// garbledHeaders is how net/http begins what it says of the header of an answer that it can't read.
+var garbledHeaders = []string{
+	"malformed HTTP ", "bad Content-Length ", "http: message cannot contain multiple Content-Length headers",
+	"unsupported transfer encoding", "too many transfer encodings",
 }
 
 // noAnswerIn implements noAnswer for the text of an error that has nothing but that.

@@ -1009,6 +1009,11 @@ func TestAHeaderThatBreaksOffIsTheBackends(t *testing.T) {
 		"HTTP/1.1 100 Continue\r\n\r\n":    closed,
 		"SSH-2.0-OpenSSH_9.6\r\n":          garbled,
 		"HTTP/1.1 200 OK\r\n X: y\r\n\r\n": garbled,
+
+		"HTTP/1.1 200 OK\r\nContent-Length: abc\r\n\r\n":                                      garbled,
+		"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n":                   garbled,
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: foo\r\n\r\n":                                   garbled,
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n": garbled,
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.ReadAll(r.Body) // or the connection would be reset

@@ -25,7 +25,8 @@
 //   - Any other notification waits for a client that doesn't read for at most 100ms: one to another session, and one
 //     that is sent without the context of a request, as the SDK does for Server.ResourceUpdated and slog does for a
 //     mcp.LoggingHandler. Then the sender goes on, without an error, and the notification is sent, as it was, once
-//     the client reads. Of a session, 100 notifications are kept in that way; more of them are errors.
+//     the client reads. Of a session, 100 notifications are kept in that way; more of them are errors. A client that
+//     reads each of many slowly may take as long for each.
 //
 // # What a client receives
 //
