@@ -25,7 +25,7 @@ import (
 type Fleet interface {
 	// Report receives what a member's calls and Probes have told of a backend, in order, on a goroutine of its own.
 	// While it blocks, up to 1,024 results wait, which it receives together next, and further ones are lost. Successes
-	// are reported only of breakers of which the fleet has failures, see FleetChange.
+	// are reported only if they are the first after failures, of the member's own or that the fleet has, see FleetChange.
 	Report(results []FleetResult)
 
 	// Lease asks whether this member may send the next probe of an open breaker, with CauseCalls for one by a call
@@ -48,6 +48,7 @@ type FleetBreaker struct {
 	Changed    time.Time     // when the member's own calls, Probe or operator last changed the state; may be zero
 	Cause      Cause         // of that change
 	Failures   int           // in a row, as in Breaker.Failures
+	Succeeded  time.Time     // when the last call succeeded of those that were reported; zero if none was
 	Probing    bool          // whether a call is the probe now, or Probe runs
 
 	// Config is the breaker's own, with its defaults.
@@ -129,7 +130,7 @@ func (b *Breaker) fleetView() FleetBreaker {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if trouble := b.trouble; trouble != nil {
-		v.Changed, v.Cause = trouble.shared.changed, trouble.shared.cause
+		v.Changed, v.Cause, v.Succeeded = trouble.shared.changed, trouble.shared.cause, trouble.shared.succeeded
 		v.Probing = b.prober.isAsking() || b.hasProbe() && trouble.overdue.left() >= 0
 	}
 	return v

@@ -101,7 +101,14 @@ func TestFleetIsToldWhatItHasToKnow(t *testing.T) {
 		call(down)
 		assert.Equal(t, []string{"listed/x success=false probe=false calls"}, f.told())
 		call(succeed)
-		assert.Empty(t, f.told(), "the fleet has no failures")
+		call(succeed)
+		assert.Equal(t, []string{"listed/x success=true probe=false calls"}, f.told(), "once, though the fleet has said nothing")
+
+		call(down)
+		m.Apply(resilience.FleetChange{Breaker: "listed/x", Time: time.Now()})
+		f.told()
+		call(succeed)
+		assert.Equal(t, []string{"listed/x success=true probe=false calls"}, f.told(), "the fleet may not have heard of it")
 
 		m.Apply(resilience.FleetChange{Breaker: "listed/x", Failures: 1, Time: time.Now()})
 		call(succeed)

@@ -71,7 +71,7 @@ func (e *engine) again(n news, reply entry, asked time.Time) (again news, ok boo
 	}
 	n.apart, n.heard, n.age = reply.Apart, reply.Version, n.age+time.Since(asked)
 	b, _ := e.member.Breaker(n.breaker.ID)
-	return n, b.Failures >= n.breaker.Failures
+	return n, b.Failures >= n.breaker.Failures && b.Succeeded.Before(time.Now().Add(-n.age))
 }
 
 // reports notes that the store is told of results now, unless it can't be reached.

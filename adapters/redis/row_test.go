@@ -210,6 +210,58 @@ func TestFailuresAtTheSameTimeAndThenSuccesses(t *testing.T) {
 	})
 }
 
+// What succeeds before its member has heard of its own failures ends them all the same: those of another, much later,
+// begin another row.
+func TestSuccessBeforeTheReplyEndsFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := serversFarAway(t, newModel(), 3, 10*time.Millisecond)
+		defer leaveAll(t, all)
+		time.Sleep(absence)
+		for range 4 {
+			all[0].fail()
+			time.Sleep(time.Millisecond)
+		}
+		require.NoError(t, all[0].call())
+		time.Sleep(time.Hour)
+		require.Zero(t, all[0].store.breaker("listed/search").Failures)
+		all[1].fail()
+		time.Sleep(time.Second)
+		requireAll(t, all, resilience.StateClosed)
+	})
+}
+
+// Nor is a failure told again that a success has ended, whatever has failed since.
+func TestFailureThatIsOverIsNotToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		var all []*server
+		for i := range 2 {
+			s := newServer(t, m, fmt.Sprint("member-", i))
+			s.more = []string{"lookup"}
+			s.store.delay = func() time.Duration { return 25 * time.Millisecond }
+			s.start(nil)
+			all = append(all, s)
+		}
+		defer leaveAll(t, all)
+		time.Sleep(absence)
+		_, err := resilience.Do(t.Context(), all[0].guard, "lookup", func(context.Context) (int, error) { return 0, errBackend })
+		require.ErrorIs(t, err, errBackend)
+		synctest.Wait() // the store is being told of that, and then of all the following at once
+		for range 4 {
+			all[0].fail()
+		}
+		time.Sleep(60 * time.Millisecond)
+		all[1].fail() // it hears at 110ms which row this is apart from
+		time.Sleep(time.Millisecond)
+		require.NoError(t, all[1].call())
+		time.Sleep(48 * time.Millisecond)
+		all[1].fail()
+		time.Sleep(time.Second)
+		requireAll(t, all[1:], resilience.StateClosed)
+		require.LessOrEqual(t, all[1].store.breaker("listed/search").Failures, 1)
+	})
+}
+
 // A failure is told again for as long as it isn't counted, but not if the failures that it came too late for are over.
 func TestFailuresAreInARowOnceTheirMemberHasHeardOfThoseBefore(t *testing.T) {
 	type step struct {

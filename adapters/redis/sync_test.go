@@ -42,6 +42,7 @@ func TestCommandsOfAFleet(t *testing.T) {
 		}{
 			{"a failure", func() { fail(1) }, map[string]int{"failure": 1}},
 			{"the first success", func() { require.NoError(t, all[1].call()) }, map[string]int{"success": 1}},
+			{"that after its own failure", func() { require.NoError(t, all[0].call()) }, map[string]int{"success": 1}},
 			{"another one", func() { require.NoError(t, all[0].call()) }, map[string]int{}},
 			{"enough failures", func() { fail(4); all[1].fail() }, map[string]int{"failure": 5}},
 			{"rejected calls", func() { require.ErrorIs(t, all[2].call(), resilience.CodeCircuitOpen) }, map[string]int{}},
