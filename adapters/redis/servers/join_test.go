@@ -134,11 +134,12 @@ func TestJoinIsRefused(t *testing.T) {
 	})
 }
 
+// A third member, whose own calls have not failed, shows in these tests that the fleet has opened the breaker.
 func TestJoinWithoutRedis(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	b := new(backend)
-	all := joinAll(t, 2, b, resilience.BreakerConfig{Cooldown: time.Hour}, to(t, s.addr))
+	all := joinAll(t, 3, b, resilience.BreakerConfig{Cooldown: time.Hour}, to(t, s.addr))
 	b.broken.Store(true)
 	all[0].open()
 	all[1].open()
@@ -172,7 +173,7 @@ func TestJoinWaitsForRedis(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	b := new(backend)
-	all := joinAll(t, 2, b, resilience.BreakerConfig{Cooldown: time.Hour}, to(t, s.addr))
+	all := joinAll(t, 3, b, resilience.BreakerConfig{Cooldown: time.Hour}, to(t, s.addr))
 	b.broken.Store(true)
 	all[0].open()
 	all[1].open()
@@ -188,7 +189,7 @@ func TestNewcomerKnowsWhichBreakersAreOpen(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	b := new(backend)
-	all := joinAll(t, 2, b, resilience.BreakerConfig{Cooldown: time.Hour}, to(t, s.addr))
+	all := joinAll(t, 3, b, resilience.BreakerConfig{Cooldown: time.Hour}, to(t, s.addr))
 	b.broken.Store(true)
 	all[0].open()
 	all[1].open()
@@ -206,7 +207,7 @@ func TestNamespacesAreApart(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	b := new(backend)
-	all := joinAll(t, 2, b, resilience.BreakerConfig{}, to(t, s.addr))
+	all := joinAll(t, 3, b, resilience.BreakerConfig{}, to(t, s.addr))
 	stranger := newMember(t, b, resilience.BreakerConfig{})
 	fleet, err := redisfleet.Join(t.Context(), newClient(t, s.addr), stranger.guard, redisfleet.Config{Namespace: "tes"})
 	require.NoError(t, err)
