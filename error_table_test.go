@@ -102,27 +102,66 @@ func TestTableOfErrors(t *testing.T) {
 			rows  []row
 		}{
 			{"Connections", []row{
-				{"refused, or a dial that fails", errs(op("dial", call("connect", syscall.ECONNREFUSED)), op("dial", call("connect", syscall.EHOSTUNREACH)), op("dial", os.ErrDeadlineExceeded))},
-				{"reset, broken, timed out", errs(syscall.ECONNRESET, syscall.EPIPE, op("read", call("read", syscall.ECONNRESET)), op("read", os.ErrDeadlineExceeded))},
-				{"an answer of HTTP that breaks off before its end", errs(&url.Error{Op: "Get", URL: "http://x", Err: io.EOF}, &url.Error{Op: "Get", URL: "http://x", Err: io.ErrUnexpectedEOF})},
-				{"`io.ErrUnexpectedEOF` of a POST without Transport: its own body may have broken off", errs(&url.Error{Op: "Post", URL: "http://x", Err: io.ErrUnexpectedEOF})},
-				{"HTTP/2: a stream that is reset, a connection that is given up", errs(http2.StreamError{Code: 2}, &http2.GoAwayError{ErrCode: 2})},
-				{"the same, with a complaint (PROTOCOL_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM …)", errs(http2.StreamError{Code: 1}, &http2.GoAwayError{ErrCode: 9}, &http2.GoAwayError{ErrCode: 11})},
-				{"`net.ErrClosed`, `driver.ErrBadConn`", errs(net.ErrClosed, op("read", net.ErrClosed), driver.ErrBadConn)},
+				{"refused, or a dial that fails", errs(
+					op("dial", call("connect", syscall.ECONNREFUSED)),
+					op("dial", call("connect", syscall.EHOSTUNREACH)), op("dial", os.ErrDeadlineExceeded),
+				)},
+				{"reset, broken, timed out", errs(
+					syscall.ECONNRESET, syscall.EPIPE, op("read", call("read", syscall.ECONNRESET)),
+					op("read", os.ErrDeadlineExceeded),
+				)},
+				{"an answer of HTTP that breaks off before its end", errs(
+					&url.Error{Op: "Get", URL: "http://x", Err: io.EOF},
+					&url.Error{Op: "Get", URL: "http://x", Err: io.ErrUnexpectedEOF},
+				)},
+				{"`io.ErrUnexpectedEOF` of a POST without Transport: its own body may have broken off", errs(
+					&url.Error{Op: "Post", URL: "http://x", Err: io.ErrUnexpectedEOF},
+				)},
+				{"HTTP/2: a stream that is reset, a connection that is given up", errs(
+					http2.StreamError{Code: 2}, &http2.GoAwayError{ErrCode: 2},
+				)},
+				{"the same, with a complaint (PROTOCOL_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM …)", errs(
+					http2.StreamError{Code: 1}, &http2.GoAwayError{ErrCode: 9}, &http2.GoAwayError{ErrCode: 11},
+				)},
+				{"`net.ErrClosed`, `driver.ErrBadConn`", errs(
+					net.ErrClosed, op("read", net.ErrClosed), driver.ErrBadConn,
+				)},
 				{"`io.ErrUnexpectedEOF` alone", errs(io.ErrUnexpectedEOF)},
 				{"`io.EOF` alone", errs(io.EOF)},
-				{"a name that DNS doesn't know", errs(&net.DNSError{Err: "no such host", IsNotFound: true}, op("dial", &net.DNSError{Err: "no such host", IsNotFound: true}))},
-				{"a server of DNS that doesn't work", errs(&net.DNSError{Err: "server misbehaving", IsTemporary: true})},
-				{"to dial an address or a network that isn't valid", errs(op("dial", &net.AddrError{Err: "missing port", Addr: "x"}), op("dial", net.UnknownNetworkError("x")))},
+				{"a name that DNS doesn't know", errs(
+					&net.DNSError{Err: "no such host", IsNotFound: true},
+					op("dial", &net.DNSError{Err: "no such host", IsNotFound: true}),
+				)},
+				{"a server of DNS that doesn't work", errs(
+					&net.DNSError{Err: "server misbehaving", IsTemporary: true},
+				)},
+				{"to dial an address or a network that isn't valid", errs(
+					op("dial", &net.AddrError{Err: "missing port", Addr: "x"}),
+					op("dial", net.UnknownNetworkError("x")),
+				)},
 				{"a message that is too large", errs(op("write", call("write", syscall.EMSGSIZE)))},
 				{"an alert of TLS from the other side", errs(op("remote error", tls.AlertError(40)))},
-				{"an address of one's own that is in use, or at which nobody calls", errs(op("listen", call("bind", syscall.EADDRINUSE)), op("accept", os.ErrDeadlineExceeded))},
+				{"an address of one's own that is in use, or at which nobody calls", errs(
+					op("listen", call("bind", syscall.EADDRINUSE)), op("accept", os.ErrDeadlineExceeded),
+				)},
 			}},
 			{"The operating system", []row{
-				{"EMFILE, ENFILE, EAGAIN, EINTR, ESTALE to open a file or start a program", errs(path("open", syscall.EMFILE), path("open", syscall.ENFILE), path("open", syscall.EAGAIN), path("open", syscall.EINTR), path("open", syscall.ESTALE), path("fork/exec", syscall.EAGAIN))},
-				{"the same to do anything else with a path", errs(path("read", syscall.ESTALE), path("unlinkat", syscall.EINTR), &os.LinkError{Op: "rename", Err: syscall.ESTALE})},
-				{"EBUSY, ETXTBSY to open a file or start a program", errs(path("open", syscall.EBUSY), path("fork/exec", syscall.EBUSY))},
-				{"`fs.ErrNotExist`, `fs.ErrExist`, `fs.ErrPermission`, EISDIR, ENOTDIR", errs(fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, path("open", syscall.ENOENT), path("read", syscall.EISDIR), path("open", syscall.ENOTDIR))},
+				{"EMFILE, ENFILE, EAGAIN, EINTR, ESTALE to open a file or start a program", errs(
+					path("open", syscall.EMFILE), path("open", syscall.ENFILE), path("open", syscall.EAGAIN),
+					path("open", syscall.EINTR), path("open", syscall.ESTALE),
+					path("fork/exec", syscall.EAGAIN),
+				)},
+				{"the same to do anything else with a path", errs(
+					path("read", syscall.ESTALE), path("unlinkat", syscall.EINTR),
+					&os.LinkError{Op: "rename", Err: syscall.ESTALE},
+				)},
+				{"EBUSY, ETXTBSY to open a file or start a program", errs(
+					path("open", syscall.EBUSY), path("fork/exec", syscall.EBUSY),
+				)},
+				{"`fs.ErrNotExist`, `fs.ErrExist`, `fs.ErrPermission`, EISDIR, ENOTDIR", errs(
+					fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, path("open", syscall.ENOENT),
+					path("read", syscall.EISDIR), path("open", syscall.ENOTDIR),
+				)},
 				{"a pipe that the other side has closed", errs(path("write", syscall.EPIPE))},
 				{"ENOSPC, EIO", errs(path("write", syscall.ENOSPC), path("read", syscall.EIO))},
 				{"a command that has failed, or was killed", errs(killedError{}, exitError(1))},
@@ -142,8 +181,12 @@ func TestTableOfErrors(t *testing.T) {
 			}},
 			{"gRPC: errors with a method `GRPCStatus`", []row{
 				{"deadline exceeded, resource exhausted, internal, unavailable, data loss", grpc(4, 8, 13, 14, 15)},
-				{"resource exhausted, as a message is too large", errs(saying{8, "grpc: received message larger than max (5242880 vs. 4194304)"})},
-				{"internal, as the client can't send the request", errs(saying{13, "grpc: error while marshaling: no message"})},
+				{"resource exhausted, as a message is too large", errs(
+					saying{8, "grpc: received message larger than max (5242880 vs. 4194304)"},
+				)},
+				{"internal, as the client can't send the request", errs(
+					saying{13, "grpc: error while marshaling: no message"},
+				)},
 				{"canceled, unknown", grpc(1, 2)},
 				{"any other", grpc(3, 5, 6, 7, 9, 10, 11, 12, 16)},
 			}},
@@ -156,8 +199,12 @@ func TestTableOfErrors(t *testing.T) {
 				{"`MarkPermanent`, `backoff.Permanent`", errs(resilience.MarkPermanent(errBoom))},
 				{"`MarkInvalid`", errs(resilience.MarkInvalid(errBoom))},
 				{"`MarkNeutral`", errs(resilience.MarkNeutral(errBoom))},
-				{"an `*Error` with CodeValidation or CodeToolNotFound", errs(&resilience.Error{Code: resilience.CodeValidation, Message: "No such row"})},
-				{"an `*Error` with another code that is Retryable", errs(&resilience.Error{Code: "BUSY", Message: "Busy", Retryable: true})},
+				{"an `*Error` with CodeValidation or CodeToolNotFound", errs(
+					&resilience.Error{Code: resilience.CodeValidation, Message: "No such row"},
+				)},
+				{"an `*Error` with another code that is Retryable", errs(
+					&resilience.Error{Code: "BUSY", Message: "Busy", Retryable: true},
+				)},
 				{"one that isn't", errs(&resilience.Error{Code: "BROKEN", Message: "Broken"})},
 				{"anything else", errs(errBoom, fmt.Errorf("x: %w", errBoom))},
 			}},

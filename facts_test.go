@@ -394,7 +394,7 @@ func TestTextOfWhatIsLeftOfManyErrors(t *testing.T) {
 		more int // lines
 	}{
 		"flat":               {lines(10_001), 9_999, 1},
-		"in one":             {severalErrors{lines(10_001)}, 9_998, 1}, // errors.Join returns a joined error as it is in some versions of Go
+		"in one":             {severalErrors{lines(10_001)}, 9_998, 1}, // some versions of errors.Join add nothing
 		"in two":             {errors.Join(lines(10), lines(10_001)), 9_997, 1},
 		"before others":      {errors.Join(lines(10_001), lines(10)), 9_998, 1},
 		"within others":      {errors.Join(errBoom, errors.Join(errBoom, lines(10_001), errBoom), errBoom), 9_997, 1},

@@ -121,6 +121,7 @@ func noAnswer(op string, err error) (reason string, sure bool) {
 	case io.ErrUnexpectedEOF: // perhaps of the request's own body
 		return closed, op == "" || isSafe(strings.ToUpper(op))
 	}
+
 	switch fmt.Sprintf("%T", err) {
 	case "*errors.errorString":
 		return noAnswerIn(textOf(err))
@@ -132,6 +133,7 @@ func noAnswer(op string, err error) (reason string, sure bool) {
 		if inner == io.EOF || inner == io.ErrUnexpectedEOF {
 			return closed, true
 		}
+
 		// A header that breaks off within a line can't be told from one that is garbled.
 		_, garbled := inner.(textproto.ProtocolError)
 		text := textOf(inner)
