@@ -16,17 +16,18 @@
 //     people, so that only the client can end the call meanwhile. A call that has asked something isn't
 //     retried, which would repeat the question, however its attempt ends. That holds for what is asked with the
 //     context of the call.
-//   - For all else that a tool sends its client with the context of its call, or as its progress, it waits for a
-//     client that doesn't read, or answer a ping, for a second in all, or a tenth of its time if that is less. What is
-//     read in time counts, too, but a tenth of the time in between is given back. Once that time is used up, a message
-//     still waits for 10ms, until those have taken as long again, and from then on for nothing: it isn't sent before
-//     some time has been given back. The tool then receives an error, also for what it sends until the client has read
-//     what it has waited for, and goes on.
-//   - Any other notification waits for a client that doesn't read for at most 100ms: one to another session, and one
-//     that is sent without the context of a request, as the SDK does for Server.ResourceUpdated and slog does for a
-//     mcp.LoggingHandler. Then the sender goes on, without an error, and the notification is sent, as it was, once
-//     the client reads. Of a session, 100 notifications are kept in that way; more of them are errors. A client that
-//     reads each of many slowly may take as long for each.
+//   - What a tool tells its client, with the context of its call or as its progress, is written before the tool goes on.
+//     But for a client that doesn't read, or answer a ping, an attempt waits for no more than a second in all, or a tenth
+//     of its time if that is less, of which a tenth of the time since is given back. After that the tool goes on without
+//     an error, and what it tells its client is sent in order as that reads, before a question or the answer, which wait
+//     for that at most a second for each message. What the client doesn't read in that time is dropped with the end of
+//     the call.
+//   - Any other notification waits for clients that don't read for at most 100ms in all, of which a tenth of the time
+//     since is given back: one to another session, and one that is sent without the context of a request, as the SDK does
+//     for Server.ResourceUpdated and slog does for a mcp.LoggingHandler. Then the sender goes on, without an error, and
+//     the notification is sent, as it was, once the client reads.
+//   - Of a call, and of a session for all else, 1,000 notifications are kept in that way. One more waits for a
+//     millisecond for the client to read another, and is an error if it doesn't.
 //
 // # What a client receives
 //
@@ -72,7 +73,8 @@
 //
 // What goes wrong between a server and its client says nothing about the backend. Behind [Protect], an error of the
 // session's Elicit, CreateMessage, ListRoots, Ping, Log or NotifyProgress, such as that the user hasn't answered in
-// time, is neither counted nor retried, also if a handler wraps it. Its text, errors.Is and errors.As are the same.
+// time, is neither counted nor retried, also if a handler wraps it. Its text, errors.Is and errors.As are the same. (A
+// handler that gives a person less than its own time, and returns the ctx.Err() of that instead, says that it timed out.)
 // But an error of Log or NotifyProgress is no *jsonrpc.Error itself, of which mcp.AddTool would make a protocol error
 // instead of a result.
 //

@@ -84,7 +84,7 @@ func (s *server) learn(req mcp.Request, result mcp.Result) {
 func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
 	request := s.describe(ctx, req)
 	tracked := s.tracker.track(req)
-	defer tracked.end()
+	defer tracked.end(ctx)
 
 	got, err := resilience.Do(ctx, s.guard, req.Params.Name, func(ctx context.Context) (answer, error) {
 		ctx, returned := tracked.begin(ctx)

@@ -3,6 +3,7 @@ package gosdk
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -10,115 +11,95 @@ import (
 )
 
 const (
-	// maxOutboxWait is how long a notification waits for a client that doesn't read, while all others do.
-	maxOutboxWait = 100 * time.Millisecond
+	// maxOutbox bounds the messages that wait for one client.
+	maxOutbox = 1000
 
-	// maxOutbox bounds the messages that wait for one client without their senders.
-	maxOutbox = 100
+	// minWait is how long a sender waits for room in a full outbox, so that a client that reads is told everything,
+	// however fast it is told.
+	minWait = time.Millisecond
+
+	// maxRead is how long a client may need for each message that is to be read before something else.
+	maxRead = time.Second
 )
 
-// outboxes send the notifications that don't belong to a call of their client: those to other sessions, and those that
-// are sent without the context of a call, as the SDK does for Server.ResourceUpdated. A message is written before its
-// sender goes on, unless the client doesn't read: then it stays in the outbox of its session until the client does, and
-// nothing overtakes it. The zero value is ready to use. It is safe for concurrent use.
+// outboxes send notifications, those to one client in order. A message is written before its sender goes on, unless
+// the client doesn't read it in time: then it stays in the outbox of its session until the client does. The zero value
+// is ready to use. It is safe for concurrent use.
 type outboxes struct {
-	mu   sync.Mutex
-	of   map[mcp.Session]*outbox // those with messages
-	late int                     // how many of them are late
-}
-
-// An outbox holds the messages to a session that haven't been sent yet. The first of them is being sent.
-type outbox struct {
-	letters []*letter
-	left    int  // how many of them have no sender any more, who has gone on
-	late    bool // some do, and the first has been there for longer than is waited
+	mu sync.Mutex
+	of map[mcp.Session][]*letter // those with messages; the first of each is being sent
 }
 
 // A letter is a message in an outbox.
 type letter struct {
 	*sending
-	ctx  context.Context
-	left bool // its sender has gone on
+	ctx context.Context
 	message
+	inVain atomic.Bool // a sender has waited for it for long enough
 }
 
-// send sends a message, and waits for it, but not for long. The attempt, which may be nil, has no more time for that
-// than for its own client. If there is no error, the message has been sent or will be; nobody hears whether that fails.
-func (o *outboxes) send(ctx context.Context, m message, a *trackedAttempt) (mcp.Result, error) {
+// send sends a message, and waits for it, but not for long. If there is no error, the message has been sent or will
+// be; nobody hears whether that fails.
+func (o *outboxes) send(ctx context.Context, m message, wait time.Duration) (mcp.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, resilience.MarkNeutral(err)
 	}
 
 	m.req = cloneNotification(m.req) // the sender may change its parameters when it has gone on
-	l := &letter{sending: &sending{done: make(chan struct{})}, ctx: context.WithoutCancel(ctx), message: m}
-	wait, err := o.add(l)
+	l := &letter{sending: newSending(), ctx: context.WithoutCancel(ctx), message: m}
+	first, err := o.post(l)
 	if err != nil {
 		return nil, err
 	}
-	if a != nil {
-		if most, limited := a.wait(m); limited {
-			wait = min(wait, most)
-		}
-		defer a.spend(time.Now())
-	}
 
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-l.done:
+	if first.inVain.Load() {
+		wait = 0 // another sender has waited for what is before it
+	}
+	if l.isOverWithin(wait) {
 		return l.result()
-	case <-timer.C:
-		o.leave(l)
-		return nil, nil
 	}
+	first.inVain.CompareAndSwap(false, wait >= minWait)
+	return nil, nil
 }
 
-// add adds a letter, and returns how long to wait for it. The more clients don't read, the less each is waited for, but
-// for minWait at least, which one that reads may need.
-func (o *outboxes) add(l *letter) (wait time.Duration, err error) {
-	session := l.req.GetSession()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-
-	box := o.of[session]
-	switch {
-	case box == nil:
-		if o.of == nil {
-			o.of = make(map[mcp.Session]*outbox)
+// post puts a letter into its outbox, and returns the first one there. It waits for room.
+func (o *outboxes) post(l *letter) (first *letter, err error) {
+	for until := time.Now().Add(minWait); ; {
+		first, posted := o.add(l)
+		if posted {
+			return first, nil
 		}
-		box = &outbox{}
-		o.of[session] = box
-		go o.sendFirst(session, l)
-	case box.left >= maxOutbox:
-		return 0, resilience.MarkNeutral(errNotReading)
+		if first.inVain.Load() || !first.isOverWithin(time.Until(until)) {
+			first.inVain.Store(true)
+			return nil, resilience.MarkNeutral(errNotReading)
+		}
 	}
-
-	box.letters = append(box.letters, l)
-	if box.late {
-		return 0, nil
-	}
-	return max(maxOutboxWait/time.Duration(1+o.late), minWait), nil
 }
 
-// leave notes that the sender of a letter has gone on.
-func (o *outboxes) leave(l *letter) {
+// add adds a letter to its outbox unless that is full, and returns the first one there.
+func (o *outboxes) add(l *letter) (first *letter, added bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	box := o.of[l.req.GetSession()]
-	if box == nil || l.isOver() {
-		return
+	session := l.req.GetSession()
+	box := o.of[session]
+	if len(box) >= maxOutbox {
+		return box[0], false
 	}
 
-	l.left = true
-	box.left++
-	if !box.late {
-		box.late = true
-		o.late++
+	if o.of == nil {
+		o.of = make(map[mcp.Session][]*letter)
 	}
+	box = append(box, l)
+	o.of[session] = box
+	if len(box) == 1 {
+		go o.sendFirst(session, l)
+	}
+	return box[0], true
 }
 
 // sendFirst sends the first letter of an outbox. Each has a goroutine of its own, which other middleware may end.
 func (o *outboxes) sendFirst(session mcp.Session, l *letter) {
+	defer close(l.done)
 	defer o.removeFirst(session)
 	l.run(func() (mcp.Result, error) { return l.message.send(l.ctx) })
 }
@@ -127,20 +108,46 @@ func (o *outboxes) sendFirst(session mcp.Session, l *letter) {
 func (o *outboxes) removeFirst(session mcp.Session) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-
 	box := o.of[session]
-	if box.late {
-		box.late = false // the client reads
-		o.late--
-	}
-	if box.letters[0].left {
-		box.left--
-	}
-	box.letters[0] = nil
-	box.letters = box.letters[1:]
-	if len(box.letters) == 0 {
+	box[0] = nil
+	box = box[1:]
+	if len(box) == 0 {
 		delete(o.of, session)
 		return
 	}
-	go o.sendFirst(session, box.letters[0])
+	o.of[session] = box
+	go o.sendFirst(session, box[0])
+}
+
+// flush waits until what is in an outbox has been read, as long as the client reads. If there is an error, it hasn't.
+func (o *outboxes) flush(ctx context.Context, session mcp.Session) error {
+	for {
+		first := o.first(session)
+		if first == nil {
+			return nil
+		}
+		if err := first.wait(ctx, maxRead); err != nil {
+			return err
+		}
+	}
+}
+
+// first returns the first letter of an outbox, or nil.
+func (o *outboxes) first(session mcp.Session) *letter {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if box := o.of[session]; box != nil {
+		return box[0]
+	}
+	return nil
+}
+
+// drop drops what is in an outbox, except what is being sent.
+func (o *outboxes) drop(session mcp.Session) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if box := o.of[session]; box != nil {
+		clear(box[1:])
+		o.of[session] = box[:1]
+	}
 }

@@ -17,7 +17,9 @@ type tracker struct {
 	// context of its call. It maps a progressToken to a *trackedCall.
 	byToken sync.Map
 
+	// What doesn't belong to a call of its client.
 	outboxes outboxes
+	budget   budget
 }
 
 // A progressToken identifies a call whose client wants progress notifications.
@@ -37,8 +39,9 @@ func newProgressToken(session mcp.Session, value any) progressToken {
 
 // A trackedCall is a call that is under way. A nil trackedCall is one that isn't tracked.
 type trackedCall struct {
-	tracker *tracker
-	token   progressToken
+	tracker  *tracker
+	token    progressToken
+	outboxes outboxes // what the client is told
 
 	mu       sync.Mutex
 	latest   *trackedAttempt
@@ -54,11 +57,11 @@ type trackedAttempt struct {
 	ctx   context.Context // its end is that of the attempt
 	begun time.Time
 
+	budget budget // for clients that don't read or answer
+
 	// guarded by call.mu
 	returned bool
-	spent    time.Duration // on waiting for clients, at spentAt
-	spentAt  time.Time
-	blocked  map[mcp.Session]*sending // what the tool has gone on without last
+	blocked  map[mcp.Session]*sending // requests that the tool has gone on without
 }
 
 type (
@@ -90,8 +93,9 @@ func (t *tracker) track(req *mcp.CallToolRequest) *trackedCall {
 	return c
 }
 
-// end says that the call has been answered.
-func (c *trackedCall) end() {
+// end says that the call is about to be answered. It waits until the client has read what it has been told before,
+// which takes none of the tool's time, as long as the client reads and waits for the answer.
+func (c *trackedCall) end(ctx context.Context) {
 	if c == nil {
 		return
 	}
@@ -102,6 +106,9 @@ func (c *trackedCall) end() {
 
 	if c.token.value != nil {
 		c.tracker.byToken.CompareAndDelete(c.token, c)
+	}
+	if err := c.outboxes.flush(ctx, c.token.session); err != nil {
+		c.outboxes.drop(c.token.session)
 	}
 }
 

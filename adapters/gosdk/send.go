@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// maxWait is how long the messages of an attempt, except questions, wait for clients that don't read or answer, and
-	// at most a tenth of the attempt's time. A tenth of the time that passes meanwhile is added. A message may wait for
-	// minWait even so, which a client that reads may need, but all that do wait for as long again, or minWait.
+	// maxWait is how long what an attempt tells its client waits for that to read, and a ping for its answer, in sum,
+	// and at most a tenth of the attempt's time.
 	maxWait = time.Second
-	minWait = 10 * time.Millisecond
+
+	// maxOthersWait is how long all that doesn't belong to a call of its client waits, in sum.
+	maxOthersWait = 100 * time.Millisecond
 
 	// graceTime is how long a question still waits after its context has ended.
 	graceTime = 100 * time.Millisecond
@@ -58,14 +59,49 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 // behind other messages: over HTTP, each request has a stream of its own. What isn't a tool's is sent as without a
 // guard.
 func (t *tracker) send(ctx context.Context, m message, a *trackedAttempt) (mcp.Result, error) {
-	own := !m.isNotification() || ctx.Value(requesterKey{}) == any(m.req.GetSession())
+	session := m.req.GetSession()
+	own := !m.isNotification() || ctx.Value(requesterKey{}) == any(session) || a != nil && a.call.token.session == session
 	switch {
-	case a != nil && (own || a.call.token.session == m.req.GetSession()):
-		return a.send(ctx, m)
-	case own:
+	case own && a == nil:
 		return m.send(ctx)
+	case own && m.isNotification():
+		return a.tell(ctx, m)
+	case own:
+		return a.request(ctx, m)
 	}
-	return t.outboxes.send(ctx, m, a)
+	return t.tellOther(ctx, m, a)
+}
+
+// tellOther sends a notification that doesn't belong to a call of its client: one to another session, or one that is
+// sent without the context of a call, as the SDK does for Server.ResourceUpdated. The attempt, which may be nil, waits
+// no longer for that than for its own client.
+func (t *tracker) tellOther(ctx context.Context, m message, a *trackedAttempt) (mcp.Result, error) {
+	wait, begun := t.budget.left(maxOthersWait), time.Now()
+	defer t.budget.spend(begun)
+	if a != nil {
+		wait = min(wait, a.left())
+		defer a.budget.spend(begun)
+	}
+	return t.outboxes.send(ctx, m, wait)
+}
+
+// tell sends a notification to the client of the call.
+func (a *trackedAttempt) tell(ctx context.Context, m message) (mcp.Result, error) {
+	defer a.budget.spend(time.Now())
+	return a.call.outboxes.send(ctx, m, a.left())
+}
+
+// left returns how long the attempt may still wait for its clients. What is left of a tool that has returned may wait
+// as long as it likes.
+func (a *trackedAttempt) left() time.Duration {
+	if a.hasReturned() {
+		return math.MaxInt64
+	}
+	most := maxWait
+	if deadline, ok := a.ctx.Deadline(); ok {
+		most = min(most, deadline.Sub(a.begun)/10)
+	}
+	return a.budget.left(most)
 }
 
 // A message is one to a client.
@@ -96,77 +132,56 @@ func neutral(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// send sends a message and waits for it, as the SDK does; but its writing blocks while the client doesn't read,
-// whatever becomes of the context. So that no client can make a tool seem to hang, the attempt goes on without a
-// message for which it has waited too long, and sends nothing more to that client until it has read it.
-func (a *trackedAttempt) send(ctx context.Context, m message) (mcp.Result, error) {
-	wait, limited := a.wait(m)
-	if !limited {
+// request sends a request and waits for the answer, as the SDK does; but its writing blocks while the client doesn't
+// read, whatever becomes of the context. So that no client can make a tool seem to hang, the attempt goes on without an
+// answer for which it has waited too long, and asks that client nothing more until it has read the request. A person is
+// waited for for ever, once the client has read what it was told before.
+func (a *trackedAttempt) request(ctx context.Context, m message) (mcp.Result, error) {
+	session, isQuestion := m.req.GetSession(), asksPerson(m.method)
+	wait := a.left()
+	switch {
+	case a.hasReturned():
 		return m.send(ctx)
-	}
-	if wait == 0 {
+	case a.isBlocked(session), wait == 0 && !isQuestion:
 		return nil, resilience.MarkNeutral(errNotReading)
+	case isQuestion:
+		wait = math.MaxInt64
+		if err := a.call.outboxes.flush(ctx, session); err != nil {
+			return nil, err
+		}
+	default:
+		defer a.budget.spend(time.Now())
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // nobody waits for the answer to a ping any more
-	s := &sending{done: make(chan struct{})}
-	begun := time.Now()
-	go s.run(func() (mcp.Result, error) { return m.send(ctx) })
-	err := s.wait(ctx, wait)
-	if !asksPerson(m.method) {
-		a.spend(begun)
-	}
-	if err != nil {
-		a.leave(m.req.GetSession(), s)
+	s := newSending()
+	go func() {
+		defer close(s.done)
+		s.run(func() (mcp.Result, error) { return m.send(ctx) })
+	}()
+	if err := s.wait(ctx, wait); err != nil {
+		a.leave(session, s)
 		return nil, err
 	}
 	return s.result()
 }
 
-// wait returns how long a message may take: for ever, if it is a question; zero if the client hasn't read an earlier
-// one yet, or if too much time is spent. What is left of a tool that has returned may take as long as it likes.
-func (a *trackedAttempt) wait(m message) (wait time.Duration, limited bool) {
+func (a *trackedAttempt) hasReturned() bool {
 	a.call.mu.Lock()
 	defer a.call.mu.Unlock()
-	switch s := a.blocked[m.req.GetSession()]; {
-	case a.returned:
-		return 0, false
-	case s != nil && !s.isOver():
-		return 0, true
-	case asksPerson(m.method):
-		return math.MaxInt64, true
-	}
-
-	most := maxWait
-	if deadline, ok := a.ctx.Deadline(); ok {
-		most = min(most, deadline.Sub(a.begun)/10)
-	}
-	left := most - a.spentBy(time.Now())
-	if -left >= max(most, minWait) {
-		return 0, true
-	}
-	return max(left, minWait), true
+	return a.returned
 }
 
-// spentBy returns how long the attempt has waited for clients, less a tenth of the time since. a.call.mu must be held.
-func (a *trackedAttempt) spentBy(now time.Time) time.Duration {
-	return max(a.spent-now.Sub(a.spentAt)/10, 0)
-}
-
-// spend notes that the attempt has waited for a client since begun. Other messages may have waited meanwhile: the SDK
-// writes one at a time.
-func (a *trackedAttempt) spend(begun time.Time) {
+// isBlocked reports whether the client hasn't read a request yet without which the attempt has gone on.
+func (a *trackedAttempt) isBlocked(session mcp.Session) bool {
 	a.call.mu.Lock()
 	defer a.call.mu.Unlock()
-	now := time.Now()
-	if begun.Before(a.spentAt) {
-		begun = a.spentAt
-	}
-	a.spent, a.spentAt = a.spentBy(begun)+now.Sub(begun), now
+	s := a.blocked[session]
+	return s != nil && !s.isOver()
 }
 
-// leave notes that the attempt goes on without a message.
+// leave notes that the attempt goes on without an answer.
 func (a *trackedAttempt) leave(session mcp.Session, s *sending) {
 	a.call.mu.Lock()
 	defer a.call.mu.Unlock()
@@ -178,7 +193,7 @@ func (a *trackedAttempt) leave(session mcp.Session, s *sending) {
 
 // A sending is a message to a client that is being sent.
 type sending struct {
-	done chan struct{} // closed once the following are set
+	done chan struct{} // closed when it is over, and the following are set
 
 	res      mcp.Result
 	err      error
@@ -186,12 +201,29 @@ type sending struct {
 	panicked any
 }
 
+func newSending() *sending { return &sending{done: make(chan struct{})} }
+
 // isOver reports whether the message has been sent, or can't be.
 func (s *sending) isOver() bool {
 	select {
 	case <-s.done:
 		return true
 	default:
+		return false
+	}
+}
+
+// isOverWithin is isOver after at most some time.
+func (s *sending) isOverWithin(atMost time.Duration) bool {
+	if atMost <= 0 || s.isOver() {
+		return s.isOver()
+	}
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-s.done:
+		return true
+	case <-timer.C:
 		return false
 	}
 }
@@ -217,8 +249,8 @@ func (s *sending) wait(ctx context.Context, atMost time.Duration) error {
 	}
 }
 
+// run does what sends the message, and catches how that ends.
 func (s *sending) run(f func() (mcp.Result, error)) {
-	defer close(s.done)
 	defer func() {
 		if !s.returned {
 			s.panicked = recover()

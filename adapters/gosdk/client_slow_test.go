@@ -1,0 +1,373 @@
+//lint:file-ignore SA1019 servers still log
+package gosdk_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// newWithDeafClients returns a protected server whose clients don't read, until release, how tools contact them.
+func newWithDeafClients(t *testing.T, cfg resilience.Config) (f *fixture, release func()) {
+	f = newFixture(t, cfg, nil)
+	reads := make(chan struct{})
+	f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if isContact(method) {
+				<-reads // whatever becomes of the context, as in the SDK
+			}
+			return next(ctx, method, req)
+		}
+	})
+	gosdk.Protect(f.server, f.guard)
+	return f, sync.OnceFunc(func() { close(reads) })
+}
+
+// newWithSlowClients returns a protected server whose clients take some time to read how tools contact them.
+func newWithSlowClients(t *testing.T, cfg resilience.Config, takes time.Duration) *fixture {
+	f := newFixture(t, cfg, nil)
+	f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if isContact(method) {
+				time.Sleep(takes)
+			}
+			return next(ctx, method, req)
+		}
+	})
+	gosdk.Protect(f.server, f.guard)
+	return f
+}
+
+// Writing to a client that doesn't read blocks. A tool goes on without it, and has nearly all of its time.
+func TestClientThatDoesNotReadShutsNoTool(t *testing.T) {
+	for _, name := range []string{"ping", "progress", "a log message"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, release := newWithDeafClients(t, resilience.Config{
+					MaxAbandoned: 2, Breaker: resilience.BreakerConfig{Failures: 2},
+					Tools: map[string]resilience.Tool{"x": {Timeout: time.Second, MaxInFlight: 1, Effect: resilience.ReadOnly}},
+				})
+				defer release()
+				var failed []error
+				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					if len(failed) < 10 {
+						failed = append(failed, contacts[name](ctx, req), contacts[name](ctx, req))
+						time.Sleep(800 * time.Millisecond)
+						return textResult("done"), nil
+					}
+					if resilience.Attempt(ctx) == 1 {
+						return nil, resilience.MarkTransient(errBoom)
+					}
+					return textResult("done"), nil
+				})
+				f.connectContacted()
+
+				for range 5 {
+					params := &mcp.CallToolParams{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
+					_, err := f.session.CallTool(t.Context(), params)
+					assert.NoError(t, err)
+				}
+				for _, err := range failed {
+					if name == "ping" {
+						assert.ErrorContains(t, err, "doesn't read")
+					} else {
+						assert.NoError(t, err, "it may be read later")
+					}
+				}
+				health := f.guard.Health()[0]
+				assert.Zero(t, health.InFlight)
+				assert.Zero(t, health.Abandoned)
+				assert.Zero(t, health.ConsecutiveFailures)
+				release()
+				assert.Equal(t, "done", text(t, f.call("x")), "nobody was asked, so it is called again")
+			})
+		})
+	}
+}
+
+// A question waits for a person, also while it is written, until its client leaves.
+func TestQuestionThatIsNotReadWaits(t *testing.T) {
+	for name := range askedOf {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, release := newWithDeafClients(t, resilience.Config{MaxAbandoned: 1})
+				defer release()
+				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					return nil, contacts[name](ctx, req)
+				})
+				f.connectContacted()
+
+				ctx, leave := context.WithTimeout(t.Context(), time.Hour)
+				defer leave()
+				_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "x"})
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				time.Sleep(time.Second)
+				health := f.guard.Health()[0]
+				assert.Zero(t, health.InFlight)
+				assert.Zero(t, health.Abandoned, "the tool has gone on")
+				assert.Zero(t, health.ConsecutiveFailures)
+			})
+		})
+	}
+}
+
+// What a tool tells a slow client, again and again, extends no call.
+func TestSlowClientKeepsNoCallThatHangs(t *testing.T) {
+	for _, name := range []string{"ping", "progress", "a log message"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newWithSlowClients(t, resilience.Config{
+					Tools: map[string]resilience.Tool{"x": {Timeout: 10 * time.Second}},
+				}, 250*time.Millisecond)
+				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					for ctx.Err() == nil {
+						assert.NoError(t, contacts[name](ctx, req))
+						time.Sleep(5 * time.Second)
+					}
+					return nil, ctx.Err()
+				})
+				f.connectContacted()
+
+				start := time.Now()
+				params := &mcp.CallToolParams{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
+				_, err := f.session.CallTool(t.Context(), params)
+				assert.NoError(t, err)
+				assert.Equal(t, 10*time.Second, time.Since(start))
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// A tool waits for its clients for a second, or a tenth of its time, and for a tenth of the time since. What it asks
+// people is another matter, and so is what it does once it has returned. The client hears all of it before the answer.
+func TestAttemptWaitsForItsClientsForATenthOfItsTime(t *testing.T) {
+	const ms = time.Millisecond
+	for timeout, want := range map[time.Duration][]time.Duration{ // what each of several notifications takes
+		time.Minute:     {300 * ms, 300 * ms, 300 * ms, 190 * ms, 0},
+		5 * time.Second: {300 * ms, 230 * ms, 0},
+		time.Second:     {100 * ms, 0},
+	} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newWithSlowClients(t, resilience.Config{
+					Tools: map[string]resilience.Tool{"x": {Timeout: timeout}},
+				}, 300*ms)
+				told := 0.0
+				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					took := func(contact func() error) time.Duration {
+						begun := time.Now()
+						assert.NoError(t, contact())
+						return time.Since(begun)
+					}
+					tell := func() error {
+						told++
+						return gosdk.NotifyProgress(ctx, req, told, 0, "")
+					}
+					if timeout == time.Minute {
+						assert.Equal(t, 5300*ms, took(func() error { return contacts["elicitation"](ctx, req) }))
+					}
+					for i, want := range want {
+						got := took(tell)
+						assert.InDelta(t, want, got, float64(100*ms), "notification %d", i)
+					}
+					assert.ErrorContains(t, contacts["ping"](ctx, req), "doesn't read")
+					if timeout == time.Minute {
+						time.Sleep(10 * time.Second)
+						assert.Equal(t, 300*ms, took(tell))
+						assert.Equal(t, 300*ms, took(tell))
+						time.Sleep(10 * time.Second)
+						assert.Equal(t, 300*ms, took(func() error { return contacts["ping"](ctx, req) }))
+					}
+
+					go func() {
+						time.Sleep(time.Minute)
+						for range 5 {
+							note := &mcp.ProgressNotificationParams{ProgressToken: "other"}
+							assert.Equal(t, 300*ms, took(func() error {
+								return req.Session.NotifyProgress(context.WithoutCancel(ctx), note)
+							}))
+						}
+					}()
+					return textResult("done"), nil
+				})
+				answerAfter(&f.options, 5*time.Second)
+				heard := make(chan float64, 100)
+				f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+					heard <- req.Params.Progress
+				}
+				f.connect(legacy)
+				params := &mcp.CallToolParams{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
+				res, err := f.session.CallTool(t.Context(), params)
+				assert.NoError(t, err)
+				assert.Equal(t, "done", text(t, res))
+				synctest.Wait()
+				require.Len(t, heard, int(told))
+				for n := range int(told) {
+					assert.EqualValues(t, n+1, <-heard)
+				}
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+// A client that reads within an ordinary time is told everything, however long a call is, also on two goroutines.
+func TestClientThatReadsIsToldEverything(t *testing.T) {
+	for _, name := range []string{"ping", "progress", "a log message"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newWithSlowClients(t, resilience.Config{
+					Tools: map[string]resilience.Tool{"x": {Timeout: time.Hour}},
+				}, 40*time.Millisecond)
+				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					for range 600 {
+						sent := make(chan error, 2)
+						for range 2 {
+							go func() { sent <- contacts[name](ctx, req) }()
+						}
+						assert.NoError(t, errors.Join(<-sent, <-sent))
+						time.Sleep(time.Second)
+					}
+					return textResult("done"), nil
+				})
+				f.connectContacted()
+				params := &mcp.CallToolParams{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
+				res, err := f.session.CallTool(t.Context(), params)
+				require.NoError(t, err)
+				assert.Equal(t, "done", text(t, res))
+			})
+		})
+	}
+}
+
+// The SDK writes one message at a time, so what several goroutines wait for is one wait.
+func TestWaitingForSeveralMessagesAtOnceIsOneWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: time.Minute}}}, nil)
+		writing := make(chan struct{}, 1)
+		f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				writing <- struct{}{}
+				defer func() { <-writing }()
+				time.Sleep(5 * time.Millisecond)
+				return next(ctx, method, req)
+			}
+		})
+		gosdk.Protect(f.server, f.guard)
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					for range 15 {
+						assert.NoError(t, contacts["a log message"](ctx, req))
+					}
+				})
+			}
+			wg.Wait()
+			return textResult("done"), nil
+		})
+		f.connectContacted()
+		assert.Equal(t, "done", text(t, f.call("x")))
+	})
+}
+
+// What a client doesn't read is dropped with the end of its call, except the message that is being written. A question
+// waits for what is told before, and isn't asked if that isn't read.
+func TestWhatAClientDoesNotReadEndsWithItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, release := newWithDeafClients(t, resilience.Config{})
+		defer release()
+		var seen []float64
+		f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+			seen = append(seen, req.Params.Progress)
+		}
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			for i := range 4 {
+				assert.NoError(t, gosdk.NotifyProgress(ctx, req, float64(i), 0, ""))
+			}
+			assert.ErrorContains(t, contacts["elicitation"](ctx, req), "doesn't read")
+			return textResult("done"), nil
+		})
+		f.connectContacted()
+
+		start := time.Now()
+		params := &mcp.CallToolParams{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
+		_, err := f.session.CallTool(t.Context(), params)
+		require.NoError(t, err)
+		assert.Equal(t, 3*time.Second, time.Since(start), "it waits, asks, and ends, for a second each")
+		assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
+		release()
+		synctest.Wait()
+		assert.Equal(t, []float64{0}, seen)
+	})
+}
+
+// A client whose messages take their time, as behind an event store that writes each to a disk, loses nothing, and may be
+// asked.
+func TestClientWhoseMessagesTakeTheirTimeLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newWithSlowClients(t, resilience.Config{
+			Breaker: resilience.BreakerConfig{Failures: 1},
+			Tools:   map[string]resilience.Tool{"x": {Timeout: 2 * time.Second, MaxInFlight: 1}},
+		}, 15*time.Millisecond)
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			for range 2 {
+				for range 400 {
+					assert.NoError(t, contacts["a log message"](ctx, req))
+				}
+				assert.NoError(t, contacts["elicitation"](ctx, req))
+			}
+			return textResult("done"), nil
+		})
+		answerAfter(&f.options, 0)
+		heard := 0
+		f.options.LoggingMessageHandler = func(context.Context, *mcp.LoggingMessageRequest) { heard++ }
+		f.connectContacted()
+		for range 3 {
+			assert.Equal(t, "done", text(t, f.call("x")))
+			assert.Equal(t, 800, heard)
+			heard = 0
+		}
+		assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
+	})
+}
+
+// It may leave before it has read all.
+func TestClientThatLeavesBeforeItHasReadAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{}, nil)
+		var sent atomic.Int64
+		f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				time.Sleep(500 * time.Millisecond)
+				sent.Add(1)
+				return next(ctx, method, req)
+			}
+		})
+		gosdk.Protect(f.server, f.guard)
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			for range 100 {
+				assert.NoError(t, contacts["a log message"](ctx, req))
+			}
+			return textResult("done"), nil
+		})
+		f.connectContacted()
+		ctx, leave := context.WithTimeout(t.Context(), 5*time.Second)
+		defer leave()
+		_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "x"})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Hour)
+		assert.InDelta(t, 10, sent.Load(), 2)
+	})
+}
