@@ -14,7 +14,6 @@ func (c *call) newAttemptContext() *callContext {
 	}
 
 	ctx := newCallContext(&c.ctx, c.ctx.name, timeout, maximum, !c.state.cooperative)
-	ctx.backend.unexplained = c.ctx.backend.unexplained
 	c.ctx.backend.first.last.Store(nil) // what the call keeps of an earlier attempt
 	return ctx
 }

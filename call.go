@@ -127,7 +127,10 @@ func (c *call) begin(ctx context.Context) *Error {
 		c.ctx.start = time.Now().Add(-c.options.elapsed) // nor does a slow argument
 	}
 
-	deadline := c.ctx.sinceStart(ctx.Deadline())
+	deadline, around := c.ctx.sinceStart(ctx.Deadline()), innermost(ctx)
+	if around != nil && c.options.request == nil {
+		c.ctx.backend.unexplained = around.backend.unexplained // an agent's mistake is one at any depth
+	}
 	closed := func() bool { return c.guard.isClosed() && !c.guard.serves(ctx, "") }
 	if closed() {
 		return shuttingDownError(c.ctx.name)
@@ -145,7 +148,7 @@ func (c *call) begin(ctx context.Context) *Error {
 	}
 	attended := !s.cooperative && s.attemptTimeout == 0
 	c.ctx.begin(ctx, attended)
-	if c.ctx.outer() != nil && !c.toolEffect().repeatable() {
+	if around != nil && !c.toolEffect().repeatable() {
 		var within request
 		if c.ctx.askAside(func(*callContext) { within = ask(func() request { return newRequest(ctx, true) }) }) {
 			c.within = within

@@ -72,8 +72,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     and, if there is none of these, the last report;
 //   - a failure after a good answer of the backend is ClassNeutral, by the last report;
 //   - everything else is ClassTransient, and behind an adapter ClassNeutral, since that is how tools
-//     talk to agents: most of it is about mistakes. (A plain Do within such a tool counts it, and so does the tool
-//     if it returns that call's error.) There, a host that doesn't exist, a bare io.ErrUnexpectedEOF (or
+//     talk to agents: most of it is about mistakes. (A call within such a tool is behind the adapter, too, unless a
+//     [ForRequest] of its own says otherwise.) There, a host that doesn't exist, a bare io.ErrUnexpectedEOF (or
 //     one of a request of HTTP with a body, unless a Transport knows better), HTTP/2's complaints of a request, a
 //     message that can't be sent, a pipe that is closed, a path that is in use (EBUSY, ETXTBSY) and a command that was
 //     killed are no evidence of trouble, either: an agent can bring them about.

@@ -52,6 +52,9 @@ func newCallContext(parent context.Context, name string, timeout, maximum time.D
 	} else {
 		c.clock.deadline = c.sinceStart(parent.Deadline())
 	}
+	if around := innermost(parent); around != nil {
+		c.backend.unexplained = around.backend.unexplained
+	}
 	c.begin(parent, attended)
 	return c
 }

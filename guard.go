@@ -92,6 +92,9 @@ func Must(g *Guard, err error) *Guard {
 // the latest, unless that is extended (see [ReportProgress], [Pause] and [Timeout]), or the
 // tool is Cooperative and breaks its promise.
 //
+// A call that is made with the context of another one, under whichever guard, belongs to the same agent: behind an
+// adapter, a failure of which nothing is known counts for neither (see Request.Unexplained).
+//
 // Every error is an [*Error]. With an error, Do returns the value that the last attempt
 // returned, if any.
 //

@@ -50,8 +50,9 @@ type Request struct {
 	BreakerKey func() string
 
 	// Unexplained is what a failure means of which nothing is known: neither the tool nor its error nor
-	// its backend (see [ReportBackend]) has said. Zero means ClassTransient, as without a Request; behind
-	// an MCP SDK, where a tool tells an agent of its mistakes by failing, ClassNeutral is right.
+	// its backend (see [ReportBackend]) has said. Zero means ClassTransient. Behind an MCP SDK, where a tool tells an
+	// agent of its mistakes by failing, ClassNeutral is right. A call without a Request has that of the call around it,
+	// as its context tells, even once that has ended, and ClassTransient if there is none.
 	Unexplained Class
 
 	// Unknown says that the server doesn't have the tool, as far as the adapter can tell, so that

@@ -417,6 +417,23 @@ func TestMistakeWithinACallOpensNoBreakerAroundIt(t *testing.T) {
 				})
 			}
 		}},
+		"a call of which nothing is known": {tool: func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) { return resilience.Do(ctx, g, "inner", unknown) }
+		}, options: []resilience.Option{request}},
+		"a call within a call, of which nothing is known": {tool: func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "another", func(ctx context.Context) (int, error) {
+					return resilience.WithTimeout(ctx, "part", time.Minute, func(ctx context.Context) (int, error) {
+						return resilience.Do(ctx, g, "inner", unknown)
+					})
+				})
+			}
+		}, options: []resilience.Option{request}},
+		"a call without the caller's end": {tool: func(g *resilience.Guard) toolFunc {
+			return func(ctx context.Context) (int, error) {
+				return resilience.Do(context.WithoutCancel(ctx), g, "inner", unknown)
+			}
+		}, options: []resilience.Option{request}},
 		"WithRetry": {tool: func(*resilience.Guard) toolFunc {
 			return func(ctx context.Context) (int, error) {
 				return resilience.WithRetry(ctx, resilience.Retry{}, unknown)
@@ -460,7 +477,13 @@ func TestFailureWithinACallCountsForTheCallAroundIt(t *testing.T) {
 	for name, tool := range map[string]func(*resilience.Guard) toolFunc{
 		"a call": func(g *resilience.Guard) toolFunc {
 			return func(ctx context.Context) (int, error) {
-				return resilience.Do(ctx, g, "inner", func(context.Context) (int, error) { return 0, errBoom })
+				return resilience.Do(ctx, g, "inner", func(context.Context) (int, error) { return 0, resilience.MarkBackend(errBoom) })
+			}
+		},
+		"a call with a word of its own": func(g *resilience.Guard) toolFunc {
+			counted := resilience.ForRequest(resilience.Request{})
+			return func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "inner", func(context.Context) (int, error) { return 0, errBoom }, counted)
 			}
 		},
 		"WithRetry": func(*resilience.Guard) toolFunc {
@@ -503,4 +526,22 @@ func TestFailureWithinACallCountsForTheCallAroundIt(t *testing.T) {
 			assert.Equal(t, 1, g.Breaker("x").Failures())
 		})
 	}
+}
+
+// What a tool's work in the background fails with is the agent's as much as before, whichever guard it is made under.
+func TestACallAfterTheOneAroundItIsTheAgentsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		behind := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+		outer, inner := newGuard(t, resilience.Config{}), newGuard(t, resilience.Config{})
+		var background context.Context
+		resilience.Run(t.Context(), outer, "x", func(ctx context.Context) (int, error) {
+			background = context.WithoutCancel(ctx)
+			return 0, nil
+		}, behind)
+		for _, err := range []error{errBoom, syscall.ECONNRESET} {
+			_, got := resilience.Do(background, inner, "y", failing(9, err))
+			require.ErrorIs(t, got, err)
+		}
+		assert.Equal(t, 1, inner.Breaker("y").Failures(), "what is certain to be the backend's trouble counts")
+	})
 }

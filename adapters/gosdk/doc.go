@@ -68,8 +68,9 @@
 // Only what is known to be the backend's trouble is counted and retried, since most failures are mistakes
 // of agents: an error that says so by its mark or its type, see [resilience.Classify], and any failure
 // after which the backend has said so, see [resilience.Transport] and [resilience.ReportBackend]. A
-// timeout and a panic count too. A handler of the SDK's low-level API says why it has failed by
-// res.SetError, which keeps the content that is there. The option [Failure] has other choices.
+// timeout and a panic count too. The same holds for each [resilience.Do] within a handler. A handler of the SDK's
+// low-level API says why it has failed by res.SetError, which keeps the content that is there. The option [Failure] has
+// other choices.
 //
 // What goes wrong between a server and its client says nothing about the backend. Behind [Protect], an error of the
 // session's Elicit, CreateMessage, ListRoots, Ping, Log or NotifyProgress, such as that the user hasn't answered in

@@ -39,9 +39,9 @@
 // Only what is known to be the backend's trouble is counted and retried, since most failures are
 // mistakes of agents: an error that says so by its mark or its type, see [resilience.Classify], and any
 // failure after which the backend has said so, see [resilience.Transport] and
-// [resilience.ReportBackend]. A timeout and a panic count too. A handler that returns a result says why
-// it has failed by [SetError]. The option [Failure] has other choices. mcp.NewStructuredToolHandler keeps
-// only the text of an error, so the guard learns of it only from the backend.
+// [resilience.ReportBackend]. A timeout and a panic count too. The same holds for each [resilience.Do]
+// within a handler. A handler that returns a result says why it has failed by [SetError]. The option [Failure] has other
+// choices. mcp.NewStructuredToolHandler keeps only the text of an error, so the guard learns of it only from the backend.
 //
 // Complaints about arguments that mcp-go itself makes (in NewTypedToolHandler, RequireString and similar
 // functions) are the caller's mistake. A result that asks for elicitation is neither retried nor counted.

@@ -90,6 +90,7 @@ func drawCall(t *rapid.T, p *program, depth int) call {
 	}
 	c.key = seldom(t, "key", 4, func() string { return from(t, "key", "a", "b") })
 	c.timeout = seldom(t, "Timeout", 6, func() seconds { return secs(t, "Timeout", 1, 30) })
+	c.behind = seldom(t, "behind", 3, func() bool { return true })
 	c.waits = seldom(t, "waits", 6, func() bool { return true })
 	if c.caller = seldom(t, "caller", 3, func() string { return from(t, "caller", callerKinds...) }); c.caller != "" {
 		c.patience = secs(t, "patience", 1, 20)

@@ -355,7 +355,7 @@ func (a *attempt) counts() outcome {
 		return perhaps
 	case e.crash:
 		return failure
-	case e.silent && (a.told == stepGood || a.told == stepRejected):
+	case e.silent && (a.told == stepGood || a.told == stepRejected || a.told == "" && a.isBehind()):
 		return neutral
 	case e.counts:
 		return failure

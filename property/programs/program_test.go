@@ -60,6 +60,7 @@ type call struct {
 	timeout  seconds // the option
 	waits    bool    // the option WaitForTool
 	detached bool    // by a tool: it doesn't end with the call around it
+	behind   bool    // an adapter, as are all calls within it: a failure of which nothing is known counts nowhere
 	caller   string  // what the caller does: one of callerKinds; empty: it stays
 	patience seconds
 	attempts []script // the last one applies to all further attempts
@@ -147,7 +148,7 @@ func (c call) String() string {
 	}
 	return fmt.Sprintf("after %ds tool %d%s%s%s%s%s { %s }", c.after, c.tool, when(c.key != "", " key %s", c.key),
 		when(c.timeout > 0, " Timeout(%ds)", c.timeout), when(c.waits, " WaitForTool"), when(c.detached, " detached"),
-		when(c.caller != "", ", whose caller %s (%ds)", c.caller, c.patience), strings.Join(scripts, " | "))
+		when(c.behind, " behind an adapter")+when(c.caller != "", ", whose caller %s (%ds)", c.caller, c.patience), strings.Join(scripts, " | "))
 }
 
 func (s script) String() string {

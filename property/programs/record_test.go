@@ -199,6 +199,11 @@ func (w *world) newRecord(c *call, parent *attempt) *record {
 	return r
 }
 
+// isBehind reports whether the call, or one around it, is behind an adapter.
+func (r *record) isBehind() bool {
+	return r.behind || r.parent != nil && r.parent.isBehind()
+}
+
 // findOwner looks for the call around r that the breaker has admitted, and that hasn't returned.
 func (r *record) findOwner(breaker string) {
 	r.owner, r.tied = r, false

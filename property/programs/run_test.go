@@ -177,6 +177,9 @@ func (r *record) options() (opts []resilience.Option) {
 	if r.waits {
 		opts = append(opts, resilience.WaitForTool())
 	}
+	if r.behind {
+		opts = append(opts, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+	}
 	return append(opts, resilience.BreakerKey(r.key))
 }
 
