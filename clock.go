@@ -62,10 +62,11 @@ func (c *clock) impatient() bool { return c.isShort() || c.deadline < c.own }
 func (c *clock) isShort() bool { return c.timeout < c.own || c.before > c.timeout/2 }
 
 // hurried reports whether the caller ends the call before the tool's own timeout would, and most of that time has
-// passed.
+// passed. A deadline that leaves nearly as much time, as that of a call around this one with the same timeout does, is
+// no hurry.
 func (c *clock) hurried(now time.Duration) bool {
-	at, callers := c.end()
-	return (callers || c.shortened()) && now > at/2
+	at, _ := c.end()
+	return (c.due-at > c.own/10 || c.shortened()) && now > at/2
 }
 
 // exceeded returns the timeout that a call has exceeded when it reaches its end.

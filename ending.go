@@ -23,8 +23,7 @@ func newEnding(err, cause error, at time.Time, ownTimeout bool) *ending {
 	return &ending{err, cause, at, ownTimeout, dead}
 }
 
-// hurried reports whether the caller ends the call before the tool's own timeout would, and most of that time has
-// passed.
+// hurried is clock.hurried, at this moment.
 func (c *callContext) hurried() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -515,6 +515,8 @@ func TestDeadlineOfACallerWithLessTimeSaysNothingOfTheBackend(t *testing.T) {
 
 		"without less time": {took: most, then: failing(9, expired), counted: true},
 		"a later deadline":  {deadline: timeout + 1, took: 9 * less, then: failing(9, expired), counted: true},
+		"hardly less time":  {deadline: 9 * less, took: 9*less - 1, then: failing(9, expired), counted: true},
+		"not much less":     {deadline: 9*less - 1, took: 9*less - 2, then: failing(9, expired)},
 		"early":             {deadline: less, took: less / 2, then: failing(9, expired), counted: true},
 		"other trouble":     {deadline: less, took: most, then: failing(9, grpcError(14)), counted: true},
 		"marked":            {deadline: less, took: most, then: failing(9, resilience.MarkBackend(expired)), counted: true},
@@ -575,5 +577,21 @@ func TestDeadlineOfACallerWithLessTimeSaysNothingInNestedCalls(t *testing.T) {
 		require.ErrorIs(t, r.Err, resilience.CodeTimeout)
 		assert.Zero(t, inner.Health()[0].ConsecutiveFailures)
 		assert.Zero(t, outer.Health()[0].ConsecutiveFailures)
+	})
+}
+
+// A backend that hangs is noticed by a call within another one of the same timeout, which does without it.
+func TestHangWithinACallOfTheSameTimeoutCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"report": {}, "fetch": {}}})
+		_, err := resilience.Do(t.Context(), g, "report", func(ctx context.Context) (int, error) {
+			time.Sleep(time.Millisecond)
+			_, err := resilience.Do(ctx, g, "fetch", failingAfter(35*time.Second, context.DeadlineExceeded))
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			return 1, nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, 1, g.Breaker("fetch").Failures())
+		assert.Zero(t, g.Breaker("report").Failures())
 	})
 }

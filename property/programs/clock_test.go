@@ -89,14 +89,14 @@ func (r *record) deadline() time.Duration {
 }
 
 // hurried reports whether an attempt is answered in the second half of the time of a caller who has brought less than
-// the tool's timeout, and whether that is sure: calls around it may be paused.
+// nine tenths of the tool's timeout, and whether that is sure: calls around it may be paused.
 func (a *attempt) hurried() (yes, sure bool) {
 	timeout, maximum := a.timeouts()
 	c := a.clockBefore(a.ended)
 	less := timeout < a.config.timeout.time() && !(c.due == c.latest && maximum > timeout)
 	due := c.due
 	if deadline := a.deadline(); deadline < due {
-		due, less = deadline, true
+		due, less = deadline, less || due-deadline > a.config.timeout.time()/10
 	}
 	yes = less && a.ended.at-a.record.began.at > (due-a.record.began.at)/2
 	return yes, a.outer() == nil && len(a.ticks) == 0
