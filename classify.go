@@ -67,9 +67,10 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     exhausted unless a message is too large, internal unless the client couldn't send the request,
 //     unavailable, data loss);
 //   - an answer that rejects the request is ClassInvalid: any other SQLSTATE (but for 08P01, 53400, 55P03 and 57014,
-//     of a request that is garbled, too large, locked out or canceled, which say nothing), HTTP status from 400 and
-//     status of gRPC but for canceled and unknown, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, EISDIR and ENOTDIR,
-//     and, if there is none of these, the last report;
+//     of a request that is garbled, too large, locked out or canceled, which say nothing), HTTP status from 400 (but
+//     for 408, 423 and 425, of a request that may be made again as it is) and status of gRPC (but for canceled and
+//     unknown), fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, EISDIR and ENOTDIR, and, if there is none of these, the
+//     last report;
 //   - a failure after a good answer of the backend is ClassNeutral, by the last report;
 //   - everything else is ClassTransient, and behind an adapter ClassNeutral, since that is how tools
 //     talk to agents: most of it is about mistakes. (A call within such a tool is behind the adapter, too, unless a

@@ -176,7 +176,8 @@ func TestTableOfErrors(t *testing.T) {
 			}},
 			{"HTTP: errors with a method `StatusCode() int` or `HTTPStatusCode() int`", []row{
 				{"429, 5xx but for 501 and 505", http(429, 500, 502, 503, 504, 599)},
-				{"any other 4xx, 501, 505", http(400, 401, 403, 404, 408, 409, 499, 501, 505)},
+				{"408, 423, 425: too slow, locked by another, too early", http(408, 423, 425)},
+				{"any other 4xx, 501, 505", http(400, 401, 403, 404, 409, 499, 501, 505)},
 				{"below 400", http(0, 200, 302)},
 			}},
 			{"gRPC: errors with a method `GRPCStatus`", []row{

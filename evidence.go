@@ -145,9 +145,12 @@ func signOfSQLState(state string) sign {
 	return signRejected
 }
 
-// signOfStatus reads an HTTP status. 501 and 505 are said of the request, and 504 of a deadline.
+// signOfStatus reads an HTTP status. 501 and 505 are said of the request, and 504 of a deadline. A request that came
+// too slowly (408) or too early (425), or for what another has locked (423), may be made again as it is.
 func signOfStatus(status int) sign {
 	switch {
+	case status == 408, status == 423, status == 425:
+		return signNone
 	case status == 501, status == 505:
 		return signRejected
 	case status == 504:

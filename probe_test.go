@@ -377,7 +377,7 @@ func TestProbeURLReadsAnswersAsTransportDoes(t *testing.T) {
 	}))
 	probe := resilience.ProbeURL(server.URL, nil)
 	for code, class := range map[int]resilience.Class{
-		404: resilience.ClassInvalid, 503: resilience.ClassTransient, 429: resilience.ClassTransient, 500: resilience.ClassTransient,
+		404: resilience.ClassInvalid, 408: resilience.ClassInvalid, 503: resilience.ClassTransient, 429: resilience.ClassTransient, 500: resilience.ClassTransient,
 	} {
 		status.Store(int32(code))
 		err := probe(t.Context())

@@ -99,6 +99,9 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		"304":                  {read, "GET", answering(304), own},
 		"400":                  {read, "GET", answering(400), rejected},
 		"401":                  {read, "GET", answering(401), rejected},
+		"408":                  {read, "GET", answering(408), own},
+		"423":                  {write, "POST", answering(423), own},
+		"425":                  {write, "POST", answering(425, "Retry-After", "7"), own},
 		"403":                  {read, "GET", answering(403), rejected},
 		"404":                  {read, "GET", answering(404), rejected},
 		"422":                  {write, "POST", answering(422), rejected},
@@ -1267,6 +1270,18 @@ func TestAnswerCountsThoughTheContextOfItsRequestHasEnded(t *testing.T) {
 				return 0, errOwn
 			})
 			assert.Equal(t, resilience.CodeValidation, r.Err.Code)
+		})
+	}
+}
+
+// Nothing recommends to change a request that is to be repeated as it is.
+func TestStatusThatAsksToComeBackIsNoRejection(t *testing.T) {
+	for _, status := range []int{408, 423, 425} {
+		runInBubble(t, fmt.Sprint(status), func(t *testing.T) {
+			r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", sending("GET", answering(status)))
+			assert.Equal(t, resilience.CodeToolFailed, r.Err.Code)
+			assert.True(t, r.Err.Retryable)
+			assert.NotContains(t, r.Err.Suggestion, "Do not repeat")
 		})
 	}
 }
