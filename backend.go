@@ -15,7 +15,7 @@ import (
 // If the tool then fails, without saying itself what that means, the last report of the attempt decides:
 //
 //   - Trouble is the backend's failure: it is counted, and retried if the tool's [Effect] allows it. A
-//     RetryAfter of err is passed on.
+//     RetryAfter of err is passed on, if the call may be repeated.
 //   - A rejection is the caller's mistake, which is neither counted nor retried.
 //   - After a good answer the failure is the tool's own: ClassNeutral, neither counted nor retried,
 //     unless its error tells of trouble, such as a connection that was reset while the answer was read.

@@ -103,7 +103,7 @@ type Error struct {
 	Message    string         // what happened; safe to show to an agent
 	Suggestion string         // what to do next
 	Retryable  bool           // whether the agent may call again
-	RetryAfter time.Duration  // how long to wait first; zero or negative means that it isn't known
+	RetryAfter time.Duration  // how long to wait before that; zero or negative means that it isn't known
 	Attempts   int            // of a RETRY_EXHAUSTED, how many have failed; zero means that it isn't known
 	LastCode   Code           // of a RETRY_EXHAUSTED, that of the last failure; empty if it isn't known
 	Details    map[string]any // with debug only; e itself must not be in them
