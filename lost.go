@@ -126,6 +126,9 @@ func noAnswer(op string, err error) (reason string, sure bool) {
 	case "*errors.errorString":
 		return noAnswerIn(textOf(err))
 	case "*fmt.wrapError": // of which inner is the reason
+		if strings.HasPrefix(textOf(err), "http2: failed reading the frame payload: ") { // an answer of HTTP/1
+			return noValidAnswer, true
+		}
 		inner := errors.Unwrap(err)
 		if inner == nil || textOf(err) != "net/http: HTTP/1.x transport connection broken: "+textOf(inner) {
 			break
@@ -153,8 +156,11 @@ var garbledHeaders = []string{
 // noAnswerIn implements noAnswer for the text of an error that has nothing but that.
 func noAnswerIn(text string) (reason string, sure bool) {
 	switch text {
-	case "http2: client connection lost", "http: server closed idle connection":
+	case "http2: client connection lost", "http: server closed idle connection",
+		"http: unexpected EOF reading trailer", "http: suspiciously long trailer after chunked body": // no end of it comes
 		return closed, true
+	case "http2: client conn could not be established": // what has come isn't HTTP/2
+		return noValidAnswer, true
 	}
 	if code, ok := strings.CutPrefix(text, "http2: Transport received GOAWAY from server ErrCode:"); ok {
 		return closed, !ofRequest[code]

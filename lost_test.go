@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -323,5 +324,40 @@ func TestRefusedProxyIsARefusedConnection(t *testing.T) {
 			assert.Equal(t, 3, r.Attempts, "%s, %t", scheme, watched)
 			assert.True(t, r.Err.Retryable)
 		}
+	}
+}
+
+// A proxy may answer by HTTP/1 on a connection of HTTP/2, at once or once it has received a request.
+func TestAnswerOfAnotherProtocolIsNone(t *testing.T) {
+	for name, await := range map[string]func(io.Reader){"at once": func(io.Reader) {}, "to a request": awaitHeaders} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewUnstartedServer(nil)
+			server.EnableHTTP2 = true
+			server.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){
+				"h2": func(_ *http.Server, conn *tls.Conn, _ http.Handler) {
+					await(conn)
+					_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\n\r\n")
+					_, _ = io.Copy(io.Discard, conn) // or the connection would be reset
+				},
+			}
+			server.StartTLS()
+			defer server.Close()
+			_, err := server.Client().Post(server.URL, "", strings.NewReader("{}"))
+			assert.Equal(t, "trouble", judged(t, err), "%v", err)
+			assert.Equal(t, "Connection lost: no valid answer", resilience.AsError("x", err).Message)
+		})
+	}
+}
+
+// awaitHeaders reads the frames of HTTP/2 from a client's preface to the first headers of a request (RFC 9113, sections
+// 3.4, 4.1 and 6.2).
+func awaitHeaders(from io.Reader) {
+	_, _ = io.CopyN(io.Discard, from, int64(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")))
+	for {
+		var frame [9]byte
+		if _, err := io.ReadFull(from, frame[:]); err != nil || frame[3] == 1 {
+			return
+		}
+		_, _ = io.CopyN(io.Discard, from, int64(frame[0])<<16|int64(frame[1])<<8|int64(frame[2]))
 	}
 }

@@ -278,6 +278,13 @@ func TestToolKnowsBetterThanTheWire(t *testing.T) {
 func TestOnlyAnAnswerThatBreaksOffIsTheBackendsFault(t *testing.T) {
 	const part = `{"items": [1, 2`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if trailer, ok := strings.CutPrefix(r.URL.Path, "/trailer/"); ok {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			assert.NoError(t, err)
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: Sum\r\n\r\n2\r\n{}\r\n0\r\n"+trailer)
+			_ = conn.Close()
+			return
+		}
 		if r.URL.Path != "/" {
 			w.Header().Set("Content-Length", "1000")
 		}
@@ -313,6 +320,14 @@ func TestOnlyAnAnswerThatBreaksOffIsTheBackendsFault(t *testing.T) {
 		}, "trouble"},
 		"the answer breaks off, in other words": {func(ctx context.Context) error {
 			return fmt.Errorf("decoding: %v", decode(get(ctx, "/broken").Body))
+		}, "trouble"},
+		"the answer breaks off behind its last chunk": {func(ctx context.Context) error {
+			_, err := io.ReadAll(get(ctx, "/trailer/").Body)
+			return fmt.Errorf("reading: %v", err)
+		}, "trouble"},
+		"the answer breaks off in its trailer": {func(ctx context.Context) error {
+			_, err := io.ReadAll(get(ctx, "/trailer/Sum:").Body)
+			return fmt.Errorf("reading: %v", err)
 		}, "trouble"},
 		"the answer hangs": {func(ctx context.Context) error {
 			req, _ := http.NewRequestWithContext(ctx, "GET", server.URL+"/hanging", nil)
