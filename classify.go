@@ -127,8 +127,8 @@ func (f *facts) meaning() Class {
 // of err that unwraps to err.
 //
 // A refused connection, a failed dial, a transaction that was rolled back (the SQLSTATEs 40001 and 40P01)
-// and a hiccup of the operating system (see [Classify]) or a path that is in use (EBUSY, ETXTBSY), unless it is of
-// another operation on a file than to open or to execute it, count as having had no effect without a mark. A
+// and, of a file that can't be opened or executed, a hiccup of the operating system (see [Classify]) or a path that is
+// in use (EBUSY, ETXTBSY) count as having had no effect without a mark. A
 // tool that did something else before, or that follows a redirect after a POST, overrides that with
 // [MarkBackend] or [MarkPermanent]. So does one whose client retries by itself and returns its last error, as go-redis,
 // the SDK of AWS, database/sql after driver.ErrBadConn, and net/http with an Idempotency-Key do: an earlier try may

@@ -18,7 +18,8 @@ var lostErrno = map[errno]string{
 	syscall.ENETUNREACH:  "network unreachable",
 }
 
-// hiccups are those that pass, and of an operation that did nothing.
+// hiccups are those that pass. The operation itself did nothing, but several may make up what a tool does, such as to
+// write a file and then to rename it.
 var hiccups = map[errno]bool{
 	syscall.EAGAIN: true,
 	syscall.EINTR:  true,

@@ -151,13 +151,15 @@ func TestTableOfErrors(t *testing.T) {
 					path("open", syscall.EINTR), path("open", syscall.ESTALE),
 					path("fork/exec", syscall.EAGAIN),
 				)},
-				{"the same to do anything else with a path", errs(
-					path("read", syscall.ESTALE), path("unlinkat", syscall.EINTR),
+				{"the same to do anything else", errs(
+					path("read", syscall.ESTALE), path("unlinkat", syscall.EINTR), syscall.EAGAIN,
+					call("pipe2", syscall.EMFILE),
 					&os.LinkError{Op: "rename", Err: syscall.ESTALE},
 				)},
 				{"EBUSY, ETXTBSY to open a file or start a program", errs(
 					path("open", syscall.EBUSY), path("fork/exec", syscall.EBUSY),
 				)},
+				{"EBUSY, ETXTBSY to do anything else", errs(path("remove", syscall.EBUSY), syscall.EBUSY)},
 				{"`fs.ErrNotExist`, `fs.ErrExist`, `fs.ErrPermission`, EISDIR, ENOTDIR", errs(
 					fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, path("open", syscall.ENOENT),
 					path("read", syscall.EISDIR), path("open", syscall.ENOTDIR),

@@ -109,7 +109,10 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{saying{8, "Quota exceeded: the maximum of messages per minute"}, transient, false},
 		{saying{14, "larger than max"}, transient, false},
 
-		{os.NewSyscallError("open", syscall.EMFILE), transient, true},
+		{os.NewSyscallError("pipe2", syscall.EMFILE), transient, false}, // of a tool that may have done something before
+		{syscall.ESTALE, transient, false},
+		{syscall.EBUSY, transient, false}, // of a rename, perhaps
+		{os.NewSyscallError("rename", syscall.EBUSY), transient, false},
 		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EAGAIN}, transient, true},
 		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.ENOENT}, invalid, false},
 		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EEXIST}, invalid, false},
@@ -140,8 +143,8 @@ func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 		{errors.Join(statusError(404), errBoom), invalid, false},
 		{errors.Join(statusError(404), context.DeadlineExceeded), transient, false},
 		{errors.Join(fs.ErrNotExist, syscall.ECONNRESET), transient, false},
-		{errors.Join(syscall.EMFILE, errBoom), transient, false},
-		{errors.Join(syscall.EMFILE, syscall.EAGAIN), transient, true},
+		{errors.Join(&fs.PathError{Op: "open", Err: syscall.EMFILE}, errBoom), transient, false},
+		{errors.Join(&fs.PathError{Op: "open", Err: syscall.EMFILE}, syscall.ECONNREFUSED), transient, true},
 	} {
 		for name, err := range map[string]error{"": tc.err, "wrapped ": fmt.Errorf("x: %w", tc.err)} {
 			t.Run(fmt.Sprintf("%s%T %v", name, tc.err, tc.err), func(t *testing.T) {
@@ -428,7 +431,7 @@ func TestOperationsThatPassDidNothing(t *testing.T) {
 		syscall.EAGAIN, syscall.EBUSY, syscall.EINTR, syscall.EMFILE, syscall.ENFILE, syscall.ESTALE,
 	} {
 		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
-		r := resilience.Run(t.Context(), g, "x", failing(1, errno))
+		r := resilience.Run(t.Context(), g, "x", failing(1, &fs.PathError{Op: "open", Err: errno}))
 		assert.Nil(t, r.Err, errno.Error())
 		assert.Equal(t, 2, r.Attempts, errno.Error())
 	}

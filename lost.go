@@ -277,12 +277,12 @@ func (f *facts) addEffect(err error, own sign) {
 		f.noEffect = x.Op == "dial" || x.Op == "proxyconnect" || x.Op == "socks connect" // by which net/http dials
 	case *net.DNSError:
 		f.noEffect = true
-	case *fs.PathError: // of a function that may have done several things, such as os.RemoveAll
-		f.noEffect = f.noEffect && (f.harmless || x.Op == "open" || x.Op == "fork/exec")
-	case *os.LinkError: // of what was written before it got its name
-		f.noEffect = f.noEffect && f.harmless
+	case *fs.PathError: // of another operation, what came before isn't known, as with os.RemoveAll
+		n, _ := x.Err.(errno)
+		first := x.Op == "open" || x.Op == "fork/exec"
+		f.noEffect = f.harmless || first && (hiccups[n] || inUse[n])
 	case errno:
-		f.noEffect = lostErrno[x] == refused || hiccups[x] || inUse[x]
+		f.noEffect = lostErrno[x] == refused
 	default:
 		_, again := asItself[*repeated](err)
 		f.repeated = f.repeated || again
