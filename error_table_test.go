@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/testdata/modernc.org/sqlite"
 	"github.com/seed8d1e2389/resilience/testdata/net/http2"
-	"github.com/seed8d1e2389/resilience/testdata/sqlite"
 	"github.com/stretchr/testify/require"
 )
 
@@ -168,7 +168,7 @@ func TestTableOfErrors(t *testing.T) {
 				{"ENOSPC, EIO", errs(path("write", syscall.ENOSPC), path("read", syscall.EIO))},
 				{"a command that has failed, or was killed", errs(killedError{}, exitError(1))},
 			}},
-			{"Databases: errors with a method `SQLState() string`, or of a package for SQLite", []row{
+			{"Databases: errors with a method `SQLState() string`, or of a driver of SQLite", []row{
 				{"08, but for 08P01; 40, 53, 57 and 58, but for those below", sql("08006", "40002", "53300", "57P01", "57P03", "58030")},
 				{"40001, 40P01: rolled back", sql("40001", "40P01")},
 				{"08P01, 53400, 55P03, 57014: garbled, too large, locked by another, canceled", sql("08P01", "53400", "55P03", "57014")},

@@ -91,10 +91,16 @@ func (f *facts) signOf(err error, from string) (s sign) {
 	if f.has(isNotExist|isExist|isPermission) || isRejection(err) {
 		return signRejected
 	}
-	if strings.Contains(from, "sqlite") {
+	if containsAny(from, driversOfSQLite) {
 		return signOfSQLite(err)
 	}
 	return signNone
+}
+
+// driversOfSQLite are their import paths: that of an application, or of a server of MCP for SQLite, may have the word, too.
+var driversOfSQLite = []string{
+	"modernc.org/sqlite", "github.com/mattn/go-sqlite3", "github.com/ncruces/go-sqlite3", "github.com/glebarez/go-sqlite",
+	"github.com/tailscale/sqlite", "crawshaw.io/sqlite",
 }
 
 // signOfSQLite reads the code of an error of a driver of SQLite, of which there are several: a method or a

@@ -16,7 +16,8 @@ import (
 	"testing"
 
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/testdata/sqlite"
+	"github.com/seed8d1e2389/resilience/testdata/modernc.org/sqlite"
+	own "github.com/seed8d1e2389/resilience/testdata/sqlite"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -337,6 +338,7 @@ func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
 			saying{13, "desc = transport: received per-RPC creds error with illegal status: no"},
 			sqlite.Method(0), sqlite.Method(1), sqlite.Method(4), sqlite.Method(7), sqlite.Method(1 << 8),
 			sqlite.Small(4), sqlite.Field{Code: 1}, sqlite.Text("5"), sqlite.Bare{}, sqlite.NewStruct(1), otherCode(5),
+			own.Error{Code: 5}, &own.Error{Code: 6},
 			wideStatus(14), foreignNetError(false), killedError{}, syscall.EBUSY,
 			&fs.PathError{Op: "remove", Path: "/proc", Err: syscall.EBUSY},
 			&net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)},
