@@ -83,10 +83,10 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // or waits for what the agent has described, marks the end of that by [MarkNeutral] or [MarkInvalid].
 //
 // A [Guard] neither counts nor retries a failure that says no more than TIMEOUT, [context.DeadlineExceeded], gRPC's
-// deadline exceeded or HTTP's 504 in the second half of a call that its caller ends before the tool's timeout would: by [Timeout] or
-// MetaTimeout, or by a deadline that is earlier by more than a tenth of that timeout. The tool may have told its
-// backend of that end, and either may keep a part of the time. BreakerConfig.Classify is asked all the same: Classify
-// returns ClassNeutral for what that receives, and another class stands. It isn't retried in any case. An
+// deadline exceeded or HTTP's 504 in the second half of a call that its caller ends before the tool's timeout would: by
+// [Timeout] or MetaTimeout, or by a deadline that is earlier by more than a tenth of that timeout. The tool may have told
+// its backend of that end, and either may keep a part of the time. BreakerConfig.Classify is asked all the same:
+// Classify returns ClassNeutral for what that receives, and another class stands. It isn't retried in any case. An
 // AttemptTimeout isn't meant: that is the tool's own.
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a

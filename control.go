@@ -60,11 +60,10 @@ func (b *Breaker) reset(c *counter, cause Cause) {
 	b.change(c, BreakerChange{To: StateClosed, Cause: cause})
 }
 
-// Trip opens the breaker for d, as if calls had failed, which is what agents and [Health] read: Isolate has words of its
-// own. After that, a call is the probe, and if there is a BreakerConfig.Probe, it closes the breaker as soon as it
-// succeeds. An open breaker stays open for d from
-// now on, and an isolated one stays isolated. Zero means the Cooldown. It panics if d is negative. Trip may be
-// called concurrently, and from any callback.
+// Trip opens the breaker for d, as if calls had failed, which is what agents and [Health] read. (Isolate has words of
+// its own.) After that, a call is the probe, and if there is a BreakerConfig.Probe, it closes the breaker as soon as it
+// succeeds. An open breaker stays open for d from now on, and an isolated one stays isolated. Zero means the Cooldown.
+// It panics if d is negative. Trip may be called concurrently, and from any callback.
 func (b *Breaker) Trip(d time.Duration) {
 	if d < 0 {
 		panic(fmt.Sprintf("resilience: Trip: the time is %s: it must not be negative (0 is the Cooldown)", d))

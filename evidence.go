@@ -97,7 +97,8 @@ func (f *facts) signOf(err error, from string) (s sign) {
 	return signNone
 }
 
-// driversOfSQLite are their import paths: that of an application, or of a server of MCP for SQLite, may have the word, too.
+// driversOfSQLite are their import paths. That of an application, or of a server of MCP for SQLite, may have the word,
+// too.
 var driversOfSQLite = []string{
 	"modernc.org/sqlite", "github.com/mattn/go-sqlite3", "github.com/ncruces/go-sqlite3", "github.com/glebarez/go-sqlite",
 	"github.com/tailscale/sqlite", "crawshaw.io/sqlite",

@@ -26,7 +26,8 @@ import (
 //     limit, mean trouble. The time to wait is that of Retry-After, in seconds or as a date, or until an
 //     exhausted rate limit is reset, by the headers X-RateLimit-Reset, X-Rate-Limit-Reset or RateLimit-Reset (a
 //     time since the epoch, or seconds) or RateLimit (its t).
-//   - The statuses 408, 423 and 425 say nothing: the same request may be accepted later, and agents can bring them about.
+//   - The statuses 408, 423 and 425 say nothing: the same request may be accepted later, and agents can bring them
+//     about.
 //   - The other statuses from 400 reject the request, as do 501 and 505.
 //   - Any other answer is a good one, unless it breaks off, or hangs until the request's end, while its Body is read.
 //

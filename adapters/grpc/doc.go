@@ -27,7 +27,8 @@
 // own, as those of credentials/google and credentials/jwt do, look as if the backend had said it.
 //
 // DeadlineExceeded isn't counted if it comes in the second half of the time of a caller who has brought less than the
-// tool's timeout, as [resilience.Classify] says: gRPC tells the server of that deadline, and the server may keep a part of the time.
+// tool's timeout, as [resilience.Classify] says: gRPC tells the server of that deadline, and the server may keep a part
+// of the time.
 //
 // The time to wait is the retry_delay of a google.rpc.RetryInfo in the details of a status that means
 // trouble.
