@@ -266,6 +266,7 @@ func TestWaitingForSeveralMessagesAtOnceIsOneWait(t *testing.T) {
 		})
 		gosdk.Protect(f.server, f.guard)
 		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			begun := time.Now()
 			var wg sync.WaitGroup
 			for range 10 {
 				wg.Go(func() {
@@ -275,6 +276,7 @@ func TestWaitingForSeveralMessagesAtOnceIsOneWait(t *testing.T) {
 				})
 			}
 			wg.Wait()
+			assert.Equal(t, 750*time.Millisecond, time.Since(begun), "all is written")
 			return textResult("done"), nil
 		})
 		f.connectContacted()
@@ -343,7 +345,48 @@ func TestClientWhoseMessagesTakeTheirTimeLosesNothing(t *testing.T) {
 	})
 }
 
-// It may leave before it has read all.
+// A ping is sent if there is time for its answer, and once the client has read the one before.
+func TestPingOfAClientThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: 10 * time.Second}}}, nil)
+		var takes, pings atomic.Int64
+		f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "ping" {
+					pings.Add(1)
+				}
+				time.Sleep(time.Duration(takes.Load()))
+				return next(ctx, method, req)
+			}
+		})
+		gosdk.Protect(f.server, f.guard)
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			takes.Store(int64(5 * time.Second))
+			for range 5 {
+				assert.Error(t, contacts["ping"](ctx, req))
+				time.Sleep(500 * time.Millisecond)
+			}
+			assert.EqualValues(t, 1, pings.Load(), "it isn't read")
+
+			time.Sleep(3 * time.Second)
+			takes.Store(int64(time.Second))
+			begun := time.Now()
+			assert.NoError(t, contacts["a log message"](ctx, req))
+			assert.InDelta(t, 500*time.Millisecond, time.Since(begun), float64(100*time.Millisecond), "it has waited before")
+			assert.Error(t, contacts["ping"](ctx, req))
+			synctest.Wait()
+			assert.EqualValues(t, 1, pings.Load(), "no time is left")
+			time.Sleep(2 * time.Second)
+			takes.Store(0)
+			assert.NoError(t, contacts["ping"](ctx, req))
+			return textResult("done"), nil
+		})
+		f.connectContacted()
+		assert.Equal(t, "done", text(t, f.call("x")))
+	})
+}
+
+// A client may leave before it has read all.
 func TestClientThatLeavesBeforeItHasReadAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, resilience.Config{}, nil)

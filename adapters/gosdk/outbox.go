@@ -35,7 +35,7 @@ type letter struct {
 	*sending
 	ctx context.Context
 	message
-	inVain atomic.Bool // a sender has waited for it for long enough
+	inVain atomic.Bool // a sender has waited for room behind it
 }
 
 // send sends a message, and waits for it, but not for long. If there is no error, the message has been sent or will
@@ -47,43 +47,37 @@ func (o *outboxes) send(ctx context.Context, m message, wait time.Duration) (mcp
 
 	m.req = cloneNotification(m.req) // the sender may change its parameters when it has gone on
 	l := &letter{sending: newSending(), ctx: context.WithoutCancel(ctx), message: m}
-	first, err := o.post(l)
-	if err != nil {
+	if err := o.post(l); err != nil {
 		return nil, err
-	}
-
-	if first.inVain.Load() {
-		wait = 0 // another sender has waited for what is before it
 	}
 	if l.isOverWithin(wait) {
 		return l.result()
 	}
-	first.inVain.CompareAndSwap(false, wait >= minWait)
 	return nil, nil
 }
 
-// post puts a letter into its outbox, and returns the first one there. It waits for room.
-func (o *outboxes) post(l *letter) (first *letter, err error) {
+// post puts a letter into its outbox. It waits for room.
+func (o *outboxes) post(l *letter) error {
 	for until := time.Now().Add(minWait); ; {
-		first, posted := o.add(l)
-		if posted {
-			return first, nil
+		first, full := o.add(l)
+		if !full {
+			return nil
 		}
 		if first.inVain.Load() || !first.isOverWithin(time.Until(until)) {
 			first.inVain.Store(true)
-			return nil, resilience.MarkNeutral(errNotReading)
+			return resilience.MarkNeutral(errNotReading)
 		}
 	}
 }
 
 // add adds a letter to its outbox unless that is full, and returns the first one there.
-func (o *outboxes) add(l *letter) (first *letter, added bool) {
+func (o *outboxes) add(l *letter) (first *letter, full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	session := l.req.GetSession()
 	box := o.of[session]
 	if len(box) >= maxOutbox {
-		return box[0], false
+		return box[0], true
 	}
 
 	if o.of == nil {
@@ -94,7 +88,7 @@ func (o *outboxes) add(l *letter) (first *letter, added bool) {
 	if len(box) == 1 {
 		go o.sendFirst(session, l)
 	}
-	return box[0], true
+	return box[0], false
 }
 
 // sendFirst sends the first letter of an outbox. Each has a goroutine of its own, which other middleware may end.
@@ -147,7 +141,6 @@ func (o *outboxes) drop(session mcp.Session) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if box := o.of[session]; box != nil {
-		clear(box[1:])
-		o.of[session] = box[:1]
+		o.of[session] = []*letter{box[0]}
 	}
 }
