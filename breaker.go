@@ -42,6 +42,7 @@ type Breaker struct {
 
 	isolations atomic.Uint32 // how often it was isolated
 	watched    atomic.Bool   // the next success is reported to the fleet
+	succeeded  atomic.Int64  // when a call of a member of a fleet has succeeded last, in nanoseconds since guard.made
 	asking     atomic.Bool   // a call asks the fleet whether it may be the probe
 	unlabeled  bool          // observers read othersName, not its name
 }

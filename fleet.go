@@ -48,7 +48,7 @@ type FleetBreaker struct {
 	Changed    time.Time     // when the member's own calls, Probe or operator last changed the state; may be zero
 	Cause      Cause         // of that change
 	Failures   int           // in a row, as in Breaker.Failures
-	Succeeded  time.Time     // when the last call succeeded of those that were reported; zero if none was
+	Succeeded  time.Time     // when a call of the member has succeeded last; zero if none has since the guard has joined a fleet
 	Probing    bool          // whether a call is the probe now, or Probe runs
 
 	// Config is the breaker's own, with its defaults.
@@ -127,10 +127,14 @@ func (b *Breaker) fleetView() FleetBreaker {
 		v.RetryAfter = b.untilProbe()
 	}
 
+	if at := b.succeeded.Load(); at > 0 {
+		v.Succeeded = b.guard.made.Add(time.Duration(at))
+	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if trouble := b.trouble; trouble != nil {
-		v.Changed, v.Cause, v.Succeeded = trouble.shared.changed, trouble.shared.cause, trouble.shared.succeeded
+		v.Changed, v.Cause = trouble.shared.changed, trouble.shared.cause
 		v.Probing = b.prober.isAsking() || b.hasProbe() && trouble.overdue.left() >= 0
 	}
 	return v

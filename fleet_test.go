@@ -86,6 +86,34 @@ func opened(t *testing.T, m *resilience.FleetMember, d time.Duration) {
 	}))
 }
 
+// A fleet knows of successes that aren't reported, too, as nobody waits for them.
+func TestFleetKnowsWhenACallHasSucceededLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{Failures: 2, Cooldown: time.Second})
+		known := func() time.Time {
+			b, ok := m.Breaker("listed/x")
+			require.True(t, ok)
+			return b.Succeeded
+		}
+		require.Zero(t, known())
+
+		time.Sleep(time.Second)
+		for range 2 {
+			time.Sleep(time.Second)
+			_, _ = resilience.Do(t.Context(), g, "x", succeed)
+		}
+		last := time.Now()
+		require.Equal(t, last, known())
+
+		for range 2 {
+			time.Sleep(time.Second)
+			_, _ = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { return 0, errBoom })
+		}
+		require.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+		require.Equal(t, last, known())
+	})
+}
+
 func TestFleetIsToldWhatItHasToKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := new(testFleet)

@@ -27,6 +27,7 @@ type Guard struct {
 	breakers  map[string]*Breaker // of listed tools, by name
 	observers []*observer
 	warner    warner
+	made      time.Time
 	missing   sync.Map // the names of listed tools that CheckTools has warned of
 
 	listed   map[string]*toolState
@@ -62,6 +63,7 @@ func New(cfg Config) (*Guard, error) {
 		breakers:  make(map[string]*Breaker),
 		observers: newObservers(cfg.Observers, cfg.Log),
 		warner:    warner{log: cfg.Log},
+		made:      time.Now(),
 	}
 	g.cfg.Breaker = cfg.Breaker.withDefaults()
 	g.retry = g.retryOf(Tool{})

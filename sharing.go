@@ -26,15 +26,14 @@ func (b *Breaker) isShareable() bool { return b.of.base.name != "" }
 
 // sharing is what a breaker knows of its fleet, and of what is to be told there.
 type sharing struct {
-	fleet     State     // as the fleet has it, while the breaker may have another; closed also once this member has closed it
-	reset     time.Time // of the fleet's last reset by hand
-	changed   time.Time // by the member's own calls, Probe or operator
-	cause     Cause     // of that
-	succeeded time.Time // when a call has succeeded that was reported
-	held      bool      // it was isolated by the operator, for this member alone
-	freed     time.Time // when the operator has reset, for this member alone, what the fleet had isolated
-	tripped   *moment   // until when it was tripped by the operator; nil if it wasn't
-	denied    *moment   // until when the fleet may keep calls from being the probe without another change
+	fleet   State     // as the fleet has it, while the breaker may have another; closed also once this member has closed it
+	reset   time.Time // of the fleet's last reset by hand
+	changed time.Time // by the member's own calls, Probe or operator
+	cause   Cause     // of that
+	held    bool      // it was isolated by the operator, for this member alone
+	freed   time.Time // when the operator has reset, for this member alone, what the fleet had isolated
+	tripped *moment   // until when it was tripped by the operator; nil if it wasn't
+	denied  *moment   // until when the fleet may keep calls from being the probe without another change
 }
 
 // note is called for each change of the breaker's state. If the member's own probe has closed what the fleet has opened,
@@ -154,11 +153,11 @@ func (b *Breaker) tell(probe bool, o outcome) {
 	case o == outcomeFailure:
 		b.watched.Store(true)
 		b.report(FleetResult{Probe: probe, Cause: CauseCalls})
-	case o == outcomeSuccess && (b.watched.Load() && b.watched.Swap(false) || probe):
-		b.mu.Lock()
-		b.inTrouble().shared.succeeded = time.Now()
-		b.mu.Unlock()
-		b.report(FleetResult{Success: true, Probe: probe, Cause: CauseCalls})
+	case o == outcomeSuccess:
+		b.succeeded.Store(int64(time.Since(b.guard.made)))
+		if b.watched.Load() && b.watched.Swap(false) || probe {
+			b.report(FleetResult{Success: true, Probe: probe, Cause: CauseCalls})
+		}
 	}
 }
 

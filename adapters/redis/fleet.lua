@@ -11,6 +11,7 @@
 --   failures        in a row, over all members, while it is closed
 --   last            when the last one was, or that of a probe
 --   row             the version of the fleet with which the first of them was counted
+--   succeeded       when a member with some of them had succeeded last before its own, as far as that is known
 --   by:MEMBER       that some of them are this member's: which of its news the last one was
 --   at, probe_at    when a call and when a Probe may be the next probe
 --   opened          since when Probes that fail may put calls off
@@ -282,7 +283,10 @@ end
 -- has heard of the row. nth is the number of the member's news, since a client sends a command again whose reply was
 -- lost. A failure of a probe puts off the next one; if it doesn't do so for all, the others have to ask when they may
 -- send it. Those of before a reset, by their age, are forgotten.
-function ops.failure(id, n, heard, row, nth, failures, quorum, cooldown, interval, wait, probe, age, cause)
+--
+-- A call of the member has succeeded that long before them, at most: what had failed by then, here or elsewhere, is over.
+-- That is news of a time when nobody had heard of failures, and told of no success.
+function ops.failure(id, n, heard, row, nth, failures, quorum, cooldown, interval, wait, probe, age, cause, after)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last')
 	local state, last = h[1], int(math.max(tonumber(h[5] or 0), now - age))
 	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
@@ -297,13 +301,19 @@ function ops.failure(id, n, heard, row, nth, failures, quorum, cooldown, interva
 	end
 	if state or not room(id) then return unchanged(id) end
 
-	local h = redis.call('HMGET', breaker, 'failures', 'v', 'row', 'by:' .. me)
-	if h[4] == nth or row ~= '0' and row ~= h[3] then return unchanged(id) end
-	if h[1] and h[2] ~= heard then return apart(id, h[3]) end
+	local f = redis.call('HMGET', breaker, 'failures', 'v', 'row', 'by:' .. me, 'succeeded')
+	local before, succeeded = tonumber(f[1] or 0), now - age - after
+	if f[4] == nth or row ~= '0' and row ~= f[3] or now - age < tonumber(f[5] or 0) then return unchanged(id) end
+	if before > 0 and succeeded > tonumber(h[5] or 0) then
+		forget()
+		before, last = 0, int(now - age)
+	end
+	if before > 0 and f[2] ~= heard then return apart(id, f[3]) end
 
-	local total = (h[1] or 0) + n
-	if not h[1] then redis.call('HSET', breaker, 'row', int((redis.call('HGET', version, 'n') or 0) + 1)) end
+	if before == 0 then redis.call('HSET', breaker, 'row', int((redis.call('HGET', version, 'n') or 0) + 1)) end
+	local total = before + n
 	redis.call('HSET', breaker, 'failures', int(total), 'by:' .. me, nth)
+	redis.call('HSET', breaker, 'succeeded', int(math.max(tonumber(f[5] or 0), succeeded)))
 	redis.call('HDEL', breaker, 'cause')
 	local opens = total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum))
 	if opens then open(cooldown, interval / 2, 'calls') end

@@ -37,6 +37,7 @@ type modelBreaker struct {
 	failed      map[string]turn // the members whose probe was in vain
 	probes      int             // how many were
 	last        time.Time       // when the last failure was
+	succeeded   time.Time       // when a member with some of them had succeeded last before its own
 	at, probeAt time.Time
 	opened      time.Time // since when Probes that fail may put calls off
 	lease       string

@@ -22,6 +22,7 @@ type news struct {
 
 	age    time.Duration    // of what is told; restore: of an isolation
 	n      int              // failure: how many there were
+	after  time.Duration    // failure: how long after the member's last success, at most
 	heard  int64            // failure: the version of those that the member had heard of
 	apart  int64            // failure: which row it wasn't in when it was told before; zero if it wasn't told
 	nth    int64            // failure: which of the member's news it is, since a client may send it twice
@@ -30,6 +31,15 @@ type news struct {
 	cause  resilience.Cause // failure, recovered, lease
 	reason string           // restore
 	older  int64            // restore, reclose: the version that the store has gone back to
+}
+
+// failed returns news of failures of a breaker, the last of which was at this time. That takes patience at most to reach
+// the store, which may therefore believe the failures to be later than they are, but never the success before them.
+func (e *engine) failed(b resilience.FleetBreaker, at time.Time) news {
+	return news{
+		op: "failure", breaker: b, age: time.Since(at), n: 1, quorum: e.quorum,
+		after: at.Sub(b.Succeeded.Add(-patience)),
+	}
 }
 
 // args returns the arguments of the operation.
@@ -44,6 +54,7 @@ func (n news) args() []any {
 		return []any{
 			n.n, n.heard, n.apart, n.nth, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown),
 			milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter), probe, age, n.cause.String(),
+			milliseconds(n.after),
 		}
 	case "recovered":
 		return []any{age, n.cause.String()}

@@ -3,6 +3,7 @@ package redisfleet
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -231,10 +232,13 @@ func TestEachCommandSaysThatTheMemberIsAlive(t *testing.T) {
 	}
 }
 
+// never is how long ago a member's last success was that has had none.
+const never = time.Duration(math.MaxInt64)
+
 func (s *redisStore) failure(
 	ctx context.Context, b resilience.FleetBreaker, age time.Duration, times, quorum int, probe bool,
 ) (entry, error) {
-	n := news{op: "failure", breaker: b, age: age, n: times, quorum: quorum, probe: probe}
+	n := news{op: "failure", breaker: b, age: age, n: times, after: never, quorum: quorum, probe: probe}
 	known, err := s.read(ctx, []string{b.ID})
 	if err != nil {
 		return entry{}, err

@@ -12,6 +12,55 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// What a member tells of an outage's beginning is in a row with failures since, unless others have succeeded meanwhile,
+// which they told nobody, as nobody had heard of failures.
+func TestOldFailuresAndANewOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		dead  bool // others' calls succeed during the outage, or there are none
+		first bool // the new one is before the old ones are told
+		want  resilience.State
+	}{
+		"told before":                        {false, false, resilience.StateClosed},
+		"told afterwards":                    {false, true, resilience.StateClosed},
+		"told before, without a success":     {true, false, resilience.StateOpen},
+		"told afterwards, without a success": {true, true, resilience.StateOpen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := serversFarAway(t, newModel(), 5, time.Millisecond)
+				defer leaveAll(t, all)
+				for _, s := range all {
+					require.NoError(t, s.call())
+				}
+				time.Sleep(absence)
+				all[0].store.down.Store(true)
+				time.Sleep(time.Second)
+				all[0].open("search")
+				for range 20 {
+					for _, s := range all[1:] {
+						if !c.dead {
+							require.NoError(t, s.call())
+						}
+					}
+					time.Sleep(time.Second)
+				}
+
+				if c.first {
+					all[1].fail()
+					time.Sleep(10 * time.Millisecond)
+				}
+				all[0].store.down.Store(false)
+				time.Sleep(time.Second)
+				if !c.first {
+					all[1].fail()
+					time.Sleep(10 * time.Millisecond)
+				}
+				requireAll(t, all[1:], c.want)
+			})
+		})
+	}
+}
+
 // A success of which the store could not be told ends the fleet's failures nevertheless, unless one is newer.
 func TestSuccessThatTheStoreMissedEndsFailures(t *testing.T) {
 	for name, newer := range map[string]bool{"no failure since": false, "a failure since": true} {

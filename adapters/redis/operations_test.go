@@ -104,7 +104,9 @@ func (s *modelStore) failure(
 	s.mu.Lock()
 	heard := s.view(b.ID, s.me).Version
 	s.mu.Unlock()
-	return s.fail(ctx, news{op: "failure", breaker: b, age: age, n: n, heard: heard, quorum: quorum, probe: probe})
+	return s.fail(ctx, news{
+		op: "failure", breaker: b, age: age, n: n, after: never, heard: heard, quorum: quorum, probe: probe,
+	})
 }
 
 func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
@@ -133,7 +135,13 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 			return s.view(fb.ID, s.me)
 		case b != nil && b.State != "closed", !s.room(fb.ID), n.apart != 0 && (b == nil || b.row != n.apart):
 			return s.view(fb.ID, s.me)
-		case b == nil:
+		case b != nil && s.time().Add(-n.age).Before(b.succeeded):
+			return s.view(fb.ID, s.me)
+		case b != nil && s.time().Add(-n.age).Add(-n.after).After(b.last):
+			s.closeNow(fb.ID)
+			b = s.breakers[fb.ID]
+		}
+		if b == nil {
 			b = &modelBreaker{entry: entry{State: "closed"}}
 			s.breakers[fb.ID] = b
 		}
@@ -148,6 +156,7 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 		}
 		b.Failures, b.Cause = b.Failures+n.n, "calls"
 		b.by[s.me] = true
+		b.succeeded = latest(b.succeeded, s.time().Add(-n.age).Add(-n.after))
 		opens := b.Failures >= fb.Config.Failures && forgetAbsent(s.model, b.by) >= s.needed(n.quorum)
 		last := latest(b.last, s.time().Add(-n.age))
 		if opens {

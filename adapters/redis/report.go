@@ -39,7 +39,7 @@ func (e *engine) report(batch []resilience.FleetResult) {
 func (e *engine) newsOf(results []resilience.FleetResult) (all []news) {
 	last := make(map[string]int) // which news of a breaker is the last one
 	for _, r := range results {
-		n := news{op: "failure", breaker: r.Breaker, age: time.Since(r.Time), n: 1, quorum: e.quorum}
+		n := e.failed(r.Breaker, r.Time)
 		n.heard, n.probe, n.cause = e.heardBefore(r), r.Probe, r.Cause
 		switch {
 		case r.Success && r.Probe:

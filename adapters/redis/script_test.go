@@ -73,6 +73,7 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		}
 	}
 	drawAge := rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, time.Minute})
+	drawAfter := rapid.SampledFrom([]time.Duration{never, never, time.Millisecond, time.Second, time.Minute})
 	drawCause := rapid.SampledFrom([]resilience.Cause{resilience.CauseCalls, resilience.CauseProbe})
 	drawHeard := func(t *rapid.T) int64 { // all or nothing, mostly
 		return rapid.SampledFrom([]int64{0, 1, m.version, m.version}).Draw(t, "heard")
@@ -88,7 +89,7 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 	drawNews := func(t *rapid.T, op string) news {
 		return news{
 			op: op, breaker: breaker(), age: drawAge.Draw(t, "age"), cause: drawCause.Draw(t, "cause"),
-			n: rapid.IntRange(1, 4).Draw(t, "n"), heard: drawHeard(t), apart: drawApart(t), quorum: 2, probe: rapid.Bool().Draw(t, "probe"),
+			n: rapid.IntRange(1, 4).Draw(t, "n"), after: drawAfter.Draw(t, "after"), heard: drawHeard(t), apart: drawApart(t), quorum: 2, probe: rapid.Bool().Draw(t, "probe"),
 			reason: "maintenance", older: rapid.Int64Range(0, 20).Draw(t, "older"),
 		}
 	}

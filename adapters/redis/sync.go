@@ -216,12 +216,12 @@ func (e *engine) findings(u untold) (all []news) {
 		if b.Changed.Before(u.agreed) || b.Changed.IsZero() || b.Cause == resilience.CauseManual {
 			continue
 		}
-		n := news{breaker: b, age: now.Sub(b.Changed), cause: b.Cause, n: max(b.Failures, 1), quorum: e.quorum}
+		n := e.failed(b, b.Changed)
+		n.cause, n.n = b.Cause, max(b.Failures, 1)
 		switch b.State {
 		case resilience.StateClosed:
 			n.op = "recovered"
 		case resilience.StateOpen:
-			n.op = "failure"
 		default:
 			continue
 		}
