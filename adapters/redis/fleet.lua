@@ -4,7 +4,8 @@
 --
 -- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, of, forked, awake, clock,
 -- ahead), index (sorted set: ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard
--- of last), then the hashes of the breakers that the operation concerns.
+-- of last), answer (hash of this command alone: its reply, since a client sends it again if that is lost), then the hashes
+-- of the breakers that the operation concerns.
 --
 -- A breaker that is closed and has no failures has no key. The fields of others:
 --   state           "open" or "isolated"; none while it is closed
@@ -12,7 +13,7 @@
 --   last            when the last one was, or that of a probe
 --   row             the version of the fleet with which the first of them was counted
 --   succeeded       when a member with some of them had succeeded last before its own, as far as that is known
---   by:MEMBER       that some of them are this member's: which of its news the last one was
+--   by:MEMBER       that some of them are this member's
 --   at, probe_at    when a call and when a Probe may be the next probe
 --   opened          since when Probes that fail may put calls off
 --   lease, until    which member sends the probe, and until when another one may not
@@ -24,7 +25,7 @@
 --   reset           when it was reset by hand, for a minute: members that were away have to hear of that
 --   isolated        when it was isolated
 --   v               the version of the fleet when it has changed last
-local members, version, index, configs, breaker = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local members, version, index, configs, answer, breaker = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local op, me, channel, keep, absent, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local seen, newest = ARGV[7], tonumber(ARGV[8]) -- the memory that the member knows, and the newest of its versions
 local arg = {unpack(ARGV, 9)} -- of the operation
@@ -234,7 +235,7 @@ end
 function ops.read(...)
 	local all = {}
 	for i, id in ipairs({...}) do
-		local key = KEYS[4 + i]
+		local key = KEYS[5 + i]
 		if redis.call('EXISTS', key) == 1 then
 			local h = redis.call('HMGET', key, 'state', 'failures')
 			if h[1] == 'isolated' or listed(id) and (h[1] or h[2]) then
@@ -280,13 +281,12 @@ end
 -- failure counts n failures of a breaker that is closed, and opens it if they are enough. They are in a row with those
 -- before if the member had heard of all of them, up to that version. Otherwise calls may have succeeded between: the
 -- member is told which row they are apart from, and tells of them again, unless one has succeeded by the time that it
--- has heard of the row. nth is the number of the member's news, since a client sends a command again whose reply was
--- lost. A failure of a probe puts off the next one; if it doesn't do so for all, the others have to ask when they may
--- send it. Those of before a reset, by their age, are forgotten.
+-- has heard of the row. A failure of a probe puts off the next one; if it doesn't do so for all, the others have to ask
+-- when they may send it. Those of before a reset, by their age, are forgotten.
 --
--- A call of the member has succeeded that long before them, at most: what had failed by then, here or elsewhere, is over.
--- That is news of a time when nobody had heard of failures, and told of no success.
-function ops.failure(id, n, heard, row, nth, failures, quorum, cooldown, interval, wait, probe, age, cause, after)
+-- They were that long after the member's last success, at most. What had failed before that, here or elsewhere, is over:
+-- while the fleet has no failures, its members tell of no success otherwise.
+function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, wait, probe, age, cause, after)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last')
 	local state, last = h[1], int(math.max(tonumber(h[5] or 0), now - age))
 	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
@@ -301,9 +301,9 @@ function ops.failure(id, n, heard, row, nth, failures, quorum, cooldown, interva
 	end
 	if state or not room(id) then return unchanged(id) end
 
-	local f = redis.call('HMGET', breaker, 'failures', 'v', 'row', 'by:' .. me, 'succeeded')
+	local f = redis.call('HMGET', breaker, 'failures', 'v', 'row', 'succeeded')
 	local before, succeeded = tonumber(f[1] or 0), now - age - after
-	if f[4] == nth or row ~= '0' and row ~= f[3] or now - age < tonumber(f[5] or 0) then return unchanged(id) end
+	if row ~= '0' and row ~= f[3] or now - age < tonumber(f[4] or 0) then return unchanged(id) end
 	if before > 0 and succeeded > tonumber(h[5] or 0) then
 		forget()
 		before, last = 0, int(now - age)
@@ -312,8 +312,8 @@ function ops.failure(id, n, heard, row, nth, failures, quorum, cooldown, interva
 
 	if before == 0 then redis.call('HSET', breaker, 'row', int((redis.call('HGET', version, 'n') or 0) + 1)) end
 	local total = before + n
-	redis.call('HSET', breaker, 'failures', int(total), 'by:' .. me, nth)
-	redis.call('HSET', breaker, 'succeeded', int(math.max(tonumber(f[5] or 0), succeeded)))
+	redis.call('HSET', breaker, 'failures', int(total), 'by:' .. me, 1)
+	redis.call('HSET', breaker, 'succeeded', int(math.max(tonumber(f[4] or 0), succeeded)))
 	redis.call('HDEL', breaker, 'cause')
 	local opens = total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum))
 	if opens then open(cooldown, interval / 2, 'calls') end
@@ -444,15 +444,22 @@ function ops.compare(...)
 end
 
 -- tell does other operations, one for each of the breakers: of the arguments, the first half are their IDs, and the other half
--- what to do. It returns what the breakers are then.
+-- what to do. It returns what the breakers are then, or were when the command came before.
 function ops.tell(...)
-	local all, n, replies = {...}, #KEYS - 4, {}
+	local reply = redis.call('HGET', answer, 'reply')
+	if reply then return reply end
+
+	local all, n, replies = {...}, #KEYS - 5, {}
 	for i = 1, n do
-		local told = cjson.decode(all[n + i])
-		breaker = KEYS[4 + i]
-		replies[i] = ops[told[1]](all[i], unpack(told, 2))
+		local news = cjson.decode(all[n + i])
+		breaker = KEYS[5 + i]
+		replies[i] = ops[news[1]](all[i], unpack(news, 2))
 	end
-	return '[' .. table.concat(replies, ',') .. ']'
+
+	reply = '[' .. table.concat(replies, ',') .. ']'
+	redis.call('HSET', answer, 'reply', reply)
+	redis.call('PEXPIRE', answer, absent) -- no member waits for so long
+	return reply
 end
 
 fork()

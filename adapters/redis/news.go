@@ -25,7 +25,6 @@ type news struct {
 	after  time.Duration    // failure: how long after the member's last success, at most
 	heard  int64            // failure: the version of those that the member had heard of
 	apart  int64            // failure: which row it wasn't in when it was told before; zero if it wasn't told
-	nth    int64            // failure: which of the member's news it is, since a client may send it twice
 	quorum int              // failure
 	probe  bool             // failure: of a probe
 	cause  resilience.Cause // failure, recovered, lease
@@ -52,7 +51,7 @@ func (n news) args() []any {
 			probe = 1
 		}
 		return []any{
-			n.n, n.heard, n.apart, n.nth, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown),
+			n.n, n.heard, n.apart, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown),
 			milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter), probe, age, n.cause.String(),
 			milliseconds(n.after),
 		}
@@ -84,7 +83,6 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 	var ids []string
 	var ops []any
 	for _, n := range all {
-		n.nth = s.told.Add(1)
 		op := []string{n.op}
 		for _, arg := range n.args() {
 			op = append(op, fmt.Sprint(arg))

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -137,9 +138,9 @@ type redisStore struct {
 	prefix string // of all keys; the name of the channel
 	member string
 
-	seen    atomic.Pointer[memory]
-	allowed atomic.Bool  // the server has allowed what sync doesn't do
-	told    atomic.Int64 // how much news
+	seen     atomic.Pointer[memory]
+	allowed  atomic.Bool  // the server has allowed what sync doesn't do
+	commands atomic.Int64 // how many there were
 }
 
 func newRedisStore(client redis.UniversalClient, namespace, member string) *redisStore {
@@ -157,6 +158,7 @@ var errMixedUp = errors.New("the reply is not to the command")
 // run runs an operation of the script, and decodes its reply.
 func run[T any](ctx context.Context, s *redisStore, op string, ids []string, args ...any) (reply T, err error) {
 	keys := []string{s.prefix + ":members", s.prefix + ":version", s.prefix + ":index", s.prefix + ":configs"}
+	keys = append(keys, fmt.Sprintf("%s:answer:%s:%d", s.prefix, s.member, s.commands.Add(1)))
 	for _, id := range ids {
 		keys = append(keys, s.prefix+":breaker:"+id)
 	}
