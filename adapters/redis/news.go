@@ -20,7 +20,8 @@ type news struct {
 	op      string
 	breaker resilience.FleetBreaker // success and reclose need its ID only
 
-	age    time.Duration    // of what is told; restore: of an isolation
+	at     time.Time        // when what is told was; restore: when an isolation was
+	age    time.Duration    // of that, when it is told
 	n      int              // failure: how many there were
 	after  time.Duration    // failure: how long after the member's last success, at most
 	heard  int64            // failure: the version of those that the member had heard of
@@ -36,7 +37,7 @@ type news struct {
 // the store, which may therefore believe the failures to be later than they are, but never the success before them.
 func (e *engine) failed(b resilience.FleetBreaker, at time.Time) news {
 	return news{
-		op: "failure", breaker: b, age: time.Since(at), n: 1, quorum: e.quorum,
+		op: "failure", breaker: b, at: at, n: 1, quorum: e.quorum,
 		after: at.Sub(b.Succeeded.Add(-patience)),
 	}
 }
@@ -108,7 +109,9 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 // tell tells the store of as many breakers as it takes at once, calls told with each reply, and returns what the store is
 // to be told again.
 func (e *engine) tell(ctx context.Context, batch []news, told func(news, entry)) (again []news, err error) {
-	asked := time.Now()
+	for i := range batch {
+		batch[i].age = time.Since(batch[i].at)
+	}
 	replies, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]entry, error) {
 		return e.store.tell(ctx, batch...)
 	})
@@ -117,7 +120,7 @@ func (e *engine) tell(ctx context.Context, batch []news, told func(news, entry))
 	}
 	for i, reply := range replies {
 		told(batch[i], reply)
-		if n, ok := e.again(batch[i], reply, asked); ok {
+		if n, ok := e.again(batch[i], reply); ok {
 			again = append(again, n)
 		}
 	}
@@ -126,12 +129,7 @@ func (e *engine) tell(ctx context.Context, batch []news, told func(news, entry))
 
 // tellAll tells the store of any number of breakers, in batches. Leases are renewed meanwhile.
 func (e *engine) tellAll(ctx context.Context, all []news, told func(news, entry)) (again []news, err error) {
-	start := time.Now()
 	for batch := range slices.Chunk(all, maxBatch) {
-		waited := time.Since(start)
-		for i := range batch {
-			batch[i].age += waited
-		}
 		apart, err := e.tell(ctx, batch, told)
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package redisfleet
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"sync/atomic"
 	"testing"
@@ -121,7 +122,7 @@ func TestMemberThatComesBackDuringAProbe(t *testing.T) {
 	})
 }
 
-// An agingStore notes how old what it is told is.
+// An agingStore notes how old what it is told is. The first of each batch is apart from a row.
 type agingStore struct {
 	*modelStore
 	ages []time.Duration // of the first one of each batch
@@ -130,28 +131,40 @@ type agingStore struct {
 func (s *agingStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 	s.ages = append(s.ages, all[0].age)
 	time.Sleep(10 * time.Millisecond)
-	return s.modelStore.tell(ctx, all...)
+	replies, err := s.modelStore.tell(ctx, all...)
+	replies[0].Apart = 1
+	return replies, err
 }
 
-// News grows older while earlier news is told.
+// News grows older while other news is told, also what is told again.
 func TestAgeOfNewsInLaterBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &agingStore{modelStore: newModel().store("me")}
+		e := newEngine(s, "me", Config{})
+		var err error
+		e.member, err = newGuard(t, io.Discard).JoinFleet("test", e)
+		require.NoError(t, err)
 		var all []news
 		for i := range 2*maxBatch + 1 {
 			b := resilience.FleetBreaker{ID: fmt.Sprint("listed/", i)}
-			all = append(all, news{op: "success", breaker: b, age: time.Second})
+			all = append(all, news{op: "success", breaker: b, at: time.Now()})
 		}
+		time.Sleep(time.Second)
+
 		var told []string
-		_, err := newEngine(s, "me", Config{}).tellAll(t.Context(), all, func(n news, e entry) {
+		again, err := e.tellAll(t.Context(), all, func(n news, e entry) {
 			require.Equal(t, n.breaker.ID, e.ID)
 			told = append(told, e.ID)
 		})
 		require.NoError(t, err)
 		require.Len(t, told, len(all))
-		require.Equal(t, []time.Duration{
-			time.Second, time.Second + 10*time.Millisecond, time.Second + 20*time.Millisecond,
-		}, s.ages)
+		require.Len(t, again, 3)
+		_, err = e.tellAll(t.Context(), again, func(news, entry) {})
+		require.NoError(t, err)
+		for i, age := range s.ages {
+			require.Equal(t, time.Second+time.Duration(i)*10*time.Millisecond, age, "batch %d", i)
+		}
+		require.Len(t, s.ages, 4)
 	})
 }
 

@@ -65,13 +65,13 @@ func (n news) isOfCall() bool { return n.op == "failure" && !n.probe }
 
 // again returns what the store is told next of failures that it has not counted, as the member had not heard of those
 // before: by now it has. It reports false if there is nothing more to tell, also because a call has succeeded since.
-func (e *engine) again(n news, reply entry, asked time.Time) (again news, ok bool) {
+func (e *engine) again(n news, reply entry) (again news, ok bool) {
 	if reply.Apart == 0 {
 		return news{}, false
 	}
-	n.apart, n.heard, n.age = reply.Apart, reply.Version, n.age+time.Since(asked)
+	n.apart, n.heard = reply.Apart, reply.Version
 	b, _ := e.member.Breaker(n.breaker.ID)
-	return n, b.Failures >= n.breaker.Failures && b.Succeeded.Before(time.Now().Add(-n.age))
+	return n, b.Failures >= n.breaker.Failures && b.Succeeded.Before(n.at)
 }
 
 // reports notes that the store is told of results now, unless it can't be reached.

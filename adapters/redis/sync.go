@@ -207,9 +207,8 @@ func (e *engine) catchUp(ctx context.Context) error {
 
 // findings returns what the store hasn't heard. Of a breaker that waits for its probe, nothing is known any more.
 func (e *engine) findings(u untold) (all []news) {
-	now := time.Now()
 	for id, at := range u.cleared {
-		all = append(all, news{op: "success", breaker: resilience.FleetBreaker{ID: id}, age: now.Sub(at)})
+		all = append(all, news{op: "success", breaker: resilience.FleetBreaker{ID: id}, at: at})
 	}
 
 	for _, b := range e.member.Breakers() {
@@ -300,7 +299,7 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 		if b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
 			b.RetryAfter = c.RetryAfter
 		}
-		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, age: time.Since(x.made), older: older})
+		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, at: x.made, older: older})
 	}
 
 	asked := time.Now()
