@@ -24,8 +24,9 @@ import (
 // Lease for at most 100ms, and at most for a tenth of its timeout.
 type Fleet interface {
 	// Report receives what a member's calls and Probes have told of a backend, in order, on a goroutine of its own.
-	// While it blocks, up to 1,024 results wait, which it receives together next, and further ones are lost. Successes
-	// are reported only if they are the first after failures, of the member's own or that the fleet has, see FleetChange.
+	// While it blocks, up to 1,024 results wait, which it receives together next, and further ones are lost, see
+	// FleetResult.Lost. Successes are reported only if they are the first after failures, of the member's own or that
+	// the fleet has, see FleetChange, or after a success that was lost.
 	Report(results []FleetResult)
 
 	// Lease asks whether this member may send the next probe of an open breaker, with CauseCalls for one by a call
@@ -62,6 +63,7 @@ type FleetResult struct {
 	Probe   bool  // of a breaker that wasn't closed; otherwise of a call while it was
 	Cause   Cause // CauseCalls or CauseProbe
 	Time    time.Time
+	Lost    bool // whether results after this one were lost
 }
 
 // FleetChange tells a member of a breaker of the fleet.

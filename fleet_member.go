@@ -57,14 +57,17 @@ func (m *FleetMember) Leave(ctx context.Context) error {
 	return m.reports.flush(ctx)
 }
 
-// report lets the fleet receive a result, together with others that wait.
-func (m *FleetMember) report(r FleetResult) {
+// report lets the fleet receive a result, together with others that wait, and reports whether there was room for it.
+func (m *FleetMember) report(r FleetResult) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.untold) < maxQueued {
-		m.untold = append(m.untold, r)
-		m.reports.add(m.tell) // or there are others, the last of which takes r, too
+	if len(m.untold) == maxQueued {
+		m.untold[maxQueued-1].Lost = true
+		return false
 	}
+	m.untold = append(m.untold, r)
+	m.reports.add(m.tell) // or there are others, the last of which takes r, too
+	return true
 }
 
 // tell reports what waits, unless an earlier call has.

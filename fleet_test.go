@@ -194,7 +194,33 @@ func TestFleetIsToldTogetherOfWhatWaits(t *testing.T) {
 		require.Len(t, f.results, 1+1024)
 		for i, r := range f.results {
 			require.Equal(t, i+1, r.Breaker.Failures)
+			require.Equal(t, i == 1024, r.Lost, "result %d", i)
 		}
+	})
+}
+
+// A success that is lost doesn't count as told.
+func TestNextSuccessIsToldAfterOneThatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := make(chan struct{})
+		f := &testFleet{report: func() { <-blocks }}
+		g, _ := joined(t, f, resilience.BreakerConfig{Failures: 5000})
+		for range 2000 {
+			_, err := resilience.Do(t.Context(), g, "x", failing(1, errBoom))
+			require.ErrorIs(t, err, errBoom)
+			synctest.Wait()
+		}
+		call := func() {
+			_, err := resilience.Do(t.Context(), g, "x", succeed)
+			require.NoError(t, err)
+		}
+		call()
+		close(blocks)
+		require.NotContains(t, f.told(), "listed/x success=true probe=false calls")
+		call()
+		require.Equal(t, []string{"listed/x success=true probe=false calls"}, f.told())
+		call()
+		require.Empty(t, f.told())
 	})
 }
 

@@ -156,7 +156,10 @@ func (b *Breaker) tell(probe bool, o outcome) {
 	case o == outcomeSuccess:
 		b.succeeded.Store(int64(time.Since(b.guard.made)))
 		if b.watched.Load() && b.watched.Swap(false) || probe {
-			b.report(FleetResult{Success: true, Probe: probe, Cause: CauseCalls})
+			told := b.report(FleetResult{Success: true, Probe: probe, Cause: CauseCalls})
+			if !told {
+				b.watched.Store(true)
+			}
 		}
 	}
 }
@@ -168,11 +171,14 @@ func (b *Breaker) tellProbe(o outcome) {
 	}
 }
 
-func (b *Breaker) report(r FleetResult) {
-	if m := b.member(); m != nil {
-		r.Breaker, r.Time = b.fleetView(), time.Now()
-		m.report(r)
+// report tells the fleet of a result, and reports false if that is lost.
+func (b *Breaker) report(r FleetResult) bool {
+	m := b.member()
+	if m == nil {
+		return true
 	}
+	r.Breaker, r.Time = b.fleetView(), time.Now()
+	return m.report(r)
 }
 
 // isRefused notes that the fleet refuses a probe, and reports whether it may: it has done so for less time than the

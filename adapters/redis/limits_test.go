@@ -1,6 +1,7 @@
 package redisfleet
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,31 @@ func stores(t *testing.T, n int) (server *miniredis.Miniredis, tick func(d time.
 	}
 	tick(0)
 	return server, tick, all
+}
+
+// When more calls fail at once than results wait for the store, it hears of the breakers that they have opened with the
+// next sync.
+func TestMoreCallsFailThanResultsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tenants = 1000
+		m := newModel()
+		s := newServer(t, m, "alone")
+		s.quorum = 1
+		s.store.delay = func() time.Duration { return 10 * time.Millisecond }
+		s.start(func(c *resilience.BreakerConfig) { c.Failures = 2 })
+		defer leaveAll(t, []*server{s})
+		time.Sleep(absence)
+		for i := range 2 * tenants {
+			_, err := resilience.Do(t.Context(), s.guard, "search", func(context.Context) (string, error) {
+				return "", errBackend
+			}, resilience.BreakerKey(fmt.Sprint("tenant-", i/2)))
+			require.ErrorIs(t, err, errBackend)
+		}
+		time.Sleep(3 * time.Second)
+		for i := range tenants {
+			require.Equal(t, "open", m.breaker(fmt.Sprint("listed/search/tenant-", i)).State, i)
+		}
+	})
 }
 
 func TestKeysAreOfTheNamespaceAndExpireAfterADay(t *testing.T) {

@@ -13,6 +13,19 @@ func (e *engine) Report(results []resilience.FleetResult) {
 	for batch := range slices.Chunk(results, maxBatch) {
 		e.report(batch)
 	}
+	if last := results[len(results)-1]; last.Lost {
+		e.skipped(last.Time)
+	}
+}
+
+// skipped notes that results since this time are lost: the next sync tells the store which breakers have changed.
+func (e *engine) skipped(since time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.behind = true
+	if since.Before(e.agreed) {
+		e.agreed = since
+	}
 }
 
 // report tells the store of as many results as it takes at once.
