@@ -19,8 +19,10 @@
 // It opens for all if the fleet has as many in a row, and each of a [Config.Quorum] of members has seen one of them.
 // Between failures within a round trip to Redis, calls of others may have succeeded: they are in a row if, by the time
 // that the later one's member has heard of the earlier one and told Redis so, neither a call of its own has succeeded
-// nor has another member told of one. So a busy backend that mostly works isn't shut, also if one member has lost its
-// connection, and a dead one is within a round trip for each failure that it takes, however many calls fail at once.
+// nor has another member told of one. So a backend that mostly works isn't shut while calls go on, also if one member
+// has lost its connection; but it may be after a burst within a round trip that no call follows, if enough of its calls
+// have failed at several members, since a member tells of a success only after failures of which it knows. A dead one
+// is shut within a round trip for each failure that it takes, however many calls fail at once.
 //
 // While all backends are healthy, a member sends two commands a second: one says that it is alive, and one is a ping on
 // the connection for messages. Failures and probes send one each, and so does the first success after a failure; of
@@ -41,10 +43,10 @@
 //
 // If Redis is down, slow, cut off, read-only or full, or has lost its memory, breakers go on alone; nothing
 // fails and nothing is slower. The log says so, observers receive a ConnectionChange, and [Fleet.Health] says why. When
-// Redis is back, each member tells it what its own calls have found out meanwhile, and learns the rest. They agree
-// again about a second later at the latest, and two seconds after a failover, with the client's default options. Each
-// idle connection of the client that was lost silently, as behind a firewall, takes 750ms more: ConnMaxIdleTime
-// should close them before.
+// Redis is back, each member tells it what its own calls have found out meanwhile, and learns the rest: failures that
+// are told so late aren't in a row with those of a member that has succeeded since. They agree again about a second
+// later at the latest, and two seconds after a failover, with the client's default options. Each idle connection of the
+// client that was lost silently, as behind a firewall, takes 750ms more: ConnMaxIdleTime should close them before.
 //
 // A client that ignores its contexts, as with a hook that blocks, isn't called while 64 of its calls hang.
 //
