@@ -7,18 +7,16 @@ import (
 	"time"
 )
 
-// A callContext is the context of a call or of an attempt. The context package can end a
-// call at a deadline too, but there the parent's end and the timeout are two events with
-// two causes. Here the call ends once, by a single ending, so that it has one outcome and
-// context.Cause says what ended it.
+// A callContext is the context of a call or of an attempt. The context package can end a call at a deadline too, but
+// there the parent's end and the timeout are two events with two causes. Here the call ends once, by a single ending, so
+// that it has one outcome and context.Cause says what ended it.
 type callContext struct {
 	parent context.Context
 	name   string    // the tool's, for errors
 	start  time.Time // all times of the clock are since then
 
-	// wake holds a token once the context has ended or the function under it has
-	// returned. It is for the one goroutine that waits for both, in runner.run, and nil if
-	// there is none.
+	// wake holds a token once the context has ended or the function under it has returned. It is for the one goroutine
+	// that waits for both, in runner.run, and nil if there is none.
 	wake chan struct{}
 
 	ticket *ticket // of the call; nil for an attempt, and outside of a guard
@@ -42,9 +40,8 @@ type callContext struct {
 
 var _ context.Context = (*callContext)(nil)
 
-// newCallContext starts a timeout, which progress may restart until maximum has passed. An
-// earlier deadline of the parent takes its place. The context must be attended if a
-// function is enforced under it. The caller must call stop.
+// newCallContext starts a timeout, which progress may restart until maximum has passed. An earlier deadline of the
+// parent takes its place. The context must be attended if a function is enforced under it. The caller must call stop.
 func newCallContext(parent context.Context, name string, timeout, maximum time.Duration, attended bool) *callContext {
 	c := &callContext{name: name, start: time.Now(), clock: newClock(timeout, maximum)}
 	if call, ok := parent.(*callContext); ok {
