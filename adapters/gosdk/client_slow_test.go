@@ -345,6 +345,70 @@ func TestClientWhoseMessagesTakeTheirTimeLosesNothing(t *testing.T) {
 	})
 }
 
+// An answer and a question wait for what was told before them, and not for what is told meanwhile.
+func TestNothingWaitsForWhatIsToldAfterIt(t *testing.T) {
+	for _, name := range []string{"answer", "question", "timeout"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newWithSlowClients(t, resilience.Config{
+					Tools: map[string]resilience.Tool{"x": {Timeout: 2 * time.Second}},
+				}, 50*time.Millisecond)
+				work, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					for range 3 {
+						go func() {
+							for work.Err() == nil {
+								_ = contacts["a log message"](context.WithoutCancel(ctx), req)
+								time.Sleep(20 * time.Millisecond)
+							}
+						}()
+					}
+					time.Sleep(500 * time.Millisecond)
+					switch name {
+					case "question":
+						assert.NoError(t, contacts["elicitation"](ctx, req))
+					case "timeout":
+						<-work.Done()
+					}
+					return textResult("done"), nil
+				})
+				f.connectContacted()
+				begun := time.Now()
+				res, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
+				assert.NoError(t, err)
+				assert.Equal(t, name == "timeout", res.IsError)
+				if name == "timeout" {
+					assert.Equal(t, 2*time.Second, time.Since(begun), "it is the guard's answer")
+				}
+				assert.Less(t, time.Since(begun), 15*time.Second)
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+// What is dropped keeps no sender waiting, who is told.
+func TestSenderOfADroppedMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, release := newWithDeafClients(t, resilience.Config{})
+		defer release()
+		sent := make(chan error, 1)
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			assert.NoError(t, contacts["a log message"](ctx, req))
+			time.AfterFunc(500*time.Millisecond, func() {
+				sent <- contacts["a log message"](context.WithoutCancel(ctx), req)
+			})
+			return textResult("done"), nil
+		})
+		f.connectContacted()
+		assert.Equal(t, "done", text(t, f.call("x")))
+		err := <-sent
+		assert.ErrorContains(t, err, "doesn't read")
+		assert.Equal(t, resilience.ClassNeutral, resilience.Classify(err))
+	})
+}
+
 // A ping is sent if there is time for its answer, and once the client has read the one before.
 func TestPingOfAClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -113,34 +113,43 @@ func (o *outboxes) removeFirst(session mcp.Session) {
 	go o.sendFirst(session, box[0])
 }
 
-// flush waits until what is in an outbox has been read, as long as the client reads. If there is an error, it hasn't.
+// flush waits until what is in an outbox now has been read, as long as the client reads. If there is an error, it hasn't.
 func (o *outboxes) flush(ctx context.Context, session mcp.Session) error {
-	for {
-		first := o.first(session)
+	_, last := o.ends(session)
+	for last != nil && !last.isOver() {
+		first, _ := o.ends(session)
 		if first == nil {
-			return nil
+			return nil // what comes after the last has been sent, too
+		}
+		if err := ctx.Err(); err != nil {
+			return resilience.MarkNeutral(err)
 		}
 		if err := first.wait(ctx, maxRead); err != nil {
 			return err
 		}
 	}
-}
-
-// first returns the first letter of an outbox, or nil.
-func (o *outboxes) first(session mcp.Session) *letter {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if box := o.of[session]; box != nil {
-		return box[0]
-	}
 	return nil
 }
 
-// drop drops what is in an outbox, except what is being sent.
+// ends returns the first and the last letter of an outbox, or nil.
+func (o *outboxes) ends(session mcp.Session) (first, last *letter) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if box := o.of[session]; box != nil {
+		return box[0], box[len(box)-1]
+	}
+	return nil, nil
+}
+
+// drop drops what is in an outbox, except what is being sent, and tells the senders that still wait.
 func (o *outboxes) drop(session mcp.Session) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if box := o.of[session]; box != nil {
+		for _, l := range box[1:] {
+			l.err, l.returned = resilience.MarkNeutral(errNotReading), true
+			close(l.done)
+		}
 		o.of[session] = []*letter{box[0]}
 	}
 }

@@ -94,7 +94,8 @@ func (t *tracker) track(req *mcp.CallToolRequest) *trackedCall {
 }
 
 // end says that the call is about to be answered. It waits until the client has read what it has been told before,
-// which takes none of the tool's time, as long as the client reads and waits for the answer.
+// which takes none of the tool's time, as long as the client reads and waits for the answer. That of a tool that was
+// abandoned isn't the tool's, and waits for nothing.
 func (c *trackedCall) end(ctx context.Context) {
 	if c == nil {
 		return
@@ -102,12 +103,13 @@ func (c *trackedCall) end(ctx context.Context) {
 
 	c.mu.Lock()
 	c.answered = true
+	abandoned := c.latest != nil && !c.latest.returned
 	c.mu.Unlock()
 
 	if c.token.value != nil {
 		c.tracker.byToken.CompareAndDelete(c.token, c)
 	}
-	if err := c.outboxes.flush(ctx, c.token.session); err != nil {
+	if abandoned || c.outboxes.flush(ctx, c.token.session) != nil {
 		c.outboxes.drop(c.token.session)
 	}
 }

@@ -26,7 +26,7 @@ const (
 	graceTime = 100 * time.Millisecond
 )
 
-var errNotReading = errors.New("gosdk: the client doesn't read what it is sent, or doesn't answer")
+var errNotReading = errors.New("gosdk: the client doesn't read what it is sent, or doesn't answer, in the time that there is")
 
 // middleware is sending middleware. While a client asks its user, it pauses the timeout of the call, also where the SDK
 // sends the questions of a result to a client of an older protocol. Each progress notification restarts the timeout of
