@@ -452,29 +452,33 @@ func TestPingOfAClientThatDoesNotRead(t *testing.T) {
 
 // A client may leave before it has read all.
 func TestClientThatLeavesBeforeItHasReadAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, resilience.Config{}, nil)
-		var sent atomic.Int64
-		f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-				time.Sleep(500 * time.Millisecond)
-				sent.Add(1)
-				return next(ctx, method, req)
-			}
+	for _, takes := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, resilience.Config{}, nil)
+				var sent atomic.Int64
+				f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+						time.Sleep(takes)
+						sent.Add(1)
+						return next(ctx, method, req)
+					}
+				})
+				gosdk.Protect(f.server, f.guard)
+				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					for range 500 {
+						assert.NoError(t, contacts["a log message"](ctx, req))
+					}
+					return textResult("done"), nil
+				})
+				f.connectContacted()
+				ctx, leave := context.WithTimeout(t.Context(), 5*time.Second)
+				defer leave()
+				_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "x"})
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				time.Sleep(time.Hour)
+				assert.InDelta(t, 5*time.Second/takes, sent.Load(), 2)
+			})
 		})
-		gosdk.Protect(f.server, f.guard)
-		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			for range 100 {
-				assert.NoError(t, contacts["a log message"](ctx, req))
-			}
-			return textResult("done"), nil
-		})
-		f.connectContacted()
-		ctx, leave := context.WithTimeout(t.Context(), 5*time.Second)
-		defer leave()
-		_, err := f.session.CallTool(ctx, &mcp.CallToolParams{Name: "x"})
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		time.Sleep(time.Hour)
-		assert.InDelta(t, 10, sent.Load(), 2)
-	})
+	}
 }
