@@ -129,7 +129,9 @@ local function keptOut(key, holder, ends, leased)
 	return math.min(tonumber(ends), leased + absent)
 end
 
-local moment = time[1] .. '.' .. time[2]
+-- moment names a memory that begins now. It is of the time that never goes back: the server's clock, once set back,
+-- comes past the same moment again.
+local moment = int(now) .. '.' .. time[2] % 1000
 
 -- fork begins another memory if this one lacks what the member has seen, as after a failover to a replica that was behind:
 -- by its name the others notice it too, whatever is written before they ask.

@@ -176,3 +176,22 @@ func TestLineageIsBounded(t *testing.T) {
 	require.Len(t, l, maxLineage)
 	require.Equal(t, fmt.Sprint(3*maxLineage-1), l[maxLineage-1].Since)
 }
+
+// A clock that is set back comes past the moment again in which a memory has begun. One that begins then is another.
+func TestMemoriesThatBeginAtTheSameTimeOfAClockThatIsSetBack(t *testing.T) {
+	_, tick, all := stores(t, 1)
+	s := all[0]
+	first, err := s.sync(t.Context(), memory{})
+	require.NoError(t, err)
+
+	tick(-time.Millisecond)
+	_, err = s.sync(t.Context(), memory{})
+	require.NoError(t, err)
+
+	tick(time.Millisecond)
+	s.saw(memory{first.Since, first.Version + 1})
+	second, err := s.sync(t.Context(), memory{})
+	require.NoError(t, err)
+	require.NotEqual(t, first.Since, second.Since)
+	require.Equal(t, first.memory, second.Of)
+}
