@@ -52,7 +52,7 @@ func orElse(f, other FailureFunc) FailureFunc {
 
 // CountKnown is the default of [Failure]: a result stands for the error that was set by [SetError] or,
 // without one, for an error of which nothing is known. mcp-go's own complaints about arguments are the
-// caller's mistake, also in SetError.
+// caller's mistake, also in SetError and after other words and a colon.
 func CountKnown(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult) error {
 	if err := setError(res); err != nil {
 		return handlerError(err)
@@ -66,7 +66,9 @@ func CountKnown(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResul
 }
 
 // CountAll is a [FailureFunc] by which every result with isError is a failure of the backend, unless
-// the error that was set by [SetError] says otherwise, or it is about arguments.
+// the error that was set by [SetError] says otherwise, or it is one of mcp-go's own complaints about arguments. What
+// BindArguments returns isn't known for one, since it reads like an error of any JSON: mark it by
+// resilience.MarkInvalid.
 func CountAll(ctx context.Context, req mcp.CallToolRequest, res *mcp.CallToolResult) error {
 	err := CountKnown(ctx, req, res)
 	if resilience.Classify(err) != resilience.ClassTransient {

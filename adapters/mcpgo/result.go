@@ -19,8 +19,9 @@ var (
 	errResult   = errors.New("the tool returned a result with isError")
 )
 
-// argumentError matches mcp-go's own complaints about arguments that a tool can't use, which may have any name.
-var argumentError = regexp.MustCompile(`^(?:required argument ` + quotedName + ` not found` +
+// argumentError matches mcp-go's own complaints about arguments that a tool can't use, which may have any name. A tool
+// may put words of its own before them.
+var argumentError = regexp.MustCompile(`^(?s:.*: )?(?:required argument ` + quotedName + ` not found` +
 	`|(?:item \d+ in )?argument ` + quotedName + ` (?:is not an?|cannot be converted to) ` +
 	`(?:string|int|integer|float|float64|number|bool|boolean|array|object` +
 	`|string slice|int slice|float64 slice|bool slice|slice))$`)

@@ -347,6 +347,9 @@ func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 			assert.True(t, res.IsError)
 			assert.Empty(t, errorIn(t, res).Code)
 			assert.Contains(t, text(t, res), complaint.Error())
+
+			_, err = check(returns(mcp.NewToolResultErrorFromErr("bad arguments\n", complaint), nil))
+			require.NoError(t, err)
 		})
 	}
 }
