@@ -101,17 +101,17 @@ func (f *facts) signOf(err error, from string) (s sign) {
 // too.
 var driversOfSQLite = []string{
 	"modernc.org/sqlite", "github.com/mattn/go-sqlite3", "github.com/ncruces/go-sqlite3", "github.com/glebarez/go-sqlite",
-	"github.com/tailscale/sqlite", "crawshaw.io/sqlite",
+	"github.com/tailscale/sqlite", "crawshaw.io/sqlite", "zombiezen.com/go/sqlite",
 }
 
-// signOfSQLite reads the code of an error of a driver of SQLite, of which there are several: a method or a
-// field Code, whose low byte is 5 if the database is locked, and 6 if a table is. The text of an error won't
+// signOfSQLite reads the code of an error of a driver of SQLite, of which there are several: a method Code, or a
+// field, which may be unexported, whose low byte is 5 if the database is locked, and 6 if a table is. The text of an error won't
 // do, since an agent may have written it.
 func signOfSQLite(err error) sign {
 	v := reflect.Indirect(reflect.ValueOf(err))
 	code, ok := result(reflect.ValueOf(err).MethodByName("Code"))
 	if !ok && v.Kind() == reflect.Struct {
-		code = v.FieldByName("Code")
+		code = v.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, "code") })
 	}
 
 	var n uint64

@@ -22,6 +22,17 @@ type Field struct{ Code int }
 
 func (Field) Error() string { return "SQLite" }
 
+// A Hidden has its code as a field that only its package sees, beside others.
+type Hidden struct {
+	code   int
+	offset int
+}
+
+// NewHidden returns an error with the code.
+func NewHidden(code int) *Hidden { return &Hidden{code: code, offset: 5} }
+
+func (*Hidden) Error() string { return "SQLite" }
+
 // A Text has a code that is no number.
 type Text string
 
