@@ -52,7 +52,7 @@ func orElse(f, other FailureFunc) FailureFunc {
 
 // CountKnown is the default of [Failure]: a result stands for the error that was set by [SetError] or,
 // without one, for an error of which nothing is known. mcp-go's own complaints about arguments are the
-// caller's mistake, also in SetError and after other words and a colon.
+// caller's mistake, also wrapped, in SetError, and after other words and a colon.
 func CountKnown(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult) error {
 	if err := setError(res); err != nil {
 		return handlerError(err)

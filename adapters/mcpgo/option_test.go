@@ -3,6 +3,7 @@ package mcpgo_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -64,7 +65,14 @@ func TestMeaningOfAResult(t *testing.T) {
 		"known, SetError": {mcpgo.CountKnown, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
 
 		"known, SetError, an argument": {mcpgo.CountKnown, failedResult(errors.New(missing.Text)), invalid, missing.Text},
-		"all, SetError, an argument":   {mcpgo.CountAll, failedResult(errors.New(missing.Text)), invalid, missing.Text},
+		"errors, SetError, a wrapped argument": {
+			mcpgo.CountErrors, failedResult(fmt.Errorf("no %w", errors.New(missing.Text))), invalid, "no " + missing.Text,
+		},
+		"all, SetError, a joined argument": {
+			mcpgo.CountAll, failedResult(fmt.Errorf("%w: %w", errUnknown, errors.New(missing.Text))), transient,
+			errUnknown.Error() + ": " + missing.Text,
+		},
+		"all, SetError, an argument": {mcpgo.CountAll, failedResult(errors.New(missing.Text)), invalid, missing.Text},
 		"errors, SetError, an argument": {
 			mcpgo.CountErrors, failedResult(errors.New(missing.Text)), invalid, missing.Text,
 		},

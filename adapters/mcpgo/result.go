@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,6 +34,27 @@ const quotedName = `"(?:[^"\\\n]|\\.)*"`
 func isArgumentError(text string) bool {
 	return strings.HasPrefix(text, "failed to bind arguments: ") ||
 		len(text) <= maxErrorText && argumentError.MatchString(text)
+}
+
+// markType is the type of all that is marked by the resilience package.
+var markType = reflect.TypeOf(resilience.MarkNeutral(errNoResult))
+
+// isAboutArguments reports whether err is such a complaint, alone or wrapped by the handler. What the tool's author says
+// of it by a mark of the resilience package's, or by a *resilience.Error, stands, and so does what it is joined with.
+func isAboutArguments(err error) bool {
+	var own *resilience.Error
+	if !isBounded(err) || errors.As(err, &own) {
+		return false
+	}
+
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		_, joins := inner.(interface{ Unwrap() []error })
+		if joins || reflect.TypeOf(inner) == markType {
+			return false
+		}
+		err = inner
+	}
+	return isArgumentError(err.Error())
 }
 
 // SetError tells the guard for which error a failed result stands, so that it knows whose fault the
@@ -140,7 +162,7 @@ func handlerError(err error) error {
 	switch {
 	case urlElicitation(err) != nil:
 		return resilience.MarkInvalid(errors.Join(resilience.ErrUnfinished, err))
-	case errors.Unwrap(err) == nil && isArgumentError(err.Error()):
+	case isAboutArguments(err):
 		return resilience.MarkInvalid(err)
 	}
 	return err
