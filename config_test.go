@@ -65,6 +65,18 @@ func TestMustPanicsWithTheErrorOfNew(t *testing.T) {
 	assert.NotNil(t, resilience.Must(resilience.New(resilience.Config{})))
 }
 
+func TestAttemptTimeoutOfAToolOrOfAll(t *testing.T) {
+	g := newGuard(t, resilience.Config{
+		AttemptTimeout: time.Second,
+		Tools:          map[string]resilience.Tool{"own": {AttemptTimeout: time.Minute}, "none": {AttemptTimeout: -1}, "all": {}},
+	})
+	assert.Equal(t, time.Minute, g.AttemptTimeout("own"))
+	assert.Equal(t, time.Second, g.AttemptTimeout("all"))
+	assert.Equal(t, time.Second, g.AttemptTimeout("unlisted"))
+	assert.Zero(t, g.AttemptTimeout("none"))
+	assert.Zero(t, newGuard(t, resilience.Config{}).AttemptTimeout("x"))
+}
+
 func TestGuardKeepsNothingOfTheCallersConfig(t *testing.T) {
 	cfg := resilience.Config{
 		Timeouts: resilience.Timeouts{resilience.Quick: time.Second},

@@ -243,6 +243,15 @@ func (g *Guard) Timeout(tool string) time.Duration {
 	return g.timeouts[DefaultTier(tool)]
 }
 
+// AttemptTimeout returns the timeout of each attempt of a tool, listed or not, or zero if attempts have none of their own.
+func (g *Guard) AttemptTimeout(tool string) time.Duration {
+	if s := g.listed[tool]; s != nil {
+		return s.attemptTimeout
+	}
+
+	return g.attemptTimeout(Tool{})
+}
+
 // Breaker returns the breaker of a tool, listed or not. It is never nil. A tool that isn't
 // listed gets its breaker now, if it has none yet, as by a call, even if tools that are listed
 // share a breaker of its name. It then keeps that breaker for as long as the guard exists. Tools for

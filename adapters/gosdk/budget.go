@@ -6,32 +6,39 @@ import (
 )
 
 // A budget bounds how long senders wait for clients that don't read or answer. A tenth of the time that passes is given
-// back. The zero value is ready to use. It is safe for concurrent use.
+// back. What several wait for at once is one wait, since the SDK writes one message at a time. The zero value is ready to
+// use. It is safe for concurrent use.
 type budget struct {
-	mu    sync.Mutex
-	spent time.Duration // at the time `at`
-	at    time.Time
+	mu      sync.Mutex
+	spent   time.Duration // at the time `at`
+	at      time.Time
+	waiting int // senders
 }
 
-// left returns how much is left of a budget of that size.
-func (b *budget) left(of time.Duration) time.Duration {
+// begin lets a sender wait, and returns for how long, of a budget of that size. The caller must call end.
+func (b *budget) begin(of time.Duration) (left time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return max(of-b.spentBy(time.Now()), 0)
+	b.catchUp()
+	b.waiting++
+	return max(of-b.spent, 0)
 }
 
-// spend notes that a sender has waited since begun. Others may have waited meanwhile: the SDK writes one message at a
-// time, so what several wait for at once is one wait.
-func (b *budget) spend(begun time.Time) {
+// end notes that a sender waits no longer.
+func (b *budget) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.catchUp()
+	b.waiting--
+}
+
+// catchUp spends, or gives back, the time that has passed. b.mu must be held.
+func (b *budget) catchUp() {
 	now := time.Now()
-	if begun.Before(b.at) {
-		begun = b.at
+	if passed := now.Sub(b.at); b.waiting > 0 {
+		b.spent += passed
+	} else {
+		b.spent = max(b.spent-passed/10, 0)
 	}
-	b.spent, b.at = b.spentBy(begun)+now.Sub(begun), now
-}
-
-func (b *budget) spentBy(now time.Time) time.Duration {
-	return max(b.spent-now.Sub(b.at)/10, 0)
+	b.at = now
 }

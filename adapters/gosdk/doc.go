@@ -18,7 +18,7 @@
 //     context of the call.
 //   - What a tool tells its client, with the context of its call or as its progress, is written before the tool goes on.
 //     But for a client that doesn't read, or answer a ping, an attempt waits for no more than a second in all, or a tenth
-//     of its time if that is less, of which a tenth of the time since is given back. After that the tool goes on without
+//     of its timeout if that is less, of which a tenth of the time since is given back. After that the tool goes on without
 //     an error, and what it tells its client is sent in order as that reads, before a question or its answer, which wait
 //     for that at most a second for each message. What the client doesn't read in that time, and what is left of a tool
 //     that was abandoned, is dropped with the end of the call. A ping that is answered takes of that time, too; it is an

@@ -85,9 +85,13 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	request := s.describe(ctx, req)
 	tracked := s.tracker.track(req)
 	defer tracked.end(ctx)
+	timeout := s.guard.Timeout(req.Params.Name)
+	if own := s.guard.AttemptTimeout(req.Params.Name); own > 0 {
+		timeout = min(timeout, own)
+	}
 
 	got, err := resilience.Do(ctx, s.guard, req.Params.Name, func(ctx context.Context) (answer, error) {
-		ctx, returned := tracked.begin(ctx)
+		ctx, returned := tracked.begin(ctx, timeout)
 		defer returned()
 		return s.attempt(ctx, cloneRequest(req))
 	}, resilience.ForRequest(request), resilience.WaitForTool())

@@ -53,11 +53,10 @@ type trackedCall struct {
 // A trackedAttempt is one attempt of a tracked call, which a tool may go on with when nobody waits for
 // it any more.
 type trackedAttempt struct {
-	call  *trackedCall
-	ctx   context.Context // its end is that of the attempt
-	begun time.Time
-
-	budget budget // for clients that don't read or answer
+	call     *trackedCall
+	ctx      context.Context // its end is that of the attempt
+	patience time.Duration   // with clients that don't read or answer
+	budget   budget          // of that
 
 	// guarded by call.mu
 	returned bool
@@ -114,14 +113,17 @@ func (c *trackedCall) end(ctx context.Context) {
 	}
 }
 
-// begin begins an attempt with the context ctx. It returns the context for the tool, and what to call
-// when the tool has returned.
-func (c *trackedCall) begin(ctx context.Context) (_ context.Context, returned func()) {
+// begin begins an attempt with the context ctx and this timeout of its own. It returns the context for the tool, and what
+// to call when the tool has returned.
+func (c *trackedCall) begin(ctx context.Context, timeout time.Duration) (_ context.Context, returned func()) {
 	if c == nil {
 		return ctx, func() {}
 	}
 
-	a := &trackedAttempt{call: c, ctx: ctx, begun: time.Now()}
+	if deadline, ok := ctx.Deadline(); ok { // now: a question to a person puts it off, but not that of the tool's own work
+		timeout = min(timeout, time.Until(deadline))
+	}
+	a := &trackedAttempt{call: c, ctx: ctx, patience: min(maxWait, timeout/10)}
 	c.mu.Lock()
 	c.latest, c.repeated = a, c.sent
 	c.mu.Unlock()

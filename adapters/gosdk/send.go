@@ -16,7 +16,7 @@ import (
 
 const (
 	// maxWait is how long what an attempt tells its client waits for that to read, and a ping for its answer, in sum,
-	// and at most a tenth of the attempt's time.
+	// and at most a tenth of the attempt's timeout, which neither progress nor a question may make longer.
 	maxWait = time.Second
 
 	// maxOthersWait is how long all that doesn't belong to a call of its client waits, in sum.
@@ -76,32 +76,30 @@ func (t *tracker) send(ctx context.Context, m message, a *trackedAttempt) (mcp.R
 // sent without the context of a call, as the SDK does for Server.ResourceUpdated. The attempt, which may be nil, waits
 // no longer for that than for its own client.
 func (t *tracker) tellOther(ctx context.Context, m message, a *trackedAttempt) (mcp.Result, error) {
-	wait, begun := t.budget.left(maxOthersWait), time.Now()
-	defer t.budget.spend(begun)
+	wait := t.budget.begin(maxOthersWait)
+	defer t.budget.end()
 	if a != nil {
-		wait = min(wait, a.left())
-		defer a.budget.spend(begun)
+		wait = min(wait, a.begin())
+		defer a.budget.end()
 	}
 	return t.outboxes.send(ctx, m, wait)
 }
 
 // tell sends a notification to the client of the call.
 func (a *trackedAttempt) tell(ctx context.Context, m message) (mcp.Result, error) {
-	defer a.budget.spend(time.Now())
-	return a.call.outboxes.send(ctx, m, a.left())
+	wait := a.begin()
+	defer a.budget.end()
+	return a.call.outboxes.send(ctx, m, wait)
 }
 
-// left returns how long the attempt may still wait for its clients. What is left of a tool that has returned may wait
-// as long as it likes.
-func (a *trackedAttempt) left() time.Duration {
+// begin lets a sender of the attempt wait for its clients, and returns for how long. What is left of a tool that has
+// returned may wait as long as it likes. The caller must call budget.end.
+func (a *trackedAttempt) begin() time.Duration {
+	left := a.budget.begin(a.patience)
 	if a.hasReturned() {
 		return math.MaxInt64
 	}
-	most := maxWait
-	if deadline, ok := a.ctx.Deadline(); ok {
-		most = min(most, deadline.Sub(a.begun)/10)
-	}
-	return a.budget.left(most)
+	return left
 }
 
 // A message is one to a client.
@@ -134,23 +132,23 @@ func neutral(next mcp.MethodHandler) mcp.MethodHandler {
 
 // request sends a request and waits for the answer, as the SDK does; but its writing blocks while the client doesn't
 // read, whatever becomes of the context. So that no client can make a tool seem to hang, the attempt goes on without an
-// answer for which it has waited too long, and asks that client nothing more until it has read the request. A person is
-// waited for for ever, once the client has read what it was told before.
+// answer for which it has waited too long, and sends that client no other ping until it has read the request. A person
+// is waited for for ever, once the client has read what it was told and asked before.
 func (a *trackedAttempt) request(ctx context.Context, m message) (mcp.Result, error) {
-	session, isQuestion := m.req.GetSession(), asksPerson(m.method)
-	wait := a.left()
-	switch {
-	case a.hasReturned():
+	if a.hasReturned() {
 		return m.send(ctx)
-	case a.isBlocked(session), wait == 0 && !isQuestion:
-		return nil, resilience.MarkNeutral(errNotReading)
-	case isQuestion:
-		wait = math.MaxInt64
-		if err := a.call.outboxes.flush(ctx, session); err != nil {
+	}
+	session, wait := m.req.GetSession(), time.Duration(math.MaxInt64)
+	if asksPerson(m.method) {
+		if err := a.flush(ctx, session); err != nil {
 			return nil, err
 		}
-	default:
-		defer a.budget.spend(time.Now())
+	} else {
+		wait = a.begin()
+		defer a.budget.end()
+		if wait == 0 || a.blockedBy(session) != nil {
+			return nil, resilience.MarkNeutral(errNotReading)
+		}
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -173,12 +171,24 @@ func (a *trackedAttempt) hasReturned() bool {
 	return a.returned
 }
 
-// isBlocked reports whether the client hasn't read a request yet without which the attempt has gone on.
-func (a *trackedAttempt) isBlocked(session mcp.Session) bool {
+// blockedBy returns the request without which the attempt has gone on, if the client hasn't read it yet, or nil.
+func (a *trackedAttempt) blockedBy(session mcp.Session) *sending {
 	a.call.mu.Lock()
 	defer a.call.mu.Unlock()
-	s := a.blocked[session]
-	return s != nil && !s.isOver()
+	if s := a.blocked[session]; s != nil && !s.isOver() {
+		return s
+	}
+	return nil
+}
+
+// flush waits until the client has read what it was told and asked before.
+func (a *trackedAttempt) flush(ctx context.Context, session mcp.Session) error {
+	if s := a.blockedBy(session); s != nil {
+		if err := s.wait(ctx, maxRead); err != nil {
+			return err
+		}
+	}
+	return a.call.outboxes.flush(ctx, session)
 }
 
 // leave notes that the attempt goes on without an answer.
