@@ -20,8 +20,9 @@ type conversation struct {
 }
 
 type client struct {
-	reads  []spell       // one after the other, and at once after the last one
-	thinks time.Duration // before it answers a question
+	reads    []spell       // one after the other, and at once after the last one
+	thinks   time.Duration // before it answers a question
+	vanishes time.Duration // zero if it doesn't
 }
 
 // A spell is how a client reads for some time. What it hasn't read by the end, it reads then.
@@ -84,6 +85,7 @@ func drawClient(t *rapid.T) (c client) {
 		})
 	}
 	c.thinks = from(t, "thinks", 0, 300*ms, 30*time.Second)
+	c.vanishes = from(t, "vanishes", 0, 0, 0, 0, 150*ms, 4*time.Second)
 	return c
 }
 

@@ -12,6 +12,7 @@ var promises = []struct {
 	name   string
 	broken func(w *world) string // empty if it isn't
 }{
+	{"each call ends", (*world).hung},
 	{"what is told without an error is read", (*world).lost},
 	{"what is told has no error while its context lives", (*world).failed},
 	{"a client that reads may be asked", (*world).notAsked},
@@ -66,12 +67,22 @@ func (w *world) patience() time.Duration { return min(w.timeout, cmp.Or(w.attemp
 
 func (m *message) isQuestion() bool { return m.kind == ask || m.kind == ping }
 
+// vanishes reports whether a client does so before all is over.
+func (w *world) vanishes(client int) bool { return w.conversation.clients[client].vanishes > 0 }
+
 // isWithheld reports whether a message is progress that isn't that of its call.
 func (w *world) isWithheld(m *message) bool { return m.kind == progress && m.attempt != w.last(m.call) }
 
+func (w *world) hung() string {
+	if w.ended >= day {
+		return fmt.Sprintf("the last one ends after %s", w.ended)
+	}
+	return ""
+}
+
 func (w *world) lost() string {
 	for _, m := range w.messages {
-		if m.isQuestion() || m.err != nil || m.inVain || m.order > 0 {
+		if m.isQuestion() || m.err != nil || m.inVain || m.order > 0 || w.vanishes(m.to) {
 			continue
 		}
 		left := w.conversation.calls[m.call].leaves > 0 && !w.calls[m.call].ok
@@ -85,7 +96,7 @@ func (w *world) lost() string {
 
 func (w *world) failed() string {
 	for _, m := range w.messages {
-		if !m.isQuestion() && m.err != nil && !m.inVain && len(w.messages) <= maxKept {
+		if !m.isQuestion() && m.err != nil && !m.inVain && !w.vanishes(m.to) && len(w.messages) <= maxKept {
 			return m.String()
 		}
 	}
@@ -94,7 +105,7 @@ func (w *world) failed() string {
 
 func (w *world) notAsked() string {
 	for _, m := range w.messages {
-		if m.kind == ask && m.err != nil && !m.inVain && w.isSteady(m.to) {
+		if m.kind == ask && m.err != nil && !m.inVain && w.isSteady(m.to) && !w.vanishes(m.to) {
 			return m.String()
 		}
 	}

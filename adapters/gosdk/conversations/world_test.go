@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -26,13 +27,19 @@ type world struct {
 	guard    *resilience.Guard
 	clients  []*mcp.ClientSession
 	sessions []*mcp.ServerSession // of the server, with the same indexes
+	gone     []chan struct{}      // of the clients: closed once it has vanished
+	vanish   []func()
 
 	mu       sync.Mutex // guards what follows
 	messages []*message
 	byText   map[string]*message
 	calls    []*callSeen
 	attempts []*attempt
+	ended    time.Duration // when all calls had ended
 }
+
+// A day is longer than what any conversation takes.
+const day = 24 * time.Hour
 
 // A message is a step of a tool, or one of several.
 type message struct {
@@ -111,12 +118,12 @@ func (w *world) serve(t *testing.T) {
 				return &mcp.ElicitResult{Action: "accept"}, nil
 			},
 		})
-		serverEnd, clientEnd := mcp.NewInMemoryTransports()
-		session, err := server.Connect(t.Context(), serverEnd, nil)
+		serverEnd, clientEnd := net.Pipe()
+		session, err := server.Connect(t.Context(), &mcp.IOTransport{Reader: serverEnd, Writer: serverEnd}, nil)
 		if err != nil {
 			panic(err)
 		}
-		cs, err := client.Connect(t.Context(), clientEnd, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+		cs, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: clientEnd, Writer: clientEnd}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 		if err != nil {
 			panic(err)
 		}
@@ -124,6 +131,17 @@ func (w *world) serve(t *testing.T) {
 			panic(err)
 		}
 		w.sessions, w.clients = append(w.sessions, session), append(w.clients, cs)
+		gone := make(chan struct{})
+		w.gone = append(w.gone, gone)
+		w.vanish = append(w.vanish, sync.OnceFunc(func() {
+			close(gone)
+			_ = clientEnd.Close()
+		}))
+	}
+	for i, c := range w.conversation.clients {
+		if c.vanishes > 0 {
+			time.AfterFunc(c.vanishes, w.vanish[i])
+		}
 	}
 }
 
@@ -148,9 +166,11 @@ func (w *world) talk(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	time.Sleep(time.Hour)
-	for _, c := range w.clients {
-		_ = c.Close()
+	if w.ended = w.now(); w.ended < day { // otherwise no time is left
+		time.Sleep(time.Hour)
+	}
+	for _, vanish := range w.vanish {
+		vanish()
 	}
 	synctest.Wait()
 }
@@ -197,7 +217,10 @@ func (w *world) waitUntilRead(session mcp.Session) {
 		now, end := w.now(), time.Duration(0)
 		for _, spell := range w.conversation.clients[i].reads {
 			if end += spell.lasts; now < end {
-				time.Sleep(min(spell.takes, end-now))
+				select {
+				case <-time.After(min(spell.takes, end-now)):
+				case <-w.gone[i]:
+				}
 				return
 			}
 		}
