@@ -689,3 +689,32 @@ func TestFleetSeesNoProbeThatIsOverdue(t *testing.T) {
 		}
 	})
 }
+
+// What the fleet says of a breaker may come while a call opens it: neither waits for the other.
+func TestFleetSpeaksWhileACallOpensTheBreaker(t *testing.T) {
+	g, m := joined(t, new(testFleet), resilience.BreakerConfig{Failures: 1, Cooldown: time.Nanosecond})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var both sync.WaitGroup
+		for range 4 {
+			both.Go(func() {
+				for range 30_000 {
+					_, _ = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { return 0, errBoom })
+				}
+			})
+			both.Go(func() {
+				for range 30_000 {
+					m.Apply(resilience.FleetChange{Breaker: "listed/x", State: resilience.StateClosed, Time: time.Now()})
+				}
+			})
+		}
+		both.Wait()
+	}()
+
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		require.FailNow(t, "they wait for each other")
+	}
+}

@@ -87,10 +87,25 @@ func (b *Breaker) adopt() {
 	}
 }
 
-// apply does what a change of the fleet says, and reports false if the breaker knows more. What the operator of this
-// member has done stands, until the operator of the whole fleet does something later.
+// apply does what a change of the fleet says, and reports false if the breaker knows more.
 func (b *Breaker) apply(c FleetChange) bool {
-	fresh := b.newCounter(c.State == StateOpen)
+	applied := b.follow(c, b.newCounter(c.State == StateOpen))
+	if applied && b.isFailing() {
+		b.watched.Store(true) // the fleet may not have heard of that yet
+	}
+	return applied
+}
+
+// isFailing reports whether calls of the closed breaker have failed, since the last success. It asks gobreaker, so b.mu
+// must not be held.
+func (b *Breaker) isFailing() bool {
+	now := b.era.Load()
+	return now.state == StateClosed && now.failures() > 0
+}
+
+// follow implements apply with a new counter. What the operator of this member has done stands, until the operator of
+// the whole fleet does something later.
+func (b *Breaker) follow(c FleetChange, fresh *counter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.inTrouble().shared
@@ -102,8 +117,7 @@ func (b *Breaker) apply(c FleetChange) bool {
 		return false
 	}
 
-	failing := b.watched.Load() && b.era.Load().failures() > 0 // of which the fleet may not have heard yet
-	b.watched.Store(c.State == StateClosed && (c.Failures > 0 || failing))
+	b.watched.Store(c.State == StateClosed && c.Failures > 0)
 	switch {
 	case c.State == StateClosed && byHand && !later && c.Time.After(s.reset):
 		s.reset, s.held, s.tripped = c.Time, false, nil
