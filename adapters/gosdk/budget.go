@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A budget bounds how long senders wait for clients that don't read or answer. A tenth of the time that passes is given
-// back. What several wait for at once is one wait, since the SDK writes one message at a time. The zero value is ready to
-// use. It is safe for concurrent use.
+// A budget bounds how long senders wait for clients that don't read or answer. A tenth of the time that passes is
+// given back. What several wait for at once is one wait, since the SDK writes one message at a time. The zero value is
+// ready to use. It is safe for concurrent use.
 type budget struct {
 	mu      sync.Mutex
 	spent   time.Duration // at the time `at`

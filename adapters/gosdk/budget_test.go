@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A client that doesn't read takes a tenth of what a tool has before it times out, also if it could have longer: after a
-// question to a person, or if it made progress.
+// A client that doesn't read takes a tenth of what a tool has before it times out, also if it could have longer: after
+// a question to a person, or if it made progress.
 func TestClientThatDoesNotReadTakesATenthOfTheToolsOwnTime(t *testing.T) {
 	for name, tool := range map[string]resilience.Tool{
 		"after a question":                     {Timeout: time.Second},
@@ -86,7 +86,9 @@ func TestSendersThatBeginOneAfterTheOther(t *testing.T) {
 // A question to a person waits for the ping before it to be read, if the client reads.
 func TestQuestionAfterAPingThatIsReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newWithSlowClients(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: time.Second}}}, 900*time.Millisecond)
+		f := newWithSlowClients(t, resilience.Config{
+			Tools: map[string]resilience.Tool{"x": {Timeout: time.Second}},
+		}, 900*time.Millisecond)
 		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			assert.ErrorContains(t, contacts["ping"](ctx, req), "doesn't read")
 			assert.NoError(t, contacts["elicitation"](ctx, req))

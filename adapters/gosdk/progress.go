@@ -113,14 +113,14 @@ func (c *trackedCall) end(ctx context.Context) {
 	}
 }
 
-// begin begins an attempt with the context ctx and this timeout of its own. It returns the context for the tool, and what
-// to call when the tool has returned.
+// begin begins an attempt with the context ctx and this timeout of its own. It returns the context for the tool, and
+// what to call when the tool has returned.
 func (c *trackedCall) begin(ctx context.Context, timeout time.Duration) (_ context.Context, returned func()) {
 	if c == nil {
 		return ctx, func() {}
 	}
 
-	if deadline, ok := ctx.Deadline(); ok { // now: a question to a person puts it off, but not that of the tool's own work
+	if deadline, ok := ctx.Deadline(); ok { // now: a question to a person puts it off
 		timeout = min(timeout, time.Until(deadline))
 	}
 	a := &trackedAttempt{call: c, ctx: ctx, patience: min(maxWait, timeout/10)}

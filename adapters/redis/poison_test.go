@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A member whose own network is broken poisons no other, whatever happens to the store and to the other members; but for
-// a store that has lost its memory while it can't hear the others.
+// A member whose own network is broken poisons no other, whatever happens to the store and to the other members; but
+// for a store that has lost its memory while it can't hear the others.
 func TestMemberWhoseNetworkIsBrokenPoisonsNoOther(t *testing.T) {
 	if testing.Short() {
 		require.NoError(t, flag.Set("rapid.nofailfile", "true"))
@@ -73,8 +73,10 @@ func cutOff(r *rapid.T) {
 				call(own)
 			}
 		},
-		"network":     func(*rapid.T) { cut.Store(!cut.Load()) },
-		"time passes": func(r *rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 8000).Draw(r, "ms")) * time.Millisecond) },
+		"network": func(*rapid.T) { cut.Store(!cut.Load()) },
+		"time passes": func(r *rapid.T) {
+			time.Sleep(time.Duration(rapid.IntRange(1, 8000).Draw(r, "ms")) * time.Millisecond)
+		},
 		"store": func(r *rapid.T) {
 			m := draw(r, 0)
 			m.store.down.Store(!m.store.down.Load())

@@ -96,7 +96,8 @@ var structures = map[string]any{
 }
 
 var metas = map[string]mcp.Meta{
-	"own": {"example.com/a": 1.0}, "ours": {resilience.MetaError: map[string]any{"code": "MINE"}}, "no use": {"a": func() {}},
+	"own": {"example.com/a": 1.0}, "no use": {"a": func() {}},
+	"ours": {resilience.MetaError: map[string]any{"code": "MINE"}},
 }
 
 var counts = map[string]gosdk.FailureFunc{
@@ -146,7 +147,7 @@ func (a answer) err() error {
 }
 
 func (a answer) result() *mcp.CallToolResult {
-	res := &mcp.CallToolResult{IsError: a.isError, StructuredContent: structures[a.structured], Content: []mcp.Content{}}
+	res := &mcp.CallToolResult{IsError: a.isError, Content: []mcp.Content{}, StructuredContent: structures[a.structured]}
 	for _, item := range a.items {
 		res.Content = append(res.Content, contents[item])
 	}
@@ -161,7 +162,8 @@ func (a answer) result() *mcp.CallToolResult {
 
 // isOfUse reports whether the SDK can send the answer.
 func (a answer) isOfUse() bool {
-	if a.panics != "" || a.fails == "with data of no use" || a.fails == "wraps itself" { // of which the SDK finds no end
+	switch {
+	case a.panics != "", a.fails == "with data of no use", a.fails == "wraps itself": // of which the SDK finds no end
 		return false
 	}
 	if a.fails != "" {
@@ -194,10 +196,11 @@ func (a answer) ask(t *rapid.T, protect func(*mcp.Server)) (r reply) {
 		return a.result(), nil
 	}
 	if a.typed {
-		mcp.AddTool(server, &mcp.Tool{Name: "x"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-			res, err := handle()
-			return res, nil, err
-		})
+		mcp.AddTool(server, &mcp.Tool{Name: "x"},
+			func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+				res, err := handle()
+				return res, nil, err
+			})
 	} else {
 		server.AddTool(&mcp.Tool{Name: "x", InputSchema: json.RawMessage(`{"type":"object"}`)},
 			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return handle() })
@@ -255,7 +258,8 @@ func TestAnswers(t *testing.T) {
 			"no answer to no use": a.isOfUse() || got.res != nil && got.res.IsError || got.err != nil,
 		} {
 			if !holds {
-				t.Fatalf("%s: %+v\nwith a guard: %s\nwithout one: %s\nfailures: %d", what, a, got, bare, guard.Breaker("x").Failures())
+				failures := guard.Breaker("x").Failures()
+				t.Fatalf("%s: %+v\nwith a guard: %s\nwithout one: %s\nfailures: %d", what, a, got, bare, failures)
 			}
 		}
 	})
@@ -277,11 +281,14 @@ func (a answer) keepsHidden(got reply) bool {
 
 // isMistake reports whether nothing says that the backend is in trouble.
 func (a answer) isMistake() bool {
-	says := a.says()
-	switch says {
-	case "plain", "secret", "invalid", "neutral", "protocol", "invalid params", "with data", "with a secret", "canceled",
-		"with data of no use", "":
-		return a.panics == "" && a.isOfUse() && (a.counts == "known" || a.counts == "none" || says == "invalid" || says == "neutral")
+	if a.panics != "" || !a.isOfUse() {
+		return false
+	}
+	switch a.says() {
+	case "invalid", "neutral":
+		return true
+	case "plain", "secret", "protocol", "invalid params", "with data", "with a secret", "canceled", "":
+		return a.counts == "known" || a.counts == "none"
 	}
 	return false
 }

@@ -40,8 +40,8 @@ func TestMessages(t *testing.T) {
 		t.Logf("%6d %s", seen[what], what)
 	}
 	for _, what := range []string{
-		"answer", "timeout", "dropped", "log", "progress", "tell", "tellApart", "ask", "ping", "ask, an error", "ping, an error",
-		"steady client that waits", "told later",
+		"answer", "timeout", "dropped", "told later", "steady client that waits",
+		"log", "progress", "tell", "tellApart", "ask", "ping", "ask, an error", "ping, an error",
 	} {
 		if seen[what] == 0 {
 			t.Errorf("no %s in any conversation", what)

@@ -28,8 +28,8 @@ type client struct {
 // A spell is how a client reads for some time. What it hasn't read by the end, it reads then.
 type spell struct{ lasts, takes time.Duration }
 
-// A call is one of the tool. In each attempt, that does these steps, and others on goroutines of their own, for which it
-// doesn't wait.
+// A call is one of the tool. In each attempt, that does these steps, and others on goroutines of their own, for which
+// it doesn't wait.
 type call struct {
 	client  int
 	after   time.Duration // the last call

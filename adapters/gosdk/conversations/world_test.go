@@ -63,9 +63,11 @@ func (m *message) own(of *conversation) bool {
 }
 
 func (m *message) String() string {
-	return fmt.Sprintf("%s of %+v to %d (%s to %s, read at %s, error: %v, %+v)", m.text, *m.attempt, m.to, m.begun, m.ended, m.read, m.err, m.step)
+	return fmt.Sprintf("%s of %+v to %d (%s to %s, read at %s, error: %v, %+v)",
+		m.text, *m.attempt, m.to, m.begun, m.ended, m.read, m.err, m.step)
 }
 
+// A callSeen is what the caller has seen of a call.
 type callSeen struct {
 	answered time.Duration
 	ok       bool
@@ -123,7 +125,8 @@ func (w *world) serve(t *testing.T) {
 		if err != nil {
 			panic(err)
 		}
-		cs, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: clientEnd, Writer: clientEnd}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+		transport := &mcp.IOTransport{Reader: clientEnd, Writer: clientEnd}
+		cs, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 		if err != nil {
 			panic(err)
 		}
