@@ -19,6 +19,7 @@ import (
 type interleaving struct {
 	store   *model
 	members []*member
+	probes  bool         // whether breakers have a Probe
 	broken  atomic.Bool  // the backend
 	probing atomic.Int64 // calls of open or half-open breakers that the backend hasn't answered yet
 	alone   bool         // whether a member may be without a lease, because the store was away
@@ -41,8 +42,12 @@ const interleavedCooldown = 10 * time.Second
 
 func (i *interleaving) join(name string) {
 	m := &member{store: i.store.store(name), joined: time.Now()}
+	breaker := resilience.BreakerConfig{Failures: 3, Cooldown: interleavedCooldown}
+	if i.probes {
+		breaker.Probe, breaker.ProbeInterval = i.probe, 4*time.Second
+	}
 	m.guard = resilience.Must(resilience.New(resilience.Config{
-		Breaker: resilience.BreakerConfig{Failures: 3, Cooldown: interleavedCooldown},
+		Breaker: breaker,
 		Retry:   resilience.Retry{MaxRetries: -1}, Tools: map[string]resilience.Tool{"search": {}},
 		Log: slog.New(slog.DiscardHandler),
 	}))
@@ -83,6 +88,17 @@ func (i *interleaving) call(m *member, takes time.Duration) error {
 		return 0, nil
 	})
 	return err
+}
+
+// probe is the Probe of each member, for which the backend takes a second.
+func (i *interleaving) probe(context.Context) error {
+	i.probing.Add(1)
+	defer i.probing.Add(-1)
+	time.Sleep(time.Second)
+	if i.broken.Load() {
+		return errBackend
+	}
+	return nil
 }
 
 // check holds after each step.
@@ -146,7 +162,7 @@ func TestInterleavings(t *testing.T) {
 }
 
 func interleave(r *rapid.T) {
-	i := &interleaving{store: newModel(), wish: wish{known: true}}
+	i := &interleaving{store: newModel(), wish: wish{known: true}, probes: rapid.Bool().Draw(r, "probes")}
 	joined := 0
 	joinNext := func() {
 		joined++
