@@ -2,7 +2,7 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint transparent release-check cover mutate soak fuzz mutants exhaustive demo bars bench agents chaos fleet console-screenshots
+.PHONY: test clients lint transparent lockorder release-check cover mutate soak fuzz mutants exhaustive demo bars bench agents chaos fleet console-screenshots
 
 test: ## the tests of all modules and of clients/, then a table; or only some: make test ONLY=adapters/gosdk,clients
 	@go run -C .ci ./testall -only '$(ONLY)'
@@ -19,6 +19,9 @@ lint: ## gofmt, go vet, staticcheck and go mod tidy, in all modules
 
 transparent: ## the SDKs' own test suites, with and without a guard around every server: half an hour
 	@go run -C .ci ./transparent
+
+lockorder: ## the tests with mutexes that notice when two are locked in different orders: three minutes
+	@go run -C .ci ./lockorder
 
 release-check: ## the next release, as its users will get it
 	@go run -C .ci ./releasecheck
