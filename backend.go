@@ -22,7 +22,8 @@ import (
 //     So what a tool tidies up after a failure should not report, or the tool mark its error.
 //
 // A tool says itself what its failure means by an [*Error], a mark such as [MarkPermanent], or
-// [ErrUnfinished]. A report of context.Canceled says nothing, and neither does one of an attempt that is
+// [ErrUnfinished]. A report of context.Canceled says nothing, and neither does an answer that says nothing to
+// Classify, such as the SQLSTATE 57014 of a statement that was canceled, nor one of an attempt that is
 // over; that a [WithTimeout] within the attempt is over makes no difference. A report ends at the innermost
 // guarded call: those around it hear only that something may have changed.
 //
@@ -83,6 +84,13 @@ func readVerdict(err error) *verdict {
 	d := diagnose(err, nil)
 	if d.class == ClassCanceled || d.unfinished {
 		return nil
+	}
+	if !d.said && d.sign == signNone && d.lost == "" {
+		silent := false
+		_ = inspect(err, func(err error) { silent = silent || isSilent(err) })
+		if silent {
+			return nil
+		}
 	}
 	return &verdict{
 		class: d.class, code: d.code, lost: d.lost, retryAfter: d.retryAfter,

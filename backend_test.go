@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"syscall"
@@ -193,4 +194,30 @@ func TestOnlyReportIsThatOfABoundThatIsOver(t *testing.T) {
 		assert.ErrorIs(t, r.Err, errOwn)
 		assert.Equal(t, 1, g.Breaker("x").Failures())
 	})
+}
+
+// What says nothing when a tool returns it says nothing when a tracer reports it, either.
+func TestReportOfWhatSaysNothing(t *testing.T) {
+	for _, silent := range []error{
+		sqlError("57014"), sqlError("55P03"), sqlError("53400"), sqlError("08P01"),
+		statusError(408), statusError(423), statusError(425), fmt.Errorf("query: %w", sqlError("57014")),
+	} {
+		for name, counts := range map[string]struct {
+			report error
+			count  int
+		}{
+			"alone": {silent, 0}, "marked": {resilience.MarkBackend(silent), 1},
+			"with trouble": {errors.Join(silent, sqlError("57P01")), 1},
+		} {
+			t.Run(fmt.Sprint(silent, ", ", name), func(t *testing.T) {
+				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: resilience.Retry{MaxRetries: -1}})
+				_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					resilience.ReportBackend(ctx, counts.report)
+					return 0, errBoom
+				}, behindAdapter)
+				assert.Error(t, err)
+				assert.Equal(t, counts.count, g.Breaker("x").Failures())
+			})
+		}
+	}
 }

@@ -90,7 +90,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // AttemptTimeout isn't meant: that is the tool's own.
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
-// call of its own: what rejected that call knows when to come back.
+// call of its own: what rejected that call knows when to come back. Joined with another error, that one decides, as it
+// does beside the neutral error of a guarded call within the tool.
 //
 // A nil error has no class; Classify returns ClassTransient for it.
 func Classify(err error) Class {
@@ -254,7 +255,7 @@ func (s *statement) addStatement(err error) {
 func (s *statement) addError(e *Error) {
 	s.explicit, s.derived = e, e.derived && (!s.said || s.derived)
 	s.said, s.says, s.timeout = !e.saysNothing(), e.class(), e.Code == CodeTimeout
-	s.neutral, s.final = false, false
+	s.neutral, s.final = e.neutral, false
 	if e.Code == CodeTimeout || e.Code == CodeCanceled {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
 	}

@@ -127,6 +127,29 @@ func signOfSQLite(err error) sign {
 	return signNone
 }
 
+// isSilent reports whether err is the answer of a backend to a request that was garbled, too large, canceled, or
+// locked out by another: agents do that.
+func isSilent(err error) (yes bool) {
+	defer func() {
+		if recover() != nil {
+			yes = false
+		}
+	}()
+
+	switch x := err.(type) {
+	case interface{ SQLState() string }:
+		switch x.SQLState() {
+		case "08P01", "53400", "57014", "55P03":
+			return true
+		}
+	case interface{ HTTPStatusCode() int }:
+		return signOfStatus(x.HTTPStatusCode()) == signNone && x.HTTPStatusCode() >= 400
+	case interface{ StatusCode() int }:
+		return signOfStatus(x.StatusCode()) == signNone && x.StatusCode() >= 400
+	}
+	return false
+}
+
 // signOfSQLState reads the class of an SQLSTATE, as PostgreSQL documents them (Appendix A of its
 // manual): 08 is a connection's, 40 a transaction's that was rolled back or whose end isn't known, 53
 // insufficient resources, 57 an operator's intervention, and 58 a system error.
@@ -138,7 +161,7 @@ func signOfSQLState(state string) sign {
 	switch state {
 	case "40001", "40P01": // it was rolled back: a serialization failure, a deadlock
 		return signHiccup
-	case "08P01", "53400", "57014", "55P03": // garbled, too large, canceled, or locked by another: agents do that
+	case "08P01", "53400", "57014", "55P03": // see isSilent
 		return signNone
 	case "58P01", "58P02": // a file that doesn't exist, or exists, as with COPY
 		return signRejected
@@ -156,7 +179,7 @@ func signOfSQLState(state string) sign {
 // too slowly (408) or too early (425), or for what another has locked (423), may be made again as it is.
 func signOfStatus(status int) sign {
 	switch {
-	case status == 408, status == 423, status == 425:
+	case status == 408, status == 423, status == 425: // see isSilent
 		return signNone
 	case status == 501, status == 505:
 		return signRejected

@@ -192,9 +192,11 @@ func (f *facts) join(inner *facts) {
 		return
 	}
 
-	if f.neutral != inner.neutral { // the other one decides
-		f.silence()
+	switch { // the other one decides
+	case !f.neutral && (inner.neutral || inner.isUnmade()):
 		inner.silence()
+	case !inner.neutral && (f.neutral || f.isUnmade()):
+		f.silence()
 	}
 	f.cut = inner.cut // as are those after the first one that is
 	f.among |= inner.among
@@ -202,14 +204,18 @@ func (f *facts) join(inner *facts) {
 	f.evidence.join(&inner.evidence)
 }
 
-// silence leaves, of an error that is marked as one that doesn't count, what must hold for all joined errors. It
-// doesn't count, as what was rejected or not made doesn't.
+// isUnmade reports whether the tool's calls weren't made of which the error tells, and no other.
+func (f *facts) isUnmade() bool { return f.rejected || f.notMade }
+
+// silence leaves, of an error that doesn't count, what must hold for all joined errors. It is neutral, or tells of what
+// was rejected or not made: that is still worth reading.
 func (f *facts) silence() {
-	if !f.neutral {
-		return
+	told := f.explicit
+	if f.neutral {
+		told = nil
 	}
 	f.among &= isUnfinished
-	f.statement = statement{notMade: true, rejected: true, nested: f.nested}
+	f.statement = statement{explicit: told, notMade: true, rejected: true, nested: f.nested}
 	f.evidence = evidence{noEffect: f.noEffect, harmless: f.harmless, repeated: f.repeated}
 }
 

@@ -22,7 +22,7 @@
 //     an error, and what it tells its client is sent in order as that reads, before a question or its answer, which wait
 //     for that at most a second for each message. What the client doesn't read in that time, and what is left of a tool
 //     that was abandoned, is dropped with the end of the call. A ping that is answered takes of that time, too; it is an
-//     error once there is none.
+//     error once there is none. So a tool that tells its client much should need no more than four fifths of its timeout.
 //   - Any other notification waits for clients that don't read for at most 100ms in all, of which a tenth of the time
 //     since is given back: one to another session, and one that is sent without the context of a request, as the SDK does
 //     for Server.ResourceUpdated and slog does for a mcp.LoggingHandler. Then the sender goes on, without an error, and
