@@ -120,7 +120,8 @@ func (w *world) disordered() string {
 	}
 	last := make(map[sender]*message)
 	for _, m := range w.messages {
-		if m.order == 0 || m.kind == ask && m.late {
+		late := m.returned > 0 && m.begun >= m.returned // or at the same moment
+		if m.order == 0 || m.kind == ask && late {
 			continue
 		}
 		s := sender{m.attempt, m.thread, m.to, m.own(&w.conversation)}

@@ -52,7 +52,6 @@ type message struct {
 	begun, ended time.Duration
 	err          error
 	inVain       bool // its context had ended by then
-	late         bool // it was begun after the tool had returned
 	read         time.Duration
 	order        int // of what its client has read, from 1; 0 if it hasn't
 }
@@ -294,7 +293,6 @@ func (w *world) send(ctx context.Context, req *mcp.CallToolRequest, m *message) 
 		m.to = m.step.to
 	}
 	w.mu.Lock()
-	m.late = m.returned > 0
 	w.messages = append(w.messages, m)
 	w.byText[m.text] = m
 	nth := len(w.messages)
