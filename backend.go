@@ -82,15 +82,8 @@ func readVerdict(err error) *verdict {
 	}
 
 	d := diagnose(err, nil)
-	if d.class == ClassCanceled || d.unfinished {
+	if d.class == ClassCanceled || d.unfinished || !d.said && d.sign == signSilent && d.lost == "" {
 		return nil
-	}
-	if !d.said && d.sign == signNone && d.lost == "" {
-		silent := false
-		_ = inspect(err, func(err error) { silent = silent || isSilent(err) })
-		if silent {
-			return nil
-		}
 	}
 	return &verdict{
 		class: d.class, code: d.code, lost: d.lost, retryAfter: d.retryAfter,

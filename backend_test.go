@@ -210,7 +210,7 @@ func TestReportOfWhatSaysNothing(t *testing.T) {
 			"with trouble": {errors.Join(silent, sqlError("57P01")), 1},
 		} {
 			t.Run(fmt.Sprint(silent, ", ", name), func(t *testing.T) {
-				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: resilience.Retry{MaxRetries: -1}})
+				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
 				_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 					resilience.ReportBackend(ctx, counts.report)
 					return 0, errBoom

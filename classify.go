@@ -187,7 +187,7 @@ func (n *notMade) Unwrap() error { return n.error }
 // A statement is what a program says on purpose by an error, or by one that it wraps.
 type statement struct {
 	explicit *Error // the outermost one, nil if there is none
-	neutral  bool   // it is marked as one that doesn't count, around all that follows
+	neutral  bool   // it doesn't count, around all that follows: by a mark, or as a failure of a call within the tool
 	said     bool   // what the error means, which is
 	says     Class
 	timeout  bool // an *Error says so, which is TIMEOUT

@@ -11,6 +11,7 @@ type sign uint8
 
 const (
 	signNone     sign = iota
+	signSilent        // the backend has answered, which says nothing: agents bring that about
 	signRejected      // the backend, or the operating system, has answered: the request can't be served
 	signTrouble       // the backend is in trouble
 	signTimeout       // trouble: a deadline has passed
@@ -32,8 +33,8 @@ type evidence struct {
 // join adds the evidence of another one of several errors. One that tells of trouble decides what their sign
 // is, and all must have had no effect.
 func (e *evidence) join(inner *evidence) {
-	if e.sign < signTrouble && (e.sign == signNone || inner.sign >= signTrouble) {
-		e.sign = inner.sign
+	if e.sign <= signSilent || e.sign < signTrouble && inner.sign >= signTrouble {
+		e.sign = max(e.sign, inner.sign)
 	}
 	if e.lost == "" {
 		e.lost = inner.lost
@@ -51,7 +52,7 @@ func (e *evidence) join(inner *evidence) {
 func (f *facts) addEvidence(err error) {
 	from := reflect.Indirect(reflect.ValueOf(err)).Type().PkgPath()
 	own := f.signOf(err, from)
-	if own != signNone {
+	if own > signSilent || f.sign == signNone {
 		f.sign = own
 	}
 	f.addLoss(err, from)
@@ -105,8 +106,8 @@ var driversOfSQLite = []string{
 }
 
 // signOfSQLite reads the code of an error of a driver of SQLite, of which there are several: a method Code, or a
-// field, which may be unexported, whose low byte is 5 if the database is locked, and 6 if a table is. The text of an error won't
-// do, since an agent may have written it.
+// field, which may be unexported. Its low byte is 5 if the database is locked, and 6 if a table is. The text of an
+// error won't do, since an agent may have written it.
 func signOfSQLite(err error) sign {
 	v := reflect.Indirect(reflect.ValueOf(err))
 	code, ok := result(reflect.ValueOf(err).MethodByName("Code"))
@@ -127,29 +128,6 @@ func signOfSQLite(err error) sign {
 	return signNone
 }
 
-// isSilent reports whether err is the answer of a backend to a request that was garbled, too large, canceled, or
-// locked out by another: agents do that.
-func isSilent(err error) (yes bool) {
-	defer func() {
-		if recover() != nil {
-			yes = false
-		}
-	}()
-
-	switch x := err.(type) {
-	case interface{ SQLState() string }:
-		switch x.SQLState() {
-		case "08P01", "53400", "57014", "55P03":
-			return true
-		}
-	case interface{ HTTPStatusCode() int }:
-		return signOfStatus(x.HTTPStatusCode()) == signNone && x.HTTPStatusCode() >= 400
-	case interface{ StatusCode() int }:
-		return signOfStatus(x.StatusCode()) == signNone && x.StatusCode() >= 400
-	}
-	return false
-}
-
 // signOfSQLState reads the class of an SQLSTATE, as PostgreSQL documents them (Appendix A of its
 // manual): 08 is a connection's, 40 a transaction's that was rolled back or whose end isn't known, 53
 // insufficient resources, 57 an operator's intervention, and 58 a system error.
@@ -161,8 +139,8 @@ func signOfSQLState(state string) sign {
 	switch state {
 	case "40001", "40P01": // it was rolled back: a serialization failure, a deadlock
 		return signHiccup
-	case "08P01", "53400", "57014", "55P03": // see isSilent
-		return signNone
+	case "08P01", "53400", "57014", "55P03": // garbled, too large, canceled, or locked by another: agents do that
+		return signSilent
 	case "58P01", "58P02": // a file that doesn't exist, or exists, as with COPY
 		return signRejected
 	}
@@ -179,8 +157,8 @@ func signOfSQLState(state string) sign {
 // too slowly (408) or too early (425), or for what another has locked (423), may be made again as it is.
 func signOfStatus(status int) sign {
 	switch {
-	case status == 408, status == 423, status == 425: // see isSilent
-		return signNone
+	case status == 408, status == 423, status == 425:
+		return signSilent
 	case status == 501, status == 505:
 		return signRejected
 	case status == 504:
@@ -278,7 +256,7 @@ func (b *blamed) Unwrap() error { return b.error }
 
 // tellsNothing reports whether a tool's error leaves open what has happened.
 func (f *facts) tellsNothing() bool {
-	return !f.said && !f.repeated && f.sign == signNone && f.lost == "" &&
+	return !f.said && !f.repeated && f.sign <= signSilent && f.lost == "" &&
 		!f.has(isDeadlineExceeded) && !f.has(isUnreadable)
 }
 

@@ -204,18 +204,19 @@ func (f *facts) join(inner *facts) {
 	f.evidence.join(&inner.evidence)
 }
 
-// isUnmade reports whether the tool's calls weren't made of which the error tells, and no other.
+// isUnmade reports whether the error tells of nothing but calls of the tool's that were rejected, or not made.
 func (f *facts) isUnmade() bool { return f.rejected || f.notMade }
 
 // silence leaves, of an error that doesn't count, what must hold for all joined errors. It is neutral, or tells of what
-// was rejected or not made: that is still worth reading.
+// was rejected or not made, which agents should still read.
 func (f *facts) silence() {
-	told := f.explicit
+	worthReading := f.explicit
 	if f.neutral {
-		told = nil
+		worthReading = nil
 	}
+
 	f.among &= isUnfinished
-	f.statement = statement{explicit: told, notMade: true, rejected: true, nested: f.nested}
+	f.statement = statement{explicit: worthReading, notMade: true, rejected: true, nested: f.nested}
 	f.evidence = evidence{noEffect: f.noEffect, harmless: f.harmless, repeated: f.repeated}
 }
 

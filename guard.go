@@ -243,7 +243,8 @@ func (g *Guard) Timeout(tool string) time.Duration {
 	return g.timeouts[DefaultTier(tool)]
 }
 
-// AttemptTimeout returns the timeout of each attempt of a tool, listed or not, or zero if attempts have none of their own.
+// AttemptTimeout returns the timeout of each attempt of a tool, listed or not, or zero if attempts have none of their
+// own.
 func (g *Guard) AttemptTimeout(tool string) time.Duration {
 	if s := g.listed[tool]; s != nil {
 		return s.attemptTimeout

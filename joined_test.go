@@ -45,7 +45,7 @@ func TestJoinedErrorsOfCallsWithinATool(t *testing.T) {
 	} {
 		for _, swap := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", ", swap), func(t *testing.T) {
-				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: resilience.Retry{MaxRetries: -1}})
+				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
 				g.Breaker("rejecting").Trip(time.Hour)
 				_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
 					one, other := tc.one(ctx, g), tc.other(ctx, g)
@@ -86,7 +86,7 @@ func notMade(c *resilience.Connector[int]) func(context.Context, *resilience.Gua
 }
 
 // What was rejected is still worth reading.
-func TestRejectionBesideAMistakeSaysWhenToComeBack(t *testing.T) {
+func TestRejectionBesideAnotherErrorSaysWhenToComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, resilience.Config{})
 		g.Breaker("rejecting").Trip(time.Hour)

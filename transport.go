@@ -226,10 +226,8 @@ func verdictOf(res *http.Response) *verdict {
 		v.class, v.retryAfter = ClassTransient, after
 	case signRejected:
 		v.class, v.code = ClassInvalid, CodeValidation
-	case signNone:
-		if res.StatusCode >= 400 {
-			v.class, v.silent = ClassInvalid, true
-		}
+	case signSilent:
+		v.class, v.silent = ClassInvalid, true
 	}
 	return v
 }

@@ -78,11 +78,11 @@ func run(ctx context.Context, out io.Writer, only string) error {
 	}
 	defer os.RemoveAll(tmp)
 
+	o := overlay{tmp: tmp, replace: make(map[string]string)}
 	dirs, err := filepath.Glob(filepath.Join(root, "adapters", "*", "go.mod"))
 	if err != nil {
 		return err
 	}
-	o := overlay{tmp: tmp, replace: make(map[string]string)}
 	dirs = append([]string{filepath.Join(root, "go.mod")}, dirs...)
 	for i := range dirs {
 		dirs[i] = filepath.Dir(dirs[i])
@@ -135,6 +135,7 @@ func (o *overlay) addPackage(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	name := ""
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
@@ -180,6 +181,7 @@ func (o *overlay) copyBreaker(ctx context.Context, root string) error {
 		return err
 	}
 	from = strings.TrimSpace(from)
+
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
 			return err
@@ -192,6 +194,7 @@ func (o *overlay) copyBreaker(ctx context.Context, root string) error {
 		if err != nil {
 			return err
 		}
+
 		to := filepath.Join(o.tmp, "gobreaker", name)
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			return err
@@ -213,6 +216,7 @@ func (o *overlay) test(ctx context.Context, dir string) (string, error) {
 	if err := os.WriteFile(file, replace, 0o600); err != nil {
 		return "", err
 	}
+
 	modfile := filepath.Join(o.tmp, "module.mod")
 	for name, to := range map[string]string{"go.mod": modfile, "go.sum": filepath.Join(o.tmp, "module.sum")} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -223,6 +227,7 @@ func (o *overlay) test(ctx context.Context, dir string) (string, error) {
 			return "", err
 		}
 	}
+
 	text, err := command(ctx, dir, "go", "mod", "edit", "-require", detector+"@"+version,
 		"-replace", breaker+"="+filepath.Join(o.tmp, "gobreaker"), modfile)
 	if err != nil {

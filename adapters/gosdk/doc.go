@@ -16,13 +16,14 @@
 //     people, so that only the client can end the call meanwhile. A call that has asked something isn't
 //     retried, which would repeat the question, however its attempt ends. That holds for what is asked with the
 //     context of the call.
-//   - What a tool tells its client, with the context of its call or as its progress, is written before the tool goes on.
-//     But for a client that doesn't read, or answer a ping, an attempt waits for no more than a second in all, or a tenth
-//     of its timeout if that is less, of which a tenth of the time since is given back. After that the tool goes on without
-//     an error, and what it tells its client is sent in order as that reads, before a question or its answer, which wait
-//     for that at most a second for each message. What the client doesn't read in that time, and what is left of a tool
-//     that was abandoned, is dropped with the end of the call. A ping that is answered takes of that time, too; it is an
-//     error once there is none. So a tool that tells its client much should need no more than four fifths of its timeout.
+//   - What a tool tells its client, with the context of its call or as its progress, is written before the tool goes
+//     on. But for a client that doesn't read, or answer a ping, an attempt waits for no more than a second in all, or a
+//     tenth of its timeout if that is less, of which a tenth of the time since is given back. After that the tool goes
+//     on without an error, and what it tells its client is sent in order as that reads, before a question or its
+//     answer, which wait for that at most a second for each message. What the client doesn't read in that time, and
+//     what is left of a tool that was abandoned, is dropped with the end of the call. A ping that is answered takes of
+//     that time, too; it is an error once there is none. So a tool that tells its client much should need no more than
+//     four fifths of its timeout.
 //   - Any other notification waits for clients that don't read for at most 100ms in all, of which a tenth of the time
 //     since is given back: one to another session, and one that is sent without the context of a request, as the SDK does
 //     for Server.ResourceUpdated and slog does for a mcp.LoggingHandler. Then the sender goes on, without an error, and

@@ -83,15 +83,11 @@ func (s *server) learn(req mcp.Request, result mcp.Result) {
 
 func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
 	request := s.describe(ctx, req)
-	tracked := s.tracker.track(req)
+	tracked := s.tracker.track(req, s.guard)
 	defer tracked.end(ctx)
-	timeout := s.guard.Timeout(req.Params.Name)
-	if own := s.guard.AttemptTimeout(req.Params.Name); own > 0 {
-		timeout = min(timeout, own)
-	}
 
 	got, err := resilience.Do(ctx, s.guard, req.Params.Name, func(ctx context.Context) (answer, error) {
-		ctx, returned := tracked.begin(ctx, timeout)
+		ctx, returned := tracked.begin(ctx)
 		defer returned()
 		return s.attempt(ctx, cloneRequest(req))
 	}, resilience.ForRequest(request), resilience.WaitForTool())

@@ -1,6 +1,7 @@
 package gosdk
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"sync"
@@ -41,7 +42,8 @@ func newProgressToken(session mcp.Session, value any) progressToken {
 type trackedCall struct {
 	tracker  *tracker
 	token    progressToken
-	outboxes outboxes // what the client is told
+	timeout  time.Duration // of each attempt
+	outboxes outboxes      // what the client is told
 
 	mu       sync.Mutex
 	latest   *trackedAttempt
@@ -76,15 +78,17 @@ func (t *tracker) receive(ctx context.Context, session mcp.Session) context.Cont
 	return context.WithValue(ctx, requesterKey{}, session)
 }
 
-// track returns the tracked call of req. The caller must end it.
-func (t *tracker) track(req *mcp.CallToolRequest) *trackedCall {
+// track returns the tracked call of req under a guard. The caller must end it.
+func (t *tracker) track(req *mcp.CallToolRequest, g *resilience.Guard) *trackedCall {
 	if t == nil {
 		return nil
 	}
 
+	name := req.Params.Name
 	c := &trackedCall{
 		tracker: t, token: newProgressToken(req.Session, req.Params.GetProgressToken()),
-		sent: math.Inf(-1), repeated: math.Inf(-1),
+		timeout: min(g.Timeout(name), cmp.Or(g.AttemptTimeout(name), math.MaxInt64)),
+		sent:    math.Inf(-1), repeated: math.Inf(-1),
 	}
 	if c.token.value != nil {
 		t.byToken.Store(c.token, c)
@@ -113,13 +117,14 @@ func (c *trackedCall) end(ctx context.Context) {
 	}
 }
 
-// begin begins an attempt with the context ctx and this timeout of its own. It returns the context for the tool, and
-// what to call when the tool has returned.
-func (c *trackedCall) begin(ctx context.Context, timeout time.Duration) (_ context.Context, returned func()) {
+// begin begins an attempt with the context ctx. It returns the context for the tool, and what to call
+// when the tool has returned.
+func (c *trackedCall) begin(ctx context.Context) (_ context.Context, returned func()) {
 	if c == nil {
 		return ctx, func() {}
 	}
 
+	timeout := c.timeout
 	if deadline, ok := ctx.Deadline(); ok { // now: a question to a person puts it off
 		timeout = min(timeout, time.Until(deadline))
 	}

@@ -39,8 +39,9 @@ func isArgumentError(text string) bool {
 // markType is the type of all that is marked by the resilience package.
 var markType = reflect.TypeOf(resilience.MarkNeutral(errNoResult))
 
-// isAboutArguments reports whether err is such a complaint, alone or wrapped by the handler. What the tool's author says
-// of it by a mark of the resilience package's, or by a *resilience.Error, stands, and so does what it is joined with.
+// isAboutArguments reports whether err is such a complaint, alone or wrapped by the handler. What the tool's author
+// says of it by a mark of the resilience package's, or by a *resilience.Error, stands, and so does what it is joined
+// with.
 func isAboutArguments(err error) bool {
 	var own *resilience.Error
 	if !isBounded(err) || errors.As(err, &own) {

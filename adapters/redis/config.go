@@ -14,12 +14,12 @@ type Config struct {
 	// "resilience:{NAMESPACE}".
 	Namespace string
 
-	// Quorum is how many members must have seen failures in a row before the fleet opens a breaker, so that one whose own
-	// network is broken poisons no other. A fleet with fewer members needs all of them, also those that have been out of
-	// reach for up to ten minutes without leaving, unless Redis has lost its memory since; but for three seconds after
-	// Redis has heard of the first, at the start or after an outage of all, it isn't known how many there are. A server that starts again counts as one,
-	// unless it was killed less than three seconds before. Zero means 2. It must not be negative. All members should
-	// have the same.
+	// Quorum is how many members must have seen failures in a row before the fleet opens a breaker, so that one whose
+	// own network is broken poisons no other. A fleet with fewer members needs all of them, also those that have been
+	// out of reach for up to ten minutes without leaving, unless Redis has lost its memory since; but for three seconds
+	// after Redis has heard of the first, at the start or after an outage of all, it isn't known how many there are. A
+	// server that starts again counts as one, unless it was killed less than three seconds before. Zero means 2. It
+	// must not be negative. All members should have the same.
 	Quorum int
 }
 

@@ -145,7 +145,10 @@ var operations = []string{
 	"sync", "read", "failure", "success", "recovered", "lease", "renew", "isolate", "reset", "restore", "reclose", "compare",
 }
 
-func TestInterleavings(t *testing.T) {
+func TestInterleavings(t *testing.T) { checkInBubbles(t, interleave) }
+
+// checkInBubbles checks a property in fake time.
+func checkInBubbles(t *testing.T, property func(*rapid.T)) {
 	if testing.Short() { // as for each mutant, whose failures aren't repeated
 		require.NoError(t, flag.Set("rapid.nofailfile", "true"))
 	}
@@ -153,7 +156,7 @@ func TestInterleavings(t *testing.T) {
 		var failure any
 		synctest.Test(t, func(*testing.T) {
 			defer func() { failure = recover() }()
-			interleave(r)
+			property(r)
 		})
 		if failure != nil {
 			panic(failure)

@@ -2,34 +2,18 @@ package redisfleet
 
 import (
 	"context"
-	"flag"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
-	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
 // A member whose own network is broken poisons no other, whatever happens to the store and to the other members; but
 // for a store that has lost its memory while it can't hear the others.
-func TestMemberWhoseNetworkIsBrokenPoisonsNoOther(t *testing.T) {
-	if testing.Short() {
-		require.NoError(t, flag.Set("rapid.nofailfile", "true"))
-	}
-	rapid.Check(t, func(r *rapid.T) {
-		var failure any
-		synctest.Test(t, func(*testing.T) {
-			defer func() { failure = recover() }()
-			cutOff(r)
-		})
-		if failure != nil {
-			panic(failure)
-		}
-	})
-}
+func TestMemberWhoseNetworkIsBrokenPoisonsNoOther(t *testing.T) { checkInBubbles(t, cutOff) }
 
 func cutOff(r *rapid.T) {
 	i := &interleaving{store: newModel()}
@@ -38,6 +22,7 @@ func cutOff(r *rapid.T) {
 		i.join(names[len(i.members)])
 	}
 	next := len(i.members)
+
 	own, cut := i.members[0], atomic.Bool{}
 	defer func() {
 		time.Sleep(time.Minute)
@@ -46,6 +31,7 @@ func cutOff(r *rapid.T) {
 		}
 		time.Sleep(time.Minute) // no time passes once this has returned
 	}()
+
 	call := func(m *member) {
 		_, _ = resilience.Do(context.Background(), m.guard, "search", func(context.Context) (int, error) {
 			if m == own && cut.Load() {
@@ -57,7 +43,6 @@ func cutOff(r *rapid.T) {
 	draw := func(r *rapid.T, least int) *member {
 		return i.members[rapid.IntRange(least, len(i.members)-1).Draw(r, "member")]
 	}
-
 	allHeard := func(r *rapid.T) { // a store that has lost its memory knows of nobody whom it doesn't hear
 		for _, m := range i.members[1:] {
 			if m.store.down.Load() || m.troubled {

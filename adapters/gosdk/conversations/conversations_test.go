@@ -51,7 +51,7 @@ func TestMessages(t *testing.T) {
 
 // tally counts what has happened.
 func (w *world) tally(seen map[string]int) {
-	for _, c := range w.calls {
+	for _, c := range w.outcomes {
 		switch {
 		case c.ok:
 			seen["answer"]++
@@ -77,5 +77,5 @@ func (w *world) tally(seen map[string]int) {
 			}
 		}
 	}
-	seen[fmt.Sprint(len(w.calls), " calls")]++
+	seen[fmt.Sprint(len(w.outcomes), " calls")]++
 }

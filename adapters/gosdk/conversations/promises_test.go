@@ -30,7 +30,7 @@ const maxKept = 1000
 // isSteady reports whether a client has always read each message within a second, also if others are written to it
 // at the same time.
 func (w *world) isSteady(client int) bool {
-	for _, s := range w.conversation.clients[client].reads {
+	for _, s := range w.clients[client].reads {
 		if min(s.takes, s.lasts)*time.Duration(1+w.threads()) >= time.Second {
 			return false
 		}
@@ -41,7 +41,7 @@ func (w *world) isSteady(client int) bool {
 // threads returns how many goroutines may write at the same time: what is written for each call, for no call, and
 // requests.
 func (w *world) threads() (n int) {
-	for _, c := range w.conversation.calls {
+	for _, c := range w.calls {
 		n += 1 + len(c.threads)
 	}
 	return n
@@ -49,7 +49,7 @@ func (w *world) threads() (n int) {
 
 // isAbandoned reports whether the call was answered before the attempt returned.
 func (w *world) isAbandoned(a *attempt) bool {
-	return a.returned == 0 || w.calls[a.call].answered < a.returned
+	return a.returned == 0 || w.outcomes[a.call].answered < a.returned
 }
 
 // last returns the last attempt of a call, nil if there was none.
@@ -68,7 +68,7 @@ func (w *world) patience() time.Duration { return min(w.timeout, cmp.Or(w.attemp
 func (m *message) isQuestion() bool { return m.kind == ask || m.kind == ping }
 
 // vanishes reports whether a client does so before all is over.
-func (w *world) vanishes(client int) bool { return w.conversation.clients[client].vanishes > 0 }
+func (w *world) vanishes(client int) bool { return w.clients[client].vanishes > 0 }
 
 // isWithheld reports whether a message is progress that isn't that of its call.
 func (w *world) isWithheld(m *message) bool { return m.kind == progress && m.attempt != w.last(m.call) }
@@ -85,7 +85,7 @@ func (w *world) lost() string {
 		if m.isQuestion() || m.err != nil || m.inVain || m.order > 0 || w.vanishes(m.to) {
 			continue
 		}
-		left := w.conversation.calls[m.call].leaves > 0 && !w.calls[m.call].ok
+		left := w.calls[m.call].leaves > 0 && !w.outcomes[m.call].ok
 		dropped := left || w.isAbandoned(w.last(m.call)) || !w.isSteady(m.to) // with the end of the call
 		if !(m.own(&w.conversation) && dropped) && !w.isWithheld(m) {
 			return m.String()
@@ -135,7 +135,7 @@ func (w *world) disordered() string {
 
 func (w *world) readTooLate() string {
 	for _, m := range w.messages {
-		c := w.calls[m.call]
+		c := w.outcomes[m.call]
 		before := m.thread == 0 || m.ended < m.returned // the tool's return
 		if m.isQuestion() || m.err != nil || !m.own(&w.conversation) || !c.ok || !w.isSteady(m.to) || !before ||
 			w.isWithheld(m) {
@@ -161,7 +161,7 @@ func (w *world) waited() string {
 			continue
 		}
 		limit := min(time.Second, w.patience()/10) + (last(waits)-a.started)/10 + ms
-		if w.conversation.calls[a.call].leaves > 0 {
+		if w.calls[a.call].leaves > 0 {
 			limit += 100 * ms // of grace, for a ping
 		}
 		if took := sum(waits); took > limit {
@@ -210,14 +210,14 @@ func last(all []interval) (end time.Duration) {
 }
 
 func (w *world) timedOut() string {
-	for i, c := range w.calls {
+	for i, c := range w.outcomes {
 		var works time.Duration
-		for _, s := range w.conversation.calls[i].threads[0] {
+		for _, s := range w.calls[i].threads[0] {
 			if s.kind == work {
 				works += s.lasts
 			}
 		}
-		works *= time.Duration(1 + w.conversation.calls[i].fails) // which are all of them, at most
+		works *= time.Duration(1 + w.calls[i].fails) // which are all of them, at most
 		if c.timedOut && works <= w.patience()/2 {
 			return fmt.Sprintf("the call %d %+v, which works for %s", i, *c, works)
 		}
@@ -226,7 +226,7 @@ func (w *world) timedOut() string {
 }
 
 func (w *world) answeredLate() string {
-	for i, c := range w.calls {
+	for i, c := range w.outcomes {
 		a := w.last(i)
 		if a == nil || w.isAbandoned(a) {
 			continue

@@ -25,7 +25,7 @@ type world struct {
 	conversation
 	begun    time.Time
 	guard    *resilience.Guard
-	clients  []*mcp.ClientSession
+	callers  []*mcp.ClientSession
 	sessions []*mcp.ServerSession // of the server, with the same indexes
 	gone     []chan struct{}      // of the clients: closed once it has vanished
 	vanish   []func()
@@ -33,7 +33,7 @@ type world struct {
 	mu       sync.Mutex // guards what follows
 	messages []*message
 	byText   map[string]*message
-	calls    []*callSeen
+	outcomes []*outcome // of the calls, with the same indexes
 	attempts []*attempt
 	ended    time.Duration // when all calls had ended
 }
@@ -66,8 +66,8 @@ func (m *message) String() string {
 		m.text, *m.attempt, m.to, m.begun, m.ended, m.read, m.err, m.step)
 }
 
-// A callSeen is what the caller has seen of a call.
-type callSeen struct {
+// An outcome is what the caller has seen of a call.
+type outcome struct {
 	answered time.Duration
 	ok       bool
 	timedOut bool
@@ -112,7 +112,7 @@ func (w *world) serve(t *testing.T) {
 	server.AddSendingMiddleware(w.reading())
 	gosdk.Protect(server, w.guard)
 
-	for i, c := range w.conversation.clients {
+	for i, c := range w.clients {
 		client := mcp.NewClient(&mcp.Implementation{Name: fmt.Sprint(i), Version: "1"}, &mcp.ClientOptions{
 			ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 				time.Sleep(c.thinks)
@@ -132,7 +132,7 @@ func (w *world) serve(t *testing.T) {
 		if err := cs.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}); err != nil {
 			panic(err)
 		}
-		w.sessions, w.clients = append(w.sessions, session), append(w.clients, cs)
+		w.sessions, w.callers = append(w.sessions, session), append(w.callers, cs)
 		gone := make(chan struct{})
 		w.gone = append(w.gone, gone)
 		w.vanish = append(w.vanish, sync.OnceFunc(func() {
@@ -140,7 +140,7 @@ func (w *world) serve(t *testing.T) {
 			_ = clientEnd.Close()
 		}))
 	}
-	for i, c := range w.conversation.clients {
+	for i, c := range w.clients {
 		if c.vanishes > 0 {
 			time.AfterFunc(c.vanishes, w.vanish[i])
 		}
@@ -150,9 +150,9 @@ func (w *world) serve(t *testing.T) {
 // talk makes the calls, and waits until all is over and read.
 func (w *world) talk(t *testing.T) {
 	var calls sync.WaitGroup
-	for i, c := range w.conversation.calls {
-		seen := &callSeen{}
-		w.calls = append(w.calls, seen)
+	for i, c := range w.calls {
+		seen := &outcome{}
+		w.outcomes = append(w.outcomes, seen)
 		time.Sleep(c.after)
 		calls.Go(func() {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -160,7 +160,7 @@ func (w *world) talk(t *testing.T) {
 			if c.leaves > 0 {
 				defer time.AfterFunc(c.leaves, cancel).Stop()
 			}
-			res, err := w.clients[c.client].CallTool(ctx, &mcp.CallToolParams{
+			res, err := w.callers[c.client].CallTool(ctx, &mcp.CallToolParams{
 				Name: "x", Arguments: map[string]any{"call": i}, Meta: mcp.Meta{"progressToken": fmt.Sprint("p", i)},
 			})
 			seen.answered, seen.ok = w.now(), err == nil && !res.IsError
@@ -217,7 +217,7 @@ func (w *world) waitUntilRead(session mcp.Session) {
 			continue
 		}
 		now, end := w.now(), time.Duration(0)
-		for _, spell := range w.conversation.clients[i].reads {
+		for _, spell := range w.clients[i].reads {
 			if end += spell.lasts; now < end {
 				select {
 				case <-time.After(min(spell.takes, end-now)):
@@ -252,7 +252,7 @@ func (w *world) tool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTo
 	if err := json.Unmarshal(req.Params.Arguments, &args); err != nil {
 		return nil, err
 	}
-	c, a := w.conversation.calls[args.Call], &attempt{call: args.Call, nth: resilience.Attempt(ctx), started: w.now()}
+	c, a := w.calls[args.Call], &attempt{call: args.Call, nth: resilience.Attempt(ctx), started: w.now()}
 	w.mu.Lock()
 	w.attempts = append(w.attempts, a)
 	w.mu.Unlock()
@@ -273,7 +273,7 @@ func (w *world) tool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTo
 // do does the steps of a thread.
 func (w *world) do(ctx context.Context, req *mcp.CallToolRequest, a *attempt, thread int) {
 	n := 0
-	for _, s := range w.conversation.calls[a.call].threads[thread] {
+	for _, s := range w.calls[a.call].threads[thread] {
 		if s.kind == work {
 			time.Sleep(s.lasts)
 			continue
@@ -288,7 +288,7 @@ func (w *world) do(ctx context.Context, req *mcp.CallToolRequest, a *attempt, th
 
 // send sends a message, and notes what becomes of it.
 func (w *world) send(ctx context.Context, req *mcp.CallToolRequest, m *message) {
-	m.to = w.conversation.calls[m.call].client
+	m.to = w.calls[m.call].client
 	if m.kind == tell || m.kind == tellApart {
 		m.to = m.step.to
 	}
