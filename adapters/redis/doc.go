@@ -44,8 +44,8 @@
 // If Redis is down, slow, cut off, read-only or full, or has lost its memory, breakers go on alone; nothing
 // fails and nothing is slower. The log says so, observers receive a ConnectionChange, and [Fleet.Health] says why. When
 // Redis is back, each member tells it what its own calls have found out meanwhile, and learns the rest: failures that
-// are told so late aren't in a row with those of a member that has succeeded since. They agree again about a second
-// later at the latest, and two seconds after a failover, with the client's default options. Each idle connection of the
+// are told so late aren't in a row with those of a member that has succeeded since, and a breaker that has opened
+// meanwhile is open for a Cooldown since then. They agree again about a second later at the latest, and two seconds after a failover, with the client's default options. Each idle connection of the
 // client that was lost silently, as behind a firewall, takes 750ms more: ConnMaxIdleTime should close them before.
 //
 // A client that ignores its contexts, as with a hook that blocks, isn't called while 64 of its calls hang.
@@ -70,8 +70,10 @@
 // there is news of it, as when another member probes. All members should configure a breaker alike: if they don't,
 // the log says so, and Health, for three minutes also of those that have left.
 //
-// Times go from Redis to members as durations only, so their clocks may differ, and its own may be set back. A
-// namespace remembers up to 4,096 breakers that have failures; of further ones only those of listed tools are shared.
+// Members tell Redis when something happened by its own clock, as they have heard that, and what they hear are
+// durations, so their clocks may differ, and its own may be set back. What the calls of one member have found out keeps
+// its order, however long commands take; of two members the order is known to within a round trip to Redis. A namespace
+// remembers up to 4,096 breakers that have failures; of further ones only those of listed tools are shared.
 // Those, and isolated ones, are remembered as long as there is a member, and for a day. Agents choose keys and the
 // names of other tools: those that nobody has isolated are forgotten a day after their last change.
 //

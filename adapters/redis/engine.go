@@ -33,9 +33,10 @@ type engine struct {
 
 	mu      sync.Mutex // guards what follows; held while changes are applied, so that they are in order
 	hears   bool       // messages, now or before
-	known   memory     // of which the member has seen all; zero if it may have missed something
-	learned            // of the store
-	untold             // to the store
+	clock   serverClock
+	known   memory // of which the member has seen all; zero if it may have missed something
+	learned        // of the store
+	untold         // to the store
 	health  Health
 	refused error // why Join fails
 

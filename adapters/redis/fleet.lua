@@ -1,6 +1,6 @@
 -- All that members of a fleet agree on, as one script, so that each operation is atomic. All keys share the hash tag
--- of the namespace, and therefore a node of a cluster. All times are the server's, in milliseconds, and leave
--- it as durations only: the clocks of members don't matter.
+-- of the namespace, and therefore a node of a cluster. All times are the server's, in milliseconds. What it says to members are
+-- durations, and what they say to it is by its clock as they have heard it: their own clocks don't matter.
 --
 -- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, of, forked, awake, clock,
 -- ahead), index (sorted set: ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard
@@ -46,6 +46,12 @@ local soon = 10 -- after what time to ask for a lease, since a wait of zero is n
 local missed = 600000 -- for how long a member that hasn't left may be out of reach rather than gone
 
 local function int(n) return string.format('%.0f', n) end
+
+-- past returns when something was that a member tells of: now if it doesn't say so, and never later.
+local function past(at)
+	at = tonumber(at)
+	return at > 0 and math.min(at, now) or now
+end
 
 -- heard returns how many members were heard of lately.
 local function heard() return redis.call('ZCOUNT', members, int(now - absent), '+inf') end
@@ -212,10 +218,11 @@ local function room(id)
 	return redis.call('ZCARD', index) < most
 end
 
-local function open(wait, probe_wait, cause)
+-- open opens the breaker until a call and until a Probe may be the next probe.
+local function open(at, probe_at, cause)
 	forget()
 	redis.call('HSET', breaker, 'state', 'open', 'cause', cause, 'opened', int(now))
-	redis.call('HSET', breaker, 'at', int(now + wait), 'probe_at', int(now + probe_wait))
+	redis.call('HSET', breaker, 'at', int(at), 'probe_at', int(probe_at))
 end
 
 local ops = {}
@@ -224,7 +231,7 @@ local ops = {}
 function ops.sync(memory, known)
 	local s, h = since(), redis.call('HMGET', version, 'n', 'of', 'forked')
 	local n = h[1] or '0'
-	local reply = {since = s, n = tonumber(n), members = live(), complete = s == memory and n == known}
+	local reply = {since = s, n = tonumber(n), now = now, members = live(), complete = s == memory and n == known}
 	reply.of = {since = h[2] or '', n = tonumber(h[3] or 0)}
 	if not reply.complete then
 		local ids = redis.call('ZRANGEBYSCORE', index, int(now), '+inf')
@@ -258,19 +265,19 @@ function ops.leave()
 	return '{}'
 end
 
--- putOff makes calls wait before one is the probe, after one of this member that has failed, but not those of members
--- who are owed a turn. If it was a Probe, of any member, it may be the Probe that is broken, so all of them together
--- can't do so for ever. It reports whether all calls wait.
-local function putOff(wait, cooldown, cause)
+-- putOff makes calls wait until then before one is the probe, after one of this member that has failed, but not those of
+-- members who are owed a turn. If it was a Probe, of any member, it may be the Probe that is broken, so all of them
+-- together can't do so for ever. It reports whether all calls wait.
+local function putOff(due, cooldown, cause)
 	if cause == 'probe' then
 		redis.call('HSETNX', breaker, 'opened', int(now)) -- unless an older version of this script has opened it
-		local opened = redis.call('HGET', breaker, 'opened')
-		wait = math.min(wait, math.max(opened + cooldowns * cooldown - now, 0))
+		due = math.min(due, redis.call('HGET', breaker, 'opened') + cooldowns * cooldown)
 	else
 		redis.call('HSET', breaker, 'opened', int(now))
 	end
 
-	local mine, all, due = turn(breaker, me), not owed(), int(now + wait)
+	local mine, all = turn(breaker, me), not owed()
+	due = int(due)
 	for _, field in ipairs(present('failed:')) do
 		local nth = turn(breaker, string.sub(field, #'failed:' + 1))
 		if nth > mine then redis.call('HSET', breaker, field, int(nth) .. ' ' .. due) end
@@ -280,21 +287,22 @@ local function putOff(wait, cooldown, cause)
 	return all
 end
 
--- failure counts n failures of a breaker that is closed, and opens it if they are enough. They are in a row with those
--- before if the member had heard of all of them, up to that version. Otherwise calls may have succeeded between: the
--- member is told which row they are apart from, and tells of them again, unless one has succeeded by the time that it
--- has heard of the row. A failure of a probe puts off the next one; if it doesn't do so for all, the others have to ask
--- when they may send it. Those of before a reset, by their age, are forgotten.
+-- failure counts n failures of a breaker that is closed, and opens it if they are enough, for a cooldown since the last
+-- one. They are in a row with those before if the member had heard of all of them, up to that version. Otherwise calls
+-- may have succeeded between: the member is told which row they are apart from, and tells of them again, unless one has
+-- succeeded by the time that it has heard of the row. A failure of a probe puts off the next one; if it doesn't do so
+-- for all, the others have to ask when they may send it. Those of before a reset are forgotten.
 --
--- They were that long after the member's last success, at most. What had failed before that, here or elsewhere, is over:
--- while the fleet has no failures, its members tell of no success otherwise.
-function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, wait, probe, age, cause, after)
+-- What had failed before the member's last success, here or elsewhere, is over: while the fleet has no failures, its
+-- members tell of no success otherwise.
+function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, wait, probe, at, cause, succeeded)
+	at = past(at)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last')
-	local state, last = h[1], int(math.max(tonumber(h[5] or 0), now - age))
-	if h[2] and now - age < tonumber(h[2]) then return unchanged(id) end
+	local state, last = h[1], math.max(tonumber(h[5] or 0), at)
+	if h[2] and at < tonumber(h[2]) then return unchanged(id) end
 	if state == 'open' and probe == '1' then
-		local all = putOff(tonumber(wait), cooldown, cause)
-		redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'last', last)
+		local all = putOff(at + wait, cooldown, cause)
+		redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'last', int(last))
 		local another = h[3] and h[3] ~= me and tonumber(h[4]) > now
 		if not another then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
 		if all then return changed(id) end
@@ -304,38 +312,39 @@ function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, wa
 	if state or not room(id) then return unchanged(id) end
 
 	local f = redis.call('HMGET', breaker, 'failures', 'v', 'row', 'succeeded')
-	local before, succeeded = tonumber(f[1] or 0), now - age - after
-	if row ~= '0' and row ~= f[3] or now - age < tonumber(f[4] or 0) then return unchanged(id) end
+	local before, over = tonumber(f[1] or 0), tonumber(f[4] or 0)
+	succeeded = math.min(tonumber(succeeded), at)
+	if row ~= '0' and row ~= f[3] or at < over then return unchanged(id) end
 	if before > 0 and succeeded > tonumber(h[5] or 0) then
 		forget()
-		before, last = 0, int(now - age)
+		before, last = 0, at
 	end
 	if before > 0 and f[2] ~= heard then return apart(id, f[3]) end
 
 	if before == 0 then redis.call('HSET', breaker, 'row', int((redis.call('HGET', version, 'n') or 0) + 1)) end
 	local total = before + n
 	redis.call('HSET', breaker, 'failures', int(total), 'by:' .. me, 1)
-	redis.call('HSET', breaker, 'succeeded', int(math.max(tonumber(f[4] or 0), succeeded)))
+	redis.call('HSET', breaker, 'succeeded', int(math.max(over, succeeded)))
 	redis.call('HDEL', breaker, 'cause')
 	local opens = total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum))
-	if opens then open(cooldown, interval / 2, 'calls') end
-	redis.call('HSET', breaker, 'last', last)
+	if opens then open(last + cooldown, now + interval / 2, 'calls') end
+	redis.call('HSET', breaker, 'last', int(last))
 	return changed(id)
 end
 
--- success forgets the failures of a breaker that is closed, unless one is newer than the success, of that age.
-function ops.success(id, age)
+-- success forgets the failures of a breaker that is closed, unless one is newer than the success.
+function ops.success(id, at)
 	local h = redis.call('HMGET', breaker, 'state', 'failures', 'last')
-	if h[1] or not h[2] or now - age < tonumber(h[3] or 0) then return unchanged(id) end
+	if h[1] or not h[2] or past(at) < tonumber(h[3] or 0) then return unchanged(id) end
 	forget()
 	return changed(id)
 end
 
 -- recovered closes a breaker whose probe has succeeded, unless a failure is newer.
-function ops.recovered(id, age, cause)
+function ops.recovered(id, at, cause)
 	local h = redis.call('HMGET', breaker, 'state', 'last')
-	if h[1] ~= 'open' then return ops.success(id, age) end
-	if now - age < tonumber(h[2] or 0) then return unchanged(id) end
+	if h[1] ~= 'open' then return ops.success(id, at) end
+	if past(at) < tonumber(h[2] or 0) then return unchanged(id) end
 	forget()
 	return changed(id, {cause = cause})
 end
@@ -395,11 +404,11 @@ function ops.renew(id, term, longest, patience)
 	return '{}'
 end
 
--- isolate rejects all calls of all members. It is of that age if it isn't new.
-function ops.isolate(id, reason, age)
+-- isolate rejects all calls of all members.
+function ops.isolate(id, reason, at)
 	if not room(id) then return redis.error_reply('FULL the namespace has too many breakers') end
 	redis.call('DEL', breaker)
-	redis.call('HSET', breaker, 'state', 'isolated', 'reason', reason, 'cause', 'manual', 'isolated', int(now - (age or 0)))
+	redis.call('HSET', breaker, 'state', 'isolated', 'reason', reason, 'cause', 'manual', 'isolated', int(past(at or 0)))
 	return changed(id)
 end
 
@@ -411,16 +420,16 @@ function ops.reset(id)
 end
 
 -- restore is for a breaker that the server has forgotten: it knows something older if that is of this version at most. It
--- does nothing if another member was faster, or if the breaker was reset since. An isolated one may be open by now. age
--- is that of the isolation.
-function ops.restore(id, state, wait, probe_wait, reason, age, older)
+-- does nothing if another member was faster, or if the breaker was reset since. An isolated one may be open by now. at
+-- is when it was isolated.
+function ops.restore(id, state, wait, probe_wait, reason, at, older)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'v')
 	if not h[3] or tonumber(h[3]) > tonumber(older) then
 		local reset = h[2] and now - h[2] < lately
 		if h[1] == 'isolated' or h[1] and state ~= 'isolated' or reset or not room(id) then return unchanged(id) end
 	end
-	if state == 'isolated' then return ops.isolate(id, reason, age) end
-	open(wait, probe_wait, 'calls')
+	if state == 'isolated' then return ops.isolate(id, reason, at) end
+	open(now + wait, now + probe_wait, 'calls')
 	return changed(id)
 end
 

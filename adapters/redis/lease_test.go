@@ -31,7 +31,7 @@ func TestLeaseIsRenewedDuringALongSync(t *testing.T) {
 			for i := range maxBreakers - 1 {
 				_, err := other.failure(t.Context(), resilience.FleetBreaker{
 					ID: id(i), Config: resilience.BreakerConfig{Failures: 5},
-				}, 0, 1, 2, false)
+				}, 1, 2, false)
 				require.NoError(t, err)
 			}
 			time.Sleep(100 * time.Millisecond) // until all has been heard

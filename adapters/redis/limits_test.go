@@ -99,7 +99,7 @@ func TestNamespaceRemembers4096Breakers(t *testing.T) {
 		{"listed/fetch/the%20last", true}, {"listed/fetch/one%20more", false}, {"unlisted/x", false}, {"listed/search", true},
 	} {
 		b := resilience.FleetBreaker{ID: tc.id, Config: resilience.BreakerConfig{Failures: 5}}
-		x, err := all[0].failure(t.Context(), b, 0, 1, 2, false)
+		x, err := all[0].failure(t.Context(), b, 1, 2, false)
 		require.NoError(t, err)
 		require.Equal(t, tc.room, x.Failures == 1, tc.id)
 		_, err = all[0].isolate(t.Context(), tc.id, "")
@@ -149,7 +149,7 @@ func TestWhenABreakerMayBeProbed(t *testing.T) {
 	require.Equal(t, 3*time.Second, lease(all[0], resilience.CauseProbe), "half of an interval")
 	require.Equal(t, 7*time.Second, lease(all[0], resilience.CauseCalls))
 
-	_, err = all[0].failure(t.Context(), b, 0, 1, 2, true)
+	_, err = all[0].failure(t.Context(), b, 1, 2, true)
 	require.NoError(t, err)
 	require.Equal(t, 7*time.Second+3*time.Second, lease(all[0], resilience.CauseCalls), "and a quarter of the cooldown")
 	require.Equal(t, 7*time.Second, lease(all[1], resilience.CauseCalls))
@@ -187,7 +187,7 @@ func TestWhomAnotherFailureOfAMemberPutsOff(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Zero(t, lease(all[0]), "probe %d", i)
-		x, err := all[0].failure(t.Context(), b, 0, 1, 2, true)
+		x, err := all[0].failure(t.Context(), b, 1, 2, true)
 		require.NoError(t, err)
 		require.Equal(t, int64(12_000), x.Wait)
 		require.Equal(t, 12*time.Second, known(all[0]))
@@ -261,7 +261,7 @@ func TestFullNamespaceDuringAnUpgrade(t *testing.T) {
 		usual := reads(func() {})
 		fails := func() {
 			b := resilience.FleetBreaker{ID: "listed/new", Config: resilience.BreakerConfig{Failures: 1000}}
-			_, err := newer.failure(t.Context(), b, 0, 1, 2, false)
+			_, err := newer.failure(t.Context(), b, 1, 2, false)
 			require.NoError(t, err)
 		}
 		fails()

@@ -208,6 +208,13 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 // lapse forgets a lease that has ended without a result.
 func (b *modelBreaker) lapse(now time.Time) {
 	if b.lease == "" || b.until.After(now) {

@@ -20,10 +20,8 @@ type news struct {
 	op      string
 	breaker resilience.FleetBreaker // success and reclose need its ID only
 
-	at     time.Time        // when what is told was; restore: when an isolation was
-	age    time.Duration    // of that, when it is told
+	at     time.Time        // when what is told was, zero if that is now; restore: when an isolation was
 	n      int              // failure: how many there were
-	after  time.Duration    // failure: how long after the member's last success, at most
 	heard  int64            // failure: the version of those that the member had heard of
 	apart  int64            // failure: which row it wasn't in when it was told before; zero if it wasn't told
 	quorum int              // failure
@@ -33,31 +31,34 @@ type news struct {
 	older  int64            // restore, reclose: the version that the store has gone back to
 }
 
-// failed returns news of failures of a breaker, the last of which was at this time. That takes patience at most to reach
-// the store, which may therefore believe the failures to be later than they are, but never the success before them.
+// failed returns news of a failure of a breaker.
 func (e *engine) failed(b resilience.FleetBreaker, at time.Time) news {
-	return news{
-		op: "failure", breaker: b, at: at, n: 1, quorum: e.quorum,
-		after: at.Sub(b.Succeeded.Add(-patience)),
-	}
+	return news{op: "failure", breaker: b, at: at, n: 1, quorum: e.quorum}
+}
+
+// by returns the news with its times by the store's clock.
+func (n news) by(c serverClock) news {
+	n.at, n.breaker.Succeeded = c.at(n.at), c.at(n.breaker.Succeeded)
+	return n
 }
 
 // args returns the arguments of the operation.
 func (n news) args() []any {
-	b, age := n.breaker, n.age.Milliseconds()
+	b, at := n.breaker, sinceEpoch(n.at)
 	switch n.op {
 	case "failure":
 		probe := 0
 		if n.probe {
 			probe = 1
 		}
+		wait := min(b.RetryAfter, b.Config.Cooldown) // longer after a Trip, which concerns this member only
 		return []any{
 			n.n, n.heard, n.apart, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown),
-			milliseconds(b.Config.ProbeInterval), milliseconds(b.RetryAfter), probe, age, n.cause.String(),
-			milliseconds(n.after),
+			milliseconds(b.Config.ProbeInterval), milliseconds(wait), probe, at, n.cause.String(),
+			sinceEpoch(b.Succeeded),
 		}
 	case "recovered":
-		return []any{age, n.cause.String()}
+		return []any{at, n.cause.String()}
 	case "lease":
 		return []any{
 			n.cause.String(), milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval),
@@ -70,12 +71,12 @@ func (n news) args() []any {
 	case "restore":
 		return []any{
 			b.State.String(), milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval / 2), n.reason,
-			milliseconds(n.age), n.older,
+			at, n.older,
 		}
 	case "reclose":
 		return []any{n.older}
 	default:
-		return []any{age}
+		return []any{at}
 	}
 }
 
@@ -106,20 +107,24 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 	return replies, nil
 }
 
-// tell tells the store of as many breakers as it takes at once, calls told with each reply, and returns what the store is
-// to be told again.
-func (e *engine) tell(ctx context.Context, batch []news, told func(news, entry)) (again []news, err error) {
-	for i := range batch {
-		batch[i].age = time.Since(batch[i].at)
+// tell tells the store of as many breakers as it takes at once, calls replied with each reply, and returns what the store
+// is to be told again.
+func (e *engine) tell(ctx context.Context, batch []news, replied func(news, entry)) (again []news, err error) {
+	e.mu.Lock()
+	clock := e.clock
+	e.mu.Unlock()
+	told := make([]news, len(batch))
+	for i, n := range batch {
+		told[i] = n.by(clock)
 	}
 	replies, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]entry, error) {
-		return e.store.tell(ctx, batch...)
+		return e.store.tell(ctx, told...)
 	})
 	if err != nil {
 		return nil, err
 	}
 	for i, reply := range replies {
-		told(batch[i], reply)
+		replied(batch[i], reply)
 		if n, ok := e.again(batch[i], reply); ok {
 			again = append(again, n)
 		}
@@ -128,9 +133,9 @@ func (e *engine) tell(ctx context.Context, batch []news, told func(news, entry))
 }
 
 // tellAll tells the store of any number of breakers, in batches. Leases are renewed meanwhile.
-func (e *engine) tellAll(ctx context.Context, all []news, told func(news, entry)) (again []news, err error) {
+func (e *engine) tellAll(ctx context.Context, all []news, replied func(news, entry)) (again []news, err error) {
 	for batch := range slices.Chunk(all, maxBatch) {
-		apart, err := e.tell(ctx, batch, told)
+		apart, err := e.tell(ctx, batch, replied)
 		if err != nil {
 			return nil, err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -122,14 +121,14 @@ func TestMemberThatComesBackDuringAProbe(t *testing.T) {
 	})
 }
 
-// An agingStore notes how old what it is told is. The first of each batch is apart from a row.
-type agingStore struct {
+// A slowStore notes when it is told what. The first of each batch is apart from a row.
+type slowStore struct {
 	*modelStore
 	ages []time.Duration // of the first one of each batch
 }
 
-func (s *agingStore) tell(ctx context.Context, all ...news) ([]entry, error) {
-	s.ages = append(s.ages, all[0].age)
+func (s *slowStore) tell(ctx context.Context, all ...news) ([]entry, error) {
+	s.ages = append(s.ages, s.now().Sub(all[0].at))
 	time.Sleep(10 * time.Millisecond)
 	replies, err := s.modelStore.tell(ctx, all...)
 	replies[0].Apart = 1
@@ -139,10 +138,13 @@ func (s *agingStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 // News grows older while other news is told, also what is told again.
 func TestAgeOfNewsInLaterBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &agingStore{modelStore: newModel().store("me")}
+		s := &slowStore{modelStore: newModel().store("me")}
+		s.now = func() time.Time { return time.Now().Add(time.Hour) }
 		e := newEngine(s, "me", Config{})
 		var err error
 		e.member, err = newGuard(t, io.Discard).JoinFleet("test", e)
+		require.NoError(t, err)
+		_, _, err = e.ask(t.Context())
 		require.NoError(t, err)
 		var all []news
 		for i := range 2*maxBatch + 1 {
@@ -220,7 +222,7 @@ func TestEachCommandSaysThatTheMemberIsAlive(t *testing.T) {
 	for name, do := range map[string]func(ctx context.Context, s *redisStore) error{
 		"read": func(ctx context.Context, s *redisStore) error { _, err := s.read(ctx, []string{b.ID}); return err },
 		"failure": func(ctx context.Context, s *redisStore) error {
-			_, err := s.failure(ctx, b, 0, 1, 2, false)
+			_, err := s.failure(ctx, b, 1, 2, false)
 			return err
 		},
 		"success": func(ctx context.Context, s *redisStore) error {
@@ -245,13 +247,10 @@ func TestEachCommandSaysThatTheMemberIsAlive(t *testing.T) {
 	}
 }
 
-// never is how long ago a member's last success was that has had none.
-const never = time.Duration(math.MaxInt64)
-
 func (s *redisStore) failure(
-	ctx context.Context, b resilience.FleetBreaker, age time.Duration, times, quorum int, probe bool,
+	ctx context.Context, b resilience.FleetBreaker, times, quorum int, probe bool,
 ) (entry, error) {
-	n := news{op: "failure", breaker: b, age: age, n: times, after: never, quorum: quorum, probe: probe}
+	n := news{op: "failure", breaker: b, n: times, quorum: quorum, probe: probe}
 	known, err := s.read(ctx, []string{b.ID})
 	if err != nil {
 		return entry{}, err

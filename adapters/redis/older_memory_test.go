@@ -315,9 +315,9 @@ func TestNewcomerHasSeenTheNewestVersion(t *testing.T) {
 		_, err = operator.reset(t.Context(), "listed/search")
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
-		_, err = operator.failure(t.Context(), resilience.FleetBreaker{ID: "listed/search"}, 0, 1, 2, false)
+		_, err = operator.failure(t.Context(), resilience.FleetBreaker{ID: "listed/search"}, 1, 2, false)
 		require.NoError(t, err)
-		_, err = operator.success(t.Context(), "listed/search", 0)
+		_, err = operator.success(t.Context(), "listed/search", time.Time{})
 		require.NoError(t, err)
 
 		s.start(nil)

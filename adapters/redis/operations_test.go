@@ -24,7 +24,9 @@ func (s *modelStore) saw(newest memory) { s.seen.Store(&newest) }
 
 func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) {
 	return over(ctx, s, "sync", func() syncReply {
-		r := syncReply{memory: memory{fmt.Sprint(s.since), s.version}, Of: s.of, Members: s.live()}
+		r := syncReply{
+			memory: memory{fmt.Sprint(s.since), s.version}, Of: s.of, Now: s.time().UnixMilli(), Members: s.live(),
+		}
 		if r.Complete = r.memory == known; !r.Complete {
 			r.IDs = slices.Collect(maps.Keys(s.breakers))
 		}
@@ -63,13 +65,13 @@ func (s *modelStore) tell(ctx context.Context, all ...news) (replies []entry, er
 		case "failure":
 			reply, err = s.fail(there, n)
 		case "success":
-			reply, err = s.success(there, n.breaker.ID, n.age)
+			reply, err = s.success(there, n.breaker.ID, n.at)
 		case "recovered":
-			reply, err = s.recovered(there, n.breaker.ID, n.age, n.cause)
+			reply, err = s.recovered(there, n.breaker.ID, n.at, n.cause)
 		case "renew":
 			err = s.renew(there, n.breaker)
 		case "restore":
-			reply, err = s.restore(there, n.breaker, n.reason, n.age, n.older)
+			reply, err = s.restore(there, n.breaker, n.reason, n.at, n.older)
 		case "reclose":
 			reply, err = s.reclose(there, n.breaker.ID, n.older)
 		default:
@@ -87,10 +89,10 @@ func (s *modelStore) room(id string) bool {
 	return isListed(id) || s.breakers[id] != nil || len(s.breakers) < maxBreakers
 }
 
-func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string) {
+func (s *modelStore) open(id string, at, probeAt time.Time, cause string) {
 	b := &modelBreaker{
 		entry: entry{State: "open", Cause: cause}, failed: make(map[string]turn),
-		at: s.time().Add(wait), probeAt: s.time().Add(probeWait), opened: s.time(),
+		at: at, probeAt: probeAt, opened: s.time(),
 	}
 	if s.wasReset(id) {
 		b.reset = s.breakers[id].reset
@@ -98,33 +100,42 @@ func (s *modelStore) open(id string, wait, probeWait time.Duration, cause string
 	s.breakers[id] = b
 }
 
+// past returns when something was that a member tells of: now if it doesn't say so, and never later.
+func (m *model) past(at time.Time) time.Time {
+	if at.IsZero() || at.After(m.time()) {
+		return m.time()
+	}
+	return at
+}
+
 func (s *modelStore) failure(
-	ctx context.Context, b resilience.FleetBreaker, age time.Duration, n, quorum int, probe bool,
+	ctx context.Context, b resilience.FleetBreaker, n, quorum int, probe bool,
 ) (entry, error) {
 	s.mu.Lock()
 	heard := s.view(b.ID, s.me).Version
 	s.mu.Unlock()
 	return s.fail(ctx, news{
-		op: "failure", breaker: b, age: age, n: n, after: never, heard: heard, quorum: quorum, probe: probe,
+		op: "failure", breaker: b, n: n, heard: heard, quorum: quorum, probe: probe,
 	})
 }
 
 func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 	return over(ctx, s, "failure", func() entry {
-		fb := n.breaker
+		fb, at := n.breaker, s.past(n.at)
+		succeeded := earliest(fb.Succeeded, at)
 		b := s.breakers[fb.ID]
 		switch {
-		case b != nil && !b.reset.IsZero() && s.time().Add(-n.age).Before(b.reset):
+		case b != nil && !b.reset.IsZero() && at.Before(b.reset):
 			return s.view(fb.ID, s.me)
 		case b != nil && b.State == "open" && n.probe:
-			wait := max(fb.RetryAfter, 0)
+			due := at.Add(min(max(fb.RetryAfter, 0), fb.Config.Cooldown))
 			if n.cause == resilience.CauseProbe {
-				wait = min(wait, max(b.opened.Add(10*fb.Config.Cooldown).Sub(s.time()), 0))
+				due = earliest(due, b.opened.Add(10*fb.Config.Cooldown))
 			} else {
 				b.opened = s.time()
 			}
-			b.last, b.probeAt = latest(b.last, s.time().Add(-n.age)), s.time().Add(fb.Config.ProbeInterval/2)
-			all := s.putOff(b, s.time().Add(wait))
+			b.last, b.probeAt = latest(b.last, at), s.time().Add(fb.Config.ProbeInterval/2)
+			all := s.putOff(b, due)
 			if b.lease == "" || b.lease == s.me || !b.until.After(s.time()) {
 				b.lease, b.until, b.vain = "", time.Time{}, 0
 			}
@@ -135,9 +146,9 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 			return s.view(fb.ID, s.me)
 		case b != nil && b.State != "closed", !s.room(fb.ID), n.apart != 0 && (b == nil || b.row != n.apart):
 			return s.view(fb.ID, s.me)
-		case b != nil && s.time().Add(-n.age).Before(b.succeeded):
+		case b != nil && at.Before(b.succeeded):
 			return s.view(fb.ID, s.me)
-		case b != nil && s.time().Add(-n.age).Add(-n.after).After(b.last):
+		case b != nil && succeeded.After(b.last):
 			s.closeNow(fb.ID)
 			b = s.breakers[fb.ID]
 		}
@@ -156,11 +167,11 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 		}
 		b.Failures, b.Cause = b.Failures+n.n, "calls"
 		b.by[s.me] = true
-		b.succeeded = latest(b.succeeded, s.time().Add(-n.age).Add(-n.after))
+		b.succeeded = latest(b.succeeded, succeeded)
 		opens := b.Failures >= fb.Config.Failures && forgetAbsent(s.model, b.by) >= s.needed(n.quorum)
-		last := latest(b.last, s.time().Add(-n.age))
+		last := latest(b.last, at)
 		if opens {
-			s.open(fb.ID, fb.Config.Cooldown, fb.Config.ProbeInterval/2, "calls")
+			s.open(fb.ID, last.Add(fb.Config.Cooldown), s.time().Add(fb.Config.ProbeInterval/2), "calls")
 		}
 		s.breakers[fb.ID].last = last
 		return s.changed(fb.ID, s.me, nil)
@@ -185,28 +196,28 @@ func (s *modelStore) putOff(b *modelBreaker, due time.Time) (all bool) {
 	return !some
 }
 
-func (s *modelStore) forget(id string, age time.Duration) entry {
+func (s *modelStore) forget(id string, at time.Time) entry {
 	b := s.breakers[id]
-	if b == nil || b.State != "closed" || b.Failures == 0 || s.time().Add(-age).Before(b.last) {
+	if b == nil || b.State != "closed" || b.Failures == 0 || s.past(at).Before(b.last) {
 		return s.view(id, s.me)
 	}
 	s.closeNow(id)
 	return s.changed(id, s.me, nil)
 }
 
-func (s *modelStore) success(ctx context.Context, id string, age time.Duration) (entry, error) {
-	return over(ctx, s, "success", func() entry { return s.forget(id, age) })
+func (s *modelStore) success(ctx context.Context, id string, at time.Time) (entry, error) {
+	return over(ctx, s, "success", func() entry { return s.forget(id, at) })
 }
 
 func (s *modelStore) recovered(
-	ctx context.Context, id string, age time.Duration, cause resilience.Cause,
+	ctx context.Context, id string, at time.Time, cause resilience.Cause,
 ) (entry, error) {
 	return over(ctx, s, "recovered", func() entry {
 		b := s.breakers[id]
 		switch {
 		case b == nil || b.State != "open":
-			return s.forget(id, age)
-		case s.time().Add(-age).Before(b.last):
+			return s.forget(id, at)
+		case s.past(at).Before(b.last):
 			return s.view(id, s.me)
 		}
 		s.closeNow(id)
@@ -294,15 +305,15 @@ func (s *modelStore) renew(ctx context.Context, fb resilience.FleetBreaker) erro
 	return err
 }
 
-func (s *modelStore) isolateNow(id, reason string, age time.Duration) entry {
+func (s *modelStore) isolateNow(id, reason string, at time.Time) entry {
 	s.breakers[id] = &modelBreaker{
-		entry: entry{State: "isolated", Cause: "manual", Reason: reason}, isolated: s.time().Add(-age),
+		entry: entry{State: "isolated", Cause: "manual", Reason: reason}, isolated: s.past(at),
 	}
 	return s.changed(id, s.me, nil)
 }
 
 func (s *modelStore) isolate(ctx context.Context, id, reason string) (entry, error) {
-	return over(ctx, s, "isolate", func() entry { return s.isolateNow(id, reason, 0) })
+	return over(ctx, s, "isolate", func() entry { return s.isolateNow(id, reason, s.time()) })
 }
 
 func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
@@ -313,7 +324,7 @@ func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
 }
 
 func (s *modelStore) restore(
-	ctx context.Context, fb resilience.FleetBreaker, reason string, age time.Duration, older int64,
+	ctx context.Context, fb resilience.FleetBreaker, reason string, at time.Time, older int64,
 ) (entry, error) {
 	return over(ctx, s, "restore", func() entry {
 		isolates := fb.State == resilience.StateIsolated
@@ -326,9 +337,9 @@ func (s *modelStore) restore(
 			return s.view(fb.ID, s.me)
 		}
 		if isolates {
-			return s.isolateNow(fb.ID, reason, age)
+			return s.isolateNow(fb.ID, reason, at)
 		}
-		s.open(fb.ID, max(fb.RetryAfter, 0), fb.Config.ProbeInterval/2, "calls")
+		s.open(fb.ID, s.time().Add(max(fb.RetryAfter, 0)), s.time().Add(fb.Config.ProbeInterval/2), "calls")
 		return s.changed(fb.ID, s.me, nil)
 	})
 }

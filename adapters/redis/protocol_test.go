@@ -176,7 +176,7 @@ func TestErrorsOfAServer(t *testing.T) {
 				for op, do := range map[string]func() error{
 					"sync":    func() error { _, err := s.sync(ctx, memory{}); return err },
 					"read":    func() error { _, err := s.read(ctx, []string{b.ID}); return err },
-					"failure": func() error { _, err := s.failure(ctx, b, 0, 1, 2, false); return err },
+					"failure": func() error { _, err := s.failure(ctx, b, 1, 2, false); return err },
 					"lease":   func() error { _, err := s.lease(ctx, b, resilience.CauseCalls); return err },
 					"isolate": func() error { _, err := s.isolate(ctx, b.ID, ""); return err },
 					"reset":   func() error { _, err := s.reset(ctx, b.ID); return err },
@@ -196,6 +196,7 @@ func TestRepliesToOtherCommands(t *testing.T) {
 	w := newWire(t)
 	s, b := newRedisStore(w.client, "test", "member-1"), resilience.FleetBreaker{ID: "listed/search"}
 	success := news{op: "success", breaker: b}
+	syncs := func() error { _, err := s.sync(t.Context(), memory{}); return err }
 	reads := func() error { _, err := s.read(t.Context(), []string{b.ID}); return err }
 	tells := func() error { _, err := s.tell(t.Context(), success, success); return err }
 	isolates := func() error { _, err := s.isolate(t.Context(), b.ID, ""); return err }
@@ -204,8 +205,10 @@ func TestRepliesToOtherCommands(t *testing.T) {
 		reply string
 		fits  bool
 	}{
-		{func() error { _, err := s.sync(t.Context(), memory{}); return err }, "{}", false},
-		{func() error { _, err := s.sync(t.Context(), memory{}); return err }, `{"since": "1.2"}`, true},
+		{syncs, "{}", false},
+		{syncs, "[{}]", false},
+		{syncs, `{"since": "1.2"}`, false},
+		{syncs, `{"since": "1.2", "now": 1}`, true},
 		{reads, `[{"id": "listed/fetch"}]`, false},
 		{reads, `[{"id": "listed/search"}]`, true},
 		{reads, "[]", true}, // it is closed by now

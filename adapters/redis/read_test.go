@@ -19,7 +19,7 @@ func change(t *testing.T, other *modelStore, period, d time.Duration) {
 		b := resilience.FleetBreaker{
 			ID: fmt.Sprint("unlisted/", i%maxBreakers), Config: resilience.BreakerConfig{Failures: 1000},
 		}
-		_, err := other.failure(t.Context(), b, 0, 1, 2, false)
+		_, err := other.failure(t.Context(), b, 1, 2, false)
 		require.NoError(t, err)
 		time.Sleep(period)
 	}

@@ -18,11 +18,17 @@ func (e *engine) Report(results []resilience.FleetResult) {
 	}
 }
 
-// skipped notes that results since this time are lost: the next sync tells the store which breakers have changed.
+// skipped notes that results since this time are lost: the next sync tells the store which breakers have changed, and
+// when a call has succeeded last of those that have failures there.
 func (e *engine) skipped(since time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.behind = true
+	for id, x := range e.breakers {
+		if b, _ := e.member.Breaker(id); x.Failures > 0 && !b.Succeeded.IsZero() {
+			e.cleared[id] = b.Succeeded
+		}
+	}
 	if since.Before(e.agreed) {
 		e.agreed = since
 	}

@@ -58,7 +58,7 @@ func TestFailureWhoseReplyIsLostCountsOnce(t *testing.T) {
 		b := resilience.FleetBreaker{ID: "listed/search", Config: resilience.BreakerConfig{Failures: 5, Cooldown: time.Minute}}
 		for i := range 6 {
 			left.Store(3)
-			x, err := s.failure(t.Context(), b, 0, 1, 1, false)
+			x, err := s.failure(t.Context(), b, 1, 1, false)
 			require.NoError(t, err)
 			require.Negative(t, left.Load(), "it was sent again")
 			require.Equal(t, i >= 4, x.State == "open")
@@ -73,7 +73,7 @@ func TestFailureWhoseReplyIsLostCountsOnce(t *testing.T) {
 // time.
 func TestCommandWhoseReplyIsLostIsExecutedOnce(t *testing.T) {
 	b := resilience.FleetBreaker{ID: "listed/search", Config: resilience.BreakerConfig{Failures: 5, Cooldown: time.Minute}}
-	failure := news{op: "failure", breaker: b, n: 4, after: never, quorum: 1}
+	failure := news{op: "failure", breaker: b, n: 4, quorum: 1}
 	success := news{op: "success", breaker: b}
 	for name, c := range map[string]struct {
 		told, meanwhile []news

@@ -320,7 +320,7 @@ func TestFailuresAreInARowOnceTheirMemberHasHeardOfThoseBefore(t *testing.T) {
 			var apart [2]int64
 			for i, step := range steps {
 				for k, s := range []store{scripts[step.member], models[step.member]} {
-					n := news{op: step.op, n: step.n, after: time.Hour, quorum: 2}
+					n := news{op: step.op, n: step.n, quorum: 2}
 					n.breaker = resilience.FleetBreaker{ID: "listed/search", Config: resilience.BreakerConfig{Failures: 3}}
 					if step.heard {
 						n.heard = version[k]

@@ -65,15 +65,15 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		return resilience.FleetBreaker{
 			ID:         drawID.Draw(t, "id"),
 			State:      rapid.SampledFrom([]resilience.State{resilience.StateOpen, resilience.StateIsolated}).Draw(t, "state"),
-			RetryAfter: time.Duration(rapid.IntRange(0, 4).Draw(t, "wait")) * time.Second,
+			RetryAfter: time.Duration(rapid.IntRange(0, 6).Draw(t, "wait")) * time.Second,
 			Config: resilience.BreakerConfig{
 				Failures: 3, Cooldown: 4 * time.Second, ProbeInterval: drawInterval.Draw(t, "interval"),
 				ProbeTimeout: 9 * time.Second,
 			},
 		}
 	}
-	drawAge := rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, time.Minute})
-	drawAfter := rapid.SampledFrom([]time.Duration{never, never, time.Millisecond, time.Second, time.Minute})
+	drawAge := rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, time.Minute, -time.Second})
+	drawAfter := rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, time.Minute, -time.Second})
 	drawCause := rapid.SampledFrom([]resilience.Cause{resilience.CauseCalls, resilience.CauseProbe})
 	drawHeard := func(t *rapid.T) int64 { // all or nothing, mostly
 		return rapid.SampledFrom([]int64{0, 1, m.version, m.version}).Draw(t, "heard")
@@ -87,11 +87,18 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		return rapid.SampledFrom(all).Draw(t, "apart")
 	}
 	drawNews := func(t *rapid.T, op string) news {
-		return news{
-			op: op, breaker: breaker(), age: drawAge.Draw(t, "age"), cause: drawCause.Draw(t, "cause"),
-			n: rapid.IntRange(1, 4).Draw(t, "n"), after: drawAfter.Draw(t, "after"), heard: drawHeard(t), apart: drawApart(t), quorum: 2, probe: rapid.Bool().Draw(t, "probe"),
+		n := news{
+			op: op, breaker: breaker(), cause: drawCause.Draw(t, "cause"), probe: rapid.Bool().Draw(t, "probe"),
+			n: rapid.IntRange(1, 4).Draw(t, "n"), heard: drawHeard(t), apart: drawApart(t), quorum: 2,
 			reason: "maintenance", older: rapid.Int64Range(0, 20).Draw(t, "older"),
 		}
+		if rapid.Bool().Draw(t, "says when") {
+			n.at = m.time().Add(-drawAge.Draw(t, "age"))
+		}
+		if rapid.Bool().Draw(t, "has succeeded") {
+			n.breaker.Succeeded = m.time().Add(-drawAfter.Draw(t, "after"))
+		}
+		return n
 	}
 	drawOp := rapid.SampledFrom([]string{"failure", "success", "recovered", "renew", "restore", "reclose"})
 	tell := func(op string) func(t *rapid.T) {
@@ -204,7 +211,7 @@ func TestWhatOutlivesQuietDays(t *testing.T) {
 	}
 	for _, id := range []string{"listed/b", "listed/b/key", "unlisted/c"} {
 		b := resilience.FleetBreaker{ID: id, Config: resilience.BreakerConfig{Failures: 5}}
-		_, err := s.failure(t.Context(), b, 0, 1, 2, false)
+		_, err := s.failure(t.Context(), b, 1, 2, false)
 		require.NoError(t, err)
 	}
 	_, err := s.reset(t.Context(), "listed/d")

@@ -27,7 +27,8 @@ type store interface {
 	sync(ctx context.Context, known memory) (syncReply, error)
 	read(ctx context.Context, ids []string) ([]entry, error)
 
-	// tell does one operation for each breaker, of which there may be maxBatch, and returns an entry for each.
+	// tell does one operation for each breaker, of which there may be maxBatch, and returns an entry for each. The times
+	// of news are by the store's clock.
 	tell(ctx context.Context, all ...news) ([]entry, error)
 	lease(ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause) (leaseReply, error)
 
@@ -58,7 +59,8 @@ type memory struct {
 
 type syncReply struct {
 	memory
-	Of       memory   `json:"of"` // what it was before the server went back; zero if it hasn't
+	Of       memory   `json:"of"`  // what it was before the server went back; zero if it hasn't
+	Now      int64    `json:"now"` // milliseconds
 	Members  int      `json:"members"`
 	Complete bool     `json:"complete"` // the member knows all
 	IDs      []string `json:"ids"`
@@ -174,8 +176,10 @@ func run[T any](ctx context.Context, s *redisStore, op string, ids []string, arg
 	if err != nil {
 		return reply, err
 	}
-	err = json.Unmarshal([]byte(text), &reply)
-	return reply, err
+	if err := json.Unmarshal([]byte(text), &reply); err != nil {
+		return reply, fmt.Errorf("%w: %w", errMixedUp, err)
+	}
+	return reply, nil
 }
 
 func (s *redisStore) sync(ctx context.Context, known memory) (syncReply, error) {
@@ -186,7 +190,7 @@ func (s *redisStore) sync(ctx context.Context, known memory) (syncReply, error) 
 		s.allowed.Store(true)
 	}
 	reply, err := run[syncReply](ctx, s, "sync", nil, known.Since, known.Version)
-	if err == nil && reply.Since == "" {
+	if err == nil && (reply.Since == "" || reply.Now <= 0) {
 		err = errMixedUp
 	}
 	return reply, err
@@ -313,6 +317,14 @@ func hear(ctx context.Context, messages *redis.PubSub, l listener) {
 func milliseconds(d time.Duration) int64 {
 	d = min(max(d, 0), math.MaxInt64-time.Millisecond)
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// sinceEpoch returns a time in milliseconds, zero if it is zero.
+func sinceEpoch(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
 }
 
 // duration returns as many milliseconds as a Duration can be long, and none if they are negative.

@@ -204,11 +204,11 @@ func TestLongestDurationsStayLong(t *testing.T) {
 		ID: "listed/search", State: resilience.StateOpen, RetryAfter: math.MaxInt64,
 		Config: resilience.BreakerConfig{Failures: 1, Cooldown: math.MaxInt64, ProbeInterval: math.MaxInt64},
 	}
-	x, err := all[0].failure(t.Context(), b, 0, 1, 1, false)
+	x, err := all[0].failure(t.Context(), b, 1, 1, false)
 	require.NoError(t, err)
 	require.Equal(t, "open", x.State)
 	require.Positive(t, x.change(time.Now()).RetryAfter)
-	x, err = all[0].failure(t.Context(), b, 0, 1, 1, true)
+	x, err = all[0].failure(t.Context(), b, 1, 1, true)
 	require.NoError(t, err)
 	require.Positive(t, x.change(time.Now()).RetryAfter)
 	for _, s := range all {

@@ -147,15 +147,9 @@ func (e *engine) hasGoneBack(reply syncReply) bool {
 	return true
 }
 
-// notice lets the store begin another memory, if it has gone back, before it is told something: what is told first
-// would otherwise pass for a part of the older memory.
+// notice learns what the store's clock is, and lets the store begin another memory, if it has gone back, before it is
+// told something: what is told first would otherwise pass for a part of the older memory.
 func (e *engine) notice(ctx context.Context) error {
-	e.mu.Lock()
-	had := len(e.before)
-	e.mu.Unlock()
-	if had == 0 {
-		return nil // each command says what the member has seen of the only one
-	}
 	reply, _, err := e.ask(ctx)
 	if err == nil {
 		e.hasGoneBack(reply)
@@ -168,9 +162,15 @@ func (e *engine) ask(ctx context.Context) (reply syncReply, since string, err er
 	e.mu.Lock()
 	known, since := e.known, e.since
 	e.mu.Unlock()
+	asked := time.Now()
 	reply, err = bounded(ctx, &e.hanging, func(ctx context.Context) (syncReply, error) {
 		return e.store.sync(ctx, known)
 	})
+	if err == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.clock = e.clock.heard(time.UnixMilli(reply.Now), asked, time.Now())
+	}
 	return reply, since, err
 }
 
@@ -178,21 +178,20 @@ func (e *engine) ask(ctx context.Context) (reply syncReply, since string, err er
 // missed some of that: whose failures a success has ended, and which breakers have opened and closed.
 func (e *engine) catchUp(ctx context.Context) error {
 	e.mu.Lock()
-	behind := e.behind
-	e.mu.Unlock()
-	if !behind {
+	if !e.behind {
+		e.mu.Unlock()
 		return nil
 	}
-	if err := e.notice(ctx); err != nil {
-		return err
-	}
-
-	e.mu.Lock()
 	u := e.untold
 	e.behind, e.cleared = false, make(map[string]time.Time)
 	e.mu.Unlock()
+
 	var err error
-	for all := e.findings(u); len(all) > 0 && err == nil; {
+	all := e.findings(u)
+	if len(all) > 0 {
+		err = e.notice(ctx)
+	}
+	for len(all) > 0 && err == nil {
 		all, err = e.tellAll(ctx, all, func(news, entry) {})
 	}
 	if err != nil {

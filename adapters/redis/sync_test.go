@@ -165,7 +165,7 @@ func TestWhatHappensDuringASyncIsNewer(t *testing.T) {
 		// Its operator resets one, which stands until the next sync says that it is open still.
 		hear := s.store.deafen()
 		b := resilience.FleetBreaker{ID: "listed/search", Config: resilience.BreakerConfig{Failures: 1, Cooldown: time.Hour}}
-		_, err := other.failure(t.Context(), b, 0, 1, 1, false)
+		_, err := other.failure(t.Context(), b, 1, 1, false)
 		require.NoError(t, err)
 		began, end := make(chan struct{}), make(chan struct{})
 		s.store.faults.Store("read", fault{after: func(context.Context) error {
@@ -320,8 +320,9 @@ func TestResetOfOneMemberStandsWithoutNews(t *testing.T) {
 		require.Equal(t, resilience.StateOpen, all[1].state())
 
 		_, err := all[1].store.failure(t.Context(), resilience.FleetBreaker{
-			ID: "listed/search", RetryAfter: time.Hour, Config: resilience.BreakerConfig{ProbeInterval: time.Minute},
-		}, 0, 1, 2, true)
+			ID: "listed/search", RetryAfter: time.Hour,
+			Config: resilience.BreakerConfig{Cooldown: time.Hour, ProbeInterval: time.Minute},
+		}, 1, 2, true)
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, resilience.StateOpen, all[0].state(), "a probe has failed")
