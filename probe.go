@@ -70,7 +70,11 @@ func (p *prober) tripped(b *Breaker) {
 // ProbeInterval and a whole one after the beginning of the last one, which took some of that. b.mu must be held.
 func (b *Breaker) scheduleProbe(period int, least, took time.Duration) {
 	interval := b.cfg.ProbeInterval
-	delay := max(between(interval/2, interval)-took, least, 1)
+	b.scheduleProbeIn(period, max(between(interval/2, interval)-took, least, 1))
+}
+
+// scheduleProbeIn schedules the next Probe of a period. b.mu must be held.
+func (b *Breaker) scheduleProbeIn(period int, delay time.Duration) {
 	b.prober.at.Store(in(delay))
 	time.AfterFunc(delay, func() { b.callProbe(period) })
 }
@@ -142,7 +146,7 @@ func (b *Breaker) isProbedElsewhere(period int, wait time.Duration) bool {
 	case !s.isRefused(b.cfg.longest()):
 		return false
 	}
-	b.scheduleProbe(period, min(wait, s.denied.left()), 0)
+	b.scheduleProbeIn(period, min(wait, s.denied.left())+between(0, b.cfg.ProbeInterval/2))
 	return true
 }
 

@@ -35,9 +35,9 @@
 // leaves the next one to the others, for a quarter of the cooldown, and if it is in vain again, that keeps none out
 // that has had no turn since. A member that is called rarely therefore asks the backend for itself, once, however often
 // the others have asked in vain, so a fleet whose members are called about once in a cooldown asks more often than
-// that; and a server that crashes within each cooldown has had
-// no turn each time it is back. With BreakerConfig.Probe, the fleet together asks the backend as often as one server
-// would, and keeps calls from being the probe for as long.
+// that; and a server that crashes within each cooldown has had no turn each time it is back. With BreakerConfig.Probe,
+// the fleet together asks the backend as often as one server would, each member in its turn, and keeps calls from being
+// the probe for as long. A Probe that hangs is followed by that of another member, half a ProbeInterval later at most.
 //
 // # Without Redis
 //
@@ -45,8 +45,9 @@
 // fails and nothing is slower. The log says so, observers receive a ConnectionChange, and [Fleet.Health] says why. When
 // Redis is back, each member tells it what its own calls have found out meanwhile, and learns the rest: failures that
 // are told so late aren't in a row with those of a member that has succeeded since, and a breaker that has opened
-// meanwhile is open for a Cooldown since then. They agree again about a second later at the latest, and two seconds after a failover, with the client's default options. Each idle connection of the
-// client that was lost silently, as behind a firewall, takes 750ms more: ConnMaxIdleTime should close them before.
+// meanwhile is open for a Cooldown since then. They agree again about a second later at the latest, and two seconds
+// after a failover, with the client's default options. Each idle connection of the client that was lost silently, as
+// behind a firewall, takes 750ms more: ConnMaxIdleTime should close them before.
 //
 // A client that ignores its contexts, as with a hook that blocks, isn't called while 64 of its calls hang.
 //

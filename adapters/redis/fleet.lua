@@ -1,6 +1,6 @@
 -- All that members of a fleet agree on, as one script, so that each operation is atomic. All keys share the hash tag
--- of the namespace, and therefore a node of a cluster. All times are the server's, in milliseconds. What it says to members are
--- durations, and what they say to it is by its clock as they have heard it: their own clocks don't matter.
+-- of the namespace, and therefore a node of a cluster. All times are the server's, in milliseconds: members say when
+-- something was by its clock, as they have heard that, and hear durations, so their own clocks don't matter.
 --
 -- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, of, forked, awake, clock,
 -- ahead), index (sorted set: ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard
@@ -20,7 +20,8 @@
 --   leased          since when it has the lease
 --   vain            how long all leases were that have ended without a result since the last one
 --   probes          how many have failed since the breaker has opened, or have told nothing while they had the lease
---   failed:MEMBER   which of them was the last one of this member, and when a call of it may be the next probe
+--   failed:MEMBER   which of them was the last call of this member, and when its next one may be the probe
+--   probed:MEMBER   which of them was the last Probe of this member, zero if it has only asked for one, and a time
 --   cause, reason   of the state
 --   reset           when it was reset by hand, for a minute: members that were away have to hear of that
 --   isolated        when it was isolated
@@ -95,23 +96,26 @@ local function present(prefix)
 	return all
 end
 
--- turn returns which of the probes that were in vain was the last one of a member, zero if none was, and when a call of
--- it may be the next one.
-local function turn(key, member)
-	local nth, due = string.match(redis.call('HGET', key, 'failed:' .. member) or '', '^(%d+) (%d+)$')
+-- Calls and Probes take turns each for themselves.
+local turns = {calls = 'failed:', probe = 'probed:'}
+
+-- turn returns which of the probes that were in vain was the last call of a member, or its last Probe, zero if none was;
+-- and for a call when the next one may be the probe.
+local function turn(cause, key, member)
+	local nth, due = string.match(redis.call('HGET', key, turns[cause] .. member) or '', '^(%d+) (%d+)$')
 	return tonumber(nth or 0), tonumber(due or redis.call('HGET', key, 'at') or now)
 end
 
 -- owed returns since when calls of all those may be the probe who have had no turn since this member's was in vain; nil
 -- if there are none. Its own network may be broken, or its calls may tell nothing, and they may be called rarely: its
--- next ones don't put them off.
-local function owed()
-	local mine = turn(breaker, me)
+-- next ones don't put them off. Probes are owed to those who have asked for one: others may not have the breaker.
+local function owed(cause)
+	local mine = turn(cause, breaker, me)
 	if mine == 0 then return nil end
-	local fields, since = present('failed:'), nil
-	if #fields < live() then since = tonumber(redis.call('HGET', breaker, 'at')) end
+	local fields, since = present(turns[cause]), nil
+	if cause == 'calls' and #fields < live() then since = tonumber(redis.call('HGET', breaker, 'at')) end
 	for _, field in ipairs(fields) do
-		local nth, due = turn(breaker, string.sub(field, #'failed:' + 1))
+		local nth, due = turn(cause, breaker, string.sub(field, #turns[cause] + 1))
 		if nth < mine then since = math.max(since or 0, due) end
 	end
 	return since
@@ -121,8 +125,9 @@ end
 local function lapse()
 	local h = redis.call('HMGET', breaker, 'lease', 'until', 'leased')
 	if not h[1] or tonumber(h[2]) > now then return end
-	local _, due = turn(breaker, h[1])
-	redis.call('HSET', breaker, 'failed:' .. h[1], redis.call('HINCRBY', breaker, 'probes', 1) .. ' ' .. int(due))
+	local _, due = turn('calls', breaker, h[1])
+	local nth = redis.call('HINCRBY', breaker, 'probes', 1)
+	redis.call('HSET', breaker, 'failed:' .. h[1], nth .. ' ' .. int(due), 'probed:' .. h[1], nth .. ' ' .. int(due))
 	redis.call('HINCRBY', breaker, 'vain', int(h[2] - h[3]))
 	redis.call('HDEL', breaker, 'lease', 'leased')
 end
@@ -131,7 +136,7 @@ end
 -- for so long that of several one goes first.
 local function keptOut(key, holder, ends, leased)
 	if not holder or holder == me then return 0 end
-	if turn(key, me) >= turn(key, holder) then return tonumber(ends) end
+	if turn('calls', key, me) >= turn('calls', key, holder) then return tonumber(ends) end
 	return math.min(tonumber(ends), leased + absent)
 end
 
@@ -159,7 +164,7 @@ end
 -- get returns a breaker as members know it.
 local function get(key, id)
 	local h = redis.call('HMGET', key, 'state', 'failures', 'cause', 'reason', 'v', 'lease', 'until', 'isolated', 'reset', 'leased')
-	local _, at = turn(key, me)
+	local _, at = turn('calls', key, me)
 	local age = 0
 	at = math.max(at, keptOut(key, h[6], h[7], h[10]))
 	if h[3] == 'manual' then age = math.max(now - (h[8] or h[9] or now), 0) end
@@ -266,8 +271,8 @@ function ops.leave()
 end
 
 -- putOff makes calls wait until then before one is the probe, after one of this member that has failed, but not those of
--- members who are owed a turn. If it was a Probe, of any member, it may be the Probe that is broken, so all of them
--- together can't do so for ever. It reports whether all calls wait.
+-- members who are owed a turn. A Probe puts off all, since each member that has one has its turn soon; but it may be what
+-- is broken, so all of them together can't do so for ever. It reports whether all calls wait.
 local function putOff(due, cooldown, cause)
 	if cause == 'probe' then
 		redis.call('HSETNX', breaker, 'opened', int(now)) -- unless an older version of this script has opened it
@@ -276,14 +281,13 @@ local function putOff(due, cooldown, cause)
 		redis.call('HSET', breaker, 'opened', int(now))
 	end
 
-	local mine, all = turn(breaker, me), not owed()
-	due = int(due)
+	local mine, all = turn('calls', breaker, me), cause == 'probe' or not owed(cause)
 	for _, field in ipairs(present('failed:')) do
-		local nth = turn(breaker, string.sub(field, #'failed:' + 1))
-		if nth > mine then redis.call('HSET', breaker, field, int(nth) .. ' ' .. due) end
+		local nth = turn('calls', breaker, string.sub(field, #'failed:' + 1))
+		if all or nth > mine then redis.call('HSET', breaker, field, int(nth) .. ' ' .. int(due)) end
 	end
-	redis.call('HSET', breaker, 'failed:' .. me, redis.call('HINCRBY', breaker, 'probes', 1) .. ' ' .. due)
-	if all then redis.call('HSET', breaker, 'at', due) end
+	redis.call('HSET', breaker, turns[cause] .. me, redis.call('HINCRBY', breaker, 'probes', 1) .. ' ' .. int(due))
+	if all then redis.call('HSET', breaker, 'at', int(due)) end
 	return all
 end
 
@@ -295,14 +299,15 @@ end
 --
 -- What had failed before the member's last success, here or elsewhere, is over: while the fleet has no failures, its
 -- members tell of no success otherwise.
-function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, wait, probe, at, cause, succeeded)
+function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, probe, at, cause, succeeded)
 	at = past(at)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last')
 	local state, last = h[1], math.max(tonumber(h[5] or 0), at)
 	if h[2] and at < tonumber(h[2]) then return unchanged(id) end
 	if state == 'open' and probe == '1' then
-		local all = putOff(at + wait, cooldown, cause)
-		redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'last', int(last))
+		local all = putOff(at + cooldown, cooldown, cause)
+		redis.call('HSET', breaker, 'last', int(last))
+		if cause == 'calls' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2)) end -- the lease sets a Probe's
 		local another = h[3] and h[3] ~= me and tonumber(h[4]) > now
 		if not another then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
 		if all then return changed(id) end
@@ -349,26 +354,30 @@ function ops.recovered(id, at, cause)
 	return changed(id, {cause = cause})
 end
 
--- mayTake returns when the member may have the lease. One whose probe was in vain leaves the next one for a while to
--- those who have had no turn since: its own network may be what is broken.
-local function mayTake(cause, patience)
-	local h = redis.call('HMGET', breaker, 'probe_at', 'lease', 'until', 'leased')
-	local _, due = turn(breaker, me)
-	local since = owed()
-	if cause == 'probe' then due, since = tonumber(h[1]), since and tonumber(h[1]) end
+-- mayTake returns when the member may have the lease, or may ask for it again: one who wants to call its Probe when the
+-- one that is under way has timed out. One whose probe was in vain leaves the next one for a while to those who have had
+-- no turn since: its own network may be what is broken.
+local function mayTake(cause, patience, interval)
+	local h = redis.call('HMGET', breaker, 'probe_at', 'lease', 'until', 'leased', 'last')
+	local _, due = turn('calls', breaker, me)
+	local since = owed(cause)
+	if cause == 'probe' then due, since = tonumber(h[1]), since and math.max(h[1], h[5] or 0) end
 
 	local ends = tonumber(h[3] or 0)
 	local out = keptOut(breaker, h[2], h[3], h[4])
-	if out > now then return math.max(due, out) end
+	if out > now then
+		if cause == 'probe' and h[4] + interval > now then out = math.min(out, h[4] + interval) end
+		return math.max(due, out)
+	end
 	if not since then return due end
 	if ends <= now then since = math.max(since, ends) end
 	return math.max(due, since + patience)
 end
 
 -- take gives the member the lease, and tells the others unless some of them are owed a turn.
-local function take(id, term)
+local function take(id, cause, term)
 	redis.call('HSET', breaker, 'lease', me, 'until', int(now + term), 'leased', int(now))
-	if not owed() then changed(id, {wait = tonumber(term)}) end
+	if not owed(cause) then changed(id, {wait = tonumber(term)}) end
 end
 
 -- lease lets the member probe an open breaker if it is time, and none other does.
@@ -378,12 +387,13 @@ function ops.lease(id, cause, term, interval, patience)
 	if state ~= 'open' then return cjson.encode({granted = true, wait = 0}) end
 
 	lapse()
+	if cause == 'probe' then redis.call('HSETNX', breaker, 'probed:' .. me, '0 0') end
 	local mine = redis.call('HGET', breaker, 'lease') == me
-	local due = mine and now or mayTake(cause, patience)
+	local due = mine and now or mayTake(cause, patience, interval)
 	if due > now then return cjson.encode({granted = false, wait = due - now}) end
 
 	if cause == 'probe' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2)) end
-	if not mine then take(id, term) end
+	if not mine then take(id, cause, term) end
 	return cjson.encode({granted = true, wait = 0})
 end
 
@@ -400,7 +410,7 @@ function ops.renew(id, term, longest, patience)
 
 	lapse()
 	local held = redis.call('HGET', breaker, 'lease')
-	if not held and mayTake('calls', patience) <= now then take(id, term) end
+	if not held and mayTake('calls', patience) <= now then take(id, 'calls', term) end
 	return '{}'
 end
 

@@ -3,7 +3,6 @@ package redisfleet
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,35 +160,6 @@ func TestLoneMemberProbesInEachCooldown(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.InDelta(t, 600/30, all[0].asked.Load()-5, 1)
-	})
-}
-
-func TestFleetProbesAsOftenAsOneServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var up atomic.Bool
-		var probes atomic.Int64
-		all := servers(t, newModel(), 10, func(c *resilience.BreakerConfig) {
-			c.Probe = func(context.Context) error {
-				probes.Add(1)
-				if !up.Load() {
-					return errBackend
-				}
-				return nil
-			}
-		})
-		defer leaveAll(t, all)
-		down(t, all)
-		time.Sleep(4 * time.Minute)
-		n := probes.Load()
-		require.GreaterOrEqual(t, n, int64(4*60/5-4), "one in each ProbeInterval")
-		require.LessOrEqual(t, n, int64(4*60*2/5+1), "and no two in half of one")
-
-		up.Store(true)
-		time.Sleep(8 * time.Second) // one and a half, and the way of the result to all
-		for _, s := range all {
-			require.Equal(t, resilience.StateClosed, s.state())
-		}
-		require.Equal(t, n+1, probes.Load())
 	})
 }
 

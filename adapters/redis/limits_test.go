@@ -151,12 +151,12 @@ func TestWhenABreakerMayBeProbed(t *testing.T) {
 
 	_, err = all[0].failure(t.Context(), b, 1, 2, true)
 	require.NoError(t, err)
-	require.Equal(t, 7*time.Second+3*time.Second, lease(all[0], resilience.CauseCalls), "and a quarter of the cooldown")
-	require.Equal(t, 7*time.Second, lease(all[1], resilience.CauseCalls))
+	require.Equal(t, 12*time.Second+3*time.Second, lease(all[0], resilience.CauseCalls), "and a quarter of the cooldown")
+	require.Equal(t, 12*time.Second, lease(all[1], resilience.CauseCalls))
 	require.Equal(t, 3*time.Second, lease(all[1], resilience.CauseProbe))
 	tick(2 * time.Second)
-	require.Equal(t, 5*time.Second, lease(all[1], resilience.CauseCalls))
-	tick(5 * time.Second)
+	require.Equal(t, 10*time.Second, lease(all[1], resilience.CauseCalls))
+	tick(10 * time.Second)
 	require.Zero(t, lease(all[1], resilience.CauseCalls))
 	require.Equal(t, 3*time.Second, lease(all[0], resilience.CauseCalls), "it is leased for so long")
 }

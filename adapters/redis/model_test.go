@@ -5,6 +5,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/seed8d1e2389/resilience"
 )
 
 // A model is what fleet.lua does, in Go, for tests in fake time: without a server, a network or bytes.
@@ -34,7 +36,8 @@ type modelBreaker struct {
 	entry
 	row         int64           // the version with which the first of its failures was counted
 	by          map[string]bool // whose failures are in the row
-	failed      map[string]turn // the members whose probe was in vain
+	failed      map[string]turn // the members whose call was a probe in vain
+	probed      map[string]turn // and those who have asked for a Probe
 	probes      int             // how many were
 	last        time.Time       // when the last failure was
 	succeeded   time.Time       // when a member with some of them had succeeded last before its own
@@ -89,7 +92,7 @@ func (m *model) clone() map[string]*modelBreaker {
 	all := make(map[string]*modelBreaker)
 	for id, b := range m.breakers {
 		clone := *b
-		clone.by, clone.failed = maps.Clone(b.by), maps.Clone(b.failed)
+		clone.by, clone.failed, clone.probed = maps.Clone(b.by), maps.Clone(b.failed), maps.Clone(b.probed)
 		all[id] = &clone
 	}
 	return all
@@ -184,17 +187,21 @@ func (b *modelBreaker) turn(member string) turn {
 	return turn{due: b.at}
 }
 
-// owed returns whether there are members who have had no turn since this one, and since when all of them may.
-func (m *model) owed(b *modelBreaker, me string) (some bool, since time.Time) {
-	mine := b.turn(me)
-	if mine.nth == 0 {
+// owed returns whether there are members who have had no turn since this one, and since when calls of all of them may.
+func (m *model) owed(b *modelBreaker, cause resilience.Cause, me string) (some bool, since time.Time) {
+	turns := b.failed
+	if cause == resilience.CauseProbe {
+		turns = b.probed
+	}
+	mine := turns[me].nth
+	if mine == 0 {
 		return false, since
 	}
-	if forgetAbsent(m, b.failed) < m.live() {
+	if n := forgetAbsent(m, turns); cause == resilience.CauseCalls && n < m.live() {
 		some, since = true, b.at
 	}
-	for _, t := range b.failed {
-		if t.nth < mine.nth {
+	for _, t := range turns {
+		if t.nth < mine {
 			some, since = true, latest(since, t.due)
 		}
 	}
@@ -221,7 +228,7 @@ func (b *modelBreaker) lapse(now time.Time) {
 		return
 	}
 	b.probes++
-	b.failed[b.lease] = turn{b.probes, b.turn(b.lease).due}
+	b.failed[b.lease], b.probed[b.lease] = turn{b.probes, b.turn(b.lease).due}, turn{b.probes, b.turn(b.lease).due}
 	b.vain += b.until.Sub(b.leased)
 	b.lease = ""
 }

@@ -51,18 +51,19 @@ func (n news) args() []any {
 		if n.probe {
 			probe = 1
 		}
-		wait := min(b.RetryAfter, b.Config.Cooldown) // longer after a Trip, which concerns this member only
 		return []any{
 			n.n, n.heard, n.apart, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown),
-			milliseconds(b.Config.ProbeInterval), milliseconds(wait), probe, at, n.cause.String(),
-			sinceEpoch(b.Succeeded),
+			milliseconds(b.Config.ProbeInterval), probe, at, n.cause.String(), sinceEpoch(b.Succeeded),
 		}
 	case "recovered":
 		return []any{at, n.cause.String()}
 	case "lease":
+		patience := b.Config.Cooldown / 4
+		if n.cause == resilience.CauseProbe {
+			patience = b.Config.ProbeInterval / 2
+		}
 		return []any{
-			n.cause.String(), milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval),
-			milliseconds(b.Config.Cooldown / 4),
+			n.cause.String(), milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval), milliseconds(patience),
 		}
 	case "renew":
 		return []any{

@@ -91,7 +91,7 @@ func (s *modelStore) room(id string) bool {
 
 func (s *modelStore) open(id string, at, probeAt time.Time, cause string) {
 	b := &modelBreaker{
-		entry: entry{State: "open", Cause: cause}, failed: make(map[string]turn),
+		entry: entry{State: "open", Cause: cause}, failed: make(map[string]turn), probed: make(map[string]turn),
 		at: at, probeAt: probeAt, opened: s.time(),
 	}
 	if s.wasReset(id) {
@@ -128,14 +128,17 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 		case b != nil && !b.reset.IsZero() && at.Before(b.reset):
 			return s.view(fb.ID, s.me)
 		case b != nil && b.State == "open" && n.probe:
-			due := at.Add(min(max(fb.RetryAfter, 0), fb.Config.Cooldown))
+			due := at.Add(fb.Config.Cooldown)
 			if n.cause == resilience.CauseProbe {
 				due = earliest(due, b.opened.Add(10*fb.Config.Cooldown))
 			} else {
 				b.opened = s.time()
 			}
-			b.last, b.probeAt = latest(b.last, at), s.time().Add(fb.Config.ProbeInterval/2)
-			all := s.putOff(b, due)
+			b.last = latest(b.last, at)
+			if n.cause == resilience.CauseCalls {
+				b.probeAt = s.time().Add(fb.Config.ProbeInterval / 2)
+			}
+			all := s.putOff(b, n.cause, due)
 			if b.lease == "" || b.lease == s.me || !b.until.After(s.time()) {
 				b.lease, b.until, b.vain = "", time.Time{}, 0
 			}
@@ -179,21 +182,26 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 }
 
 // putOff makes calls wait before one is the probe, after one of this member that has failed.
-func (s *modelStore) putOff(b *modelBreaker, due time.Time) (all bool) {
-	mine := b.turn(s.me)
-	some, _ := s.owed(b, s.me)
+func (s *modelStore) putOff(b *modelBreaker, cause resilience.Cause, due time.Time) (all bool) {
+	mine := b.failed[s.me].nth
+	some, _ := s.owed(b, cause, s.me)
+	all = cause == resilience.CauseProbe || !some
 	forgetAbsent(s.model, b.failed)
 	for member, t := range b.failed {
-		if t.nth > mine.nth {
+		if all || t.nth > mine {
 			b.failed[member] = turn{t.nth, due}
 		}
 	}
 	b.probes++
-	b.failed[s.me] = turn{b.probes, due}
-	if !some {
+	if cause == resilience.CauseCalls {
+		b.failed[s.me] = turn{b.probes, due}
+	} else {
+		b.probed[s.me] = turn{b.probes, due}
+	}
+	if all {
 		b.at = due
 	}
-	return !some
+	return all
 }
 
 func (s *modelStore) forget(id string, at time.Time) entry {
@@ -238,6 +246,9 @@ func (s *modelStore) lease(
 		}
 
 		b.lapse(now)
+		if _, asked := b.probed[s.me]; !asked && cause == resilience.CauseProbe {
+			b.probed[s.me] = turn{}
+		}
 		mine := b.lease == s.me
 		if due := s.mayTake(b, fb, cause); !mine && due.After(now) {
 			return leaseReply{Wait: milliseconds(due.Sub(now))}
@@ -246,7 +257,7 @@ func (s *modelStore) lease(
 			b.probeAt = now.Add(fb.Config.ProbeInterval / 2)
 		}
 		if !mine {
-			s.take(b, fb)
+			s.take(b, fb, cause)
 		}
 		return leaseReply{Granted: true}
 	})
@@ -254,12 +265,15 @@ func (s *modelStore) lease(
 
 // mayTake returns when the member may have the lease.
 func (s *modelStore) mayTake(b *modelBreaker, fb resilience.FleetBreaker, cause resilience.Cause) time.Time {
-	due := b.turn(s.me).due
-	some, since := s.owed(b, s.me)
+	due, patience := b.turn(s.me).due, fb.Config.Cooldown/4
+	some, since := s.owed(b, cause, s.me)
 	if cause == resilience.CauseProbe {
-		due, since = b.probeAt, b.probeAt
+		due, since, patience = b.probeAt, latest(b.probeAt, b.last), fb.Config.ProbeInterval/2
 	}
 	if out := b.keptOut(s.me); out.After(s.time()) {
+		if ends := b.leased.Add(fb.Config.ProbeInterval); cause == resilience.CauseProbe && ends.After(s.time()) {
+			out = earliest(out, ends)
+		}
 		return latest(due, out)
 	}
 	if !some {
@@ -268,13 +282,13 @@ func (s *modelStore) mayTake(b *modelBreaker, fb resilience.FleetBreaker, cause 
 	if !b.until.After(s.time()) {
 		since = latest(since, b.until)
 	}
-	return latest(due, since.Add(fb.Config.Cooldown/4))
+	return latest(due, since.Add(patience))
 }
 
 // take gives the member the lease.
-func (s *modelStore) take(b *modelBreaker, fb resilience.FleetBreaker) {
+func (s *modelStore) take(b *modelBreaker, fb resilience.FleetBreaker, cause resilience.Cause) {
 	b.lease, b.leased, b.until = s.me, s.time(), s.time().Add(leaseTerm)
-	if some, _ := s.owed(b, s.me); !some {
+	if some, _ := s.owed(b, cause, s.me); !some {
 		s.changed(fb.ID, s.me, func(e *entry) { e.Wait = leaseTerm.Milliseconds() })
 	}
 }
@@ -298,7 +312,7 @@ func (s *modelStore) renew(ctx context.Context, fb resilience.FleetBreaker) erro
 
 		b.lapse(now)
 		if b.lease == "" && !s.mayTake(b, fb, resilience.CauseCalls).After(now) {
-			s.take(b, fb)
+			s.take(b, fb, resilience.CauseCalls)
 		}
 		return struct{}{}
 	})
