@@ -82,8 +82,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // A deadline of the tool's own counts, since that is how a hang is noticed. A tool that takes a timeout from its agent,
 // or waits for what the agent has described, marks the end of that by [MarkNeutral] or [MarkInvalid].
 //
-// A [Guard] neither counts nor retries a failure that says no more than TIMEOUT, [context.DeadlineExceeded], gRPC's
-// deadline exceeded or HTTP's 504 in the second half of a call that its caller ends before the tool's timeout would: by
+// A [Guard] neither counts nor retries a failure that says no more than TIMEOUT, [context.DeadlineExceeded],
+// [os.ErrDeadlineExceeded], gRPC's deadline exceeded or HTTP's 504 in the second half of a call that its caller ends before the tool's timeout would: by
 // [Timeout] or MetaTimeout, or by a deadline that is earlier by more than a tenth of that timeout. The tool may have told
 // its backend of that end, and either may keep a part of the time. BreakerConfig.Classify is asked all the same:
 // Classify returns ClassNeutral for what that receives, and another class stands. It isn't retried in any case. An
@@ -91,7 +91,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
 // call of its own: what rejected that call knows when to come back. Joined with another error, that one decides, as it
-// does beside the neutral error of a guarded call within the tool.
+// does beside the neutral error of a guarded call within the tool. Beside trouble, so does the VALIDATION_ERROR of such a
+// call, unless its tool has chosen the words; and what the tool itself has canceled says nothing beside any error.
 //
 // A nil error has no class; Classify returns ClassTransient for it.
 func Classify(err error) Class {
@@ -200,7 +201,7 @@ type statement struct {
 
 // join adds the statement of another one of several errors.
 func (s *statement) join(inner *statement) {
-	if s.explicit == nil {
+	if s.explicit.saysNothing() && inner.explicit != nil {
 		s.explicit = inner.explicit
 	}
 	if !s.said {
@@ -255,6 +256,9 @@ func (s *statement) addStatement(err error) {
 func (s *statement) addError(e *Error) {
 	s.explicit, s.derived = e, e.derived && (!s.said || s.derived)
 	s.said, s.says, s.timeout = !e.saysNothing(), e.class(), e.Code == CodeTimeout
+	if e.derived && e.Code == CodeRetryExhausted {
+		s.timeout = e.LastCode == CodeTimeout
+	}
 	s.neutral, s.final = e.neutral, false
 	if e.Code == CodeTimeout || e.Code == CodeCanceled {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
@@ -309,9 +313,15 @@ func (f *facts) classBy(classify func(error) Class) Class {
 	return classify(f.err)
 }
 
-// saysNothing reports whether e is our CANCELED for a context, and says no more than context.Canceled.
+// saysNothing reports whether e is nil, or our CANCELED for a context, and says no more than context.Canceled.
 func (e *Error) saysNothing() bool {
-	return e.bare && e.Code == CodeCanceled && e.Message == messageCanceled
+	return e == nil || e.bare && e.Code == CodeCanceled && e.Message == messageCanceled
+}
+
+// isMistake reports whether e is what a guard has said of a call that failed by a mistake, or of which nothing is known:
+// no program has chosen its words.
+func (e *Error) isMistake() bool {
+	return e != nil && e.quiet && (e.class() == ClassInvalid || e.class() == ClassNeutral)
 }
 
 // bareCancel reports whether f are those of context.Canceled, and nothing says on purpose what it means. What

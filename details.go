@@ -9,7 +9,7 @@ func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 func (c *call) present(e *Error) {
 	c.guard.reword(e)
 	if c.debug() {
-		e.quiet, e.Details = false, c.details(e)
+		e.Details = c.details(e)
 	} else {
 		e.Details = nil
 	}

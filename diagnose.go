@@ -50,8 +50,11 @@ func (d *diagnosis) conclude() {
 		return
 	}
 
-	if d.blamed != nil && d.bareCancel() {
-		d.explicit = nil // it is a CANCELED of ours, for what the tool itself has canceled
+	if (d.blamed != nil || d.said) && d.explicit.saysNothing() {
+		d.explicit = nil // it is a CANCELED of ours, for what the tool itself has canceled, or for what it knows better
+	}
+	if d.explicit.isMistake() && !d.class.neutral() {
+		d.explicit = nil // a mark contradicts what we have said of a call that the tool made
 	}
 	d.retryAfter = d.wait()
 	d.unfinished = d.has(isUnfinished)
@@ -96,10 +99,13 @@ func (d *diagnosis) becomes() Code {
 
 // isTimeout reports whether a failure says no more than that a deadline has passed.
 func (d *diagnosis) isTimeout() bool {
-	if d.said {
+	switch {
+	case d.said:
 		return d.timeout
+	case d.sign >= signTrouble && d.sign != signTimeout:
+		return false
 	}
-	return d.code == CodeTimeout
+	return d.code == CodeTimeout || d.has(isIODeadline)
 }
 
 // A retryAfterError asks its caller to wait.
@@ -129,7 +135,9 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 		if e.Retryable && e.RetryAfter <= 0 {
 			e.RetryAfter = d.retryAfter
 		}
-		if d.final && e.Retryable {
+		mistaken := d.derived && d.class.neutral()
+		e.quiet = e.quiet || mistaken
+		if (d.final || mistaken) && e.Retryable {
 			e.giveUp(suggestChange)
 		}
 		return e

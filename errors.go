@@ -118,7 +118,8 @@ type Error struct {
 	// caution is what follows a suggestion of other words than ours, as the call may have taken effect.
 	caution string
 
-	// quiet is whether the tool's own words are all that there is to say.
+	// quiet is whether the tool's own words are all that there is to say but for Details, since nobody but us has said
+	// anything, and it isn't counted.
 	quiet bool
 
 	// neutral is whether this error of ours says nothing about a backend.
@@ -149,7 +150,7 @@ func (e *Error) Error() string {
 // may help. It doesn't for a caller who has left, for a mistake of the agent's, or for another failure that
 // says nothing about the tool's backend, unless the tool's author wrote e. An adapter that passes on a tool's
 // own answer adds e to it only if HasGuidance.
-func (e *Error) HasGuidance() bool { return e != nil && !e.quiet }
+func (e *Error) HasGuidance() bool { return e != nil && (!e.quiet || len(e.Details) > 0) }
 
 // Unwrap returns the cause, Err.
 func (e *Error) Unwrap() error {

@@ -260,6 +260,11 @@ func (f *facts) tellsNothing() bool {
 		!f.has(isDeadlineExceeded) && !f.has(isUnreadable)
 }
 
+// isTrouble reports whether the types of a tool's error tell of trouble.
+func (f *facts) isTrouble() bool {
+	return f.sign >= signTrouble || f.surelyLost || f.has(isDeadlineExceeded)
+}
+
 // blame returns the class of a failure that nobody has said outright. What the tool's error tells of
 // trouble counts first, since it may have happened after the last report: while reading an answer, or
 // with a backend that nothing reports on.
@@ -272,7 +277,7 @@ func (f *facts) blame() Class {
 	switch {
 	case v.inTrouble():
 		return v.class
-	case f.sign >= signTrouble, f.surelyLost, f.has(isDeadlineExceeded):
+	case f.isTrouble():
 		return ClassTransient
 	case f.sign == signRejected:
 		return ClassInvalid

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -47,12 +48,13 @@ const (
 	isNotExist
 	isExist
 	isPermission
+	isIODeadline
 )
 
 // landmarks are in the order of their bits.
 var landmarks = [...]error{
 	ErrUnfinished, context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, errUnreadable,
-	fs.ErrNotExist, fs.ErrExist, fs.ErrPermission,
+	fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, os.ErrDeadlineExceeded,
 }
 
 // has is errors.Is for a landmark.
@@ -192,11 +194,11 @@ func (f *facts) join(inner *facts) {
 		return
 	}
 
-	switch { // the other one decides
-	case !f.neutral && (inner.neutral || inner.isUnmade()):
-		inner.silence()
-	case !inner.neutral && (f.neutral || f.isUnmade()):
-		f.silence()
+	switch {
+	case inner.givesWayTo(f):
+		inner.silence(f)
+	case f.givesWayTo(inner):
+		f.silence(inner)
 	}
 	f.cut = inner.cut // as are those after the first one that is
 	f.among |= inner.among
@@ -204,14 +206,27 @@ func (f *facts) join(inner *facts) {
 	f.evidence.join(&inner.evidence)
 }
 
+// givesWayTo reports whether another one, with which the error is joined, decides: the error doesn't count, or is the
+// VALIDATION_ERROR of a call that the tool made, beside trouble of its own.
+func (f *facts) givesWayTo(other *facts) bool {
+	switch {
+	case f.neutral, f.isUnmade():
+		return !other.neutral
+	case other.isUnmade():
+		return false
+	}
+	trouble := other.said && !other.says.neutral() || !other.said && other.isTrouble()
+	return trouble && f.explicit.isMistake() && !f.final
+}
+
 // isUnmade reports whether the error tells of nothing but calls of the tool's that were rejected, or not made.
 func (f *facts) isUnmade() bool { return f.rejected || f.notMade }
 
-// silence leaves, of an error that doesn't count, what must hold for all joined errors. It is neutral, or tells of what
-// was rejected or not made, which agents should still read.
-func (f *facts) silence() {
+// silence leaves, of an error that gives way to another one, what must hold for all joined errors. What was rejected or
+// not made agents should still read, if the other one tells them nothing.
+func (f *facts) silence(other *facts) {
 	worthReading := f.explicit
-	if f.neutral {
+	if f.neutral || !other.tellsNothing() {
 		worthReading = nil
 	}
 

@@ -1,10 +1,12 @@
 package resilience_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -497,6 +499,7 @@ func TestDeadlineOfACallerWithLessTimeSaysNothingOfTheBackend(t *testing.T) {
 		classify func(error) resilience.Class
 		took     time.Duration
 		then     toolFunc
+		code     resilience.Code // of one that isn't counted; TIMEOUT if it is empty
 		counted  bool
 	}{
 		"a deadline":          {deadline: less, took: most, then: failing(9, expired)},
@@ -509,6 +512,22 @@ func TestDeadlineOfACallerWithLessTimeSaysNothingOfTheBackend(t *testing.T) {
 		"wrapped":             {deadline: less, took: most, then: failing(9, fmt.Errorf("search: %w", expired))},
 		"reported":            {deadline: less, took: most, then: reports(expired)},
 		"of HTTP":             {deadline: less, took: most, then: failing(9, statusError(504))},
+		"of a connection": {
+			deadline: less, took: most, code: resilience.CodeConnectionLost, then: func(context.Context) (int, error) {
+				conn, other := net.Pipe()
+				defer conn.Close()
+				defer other.Close()
+				if err := conn.SetDeadline(time.Now()); err != nil {
+					return 0, err
+				}
+				return conn.Read(make([]byte, 1))
+			},
+		},
+		"of several attempts of its own": {
+			deadline: less, took: most, code: resilience.CodeRetryExhausted, then: func(ctx context.Context) (int, error) {
+				return resilience.WithRetry(ctx, noDelay, failing(9, expired))
+			},
+		},
 		"of HTTP, by the wire": {deadline: less, took: most, then: func(ctx context.Context) (int, error) {
 			return sending("GET", answering(504))(ctx)
 		}},
@@ -519,6 +538,7 @@ func TestDeadlineOfACallerWithLessTimeSaysNothingOfTheBackend(t *testing.T) {
 		"not much less":     {deadline: 9*less - 1, took: 9*less - 2, then: failing(9, expired)},
 		"early":             {deadline: less, took: less / 2, then: failing(9, expired), counted: true},
 		"other trouble":     {deadline: less, took: most, then: failing(9, grpcError(14)), counted: true},
+		"beside trouble":    {deadline: less, took: most, then: failing(9, errors.Join(statusError(503), expired)), counted: true},
 		"marked":            {deadline: less, took: most, then: failing(9, resilience.MarkBackend(expired)), counted: true},
 		"other words":       {deadline: less, took: most, then: failing(9, resilience.ConnectionLostError("")), counted: true},
 		"the package's Classify": {
@@ -556,7 +576,7 @@ func TestDeadlineOfACallerWithLessTimeSaysNothingOfTheBackend(t *testing.T) {
 			assert.Equal(t, 1, r.Attempts)
 			assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures == 1)
 			if !tc.counted {
-				assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+				assert.Equal(t, cmp.Or(tc.code, resilience.CodeTimeout), r.Err.Code)
 			}
 			time.Sleep(timeout)
 		})

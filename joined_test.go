@@ -42,6 +42,19 @@ func TestJoinedErrorsOfCallsWithinATool(t *testing.T) {
 		"not made, and a mistake":           {notMade(down), itself(resilience.MarkInvalid(errBoom)), 0},
 		"not made, and rejected":            {notMade(down), rejected, 0},
 		"not made, and trouble":             {notMade(down), itself(refused), 1},
+		"a mistake, and trouble":            {inner(resilience.MarkInvalid(errBoom)), itself(refused), 1},
+		"a mistake, and the tool's word":    {inner(statusError(404)), itself(resilience.MarkBackend(errBoom)), 1},
+		"a mistake, and trouble within":     {inner(statusError(404)), inner(refused), 1},
+		"a mistake, and unknown":            {inner(statusError(404)), itself(errBoom), 0},
+		"its own mistake, and trouble":      {itself(resilience.MarkInvalid(errBoom)), inner(errBoom), 0},
+		"canceled, and trouble":             {canceled, itself(refused), 1},
+		"canceled, and a mistake":           {canceled, itself(resilience.MarkInvalid(errBoom)), 0},
+		"canceled, and unknown":             {canceled, itself(errBoom), 0},
+		"a canceled dial, and unknown":      {canceledDial, itself(errBoom), 0},
+		"a canceled look-up, and unknown":   {canceledLookUp, itself(errBoom), 0},
+		"a canceled dial, and trouble":      {canceledDial, itself(refused), 1},
+		"a canceled dial within":            {within(canceledDial), itself(errBoom), 0},
+		"nothing but a canceled dial":       {canceledDial, canceledLookUp, 0},
 	} {
 		for _, swap := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", ", swap), func(t *testing.T) {
@@ -83,6 +96,130 @@ func notMade(c *resilience.Connector[int]) func(context.Context, *resilience.Gua
 		_, err := c.Get(ctx)
 		return err
 	}
+}
+
+// canceled returns what a call says that the tool itself cancels, as the others are in vain.
+func canceled(ctx context.Context, g *resilience.Guard) error {
+	ctx, cancel := context.WithCancel(ctx)
+	_, err := resilience.Do(ctx, g, "inner", func(ctx context.Context) (int, error) {
+		cancel()
+		return untilDone(ctx)
+	})
+	return err
+}
+
+// canceledDial returns what a connection's dial says that is under way then.
+func canceledDial(ctx context.Context, _ *resilience.Guard) error {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err := new(net.Dialer).DialContext(ctx, "tcp", "127.0.0.1:9")
+	return err
+}
+
+func canceledLookUp(ctx context.Context, _ *resilience.Guard) error {
+	ctx, cancel := context.WithCancel(ctx)
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	_, err := resolver.LookupHost(ctx, "stock.example.com")
+	return err
+}
+
+// within returns what a guarded call says in which that happens.
+func within(says func(context.Context, *resilience.Guard) error) func(context.Context, *resilience.Guard) error {
+	return func(ctx context.Context, g *resilience.Guard) error {
+		ctx, cancel := context.WithCancel(ctx)
+		_, err := resilience.Do(ctx, g, "inner", func(ctx context.Context) (int, error) {
+			err := says(ctx, g)
+			cancel()
+			return 0, err
+		}, resilience.WaitForTool())
+		return err
+	}
+}
+
+// What agents read is of the error that decides.
+func TestWordsOfJoinedErrors(t *testing.T) {
+	for name, one := range map[string]func(context.Context, *resilience.Guard) error{
+		"rejected": rejected, "canceled": canceled, "a canceled dial": canceledDial,
+	} {
+		for _, tc := range []struct {
+			other error
+			code  resilience.Code
+			words string
+		}{
+			{resilience.MarkInvalid(errBoom), resilience.CodeValidation, "Tool 'outer' got invalid arguments"},
+			{statusError(404), resilience.CodeValidation, "Tool 'outer' rejected the request"},
+			{resilience.MarkPermanent(errBoom), resilience.CodeToolFailed, "Tool 'outer' failed"},
+			{resilience.MarkBackend(errBoom), resilience.CodeToolFailed, "Tool 'outer' failed"},
+			{&resilience.Error{Code: resilience.CodeValidation, Message: "There is no Atlantis"}, resilience.CodeValidation, "There is no Atlantis"},
+			{&resilience.Error{Code: "QUOTA", Message: "Used up until Monday"}, "QUOTA", "Used up until Monday"},
+		} {
+			for _, swap := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, ", ", tc.other, ", ", swap), func(t *testing.T) {
+					g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+					g.Breaker("rejecting").Trip(time.Hour)
+					_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+						if swap {
+							return 0, errors.Join(tc.other, one(ctx, g))
+						}
+						return 0, errors.Join(one(ctx, g), tc.other)
+					}, behindAdapter)
+					var e *resilience.Error
+					assert.ErrorAs(t, err, &e)
+					assert.Equal(t, tc.code, e.Code)
+					assert.Equal(t, tc.words, e.Message)
+				})
+			}
+		}
+	}
+}
+
+// A mark says more than what a guard has made of an error within: agents read what the breaker counts.
+func TestWordsOfMarkedErrorsOfCallsWithinATool(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mark  func(error) error
+		retry bool
+	}{
+		"backend": {resilience.MarkBackend, true}, "transient": {resilience.MarkTransient, true},
+		"permanent": {resilience.MarkPermanent, false},
+	} {
+		for _, within := range []error{errBoom, statusError(404), resilience.MarkInvalid(errBoom), resilience.MarkNeutral(errBoom)} {
+			g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+			_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+				return 0, tc.mark(inner(within)(ctx, g))
+			}, behindAdapter)
+			var e *resilience.Error
+			assert.ErrorAs(t, err, &e)
+			assert.Equal(t, 1, g.Breaker("outer").Failures())
+			assert.Equal(t, "TOOL_FAILED: Tool 'outer' failed", e.Error(), "%s %v", name, within)
+			assert.Equal(t, tc.retry, e.Retryable)
+			assert.True(t, e.HasGuidance())
+		}
+	}
+}
+
+// What AsError and WithRetry make of an error that doesn't count recommends nothing.
+func TestDerivedErrorsThatDoNotCountRecommendNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tool := range []func(context.Context) (int, error){
+			func(context.Context) (int, error) { return 0, resilience.AsError("x", errBoom) },
+			func(ctx context.Context) (int, error) {
+				return resilience.WithRetry(ctx, resilience.Retry{}, func(context.Context) (int, error) { return 0, errBoom })
+			},
+		} {
+			g := newGuard(t, resilience.Config{})
+			_, err := resilience.Do(t.Context(), g, "outer", tool, behindAdapter)
+			var e *resilience.Error
+			assert.ErrorAs(t, err, &e)
+			assert.False(t, e.Retryable)
+			assert.False(t, e.HasGuidance())
+			assert.Contains(t, e.Suggestion, "Do not repeat the same call")
+			assert.Zero(t, g.Breaker("outer").Failures())
+		}
+	})
 }
 
 // What was rejected is still worth reading.

@@ -26,6 +26,10 @@ const (
 // addLoss adds whether err means that a connection is gone. What it wraps knows the reason better. Its type is from a
 // package with this path.
 func (f *facts) addLoss(err error, from string) {
+	if f.has(isCanceled) { // of a dial or a look-up that was canceled, nothing is known
+		return
+	}
+
 	switch x := err.(type) {
 	case *net.ParseError, *net.AddrError, net.UnknownNetworkError, net.InvalidAddrError:
 		return // they implement net.Error, but concern no connection
