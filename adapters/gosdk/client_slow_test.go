@@ -482,3 +482,37 @@ func TestClientThatLeavesBeforeItHasReadAll(t *testing.T) {
 		})
 	}
 }
+
+// A timeout waits for no client that still has much to read, whether or not the tool has heeded its context by then.
+func TestTimeoutWaitsForNoSlowClient(t *testing.T) {
+	for name, obeys := range map[string]bool{"of a tool that heeds its context": true, "of one that doesn't": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: 10 * time.Second}}},
+					func(next mcp.MethodHandler) mcp.MethodHandler {
+						return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+							if method == "notifications/message" {
+								time.Sleep(100 * time.Millisecond) // so slow is the client
+							}
+							return next(ctx, method, req)
+						}
+					})
+				c.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					for n := range 300 {
+						assert.NoError(t, req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: n}))
+					}
+					<-ctx.Done()
+					if !obeys {
+						time.Sleep(time.Minute)
+					}
+					return nil, ctx.Err()
+				})
+				c.join("slow")
+				begun := time.Now()
+				require.Contains(t, text(t, c.call("x")), resilience.CodeTimeout)
+				require.InDelta(t, 10*time.Second, time.Since(begun), float64(time.Millisecond))
+				time.Sleep(2 * time.Minute)
+			})
+		})
+	}
+}

@@ -20,10 +20,11 @@
 //     on. But for a client that doesn't read, or answer a ping, an attempt waits for no more than a second in all, or a
 //     tenth of its timeout if that is less, of which a tenth of the time since is given back. After that the tool goes
 //     on without an error, and what it tells its client is sent in order as that reads, before a question or its
-//     answer, which wait for that at most a second for each message. What the client doesn't read in that time, and
-//     what is left of a tool that was abandoned, is dropped with the end of the call. A ping that is answered takes of
-//     that time, too; it is an error once there is none. So a tool that tells its client much should need no more than
-//     four fifths of its timeout.
+//     answer, which wait for that at most a second for each message: a client that needs as long for each of a thousand
+//     waits a quarter of an hour for its answer, as it would without a guard. What the client doesn't read in that time
+//     is dropped with the end of the call, and so is what it hasn't read when the guard gives the answer, such as a
+//     TIMEOUT, which waits for nothing. A ping that is answered takes of the tool's time, too; it is an error once there
+//     is none. So a tool that tells its client much should need no more than four fifths of its timeout.
 //   - Any other notification waits for clients that don't read for at most 100ms in all, of which a tenth of the time
 //     since is given back: one to another session, and one that is sent without the context of a request, as the SDK does
 //     for Server.ResourceUpdated and slog does for a mcp.LoggingHandler. Then the sender goes on, without an error, and

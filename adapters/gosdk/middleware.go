@@ -84,7 +84,8 @@ func (s *server) learn(req mcp.Request, result mcp.Result) {
 func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
 	request := s.describe(ctx, req)
 	tracked := s.tracker.track(req, s.guard)
-	defer tracked.end(ctx)
+	ofTool := false
+	defer func() { tracked.end(ctx, ofTool) }()
 
 	got, err := resilience.Do(ctx, s.guard, req.Params.Name, func(ctx context.Context) (answer, error) {
 		ctx, returned := tracked.begin(ctx)
@@ -94,6 +95,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 
 	e, failed := err.(*resilience.Error)
 	e = scrubbedWords(e)
+	ofTool = !failed || got.needsInput || got.err != nil || got.result != nil
 	switch {
 	case !failed, got.needsInput:
 		return got.forClient(), nil

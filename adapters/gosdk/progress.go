@@ -96,23 +96,22 @@ func (t *tracker) track(req *mcp.CallToolRequest, g *resilience.Guard) *trackedC
 	return c
 }
 
-// end says that the call is about to be answered. It waits until the client has read what it has been told before,
-// which takes none of the tool's time, as long as the client reads and waits for the answer. That of a tool that was
-// abandoned isn't the tool's, and waits for nothing.
-func (c *trackedCall) end(ctx context.Context) {
+// end says that the call is about to be answered. An answer of the tool's waits until the client has read what it has been
+// told before, which takes none of the tool's time, as long as the client reads and waits for the answer. One of the
+// guard's, such as a TIMEOUT, waits for nothing, whether or not the tool has returned by then.
+func (c *trackedCall) end(ctx context.Context, ofTool bool) {
 	if c == nil {
 		return
 	}
 
 	c.mu.Lock()
 	c.answered = true
-	abandoned := c.latest != nil && !c.latest.returned
 	c.mu.Unlock()
 
 	if c.token.value != nil {
 		c.tracker.byToken.CompareAndDelete(c.token, c)
 	}
-	if abandoned || c.outboxes.flush(ctx, c.token.session) != nil {
+	if !ofTool || c.outboxes.flush(ctx, c.token.session) != nil {
 		c.outboxes.drop(c.token.session)
 	}
 }

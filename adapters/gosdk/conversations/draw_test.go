@@ -35,6 +35,7 @@ type call struct {
 	after   time.Duration // the last call
 	leaves  time.Duration // when the caller leaves; zero if it doesn't
 	fails   int           // how many attempts fail
+	obeys   bool          // the tool works no longer than its context lives
 	threads [][]step      // the first one is the tool's own
 }
 
@@ -94,6 +95,7 @@ func drawCall(t *rapid.T, of *conversation) (c call) {
 	c.after = from(t, "after", 0, ms, 150*ms, 3*time.Second)
 	c.leaves = from(t, "leaves", 0, 0, 0, 0, 500*ms, 5*time.Second)
 	c.fails = from(t, "fails", 0, 0, 0, 1, 2)
+	c.obeys = from(t, "obeys", false, true)
 	for range from(t, "threads", 1, 1, 1, 2, 3) {
 		var steps []step
 		for range between(t, "steps", 0, 6) {

@@ -22,6 +22,7 @@ var promises = []struct {
 	{"what belongs to no call waits for 100ms, and a tenth of the time", (*world).othersWaited},
 	{"no client makes a tool time out", (*world).timedOut},
 	{"the answer waits for a second for each message", (*world).answeredLate},
+	{"a timeout waits for nothing", (*world).timedOutLate},
 }
 
 // maxKept is how many messages are kept for a client.
@@ -45,11 +46,6 @@ func (w *world) threads() (n int) {
 		n += 1 + len(c.threads)
 	}
 	return n
-}
-
-// isAbandoned reports whether the call was answered before the attempt returned.
-func (w *world) isAbandoned(a *attempt) bool {
-	return a.returned == 0 || w.outcomes[a.call].answered < a.returned
 }
 
 // last returns the last attempt of a call, nil if there was none.
@@ -86,7 +82,7 @@ func (w *world) lost() string {
 			continue
 		}
 		left := w.calls[m.call].leaves > 0 && !w.outcomes[m.call].ok
-		dropped := left || w.isAbandoned(w.last(m.call)) || !w.isSteady(m.to) // with the end of the call
+		dropped := left || w.outcomes[m.call].timedOut || !w.isSteady(m.to) // with the end of the call
 		if !(m.own(&w.conversation) && dropped) && !w.isWithheld(m) {
 			return m.String()
 		}
@@ -228,7 +224,7 @@ func (w *world) timedOut() string {
 func (w *world) answeredLate() string {
 	for i, c := range w.outcomes {
 		a := w.last(i)
-		if a == nil || w.isAbandoned(a) {
+		if a == nil || a.returned == 0 || c.answered < a.returned {
 			continue
 		}
 		limit := a.returned + time.Second
@@ -239,6 +235,19 @@ func (w *world) answeredLate() string {
 			}
 		}
 		if c.answered > limit {
+			return fmt.Sprintf("the attempt %+v is answered at %s", *a, c.answered)
+		}
+	}
+	return ""
+}
+
+func (w *world) timedOutLate() string {
+	for i, c := range w.outcomes {
+		a := w.last(i)
+		if a == nil || !c.timedOut {
+			continue
+		}
+		if c.answered > a.cut+11*ms { // or the delay before the next attempt
 			return fmt.Sprintf("the attempt %+v is answered at %s", *a, c.answered)
 		}
 	}

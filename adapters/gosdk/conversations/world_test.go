@@ -77,6 +77,7 @@ type outcome struct {
 type attempt struct {
 	call, nth         int
 	started, returned time.Duration // returned is zero while the tool runs
+	cut               time.Duration // when its context ended
 }
 
 // run lets a conversation take place.
@@ -256,6 +257,11 @@ func (w *world) tool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTo
 	w.mu.Lock()
 	w.attempts = append(w.attempts, a)
 	w.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		a.cut = w.now()
+	})
 	for i := range c.threads[1:] {
 		go w.do(ctx, req, a, i+1)
 	}
@@ -264,6 +270,9 @@ func (w *world) tool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTo
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a.returned = w.now()
+	if c.obeys && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if a.nth <= c.fails {
 		return nil, resilience.MarkTransient(errors.New("no luck"))
 	}
@@ -275,7 +284,7 @@ func (w *world) do(ctx context.Context, req *mcp.CallToolRequest, a *attempt, th
 	n := 0
 	for _, s := range w.calls[a.call].threads[thread] {
 		if s.kind == work {
-			time.Sleep(s.lasts)
+			w.work(ctx, a, s.lasts)
 			continue
 		}
 		for range max(s.times, 1) {
@@ -283,6 +292,18 @@ func (w *world) do(ctx context.Context, req *mcp.CallToolRequest, a *attempt, th
 			text := fmt.Sprintf("%d/%d/%d/%d", a.call, a.nth, thread, n)
 			w.send(ctx, req, &message{step: s, attempt: a, thread: thread, text: text})
 		}
+	}
+}
+
+// work takes some time, unless the tool heeds the end of its context.
+func (w *world) work(ctx context.Context, a *attempt, lasts time.Duration) {
+	var over <-chan struct{}
+	if w.calls[a.call].obeys {
+		over = ctx.Done()
+	}
+	select {
+	case <-time.After(lasts):
+	case <-over:
 	}
 }
 
