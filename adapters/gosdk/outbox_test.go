@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -517,4 +518,46 @@ func TestSessionThatEndsLeavesNothing(t *testing.T) {
 		require.NoError(t, tellings["a resource"](t.Context(), c, nil, n))
 	}
 	require.NoError(t, client.Close())
+}
+
+// Progress of a call comes before its answer also if the tool of another call of the client sends it, as one that does a
+// job for both.
+func TestProgressThatAnotherCallSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		c := newCrowd(t, resilience.Config{}, func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if slow.Load() && strings.HasPrefix(method, "notifications/") {
+					time.Sleep(900 * time.Millisecond)
+				}
+				return next(ctx, method, req)
+			}
+		})
+		begins, done := make(chan struct{}), make(chan struct{})
+		c.raw("job", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			<-begins
+			for i := range 5 {
+				assert.NoError(t, req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+					ProgressToken: "a", Progress: float64(i + 1),
+				}))
+			}
+			close(done)
+			return textResult("job"), nil
+		})
+		c.raw("wait", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			close(begins)
+			<-done
+			return textResult("a"), nil
+		})
+		c.join("slow")
+		slow.Store(true)
+		go c.call("job")
+		answer := text(t, c.call("wait", mcp.Meta{"progressToken": "a"}))
+		synctest.Wait() // what was read at the same moment
+		c.hear("answered %s", answer)
+		time.Sleep(time.Hour)
+		heard := c.takeHeard()
+		assert.Len(t, heard, 6)
+		assert.Equal(t, "answered a", heard[len(heard)-1])
+	})
 }

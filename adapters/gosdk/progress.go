@@ -168,7 +168,7 @@ func (a *trackedAttempt) isAbandoned() bool {
 }
 
 // advance restarts the timeout of the call, and sends progress with ctx, unless that is withheld. The attempt by waits
-// for it.
+// for it, which may be one of another call of the client, but it is read before the answer of its own.
 func (a *trackedAttempt) advance(
 	ctx context.Context, progress float64, m message, by *trackedAttempt,
 ) (mcp.Result, error) {
@@ -177,7 +177,13 @@ func (a *trackedAttempt) advance(
 		return nil, nil
 	}
 
-	res, err := a.call.tracker.send(ctx, m, by)
+	var res mcp.Result
+	var err error
+	if by.call.token.session == a.call.token.session {
+		res, err = by.tell(ctx, m, &a.call.outboxes)
+	} else {
+		res, err = a.call.tracker.tellOther(ctx, m, by)
+	}
 	if err == nil {
 		a.call.mu.Lock()
 		defer a.call.mu.Unlock()

@@ -65,7 +65,7 @@ func (t *tracker) send(ctx context.Context, m message, a *trackedAttempt) (mcp.R
 	case own && a == nil:
 		return m.send(ctx)
 	case own && m.isNotification():
-		return a.tell(ctx, m)
+		return a.tell(ctx, m, &a.call.outboxes)
 	case own:
 		return a.request(ctx, m)
 	}
@@ -85,11 +85,11 @@ func (t *tracker) tellOther(ctx context.Context, m message, a *trackedAttempt) (
 	return t.outboxes.send(ctx, m, wait)
 }
 
-// tell sends a notification to the client of the call.
-func (a *trackedAttempt) tell(ctx context.Context, m message) (mcp.Result, error) {
+// tell sends a notification to the client of the call, by the outboxes of that or of another one of the same client.
+func (a *trackedAttempt) tell(ctx context.Context, m message, by *outboxes) (mcp.Result, error) {
 	wait := a.begin()
 	defer a.budget.end()
-	return a.call.outboxes.send(ctx, m, wait)
+	return by.send(ctx, m, wait)
 }
 
 // begin lets a sender of the attempt wait for its clients, and returns for how long. What is left of a tool that has
