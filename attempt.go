@@ -90,7 +90,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 	if whole, _ := j.ctx.ended(); whole == nil {
 		ended, _ := ctx.ended()
 		if e := j.endsWith(ended, f); e != nil {
-			return value, j.examineAside(j.withLast(e)), true
+			return value, j.examineAside(j.withLast(e), ctx), true
 		}
 	}
 	return value, f, answered
@@ -189,7 +189,7 @@ func (c *call) errorOf(f *failure) *Error {
 func (c *call) cutOff(e *Error, ownTimeout bool) {
 	o := outcomeNeutral
 	if ownTimeout {
-		c.past.failure = c.examineAside(e)
+		c.past.failure = c.examineAside(e, &c.ctx)
 		o = c.past.failure.outcome
 	}
 

@@ -87,7 +87,7 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // [Timeout] or MetaTimeout, or by a deadline that is earlier by more than a tenth of that timeout. The tool may have told
 // its backend of that end, and either may keep a part of the time. BreakerConfig.Classify is asked all the same:
 // Classify returns ClassNeutral for what that receives, and another class stands. It isn't retried in any case. An
-// AttemptTimeout isn't meant: that is the tool's own.
+// AttemptTimeout isn't meant: that is the tool's own. The same goes for an attempt for which the tool has an [Excuse].
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
 // call of its own: what rejected that call knows when to come back. Joined with another error, that one decides, as it

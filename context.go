@@ -30,6 +30,7 @@ type callContext struct {
 	unwatch  func() bool         // stops watching the parent; nil if it isn't watched
 	attended bool                // runner.run waits, and notices the end of the parent
 	waiting  bool                // for the next attempt
+	excuses  excuses             // of the tool, for a timeout
 
 	ending  atomic.Pointer[ending] // nil until the context has ended
 	attempt atomic.Int32           // for Attempt; 0 means that the parent knows

@@ -31,7 +31,7 @@
 //
 // A tool that takes long but makes progress doesn't hang: with a Tool.MaxTimeout, each
 // [ReportProgress] restarts its timeout. [Pause] suspends the timeout while a tool waits for a
-// person.
+// person, and [Excuse] keeps a timeout from counting while it waits for something else than its backend.
 //
 // # Failures
 //

@@ -196,6 +196,10 @@ func TestTableOfErrors(t *testing.T) {
 			{"What a program says", []row{
 				{"`context.DeadlineExceeded`, of the tool's own", errs(context.DeadlineExceeded)},
 				{"`context.Canceled`, while the caller is there", errs(context.Canceled)},
+				{"the same, of a dial or a look-up", errs(
+					&net.OpError{Op: "dial", Net: "tcp", Err: context.Canceled},
+					&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{UnwrapErr: context.Canceled, Name: "db"}},
+				)},
 				{"a panic, `runtime.Goexit`", errs(&resilience.PanicError{Value: "p"}, resilience.ErrGoexit)},
 				{"`MarkBackend`", errs(resilience.MarkBackend(errBoom))},
 				{"`MarkTransient`", errs(resilience.MarkTransient(errBoom))},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -253,6 +254,31 @@ func ExamplePause() {
 
 	fmt.Println(answer, err)
 	// Output: no <nil>
+}
+
+// That a tool waits for a lock of the server's own is no fault of its backend's.
+func ExampleExcuse() {
+	guard := resilience.Must(resilience.New(resilience.Config{
+		Tools: map[string]resilience.Tool{"export": {Timeout: 10 * time.Millisecond, Effect: resilience.NonIdempotent}},
+	}))
+	var mu sync.Mutex
+	export := func(ctx context.Context) (string, error) {
+		done := resilience.Excuse(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		done()
+		return "exported", nil
+	}
+
+	mu.Lock() // by something that takes long
+	_, err := resilience.Do(context.Background(), guard, "export", export)
+	mu.Unlock()
+
+	fmt.Println(err)
+	fmt.Println(guard.Breaker("export").Failures(), "failures")
+	// Output:
+	// TIMEOUT: Tool 'export' exceeded timeout of 10ms
+	// 0 failures
 }
 
 func ExampleForRequest() {

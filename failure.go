@@ -8,7 +8,7 @@ type failure struct {
 	begun   int     // requests of the call by then
 	outcome outcome // while the caller is here
 	echo    bool    // it is the error or the cause of its context, which has ended
-	hurried bool    // it may mean the caller's deadline, of which the tool or its backend has kept a part
+	hurried bool    // it may mean the caller's deadline, of which the tool or its backend has kept a part, or is excused
 
 	reply, kept Error // for the caller and for Health, if the call ends so: here, they need no allocations
 }
@@ -42,18 +42,21 @@ func examine(s *toolState, ctx *callContext, err error, to **failure) {
 	read = true
 	f.conclude(ctx, s.retry.Classify)
 	concluded = true
-	if f.isTimeout() && ctx.call().hurried() {
+	if f.isTimeout() && (ctx.call().hurried() || ctx.isExcused()) {
 		f.hurry()
 	}
 	f.outcome = f.outcomeBy(s.breaker.cfg.Classify)
 }
 
 // newFailure asks retry and breaker, the Classify fields of a Retry and of a BreakerConfig.
-func newFailure(err error, ctx *callContext, retry, breaker func(error) Class) *failure {
+func newFailure(err error, ctx *callContext, excused bool, retry, breaker func(error) Class) *failure {
 	f := new(failure)
 	f.read(err)
 	f.begun = ctx.blame(&f.facts)
 	f.conclude(ctx, retry)
+	if excused && f.isTimeout() {
+		f.hurry()
+	}
 	f.outcome = f.outcomeBy(breaker)
 	return f
 }
@@ -75,7 +78,8 @@ func (f *failure) conclude(ctx *callContext, retry func(error) Class) {
 	f.echo = !isCrash(f.err) && f.has(isCanceled|isDeadlineExceeded) && ctx.echoedBy(f.err)
 }
 
-// hurry notes that the failure may mean the caller's deadline, which the breaker's Classify learns from its error.
+// hurry notes that the failure may mean the caller's deadline, or is excused, which the breaker's Classify learns from
+// its error.
 func (f *failure) hurry() {
 	f.hurried = true
 	f.blamed = &blamed{error: f.err, hurried: true}
@@ -109,21 +113,23 @@ func unread(err error) error {
 	return errUnreadable
 }
 
-// examineAside examines an error of our own. Its causes may be a tool's, which was examined before.
-func (c *call) examineAside(e *Error) *failure {
-	return c.newFailureAside(e, &c.ctx, e, c.state.retry.Classify, c.state.breaker.cfg.Classify)
+// examineAside examines an error of our own, for the end of ctx. Its causes may be a tool's, which was examined before.
+func (c *call) examineAside(e *Error, ctx *callContext) *failure {
+	return c.newFailureAside(e, &c.ctx, e, ctx.isExcused(), c.state.retry.Classify, c.state.breaker.cfg.Classify)
 }
 
 // examineLate examines the error of a tool that has returned in time, when the timeout has ended its
 // examination. It asks no Classify function: that is what takes so long, or a method of the error.
 func (c *call) examineLate(ctx *callContext, err error) *failure {
-	return c.newFailureAside(err, ctx, unread(err), nil, nil)
+	return c.newFailureAside(err, ctx, unread(err), ctx.isExcused(), nil, nil)
 }
 
 // newFailureAside makes a failure of what is known anyway if the examination of err takes too long.
-func (c *call) newFailureAside(err error, ctx *callContext, known error, retry, breaker func(error) Class) *failure {
+func (c *call) newFailureAside(
+	err error, ctx *callContext, known error, excused bool, retry, breaker func(error) Class,
+) *failure {
 	var f *failure
-	if aside(&c.guard.examining, func() { f = newFailure(err, ctx, retry, breaker) }) && f != nil {
+	if aside(&c.guard.examining, func() { f = newFailure(err, ctx, excused, retry, breaker) }) && f != nil {
 		return f
 	}
 	return newFailureAlone(known, ctx)

@@ -516,3 +516,41 @@ func TestTimeoutWaitsForNoSlowClient(t *testing.T) {
 		})
 	}
 }
+
+// A tool that is done in time but for a client that doesn't read times out for that one, and is shut for nobody.
+func TestClientThatMakesAToolTimeOutShutsItForNobody(t *testing.T) {
+	for _, works := range []time.Duration{8200 * time.Millisecond, 8800 * time.Millisecond, 9 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			var deaf atomic.Bool
+			c := newCrowd(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: 10 * time.Second}}},
+				func(next mcp.MethodHandler) mcp.MethodHandler {
+					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+						if deaf.Load() && method == "notifications/message" {
+							time.Sleep(time.Hour)
+						}
+						return next(ctx, method, req)
+					}
+				})
+			c.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				for range works / (100 * time.Millisecond) {
+					assert.NoError(t, req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: "working"}))
+					select {
+					case <-time.After(100 * time.Millisecond):
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				}
+				return textResult("done"), nil
+			})
+			c.join("client")
+			deaf.Store(true)
+			for range 5 {
+				require.Contains(t, text(t, c.call("x")), resilience.CodeTimeout)
+			}
+			require.Zero(t, c.guard.Breaker("x").Failures())
+			deaf.Store(false)
+			time.Sleep(10 * time.Hour)
+			require.Equal(t, "done", text(t, c.call("x")))
+		})
+	}
+}

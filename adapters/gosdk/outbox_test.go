@@ -520,8 +520,8 @@ func TestSessionThatEndsLeavesNothing(t *testing.T) {
 	require.NoError(t, client.Close())
 }
 
-// Progress of a call comes before its answer also if the tool of another call of the client sends it, as one that does a
-// job for both.
+// Progress of a call comes before its answer also if the tool of another call of the client sends it, as one that does
+// a job for both.
 func TestProgressThatAnotherCallSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Bool

@@ -96,9 +96,9 @@ func (t *tracker) track(req *mcp.CallToolRequest, g *resilience.Guard) *trackedC
 	return c
 }
 
-// end says that the call is about to be answered. An answer of the tool's waits until the client has read what it has been
-// told before, which takes none of the tool's time, as long as the client reads and waits for the answer. One of the
-// guard's, such as a TIMEOUT, waits for nothing, whether or not the tool has returned by then.
+// end says that the call is about to be answered. An answer of the tool's waits until the client has read what it has
+// been told before, which takes none of the tool's time, as long as the client reads and waits for the answer. One of
+// the guard's, such as a TIMEOUT, waits for nothing, whether or not the tool has returned by then.
 func (c *trackedCall) end(ctx context.Context, ofTool bool) {
 	if c == nil {
 		return

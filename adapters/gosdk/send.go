@@ -79,27 +79,32 @@ func (t *tracker) tellOther(ctx context.Context, m message, a *trackedAttempt) (
 	wait := t.budget.begin(maxOthersWait)
 	defer t.budget.end()
 	if a != nil {
-		wait = min(wait, a.begin())
-		defer a.budget.end()
+		left, end := a.begin()
+		defer end()
+		wait = min(wait, left)
 	}
 	return t.outboxes.send(ctx, m, wait)
 }
 
 // tell sends a notification to the client of the call, by the outboxes of that or of another one of the same client.
 func (a *trackedAttempt) tell(ctx context.Context, m message, by *outboxes) (mcp.Result, error) {
-	wait := a.begin()
-	defer a.budget.end()
+	wait, end := a.begin()
+	defer end()
 	return by.send(ctx, m, wait)
 }
 
-// begin lets a sender of the attempt wait for its clients, and returns for how long. What is left of a tool that has
-// returned may wait as long as it likes. The caller must call budget.end.
-func (a *trackedAttempt) begin() time.Duration {
-	left := a.budget.begin(a.patience)
+// begin lets a sender of the attempt wait for its clients until end is called, and returns for how long: what they take
+// of its time is no fault of the backend's. What is left of a tool that has returned may wait as long as it likes.
+func (a *trackedAttempt) begin() (left time.Duration, end func()) {
+	left = a.budget.begin(a.patience)
 	if a.hasReturned() {
-		return math.MaxInt64
+		return math.MaxInt64, a.budget.end
 	}
-	return left
+	excused := resilience.Excuse(a.ctx)
+	return left, func() {
+		excused()
+		a.budget.end()
+	}
 }
 
 // A message is one to a client.
@@ -144,8 +149,9 @@ func (a *trackedAttempt) request(ctx context.Context, m message) (mcp.Result, er
 			return nil, err
 		}
 	} else {
-		wait = a.begin()
-		defer a.budget.end()
+		left, end := a.begin()
+		defer end()
+		wait = left
 		if wait == 0 || a.blockedBy(session) != nil {
 			return nil, resilience.MarkNeutral(errNotReading)
 		}

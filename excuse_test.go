@@ -1,0 +1,113 @@
+package resilience_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+// A TIMEOUT isn't the backend's if something else has taken a tenth of the time.
+func TestExcuse(t *testing.T) {
+	const timeout = 10 * time.Second
+	excused := func(d time.Duration) toolFunc {
+		return func(ctx context.Context) (int, error) {
+			done := resilience.Excuse(ctx)
+			time.Sleep(d)
+			done()
+			done()
+			time.Sleep(time.Second)
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+	}
+	for name, tc := range map[string]struct {
+		tool    toolFunc
+		attempt time.Duration // AttemptTimeout
+		code    resilience.Code
+		counted bool
+	}{
+		"for less than a tenth": {tool: excused(timeout/10 - 1), counted: true},
+		"for a tenth":           {tool: excused(timeout / 10)},
+		"for longer":            {tool: excused(timeout / 2)},
+		"of an attempt":         {tool: excused(timeout / 20), attempt: timeout / 2},
+		"of a part of one":      {tool: excused(timeout/20 - 1), attempt: timeout / 2, counted: true},
+		"while it ends": {tool: func(ctx context.Context) (int, error) {
+			time.Sleep(timeout * 9 / 10)
+			defer resilience.Excuse(ctx)()
+			time.Sleep(timeout)
+			return 0, nil
+		}},
+		"overlapping": {counted: true, tool: func(ctx context.Context) (int, error) {
+			var all []func()
+			for range 20 {
+				all = append(all, resilience.Excuse(ctx))
+			}
+			time.Sleep(timeout / 20)
+			for _, done := range all {
+				done()
+			}
+			return untilDone(ctx)
+		}},
+		"of a tool that says so itself": {tool: func(ctx context.Context) (int, error) {
+			done := resilience.Excuse(ctx)
+			time.Sleep(timeout / 10)
+			done()
+			return 0, context.DeadlineExceeded
+		}},
+		"in a call within": {tool: func(ctx context.Context) (int, error) {
+			return resilience.WithTimeout(ctx, "inner", time.Hour, excused(timeout/10))
+		}},
+		"other trouble": {counted: true, code: resilience.CodeToolFailed, tool: func(ctx context.Context) (int, error) {
+			defer resilience.Excuse(ctx)()
+			time.Sleep(timeout / 2)
+			return 0, resilience.MarkBackend(errors.New("disk full"))
+		}},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			effect := resilience.ReadOnly
+			if tc.counted {
+				effect = resilience.NonIdempotent // which has one attempt
+			}
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+				"x": {Timeout: timeout, AttemptTimeout: tc.attempt, Effect: effect},
+			}})
+			begun := time.Now()
+			r := resilience.Run(t.Context(), g, "x", tc.tool)
+			if tc.code == "" {
+				tc.code = resilience.CodeTimeout
+			}
+			assert.Equal(t, tc.code, r.Err.Code)
+			assert.Equal(t, 1, r.Attempts)
+			assert.LessOrEqual(t, time.Since(begun), timeout, "no timeout is suspended")
+			assert.Equal(t, tc.counted, g.Breaker("x").Failures() == 1)
+			time.Sleep(timeout)
+		})
+	}
+}
+
+// What is left of an attempt excuses no later one, and outside of a guarded call nothing is excused.
+func TestExcuseOfAnAttemptThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resilience.Excuse(t.Context())()
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {
+			Timeout: time.Minute, AttemptTimeout: time.Second, Effect: resilience.ReadOnly,
+		}}})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) > 1 {
+				return untilDone(ctx)
+			}
+			time.Sleep(time.Second)
+			defer resilience.Excuse(ctx)()
+			time.Sleep(time.Hour)
+			return 0, nil
+		})
+		assert.Equal(t, resilience.CodeRetryExhausted, r.Err.Code)
+		assert.Equal(t, 1, g.Breaker("x").Failures())
+		time.Sleep(time.Hour)
+	})
+}
