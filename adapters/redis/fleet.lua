@@ -283,11 +283,11 @@ local function putOff(due, cooldown, cause)
 
 	local mine, all = turn('calls', breaker, me), cause == 'probe' or not owed(cause)
 	for _, field in ipairs(present('failed:')) do
-		local nth = turn('calls', breaker, string.sub(field, #'failed:' + 1))
-		if all or nth > mine then redis.call('HSET', breaker, field, int(nth) .. ' ' .. int(due)) end
+		local nth, before = turn('calls', breaker, string.sub(field, #'failed:' + 1))
+		if all or nth > mine then redis.call('HSET', breaker, field, int(nth) .. ' ' .. int(math.max(before, due))) end
 	end
 	redis.call('HSET', breaker, turns[cause] .. me, redis.call('HINCRBY', breaker, 'probes', 1) .. ' ' .. int(due))
-	if all then redis.call('HSET', breaker, 'at', int(due)) end
+	if all then redis.call('HSET', breaker, 'at', int(math.max(redis.call('HGET', breaker, 'at'), due))) end
 	return all
 end
 

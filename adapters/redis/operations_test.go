@@ -189,7 +189,7 @@ func (s *modelStore) putOff(b *modelBreaker, cause resilience.Cause, due time.Ti
 	forgetAbsent(s.model, b.failed)
 	for member, t := range b.failed {
 		if all || t.nth > mine {
-			b.failed[member] = turn{t.nth, due}
+			b.failed[member] = turn{t.nth, latest(t.due, due)}
 		}
 	}
 	b.probes++
@@ -199,7 +199,7 @@ func (s *modelStore) putOff(b *modelBreaker, cause resilience.Cause, due time.Ti
 		b.probed[s.me] = turn{b.probes, due}
 	}
 	if all {
-		b.at = due
+		b.at = latest(b.at, due)
 	}
 	return all
 }

@@ -181,3 +181,21 @@ func TestMoreCallsSucceedThanResultsWait(t *testing.T) {
 		}
 	})
 }
+
+// A Probe that is told late to have failed lets no call be the probe earlier than one that has failed since.
+func TestProbeThatIsToldLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		time.Sleep(absence)
+		down(t, all)
+		b, _ := all[0].fleet.engine.member.Breaker("listed/search")
+		late := news{op: "failure", breaker: b, probe: true, cause: resilience.CauseProbe, at: time.Now()}
+		time.Sleep(30 * time.Second)
+		require.ErrorIs(t, all[1].call(), errBackend)
+		_, err := one(t.Context(), all[0].store, late)
+		require.NoError(t, err)
+		require.Equal(t, int64(30_000), m.breaker("listed/search").Wait)
+	})
+}
