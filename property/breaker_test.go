@@ -23,7 +23,7 @@ type breakerModel struct {
 	generation int     // counts the changes of state
 	probe      *permit // the call that has the slot
 
-	// A call that told nothing while others were rejected costs the next ones the slot: each time one more.
+	// A call that told nothing while others were rejected costs the next ones the slot: each time twice as many.
 	contended          bool
 	contendedFailures  int
 	leave, trial, left int
@@ -87,8 +87,8 @@ func (m *breakerModel) report(p *permit, err error) {
 	p.reported = true
 
 	neutral := errors.Is(err, context.Canceled)
-	if m.probe == p {
-		m.probeEnded(neutral, err != nil)
+	if m.state == resilience.StateHalfOpen && (m.probe == p || !neutral) {
+		m.probeEnded(m.probe == p && m.contended, neutral, err != nil)
 	}
 	switch {
 	case neutral:
@@ -105,18 +105,32 @@ func (m *breakerModel) report(p *permit, err error) {
 	}
 }
 
-func (m *breakerModel) probeEnded(neutral, failed bool) {
+// probeEnded notes that a call of a half-open breaker has ended. It was the one that has the slot, unless it has told
+// something, and has stood in the way of others if that was contended.
+func (m *breakerModel) probeEnded(contended, neutral, failed bool) {
 	m.probe, m.trial, m.left = nil, 0, 0
 	switch {
-	case !m.contended:
-	case neutral:
-		m.leave = min(m.leave+1, 8)
+	case contended && neutral:
+		m.leave = min(max(2*m.leave, 1), 256)
 	case failed:
-		if m.contendedFailures++; m.contendedFailures%10 == 0 {
-			m.trial = min(m.contendedFailures/10, 3)
+		m.leave -= m.leave / 2
+		if contended {
+			m.contendedFailures++
+			m.trial = trials(m.contendedFailures)
 		}
 	}
-	m.contended = false
+}
+
+// trials returns how many calls leave the slot once after so many failures.
+func trials(failures int) int {
+	n := 1
+	for ; failures%20 == 0; failures /= 2 {
+		n *= 2
+	}
+	if failures%10 != 0 {
+		return 0
+	}
+	return min(n, 64)
 }
 
 // retryAfter returns the time until the next probe, zero if the breaker isn't open.
