@@ -91,8 +91,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
 // call of its own: what rejected that call knows when to come back. Joined with another error, that one decides, as it
-// does beside the neutral error of a guarded call within the tool. Beside trouble, also that of a report, so does the
-// VALIDATION_ERROR of such a call, unless its tool has chosen the words; and what the tool itself has canceled says nothing beside any error.
+// does beside the neutral error of a guarded call within the tool. Beside trouble, so does the VALIDATION_ERROR of such a
+// call, unless its tool has chosen the words; and what the tool itself has canceled says nothing beside any error.
 //
 // A nil error has no class; Classify returns ClassTransient for it.
 func Classify(err error) Class {
@@ -116,7 +116,7 @@ func (f *facts) meaning() Class {
 	switch {
 	case f.derived && f.blame().neutral():
 		return f.blame()
-	case f.said && !(f.isMistake() && f.blamed != nil && f.blamed.verdict.inTrouble()):
+	case f.said:
 		return f.says
 	case f.has(isCanceled) && f.blamed == nil && !f.neutral:
 		return ClassCanceled

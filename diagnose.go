@@ -53,6 +53,9 @@ func (d *diagnosis) conclude() {
 	if (d.blamed != nil || d.said) && d.explicit.saysNothing() {
 		d.explicit = nil // it is a CANCELED of ours, for what the tool itself has canceled, or for what it knows better
 	}
+	if d.explicit.isMistake() && !d.class.neutral() {
+		d.explicit = nil // a mark contradicts what we have said of a call that the tool made
+	}
 	d.retryAfter = d.wait()
 	d.unfinished = d.has(isUnfinished)
 	if d.neutral && d.class == ClassNeutral {
@@ -124,19 +127,10 @@ func (f *facts) wait() time.Duration {
 	return max(f.waits.RetryAfter(), 0)
 }
 
-// own returns the tool's own *Error, nil if there is none, or if a mark or a report contradicts what a guard has said of a
-// call that the tool made.
-func (d *diagnosis) own() *Error {
-	if d.explicit.isMistake() && !d.class.neutral() {
-		return nil
-	}
-	return d.explicit
-}
-
 // toError makes what an agent reads, in e or in a copy of the tool's own *Error.
 func (d *diagnosis) toError(tool string, e *Error) *Error {
-	if own := d.own(); own != nil {
-		e := complete(tool, d.err, own)
+	if d.explicit != nil {
+		e := complete(tool, d.err, d.explicit)
 		e.neutral = d.class == ClassNeutral
 		if e.Retryable && e.RetryAfter <= 0 {
 			e.RetryAfter = d.retryAfter
@@ -190,7 +184,7 @@ func (d *diagnosis) exhausted(tool string, attempts int) *Error {
 	e.Err, e.LastCode, e.RetryAfter = d.err, last.Code, last.RetryAfter
 
 	reason := d.lost
-	if own := d.own(); own != nil && own.Message != "" {
+	if own := d.explicit; own != nil && own.Message != "" {
 		reason = own.Message
 	}
 	if reason != "" {

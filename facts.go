@@ -216,11 +216,8 @@ func (f *facts) givesWayTo(other *facts) bool {
 		return false
 	}
 	trouble := other.said && !other.says.neutral() || !other.said && other.isTrouble()
-	return trouble && f.isMistake()
+	return trouble && f.explicit.isMistake() && !f.final
 }
-
-// isMistake reports whether the error says no more than what a guard has said of a call that the tool made.
-func (f *facts) isMistake() bool { return f.explicit.isMistake() && !f.final }
 
 // isUnmade reports whether the error tells of nothing but calls of the tool's that were rejected, or not made.
 func (f *facts) isUnmade() bool { return f.rejected || f.notMade }

@@ -46,8 +46,6 @@ func TestJoinedErrorsOfCallsWithinATool(t *testing.T) {
 		"a mistake, and the tool's word":    {inner(statusError(404)), itself(resilience.MarkBackend(errBoom)), 1},
 		"a mistake, and trouble within":     {inner(statusError(404)), inner(refused), 1},
 		"a mistake, and unknown":            {inner(statusError(404)), itself(errBoom), 0},
-		"a mistake, and a report":           {reported, inner(statusError(404)), 1},
-		"its own mistake, and a report":     {reported, itself(resilience.MarkInvalid(errBoom)), 0},
 		"its own mistake, and trouble":      {itself(resilience.MarkInvalid(errBoom)), inner(errBoom), 0},
 		"canceled, and trouble":             {canceled, itself(refused), 1},
 		"canceled, and a mistake":           {canceled, itself(resilience.MarkInvalid(errBoom)), 0},
@@ -98,12 +96,6 @@ func notMade(c *resilience.Connector[int]) func(context.Context, *resilience.Gua
 		_, err := c.Get(ctx)
 		return err
 	}
-}
-
-// reported returns an error of which nothing is known, but that the backend was in trouble.
-func reported(ctx context.Context, _ *resilience.Guard) error {
-	resilience.ReportBackend(ctx, statusError(503))
-	return errBoom
 }
 
 // canceled returns what a call says that the tool itself cancels, as the others are in vain.
