@@ -36,9 +36,23 @@ func (e *engine) failed(b resilience.FleetBreaker, at time.Time) news {
 	return news{op: "failure", breaker: b, at: at, n: 1, quorum: e.quorum}
 }
 
-// by returns the news with its times by the store's clock.
+// precision is by how much a success may seem to be earlier than a failure before it of which the store was told when
+// the clock was known less well.
+const precision = 2 * time.Millisecond
+
+// by returns the news with its times by the store's clock. The store compares what it tells of with the successes of
+// others before their failures, and members an isolation with what they have done by hand: none of these is taken to be
+// the later one unless it certainly is.
 func (n news) by(c serverClock) news {
-	n.at, n.breaker.Succeeded = c.at(n.at), c.at(n.breaker.Succeeded)
+	at := n.at
+	n.at, n.breaker.Succeeded = c.latest(at), c.earliest(n.breaker.Succeeded)
+	switch {
+	case n.at.IsZero():
+	case n.op == "restore":
+		n.at = c.earliest(at)
+	case n.op == "success", n.op == "recovered":
+		n.at = n.at.Add(precision)
+	}
 	return n
 }
 

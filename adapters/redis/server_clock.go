@@ -2,31 +2,47 @@ package redisfleet
 
 import "time"
 
-// A serverClock is what a member knows of the store's clock, by which it tells the store when something was: its own
-// clock at a moment, and the store's at the same. However long a command takes to reach the store, what the member has
-// seen keeps its order and its time, and what others have seen differs by less than a round trip of theirs and one of its own.
-type serverClock struct{ own, server time.Time }
+// maxDrift is by how much of the time that passes a member's clock and the store's may drift apart, at most.
+const maxDrift = 1.0 / 5000
+
+// A serverClock is what a member knows of the store's clock, by which it tells the store when something was: what it
+// was, at least and at most, at a moment of the member's own clock. However long a command takes to reach the store,
+// what the member has seen keeps its order, and is no later than it would be if the store reckoned from the command's
+// arrival. Of what different members have seen, only that is taken to be earlier which certainly is.
+type serverClock struct{ own, low, high time.Time }
 
 // heard returns the clock after a reply that gives the store's time, in whole milliseconds. It was that at some moment
-// between the question and the answer: the first reply is taken to be of the middle, and each later one moves the clock
-// no more than it has to, so that it is as good as the fastest of them.
+// between the question and the answer, so the clock is as good as the fastest replies. If it can't be what it was taken
+// to be, it has been set, or is that of another server.
 func (c serverClock) heard(server, asked, answered time.Time) serverClock {
-	latest := server.Add(time.Millisecond)
-	switch {
-	case c.own.IsZero():
-		return serverClock{asked.Add(answered.Sub(asked) / 2), server}
-	case c.at(answered).Before(server):
-		return serverClock{answered, server}
-	case c.at(asked).After(latest):
-		return serverClock{asked, latest}
+	now := serverClock{answered, server, server.Add(time.Millisecond + answered.Sub(asked))}
+	if c.own.IsZero() {
+		return now
 	}
-	return c
+	passed := answered.Sub(c.own)
+	drift := time.Duration(float64(passed) * maxDrift)
+	low, high := c.low.Add(passed-drift), c.high.Add(passed+drift)
+	if low.After(now.high) || high.Before(now.low) {
+		return now
+	}
+
+	if low.After(now.low) {
+		now.low = low
+	}
+	if high.Before(now.high) {
+		now.high = high
+	}
+	return now
 }
 
-// at returns what the store's clock was at a moment of the member's: zero if that is zero, or the clock isn't known.
-func (c serverClock) at(own time.Time) time.Time {
+// earliest and latest return between which times of the store's clock a moment of the member's was: zero if it is zero,
+// or the clock isn't known.
+func (c serverClock) earliest(own time.Time) time.Time { return c.at(c.low, own) }
+func (c serverClock) latest(own time.Time) time.Time   { return c.at(c.high, own) }
+
+func (c serverClock) at(server, own time.Time) time.Time {
 	if own.IsZero() || c.own.IsZero() {
 		return time.Time{}
 	}
-	return c.server.Add(own.Sub(c.own))
+	return server.Add(own.Sub(c.own))
 }
