@@ -83,16 +83,18 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // or waits for what the agent has described, marks the end of that by [MarkNeutral] or [MarkInvalid].
 //
 // A [Guard] neither counts nor retries a failure that says no more than TIMEOUT, [context.DeadlineExceeded],
-// [os.ErrDeadlineExceeded], gRPC's deadline exceeded or HTTP's 504 in the second half of a call that its caller ends before the tool's timeout would: by
-// [Timeout] or MetaTimeout, or by a deadline that is earlier by more than a tenth of that timeout. The tool may have told
-// its backend of that end, and either may keep a part of the time. BreakerConfig.Classify is asked all the same:
-// Classify returns ClassNeutral for what that receives, and another class stands. It isn't retried in any case. An
-// AttemptTimeout isn't meant: that is the tool's own. The same goes for an attempt for which the tool has an [Excuse].
+// [os.ErrDeadlineExceeded], gRPC's deadline exceeded or HTTP's 504 in the second half of a call that its caller ends
+// before the tool's timeout would: by [Timeout] or MetaTimeout, or by a deadline that is earlier by more than a tenth of
+// that timeout. The tool may have told its backend of that end, and either may keep a part of the time.
+// BreakerConfig.Classify is asked all the same: Classify returns ClassNeutral for what that receives, and another class
+// stands. It isn't retried in any case. An AttemptTimeout isn't meant: that is the tool's own. The same goes for an
+// attempt of which the tool has been excused for a tenth, see [Excuse].
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
-// call of its own: what rejected that call knows when to come back. Joined with another error, that one decides, as it
-// does beside the neutral error of a guarded call within the tool. Beside trouble, so does the VALIDATION_ERROR of such a
-// call, unless its tool has chosen the words; and what the tool itself has canceled says nothing beside any error.
+// call of its own: what rejected that call knows when to come back. Where it is joined with another error, that one
+// decides. So it does beside the neutral error of a guarded call within the tool, and if it tells of trouble, beside the
+// VALIDATION_ERROR of such a call, unless its tool has chosen the words. What the tool itself has canceled says nothing
+// beside any error.
 //
 // A nil error has no class; Classify returns ClassTransient for it.
 func Classify(err error) Class {
@@ -318,8 +320,8 @@ func (e *Error) saysNothing() bool {
 	return e == nil || e.bare && e.Code == CodeCanceled && e.Message == messageCanceled
 }
 
-// isMistake reports whether e is what a guard has said of a call that failed by a mistake, or of which nothing is known:
-// no program has chosen its words.
+// isMistake reports whether e is what a guard has said of a call that failed by a mistake, or of which nothing is
+// known: no program has chosen its words.
 func (e *Error) isMistake() bool {
 	return e != nil && e.quiet && (e.class() == ClassInvalid || e.class() == ClassNeutral)
 }

@@ -148,8 +148,8 @@ func (e *Error) Error() string {
 
 // HasGuidance reports whether e tells an agent more than the tool's own words do, such as that another try
 // may help. It doesn't for a caller who has left, for a mistake of the agent's, or for another failure that
-// says nothing about the tool's backend, unless the tool's author wrote e. An adapter that passes on a tool's
-// own answer adds e to it only if HasGuidance.
+// says nothing about the tool's backend, unless the tool's author wrote e or e has Details. An adapter that passes
+// on a tool's own answer adds e to it only if HasGuidance.
 func (e *Error) HasGuidance() bool { return e != nil && (!e.quiet || len(e.Details) > 0) }
 
 // Unwrap returns the cause, Err.

@@ -57,11 +57,8 @@ func (c *callContext) addExcuses() {
 	x.since = now
 }
 
-// isExcused reports whether the tool might have returned before the end of c, or of the call of which c is an attempt.
+// isExcused reports whether the tool might have returned before the end of c.
 func (c *callContext) isExcused() bool {
-	if call := c.call(); call != c && call.isExcused() {
-		return true
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.addExcuses()

@@ -62,6 +62,16 @@ func TestExcuse(t *testing.T) {
 		"in a call within": {tool: func(ctx context.Context) (int, error) {
 			return resilience.WithTimeout(ctx, "inner", time.Hour, excused(timeout/10))
 		}},
+		"by what is left of a call within": {counted: true, tool: func(ctx context.Context) (int, error) {
+			_, err := resilience.WithTimeout(ctx, "inner", time.Second, func(ctx context.Context) (int, error) {
+				time.Sleep(timeout / 5)
+				defer resilience.Excuse(ctx)()
+				time.Sleep(timeout)
+				return 0, nil
+			})
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			return untilDone(ctx)
+		}},
 		"other trouble": {counted: true, code: resilience.CodeToolFailed, tool: func(ctx context.Context) (int, error) {
 			defer resilience.Excuse(ctx)()
 			time.Sleep(timeout / 2)
@@ -88,6 +98,41 @@ func TestExcuse(t *testing.T) {
 			time.Sleep(timeout)
 		})
 	}
+}
+
+// What is left of an attempt that has returned excuses no later one, either, though they share their time.
+func TestExcuseByWhatIsLeftOfAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"x": {Timeout: 10 * time.Second, Effect: resilience.ReadOnly},
+		}})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) > 1 {
+				return untilDone(ctx)
+			}
+			go func() {
+				time.Sleep(5 * time.Second)
+				defer resilience.Excuse(ctx)()
+				time.Sleep(time.Minute)
+			}()
+			return 0, resilience.MarkBackend(errBoom)
+		})
+		assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+		assert.Equal(t, 1, g.Breaker("x").Failures())
+		time.Sleep(time.Hour)
+	})
+}
+
+// A timeout of which a tenth is nothing is none that has been excused.
+func TestExcuseOfATinyTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"x": {Timeout: 5 * time.Nanosecond, Effect: resilience.NonIdempotent},
+		}})
+		_, err := resilience.Do(t.Context(), g, "x", untilDone)
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		assert.Equal(t, 1, g.Breaker("x").Failures())
+	})
 }
 
 // What is left of an attempt excuses no later one, and outside of a guarded call nothing is excused.

@@ -8,7 +8,7 @@ type failure struct {
 	begun   int     // requests of the call by then
 	outcome outcome // while the caller is here
 	echo    bool    // it is the error or the cause of its context, which has ended
-	hurried bool    // it may mean the caller's deadline, of which the tool or its backend has kept a part, or is excused
+	hurried bool    // it may mean the caller's deadline, of which some may have been kept, or is excused
 
 	reply, kept Error // for the caller and for Health, if the call ends so: here, they need no allocations
 }

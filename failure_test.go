@@ -524,7 +524,8 @@ func TestDeadlineOfACallerWithLessTimeSaysNothingOfTheBackend(t *testing.T) {
 			},
 		},
 		"of several attempts of its own": {
-			deadline: less, took: most, code: resilience.CodeRetryExhausted, then: func(ctx context.Context) (int, error) {
+			deadline: less, took: most, code: resilience.CodeRetryExhausted,
+			then: func(ctx context.Context) (int, error) {
 				return resilience.WithRetry(ctx, noDelay, failing(9, expired))
 			},
 		},
@@ -538,9 +539,15 @@ func TestDeadlineOfACallerWithLessTimeSaysNothingOfTheBackend(t *testing.T) {
 		"not much less":     {deadline: 9*less - 1, took: 9*less - 2, then: failing(9, expired)},
 		"early":             {deadline: less, took: less / 2, then: failing(9, expired), counted: true},
 		"other trouble":     {deadline: less, took: most, then: failing(9, grpcError(14)), counted: true},
-		"beside trouble":    {deadline: less, took: most, then: failing(9, errors.Join(statusError(503), expired)), counted: true},
-		"marked":            {deadline: less, took: most, then: failing(9, resilience.MarkBackend(expired)), counted: true},
-		"other words":       {deadline: less, took: most, then: failing(9, resilience.ConnectionLostError("")), counted: true},
+		"beside trouble": {
+			deadline: less, took: most, then: failing(9, errors.Join(statusError(503), expired)), counted: true,
+		},
+		"trouble and the end of a context": {
+			deadline: less, took: most, counted: true,
+			then: failing(9, errors.Join(statusError(503), context.DeadlineExceeded)),
+		},
+		"marked":      {deadline: less, took: most, then: failing(9, resilience.MarkBackend(expired)), counted: true},
+		"other words": {deadline: less, took: most, then: failing(9, resilience.ConnectionLostError("")), counted: true},
 		"the package's Classify": {
 			deadline: less, classify: resilience.Classify, took: most, then: failing(9, expired),
 		},

@@ -46,6 +46,7 @@ func TestJoinedErrorsOfCallsWithinATool(t *testing.T) {
 		"a mistake, and the tool's word":    {inner(statusError(404)), itself(resilience.MarkBackend(errBoom)), 1},
 		"a mistake, and trouble within":     {inner(statusError(404)), inner(refused), 1},
 		"a mistake, and unknown":            {inner(statusError(404)), itself(errBoom), 0},
+		"a mistake that is marked, too":     {markedInvalid(inner(statusError(404))), itself(refused), 0},
 		"its own mistake, and trouble":      {itself(resilience.MarkInvalid(errBoom)), inner(errBoom), 0},
 		"canceled, and trouble":             {canceled, itself(refused), 1},
 		"canceled, and a mistake":           {canceled, itself(resilience.MarkInvalid(errBoom)), 0},
@@ -96,6 +97,11 @@ func notMade(c *resilience.Connector[int]) func(context.Context, *resilience.Gua
 		_, err := c.Get(ctx)
 		return err
 	}
+}
+
+// markedInvalid marks what another function returns.
+func markedInvalid(says func(context.Context, *resilience.Guard) error) func(context.Context, *resilience.Guard) error {
+	return func(ctx context.Context, g *resilience.Guard) error { return resilience.MarkInvalid(says(ctx, g)) }
 }
 
 // canceled returns what a call says that the tool itself cancels, as the others are in vain.
@@ -154,7 +160,10 @@ func TestWordsOfJoinedErrors(t *testing.T) {
 			{statusError(404), resilience.CodeValidation, "Tool 'outer' rejected the request"},
 			{resilience.MarkPermanent(errBoom), resilience.CodeToolFailed, "Tool 'outer' failed"},
 			{resilience.MarkBackend(errBoom), resilience.CodeToolFailed, "Tool 'outer' failed"},
-			{&resilience.Error{Code: resilience.CodeValidation, Message: "There is no Atlantis"}, resilience.CodeValidation, "There is no Atlantis"},
+			{
+				&resilience.Error{Code: resilience.CodeValidation, Message: "There is no Atlantis"},
+				resilience.CodeValidation, "There is no Atlantis",
+			},
 			{&resilience.Error{Code: "QUOTA", Message: "Used up until Monday"}, "QUOTA", "Used up until Monday"},
 		} {
 			for _, swap := range []bool{false, true} {
@@ -177,6 +186,49 @@ func TestWordsOfJoinedErrors(t *testing.T) {
 	}
 }
 
+// What gives way leaves no words, also if both are of calls within the tool.
+func TestWordsOfJoinedErrorsOfCallsWithinATool(t *testing.T) {
+	for name, tc := range map[string]struct {
+		one, other func(context.Context, *resilience.Guard) error
+		words      string
+	}{
+		"rejected, and a mistake":         {rejected, inner(statusError(404)), "Tool 'inner' rejected the request"},
+		"unknown, and one of the tool's":  {inner(errBoom), itself(errBoom), "Tool 'outer' failed"},
+		"neutral, and one of the tool's":  {inner(resilience.MarkNeutral(errBoom)), itself(errBoom), "Tool 'outer' failed"},
+		"canceled, and one of the tool's": {canceled, itself(errBoom), "Tool 'outer' failed"},
+	} {
+		for _, swap := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", ", swap), func(t *testing.T) {
+				g := newGuard(t, resilience.Config{})
+				g.Breaker("rejecting").Trip(time.Hour)
+				_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+					one, other := tc.one(ctx, g), tc.other(ctx, g)
+					if swap {
+						one, other = other, one
+					}
+					return 0, errors.Join(one, other)
+				}, behindAdapter)
+				var e *resilience.Error
+				assert.ErrorAs(t, err, &e)
+				assert.Equal(t, tc.words, e.Message)
+			})
+		}
+	}
+}
+
+// Nor does a CANCELED of ours outside of a guard, as in AsError.
+func TestAsErrorOfWhatIsCanceledBesideAMark(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, canceled := resilience.WithTimeout(ctx, "inner", time.Second, untilDone)
+	for _, err := range []error{
+		errors.Join(canceled, resilience.MarkInvalid(errBoom)), errors.Join(resilience.MarkInvalid(errBoom), canceled),
+		resilience.MarkInvalid(canceled),
+	} {
+		assert.Equal(t, resilience.CodeValidation, resilience.AsError("outer", err).Code)
+	}
+}
+
 // A mark says more than what a guard has made of an error within: agents read what the breaker counts.
 func TestWordsOfMarkedErrorsOfCallsWithinATool(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -186,7 +238,9 @@ func TestWordsOfMarkedErrorsOfCallsWithinATool(t *testing.T) {
 		"backend": {resilience.MarkBackend, true}, "transient": {resilience.MarkTransient, true},
 		"permanent": {resilience.MarkPermanent, false},
 	} {
-		for _, within := range []error{errBoom, statusError(404), resilience.MarkInvalid(errBoom), resilience.MarkNeutral(errBoom)} {
+		for _, within := range []error{
+			errBoom, statusError(404), resilience.MarkInvalid(errBoom), resilience.MarkNeutral(errBoom),
+		} {
 			g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
 			_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
 				return 0, tc.mark(inner(within)(ctx, g))
@@ -207,7 +261,7 @@ func TestDerivedErrorsThatDoNotCountRecommendNothing(t *testing.T) {
 		for _, tool := range []func(context.Context) (int, error){
 			func(context.Context) (int, error) { return 0, resilience.AsError("x", errBoom) },
 			func(ctx context.Context) (int, error) {
-				return resilience.WithRetry(ctx, resilience.Retry{}, func(context.Context) (int, error) { return 0, errBoom })
+				return resilience.WithRetry(ctx, resilience.Retry{}, failing(9, errBoom))
 			},
 		} {
 			g := newGuard(t, resilience.Config{})

@@ -23,9 +23,9 @@
 //     answer, which wait for that at most a second for each message: a client that needs as long for each of a thousand
 //     waits a quarter of an hour for its answer, as it would without a guard. What the client doesn't read in that time
 //     is dropped with the end of the call, and so is what it hasn't read when the guard gives the answer, such as a
-//     TIMEOUT, which waits for nothing. A ping that is answered takes of the tool's time, too; it is an error once there
-//     is none. That the tool then exceeds its timeout isn't counted, if its clients have taken a tenth of that, see
-//     [resilience.Excuse]. So a tool that tells its client much should need no more than four fifths of its timeout.
+//     TIMEOUT, which waits for nothing. A ping that is answered takes of the tool's time, too; it is an error once
+//     there is none. So a tool that tells its client much should need no more than four fifths of its timeout: that it
+//     exceeds that isn't counted if its clients have taken a tenth, see [resilience.Excuse].
 //   - Any other notification waits for clients that don't read for at most 100ms in all, of which a tenth of the time
 //     since is given back: one to another session, and one that is sent without the context of a request, as the SDK does
 //     for Server.ResourceUpdated and slog does for a mcp.LoggingHandler. Then the sender goes on, without an error, and

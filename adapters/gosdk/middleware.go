@@ -95,7 +95,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 
 	e, failed := err.(*resilience.Error)
 	e = scrubbedWords(e)
-	ofTool = !failed || got.needsInput || got.err != nil || got.result != nil
+	ofTool = got.err != nil || got.result != nil
 	switch {
 	case !failed, got.needsInput:
 		return got.forClient(), nil

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
@@ -559,5 +560,76 @@ func TestProgressThatAnotherCallSends(t *testing.T) {
 		heard := c.takeHeard()
 		assert.Len(t, heard, 6)
 		assert.Equal(t, "answered a", heard[len(heard)-1])
+	})
+}
+
+// Any answer of a tool's waits until its client has read what came before.
+func TestAnswersThatWaitForTheClient(t *testing.T) {
+	for name, answer := range map[string]func() (*mcp.CallToolResult, error){
+		"a result": func() (*mcp.CallToolResult, error) { return textResult("done"), nil },
+		"a failed one": func() (*mcp.CallToolResult, error) {
+			res := textResult("no such city")
+			res.IsError = true
+			return res, nil
+		},
+		"a protocol error": func() (*mcp.CallToolResult, error) {
+			return nil, resilience.MarkBackend(&jsonrpc.Error{Code: -32050, Message: "down"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var slow atomic.Bool
+				cfg := resilience.Config{Retry: resilience.Retry{MaxRetries: -1}}
+				c := newCrowd(t, cfg, func(next mcp.MethodHandler) mcp.MethodHandler {
+					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+						if slow.Load() && strings.HasPrefix(method, "notifications/") {
+							time.Sleep(900 * time.Millisecond)
+						}
+						return next(ctx, method, req)
+					}
+				})
+				c.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					for n := range 5 {
+						assert.NoError(t, req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: n}))
+					}
+					return answer()
+				})
+				c.join("slow")
+				slow.Store(true)
+				_, _ = c.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
+				assert.Len(t, c.takeHeard(), 5)
+			})
+		})
+	}
+}
+
+// Progress of a call of a client that doesn't read holds up the tool of another client's call no longer than any other
+// notification to that client.
+func TestProgressThatAnotherClientsCallSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, resilience.Config{})
+		begins, done := make(chan struct{}), make(chan struct{})
+		c.raw("wait", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			close(begins)
+			<-done
+			return textResult("a"), nil
+		})
+		deaf := c.joinDeaf("deaf")
+		c.raw("job", nil, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			<-begins
+			begun := time.Now()
+			assert.NoError(t, deaf.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: "a", Progress: 1}))
+			assert.Equal(t, 100*time.Millisecond, time.Since(begun))
+			close(done)
+			return textResult("job"), nil
+		})
+		first := c.session
+		go func() {
+			params := &mcp.CallToolParams{Name: "wait", Meta: mcp.Meta{"progressToken": "a"}}
+			_, _ = first.CallTool(t.Context(), params)
+		}()
+		c.join("other")
+		assert.Equal(t, "job", text(t, c.call("job")))
+		c.release()
 	})
 }

@@ -167,8 +167,8 @@ func (a *trackedAttempt) isAbandoned() bool {
 	return over && !a.returned
 }
 
-// advance restarts the timeout of the call, and sends progress with ctx, unless that is withheld. The attempt by waits
-// for it, which may be one of another call of the client, but it is read before the answer of its own.
+// advance restarts the timeout of the call, and sends progress with ctx, unless that is withheld. The attempt by, which
+// may be of another call, waits for it; what the client is told of this call it reads before the answer to it.
 func (a *trackedAttempt) advance(
 	ctx context.Context, progress float64, m message, by *trackedAttempt,
 ) (mcp.Result, error) {

@@ -74,7 +74,9 @@
 // Members tell Redis when something happened by its own clock, as they have heard that, and what they hear are
 // durations, so their clocks may differ, and its own may be set back. What the calls of one member have found out keeps
 // its order, however long commands take; of two members the order is known to within a round trip to Redis, and within
-// that, failures pass for a row. A namespace remembers up to 4,096 breakers that have failures; of further ones only those of listed tools are shared.
+// that, failures pass for a row.
+//
+// A namespace remembers up to 4,096 breakers that have failures; of further ones only those of listed tools are shared.
 // Those, and isolated ones, are remembered as long as there is a member, and for a day. Agents choose keys and the
 // names of other tools: those that nobody has isolated are forgotten a day after their last change.
 //

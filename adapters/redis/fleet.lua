@@ -99,8 +99,8 @@ end
 -- Calls and Probes take turns each for themselves.
 local turns = {calls = 'failed:', probe = 'probed:'}
 
--- turn returns which of the probes that were in vain was the last call of a member, or its last Probe, zero if none was;
--- and for a call when the next one may be the probe.
+-- turn returns which of the probes that were in vain was the last call of a member, or its last Probe, zero if none
+-- was; and for a call when the next one may be the probe.
 local function turn(cause, key, member)
 	local nth, due = string.match(redis.call('HGET', key, turns[cause] .. member) or '', '^(%d+) (%d+)$')
 	return tonumber(nth or 0), tonumber(due or redis.call('HGET', key, 'at') or now)
@@ -270,9 +270,9 @@ function ops.leave()
 	return '{}'
 end
 
--- putOff makes calls wait until then before one is the probe, after one of this member that has failed, but not those of
--- members who are owed a turn. A Probe puts off all, since each member that has one has its turn soon; but it may be what
--- is broken, so all of them together can't do so for ever. It reports whether all calls wait.
+-- putOff makes calls wait until then before one is the probe, after one of this member that has failed, but not those
+-- of members who are owed a turn. A Probe puts off all, since each member that has one has its turn soon; but it may be
+-- what is broken, so all of them together can't do so for ever. It reports whether all calls wait.
 local function putOff(due, cooldown, cause)
 	if cause == 'probe' then
 		redis.call('HSETNX', breaker, 'opened', int(now)) -- unless an older version of this script has opened it
@@ -307,7 +307,9 @@ function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, pr
 	if state == 'open' and probe == '1' then
 		local all = putOff(at + cooldown, cooldown, cause)
 		redis.call('HSET', breaker, 'last', int(last))
-		if cause == 'calls' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2)) end -- the lease sets a Probe's
+		if cause == 'calls' then -- that of a Probe is counted from its beginning, by the lease
+			redis.call('HSET', breaker, 'probe_at', int(now + interval / 2))
+		end
 		local another = h[3] and h[3] ~= me and tonumber(h[4]) > now
 		if not another then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
 		if all then return changed(id) end
@@ -355,8 +357,8 @@ function ops.recovered(id, at, cause)
 end
 
 -- mayTake returns when the member may have the lease, or may ask for it again: one who wants to call its Probe when the
--- one that is under way has timed out. One whose probe was in vain leaves the next one for a while to those who have had
--- no turn since: its own network may be what is broken.
+-- one that is under way has timed out. One whose probe was in vain leaves the next one for a while to those who have
+-- had no turn since: its own network may be what is broken.
 local function mayTake(cause, patience, interval)
 	local h = redis.call('HMGET', breaker, 'probe_at', 'lease', 'until', 'leased', 'last')
 	local _, due = turn('calls', breaker, me)

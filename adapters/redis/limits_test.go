@@ -151,7 +151,7 @@ func TestWhenABreakerMayBeProbed(t *testing.T) {
 
 	_, err = all[0].failure(t.Context(), b, 1, 2, true)
 	require.NoError(t, err)
-	require.Equal(t, 12*time.Second+3*time.Second, lease(all[0], resilience.CauseCalls), "and a quarter of the cooldown")
+	require.Equal(t, 15*time.Second, lease(all[0], resilience.CauseCalls), "and a quarter of the cooldown")
 	require.Equal(t, 12*time.Second, lease(all[1], resilience.CauseCalls))
 	require.Equal(t, 3*time.Second, lease(all[1], resilience.CauseProbe))
 	tick(2 * time.Second)
@@ -159,6 +159,74 @@ func TestWhenABreakerMayBeProbed(t *testing.T) {
 	tick(10 * time.Second)
 	require.Zero(t, lease(all[1], resilience.CauseCalls))
 	require.Equal(t, 3*time.Second, lease(all[0], resilience.CauseCalls), "it is leased for so long")
+}
+
+// Members that have asked for a Probe take turns, whether or not others have the breaker, and what any of their Probes
+// finds out puts off the calls of all.
+func TestWhoseTurnAProbeIs(t *testing.T) {
+	_, pass, all := stores(t, 3)
+	b := resilience.FleetBreaker{
+		ID: "listed/search", State: resilience.StateOpen,
+		Config: resilience.BreakerConfig{Cooldown: 12 * time.Second, ProbeInterval: 2 * time.Second},
+	}
+	tick := func(d time.Duration) {
+		pass(d)
+		for _, s := range all {
+			_, err := s.sync(t.Context(), memory{}) // it is there
+			require.NoError(t, err)
+		}
+	}
+	tick(0)
+	_, err := all[0].restore(t.Context(), b, "", 0)
+	require.NoError(t, err)
+
+	lease := func(s *redisStore, cause resilience.Cause) time.Duration {
+		r, err := s.lease(t.Context(), b, cause)
+		require.NoError(t, err)
+		return duration(r.Wait)
+	}
+	probe := func(s *redisStore, wait time.Duration, msg string) {
+		require.Equal(t, wait, lease(s, resilience.CauseProbe), msg)
+	}
+	fails := func(s *redisStore) {
+		n := news{op: "failure", breaker: b, n: 1, quorum: 2, probe: true, cause: resilience.CauseProbe}
+		_, err := one(t.Context(), s, n)
+		require.NoError(t, err)
+	}
+	const half = time.Second // of an interval
+	probe(all[0], half, "since it has opened")
+	probe(all[1], half, "since it has opened")
+
+	tick(half)
+	probe(all[0], 0, "its turn")
+	probe(all[1], 2*half, "until the one under way must have failed")
+	tick(half / 2)
+	fails(all[0])
+	require.Equal(t, 12*time.Second, lease(all[2], resilience.CauseCalls))
+	probe(all[1], half/2, "half an interval since the last one began")
+	probe(all[0], half/2+half, "and half of one for the others")
+
+	tick(half / 2)
+	probe(all[1], 0, "its turn")
+	fails(all[1])
+	probe(all[0], half, "its turn again: the third one hasn't asked")
+	probe(all[1], 2*half, "and half an interval for the first one")
+
+	tick(half)
+	probe(all[0], 0, "its turn")
+	tick(3 * half / 2)
+	fails(all[0])
+	probe(all[0], half, "which the others have since it has failed")
+	tick(half)
+	probe(all[0], 0, "they don't want it")
+	fails(all[0])
+	require.Equal(t, 12*time.Second, lease(all[2], resilience.CauseCalls), "whose turn it was makes no difference to calls")
+
+	tick(half)
+	probe(all[1], 0, "its turn")
+	tick(leaseTerm)
+	tick(half / 2)
+	probe(all[0], 0, "the other one has had its turn, though it has told nothing")
 }
 
 // Another failure of a member whose probe has failed puts off that member, and not one that had no turn.

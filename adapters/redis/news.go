@@ -122,8 +122,8 @@ func (s *redisStore) tell(ctx context.Context, all ...news) ([]entry, error) {
 	return replies, nil
 }
 
-// tell tells the store of as many breakers as it takes at once, calls replied with each reply, and returns what the store
-// is to be told again.
+// tell tells the store of as many breakers as it takes at once, calls replied with each reply, and returns what the
+// store is to be told again.
 func (e *engine) tell(ctx context.Context, batch []news, replied func(news, entry)) (again []news, err error) {
 	e.mu.Lock()
 	clock := e.clock
@@ -132,6 +132,7 @@ func (e *engine) tell(ctx context.Context, batch []news, replied func(news, entr
 	for i, n := range batch {
 		told[i] = n.by(clock)
 	}
+
 	replies, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]entry, error) {
 		return e.store.tell(ctx, told...)
 	})

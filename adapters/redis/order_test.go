@@ -40,8 +40,8 @@ func TestSuccessEndsFailuresOfWhichASlowCommandTells(t *testing.T) {
 	}
 }
 
-// A failure of which Redis hears seconds later, since it has stood still, isn't later than those of others that are told
-// by then.
+// A failure of which Redis hears seconds later, since it has stood still, isn't later than those of others that are
+// told by then.
 func TestFailureThatIsToldLateDoesNotHideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := servers(t, newModel(), 4, nil)
@@ -70,7 +70,7 @@ func TestFailureThatIsToldLateDoesNotHideOthers(t *testing.T) {
 
 // A member's own successes that are certainly later than the failures of others end those, whenever it hears of them.
 func TestOwnSuccessBeforeTheMemberHearsOfFailures(t *testing.T) {
-	for _, fails := range []int{5, 10, 15, 18, 22, 25} { // it hears of the failures after 20ms, when the order isn't known
+	for _, fails := range []int{5, 10, 15, 18, 22, 25} { // at 20ms, when it hears of them, the order isn't known
 		t.Run(fmt.Sprintf("it fails after %dms", fails), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newModel()
@@ -99,7 +99,9 @@ func TestOwnSuccessBeforeTheMemberHearsOfFailures(t *testing.T) {
 
 // resultOf calls a tool that returns this error, and doesn't wait until anybody has heard of it.
 func resultOf(s *server, result error) error {
-	_, err := resilience.Do(context.Background(), s.guard, "search", func(context.Context) (int, error) { return 0, result })
+	_, err := resilience.Do(context.Background(), s.guard, "search", func(context.Context) (int, error) {
+		return 0, result
+	})
 	return err
 }
 
@@ -183,6 +185,32 @@ func TestMoreCallsSucceedThanResultsWait(t *testing.T) {
 	})
 }
 
+// Those of which none has succeeded have their failures all the same.
+func TestMoreCallsFailThanResultsWaitAndNoneSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := newServer(t, m, "alone")
+		s.store.delay = func() time.Duration { return 30 * time.Millisecond }
+		s.start(nil)
+		defer time.Sleep(time.Second)
+		defer leaveAll(t, []*server{s})
+		time.Sleep(absence)
+		s.cut.Store(true)
+		require.Error(t, s.callKey("first"))
+		time.Sleep(time.Second)
+		for i := range 900 {
+			for range 2 {
+				_, err := resilience.Do(t.Context(), s.guard, "search", func(context.Context) (int, error) {
+					return 0, errBackend
+				}, resilience.BreakerKey(fmt.Sprint("tenant-", i)))
+				require.ErrorIs(t, err, errBackend)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		require.Equal(t, 1, m.breaker("listed/search/first").Failures)
+	})
+}
+
 // A Probe that is told late to have failed lets no call be the probe earlier than one that has failed since.
 func TestProbeThatIsToldLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -201,8 +229,8 @@ func TestProbeThatIsToldLate(t *testing.T) {
 	})
 }
 
-// A dead backend is shut by as many failures as that takes, also if all calls succeed just before it dies, and fail at the
-// same time just after, whatever time commands and messages take there and back.
+// A dead backend is shut by as many failures as that takes, also if all calls succeed just before it dies, and fail at
+// the same time just after, whatever time commands and messages take there and back.
 func TestFailuresJustAfterSuccesses(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {

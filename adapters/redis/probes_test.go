@@ -56,8 +56,8 @@ func (b *probed) gaps() (shortest, longest time.Duration) {
 	return shortest, longest
 }
 
-// With a Probe, the fleet asks the backend as often as one server does, however many there are, and however many of them
-// have the breaker; but after a Probe that hangs, others may take half an interval.
+// With a Probe, the fleet asks the backend as often as one server does, however many there are, and however many of
+// them have the breaker; but after a Probe that hangs, others may take half an interval.
 func TestFleetProbesAsOftenAsOneServer(t *testing.T) {
 	const interval = 5 * time.Second
 	for _, c := range []struct {

@@ -2,8 +2,8 @@ package redisfleet
 
 import "time"
 
-// maxDrift is by how much of the time that passes a member's clock and the store's may drift apart, at most.
-const maxDrift = 1.0 / 5000
+// drift returns by how much a member's clock and the store's may have drifted apart after so long, at most.
+func drift(passed time.Duration) time.Duration { return passed / 5000 }
 
 // A serverClock is what a member knows of the store's clock, by which it tells the store when something was: what it
 // was, at least and at most, at a moment of the member's own clock. However long a command takes to reach the store,
@@ -15,13 +15,14 @@ type serverClock struct{ own, low, high time.Time }
 // between the question and the answer, so the clock is as good as the fastest replies. If it can't be what it was taken
 // to be, it has been set, or is that of another server.
 func (c serverClock) heard(server, asked, answered time.Time) serverClock {
-	now := serverClock{answered, server, server.Add(time.Millisecond + answered.Sub(asked))}
+	took := answered.Sub(asked)
+	now := serverClock{answered, server, server.Add(time.Millisecond + took + drift(took))}
 	if c.own.IsZero() {
 		return now
 	}
+
 	passed := answered.Sub(c.own)
-	drift := time.Duration(float64(passed) * maxDrift)
-	low, high := c.low.Add(passed-drift), c.high.Add(passed+drift)
+	low, high := c.low.Add(passed-drift(passed)), c.high.Add(passed+drift(passed))
 	if low.After(now.high) || high.Before(now.low) {
 		return now
 	}

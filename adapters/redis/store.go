@@ -27,8 +27,8 @@ type store interface {
 	sync(ctx context.Context, known memory) (syncReply, error)
 	read(ctx context.Context, ids []string) ([]entry, error)
 
-	// tell does one operation for each breaker, of which there may be maxBatch, and returns an entry for each. The times
-	// of news are by the store's clock.
+	// tell does one operation for each breaker, of which there may be maxBatch, and returns an entry for each. The
+	// times of news are by the store's clock.
 	tell(ctx context.Context, all ...news) ([]entry, error)
 	lease(ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause) (leaseReply, error)
 

@@ -162,6 +162,7 @@ func (e *engine) ask(ctx context.Context) (reply syncReply, since string, err er
 	e.mu.Lock()
 	known, since := e.known, e.since
 	e.mu.Unlock()
+
 	asked := time.Now()
 	reply, err = bounded(ctx, &e.hanging, func(ctx context.Context) (syncReply, error) {
 		return e.store.sync(ctx, known)
