@@ -222,7 +222,7 @@ func scrubbedWords(e *resilience.Error) *resilience.Error {
 // errorResult returns the result of a call that ended with e and without a result of the tool's own.
 func errorResult(e *resilience.Error, protocol string, structured bool) *mcp.CallToolResult {
 	res := &mcp.CallToolResult{}
-	if protocol >= "2026-07-28" || protocol == "" {
+	if protocol >= protocolStateless || protocol == "" {
 		// The protocol requires the field resultType, which only unmarshaling can set.
 		_ = json.Unmarshal([]byte(`{"content":[],"resultType":"complete"}`), res)
 	}

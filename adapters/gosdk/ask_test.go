@@ -3,7 +3,11 @@ package gosdk_test
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"runtime"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,4 +202,57 @@ func TestNothingOfASessionOutlivesIt(t *testing.T) {
 	none := func() bool { runtime.GC(); return first.Value() == nil }
 	require.Eventually(t, none, testTimeout, 10*time.Millisecond)
 	runtime.KeepAlive(client)
+}
+
+// What a handler of the client's returns instead of an answer isn't the failure of the server that has asked, whoever
+// looks at it: a client with a guard, one whose handlers pause, or a guard around the session.
+func TestQuestionThatTheClientDoesNotAnswer(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for name, failure := range map[string]error{
+		"its user leaves":               io.EOF,
+		"its model is down":             refused,
+		"its model breaks off":          syscall.ECONNRESET,
+		"its user takes long":           context.DeadlineExceeded,
+		"its model is another server's": fmt.Errorf(`calling "tools/call": %w`, io.EOF),
+		"it says whose fault it is":     resilience.MarkBackend(refused),
+		"it says so in our words":       resilience.ConnectionLostError("the model is down"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(nil)
+				addRaw(server, &mcp.Tool{Name: "asks"}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": askedOf["elicitation"].params}}, nil
+				})
+				impl := &mcp.Implementation{Name: "c", Version: "1"}
+				options := &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+					return nil, fmt.Errorf("ask: %w", failure)
+				}}
+				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
+				for client, guarded := range map[*mcp.Client]bool{
+					gosdk.NewClient(impl, options, g):             true,
+					newClient(options, gosdk.ClientMiddleware(g)): true,
+					newClient(options):                            false,
+				} {
+					s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+						_, clientEnd, err := pipeTo(server)
+						require.NoError(t, err)
+						return client.Connect(ctx, pipeTransport(clientEnd), speaking(latest))
+					}, sessionConfig{})
+					first, begin := up(t, s), time.Now()
+					call := func(ctx context.Context) (*mcp.CallToolResult, error) {
+						return s.CallTool(ctx, &mcp.CallToolParams{Name: "asks"})
+					}
+					_, err := call(t.Context())
+					if !guarded {
+						_, err = resilience.Do(t.Context(), g, "asks", call)
+					}
+					require.ErrorIs(t, err, failure)
+					assert.Zero(t, time.Since(begin), "neither waits nor retries")
+					assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+					assert.Same(t, first, up(t, s))
+					require.NoError(t, s.Close())
+				}
+			})
+		})
+	}
 }

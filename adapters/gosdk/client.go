@@ -26,7 +26,8 @@ import (
 // server has a guard of its own, the metadata from that guard is believed and kept.
 //
 // The time in which the client's user answers a server's questions counts towards the timeout of the
-// call. Use [NewClient] for a client that answers such questions.
+// call. Use [NewClient] for a client that answers such questions. What a handler of the client's returns instead of an
+// answer is neither retried nor counted, as it is no failure of the server's.
 //
 // The annotations of another server aren't trusted. List the tools that may be retried in the
 // guard's Config.
@@ -115,11 +116,11 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 	if _, known := failed.(*resilience.Error); known || cs == nil || ctx.Err() != nil || !isBounded(err) {
 		return failed
 	}
-	if !isCallError(err) || !mayFollowSessionEnd(err) || isUnsent(err) {
+	if !isCallError(err) || !mayFollowSessionEnd(err) {
 		return failed
 	}
 
-	if isClosed(ping(ctx, cs, pingTimeout), cs) {
+	if isClosed(pingWithin(ctx, pingTimeout, cs), cs) {
 		return connectionLost(reasonClosed, err)
 	}
 	return failed

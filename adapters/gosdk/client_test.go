@@ -182,7 +182,7 @@ func TestNoReplySaysThatACallWasNotSent(t *testing.T) {
 
 func TestCanceledCallOfAClientDoesNotCount(t *testing.T) {
 	r := newRemote(t)
-	defer close(r.release) // before the session is closed, which in v1.7 of the SDK waits for the server
+	defer close(r.release) // before the session is closed
 	g := newGuard(t, resilience.Config{})
 	session := r.connect(t, "", g)
 

@@ -3,7 +3,7 @@ module github.com/seed8d1e2389/resilience/adapters/gosdk
 go 1.25.0
 
 require (
-	github.com/modelcontextprotocol/go-sdk v1.7.0
+	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/seed8d1e2389/resilience v0.1.0
 	github.com/stretchr/testify v1.8.4
 )

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"reflect"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,15 +80,9 @@ func newClient(opts *mcp.ClientOptions, sending ...mcp.Middleware) *mcp.Client {
 	return client
 }
 
-// speaking returns the options of a client that begins with the given version of the protocol. v1.7
-// of the SDK has the field too, but doesn't export it.
+// speaking returns the options of a client that begins with the given version of the protocol.
 func speaking(protocol string) *mcp.ClientSessionOptions {
-	var opts mcp.ClientSessionOptions
-	field := reflect.ValueOf(&opts).Elem().FieldByNameFunc(func(name string) bool {
-		return strings.EqualFold(name, "ProtocolVersion")
-	})
-	reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem().SetString(protocol)
-	return &opts
+	return &mcp.ClientSessionOptions{ProtocolVersion: protocol}
 }
 
 // A fixture is a server and a client that is connected to it in memory.

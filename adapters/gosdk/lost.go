@@ -28,6 +28,9 @@ import (
 // others. It doesn't stand for a protocol error of the server.
 const codeRejected = -32005
 
+// protocolStateless is the protocol since which there are neither sessions nor pings.
+const protocolStateless = "2026-07-28"
+
 const reasonClosed = "the server has closed the connection"
 
 // clientError returns the error for the guard that err stands for, where err ended a call of the
@@ -35,6 +38,9 @@ const reasonClosed = "the server has closed the connection"
 func clientError(err error, session string, sent *reach) error {
 	if !isBounded(err) {
 		return err
+	}
+	if isUnansweredQuestion(err) {
+		return resilience.MarkNeutral(err) // whatever it is, it isn't the server's
 	}
 
 	var dial *net.OpError
@@ -83,7 +89,7 @@ func connectionLost(reason string, err error) *resilience.Error {
 // mcp.ErrSessionMissing. It appends the name of the status to the server's text.
 func isSessionUnknown(err error, session string) bool {
 	var wire *jsonrpc.Error
-	return session != "" && errors.As(err, &wire) && wire.Code != codeRejected &&
+	return session != "" && errors.As(err, &wire) && wire.Code != codeRejected && wire.Code != jsonrpc.CodeMethodNotFound &&
 		errors.Is(err, &jsonrpc.Error{Code: codeRejected}) &&
 		strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusNotFound))
 }
@@ -101,7 +107,17 @@ func isUnanswered(err error) bool {
 }
 
 // isCallError reports whether err is the SDK's error of a call that failed.
-func isCallError(err error) bool { return strings.Contains(err.Error(), `calling "`) }
+func isCallError(err error) bool {
+	return strings.Contains(err.Error(), `calling "`) && !isUnansweredQuestion(err)
+}
+
+// isUnansweredQuestion reports whether a handler of this client's has failed to answer what the server asked. Since
+// protocol 2026-07-28 the SDK calls such handlers within the call that the server asks in. A handler may have called
+// another server.
+func isUnansweredQuestion(err error) bool {
+	before, _, _ := strings.Cut(err.Error(), `calling "`)
+	return strings.Contains(before, "multi round-trip: fulfilling input request")
+}
 
 // endsSession reports whether err says that its session can't be used any more. A request that only
 // broke on its way, which the SDK calls rejected, doesn't end the session, unless it was refused.
@@ -126,7 +142,7 @@ func endsSession(err error, session string) bool {
 // although it doesn't say so. For an mcp.ErrConnectionClosed, isClosed finds that out.
 func mayFollowSessionEnd(err error) bool {
 	var wire *jsonrpc.Error
-	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && !isUnanswered(err)
+	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && !isUnanswered(err) && !isUnsent(err)
 }
 
 // isUnsent reports whether err is that of a call whose arguments can't be encoded.
@@ -137,11 +153,21 @@ func isUnsent(err error) bool {
 	return errors.As(err, &value) || errors.As(err, &kind) || errors.As(err, &method)
 }
 
-// ping asks the server of cs, which reaches no tool, after a call has failed with an error that doesn't tell whether
-// the connection is closed.
-func ping(ctx context.Context, cs *mcp.ClientSession, timeout time.Duration) error {
+// ping pings the server of cs, which reaches no tool. Since protocol 2026-07-28 no server knows the method, but each
+// says so, if the request has the _meta that all requests have, which the SDK doesn't add to a ping.
+func ping(ctx context.Context, cs *mcp.ClientSession) error {
+	params := &mcp.PingParams{}
+	if r := cs.InitializeResult(); r != nil && r.ProtocolVersion >= protocolStateless {
+		params.Meta = mcp.Meta{mcp.MetaKeyProtocolVersion: r.ProtocolVersion, mcp.MetaKeyClientCapabilities: struct{}{}}
+	}
+	return cs.Ping(ctx, params)
+}
+
+// pingWithin pings the server of cs, after a call has failed with an error that doesn't tell whether the connection
+// is closed.
+func pingWithin(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) error {
 	_, err := resilience.WithTimeout(ctx, "ping", timeout, func(ctx context.Context) (any, error) {
-		return nil, cs.Ping(ctx, nil)
+		return nil, ping(ctx, cs)
 	})
 	return err
 }

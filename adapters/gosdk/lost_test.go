@@ -3,6 +3,7 @@ package gosdk_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +41,7 @@ func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 		"another of HTTP":      {&url.Error{Op: "Post", Err: errors.New("malformed response")}, false, false, true},
 		"an empty one of HTTP": {&url.Error{Op: "Post"}, false, false, true},
 		"no reply":             {errors.New("x: request terminated without response"), true, false, false},
+		"what isn't sent":      {&json.UnsupportedValueError{Str: "NaN"}, false, false, false},
 		"another":              {errors.New("no reason"), false, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,11 @@ type httpServer struct {
 }
 
 func serveHTTP(t *testing.T, server *mcp.Server) *httpServer {
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	return serveHTTPWith(t, server, nil)
+}
+
+func serveHTTPWith(t *testing.T, server *mcp.Server, opts *mcp.StreamableHTTPOptions) *httpServer {
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, opts)
 	h := &httpServer{}
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if intercept := h.intercept.Load(); intercept == nil || !(*intercept)(w, r) {

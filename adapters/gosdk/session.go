@@ -200,8 +200,9 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 // around that error, with the time until the next dial as its RetryAfter, if that is known. If a
 // connection broke under a call, Use returns CONNECTION_LOST even if the session is still up.
 //
-// Protocol errors are marked as by [ClientMiddleware]. Any other error is returned as it is,
-// including the error of a guard within the client.
+// Protocol errors are marked as by [ClientMiddleware], and so is what the client's own handler returns instead of an
+// answer to a question of the server's. Any other error is returned as it is, including the error of a guard within the
+// client.
 func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.ClientSession) (T, error)) (T, error) {
 	cs, err := s.Get(ctx)
 	if err != nil {
@@ -222,14 +223,15 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 }
 
 // Probe pings the server, for the Probe of a [resilience.BreakerConfig]: a breaker closes as soon as the other
-// server answers. A server that answers that it knows no ping works, too. Without a connection Probe fails at once.
+// server answers. A server that answers that it knows no ping works, too: since protocol 2026-07-28 none does.
+// Without a connection Probe fails at once.
 func (s *Session) Probe(ctx context.Context) error {
 	cs, err := s.Get(ctx)
 	if err != nil {
 		return resilience.MarkBackend(err) // otherwise it wouldn't be counted
 	}
 
-	err = cs.Ping(ctx, nil)
+	err = ping(ctx, cs)
 	var answer *jsonrpc.Error
 	if errors.As(err, &answer) && answer.Code == jsonrpc.CodeMethodNotFound {
 		return nil
@@ -254,8 +256,11 @@ func (s *Session) Close() error {
 // callFailed returns the error of Use for a call that has come as far as sent and failed with err, and
 // reports the session lost if err means that.
 func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err error, sent *reach) error {
-	if !isBounded(err) {
+	switch {
+	case !isBounded(err):
 		return err
+	case isUnansweredQuestion(err) && s.ctx.Err() == nil:
+		return resilience.MarkNeutral(err)
 	}
 
 	cause := err // as the SDK returned it
@@ -267,7 +272,8 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		cause = guarded.Err
 	}
 
-	lost := endsSession(cause, cs.ID()) || errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(ping(ctx, cs, endTimeout), cs)
+	lost := endsSession(cause, cs.ID()) ||
+		errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(pingWithin(ctx, endTimeout, cs), cs)
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)

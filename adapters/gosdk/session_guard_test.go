@@ -189,7 +189,7 @@ func TestProbeOfASessionBelievesAnAnswer(t *testing.T) {
 				return next(ctx, method, req)
 			}
 		})
-		err := newSession(t, p.dial, sessionConfig{}).Probe(t.Context())
+		err := newHTTPPeerOf(t, p.server, legacy, newClient(nil)).session.Probe(t.Context())
 		assert.Equal(t, works, err == nil, "%d: %v", code, err)
 		if !works {
 			assert.Equal(t, resilience.ClassTransient, resilience.Classify(err), "it counts")

@@ -23,9 +23,16 @@ type httpPeer struct {
 	back    chan struct{} // must be closed before the session is dialed again
 }
 
+// newHTTPPeer returns a peer that has sessions.
 func newHTTPPeer(t *testing.T, sending ...mcp.Middleware) *httpPeer {
+	return newHTTPPeerOf(t, newPeer().server, legacy, newClient(nil, sending...))
+}
+
+// newHTTPPeerOf returns a peer that speaks the given protocol, with a session of the given client.
+func newHTTPPeerOf(t *testing.T, server *mcp.Server, protocol string, client *mcp.Client) *httpPeer {
 	leavesNothing(t)
-	p := &httpPeer{httpServer: serveHTTP(t, newPeer().server), back: make(chan struct{})}
+	opts := &mcp.StreamableHTTPOptions{Stateless: protocol == latest}
+	p := &httpPeer{httpServer: serveHTTPWith(t, server, opts), back: make(chan struct{})}
 	httpClient := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(httpClient.CloseIdleConnections)
 	p.session = newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
@@ -35,7 +42,7 @@ func newHTTPPeer(t *testing.T, sending ...mcp.Middleware) *httpPeer {
 			}
 		}
 		transport := &mcp.StreamableClientTransport{Endpoint: p.URL, HTTPClient: httpClient, DisableStandaloneSSE: true}
-		return newClient(nil, sending...).Connect(ctx, transport, speaking(legacy))
+		return client.Connect(ctx, transport, speaking(protocol))
 	}, sessionConfig{})
 	return p
 }
@@ -101,6 +108,42 @@ func TestRequestThatIsCutOffKeepsTheSession(t *testing.T) {
 			_, err = echo(t.Context(), p.session)
 			require.NoError(t, err)
 			assert.EqualValues(t, 1, p.dials.Load())
+		})
+	}
+}
+
+// A server without sessions knows no ping, and its answer to one is that of a server that works. Nothing that a Session
+// asks costs other calls theirs.
+func TestServerWithoutSessionsIsAsked(t *testing.T) {
+	for name, ask := range map[string]func(*gosdk.Session) error{
+		"by a probe": func(s *gosdk.Session) error { return s.Probe(t.Context()) },
+		"after an error that may be the connection's": func(s *gosdk.Session) error {
+			_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "closing"})
+			assert.Error(t, err)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer := newPeer()
+			finish := make(chan struct{})
+			addRaw(peer.server, &mcp.Tool{Name: "slow"}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				peer.started <- struct{}{}
+				return textResult("done"), await(ctx, finish)
+			})
+			p := newHTTPPeerOf(t, peer.server, latest, newClient(nil))
+			first := up(t, p.session)
+			require.Equal(t, latest, first.InitializeResult().ProtocolVersion)
+
+			slow := make(chan error, 1)
+			go func() {
+				_, err := p.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "slow"})
+				slow <- err
+			}()
+			receive(t, peer.started)
+			assert.NoError(t, ask(p.session))
+			close(finish)
+			assert.NoError(t, receive(t, slow))
+			assert.Same(t, first, up(t, p.session))
 		})
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	errNotFinite = errors.New("resilience: mcpgo: progress is not a finite number")
-	errNoServer  = errors.New("resilience: mcpgo: the context is not that of a request")
+	errNotFinite = resilience.MarkNeutral(errors.New("resilience: mcpgo: progress is not a finite number"))
+	errNoServer  = resilience.MarkNeutral(errors.New("resilience: mcpgo: the context is not that of a request"))
 )
 
 // NotifyProgress notifies the client of how far a call has come. It takes the context and the
@@ -26,8 +26,8 @@ var (
 // MCP requires progress to increase, but a tool that is retried starts at the beginning. A value
 // that isn't higher than what earlier attempts have sent is therefore not sent again. Nor is what
 // an abandoned tool reports. Neither is an error. All else is sent as it is. An error means that
-// the client can't be reached, which says nothing about the tool's backend (see resilience.MarkNeutral), or that
-// progress or total isn't a finite number.
+// the client can't be reached, or that progress or total isn't a finite number, which says nothing about the tool's
+// backend (see resilience.MarkNeutral).
 func NotifyProgress(ctx context.Context, req mcp.CallToolRequest, progress, total float64, message string) error {
 	resilience.ReportProgress(ctx)
 	if !wantsProgress(req) {

@@ -206,6 +206,9 @@ func TestProgressParams(t *testing.T) {
 			handler := func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				err := mcpgo.NotifyProgress(ctx, req, tc.progress, tc.total, tc.message)
 				assert.Equal(t, tc.want == nil, err != nil)
+				if err != nil {
+					assert.Equal(t, resilience.ClassNeutral, resilience.Classify(err), "it isn't the backend's")
+				}
 				return done, nil
 			}
 			s.AddTool(mcp.NewTool("x"), handler)

@@ -41,7 +41,7 @@ func (h *handler) answerTask(ctx context.Context, req mcp.CallToolRequest) (*mcp
 		return nil, rejected
 	}
 
-	got, err := h.attempt(ctx, req)
+	got, err := h.attempt(ctx, copyOf(req)) // mcp-go calls hooks meanwhile
 	e := h.guard.AsError(name, err, request)
 	if got.isEmpty() {
 		return nil, e

@@ -390,3 +390,27 @@ func TestTaskWhoseErrorPanicsWhenItIsAsked(t *testing.T) {
 		})
 	}
 }
+
+// The handler of a task may change its request while hooks read it.
+func TestTaskHasACopyOfItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var outer mcp.CallToolRequest
+		keep := func(next server.ToolHandlerFunc) server.ToolHandlerFunc {
+			return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				outer = req
+				return next(ctx, req)
+			}
+		}
+		s := server.NewMCPServer("test", "1", server.WithTaskCapabilities(true, true, true),
+			server.WithToolHandlerMiddleware(keep), server.WithToolHandlerMiddleware(mcpgo.Middleware(newGuard(t, resilience.Config{}))))
+		s.AddTool(mcp.NewTool("x", mcp.WithTaskSupport(mcp.TaskSupportOptional)),
+			func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				req.GetArguments()["mine"] = 1
+				return done, nil
+			})
+		params := map[string]any{"name": "x", "arguments": map[string]any{"a": 1}, "task": map[string]any{}}
+		handle(t.Context(), t, s, "tools/call", 1, params)
+		synctest.Wait()
+		assert.Equal(t, map[string]any{"a": 1.0}, outer.GetArguments())
+	})
+}
