@@ -256,12 +256,13 @@ func (s *statement) addStatement(err error) {
 
 // addError adds what an *Error says, which speaks for itself.
 func (s *statement) addError(e *Error) {
-	s.explicit, s.derived = e, e.derived && (!s.said || s.derived)
+	k := e.holds()
+	s.explicit, s.derived = e, k.derived && (!s.said || s.derived)
 	s.said, s.says, s.timeout = !e.saysNothing(), e.class(), e.Code == CodeTimeout
-	if e.derived && e.Code == CodeRetryExhausted {
+	if k.derived && e.Code == CodeRetryExhausted {
 		s.timeout = e.LastCode == CodeTimeout
 	}
-	s.neutral, s.final = e.neutral, false
+	s.neutral, s.final = k.neutral, false
 	if e.Code == CodeTimeout || e.Code == CodeCanceled {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
 	}
@@ -276,7 +277,7 @@ func (s *statement) say(c Class) {
 }
 
 func (e *Error) class() Class {
-	if e.neutral {
+	if e.holds().neutral {
 		return ClassNeutral
 	}
 	switch e.Code {
@@ -316,14 +317,12 @@ func (f *facts) classBy(classify func(error) Class) Class {
 }
 
 // saysNothing reports whether e is nil, or our CANCELED for a context, and says no more than context.Canceled.
-func (e *Error) saysNothing() bool {
-	return e == nil || e.bare && e.Code == CodeCanceled && e.Message == messageCanceled
-}
+func (e *Error) saysNothing() bool { return e == nil || e.holds().bare }
 
 // isMistake reports whether e is what a guard has said of a call that failed by a mistake, or of which nothing is
 // known: no program has chosen its words.
 func (e *Error) isMistake() bool {
-	return e != nil && e.quiet && (e.class() == ClassInvalid || e.class() == ClassNeutral)
+	return e != nil && e.holds().quiet && (e.class() == ClassInvalid || e.class() == ClassNeutral)
 }
 
 // bareCancel reports whether f are those of context.Canceled, and nothing says on purpose what it means. What

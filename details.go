@@ -8,6 +8,7 @@ func (c *call) debug() bool { return c.options.debug || c.guard.cfg.Debug }
 // only with debug.
 func (c *call) present(e *Error) {
 	c.guard.reword(e)
+	e.seal()
 	if c.debug() {
 		e.Details = c.details(e)
 	} else {

@@ -17,8 +17,9 @@ func AsError(tool string, err error) *Error {
 
 	d := diagnose(err, nil)
 	e := d.toError(tool, new(Error))
-	e.derived = d.explicit == nil || d.explicit.derived
+	e.known.derived = d.explicit == nil || d.explicit.holds().derived
 	e.Details = maps.Clone(e.Details)
+	e.seal()
 	return e
 }
 
@@ -131,12 +132,12 @@ func (f *facts) wait() time.Duration {
 func (d *diagnosis) toError(tool string, e *Error) *Error {
 	if d.explicit != nil {
 		e := complete(tool, d.err, d.explicit)
-		e.neutral = d.class == ClassNeutral
+		e.known.neutral = d.class == ClassNeutral
 		if e.Retryable && e.RetryAfter <= 0 {
 			e.RetryAfter = d.retryAfter
 		}
-		mistaken := d.derived && d.class.neutral()
-		e.quiet = e.quiet || mistaken
+		mistaken := d.derived && d.class.neutral() && d.explicit.isAsSealed()
+		e.known.quiet = d.explicit.holds().quiet || mistaken
 		if (d.final || mistaken) && e.Retryable {
 			e.giveUp(suggestChange)
 		}
@@ -162,7 +163,7 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 	}
 
 	e.Err = d.err
-	e.quiet, e.neutral = d.class == ClassInvalid || d.class == ClassNeutral, d.class == ClassNeutral
+	e.known.quiet, e.known.neutral = d.class == ClassInvalid || d.class == ClassNeutral, d.class == ClassNeutral
 	e.Retryable, e.RetryAfter = d.reads == ClassTransient, d.retryAfter
 	switch {
 	case e.Retryable:
@@ -200,7 +201,7 @@ func (d *diagnosis) exhausted(tool string, attempts int) *Error {
 // the original may be a package variable of the tool's.
 func complete(tool string, err error, explicit *Error) *Error {
 	e := explicit.clone()
-	e.derived = false
+	e.known = known{}
 	if err != error(explicit) {
 		e.Err = err // keep what it is wrapped in
 	}

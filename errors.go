@@ -64,8 +64,6 @@ var suggestions = map[Code]string{
 	CodeCanceled:     "The call was canceled. Call again only if its result is still wanted.",
 }
 
-const messageCanceled = "The call was canceled"
-
 // suggestCaution follows the suggestion to call a tool again that may have taken effect, where it
 // isn't known what that is.
 const suggestCaution = "If this tool changes anything, check first whether this call took effect."
@@ -96,7 +94,9 @@ const suggestOtherKey = "Do not make this call again before the time in retryAft
 // If it leaves open whether a NonIdempotent tool took effect, a TIMEOUT or CONNECTION_LOST isn't
 // retryable, nor is an error of ours, such as that of [AsError], or one without a Suggestion.
 //
-// An Error is a plain value. Reading one is safe for concurrent use, changing one is not.
+// An Error is a plain value, also one of ours, such as that of a guarded call within the tool: with a Message or a
+// Suggestion of its own, a program speaks to the agent, and with another Code or Retryable it says what the failure
+// means. Reading an Error is safe for concurrent use, changing one is not.
 type Error struct {
 	Code       Code
 	Tool       string         // the tool's name; empty if it isn't known
@@ -118,18 +118,33 @@ type Error struct {
 	// caution is what follows a suggestion of other words than ours, as the call may have taken effect.
 	caution string
 
+	// known is what we know of an error that we made, and that its fields don't tell. It holds while they are as sealed,
+	// which is nil for an error that isn't complete yet, or of which we know nothing.
+	known  known
+	sealed *wording
+}
+
+// known is what this package knows of an error that it made.
+type known struct {
 	// quiet is whether the tool's own words are all that there is to say but for Details, since nobody but us has said
 	// anything, and it isn't counted.
 	quiet bool
 
-	// neutral is whether this error of ours says nothing about a backend.
+	// bare is whether this CANCELED says no more than context.Canceled does, since no program chose it.
+	bare bool
+
+	// neutral is whether it says nothing about a backend.
 	neutral bool
 
 	// derived is whether AsError or WithRetry made it of an error, which says what it means.
 	derived bool
+}
 
-	// bare is whether this CANCELED says no more than context.Canceled does, since no program chose it.
-	bare bool
+// A wording consists of the fields of an Error by which an agent decides.
+type wording struct {
+	code                Code
+	message, suggestion string
+	retryable           bool
 }
 
 // Error returns the code and the message. It leaves the cause out on purpose, because MCP
@@ -150,7 +165,37 @@ func (e *Error) Error() string {
 // may help. It doesn't for a caller who has left, for a mistake of the agent's, or for another failure that
 // says nothing about the tool's backend, unless the tool's author wrote e or e has Details. An adapter that passes
 // on a tool's own answer adds e to it only if HasGuidance.
-func (e *Error) HasGuidance() bool { return e != nil && (!e.quiet || len(e.Details) > 0) }
+func (e *Error) HasGuidance() bool { return e != nil && (!e.holds().quiet || len(e.Details) > 0) }
+
+// seal notes that what is known of e holds for the words that it has now. Every error of which something is known is
+// sealed before a program sees it.
+func (e *Error) seal() {
+	e.sealed = nil
+	if e.known != (known{}) {
+		w := e.wording()
+		e.sealed = &w
+	}
+}
+
+func (e *Error) wording() wording { return wording{e.Code, e.Message, e.Suggestion, e.Retryable} }
+
+// isAsSealed reports whether no program has changed the wording of e, of which something is known.
+func (e *Error) isAsSealed() bool { return e.sealed != nil && *e.sealed == e.wording() }
+
+// holds returns what is known of e and still holds: a program that has changed other words than the Code and Retryable
+// speaks to agents, and one that has changed these says what the failure means, as by an Error of its own.
+func (e *Error) holds() (k known) {
+	s := e.sealed
+	if s == nil || e.Code != s.code || e.Retryable != s.retryable {
+		return known{}
+	}
+
+	k = e.known
+	if !e.isAsSealed() {
+		k.quiet, k.bare = false, false
+	}
+	return k
+}
 
 // Unwrap returns the cause, Err.
 func (e *Error) Unwrap() error {
@@ -293,8 +338,9 @@ func shuttingDownError(tool string) *Error {
 }
 
 func canceledError(tool string) *Error {
-	e := newError(CodeCanceled, tool, messageCanceled, false)
-	e.bare, e.quiet = true, true
+	e := newError(CodeCanceled, tool, "The call was canceled", false)
+	e.known.bare, e.known.quiet = true, true
+	e.seal()
 	return e
 }
 

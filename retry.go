@@ -169,7 +169,8 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 			return value, err
 		case n > 1 && n > r.MaxRetries:
 			e := d.exhausted("", n)
-			e.derived = true
+			e.known.derived = true
+			e.seal()
 			return value, e
 		case n > r.MaxRetries || !ok || !fits(ctx, delay):
 			return value, err

@@ -60,6 +60,7 @@ func (g *Guard) AsError(tool string, err error, opts ...Option) *Error {
 		e.forEffect(g.effectOf(tool, o.effect), isCrash(d.err) || d.reads == ClassNeutral)
 	}
 	g.reword(e)
+	e.seal()
 	e.Details = nil
 	return e
 }
