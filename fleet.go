@@ -64,6 +64,10 @@ type FleetResult struct {
 	Cause   Cause // CauseCalls or CauseProbe
 	Time    time.Time
 	Lost    bool // whether results after this one were lost
+
+	// RetryAfter is how long no member should call its Probe, from Time on: a failed one has asked for that. It is at
+	// most a Cooldown, and zero or negative if it isn't known.
+	RetryAfter time.Duration
 }
 
 // FleetChange tells a member of a breaker of the fleet.

@@ -267,6 +267,24 @@ func TestFleetThatDeniesAllLeasesOfProbes(t *testing.T) {
 	})
 }
 
+// As long as the fleet tells of what others find out, they ask the backend for this member, too: also once it doesn't
+// keep calls out any more.
+func TestFleetWhoseMembersAskTheBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, 5 * time.Second }}
+		var backend probedBackend
+		g, m := joined(t, f, resilience.BreakerConfig{Probe: backend.probe, Cooldown: 10 * time.Second})
+		opened(t, m, 10*time.Second)
+		for range 60 {
+			time.Sleep(10 * time.Second)
+			opened(t, m, 0)
+		}
+		assert.Zero(t, backend.asked.Load())
+		_, err := resilience.Do(t.Context(), g, "x", notCalled(t))
+		assert.ErrorIs(t, err, resilience.CodeCircuitOpen, "that Probes are refused isn't that calls are")
+	})
+}
+
 // A member in which the operator has reset what the fleet has isolated is alone, and recovers as one that is.
 func TestBreakerThatIsIsolatedElsewhereNeedsNoLease(t *testing.T) {
 	for name, probe := range map[string]func(context.Context) error{

@@ -238,6 +238,25 @@ func TestFleetIsToldOfProbes(t *testing.T) {
 	})
 }
 
+// The other members give the backend the time that it has asked for, which is a Cooldown at most.
+func TestFleetIsToldWhatAProbeWasAskedToWait(t *testing.T) {
+	for wish, want := range map[time.Duration]time.Duration{0: 0, 7 * time.Second: 7 * time.Second, time.Hour: 30 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f := new(testFleet)
+			busy := resilience.ConnectionLostError("busy")
+			busy.RetryAfter = wish
+			_, m := joined(t, f, resilience.BreakerConfig{Probe: func(context.Context) error { return busy }})
+			opened(t, m, time.Minute)
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			require.NotEmpty(t, f.results)
+			assert.Equal(t, want, f.results[0].RetryAfter)
+		})
+	}
+}
+
 func TestFleetIsNotToldOfProbesThatSayNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := new(testFleet)

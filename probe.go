@@ -27,6 +27,7 @@ type prober struct {
 	period  int                    // counts the times that the breaker was opened, closed or isolated
 	opened  *moment                // since when, and until when Probes that fail may keep calls out
 	blind   *moment                // until when an opening means that Probe can't see what is wrong; nil: never
+	denied  refusal                // of a Probe by the fleet
 	hanging atomic.Int64           // Probes that run
 	warned  atomic.Bool
 }
@@ -40,6 +41,7 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 
 	p.period++
 	p.at.Store(nil)
+	p.denied = refusal{}
 	switch {
 	case e.Cause == CauseProbe: // it has closed the breaker
 		p.blind = in(b.cfg.Cooldown)
@@ -130,23 +132,24 @@ func (b *Breaker) callProbe(period int) {
 
 	fresh := b.newCounter(result.outcome != outcomeSuccess)
 	if b.probed(period, fresh, result, time.Since(start)) {
-		b.tellProbe(result.outcome)
+		b.tellProbe(result)
 	}
 }
 
 // isProbedElsewhere puts Probe off because another member of the fleet asks the backend, and reports whether it has, or
-// Probe isn't wanted any more. The others may put it off for no longer than they may keep calls from being the probe.
+// Probe isn't wanted any more. As long as nothing is heard of the others, they may put it off for no longer than they may
+// keep calls from being the probe.
 func (b *Breaker) isProbedElsewhere(period int, wait time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := &b.inTrouble().shared
+	p := b.prober
 	switch {
-	case b.prober.period != period:
+	case p.period != period:
 		return true
-	case !s.isRefused(b.cfg.longest()):
+	case !p.denied.holds(b.cfg.longest()):
 		return false
 	}
-	b.scheduleProbeIn(period, min(wait, s.denied.left())+between(0, b.cfg.ProbeInterval/2))
+	b.scheduleProbeIn(period, min(wait, p.denied.until.left())+between(0, b.cfg.ProbeInterval/2))
 	return true
 }
 
@@ -164,9 +167,12 @@ func (b *Breaker) probed(period int, fresh *counter, result probeResult, took ti
 	case result.outcome == outcomeFailure:
 		b.putOff(fresh)
 	}
-	b.scheduleProbe(period, min(result.retryAfter, b.cfg.Cooldown), took)
+	b.scheduleProbe(period, b.putsOff(result), took)
 	return true
 }
+
+// putsOff returns for how long the result of a Probe puts the next one off.
+func (b *Breaker) putsOff(r probeResult) time.Duration { return min(r.retryAfter, b.cfg.Cooldown) }
 
 // putOff keeps calls from being the probe for another Cooldown. fresh is a new counter that is open. b.mu must be
 // held.
@@ -183,7 +189,7 @@ func (b *Breaker) putOff(fresh *counter) {
 func (b *Breaker) setAsking(asking bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.prober.asking = asking
+	b.prober.asking, b.prober.denied = asking, refusal{}
 }
 
 // A probeResult is what a Probe has found out.

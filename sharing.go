@@ -33,13 +33,25 @@ type sharing struct {
 	held    bool      // it was isolated by the operator, for this member alone
 	freed   time.Time // when the operator has reset, for this member alone, what the fleet had isolated
 	tripped *moment   // until when it was tripped by the operator; nil if it wasn't
-	denied  *moment   // until when the fleet may keep calls from being the probe without another change
+	denied  refusal   // of a call as the probe
+}
+
+// A refusal is what a fleet does that refuses a probe.
+type refusal struct{ until *moment } // when it has to change something; nil if it doesn't refuse one
+
+// holds notes that the fleet refuses, and reports whether it may: it has done so for less time than the longest
+// without another change.
+func (r *refusal) holds(longest time.Duration) bool {
+	if r.until == nil {
+		r.until = in(longest)
+	}
+	return r.until.left() > 0
 }
 
 // note is called for each change of the breaker's state. If the member's own probe has closed what the fleet has opened,
 // it is no news that the fleet closes it, too: it may have opened again by then. b.mu must be held.
 func (s *sharing) note(e BreakerChange) {
-	s.denied = nil
+	s.denied = refusal{}
 	if e.Cause != CauseCalls && e.Cause != CauseProbe {
 		return
 	}
@@ -64,7 +76,7 @@ func (b *Breaker) join(again bool) {
 		return
 	}
 	s := &b.trouble.shared
-	s.denied = nil
+	s.denied = refusal{}
 	if !again {
 		s.freed, s.reset = time.Time{}, time.Time{}
 	}
@@ -144,12 +156,15 @@ func (b *Breaker) follow(c FleetChange, fresh *counter) bool {
 // held.
 func (b *Breaker) openByFleet(fresh *counter, d time.Duration) {
 	d = min(max(d, 0), b.cfg.longest())
+	if b.prober != nil {
+		b.prober.denied = refusal{} // somebody asks the backend
+	}
 	switch state := b.era.Load().state; {
 	case b.hasProbe():
 	case state == StateOpen:
 		b.probeAt.Store(in(d))
 		if d > 0 {
-			b.inTrouble().shared.denied = nil
+			b.inTrouble().shared.denied = refusal{}
 		}
 	default:
 		b.reason.Store(nil)
@@ -179,9 +194,12 @@ func (b *Breaker) tell(probe bool, o outcome) {
 }
 
 // tellProbe reports what Probe has told of the backend.
-func (b *Breaker) tellProbe(o outcome) {
-	if o == outcomeFailure || o == outcomeSuccess {
-		b.report(FleetResult{Success: o == outcomeSuccess, Probe: true, Cause: CauseProbe})
+func (b *Breaker) tellProbe(r probeResult) {
+	switch r.outcome {
+	case outcomeSuccess:
+		b.report(FleetResult{Success: true, Probe: true, Cause: CauseProbe})
+	case outcomeFailure:
+		b.report(FleetResult{Probe: true, Cause: CauseProbe, RetryAfter: b.putsOff(r)})
 	}
 }
 
@@ -193,15 +211,6 @@ func (b *Breaker) report(r FleetResult) bool {
 	}
 	r.Breaker, r.Time = b.fleetView(), time.Now()
 	return m.report(r)
-}
-
-// isRefused notes that the fleet refuses a probe, and reports whether it may: it has done so for less time than the
-// longest. b.mu must be held.
-func (s *sharing) isRefused(longest time.Duration) bool {
-	if s.denied == nil {
-		s.denied = in(longest)
-	}
-	return s.denied.left() > 0
 }
 
 // isFreed reports whether the fleet has isolated the breaker, which isn't: the operator of this member has reset it,
@@ -232,10 +241,10 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 		return true
 	case b.era.Load().state != StateOpen:
 		return false
-	case !s.isRefused(b.cfg.longest()):
+	case !s.denied.holds(b.cfg.longest()):
 		return true
 	}
-	if wait = min(wait, s.denied.left()); b.untilProbe() < wait {
+	if wait = min(wait, s.denied.until.left()); b.untilProbe() < wait {
 		b.probeAt.Store(in(wait))
 	}
 	return false

@@ -21,7 +21,8 @@
 --   vain            how long all leases were that have ended without a result since the last one
 --   probes          how many have failed since the breaker has opened, or have told nothing while they had the lease
 --   failed:MEMBER   which of them was the last call of this member, and when its next one may be the probe
---   probed:MEMBER   which of them was the last Probe of this member, zero if it has only asked for one, and a time
+--   probed:MEMBER   which of them was the last Probe of this member, zero if it has only asked for one, and until when it
+--                   asks for the next
 --   cause, reason   of the state
 --   reset           when it was reset by hand, for a minute: members that were away have to hear of that
 --   isolated        when it was isolated
@@ -43,6 +44,7 @@ now = now + ahead
 
 local lately = 60000 -- for how long a reset is remembered
 local cooldowns = 10 -- for how many of them Probes that fail may put calls off
+local late = 1000 -- by how much a member may do later what it does at a time of its own
 local soon = 10 -- after what time to ask for a lease, since a wait of zero is no news
 local missed = 600000 -- for how long a member that hasn't left may be out of reach rather than gone
 
@@ -100,7 +102,7 @@ end
 local turns = {calls = 'failed:', probe = 'probed:'}
 
 -- turn returns which of the probes that were in vain was the last call of a member, or its last Probe, zero if none
--- was; and for a call when the next one may be the probe.
+-- was; and for a call when the next one may be the probe, for a Probe until when the member asks for the next one.
 local function turn(cause, key, member)
 	local nth, due = string.match(redis.call('HGET', key, turns[cause] .. member) or '', '^(%d+) (%d+)$')
 	return tonumber(nth or 0), tonumber(due or redis.call('HGET', key, 'at') or now)
@@ -108,7 +110,8 @@ end
 
 -- owed returns since when calls of all those may be the probe who have had no turn since this member's was in vain; nil
 -- if there are none. Its own network may be broken, or its calls may tell nothing, and they may be called rarely: its
--- next ones don't put them off. Probes are owed to those who have asked for one: others may not have the breaker.
+-- next ones don't put them off. Probes are owed to those who ask for one: others may not have the breaker, or may have
+-- isolated it.
 local function owed(cause)
 	local mine = turn(cause, breaker, me)
 	if mine == 0 then return nil end
@@ -116,7 +119,7 @@ local function owed(cause)
 	if cause == 'calls' and #fields < live() then since = tonumber(redis.call('HGET', breaker, 'at')) end
 	for _, field in ipairs(fields) do
 		local nth, due = turn(cause, breaker, string.sub(field, #turns[cause] + 1))
-		if nth < mine then since = math.max(since or 0, due) end
+		if nth < mine and (cause == 'calls' or due > now) then since = math.max(since or 0, due) end
 	end
 	return since
 end
@@ -127,7 +130,7 @@ local function lapse()
 	if not h[1] or tonumber(h[2]) > now then return end
 	local _, due = turn('calls', breaker, h[1])
 	local nth = redis.call('HINCRBY', breaker, 'probes', 1)
-	redis.call('HSET', breaker, 'failed:' .. h[1], nth .. ' ' .. int(due), 'probed:' .. h[1], nth .. ' ' .. int(due))
+	redis.call('HSET', breaker, 'failed:' .. h[1], nth .. ' ' .. int(due), 'probed:' .. h[1], nth .. ' ' .. int(now))
 	redis.call('HINCRBY', breaker, 'vain', int(h[2] - h[3]))
 	redis.call('HDEL', breaker, 'lease', 'leased')
 end
@@ -272,8 +275,9 @@ end
 
 -- putOff makes calls wait until then before one is the probe, after one of this member that has failed, but not those
 -- of members who are owed a turn. A Probe puts off all, since each member that has one has its turn soon; but it may be
--- what is broken, so all of them together can't do so for ever. It reports whether all calls wait.
-local function putOff(due, cooldown, cause)
+-- what is broken, so all of them together can't do so for ever. It reports whether all calls wait. A member whose Probe
+-- has failed asks for the next one until then.
+local function putOff(due, cooldown, cause, asks)
 	if cause == 'probe' then
 		redis.call('HSETNX', breaker, 'opened', int(now)) -- unless an older version of this script has opened it
 		due = math.min(due, redis.call('HGET', breaker, 'opened') + cooldowns * cooldown)
@@ -286,7 +290,8 @@ local function putOff(due, cooldown, cause)
 		local nth, before = turn('calls', breaker, string.sub(field, #'failed:' + 1))
 		if all or nth > mine then redis.call('HSET', breaker, field, int(nth) .. ' ' .. int(math.max(before, due))) end
 	end
-	redis.call('HSET', breaker, turns[cause] .. me, redis.call('HINCRBY', breaker, 'probes', 1) .. ' ' .. int(due))
+	local ends = cause == 'probe' and asks or due
+	redis.call('HSET', breaker, turns[cause] .. me, redis.call('HINCRBY', breaker, 'probes', 1) .. ' ' .. int(ends))
 	if all then redis.call('HSET', breaker, 'at', int(math.max(redis.call('HGET', breaker, 'at'), due))) end
 	return all
 end
@@ -295,20 +300,23 @@ end
 -- one. They are in a row with those before if the member had heard of all of them, up to that version. Otherwise calls
 -- may have succeeded between: the member is told which row they are apart from, and tells of them again, unless one has
 -- succeeded by the time that it has heard of the row. A failure of a probe puts off the next one; if it doesn't do so
--- for all, the others have to ask when they may send it. Those of before a reset are forgotten.
+-- for all, the others have to ask when they may send it. After that of a Probe, none asks the backend before the time
+-- has passed that it has asked for. Failures of before a reset are forgotten.
 --
 -- What had failed before the member's last success, here or elsewhere, is over: while the fleet has no failures, its
 -- members tell of no success otherwise.
-function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, probe, at, cause, succeeded)
+function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, probe, at, cause, succeeded, after)
 	at = past(at)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last')
 	local state, last = h[1], math.max(tonumber(h[5] or 0), at)
 	if h[2] and at < tonumber(h[2]) then return unchanged(id) end
 	if state == 'open' and probe == '1' then
-		local all = putOff(at + cooldown, cooldown, cause)
+		local all = putOff(at + cooldown, cooldown, cause, now + math.max(interval, after) + late)
 		redis.call('HSET', breaker, 'last', int(last))
-		if cause == 'calls' then -- that of a Probe is counted from its beginning, by the lease
+		if cause == 'calls' then
 			redis.call('HSET', breaker, 'probe_at', int(now + interval / 2))
+		elseif tonumber(after) > 0 then -- otherwise the interval is counted from the beginning of the Probe, by the lease
+			redis.call('HSET', breaker, 'probe_at', int(math.max(redis.call('HGET', breaker, 'probe_at'), at + after)))
 		end
 		local another = h[3] and h[3] ~= me and tonumber(h[4]) > now
 		if not another then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
@@ -379,7 +387,8 @@ end
 -- take gives the member the lease, and tells the others unless some of them are owed a turn.
 local function take(id, cause, term)
 	redis.call('HSET', breaker, 'lease', me, 'until', int(now + term), 'leased', int(now))
-	if not owed(cause) then changed(id, {wait = tonumber(term)}) end
+	local wait = math.max(term, redis.call('HGET', breaker, 'at') - now)
+	if not owed(cause) then changed(id, {wait = wait}) end
 end
 
 -- lease lets the member probe an open breaker if it is time, and none other does.
@@ -389,9 +398,12 @@ function ops.lease(id, cause, term, interval, patience)
 	if state ~= 'open' then return cjson.encode({granted = true, wait = 0}) end
 
 	lapse()
-	if cause == 'probe' then redis.call('HSETNX', breaker, 'probed:' .. me, '0 0') end
 	local mine = redis.call('HGET', breaker, 'lease') == me
 	local due = mine and now or mayTake(cause, patience, interval)
+	if cause == 'probe' then
+		local ends = math.max(due, now + interval) + interval + late
+		redis.call('HSET', breaker, 'probed:' .. me, int(turn(cause, breaker, me)) .. ' ' .. int(ends))
+	end
 	if due > now then return cjson.encode({granted = false, wait = due - now}) end
 
 	if cause == 'probe' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2)) end

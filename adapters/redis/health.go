@@ -14,8 +14,8 @@ type Health struct {
 	Members   int       // how many members Redis has heard of within three seconds, when it was last asked
 
 	// Differences has a line for each breaker of a listed tool that another member configures differently, found within
-	// a minute of its start. Failures and Cooldown are compared. The fleet then opens the breaker as the member has it
-	// whose call fails.
+	// a minute of its start. Failures, Cooldown, and the ProbeInterval of those with a Probe are compared. The fleet
+	// then opens the breaker as the member has it whose call fails, and probes it as the member that does so.
 	Differences []string
 }
 

@@ -161,6 +161,23 @@ func TestDifferencesAreWarnedOfOnce(t *testing.T) {
 	})
 }
 
+// How often a Probe asks is compared where there is one.
+func TestDifferencesOfProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, works := newModel(), func(context.Context) error { return nil }
+		var all []*server
+		for i, interval := range []time.Duration{5 * time.Second, time.Minute} {
+			s := newServer(t, m, fmt.Sprint("member-", i))
+			s.start(func(c *resilience.BreakerConfig) { c.Probe, c.ProbeInterval = works, interval })
+			all = append(all, s)
+		}
+		defer leaveAll(t, all)
+		const settings = "5 failures, a cooldown of 30s, a Probe every "
+		require.Equal(t, []string{"listed/search: " + settings + "1m0s here, " + settings + "5s elsewhere"},
+			all[1].fleet.Health().Differences)
+	})
+}
+
 // The breakers of keys are configured as that of their tool, and may be many.
 func TestDifferencesAreNotOfKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ type modelBreaker struct {
 	row         int64           // the version with which the first of its failures was counted
 	by          map[string]bool // whose failures are in the row
 	failed      map[string]turn // the members whose call was a probe in vain
-	probed      map[string]turn // and those who have asked for a Probe
+	probed      map[string]turn // and those who have asked for a Probe; due is until when they ask for the next
 	probes      int             // how many were
 	last        time.Time       // when the last failure was
 	succeeded   time.Time       // when a member with some of them had succeeded last before its own
@@ -201,7 +201,7 @@ func (m *model) owed(b *modelBreaker, cause resilience.Cause, me string) (some b
 		some, since = true, b.at
 	}
 	for _, t := range turns {
-		if t.nth < mine {
+		if t.nth < mine && (cause == resilience.CauseCalls || t.due.After(m.time())) {
 			some, since = true, latest(since, t.due)
 		}
 	}
@@ -228,7 +228,7 @@ func (b *modelBreaker) lapse(now time.Time) {
 		return
 	}
 	b.probes++
-	b.failed[b.lease], b.probed[b.lease] = turn{b.probes, b.turn(b.lease).due}, turn{b.probes, b.turn(b.lease).due}
+	b.failed[b.lease], b.probed[b.lease] = turn{b.probes, b.turn(b.lease).due}, turn{b.probes, now}
 	b.vain += b.until.Sub(b.leased)
 	b.lease = ""
 }

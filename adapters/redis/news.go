@@ -28,6 +28,7 @@ type news struct {
 	probe  bool             // failure: of a probe
 	cause  resilience.Cause // failure, recovered, lease
 	reason string           // restore
+	after  time.Duration    // failure of a Probe: the time that the backend has asked for
 	older  int64            // restore, reclose: the version that the store has gone back to
 }
 
@@ -67,7 +68,7 @@ func (n news) args() []any {
 		}
 		return []any{
 			n.n, n.heard, n.apart, b.Config.Failures, n.quorum, milliseconds(b.Config.Cooldown),
-			milliseconds(b.Config.ProbeInterval), probe, at, n.cause.String(), sinceEpoch(b.Succeeded),
+			milliseconds(b.Config.ProbeInterval), probe, at, n.cause.String(), sinceEpoch(b.Succeeded), milliseconds(n.after),
 		}
 	case "recovered":
 		return []any{at, n.cause.String()}

@@ -135,10 +135,13 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 				b.opened = s.time()
 			}
 			b.last = latest(b.last, at)
-			if n.cause == resilience.CauseCalls {
+			switch {
+			case n.cause == resilience.CauseCalls:
 				b.probeAt = s.time().Add(fb.Config.ProbeInterval / 2)
+			case n.after > 0:
+				b.probeAt = latest(b.probeAt, at.Add(n.after))
 			}
-			all := s.putOff(b, n.cause, due)
+			all := s.putOff(b, n.cause, due, s.time().Add(max(fb.Config.ProbeInterval, n.after)+time.Second))
 			if b.lease == "" || b.lease == s.me || !b.until.After(s.time()) {
 				b.lease, b.until, b.vain = "", time.Time{}, 0
 			}
@@ -181,8 +184,9 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 	})
 }
 
-// putOff makes calls wait before one is the probe, after one of this member that has failed.
-func (s *modelStore) putOff(b *modelBreaker, cause resilience.Cause, due time.Time) (all bool) {
+// putOff makes calls wait before one is the probe, after one of this member that has failed. A member whose Probe has
+// failed asks for the next one until then.
+func (s *modelStore) putOff(b *modelBreaker, cause resilience.Cause, due, asks time.Time) (all bool) {
 	mine := b.failed[s.me].nth
 	some, _ := s.owed(b, cause, s.me)
 	all = cause == resilience.CauseProbe || !some
@@ -196,7 +200,7 @@ func (s *modelStore) putOff(b *modelBreaker, cause resilience.Cause, due time.Ti
 	if cause == resilience.CauseCalls {
 		b.failed[s.me] = turn{b.probes, due}
 	} else {
-		b.probed[s.me] = turn{b.probes, due}
+		b.probed[s.me] = turn{b.probes, asks}
 	}
 	if all {
 		b.at = latest(b.at, due)
@@ -246,11 +250,15 @@ func (s *modelStore) lease(
 		}
 
 		b.lapse(now)
-		if _, asked := b.probed[s.me]; !asked && cause == resilience.CauseProbe {
-			b.probed[s.me] = turn{}
-		}
 		mine := b.lease == s.me
-		if due := s.mayTake(b, fb, cause); !mine && due.After(now) {
+		due := s.mayTake(b, fb, cause)
+		if mine {
+			due = now
+		}
+		if interval := fb.Config.ProbeInterval; cause == resilience.CauseProbe {
+			b.probed[s.me] = turn{b.probed[s.me].nth, latest(due, now.Add(interval)).Add(interval + time.Second)}
+		}
+		if due.After(now) {
 			return leaseReply{Wait: milliseconds(due.Sub(now))}
 		}
 		if cause == resilience.CauseProbe {
@@ -288,8 +296,9 @@ func (s *modelStore) mayTake(b *modelBreaker, fb resilience.FleetBreaker, cause 
 // take gives the member the lease.
 func (s *modelStore) take(b *modelBreaker, fb resilience.FleetBreaker, cause resilience.Cause) {
 	b.lease, b.leased, b.until = s.me, s.time(), s.time().Add(leaseTerm)
+	wait := max(leaseTerm, b.at.Sub(s.time()))
 	if some, _ := s.owed(b, cause, s.me); !some {
-		s.changed(fb.ID, s.me, func(e *entry) { e.Wait = leaseTerm.Milliseconds() })
+		s.changed(fb.ID, s.me, func(e *entry) { e.Wait = wait.Milliseconds() })
 	}
 }
 

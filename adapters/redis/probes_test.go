@@ -1,6 +1,7 @@
 package redisfleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -18,6 +19,7 @@ type probed struct {
 	mu      sync.Mutex
 	up      bool
 	takes   time.Duration
+	fails   error // nil means errBackend
 	running int
 	begun   []time.Time
 }
@@ -41,7 +43,19 @@ func (b *probed) ask(context.Context) error {
 	if up {
 		return nil
 	}
-	return errBackend
+	return cmp.Or(b.fails, errBackend)
+}
+
+// since returns how many Probes have begun since then.
+func (b *probed) since(at time.Time) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, begun := range b.begun {
+		if begun.After(at) {
+			n++
+		}
+	}
+	return n
 }
 
 // gaps returns the shortest and the longest time between two Probes.
@@ -180,5 +194,101 @@ func TestProbesTakeTurns(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A member that asks for no Probes any more holds no others up: they ask the backend as often as one server does, for as
+// long as the outage lasts, and calls after it are no flood.
+func TestMemberThatAsksForNoProbesIsOwedNone(t *testing.T) {
+	t.Parallel() // it takes long
+	for name, odd := range map[string]func(*server){
+		"none":                 func(*server) {},
+		"isolated for itself":  func(s *server) { s.guard.Breaker("search").Isolate("not here") },
+		"reset for itself":     func(s *server) { s.guard.Breaker("search").Reset() },
+		"closed, and still in": func(s *server) { _, _ = s.guard.Close(context.Background()) },
+		"gone without a word": func(s *server) {
+			s.store.down.Store(true)
+			_, _ = s.guard.Close(context.Background())
+		},
+		"told of nothing by it": func(s *server) { s.store.deafen() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &probed{}
+				all := servers(t, newModel(), 20, func(cfg *resilience.BreakerConfig) { cfg.Probe = b.ask })
+				time.Sleep(2 * absence)
+				down(t, all)
+				time.Sleep(20 * time.Second)
+				odd(all[0])
+
+				for range 8 {
+					begin := time.Now()
+					time.Sleep(150 * time.Second)
+					require.LessOrEqual(t, b.since(begin), 50, "one server sends 40")
+				}
+				before := all[1].asked.Load()
+				var calls sync.WaitGroup
+				for _, s := range all[1:] {
+					calls.Go(func() { s.callSlowly() })
+				}
+				calls.Wait()
+				require.LessOrEqual(t, all[1].asked.Load()-before, int64(1))
+
+				for _, s := range all {
+					s.store.down.Store(false)
+				}
+				leaveAll(t, all)
+			})
+		})
+	}
+}
+
+// A backend that asks for time, when one member's Probe asks it, has that of all.
+func TestProbesHeedWhatTheBackendHasToldAnother(t *testing.T) {
+	const wish = 20 * time.Second
+	for _, members := range []int{1, 2, 5, 20} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &probed{fails: &resilience.Error{Code: resilience.CodeConnectionLost, Retryable: true, RetryAfter: wish}}
+				all := servers(t, newModel(), members, func(cfg *resilience.BreakerConfig) { cfg.Probe = b.ask })
+				defer leaveAll(t, all)
+				time.Sleep(2 * absence)
+				down(t, all)
+				time.Sleep(4 * time.Minute)
+				shortest, longest := b.gaps()
+				require.GreaterOrEqual(t, shortest, wish)
+				require.LessOrEqual(t, longest, wish+5*time.Second)
+			})
+		})
+	}
+}
+
+// While a Probe hangs, calls are kept out for as long as by those before it, also if Redis can't be reached any more.
+func TestRedisDiesDuringAProbeThatHangs(t *testing.T) {
+	for _, members := range []int{1, 5, 20} {
+		for after := range 8 {
+			t.Run(fmt.Sprint(members, ", ", after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					all := servers(t, newModel(), members, func(cfg *resilience.BreakerConfig) {
+						cfg.Probe = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+					})
+					time.Sleep(2 * absence)
+					down(t, all)
+					stop := callOften(time.Second, all...)
+					time.Sleep(45*time.Second + time.Duration(after)*time.Second)
+					before := all[0].asked.Load()
+					setDown(all, true)
+					time.Sleep(20 * time.Second)
+					require.Equal(t, before, all[0].asked.Load())
+					stop()
+					setDown(all, false)
+					leaveAll(t, all)
+					for _, s := range all {
+						_, _ = s.guard.Close(t.Context())
+					}
+					time.Sleep(time.Second) // until the Probes have noticed
+				})
+			})
+		}
 	}
 }

@@ -59,7 +59,7 @@ func (e *engine) newsOf(results []resilience.FleetResult) (all []news) {
 	last := make(map[string]int) // which news of a breaker is the last one
 	for _, r := range results {
 		n := e.failed(r.Breaker, r.Time)
-		n.heard, n.probe, n.cause = e.heardBefore(r), r.Probe, r.Cause
+		n.heard, n.probe, n.cause, n.after = e.heardBefore(r), r.Probe, r.Cause, r.RetryAfter
 		switch {
 		case r.Success && r.Probe:
 			n.op = "recovered"

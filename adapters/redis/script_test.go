@@ -90,6 +90,7 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		n := news{
 			op: op, breaker: breaker(), cause: drawCause.Draw(t, "cause"), probe: rapid.Bool().Draw(t, "probe"),
 			n: rapid.IntRange(1, 4).Draw(t, "n"), heard: drawHeard(t), apart: drawApart(t), quorum: 2,
+			after:  time.Duration(rapid.IntRange(0, 3).Draw(t, "asks for")) * time.Second,
 			reason: "maintenance", older: rapid.Int64Range(0, 20).Draw(t, "older"),
 		}
 		if rapid.Bool().Draw(t, "says when") {

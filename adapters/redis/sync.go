@@ -370,6 +370,9 @@ func (e *engine) compare(ctx context.Context) error {
 			continue // that of a key is configured as its tool's, and agents make up the names of other tools
 		}
 		own[b.ID] = fmt.Sprintf("%d failures, a cooldown of %s", b.Config.Failures, b.Config.Cooldown)
+		if b.Config.Probe != nil {
+			own[b.ID] += fmt.Sprintf(", a Probe every %s", b.Config.ProbeInterval)
+		}
 		configs = append(configs, b.ID+" "+own[b.ID])
 	}
 
