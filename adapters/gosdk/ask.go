@@ -24,7 +24,10 @@ func asksPerson(method string) bool {
 // with g, as by [ClientMiddleware]. In addition, what a server asks the client's user during a call, by
 // elicitation, sampling or for the roots, pauses the call's timeout, as [resilience.Pause] does, and such
 // a call isn't retried, which would repeat the question. Neither is another call that took more than one
-// round, since a later round doesn't tell what the server has asked. A server that goes on asking keeps the call.
+// round, since a later round doesn't tell what the server has asked. A server that goes on asking keeps the call. What
+// else waits for people pauses the call itself: the Authorize method of an auth.OAuthHandler, by its context, and the
+// handler of an elicitation in URL mode, of protocol 2026-07-28, whose answer comes before the person has done anything.
+// (Earlier protocols don't let it: a server that then waits has the timeout of the call.)
 //
 // Protocols before 2026-07-28 don't tell which call a question belongs to. It then pauses all calls of
 // its session that are under way.

@@ -16,7 +16,9 @@ import (
 // CONNECTION_LOST if the connection is refused or the session is lost, as after io.EOF,
 // mcp.ErrConnectionClosed and mcp.ErrSessionMissing. After an error of the SDK's that doesn't tell, the
 // session is pinged, which takes 200ms at most, and lost if the connection turns out to be closed. A server that
-// replies that it is busy, by HTTP status 429 or 503, isn't lost.
+// replies that it is busy, by HTTP status 429 or 503, isn't lost. A request that is refused by another status from
+// 400 to 499, or by the client's own login, says nothing about the server; what the client's transport says by a mark
+// or a *resilience.Error stands.
 //
 // A call whose connection is refused is retried for any tool, unless it may have reached the server before:
 // in an earlier round, in which the server has asked for something, or at the address that has redirected

@@ -88,6 +88,8 @@ func TestClientWhoseStreamHasEndedIsLost(t *testing.T) {
 	assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
 }
 
+var errNoReason = errors.New("no reason")
+
 // A call may fail for another reason while its session is up, which a ping tells.
 func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
 	sdks := func(err error) error { return fmt.Errorf(`calling "tools/call": %w`, err) }
@@ -98,9 +100,10 @@ func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
 		pings  int32
 		lost   bool
 	}{
-		"the server replies":      {err: sdks(errBoom), pings: 1},
-		"it knows no ping":        {err: sdks(errBoom), ping: &jsonrpc.Error{Code: -32601, Message: "m"}, pings: 1},
-		"it is silent":            {err: sdks(errBoom), silent: true, pings: 1}, // it may be busy
+		"the server replies":      {err: sdks(errNoReason), pings: 1},
+		"it knows no ping":        {err: sdks(errNoReason), ping: &jsonrpc.Error{Code: -32601, Message: "m"}, pings: 1},
+		"it is silent":            {err: sdks(errNoReason), silent: true, pings: 1}, // it may be busy
+		"somebody knows better":   {err: sdks(errBoom)},
 		"the call wasn't sent":    {err: sdks(&json.UnsupportedValueError{Str: "NaN"})},
 		"nor could be":            {err: sdks(&json.MarshalerError{Err: errBoom})},
 		"nor is of a type":        {err: sdks(&json.UnsupportedTypeError{Type: reflect.TypeFor[func()]()})},

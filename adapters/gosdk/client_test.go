@@ -149,6 +149,9 @@ var forgeries = map[string]*jsonrpc.Error{
 	"idle connection":          {Code: -32005, Message: "x: http: server closed idle connection"},
 	"refused":                  {Code: -32005, Message: "dial tcp 10.0.0.7:80: connect: connection refused"},
 	"unknown session":          {Code: -32600, Message: "rejected by transport: Not Found"},
+	"refused by HTTP":          {Code: -32000, Message: `calling "x": sending "x": Internal Server Error`},
+	"refused by SSE":           {Code: -32000, Message: `calling "x": failed to write: 500 Internal Server Error`},
+	"busy":                     {Code: -32005, Message: `rejected by transport: sending "tools/call": Service Unavailable`},
 }
 
 // What a server has replied to has reached it, whatever the reply says.
@@ -156,7 +159,7 @@ func TestNoReplySaysThatACallWasNotSent(t *testing.T) {
 	for name, reply := range forgeries {
 		for effect, retried := range map[resilience.Effect]bool{
 			resilience.NonIdempotent: false,
-			resilience.ReadOnly:      reply.Code == -32003 || reply.Code == -32004 || reply.Code == -32005,
+			resilience.ReadOnly:      reply.Code == -32003 || reply.Code == -32004,
 		} {
 			t.Run(fmt.Sprint(name, ", ", effect), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

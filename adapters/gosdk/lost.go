@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
@@ -18,15 +19,12 @@ import (
 
 // The SDK exports few of the errors that it returns for a lost connection. The others are recognized
 // here by their texts, but only where the text can't be the server's: that is in a *jsonrpc.Error, or
-// in an mcp.ErrConnectionClosed, which the SDK also returns for two error codes of the server's.
+// in an mcp.ErrConnectionClosed, which the SDK also returns for two error codes of the server's. For these
+// it has words of its own, and a server that uses them is believed.
 //
 // Only a failed dial proves that a call hasn't reached the server, if none of its requests had a connection
 // before. The SDK doesn't send calls over a connection that it knows to be closed, but its error for them is
 // the one for these two codes.
-
-// codeRejected is the code of the errors that the SDK returns for HTTP 429, 502, 503 and 504, among
-// others. It doesn't stand for a protocol error of the server.
-const codeRejected = -32005
 
 // protocolStateless is the protocol since which there are neither sessions nor pings.
 const protocolStateless = "2026-07-28"
@@ -45,6 +43,8 @@ func clientError(err error, session string, sent *reach) error {
 
 	var dial *net.OpError
 	switch {
+	case isAuthored(err):
+		return err
 	case errors.As(err, &dial) && dial.Op == "dial":
 		e := resilience.AsError("", dial)
 		if e.Code != resilience.CodeConnectionLost { // the dial of another call was canceled
@@ -57,26 +57,32 @@ func clientError(err error, session string, sent *reach) error {
 	case errors.Is(err, mcp.ErrSessionMissing), isSessionUnknown(err, session):
 		// The reply may be to another request, which ended this call in flight.
 		return connectionLost("the server has ended the session", err)
-	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), isUnanswered(err):
+	case isConnectionClosed(err), errors.Is(err, io.EOF), isUnanswered(err):
 		return connectionLost(reasonClosed, err)
 	}
+	return markProtocolError(markRefusal(err))
+}
 
-	if isRejected(err) {
-		return resilience.MarkBackend(err) // the server is busy, and the call may have reached it
-	}
-	return markProtocolError(err)
+// isAuthored reports whether err says whose fault it is, by a mark or an *Error of who has written the client's
+// transport, login or middleware.
+func isAuthored(err error) bool {
+	var own *resilience.Error
+	return errors.As(err, &own) || errors.As(err, reflect.New(markType).Interface())
+}
+
+// isConnectionClosed reports whether err is what the SDK says of a connection that it knows to be closed, and not what
+// a server has chosen to say by the same code.
+func isConnectionClosed(err error) bool {
+	_, said, _ := strings.Cut(err.Error(), `calling "`)
+	_, said, _ = strings.Cut(said, `": `)
+	return errors.Is(err, mcp.ErrConnectionClosed) &&
+		(strings.HasPrefix(said, "client is closing") || strings.HasPrefix(said, "server is closing"))
 }
 
 // errInFlight is joined with a dial that isn't all that the call has done: it has reached the server in an
 // earlier round, or the dial is of another call, since the SDK ends all calls of a connection with the error
 // of a login that has failed during one of them.
 var errInFlight = errors.New("gosdk: the call may have been in flight")
-
-// isRejected reports whether the SDK says that this very request has failed.
-func isRejected(err error) bool {
-	var wire *jsonrpc.Error
-	return errors.As(err, &wire) && wire.Code == codeRejected
-}
 
 func connectionLost(reason string, err error) *resilience.Error {
 	e := resilience.ConnectionLostError(reason)
@@ -120,7 +126,8 @@ func isUnansweredQuestion(err error) bool {
 }
 
 // endsSession reports whether err says that its session can't be used any more. A request that only
-// broke on its way, which the SDK calls rejected, doesn't end the session, unless it was refused.
+// broke on its way, which the SDK calls rejected, doesn't end the session, unless no server was there. The refusal of
+// one request by an HTTP server that doesn't speak MCP does.
 func endsSession(err error, session string) bool {
 	if !isCallError(err) {
 		return false
@@ -130,7 +137,7 @@ func endsSession(err error, session string) bool {
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, mcp.ErrSessionMissing):
 		return true
-	case isSessionUnknown(err, session):
+	case isSessionUnknown(err, session), statusOf(err) != 0:
 		return true
 	}
 
@@ -142,7 +149,8 @@ func endsSession(err error, session string) bool {
 // although it doesn't say so. For an mcp.ErrConnectionClosed, isClosed finds that out.
 func mayFollowSessionEnd(err error) bool {
 	var wire *jsonrpc.Error
-	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && !isUnanswered(err) && !isUnsent(err)
+	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && statusOf(err) == 0 &&
+		!isUnanswered(err) && !isUnsent(err) && !isAuthored(err)
 }
 
 // isUnsent reports whether err is that of a call whose arguments can't be encoded.

@@ -32,6 +32,10 @@ import (
 // calls in flight, or lets them finish: a server that accepts no new requests because it restarts may
 // still reply to them.
 //
+// The SDK gives up a session if HTTP refuses a single request without an error of MCP, as a proxy does that finds it
+// too long. The call at fault isn't counted then, but others are in vain: use [Transport]. It does so, too, if a message
+// over stdio is longer than 16 MiB, which can't be told from the end of the server's process.
+//
 // # With a guard
 //
 // Put the guard around the session, so that a retry uses the session that is up by then:

@@ -1,0 +1,317 @@
+package gosdk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/oauth2"
+)
+
+// longArguments are too long for the servers of these tests.
+var longArguments = map[string]any{"text": strings.Repeat("x", 10_000)}
+
+// behindAdapter is the option of a call behind an adapter.
+var behindAdapter = resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+
+// refusing refuses POST requests that are too long with a status and a text, as a proxy does.
+func refusing(next http.Handler, status int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			body, _ := io.ReadAll(r.Body)
+			if len(body) > 10_000 {
+				http.Error(w, "no", status)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// An agent whose request is refused shuts the tool for no other, over any transport of HTTP, with or without sessions;
+// a server in trouble does.
+func TestRefusalOfOneRequest(t *testing.T) {
+	for _, status := range []int{400, 401, 403, 404, 408, 413, 422, 500, 501} {
+		counted := status == 500
+		for name, connect := range refusingServers {
+			if status == http.StatusNotFound && name == "stateful" {
+				continue // it says that the session is over
+			}
+			for _, by := range []string{"a session", "a client"} {
+				t.Run(fmt.Sprint(status, ", ", name, ", ", by), func(t *testing.T) {
+					g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent, Retry: fast})
+					dial := connect(t, status)
+					var call func(map[string]any) error
+					if by == "a session" {
+						s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) { return dial(ctx, newClient(nil)) }, sessionConfig{})
+						call = func(arguments map[string]any) error {
+							up(t, s)
+							_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
+								return s.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: arguments})
+							}, behindAdapter)
+							return err
+						}
+					} else {
+						client := gosdk.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil, g)
+						call = func(arguments map[string]any) error {
+							cs, err := dial(t.Context(), client)
+							require.NoError(t, err)
+							defer cs.Close()
+							_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: arguments})
+							return err
+						}
+					}
+
+					for range 5 {
+						var e *resilience.Error
+						require.ErrorAs(t, call(longArguments), &e)
+						assert.NotEqual(t, resilience.CodeConnectionLost, e.Code, "the server has answered")
+					}
+					assert.Equal(t, counted, g.Breaker("echo").State() == resilience.StateOpen)
+					if !counted {
+						assert.NoError(t, call(nil))
+					}
+				})
+			}
+		}
+	}
+}
+
+// A refusingDial connects a client with a server that refuses what is too long.
+type refusingDial = func(context.Context, *mcp.Client) (*mcp.ClientSession, error)
+
+var refusingServers = map[string]func(t *testing.T, status int) refusingDial{
+	"stateless": func(t *testing.T, status int) refusingDial { return serveRefusing(t, latest, status, nil) },
+	"stateful":  func(t *testing.T, status int) refusingDial { return serveRefusing(t, legacy, status, nil) },
+	"SSE": func(t *testing.T, status int) refusingDial {
+		server := newPeer().server
+		h := httptest.NewServer(refusing(mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return server }, nil), status))
+		t.Cleanup(h.Close)
+		t.Cleanup(h.CloseClientConnections)
+		return func(ctx context.Context, client *mcp.Client) (*mcp.ClientSession, error) {
+			return client.Connect(ctx, &mcp.SSEClientTransport{Endpoint: h.URL}, speaking(legacy))
+		}
+	},
+}
+
+func serveRefusing(t *testing.T, protocol string, status int, transport http.RoundTripper) refusingDial {
+	server := newPeer().server
+	h := httptest.NewServer(refusing(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+		&mcp.StreamableHTTPOptions{Stateless: protocol == latest}), status))
+	t.Cleanup(h.Close)
+	t.Cleanup(h.CloseClientConnections)
+	return func(ctx context.Context, client *mcp.Client) (*mcp.ClientSession, error) {
+		return client.Connect(ctx, &mcp.StreamableClientTransport{
+			Endpoint: h.URL, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true,
+		}, speaking(protocol))
+	}
+}
+
+// With Transport, the session stays, and the call at fault reads why it was refused.
+func TestTransportKeepsTheSessionOfOthers(t *testing.T) {
+	for _, protocol := range []string{latest, legacy} {
+		for status, want := range map[int]resilience.Code{
+			400: resilience.CodeValidation, 401: resilience.CodeValidation, 413: resilience.CodeValidation,
+			408: resilience.CodeToolFailed, 500: resilience.CodeToolFailed, 503: resilience.CodeToolFailed,
+		} {
+			t.Run(fmt.Sprint(status, ", ", protocol), func(t *testing.T) {
+				dial := serveRefusing(t, protocol, status, gosdk.Transport(nil))
+				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+				s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) { return dial(ctx, newClient(nil)) }, sessionConfig{})
+				first := up(t, s)
+				for range 5 {
+					_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
+						return s.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: longArguments})
+					}, behindAdapter)
+					var e *resilience.Error
+					require.ErrorAs(t, err, &e)
+					assert.Equal(t, want, e.Code)
+					assert.ErrorContains(t, e.Err, http.StatusText(status))
+				}
+				_, err := echo(t.Context(), s)
+				require.NoError(t, err)
+				assert.Same(t, first, up(t, s))
+				assert.Equal(t, status >= 500, g.Breaker("echo").State() == resilience.StateOpen)
+			})
+		}
+	}
+}
+
+// What is an error of MCP already, or tells of the session, stays as it is.
+func TestTransportLeavesWhatTheSDKKnows(t *testing.T) {
+	answers := map[string]struct {
+		method, body string
+		status       int
+		same         bool
+	}{
+		"an error of MCP":  {"POST", `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}`, 400, true},
+		"a text":           {"POST", "no", 400, false},
+		"a result":         {"POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, 400, false},
+		"nothing":          {"POST", "", 500, false},
+		"a long text":      {"POST", strings.Repeat("x", 2<<20), 413, false},
+		"no such session":  {"POST", "session not found", 404, true},
+		"a busy server":    {"POST", "wait", 503, true},
+		"a good answer":    {"POST", "yes", 200, true},
+		"no stream to get": {"GET", "no", 405, true},
+	}
+	for name, tc := range answers {
+		t.Run(name, func(t *testing.T) {
+			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(tc.status)
+				_, _ = io.WriteString(w, tc.body)
+			}))
+			defer h.Close()
+			client := &http.Client{Transport: gosdk.Transport(nil)}
+			defer client.CloseIdleConnections()
+			req, err := http.NewRequestWithContext(t.Context(), tc.method, h.URL, strings.NewReader("{}"))
+			require.NoError(t, err)
+			res, err := client.Do(req)
+			require.NoError(t, err)
+			defer res.Body.Close()
+			body, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			assert.Equal(t, tc.status, res.StatusCode)
+			if tc.same {
+				assert.Equal(t, tc.body, string(body))
+				return
+			}
+			message, err := jsonrpc.DecodeMessage(body)
+			require.NoError(t, err)
+			var wire *jsonrpc.Error
+			require.ErrorAs(t, message.(*jsonrpc.Response).Error, &wire)
+			assert.Equal(t, http.StatusText(tc.status), wire.Message)
+			assert.EqualValues(t, len(body), res.ContentLength)
+		})
+	}
+}
+
+// A login is an *auth.OAuthHandler of which the user wants nothing.
+type login struct {
+	refusal error
+	asked   atomic.Int32
+}
+
+func (*login) TokenSource(context.Context) (oauth2.TokenSource, error) { return nil, nil }
+
+func (l *login) Authorize(_ context.Context, _ *http.Request, res *http.Response) error {
+	res.Body.Close()
+	l.asked.Add(1)
+	return l.refusal
+}
+
+// A user who doesn't log in is asked once by each call, and shuts the tool for no other.
+func TestLoginThatTheUserRefuses(t *testing.T) {
+	refused := errors.New("the user has refused")
+	for name, refusal := range map[string]error{
+		"plain":                   refused,
+		"a mistake":               resilience.MarkInvalid(refused),
+		"in words":                &resilience.Error{Code: resilience.CodeValidation, Message: "Log in first.", Err: refused},
+		"neutral, though it ends": resilience.MarkNeutral(io.EOF),
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newPeer().server
+			h := serveHTTPWith(t, server, &mcp.StreamableHTTPOptions{Stateless: true})
+			stranger := func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Header.Get("Mcp-Method") != "tools/call" {
+					return false
+				}
+				w.WriteHeader(http.StatusUnauthorized)
+				return true
+			}
+			h.intercept.Store(&stranger)
+			l := &login{refusal: refusal}
+			g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
+			client := gosdk.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil, g)
+			cs, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
+				Endpoint: h.URL, OAuthHandler: l, DisableStandaloneSSE: true,
+			}, speaking(latest))
+			require.NoError(t, err)
+			defer cs.Close()
+
+			for n := range 6 {
+				_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
+				require.ErrorIs(t, err, refusal)
+				assert.EqualValues(t, n+1, l.asked.Load())
+			}
+			h.intercept.Store(nil)
+			_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
+			assert.NoError(t, err)
+		})
+	}
+}
+
+// What a client's own transport says of a request that it doesn't send stands, as does what net/http says.
+func TestRequestThatTheClientDoesNotSend(t *testing.T) {
+	stranger := errors.New("this user isn't logged in")
+	for name, tc := range map[string]struct {
+		tool string
+		err  error
+	}{
+		"a mistake":                {"echo", resilience.MarkInvalid(stranger)},
+		"neutral, though it ends":  {"echo", resilience.MarkNeutral(io.EOF)},
+		"a name that is no header": {"echo\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: true})
+			var fails atomic.Bool
+			transport := roundTripper(func(r *http.Request) (*http.Response, error) {
+				if tc.err != nil && fails.Load() {
+					return nil, tc.err
+				}
+				return http.DefaultTransport.RoundTrip(r)
+			})
+			g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
+			client := gosdk.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil, g)
+			cs, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
+				Endpoint: h.URL, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true,
+			}, speaking(latest))
+			require.NoError(t, err)
+			defer cs.Close()
+
+			fails.Store(true)
+			for range 6 {
+				_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tc.tool})
+				require.Error(t, err)
+				assert.NotErrorIs(t, err, resilience.CodeCircuitOpen)
+			}
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A server's own codes mean what it says, not what the SDK means by them.
+func TestCodesOfAServersOwn(t *testing.T) {
+	for _, code := range []int64{-32000, -32001, -32003, -32004, -32005, -32006, -32603} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast}, nil)
+			runs := 0
+			f.raw("x", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				runs++
+				return nil, &jsonrpc.Error{Code: code, Message: "forbidden for this user"}
+			})
+			f.connect(latest, gosdk.ClientMiddleware(f.guard))
+			_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
+			assert.ErrorIs(t, err, resilience.CodeToolFailed, "%d", code)
+			assert.Equal(t, 1, runs, "%d", code)
+			assert.Zero(t, f.guard.Breaker("x").Failures(), "%d", code)
+		})
+	}
+}
