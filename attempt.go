@@ -78,7 +78,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 			f = j.examineLate(ctx, err)
 		}
 	}
-	ctx.endPauses()
+	ctx.endHolds()
 	if f != nil && !f.echo && !isCrash(f.err) {
 		j.past.err, j.past.attempt = f.err, int32(j.attempts)
 	}

@@ -50,11 +50,14 @@ func (c *clock) last() time.Duration {
 // shortened reports whether the call is due earlier than it would be by the tool's own timeout or maximum, or
 // most of that had passed before the call. One that progress has kept going is due at the maximum.
 func (c *clock) shortened() bool {
-	if c.due == c.latest && c.maximum > c.timeout {
+	if c.isAtMaximum() {
 		return c.before > c.maximum/2
 	}
 	return c.isShort()
 }
+
+// isAtMaximum reports whether progress has kept the call going until it is due at its maximum.
+func (c *clock) isAtMaximum() bool { return c.due == c.latest && c.maximum > c.timeout }
 
 // impatient reports whether less time is left from the beginning than the tool's own timeout.
 func (c *clock) impatient() bool { return c.isShort() || c.deadline < c.own }

@@ -26,11 +26,11 @@ type callContext struct {
 	timer    *time.Timer
 	done     chan struct{} // made when it is asked for
 	after    map[*func()]struct{}
-	pauses   map[*pause]struct{} // that suspend the timeout
-	unwatch  func() bool         // stops watching the parent; nil if it isn't watched
-	attended bool                // runner.run waits, and notices the end of the parent
-	waiting  bool                // for the next attempt
-	excuses  excuses             // of the tool, for a timeout
+	holds    map[*hold]struct{} // pauses and excuses that have not ended
+	unwatch  func() bool        // stops watching the parent; nil if it isn't watched
+	attended bool               // runner.run waits, and notices the end of the parent
+	waiting  bool               // for the next attempt
+	excuses  excuses            // of the tool, for a timeout
 
 	ending  atomic.Pointer[ending] // nil until the context has ended
 	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
@@ -176,7 +176,7 @@ func (c *callContext) end(e *ending) {
 		close(c.done) // first: Err must not be set before Done is closed, and Err waits for c.mu
 	}
 	c.ending.Store(e)
-	after, unwatch, pauses := c.after, c.unwatch, c.stopPauses()
+	after, unwatch, holds := c.after, c.unwatch, c.stopHolds()
 	c.after = nil
 	c.mu.Unlock()
 
@@ -184,8 +184,8 @@ func (c *callContext) end(e *ending) {
 	if e != returned { // for which nobody waits
 		c.awake()
 	}
-	for p := range pauses {
-		p.endIn(c)
+	for h := range holds {
+		h.endIn(c)
 	}
 	callAfter(after)
 	if unwatch != nil {

@@ -2,7 +2,7 @@ package resilience
 
 import (
 	"context"
-	"sync"
+	"slices"
 	"time"
 )
 
@@ -16,51 +16,70 @@ import (
 //	mu.Lock()
 //	done()
 //
-// The times of several excuses that overlap are one. Calls around one that has ended aren't excused, nor is a later
-// attempt by what is left of an earlier one. Outside of a guarded call Excuse does nothing.
+// The times of several excuses that overlap are one. A timeout that progress or the end of a [Pause] has restarted is
+// excused by what comes after that; that of a call which progress has kept going until its MaxTimeout, by a tenth of all
+// its time. The end of the attempt ends its excuses, also in the calls around it. Those around a call that has ended
+// aren't excused, nor is a later attempt by what is left of an earlier one. Outside of a guarded call Excuse does nothing.
 //
 // Excuse and done are safe for concurrent use; only the first call of a done counts.
 func Excuse(ctx context.Context) (done func()) {
-	var calls []*callContext
+	h := hold{excuses: true}
 	for c, at := innermost(ctx), ctx; c != nil && !c.over() && c.isCurrent(at); c, at = c.outer(), c.parent {
-		calls = append(calls, c)
-		c.excuse(1)
+		h.calls = append(h.calls, c)
 	}
-	return sync.OnceFunc(func() {
-		for _, c := range calls {
-			c.excuse(-1)
+	if len(h.calls) == 0 {
+		return func() {}
+	}
+
+	for _, c := range slices.Backward(h.calls) {
+		if !c.hold(&h) {
+			h.endIn(c)
 		}
-	})
+	}
+	return func() { h.endIn(h.calls[0]) }
 }
 
-// excuses are for how long a tool has waited for something else than its backend, since the start of a call.
+// excuses are for how long a tool has waited for something else than its backend. All times are since the start of the
+// call.
 type excuses struct {
-	open  int           // that have not ended
-	since time.Duration // when the sum was computed
-	sum   time.Duration
+	open   int           // that have not ended
+	since  time.Duration // when the sum was computed
+	sum    time.Duration // since the timeout was restarted
+	before time.Duration // that
 }
 
-// excuse begins an excuse, or ends one.
-func (c *callContext) excuse(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.addExcuses()
-	c.excuses.open += n
-}
-
-// addExcuses adds the time that has passed, if it is excused. c.mu must be held.
-func (c *callContext) addExcuses() {
-	x, now := &c.excuses, c.elapsed()
+// add adds the time that has passed, if it is excused.
+func (x *excuses) add(now time.Duration) {
 	if x.open > 0 {
 		x.sum += now - x.since
 	}
 	x.since = now
 }
 
+func (x *excuses) begin(now time.Duration) {
+	x.add(now)
+	x.open++
+}
+
+func (x *excuses) end(now time.Duration) {
+	x.add(now)
+	x.open--
+}
+
+// restart notes that the timeout is restarted.
+func (x *excuses) restart(now time.Duration) {
+	x.add(now)
+	x.before, x.sum = x.before+x.sum, 0
+}
+
 // isExcused reports whether the tool might have returned before the end of c.
 func (c *callContext) isExcused() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.addExcuses()
-	return c.excuses.sum > 0 && c.excuses.sum >= c.clock.timeout/10
+	c.excuses.add(c.elapsed())
+	sum, timeout := c.excuses.sum, c.clock.timeout
+	if c.clock.isAtMaximum() {
+		sum, timeout = sum+c.excuses.before, c.clock.maximum
+	}
+	return sum > 0 && sum >= timeout/10
 }

@@ -72,6 +72,24 @@ func TestExcuse(t *testing.T) {
 			assert.ErrorIs(t, err, resilience.CodeTimeout)
 			return untilDone(ctx)
 		}},
+		"that outlives its call within": {counted: true, tool: func(ctx context.Context) (int, error) {
+			_, err := resilience.WithTimeout(ctx, "inner", timeout/20, func(ctx context.Context) (int, error) {
+				defer resilience.Excuse(ctx)()
+				time.Sleep(2 * timeout)
+				return 0, nil
+			})
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			return untilDone(ctx)
+		}},
+		"for a tenth, until its call within has ended": {tool: func(ctx context.Context) (int, error) {
+			_, err := resilience.WithTimeout(ctx, "inner", timeout/10, func(ctx context.Context) (int, error) {
+				defer resilience.Excuse(ctx)()
+				time.Sleep(2 * timeout)
+				return 0, nil
+			})
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			return untilDone(ctx)
+		}},
 		"other trouble": {counted: true, code: resilience.CodeToolFailed, tool: func(ctx context.Context) (int, error) {
 			defer resilience.Excuse(ctx)()
 			time.Sleep(timeout / 2)
@@ -100,8 +118,15 @@ func TestExcuse(t *testing.T) {
 	}
 }
 
-// What is left of an attempt that has returned excuses no later one, either, though they share their time.
+// What is left of an attempt that has returned excuses no later one, either, though they share their time: whether it
+// begins to wait after the end of its attempt or before.
 func TestExcuseByWhatIsLeftOfAnAttempt(t *testing.T) {
+	for _, begins := range []time.Duration{0, 5 * time.Second} {
+		testExcuseByWhatIsLeft(t, begins)
+	}
+}
+
+func testExcuseByWhatIsLeft(t *testing.T, begins time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
 			"x": {Timeout: 10 * time.Second, Effect: resilience.ReadOnly},
@@ -111,10 +136,11 @@ func TestExcuseByWhatIsLeftOfAnAttempt(t *testing.T) {
 				return untilDone(ctx)
 			}
 			go func() {
-				time.Sleep(5 * time.Second)
+				time.Sleep(begins)
 				defer resilience.Excuse(ctx)()
 				time.Sleep(time.Minute)
 			}()
+			time.Sleep(time.Second / 2)
 			return 0, resilience.MarkBackend(errBoom)
 		})
 		assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
@@ -155,4 +181,69 @@ func TestExcuseOfAnAttemptThatIsOver(t *testing.T) {
 		assert.Equal(t, 1, g.Breaker("x").Failures())
 		time.Sleep(time.Hour)
 	})
+}
+
+// A timeout that is restarted is excused by what comes after that, and a MaxTimeout by a tenth of all.
+func TestExcuseOfATimeoutThatIsRestarted(t *testing.T) {
+	const timeout, maximum = 30 * time.Second, time.Hour
+	excused := func(ctx context.Context, d time.Duration) {
+		defer resilience.Excuse(ctx)()
+		time.Sleep(d)
+	}
+	for name, tc := range map[string]struct {
+		tool    toolFunc
+		counted bool
+	}{
+		"a little, again and again": {counted: true, tool: func(ctx context.Context) (int, error) {
+			for range 600 {
+				time.Sleep(time.Second)
+				resilience.ReportProgress(ctx)
+				excused(ctx, 10*time.Millisecond)
+			}
+			return untilDone(ctx)
+		}},
+		"a tenth of the last one": {tool: func(ctx context.Context) (int, error) {
+			time.Sleep(time.Second)
+			resilience.ReportProgress(ctx)
+			excused(ctx, timeout/10)
+			return untilDone(ctx)
+		}},
+		"while it is restarted": {tool: func(ctx context.Context) (int, error) {
+			time.AfterFunc(time.Second, func() { resilience.ReportProgress(ctx) })
+			excused(ctx, time.Second+timeout/10)
+			return untilDone(ctx)
+		}},
+		"before a pause has ended": {counted: true, tool: func(ctx context.Context) (int, error) {
+			resume := resilience.Pause(ctx)
+			excused(ctx, time.Minute)
+			resume()
+			return untilDone(ctx)
+		}},
+		"a tenth of the maximum": {tool: func(ctx context.Context) (int, error) {
+			for ctx.Err() == nil {
+				time.Sleep(9 * time.Second)
+				excused(ctx, time.Second)
+				resilience.ReportProgress(ctx)
+			}
+			return 0, ctx.Err()
+		}},
+		"less than a tenth of the maximum": {counted: true, tool: func(ctx context.Context) (int, error) {
+			for ctx.Err() == nil {
+				time.Sleep(9 * time.Second)
+				excused(ctx, time.Second/2)
+				resilience.ReportProgress(ctx)
+			}
+			return 0, ctx.Err()
+		}},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+				"x": {Timeout: timeout, MaxTimeout: maximum, Effect: resilience.NonIdempotent},
+			}})
+			_, err := resilience.Do(t.Context(), g, "x", tc.tool)
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			assert.Equal(t, tc.counted, g.Breaker("x").Failures() == 1)
+			time.Sleep(maximum)
+		})
+	}
 }

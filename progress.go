@@ -51,7 +51,7 @@ func ReportProgress(ctx context.Context) {
 // Several pauses of one call may overlap. Pause and resume are safe for concurrent use; only
 // the first call of a resume counts.
 func Pause(ctx context.Context) (resume func()) {
-	var p pause
+	var h hold
 	waited, guarded := true, false
 	for c, at := innermost(ctx), ctx; c != nil; c, at = c.outer(), c.parent {
 		c.asked.Store(true) // even by an attempt that was abandoned
@@ -60,96 +60,24 @@ func Pause(ctx context.Context) (resume func()) {
 			c.ticket.giveBack()
 		}
 		if waited = waited && !c.over() && c.isCurrent(at); waited {
-			p.calls = append(p.calls, c)
+			h.calls = append(h.calls, c)
 		}
 	}
 	giveBackAll(ctx)
-	if !guarded || len(p.calls) == 0 {
+	if !guarded || len(h.calls) == 0 {
 		return func() {}
 	}
 
 	// From the outside in, since each call looks at the deadline of the one around it. Each watches its caller, who may
 	// leave while no timer runs.
-	for _, c := range slices.Backward(p.calls) {
-		if c.pause(&p) {
+	for _, c := range slices.Backward(h.calls) {
+		if c.hold(&h) {
 			c.askAside((*callContext).watch)
 		} else {
-			p.endIn(c)
+			h.endIn(c)
 		}
 	}
-	return func() { p.endIn(p.calls[0]) }
-}
-
-// A pause suspends the timeouts of calls that are within each other.
-type pause struct{ calls []*callContext } // the innermost first
-
-// endIn ends the pause in c and in the calls around it, as far as it hasn't ended there.
-func (p *pause) endIn(c *callContext) {
-	for _, c := range slices.Backward(p.calls[slices.Index(p.calls, c):]) {
-		c.resume(p)
-	}
-}
-
-// pause suspends the timeout until p ends, or reports that the context has ended.
-func (c *callContext) pause(p *pause) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ending.Load() != nil {
-		return false
-	}
-
-	if c.pauses == nil {
-		c.pauses = make(map[*pause]struct{})
-	}
-	c.pauses[p] = struct{}{}
-	now := c.elapsed()
-	c.clock.pause(now)
-	c.schedule(now)
-	return true
-}
-
-// resume ends p, unless it has ended.
-func (c *callContext) resume(p *pause) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, pauses := c.pauses[p]; !pauses {
-		return
-	}
-
-	delete(c.pauses, p)
-	now := c.elapsed()
-	if c.clock.resume(now) {
-		c.schedule(now)
-	}
-}
-
-// endPauses ends the pauses of an attempt that has ended, including those of the calls that it has made.
-func (c *callContext) endPauses() {
-	c.mu.Lock()
-	pauses := c.stopPauses()
-	if len(pauses) > 0 && c.ending.Load() == nil {
-		c.schedule(c.elapsed())
-	}
-	c.mu.Unlock()
-
-	for p := range pauses {
-		p.endIn(c)
-	}
-}
-
-// stopPauses ends all pauses as far as c is concerned, and returns them. They must end in the calls around
-// c, too. c.mu must be held.
-func (c *callContext) stopPauses() map[*pause]struct{} {
-	pauses := c.pauses
-	if pauses == nil {
-		return nil // the usual case
-	}
-
-	c.pauses = nil
-	for range pauses {
-		c.clock.resume(c.elapsed())
-	}
-	return pauses
+	return func() { h.endIn(h.calls[0]) }
 }
 
 // timePaused returns by how much pauses have put off the maximum.
@@ -165,7 +93,7 @@ func (c *callContext) progress() {
 	defer c.mu.Unlock()
 	now := c.elapsed()
 	if c.ending.Load() == nil && !c.waiting && c.clock.progress(now) {
-		c.schedule(now)
+		c.restarted(now)
 	}
 }
 
