@@ -349,6 +349,20 @@ func TestBreakerThatHasClosedStartsAnew(t *testing.T) {
 	})
 }
 
+// While a call is the probe, nobody knows when it ends.
+func TestRejectionDuringAProbeOfACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+		trip(t, b)
+		time.Sleep(30 * time.Second)
+		done, err := b.Allow()
+		require.NoError(t, err)
+		_, err = b.Allow()
+		assert.ErrorContains(t, err, "Its backend is being asked; call again in 1 second.")
+		done(nil)
+	})
+}
+
 // A rejection says whether the backend is being asked as it is now.
 func TestRejectionKnowsWhetherProbeIsCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -221,6 +221,10 @@ func (c *Connector[C]) Get(ctx context.Context) (C, error) {
 // Wait returns the connection as soon as it is up. It returns CANCELED or TIMEOUT if ctx ends first.
 // If the connector is exhausted or closed, or if ctx will end before the next dial, Wait returns the
 // error of Get at once. Every error is an [*Error].
+//
+// A tool that waits until its timeout has exceeded that, which a breaker counts: otherwise each call would wait for as
+// long. While the breaker is open, calls are rejected for a Cooldown, also once the connection is back; a
+// [BreakerConfig.Probe] that calls Get closes it earlier.
 func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 	var none C
 	for {
@@ -252,8 +256,8 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 // ReportLost reports that conn is broken, and why; err may be nil. The connector closes conn on
 // another goroutine and dials again after a delay. Every user of the connection may report a loss,
 // any number of times: a report is ignored unless conn is the current connection or the one that is
-// just being dialed. Methods of err may be called on another goroutine, for which ReportLost waits for
-// about 100ms.
+// just being dialed. An error that only says that the context of one user has ended is none of the connection's: others
+// would lose it. Methods of err may be called on another goroutine, for which ReportLost waits for about 100ms.
 func (c *Connector[C]) ReportLost(conn C, err error) {
 	if err == nil {
 		err = errLost

@@ -7,7 +7,7 @@ import (
 
 // Isolate takes what the breaker protects out of service: until Reset is called, all calls are rejected, and agents
 // read the reason, which must be safe for them; it may be empty. Calls in flight aren't ended, but don't count any
-// more, and aren't retried. The breaker of a tool rejects the calls with a [BreakerKey], too. A breaker that is
+// more, and aren't retried before that. The breaker of a tool rejects the calls with a [BreakerKey], too. A breaker that is
 // isolated already gets the new reason. Isolate may be called in any state, concurrently, and from any callback.
 func (b *Breaker) Isolate(reason string) {
 	c := b.newCounter(false)

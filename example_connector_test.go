@@ -33,9 +33,9 @@ func ExampleConnector() {
 		}
 
 		title, err := p.Title(ctx)
-		if err != nil {
+		if err != nil && ctx.Err() == nil { // a caller who leaves breaks nothing
 			browser.ReportLost(p, err)
-			err = resilience.ConnectionLostError(err.Error())
+			err = resilience.ConnectionLostError("the tab is gone") // which agents may read
 		}
 		return title, err
 	}
@@ -56,6 +56,6 @@ func ExampleConnector() {
 	fmt.Println(resilience.Do(ctx, guard, "title", title))
 	// Output:
 	// Example Domain <nil>
-	// CONNECTION_LOST: Connection lost: the tab was closed
+	// CONNECTION_LOST: Connection lost: the tab is gone
 	// Example Domain <nil>
 }

@@ -49,7 +49,7 @@ func (f *facts) addLoss(err error, from string) {
 			return // it dialed nobody
 		case *net.DNSError:
 			if inner != nil {
-				f.lost, f.surelyLost = hostNotFound(inner)
+				f.lost, f.surelyLost = lookUpFailed(inner)
 				return
 			}
 		}
@@ -72,7 +72,7 @@ func lostReason(err error, from string) (reason string, sure bool) {
 		reason = lostErrno[x]
 		return reason, reason != ""
 	case *net.DNSError:
-		return hostNotFound(x)
+		return lookUpFailed(x)
 	case *url.Error: // implements net.Error, even for a URL that can't be parsed
 		if x.Op == "parse" {
 			return "", false
@@ -205,9 +205,12 @@ var ofRequest = map[string]bool{
 	"INADEQUATE_SECURITY": true, "HTTP_1_1_REQUIRED": true,
 }
 
-// hostNotFound returns why a look-up has failed, and whether a server's trouble is sure to be the reason.
-func hostNotFound(err *net.DNSError) (reason string, sure bool) {
-	return "host not found", !err.IsNotFound && err.Err != "unrecognized address" // which no server is asked for
+// lookUpFailed returns why a look-up has failed, and whether a server's trouble is sure to be the reason.
+func lookUpFailed(err *net.DNSError) (reason string, sure bool) {
+	if err.IsNotFound || err.Err == "unrecognized address" { // which no server is asked for
+		return "host not found", false
+	}
+	return "the host can't be looked up", true
 }
 
 // netReason asks the Timeout method of err, which may panic. Only types of the standard library concern the network for

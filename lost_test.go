@@ -71,7 +71,10 @@ func TestLostConnectionHasAReason(t *testing.T) {
 			err: &net.OpError{Op: "dial", Err: &net.DNSError{
 				UnwrapErr: &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded},
 			}},
-			reason: "host not found",
+			reason: "the host can't be looked up",
+		},
+		"DNS in trouble": {
+			err: &net.DNSError{Err: "server misbehaving", Name: "db.internal", IsTemporary: true}, reason: "the host can't be looked up",
 		},
 		"reset of a stream": {err: http2.StreamError{StreamID: 1}, reason: closedByOther},
 		"going away":        {err: &http2.GoAwayError{LastStreamID: 1}, reason: closedByOther},

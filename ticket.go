@@ -202,7 +202,7 @@ func (b *Breaker) advice() time.Duration {
 // openMessage says which calls are rejected, and for how long.
 func (b *Breaker) openMessage(seconds int64) string {
 	text := circuitOpenMessage(seconds)
-	if b.nextProbe() != nil {
+	if b.nextProbe() != nil || b.era.Load().state == StateHalfOpen {
 		text = circuitOpenMessage(0) + " Its backend is being asked; call again in " + plural(seconds, "second") + "."
 	}
 	if b.of.key != "" {
