@@ -41,7 +41,7 @@ func (c Class) neutral() bool { return c == ClassInvalid || c == ClassCanceled |
 // a failure yet: it needs an answer from the user, for example, with which the client will
 // call again. The breaker doesn't count such a call, it isn't retried, and observers receive
 // it as unfinished, whatever a Classify field says. The caller of a [Guard] finds it with
-// errors.Is as the cause of a VALIDATION_ERROR.
+// errors.Is as the cause of a VALIDATION_ERROR, or of an [*Error] of the tool's own.
 var ErrUnfinished = errors.New("resilience: the call isn't finished")
 
 // Classify is the default for every Classify field. It decides by the first of these that
@@ -92,9 +92,9 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
 // call of its own: what rejected that call knows when to come back. Where it is joined with another error, that one
-// decides. So it does beside the neutral error of a guarded call within the tool, and if it tells of trouble, beside the
-// VALIDATION_ERROR of such a call, unless its tool has chosen the words. What the tool itself has canceled says nothing
-// beside any error.
+// decides. So it does beside the neutral error of a guarded call within the tool, and if it tells of trouble, or is an
+// Error whose words a program has chosen, beside the VALIDATION_ERROR of such a call of which that isn't so. What the tool
+// itself has canceled says nothing beside any error.
 //
 // A nil error has no class; Classify returns ClassTransient for it.
 func Classify(err error) Class {
@@ -190,6 +190,7 @@ func (n *notMade) Unwrap() error { return n.error }
 // A statement is what a program says on purpose by an error, or by one that it wraps.
 type statement struct {
 	explicit *Error // the outermost one, nil if there is none
+	rejects  *Error // a rejection that has given way, which agents read if nothing else says anything
 	neutral  bool   // it doesn't count, around all that follows: by a mark, or as a failure of a call within the tool
 	said     bool   // what the error means, which is
 	says     Class
@@ -205,6 +206,9 @@ type statement struct {
 func (s *statement) join(inner *statement) {
 	if s.explicit.saysNothing() && inner.explicit != nil {
 		s.explicit = inner.explicit
+	}
+	if s.rejects == nil {
+		s.rejects = inner.rejects
 	}
 	if !s.said {
 		s.said, s.says, s.timeout, s.derived = inner.said, inner.says, inner.timeout, inner.derived

@@ -8,8 +8,8 @@ import (
 // AsError turns any error into a new [*Error] for the named tool, around err. It returns nil for
 // nil. An *Error in err's chain decides by its own fields, including Details; only its empty
 // fields are filled in. Any other error becomes TIMEOUT (a context.DeadlineExceeded, or that status of
-// gRPC), CONNECTION_LOST, CANCELED, VALIDATION_ERROR ([MarkInvalid]) or TOOL_FAILED, with a message
-// that contains none of its text.
+// gRPC or HTTP), CONNECTION_LOST, CANCELED, VALIDATION_ERROR ([MarkInvalid], or an answer that rejects the request, see
+// [Classify]) or TOOL_FAILED, with a message that contains none of its text.
 func AsError(tool string, err error) *Error {
 	if err == nil {
 		return nil
@@ -51,6 +51,9 @@ func (d *diagnosis) conclude() {
 		return
 	}
 
+	if d.explicit == nil && d.tellsNothing() {
+		d.explicit = d.rejects
+	}
 	if (d.blamed != nil || d.said) && d.explicit.saysNothing() {
 		d.explicit = nil // it is a CANCELED of ours, for what the tool itself has canceled, or for what it knows better
 	}
@@ -103,7 +106,7 @@ func (d *diagnosis) isTimeout() bool {
 	switch {
 	case d.said:
 		return d.timeout
-	case d.sign >= signTrouble && d.sign != signTimeout:
+	case d.sign >= signTrouble && d.sign != signTimeout, d.surelyLost && d.lost != networkTimeout:
 		return false
 	}
 	return d.code == CodeTimeout || d.has(isIODeadline)

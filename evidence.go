@@ -31,12 +31,15 @@ type evidence struct {
 }
 
 // join adds the evidence of another one of several errors. One that tells of trouble decides what their sign
-// is, and all must have had no effect.
+// is, and of more trouble than that a deadline has passed before others; all must have had no effect.
 func (e *evidence) join(inner *evidence) {
-	if e.sign <= signSilent || e.sign < signTrouble && inner.sign >= signTrouble {
+	switch {
+	case e.sign <= signSilent, e.sign < signTrouble && inner.sign >= signTrouble:
 		e.sign = max(e.sign, inner.sign)
+	case e.sign == signTimeout && inner.sign >= signTrouble:
+		e.sign = inner.sign
 	}
-	if e.lost == "" {
+	if inner.lost != "" && (e.lost == "" || e.lost == networkTimeout) {
 		e.lost = inner.lost
 	}
 	e.surelyLost = e.surelyLost || inner.surelyLost

@@ -196,9 +196,9 @@ func (f *facts) join(inner *facts) {
 
 	switch {
 	case inner.givesWayTo(f):
-		inner.silence(f)
+		inner.silence()
 	case f.givesWayTo(inner):
-		f.silence(inner)
+		f.silence()
 	}
 	f.cut = inner.cut // as are those after the first one that is
 	f.among |= inner.among
@@ -207,7 +207,7 @@ func (f *facts) join(inner *facts) {
 }
 
 // givesWayTo reports whether another one, with which the error is joined, decides: the error doesn't count, or is the
-// VALIDATION_ERROR of a call that the tool made, beside trouble of its own.
+// VALIDATION_ERROR of a call that the tool made, beside trouble of its own, or beside words that a program has chosen.
 func (f *facts) givesWayTo(other *facts) bool {
 	switch {
 	case f.neutral, f.isUnmade():
@@ -216,22 +216,23 @@ func (f *facts) givesWayTo(other *facts) bool {
 		return false
 	}
 	trouble := other.said && !other.says.neutral() || !other.said && other.isTrouble()
-	return trouble && f.explicit.isMistake() && !f.final
+	words := !other.explicit.saysNothing() && !other.explicit.isMistake()
+	return (trouble || words) && f.explicit.isMistake() && !f.final
 }
 
 // isUnmade reports whether the error tells of nothing but calls of the tool's that were rejected, or not made.
 func (f *facts) isUnmade() bool { return f.rejected || f.notMade }
 
 // silence leaves, of an error that gives way to another one, what must hold for all joined errors. What was rejected or
-// not made agents should still read, if the other one tells them nothing.
-func (f *facts) silence(other *facts) {
-	worthReading := f.explicit
-	if f.neutral || !other.tellsNothing() {
-		worthReading = nil
+// not made agents should still read, if no other one tells them anything.
+func (f *facts) silence() {
+	rejects := f.rejects
+	if f.isUnmade() && !f.neutral {
+		rejects = f.explicit
 	}
 
 	f.among &= isUnfinished
-	f.statement = statement{explicit: worthReading, notMade: true, rejected: true, nested: f.nested}
+	f.statement = statement{rejects: rejects, notMade: true, rejected: true, nested: f.nested}
 	f.evidence = evidence{noEffect: f.noEffect, harmless: f.harmless, repeated: f.repeated}
 }
 

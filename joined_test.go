@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -289,4 +290,108 @@ func TestRejectionBesideAnotherErrorSaysWhenToComeBack(t *testing.T) {
 		assert.Equal(t, resilience.CodeCircuitOpen, e.Code)
 		assert.Equal(t, time.Hour, e.RetryAfter)
 	})
+}
+
+// permutations calls f with all orders of errs.
+func permutations(errs []error, f func([]error)) {
+	if len(errs) < 2 {
+		f(errs)
+		return
+	}
+	for i := range errs {
+		rest := append(append([]error{}, errs[:i]...), errs[i+1:]...)
+		permutations(rest, func(others []error) { f(append([]error{errs[i]}, others...)) })
+	}
+}
+
+// The order of three errors changes nothing, either, nor what is wrapped together.
+func TestThreeJoinedErrors(t *testing.T) {
+	own := &resilience.Error{Code: resilience.CodeValidation, Message: "There is no Atlantis"}
+	quota := &resilience.Error{Code: "QUOTA", Message: "Used up until Monday", Retryable: true}
+	for name, tc := range map[string]struct {
+		says   func(context.Context, *resilience.Guard) []error
+		words  string
+		counts int
+	}{
+		"an own mistake, one within, and trouble": {
+			func(ctx context.Context, g *resilience.Guard) []error {
+				return []error{own, inner(statusError(404))(ctx, g), statusError(503)}
+			}, "There is no Atlantis", 0,
+		},
+		"rejected together with a plain error, and the tool's word": {
+			func(ctx context.Context, g *resilience.Guard) []error {
+				return []error{errBoom, rejected(ctx, g), quota}
+			}, "Used up until Monday", 1,
+		},
+		"and an answer": {
+			func(ctx context.Context, g *resilience.Guard) []error {
+				return []error{errBoom, rejected(ctx, g), statusError(404)}
+			}, "Tool 'outer' rejected the request", 0,
+		},
+		"and trouble": {
+			func(ctx context.Context, g *resilience.Guard) []error {
+				return []error{errBoom, rejected(ctx, g), statusError(503)}
+			}, "Tool 'outer' failed", 1,
+		},
+		"and nothing": {
+			func(ctx context.Context, g *resilience.Guard) []error {
+				return []error{errBoom, rejected(ctx, g), errors.New("no reason")}
+			}, "Circuit breaker open due to repeated failures. Calls are rejected for 3600 more seconds.", 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+				g.Breaker("rejecting").Trip(time.Hour)
+				var all []error
+				_, _ = resilience.Do(t.Context(), g, "around", func(ctx context.Context) (int, error) {
+					all = tc.says(ctx, g)
+					return 0, nil
+				}, behindAdapter)
+				permutations(all, func(errs []error) {
+					a, b, c := errs[0], errs[1], errs[2]
+					for _, joined := range []error{
+						errors.Join(a, b, c), fmt.Errorf("%w: %w", a, errors.Join(b, c)), errors.Join(fmt.Errorf("%w: %w", a, b), c),
+					} {
+						g.Breaker("outer").Reset()
+						_, err := resilience.Do(t.Context(), g, "outer", failing(9, joined), behindAdapter)
+						var e *resilience.Error
+						assert.ErrorAs(t, err, &e)
+						assert.Equal(t, tc.words, e.Message, "%q", joined)
+						assert.Equal(t, tc.counts, g.Breaker("outer").Failures(), "%q", joined)
+					}
+				})
+			})
+		})
+	}
+}
+
+// A failure that says more than that a deadline has passed counts for an impatient caller, too.
+func TestTimeoutBesideTrouble(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	expired := &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	for _, tc := range []struct {
+		errs   []error
+		counts int
+	}{
+		{[]error{statusError(503), statusError(504)}, 1},
+		{[]error{statusError(503), context.DeadlineExceeded}, 1},
+		{[]error{refused, context.DeadlineExceeded}, 1},
+		{[]error{refused, expired}, 1},
+		{[]error{statusError(504), context.DeadlineExceeded}, 0},
+		{[]error{statusError(504), expired}, 0},
+		{[]error{errBoom, statusError(504)}, 0},
+	} {
+		permutations(tc.errs, func(errs []error) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+				_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+					time.Sleep(6 * time.Second)
+					return 0, errors.Join(errs...)
+				}, behindAdapter, resilience.Timeout(10*time.Second))
+				assert.Error(t, err)
+				assert.Equal(t, tc.counts, g.Breaker("x").Failures(), "%q", errs)
+			})
+		})
+	}
 }

@@ -213,6 +213,9 @@ func lookUpFailed(err *net.DNSError) (reason string, sure bool) {
 	return "the host can't be looked up", true
 }
 
+// networkTimeout is said where no more is known of a connection than that a deadline has passed.
+const networkTimeout = "network timeout"
+
 // netReason asks the Timeout method of err, which may panic. Only types of the standard library concern the network for
 // sure: others have the methods for whatever a server has answered. Its type is from a package with this path.
 func netReason(err net.Error, from string) (reason string) {
@@ -224,7 +227,7 @@ func netReason(err net.Error, from string) (reason string) {
 
 	switch {
 	case err.Timeout():
-		return "network timeout"
+		return networkTimeout
 	case from == "net", from == "net/http", from == "crypto/tls", from == "internal/poll":
 		return "network error"
 	}
