@@ -23,8 +23,8 @@ var mutants = []mutant{
 	{"an attempt's timeout is the call's", "1: an attempt that hangs leaves no time for another one.",
 		"attempt.go", "	timeout := c.state.attemptTimeout\n", "	timeout := c.state.timeout\n"},
 	{"a pause ends in the innermost call only", "1: the calls around one that has ended stay paused.",
-		"progress.go", "for _, c := range slices.Backward(p.calls[slices.Index(p.calls, c):]) {",
-		"for _, c := range p.calls[slices.Index(p.calls, c):][:1] {"},
+		"hold.go", "for _, c := range slices.Backward(h.calls[slices.Index(h.calls, c):]) {",
+		"for _, c := range h.calls[slices.Index(h.calls, c):][:1] {"},
 
 	{"a panic keeps the slot of the probe", "2: a probe that is canceled leaves the breaker half-open for ever.",
 		"ticket.go", "	t.report(o.err())\n	t.endProbe()\n	if counted {",
@@ -79,7 +79,7 @@ var mutants = []mutant{
 		"probe.go", "	return probeResult{outcome: outcomeNeutral}\n}\n\n// readProbe",
 		"	return probeResult{outcome: outcomeFailure}\n}\n\n// readProbe"},
 	{"a Probe runs while the breaker is closed", "3: Probes go on after the breaker was reset.",
-		"probe.go", "	p.period++\n	p.at.Store(nil)\n	switch {", "	p.at.Store(nil)\n	switch {"},
+		"probe.go", "	p.period++\n	p.at.Store(nil)\n	p.denied", "	p.at.Store(nil)\n	p.denied"},
 
 	{"a timeout hides the cause", "4: the error of an earlier attempt is lost at the timeout.",
 		"past.go", "	return e.withCause(p.err)\n", "	return e\n"},
