@@ -31,7 +31,8 @@ type FleetMember struct {
 // their own share. Only calls, Probes and the fleet's own changes are shared: Isolate, Trip and Reset of a Breaker
 // concern this guard alone. It is an error if f is nil, or if the guard is a member of a fleet already. What an
 // earlier fleet has isolated stays isolated until this one says that it is closed. If the guard joins the same fleet
-// again, by its name, what its operator has reset isn't isolated by what the fleet has done before.
+// again, by its name, what its operator has reset isn't isolated by what the fleet has done before, and the member is
+// as connected as it was.
 //
 // A program calls this only for a Fleet of its own; others have a function for it.
 func (g *Guard) JoinFleet(name string, f Fleet) (*FleetMember, error) {
@@ -43,11 +44,28 @@ func (g *Guard) JoinFleet(name string, f Fleet) (*FleetMember, error) {
 	if !g.member.CompareAndSwap(nil, m) {
 		return nil, errors.New("resilience: JoinFleet: the guard is a member of another fleet: it must leave that first")
 	}
-	last := g.lastFleet.Swap(&name)
+	last := g.lastFleet.Swap(m)
+	again := last != nil && last.name == name
+	if again {
+		m.setAlone(last.isAlone()) // as observers have heard last
+	}
 	for _, b := range g.Breakers() {
-		b.join(last != nil && *last == name)
+		b.join(again)
 	}
 	return m, nil
+}
+
+// isAlone returns why the fleet can't be reached, nil if it can.
+func (m *FleetMember) isAlone() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.alone
+}
+
+func (m *FleetMember) setAlone(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.alone = err
 }
 
 // Leave ends the membership: the breakers stay as they are, and decide alone from now on. It waits until the Fleet
@@ -106,8 +124,8 @@ func (m *FleetMember) Warn(msg string, args ...any) {
 }
 
 // Connected says whether the fleet can be reached: err is nil if it can, and otherwise why not. Observers receive a
-// [ConnectionChange] with the name of the fleet when that changes, and the log a line. A member is
-// connected at first.
+// [ConnectionChange] with the name of the fleet when that changes, and the log a line. The member of a fleet that the
+// guard hasn't been in before is connected at first.
 func (m *FleetMember) Connected(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock() // observers and the log are told in order, and have queues

@@ -43,7 +43,7 @@ type Guard struct {
 	probing atomic.Int64 // Probes that run
 
 	member    atomic.Pointer[FleetMember] // nil unless the guard is a member of a fleet
-	lastFleet atomic.Pointer[string]      // the name of the last one that it has joined; nil if there is none
+	lastFleet atomic.Pointer[FleetMember] // of the last one that it has joined; nil if there is none
 }
 
 // New returns a guard with the given configuration, or an error that names every bad field.

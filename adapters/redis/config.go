@@ -11,7 +11,8 @@ const defaultQuorum = 2
 type Config struct {
 	// Namespace keeps fleets apart that use the same Redis: the servers with the same namespace are a fleet. It
 	// consists of 1 to 64 letters, digits, ".", "_" and "-". All keys and the channel begin with
-	// "resilience:{NAMESPACE}".
+	// "resilience:{NAMESPACE}". Databases of one Redis share its channels, so fleets in several of them have namespaces
+	// of their own: otherwise each hears the messages of the others, which it ignores.
 	Namespace string
 
 	// Quorum is how many members must have seen failures in a row before the fleet opens a breaker, so that one whose

@@ -40,6 +40,7 @@ type engine struct {
 	health  Health
 	refused error // why Join fails
 
+	foreign  string    // another memory that messages were of last: if it is the next one, the next sync says so
 	reported time.Time // when the store was told of the last results
 }
 
@@ -141,7 +142,10 @@ func (e *engine) heard(x entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if x.Since != e.since {
-		e.resync()
+		if x.Since != e.foreign {
+			e.foreign = x.Since
+			e.resync()
+		}
 		return
 	}
 	asked := time.Now()

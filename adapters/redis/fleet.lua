@@ -235,18 +235,28 @@ end
 
 local ops = {}
 
--- sync returns what the fleet's memory is, and the breakers in it unless the member knows all of them.
+-- page returns some of the IDs of the breakers, perhaps again, and where to go on, which is 0 after the last ones.
+local function page(cursor)
+	local found = redis.call('ZSCAN', index, cursor, 'COUNT', 100)
+	local ids = {}
+	for i = 1, #found[2], 2 do
+		if tonumber(found[2][i + 1]) >= now then table.insert(ids, found[2][i]) end
+	end
+	return {next = found[1], ids = #ids > 0 and ids or nil}
+end
+
+-- sync returns what the fleet's memory is, and the first page of the breakers in it unless the member knows all of them.
 function ops.sync(memory, known)
 	local s, h = since(), redis.call('HMGET', version, 'n', 'of', 'forked')
 	local n = h[1] or '0'
 	local reply = {since = s, n = tonumber(n), now = now, members = live(), complete = s == memory and n == known}
 	reply.of = {since = h[2] or '', n = tonumber(h[3] or 0)}
-	if not reply.complete then
-		local ids = redis.call('ZRANGEBYSCORE', index, int(now), '+inf')
-		if #ids > 0 then reply.ids = ids end
-	end
+	if not reply.complete then reply.page = page('0') end
 	return cjson.encode(reply)
 end
+
+-- list returns another page of the breakers.
+function ops.list(cursor) return cjson.encode(page(cursor)) end
 
 -- read returns the breakers with these IDs. It keeps those for longer whose number isn't for agents to choose.
 function ops.read(...)

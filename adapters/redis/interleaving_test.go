@@ -142,7 +142,7 @@ func (i *interleaving) recover(r *rapid.T) {
 }
 
 var operations = []string{
-	"sync", "read", "failure", "success", "recovered", "lease", "renew", "isolate", "reset", "restore", "reclose", "compare",
+	"sync", "list", "read", "failure", "success", "recovered", "lease", "renew", "isolate", "reset", "restore", "reclose", "compare",
 }
 
 func TestInterleavings(t *testing.T) { checkInBubbles(t, interleave) }

@@ -297,3 +297,41 @@ func TestLeaveWhileTheClientHangs(t *testing.T) {
 		require.Equal(t, 5*time.Second, time.Since(start))
 	})
 }
+
+// A member that leaves while the store is out of reach, and joins again when it is back, says so.
+func TestJoiningAgainAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := servers(t, newModel(), 1, nil)[0]
+		s.store.down.Store(true)
+		time.Sleep(3 * time.Second)
+		require.NoError(t, s.fleet.Leave(t.Context()))
+		s.store.down.Store(false)
+		s.join()
+		time.Sleep(3 * time.Second)
+		require.NoError(t, s.fleet.Leave(context.Background()))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		var states []resilience.ConnectionState
+		for _, l := range s.links {
+			states = append(states, l.State)
+		}
+		require.Equal(t, []resilience.ConnectionState{resilience.ConnectionDown, resilience.ConnectionUp}, states)
+	})
+}
+
+// The messages of another fleet, as of one with the same namespace in another database, make nobody ask the store.
+func TestMessagesOfAnotherFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := servers(t, m, 1, nil)[0]
+		time.Sleep(3 * time.Second)
+		m.executed()
+		for range 1000 {
+			s.fleet.engine.heard(entry{ID: "listed/search", State: "open", Since: "another", Version: 1})
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.LessOrEqual(t, m.executed()["sync"], 10*4/3+2)
+		require.Equal(t, resilience.StateClosed, s.state())
+		require.NoError(t, s.fleet.Leave(context.Background()))
+	})
+}

@@ -28,10 +28,23 @@ func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) 
 			memory: memory{fmt.Sprint(s.since), s.version}, Of: s.of, Now: s.time().UnixMilli(), Members: s.live(),
 		}
 		if r.Complete = r.memory == known; !r.Complete {
-			r.IDs = slices.Collect(maps.Keys(s.breakers))
+			r.Page = s.page("0")
 		}
 		return r
 	})
+}
+
+func (s *modelStore) list(ctx context.Context, cursor string) (page, error) {
+	return over(ctx, s, "list", func() page { return s.page(cursor) })
+}
+
+// page returns the next IDs after the cursor, in their order.
+func (s *modelStore) page(cursor string) page {
+	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(s.breakers)), func(id string) bool { return id <= cursor })
+	if len(ids) > maxBatch {
+		return page{ids[:maxBatch], ids[maxBatch-1]}
+	}
+	return page{ids, "0"}
 }
 
 func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {

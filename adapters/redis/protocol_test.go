@@ -175,6 +175,7 @@ func TestErrorsOfAServer(t *testing.T) {
 				ctx, b := t.Context(), resilience.FleetBreaker{ID: "listed/search"}
 				for op, do := range map[string]func() error{
 					"sync":    func() error { _, err := s.sync(ctx, memory{}); return err },
+					"list":    func() error { _, err := s.list(ctx, "0"); return err },
 					"read":    func() error { _, err := s.read(ctx, []string{b.ID}); return err },
 					"failure": func() error { _, err := s.failure(ctx, b, 1, 2, false); return err },
 					"lease":   func() error { _, err := s.lease(ctx, b, resilience.CauseCalls); return err },
@@ -197,6 +198,7 @@ func TestRepliesToOtherCommands(t *testing.T) {
 	s, b := newRedisStore(w.client, "test", "member-1"), resilience.FleetBreaker{ID: "listed/search"}
 	success := news{op: "success", breaker: b}
 	syncs := func() error { _, err := s.sync(t.Context(), memory{}); return err }
+	lists := func() error { _, err := s.list(t.Context(), "1"); return err }
 	reads := func() error { _, err := s.read(t.Context(), []string{b.ID}); return err }
 	tells := func() error { _, err := s.tell(t.Context(), success, success); return err }
 	isolates := func() error { _, err := s.isolate(t.Context(), b.ID, ""); return err }
@@ -208,7 +210,11 @@ func TestRepliesToOtherCommands(t *testing.T) {
 		{syncs, "{}", false},
 		{syncs, "[{}]", false},
 		{syncs, `{"since": "1.2"}`, false},
-		{syncs, `{"since": "1.2", "now": 1}`, true},
+		{syncs, `{"since": "1.2", "now": 1}`, false},
+		{syncs, `{"since": "1.2", "now": 1, "complete": true}`, true},
+		{syncs, `{"since": "1.2", "now": 1, "page": {"next": "0"}}`, true},
+		{lists, "{}", false},
+		{lists, `{"ids": ["listed/search"], "next": "0"}`, true},
 		{reads, `[{"id": "listed/fetch"}]`, false},
 		{reads, `[{"id": "listed/search"}]`, true},
 		{reads, "[]", true}, // it is closed by now

@@ -137,9 +137,10 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			model, err := models[i].sync(ctx, known[i][1])
 			require.NoError(t, err)
 			known[i] = [2]memory{script.memory, model.memory}
-			require.ElementsMatch(t, model.IDs, script.IDs)
+			require.ElementsMatch(t, model.Page.IDs, script.Page.IDs)
+			require.Equal(t, model.Page.Next, script.Page.Next)
 			require.Equal(t, model.Of.Since == "", script.Of.Since == "")
-			script.IDs, model.IDs, script.Since, model.Since, script.Of.Since, model.Of.Since = nil, nil, "", "", "", ""
+			script.Page, model.Page, script.Since, model.Since, script.Of.Since, model.Of.Since = page{}, page{}, "", "", "", ""
 			require.Equal(t, model, script)
 		},
 		"saw": func(t *rapid.T) {
@@ -228,8 +229,8 @@ func TestWhatOutlivesQuietDays(t *testing.T) {
 		if step <= 1 {
 			want = append(want, "listed/b/key", "unlisted/c")
 		}
-		require.ElementsMatch(t, want, reply.IDs)
-		breakers, err := s.read(t.Context(), reply.IDs)
+		require.ElementsMatch(t, want, reply.Page.IDs)
+		breakers, err := s.read(t.Context(), reply.Page.IDs)
 		require.NoError(t, err)
 		require.Len(t, breakers, len(want))
 		tick(keep * 3 / 4)

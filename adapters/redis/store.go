@@ -23,8 +23,10 @@ type store interface {
 	saw(newest memory)
 
 	// sync says no more than that the member is alive, as each command but leave does. Unless the fleet's memory is
-	// what the member knows, it returns the IDs of all breakers in it.
+	// what the member knows, it returns the first page of the breakers in it, and list another one. All pages together
+	// have each breaker that the memory has had all the time, perhaps more than once.
 	sync(ctx context.Context, known memory) (syncReply, error)
+	list(ctx context.Context, cursor string) (page, error)
 	read(ctx context.Context, ids []string) ([]entry, error)
 
 	// tell does one operation for each breaker, of which there may be maxBatch, and returns an entry for each. The
@@ -59,11 +61,17 @@ type memory struct {
 
 type syncReply struct {
 	memory
-	Of       memory   `json:"of"`  // what it was before the server went back; zero if it hasn't
-	Now      int64    `json:"now"` // milliseconds
-	Members  int      `json:"members"`
-	Complete bool     `json:"complete"` // the member knows all
-	IDs      []string `json:"ids"`
+	Of       memory `json:"of"`  // what it was before the server went back; zero if it hasn't
+	Now      int64  `json:"now"` // milliseconds
+	Members  int    `json:"members"`
+	Complete bool   `json:"complete"` // the member knows all
+	Page     page   `json:"page"`
+}
+
+// page is a part of the breakers: as many as keep a command short, however long the names are that agents choose.
+type page struct {
+	IDs  []string `json:"ids"`
+	Next string   `json:"next"` // the cursor of the next page; "0" if there is none
 }
 
 // entry is a breaker of the fleet.
@@ -190,10 +198,18 @@ func (s *redisStore) sync(ctx context.Context, known memory) (syncReply, error) 
 		s.allowed.Store(true)
 	}
 	reply, err := run[syncReply](ctx, s, "sync", nil, known.Since, known.Version)
-	if err == nil && (reply.Since == "" || reply.Now <= 0) {
+	if err == nil && (reply.Since == "" || reply.Now <= 0 || !reply.Complete && reply.Page.Next == "") {
 		err = errMixedUp
 	}
 	return reply, err
+}
+
+func (s *redisStore) list(ctx context.Context, cursor string) (page, error) {
+	p, err := run[page](ctx, s, "list", nil, cursor)
+	if err == nil && p.Next == "" {
+		err = errMixedUp
+	}
+	return p, err
 }
 
 // try does what sync doesn't, so that a member without the right to do so is refused before it needs that.

@@ -89,27 +89,51 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 		return reply.Members, err
 	}
 
-	var all []entry
-	for ids := range slices.Chunk(reply.IDs, maxBatch) {
+	all := make(map[string]entry)
+	for p := reply.Page; ; {
 		if e.hasHeard(reply.memory) {
 			return reply.Members, nil // what it didn't know was under way
 		}
-		some, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]entry, error) {
-			return e.store.read(ctx, ids)
-		})
-		if err != nil {
+		if err := e.read(ctx, p.IDs, all); err != nil {
 			return 0, err
 		}
-		for i := range some {
-			some[i].read = time.Now()
+		if p.Next == "0" {
+			break
 		}
-		all = append(all, some...)
-		if err := e.renew(ctx); err != nil {
+		p, err = bounded(ctx, &e.hanging, func(ctx context.Context) (page, error) { return e.store.list(ctx, p.Next) })
+		if err != nil {
 			return 0, err
 		}
 	}
 	e.learn(asked, reply, all)
 	return reply.Members, nil
+}
+
+// read reads breakers that it hasn't read yet. One that can't be read is an empty entry. Leases are renewed meanwhile.
+func (e *engine) read(ctx context.Context, ids []string, all map[string]entry) error {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		_, ok := all[id]
+		return ok
+	})
+	for ids := range slices.Chunk(ids, maxBatch) {
+		some, err := bounded(ctx, &e.hanging, func(ctx context.Context) ([]entry, error) {
+			return e.store.read(ctx, ids)
+		})
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			all[id] = entry{}
+		}
+		for _, x := range some {
+			x.read = time.Now()
+			all[x.ID] = x
+		}
+		if err := e.renew(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hasHeard reports whether the member has seen all of this memory by now.
@@ -266,7 +290,7 @@ func (e *engine) remember(ctx context.Context, reply syncReply) error {
 	e.mu.Lock()
 	l := e.learned
 	memories, newer := l.memories(), l.newer(reply.Of)
-	e.known, e.learned = memory{}, nothing(reply.Since)
+	e.known, e.learned, e.foreign = memory{}, nothing(reply.Since), ""
 	e.before = memories.next(reply.Of)
 	e.breakers = maps.Clone(l.breakers) // until they have been read
 	e.mu.Unlock()
@@ -332,15 +356,14 @@ func (e *engine) reclose(ctx context.Context, newer []entry, older int64) error 
 
 // learn applies all that the store remembers. A breaker that could not be read any more has changed since, or the store
 // has lost its memory meanwhile: the next sync says which.
-func (e *engine) learn(asked time.Time, reply syncReply, all []entry) {
+func (e *engine) learn(asked time.Time, reply syncReply, all map[string]entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	gone := make(map[string]entry, len(e.breakers))
 	for id := range e.breakers {
-		gone[id] = entry{ID: id, State: "closed", Version: reply.Version}
-	}
-	for _, id := range reply.IDs {
-		delete(gone, id)
+		if _, listed := all[id]; !listed {
+			gone[id] = entry{ID: id, State: "closed", Version: reply.Version}
+		}
 	}
 
 	e.knows(reply.memory)
@@ -349,7 +372,9 @@ func (e *engine) learn(asked time.Time, reply syncReply, all []entry) {
 		e.apply(x, asked) // unless it has a newer version
 	}
 	for _, x := range all {
-		e.apply(x, asked) // which doubts if the member knows more
+		if x.ID != "" {
+			e.apply(x, asked) // which doubts if the member knows more
+		}
 	}
 	for id := range e.versions {
 		if _, ok := e.breakers[id]; !ok && len(e.versions) > maxBreakers {

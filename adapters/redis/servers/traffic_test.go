@@ -72,6 +72,35 @@ func TestNamesFromAgents(t *testing.T) {
 	eventually(t, "answers are forgotten", func() bool { return s.do("DBSIZE") == fmt.Sprint(4096+3) })
 }
 
+// TestNewcomerLearnsAllPages isolates more breakers, of long names, than one answer has.
+func TestNewcomerLearnsAllPages(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	client := newClient(t, s.addr)
+	tools := make(map[string]resilience.Tool)
+	for i := range 500 {
+		tools[fmt.Sprint(i, " ", strings.Repeat("ü", 100))] = resilience.Tool{}
+	}
+	join := func() (*resilience.Guard, *redisfleet.Fleet) {
+		guard, err := resilience.New(resilience.Config{Tools: tools})
+		require.NoError(t, err)
+		fleet, err := redisfleet.Join(t.Context(), client, guard, redisfleet.Config{Namespace: "test"})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = fleet.Leave(context.Background()) })
+		return guard, fleet
+	}
+
+	_, first := join()
+	for name := range tools {
+		require.NoError(t, first.Isolate(t.Context(), name, "maintenance"))
+	}
+	newcomer, _ := join()
+	for name := range tools {
+		require.Equal(t, resilience.StateIsolated, newcomer.Breaker(name).State())
+	}
+	require.GreaterOrEqual(t, s.commands()["zscan"], 5)
+}
+
 // TestProbeIsOne lets the cooldown pass at members that are all called.
 func TestProbeIsOne(t *testing.T) {
 	s := startServer(t)
