@@ -132,7 +132,7 @@ func (c *call) decide(f *failure, answered bool) {
 // retry waits until the next attempt may be made, or finishes the call if none may.
 func (c *call) retry(f *failure) {
 	retry := c.state.retry
-	again := f.class == ClassTransient && !f.rejected && !f.hurried && !c.ctx.ticket.isProbe() &&
+	again := f.class == ClassTransient && !f.rejected && !f.inconclusive && !c.ctx.ticket.isProbe() &&
 		(c.harmless || c.toolEffect().repeatable())
 	var delay time.Duration
 	ok := again && c.attempts <= retry.MaxRetries

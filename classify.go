@@ -107,7 +107,7 @@ func (f *facts) byDefault() Class {
 	switch {
 	case f.has(isUnfinished) && !isCrash(f.err):
 		return ClassInvalid
-	case f.neutral, f.blamed != nil && f.blamed.hurried:
+	case f.neutral, f.blamed != nil && f.blamed.inconclusive:
 		return ClassNeutral
 	}
 	return f.meaning()

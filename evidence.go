@@ -249,10 +249,10 @@ func result(method reflect.Value) (v reflect.Value, ok bool) {
 // text of the error.
 type blamed struct {
 	error
-	verdict     *verdict // nil if there is none
-	changed     bool     // a request may have changed something
-	unexplained Class    // of a failure of which nothing is known
-	hurried     bool     // it may mean the caller's deadline: see Classify
+	verdict      *verdict // nil if there is none
+	changed      bool     // a request may have changed something
+	unexplained  Class    // of a failure of which nothing is known
+	inconclusive bool     // it is a timeout that isn't counted: see Classify
 }
 
 func (b *blamed) Unwrap() error { return b.error }

@@ -8,7 +8,10 @@ type failure struct {
 	begun   int     // requests of the call by then
 	outcome outcome // while the caller is here
 	echo    bool    // it is the error or the cause of its context, which has ended
-	hurried bool    // it may mean the caller's deadline, of which some may have been kept, or is excused
+
+	// inconclusive is whether it is a timeout that may mean the caller's deadline, of which some may have been kept, or
+	// is excused.
+	inconclusive bool
 
 	reply, kept Error // for the caller and for Health, if the call ends so: here, they need no allocations
 }
@@ -43,7 +46,7 @@ func examine(s *toolState, ctx *callContext, err error, to **failure) {
 	f.conclude(ctx, s.retry.Classify)
 	concluded = true
 	if f.isTimeout() && (ctx.call().hurried() || ctx.isExcused()) {
-		f.hurry()
+		f.disregard()
 	}
 	f.outcome = f.outcomeBy(s.breaker.cfg.Classify)
 }
@@ -55,7 +58,7 @@ func newFailure(err error, ctx *callContext, excused bool, retry, breaker func(e
 	f.begun = ctx.blame(&f.facts)
 	f.conclude(ctx, retry)
 	if excused && f.isTimeout() {
-		f.hurry()
+		f.disregard()
 	}
 	f.outcome = f.outcomeBy(breaker)
 	return f
@@ -78,11 +81,10 @@ func (f *failure) conclude(ctx *callContext, retry func(error) Class) {
 	f.echo = !isCrash(f.err) && f.has(isCanceled|isDeadlineExceeded) && ctx.echoedBy(f.err)
 }
 
-// hurry notes that the failure may mean the caller's deadline, or is excused, which the breaker's Classify learns from
-// its error.
-func (f *failure) hurry() {
-	f.hurried = true
-	f.blamed = &blamed{error: f.err, hurried: true}
+// disregard notes that the failure is inconclusive, which the breaker's Classify learns from its error.
+func (f *failure) disregard() {
+	f.inconclusive = true
+	f.blamed = &blamed{error: f.err, inconclusive: true}
 }
 
 // unread returns what is known of err without any of its methods: a crash, and an *Error but for its cause.
