@@ -247,3 +247,34 @@ func TestExcuseOfATimeoutThatIsRestarted(t *testing.T) {
 		})
 	}
 }
+
+// So is a failure whose examination takes longer than the call: because of a method of the error, or of a Classify.
+func TestExcuseOfWhatIsExaminedTooSlowly(t *testing.T) {
+	slowly := func(error) resilience.Class { time.Sleep(24 * time.Hour); return resilience.ClassTransient }
+	for _, excused := range []bool{false, true} {
+		for _, classify := range []func(error) resilience.Class{nil, slowly} {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {
+					Timeout: time.Second, Retry: &resilience.Retry{Classify: classify},
+				}}})
+				_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					if excused {
+						done := resilience.Excuse(ctx)
+						time.Sleep(time.Second / 2)
+						done()
+					}
+					once := resilience.Retry{MaxRetries: 1, Backoff: resilience.Backoff{Base: 1, Max: 1}}
+					_, err := resilience.WithRetry(ctx, once, failing(9, resilience.TimeoutError("x", time.Second)))
+					e := err.(*resilience.Error)
+					if classify == nil {
+						e.Err = slowUnwrap{e.Err, 24 * time.Hour}
+					}
+					return 0, e
+				})
+				assert.ErrorIs(t, err, resilience.CodeRetryExhausted)
+				assert.Equal(t, !excused, g.Breaker("x").Failures() == 1)
+				time.Sleep(48 * time.Hour)
+			})
+		}
+	}
+}

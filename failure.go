@@ -31,7 +31,7 @@ func examine(s *toolState, ctx *callContext, err error, to **failure) {
 		_ = recover()
 		switch {
 		case !read: // a method has called Goexit
-			f = newFailureAlone(unread(err), ctx)
+			f = newFailureAlone(unread(err), ctx, ctx.isExcused())
 		case !concluded:
 			f.conclude(ctx, nil)
 		}
@@ -65,11 +65,14 @@ func newFailure(err error, ctx *callContext, excused bool, retry, breaker func(e
 }
 
 // newFailureAlone makes a failure of err as if it wrapped nothing.
-func newFailureAlone(err error, ctx *callContext) *failure {
+func newFailureAlone(err error, ctx *callContext, excused bool) *failure {
 	f := new(failure)
 	f.readAlone(err)
 	f.begun = ctx.blame(&f.facts)
 	f.conclude(ctx, nil)
+	if excused && f.isTimeout() {
+		f.disregard()
+	}
 	f.outcome = f.outcomeBy(nil)
 	return f
 }
@@ -134,5 +137,5 @@ func (c *call) newFailureAside(
 	if aside(&c.guard.examining, func() { f = newFailure(err, ctx, excused, retry, breaker) }) && f != nil {
 		return f
 	}
-	return newFailureAlone(known, ctx)
+	return newFailureAlone(known, ctx, excused)
 }

@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -249,6 +250,32 @@ func TestProbeOfAMemberNeedsALease(t *testing.T) {
 		backend.up.Store(true)
 		time.Sleep(12*time.Second + 500*time.Millisecond) // half a ProbeInterval later at most
 		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
+
+// Members that were refused for as long don't all ask again at once.
+func TestRefusedProbesAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var waits []time.Duration
+		for range 20 {
+			f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, 10 * time.Second }}
+			var backend probedBackend
+			_, m := joined(t, f, resilience.BreakerConfig{Probe: backend.probe})
+			opened(t, m, time.Hour)
+			for f.leases() == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			refused := time.Now()
+			for f.leases() == 1 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			wait := time.Since(refused).Round(10 * time.Millisecond)
+			assert.GreaterOrEqual(t, wait, 10*time.Second)
+			assert.LessOrEqual(t, wait, 10*time.Second+5*time.Second/2)
+			waits = append(waits, wait)
+		}
+		slices.Sort(waits)
+		assert.Greater(t, waits[len(waits)-1]-waits[0], time.Second, "half a ProbeInterval is 2.5s")
 	})
 }
 

@@ -145,7 +145,7 @@ func (r *runner[T]) execute() {
 // finish hands the outcome over to the goroutine that waits for it, if that is still there.
 func (r *runner[T]) finish(ctx *callContext) {
 	if r.err != nil && r.failure == nil { // fn has ended the goroutine
-		r.failure = newFailureAlone(unread(r.err), ctx)
+		r.failure = newFailureAlone(unread(r.err), ctx, ctx.isExcused())
 	}
 	r.fn = nil
 	if r.state.CompareAndSwap(running, finished) || r.state.CompareAndSwap(failed, finished) {
