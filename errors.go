@@ -124,29 +124,6 @@ type Error struct {
 	sealed *wording
 }
 
-// known is what this package knows of an error that it made.
-type known struct {
-	// quiet is whether the tool's own words are all that there is to say but for Details, since nobody but us has said
-	// anything, and it isn't counted.
-	quiet bool
-
-	// bare is whether this CANCELED says no more than context.Canceled does, since no program chose it.
-	bare bool
-
-	// neutral is whether it says nothing about a backend.
-	neutral bool
-
-	// derived is whether AsError or WithRetry made it of an error, which says what it means.
-	derived bool
-}
-
-// A wording consists of the fields of an Error by which an agent decides.
-type wording struct {
-	code                Code
-	message, suggestion string
-	retryable           bool
-}
-
 // Error returns the code and the message. It leaves the cause out on purpose, because MCP
 // SDKs send an error's text to the agent, and a cause may contain addresses, paths or
 // credentials. To see the cause, log the Error with slog or follow Unwrap.
@@ -166,36 +143,6 @@ func (e *Error) Error() string {
 // says nothing about the tool's backend, unless the tool's author wrote e or e has Details. An adapter that passes
 // on a tool's own answer adds e to it only if HasGuidance.
 func (e *Error) HasGuidance() bool { return e != nil && (!e.holds().quiet || len(e.Details) > 0) }
-
-// seal notes that what is known of e holds for the words that it has now. Every error of which something is known is
-// sealed before a program sees it.
-func (e *Error) seal() {
-	e.sealed = nil
-	if e.known != (known{}) {
-		w := e.wording()
-		e.sealed = &w
-	}
-}
-
-func (e *Error) wording() wording { return wording{e.Code, e.Message, e.Suggestion, e.Retryable} }
-
-// isAsSealed reports whether no program has changed the wording of e, of which something is known.
-func (e *Error) isAsSealed() bool { return e.sealed != nil && *e.sealed == e.wording() }
-
-// holds returns what is known of e and still holds: a program that has changed other words than the Code and Retryable
-// speaks to agents, and one that has changed these says what the failure means, as by an Error of its own.
-func (e *Error) holds() (k known) {
-	s := e.sealed
-	if s == nil || e.Code != s.code || e.Retryable != s.retryable {
-		return known{}
-	}
-
-	k = e.known
-	if !e.isAsSealed() {
-		k.quiet, k.bare = false, false
-	}
-	return k
-}
 
 // Unwrap returns the cause, Err.
 func (e *Error) Unwrap() error {

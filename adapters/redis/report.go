@@ -2,6 +2,7 @@ package redisfleet
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -129,4 +130,58 @@ func (e *engine) missed(results []resilience.FleetResult) {
 			e.agreed = at
 		}
 	}
+}
+
+// catchUp tells the store what the member's own calls and Probes have found out since they last agreed, if it has
+// missed some of that: whose failures a success has ended, and which breakers have opened and closed.
+func (e *engine) catchUp(ctx context.Context) error {
+	e.mu.Lock()
+	if !e.behind {
+		e.mu.Unlock()
+		return nil
+	}
+	u := e.untold
+	e.behind, e.cleared = false, make(map[string]time.Time)
+	e.mu.Unlock()
+
+	var err error
+	all := e.findings(u)
+	if len(all) > 0 {
+		err = e.notice(ctx)
+	}
+	for len(all) > 0 && err == nil {
+		all, err = e.tellAll(ctx, all, func(news, entry) {})
+	}
+	if err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.behind = true
+		maps.Copy(u.cleared, e.cleared) // which are newer
+		e.cleared = u.cleared
+	}
+	return err
+}
+
+// findings returns what the store hasn't heard. Of a breaker that waits for its probe, nothing is known any more.
+func (e *engine) findings(u untold) (all []news) {
+	for id, at := range u.cleared {
+		all = append(all, news{op: "success", breaker: resilience.FleetBreaker{ID: id}, at: at})
+	}
+
+	for _, b := range e.member.Breakers() {
+		if b.Changed.Before(u.agreed) || b.Changed.IsZero() || b.Cause == resilience.CauseManual {
+			continue
+		}
+		n := e.failed(b, b.Changed)
+		n.cause, n.n = b.Cause, max(b.Failures, 1)
+		switch b.State {
+		case resilience.StateClosed:
+			n.op = "recovered"
+		case resilience.StateOpen:
+		default:
+			continue
+		}
+		all = append(all, n)
+	}
+	return all
 }
