@@ -91,10 +91,13 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // attempt of which the tool has been excused for a tenth, see [Excuse].
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
-// call of its own: what rejected that call knows when to come back. Where it is joined with another error, that one
-// decides. So it does beside the neutral error of a guarded call within the tool, and if it tells of trouble, or is an
-// Error whose words a program has chosen, beside the VALIDATION_ERROR of such a call of which that isn't so. What the tool
-// itself has canceled says nothing beside any error.
+// call of its own: what rejected that call knows when to come back.
+//
+// Of errors that are joined, those decide that say most, in any order: trouble, an answer that rejects the request, and
+// what a program says by a mark or an Error; then the VALIDATION_ERROR that a guard has made of a mistake in a call
+// within the tool; then errors of which nothing is known, also as AsError or WithRetry returns them; then such
+// rejections, and those of a [Connector]; then what is neutral; and last what the tool itself has canceled. Of several
+// that say something on purpose, the first counts.
 //
 // A nil error has no class; Classify returns ClassTransient for it.
 func Classify(err error) Class {
@@ -202,7 +205,7 @@ type statement struct {
 	nested   bool // such a rejection is in it
 }
 
-// join adds the statement of another one of several errors.
+// join adds the statement of another one of several errors, of the same rank, or of a lower one that has given way.
 func (s *statement) join(inner *statement) {
 	if s.explicit.saysNothing() && inner.explicit != nil {
 		s.explicit = inner.explicit
@@ -213,6 +216,7 @@ func (s *statement) join(inner *statement) {
 	if !s.said {
 		s.said, s.says, s.timeout, s.derived = inner.said, inner.says, inner.timeout, inner.derived
 	}
+	s.neutral = s.neutral || inner.neutral
 	s.final = s.final || inner.final
 	s.notMade = s.notMade && inner.notMade
 	s.rejected = s.rejected && inner.rejected

@@ -204,7 +204,7 @@ func (d *diagnosis) exhausted(tool string, attempts int) *Error {
 // the original may be a package variable of the tool's.
 func complete(tool string, err error, explicit *Error) *Error {
 	e := explicit.clone()
-	e.known = known{}
+	e.known = known{bare: explicit.holds().bare}
 	if err != error(explicit) {
 		e.Err = err // keep what it is wrapped in
 	}
@@ -219,13 +219,12 @@ func complete(tool string, err error, explicit *Error) *Error {
 	}
 	if e.Suggestion == "" {
 		e.suggest(e.Code.suggestion())
-		switch {
-		case e.Retryable:
-		case e.Code == CodeRetryExhausted:
+		if e.Code == CodeRetryExhausted && !e.Retryable {
 			e.suggest(suggestOther)
-		case e.Suggestion == suggestions[CodeToolFailed]:
-			e.suggest(suggestChange)
 		}
+	}
+	if e.Suggestion == suggestions[CodeToolFailed] && !e.Retryable { // also if a program has changed that
+		e.suggest(suggestChange)
 	}
 	return e
 }

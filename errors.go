@@ -94,9 +94,9 @@ const suggestOtherKey = "Do not make this call again before the time in retryAft
 // If it leaves open whether a NonIdempotent tool took effect, a TIMEOUT or CONNECTION_LOST isn't
 // retryable, nor is an error of ours, such as that of [AsError], or one without a Suggestion.
 //
-// An Error is a plain value, also one of ours, such as that of a guarded call within the tool: with a Message or a
-// Suggestion of its own, a program speaks to the agent, and with another Code or Retryable it says what the failure
-// means. Reading an Error is safe for concurrent use, changing one is not.
+// An Error is a plain value, also one of ours, such as that of a guarded call within the tool: with a Message, a
+// Suggestion or a RetryAfter of its own, a program speaks to the agent, and with another Code or Retryable it says what
+// the failure means, as [Classify] reads them. Reading an Error is safe for concurrent use, changing one is not.
 type Error struct {
 	Code       Code
 	Tool       string         // the tool's name; empty if it isn't known

@@ -119,18 +119,20 @@ func TestExcuse(t *testing.T) {
 }
 
 // What is left of an attempt that has returned excuses no later one, either, though they share their time: whether it
-// begins to wait after the end of its attempt or before.
+// begins to wait before the end of its attempt, during the delay, or after that.
 func TestExcuseByWhatIsLeftOfAnAttempt(t *testing.T) {
-	for _, begins := range []time.Duration{0, 5 * time.Second} {
+	for _, begins := range []time.Duration{0, time.Second, 5 * time.Second} {
 		testExcuseByWhatIsLeft(t, begins)
 	}
 }
 
 func testExcuseByWhatIsLeft(t *testing.T, begins time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
-			"x": {Timeout: 10 * time.Second, Effect: resilience.ReadOnly},
-		}})
+		second := resilience.Backoff{Base: time.Second, Jitter: resilience.NoJitter}
+		g := newGuard(t, resilience.Config{
+			Retry: resilience.Retry{Backoff: second},
+			Tools: map[string]resilience.Tool{"x": {Timeout: 10 * time.Second, Effect: resilience.ReadOnly}},
+		})
 		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 			if resilience.Attempt(ctx) > 1 {
 				return untilDone(ctx)

@@ -30,6 +30,7 @@ type facts struct {
 	wraps bool     // it wraps others
 	cut   bool     // it exceeds the bound, and errUnreadable takes the place of what wasn't read
 	among landmark // those that errors.Is finds
+	rank  rank     // beside other errors
 
 	statement // of the program
 	evidence  // of the types
@@ -194,46 +195,16 @@ func (f *facts) join(inner *facts) {
 		return
 	}
 
-	switch {
-	case inner.givesWayTo(f):
-		inner.silence()
-	case f.givesWayTo(inner):
-		f.silence()
+	if f.rank < inner.rank {
+		f.giveWay()
+	} else if inner.rank < f.rank || f.rank <= rankUnmade {
+		inner.giveWay()
 	}
+	f.rank = max(f.rank, inner.rank)
 	f.cut = inner.cut // as are those after the first one that is
 	f.among |= inner.among
 	f.statement.join(&inner.statement)
 	f.evidence.join(&inner.evidence)
-}
-
-// givesWayTo reports whether another one, with which the error is joined, decides: the error doesn't count, or is the
-// VALIDATION_ERROR of a call that the tool made, beside trouble of its own, or beside words that a program has chosen.
-func (f *facts) givesWayTo(other *facts) bool {
-	switch {
-	case f.neutral, f.isUnmade():
-		return !other.neutral
-	case other.isUnmade():
-		return false
-	}
-	trouble := other.said && !other.says.neutral() || !other.said && other.isTrouble()
-	words := !other.explicit.saysNothing() && !other.explicit.isMistake()
-	return (trouble || words) && f.explicit.isMistake() && !f.final
-}
-
-// isUnmade reports whether the error tells of nothing but calls of the tool's that were rejected, or not made.
-func (f *facts) isUnmade() bool { return f.rejected || f.notMade }
-
-// silence leaves, of an error that gives way to another one, what must hold for all joined errors. What was rejected or
-// not made agents should still read, if no other one tells them anything.
-func (f *facts) silence() {
-	rejects := f.rejects
-	if f.isUnmade() && !f.neutral {
-		rejects = f.explicit
-	}
-
-	f.among &= isUnfinished
-	f.statement = statement{rejects: rejects, notMade: true, rejected: true, nested: f.nested}
-	f.evidence = evidence{noEffect: f.noEffect, harmless: f.harmless, repeated: f.repeated}
 }
 
 // add adds what err itself tells to the facts of what it wraps.
@@ -247,6 +218,7 @@ func (f *facts) add(err error) {
 
 	f.addStatement(err)
 	f.addEvidence(err)
+	f.addRank()
 }
 
 // standIn returns what takes the place of an error that wraps too many others: what the program says by the

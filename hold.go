@@ -18,11 +18,11 @@ func (h *hold) endIn(c *callContext) {
 	}
 }
 
-// hold begins h, or reports that the context has ended.
+// hold begins h, or reports that the context has ended, or for an excuse that no attempt is under way.
 func (c *callContext) hold(h *hold) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ending.Load() != nil {
+	if c.ending.Load() != nil || h.excuses && c.waiting {
 		return false
 	}
 

@@ -24,6 +24,7 @@ func TestJoinedErrorsOfCallsWithinATool(t *testing.T) {
 		func(context.Context) (int, error) { return 0, errBoom }, resilience.ConnectorConfig[int]{},
 	)
 	defer down.Close()
+	asError := resilience.AsError("x", errBoom)
 
 	for name, tc := range map[string]struct {
 		one, other func(context.Context, *resilience.Guard) error
@@ -57,6 +58,17 @@ func TestJoinedErrorsOfCallsWithinATool(t *testing.T) {
 		"a canceled dial, and trouble":      {canceledDial, itself(refused), 1},
 		"a canceled dial within":            {within(canceledDial), itself(errBoom), 0},
 		"nothing but a canceled dial":       {canceledDial, canceledLookUp, 0},
+		"rejected, and canceled":            {rejected, canceled, 0},
+		"not made, and canceled":            {notMade(down), canceled, 0},
+		"neutral, and canceled":             {itself(resilience.MarkNeutral(errBoom)), canceled, 0},
+		"neutral trouble, and a mistake":    {itself(resilience.MarkNeutral(refused)), inner(statusError(404)), 0},
+		"AsError, and a mark":               {itself(asError), itself(resilience.MarkBackend(errBoom)), 1},
+		"AsError, and an own error":         {itself(asError), itself(&resilience.Error{Code: "INDEX_DOWN", Retryable: true}), 1},
+		"AsError, and a mistake":            {itself(asError), inner(statusError(404)), 0},
+		"AsError, and trouble":              {itself(asError), itself(refused), 1},
+		"tries, and a mark":                 {tries(errBoom), itself(resilience.MarkPermanent(errBoom)), 1},
+		"tries, and unknown":                {tries(errBoom), itself(errBoom), 0},
+		"AsError of trouble, and a mistake": {itself(resilience.AsError("x", refused)), inner(statusError(404)), 1},
 	} {
 		for _, swap := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", ", swap), func(t *testing.T) {
@@ -72,6 +84,59 @@ func TestJoinedErrorsOfCallsWithinATool(t *testing.T) {
 				assert.Error(t, err)
 				assert.Equal(t, tc.counts, g.Breaker("outer").Failures())
 			})
+		}
+	}
+}
+
+// What the tool itself has canceled says nothing beside any error, also in plain Do: a fan-out cancels the rest once one
+// call has failed.
+func TestErrorsBesideWhatTheToolHasCanceled(t *testing.T) {
+	down := resilience.NewConnector(
+		func(context.Context) (int, error) { return 0, errBoom },
+		resilience.ConnectorConfig[int]{Backoff: resilience.Backoff{Base: time.Hour, Max: time.Hour, Jitter: resilience.NoJitter}},
+	)
+	defer down.Close()
+	isDown := func() bool {
+		_, err := down.Get(t.Context())
+		var e *resilience.Error
+		return errors.As(err, &e) && e.RetryAfter > time.Minute // the first dial has failed
+	}
+	assert.Eventually(t, isDown, time.Minute, time.Millisecond)
+	bare := func(context.Context, *resilience.Guard) error { return context.Canceled }
+	for name, tc := range map[string]struct {
+		one  func(context.Context, *resilience.Guard) error
+		code resilience.Code
+	}{
+		"rejected":         {rejected, resilience.CodeCircuitOpen},
+		"not made":         {notMade(down), resilience.CodeConnectionLost},
+		"neutral":          {itself(resilience.MarkNeutral(errBoom)), resilience.CodeToolFailed},
+		"a mistake":        {itself(resilience.MarkInvalid(errBoom)), resilience.CodeValidation},
+		"a mistake within": {inner(statusError(404)), resilience.CodeValidation},
+	} {
+		for end, canceled := range map[string]func(context.Context, *resilience.Guard) error{
+			"a call within": canceled, "bare": bare, "a dial": canceledDial,
+		} {
+			for _, swap := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, ", ", end, ", ", swap), func(t *testing.T) {
+					g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
+					g.Breaker("rejecting").Trip(time.Hour)
+					attempts := 0
+					_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+						attempts++
+						one, other := tc.one(ctx, g), canceled(ctx, g)
+						if swap {
+							one, other = other, one
+						}
+						return 0, errors.Join(one, other)
+					})
+					var e *resilience.Error
+					assert.ErrorAs(t, err, &e)
+					assert.Equal(t, tc.code, e.Code)
+					assert.Equal(t, tc.code == resilience.CodeCircuitOpen || tc.code == resilience.CodeConnectionLost, e.RetryAfter > time.Minute)
+					assert.Equal(t, 1, attempts)
+					assert.Zero(t, g.Breaker("outer").Failures())
+				})
+			}
 		}
 	}
 }

@@ -1,5 +1,7 @@
 package resilience
 
+import "time"
+
 // known is what this package knows of an error that it made.
 type known struct {
 	// quiet is whether the tool's own words are all that there is to say but for Details, since nobody but us has said
@@ -21,6 +23,7 @@ type wording struct {
 	code                Code
 	message, suggestion string
 	retryable           bool
+	retryAfter          time.Duration
 }
 
 // seal notes that what is known of e holds for the words that it has now. Every error of which something is known is
@@ -33,7 +36,9 @@ func (e *Error) seal() {
 	}
 }
 
-func (e *Error) wording() wording { return wording{e.Code, e.Message, e.Suggestion, e.Retryable} }
+func (e *Error) wording() wording {
+	return wording{e.Code, e.Message, e.Suggestion, e.Retryable, e.RetryAfter}
+}
 
 // isAsSealed reports whether no program has changed the wording of e, of which something is known.
 func (e *Error) isAsSealed() bool { return e.sealed != nil && *e.sealed == e.wording() }

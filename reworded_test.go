@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
@@ -41,11 +42,12 @@ func TestAuthorChangesAnErrorOfOurs(t *testing.T) {
 			counts   int
 			guidance bool
 		}{
-			"nothing":    {func(*resilience.Error) {}, 0, false},
-			"its words":  {func(e *resilience.Error) { e.Message = "There is no city Atlantis." }, 0, true},
-			"the advice": {func(e *resilience.Error) { e.Suggestion = "Call list_cities first." }, 0, true},
-			"the code":   {func(e *resilience.Error) { e.Code, e.Retryable = "INDEX_DOWN", true }, 1, true},
-			"to a loss":  {func(e *resilience.Error) { e.Code, e.Retryable = resilience.CodeConnectionLost, true }, 1, true},
+			"nothing":           {func(*resilience.Error) {}, 0, false},
+			"its words":         {func(e *resilience.Error) { e.Message = "There is no city Atlantis." }, 0, true},
+			"the advice":        {func(e *resilience.Error) { e.Suggestion = "Call list_cities first." }, 0, true},
+			"the code":          {func(e *resilience.Error) { e.Code, e.Retryable = "INDEX_DOWN", true }, 1, true},
+			"when to come back": {func(e *resilience.Error) { e.RetryAfter = time.Minute }, 0, true},
+			"to a loss":         {func(e *resilience.Error) { e.Code, e.Retryable = resilience.CodeConnectionLost, true }, 1, true},
 			"all to a mistake": {func(e *resilience.Error) {
 				e.Code, e.Message, e.Retryable = resilience.CodeValidation, "There is no city Atlantis.", true
 			}, 0, true},
@@ -70,6 +72,7 @@ func TestAuthorChangesAnErrorOfOurs(t *testing.T) {
 					assert.Equal(t, changed.Code, got.Code)
 					assert.Equal(t, changed.Message, got.Message)
 					assert.Equal(t, changed.Retryable, got.Retryable)
+					assert.Equal(t, changed.RetryAfter, got.RetryAfter)
 				}
 			})
 		}
@@ -92,4 +95,29 @@ func TestChangedErrorThatIsPassedOn(t *testing.T) {
 	assert.Equal(t, 1, g.Breaker("outer").Failures())
 	assert.Equal(t, 1, g.Breaker("outermost").Failures())
 	assert.Zero(t, g.Breaker("inner").Failures())
+}
+
+// What AsError makes of what the tool itself has canceled says no more than that.
+func TestAsErrorOfWhatTheToolHasCanceled(t *testing.T) {
+	g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+	for range 2 {
+		_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+			return 0, resilience.AsError("outer", canceled(ctx, g))
+		})
+		assert.ErrorIs(t, err, resilience.CodeToolFailed, "the caller is here")
+	}
+	assert.Equal(t, 2, g.Breaker("outer").Failures())
+}
+
+// Words of ours don't contradict what a program has made of Retryable.
+func TestWordsOfAnErrorThatIsNotRetryableAnyMore(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	_, err := resilience.Do(t.Context(), g, "outer", func(context.Context) (int, error) {
+		e := resilience.AsError("outer", errBoom)
+		e.Retryable = false
+		return 0, e
+	})
+	var e *resilience.Error
+	require.ErrorAs(t, err, &e)
+	assert.NotContains(t, e.Suggestion, "Try again")
 }
