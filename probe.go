@@ -26,6 +26,7 @@ type prober struct {
 	asking  bool                   // Probe runs, and its result is waited for
 	period  int                    // counts the times that the breaker was opened, closed or isolated
 	opened  *moment                // since when, and until when Probes that fail may keep calls out
+	wish    *moment                // until when the backend has asked for no Probe; nil if it hasn't
 	blind   *moment                // until when an opening means that Probe can't see what is wrong; nil: never
 	denied  refusal                // of a Probe by the fleet
 	hanging atomic.Int64           // Probes that run
@@ -56,7 +57,11 @@ func (p *prober) isAsking() bool { return p != nil && p.asking }
 // begin schedules the first Probe of a period. b.mu must be held.
 func (p *prober) begin(b *Breaker) {
 	p.opened = in(b.cfg.longest())
-	b.scheduleProbe(p.period, 0, 0)
+	var wish time.Duration
+	if p.wish != nil {
+		wish = p.wish.left()
+	}
+	b.scheduleProbe(p.period, wish, 0)
 }
 
 // tripped is called when an open breaker is tripped: Probe is called then, also if calls have opened the breaker so
@@ -167,7 +172,9 @@ func (b *Breaker) probed(period int, fresh *counter, result probeResult, took ti
 	case result.outcome == outcomeFailure:
 		b.putOff(fresh)
 	}
-	b.scheduleProbe(period, b.putsOff(result), took)
+	wish := b.putsOff(result)
+	b.prober.wish = in(wish)
+	b.scheduleProbe(period, wish, took)
 	return true
 }
 

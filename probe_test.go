@@ -803,3 +803,29 @@ func TestProbeOfABreakerWithoutAGuardMayPanic(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// What the backend has asked for holds, also when a call has been the probe meanwhile.
+func TestProbesHeedTheBackendBesideCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const wish = 9 * time.Second
+		var begun []time.Time
+		busy := resilience.ConnectionLostError("busy")
+		busy.RetryAfter = wish
+		g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}, Breaker: resilience.BreakerConfig{
+			Cooldown: 10 * time.Second, Probe: func(context.Context) error { begun = append(begun, time.Now()); return busy },
+		}})
+		calls := 0
+		for range 600 {
+			_, _ = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+				calls++
+				return 0, resilience.MarkBackend(errBoom)
+			})
+			time.Sleep(time.Second)
+		}
+		require.Greater(t, len(begun), 50)
+		assert.Greater(t, calls, 5, "a call is the probe, too")
+		for i := range len(begun) - 1 {
+			assert.GreaterOrEqual(t, begun[i+1].Sub(begun[i]), wish)
+		}
+	})
+}

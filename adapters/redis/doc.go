@@ -27,7 +27,7 @@
 // While all backends are healthy, a member sends two commands a second: one says that it is alive, and one is a ping on
 // the connection for messages. Failures and probes send one each, and so does the first success after a failure; of
 // what a member finds out while Redis answers, one command tells a hundred. Once a minute, and after it has missed a
-// message, a member reads all breakers that aren't closed or have failures, a hundred with each command.
+// message, a member reads all breakers that aren't closed or have failures, a hundred at a time.
 //
 // A probe leases the right to send it for three seconds at a time, so one that dies with its server is replaced after
 // that. Probes that tell nothing have it for a ProbeTimeout in all, at whichever members, so their clients don't keep

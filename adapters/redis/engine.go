@@ -40,7 +40,8 @@ type engine struct {
 	health  Health
 	refused error // why Join fails
 
-	foreign  string    // another memory that messages were of last: if it is the next one, the next sync says so
+	foreign  string    // another memory that a message was of: if it is the next one, the next sync says so
+	hurried  time.Time // when such a message has asked for a sync
 	reported time.Time // when the store was told of the last results
 }
 
@@ -142,8 +143,8 @@ func (e *engine) heard(x entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if x.Since != e.since {
-		if x.Since != e.foreign {
-			e.foreign = x.Since
+		if x.Since != e.foreign && time.Since(e.hurried) >= heartbeat {
+			e.foreign, e.hurried = x.Since, time.Now()
 			e.resync()
 		}
 		return

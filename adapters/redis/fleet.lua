@@ -42,6 +42,7 @@ local ahead = tonumber(clock[2] or 0)
 ahead = ahead + math.max(tonumber(clock[1] or 0) - (now + ahead), 0)
 now = now + ahead
 
+local prolonged = 3600000 -- how often it is noted that what doesn't change is still mentioned
 local lately = 60000 -- for how long a reset is remembered
 local cooldowns = 10 -- for how many of them Probes that fail may put calls off
 local late = 1000 -- by how much a member may do later what it does at a time of its own
@@ -235,14 +236,15 @@ end
 
 local ops = {}
 
--- page returns some of the IDs of the breakers, perhaps again, and where to go on, which is 0 after the last ones.
+-- page returns a hundred IDs of breakers that expire later than the cursor says, with all that expire when the last of
+-- these does, and the next cursor, which is 0 if there are no more. What changes, or is prolonged, meanwhile, expires
+-- later than before, but for what was reset, of which a message tells.
 local function page(cursor)
-	local found = redis.call('ZSCAN', index, cursor, 'COUNT', 100)
-	local ids = {}
-	for i = 1, #found[2], 2 do
-		if tonumber(found[2][i + 1]) >= now then table.insert(ids, found[2][i]) end
-	end
-	return {next = found[1], ids = #ids > 0 and ids or nil}
+	local found = redis.call('ZRANGEBYSCORE', index, '(' .. cursor, '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
+	if #found == 0 then return {since = since(), next = '0'} end
+	local last = found[#found]
+	local ids = redis.call('ZRANGEBYSCORE', index, '(' .. cursor, last)
+	return {since = since(), next = #found < 200 and '0' or last, ids = ids}
 end
 
 -- sync returns what the fleet's memory is, and the first page of the breakers in it unless the member knows all of them.
@@ -251,7 +253,7 @@ function ops.sync(memory, known)
 	local n = h[1] or '0'
 	local reply = {since = s, n = tonumber(n), now = now, members = live(), complete = s == memory and n == known}
 	reply.of = {since = h[2] or '', n = tonumber(h[3] or 0)}
-	if not reply.complete then reply.page = page('0') end
+	if not reply.complete then reply.page = page(int(now - 1)) end
 	return cjson.encode(reply)
 end
 
@@ -265,7 +267,8 @@ function ops.read(...)
 		local key = KEYS[5 + i]
 		if redis.call('EXISTS', key) == 1 then
 			local h = redis.call('HMGET', key, 'state', 'failures')
-			if h[1] == 'isolated' or listed(id) and (h[1] or h[2]) then
+			local expires = tonumber(redis.call('ZSCORE', index, id) or 0)
+			if expires < now + keep - prolonged and (h[1] == 'isolated' or listed(id) and (h[1] or h[2])) then
 				redis.call('PEXPIRE', key, keep)
 				redis.call('ZADD', index, int(now + keep), id)
 				redis.call('PEXPIRE', index, keep)
@@ -323,11 +326,9 @@ function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, pr
 	if state == 'open' and probe == '1' then
 		local all = putOff(at + cooldown, cooldown, cause, now + math.max(interval, after) + late)
 		redis.call('HSET', breaker, 'last', int(last))
-		if cause == 'calls' then
-			redis.call('HSET', breaker, 'probe_at', int(now + interval / 2))
-		elseif tonumber(after) > 0 then -- otherwise the interval is counted from the beginning of the Probe, by the lease
-			redis.call('HSET', breaker, 'probe_at', int(math.max(redis.call('HGET', breaker, 'probe_at'), at + after)))
-		end
+		-- After a Probe, the interval is counted from its beginning, by the lease.
+		local next_at = cause == 'calls' and now + interval / 2 or tonumber(after) > 0 and at + after or 0
+		redis.call('HSET', breaker, 'probe_at', int(math.max(redis.call('HGET', breaker, 'probe_at') or 0, next_at)))
 		local another = h[3] and h[3] ~= me and tonumber(h[4]) > now
 		if not another then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
 		if all then return changed(id) end

@@ -3,6 +3,9 @@ package redisfleet
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -96,6 +99,78 @@ func TestMemoryThatIsLostDuringASyncClosesNothing(t *testing.T) {
 		require.Equal(t, "open", s.store.breaker("listed/search").State)
 		require.Contains(t, s.fleet.engine.breakers, "listed/search", "it is told the next time, too")
 	})
+}
+
+// The same goes for a listing of many pages: what isn't on the pages of the next memory isn't closed.
+func TestMemoryThatIsLostBetweenPages(t *testing.T) {
+	for name, forget := range map[string]func(m *model) (lose func()){
+		"everything": func(m *model) func() { return m.flush },
+		"the newest": (*model).snapshot,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				s := newServer(t, m, "alone")
+				for i := range 150 {
+					s.more = append(s.more, fmt.Sprint("tool-", i))
+				}
+				s.start(nil)
+				defer leaveAll(t, []*server{s})
+				lose := forget(m)
+				for _, tool := range s.more {
+					require.NoError(t, s.fleet.Isolate(t.Context(), tool, "maintenance"))
+					time.Sleep(time.Millisecond)
+				}
+				var once sync.Once
+				s.store.faults.Store("list", fault{before: func(context.Context) error { once.Do(lose); return nil }})
+				s.fleet.engine.subscribed()
+				time.Sleep(5 * time.Second)
+				for _, tool := range s.more {
+					require.Equal(t, resilience.StateIsolated, s.guard.Breaker(tool).State(), tool)
+					require.Equal(t, "isolated", s.store.breaker("listed/"+tool).State, tool)
+				}
+			})
+		})
+	}
+}
+
+// The pages have all breakers, also those that are prolonged meanwhile, and many that expire at the same time.
+func TestPagesHaveAllBreakers(t *testing.T) {
+	_, tick, all := stores(t, 2)
+	s, want := all[0], []string{}
+	for i := range 350 {
+		if i < 60 || i%50 == 0 {
+			tick(time.Millisecond)
+		}
+		id := fmt.Sprint("listed/", i)
+		_, err := s.isolate(t.Context(), id, "")
+		require.NoError(t, err)
+		want = append(want, id)
+	}
+	tick(2 * time.Hour)
+
+	reply, err := s.sync(t.Context(), memory{})
+	require.NoError(t, err)
+	got := make(map[string]bool)
+	pages := 0
+	for p := reply.Page; ; pages++ {
+		require.Less(t, len(p.IDs), 200, "not all of them at once")
+		for _, id := range p.IDs {
+			got[id] = true
+		}
+		for ids := range slices.Chunk(p.IDs, maxBatch) {
+			tick(time.Millisecond)
+			_, err := all[1].read(t.Context(), ids) // prolongs them
+			require.NoError(t, err)
+		}
+		if p.Next == "0" {
+			break
+		}
+		p, err = s.list(t.Context(), p.Next)
+		require.NoError(t, err)
+	}
+	require.ElementsMatch(t, want, slices.Collect(maps.Keys(got)))
+	require.LessOrEqual(t, pages, 10)
 }
 
 // An isolation holds until Reset, also if nothing happens for longer than the store remembers what nobody mentions.

@@ -1,10 +1,12 @@
 package redisfleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -28,7 +30,7 @@ func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) 
 			memory: memory{fmt.Sprint(s.since), s.version}, Of: s.of, Now: s.time().UnixMilli(), Members: s.live(),
 		}
 		if r.Complete = r.memory == known; !r.Complete {
-			r.Page = s.page("0")
+			r.Page = s.page(fmt.Sprint(s.time().UnixMilli() - 1))
 		}
 		return r
 	})
@@ -38,20 +40,28 @@ func (s *modelStore) list(ctx context.Context, cursor string) (page, error) {
 	return over(ctx, s, "list", func() page { return s.page(cursor) })
 }
 
-// page returns the next IDs after the cursor, in their order.
+// page returns a hundred IDs after the cursor, in the order in which they are forgotten, with all that are forgotten
+// when the last of these is.
 func (s *modelStore) page(cursor string) page {
-	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(s.breakers)), func(id string) bool { return id <= cursor })
-	if len(ids) > maxBatch {
-		return page{ids[:maxBatch], ids[maxBatch-1]}
+	expires := func(id string) int64 { return s.breakers[id].expires.UnixMilli() }
+	after, _ := strconv.ParseInt(cursor, 10, 64)
+	ids := slices.DeleteFunc(slices.Collect(maps.Keys(s.breakers)), func(id string) bool { return expires(id) <= after })
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(expires(a), expires(b)) })
+	p := page{Since: fmt.Sprint(s.since), IDs: ids, Next: "0"}
+	if len(ids) >= maxBatch {
+		last := expires(ids[maxBatch-1])
+		p.Next = fmt.Sprint(last)
+		p.IDs = slices.DeleteFunc(ids, func(id string) bool { return expires(id) > last })
 	}
-	return page{ids, "0"}
+	return p
 }
 
 func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
 	return over(ctx, s, "read", func() (all []entry) {
 		for _, id := range ids {
 			if b := s.breakers[id]; b != nil {
-				if b.State == "isolated" || isListed(id) && !b.isAtRest() {
+				old := b.expires.Before(s.time().Add(keep - time.Hour))
+				if old && (b.State == "isolated" || isListed(id) && !b.isAtRest()) {
 					b.expires = s.time().Add(keep)
 				}
 				all = append(all, s.view(id, s.me))
@@ -150,7 +160,7 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 			b.last = latest(b.last, at)
 			switch {
 			case n.cause == resilience.CauseCalls:
-				b.probeAt = s.time().Add(fb.Config.ProbeInterval / 2)
+				b.probeAt = latest(b.probeAt, s.time().Add(fb.Config.ProbeInterval/2))
 			case n.after > 0:
 				b.probeAt = latest(b.probeAt, at.Add(n.after))
 			}

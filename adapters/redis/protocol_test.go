@@ -214,7 +214,8 @@ func TestRepliesToOtherCommands(t *testing.T) {
 		{syncs, `{"since": "1.2", "now": 1, "complete": true}`, true},
 		{syncs, `{"since": "1.2", "now": 1, "page": {"next": "0"}}`, true},
 		{lists, "{}", false},
-		{lists, `{"ids": ["listed/search"], "next": "0"}`, true},
+		{lists, `{"ids": ["listed/search"], "next": "0"}`, false},
+		{lists, `{"since": "1.2", "ids": ["listed/search"], "next": "0"}`, true},
 		{reads, `[{"id": "listed/fetch"}]`, false},
 		{reads, `[{"id": "listed/search"}]`, true},
 		{reads, "[]", true}, // it is closed by now

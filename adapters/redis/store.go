@@ -23,8 +23,8 @@ type store interface {
 	saw(newest memory)
 
 	// sync says no more than that the member is alive, as each command but leave does. Unless the fleet's memory is
-	// what the member knows, it returns the first page of the breakers in it, and list another one. All pages together
-	// have each breaker that the memory has had all the time, perhaps more than once.
+	// what the member knows, it returns the first page of the breakers in it, and list another one. All pages of one
+	// memory have each breaker that it has had all the time, perhaps more than once, also if another server takes over.
 	sync(ctx context.Context, known memory) (syncReply, error)
 	list(ctx context.Context, cursor string) (page, error)
 	read(ctx context.Context, ids []string) ([]entry, error)
@@ -70,8 +70,9 @@ type syncReply struct {
 
 // page is a part of the breakers: as many as keep a command short, however long the names are that agents choose.
 type page struct {
-	IDs  []string `json:"ids"`
-	Next string   `json:"next"` // the cursor of the next page; "0" if there is none
+	Since string   `json:"since"`
+	IDs   []string `json:"ids"`
+	Next  string   `json:"next"` // the cursor of the next page; "0" if there is none
 }
 
 // entry is a breaker of the fleet.
@@ -206,7 +207,7 @@ func (s *redisStore) sync(ctx context.Context, known memory) (syncReply, error) 
 
 func (s *redisStore) list(ctx context.Context, cursor string) (page, error) {
 	p, err := run[page](ctx, s, "list", nil, cursor)
-	if err == nil && p.Next == "" {
+	if err == nil && (p.Since == "" || p.Next == "") {
 		err = errMixedUp
 	}
 	return p, err

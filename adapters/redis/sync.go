@@ -30,7 +30,7 @@ func (e *engine) run(ctx context.Context) {
 	for joined, whole := false, false; ctx.Err() == nil; {
 		delay, wake := heartbeat-rand.N(heartbeat/4), e.wake
 		asked, hears := time.Now(), e.isHearing()
-		members, err := e.sync(context.WithoutCancel(ctx), asked)
+		members, err := e.sync(ctx, asked)
 		if err == nil {
 			e.found(asked, members)
 		}
@@ -76,8 +76,9 @@ func (e *engine) joined(err error) {
 }
 
 // sync tells the store what has happened while it could not be reached, and learns what it has heard of others. It
-// returns how many members there are.
-func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err error) {
+// returns how many members there are. The end of run ends no command, but a listing between two pages.
+func (e *engine) sync(run context.Context, asked time.Time) (members int, err error) {
+	ctx := context.WithoutCancel(run)
 	if err := e.catchUp(ctx); err != nil {
 		return 0, err
 	}
@@ -91,8 +92,8 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 
 	all := make(map[string]entry)
 	for p := reply.Page; ; {
-		if e.hasHeard(reply.memory) {
-			return reply.Members, nil // what it didn't know was under way
+		if run.Err() != nil || e.hasHeard(reply.memory) { // what it didn't know was under way
+			return reply.Members, nil
 		}
 		if err := e.read(ctx, p.IDs, all); err != nil {
 			return 0, err
@@ -104,9 +105,20 @@ func (e *engine) sync(ctx context.Context, asked time.Time) (members int, err er
 		if err != nil {
 			return 0, err
 		}
+		if p.Since != reply.Since { // what isn't listed may be in the memory before it
+			e.syncAgain()
+			return reply.Members, nil
+		}
 	}
 	e.learn(asked, reply, all)
 	return reply.Members, nil
+}
+
+// syncAgain asks for another sync at once.
+func (e *engine) syncAgain() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.resync()
 }
 
 // read reads breakers that it hasn't read yet. One that can't be read is an empty entry. Leases are renewed meanwhile.

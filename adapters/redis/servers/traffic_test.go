@@ -98,7 +98,7 @@ func TestNewcomerLearnsAllPages(t *testing.T) {
 	for name := range tools {
 		require.Equal(t, resilience.StateIsolated, newcomer.Breaker(name).State())
 	}
-	require.GreaterOrEqual(t, s.commands()["zscan"], 5)
+	require.GreaterOrEqual(t, s.commands()["zrangebyscore"], 5)
 }
 
 // TestProbeIsOne lets the cooldown pass at members that are all called.
