@@ -29,6 +29,8 @@ import (
 // protocolStateless is the protocol since which there are neither sessions nor pings.
 const protocolStateless = "2026-07-28"
 
+const reasonEnded = "the server has ended the session"
+
 const reasonClosed = "the server has closed the connection"
 
 // clientError returns the error for the guard that err stands for, where err ended a call of the
@@ -41,11 +43,12 @@ func clientError(err error, session string, sent *reach) error {
 		return resilience.MarkNeutral(err) // whatever it is, it isn't the server's
 	}
 
-	var dial *net.OpError
+	dial := dialOf(err)
+	_, refused := refusal(err)
 	switch {
 	case isAuthored(err):
 		return err
-	case errors.As(err, &dial) && dial.Op == "dial":
+	case dial != nil:
 		e := resilience.AsError("", dial)
 		if e.Code != resilience.CodeConnectionLost { // the dial of another call was canceled
 			e = resilience.ConnectionLostError("the server can't be reached")
@@ -56,11 +59,24 @@ func clientError(err error, session string, sent *reach) error {
 		return e
 	case errors.Is(err, mcp.ErrSessionMissing), isSessionUnknown(err, session):
 		// The reply may be to another request, which ended this call in flight.
-		return connectionLost("the server has ended the session", err)
-	case isConnectionClosed(err), errors.Is(err, io.EOF), isUnanswered(err):
+		return connectionLost(reasonEnded, err)
+	case isConnectionClosed(err), errors.Is(err, io.EOF), isUnanswered(err), refused && sent.resumed.Load():
 		return connectionLost(reasonClosed, err)
 	}
 	return markProtocolError(markRefusal(err))
+}
+
+// dialOf returns the failed dial in err, of the server or of a proxy, nil if there is none.
+func dialOf(err error) *net.OpError {
+	var dial *net.OpError
+	if !errors.As(err, &dial) {
+		return nil
+	}
+	switch dial.Op {
+	case "dial", "proxyconnect", "socks connect": // as net/http has them
+		return dial
+	}
+	return nil
 }
 
 // isAuthored reports whether err says whose fault it is, by a mark or an *Error of who has written the client's
@@ -133,11 +149,8 @@ func endsSession(err error, session string) bool {
 		return false
 	}
 
-	var dial *net.OpError
-	switch {
-	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, mcp.ErrSessionMissing):
-		return true
-	case isSessionUnknown(err, session), statusOf(err) != 0:
+	_, refused := refusal(err)
+	if refused || dialOf(err) != nil || errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session) {
 		return true
 	}
 
@@ -149,8 +162,8 @@ func endsSession(err error, session string) bool {
 // although it doesn't say so. For an mcp.ErrConnectionClosed, isClosed finds that out.
 func mayFollowSessionEnd(err error) bool {
 	var wire *jsonrpc.Error
-	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && statusOf(err) == 0 &&
-		!isUnanswered(err) && !isUnsent(err) && !isAuthored(err)
+	_, refused := refusal(err)
+	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && !refused && !isUnanswered(err) && !isUnsent(err) && !isAuthored(err)
 }
 
 // isUnsent reports whether err is that of a call whose arguments can't be encoded.
@@ -168,7 +181,17 @@ func ping(ctx context.Context, cs *mcp.ClientSession) error {
 	if r := cs.InitializeResult(); r != nil && r.ProtocolVersion >= protocolStateless {
 		params.Meta = mcp.Meta{mcp.MetaKeyProtocolVersion: r.ProtocolVersion, mcp.MetaKeyClientCapabilities: struct{}{}}
 	}
-	return cs.Ping(ctx, params)
+	err := cs.Ping(ctx, params)
+	if err != nil && isAnswered(err) {
+		resilience.ReportBackend(ctx, nil) // a Transport has seen status 404
+	}
+	return err
+}
+
+// isAnswered reports whether the server has answered a ping, if only that it knows none.
+func isAnswered(err error) bool {
+	var answer *jsonrpc.Error
+	return err == nil || errors.As(err, &answer) && answer.Code == jsonrpc.CodeMethodNotFound
 }
 
 // pingWithin pings the server of cs, after a call has failed with an error that doesn't tell whether the connection

@@ -3,6 +3,7 @@ package gosdk
 import (
 	"context"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 )
 
@@ -11,6 +12,7 @@ import (
 type reach struct {
 	began     atomic.Bool // a request has asked for a connection
 	connected atomic.Bool // a request has had a connection
+	resumed   atomic.Bool // an answer has broken off, and is asked for again
 }
 
 // watch returns a context with which net/http reports requests to r.
@@ -18,6 +20,11 @@ func (r *reach) watch(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { r.began.Store(true) },
 		GotConn: func(httptrace.GotConnInfo) { r.connected.Store(true) },
+		WroteHeaderField: func(key string, _ []string) {
+			if strings.EqualFold(key, "Last-Event-ID") {
+				r.resumed.Store(true)
+			}
+		},
 	})
 }
 

@@ -35,37 +35,66 @@ func markRefusal(err error) error {
 		return resilience.MarkNeutral(err) // of the login
 	}
 
-	switch status := statusOf(err); {
-	case status == 0:
+	switch status, refused := refusal(err); {
+	case !refused:
 		return err
-	case status < 500, status == http.StatusNotImplemented, status == http.StatusHTTPVersionNotSupported:
-		return resilience.MarkNeutral(err) // also for other calls that end with the session
-	default:
+	case status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported:
 		return resilience.MarkBackend(err)
 	}
+	return resilience.MarkNeutral(err) // also for other calls that end with the session
 }
 
-// statusOf returns the status from 400 with which an HTTP server has refused a request without an error of MCP, zero
-// if err isn't about that. Only the text tells. The SDK then gives up the session, and ends all its calls with this
-// error.
-func statusOf(err error) int {
+// refusal reports whether an HTTP server has answered a request by something else than MCP, such as a login page, and
+// with which status from 300, zero if that isn't known. Only the text tells. The SDK then gives up the session, and ends
+// all its calls with this error.
+func refusal(err error) (status int, refused bool) {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) || !isCallError(err) {
-		return 0
+		return 0, false
 	}
 
-	text := err.Error()
-	if _, status, found := strings.Cut(text, `": failed to write: `); found { // by the transport for SSE
+	_, said, _ := strings.Cut(err.Error(), `calling "`)
+	_, said, _ = strings.Cut(said, `": `)
+	if status, found := strings.CutPrefix(said, "failed to write: "); found { // by the transport for SSE
 		code, _, _ := strings.Cut(status, " ")
 		n, _ := strconv.Atoi(code)
-		return n
+		return n, true
 	}
-	_, sending, _ := strings.Cut(text, `": sending "`)
-	_, status, _ := strings.Cut(sending, `": `)
-	for code := 400; status != "" && code < 600; code++ {
-		if http.StatusText(code) == status {
+	if !strings.HasPrefix(said, `sending "`) && !strings.HasPrefix(said, "sending jsonrpc response #") {
+		return 0, false
+	}
+
+	_, said, found := strings.Cut(said, ": ")
+	status = statusOf(said)
+	return status, found && (said == "" || status != 0 || // the SDK knows no text of some statuses
+		strings.HasPrefix(said, "unsupported content type ") || strings.HasPrefix(said, "failed to decode response: "))
+}
+
+// statusOf returns the status from 300 with a text, zero if there is none.
+func statusOf(text string) int {
+	for code := 300; text != "" && code < 600; code++ {
+		if http.StatusText(code) == text {
 			return code
 		}
 	}
 	return 0
+}
+
+// mayRefuseAll reports whether the answer to a call, an error of MCP with a status from 400 to 499, may be what the
+// server answers to all requests of the session: it doesn't know it any more, or the token has expired. There is no code
+// for that.
+func mayRefuseAll(err error) bool {
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) || !errors.Is(err, &jsonrpc.Error{Code: codeRejected}) {
+		return false
+	}
+
+	switch wire.Code {
+	case codeRefused, -32001, jsonrpc.CodeInvalidRequest:
+	default:
+		return false
+	}
+	_, text, _ := strings.Cut(err.Error(), ": rejected by transport: ")
+	status := statusOf(text)
+	return status >= 400 && status < 500
 }

@@ -28,16 +28,26 @@ var longArguments = map[string]any{"text": strings.Repeat("x", 10_000)}
 // behindAdapter is the option of a call behind an adapter.
 var behindAdapter = resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
 
-// refusing refuses POST requests that are too long with a status and a text, as a proxy does.
+// refusing refuses POST requests that are too long with a status and a page, as a proxy does.
 func refusing(next http.Handler, status int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			body, _ := io.ReadAll(r.Body)
 			if len(body) > 10_000 {
-				http.Error(w, "no", status)
+				if status < 400 {
+					w.Header().Set("Location", "/login")
+				}
+				w.Header().Set("Content-Type", "text/html")
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, "<html>no</html>")
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		if r.URL.Path == "/login" {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "<html>log in</html>")
+			return
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -46,11 +56,11 @@ func refusing(next http.Handler, status int) http.Handler {
 // An agent whose request is refused shuts the tool for no other, over any transport of HTTP, with or without sessions;
 // a server in trouble does.
 func TestRefusalOfOneRequest(t *testing.T) {
-	for _, status := range []int{400, 401, 403, 404, 408, 413, 422, 500, 501} {
+	for _, status := range []int{200, 302, 303, 400, 401, 403, 404, 408, 413, 419, 422, 500, 501} {
 		counted := status == 500
 		for name, connect := range refusingServers {
-			if status == http.StatusNotFound && name == "stateful" {
-				continue // it says that the session is over
+			if status == http.StatusNotFound && name == "stateful" || status < 400 && name == "SSE" {
+				continue // it says that the session is over, or that all is well
 			}
 			for _, by := range []string{"a session", "a client"} {
 				t.Run(fmt.Sprint(status, ", ", name, ", ", by), func(t *testing.T) {
@@ -127,12 +137,14 @@ func TestTransportKeepsTheSessionOfOthers(t *testing.T) {
 	for _, protocol := range []string{latest, legacy} {
 		for status, want := range map[int]resilience.Code{
 			400: resilience.CodeValidation, 401: resilience.CodeValidation, 413: resilience.CodeValidation,
+			419: resilience.CodeValidation, 200: resilience.CodeToolFailed, 302: resilience.CodeToolFailed,
 			408: resilience.CodeToolFailed, 500: resilience.CodeToolFailed, 503: resilience.CodeToolFailed,
 		} {
 			t.Run(fmt.Sprint(status, ", ", protocol), func(t *testing.T) {
 				dial := serveRefusing(t, protocol, status, gosdk.Transport(nil))
 				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
-				s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) { return dial(ctx, newClient(nil)) }, sessionConfig{})
+				s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) { return dial(ctx, newClient(nil)) },
+					sessionConfig{})
 				first := up(t, s)
 				for range 5 {
 					_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
@@ -140,8 +152,7 @@ func TestTransportKeepsTheSessionOfOthers(t *testing.T) {
 					}, behindAdapter)
 					var e *resilience.Error
 					require.ErrorAs(t, err, &e)
-					assert.Equal(t, want, e.Code)
-					assert.ErrorContains(t, e.Err, http.StatusText(status))
+					assert.Equal(t, want, e.Code, "%v", e.Err)
 				}
 				_, err := echo(t.Context(), s)
 				require.NoError(t, err)
@@ -152,50 +163,72 @@ func TestTransportKeepsTheSessionOfOthers(t *testing.T) {
 	}
 }
 
-// What is an error of MCP already, or tells of the session, stays as it is.
+// What is an answer of MCP, or tells of the session, stays as it is.
 func TestTransportLeavesWhatTheSDKKnows(t *testing.T) {
-	answers := map[string]struct {
-		method, body string
+	const call, note = `{"jsonrpc":"2.0","id":7,"method":"tools/call"}`, `{"jsonrpc":"2.0","method":"notifications/cancelled"}`
+	const answer, page = `{"jsonrpc":"2.0","id":7,"result":{}}`, "<html>no</html>"
+	for name, tc := range map[string]struct {
+		method, sent string
 		status       int
+		media, body  string
 		same         bool
 	}{
-		"an error of MCP":  {"POST", `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}`, 400, true},
-		"a text":           {"POST", "no", 400, false},
-		"a result":         {"POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, 400, false},
-		"nothing":          {"POST", "", 500, false},
-		"a long text":      {"POST", strings.Repeat("x", 2<<20), 413, false},
-		"no such session":  {"POST", "session not found", 404, true},
-		"a busy server":    {"POST", "wait", 503, true},
-		"a good answer":    {"POST", "yes", 200, true},
-		"no stream to get": {"GET", "no", 405, true},
-	}
-	for name, tc := range answers {
+		"an error of MCP":                        {"POST", call, 400, "application/json", `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"no"}}`, true},
+		"an answer":                              {"POST", call, 200, "application/json", answer, true},
+		"a long answer":                          {"POST", call, 200, "application/json", strings.Repeat(" ", 2<<20) + answer, true},
+		"a stream":                               {"POST", call, 200, "text/event-stream", "data: x", true},
+		"a stream, of a charset":                 {"POST", call, 200, "text/event-stream; charset=utf-8", "data: x", true},
+		"no such session":                        {"POST", call, 404, "text/html", page, true},
+		"a busy server":                          {"POST", call, 503, "text/html", page, true},
+		"no stream to get":                       {"GET", "", 405, "text/html", page, true},
+		"what is asked is answered, and refused": {"POST", answer, 413, "text/html", page, true},
+		"accepted":                               {"POST", note, 202, "", "", true},
+		"accepted, a page":                       {"POST", note, 200, "text/html", page, true},
+		"no message":                             {"POST", "hello", 400, "text/html", page, true},
+		"a text":                                 {"POST", call, 400, "text/plain", "no", false},
+		"a result with 400":                      {"POST", call, 400, "application/json", answer, false},
+		"nothing":                                {"POST", call, 500, "", "", false},
+		"nothing, for 204":                       {"POST", call, 204, "", "", false},
+		"a long text":                            {"POST", call, 413, "text/html", strings.Repeat("x", 2<<20), false},
+		"a page":                                 {"POST", call, 200, "text/html", page, false},
+		"JSON":                                   {"POST", call, 200, "application/json", `{"error":"invalid_token"}`, false},
+		"a status of one's own, for a notification": {"POST", note, 460, "text/html", page, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", tc.media)
 				w.WriteHeader(tc.status)
 				_, _ = io.WriteString(w, tc.body)
 			}))
 			defer h.Close()
 			client := &http.Client{Transport: gosdk.Transport(nil)}
 			defer client.CloseIdleConnections()
-			req, err := http.NewRequestWithContext(t.Context(), tc.method, h.URL, strings.NewReader("{}"))
+			req, err := http.NewRequestWithContext(t.Context(), tc.method, h.URL, strings.NewReader(tc.sent))
 			require.NoError(t, err)
 			res, err := client.Do(req)
 			require.NoError(t, err)
 			defer res.Body.Close()
 			body, err := io.ReadAll(res.Body)
 			require.NoError(t, err)
-			assert.Equal(t, tc.status, res.StatusCode)
 			if tc.same {
+				assert.Equal(t, tc.status, res.StatusCode)
 				assert.Equal(t, tc.body, string(body))
 				return
 			}
+
 			message, err := jsonrpc.DecodeMessage(body)
-			require.NoError(t, err)
+			require.NoError(t, err, "%s", body)
+			refused := message.(*jsonrpc.Response)
 			var wire *jsonrpc.Error
-			require.ErrorAs(t, message.(*jsonrpc.Response).Error, &wire)
-			assert.Equal(t, http.StatusText(tc.status), wire.Message)
+			require.ErrorAs(t, refused.Error, &wire)
 			assert.EqualValues(t, len(body), res.ContentLength)
+			if tc.status >= 300 {
+				assert.Equal(t, tc.status, res.StatusCode)
+				return
+			}
+			assert.Equal(t, http.StatusOK, res.StatusCode)
+			assert.EqualValues(t, 7, refused.ID.Raw())
+			assert.Contains(t, wire.Message, fmt.Sprint(tc.status))
 		})
 	}
 }

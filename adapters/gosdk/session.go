@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
@@ -235,13 +234,8 @@ func (s *Session) Probe(ctx context.Context) error {
 		return resilience.MarkBackend(err) // otherwise it wouldn't be counted
 	}
 
-	err = ping(ctx, cs)
-	var answer *jsonrpc.Error
-	if errors.As(err, &answer) && answer.Code == jsonrpc.CodeMethodNotFound {
-		return nil
-	}
-	if err != nil {
-		if endsSession(err, cs.ID()) {
+	if err = ping(ctx, cs); !isAnswered(err) {
+		if endsSession(err, cs.ID()) || mayRefuseAll(err) { // a ping is what it answers to all
 			s.ReportLost(cs, err) // as the SDK doesn't always notice
 		}
 		return resilience.MarkBackend(err)
@@ -276,8 +270,9 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		cause = guarded.Err
 	}
 
-	lost := endsSession(cause, cs.ID()) ||
-		errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(pingWithin(ctx, endTimeout, cs), cs)
+	unknown := mayRefuseAll(cause) && s.refusesAll(ctx, cs)
+	lost := unknown || endsSession(cause, cs.ID()) ||
+		errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(s.ping(ctx, cs), cs)
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
@@ -293,6 +288,9 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 	}
 
 	result := clientError(err, cs.ID(), sent)
+	if unknown {
+		result = connectionLost(reasonEnded, err)
+	}
 	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, cs) {
 		lost, result = true, connectionLost(reasonClosed, err)
 	}
@@ -309,6 +307,25 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		return result
 	}
 	return e
+}
+
+// refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused one call.
+func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession) bool {
+	err := s.ping(ctx, cs)
+	return err != nil && (mayRefuseAll(err) || endsSession(err, cs.ID()))
+}
+
+// ping pings the server with what the dial of cs had in its context: what a call has there, such as the token of a
+// user, may be what the server refuses.
+func (s *Session) ping(ctx context.Context, cs *mcp.ClientSession) error {
+	dialed, open := s.contextOf(cs)
+	if !open {
+		return mcp.ErrConnectionClosed
+	}
+	pinging, cancel := context.WithCancel(dialed)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	return pingWithin(pinging, endTimeout, cs)
 }
 
 // endsSoon reports whether cs has ended, or does so within endTimeout and before ctx ends.

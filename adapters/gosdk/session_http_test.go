@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -145,5 +146,134 @@ func TestServerWithoutSessionsIsAsked(t *testing.T) {
 			assert.NoError(t, receive(t, slow))
 			assert.Same(t, first, up(t, p.session))
 		})
+	}
+}
+
+// A server that has forgotten the session may refuse each request by any status, and so does one to which the token of
+// the dial has expired: the next dial mends both, also if a Transport keeps what is refused from ending the session.
+func TestSessionOfWhichEachRequestIsRefused(t *testing.T) {
+	for name, refusal := range map[string]struct {
+		status int
+		body   string
+	}{
+		"an error of MCP": {400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session ID provided"},"id":null}`},
+		"with an ID":      {400, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"No valid session ID provided"},"id":"x"}`},
+		"a text":          {400, "Bad Request: No valid session ID provided"},
+		"a token":         {401, "invalid_token"},
+	} {
+		for with, base := range map[string]http.RoundTripper{"plain": http.DefaultTransport, "Transport": gosdk.Transport(nil)} {
+			for _, protocol := range []string{legacy, latest} {
+				for _, asked := range []string{"by a call", "by a probe"} {
+					t.Run(fmt.Sprint(name, ", ", with, ", ", protocol, ", ", asked), func(t *testing.T) {
+						h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: protocol == latest})
+						var dials, valid atomic.Int64
+						valid.Store(1)
+						refuses := func(w http.ResponseWriter, r *http.Request) bool {
+							if r.Header.Get("Authorization") == fmt.Sprint(valid.Load()) {
+								return false
+							}
+							w.Header().Set("Content-Type", "text/plain")
+							w.WriteHeader(refusal.status)
+							_, _ = io.WriteString(w, refusal.body)
+							return true
+						}
+						h.intercept.Store(&refuses)
+						s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+							token := fmt.Sprint(dials.Add(1))
+							transport := roundTripper(func(r *http.Request) (*http.Response, error) {
+								r = r.Clone(r.Context())
+								r.Header.Set("Authorization", token)
+								return base.RoundTrip(r)
+							})
+							return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+								Endpoint: h.URL, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true,
+							}, speaking(protocol))
+						}, sessionConfig{})
+
+						valid.Store(2)
+						works := func() bool {
+							if asked == "by a probe" {
+								return s.Probe(t.Context()) == nil
+							}
+							_, err := echo(t.Context(), s)
+							return err == nil
+						}
+						require.False(t, works())
+						require.Eventually(t, works, testTimeout, 10*time.Millisecond)
+						assert.EqualValues(t, 2, dials.Load())
+					})
+				}
+			}
+		}
+	}
+}
+
+// The token of one user, which the transport takes from the context of each call, is none of the session's.
+func TestTokenOfOneUserThatIsRefused(t *testing.T) {
+	type user struct{}
+	h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: true})
+	refuses := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Authorization") != "stranger" {
+			return false
+		}
+		http.Error(w, "invalid_token", http.StatusUnauthorized)
+		return true
+	}
+	h.intercept.Store(&refuses)
+	base := gosdk.Transport(nil)
+	transport := roundTripper(func(r *http.Request) (*http.Response, error) {
+		r = r.Clone(r.Context())
+		token, _ := r.Context().Value(user{}).(string)
+		r.Header.Set("Authorization", token)
+		return base.RoundTrip(r)
+	})
+	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+		return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+			Endpoint: h.URL, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true,
+		}, speaking(latest))
+	}, sessionConfig{})
+	first := up(t, s)
+	_, err := echo(context.WithValue(t.Context(), user{}, "stranger"), s)
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
+	_, err = echo(context.WithValue(t.Context(), user{}, "friend"), s)
+	require.NoError(t, err)
+	assert.Same(t, first, up(t, s))
+}
+
+// A server that dies within each answer is in trouble, whatever it says when the answer is asked for again.
+func TestAnswersThatBreakOff(t *testing.T) {
+	for _, resumed := range []int{200, 400, 401, 404, 405, 503} {
+		for with, base := range map[string]http.RoundTripper{"plain": nil, "Transport": gosdk.Transport(nil)} {
+			t.Run(fmt.Sprint(resumed, ", ", with), func(t *testing.T) {
+				h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: true})
+				breaks := func(w http.ResponseWriter, r *http.Request) bool {
+					switch {
+					case r.Method == http.MethodGet:
+						w.Header().Set("Content-Type", "text/html")
+						w.WriteHeader(resumed)
+						return true
+					case r.Header.Get("Mcp-Method") != "tools/call":
+						return false
+					}
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, "id: 1\nretry: 1\ndata:\n\n")
+					_ = http.NewResponseController(w).Flush()
+					panic(http.ErrAbortHandler)
+				}
+				h.intercept.Store(&breaks)
+				s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+					return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+						Endpoint: h.URL, HTTPClient: &http.Client{Transport: base}, DisableStandaloneSSE: true, MaxRetries: 1,
+					}, speaking(latest))
+				}, sessionConfig{})
+				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+				_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
+					return s.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
+				}, behindAdapter)
+				require.Error(t, err)
+				assert.Equal(t, 1, g.Breaker("echo").Failures(), "%v", err)
+			})
+		}
 	}
 }

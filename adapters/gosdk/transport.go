@@ -3,25 +3,30 @@ package gosdk
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"mime"
 	"net/http"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/seed8d1e2389/resilience"
 )
 
-// maxErrorBody is how much of the body of a refusal is looked at. One that is longer is no error of MCP.
-const maxErrorBody = 1 << 20
+// maxLooked is how much of an answer is looked at. A good one that is longer is taken to be of MCP.
+const maxLooked = 1 << 20
 
 // codeRefused is the code of the errors that Transport makes. It says no more than that there is one.
 const codeRefused = -32000
 
 // Transport returns a RoundTripper for the HTTPClient of an mcp.StreamableClientTransport. It reports what the other
-// server says to the guarded call, as [resilience.Transport] does, and it keeps the refusal of one request from ending
-// the session of all: a proxy, or a limit on the length of requests, answers with a status from 400 and a text, and the
-// SDK then gives the session up, with all calls in flight. Transport makes the text an error of MCP, with the name of
-// the status as its message, so that it ends its own call alone. It leaves 404, which may say that the session is over,
-// and 429, 502, 503 and 504, which the SDK knows, as they are, and so it does errors of MCP.
+// server says to the guarded call, as [resilience.Transport] does, and it keeps the answer to one request that isn't
+// MCP's from ending the session of all: a limit on the length of requests, a firewall or a login page answers with a
+// status from 300 or with a page, and the SDK then gives the session up, with all calls in flight. Transport makes that an
+// error of MCP, with the status in its message, so that it ends its own call alone. A [Session] whose server refuses each
+// request so is lost all the same.
+//
+// Transport leaves as they are: errors of MCP, status 404, which may say that the session is over, 429, 502, 503 and 504,
+// which the SDK knows, and the refusal of what a client answers to a question, which the server would wait for.
 //
 // A nil base is http.DefaultTransport. The returned RoundTripper is safe for concurrent use if base is, and has the
 // method CloseIdleConnections, which calls that of base, if it has one.
@@ -33,38 +38,93 @@ type transport struct{ http.RoundTripper }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := t.RoundTripper.RoundTrip(req)
-	if err != nil || req.Method != http.MethodPost || !endsSessionOfAll(res.StatusCode) {
+	for req.Response != nil { // it follows a redirect, as to a login page
+		req = req.Response.Request
+	}
+	if err != nil || req.Method != http.MethodPost || isOfMCP(res) {
 		return res, err
 	}
 
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
-	message, _ := jsonrpc.DecodeMessage(body)
-	if answer, ok := message.(*jsonrpc.Response); ok && answer.Error != nil && err == nil {
-		res.Body = &readAgain{io.MultiReader(bytes.NewReader(body), res.Body), res.Body}
+	sent := messageOf(req)
+	isCall, isGood := len(sent.ID) > 0, res.StatusCode < 300
+	if sent.Method == "" || isGood && !isCall {
 		return res, nil
 	}
 	_ = res.Body.Close()
+	if !isCall {
+		sent.ID = json.RawMessage(`"refused"`) // which the SDK wants, but doesn't look at
+	}
+	text := http.StatusText(res.StatusCode)
+	if isGood || text == "" {
+		text = fmt.Sprintf("status %d with %q is no answer of MCP", res.StatusCode, mediaOf(res))
+	}
+	if isGood {
+		res.StatusCode = http.StatusOK
+	}
+	setBody(res, sent.ID, text)
+	return res, nil
+}
 
-	text, _ := json.Marshal(map[string]any{ // as it always can be
-		"jsonrpc": "2.0", "id": "refused", // which the SDK wants, but doesn't look at
-		"error": map[string]any{"code": codeRefused, "message": http.StatusText(res.StatusCode)},
+// isOfMCP reports whether an answer is one of MCP, or has a status that the SDK knows. It looks at the beginning of the
+// body.
+func isOfMCP(res *http.Response) bool {
+	isGood := res.StatusCode < 300
+	switch res.StatusCode {
+	case http.StatusNotFound, http.StatusTooManyRequests,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	switch media := mediaOf(res); {
+	case isGood && media == "text/event-stream":
+		return true
+	case isGood && media != "application/json":
+		return false
+	}
+
+	start, err := io.ReadAll(io.LimitReader(res.Body, maxLooked))
+	res.Body = &readAgain{io.MultiReader(bytes.NewReader(start), res.Body), res.Body}
+	if isGood { // what is longer, or breaks off, is none of ours
+		return err != nil || len(start) == maxLooked || bytes.Contains(start, []byte(`"jsonrpc"`))
+	}
+	message, _ := jsonrpc.DecodeMessage(start)
+	answer, ok := message.(*jsonrpc.Response)
+	return ok && answer.Error != nil
+}
+
+func mediaOf(res *http.Response) string {
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	return media
+}
+
+// An envelope is what tells of a message of MCP: an answer has no Method, and a notification no ID.
+type envelope struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+}
+
+// messageOf reads the message that a request carries, if that can be read again.
+func messageOf(req *http.Request) (m envelope) {
+	if req.GetBody == nil {
+		return m
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return m
+	}
+	defer body.Close()
+	_ = json.NewDecoder(body).Decode(&m)
+	return m
+}
+
+// setBody makes the body an error of MCP.
+func setBody(res *http.Response, id json.RawMessage, text string) {
+	body, _ := json.Marshal(map[string]any{ // as it always can be
+		"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": codeRefused, "message": text},
 	})
 	res.Header = res.Header.Clone()
 	res.Header.Del("Content-Encoding")
 	res.Header.Set("Content-Type", "application/json")
-	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
-	return res, nil
-}
-
-// endsSessionOfAll reports whether the SDK gives up the session after a status without an error of MCP, although only
-// one request was refused.
-func endsSessionOfAll(status int) bool {
-	switch status {
-	case http.StatusNotFound, http.StatusTooManyRequests,
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return false
-	}
-	return status >= 400
+	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 }
 
 // A readAgain is a body of which a part has been read.
