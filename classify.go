@@ -207,13 +207,14 @@ type statement struct {
 
 // join adds the statement of another one of several errors, of the same rank, or of a lower one that has given way.
 func (s *statement) join(inner *statement) {
-	if s.explicit.saysNothing() && inner.explicit != nil {
+	better := s.derived && inner.said && !inner.derived // what a program says on purpose
+	if inner.explicit != nil && (better || s.explicit.saysNothing()) || better && s.explicit.isAsSealed() {
 		s.explicit = inner.explicit
 	}
 	if s.rejects == nil {
 		s.rejects = inner.rejects
 	}
-	if !s.said {
+	if !s.said || better {
 		s.said, s.says, s.timeout, s.derived = inner.said, inner.says, inner.timeout, inner.derived
 	}
 	s.neutral = s.neutral || inner.neutral
