@@ -60,8 +60,10 @@ func clientError(err error, session string, sent *reach) error {
 	case errors.Is(err, mcp.ErrSessionMissing), isSessionUnknown(err, session):
 		// The reply may be to another request, which ended this call in flight.
 		return connectionLost(reasonEnded, err)
-	case isConnectionClosed(err), errors.Is(err, io.EOF), isUnanswered(err), refused && sent.resumed.Load():
+	case isConnectionClosed(err), errors.Is(err, io.EOF), isUnanswered(err), isOfStream(err):
 		return connectionLost(reasonClosed, err)
+	case sent.resumed.Load() && (refused || mayRefuseAll(err)):
+		return connectionLost(reasonClosed, err) // the answer has broken off
 	}
 	return markProtocolError(markRefusal(err))
 }
@@ -89,8 +91,7 @@ func isAuthored(err error) bool {
 // isConnectionClosed reports whether err is what the SDK says of a connection that it knows to be closed, and not what
 // a server has chosen to say by the same code.
 func isConnectionClosed(err error) bool {
-	_, said, _ := strings.Cut(err.Error(), `calling "`)
-	_, said, _ = strings.Cut(said, `": `)
+	said := saidBySDK(err)
 	return errors.Is(err, mcp.ErrConnectionClosed) &&
 		(strings.HasPrefix(said, "client is closing") || strings.HasPrefix(said, "server is closing"))
 }
@@ -150,7 +151,7 @@ func endsSession(err error, session string) bool {
 	}
 
 	_, refused := refusal(err)
-	if refused || dialOf(err) != nil || errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session) {
+	if refused || isOfStream(err) || dialOf(err) != nil || errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session) {
 		return true
 	}
 

@@ -25,6 +25,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+var errRejected = &jsonrpc.Error{Code: -32005, Message: "rejected by transport"}
+
 // What a call's error means for the call, and for its session.
 func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 	idle := errors.New("http: server closed idle connection")
@@ -41,6 +43,10 @@ func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 		"another of HTTP":      {&url.Error{Op: "Post", Err: errors.New("malformed response")}, false, false, true},
 		"an empty one of HTTP": {&url.Error{Op: "Post"}, false, false, true},
 		"no reply":             {errors.New("x: request terminated without response"), true, false, false},
+		"the stream":           {fmt.Errorf("%w: standalone SSE stream: Bad Gateway", errRejected), true, true, false},
+		"the stream, by MCP":   {fmt.Errorf("standalone SSE stream: %w", &jsonrpc.Error{Code: -32600, Message: "no"}), true, true, false},
+		"a login":              {fmt.Errorf(`sending "tools/call": %w: the user has refused`, errRejected), false, false, false},
+		"a status":             {errors.New(`sending "tools/call": Request Entity Too Large`), false, true, false},
 		"what isn't sent":      {&json.UnsupportedValueError{Str: "NaN"}, false, false, false},
 		"another":              {errors.New("no reason"), false, false, true},
 	} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,17 +45,17 @@ func markRefusal(err error) error {
 	return resilience.MarkNeutral(err) // also for other calls that end with the session
 }
 
-// refusal reports whether an HTTP server has answered a request by something else than MCP, such as a login page, and
-// with which status from 300, zero if that isn't known. Only the text tells. The SDK then gives up the session, and ends
-// all its calls with this error.
+// refusal reports whether the SDK has given up the session, and ends all its calls with this error, although the server
+// is in no trouble that is known: an HTTP server has answered a request by something else than MCP, such as a login page,
+// with a status from 300 or with one that isn't known, which is zero here; or this side has ended it, since an answer is
+// longer than its own limit, or its caller has left within an answer or a login. Only the text tells.
 func refusal(err error) (status int, refused bool) {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) || !isCallError(err) {
 		return 0, false
 	}
 
-	_, said, _ := strings.Cut(err.Error(), `calling "`)
-	_, said, _ = strings.Cut(said, `": `)
+	said := saidBySDK(err)
 	if status, found := strings.CutPrefix(said, "failed to write: "); found { // by the transport for SSE
 		code, _, _ := strings.Cut(status, " ")
 		n, _ := strconv.Atoi(code)
@@ -63,11 +64,33 @@ func refusal(err error) (status int, refused bool) {
 	if !strings.HasPrefix(said, `sending "`) && !strings.HasPrefix(said, "sending jsonrpc response #") {
 		return 0, false
 	}
-
 	_, said, found := strings.Cut(said, ": ")
 	status = statusOf(said)
-	return status, found && (said == "" || status != 0 || // the SDK knows no text of some statuses
-		strings.HasPrefix(said, "unsupported content type ") || strings.HasPrefix(said, "failed to decode response: "))
+	hasSaid := func(words string) bool { return strings.HasPrefix(said, words) }
+	return status, found && (said == "" || status != 0 || slices.ContainsFunc(harmlessEnds, hasSaid))
+}
+
+// harmlessEnds are the beginnings of what the SDK says of such an end. It knows no text of some statuses.
+var harmlessEnds = []string{
+	"unsupported content type ", "failed to decode response: ", "authorization cancelled: ",
+	"malformed event: SSE event exceeded ",
+	"failed to read body: context canceled", "failed to read body: context deadline exceeded",
+	"failed to read body: " + string(resilience.CodeCanceled), // by the end of a guarded call
+	"failed to read body: " + string(resilience.CodeTimeout),
+}
+
+// saidBySDK returns what the SDK says of a call, after its method.
+func saidBySDK(err error) string {
+	_, said, _ := strings.Cut(err.Error(), `calling "`)
+	_, said, _ = strings.Cut(said, `": `)
+	return said
+}
+
+// isOfStream reports whether the SDK has ended a call since the stream of the session, which belongs to no call, can't
+// be resumed.
+func isOfStream(err error) bool {
+	return isCallError(err) &&
+		strings.HasPrefix(strings.TrimPrefix(saidBySDK(err), "rejected by transport: "), "standalone SSE stream: ")
 }
 
 // statusOf returns the status from 300 with a text, zero if there is none.
@@ -80,21 +103,14 @@ func statusOf(text string) int {
 	return 0
 }
 
-// mayRefuseAll reports whether the answer to a call, an error of MCP with a status from 400 to 499, may be what the
-// server answers to all requests of the session: it doesn't know it any more, or the token has expired. There is no code
-// for that.
+// mayRefuseAll reports whether an error of MCP came with a status of HTTP, or from a Transport, and may therefore be what
+// the server answers to all requests of the session: it doesn't know it any more, or the token has expired. It may also
+// have ended the session.
 func mayRefuseAll(err error) bool {
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) || !errors.Is(err, &jsonrpc.Error{Code: codeRejected}) {
+	if !errors.As(err, &wire) || wire.Code == codeRejected {
 		return false
 	}
-
-	switch wire.Code {
-	case codeRefused, -32001, jsonrpc.CodeInvalidRequest:
-	default:
-		return false
-	}
-	_, text, _ := strings.Cut(err.Error(), ": rejected by transport: ")
-	status := statusOf(text)
-	return status >= 400 && status < 500
+	return errors.Is(err, &jsonrpc.Error{Code: codeRejected}) ||
+		wire.Code == codeRefused && strings.HasSuffix(wire.Message, noAnswer)
 }

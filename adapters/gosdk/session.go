@@ -312,7 +312,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 // refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused one call.
 func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession) bool {
 	err := s.ping(ctx, cs)
-	return err != nil && (mayRefuseAll(err) || endsSession(err, cs.ID()))
+	return !isAnswered(err) && mayRefuseAll(err) || isClosed(err, cs)
 }
 
 // ping pings the server with what the dial of cs had in its context: what a call has there, such as the token of a
@@ -325,17 +325,25 @@ func (s *Session) ping(ctx context.Context, cs *mcp.ClientSession) error {
 	pinging, cancel := context.WithCancel(dialed)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	return pingWithin(pinging, endTimeout, cs)
+	return pingWithin(pinging, waitTime(ctx), cs)
 }
 
-// endsSoon reports whether cs has ended, or does so within endTimeout and before ctx ends.
+// waitTime is how long a call waits to learn why it has failed: endTimeout, or a quarter of its time.
+func waitTime(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return max(min(endTimeout, time.Until(deadline)/4), 1)
+	}
+	return endTimeout
+}
+
+// endsSoon reports whether cs has ended, or does so within the waitTime.
 func (s *Session) endsSoon(ctx context.Context, cs *mcp.ClientSession) bool {
 	sessionCtx, open := s.contextOf(cs)
 	if !open {
 		return true
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
 	defer cancel()
 	select {
 	case <-sessionCtx.Done():

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -160,6 +161,9 @@ func TestSessionOfWhichEachRequestIsRefused(t *testing.T) {
 		"with an ID":      {400, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"No valid session ID provided"},"id":"x"}`},
 		"a text":          {400, "Bad Request: No valid session ID provided"},
 		"a token":         {401, "invalid_token"},
+		"a login page":    {200, "<html>log in</html>"},
+		"a status alone":  {440, ""},
+		"a method":        {501, "what?"},
 	} {
 		for with, base := range map[string]http.RoundTripper{"plain": http.DefaultTransport, "Transport": gosdk.Transport(nil)} {
 			for _, protocol := range []string{legacy, latest} {
@@ -243,7 +247,10 @@ func TestTokenOfOneUserThatIsRefused(t *testing.T) {
 
 // A server that dies within each answer is in trouble, whatever it says when the answer is asked for again.
 func TestAnswersThatBreakOff(t *testing.T) {
-	for _, resumed := range []int{200, 400, 401, 404, 405, 503} {
+	for resumed, body := range map[int]string{
+		200: "<html>", 400: "no", 401: "no", 404: "no", 503: "wait",
+		405: `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}`,
+	} {
 		for with, base := range map[string]http.RoundTripper{"plain": nil, "Transport": gosdk.Transport(nil)} {
 			t.Run(fmt.Sprint(resumed, ", ", with), func(t *testing.T) {
 				h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: true})
@@ -252,6 +259,7 @@ func TestAnswersThatBreakOff(t *testing.T) {
 					case r.Method == http.MethodGet:
 						w.Header().Set("Content-Type", "text/html")
 						w.WriteHeader(resumed)
+						_, _ = io.WriteString(w, body)
 						return true
 					case r.Header.Get("Mcp-Method") != "tools/call":
 						return false
@@ -273,6 +281,71 @@ func TestAnswersThatBreakOff(t *testing.T) {
 				}, behindAdapter)
 				require.Error(t, err)
 				assert.Equal(t, 1, g.Breaker("echo").Failures(), "%v", err)
+			})
+		}
+	}
+}
+
+// What ends a session although its server is in no trouble costs others their calls, and shuts no tool for them: an
+// agent that reads what is longer than the client's own limit, and one that leaves within its answer.
+func TestAgentThatEndsTheSessionOfOthers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		media, answer string
+		timeout       time.Duration
+	}{
+		"a long answer":   {"text/event-stream", "data: " + strings.Repeat("x", 100_000), time.Minute},
+		"a slow answer":   {"application/json", `{"jsonrpc":"2.0",`, 100 * time.Millisecond},
+		"what isn't JSON": {"application/json", "<html>", time.Minute},
+	} {
+		for with, base := range map[string]http.RoundTripper{"plain": nil, "Transport": gosdk.Transport(nil)} {
+			t.Run(fmt.Sprint(name, ", ", with), func(t *testing.T) {
+				p := newPeer()
+				finish := make(chan struct{})
+				addRaw(p.server, &mcp.Tool{Name: "slow"}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					p.started <- struct{}{}
+					return textResult("done"), await(ctx, finish)
+				})
+				h := serveHTTPWith(t, p.server, &mcp.StreamableHTTPOptions{Stateless: true})
+				t.Cleanup(func() { close(finish) }) // the tool doesn't hear that its client has left
+				answers := func(w http.ResponseWriter, r *http.Request) bool {
+					if r.Header.Get("Mcp-Name") != "echo" {
+						return false
+					}
+					w.Header().Set("Content-Type", tc.media)
+					_, _ = io.WriteString(w, tc.answer)
+					_ = http.NewResponseController(w).Flush()
+					if tc.timeout < time.Minute {
+						<-r.Context().Done()
+					}
+					return true
+				}
+				h.intercept.Store(&answers)
+				s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+					return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+						Endpoint: h.URL, HTTPClient: &http.Client{Transport: base}, DisableStandaloneSSE: true, MaxEventSize: 10_000,
+					}, speaking(latest))
+				}, sessionConfig{})
+				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+				call := func(tool string, timeout time.Duration) error {
+					_, err := resilience.Do(t.Context(), g, tool, func(ctx context.Context) (*mcp.CallToolResult, error) {
+						return s.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+					}, behindAdapter, resilience.Timeout(timeout))
+					return err
+				}
+
+				others := make(chan error, 5)
+				for range 5 {
+					go func() { others <- call("slow", time.Second) }()
+				}
+				for range 5 {
+					receive(t, p.started)
+				}
+				require.Error(t, call("echo", tc.timeout))
+				for range 5 {
+					err := receive(t, others)
+					require.Error(t, err)
+					assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
+				}
 			})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 
@@ -18,6 +19,9 @@ const maxLooked = 1 << 20
 // codeRefused is the code of the errors that Transport makes. It says no more than that there is one.
 const codeRefused = -32000
 
+// noAnswer ends the message of such an error if the status doesn't tell.
+const noAnswer = " is no answer of MCP"
+
 // Transport returns a RoundTripper for the HTTPClient of an mcp.StreamableClientTransport. It reports what the other
 // server says to the guarded call, as [resilience.Transport] does, and it keeps the answer to one request that isn't
 // MCP's from ending the session of all: a limit on the length of requests, a firewall or a login page answers with a
@@ -26,7 +30,7 @@ const codeRefused = -32000
 // request so is lost all the same.
 //
 // Transport leaves as they are: errors of MCP, status 404, which may say that the session is over, 429, 502, 503 and 504,
-// which the SDK knows, and the refusal of what a client answers to a question, which the server would wait for.
+// with which the SDK keeps the session, and the refusal of what a client answers to a question, which the server would wait for.
 //
 // A nil base is http.DefaultTransport. The returned RoundTripper is safe for concurrent use if base is, and has the
 // method CloseIdleConnections, which calls that of base, if it has one.
@@ -41,8 +45,19 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	for req.Response != nil { // it follows a redirect, as to a login page
 		req = req.Response.Request
 	}
-	if err != nil || req.Method != http.MethodPost || isOfMCP(res) {
+	if err != nil || req.Method != http.MethodPost {
 		return res, err
+	}
+	if res.Body == nil {
+		res.Body = http.NoBody
+	}
+	isAnswer := isOfMCP(res)
+	if err := req.Context().Err(); err != nil { // the SDK would end the session with an answer that is read in part
+		_ = res.Body.Close()
+		return nil, err
+	}
+	if isAnswer {
+		return res, nil
 	}
 
 	sent := messageOf(req)
@@ -56,7 +71,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	text := http.StatusText(res.StatusCode)
 	if isGood || text == "" {
-		text = fmt.Sprintf("status %d with %q is no answer of MCP", res.StatusCode, mediaOf(res))
+		text = fmt.Sprintf("status %d with %q%s", res.StatusCode, mediaOf(res), noAnswer)
 	}
 	if isGood {
 		res.StatusCode = http.StatusOK
@@ -121,7 +136,10 @@ func setBody(res *http.Response, id json.RawMessage, text string) {
 	body, _ := json.Marshal(map[string]any{ // as it always can be
 		"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": codeRefused, "message": text},
 	})
-	res.Header = res.Header.Clone()
+	res.Header = maps.Clone(res.Header)
+	if res.Header == nil {
+		res.Header = make(http.Header)
+	}
 	res.Header.Del("Content-Encoding")
 	res.Header.Set("Content-Type", "application/json")
 	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
