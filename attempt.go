@@ -178,6 +178,7 @@ func (c *call) fits(delay time.Duration) bool {
 // errorOf returns an error of this call's own.
 func (c *call) errorOf(f *failure) *Error {
 	e := c.withLast(f.toError(c.ctx.name, &f.reply)) // of a crash, which isn't what the tool returned
+	c.noteExcuse(e, f)
 	if !c.harmless {
 		e.forEffect(c.toolEffect(), f.changed || isCrash(f.err) || f.reads == ClassNeutral)
 	}
@@ -194,11 +195,20 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 	}
 
 	e = e.clone()
+	c.noteExcuse(e, c.past.failure)
 	if last := c.ctx.backend.last(); e.Code == CodeTimeout && last.inTrouble() {
 		e.RetryAfter = last.retryAfter
 	}
 	e.forEffect(c.toolEffect(), false)
 	c.finish(e, o)
+}
+
+// noteExcuse notes in e that its failure f, which may be nil, isn't counted since the tool was excused: then calls around
+// it don't count it, either.
+func (c *call) noteExcuse(e *Error, f *failure) {
+	if f != nil && f.inconclusive && c.ctx.isExcused() {
+		e.known.neutral = true
+	}
 }
 
 // reject finishes a call whose breaker opened before it could be retried.

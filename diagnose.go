@@ -51,11 +51,11 @@ func (d *diagnosis) conclude() {
 		return
 	}
 
-	if d.explicit == nil && d.tellsNothing() {
-		d.explicit = d.rejects
-	}
 	if (d.blamed != nil || d.said) && d.explicit.saysNothing() {
 		d.explicit = nil // it is a CANCELED of ours, for what the tool itself has canceled, or for what it knows better
+	}
+	if d.explicit == nil && d.tellsNothing() {
+		d.explicit = d.rejects
 	}
 	if d.explicit.isMistake() && !d.class.neutral() {
 		d.explicit = nil // a mark contradicts what we have said of a call that the tool made

@@ -280,3 +280,25 @@ func TestExcuseOfWhatIsExaminedTooSlowly(t *testing.T) {
 		}
 	}
 }
+
+// Nor is an excused timeout of a call within counted by the tool around it, which has longer.
+func TestExcuseOfACallWithinIsOneOfTheTool(t *testing.T) {
+	for _, cooperative := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}, Tools: map[string]resilience.Tool{
+				"outer": {Timeout: time.Minute}, "part": {Timeout: 10 * time.Second, Cooperative: cooperative},
+			}})
+			_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "part", func(ctx context.Context) (int, error) {
+					done := resilience.Excuse(ctx)
+					time.Sleep(5 * time.Second)
+					done()
+					return untilDone(ctx)
+				})
+			})
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			assert.Zero(t, g.Breaker("part").Failures())
+			assert.Zero(t, g.Breaker("outer").Failures())
+		})
+	}
+}

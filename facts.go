@@ -218,7 +218,7 @@ func (f *facts) add(err error) {
 
 	f.addStatement(err)
 	f.addEvidence(err)
-	f.addRank()
+	f.addRank(err)
 }
 
 // standIn returns what takes the place of an error that wraps too many others: what the program says by the

@@ -114,7 +114,8 @@ func TestErrorsBesideWhatTheToolHasCanceled(t *testing.T) {
 		"a mistake within": {inner(statusError(404)), resilience.CodeValidation},
 	} {
 		for end, canceled := range map[string]func(context.Context, *resilience.Guard) error{
-			"a call within": canceled, "bare": bare, "a dial": canceledDial,
+			"a call within": canceled, "bare": bare, "a dial": canceledDial, "with a cause": canceledBy(tc.one),
+			"with another cause": canceledBy(itself(errBoom)), "with a marked one": canceledBy(itself(resilience.MarkBackend(errBoom))),
 		} {
 			for _, swap := range []bool{false, true} {
 				t.Run(fmt.Sprint(name, ", ", end, ", ", swap), func(t *testing.T) {
@@ -178,6 +179,19 @@ func canceled(ctx context.Context, g *resilience.Guard) error {
 		return untilDone(ctx)
 	})
 	return err
+}
+
+// canceledBy returns what a call says that the tool itself cancels with a cause.
+func canceledBy(says func(context.Context, *resilience.Guard) error) func(context.Context, *resilience.Guard) error {
+	return func(ctx context.Context, g *resilience.Guard) error {
+		cause := says(ctx, g)
+		ctx, cancel := context.WithCancelCause(ctx)
+		_, err := resilience.Do(ctx, g, "inner", func(ctx context.Context) (int, error) {
+			cancel(cause)
+			return untilDone(ctx)
+		})
+		return err
+	}
 }
 
 // canceledDial returns what a connection's dial says that is under way then.

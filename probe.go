@@ -163,6 +163,7 @@ func (b *Breaker) isProbedElsewhere(period int, wait time.Duration) bool {
 func (b *Breaker) probed(period int, fresh *counter, result probeResult, took time.Duration) (wanted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	wish := b.putsOff(result)
 	switch {
 	case b.prober.period != period || b.guard.isClosed():
 		return false
@@ -170,9 +171,8 @@ func (b *Breaker) probed(period int, fresh *counter, result probeResult, took ti
 		b.change(fresh, BreakerChange{To: StateClosed, Cause: CauseProbe})
 		return true
 	case result.outcome == outcomeFailure:
-		b.putOff(fresh)
+		b.putOff(fresh, wish)
 	}
-	wish := b.putsOff(result)
 	b.prober.wish = in(wish)
 	b.scheduleProbe(period, wish, took)
 	return true
@@ -181,10 +181,14 @@ func (b *Breaker) probed(period int, fresh *counter, result probeResult, took ti
 // putsOff returns for how long the result of a Probe puts the next one off.
 func (b *Breaker) putsOff(r probeResult) time.Duration { return min(r.retryAfter, b.cfg.Cooldown) }
 
-// putOff keeps calls from being the probe for another Cooldown. fresh is a new counter that is open. b.mu must be
-// held.
-func (b *Breaker) putOff(fresh *counter) {
-	d := min(b.cfg.Cooldown, b.prober.opened.left())
+// putOff keeps calls from being the probe for another Cooldown, and until the next Probe has had its time, if the backend
+// wishes for that. fresh is a new counter that is open. b.mu must be held.
+func (b *Breaker) putOff(fresh *counter, wish time.Duration) {
+	d := b.cfg.Cooldown
+	if wish > 0 {
+		d = max(d, wish+b.cfg.ProbeInterval)
+	}
+	d = min(d, b.prober.opened.left())
 	switch state := b.era.Load().state; {
 	case state == StateOpen && d > b.untilProbe():
 		b.probeAt.Store(in(d))

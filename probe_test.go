@@ -829,3 +829,25 @@ func TestProbesHeedTheBackendBesideCalls(t *testing.T) {
 		}
 	})
 }
+
+// Nor is a call sacrificed while the backend asks for as long as a Cooldown, or longer, and Probe takes its time.
+func TestNoCallIsSacrificedWhileTheBackendAsksForTime(t *testing.T) {
+	for _, wish := range []time.Duration{10 * time.Second, 30 * time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			busy := resilience.ConnectionLostError("busy")
+			busy.RetryAfter = wish
+			g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}, Breaker: resilience.BreakerConfig{
+				Probe: func(context.Context) error { time.Sleep(time.Second); return busy },
+			}})
+			calls := 0
+			for range 290 {
+				_, _ = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+					calls++
+					return 0, resilience.MarkBackend(errBoom)
+				})
+				time.Sleep(time.Second)
+			}
+			assert.Equal(t, 5, calls)
+		})
+	}
+}

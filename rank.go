@@ -13,10 +13,14 @@ const (
 	rankSaid                 // trouble, an answer that rejects the request, or what a program says on purpose
 )
 
-// addRank notes the rank of an error that has its other facts.
-func (f *facts) addRank() {
+// addRank notes the rank of err, which has its other facts.
+func (f *facts) addRank(err error) {
+	e, _ := err.(*Error)
+	isBare := e != nil && e.saysNothing() // whatever its cause is
 	r := rankSaid
 	switch {
+	case isBare:
+		r = rankCanceled
 	case f.neutral:
 		r = rankNeutral
 	case f.isUnmade():

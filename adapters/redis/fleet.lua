@@ -324,7 +324,9 @@ function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, pr
 	local state, last = h[1], math.max(tonumber(h[5] or 0), at)
 	if h[2] and at < tonumber(h[2]) then return unchanged(id) end
 	if state == 'open' and probe == '1' then
-		local all = putOff(at + cooldown, cooldown, cause, now + math.max(interval, after) + late)
+		local out = tonumber(cooldown)
+		if cause == 'probe' and tonumber(after) > 0 then out = math.max(out, after + interval) end -- the next Probe's time
+		local all = putOff(at + out, cooldown, cause, now + math.max(interval, after) + late)
 		redis.call('HSET', breaker, 'last', int(last))
 		-- After a Probe, the interval is counted from its beginning, by the lease.
 		local next_at = cause == 'calls' and now + interval / 2 or tonumber(after) > 0 and at + after or 0

@@ -152,6 +152,9 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 			return s.view(fb.ID, s.me)
 		case b != nil && b.State == "open" && n.probe:
 			due := at.Add(fb.Config.Cooldown)
+			if n.cause == resilience.CauseProbe && n.after > 0 {
+				due = latest(due, at.Add(n.after+fb.Config.ProbeInterval))
+			}
 			if n.cause == resilience.CauseProbe {
 				due = earliest(due, b.opened.Add(10*fb.Config.Cooldown))
 			} else {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -92,6 +93,12 @@ type entry struct {
 	read time.Time // when it was; zero if that is now
 	came time.Time // when the member has heard of it
 	made time.Time // what the member has applied, by its own clock
+}
+
+// isAfter reports whether the next page has only what expires after a time, in milliseconds.
+func (p page) isAfter(ms int64) bool {
+	next, _ := strconv.ParseInt(p.Next, 10, 64)
+	return next >= ms
 }
 
 type leaseReply struct {

@@ -98,7 +98,7 @@ func (e *engine) sync(run context.Context, asked time.Time) (members int, err er
 		if err := e.read(ctx, p.IDs, all); err != nil {
 			return 0, err
 		}
-		if p.Next == "0" {
+		if p.Next == "0" || p.isAfter(reply.Now+keep.Milliseconds()) { // what has changed since, is news
 			break
 		}
 		p, err = bounded(ctx, &e.hanging, func(ctx context.Context) (page, error) { return e.store.list(ctx, p.Next) })
