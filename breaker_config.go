@@ -40,8 +40,9 @@ type BreakerConfig struct {
 	// another way. BreakerKeyOf returns which backend to ask, below a breaker with keys. An error means:
 	//
 	//   - The backend still fails, or doesn't answer within ProbeInterval. For a Cooldown from then on,
-	//     no call is the probe, nor until the next Probe has had its time. Once the breaker has been open for ten Cooldowns, a call is one all the
-	//     same, because Probe may be what is broken.
+	//     no call is the probe; nor, if it has asked for longer, until the next Probe has had its time.
+	//     Once the breaker has been open for ten Cooldowns, a call is one all the same, because Probe
+	//     may be what is broken.
 	//   - An error that isn't counted says nothing, by Classify, and neither does a panic. If Probe says
 	//     nothing for a Cooldown, a call is the probe.
 	//

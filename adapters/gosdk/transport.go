@@ -29,8 +29,9 @@ const noAnswer = " is no answer of MCP"
 // error of MCP, with the status in its message, so that it ends its own call alone. A [Session] whose server refuses each
 // request so is lost all the same.
 //
-// Transport leaves as they are: errors of MCP, status 404, which may say that the session is over, 429, 502, 503 and 504,
-// with which the SDK keeps the session, and the refusal of what a client answers to a question, which the server would wait for.
+// Transport leaves as they are: errors of MCP, status 404, which may say that the session is over, 429, 502, 503 and
+// 504, with which the SDK keeps the session, and the refusal of what a client answers to a question, since the server
+// would go on waiting.
 //
 // A nil base is http.DefaultTransport. The returned RoundTripper is safe for concurrent use if base is, and has the
 // method CloseIdleConnections, which calls that of base, if it has one.
