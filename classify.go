@@ -214,6 +214,7 @@ func (s *statement) join(inner *statement) {
 	if s.rejects == nil {
 		s.rejects = inner.rejects
 	}
+
 	if !s.said || better {
 		s.said, s.says, s.timeout, s.derived = inner.said, inner.says, inner.timeout, inner.derived
 	}

@@ -17,6 +17,7 @@ const (
 func (f *facts) addRank(err error) {
 	e, _ := err.(*Error)
 	isBare := e != nil && e.saysNothing() // whatever its cause is
+
 	r := rankSaid
 	switch {
 	case isBare:

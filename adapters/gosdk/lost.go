@@ -112,8 +112,8 @@ func connectionLost(reason string, err error) *resilience.Error {
 // mcp.ErrSessionMissing. It appends the name of the status to the server's text.
 func isSessionUnknown(err error, session string) bool {
 	var wire *jsonrpc.Error
-	return session != "" && errors.As(err, &wire) && wire.Code != codeRejected && wire.Code != jsonrpc.CodeMethodNotFound &&
-		errors.Is(err, &jsonrpc.Error{Code: codeRejected}) &&
+	return session != "" && errors.As(err, &wire) &&
+		wire.Code != codeRejected && wire.Code != jsonrpc.CodeMethodNotFound && errors.Is(err, &jsonrpc.Error{Code: codeRejected}) &&
 		strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusNotFound))
 }
 
@@ -151,7 +151,8 @@ func endsSession(err error, session string) bool {
 	}
 
 	_, refused := refusal(err)
-	if refused || isOfStream(err) || dialOf(err) != nil || errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session) {
+	if refused || isOfStream(err) || dialOf(err) != nil ||
+		errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session) {
 		return true
 	}
 
@@ -164,7 +165,8 @@ func endsSession(err error, session string) bool {
 func mayFollowSessionEnd(err error) bool {
 	var wire *jsonrpc.Error
 	_, refused := refusal(err)
-	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && !refused && !isUnanswered(err) && !isUnsent(err) && !isAuthored(err)
+	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) &&
+		!refused && !isUnanswered(err) && !isUnsent(err) && !isAuthored(err)
 }
 
 // isUnsent reports whether err is that of a call whose arguments can't be encoded.
@@ -182,6 +184,7 @@ func ping(ctx context.Context, cs *mcp.ClientSession) error {
 	if r := cs.InitializeResult(); r != nil && r.ProtocolVersion >= protocolStateless {
 		params.Meta = mcp.Meta{mcp.MetaKeyProtocolVersion: r.ProtocolVersion, mcp.MetaKeyClientCapabilities: struct{}{}}
 	}
+
 	err := cs.Ping(ctx, params)
 	if err != nil && isAnswered(err) {
 		resilience.ReportBackend(ctx, nil) // a Transport has seen status 404

@@ -46,6 +46,8 @@ func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 		"the stream":           {fmt.Errorf("%w: standalone SSE stream: Bad Gateway", errRejected), true, true, false},
 		"the stream, by MCP":   {fmt.Errorf("standalone SSE stream: %w", &jsonrpc.Error{Code: -32600, Message: "no"}), true, true, false},
 		"a login":              {fmt.Errorf(`sending "tools/call": %w: the user has refused`, errRejected), false, false, false},
+		"a login that is left": {errors.New(`sending "tools/call": authorization cancelled: context canceled`), false, true, false},
+		"a proxy":              {&net.OpError{Op: "proxyconnect", Err: errors.New("connection refused")}, true, true, false},
 		"a status":             {errors.New(`sending "tools/call": Request Entity Too Large`), false, true, false},
 		"what isn't sent":      {&json.UnsupportedValueError{Str: "NaN"}, false, false, false},
 		"another":              {errors.New("no reason"), false, false, true},
@@ -67,6 +69,23 @@ func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call that has little time waits for a part of that only, to learn whether its session ends.
+func TestCallWithLittleTimeWaitsForLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newGatedPeer()
+		s := newSession(t, p.dial, sessionConfig{})
+		ctx, cancel := context.WithTimeout(t.Context(), 800*time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		_, err := gosdk.Use(ctx, s, func(context.Context, *mcp.ClientSession) (int, error) {
+			return 0, errors.New(`calling "tools/call": no reason`)
+		})
+		require.ErrorContains(t, err, "no reason")
+		assert.Equal(t, 200*time.Millisecond, time.Since(begin))
+		require.NoError(t, s.Close())
+	})
 }
 
 // A call may fail for no clear reason a moment before its session ends.

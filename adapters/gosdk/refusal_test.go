@@ -348,3 +348,17 @@ func TestCodesOfAServersOwn(t *testing.T) {
 		})
 	}
 }
+
+// A RoundTripper of the user's may leave out what net/http doesn't.
+func TestTransportOfABareAnswer(t *testing.T) {
+	transport := gosdk.Transport(roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusBadRequest}, nil
+	}))
+	req, err := http.NewRequest(http.MethodPost, "http://peer", strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"tools/call"}`))
+	require.NoError(t, err)
+	res, err := transport.RoundTrip(req)
+	require.NoError(t, err)
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	assert.Contains(t, string(body), http.StatusText(http.StatusBadRequest))
+}

@@ -261,15 +261,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		return resilience.MarkNeutral(err)
 	}
 
-	cause := err // as the SDK returned it
-	var guarded *resilience.Error
-	for range maxGuards {
-		if !errors.As(cause, &guarded) || guarded == nil || guarded.Err == nil {
-			break
-		}
-		cause = guarded.Err
-	}
-
+	cause, guarded := withoutGuards(err)
 	unknown := mayRefuseAll(cause) && s.refusesAll(ctx, cs)
 	lost := unknown || endsSession(cause, cs.ID()) ||
 		errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(s.ping(ctx, cs), cs)
@@ -278,7 +270,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		e := connectionLost("closed for good", err)
 		e.Retryable, e.Suggestion = false, suggestClosed
 		return resilience.MarkPermanent(e)
-	case guarded != nil: // the error comes from a guard within the client
+	case guarded: // the error comes from a guard within the client
 		if lost {
 			s.ReportLost(cs, err)
 		}
@@ -307,6 +299,18 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		return result
 	}
 	return e
+}
+
+// withoutGuards returns err as the SDK returned it, and whether it has come through a guard within the client.
+func withoutGuards(err error) (cause error, guarded bool) {
+	var e *resilience.Error
+	for range maxGuards {
+		if !errors.As(err, &e) || e == nil || e.Err == nil {
+			break
+		}
+		err = e.Err
+	}
+	return err, e != nil
 }
 
 // refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused one call.

@@ -134,6 +134,30 @@ func TestMemoryThatIsLostBetweenPages(t *testing.T) {
 	}
 }
 
+// A listing ends with what the store had when it began, however much expires later since it has changed meanwhile.
+func TestListingEndsWhateverChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s, other := newServer(t, m, "member"), m.store("other")
+		s.start(nil)
+		defer leaveAll(t, []*server{s})
+		isolate := func(n int) {
+			for i := range n {
+				_, err := other.isolate(t.Context(), fmt.Sprint("listed/", i), "")
+				require.NoError(t, err)
+			}
+		}
+		isolate(300)
+		time.Sleep(time.Minute)
+		s.store.faults.Store("list", fault{before: func(context.Context) error { time.Sleep(time.Millisecond); isolate(300); return nil }})
+		m.executed()
+		s.fleet.engine.subscribed()
+		time.Sleep(200 * time.Millisecond)
+		require.LessOrEqual(t, m.executed()["list"], 20)
+		s.store.faults.Delete("list")
+	})
+}
+
 // The pages have all breakers, also those that are prolonged meanwhile, and many that expire at the same time.
 func TestPagesHaveAllBreakers(t *testing.T) {
 	_, tick, all := stores(t, 2)

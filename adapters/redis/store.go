@@ -76,6 +76,12 @@ type page struct {
 	Next  string   `json:"next"` // the cursor of the next page; "0" if there is none
 }
 
+// isAfter reports whether the next page has only what expires after a time, in milliseconds.
+func (p page) isAfter(ms int64) bool {
+	next, _ := strconv.ParseInt(p.Next, 10, 64)
+	return next >= ms
+}
+
 // entry is a breaker of the fleet.
 type entry struct {
 	ID       string `json:"id"`
@@ -93,12 +99,6 @@ type entry struct {
 	read time.Time // when it was; zero if that is now
 	came time.Time // when the member has heard of it
 	made time.Time // what the member has applied, by its own clock
-}
-
-// isAfter reports whether the next page has only what expires after a time, in milliseconds.
-func (p page) isAfter(ms int64) bool {
-	next, _ := strconv.ParseInt(p.Next, 10, 64)
-	return next >= ms
 }
 
 type leaseReply struct {

@@ -134,6 +134,7 @@ func (e *engine) read(ctx context.Context, ids []string, all map[string]entry) e
 		if err != nil {
 			return err
 		}
+
 		for _, id := range ids {
 			all[id] = entry{}
 		}
