@@ -448,3 +448,20 @@ func TestTheTimeoutBeginsBeforeTheWaitForALease(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 	})
 }
+
+// The operator of a member needs no lease for the Probe of what he has tripped there.
+func TestProbeOfATrippedBreakerNeedsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, time.Hour }}
+		var backend probedBackend
+		backend.up.Store(true)
+		g, m := joined(t, f, resilience.BreakerConfig{Probe: backend.probe})
+		opened(t, m, time.Hour)
+		time.Sleep(10 * time.Second)
+		require.Zero(t, backend.asked.Load())
+
+		g.Breaker("x").Trip(time.Minute)
+		time.Sleep(10 * time.Second)
+		require.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}

@@ -40,9 +40,15 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 		return
 	}
 
+	p.denied = refusal{}
+	again := e.From == StateHalfOpen && e.To == StateOpen && e.Cause != CauseManual
+	if again && p.at.Load() != nil {
+		p.opened = in(b.cfg.longest())
+		return // what is scheduled comes, however short the Cooldown is
+	}
+
 	p.period++
 	p.at.Store(nil)
-	p.denied = refusal{}
 	switch {
 	case e.Cause == CauseProbe: // it has closed the breaker
 		p.blind = in(b.cfg.Cooldown)
@@ -64,13 +70,16 @@ func (p *prober) begin(b *Breaker) {
 	b.scheduleProbe(p.period, wish, 0)
 }
 
-// tripped is called when an open breaker is tripped: Probe is called then, also if calls have opened the breaker so
-// soon that it wasn't. b.mu must be held.
+// tripped is called when an open breaker is tripped: Probe is called soon, also if calls have opened the breaker so
+// soon that it wasn't, or the fleet has put it off. b.mu must be held.
 func (p *prober) tripped(b *Breaker) {
-	if p == nil || p.at.Load() != nil {
+	if p == nil {
 		return
 	}
-	p.begin(b)
+	if at := p.at.Load(); at == nil || at.left() > b.cfg.ProbeInterval {
+		p.period++
+		p.begin(b)
+	}
 }
 
 // scheduleProbe schedules the next Probe of a period: not before least has passed, and usually between half a

@@ -188,6 +188,25 @@ func TestProbesBeginAtMostAnIntervalApart(t *testing.T) {
 	})
 }
 
+// However soon calls are the probe, and fail, they put no Probe off.
+func TestCallsThatFailPutNoProbeOff(t *testing.T) {
+	for _, cooldown := range []time.Duration{time.Second, 2 * time.Second, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked atomic.Int32
+			b := probed(t, resilience.BreakerConfig{Cooldown: cooldown, Probe: func(context.Context) error {
+				asked.Add(1)
+				return resilience.MarkNeutral(errBoom)
+			}})
+			for start := time.Now(); time.Since(start) < 10*time.Minute; time.Sleep(100 * time.Millisecond) {
+				report(b, errBoom)
+			}
+			assert.GreaterOrEqual(t, asked.Load(), int32(10*60/5))
+			assert.LessOrEqual(t, asked.Load(), int32(10*60*2/5))
+			b.Reset()
+		})
+	}
+}
+
 // A Probe that can't see what is wrong doesn't make the breaker flap.
 func TestProbeClosesAtMostOnceInACooldown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -66,6 +66,10 @@ func (s *sharing) operate(held bool, tripped *moment) {
 	s.changed, s.cause, s.held, s.tripped = time.Now(), CauseManual, held, tripped
 }
 
+// isTripped reports whether the operator of this member has tripped the breaker, which is no matter of the fleet's until
+// that ends. b.mu must be held.
+func (s *sharing) isTripped() bool { return s.tripped != nil && s.tripped.left() > 0 }
+
 // join forgets what was said in an earlier membership, but for an isolation, which this fleet ends unless it has one,
 // too. If it is the same fleet again, what was done by hand stands, too.
 func (b *Breaker) join(again bool) {
@@ -140,7 +144,7 @@ func (b *Breaker) follow(c FleetChange, fresh *counter) bool {
 			s.tripped = nil
 			b.isolate(fresh, c.Reason)
 		}
-	case s.tripped != nil && s.tripped.left() > 0:
+	case s.isTripped():
 	case c.State == StateOpen:
 		b.openByFleet(fresh, max(c.RetryAfter, 0)-time.Since(c.Time))
 	case before != StateClosed:
@@ -221,6 +225,13 @@ func (b *Breaker) isFreed() bool {
 	return b.trouble != nil && b.trouble.shared.fleet == StateIsolated
 }
 
+// isTripped is isTripped of what the breaker shares.
+func (b *Breaker) isTripped() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.trouble != nil && b.trouble.shared.isTripped()
+}
+
 // mayProbe reports whether the fleet lets a call that has so much time left be the probe of an open breaker. If not,
 // the breaker stays open for some time more.
 func (b *Breaker) mayProbe(left time.Duration) bool {
@@ -254,7 +265,7 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 // is until it may be asked again. It takes no longer than patience, and then the breaker decides.
 func (b *Breaker) lease(cause Cause, patience time.Duration) time.Duration {
 	m := b.member()
-	if m == nil || m.hanging.Load() >= maxLeases || b.isFreed() {
+	if m == nil || m.hanging.Load() >= maxLeases || b.isFreed() || b.isTripped() {
 		return 0
 	}
 

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -300,7 +301,7 @@ func TestMadeUpNamesDisplaceNoOpenBreaker(t *testing.T) {
 		"listed": (*fixture).connect, "before any list": (*fixture).connectBlind,
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newProtected(t, resilience.Config{})
+			f := newProtected(t, resilience.Config{Breaker: resilience.BreakerConfig{Cooldown: time.Hour}})
 			f.typed("broken", readOnly, func(context.Context) error { return resilience.MarkPermanent(errBoom) })
 			f.typed("healthy", nil, succeed)
 			connect(f, "")

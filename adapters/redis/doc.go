@@ -39,7 +39,7 @@
 // the fleet together asks the backend as often as one server would, each member in its turn, and keeps calls from being
 // the probe for as long. A Probe that hangs is followed by that of another member, half a ProbeInterval later at most.
 // The time that a failed one has been asked to wait is that of all members. A Probe that can't see what is wrong closes
-// the breaker once in a Cooldown at each member that hasn't heard of the last time, such as one that has just begun.
+// the breaker once in a Cooldown, at whichever member.
 //
 // # Without Redis
 //

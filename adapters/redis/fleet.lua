@@ -7,7 +7,8 @@
 -- of last), answer (hash of this command alone: its reply, since a client sends it again if that is lost), then the hashes
 -- of the breakers that the operation concerns.
 --
--- A breaker that is closed and has no failures has no key. The fields of others:
+-- A breaker that is closed and has no failures has no key, but for a while after a reset, and after a Probe has closed
+-- it. The fields of others:
 --   state           "open" or "isolated"; none while it is closed
 --   failures        in a row, over all members, while it is closed
 --   last            when the last one was, or that of a probe
@@ -25,6 +26,7 @@
 --                   asks for the next
 --   cause, reason   of the state
 --   reset           when it was reset by hand, for a minute: members that were away have to hear of that
+--   blind           until when an opening means that Probes can't see what is wrong, after one has closed it
 --   isolated        when it was isolated
 --   v               the version of the fleet when it has changed last
 local members, version, index, configs, answer, breaker = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -182,9 +184,9 @@ end
 local function changed(id, told)
 	local v = redis.call('HINCRBY', version, 'n', 1)
 	if redis.call('EXISTS', breaker) == 1 then
-		local h = redis.call('HMGET', breaker, 'state', 'failures', 'reset')
+		local h = redis.call('HMGET', breaker, 'state', 'failures', 'reset', 'blind')
 		local time = keep
-		if not h[1] and not h[2] then time = math.max((h[3] or now) + lately - now, 1) end
+		if not h[1] and not h[2] then time = math.max((h[3] or 0) + lately - now, (h[4] or 0) - now, 1) end
 		redis.call('HSET', breaker, 'v', v)
 		redis.call('PEXPIRE', breaker, time)
 		redis.call('ZADD', index, int(now + time), id)
@@ -201,11 +203,12 @@ local function changed(id, told)
 	return text
 end
 
--- forget closes the breaker.
+-- forget closes the breaker, and keeps for its time what has one.
 local function forget()
-	local reset = redis.call('HGET', breaker, 'reset')
+	local h = redis.call('HMGET', breaker, 'reset', 'blind')
 	redis.call('DEL', breaker)
-	if reset and now - reset < lately then redis.call('HSET', breaker, 'reset', reset) end
+	if h[1] and now - h[1] < lately then redis.call('HSET', breaker, 'reset', h[1]) end
+	if tonumber(h[2] or 0) > now then redis.call('HSET', breaker, 'blind', h[2]) end
 end
 
 local function unchanged(id) return cjson.encode(get(breaker, id)) end
@@ -227,9 +230,11 @@ local function room(id)
 	return redis.call('ZCARD', index) < most
 end
 
--- open opens the breaker until a call and until a Probe may be the next probe.
+-- open opens the breaker until a call and until a Probe may be the next probe, which isn't sooner if it can't see what is
+-- wrong.
 local function open(at, probe_at, cause)
 	forget()
+	if redis.call('HEXISTS', breaker, 'blind') == 1 then probe_at = math.max(probe_at, at) end
 	redis.call('HSET', breaker, 'state', 'open', 'cause', cause, 'opened', int(now))
 	redis.call('HSET', breaker, 'at', int(at), 'probe_at', int(probe_at))
 end
@@ -325,12 +330,13 @@ function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, pr
 	if h[2] and at < tonumber(h[2]) then return unchanged(id) end
 	if state == 'open' and probe == '1' then
 		local out = tonumber(cooldown)
-		if cause == 'probe' and tonumber(after) > 0 then out = math.max(out, after + interval) end -- the next Probe's time
+		if cause == 'probe' and tonumber(after) > 0 then
+			out = math.max(out, after + interval) -- the next Probe's time
+			-- Without such a wish, the interval is counted from the beginning of the last one, by the lease.
+			redis.call('HSET', breaker, 'probe_at', int(math.max(redis.call('HGET', breaker, 'probe_at') or 0, at + after)))
+		end
 		local all = putOff(at + out, cooldown, cause, now + math.max(interval, after) + late)
 		redis.call('HSET', breaker, 'last', int(last))
-		-- After a Probe, the interval is counted from its beginning, by the lease.
-		local next_at = cause == 'calls' and now + interval / 2 or tonumber(after) > 0 and at + after or 0
-		redis.call('HSET', breaker, 'probe_at', int(math.max(redis.call('HGET', breaker, 'probe_at') or 0, next_at)))
 		local another = h[3] and h[3] ~= me and tonumber(h[4]) > now
 		if not another then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
 		if all then return changed(id) end
@@ -369,11 +375,12 @@ function ops.success(id, at)
 end
 
 -- recovered closes a breaker whose probe has succeeded, unless a failure is newer.
-function ops.recovered(id, at, cause)
+function ops.recovered(id, at, cause, cooldown)
 	local h = redis.call('HMGET', breaker, 'state', 'last')
 	if h[1] ~= 'open' then return ops.success(id, at) end
 	if past(at) < tonumber(h[2] or 0) then return unchanged(id) end
 	forget()
+	if cause == 'probe' then redis.call('HSET', breaker, 'blind', int(now + cooldown)) end
 	return changed(id, {cause = cause})
 end
 

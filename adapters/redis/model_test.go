@@ -45,6 +45,7 @@ type modelBreaker struct {
 	opened      time.Time // since when Probes that fail may put calls off
 	lease       string
 	reset       time.Time // when it was reset by hand; zero if it wasn't
+	blind       time.Time // until when an opening means that Probes can't see what is wrong
 	isolated    time.Time // when it was isolated
 	leased      time.Time
 	until       time.Time
@@ -251,13 +252,24 @@ func (m *model) wasReset(id string) bool {
 	return b != nil && m.time().Sub(b.reset) < time.Minute
 }
 
-// closeNow closes a breaker, of which only a reset is remembered.
+// isBlind reports whether Probes can't see what is wrong if the breaker opens now.
+func (m *model) isBlind(id string) bool {
+	b := m.breakers[id]
+	return b != nil && b.blind.After(m.time())
+}
+
+// closeNow closes a breaker, and keeps for its time what has one.
 func (m *model) closeNow(id string) {
-	if !m.wasReset(id) {
-		delete(m.breakers, id)
-		return
+	closed := &modelBreaker{entry: entry{State: "closed", Cause: "calls"}}
+	if m.wasReset(id) {
+		closed.reset = m.breakers[id].reset
 	}
-	m.breakers[id] = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}, reset: m.breakers[id].reset}
+	if m.isBlind(id) {
+		closed.blind = m.breakers[id].blind
+	}
+	if m.breakers[id] = closed; closed.reset.IsZero() && closed.blind.IsZero() {
+		delete(m.breakers, id)
+	}
 }
 
 // view returns a breaker as the member knows it.
@@ -286,7 +298,7 @@ func (m *model) changed(id, me string, told func(*entry)) entry {
 	if b := m.breakers[id]; b != nil {
 		b.Version, b.expires = m.version, m.time().Add(keep)
 		if b.isAtRest() {
-			b.expires = b.reset.Add(time.Minute)
+			b.expires = latest(b.reset.Add(time.Minute), b.blind)
 		}
 	}
 	e := m.view(id, me)

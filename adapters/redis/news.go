@@ -71,7 +71,7 @@ func (n news) args() []any {
 			milliseconds(b.Config.ProbeInterval), probe, at, n.cause.String(), sinceEpoch(b.Succeeded), milliseconds(n.after),
 		}
 	case "recovered":
-		return []any{at, n.cause.String()}
+		return []any{at, n.cause.String(), milliseconds(b.Config.Cooldown)}
 	case "lease":
 		patience := b.Config.Cooldown / 4
 		if n.cause == resilience.CauseProbe {

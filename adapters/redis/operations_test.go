@@ -90,7 +90,7 @@ func (s *modelStore) tell(ctx context.Context, all ...news) (replies []entry, er
 		case "success":
 			reply, err = s.success(there, n.breaker.ID, n.at)
 		case "recovered":
-			reply, err = s.recovered(there, n.breaker.ID, n.at, n.cause)
+			reply, err = s.recovered(there, n.breaker, n.at, n.cause)
 		case "renew":
 			err = s.renew(there, n.breaker)
 		case "restore":
@@ -117,10 +117,13 @@ func (s *modelStore) open(id string, at, probeAt time.Time, cause string) {
 		entry: entry{State: "open", Cause: cause}, failed: make(map[string]turn), probed: make(map[string]turn),
 		at: at, probeAt: probeAt, opened: s.time(),
 	}
-	if s.wasReset(id) {
-		b.reset = s.breakers[id].reset
+	s.closeNow(id)
+	if closed := s.breakers[id]; closed != nil {
+		b.reset, b.blind = closed.reset, closed.blind
 	}
-	s.breakers[id] = b
+	if s.breakers[id] = b; s.isBlind(id) {
+		b.probeAt = latest(probeAt, at)
+	}
 }
 
 // past returns when something was that a member tells of: now if it doesn't say so, and never later.
@@ -154,6 +157,7 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 			due := at.Add(fb.Config.Cooldown)
 			if n.cause == resilience.CauseProbe && n.after > 0 {
 				due = latest(due, at.Add(n.after+fb.Config.ProbeInterval))
+				b.probeAt = latest(b.probeAt, at.Add(n.after))
 			}
 			if n.cause == resilience.CauseProbe {
 				due = earliest(due, b.opened.Add(10*fb.Config.Cooldown))
@@ -161,12 +165,6 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 				b.opened = s.time()
 			}
 			b.last = latest(b.last, at)
-			switch {
-			case n.cause == resilience.CauseCalls:
-				b.probeAt = latest(b.probeAt, s.time().Add(fb.Config.ProbeInterval/2))
-			case n.after > 0:
-				b.probeAt = latest(b.probeAt, at.Add(n.after))
-			}
 			all := s.putOff(b, n.cause, due, s.time().Add(max(fb.Config.ProbeInterval, n.after)+time.Second))
 			if b.lease == "" || b.lease == s.me || !b.until.After(s.time()) {
 				b.lease, b.until, b.vain = "", time.Time{}, 0
@@ -248,18 +246,21 @@ func (s *modelStore) success(ctx context.Context, id string, at time.Time) (entr
 }
 
 func (s *modelStore) recovered(
-	ctx context.Context, id string, at time.Time, cause resilience.Cause,
+	ctx context.Context, fb resilience.FleetBreaker, at time.Time, cause resilience.Cause,
 ) (entry, error) {
 	return over(ctx, s, "recovered", func() entry {
-		b := s.breakers[id]
+		b := s.breakers[fb.ID]
 		switch {
 		case b == nil || b.State != "open":
-			return s.forget(id, at)
+			return s.forget(fb.ID, at)
 		case s.past(at).Before(b.last):
-			return s.view(id, s.me)
+			return s.view(fb.ID, s.me)
 		}
-		s.closeNow(id)
-		return s.changed(id, s.me, func(e *entry) { e.Cause = cause.String() })
+		if cause == resilience.CauseProbe {
+			b.blind = s.time().Add(fb.Config.Cooldown)
+		}
+		s.closeNow(fb.ID)
+		return s.changed(fb.ID, s.me, func(e *entry) { e.Cause = cause.String() })
 	})
 }
 

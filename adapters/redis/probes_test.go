@@ -292,3 +292,81 @@ func TestRedisDiesDuringAProbeThatHangs(t *testing.T) {
 		}
 	}
 }
+
+// However soon calls are the probe, and fail, they put no Probe off.
+func TestCallsOfAFleetPutNoProbeOff(t *testing.T) {
+	for _, members := range []int{1, 5} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &probed{fails: resilience.MarkNeutral(errBackend)}
+				all := servers(t, newModel(), members, func(cfg *resilience.BreakerConfig) {
+					cfg.Cooldown, cfg.Probe = time.Second, b.ask
+				})
+				time.Sleep(2 * absence)
+				down(t, all)
+				stop := callOften(100*time.Millisecond, all...)
+				time.Sleep(10 * time.Minute)
+				stop()
+				require.GreaterOrEqual(t, b.since(time.Time{}), 10*60/5-1)
+				require.LessOrEqual(t, b.since(time.Time{}), 10*60*2/5)
+				leaveAll(t, all)
+			})
+		})
+	}
+}
+
+// A Probe that can't see what is wrong closes the breaker once in a Cooldown, also if a member hasn't heard that it has.
+func TestProbeThatSeesNothingClosesOnceInACooldown(t *testing.T) {
+	for name, late := range map[string]func(all []*server, join func() *server, closes func()) *server{
+		"has heard":   func(all []*server, _ func() *server, closes func()) *server { closes(); return all[1] },
+		"joins later": func(_ []*server, join func() *server, closes func()) *server { closes(); return join() },
+		"was deaf": func(all []*server, _ func() *server, closes func()) *server {
+			hear := all[1].store.deafen()
+			closes()
+			hear()
+			return all[1]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, backend := newModel(), &probed{up: true}
+				probe := func(cfg *resilience.BreakerConfig) { cfg.Probe = backend.ask }
+				all := servers(t, m, 2, probe)
+				time.Sleep(2 * absence)
+				state := func() string { return m.breaker("listed/search").State }
+				opens := func(first, second *server) {
+					for _, s := range []*server{first, second, first, second, first} {
+						s.broken.Store(true)
+						require.ErrorIs(t, s.call(), errBackend)
+					}
+					require.Equal(t, "open", state())
+				}
+				closes := func() {
+					time.Sleep(6 * time.Second)
+					require.Equal(t, "closed", state())
+				}
+
+				opens(all[0], all[1])
+				s := late(all, func() *server {
+					s := newServer(t, m, "late")
+					s.start(probe)
+					all = append(all, s)
+					return s
+				}, closes)
+				asked := backend.since(time.Time{})
+				opens(all[0], s)
+				time.Sleep(29 * time.Second)
+				require.Equal(t, "open", state())
+				require.Equal(t, asked, backend.since(time.Time{}))
+
+				s.broken.Store(false)
+				time.Sleep(2 * time.Second)
+				require.NoError(t, s.call(), "it is the probe, unless a Probe was")
+				time.Sleep(30 * time.Second)
+				opens(all[0], s)
+				closes()
+				leaveAll(t, all)
+			})
+		})
+	}
+}

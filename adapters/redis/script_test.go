@@ -162,6 +162,14 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			first, second := drawNews(t, drawOp.Draw(t, "first")), drawNews(t, drawOp.Draw(t, "second"))
 			same("tell", func(s store) (any, error) { return s.tell(ctx, first, second) })
 		},
+		"a Probe closes what opens again": func(t *rapid.T) {
+			b := breaker()
+			for _, op := range []string{"failure", "recovered", "failure"} {
+				n := news{op: op, breaker: b, cause: drawCause.Draw(t, "cause"), n: 3, quorum: 1}
+				same(op, func(s store) (any, error) { return s.tell(ctx, n) })
+			}
+			same("lease", func(s store) (any, error) { return s.lease(ctx, b, resilience.CauseProbe) })
+		},
 		"lease": func(t *rapid.T) {
 			b, cause := breaker(), drawCause.Draw(t, "cause")
 			same("lease", func(s store) (any, error) { return s.lease(ctx, b, cause) })
