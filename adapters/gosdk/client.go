@@ -118,7 +118,7 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 	if _, known := failed.(*resilience.Error); known || cs == nil || ctx.Err() != nil || !isBounded(err) {
 		return failed
 	}
-	if !isCallError(err) || !mayFollowSessionEnd(err) && !mayRefuseAll(err) {
+	if !isCallError(err) || !mayFollowSessionEnd(err) {
 		return failed
 	}
 

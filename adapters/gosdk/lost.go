@@ -1,7 +1,6 @@
 package gosdk
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -29,9 +27,11 @@ import (
 // protocolStateless is the protocol since which there are neither sessions nor pings.
 const protocolStateless = "2026-07-28"
 
-const reasonEnded = "the server has ended the session"
-
-const reasonClosed = "the server has closed the connection"
+const (
+	reasonEnded   = "the server has ended the session"
+	reasonClosed  = "the server has closed the connection"
+	reasonRefused = "the server refuses all that comes by this session"
+)
 
 // clientError returns the error for the guard that err stands for, where err ended a call of the
 // given session that has come as far as sent. It is CONNECTION_LOST if err means that.
@@ -175,40 +175,4 @@ func isUnsent(err error) bool {
 	var kind *json.UnsupportedTypeError
 	var method *json.MarshalerError
 	return errors.As(err, &value) || errors.As(err, &kind) || errors.As(err, &method)
-}
-
-// ping pings the server of cs, which reaches no tool. Since protocol 2026-07-28 no server knows the method, but each
-// says so, if the request has the _meta that all requests have, which the SDK doesn't add to a ping.
-func ping(ctx context.Context, cs *mcp.ClientSession) error {
-	params := &mcp.PingParams{}
-	if r := cs.InitializeResult(); r != nil && r.ProtocolVersion >= protocolStateless {
-		params.Meta = mcp.Meta{mcp.MetaKeyProtocolVersion: r.ProtocolVersion, mcp.MetaKeyClientCapabilities: struct{}{}}
-	}
-
-	err := cs.Ping(ctx, params)
-	if err != nil && isAnswered(err) {
-		resilience.ReportBackend(ctx, nil) // a Transport has seen status 404
-	}
-	return err
-}
-
-// isAnswered reports whether the server has answered a ping, if only that it knows none.
-func isAnswered(err error) bool {
-	var answer *jsonrpc.Error
-	return err == nil || errors.As(err, &answer) && answer.Code == jsonrpc.CodeMethodNotFound
-}
-
-// pingWithin pings the server of cs, after a call has failed with an error that doesn't tell whether the connection
-// is closed.
-func pingWithin(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) error {
-	_, err := resilience.WithTimeout(ctx, "ping", timeout, func(ctx context.Context) (any, error) {
-		return nil, ping(ctx, cs)
-	})
-	return err
-}
-
-// isClosed reports whether the error of a ping, which may be nil, says that the connection of cs is closed. The SDK
-// refuses a ping at once then.
-func isClosed(err error, cs *mcp.ClientSession) bool {
-	return errors.Is(err, mcp.ErrConnectionClosed) || err != nil && endsSession(err, cs.ID())
 }

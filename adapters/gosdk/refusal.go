@@ -67,7 +67,8 @@ func refusal(err error) (status int, refused bool) {
 	_, said, found := strings.Cut(said, ": ")
 	status = statusOf(said)
 	hasSaid := func(words string) bool { return strings.HasPrefix(said, words) }
-	return status, found && (said == "" || status != 0 || slices.ContainsFunc(harmlessEnds, hasSaid))
+	harmless := slices.ContainsFunc(harmlessEnds, hasSaid) && !strings.HasSuffix(said, endOfHTTPClient)
+	return status, found && (said == "" || status != 0 || harmless)
 }
 
 // harmlessEnds are the beginnings of what the SDK says of such an end. It knows no text of some statuses.
@@ -79,6 +80,10 @@ var harmlessEnds = []string{
 	"failed to read body: " + string(resilience.CodeTimeout),
 }
 
+// endOfHTTPClient is what net/http adds if the Timeout of an http.Client has ended a call within an answer: the server
+// hangs there.
+const endOfHTTPClient = " (Client.Timeout or context cancellation while reading body)"
+
 // saidBySDK returns what the SDK says of a call, after its method.
 func saidBySDK(err error) string {
 	_, said, _ := strings.Cut(err.Error(), `calling "`)
@@ -89,8 +94,15 @@ func saidBySDK(err error) string {
 // isOfStream reports whether the SDK has ended a call since the stream of the session, which belongs to no call, can't
 // be resumed.
 func isOfStream(err error) bool {
-	return isCallError(err) &&
-		strings.HasPrefix(strings.TrimPrefix(saidBySDK(err), "rejected by transport: "), "standalone SSE stream: ")
+	said := saidBySDK(err)
+	var wire *jsonrpc.Error
+	switch {
+	case isRejected(err):
+		said = strings.TrimPrefix(said, "rejected by transport: ")
+	case errors.As(err, &wire) && strings.HasPrefix(said, wire.Error()):
+		return false // these are the server's own words
+	}
+	return isCallError(err) && strings.HasPrefix(said, "standalone SSE stream: ")
 }
 
 // statusOf returns the status from 300 with a text, zero if there is none.
@@ -103,12 +115,24 @@ func statusOf(text string) int {
 	return 0
 }
 
+// isSameRefusal reports whether two errors of MCP have the same code, and came with the same status of HTTP, whose name
+// the SDK appends. What else they say may differ, as the number of a request does.
+func isSameRefusal(a, b error) bool {
+	var one, other *jsonrpc.Error
+	return errors.As(a, &one) && errors.As(b, &other) && one.Code == other.Code && lastWords(a) == lastWords(b)
+}
+
+// lastWords returns the text of an error after the last colon.
+func lastWords(err error) string {
+	text := err.Error()
+	return text[strings.LastIndex(text, ": ")+1:]
+}
+
 // mayRefuseAll reports whether an error of MCP came with a status of HTTP, or from a Transport, and may therefore be what
-// the server answers to all requests of the session: it doesn't know it any more, or the token has expired. It may also
-// have ended the session.
+// the server answers to all requests of the session: it doesn't know it any more, or the token has expired.
 func mayRefuseAll(err error) bool {
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) || wire.Code == codeRejected {
+	if !errors.As(err, &wire) || wire.Code == codeRejected || wire.Code == jsonrpc.CodeMethodNotFound {
 		return false
 	}
 	return errors.Is(err, &jsonrpc.Error{Code: codeRejected}) ||

@@ -35,6 +35,10 @@ import (
 // too long. The call at fault isn't counted then, but others are in vain: use [Transport]. It does so, too, if a message
 // over stdio is longer than 16 MiB, which can't be told from the end of the server's process.
 //
+// If an error of MCP with a status of HTTP refuses a call, as of a session that the server has forgotten, the session
+// pings the server with what the dial had in its context, and is lost if the ping is refused likewise. If the next
+// session's ping is, too, or a ping ends the session, such refusals end none for ten minutes.
+//
 // # With a guard
 //
 // Put the guard around the session, so that a retry uses the session that is up by then:
@@ -60,6 +64,8 @@ type Session struct {
 	// contexts holds the context of each session of the SDK, until that session is closed. It
 	// maps a *mcp.ClientSession to a sessionContext.
 	contexts sync.Map
+
+	pings pings
 }
 
 // A sessionContext is the context that a dial received. It ends with the session that was dialed.
@@ -147,6 +153,7 @@ func (s *Session) dial(
 		return nil, err
 	}
 	s.contexts.Store(cs, sessionContext{sessionCtx, cancel})
+	s.tryPing(ctx, cs)
 	return cs, nil
 }
 
@@ -227,7 +234,8 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 
 // Probe pings the server, for the Probe of a [resilience.BreakerConfig]: a breaker closes as soon as the other
 // server answers. A server that answers that it knows no ping works, too: since protocol 2026-07-28 none does.
-// Without a connection Probe fails at once.
+// Without a connection Probe fails at once. It says nothing if pings are what the server refuses, or something before it,
+// also by a new session.
 func (s *Session) Probe(ctx context.Context) error {
 	cs, err := s.Get(ctx)
 	if err != nil {
@@ -235,8 +243,15 @@ func (s *Session) Probe(ctx context.Context) error {
 	}
 
 	if err = ping(ctx, cs); !isAnswered(err) {
-		if endsSession(err, cs.ID()) || mayRefuseAll(err) { // a ping is what it answers to all
+		switch {
+		case endsSession(err, cs.ID()):
 			s.ReportLost(cs, err) // as the SDK doesn't always notice
+		case !mayRefuseAll(err):
+		case s.pings.areMute():
+			return resilience.MarkNeutral(err)
+		default:
+			s.pings.refused.Store(true) // as it may refuse all that comes
+			s.ReportLost(cs, err)
 		}
 		return resilience.MarkBackend(err)
 	}
@@ -262,8 +277,8 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 	}
 
 	cause, guarded := withoutGuards(err)
-	unknown := mayRefuseAll(cause) && s.refusesAll(ctx, cs)
-	lost := unknown || endsSession(cause, cs.ID()) ||
+	unknown, closed := s.refusesAll(ctx, cs, cause)
+	lost := unknown || closed || endsSession(cause, cs.ID()) ||
 		errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(s.ping(ctx, cs), cs)
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
@@ -281,7 +296,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 
 	result := clientError(err, cs.ID(), sent)
 	if unknown {
-		result = connectionLost(reasonEnded, err)
+		result = connectionLost(reasonRefused, err)
 	}
 	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, cs) {
 		lost, result = true, connectionLost(reasonClosed, err)
@@ -311,33 +326,6 @@ func withoutGuards(err error) (cause error, guarded bool) {
 		err = e.Err
 	}
 	return err, e != nil
-}
-
-// refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused one call.
-func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession) bool {
-	err := s.ping(ctx, cs)
-	return !isAnswered(err) && mayRefuseAll(err) || isClosed(err, cs)
-}
-
-// ping pings the server with what the dial of cs had in its context: what a call has there, such as the token of a
-// user, may be what the server refuses.
-func (s *Session) ping(ctx context.Context, cs *mcp.ClientSession) error {
-	dialed, open := s.contextOf(cs)
-	if !open {
-		return mcp.ErrConnectionClosed
-	}
-	pinging, cancel := context.WithCancel(dialed)
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
-	return pingWithin(pinging, waitTime(ctx), cs)
-}
-
-// waitTime is how long a call waits to learn why it has failed: endTimeout, or a quarter of its time.
-func waitTime(ctx context.Context) time.Duration {
-	if deadline, ok := ctx.Deadline(); ok {
-		return max(min(endTimeout, time.Until(deadline)/4), 1)
-	}
-	return endTimeout
 }
 
 // endsSoon reports whether cs has ended, or does so within the waitTime.

@@ -1,0 +1,126 @@
+package gosdk
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+)
+
+// muteTime is for how long a server's refusal of a ping says nothing, after it has refused one by a new session, too.
+const muteTime = 10 * time.Minute
+
+// pings is what a Session knows of how its server takes pings. One that refuses a call may have forgotten the session, or
+// its token may have expired; then it refuses a ping likewise, and another session is needed. But it may let no ping
+// through at all, or none without the token that a call has in its context. A ping by the next session tells.
+type pings struct {
+	refused atomic.Bool               // the last session was given up since one was
+	mute    atomic.Pointer[time.Time] // until when the refusal of one says nothing; nil is the past
+}
+
+// areMute reports whether the refusal of a ping says nothing.
+func (p *pings) areMute() bool {
+	until := p.mute.Load()
+	return until != nil && time.Now().Before(*until)
+}
+
+// silence notes that refusals say nothing for a while.
+func (p *pings) silence() {
+	until := time.Now().Add(muteTime)
+	p.mute.Store(&until)
+}
+
+// tryPing pings the server by a new session if the last one was given up because it had refused a ping.
+func (s *Session) tryPing(ctx context.Context, cs *mcp.ClientSession) {
+	if s.pings.refused.Swap(false) && mayRefuseAll(s.ping(ctx, cs)) {
+		s.pings.silence()
+	}
+}
+
+// refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused a call with this
+// error; or whether the session is closed, as by the SDK if something before the server refuses pings.
+func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused error) (all, closed bool) {
+	if !mayRefuseAll(refused) || s.pings.areMute() {
+		return false, false
+	}
+
+	err := s.ping(ctx, cs)
+	if isAnswered(err) {
+		return false, false
+	}
+	if _, ended := refusal(err); ended {
+		s.pings.silence() // no further one ends a session
+		return false, true
+	}
+	if mayRefuseAll(err) && isSameRefusal(err, refused) {
+		s.pings.refused.Store(true)
+		return true, false
+	}
+	closed = isClosed(err, cs)
+	return closed, closed
+}
+
+// ping pings the server with what the dial of cs had in its context: what a call has there, such as the token of a
+// user, may be what the server refuses.
+func (s *Session) ping(ctx context.Context, cs *mcp.ClientSession) error {
+	dialed, open := s.contextOf(cs)
+	if !open {
+		return mcp.ErrConnectionClosed
+	}
+	pinging, cancel := context.WithCancel(dialed)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	err := pingWithin(pinging, waitTime(ctx), cs)
+	if dialed.Err() != nil && (err == nil || !isCallError(err)) {
+		return mcp.ErrConnectionClosed // it has ended meanwhile
+	}
+	return err
+}
+
+// waitTime is how long a call waits to learn why it has failed: endTimeout, or a quarter of its time.
+func waitTime(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return max(min(endTimeout, time.Until(deadline)/4), 1)
+	}
+	return endTimeout
+}
+
+// ping pings the server of cs, which reaches no tool. Since protocol 2026-07-28 no server knows the method, but each
+// says so, if the request has the _meta that all requests have, which the SDK doesn't add to a ping.
+func ping(ctx context.Context, cs *mcp.ClientSession) error {
+	params := &mcp.PingParams{}
+	if r := cs.InitializeResult(); r != nil && r.ProtocolVersion >= protocolStateless {
+		params.Meta = mcp.Meta{mcp.MetaKeyProtocolVersion: r.ProtocolVersion, mcp.MetaKeyClientCapabilities: struct{}{}}
+	}
+
+	err := cs.Ping(ctx, params)
+	if err != nil && isAnswered(err) {
+		resilience.ReportBackend(ctx, nil) // a Transport has seen status 404
+	}
+	return err
+}
+
+// isAnswered reports whether the server has answered a ping, if only that it knows none.
+func isAnswered(err error) bool {
+	var answer *jsonrpc.Error
+	return err == nil || errors.As(err, &answer) && answer.Code == jsonrpc.CodeMethodNotFound
+}
+
+// pingWithin pings the server of cs, after a call has failed with an error that doesn't tell whether the connection
+// is closed.
+func pingWithin(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) error {
+	_, err := resilience.WithTimeout(ctx, "ping", timeout, func(ctx context.Context) (any, error) {
+		return nil, ping(ctx, cs)
+	})
+	return err
+}
+
+// isClosed reports whether the error of a ping, which may be nil, says that the connection of cs is closed. The SDK
+// refuses a ping at once then.
+func isClosed(err error, cs *mcp.ClientSession) bool {
+	return errors.Is(err, mcp.ErrConnectionClosed) || err != nil && endsSession(err, cs.ID())
+}

@@ -1,0 +1,156 @@
+package gosdk_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What a gateway refuses.
+const (
+	mistake    = 400 // a call with longArguments, as an MCP server does
+	noPing     = 403 // a ping
+	noToken    = 401 // all that has no token, but a dial
+	badRequest = `{"jsonrpc":"2.0","error":{"code":-32602,"message":"too long"},"id":"x"}`
+	noAccess   = `{"jsonrpc":"2.0","error":{"code":-32001,"message":"invalid token"},"id":"x"}`
+)
+
+// gateway refuses mistakes, and what its second status says, by an error of MCP or by a text.
+func gateway(refuses int, byText bool) func(http.ResponseWriter, *http.Request) bool {
+	refuse := func(w http.ResponseWriter, status int, body string) bool {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+		return true
+	}
+	access := noAccess
+	if byText {
+		access = "no"
+	}
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		has := func(words string) bool { return bytes.Contains(body, []byte(words)) }
+		dials := has(`"method":"initialize"`) || has(`"method":"server/discover"`) || has(`"method":"notifications/`)
+		switch {
+		case r.Method != http.MethodPost:
+		case refuses == noPing && has(`"method":"ping"`):
+			return refuse(w, noPing, access)
+		case refuses == noToken && !dials && r.Header.Get("Authorization") != "good":
+			return refuse(w, noToken, access)
+		case has(`"text":"xxx`):
+			return refuse(w, mistake, badRequest)
+		}
+		return false
+	}
+}
+
+// tokenOf sends the token in the context of each request.
+type tokenKey struct{}
+
+func tokenOf(base http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		r = r.Clone(r.Context())
+		token, _ := r.Context().Value(tokenKey{}).(string)
+		r.Header.Set("Authorization", token)
+		return base.RoundTrip(r)
+	})
+}
+
+// Neither an agent's mistakes nor a user's bad token shut a tool for others, also if something before the server lets no
+// ping of the session through.
+func TestRefusedPingsShutNoTool(t *testing.T) {
+	for with, base := range map[string]http.RoundTripper{"plain": http.DefaultTransport, "Transport": gosdk.Transport(nil)} {
+		for _, protocol := range []string{legacy, latest} {
+			for name, tc := range map[string]struct {
+				refuses   int
+				byText    bool
+				token     string
+				arguments map[string]any
+				lost      int // sessions, at most
+			}{
+				"a mistake, no ping":          {noPing, false, "good", longArguments, 0},
+				"a mistake, no ping, by text": {noPing, true, "good", longArguments, 1},
+				"a mistake, with tokens":      {noToken, false, "good", longArguments, 0},
+				"a bad token":                 {noToken, false, "bad", nil, 1},
+			} {
+				t.Run(fmt.Sprint(name, ", ", with, ", ", protocol), func(t *testing.T) {
+					h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: protocol == latest})
+					intercept := gateway(tc.refuses, tc.byText)
+					h.intercept.Store(&intercept)
+					var dials atomic.Int64
+					s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+						dials.Add(1)
+						return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+							Endpoint: h.URL, HTTPClient: &http.Client{Transport: tokenOf(base)}, DisableStandaloneSSE: true,
+						}, speaking(protocol))
+					}, sessionConfig{})
+					g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+					call := func(token string, arguments map[string]any) error {
+						up(t, s)
+						ctx := context.WithValue(t.Context(), tokenKey{}, token)
+						_, err := resilience.Do(ctx, g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
+							return s.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: arguments})
+						}, behindAdapter)
+						return err
+					}
+
+					lost := 0
+					for range 10 {
+						err := call(tc.token, tc.arguments)
+						require.Error(t, err)
+						if strings.Contains(err.Error(), "CONNECTION_LOST") {
+							lost++
+						}
+					}
+					assert.LessOrEqual(t, lost, tc.lost)
+					assert.LessOrEqual(t, dials.Load(), 1+int64(tc.lost))
+					require.NoError(t, call("good", nil))
+
+					if tc.refuses == noPing && with == "Transport" {
+						for range 3 {
+							_ = s.Probe(t.Context())
+							up(t, s)
+						}
+						assert.LessOrEqual(t, dials.Load(), int64(2))
+						assert.Equal(t, resilience.ClassNeutral, resilience.Classify(s.Probe(t.Context())))
+					}
+				})
+			}
+		}
+	}
+}
+
+// A guarded client has one session, which no ping of the guard's ends.
+func TestMistakeBehindAGatewayKeepsTheSession(t *testing.T) {
+	for _, protocol := range []string{legacy, latest} {
+		t.Run(protocol, func(t *testing.T) {
+			h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: protocol == latest})
+			intercept := gateway(noPing, true)
+			h.intercept.Store(&intercept)
+			client := gosdk.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil, newGuard(t, resilience.Config{}))
+			cs, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
+				Endpoint: h.URL, HTTPClient: &http.Client{}, DisableStandaloneSSE: true,
+			}, speaking(protocol))
+			require.NoError(t, err)
+			defer cs.Close()
+			for range 6 {
+				_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: longArguments})
+				assert.ErrorIs(t, err, resilience.CodeValidation)
+			}
+			_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
+			assert.NoError(t, err)
+		})
+	}
+}
