@@ -42,26 +42,23 @@ func (s *Session) tryPing(ctx context.Context, cs *mcp.ClientSession) {
 }
 
 // refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused a call with this
-// error; or whether the session is closed, as by the SDK if something before the server refuses pings.
+// error; or whether the session is closed, as by the SDK if something before the server refuses pings by a text.
 func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused error) (all, closed bool) {
 	if !mayRefuseAll(refused) || s.pings.areMute() {
 		return false, false
 	}
 
-	err := s.ping(ctx, cs)
-	if isAnswered(err) {
+	switch err := s.ping(ctx, cs); {
+	case isAnswered(err):
 		return false, false
-	}
-	if _, ended := refusal(err); ended {
-		s.pings.silence() // no further one ends a session
+	case isClosed(err, cs): // by the ping, most likely: no further one ends a session
+		s.pings.silence()
 		return false, true
-	}
-	if mayRefuseAll(err) && isSameRefusal(err, refused) {
+	case mayRefuseAll(err) && isSameRefusal(err, refused):
 		s.pings.refused.Store(true)
 		return true, false
 	}
-	closed = isClosed(err, cs)
-	return closed, closed
+	return false, false
 }
 
 // ping pings the server with what the dial of cs had in its context: what a call has there, such as the token of a

@@ -44,7 +44,7 @@ local ahead = tonumber(clock[2] or 0)
 ahead = ahead + math.max(tonumber(clock[1] or 0) - (now + ahead), 0)
 now = now + ahead
 
-local prolonged = 3600000 -- how often it is noted that what doesn't change is still mentioned
+local prolonged = 3600000 -- how often it is noted, at most, that what doesn't change is still mentioned
 local lately = 60000 -- for how long a reset is remembered
 local cooldowns = 10 -- for how many of them Probes that fail may put calls off
 local late = 1000 -- by how much a member may do later what it does at a time of its own
@@ -190,7 +190,7 @@ local function changed(id, told)
 		redis.call('HSET', breaker, 'v', v)
 		redis.call('PEXPIRE', breaker, time)
 		redis.call('ZADD', index, int(now + time), id)
-		redis.call('PEXPIRE', index, keep)
+		redis.call('PEXPIRE', index, keep + prolonged)
 	else
 		redis.call('ZREM', index, id)
 	end
@@ -243,7 +243,7 @@ local ops = {}
 
 -- page returns a hundred IDs of breakers that expire later than the cursor says, with all that expire when the last of
 -- these does, and the next cursor, which is 0 if there are no more. What changes, or is prolonged, meanwhile, expires
--- later than before, but for what was reset, of which a message tells.
+-- later than before, and is on a later page, but for what was reset, of which a message tells.
 local function page(cursor)
 	local found = redis.call('ZRANGEBYSCORE', index, '(' .. cursor, '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
 	if #found == 0 then return {since = since(), next = '0'} end
@@ -273,10 +273,10 @@ function ops.read(...)
 		if redis.call('EXISTS', key) == 1 then
 			local h = redis.call('HMGET', key, 'state', 'failures')
 			local expires = tonumber(redis.call('ZSCORE', index, id) or 0)
-			if expires < now + keep - prolonged and (h[1] == 'isolated' or listed(id) and (h[1] or h[2])) then
-				redis.call('PEXPIRE', key, keep)
-				redis.call('ZADD', index, int(now + keep), id)
-				redis.call('PEXPIRE', index, keep)
+			if expires < now + keep and (h[1] == 'isolated' or listed(id) and (h[1] or h[2])) then
+				redis.call('PEXPIRE', key, keep + prolonged)
+				redis.call('ZADD', index, int(now + keep + prolonged), id)
+				redis.call('PEXPIRE', index, keep + prolonged)
 			end
 			table.insert(all, get(key, id))
 		end

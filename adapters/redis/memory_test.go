@@ -197,6 +197,61 @@ func TestPagesHaveAllBreakers(t *testing.T) {
 	require.LessOrEqual(t, pages, 10)
 }
 
+// What another member prolongs, or changes, while this one lists the breakers, is on a later page: it isn't gone.
+func TestListingMissesNothingThatMoves(t *testing.T) {
+	for name, move := range map[string]func(t *testing.T, other *modelStore, ids []string){
+		"prolonged": func(t *testing.T, other *modelStore, ids []string) {
+			for ids := range slices.Chunk(ids, 10) {
+				_, err := other.read(t.Context(), ids)
+				require.NoError(t, err)
+			}
+		},
+		"changed": func(t *testing.T, other *modelStore, ids []string) {
+			for _, id := range ids {
+				_, err := other.isolate(t.Context(), id, "for another reason")
+				require.NoError(t, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				s, other := newServer(t, m, "member"), m.store("other")
+				for i := range 350 {
+					s.more = append(s.more, fmt.Sprint("tool-", i))
+				}
+				other.delay = func() time.Duration { return time.Millisecond }
+				s.start(nil)
+				defer leaveAll(t, []*server{s})
+				var ids []string
+				for _, tool := range s.more {
+					require.NoError(t, s.fleet.Isolate(t.Context(), tool, "maintenance"))
+					ids = append(ids, "listed/"+tool)
+					time.Sleep(time.Millisecond)
+				}
+				m.mu.Lock()
+				m.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+				m.mu.Unlock()
+
+				hear := s.store.deafen()
+				var once sync.Once
+				s.store.faults.Store("list", fault{before: func(context.Context) error {
+					once.Do(func() { move(t, other, ids[150:]) })
+					return nil
+				}})
+				s.fleet.engine.subscribed()
+				for range 3000 {
+					time.Sleep(time.Millisecond)
+					for _, tool := range s.more {
+						require.Equal(t, resilience.StateIsolated, s.stateOf(tool), tool)
+					}
+				}
+				hear()
+			})
+		})
+	}
+}
+
 // An isolation holds until Reset, also if nothing happens for longer than the store remembers what nobody mentions.
 func TestIsolationLastsLongerThanADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -60,9 +60,9 @@ func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
 	return over(ctx, s, "read", func() (all []entry) {
 		for _, id := range ids {
 			if b := s.breakers[id]; b != nil {
-				old := b.expires.Before(s.time().Add(keep - time.Hour))
+				old := b.expires.Before(s.time().Add(keep))
 				if old && (b.State == "isolated" || isListed(id) && !b.isAtRest()) {
-					b.expires = s.time().Add(keep)
+					b.expires = s.time().Add(keep + time.Hour)
 				}
 				all = append(all, s.view(id, s.me))
 			}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -74,12 +73,6 @@ type page struct {
 	Since string   `json:"since"`
 	IDs   []string `json:"ids"`
 	Next  string   `json:"next"` // the cursor of the next page; "0" if there is none
-}
-
-// isAfter reports whether the next page has only what expires after a time, in milliseconds.
-func (p page) isAfter(ms int64) bool {
-	next, _ := strconv.ParseInt(p.Next, 10, 64)
-	return next >= ms
 }
 
 // entry is a breaker of the fleet.

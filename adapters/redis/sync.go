@@ -98,8 +98,11 @@ func (e *engine) sync(run context.Context, asked time.Time) (members int, err er
 		if err := e.read(ctx, p.IDs, all); err != nil {
 			return 0, err
 		}
-		if p.Next == "0" || p.isAfter(reply.Now+keep.Milliseconds()) { // what has changed since, is news
+		if p.Next == "0" { // what changes, or is prolonged, meanwhile is on a later page
 			break
+		}
+		if err := e.renew(ctx); err != nil { // though all of a page has been read
+			return 0, err
 		}
 		p, err = bounded(ctx, &e.hanging, func(ctx context.Context) (page, error) { return e.store.list(ctx, p.Next) })
 		if err != nil {
