@@ -465,3 +465,34 @@ func TestProbeOfATrippedBreakerNeedsNoLease(t *testing.T) {
 		require.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 	})
 }
+
+// A fleet that wants a probe soon has to say who sends it: without its answer, the member keeps to its own Cooldown.
+func TestLeaseThatIsNotAnsweredLeavesTheCooldown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hangs atomic.Bool
+		hangs.Store(true)
+		g, m := joined(t, &testFleet{lease: func(ctx context.Context) (bool, time.Duration) {
+			if hangs.Load() {
+				<-ctx.Done()
+			}
+			return true, 0
+		}}, resilience.BreakerConfig{})
+		b := g.Breaker("x")
+		trip(t, b)
+		for range 2 {
+			time.Sleep(time.Second)
+			opened(t, m, 10*time.Millisecond)
+		}
+		time.Sleep(10 * time.Millisecond)
+		assert.False(t, report(b, errBoom))
+		assert.Greater(t, b.RetryAfter(), 27*time.Second)
+
+		opened(t, m, 10*time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
+		hangs.Store(false)
+		assert.True(t, report(b, errBoom), "the fleet says so")
+		hangs.Store(true)
+		time.Sleep(30 * time.Second)
+		assert.True(t, report(b, nil), "the Cooldown is over")
+	})
+}

@@ -132,7 +132,7 @@ func (b *Breaker) callProbe(period int) {
 		return
 	}
 
-	if wait := b.lease(CauseProbe, maxLeaseWait); wait > 0 && b.isProbedElsewhere(period, wait) {
+	if wait, _ := b.lease(CauseProbe, maxLeaseWait); wait > 0 && b.isProbedElsewhere(period, wait) {
 		return
 	}
 

@@ -34,6 +34,7 @@ type sharing struct {
 	freed   time.Time // when the operator has reset, for this member alone, what the fleet had isolated
 	tripped *moment   // until when it was tripped by the operator; nil if it wasn't
 	denied  refusal   // of a call as the probe
+	alone   *moment   // until when no call is it unless the fleet says so, which wants one sooner; nil is the past
 }
 
 // A refusal is what a fleet does that refuses a probe.
@@ -51,7 +52,7 @@ func (r *refusal) holds(longest time.Duration) bool {
 // note is called for each change of the breaker's state. If the member's own probe has closed what the fleet has opened,
 // it is no news that the fleet closes it, too: it may have opened again by then. b.mu must be held.
 func (s *sharing) note(e BreakerChange) {
-	s.denied = refusal{}
+	s.denied, s.alone = refusal{}, nil
 	if e.Cause != CauseCalls && e.Cause != CauseProbe {
 		return
 	}
@@ -166,9 +167,13 @@ func (b *Breaker) openByFleet(fresh *counter, d time.Duration) {
 	switch state := b.era.Load().state; {
 	case b.hasProbe():
 	case state == StateOpen:
+		s := &b.inTrouble().shared
+		if left := b.untilProbe(); d < left && (s.alone == nil || s.alone.left() < left) {
+			s.alone = b.probeAt.Load()
+		}
 		b.probeAt.Store(in(d))
 		if d > 0 {
-			b.inTrouble().shared.denied = refusal{}
+			s.denied = refusal{}
 		}
 	default:
 		b.reason.Store(nil)
@@ -243,10 +248,13 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 	}
 	defer b.asking.Store(false)
 
-	wait := b.lease(CauseCalls, min(maxLeaseWait, left/10))
+	wait, answered := b.lease(CauseCalls, min(maxLeaseWait, left/10))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.inTrouble().shared
+	if !answered && s.alone != nil {
+		wait = s.alone.left()
+	}
 	switch {
 	case wait <= 0:
 		return true
@@ -262,15 +270,18 @@ func (b *Breaker) mayProbe(left time.Duration) bool {
 }
 
 // lease asks the fleet whether the breaker may be probed, and returns zero if it may, otherwise how long it
-// is until it may be asked again. It takes no longer than patience, and then the breaker decides.
-func (b *Breaker) lease(cause Cause, patience time.Duration) time.Duration {
+// is until it may be asked again. If it doesn't answer, which takes no longer than patience, the breaker decides.
+func (b *Breaker) lease(cause Cause, patience time.Duration) (wait time.Duration, answered bool) {
 	m := b.member()
-	if m == nil || m.hanging.Load() >= maxLeases || b.isFreed() || b.isTripped() {
-		return 0
+	switch {
+	case m == nil || b.isFreed() || b.isTripped():
+		return 0, true
+	case m.hanging.Load() >= maxLeases:
+		return 0, false
 	}
 
 	view := b.fleetView()
-	wait, _ := WithTimeout(context.Background(), "lease", patience, func(ctx context.Context) (time.Duration, error) {
+	wait, err := WithTimeout(context.Background(), "lease", patience, func(ctx context.Context) (time.Duration, error) {
 		m.hanging.Add(1)
 		defer m.hanging.Add(-1)
 		granted, wait := m.fleet.Lease(ctx, view, cause)
@@ -279,5 +290,5 @@ func (b *Breaker) lease(cause Cause, patience time.Duration) time.Duration {
 		}
 		return max(wait, minLeaseWait), nil
 	})
-	return wait // zero after an error, too
+	return wait, err == nil // zero after an error, too
 }

@@ -134,3 +134,26 @@ func TestExpiredLeaseIsNotTakenFromAnotherMember(t *testing.T) {
 	tick(leaseTerm - time.Millisecond)
 	require.False(t, lease(all[0]))
 }
+
+// However slow Redis is, a fleet asks a dead backend no more often than its servers would without it.
+func TestSlowRedisAsksNoMoreOften(t *testing.T) {
+	const members, cooldowns = 20, 10
+	for _, oneWay := range []time.Duration{75 * time.Millisecond, 150 * time.Millisecond, 200 * time.Millisecond, 240 * time.Millisecond} {
+		t.Run(fmt.Sprint(oneWay), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := serversFarAway(t, newModel(), members, oneWay)
+				time.Sleep(2 * absence)
+				defer leaveAll(t, all)
+				all[0].broken.Store(true)
+				for _, s := range all { // one after the other
+					defer callOften(time.Second, s)()
+					time.Sleep(time.Second / members)
+				}
+				time.Sleep(time.Minute)
+				before := all[0].asked.Load()
+				time.Sleep(cooldowns * 30 * time.Second)
+				require.LessOrEqual(t, all[0].asked.Load()-before, int64(members*cooldowns))
+			})
+		})
+	}
+}
