@@ -119,11 +119,11 @@ func (f *facts) byDefault() Class {
 // meaning is byDefault without a mark of MarkNeutral around what else the error tells.
 func (f *facts) meaning() Class {
 	switch {
-	case f.derived && f.blame().neutral():
+	case f.derived && (f.blame().neutral() || f.says.neutral()):
 		return f.blame()
 	case f.said:
 		return f.says
-	case f.has(isCanceled) && f.blamed == nil && !f.neutral:
+	case f.has(isCanceled) && f.blamed == nil && !f.neutral && !f.isTrouble():
 		return ClassCanceled
 	}
 	return f.blame()
@@ -207,7 +207,8 @@ type statement struct {
 
 // join adds the statement of another one of several errors, of the same rank, or of a lower one that has given way.
 func (s *statement) join(inner *statement) {
-	better := s.derived && inner.said && !inner.derived // what a program says on purpose
+	better := s.derived && inner.said && // what a program says on purpose, or else trouble
+		(!inner.derived || s.says.neutral() && !inner.says.neutral())
 	if inner.explicit != nil && (better || s.explicit.saysNothing()) || better && s.explicit.isAsSealed() {
 		s.explicit = inner.explicit
 	}
@@ -273,7 +274,7 @@ func (s *statement) addError(e *Error) {
 		s.timeout = e.LastCode == CodeTimeout
 	}
 	s.neutral, s.final = k.neutral, false
-	if e.Code == CodeTimeout || e.Code == CodeCanceled {
+	if (e.Code == CodeTimeout || e.Code == CodeCanceled) && !e.isOfConnector() {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
 	}
 	if e.Code != CodeRetryExhausted {
@@ -284,6 +285,12 @@ func (s *statement) addError(e *Error) {
 
 func (s *statement) say(c Class) {
 	s.neutral, s.said, s.says, s.timeout, s.derived = false, true, c, false, false
+}
+
+// isOfConnector reports whether a [Connector] has made e after several dials, or for a context that has ended.
+func (e *Error) isOfConnector() bool {
+	_, unmade := e.Err.(*notMade)
+	return unmade && (e.Code == CodeRetryExhausted || e.Code == CodeTimeout || e.Code == CodeCanceled)
 }
 
 func (e *Error) class() Class {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,4 +253,46 @@ func TestErrorOfAConnectorThatGaveUp(t *testing.T) {
 		assert.Equal(t, resilience.ClassPermanent, resilience.Classify(r.Err))
 		assert.Equal(t, 1, r.Attempts)
 	})
+}
+
+// The error of Get counts as little when the context has ended that the tool has given to it, as in a race.
+func TestErrorOfGetWithAContextThatHasEnded(t *testing.T) {
+	get := func(c *resilience.Connector[int], ctx context.Context) (int, error) { return c.Get(ctx) }
+	wait := func(c *resilience.Connector[int], ctx context.Context) (int, error) { return c.Wait(ctx) }
+	for name, tc := range map[string]struct {
+		of       func(*resilience.Connector[int], context.Context) (int, error)
+		timeout  time.Duration
+		failures int
+	}{
+		"Get, canceled":  {get, 0, 0},
+		"Wait, canceled": {wait, 0, 0},
+		"Get, too late":  {get, time.Second, 0},
+		"Wait, too late": {wait, time.Second, 1}, // as documented
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			dial := func(context.Context) (int, error) {
+				return 0, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+			}
+			c := resilience.NewConnector(dial, resilience.ConnectorConfig[int]{
+				Backoff: resilience.Backoff{Base: time.Hour, Max: time.Hour},
+			})
+			defer c.Close()
+			synctest.Wait()
+			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				if tc.timeout > 0 {
+					ctx, cancel = context.WithTimeout(ctx, tc.timeout)
+					defer cancel()
+					time.Sleep(2 * tc.timeout)
+				} else {
+					cancel()
+				}
+				return tc.of(c, ctx)
+			}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
+			assert.Equal(t, tc.failures, g.Health()[0].ConsecutiveFailures)
+			assert.Equal(t, tc.failures == 0, r.Err.Retryable)
+		})
+	}
 }

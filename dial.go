@@ -201,6 +201,15 @@ type absence struct {
 	final bool          // no further dial will be made by itself
 }
 
+// endedBy returns e, by which the wait for a connection has ended, with the reason why there was none. A tool that has
+// waited until its timeout has exceeded that; otherwise its call wasn't made.
+func (a absence) endedBy(e *Error) *Error {
+	if e.Code == CodeTimeout {
+		return e.withCause(a.cause)
+	}
+	return e.withCause(&notMade{a.cause})
+}
+
 // look returns the connection, or why there is none.
 func (c *Connector[C]) look() (*C, absence) {
 	c.mu.Lock()

@@ -278,8 +278,7 @@ func (f *facts) addEffect(err error, own sign) {
 	case *Error:
 		f.harmless = false // a mark in it speaks for a call that the tool made, not for all that it did
 		if x.speaksForSeveral() {
-			_, dials := x.Err.(*notMade) // the several are those of a Connector
-			f.noEffect = dials && x.Code == CodeRetryExhausted
+			f.noEffect = x.isOfConnector()
 		}
 	case *blamed:
 		f.addBlamed(x)

@@ -49,7 +49,7 @@ func (f *facts) isUnmade() bool { return f.rejected || f.notMade }
 // not made agents should still read, if no other one tells them anything, and what an author has written. An error of
 // which nothing is known leaves all that it is.
 func (f *facts) giveWay() {
-	rejects, among := f.rejects, isUnfinished
+	rejects := f.rejects
 	switch f.rank {
 	case rankUnknown:
 		if f.derived {
@@ -61,11 +61,9 @@ func (f *facts) giveWay() {
 		return
 	case rankUnmade:
 		rejects = f.explicit
-	case rankCanceled:
-		among |= isCanceled
 	}
 
-	f.among &= among
+	f.among &= isUnfinished | isCanceled
 	f.statement = statement{rejects: rejects, notMade: true, rejected: true, nested: f.nested}
 	f.evidence = evidence{noEffect: f.noEffect, harmless: f.harmless, repeated: f.repeated}
 }

@@ -1,0 +1,76 @@
+package resilience_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+	"testing"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+// Errors that AsError and WithRetry have made say what they wrap.
+
+// Trouble decides, in any order, also as AsError and WithRetry return it.
+func TestDerivedErrorsBesideTrouble(t *testing.T) {
+	retried := func(err error) error {
+		_, err = resilience.WithRetry(context.Background(), resilience.Retry{MaxRetries: -1}, failing(9, err))
+		return err
+	}
+	reset := error(syscall.ECONNRESET)
+	for _, mistake := range []error{
+		statusError(404), resilience.AsError("x", statusError(404)), resilience.AsError("x", resilience.MarkNeutral(errBoom)),
+	} {
+		for _, trouble := range []error{reset, resilience.AsError("x", reset), retried(reset)} {
+			permutations([]error{mistake, trouble, errBoom}, func(errs []error) {
+				for _, joined := range []error{errors.Join(errs...), errors.Join(errs[0], fmt.Errorf("x: %w", errors.Join(errs[1:]...)))} {
+					g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+					_, err := resilience.Do(t.Context(), g, "outer", failing(9, joined), behindAdapter)
+					assert.Equal(t, 1, g.Breaker("outer").Failures(), "%q", joined)
+					assert.NotEqual(t, resilience.CodeValidation, err.(*resilience.Error).Code, "%q", joined)
+				}
+			})
+		}
+	}
+}
+
+// So does what was reported, if the tool returns another error: that of a fallback, for example.
+func TestDerivedErrorAfterReportedTrouble(t *testing.T) {
+	missing := &fs.PathError{Op: "open", Path: "/cache/x", Err: fs.ErrNotExist}
+	for _, err := range []error{missing, resilience.AsError("x", missing)} {
+		g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+		_, _ = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			resilience.ReportBackend(ctx, statusError(503))
+			return 0, err
+		}, behindAdapter)
+		assert.Equal(t, 1, g.Breaker("x").Failures(), "%q", err)
+	}
+}
+
+// What a fan-out has canceled, after one of its requests has failed, hides no trouble, with and without a guard.
+func TestTroubleBesideWhatIsCanceled(t *testing.T) {
+	for _, third := range []error{
+		errBoom, resilience.MarkNeutral(errBoom), &resilience.Error{Code: resilience.CodeCircuitOpen, Retryable: true},
+	} {
+		permutations([]error{syscall.ECONNRESET, context.Canceled, third}, func(errs []error) {
+			fan := errors.Join(errs...)
+			assert.Equal(t, resilience.ClassTransient, resilience.Classify(fan), "%q", fan)
+			for _, joined := range []error{fan, resilience.AsError("x", fan), errors.Join(resilience.AsError("x", fan), errBoom)} {
+				assert.NotErrorIs(t, joined, resilience.CodeCanceled)
+				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+				_, _ = resilience.Do(t.Context(), g, "x", failing(9, joined), behindAdapter)
+				assert.Equal(t, 1, g.Breaker("x").Failures(), "%q", joined)
+			}
+		})
+	}
+}
+
+// Without a guard, what is canceled decides over what says nothing, in any order.
+func TestCanceledBesideWhatSaysNothing(t *testing.T) {
+	permutations([]error{errBoom, context.Canceled, resilience.MarkNeutral(errBoom)}, func(errs []error) {
+		assert.Equal(t, resilience.ClassCanceled, resilience.Classify(errors.Join(errs...)), "%q", errs)
+	})
+}
