@@ -207,8 +207,7 @@ type statement struct {
 
 // join adds the statement of another one of several errors, of the same rank, or of a lower one that has given way.
 func (s *statement) join(inner *statement) {
-	better := s.derived && inner.said && // what a program says on purpose, or else trouble
-		(!inner.derived || s.says.neutral() && !inner.says.neutral())
+	better := s.derived && inner.said && !inner.derived // what a program says on purpose
 	if inner.explicit != nil && (better || s.explicit.saysNothing()) || better && s.explicit.isAsSealed() {
 		s.explicit = inner.explicit
 	}

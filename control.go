@@ -85,8 +85,8 @@ func (b *Breaker) Trip(d time.Duration) {
 	case StateOpen:
 		b.probeAt.Store(in(d))
 		b.message.Store(nil)
-		b.prober.tripped(b)
 	default:
 		b.open(c, CauseManual, d)
 	}
+	b.prober.tripped(b)
 }

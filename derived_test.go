@@ -74,3 +74,15 @@ func TestCanceledBesideWhatSaysNothing(t *testing.T) {
 		assert.Equal(t, resilience.ClassCanceled, resilience.Classify(errors.Join(errs...)), "%q", errs)
 	})
 }
+
+// Words that an author has given to what AsError returned are his, also beside another error.
+func TestAuthorsWordsOfADerivedErrorStand(t *testing.T) {
+	own := resilience.AsError("x", errBoom)
+	own.Message = "The index is being rebuilt"
+	for _, joined := range []error{errors.Join(own, statusError(503)), errors.Join(statusError(503), own)} {
+		g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+		_, err := resilience.Do(t.Context(), g, "outer", failing(9, joined), behindAdapter)
+		assert.Equal(t, own.Message, err.(*resilience.Error).Message)
+		assert.Equal(t, 1, g.Breaker("outer").Failures())
+	}
+}

@@ -479,13 +479,12 @@ func TestLeaseThatIsNotAnsweredLeavesTheCooldown(t *testing.T) {
 		}}, resilience.BreakerConfig{})
 		b := g.Breaker("x")
 		trip(t, b)
-		for range 2 {
-			time.Sleep(time.Second)
-			opened(t, m, 10*time.Millisecond)
-		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(time.Second)
+		opened(t, m, 10*time.Millisecond)
+		opened(t, m, 5*time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 		assert.False(t, report(b, errBoom))
-		assert.Greater(t, b.RetryAfter(), 27*time.Second)
+		assert.Greater(t, b.RetryAfter(), 28*time.Second)
 
 		opened(t, m, 10*time.Millisecond)
 		time.Sleep(10 * time.Millisecond)
@@ -493,6 +492,26 @@ func TestLeaseThatIsNotAnsweredLeavesTheCooldown(t *testing.T) {
 		assert.True(t, report(b, errBoom), "the fleet says so")
 		hangs.Store(true)
 		time.Sleep(30 * time.Second)
-		assert.True(t, report(b, nil), "the Cooldown is over")
+		assert.True(t, report(b, errBoom), "the Cooldown is over")
+
+		opened(t, m, 10*time.Millisecond)
+		change(t, m, fleetCloses)
+		opened(t, m, time.Second)
+		time.Sleep(time.Second)
+		assert.True(t, report(b, nil), "so is that of the fleet, which has closed it between")
+	})
+}
+
+// Each Probe that a fleet refuses may wait for ten Cooldowns, also after one that was called without its lease.
+func TestProbesThatAFleetAlwaysRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &testFleet{lease: func(context.Context) (bool, time.Duration) { return false, time.Second }}
+		var backend probedBackend
+		g, m := joined(t, f, resilience.BreakerConfig{Probe: backend.probe})
+		opened(t, m, time.Hour)
+		time.Sleep(25 * time.Minute)
+		assert.GreaterOrEqual(t, backend.asked.Load(), int32(4))
+		assert.LessOrEqual(t, backend.asked.Load(), int32(5))
+		g.Breaker("x").Reset()
 	})
 }

@@ -41,8 +41,7 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	}
 
 	p.denied = refusal{}
-	again := e.From == StateHalfOpen && e.To == StateOpen && e.Cause != CauseManual
-	if again && p.at.Load() != nil {
+	if e.From == StateHalfOpen && e.To == StateOpen && p.at.Load() != nil {
 		p.opened = in(b.cfg.longest())
 		return // what is scheduled comes, however short the Cooldown is
 	}
@@ -52,7 +51,7 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	switch {
 	case e.Cause == CauseProbe: // it has closed the breaker
 		p.blind = in(b.cfg.Cooldown)
-	case e.To == StateOpen && (e.Cause == CauseManual || p.blind == nil || p.blind.left() <= 0):
+	case e.To == StateOpen && (p.blind == nil || p.blind.left() <= 0):
 		p.begin(b)
 	}
 }
@@ -70,8 +69,8 @@ func (p *prober) begin(b *Breaker) {
 	b.scheduleProbe(p.period, wish, 0)
 }
 
-// tripped is called when an open breaker is tripped: Probe is called soon, also if calls have opened the breaker so
-// soon that it wasn't, or the fleet has put it off. b.mu must be held.
+// tripped is called when the breaker has been tripped: Probe is called soon, also if it wasn't since calls had opened the
+// breaker soon after it had closed it, or if the fleet has put it off. b.mu must be held.
 func (p *prober) tripped(b *Breaker) {
 	if p == nil {
 		return

@@ -207,6 +207,23 @@ func TestCallsThatFailPutNoProbeOff(t *testing.T) {
 	}
 }
 
+// A Probe that fails keeps calls out for ten Cooldowns after each call that has been the probe.
+func TestCallsBesideAProbeThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var backend probedBackend
+		b := probed(t, resilience.BreakerConfig{Probe: backend.probe})
+		calls := 0
+		for start := time.Now(); time.Since(start) < time.Hour; time.Sleep(100 * time.Millisecond) {
+			if report(b, errBoom) {
+				calls++
+			}
+		}
+		assert.GreaterOrEqual(t, calls, 60/6)
+		assert.LessOrEqual(t, calls, 60/5)
+		b.Reset()
+	})
+}
+
 // A Probe that can't see what is wrong doesn't make the breaker flap.
 func TestProbeClosesAtMostOnceInACooldown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -146,17 +146,19 @@ func TestOnlyAReplyThatASessionIsUnknownEndsIt(t *testing.T) {
 		})
 		assert.NotErrorIs(t, err, resilience.CodeConnectionLost, chosen)
 	}
-	once := func(w http.ResponseWriter, _ *http.Request) bool {
-		p.intercept.Store(nil)
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":"x","error":{"code":-32600,"message":"no"}}`)
-		return true
+	for code, status := range map[int]int{-32600: http.StatusBadRequest, -32601: http.StatusNotFound} {
+		once := func(w http.ResponseWriter, _ *http.Request) bool {
+			p.intercept.Store(nil)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":"x","error":{"code":%d,"message":"no"}}`, code)
+			return true
+		}
+		p.intercept.Store(&once)
+		_, err = echo(t.Context(), p.session)
+		assert.ErrorContains(t, err, http.StatusText(status))
+		assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
 	}
-	p.intercept.Store(&once)
-	_, err = echo(t.Context(), p.session)
-	assert.ErrorContains(t, err, "Bad Request")
-	assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
 }
 
 // An agent reads why there is no connection.

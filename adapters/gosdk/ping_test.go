@@ -154,3 +154,24 @@ func TestMistakeBehindAGatewayKeepsTheSession(t *testing.T) {
 		})
 	}
 }
+
+// A server without sessions answers a ping by status 404, which a Transport sees: it is nothing that the call was told.
+func TestPingIsNoAnswerToTheCall(t *testing.T) {
+	h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: true})
+	notAtAll := func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "tools/call" {
+				return nil, fmt.Errorf("calling %q: no reason", method)
+			}
+			return next(ctx, method, req)
+		}
+	}
+	client := newClient(nil, gosdk.ClientMiddleware(newGuard(t, resilience.Config{})), notAtAll)
+	cs, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: h.URL, HTTPClient: &http.Client{Transport: gosdk.Transport(nil)}, DisableStandaloneSSE: true,
+	}, speaking(latest))
+	require.NoError(t, err)
+	defer cs.Close()
+	_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
+	assert.ErrorIs(t, err, resilience.CodeToolFailed)
+}
