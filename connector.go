@@ -213,7 +213,7 @@ func (c *Connector[C]) Get(ctx context.Context) (C, error) {
 		return *conn, nil
 	}
 	if e := endOf(ctx, ""); e != nil {
-		return none, e.withCause(&notMade{missing.cause})
+		return none, missing.endedBy(e)
 	}
 	return none, missing.err
 }
@@ -235,7 +235,7 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 
 		// The lock isn't held here, because the methods of ctx are the caller's code.
 		if e := endOf(ctx, ""); e != nil {
-			return none, missing.endedBy(e)
+			return none, missing.waitedUntil(e)
 		}
 		if missing.final || missing.delay > 0 && !fits(ctx, missing.delay) {
 			return none, missing.err
@@ -248,7 +248,7 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return none, missing.endedBy(endAfterDone(ctx, ""))
+			return none, missing.waitedUntil(endAfterDone(ctx, ""))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"syscall"
@@ -280,16 +281,20 @@ func TestErrorOfGetWithAContextThatHasEnded(t *testing.T) {
 			synctest.Wait()
 			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
 			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-				ctx, cancel := context.WithCancel(ctx)
-				defer cancel()
-				if tc.timeout > 0 {
-					ctx, cancel = context.WithTimeout(ctx, tc.timeout)
-					defer cancel()
-					time.Sleep(2 * tc.timeout)
-				} else {
-					cancel()
+				var err error
+				for _, cause := range []error{nil, errBoom} {
+					ctx, cancel := context.WithCancelCause(ctx)
+					if tc.timeout > 0 {
+						var end context.CancelFunc
+						ctx, end = context.WithTimeoutCause(ctx, tc.timeout, cause)
+						defer end()
+						time.Sleep(2 * tc.timeout)
+					}
+					cancel(cause)
+					_, got := tc.of(c, ctx)
+					err = errors.Join(err, got, resilience.AsError("x", fmt.Errorf("browser: %w", got)))
 				}
-				return tc.of(c, ctx)
+				return 0, err
 			}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
 			assert.Equal(t, tc.failures, g.Health()[0].ConsecutiveFailures)
 			assert.Equal(t, tc.failures == 0, r.Err.Retryable)

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
@@ -85,4 +87,31 @@ func TestAuthorsWordsOfADerivedErrorStand(t *testing.T) {
 		assert.Equal(t, own.Message, err.(*resilience.Error).Message)
 		assert.Equal(t, 1, g.Breaker("outer").Failures())
 	}
+}
+
+// A connector that has no connection knows more than a breaker, also if another error is joined with its own.
+func TestErrorOfAConnectorBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := resilience.NewConnector(func(context.Context) (int, error) { return 0, errBoom },
+			resilience.ConnectorConfig[int]{Backoff: resilience.Backoff{Base: time.Second, Max: time.Second}})
+		defer c.Close()
+		synctest.Wait()
+		_, down := c.Get(t.Context())
+		for _, tc := range []struct {
+			other    error
+			attempts int
+		}{
+			{errBoom, 1},
+			{&resilience.Error{Code: resilience.CodeCircuitOpen, Retryable: true}, 1},
+		} {
+			for _, joined := range []error{errors.Join(down, tc.other), errors.Join(tc.other, down)} {
+				for _, err := range []error{joined, resilience.AsError("x", joined)} {
+					g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
+					r := resilience.Run(t.Context(), g, "x", failing(9, err), behindAdapter)
+					assert.Zero(t, g.Breaker("x").Failures(), "%q", err)
+					assert.Equal(t, tc.attempts, r.Attempts, "%q", err)
+				}
+			}
+		}
+	})
 }

@@ -17,7 +17,7 @@ func AsError(tool string, err error) *Error {
 
 	d := diagnose(err, nil)
 	e := d.toError(tool, new(Error))
-	e.known.derived = d.explicit == nil || d.explicit.holds().derived
+	e.known.derived = d.explicit == nil || d.explicit == d.rejects || d.explicit.holds().derived
 	e.Details = maps.Clone(e.Details)
 	e.seal()
 	return e
@@ -135,6 +135,9 @@ func (f *facts) wait() time.Duration {
 func (d *diagnosis) toError(tool string, e *Error) *Error {
 	if d.explicit != nil {
 		e := complete(tool, d.err, d.explicit)
+		if d.notMade && d.explicit.isOfConnector() {
+			e.Err = &notMade{e.Err} // it is still one
+		}
 		e.known.neutral = d.class == ClassNeutral
 		if e.Retryable && e.RetryAfter <= 0 {
 			e.RetryAfter = d.retryAfter

@@ -201,13 +201,20 @@ type absence struct {
 	final bool          // no further dial will be made by itself
 }
 
-// endedBy returns e, by which the wait for a connection has ended, with the reason why there was none. A tool that has
-// waited until its timeout has exceeded that; otherwise its call wasn't made.
+// endedBy returns e, of the end of a context, with the reason why there was no connection, and notes that the call wasn't
+// made.
 func (a absence) endedBy(e *Error) *Error {
+	e = e.withCause(a.cause)
+	e.Err = &notMade{e.Err}
+	return e
+}
+
+// waitedUntil is endedBy for a wait. A tool that has waited until its timeout has exceeded that.
+func (a absence) waitedUntil(e *Error) *Error {
 	if e.Code == CodeTimeout {
 		return e.withCause(a.cause)
 	}
-	return e.withCause(&notMade{a.cause})
+	return a.endedBy(e)
 }
 
 // look returns the connection, or why there is none.

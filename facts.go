@@ -197,7 +197,7 @@ func (f *facts) join(inner *facts) {
 
 	if f.rank < inner.rank {
 		f.giveWay()
-	} else if inner.rank < f.rank || f.rank <= rankUnmade {
+	} else if inner.rank < f.rank || f.rank <= rankRejected {
 		inner.giveWay()
 	}
 	f.rank = max(f.rank, inner.rank)

@@ -7,7 +7,8 @@ type rank uint8
 const (
 	rankCanceled rank = iota // what the tool itself has canceled
 	rankNeutral              // says nothing about the backend
-	rankUnmade               // calls of the tool's that were rejected, or not made: what rejected them knows more
+	rankUnmade               // calls of the tool's that a Connector knows not to have been made
+	rankRejected             // those that a guard has rejected: it knows more, and they aren't retried
 	rankUnknown              // nothing is known of it
 	rankMistake              // what a guard has said of a call within that failed by a mistake: no program's words
 	rankSaid                 // trouble, an answer that rejects the request, or what a program says on purpose
@@ -24,7 +25,9 @@ func (f *facts) addRank(err error) {
 		r = rankCanceled
 	case f.neutral:
 		r = rankNeutral
-	case f.isUnmade():
+	case f.rejected:
+		r = rankRejected
+	case f.notMade:
 		r = rankUnmade
 	case f.said && !f.derived:
 		if f.explicit.isMistake() && f.says == ClassInvalid && !f.final {
@@ -42,9 +45,6 @@ func (f *facts) addRank(err error) {
 	f.rank = r
 }
 
-// isUnmade reports whether the error tells of nothing but calls of the tool's that were rejected, or not made.
-func (f *facts) isUnmade() bool { return f.rejected || f.notMade }
-
 // giveWay leaves, of an error beside one of a higher rank, what must hold for all joined errors. What was rejected or
 // not made agents should still read, if no other one tells them anything, and what an author has written. An error of
 // which nothing is known leaves all that it is.
@@ -59,7 +59,7 @@ func (f *facts) giveWay() {
 			}
 		}
 		return
-	case rankUnmade:
+	case rankUnmade, rankRejected:
 		rejects = f.explicit
 	}
 

@@ -65,6 +65,7 @@ func (s *sharing) note(e BreakerChange) {
 // operate notes that the operator of this member has isolated the breaker, tripped it, or reset it. b.mu must be held.
 func (s *sharing) operate(held bool, tripped *moment) {
 	s.changed, s.cause, s.held, s.tripped = time.Now(), CauseManual, held, tripped
+	s.denied, s.alone = refusal{}, nil
 }
 
 // isTripped reports whether the operator of this member has tripped the breaker, which is no matter of the fleet's until

@@ -72,6 +72,7 @@ func (q *slotQueue) trials() int {
 
 // changed is called for each change of the breaker's state.
 func (q *slotQueue) changed(to State) {
+	q.left = 0 // calls of before the change leave the slot to none
 	if to == StateClosed {
 		*q = slotQueue{}
 	}

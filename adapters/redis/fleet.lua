@@ -45,6 +45,7 @@ ahead = ahead + math.max(tonumber(clock[1] or 0) - (now + ahead), 0)
 now = now + ahead
 
 local prolonged = 3600000 -- how often it is noted, at most, that what doesn't change is still mentioned
+local life = keep + prolonged -- of a breaker, so that it is remembered for as long as it should be since it was mentioned
 local lately = 60000 -- for how long a reset is remembered
 local cooldowns = 10 -- for how many of them Probes that fail may put calls off
 local late = 1000 -- by how much a member may do later what it does at a time of its own
@@ -163,7 +164,7 @@ end
 -- since returns what tells this memory of the fleet from one that was lost.
 local function since()
 	redis.call('HSETNX', version, 'since', moment)
-	redis.call('PEXPIRE', version, keep)
+	redis.call('PEXPIRE', version, life + prolonged) -- longer than any breaker, whose versions would be in the future
 	return redis.call('HGET', version, 'since')
 end
 
@@ -185,12 +186,14 @@ local function changed(id, told)
 	local v = redis.call('HINCRBY', version, 'n', 1)
 	if redis.call('EXISTS', breaker) == 1 then
 		local h = redis.call('HMGET', breaker, 'state', 'failures', 'reset', 'blind')
-		local time = keep
-		if not h[1] and not h[2] then time = math.max((h[3] or 0) + lately - now, (h[4] or 0) - now, 1) end
+		local time = life
+		if not h[1] and not h[2] then
+			time = math.min(math.max((h[3] or 0) + lately - now, (h[4] or 0) - now, 1), life)
+		end
 		redis.call('HSET', breaker, 'v', v)
 		redis.call('PEXPIRE', breaker, time)
 		redis.call('ZADD', index, int(now + time), id)
-		redis.call('PEXPIRE', index, keep + prolonged)
+		redis.call('PEXPIRE', index, life)
 	else
 		redis.call('ZREM', index, id)
 	end
@@ -274,9 +277,9 @@ function ops.read(...)
 			local h = redis.call('HMGET', key, 'state', 'failures')
 			local expires = tonumber(redis.call('ZSCORE', index, id) or 0)
 			if expires < now + keep and (h[1] == 'isolated' or listed(id) and (h[1] or h[2])) then
-				redis.call('PEXPIRE', key, keep + prolonged)
-				redis.call('ZADD', index, int(now + keep + prolonged), id)
-				redis.call('PEXPIRE', index, keep + prolonged)
+				redis.call('PEXPIRE', key, life)
+				redis.call('ZADD', index, int(now + life), id)
+				redis.call('PEXPIRE', index, life)
 			end
 			table.insert(all, get(key, id))
 		end

@@ -9,6 +9,9 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
+// life is that of a breaker, since it was mentioned last, or up to an hour before.
+const life = keep + time.Hour
+
 // A model is what fleet.lua does, in Go, for tests in fake time: without a server, a network or bytes.
 type model struct {
 	mu        sync.Mutex
@@ -296,9 +299,9 @@ func (m *model) view(id, me string) entry {
 func (m *model) changed(id, me string, told func(*entry)) entry {
 	m.version++
 	if b := m.breakers[id]; b != nil {
-		b.Version, b.expires = m.version, m.time().Add(keep)
+		b.Version, b.expires = m.version, m.time().Add(life)
 		if b.isAtRest() {
-			b.expires = latest(b.reset.Add(time.Minute), b.blind)
+			b.expires = earliest(latest(b.reset.Add(time.Minute), b.blind), b.expires)
 		}
 	}
 	e := m.view(id, me)

@@ -62,7 +62,7 @@ func (s *modelStore) read(ctx context.Context, ids []string) ([]entry, error) {
 			if b := s.breakers[id]; b != nil {
 				old := b.expires.Before(s.time().Add(keep))
 				if old && (b.State == "isolated" || isListed(id) && !b.isAtRest()) {
-					b.expires = s.time().Add(keep + time.Hour)
+					b.expires = s.time().Add(life)
 				}
 				all = append(all, s.view(id, s.me))
 			}

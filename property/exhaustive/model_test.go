@@ -49,6 +49,7 @@ type permit struct {
 
 func (m *model) become(s resilience.State, cause resilience.Cause) {
 	m.changes = append(m.changes, fmt.Sprintf("%s to %s", m.state, s))
+	again := m.state == resilience.StateHalfOpen && s == resilience.StateOpen
 	m.state, m.left = s, 0
 	m.nextEra()
 	switch {
@@ -57,8 +58,12 @@ func (m *model) become(s resilience.State, cause resilience.Cause) {
 	case s == resilience.StateHalfOpen || cause == resilience.CauseProbe:
 		return // Probe is asked as before
 	}
+	m.opened = m.now + maxCooldowns*cooldown
+	if again && m.asks {
+		return // here, too
+	}
 	m.asks = m.probes && s == resilience.StateOpen && (cause == resilience.CauseManual || m.now >= m.blind)
-	m.asked, m.opened = m.now, m.now+maxCooldowns*cooldown
+	m.asked = m.now
 }
 
 func (m *model) nextEra() { m.era, m.began = m.era+1, m.now }

@@ -79,7 +79,7 @@ var mutants = []mutant{
 		"probe.go", "	return probeResult{outcome: outcomeNeutral}\n}\n\n// readProbe",
 		"	return probeResult{outcome: outcomeFailure}\n}\n\n// readProbe"},
 	{"a Probe runs while the breaker is closed", "3: Probes go on after the breaker was reset.",
-		"probe.go", "	p.period++\n	p.at.Store(nil)\n	p.denied", "	p.at.Store(nil)\n	p.denied"},
+		"probe.go", "	p.period++\n	p.at.Store(nil)\n	switch", "	p.at.Store(nil)\n	switch"},
 
 	{"a timeout hides the cause", "4: the error of an earlier attempt is lost at the timeout.",
 		"past.go", "	return e.withCause(p.err)\n", "	return e\n"},
