@@ -199,16 +199,17 @@ func TestPagesHaveAllBreakers(t *testing.T) {
 
 // What another member prolongs, or changes, while this one lists the breakers, is on a later page: it isn't gone.
 func TestListingMissesNothingThatMoves(t *testing.T) {
+	change := func(t *testing.T, other *modelStore, ids []string) {
+		for _, id := range ids {
+			_, err := other.isolate(t.Context(), id, "for another reason")
+			require.NoError(t, err)
+		}
+	}
 	for name, move := range map[string]func(t *testing.T, other *modelStore, ids []string){
+		"changed": change, "changed, and prolonged before": change,
 		"prolonged": func(t *testing.T, other *modelStore, ids []string) {
 			for ids := range slices.Chunk(ids, 10) {
 				_, err := other.read(t.Context(), ids)
-				require.NoError(t, err)
-			}
-		},
-		"changed": func(t *testing.T, other *modelStore, ids []string) {
-			for _, id := range ids {
-				_, err := other.isolate(t.Context(), id, "for another reason")
 				require.NoError(t, err)
 			}
 		},
@@ -233,6 +234,10 @@ func TestListingMissesNothingThatMoves(t *testing.T) {
 				m.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 				m.mu.Unlock()
 
+				if name == "changed, and prolonged before" {
+					s.fleet.engine.subscribed()
+					time.Sleep(2 * time.Second)
+				}
 				hear := s.store.deafen()
 				var once sync.Once
 				s.store.faults.Store("list", fault{before: func(context.Context) error {

@@ -95,10 +95,11 @@ func (e *engine) sync(run context.Context, asked time.Time) (members int, err er
 		if run.Err() != nil || e.hasHeard(reply.memory) { // what it didn't know was under way
 			return reply.Members, nil
 		}
+		before := len(all)
 		if err := e.read(ctx, p.IDs, all); err != nil {
 			return 0, err
 		}
-		if p.Next == "0" { // what changes, or is prolonged, meanwhile is on a later page
+		if p.Next == "0" || len(all) == before { // what moves is on a later page, and may move for ever
 			break
 		}
 		if err := e.renew(ctx); err != nil { // though all of a page has been read
@@ -113,8 +114,33 @@ func (e *engine) sync(run context.Context, asked time.Time) (members int, err er
 			return reply.Members, nil
 		}
 	}
+	if err := e.readUnlisted(ctx, reply.Version, all); err != nil {
+		return 0, err
+	}
 	e.learn(asked, reply, all)
 	return reply.Members, nil
+}
+
+// readUnlisted reads the breakers that the member knows, of this version of the memory at most, and no page has had,
+// unless they are gone.
+func (e *engine) readUnlisted(ctx context.Context, version int64, all map[string]entry) error {
+	var ids []string
+	e.mu.Lock()
+	for id, x := range e.breakers {
+		if _, listed := all[id]; !listed && x.Version <= version {
+			ids = append(ids, id)
+		}
+	}
+	e.mu.Unlock()
+	if err := e.read(ctx, ids, all); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if all[id].ID == "" {
+			delete(all, id)
+		}
+	}
+	return nil
 }
 
 // syncAgain asks for another sync at once.
