@@ -9,10 +9,12 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -140,4 +142,32 @@ var tellings = map[string]func(ctx context.Context, c *crowd, own *mcp.ServerSes
 		}
 		return err
 	},
+}
+
+// A client that doesn't read keeps the breaker of a dead backend closed for no other, though the tool tells all of them
+// something and waits for that client each time.
+func TestDeafClientExcusesNoDeadBackend(t *testing.T) {
+	for _, timeout := range []time.Duration{300 * time.Millisecond, time.Second, 2 * time.Second} {
+		t.Run(fmt.Sprint(timeout), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(t, resilience.Config{Tools: map[string]resilience.Tool{"save": {Timeout: timeout}}})
+				c.raw("save", nil, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					for s := range c.server.Sessions() {
+						_ = s.Log(ctx, &mcp.LoggingMessageParams{Level: "info", Data: "saved"})
+					}
+					<-ctx.Done()
+					return nil, ctx.Err()
+				})
+				c.joinDeaf("deaf")
+				c.join("healthy")
+				for range 5 {
+					_, err := c.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "save"})
+					require.NoError(t, err)
+					time.Sleep(3 * time.Second)
+				}
+				assert.Equal(t, resilience.StateOpen, c.guard.Breaker("save").State())
+				c.release()
+			})
+		})
+	}
 }

@@ -25,7 +25,7 @@
 //     is dropped with the end of the call, and so is what it hasn't read when the guard gives the answer, such as a
 //     TIMEOUT, which waits for nothing. A ping that is answered takes of the tool's time, too; it is an error once
 //     there is none. So a tool that tells its client much should need no more than four fifths of its timeout: that it
-//     exceeds that isn't counted if its clients have taken a tenth, see [resilience.Excuse].
+//     exceeds that isn't counted if that client has taken a tenth, see [resilience.Excuse].
 //   - Any other notification waits for clients that don't read for at most 100ms in all, of which a tenth of the time
 //     since is given back: one to another session, and one that is sent without the context of a request, as the SDK does
 //     for Server.ResourceUpdated and slog does for a mcp.LoggingHandler. Then the sender goes on, without an error, and

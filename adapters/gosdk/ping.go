@@ -3,6 +3,8 @@ package gosdk
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -36,13 +38,25 @@ func (p *pings) silence() {
 
 // tryPing pings the server by a new session if the last one was given up because it had refused a ping.
 func (s *Session) tryPing(ctx context.Context, cs *mcp.ClientSession) {
-	if s.pings.refused.Swap(false) && mayRefuseAll(s.ping(ctx, cs)) {
+	if !s.pings.refused.Swap(false) {
+		return
+	}
+	if err := s.ping(ctx, cs); mayRefuseAll(err) || endedByPing(err) {
 		s.pings.silence()
 	}
 }
 
+// endedByPing reports whether the SDK has given up the session since HTTP has refused the ping without an error of MCP.
+func endedByPing(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, refused := refusal(err)
+	return refused || errors.Is(err, mcp.ErrConnectionClosed) && strings.Contains(err.Error(), `closing: sending "ping": `)
+}
+
 // refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused a call with this
-// error; or whether the session is closed, as by the SDK if something before the server refuses pings by a text.
+// error, and whether the session is closed, as it also is if something before the server refuses pings by a text.
 func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused error) (all, closed bool) {
 	if !mayRefuseAll(refused) || s.pings.areMute() {
 		return false, false
@@ -51,9 +65,11 @@ func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused
 	switch err := s.ping(ctx, cs); {
 	case isAnswered(err):
 		return false, false
-	case isClosed(err, cs): // by the ping, most likely: no further one ends a session
+	case endedByPing(err): // no further one ends a session
 		s.pings.silence()
 		return false, true
+	case isClosed(err, cs):
+		return true, true // it knows the session no more, or another call has found that out
 	case mayRefuseAll(err) && isSameRefusal(err, refused):
 		s.pings.refused.Store(true)
 		return true, false
@@ -73,7 +89,7 @@ func (s *Session) ping(ctx context.Context, cs *mcp.ClientSession) error {
 	defer context.AfterFunc(ctx, cancel)()
 	err := pingWithin(pinging, waitTime(ctx), cs)
 	if dialed.Err() != nil && (err == nil || !isCallError(err)) {
-		return mcp.ErrConnectionClosed // it has ended meanwhile
+		return fmt.Errorf("%w: client is closing: %w", mcp.ErrConnectionClosed, context.Cause(dialed)) // meanwhile
 	}
 	return err
 }

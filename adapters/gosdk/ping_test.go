@@ -5,10 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -174,4 +177,87 @@ func TestPingIsNoAnswerToTheCall(t *testing.T) {
 	defer cs.Close()
 	_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
 	assert.ErrorIs(t, err, resilience.CodeToolFailed)
+}
+
+// A loss that a call notices first, whatever a ping says of it then, keeps no later one from being noticed.
+func TestLossesAfterALoss(t *testing.T) {
+	const noSession = `{"jsonrpc":"2.0","error":{"code":-32000,"message":"no valid session"},"id":"x"}`
+	for name, status := range map[string]int{"two calls": 400, "an unknown session": 404, "no server": 400} {
+		t.Run(name, func(t *testing.T) {
+			h := serveHTTP(t, newPeer().server)
+			var dials, valid, refuses atomic.Int64
+			valid.Store(1)
+			refuses.Store(int64(status))
+			arrived, again := make(chan struct{}, 1), make(chan struct{}) // again is closed by the second dial
+			intercept := func(w http.ResponseWriter, r *http.Request) bool {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				if r.Header.Get("Authorization") == fmt.Sprint(valid.Load()) {
+					return false
+				}
+				if bytes.Contains(body, []byte("late")) {
+					arrived <- struct{}{}
+					<-again
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(int(refuses.Load()))
+				_, _ = io.WriteString(w, noSession)
+				return true
+			}
+			h.intercept.Store(&intercept)
+			s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+				n := dials.Add(1)
+				if n == 2 {
+					close(again)
+				}
+				base := gosdk.Transport(roundTripper(func(r *http.Request) (*http.Response, error) {
+					r = r.Clone(r.Context())
+					r.Header.Set("Authorization", fmt.Sprint(n))
+					if name == "no server" && n == 1 && r.GetBody != nil {
+						body, _ := r.GetBody()
+						if data, _ := io.ReadAll(body); bytes.Contains(data, []byte(`"method":"ping"`)) {
+							return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+						}
+					}
+					return http.DefaultTransport.RoundTrip(r)
+				}))
+				return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+					Endpoint: h.URL, HTTPClient: &http.Client{Transport: base}, DisableStandaloneSSE: true,
+				}, speaking(legacy))
+			}, sessionConfig{})
+			up(t, s)
+			works := func() bool { _, err := echo(t.Context(), s); return err == nil }
+			require.True(t, works())
+
+			valid.Add(1)
+			late := make(chan error, 1)
+			if name == "two calls" {
+				go func() {
+					params := &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "late"}}
+					_, err := s.CallTool(t.Context(), params)
+					late <- err
+				}()
+				receive(t, arrived)
+			}
+			require.Eventually(t, works, testTimeout, 10*time.Millisecond)
+			if name == "two calls" {
+				requireLost(t, receive(t, late))
+			}
+
+			refuses.Store(http.StatusUnauthorized)
+			valid.Add(1)
+			require.Eventually(t, works, testTimeout, 10*time.Millisecond)
+			assert.EqualValues(t, 3, dials.Load())
+		})
+	}
+}
+
+// The answers of a RoundTripper needn't know their requests.
+func TestTransportOfARedirectWithoutARequest(t *testing.T) {
+	from := &http.Request{Method: http.MethodPost, Response: &http.Response{}}
+	base := roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	})
+	_, err := gosdk.Transport(base).RoundTrip(from.WithContext(t.Context()))
+	assert.NoError(t, err)
 }

@@ -29,7 +29,7 @@ func markRefusal(err error) error {
 		var request *url.Error
 		switch {
 		case strings.Contains(err.Error(), ": rejected by transport: sending "):
-			return resilience.MarkBackend(err) // 429, 502, 503 or 504: the call may have reached the server
+			return resilience.MarkBackend(err) // 429, 500, or 502 to 504: the call may have reached the server
 		case errors.As(err, &request):
 			return err
 		}

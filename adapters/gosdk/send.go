@@ -78,10 +78,12 @@ func (t *tracker) send(ctx context.Context, m message, a *trackedAttempt) (mcp.R
 func (t *tracker) tellOther(ctx context.Context, m message, a *trackedAttempt) (mcp.Result, error) {
 	wait := t.budget.begin(maxOthersWait)
 	defer t.budget.end()
-	if a != nil {
-		left, end := a.begin()
-		defer end()
-		wait = min(wait, left)
+	if a != nil { // without an excuse: a client that is deaf would keep the breaker of a dead backend closed for others
+		left := a.budget.begin(a.patience)
+		defer a.budget.end()
+		if !a.hasReturned() {
+			wait = min(wait, left)
+		}
 	}
 	return t.outboxes.send(ctx, m, wait)
 }

@@ -43,7 +43,7 @@ type transport struct{ http.RoundTripper }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := t.RoundTripper.RoundTrip(req)
-	for req.Response != nil { // it follows a redirect, as to a login page
+	for req.Response != nil && req.Response.Request != nil { // it follows a redirect, as to a login page
 		req = req.Response.Request
 	}
 	if err != nil || req.Method != http.MethodPost {
