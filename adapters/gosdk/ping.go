@@ -16,8 +16,8 @@ import (
 // muteTime is for how long a server's refusal of a ping says nothing, after it has refused one by a new session, too.
 const muteTime = 10 * time.Minute
 
-// pings is what a Session knows of how its server takes pings. One that refuses a call may have forgotten the session, or
-// its token may have expired; then it refuses a ping likewise, and another session is needed. But it may let no ping
+// pings is what a Session knows of how its server takes pings. One that refuses a call may have forgotten the session,
+// or its token may have expired; then it refuses a ping likewise, and another session is needed. But it may let no ping
 // through at all, or none without the token that a call has in its context. A ping by the next session tells.
 type pings struct {
 	refused atomic.Bool               // the last session was given up since one was

@@ -71,10 +71,11 @@ func tokenOf(base http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Neither an agent's mistakes nor a user's bad token shut a tool for others, also if something before the server lets no
-// ping of the session through.
+// Neither an agent's mistakes nor a user's bad token shut a tool for others, also if something before the server lets
+// no ping of the session through.
 func TestRefusedPingsShutNoTool(t *testing.T) {
-	for with, base := range map[string]http.RoundTripper{"plain": http.DefaultTransport, "Transport": gosdk.Transport(nil)} {
+	transports := map[string]http.RoundTripper{"plain": http.DefaultTransport, "Transport": gosdk.Transport(nil)}
+	for with, base := range transports {
 		for _, protocol := range []string{legacy, latest} {
 			for name, tc := range map[string]struct {
 				refuses   int

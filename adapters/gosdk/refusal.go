@@ -46,9 +46,9 @@ func markRefusal(err error) error {
 }
 
 // refusal reports whether the SDK has given up the session, and ends all its calls with this error, although the server
-// is in no trouble that is known: an HTTP server has answered a request by something else than MCP, such as a login page,
-// with a status from 300 or with one that isn't known, which is zero here; or this side has ended it, since an answer is
-// longer than its own limit, or its caller has left within an answer or a login. Only the text tells.
+// is in no trouble that is known: an HTTP server has answered a request by something else than MCP, such as a login
+// page, with a status from 300 or with one that isn't known, which is zero here; or this side has ended it, since an
+// answer is longer than its own limit, or its caller has left within an answer or a login. Only the text tells.
 func refusal(err error) (status int, refused bool) {
 	var wire *jsonrpc.Error
 	if errors.As(err, &wire) || !isCallError(err) {
