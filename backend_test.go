@@ -201,6 +201,7 @@ func TestReportOfWhatSaysNothing(t *testing.T) {
 	for _, silent := range []error{
 		sqlError("57014"), sqlError("55P03"), sqlError("53400"), sqlError("08P01"),
 		statusError(408), statusError(423), statusError(425), fmt.Errorf("query: %w", sqlError("57014")),
+		grpcError(1), grpcError(2), grpcError(17), // canceled, unknown, and a code of one's own
 	} {
 		for name, counts := range map[string]struct {
 			report error

@@ -256,8 +256,8 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 // ReportLost reports that conn is broken, and why; err may be nil. The connector closes conn on
 // another goroutine and dials again after a delay. Every user of the connection may report a loss,
 // any number of times: a report is ignored unless conn is the current connection or the one that is
-// just being dialed. An error that only says that the context of one user has ended is none of the connection's: others
-// would lose it. Methods of err may be called on another goroutine, for which ReportLost waits for about 100ms.
+// just being dialed. Don't report an error that only says that the context of one user has ended: others would lose the
+// connection. Methods of err may be called on another goroutine, for which ReportLost waits for about 100ms.
 func (c *Connector[C]) ReportLost(conn C, err error) {
 	if err == nil {
 		err = errLost

@@ -203,7 +203,7 @@ func signOfGRPC(err error) sign {
 	case 3, 5, 6, 7, 9, 10, 11, 12, 16: // invalid argument, not found, already exists, … , aborted, … , unauthenticated
 		return signRejected
 	}
-	return signNone // OK, canceled, and unknown, which a server makes of any error
+	return signSilent // canceled, and unknown, which a server makes of any error
 }
 
 // tooLarge is what implementations of gRPC say of a message that is too large: those in Go, Node and C, in Java, for

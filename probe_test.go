@@ -426,6 +426,12 @@ func TestProbeURLReadsAnswersAsTransportDoes(t *testing.T) {
 		status.Store(int32(code))
 		assert.NoError(t, probe(t.Context()))
 	}
+	followsNone := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return errBoom }}
+	redirects := httptest.NewServer(http.RedirectHandler("/login", http.StatusFound))
+	defer redirects.Close()
+	assert.NoError(t, resilience.ProbeURL(redirects.URL, followsNone)(t.Context()), "it has answered")
+	assert.NoError(t, resilience.ProbeURL(redirects.URL, nil)(t.Context()), "and so it has ten times")
+
 	server.Close()
 	err := probe(t.Context())
 	require.Error(t, err)

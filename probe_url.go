@@ -31,11 +31,13 @@ func ProbeURL(rawURL string, client *http.Client) func(context.Context) error {
 			return err
 		}
 		res, err := client.Do(req)
-		if err != nil {
+		if res == nil {
 			return err
 		}
-		if n := res.ContentLength; n >= 0 && n <= maxDrained { // a stream has no end
+		if n := res.ContentLength; err == nil && n >= 0 && n <= maxDrained { // a stream has no end
 			_, err = io.Copy(io.Discard, res.Body) // so that the connection can be used again
+		} else {
+			err = nil // of the client, which follows no further redirect: the server has answered
 		}
 		_ = res.Body.Close()
 

@@ -32,8 +32,9 @@ import (
 // still reply to them.
 //
 // The SDK gives up a session if HTTP refuses a single request without an error of MCP, as a proxy does that finds it
-// too long. The call at fault isn't counted then, but others are in vain: use [Transport]. It does so, too, if a message
-// over stdio is longer than 16 MiB, which can't be told from the end of the server's process.
+// too long, or if an answer can't be read. The call at fault isn't counted then, but others are in vain; and if an answer
+// in JSON breaks off, all of them are counted: use [Transport]. It does so, too, if a message over stdio is longer than
+// 16 MiB, or isn't JSON, which can't be told from the end of the server's process.
 //
 // If an error of MCP with a status of HTTP refuses a call, as of a session that the server has forgotten, the session
 // pings the server with what the dial had in its context, and is lost if the ping is refused likewise. If the next

@@ -13,9 +13,6 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// maxLooked is how much of an answer is looked at. A good one that is longer is taken to be of MCP.
-const maxLooked = 1 << 20
-
 // codeRefused is the code of the errors that Transport makes. It says no more than that there is one.
 const codeRefused = -32000
 
@@ -26,8 +23,8 @@ const noAnswer = " is no answer of MCP"
 // server says to the guarded call, as [resilience.Transport] does, and it keeps the answer to one request that isn't
 // MCP's from ending the session of all: a limit on the length of requests, a firewall or a login page answers with a
 // status from 300 or with a page, and the SDK then gives the session up, with all calls in flight. Transport makes that an
-// error of MCP, with the status in its message, so that it ends its own call alone. A [Session] whose server refuses each
-// request so is lost all the same.
+// error of MCP, with the status in its message, so that it ends its own call alone; so does an answer in JSON that breaks
+// off, or isn't MCP's. A [Session] whose server refuses each request so is lost all the same.
 //
 // Transport leaves as they are: errors of MCP, status 404, which may say that the session is over, 429, 502, 503 and
 // 504, with which the SDK keeps the session, and the refusal of what a client answers to a question, since the server
@@ -52,8 +49,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if res.Body == nil {
 		res.Body = http.NoBody
 	}
-	isAnswer := isOfMCP(res)
-	if err := req.Context().Err(); err != nil { // the SDK would end the session with an answer that is read in part
+	isAnswer, err := isOfMCP(res)
+	if ended := req.Context().Err(); ended != nil {
+		err = ended
+	}
+	if err != nil { // the SDK would end the session with an answer that is read in part
 		_ = res.Body.Close()
 		return nil, err
 	}
@@ -81,30 +81,35 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// isOfMCP reports whether an answer is one of MCP, or has a status that the SDK knows. It looks at the beginning of the
-// body.
-func isOfMCP(res *http.Response) bool {
+// isOfMCP reports whether an answer is one of MCP, or has a status that the SDK knows. It reads one in JSON, as the SDK
+// does. The error is that of reading it.
+func isOfMCP(res *http.Response) (bool, error) {
 	isGood := res.StatusCode < 300
 	switch res.StatusCode {
 	case http.StatusNotFound, http.StatusTooManyRequests,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
+		return true, nil
 	}
 	switch media := mediaOf(res); {
 	case isGood && media == "text/event-stream":
-		return true
+		return true, nil
 	case isGood && media != "application/json":
-		return false
+		return false, nil
 	}
 
-	start, err := io.ReadAll(io.LimitReader(res.Body, maxLooked))
-	res.Body = &readAgain{io.MultiReader(bytes.NewReader(start), res.Body), res.Body}
-	if isGood { // what is longer, or breaks off, is none of ours
-		return err != nil || len(start) == maxLooked || bytes.Contains(start, []byte(`"jsonrpc"`))
-	}
-	message, _ := jsonrpc.DecodeMessage(start)
+	body, err := io.ReadAll(res.Body)
+	res.Body = &readAgain{bytes.NewReader(body), res.Body}
+	message, _ := jsonrpc.DecodeMessage(body)
 	answer, ok := message.(*jsonrpc.Response)
-	return ok && answer.Error != nil
+	switch {
+	case !isGood:
+		return ok && answer.Error != nil, nil
+	case ok:
+		ok = answer.ID.IsValid() // the SDK ends the session with one that belongs to no call
+	default:
+		ok = message != nil
+	}
+	return ok, err
 }
 
 func mediaOf(res *http.Response) string {

@@ -1,0 +1,89 @@
+package gosdk_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// An answer to one call that can't be read shuts no other tool, whose calls may end with the session. With Transport,
+// one in JSON ends no other call.
+func TestAnswerThatCannotBeReadShutsNoOtherTool(t *testing.T) {
+	const nan = `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":{"mean":NaN}}}`
+	for name, answer := range map[string]struct {
+		media, body string
+		length      string
+	}{
+		"JSON that breaks off": {"application/json", `{"jsonrpc":"2.0","id":%s,"result":{"content":[`, "100000"},
+		"no JSON":              {"application/json", nan, ""},
+		"JSON of no call":      {"application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"too large"}}`, ""},
+		"other JSON":           {"application/json", `{"error":"jsonrpc"}`, ""},
+		"an event of no JSON":  {"text/event-stream", "data: " + nan + "\n\n", ""},
+		"no event":             {"text/event-stream", "<html>504 Gateway Timeout</html>\n\n", ""},
+	} {
+		for with, base := range map[string]http.RoundTripper{"plain": nil, "Transport": gosdk.Transport(nil)} {
+			for _, protocol := range []string{legacy, latest} {
+				t.Run(fmt.Sprint(name, ", ", with, ", ", protocol), func(t *testing.T) {
+					peer, finish := newPeer(), make(chan struct{})
+					addRaw(peer.server, &mcp.Tool{Name: "slow"}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+						peer.started <- struct{}{}
+						return textResult("done"), await(ctx, finish)
+					})
+					h := serveHTTPWith(t, peer.server, &mcp.StreamableHTTPOptions{Stateless: protocol == latest})
+					intercept := func(w http.ResponseWriter, r *http.Request) bool {
+						body, _ := io.ReadAll(r.Body)
+						r.Body = io.NopCloser(bytes.NewReader(body))
+						if !bytes.Contains(body, []byte(`"name":"bad"`)) {
+							return false
+						}
+						_, id, _ := strings.Cut(string(body), `"id":`)
+						id, _, _ = strings.Cut(id, ",")
+						w.Header().Set("Content-Type", answer.media)
+						if answer.length != "" {
+							w.Header().Set("Content-Length", answer.length)
+						}
+						_, _ = io.WriteString(w, strings.Replace(answer.body, "%s", strings.TrimSuffix(id, "}"), 1))
+						return true
+					}
+					h.intercept.Store(&intercept)
+					s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+						return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+							Endpoint: h.URL, HTTPClient: &http.Client{Transport: base}, DisableStandaloneSSE: true,
+						}, speaking(protocol))
+					}, sessionConfig{})
+					g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+					call := func(tool string) error {
+						_, err := resilience.Do(t.Context(), g, tool, func(ctx context.Context) (*mcp.CallToolResult, error) {
+							return s.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+						}, behindAdapter)
+						return err
+					}
+
+					up(t, s)
+					slow := make(chan error, 1)
+					go func() { slow <- call("slow") }()
+					receive(t, peer.started)
+					require.Error(t, call("bad"))
+					close(finish)
+					err := receive(t, slow)
+					if with == "Transport" || answer.length == "" { // as documented
+						assert.Zero(t, g.Breaker("slow").Failures(), "%v", err)
+					}
+					if with == "Transport" && answer.media == "application/json" {
+						assert.NoError(t, err)
+					}
+				})
+			}
+		}
+	}
+}
