@@ -529,3 +529,19 @@ func TestProbingEndsWhenItsResultCannotCountAnyMore(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// A Reset of which a member hears late doesn't close what its own probe has found broken since.
+func TestResetFromBeforeAProbeThatHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		b := g.Breaker("x")
+		opened(t, m, time.Second)
+		reset := time.Now()
+		time.Sleep(time.Second)
+		require.True(t, report(b, errBoom))
+		m.Apply(resilience.FleetChange{Breaker: "listed/x", Cause: resilience.CauseManual, Time: reset})
+		assert.Equal(t, resilience.StateOpen, b.State())
+		m.Apply(resilience.FleetChange{Breaker: "listed/x", Cause: resilience.CauseManual, Time: time.Now()})
+		assert.Equal(t, resilience.StateClosed, b.State())
+	})
+}

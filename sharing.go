@@ -149,7 +149,7 @@ func (b *Breaker) follow(c FleetChange, fresh *counter) bool {
 	case s.isTripped():
 	case c.State == StateOpen:
 		b.openByFleet(fresh, max(c.RetryAfter, 0)-time.Since(c.Time))
-	case before != StateClosed:
+	case before != StateClosed && !later:
 		b.reset(fresh, CauseFleet)
 		if c.Cause == CauseProbe && b.prober != nil {
 			b.prober.blind = in(b.cfg.Cooldown)

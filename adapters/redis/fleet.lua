@@ -468,8 +468,8 @@ end
 
 -- restore is for a breaker that the server has forgotten: it knows something older if that is of this version at most. It
 -- does nothing if another member was faster, or if the breaker was reset since. An isolated one may be open by now. at
--- is when it was isolated.
-function ops.restore(id, state, wait, probe_wait, reason, at, older)
+-- is when it was isolated. What has opened it is at least as old as the rest of the cooldown says.
+function ops.restore(id, state, wait, probe_wait, reason, at, older, cooldown)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'v')
 	if not h[3] or tonumber(h[3]) > tonumber(older) then
 		local reset = h[2] and now - h[2] < lately
@@ -477,6 +477,7 @@ function ops.restore(id, state, wait, probe_wait, reason, at, older)
 	end
 	if state == 'isolated' then return ops.isolate(id, reason, at) end
 	open(now + wait, now + probe_wait, 'calls')
+	redis.call('HSET', breaker, 'last', int(now - math.max(cooldown - wait, 0)))
 	return changed(id)
 end
 

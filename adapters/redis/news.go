@@ -87,7 +87,7 @@ func (n news) args() []any {
 	case "restore":
 		return []any{
 			b.State.String(), milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval / 2), n.reason,
-			at, n.older,
+			at, n.older, milliseconds(b.Config.Cooldown),
 		}
 	case "reclose":
 		return []any{n.older}

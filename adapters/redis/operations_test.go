@@ -389,7 +389,9 @@ func (s *modelStore) restore(
 		if isolates {
 			return s.isolateNow(fb.ID, reason, at)
 		}
-		s.open(fb.ID, s.time().Add(max(fb.RetryAfter, 0)), s.time().Add(fb.Config.ProbeInterval/2), "calls")
+		wait := max(fb.RetryAfter, 0)
+		s.open(fb.ID, s.time().Add(wait), s.time().Add(fb.Config.ProbeInterval/2), "calls")
+		s.breakers[fb.ID].last = s.time().Add(-max(fb.Config.Cooldown-wait, 0))
 		return s.changed(fb.ID, s.me, nil)
 	})
 }

@@ -321,22 +321,31 @@ func TestOutageWithOneBrokenNetworkOpensNoBreakerOfTheOthers(t *testing.T) {
 
 // What a member found out while it was cut off closes nothing that has opened since.
 func TestRecoveryFromBeforeTheFleetHasOpened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 3, nil)
-		defer leaveAll(t, all)
-		all[0].store.down.Store(true)
-		time.Sleep(time.Second)
-		all[0].open("search")
-		time.Sleep(30 * time.Second)
-		require.NoError(t, all[0].call())
-		require.Equal(t, resilience.StateClosed, all[0].state(), "alone")
+	for name, meanwhile := range map[string]func(*model){
+		"Redis has kept its memory": func(*model) {}, "Redis has lost its memory": (*model).flush,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all := servers(t, m, 3, nil)
+				defer leaveAll(t, all)
+				all[0].store.down.Store(true)
+				time.Sleep(time.Second)
+				all[0].open("search")
+				time.Sleep(30 * time.Second)
+				require.NoError(t, all[0].call())
+				require.Equal(t, resilience.StateClosed, all[0].state(), "alone")
 
-		time.Sleep(time.Minute)
-		down(t, all[1:])
-		all[0].store.down.Store(false)
-		time.Sleep(time.Second)
-		requireAll(t, all, resilience.StateOpen)
-	})
+				time.Sleep(time.Minute)
+				down(t, all[1:])
+				meanwhile(m)
+				time.Sleep(3 * time.Second)
+				all[0].store.down.Store(false)
+				time.Sleep(time.Second)
+				requireAll(t, all, resilience.StateOpen)
+			})
+		})
+	}
 }
 
 // It forgets no failures since, either.
