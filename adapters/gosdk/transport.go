@@ -16,6 +16,9 @@ import (
 // codeRefused is the code of the errors that Transport makes. It says no more than that there is one.
 const codeRefused = -32000
 
+// sessionHeader says which session a request belongs to.
+const sessionHeader = "Mcp-Session-Id"
+
 // noAnswer ends the message of such an error if the status doesn't tell.
 const noAnswer = " is no answer of MCP"
 
@@ -26,8 +29,8 @@ const noAnswer = " is no answer of MCP"
 // error of MCP, with the status in its message, so that it ends its own call alone; so does an answer in JSON that breaks
 // off, or isn't MCP's. A [Session] whose server refuses each request so is lost all the same.
 //
-// Transport leaves as they are: errors of MCP, status 404, which may say that the session is over, 429, 502, 503 and
-// 504, with which the SDK keeps the session, and the refusal of what a client answers to a question, since the server
+// Transport leaves as they are: errors of MCP, status 404 for a request of a session, which may be over, 429, 502, 503
+// and 504, with which the SDK keeps the session, and the refusal of what a client answers to a question, since the server
 // would go on waiting.
 //
 // A nil base is http.DefaultTransport. The returned RoundTripper is safe for concurrent use if base is, and has the
@@ -49,7 +52,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if res.Body == nil {
 		res.Body = http.NoBody
 	}
-	isAnswer, err := isOfMCP(res)
+	isAnswer, err := isOfMCP(res, req.Header.Get(sessionHeader) != "")
 	if ended := req.Context().Err(); ended != nil {
 		err = ended
 	}
@@ -81,14 +84,18 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// isOfMCP reports whether an answer is one of MCP, or has a status that the SDK knows. It reads one in JSON, as the SDK
-// does. The error is that of reading it.
-func isOfMCP(res *http.Response) (bool, error) {
+// isOfMCP reports whether an answer to a request, of a session or not, is one of MCP, or has a status that the SDK knows.
+// It reads one in JSON, as the SDK does. The error is that of reading it.
+func isOfMCP(res *http.Response, ofSession bool) (bool, error) {
 	isGood := res.StatusCode < 300
 	switch res.StatusCode {
-	case http.StatusNotFound, http.StatusTooManyRequests,
+	case http.StatusTooManyRequests,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true, nil
+	case http.StatusNotFound:
+		if ofSession { // which may be over
+			return true, nil
+		}
 	}
 	switch media := mediaOf(res); {
 	case isGood && media == "text/event-stream":
