@@ -287,7 +287,7 @@ func (b *Breaker) lease(cause Cause, patience time.Duration) (wait time.Duration
 		defer m.hanging.Add(-1)
 		granted, wait := m.fleet.Lease(ctx, view, cause)
 		if granted {
-			return 0, nil
+			return 0, ctx.Err() // a fleet whose context has ended hasn't answered
 		}
 		return max(wait, minLeaseWait), nil
 	})
