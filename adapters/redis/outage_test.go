@@ -319,6 +319,17 @@ func TestOutageWithOneBrokenNetworkOpensNoBreakerOfTheOthers(t *testing.T) {
 	}
 }
 
+// recoversAlone cuts the server off from the store; its breaker opens then, and closes by a call a minute ago.
+func (s *server) recoversAlone() {
+	s.store.down.Store(true)
+	time.Sleep(time.Second)
+	s.open("search")
+	time.Sleep(30 * time.Second)
+	require.NoError(s.t, s.call())
+	require.Equal(s.t, resilience.StateClosed, s.state())
+	time.Sleep(time.Minute)
+}
+
 // What a member found out while it was cut off closes nothing that has opened since.
 func TestRecoveryFromBeforeTheFleetHasOpened(t *testing.T) {
 	for name, meanwhile := range map[string]func(*model){
@@ -329,14 +340,7 @@ func TestRecoveryFromBeforeTheFleetHasOpened(t *testing.T) {
 				m := newModel()
 				all := servers(t, m, 3, nil)
 				defer leaveAll(t, all)
-				all[0].store.down.Store(true)
-				time.Sleep(time.Second)
-				all[0].open("search")
-				time.Sleep(30 * time.Second)
-				require.NoError(t, all[0].call())
-				require.Equal(t, resilience.StateClosed, all[0].state(), "alone")
-
-				time.Sleep(time.Minute)
+				all[0].recoversAlone()
 				down(t, all[1:])
 				meanwhile(m)
 				time.Sleep(3 * time.Second)
@@ -354,13 +358,7 @@ func TestRecoveryFromBeforeFailuresOfTheFleet(t *testing.T) {
 		m := newModel()
 		all := servers(t, m, 3, nil)
 		defer leaveAll(t, all)
-		all[0].store.down.Store(true)
-		time.Sleep(time.Second)
-		all[0].open("search")
-		time.Sleep(30 * time.Second)
-		require.NoError(t, all[0].call())
-
-		time.Sleep(time.Minute)
+		all[0].recoversAlone()
 		all[0].broken.Store(true)
 		require.Error(t, all[1].call())
 		require.Error(t, all[2].call())
