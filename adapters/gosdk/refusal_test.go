@@ -191,6 +191,7 @@ func TestTransportLeavesWhatTheSDKKnows(t *testing.T) {
 		"accepted, a page":                       {"POST", note, 200, "text/html", page, true},
 		"no message":                             {"POST", "hello", 400, "text/html", page, true},
 		"a text":                                 {"POST", call, 400, "text/plain", "no", false},
+		"an error without an ID":                 {"POST", call, 400, "application/json", `{"jsonrpc":"2.0","error":{"code":-32602,"message":"own words","data":{"a":1}},"id":null}`, false},
 		"a result with 400":                      {"POST", call, 400, "application/json", answer, false},
 		"nothing":                                {"POST", call, 500, "", "", false},
 		"nothing, for 204":                       {"POST", call, 204, "", "", false},
@@ -232,6 +233,8 @@ func TestTransportLeavesWhatTheSDKKnows(t *testing.T) {
 			assert.EqualValues(t, len(body), res.ContentLength)
 			if tc.status >= 300 {
 				assert.Equal(t, tc.status, res.StatusCode)
+				own := strings.Contains(tc.body, `"own words"`)
+				assert.Equal(t, own, wire.Code == jsonrpc.CodeInvalidParams && wire.Message == "own words" && string(wire.Data) == `{"a":1}`)
 				return
 			}
 			assert.Equal(t, http.StatusOK, res.StatusCode)

@@ -27,7 +27,8 @@ const noAnswer = " is no answer of MCP"
 // MCP's from ending the session of all: a limit on the length of requests, a firewall or a login page answers with a
 // status from 300 or with a page, and the SDK then gives the session up, with all calls in flight. Transport makes that an
 // error of MCP, with the status in its message, so that it ends its own call alone; so does an answer in JSON that breaks
-// off, or isn't MCP's. A [Session] whose server refuses each request so is lost all the same.
+// off, or isn't MCP's. An error of MCP that lacks the ID of its request gets that. A [Session] whose server refuses each
+// request so is lost all the same.
 //
 // Transport leaves as they are: errors of MCP, status 404 for a request of a session, which may be over, 429, 502, 503
 // and 504, with which the SDK keeps the session, and the refusal of what a client answers to a question, since the server
@@ -52,7 +53,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if res.Body == nil {
 		res.Body = http.NoBody
 	}
-	isAnswer, err := isOfMCP(res, req.Header.Get(sessionHeader) != "")
+	isAnswer, refused, err := isOfMCP(res, req.Header.Get(sessionHeader) != "")
 	if ended := req.Context().Err(); ended != nil {
 		err = ended
 	}
@@ -73,35 +74,38 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !isCall {
 		sent.ID = json.RawMessage(`"refused"`) // which the SDK wants, but doesn't look at
 	}
-	text := http.StatusText(res.StatusCode)
-	if isGood || text == "" {
-		text = fmt.Sprintf("status %d with %q%s", res.StatusCode, mediaOf(res), noAnswer)
+	if refused == nil {
+		refused = &jsonrpc.Error{Code: codeRefused, Message: http.StatusText(res.StatusCode)}
+		if isGood || refused.Message == "" {
+			refused.Message = fmt.Sprintf("status %d with %q%s", res.StatusCode, mediaOf(res), noAnswer)
+		}
 	}
 	if isGood {
 		res.StatusCode = http.StatusOK
 	}
-	setBody(res, sent.ID, text)
+	setBody(res, sent.ID, refused)
 	return res, nil
 }
 
 // isOfMCP reports whether an answer to a request, of a session or not, is one of MCP, or has a status that the SDK knows.
-// It reads one in JSON, as the SDK does. The error is that of reading it.
-func isOfMCP(res *http.Response, ofSession bool) (bool, error) {
+// It reads one in JSON, as the SDK does; err is that of reading it. If it is an error of MCP without the ID of a request,
+// with a status from 300, as the TypeScript SDK's servers answer, the SDK takes it for none: it is refused.
+func isOfMCP(res *http.Response, ofSession bool) (isAnswer bool, refused *jsonrpc.Error, err error) {
 	isGood := res.StatusCode < 300
 	switch res.StatusCode {
 	case http.StatusTooManyRequests,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true, nil
+		return true, nil, nil
 	case http.StatusNotFound:
 		if ofSession { // which may be over
-			return true, nil
+			return true, nil, nil
 		}
 	}
 	switch media := mediaOf(res); {
 	case isGood && media == "text/event-stream":
-		return true, nil
+		return true, nil, nil
 	case isGood && media != "application/json":
-		return false, nil
+		return false, nil, nil
 	}
 
 	body, err := io.ReadAll(res.Body)
@@ -109,14 +113,28 @@ func isOfMCP(res *http.Response, ofSession bool) (bool, error) {
 	message, _ := jsonrpc.DecodeMessage(body)
 	answer, ok := message.(*jsonrpc.Response)
 	switch {
+	case !isGood && ok && answer.Error != nil:
+		return true, nil, nil
 	case !isGood:
-		return ok && answer.Error != nil, nil
+		return false, wireErrorOf(body), nil
 	case ok:
 		ok = answer.ID.IsValid() // the SDK ends the session with one that belongs to no call
 	default:
 		ok = message != nil
 	}
-	return ok, err
+	return ok, nil, err
+}
+
+// wireErrorOf returns the error of MCP that an answer is, whatever its ID is, nil if it is none.
+func wireErrorOf(body []byte) *jsonrpc.Error {
+	var answer struct {
+		Version string         `json:"jsonrpc"`
+		Error   *jsonrpc.Error `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) != nil || answer.Version != "2.0" {
+		return nil
+	}
+	return answer.Error
 }
 
 func mediaOf(res *http.Response) string {
@@ -145,10 +163,8 @@ func messageOf(req *http.Request) (m envelope) {
 }
 
 // setBody makes the body an error of MCP.
-func setBody(res *http.Response, id json.RawMessage, text string) {
-	body, _ := json.Marshal(map[string]any{ // as it always can be
-		"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": codeRefused, "message": text},
-	})
+func setBody(res *http.Response, id json.RawMessage, e *jsonrpc.Error) {
+	body, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": e}) // as it always can be
 	res.Header = maps.Clone(res.Header)
 	if res.Header == nil {
 		res.Header = make(http.Header)
