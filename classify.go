@@ -277,7 +277,7 @@ func (s *statement) addError(e *Error) {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
 	}
 	if e.Code != CodeRetryExhausted {
-		s.rejected = e.isRejection()
+		s.rejected = e.isRejection() && (!k.derived || s.rejected)
 		s.nested = s.nested || s.rejected
 	}
 }

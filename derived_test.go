@@ -70,6 +70,22 @@ func TestTroubleBesideWhatIsCanceled(t *testing.T) {
 	}
 }
 
+// An error of which nothing is known counts beside a call that another guard has rejected, also as AsError returns them.
+func TestUnknownBesideRejection(t *testing.T) {
+	permutations([]error{errBoom, &resilience.Error{Code: resilience.CodeCircuitOpen, Retryable: true}}, func(errs []error) {
+		joined := errors.Join(errs...)
+		for _, err := range []error{joined, resilience.AsError("x", joined), fmt.Errorf("x: %w", resilience.AsError("x", joined))} {
+			g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+			_, _ = resilience.Do(t.Context(), g, "x", failing(9, err))
+			assert.Equal(t, 1, g.Breaker("x").Failures(), "%q", err)
+		}
+	})
+	rejected := resilience.AsError("x", &resilience.Error{Code: resilience.CodeCircuitOpen, Retryable: true})
+	g := newGuard(t, resilience.Config{})
+	_, _ = resilience.Do(t.Context(), g, "x", failing(9, rejected))
+	assert.Zero(t, g.Breaker("x").Failures())
+}
+
 // Without a guard, what is canceled decides over what says nothing, in any order.
 func TestCanceledBesideWhatSaysNothing(t *testing.T) {
 	permutations([]error{errBoom, context.Canceled, resilience.MarkNeutral(errBoom)}, func(errs []error) {
