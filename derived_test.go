@@ -70,6 +70,21 @@ func TestTroubleBesideWhatIsCanceled(t *testing.T) {
 	}
 }
 
+// Words that we have filled in follow what a program has said since.
+func TestWordsFollowRetryable(t *testing.T) {
+	for _, err := range []error{resilience.MarkPermanent(errBoom), &resilience.PanicError{Value: 1}} {
+		e := resilience.AsError("x", err)
+		assert.Contains(t, e.Suggestion, "Do not repeat")
+		e.Retryable = true
+		got := resilience.AsError("x", fmt.Errorf("x: %w", e))
+		assert.True(t, got.Retryable)
+		assert.NotContains(t, got.Suggestion, "Do not repeat")
+
+		e.Suggestion = "Do not repeat this on a Monday."
+		assert.Equal(t, e.Suggestion, resilience.AsError("x", fmt.Errorf("x: %w", e)).Suggestion)
+	}
+}
+
 // An error of which nothing is known counts beside a call that another guard has rejected, also as AsError returns them.
 func TestUnknownBesideRejection(t *testing.T) {
 	permutations([]error{errBoom, &resilience.Error{Code: resilience.CodeCircuitOpen, Retryable: true}}, func(errs []error) {

@@ -226,8 +226,11 @@ func complete(tool string, err error, explicit *Error) *Error {
 			e.suggest(suggestOther)
 		}
 	}
-	if e.Suggestion == suggestions[CodeToolFailed] && !e.Retryable { // also if a program has changed that
+	switch words := e.Suggestion; { // of ours, which a program may have made untrue since
+	case words == suggestions[CodeToolFailed] && !e.Retryable:
 		e.suggest(suggestChange)
+	case words == e.ours && (words == suggestChange || words == suggestOther) && e.Retryable:
+		e.suggest(e.Code.suggestion())
 	}
 	return e
 }
