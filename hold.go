@@ -84,8 +84,8 @@ func (c *callContext) stopHolds() map[*hold]struct{} {
 	for h := range holds {
 		if h.excuses {
 			c.excuses.end(now)
-		} else if c.clock.resume(now) {
-			c.excuses.restart(now)
+		} else {
+			c.clock.resume(now)
 		}
 	}
 	return holds
