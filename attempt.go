@@ -207,7 +207,7 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 // it don't count it, either.
 func (c *call) noteExcuse(e *Error, f *failure) {
 	if f != nil && f.inconclusive && c.ctx.isExcused() {
-		e.known.neutral = true
+		e.known.class = ClassNeutral
 	}
 }
 

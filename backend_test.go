@@ -196,6 +196,17 @@ func TestOnlyReportIsThatOfABoundThatIsOver(t *testing.T) {
 	})
 }
 
+// A method that returns no status says nothing, and leaves what the rest says.
+func TestReportOfAnErrorWithoutAStatus(t *testing.T) {
+	g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+		resilience.ReportBackend(ctx, grpcError(0)) // which a nil *status.Status is
+		return 0, errBoom
+	}, behindAdapter)
+	assert.Error(t, err)
+	assert.Equal(t, 1, g.Breaker("x").Failures())
+}
+
 // What says nothing when a tool returns it says nothing when a tracer reports it, either.
 func TestReportOfWhatSaysNothing(t *testing.T) {
 	for _, silent := range []error{

@@ -190,6 +190,13 @@ type notMade struct{ error }
 
 func (n *notMade) Unwrap() error { return n.error }
 
+func (n *notMade) Error() string {
+	if n.error == nil { // a Connector that has been closed has lost nothing
+		return "the call was not made"
+	}
+	return n.error.Error()
+}
+
 // A statement is what a program says on purpose by an error, or by one that it wraps.
 type statement struct {
 	explicit *Error // the outermost one, nil if there is none
@@ -272,7 +279,7 @@ func (s *statement) addError(e *Error) {
 	if k.derived && e.Code == CodeRetryExhausted {
 		s.timeout = e.LastCode == CodeTimeout
 	}
-	s.neutral, s.final = k.neutral, false
+	s.neutral, s.final = k.class == ClassNeutral, false
 	if (e.Code == CodeTimeout || e.Code == CodeCanceled) && !e.isOfConnector() {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
 	}
@@ -293,8 +300,8 @@ func (e *Error) isOfConnector() bool {
 }
 
 func (e *Error) class() Class {
-	if e.holds().neutral {
-		return ClassNeutral
+	if c := e.holds().class; c != ClassTransient {
+		return c
 	}
 	switch e.Code {
 	case CodeValidation, CodeToolNotFound:

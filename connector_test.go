@@ -396,6 +396,9 @@ func TestConnectorEveryErrorIsAnErrorWithItsCode(t *testing.T) {
 				e, ok := err.(*resilience.Error)
 				require.True(t, ok, "%T", err)
 				assert.Equal(t, code, e.Code)
+				for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+					assert.NotEmpty(t, cause.Error())
+				}
 				if tc.loss != nil {
 					assert.ErrorIs(t, err, tc.loss)
 				}

@@ -70,6 +70,38 @@ func TestTroubleBesideWhatIsCanceled(t *testing.T) {
 	}
 }
 
+// What says nothing about the backend is no mistake of the agent's for that.
+func TestWordsOfADerivedNeutralError(t *testing.T) {
+	lost := resilience.MarkNeutral(syscall.ECONNRESET)
+	for _, err := range []error{lost, resilience.AsError("x", lost)} {
+		g := newGuard(t, resilience.Config{})
+		_, err := resilience.Do(t.Context(), g, "x", failing(9, err), behindAdapter)
+		e := err.(*resilience.Error)
+		assert.Equal(t, resilience.CodeConnectionLost, e.Code)
+		assert.True(t, e.Retryable)
+		assert.NotContains(t, e.Suggestion, "Do not repeat")
+	}
+}
+
+// An error of a Connector doesn't grow each time that a tool returns it again.
+func TestErrorOfAConnectorThatIsReturnedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := resilience.NewConnector(func(context.Context) (int, error) { return 0, errBoom }, resilience.ConnectorConfig[int]{MaxAttempts: 1})
+		defer c.Close()
+		synctest.Wait()
+		_, err := c.Get(t.Context())
+		g := newGuard(t, resilience.Config{})
+		for range 100 {
+			_, err = resilience.Do(t.Context(), g, "x", failing(9, err))
+		}
+		depth := 0
+		for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+			depth++
+		}
+		assert.Less(t, depth, 10)
+	})
+}
+
 // Words that we have filled in follow what a program has said since.
 func TestWordsFollowRetryable(t *testing.T) {
 	for _, err := range []error{resilience.MarkPermanent(errBoom), &resilience.PanicError{Value: 1}} {

@@ -135,18 +135,18 @@ func (f *facts) wait() time.Duration {
 func (d *diagnosis) toError(tool string, e *Error) *Error {
 	if d.explicit != nil {
 		e := complete(tool, d.err, d.explicit)
-		if d.notMade && d.explicit.isOfConnector() {
+		if _, unmade := e.Err.(*notMade); d.notMade && !unmade && d.explicit.isOfConnector() {
 			e.Err = &notMade{e.Err} // it is still one
 		}
-		e.known.neutral = d.class == ClassNeutral
 		if e.Retryable && e.RetryAfter <= 0 {
 			e.RetryAfter = d.retryAfter
 		}
-		mistaken := d.derived && d.class.neutral() && d.explicit.isAsSealed()
+		mistaken := d.derived && d.class.neutral() && !d.neutral && d.explicit.isAsSealed()
 		e.known.quiet = d.explicit.holds().quiet || mistaken
 		if (d.final || mistaken) && e.Retryable {
 			e.giveUp(suggestChange)
 		}
+		e.means(d.class)
 		return e
 	}
 
@@ -169,7 +169,7 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 	}
 
 	e.Err = d.err
-	e.known.quiet, e.known.neutral = d.class == ClassInvalid || d.class == ClassNeutral, d.class == ClassNeutral
+	e.known.quiet = d.class == ClassInvalid || d.class == ClassNeutral
 	e.Retryable, e.RetryAfter = d.reads == ClassTransient, d.retryAfter
 	switch {
 	case e.Retryable:
@@ -178,7 +178,16 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 	default:
 		e.RetryAfter = 0
 	}
+	e.means(d.class)
 	return e
+}
+
+// means notes the class of the failure that e, a new error, tells of.
+func (e *Error) means(c Class) {
+	e.known.class = ClassTransient
+	if e.class() != c {
+		e.known.class = c
+	}
 }
 
 // exhausted makes the error of a call whose attempts have all failed, the last one as d says.

@@ -189,6 +189,8 @@ func signOfGRPC(err error) sign {
 	}
 
 	switch code.Uint() {
+	case 0: // it has no status, so nobody knows
+		return signNone
 	case 8: // also of a message that is too large for one side
 		if containsAny(err.Error(), tooLarge) {
 			return signRejected

@@ -545,3 +545,31 @@ func TestResetFromBeforeAProbeThatHasFailed(t *testing.T) {
 		assert.Equal(t, resilience.StateClosed, b.State())
 	})
 }
+
+// What the fleet has isolated it ends, however late the member hears of both, and whatever its calls have told meanwhile.
+func TestLateIsolationAndItsReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{Cooldown: time.Second})
+		b := g.Breaker("x")
+		isolated := time.Now()
+		time.Sleep(time.Second)
+		reset := time.Now()
+		time.Sleep(time.Second)
+		trip(t, b)
+		time.Sleep(time.Second)
+		require.True(t, report(b, nil))
+
+		isolates, resets := fleetIsolates, fleetResets
+		isolates.Breaker, isolates.Time = "listed/x", isolated
+		resets.Breaker, resets.Time = "listed/x", reset
+		assert.True(t, m.Apply(isolates))
+		assert.Equal(t, resilience.StateIsolated, b.State())
+		assert.True(t, m.Apply(resets))
+		assert.Equal(t, resilience.StateClosed, b.State())
+
+		b.Isolate("by this member's operator")
+		resets.Time = reset.Add(1)
+		m.Apply(resets)
+		assert.Equal(t, resilience.StateIsolated, b.State())
+	})
+}

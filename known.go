@@ -11,8 +11,9 @@ type known struct {
 	// bare is whether this CANCELED says no more than context.Canceled does, since no program chose it.
 	bare bool
 
-	// neutral is whether it says nothing about a backend.
-	neutral bool
+	// class is what the failure means, whatever the Code says, as a mark or a Classify has said; ClassTransient if the
+	// Code says it.
+	class Class
 
 	// derived is whether AsError or WithRetry made it of an error, which says what it means.
 	derived bool

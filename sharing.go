@@ -128,7 +128,8 @@ func (b *Breaker) follow(c FleetChange, fresh *counter) bool {
 	defer b.mu.Unlock()
 	s := &b.inTrouble().shared
 	byHand := c.Cause == CauseManual && c.State == StateClosed || c.State == StateIsolated
-	later := s.changed.After(c.Time)
+	imposed := b.era.Load().state == StateIsolated && !s.held
+	later := s.changed.After(c.Time) && !imposed // of what the fleet has isolated, only it knows more
 	before := s.fleet
 	s.fleet = c.State // also if the breaker knows more: what the fleet has closed by then, it doesn't close again later
 	if later && !byHand {
