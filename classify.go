@@ -53,8 +53,9 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     ClassInvalid, CANCELED is ClassCanceled, RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED, SHUTTING_DOWN
 //     and codes of a tool's own are ClassTransient if it is Retryable and ClassPermanent if it isn't, and the
 //     others are ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent. The
-//     error of a guarded call within the tool is ClassNeutral if that call's failure was of that class, and one that
-//     [AsError] or [WithRetry] made says nothing if what it wraps is neutral by what follows;
+//     error of a guarded call within the tool, or of [AsError], is of the class of that failure if it isn't ClassTransient,
+//     whatever its code is, and one that AsError or [WithRetry] made says nothing if what it wraps is neutral by what
+//     follows;
 //   - a [*PanicError] or [ErrGoexit] is ClassPermanent, since what crashed once will crash
 //     again, whatever the backend has said;
 //   - [context.Canceled] is ClassCanceled, but not in a [Guard] whose caller is here, nor from a
