@@ -5,9 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -82,6 +85,99 @@ func TestAnswerThatCannotBeReadShutsNoOtherTool(t *testing.T) {
 					if with == "Transport" && answer.media == "application/json" {
 						assert.NoError(t, err)
 					}
+				})
+			}
+		}
+	}
+}
+
+// Tools of the TypeScript SDK that return nothing are answered without a result, of which the Go SDK says no more than EOF.
+// Nothing is lost by that.
+func TestAnswerWithoutAResult(t *testing.T) {
+	peer := newPeer()
+	dial := func(client *mcp.Client) (*mcp.ClientSession, error) {
+		serverEnd, clientEnd := net.Pipe()
+		if _, err := peer.server.Connect(context.Background(), pipeTransport(withoutResults{serverEnd}), nil); err != nil {
+			return nil, err
+		}
+		return client.Connect(context.Background(), pipeTransport(clientEnd), speaking(legacy))
+	}
+	g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+	client, err := dial(gosdk.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil, g))
+	require.NoError(t, err)
+	defer client.Close()
+	var dials atomic.Int64
+	s := newSession(t, func(context.Context) (*mcp.ClientSession, error) {
+		dials.Add(1)
+		return dial(newClient(nil))
+	}, sessionConfig{})
+	params := &mcp.CallToolParams{Name: "echo"}
+	for by, call := range map[string]func() error{
+		"NewClient": func() error { _, err := client.CallTool(t.Context(), params); return err },
+		"Session": func() error {
+			_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
+				return s.CallTool(ctx, params)
+			}, behindAdapter)
+			return err
+		},
+	} {
+		for range 6 {
+			err := call()
+			require.ErrorIs(t, err, resilience.CodeToolFailed, by)
+			assert.ErrorContains(t, err, "without a result", by)
+			assert.ErrorIs(t, err, io.EOF, by)
+		}
+	}
+	assert.NoError(t, client.Ping(t.Context(), nil))
+	assert.EqualValues(t, 1, dials.Load())
+}
+
+// withoutResults leaves the results of tools out.
+type withoutResults struct{ net.Conn }
+
+func (c withoutResults) Write(p []byte) (int, error) {
+	if before, _, found := bytes.Cut(p, []byte(`,"result":{"content"`)); found {
+		_, err := c.Conn.Write(append(bytes.Clone(before), "}\n"...))
+		return len(p), err
+	}
+	return c.Conn.Write(p)
+}
+
+// A server that dies while it answers is lost, also if the rest of its answer could have been had later.
+func TestServerThatDiesWithinAnAnswer(t *testing.T) {
+	for _, retries := range []int{-1, 1} {
+		for _, stores := range []bool{false, true} {
+			for with, base := range map[string]http.RoundTripper{"plain": nil, "Transport": gosdk.Transport(nil)} {
+				t.Run(fmt.Sprint(retries, ", ", stores, ", ", with), func(t *testing.T) {
+					opts := &mcp.StreamableHTTPOptions{}
+					if stores {
+						opts.EventStore = mcp.NewMemoryEventStore(nil)
+					}
+					peer, finish := newPeer(), make(chan struct{})
+					addRaw(peer.server, &mcp.Tool{Name: "slow"}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+						peer.started <- struct{}{}
+						return textResult("done"), await(ctx, finish)
+					})
+					h := serveHTTPWith(t, peer.server, opts)
+					defer close(finish)
+					s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+						return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+							Endpoint: h.URL, HTTPClient: &http.Client{Transport: base}, DisableStandaloneSSE: true, MaxRetries: retries,
+						}, speaking(legacy))
+					}, sessionConfig{Backoff: steady(time.Hour)})
+					g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+					failed := make(chan error, 1)
+					go func() {
+						_, err := resilience.Do(t.Context(), g, "slow", func(ctx context.Context) (*mcp.CallToolResult, error) {
+							return s.CallTool(ctx, &mcp.CallToolParams{Name: "slow"})
+						}, behindAdapter, resilience.Timeout(testTimeout))
+						failed <- err
+					}()
+					receive(t, peer.started)
+					_ = h.Listener.Close()
+					h.CloseClientConnections()
+					requireLost(t, receive(t, failed))
+					assert.Equal(t, 1, g.Breaker("slow").Failures())
 				})
 			}
 		}

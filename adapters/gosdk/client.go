@@ -17,8 +17,8 @@ import (
 // mcp.ErrConnectionClosed and mcp.ErrSessionMissing. After an error of the SDK's that doesn't tell, the
 // session is pinged, which takes 200ms at most, and lost if the connection turns out to be closed. A server that
 // replies that it is busy, by HTTP status 429 or 503, isn't lost. A request that is refused by another status from
-// 400 to 499, or by the client's own login, says nothing about the server; what the client's transport says by a mark
-// or a *resilience.Error stands.
+// 400 to 499, or by the client's own login, says nothing about the server, but for 404, by which MCP ends a session, and
+// neither does an answer without a result; what the client's transport says by a mark or a *resilience.Error stands.
 //
 // A call whose connection is refused is retried for any tool, unless it may have reached the server before:
 // in an earlier round, in which the server has asked for something, or at the address that has redirected
@@ -118,11 +118,12 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 	if _, known := failed.(*resilience.Error); known || cs == nil || ctx.Err() != nil || !isBounded(err) {
 		return failed
 	}
-	if !isCallError(err) || !mayFollowSessionEnd(err) {
+	if !isCallError(err) {
 		return failed
 	}
 
-	if isClosed(pingWithin(ctx, pingTimeout, cs), cs) {
+	ask := func() error { return pingWithin(ctx, pingTimeout, cs) }
+	if mayLackResult(err) && !isReply(ask(), cs) || mayFollowSessionEnd(err) && isClosed(ask(), cs) {
 		return connectionLost(reasonClosed, err)
 	}
 	return failed

@@ -60,6 +60,8 @@ func clientError(err error, session string, sent *reach) error {
 	case errors.Is(err, mcp.ErrSessionMissing), isSessionUnknown(err, session):
 		// The reply may be to another request, which ended this call in flight.
 		return connectionLost(reasonEnded, err)
+	case mayLackResult(err):
+		return noResult(err)
 	case isConnectionClosed(err), errors.Is(err, io.EOF), isUnanswered(err), isOfStream(err):
 		return connectionLost(reasonClosed, err)
 	case sent.resumed.Load() && (refused || mayRefuseAll(err)):
@@ -117,6 +119,19 @@ func isSessionUnknown(err error, session string) bool {
 		strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusNotFound))
 }
 
+// mayLackResult reports whether err is what the SDK says of an answer with neither a result nor an error, as tools of the
+// TypeScript SDK may give, and also of a connection that has ended. Only the session tells which it is.
+func mayLackResult(err error) bool {
+	var wire *jsonrpc.Error
+	return isCallError(err) && errors.Is(err, io.EOF) && saidBySDK(err) == io.EOF.Error() && !errors.As(err, &wire)
+}
+
+// noResult returns the error of a call with such an answer, which doesn't tell that anything is lost.
+func noResult(err error) error {
+	const message = "The server has answered without a result"
+	return resilience.MarkNeutral(&resilience.Error{Code: resilience.CodeToolFailed, Message: message, Err: err})
+}
+
 // isUnanswered reports whether the server closed the connection instead of replying, for an err that isn't
 // mcp.ErrConnectionClosed. Neither the SDK nor net/http exports these errors.
 func isUnanswered(err error) bool {
@@ -151,21 +166,16 @@ func endsSession(err error, session string) bool {
 	}
 
 	_, refused := refusal(err)
-	if refused || isOfStream(err) || dialOf(err) != nil ||
-		errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session) {
-		return true
-	}
-
-	var wire *jsonrpc.Error
-	return errors.Is(err, io.EOF) && !errors.As(err, &wire)
+	return refused || isOfStream(err) || dialOf(err) != nil ||
+		errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session)
 }
 
 // mayFollowSessionEnd reports whether the error of a call may be a consequence of its session's end,
-// although it doesn't say so. For an mcp.ErrConnectionClosed, isClosed finds that out.
+// although it doesn't say so. For an mcp.ErrConnectionClosed, and for what may be the end, isClosed finds that out.
 func mayFollowSessionEnd(err error) bool {
 	var wire *jsonrpc.Error
 	_, refused := refusal(err)
-	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) &&
+	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && !mayLackResult(err) &&
 		!refused && !isUnanswered(err) && !isUnsent(err) && !isAuthored(err)
 }
 

@@ -38,7 +38,7 @@ func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 		"a dial":               {&net.OpError{Op: "dial", Err: errors.New("connection refused")}, true, true, false},
 		"a read":               {&net.OpError{Op: "read", Err: errors.New("connection reset")}, true, false, true},
 		"the session":          {mcp.ErrSessionMissing, true, true, false},
-		"the end":              {io.EOF, true, true, false},
+		"no result":            {io.EOF, false, false, false}, // since the server answers a ping
 		"an idle connection":   {&url.Error{Op: "Post", Err: fmt.Errorf("send: %w", idle)}, true, false, false},
 		"another of HTTP":      {&url.Error{Op: "Post", Err: errors.New("malformed response")}, false, false, true},
 		"an empty one of HTTP": {&url.Error{Op: "Post"}, false, false, true},

@@ -22,7 +22,11 @@ const muteTime = 10 * time.Minute
 type pings struct {
 	refused atomic.Bool               // the last session was given up since one was
 	mute    atomic.Pointer[time.Time] // until when the refusal of one says nothing; nil is the past
+	fatal   atomic.Bool               // whether one that said nothing has ended its session
 }
+
+// errFatalPing is the error of a Probe that would end the session.
+var errFatalPing = errors.New("gosdk: something before the server refuses pings, and each one ends a session")
 
 // areMute reports whether the refusal of a ping says nothing.
 func (p *pings) areMute() bool {
@@ -30,9 +34,10 @@ func (p *pings) areMute() bool {
 	return until != nil && time.Now().Before(*until)
 }
 
-// silence notes that refusals say nothing for a while.
-func (p *pings) silence() {
+// silence notes that refusals say nothing for a while, and whether the last one has ended its session.
+func (p *pings) silence(fatal bool) {
 	until := time.Now().Add(muteTime)
+	p.fatal.Store(fatal)
 	p.mute.Store(&until)
 }
 
@@ -42,7 +47,7 @@ func (s *Session) tryPing(ctx context.Context, cs *mcp.ClientSession) {
 		return
 	}
 	if err := s.ping(ctx, cs); mayRefuseAll(err) || endedByPing(err) {
-		s.pings.silence()
+		s.pings.silence(endedByPing(err))
 	}
 }
 
@@ -56,25 +61,26 @@ func endedByPing(err error) bool {
 }
 
 // refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused a call with this
-// error, and whether the session is closed, as it also is if something before the server refuses pings by a text.
-func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused error) (all, closed bool) {
+// error, and whether the session is closed, as it also is if something before the server refuses pings by a text; or
+// whether the server has answered, and therefore knows the session.
+func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused error) (all, closed, known bool) {
 	if !mayRefuseAll(refused) || s.pings.areMute() {
-		return false, false
+		return false, false, false
 	}
 
 	switch err := s.ping(ctx, cs); {
 	case isAnswered(err):
-		return false, false
+		return false, false, true
 	case endedByPing(err): // no further one ends a session
-		s.pings.silence()
-		return false, true
+		s.pings.silence(true)
+		return false, true, false
 	case isClosed(err, cs):
-		return true, true // it knows the session no more, or another call has found that out
+		return true, true, false // it knows the session no more, or another call has found that out
 	case mayRefuseAll(err) && isSameRefusal(err, refused):
 		s.pings.refused.Store(true)
-		return true, false
+		return true, false, false
 	}
-	return false, false
+	return false, false, false
 }
 
 // ping pings the server with what the dial of cs had in its context: what a call has there, such as the token of a
@@ -130,6 +136,12 @@ func pingWithin(ctx context.Context, timeout time.Duration, cs *mcp.ClientSessio
 		return nil, ping(ctx, cs)
 	})
 	return err
+}
+
+// isReply reports whether the error of a ping, which may be nil, says that somebody has replied to it, if only to refuse it.
+func isReply(err error, cs *mcp.ClientSession) bool {
+	var wire *jsonrpc.Error
+	return err == nil || errors.As(err, &wire) && !isClosed(err, cs)
 }
 
 // isClosed reports whether the error of a ping, which may be nil, says that the connection of cs is closed. The SDK

@@ -74,7 +74,6 @@ func refusal(err error) (status int, refused bool) {
 // harmlessEnds are the beginnings of what the SDK says of such an end. It knows no text of some statuses.
 var harmlessEnds = []string{
 	"unsupported content type ", "failed to decode ", "authorization cancelled: ", "malformed event: ",
-	"exceeded ", "failed to reconnect ", // of the answer to one call, which can't be resumed
 	"failed to read body: context canceled", "failed to read body: context deadline exceeded",
 	"failed to read body: " + string(resilience.CodeCanceled), // by the end of a guarded call
 	"failed to read body: " + string(resilience.CodeTimeout),

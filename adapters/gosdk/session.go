@@ -243,20 +243,24 @@ func (s *Session) Probe(ctx context.Context) error {
 		return resilience.MarkBackend(err) // otherwise it wouldn't be counted
 	}
 
-	if err = ping(ctx, cs); !isAnswered(err) {
-		switch {
-		case endsSession(err, cs.ID()):
-			s.ReportLost(cs, err) // as the SDK doesn't always notice
-		case !mayRefuseAll(err):
-		case s.pings.areMute():
-			return resilience.MarkNeutral(err)
-		default:
-			s.pings.refused.Store(true) // as it may refuse all that comes
-			s.ReportLost(cs, err)
-		}
-		return resilience.MarkBackend(err)
+	if s.pings.areMute() && s.pings.fatal.Load() {
+		return resilience.MarkNeutral(errFatalPing)
 	}
-	return nil
+	err = ping(ctx, cs)
+	switch {
+	case isAnswered(err):
+		return nil
+	case endsSession(err, cs.ID()):
+		s.pings.refused.Store(endedByPing(err))
+		s.ReportLost(cs, err) // as the SDK doesn't always notice
+	case !mayRefuseAll(err):
+	case s.pings.areMute():
+		return resilience.MarkNeutral(err)
+	default:
+		s.pings.refused.Store(true) // as it may refuse all that comes
+		s.ReportLost(cs, err)
+	}
+	return resilience.MarkBackend(err)
 }
 
 // Close closes the session and ends all calls in flight, which return CONNECTION_LOST. It returns the
@@ -278,9 +282,14 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 	}
 
 	cause, guarded := withoutGuards(err)
-	unknown, closed := s.refusesAll(ctx, cs, cause)
-	lost := unknown || closed || endsSession(cause, cs.ID()) ||
-		errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(s.ping(ctx, cs), cs)
+	session := cs.ID()
+	unknown, closed, known := s.refusesAll(ctx, cs, cause)
+	if known {
+		session = "" // so that no status says that it isn't
+	}
+	lost := unknown || closed || endsSession(cause, session) ||
+		errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(s.ping(ctx, cs), cs) ||
+		mayLackResult(cause) && !isReply(s.ping(ctx, cs), cs)
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
@@ -295,9 +304,12 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		return err
 	}
 
-	result := clientError(err, cs.ID(), sent)
-	if unknown {
+	result := clientError(err, session, sent)
+	switch {
+	case unknown:
 		result = connectionLost(reasonRefused, err)
+	case lost && mayLackResult(cause):
+		result = connectionLost(reasonClosed, err)
 	}
 	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, cs) {
 		lost, result = true, connectionLost(reasonClosed, err)
