@@ -7,7 +7,7 @@
 -- of last), answer (hash of this command alone: its reply, since a client sends it again if that is lost), then the hashes
 -- of the breakers that the operation concerns.
 --
--- A breaker that is closed and has no failures has no key, but for a while after a reset, and after a Probe has closed
+-- A breaker that is closed and has no failures has no key, but for a while after a reset, and after a probe has closed
 -- it. The fields of others:
 --   state           "open" or "isolated"; none while it is closed
 --   failures        in a row, over all members, while it is closed
@@ -26,6 +26,8 @@
 --                   asks for the next
 --   cause, reason   of the state
 --   reset           when it was reset by hand, for a minute: members that were away have to hear of that
+--   recovered       when a probe has succeeded last, and until when that is remembered, for a minute: members that were away
+--                   may know of the opening before it
 --   blind           until when an opening means that Probes can't see what is wrong, after one has closed it
 --   isolated        when it was isolated
 --   v               the version of the fleet when it has changed last
@@ -46,7 +48,7 @@ now = now + ahead
 
 local prolonged = 3600000 -- how often it is noted, at most, that what doesn't change is still mentioned
 local life = keep + prolonged -- of a breaker, so that it is remembered for as long as it should be since it was mentioned
-local lately = 60000 -- for how long a reset is remembered
+local lately = 60000 -- for how long a reset is remembered, and a recovery
 local cooldowns = 10 -- for how many of them Probes that fail may put calls off
 local late = 1000 -- by how much a member may do later what it does at a time of its own
 local soon = 10 -- after what time to ask for a lease, since a wait of zero is no news
@@ -181,14 +183,21 @@ local function get(key, id)
 	}
 end
 
+-- recovery returns when a probe has succeeded last, and until when that is remembered; zero if none is.
+local function recovery()
+	local at, ends = string.match(redis.call('HGET', breaker, 'recovered') or '', '^(%d+) (%d+)$')
+	return tonumber(at or 0), tonumber(ends or 0)
+end
+
 -- changed publishes a breaker that has changed, and returns it. told replaces what a closed one can't hold.
 local function changed(id, told)
 	local v = redis.call('HINCRBY', version, 'n', 1)
 	if redis.call('EXISTS', breaker) == 1 then
 		local h = redis.call('HMGET', breaker, 'state', 'failures', 'reset', 'blind')
+		local _, ends = recovery()
 		local time = life
 		if not h[1] and not h[2] then
-			time = math.min(math.max((h[3] or 0) + lately - now, (h[4] or 0) - now, 1), life)
+			time = math.min(math.max((h[3] or 0) + lately - now, (h[4] or 0) - now, ends - now, 1), life)
 		end
 		redis.call('HSET', breaker, 'v', v)
 		redis.call('PEXPIRE', breaker, time)
@@ -208,10 +217,18 @@ end
 
 -- forget closes the breaker, and keeps for its time what has one.
 local function forget()
-	local h = redis.call('HMGET', breaker, 'reset', 'blind')
+	local h, at, ends = redis.call('HMGET', breaker, 'reset', 'blind'), recovery()
 	redis.call('DEL', breaker)
 	if h[1] and now - h[1] < lately then redis.call('HSET', breaker, 'reset', h[1]) end
 	if tonumber(h[2] or 0) > now then redis.call('HSET', breaker, 'blind', h[2]) end
+	if ends > now then redis.call('HSET', breaker, 'recovered', int(at) .. ' ' .. int(ends)) end
+end
+
+-- close is forget, after a probe that has succeeded at this time, which is remembered.
+local function close(at)
+	forget()
+	at = math.max(at, (recovery()))
+	redis.call('HSET', breaker, 'recovered', int(at) .. ' ' .. int(now + lately))
 end
 
 local function unchanged(id) return cjson.encode(get(breaker, id)) end
@@ -246,13 +263,19 @@ local ops = {}
 
 -- page returns a hundred IDs of breakers that expire later than the cursor says, with all that expire when the last of
 -- these does, and the next cursor, which is 0 if there are no more. What changes, or is prolonged, meanwhile, expires
--- later than before, and is on a later page, but for what was reset, of which a message tells.
+-- later than before, and is on a later page, but for what was reset, of which a message tells. So that a listing comes to
+-- an end, the cursor also says when it began, and where it ends: once all that is left has moved since it began, at what
+-- has moved by then, since none of that is prolonged again within the hour, and of what changes a message tells.
 local function page(cursor)
-	local found = redis.call('ZRANGEBYSCORE', index, '(' .. cursor, '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
+	local from, began, ends = string.match(cursor, '^(%S+) (%d+) (%d+)$')
+	local found = redis.call('ZRANGEBYSCORE', index, '(' .. from, '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
 	if #found == 0 then return {since = since(), next = '0'} end
 	local last = found[#found]
-	local ids = redis.call('ZRANGEBYSCORE', index, '(' .. cursor, last)
-	return {since = since(), next = #found < 200 and '0' or last, ids = ids}
+	local ids = redis.call('ZRANGEBYSCORE', index, '(' .. from, last)
+
+	if ends == '0' and tonumber(last) > began + life then ends = int(now + life) end
+	local over = #found < 200 or ends ~= '0' and tonumber(last) > tonumber(ends)
+	return {since = since(), next = over and '0' or last .. ' ' .. began .. ' ' .. ends, ids = ids}
 end
 
 -- sync returns what the fleet's memory is, and the first page of the breakers in it unless the member knows all of them.
@@ -261,7 +284,7 @@ function ops.sync(memory, known)
 	local n = h[1] or '0'
 	local reply = {since = s, n = tonumber(n), now = now, members = live(), complete = s == memory and n == known}
 	reply.of = {since = h[2] or '', n = tonumber(h[3] or 0)}
-	if not reply.complete then reply.page = page(int(now - 1)) end
+	if not reply.complete then reply.page = page(int(now - 1) .. ' ' .. int(now) .. ' 0') end
 	return cjson.encode(reply)
 end
 
@@ -380,9 +403,9 @@ end
 -- recovered closes a breaker whose probe has succeeded, unless a failure is newer.
 function ops.recovered(id, at, cause, cooldown)
 	local h = redis.call('HMGET', breaker, 'state', 'last')
-	if h[1] ~= 'open' then return ops.success(id, at) end
-	if past(at) < tonumber(h[2] or 0) then return unchanged(id) end
-	forget()
+	if h[1] == 'isolated' or past(at) < tonumber(h[2] or 0) or not room(id) then return unchanged(id) end
+	close(past(at))
+	if h[1] ~= 'open' then return changed(id) end
 	if cause == 'probe' then redis.call('HSET', breaker, 'blind', int(now + cooldown)) end
 	return changed(id, {cause = cause})
 end
@@ -467,25 +490,26 @@ function ops.reset(id)
 end
 
 -- restore is for a breaker that the server has forgotten: it knows something older if that is of this version at most. It
--- does nothing if another member was faster, or if the breaker was reset since. An isolated one may be open by now. at
--- is when it was isolated. What has opened it is at least as old as the rest of the cooldown says.
-function ops.restore(id, state, wait, probe_wait, reason, at, older, cooldown)
+-- does nothing if another member was faster, or if the breaker was reset or has recovered since. An isolated one may be
+-- open by now. at is when it was isolated, or when a call or a Probe has failed last, as far as the member knows.
+function ops.restore(id, state, wait, probe_wait, reason, at, older)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'v')
 	if not h[3] or tonumber(h[3]) > tonumber(older) then
-		local reset = h[2] and now - h[2] < lately
-		if h[1] == 'isolated' or h[1] and state ~= 'isolated' or reset or not room(id) then return unchanged(id) end
+		local recovered, ends = recovery()
+		local over = h[2] and now - h[2] < lately or state ~= 'isolated' and ends > now and past(at) <= recovered
+		if h[1] == 'isolated' or h[1] and state ~= 'isolated' or over or not room(id) then return unchanged(id) end
 	end
 	if state == 'isolated' then return ops.isolate(id, reason, at) end
 	open(now + wait, now + probe_wait, 'calls')
-	redis.call('HSET', breaker, 'last', int(now - math.max(cooldown - wait, 0)))
+	redis.call('HSET', breaker, 'last', int(past(at)))
 	return changed(id)
 end
 
--- reclose closes a breaker that was closed after this version of the fleet, but not in an older memory of it.
-function ops.reclose(id, older)
+-- reclose closes a breaker that was closed at this time, after this version of the fleet, but not in an older memory of it.
+function ops.reclose(id, older, at)
 	local v = redis.call('HGET', breaker, 'v')
-	if not v or tonumber(v) > tonumber(older) then return unchanged(id) end
-	forget()
+	if v and tonumber(v) > tonumber(older) or not room(id) then return unchanged(id) end
+	close(past(at))
 	return changed(id)
 end
 

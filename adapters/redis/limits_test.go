@@ -283,7 +283,7 @@ func TestWhatAnEntrySaysOfABreaker(t *testing.T) {
 		{entry{State: "closed", Failures: 3, Cause: "calls"}, resilience.FleetChange{Failures: 3}},
 		{
 			entry{State: "open", Wait: 1500, Cause: "calls"},
-			resilience.FleetChange{State: resilience.StateOpen, RetryAfter: 1500 * time.Millisecond},
+			resilience.FleetChange{State: resilience.StateOpen, RetryAfter: 2500 * time.Millisecond}, // 1500 since it was read
 		},
 		{
 			entry{State: "isolated", Reason: "moving house", Cause: "manual", Age: 1500},

@@ -14,11 +14,10 @@ func (e *engine) list(ctx, run context.Context, reply syncReply) (map[string]ent
 		if run.Err() != nil || e.hasHeard(reply.memory) { // what it didn't know was under way
 			return nil, nil
 		}
-		before := len(all)
 		if err := e.read(ctx, p.IDs, all); err != nil {
 			return nil, err
 		}
-		if p.Next == "0" || len(all) == before { // what moves is on a later page, and may move for ever
+		if p.Next == "0" {
 			return all, e.readUnlisted(ctx, reply.Version, all)
 		}
 

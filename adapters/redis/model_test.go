@@ -49,6 +49,8 @@ type modelBreaker struct {
 	lease       string
 	reset       time.Time // when it was reset by hand; zero if it wasn't
 	blind       time.Time // until when an opening means that Probes can't see what is wrong
+	recovered   time.Time // when a probe has succeeded last
+	remembered  time.Time // until when that is
 	isolated    time.Time // when it was isolated
 	leased      time.Time
 	until       time.Time
@@ -261,6 +263,12 @@ func (m *model) isBlind(id string) bool {
 	return b != nil && b.blind.After(m.time())
 }
 
+// hasRecovered reports whether a probe has succeeded since, as far as that is remembered.
+func (m *model) hasRecovered(id string, since time.Time) bool {
+	b := m.breakers[id]
+	return b != nil && b.remembered.After(m.time()) && !since.After(b.recovered)
+}
+
 // closeNow closes a breaker, and keeps for its time what has one.
 func (m *model) closeNow(id string) {
 	closed := &modelBreaker{entry: entry{State: "closed", Cause: "calls"}}
@@ -270,9 +278,23 @@ func (m *model) closeNow(id string) {
 	if m.isBlind(id) {
 		closed.blind = m.breakers[id].blind
 	}
-	if m.breakers[id] = closed; closed.reset.IsZero() && closed.blind.IsZero() {
+	if m.hasRecovered(id, time.Time{}) {
+		closed.recovered, closed.remembered = m.breakers[id].recovered, m.breakers[id].remembered
+	}
+	if m.breakers[id] = closed; closed.reset.IsZero() && closed.blind.IsZero() && closed.remembered.IsZero() {
 		delete(m.breakers, id)
 	}
+}
+
+// recover closes a breaker after a probe that has succeeded at this time.
+func (m *model) recover(id string, at time.Time) {
+	m.closeNow(id)
+	b := m.breakers[id]
+	if b == nil {
+		b = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}}
+		m.breakers[id] = b
+	}
+	b.recovered, b.remembered = latest(at, b.recovered), m.time().Add(time.Minute)
 }
 
 // view returns a breaker as the member knows it.
@@ -301,7 +323,7 @@ func (m *model) changed(id, me string, told func(*entry)) entry {
 	if b := m.breakers[id]; b != nil {
 		b.Version, b.expires = m.version, m.time().Add(life)
 		if b.isAtRest() {
-			b.expires = earliest(latest(b.reset.Add(time.Minute), b.blind), b.expires)
+			b.expires = earliest(latest(latest(b.reset.Add(time.Minute), b.blind), b.remembered), b.expires)
 		}
 	}
 	e := m.view(id, me)

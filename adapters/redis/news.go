@@ -87,10 +87,10 @@ func (n news) args() []any {
 	case "restore":
 		return []any{
 			b.State.String(), milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval / 2), n.reason,
-			at, n.older, milliseconds(b.Config.Cooldown),
+			at, n.older,
 		}
 	case "reclose":
-		return []any{n.older}
+		return []any{n.older, at}
 	default:
 		return []any{at}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -30,7 +29,8 @@ func (s *modelStore) sync(ctx context.Context, known memory) (syncReply, error) 
 			memory: memory{fmt.Sprint(s.since), s.version}, Of: s.of, Now: s.time().UnixMilli(), Members: s.live(),
 		}
 		if r.Complete = r.memory == known; !r.Complete {
-			r.Page = s.page(fmt.Sprint(s.time().UnixMilli() - 1))
+			now := s.time().UnixMilli()
+			r.Page = s.page(fmt.Sprint(now-1, now, 0))
 		}
 		return r
 	})
@@ -41,16 +41,22 @@ func (s *modelStore) list(ctx context.Context, cursor string) (page, error) {
 }
 
 // page returns a hundred IDs after the cursor, in the order in which they are forgotten, with all that are forgotten
-// when the last of these is.
+// when the last of these is. It ends at what had moved when all that was left had moved since the first page.
 func (s *modelStore) page(cursor string) page {
+	var after, began, ends int64
+	_, _ = fmt.Sscan(cursor, &after, &began, &ends)
 	expires := func(id string) int64 { return s.breakers[id].expires.UnixMilli() }
-	after, _ := strconv.ParseInt(cursor, 10, 64)
 	ids := slices.DeleteFunc(slices.Collect(maps.Keys(s.breakers)), func(id string) bool { return expires(id) <= after })
 	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(expires(a), expires(b)) })
 	p := page{Since: fmt.Sprint(s.since), IDs: ids, Next: "0"}
 	if len(ids) >= maxBatch {
 		last := expires(ids[maxBatch-1])
-		p.Next = fmt.Sprint(last)
+		if ends == 0 && last > began+life.Milliseconds() {
+			ends = s.time().Add(life).UnixMilli()
+		}
+		if ends == 0 || last <= ends {
+			p.Next = fmt.Sprint(last, began, ends)
+		}
 		p.IDs = slices.DeleteFunc(ids, func(id string) bool { return expires(id) > last })
 	}
 	return p
@@ -96,7 +102,7 @@ func (s *modelStore) tell(ctx context.Context, all ...news) (replies []entry, er
 		case "restore":
 			reply, err = s.restore(there, n.breaker, n.reason, n.at, n.older)
 		case "reclose":
-			reply, err = s.reclose(there, n.breaker.ID, n.older)
+			reply, err = s.reclose(there, n.breaker.ID, n.at, n.older)
 		default:
 			err = fmt.Errorf("there is no operation %q", n.op)
 		}
@@ -119,7 +125,7 @@ func (s *modelStore) open(id string, at, probeAt time.Time, cause string) {
 	}
 	s.closeNow(id)
 	if closed := s.breakers[id]; closed != nil {
-		b.reset, b.blind = closed.reset, closed.blind
+		b.reset, b.blind, b.recovered, b.remembered = closed.reset, closed.blind, closed.recovered, closed.remembered
 	}
 	if s.breakers[id] = b; s.isBlind(id) {
 		b.probeAt = latest(probeAt, at)
@@ -251,15 +257,16 @@ func (s *modelStore) recovered(
 	return over(ctx, s, "recovered", func() entry {
 		b := s.breakers[fb.ID]
 		switch {
-		case b == nil || b.State != "open":
-			return s.forget(fb.ID, at)
-		case s.past(at).Before(b.last):
+		case b == nil && !s.room(fb.ID), b != nil && (b.State == "isolated" || s.past(at).Before(b.last)):
 			return s.view(fb.ID, s.me)
 		}
-		if cause == resilience.CauseProbe {
-			b.blind = s.time().Add(fb.Config.Cooldown)
+		s.recover(fb.ID, s.past(at))
+		if b == nil || b.State != "open" {
+			return s.changed(fb.ID, s.me, nil)
 		}
-		s.closeNow(fb.ID)
+		if cause == resilience.CauseProbe {
+			s.breakers[fb.ID].blind = s.time().Add(fb.Config.Cooldown)
+		}
 		return s.changed(fb.ID, s.me, func(e *entry) { e.Cause = cause.String() })
 	})
 }
@@ -383,7 +390,8 @@ func (s *modelStore) restore(
 		case b == nil && !s.room(fb.ID):
 			return s.view(fb.ID, s.me)
 		case b == nil, b.Version <= older:
-		case b.State == "isolated" || b.State == "open" && !isolates || s.wasReset(fb.ID):
+		case b.State == "isolated" || b.State == "open" && !isolates || s.wasReset(fb.ID),
+			!isolates && s.hasRecovered(fb.ID, s.past(at)):
 			return s.view(fb.ID, s.me)
 		}
 		if isolates {
@@ -391,17 +399,17 @@ func (s *modelStore) restore(
 		}
 		wait := max(fb.RetryAfter, 0)
 		s.open(fb.ID, s.time().Add(wait), s.time().Add(fb.Config.ProbeInterval/2), "calls")
-		s.breakers[fb.ID].last = s.time().Add(-max(fb.Config.Cooldown-wait, 0))
+		s.breakers[fb.ID].last = s.past(at)
 		return s.changed(fb.ID, s.me, nil)
 	})
 }
 
-func (s *modelStore) reclose(ctx context.Context, id string, older int64) (entry, error) {
+func (s *modelStore) reclose(ctx context.Context, id string, at time.Time, older int64) (entry, error) {
 	return over(ctx, s, "reclose", func() entry {
-		if b := s.breakers[id]; b == nil || b.Version > older {
+		if b := s.breakers[id]; b == nil && !s.room(id) || b != nil && b.Version > older {
 			return s.view(id, s.me)
 		}
-		s.closeNow(id)
+		s.recover(id, s.past(at))
 		return s.changed(id, s.me, nil)
 	})
 }

@@ -108,6 +108,9 @@ func (e entry) change(asked time.Time) resilience.FleetChange {
 	switch e.State {
 	case "open":
 		c.State = resilience.StateOpen
+		if !asked.IsZero() && e.read.After(asked) {
+			c.RetryAfter += e.read.Sub(asked) // it was counted from then
+		}
 	case "isolated":
 		c.State = resilience.StateIsolated
 	}

@@ -235,12 +235,15 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 			continue
 		}
 
-		c := x.change(time.Time{})
+		c, at := x.change(time.Time{}), x.made
+		if b.State == resilience.StateOpen && b.Cause != resilience.CauseManual && b.Changed.After(at) {
+			at = b.Changed
+		}
 		b.ID, b.State = x.ID, c.State          // the member may know of it without having it
 		if b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
 			b.RetryAfter = c.RetryAfter
 		}
-		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, at: x.made, older: older})
+		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, at: at, older: older})
 	}
 
 	asked := time.Now()
@@ -264,7 +267,7 @@ func (e *engine) reclose(ctx context.Context, newer []entry, older int64) error 
 	var all []news
 	for _, x := range newer {
 		if x.State == "closed" {
-			all = append(all, news{op: "reclose", breaker: resilience.FleetBreaker{ID: x.ID}, older: older})
+			all = append(all, news{op: "reclose", breaker: resilience.FleetBreaker{ID: x.ID}, at: x.made, older: older})
 		}
 	}
 	_, err := e.tellAll(ctx, all, func(news, entry) {})
