@@ -282,14 +282,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 	}
 
 	cause, guarded := withoutGuards(err)
-	session := cs.ID()
-	unknown, closed, known := s.refusesAll(ctx, cs, cause)
-	if known {
-		session = "" // so that no status says that it isn't
-	}
-	lost := unknown || closed || endsSession(cause, session) ||
-		errors.Is(cause, mcp.ErrConnectionClosed) && isClosed(s.ping(ctx, cs), cs) ||
-		mayLackResult(cause) && !isReply(s.ping(ctx, cs), cs)
+	lost, reason, session := s.endedWith(ctx, cs, cause)
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
@@ -305,11 +298,8 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 	}
 
 	result := clientError(err, session, sent)
-	switch {
-	case unknown:
-		result = connectionLost(reasonRefused, err)
-	case lost && mayLackResult(cause):
-		result = connectionLost(reasonClosed, err)
+	if reason != "" {
+		result = connectionLost(reason, err)
 	}
 	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, cs) {
 		lost, result = true, connectionLost(reasonClosed, err)
@@ -327,6 +317,29 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		return result
 	}
 	return e
+}
+
+// endedWith reports whether cs has ended with a call that has failed with err, and why, unless err says so itself. It also
+// returns the ID of the session, unless the server has answered since, so that no status says that it knows it no more.
+func (s *Session) endedWith(ctx context.Context, cs *mcp.ClientSession, err error) (ended bool, reason, id string) {
+	id = cs.ID()
+	unknown, closed, known := s.refusesAll(ctx, cs, err)
+	switch {
+	case unknown:
+		return true, reasonRefused, id
+	case known:
+		id = ""
+	}
+
+	switch {
+	case mayLackResult(err):
+		if ended = !isReply(s.ping(ctx, cs), cs); ended {
+			reason = reasonClosed
+		}
+	case errors.Is(err, mcp.ErrConnectionClosed):
+		ended = isClosed(s.ping(ctx, cs), cs)
+	}
+	return ended || closed || endsSession(err, id), reason, id
 }
 
 // withoutGuards returns err as the SDK returned it, and whether it has come through a guard within the client.
