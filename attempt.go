@@ -141,7 +141,9 @@ func (c *call) retry(f *failure) {
 	}
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
-		c.finish(f.exhausted(c.ctx.name, c.attempts), f.outcome)
+		e := f.exhausted(c.ctx.name, c.attempts)
+		c.noteFailure(e, f)
+		c.finish(e, f.outcome)
 		return
 	case !ok || !c.fits(delay) || c.guard.overloaded(c.state, c.impatient()):
 		c.finish(c.errorOf(f), f.outcome)
@@ -178,7 +180,7 @@ func (c *call) fits(delay time.Duration) bool {
 // errorOf returns an error of this call's own.
 func (c *call) errorOf(f *failure) *Error {
 	e := c.withLast(f.toError(c.ctx.name, &f.reply)) // of a crash, which isn't what the tool returned
-	c.noteExcuse(e, f)
+	c.noteFailure(e, f)
 	if !c.harmless {
 		e.forEffect(c.toolEffect(), f.changed || isCrash(f.err) || f.reads == ClassNeutral)
 	}
@@ -195,7 +197,9 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 	}
 
 	e = e.clone()
-	c.noteExcuse(e, c.past.failure)
+	if f := c.past.failure; f != nil {
+		c.noteFailure(e, f)
+	}
 	if last := c.ctx.backend.last(); e.Code == CodeTimeout && last.inTrouble() {
 		e.RetryAfter = last.retryAfter
 	}
@@ -203,10 +207,19 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 	c.finish(e, o)
 }
 
-// noteExcuse notes in e that its failure f, which may be nil, isn't counted since the tool was excused: then calls around
-// it don't count it, either.
-func (c *call) noteExcuse(e *Error, f *failure) {
-	if f != nil && f.inconclusive && c.ctx.isExcused() {
+// noteFailure notes in e, a new error, what its failure f means to the calls around this one: its class, but what the
+// breaker has counted they count, and what it hasn't they don't, unless that was since the caller had less time.
+func (c *call) noteFailure(e *Error, f *failure) {
+	e.means(f.class)
+	counted := f.outcome == outcomeFailure
+	switch {
+	case f.inconclusive:
+		if c.ctx.isExcused() {
+			e.known.class = ClassNeutral
+		}
+	case counted && (e.class().neutral() || e.isRejection()):
+		e.known.class = ClassPermanent
+	case !counted && !f.class.neutral() && !f.notMade && !f.rejected:
 		e.known.class = ClassNeutral
 	}
 }

@@ -54,8 +54,9 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     and codes of a tool's own are ClassTransient if it is Retryable and ClassPermanent if it isn't, and the
 //     others are ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent. The
 //     error of a guarded call within the tool, or of [AsError], is of the class of that failure if it isn't ClassTransient,
-//     whatever its code is, and one that AsError or [WithRetry] made says nothing if what it wraps is neutral by what
-//     follows;
+//     whatever its code is; what the breaker of such a call hasn't counted is ClassNeutral, and what it has is
+//     ClassPermanent, if the code would say otherwise; and an error that AsError or [WithRetry] made says nothing if what it
+//     wraps is neutral by what follows;
 //   - a [*PanicError] or [ErrGoexit] is ClassPermanent, since what crashed once will crash
 //     again, whatever the backend has said;
 //   - [context.Canceled] is ClassCanceled, but not in a [Guard] whose caller is here, nor from a
@@ -215,7 +216,8 @@ type statement struct {
 
 // join adds the statement of another one of several errors, of the same rank, or of a lower one that has given way.
 func (s *statement) join(inner *statement) {
-	better := s.derived && inner.said && !inner.derived // what a program says on purpose
+	// What a program says on purpose is better than what was derived, and trouble than what isn't counted.
+	better := s.derived && inner.said && (!inner.derived || s.says.neutral() && !inner.says.neutral())
 	if inner.explicit != nil && (better || s.explicit.saysNothing()) || better && s.explicit.isAsSealed() {
 		s.explicit = inner.explicit
 	}
@@ -276,7 +278,7 @@ func (s *statement) addStatement(err error) {
 func (s *statement) addError(e *Error) {
 	k := e.holds()
 	s.explicit, s.derived = e, k.derived && (!s.said || s.derived)
-	s.said, s.says, s.timeout = !e.saysNothing(), e.class(), e.Code == CodeTimeout
+	s.said, s.says, s.timeout = !e.saysNothing(), e.class(), e.Code == CodeTimeout && k.class == ClassTransient
 	if k.derived && e.Code == CodeRetryExhausted {
 		s.timeout = e.LastCode == CodeTimeout
 	}
@@ -285,7 +287,7 @@ func (s *statement) addError(e *Error) {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
 	}
 	if e.Code != CodeRetryExhausted {
-		s.rejected = e.isRejection() && (!k.derived || s.rejected)
+		s.rejected = e.isRejection() && k.class == ClassTransient && (!k.derived || s.rejected)
 		s.nested = s.nested || s.rejected
 	}
 }

@@ -39,6 +39,15 @@ func TestDerivedErrorsBesideTrouble(t *testing.T) {
 	}
 }
 
+// Of two that AsError and WithRetry have made, too.
+func TestTroubleOfTwoDerivedErrors(t *testing.T) {
+	_, lost := resilience.WithRetry(context.Background(), resilience.Retry{MaxRetries: -1}, failing(9, syscall.ECONNRESET))
+	missing := resilience.AsError("x", fs.ErrNotExist)
+	permutations([]error{lost, missing}, func(errs []error) {
+		assert.Equal(t, resilience.Classify(lost), resilience.Classify(errors.Join(errs...)), "%q", errs)
+	})
+}
+
 // So does what was reported, if the tool returns another error: that of a fallback, for example.
 func TestDerivedErrorAfterReportedTrouble(t *testing.T) {
 	missing := &fs.PathError{Op: "open", Path: "/cache/x", Err: fs.ErrNotExist}

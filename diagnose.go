@@ -182,13 +182,6 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 	return e
 }
 
-// means notes the class of the failure that e, a new error, tells of.
-func (e *Error) means(c Class) {
-	e.known.class = ClassTransient
-	if e.class() != c {
-		e.known.class = c
-	}
-}
 
 // exhausted makes the error of a call whose attempts have all failed, the last one as d says.
 func (d *diagnosis) exhausted(tool string, attempts int) *Error {

@@ -11,12 +11,20 @@ type known struct {
 	// bare is whether this CANCELED says no more than context.Canceled does, since no program chose it.
 	bare bool
 
-	// class is what the failure means, whatever the Code says, as a mark or a Classify has said; ClassTransient if the
-	// Code says it.
+	// class is what the failure means, whatever the Code says, as a mark or a Classify has said, or a breaker has counted;
+	// ClassTransient if the Code says it.
 	class Class
 
 	// derived is whether AsError or WithRetry made it of an error, which says what it means.
 	derived bool
+}
+
+// means notes the class of the failure that e, a new error, tells of.
+func (e *Error) means(c Class) {
+	e.known.class = ClassTransient
+	if e.class() != c {
+		e.known.class = c
+	}
 }
 
 // A wording consists of the fields of an Error by which an agent decides.

@@ -528,55 +528,6 @@ func TestFailureWithinACallCountsForTheCallAroundIt(t *testing.T) {
 	}
 }
 
-// What a tool's mark says of an Error of ours holds for the calls around its own, too, though that keeps its Code.
-func TestMarkOfAnErrorWithinACall(t *testing.T) {
-	reset := error(syscall.ECONNRESET)
-	for name, tc := range map[string]struct {
-		err      func(context.Context) error
-		counted  bool
-		attempts int
-	}{
-		"TIMEOUT":                  {withinASecond, true, 2},
-		"TIMEOUT, neutral":         {marking(resilience.MarkNeutral, withinASecond), false, 1},
-		"TIMEOUT, invalid":         {marking(resilience.MarkInvalid, withinASecond), false, 1},
-		"TIMEOUT, permanent":       {marking(resilience.MarkPermanent, withinASecond), true, 1},
-		"a loss":                   {failsWith(reset), true, 2},
-		"a loss, permanent":        {marking(resilience.MarkPermanent, failsWith(reset)), true, 1},
-		"CONNECTION_LOST, invalid": {marking(resilience.MarkInvalid, failsWith(resilience.ConnectionLostError("x"))), false, 1},
-	} {
-		for _, by := range []string{"a call", "AsError"} {
-			runInBubble(t, name+", by "+by, func(t *testing.T) {
-				once := &resilience.Retry{MaxRetries: -1}
-				g := newGuard(t, resilience.Config{
-					Retry: resilience.Retry{MaxRetries: 1},
-					Tools: map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly}, "inner": {Retry: once}},
-				})
-				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-					if by == "AsError" {
-						return 0, resilience.AsError("inner", tc.err(ctx))
-					}
-					return resilience.Do(ctx, g, "inner", func(ctx context.Context) (int, error) { return 0, tc.err(ctx) })
-				}, behindAdapter)
-				assert.Equal(t, tc.attempts, r.Attempts)
-				assert.Equal(t, tc.counted, g.Breaker("x").Failures() == 1)
-			})
-		}
-	}
-}
-
-func withinASecond(ctx context.Context) error {
-	_, err := resilience.WithTimeout(ctx, "query", time.Second, untilDone)
-	return err
-}
-
-func failsWith(err error) func(context.Context) error {
-	return func(context.Context) error { return err }
-}
-
-func marking(mark func(error) error, fn func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error { return mark(fn(ctx)) }
-}
-
 // What a tool's work in the background fails with is the agent's as much as before, whichever guard it is made under.
 func TestACallAfterTheOneAroundItIsTheAgentsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

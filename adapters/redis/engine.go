@@ -72,8 +72,9 @@ func (s span) with(version int64) span {
 
 // version is what a member has applied last of a breaker.
 type version struct {
-	number int64
-	time   time.Time // of the change: what is done next by hand is later
+	number    int64
+	time      time.Time // of the change: what is done next by hand is later
+	recovered bool      // a probe has closed it
 }
 
 // untold is what the store may not have heard of the member.
@@ -229,7 +230,9 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 		e.doubts()
 		return false
 	}
-	e.versions[x.ID], x.made, x.came, x.Since = version{x.Version, c.Time}, c.Time, time.Now(), e.since
+	recovered := x.State == "closed" && c.Cause != resilience.CauseManual && e.breakers[x.ID].State == "open"
+	e.versions[x.ID] = version{x.Version, c.Time, recovered}
+	x.made, x.came, x.Since = c.Time, time.Now(), e.since
 	if x.State == "closed" && x.Failures == 0 {
 		delete(e.breakers, x.ID)
 	} else {

@@ -26,8 +26,8 @@
 --                   asks for the next
 --   cause, reason   of the state
 --   reset           when it was reset by hand, for a minute: members that were away have to hear of that
---   recovered       when a probe has succeeded last, and until when that is remembered, for a minute: members that were away
---                   may know of the opening before it
+--   recovered       when a probe has closed it last, and until when that is remembered, for a minute: members that were
+--                   away may know of the opening before it
 --   blind           until when an opening means that Probes can't see what is wrong, after one has closed it
 --   isolated        when it was isolated
 --   v               the version of the fleet when it has changed last
@@ -183,10 +183,11 @@ local function get(key, id)
 	}
 end
 
--- recovery returns when a probe has succeeded last, and until when that is remembered; zero if none is.
+-- recovery returns when a probe has closed the breaker last, and until when that is remembered; zero if it isn't.
 local function recovery()
 	local at, ends = string.match(redis.call('HGET', breaker, 'recovered') or '', '^(%d+) (%d+)$')
-	return tonumber(at or 0), tonumber(ends or 0)
+	if not at or tonumber(ends) <= now then return 0, 0 end
+	return tonumber(at), tonumber(ends)
 end
 
 -- changed publishes a breaker that has changed, and returns it. told replaces what a closed one can't hold.
@@ -224,12 +225,6 @@ local function forget()
 	if ends > now then redis.call('HSET', breaker, 'recovered', int(at) .. ' ' .. int(ends)) end
 end
 
--- close is forget, after a probe that has succeeded at this time, which is remembered.
-local function close(at)
-	forget()
-	at = math.max(at, (recovery()))
-	redis.call('HSET', breaker, 'recovered', int(at) .. ' ' .. int(now + lately))
-end
 
 local function unchanged(id) return cjson.encode(get(breaker, id)) end
 
@@ -243,11 +238,11 @@ end
 -- listed reports whether a breaker is that of a listed tool: the names of others, and keys, are what agents choose.
 local function listed(id) return string.find(id, '^listed/[^/]*$') end
 
--- room reports whether another breaker may be remembered, so that names can't fill the memory.
-local function room(id)
+-- room reports whether another breaker may be remembered, beside so many, so that names can't fill the memory.
+local function room(id, many)
 	if redis.call('EXISTS', breaker) == 1 or listed(id) then return true end
 	redis.call('ZREMRANGEBYSCORE', index, '-inf', '(' .. int(now))
-	return redis.call('ZCARD', index) < most
+	return redis.call('ZCARD', index) < (many or most)
 end
 
 -- open opens the breaker until a call and until a Probe may be the next probe, which isn't sooner if it can't see what is
@@ -345,7 +340,7 @@ end
 -- may have succeeded between: the member is told which row they are apart from, and tells of them again, unless one has
 -- succeeded by the time that it has heard of the row. A failure of a probe puts off the next one; if it doesn't do so
 -- for all, the others have to ask when they may send it. After that of a Probe, none asks the backend before the time
--- has passed that it has asked for. Failures of before a reset are forgotten.
+-- has passed that it has asked for. Failures of before a reset, or before a probe has closed it, are forgotten.
 --
 -- What had failed before the member's last success, here or elsewhere, is over: while the fleet has no failures, its
 -- members tell of no success otherwise.
@@ -353,7 +348,7 @@ function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, pr
 	at = past(at)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last')
 	local state, last = h[1], math.max(tonumber(h[5] or 0), at)
-	if h[2] and at < tonumber(h[2]) then return unchanged(id) end
+	if at < tonumber(h[2] or 0) or not state and at < recovery() then return unchanged(id) end
 	if state == 'open' and probe == '1' then
 		local out = tonumber(cooldown)
 		if cause == 'probe' and tonumber(after) > 0 then
@@ -400,11 +395,17 @@ function ops.success(id, at)
 	return changed(id)
 end
 
--- recovered closes a breaker whose probe has succeeded, unless a failure is newer.
+-- recovered closes a breaker whose probe has succeeded, unless a failure is newer. That is remembered, also of one that is
+-- closed already; what is over leaves half of the room to what isn't.
 function ops.recovered(id, at, cause, cooldown)
-	local h = redis.call('HMGET', breaker, 'state', 'last')
-	if h[1] == 'isolated' or past(at) < tonumber(h[2] or 0) or not room(id) then return unchanged(id) end
-	close(past(at))
+	local h = redis.call('HMGET', breaker, 'state', 'failures', 'last')
+	at = past(at)
+	if h[1] == 'isolated' or at < tonumber(h[3] or 0) or not room(id, most / 2) then return unchanged(id) end
+	local rests = not h[1] and not h[2]
+	if rests and at <= recovery() then return unchanged(id) end
+
+	if not rests then forget() end
+	redis.call('HSET', breaker, 'recovered', int(math.max(at, (recovery()))) .. ' ' .. int(now + lately))
 	if h[1] ~= 'open' then return changed(id) end
 	if cause == 'probe' then redis.call('HSET', breaker, 'blind', int(now + cooldown)) end
 	return changed(id, {cause = cause})
@@ -495,8 +496,7 @@ end
 function ops.restore(id, state, wait, probe_wait, reason, at, older)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'v')
 	if not h[3] or tonumber(h[3]) > tonumber(older) then
-		local recovered, ends = recovery()
-		local over = h[2] and now - h[2] < lately or state ~= 'isolated' and ends > now and past(at) <= recovered
+		local over = h[2] and now - h[2] < lately or state ~= 'isolated' and past(at) <= recovery()
 		if h[1] == 'isolated' or h[1] and state ~= 'isolated' or over or not room(id) then return unchanged(id) end
 	end
 	if state == 'isolated' then return ops.isolate(id, reason, at) end
@@ -505,11 +505,11 @@ function ops.restore(id, state, wait, probe_wait, reason, at, older)
 	return changed(id)
 end
 
--- reclose closes a breaker that was closed at this time, after this version of the fleet, but not in an older memory of it.
-function ops.reclose(id, older, at)
+-- reclose closes a breaker that was closed after this version of the fleet, but not in an older memory of it.
+function ops.reclose(id, older)
 	local v = redis.call('HGET', breaker, 'v')
-	if v and tonumber(v) > tonumber(older) or not room(id) then return unchanged(id) end
-	close(past(at))
+	if not v or tonumber(v) > tonumber(older) then return unchanged(id) end
+	forget()
 	return changed(id)
 end
 

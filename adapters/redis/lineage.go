@@ -78,7 +78,9 @@ func (l learned) newer(of memory) (all []entry) {
 	memories := l.memories()
 	for id, v := range l.versions {
 		if _, ok := l.breakers[id]; !ok {
-			l.breakers[id] = entry{ID: id, State: "closed", Version: v.number, Since: l.since, made: v.time}
+			l.breakers[id] = entry{
+				ID: id, State: "closed", Version: v.number, Since: l.since, made: v.time, recovered: v.recovered,
+			}
 		}
 	}
 	for _, x := range l.breakers {

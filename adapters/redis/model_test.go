@@ -263,10 +263,12 @@ func (m *model) isBlind(id string) bool {
 	return b != nil && b.blind.After(m.time())
 }
 
-// hasRecovered reports whether a probe has succeeded since, as far as that is remembered.
-func (m *model) hasRecovered(id string, since time.Time) bool {
-	b := m.breakers[id]
-	return b != nil && b.remembered.After(m.time()) && !since.After(b.recovered)
+// recovery returns when a probe has closed a breaker last, as far as that is remembered.
+func (m *model) recovery(id string) time.Time {
+	if b := m.breakers[id]; b != nil && b.remembered.After(m.time()) {
+		return b.recovered
+	}
+	return time.Time{}
 }
 
 // closeNow closes a breaker, and keeps for its time what has one.
@@ -278,7 +280,7 @@ func (m *model) closeNow(id string) {
 	if m.isBlind(id) {
 		closed.blind = m.breakers[id].blind
 	}
-	if m.hasRecovered(id, time.Time{}) {
+	if !m.recovery(id).IsZero() {
 		closed.recovered, closed.remembered = m.breakers[id].recovered, m.breakers[id].remembered
 	}
 	if m.breakers[id] = closed; closed.reset.IsZero() && closed.blind.IsZero() && closed.remembered.IsZero() {
@@ -288,13 +290,14 @@ func (m *model) closeNow(id string) {
 
 // recover closes a breaker after a probe that has succeeded at this time.
 func (m *model) recover(id string, at time.Time) {
-	m.closeNow(id)
-	b := m.breakers[id]
-	if b == nil {
-		b = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}}
-		m.breakers[id] = b
+	if b := m.breakers[id]; b != nil && !b.isAtRest() {
+		m.closeNow(id)
 	}
-	b.recovered, b.remembered = latest(at, b.recovered), m.time().Add(time.Minute)
+	if m.breakers[id] == nil {
+		m.breakers[id] = &modelBreaker{entry: entry{State: "closed", Cause: "calls"}}
+	}
+	b := m.breakers[id]
+	b.recovered, b.remembered = latest(at, m.recovery(id)), m.time().Add(lately)
 }
 
 // view returns a breaker as the member knows it.

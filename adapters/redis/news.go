@@ -90,7 +90,7 @@ func (n news) args() []any {
 			at, n.older,
 		}
 	case "reclose":
-		return []any{n.older, at}
+		return []any{n.older}
 	default:
 		return []any{at}
 	}

@@ -102,7 +102,7 @@ func (s *modelStore) tell(ctx context.Context, all ...news) (replies []entry, er
 		case "restore":
 			reply, err = s.restore(there, n.breaker, n.reason, n.at, n.older)
 		case "reclose":
-			reply, err = s.reclose(there, n.breaker.ID, n.at, n.older)
+			reply, err = s.reclose(there, n.breaker.ID, n.older)
 		default:
 			err = fmt.Errorf("there is no operation %q", n.op)
 		}
@@ -157,7 +157,7 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 		succeeded := earliest(fb.Succeeded, at)
 		b := s.breakers[fb.ID]
 		switch {
-		case b != nil && !b.reset.IsZero() && at.Before(b.reset):
+		case b != nil && (at.Before(b.reset) || b.State == "closed" && at.Before(s.recovery(fb.ID))):
 			return s.view(fb.ID, s.me)
 		case b != nil && b.State == "open" && n.probe:
 			due := at.Add(fb.Config.Cooldown)
@@ -257,7 +257,9 @@ func (s *modelStore) recovered(
 	return over(ctx, s, "recovered", func() entry {
 		b := s.breakers[fb.ID]
 		switch {
-		case b == nil && !s.room(fb.ID), b != nil && (b.State == "isolated" || s.past(at).Before(b.last)):
+		case b == nil && !isListed(fb.ID) && len(s.breakers) >= maxBreakers/2,
+			b != nil && (b.State == "isolated" || s.past(at).Before(b.last)),
+			b != nil && b.isAtRest() && !s.past(at).After(s.recovery(fb.ID)):
 			return s.view(fb.ID, s.me)
 		}
 		s.recover(fb.ID, s.past(at))
@@ -391,7 +393,7 @@ func (s *modelStore) restore(
 			return s.view(fb.ID, s.me)
 		case b == nil, b.Version <= older:
 		case b.State == "isolated" || b.State == "open" && !isolates || s.wasReset(fb.ID),
-			!isolates && s.hasRecovered(fb.ID, s.past(at)):
+			!isolates && !s.past(at).After(s.recovery(fb.ID)):
 			return s.view(fb.ID, s.me)
 		}
 		if isolates {
@@ -404,12 +406,12 @@ func (s *modelStore) restore(
 	})
 }
 
-func (s *modelStore) reclose(ctx context.Context, id string, at time.Time, older int64) (entry, error) {
+func (s *modelStore) reclose(ctx context.Context, id string, older int64) (entry, error) {
 	return over(ctx, s, "reclose", func() entry {
-		if b := s.breakers[id]; b == nil && !s.room(id) || b != nil && b.Version > older {
+		if b := s.breakers[id]; b == nil || b.Version > older {
 			return s.view(id, s.me)
 		}
-		s.recover(id, s.past(at))
+		s.closeNow(id)
 		return s.changed(id, s.me, nil)
 	})
 }

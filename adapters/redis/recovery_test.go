@@ -67,15 +67,7 @@ func TestOpeningThatAProbeHasEndedIsNotRestored(t *testing.T) {
 					if i > 0 {
 						s.broken, s.asked = all[0].broken, all[0].asked
 					}
-					s.start(func(c *resilience.BreakerConfig) {
-						c.ProbeInterval = interval
-						c.Probe = func(context.Context) error {
-							if s.broken.Load() {
-								return errBackend
-							}
-							return nil
-						}
-					})
+					s.start(probing(s, interval))
 					all = append(all, s)
 				}
 				defer leaveAll(t, all)
@@ -95,6 +87,158 @@ func TestOpeningThatAProbeHasEndedIsNotRestored(t *testing.T) {
 			})
 		})
 	}
+}
+
+// probing gives a server a Probe of its backend.
+func probing(s *server, interval time.Duration) func(*resilience.BreakerConfig) {
+	return func(c *resilience.BreakerConfig) {
+		c.ProbeInterval = interval
+		c.Probe = func(context.Context) error {
+			if s.broken.Load() {
+				return errBackend
+			}
+			return nil
+		}
+	}
+}
+
+// A Probe that has failed since, at another member, counts against that, though the breaker was open all the time.
+func TestProbeThatHasFailedSinceARecovery(t *testing.T) {
+	for _, first := range []int{0, 1} {
+		t.Run(fmt.Sprintf("member %d is back first", first), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all := []*server{newServer(t, m, "member-0"), newServer(t, m, "member-1")}
+				for _, s := range all {
+					s.start(probing(s, 5*time.Second))
+					s.broken.Store(true)
+				}
+				defer leaveAll(t, all)
+				time.Sleep(5 * time.Second)
+				for i := range 5 {
+					require.Error(t, all[i%2].call())
+				}
+				setDown(all, true)
+				all[0].broken.Store(false)
+				time.Sleep(8 * time.Second)
+				require.Equal(t, resilience.StateClosed, all[0].state())
+				time.Sleep(80 * time.Second)
+				m.flush()
+				for _, i := range []int{first, 1 - first} {
+					all[i].store.down.Store(false)
+					time.Sleep(2 * time.Second)
+				}
+				assert.Equal(t, resilience.StateOpen, all[1].state())
+			})
+		})
+	}
+}
+
+// A story of three members, of which the first is called most, and the order in which they are back from an outage of Redis.
+type outage struct {
+	happens func(t *testing.T, m *model, all []*server)
+	orders  [][]int
+	of      int              // the member
+	want    resilience.State // its own, then
+}
+
+// What one member tells of a probe that has succeeded is weighed by when that was, and changes nothing else that the
+// others are to learn.
+func TestRecoveryAmongOtherNews(t *testing.T) {
+	back, forth := []int{0, 1, 2}, []int{1, 2, 0}
+	for name, o := range map[string]outage{
+		"failures of others before it": {orders: [][]int{back, forth}, happens: func(t *testing.T, _ *model, all []*server) {
+			setDown(all, true)
+			all[0].open("search")
+			time.Sleep(20 * time.Second)
+			all[1].open("search")
+			all[2].open("search")
+			time.Sleep(11 * time.Second)
+			require.NoError(t, all[0].call())
+		}},
+		"told before the memory is lost": {orders: [][]int{back, forth}, happens: func(t *testing.T, m *model, all []*server) {
+			down(t, all)
+			recoverAlone(t, all)
+			m.flush()
+		}},
+		"told before it goes back": {orders: [][]int{back, forth}, happens: func(t *testing.T, m *model, all []*server) {
+			all[0].open("search")
+			time.Sleep(31 * time.Second)
+			require.NoError(t, all[0].call())
+			older := m.snapshot()
+			down(t, all)
+			recoverAlone(t, all)
+			older()
+		}},
+		"before a reset": {orders: [][]int{{1, 2}, {2, 1}}, of: 2, happens: func(t *testing.T, _ *model, all []*server) {
+			setDown(all[1:], true)
+			all[1].open("search")
+			time.Sleep(31 * time.Second)
+			require.NoError(t, all[1].call())
+			all[2].guard.Breaker("search").Isolate("by this member's operator")
+			time.Sleep(time.Second)
+			require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		}},
+		"none after an isolation that was reset here": {orders: [][]int{back, {2, 1, 0}}, of: 2, want: resilience.StateOpen, happens: func(t *testing.T, m *model, all []*server) {
+			require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving"))
+			time.Sleep(time.Second)
+			all[2].guard.Breaker("search").Reset()
+			time.Sleep(time.Second)
+			all[2].open("search")
+			setDown(all, true)
+			m.flush()
+		}},
+		"none, and a wait of long ago": {orders: [][]int{back}, of: 2, want: resilience.StateHalfOpen, happens: func(t *testing.T, m *model, all []*server) {
+			down(t, all)
+			all[0].guard.Breaker("search").Trip(time.Hour)
+			setDown(all, true)
+			time.Sleep(5 * time.Minute)
+			m.flush()
+		}},
+	} {
+		for _, order := range o.orders {
+			t.Run(fmt.Sprint(name, ", back ", order), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testOutage(t, o, order) })
+			})
+		}
+	}
+}
+
+// recoverAlone closes the breaker while the other members can't reach the store, which all lose then.
+func recoverAlone(t *testing.T, all []*server) {
+	time.Sleep(29 * time.Second)
+	setDown(all[1:], true)
+	time.Sleep(3 * time.Second)
+	all[0].broken.Store(false)
+	require.NoError(t, all[0].call())
+	time.Sleep(3 * time.Second)
+	setDown(all, true)
+}
+
+func testOutage(t *testing.T, o outage, order []int) {
+	m := newModel()
+	all := servers(t, m, 3, nil)
+	defer leaveAll(t, all)
+	time.Sleep(5 * time.Second)
+	o.happens(t, m, all)
+	time.Sleep(time.Second)
+	for _, i := range order {
+		all[i].store.down.Store(false)
+		time.Sleep(2 * time.Second)
+	}
+	assert.Equal(t, o.want, all[o.of].state())
+}
+
+// What is over leaves room for what isn't, however many names agents make up.
+func TestRecoveriesLeaveRoom(t *testing.T) {
+	_, _, all := stores(t, 1)
+	for i := range maxBreakers {
+		b := resilience.FleetBreaker{ID: fmt.Sprint("unlisted/", i)}
+		_, err := all[0].tell(t.Context(), news{op: "recovered", breaker: b})
+		require.NoError(t, err)
+	}
+	_, err := all[0].isolate(t.Context(), "listed/search/key", "moving")
+	assert.NoError(t, err)
 }
 
 // Two members that list the same breakers, and prolong them page by page, each find all of them.

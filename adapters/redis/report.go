@@ -126,6 +126,10 @@ func (e *engine) missed(results []resilience.FleetResult) {
 		if r.Success && len(e.cleared) < maxBreakers {
 			e.cleared[r.Breaker.ID] = r.Time
 		}
+		if x, ok := e.breakers[r.Breaker.ID]; ok && x.State == "open" && r.Probe && !r.Success {
+			x.made = r.Time
+			e.breakers[r.Breaker.ID] = x
+		}
 		if at := r.Breaker.Changed; r.Time.Sub(at) < heartbeat && at.Before(e.agreed) {
 			e.agreed = at
 		}

@@ -91,7 +91,9 @@ type entry struct {
 
 	read time.Time // when it was; zero if that is now
 	came time.Time // when the member has heard of it
-	made time.Time // what the member has applied, by its own clock
+	made time.Time // by its own clock: what it has applied, or when its own probe has failed since
+
+	recovered bool // a probe has closed it
 }
 
 type leaseReply struct {

@@ -22,6 +22,9 @@ const (
 	// comparison is how often configurations are compared, and maxCompared how many of a member's.
 	comparison  = time.Minute
 	maxCompared = 1000
+
+	// lately is for how long the store remembers that a probe has closed a breaker.
+	lately = time.Minute
 )
 
 // run keeps the member and the store in agreement, until ctx ends.
@@ -214,7 +217,7 @@ func (e *engine) remember(ctx context.Context, reply syncReply) error {
 
 	older := memories.older(reply.Of)
 	err := e.restore(ctx, l, newer, older)
-	if err == nil && older > 0 {
+	if err == nil {
 		err = e.reclose(ctx, newer, older)
 	}
 	if err != nil {
@@ -236,13 +239,13 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 		}
 
 		c, at := x.change(time.Time{}), x.made
-		if b.State == resilience.StateOpen && b.Cause != resilience.CauseManual && b.Changed.After(at) {
+		switch {
+		case b.Cause == resilience.CauseManual: // what one member's operator wants is no one else's
+			b.RetryAfter = c.RetryAfter - time.Since(x.came)
+		case x.State == "open" && b.State == resilience.StateOpen && b.Changed.After(at):
 			at = b.Changed
 		}
-		b.ID, b.State = x.ID, c.State          // the member may know of it without having it
-		if b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
-			b.RetryAfter = c.RetryAfter
-		}
+		b.ID, b.State = x.ID, c.State // the member may know of it without having it
 		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, at: at, older: older})
 	}
 
@@ -262,12 +265,17 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 	return err
 }
 
-// reclose tells the store which of these have been closed after this version of its memory.
+// reclose tells the store which of these have been closed after this version of its memory, if it isn't zero, or by a
+// probe within a minute.
 func (e *engine) reclose(ctx context.Context, newer []entry, older int64) error {
 	var all []news
 	for _, x := range newer {
-		if x.State == "closed" {
-			all = append(all, news{op: "reclose", breaker: resilience.FleetBreaker{ID: x.ID}, at: x.made, older: older})
+		n := news{op: "reclose", breaker: resilience.FleetBreaker{ID: x.ID}, at: x.made, older: older}
+		if x.recovered && time.Since(x.made) < lately {
+			n.op = "recovered"
+		}
+		if x.State == "closed" && (older > 0 || n.op == "recovered") {
+			all = append(all, n)
 		}
 	}
 	_, err := e.tellAll(ctx, all, func(news, entry) {})
