@@ -71,11 +71,12 @@ func TestCallAroundAnotherCountsAsItDoes(t *testing.T) {
 	invalid := &resilience.Error{Code: resilience.CodeValidation}
 	for name, tc := range map[string]struct {
 		retry, breaker func(error) resilience.Class
+		effect         resilience.Effect
 		tool           toolFunc
 		options        []resilience.Option // of the inner call
 		inner, outer   int                 // failures
 	}{
-		"a mistake that is retried":           {retry: says(resilience.ClassTransient), tool: failing(9, statusError(409))},
+		"a mistake that is retried":           {retry: says(resilience.ClassTransient), effect: resilience.ReadOnly, tool: failing(9, statusError(409))},
 		"nothing, by the breaker":             {breaker: says(resilience.ClassNeutral), tool: failing(9, errBoom)},
 		"no hang, by the breaker":             {breaker: says(resilience.ClassNeutral), tool: hang(time.Minute)},
 		"no timeout, by the breaker":          {breaker: says(resilience.ClassNeutral), tool: untilDone},
@@ -83,7 +84,7 @@ func TestCallAroundAnotherCountsAsItDoes(t *testing.T) {
 		"all, by the breaker":                 {breaker: says(resilience.ClassPermanent), tool: failing(9, invalid), inner: 1, outer: 1},
 		"what isn't retried, as a mistake":    {retry: says(resilience.ClassInvalid), tool: failing(9, errBoom), inner: 1, outer: 1},
 		"a failure beside a rejection":        {tool: failing(9, errors.Join(errBoom, open)), inner: 1, outer: 1},
-		"a failure before a rejection":        {tool: failingThen(1, syscall.ECONNRESET, open), inner: 1, outer: 1},
+		"a failure before a rejection":        {effect: resilience.ReadOnly, tool: failingThen(1, syscall.ECONNRESET, open), inner: 1, outer: 1},
 		"a rejection that the tool counts":    {tool: failing(9, resilience.MarkPermanent(open)), inner: 1, outer: 1},
 		"a rejection":                         {tool: failing(9, open)},
 		"a hang, at a limit of the tool's":    {tool: hang(time.Minute), options: []resilience.Option{resilience.Timeout(time.Second)}, outer: 1},
@@ -94,7 +95,7 @@ func TestCallAroundAnotherCountsAsItDoes(t *testing.T) {
 				Retry:    resilience.Retry{MaxRetries: -1},
 				Breakers: map[string]resilience.BreakerConfig{"inner": {Classify: tc.breaker}},
 				Tools: map[string]resilience.Tool{"x": {}, "inner": {
-					Timeout: 2 * time.Second, Effect: resilience.ReadOnly, Retry: &resilience.Retry{MaxRetries: 1, Classify: tc.retry},
+					Timeout: 2 * time.Second, Effect: tc.effect, Retry: &resilience.Retry{MaxRetries: 1, Classify: tc.retry},
 				}},
 			})
 			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {

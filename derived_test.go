@@ -41,7 +41,8 @@ func TestDerivedErrorsBesideTrouble(t *testing.T) {
 
 // Of two that AsError and WithRetry have made, too.
 func TestTroubleOfTwoDerivedErrors(t *testing.T) {
-	_, lost := resilience.WithRetry(context.Background(), resilience.Retry{MaxRetries: -1}, failing(9, syscall.ECONNRESET))
+	once := resilience.Retry{MaxRetries: 1, Backoff: resilience.Backoff{Base: 1, Max: 1}}
+	_, lost := resilience.WithRetry(context.Background(), once, failing(9, syscall.ECONNRESET))
 	missing := resilience.AsError("x", fs.ErrNotExist)
 	permutations([]error{lost, missing}, func(errs []error) {
 		assert.Equal(t, resilience.Classify(lost), resilience.Classify(errors.Join(errs...)), "%q", errs)
