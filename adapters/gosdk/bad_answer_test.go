@@ -95,9 +95,10 @@ func TestAnswerThatCannotBeReadShutsNoOtherTool(t *testing.T) {
 // Nothing is lost by that.
 func TestAnswerWithoutAResult(t *testing.T) {
 	peer := newPeer()
+	var slow atomic.Bool
 	dial := func(client *mcp.Client) (*mcp.ClientSession, error) {
 		serverEnd, clientEnd := net.Pipe()
-		if _, err := peer.server.Connect(context.Background(), pipeTransport(withoutResults{serverEnd}), nil); err != nil {
+		if _, err := peer.server.Connect(context.Background(), pipeTransport(withoutResults{serverEnd, &slow}), nil); err != nil {
 			return nil, err
 		}
 		return client.Connect(context.Background(), pipeTransport(clientEnd), speaking(legacy))
@@ -121,21 +122,29 @@ func TestAnswerWithoutAResult(t *testing.T) {
 			return err
 		},
 	} {
-		for range 6 {
+		for i := range 6 {
+			slow.Store(i == 5)
 			err := call()
 			require.ErrorIs(t, err, resilience.CodeToolFailed, by)
 			assert.ErrorContains(t, err, "without a result", by)
 			assert.ErrorIs(t, err, io.EOF, by)
 		}
 	}
+	slow.Store(false)
 	assert.NoError(t, client.Ping(t.Context(), nil))
 	assert.EqualValues(t, 1, dials.Load())
 }
 
-// withoutResults leaves the results of tools out.
-type withoutResults struct{ net.Conn }
+// withoutResults leaves the results of tools out, and replies to no ping while the server is slow.
+type withoutResults struct {
+	net.Conn
+	slow *atomic.Bool
+}
 
 func (c withoutResults) Write(p []byte) (int, error) {
+	if c.slow.Load() && bytes.Contains(p, []byte(`"result":{}`)) {
+		return len(p), nil
+	}
 	if before, _, found := bytes.Cut(p, []byte(`,"result":{"content"`)); found {
 		_, err := c.Conn.Write(append(bytes.Clone(before), "}\n"...))
 		return len(p), err
@@ -181,5 +190,65 @@ func TestServerThatDiesWithinAnAnswer(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// An answer that can't be resumed fails its own call, though the SDK ends all calls of the session with it.
+func TestAnswerThatCannotBeResumed(t *testing.T) {
+	const begun = "id: 1\nretry: 10\ndata:\n\n"
+	for name, resume := range map[string]func(http.ResponseWriter){
+		"cut off": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		"repeated": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, begun)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer, finish := newPeer(), make(chan struct{})
+			addRaw(peer.server, &mcp.Tool{Name: "slow"}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				progress := &mcp.ProgressNotificationParams{ProgressToken: "slow", Progress: 1} // its answer has begun
+				require.NoError(t, req.Session.NotifyProgress(ctx, progress))
+				peer.started <- struct{}{}
+				return textResult("done"), await(ctx, finish)
+			})
+			h := serveHTTP(t, peer.server)
+			defer close(finish)
+			intercept := func(w http.ResponseWriter, r *http.Request) bool {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				switch {
+				case r.Header.Get("Last-Event-ID") != "":
+					resume(w)
+				case r.Method == http.MethodDelete: // so that the session ends at once
+				case bytes.Contains(body, []byte(`"name":"bad"`)):
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, begun)
+				default:
+					return false
+				}
+				return true
+			}
+			h.intercept.Store(&intercept)
+			s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+				return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+					Endpoint: h.URL, DisableStandaloneSSE: true, MaxRetries: 1,
+				}, speaking(legacy))
+			}, sessionConfig{})
+			g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+			call := func(tool string) error {
+				_, err := resilience.Do(t.Context(), g, tool, func(ctx context.Context) (*mcp.CallToolResult, error) {
+					return s.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+				}, behindAdapter, resilience.Timeout(testTimeout))
+				return err
+			}
+			up(t, s)
+			slow := make(chan error, 1)
+			go func() { slow <- call("slow") }()
+			receive(t, peer.started)
+			requireLost(t, call("bad"))
+			assert.Equal(t, 1, g.Breaker("bad").Failures())
+			require.Error(t, receive(t, slow))
+			assert.Zero(t, g.Breaker("slow").Failures())
+		})
 	}
 }

@@ -122,11 +122,15 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 		return failed
 	}
 
-	ask := func() error { return pingWithin(ctx, pingTimeout, cs) }
-	if mayLackResult(err) && !isReply(ask(), cs) || mayFollowSessionEnd(err) && isClosed(ask(), cs) {
-		return connectionLost(reasonClosed, err)
+	switch {
+	case mayLackResult(err):
+		if !hasClosed(ctx, pingTimeout, cs) {
+			return failed
+		}
+	case !mayFollowSessionEnd(err), !isClosed(pingWithin(ctx, pingTimeout, cs), cs):
+		return failed
 	}
-	return failed
+	return connectionLost(reasonClosed, err)
 }
 
 // hasLeft reports whether e says that the caller has left, rather than that the tool says so.

@@ -45,6 +45,7 @@ func clientError(err error, session string, sent *reach) error {
 
 	dial := dialOf(err)
 	_, refused := refusal(err)
+	cut, tried := cutOff(err)
 	switch {
 	case isAuthored(err):
 		return err
@@ -64,7 +65,7 @@ func clientError(err error, session string, sent *reach) error {
 		return noResult(err)
 	case isConnectionClosed(err), errors.Is(err, io.EOF), isUnanswered(err), isOfStream(err):
 		return connectionLost(reasonClosed, err)
-	case sent.resumed.Load() && (refused || mayRefuseAll(err)):
+	case cut && sent.isCutOff(tried), sent.resumed.Load() && (refused || mayRefuseAll(err)):
 		return connectionLost(reasonClosed, err) // the answer has broken off
 	}
 	return markProtocolError(markRefusal(err))

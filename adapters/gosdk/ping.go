@@ -46,8 +46,8 @@ func (s *Session) tryPing(ctx context.Context, cs *mcp.ClientSession) {
 	if !s.pings.refused.Swap(false) {
 		return
 	}
-	if err := s.ping(ctx, cs); mayRefuseAll(err) || endedByPing(err) {
-		s.pings.silence(endedByPing(err))
+	if err := s.ping(ctx, cs); refusesPings(err) {
+		s.pings.silence(!mayRefuseAll(err))
 	}
 }
 
@@ -62,8 +62,8 @@ func endedByPing(err error) bool {
 
 // refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused a call with this
 // error, and whether the session is closed, as it also is if something before the server refuses pings by a text; or
-// whether the server has answered, and therefore knows the session.
-func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused error) (all, closed, known bool) {
+// whether nothing says so: the server has answered, and therefore knows the session, or is slow, or busy.
+func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused error) (all, closed, spared bool) {
 	if !mayRefuseAll(refused) || s.pings.areMute() {
 		return false, false, false
 	}
@@ -75,12 +75,22 @@ func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused
 		s.pings.silence(true)
 		return false, true, false
 	case isClosed(err, cs):
+		if refusesPings(err) {
+			s.pings.refused.Store(true)
+		}
 		return true, true, false // it knows the session no more, or another call has found that out
-	case mayRefuseAll(err) && isSameRefusal(err, refused):
+	case !mayRefuseAll(err):
+		return false, false, true
+	case isSameRefusal(err, refused):
 		s.pings.refused.Store(true)
 		return true, false, false
 	}
 	return false, false, false
+}
+
+// refusesPings reports whether the server, or something before it, has refused a ping with this error, which may be nil.
+func refusesPings(err error) bool {
+	return mayRefuseAll(err) || endedByPing(err) || errors.Is(err, mcp.ErrSessionMissing)
 }
 
 // ping pings the server with what the dial of cs had in its context: what a call has there, such as the token of a
@@ -90,14 +100,24 @@ func (s *Session) ping(ctx context.Context, cs *mcp.ClientSession) error {
 	if !open {
 		return mcp.ErrConnectionClosed
 	}
-	pinging, cancel := context.WithCancel(dialed)
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
+	pinging, done := dialed.until(ctx)
+	defer done()
 	err := pingWithin(pinging, waitTime(ctx), cs)
 	if dialed.Err() != nil && (err == nil || !isCallError(err)) {
 		return fmt.Errorf("%w: client is closing: %w", mcp.ErrConnectionClosed, context.Cause(dialed)) // meanwhile
 	}
 	return err
+}
+
+// hasClosed is hasClosed with such a ping.
+func (s *Session) hasClosed(ctx context.Context, cs *mcp.ClientSession) bool {
+	dialed, open := s.contextOf(cs)
+	if !open {
+		return true
+	}
+	pinging, done := dialed.until(ctx)
+	defer done()
+	return hasClosed(pinging, waitTime(ctx), cs) || dialed.Err() != nil
 }
 
 // waitTime is how long a call waits to learn why it has failed: endTimeout, or a quarter of its time.
@@ -138,10 +158,32 @@ func pingWithin(ctx context.Context, timeout time.Duration, cs *mcp.ClientSessio
 	return err
 }
 
-// isReply reports whether the error of a ping, which may be nil, says that somebody has replied to it, if only to refuse it.
-func isReply(err error, cs *mcp.ClientSession) bool {
-	var wire *jsonrpc.Error
-	return err == nil || errors.As(err, &wire) && !isClosed(err, cs)
+// hasClosed pings the server of cs, and reports whether the connection is closed. While the SDK waits for the end of a
+// process that has closed its output, it doesn't even give up a ping whose context has ended, as it otherwise does at once.
+func hasClosed(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) bool {
+	pinging, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	replied := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() {
+			_ = recover() // of the client's middleware: it says nothing
+			replied <- err
+		}()
+		err = ping(pinging, cs)
+	}()
+
+	select {
+	case err := <-replied:
+		return isClosed(err, cs)
+	case <-pinging.Done():
+	}
+	select {
+	case err := <-replied:
+		return isClosed(err, cs)
+	case <-time.After(timeout):
+		return ctx.Err() == nil
+	}
 }
 
 // isClosed reports whether the error of a ping, which may be nil, says that the connection of cs is closed. The SDK

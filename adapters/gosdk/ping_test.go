@@ -25,6 +25,7 @@ const (
 	mistake    = 400 // a call with longArguments, as an MCP server does
 	noPing     = 403 // a ping
 	noToken    = 401 // all that has no token, but a dial
+	lostPing   = 404 // a ping
 	badRequest = `{"jsonrpc":"2.0","error":{"code":-32602,"message":"too long"},"id":"x"}`
 	noAccess   = `{"jsonrpc":"2.0","error":{"code":-32001,"message":"invalid token"},"id":"x"}`
 )
@@ -48,8 +49,8 @@ func gateway(refuses int, byText bool) func(http.ResponseWriter, *http.Request) 
 		dials := has(`"method":"initialize"`) || has(`"method":"server/discover"`) || has(`"method":"notifications/`)
 		switch {
 		case r.Method != http.MethodPost:
-		case refuses == noPing && has(`"method":"ping"`):
-			return refuse(w, noPing, access)
+		case (refuses == noPing || refuses == lostPing) && has(`"method":"ping"`):
+			return refuse(w, refuses, access)
 		case refuses == noToken && !dials && r.Header.Get("Authorization") != "good":
 			return refuse(w, noToken, access)
 		case has(`"text":"xxx`):
@@ -86,6 +87,8 @@ func TestRefusedPingsShutNoTool(t *testing.T) {
 			}{
 				"a mistake, no ping":          {noPing, false, "good", longArguments, 0},
 				"a mistake, no ping, by text": {noPing, true, "good", longArguments, 1},
+				"a mistake, a ping is lost":   {lostPing, false, "good", longArguments, 1},
+				"a mistake, one is, by text":  {lostPing, true, "good", longArguments, 2},
 				"a mistake, with tokens":      {noToken, false, "good", longArguments, 0},
 				"a bad token":                 {noToken, false, "bad", nil, 1},
 			} {
@@ -122,7 +125,7 @@ func TestRefusedPingsShutNoTool(t *testing.T) {
 					assert.LessOrEqual(t, dials.Load(), 1+int64(tc.lost))
 					require.NoError(t, call("good", nil))
 
-					if tc.refuses == noPing {
+					if tc.refuses != noToken && (tc.refuses == noPing || protocol == legacy) {
 						dialed := dials.Load()
 						for range 3 {
 							_ = s.Probe(t.Context())
@@ -137,12 +140,18 @@ func TestRefusedPingsShutNoTool(t *testing.T) {
 	}
 }
 
-// A mistake that a server answers by status 404 ends no session that the server still knows.
+// A mistake that a server answers by status 404 ends no session that the server still knows, or of which nothing is known
+// since it is slow.
 func TestMistakeWithStatusOfAnUnknownSession(t *testing.T) {
 	h := serveHTTP(t, newPeer().server)
+	var hangs atomic.Bool
 	intercept := func(w http.ResponseWriter, r *http.Request) bool {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		if hangs.Load() && bytes.Contains(body, []byte(`"method":"ping"`)) {
+			<-r.Context().Done()
+			return true
+		}
 		if !bytes.Contains(body, []byte(`"text":"xxx`)) {
 			return false
 		}
@@ -156,7 +165,8 @@ func TestMistakeWithStatusOfAnUnknownSession(t *testing.T) {
 	}, sessionConfig{})
 	first := up(t, s)
 	require.NotEmpty(t, first.ID())
-	for range 5 {
+	for i := range 5 {
+		hangs.Store(i == 4)
 		_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: longArguments})
 		assert.Equal(t, resilience.ClassInvalid, resilience.Classify(err), "%v", err)
 	}

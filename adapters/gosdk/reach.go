@@ -12,14 +12,20 @@ import (
 type reach struct {
 	began     atomic.Bool // a request has asked for a connection
 	connected atomic.Bool // a request has had a connection
+	answered  atomic.Bool // an answer has begun
+	again     atomic.Bool // a request has asked for a connection after that
 	resumed   atomic.Bool // an answer has broken off, and is asked for again
 }
 
 // watch returns a context with which net/http reports requests to r.
 func (r *reach) watch(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { r.began.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { r.connected.Store(true) },
+		GetConn: func(string) {
+			r.began.Store(true)
+			r.again.Store(r.answered.Load())
+		},
+		GotConn:              func(httptrace.GotConnInfo) { r.connected.Store(true) },
+		GotFirstResponseByte: func() { r.answered.Store(true) },
 		WroteHeaderField: func(key string, _ []string) {
 			if strings.EqualFold(key, "Last-Event-ID") {
 				r.resumed.Store(true)
@@ -27,6 +33,10 @@ func (r *reach) watch(ctx context.Context) context.Context {
 		},
 	})
 }
+
+// isCutOff reports whether an answer to this attempt may have broken off. One to another ends all calls of the session, if
+// the SDK has tried to resume it in vain; this attempt's would then have been asked for again, too.
+func (r *reach) isCutOff(tried bool) bool { return !tried || r.again.Load() || !r.began.Load() }
 
 // isNone reports whether certainly nothing was sent. A transport that reports no requests may have sent some.
 func (r *reach) isNone() bool { return r.began.Load() && !r.connected.Load() }

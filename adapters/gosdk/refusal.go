@@ -74,9 +74,19 @@ func refusal(err error) (status int, refused bool) {
 // harmlessEnds are the beginnings of what the SDK says of such an end. It knows no text of some statuses.
 var harmlessEnds = []string{
 	"unsupported content type ", "failed to decode ", "authorization cancelled: ", "malformed event: ",
+	"exceeded ", "failed to reconnect ", // see cutOff
 	"failed to read body: context canceled", "failed to read body: context deadline exceeded",
 	"failed to read body: " + string(resilience.CodeCanceled), // by the end of a guarded call
 	"failed to read body: " + string(resilience.CodeTimeout),
+}
+
+// cutOff reports whether the SDK has ended the session since an answer has broken off that can't be resumed, and whether
+// it has tried: its MaxRetries may be negative.
+func cutOff(err error) (cut, tried bool) {
+	_, said, _ := strings.Cut(saidBySDK(err), ": ")
+	exceeded, failed := strings.HasPrefix(said, "exceeded "), strings.HasPrefix(said, "failed to reconnect ")
+	never := strings.HasPrefix(said, "exceeded 0 ") || strings.HasSuffix(said, ": connection aborted after 0 attempts")
+	return exceeded || failed, !never
 }
 
 // endOfHTTPClient is what net/http adds if the Timeout of an http.Client has ended a call within an answer: the server

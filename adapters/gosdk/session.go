@@ -38,7 +38,8 @@ import (
 //
 // If an error of MCP with a status of HTTP refuses a call, as of a session that the server has forgotten, the session
 // pings the server with what the dial had in its context, and is lost if the ping is refused likewise. If the next
-// session's ping is, too, or a ping ends the session, such refusals end none for ten minutes.
+// session's ping is, too, or a ping ends the session, such refusals end none for ten minutes, but for status 404, by which
+// MCP ends a session; it isn't counted then.
 //
 // # With a guard
 //
@@ -73,6 +74,13 @@ type Session struct {
 type sessionContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
+}
+
+// until returns a context that also ends with ctx, and which done ends.
+func (c sessionContext) until(ctx context.Context) (both context.Context, done func()) {
+	both, cancel := context.WithCancel(c)
+	stop := context.AfterFunc(ctx, cancel)
+	return both, func() { stop(); cancel() }
 }
 
 const (
@@ -250,15 +258,13 @@ func (s *Session) Probe(ctx context.Context) error {
 	switch {
 	case isAnswered(err):
 		return nil
-	case endsSession(err, cs.ID()):
-		s.pings.refused.Store(endedByPing(err))
-		s.ReportLost(cs, err) // as the SDK doesn't always notice
-	case !mayRefuseAll(err):
-	case s.pings.areMute():
+	case mayRefuseAll(err) && s.pings.areMute():
 		return resilience.MarkNeutral(err)
-	default:
+	case refusesPings(err):
 		s.pings.refused.Store(true) // as it may refuse all that comes
 		s.ReportLost(cs, err)
+	case endsSession(err, cs.ID()):
+		s.ReportLost(cs, err) // as the SDK doesn't always notice
 	}
 	return resilience.MarkBackend(err)
 }
@@ -282,7 +288,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 	}
 
 	cause, guarded := withoutGuards(err)
-	lost, reason, session := s.endedWith(ctx, cs, cause)
+	lost, reason := s.endedWith(ctx, cs, cause)
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
@@ -297,7 +303,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		return err
 	}
 
-	result := clientError(err, session, sent)
+	result := clientError(err, "", sent) // a status that says that the session has ended isn't believed without a ping
 	if reason != "" {
 		result = connectionLost(reason, err)
 	}
@@ -319,27 +325,29 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 	return e
 }
 
-// endedWith reports whether cs has ended with a call that has failed with err, and why, unless err says so itself. It also
-// returns the ID of the session, unless the server has answered since, so that no status says that it knows it no more.
-func (s *Session) endedWith(ctx context.Context, cs *mcp.ClientSession, err error) (ended bool, reason, id string) {
-	id = cs.ID()
-	unknown, closed, known := s.refusesAll(ctx, cs, err)
+// endedWith reports whether cs has ended with a call that has failed with err, and why, if that isn't what err says itself.
+// A status that says so is enough to give the session up, unless a ping tells otherwise, but not to blame the server.
+func (s *Session) endedWith(ctx context.Context, cs *mcp.ClientSession, err error) (ended bool, reason string) {
+	id := cs.ID()
+	all, closed, spared := s.refusesAll(ctx, cs, err)
 	switch {
-	case unknown:
-		return true, reasonRefused, id
-	case known:
+	case all && isSessionUnknown(err, id):
+		return true, reasonEnded
+	case all:
+		return true, reasonRefused
+	case spared:
 		id = ""
 	}
 
 	switch {
 	case mayLackResult(err):
-		if ended = !isReply(s.ping(ctx, cs), cs); ended {
-			reason = reasonClosed
+		if s.hasClosed(ctx, cs) {
+			return true, reasonClosed
 		}
 	case errors.Is(err, mcp.ErrConnectionClosed):
 		ended = isClosed(s.ping(ctx, cs), cs)
 	}
-	return ended || closed || endsSession(err, id), reason, id
+	return ended || closed || endsSession(err, id), ""
 }
 
 // withoutGuards returns err as the SDK returned it, and whether it has come through a guard within the client.
