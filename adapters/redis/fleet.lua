@@ -225,7 +225,6 @@ local function forget()
 	if ends > now then redis.call('HSET', breaker, 'recovered', int(at) .. ' ' .. int(ends)) end
 end
 
-
 local function unchanged(id) return cjson.encode(get(breaker, id)) end
 
 -- apart is unchanged, for a failure that isn't in this row.
