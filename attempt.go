@@ -142,7 +142,7 @@ func (c *call) retry(f *failure) {
 	switch {
 	case again && c.attempts > 1 && c.attempts > retry.MaxRetries && !f.notMade:
 		e := f.exhausted(c.ctx.name, c.attempts)
-		c.noteFailure(e, f)
+		noteFailure(e, f)
 		c.finish(e, f.outcome)
 		return
 	case !ok || !c.fits(delay) || c.guard.overloaded(c.state, c.impatient()):
@@ -180,7 +180,7 @@ func (c *call) fits(delay time.Duration) bool {
 // errorOf returns an error of this call's own.
 func (c *call) errorOf(f *failure) *Error {
 	e := c.withLast(f.toError(c.ctx.name, &f.reply)) // of a crash, which isn't what the tool returned
-	c.noteFailure(e, f)
+	noteFailure(e, f)
 	if !c.harmless {
 		e.forEffect(c.toolEffect(), f.changed || isCrash(f.err) || f.reads == ClassNeutral)
 	}
@@ -197,8 +197,11 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 	}
 
 	e = e.clone()
-	if f := c.past.failure; f != nil {
-		c.noteFailure(e, f)
+	switch f := c.past.failure; { // or that of the last attempt
+	case ownTimeout:
+		noteFailure(e, f)
+	case f != nil && f.excused:
+		e.known.outcome = o
 	}
 	if last := c.ctx.backend.last(); e.Code == CodeTimeout && last.inTrouble() {
 		e.RetryAfter = last.retryAfter
@@ -207,20 +210,23 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 	c.finish(e, o)
 }
 
-// noteFailure notes in e, a new error, what its failure f means to the calls around this one: its class, but what the
-// breaker has counted they count, and what it hasn't they don't, unless that was since the caller had less time.
-func (c *call) noteFailure(e *Error, f *failure) {
-	e.means(f.class)
+// noteFailure notes in e, a new error, what its failure f means to the calls around this one: its class, and whether the
+// breaker has counted it. What the call has got from a rejection they see themselves, and they decide about what it hasn't
+// counted since its caller had less time: that may be what limits them, or their own tool.
+func noteFailure(e *Error, f *failure) {
 	counted := f.outcome == outcomeFailure
-	switch {
-	case f.inconclusive:
-		if c.ctx.isExcused() {
-			e.known.class = ClassNeutral
-		}
-	case counted && (e.class().neutral() || e.isRejection()):
-		e.known.class = ClassPermanent
-	case !counted && !f.class.neutral() && !f.notMade && !f.rejected:
-		e.known.class = ClassNeutral
+	if !counted && (f.rejected || f.notMade) {
+		e.means(ClassTransient)
+		return
+	}
+
+	e.means(f.class)
+	if !counted && f.inconclusive && !f.excused {
+		return
+	}
+	looksNeutral := e.classWith(e.known).neutral() || e.isRejection() || f.overruled
+	if looksNeutral == counted || e.known.bare {
+		e.known.outcome = f.outcome
 	}
 }
 

@@ -55,7 +55,7 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     others are ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent. The
 //     error of a guarded call within the tool, or of [AsError], is of the class of that failure if it isn't ClassTransient,
 //     whatever its code is; what the breaker of such a call hasn't counted is ClassNeutral, and what it has is
-//     ClassPermanent, if the code would say otherwise; and an error that AsError or [WithRetry] made says nothing if what it
+//     ClassPermanent, if that would say otherwise, unless that call only had less time than its tool's timeout; and an error that AsError or [WithRetry] made says nothing if what it
 //     wraps is neutral by what follows;
 //   - a [*PanicError] or [ErrGoexit] is ClassPermanent, since what crashed once will crash
 //     again, whatever the backend has said;
@@ -125,7 +125,7 @@ func (f *facts) meaning() Class {
 		return f.blame()
 	case f.said:
 		return f.says
-	case f.has(isCanceled) && f.blamed == nil && !f.neutral && !f.isTrouble():
+	case f.has(isCanceled) && f.blamed == nil && !f.neutral && (!f.isTrouble() || f.explicit != nil && f.explicit.saysNothing()):
 		return ClassCanceled
 	}
 	return f.blame()
@@ -282,13 +282,16 @@ func (s *statement) addError(e *Error) {
 	if k.derived && e.Code == CodeRetryExhausted {
 		s.timeout = e.LastCode == CodeTimeout
 	}
-	s.neutral, s.final = k.class == ClassNeutral, false
+	s.neutral, s.final = s.says == ClassNeutral || k.bare && k.outcome == outcomeNeutral, false
 	if (e.Code == CodeTimeout || e.Code == CodeCanceled) && !e.isOfConnector() {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
 	}
 	if e.Code != CodeRetryExhausted {
 		s.rejected = e.isRejection() && k.class == ClassTransient && (!k.derived || s.rejected)
 		s.nested = s.nested || s.rejected
+	}
+	if k.outcome == outcomeFailure { // of an attempt before that, or by a Classify
+		s.notMade, s.rejected = false, false
 	}
 }
 
@@ -302,10 +305,28 @@ func (e *Error) isOfConnector() bool {
 	return unmade && (e.Code == CodeRetryExhausted || e.Code == CodeTimeout || e.Code == CodeCanceled)
 }
 
+// class returns what e means to the calls around it: its class, but what a breaker has counted is counted.
 func (e *Error) class() Class {
-	if c := e.holds().class; c != ClassTransient {
-		return c
+	k := e.holds()
+	class := e.classWith(k)
+	switch {
+	case k.outcome == outcomeFailure && class.neutral():
+		return ClassPermanent
+	case k.outcome == outcomeNeutral && !class.neutral():
+		return ClassNeutral
 	}
+	return class
+}
+
+// classWith returns the class of e if k is known of it.
+func (e *Error) classWith(k known) Class {
+	if k.class != ClassTransient {
+		return k.class
+	}
+	return e.classByCode()
+}
+
+func (e *Error) classByCode() Class {
 	switch e.Code {
 	case CodeValidation, CodeToolNotFound:
 		return ClassInvalid

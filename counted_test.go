@@ -3,12 +3,16 @@ package resilience_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // What the error of a guarded call tells the calls around it: whether its failure was counted.
@@ -76,16 +80,33 @@ func TestCallAroundAnotherCountsAsItDoes(t *testing.T) {
 		options        []resilience.Option // of the inner call
 		inner, outer   int                 // failures
 	}{
-		"a mistake that is retried":           {retry: says(resilience.ClassTransient), effect: resilience.ReadOnly, tool: failing(9, statusError(409))},
-		"nothing, by the breaker":             {breaker: says(resilience.ClassNeutral), tool: failing(9, errBoom)},
-		"no hang, by the breaker":             {breaker: says(resilience.ClassNeutral), tool: hang(time.Minute)},
-		"no timeout, by the breaker":          {breaker: says(resilience.ClassNeutral), tool: untilDone},
-		"no loss, by the breaker":             {breaker: says(resilience.ClassNeutral), tool: failing(9, syscall.ECONNRESET)},
-		"all, by the breaker":                 {breaker: says(resilience.ClassPermanent), tool: failing(9, invalid), inner: 1, outer: 1},
-		"what isn't retried, as a mistake":    {retry: says(resilience.ClassInvalid), tool: failing(9, errBoom), inner: 1, outer: 1},
-		"a failure beside a rejection":        {tool: failing(9, errors.Join(errBoom, open)), inner: 1, outer: 1},
-		"a failure before a rejection":        {effect: resilience.ReadOnly, tool: failingThen(1, syscall.ECONNRESET, open), inner: 1, outer: 1},
-		"a rejection that the tool counts":    {tool: failing(9, resilience.MarkPermanent(open)), inner: 1, outer: 1},
+		"a mistake that is retried":          {retry: says(resilience.ClassTransient), effect: resilience.ReadOnly, tool: failing(9, statusError(409))},
+		"nothing, by the breaker":            {breaker: says(resilience.ClassNeutral), tool: failing(9, errBoom)},
+		"no hang, by the breaker":            {breaker: says(resilience.ClassNeutral), tool: hang(time.Minute)},
+		"no timeout, by the breaker":         {breaker: says(resilience.ClassNeutral), tool: untilDone},
+		"no loss, by the breaker":            {breaker: says(resilience.ClassNeutral), tool: failing(9, syscall.ECONNRESET)},
+		"all, by the breaker":                {breaker: says(resilience.ClassPermanent), tool: failing(9, invalid), inner: 1, outer: 1},
+		"what isn't retried, as a mistake":   {retry: says(resilience.ClassInvalid), tool: failing(9, errBoom), inner: 1, outer: 1},
+		"a failure beside a rejection":       {tool: failing(9, errors.Join(errBoom, open)), inner: 1, outer: 1},
+		"a failure before a rejection":       {effect: resilience.ReadOnly, tool: failingThen(1, syscall.ECONNRESET, open), inner: 1, outer: 1},
+		"a rejection that the tool counts":   {tool: failing(9, resilience.MarkPermanent(open)), inner: 1, outer: 1},
+		"a rejection, by a Retry of its own": {retry: says(resilience.ClassPermanent), tool: failing(9, open)},
+		"a rejection that isn't retried":     {tool: failing(9, backoff.Permanent(open))},
+		"a hang, as a mistake by the Retry":  {retry: says(resilience.ClassInvalid), tool: hang(time.Minute), inner: 1, outer: 1},
+		"what says nothing, by the breaker": {
+			breaker: says(resilience.ClassPermanent), tool: failing(9, resilience.MarkNeutral(errBoom)), inner: 1, outer: 1,
+		},
+		"what is unexplained, by the breaker": {
+			breaker: says(resilience.ClassPermanent), tool: failing(9, errBoom), options: []resilience.Option{behindAdapter}, inner: 1, outer: 1,
+		},
+		"a failure before one that wasn't made": {effect: resilience.ReadOnly, tool: thenDown(resilience.MarkTransient(errBoom)), inner: 1, outer: 1},
+		"a panic with what isn't finished":      {tool: func(context.Context) (int, error) { panic(fmt.Errorf("x: %w", resilience.ErrUnfinished)) }, inner: 1, outer: 1},
+		"what the tool has canceled, by both": {
+			retry: says(resilience.ClassCanceled), breaker: says(resilience.ClassCanceled), tool: failing(9, context.Canceled),
+		},
+		"an excused timeout that the breaker counts": {
+			breaker: says(resilience.ClassTransient), tool: excusedFor(time.Second), inner: 1, outer: 1,
+		},
 		"a rejection":                         {tool: failing(9, open)},
 		"a hang, at a limit of the tool's":    {tool: hang(time.Minute), options: []resilience.Option{resilience.Timeout(time.Second)}, outer: 1},
 		"a timeout, at a limit of the tool's": {tool: timesOutAfter(900 * time.Millisecond), options: []resilience.Option{resilience.Timeout(time.Second)}, outer: 1},
@@ -107,6 +128,69 @@ func TestCallAroundAnotherCountsAsItDoes(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 		})
 	}
+}
+
+// thenDown fails, and with the error of a Connector without a connection from the second attempt on.
+func thenDown(err error) toolFunc {
+	return func(ctx context.Context) (int, error) {
+		if resilience.Attempt(ctx) == 1 {
+			return 0, err
+		}
+		c := resilience.NewConnector(func(context.Context) (int, error) { return 0, errBoom }, resilience.ConnectorConfig[int]{})
+		defer c.Close()
+		time.Sleep(time.Millisecond)
+		return c.Get(ctx)
+	}
+}
+
+func excusedFor(d time.Duration) toolFunc {
+	return func(ctx context.Context) (int, error) {
+		done := resilience.Excuse(ctx)
+		time.Sleep(d)
+		done()
+		return untilDone(ctx)
+	}
+}
+
+// An attempt that was excused is, though the call has more time.
+func TestExcusedAttemptOfACallWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{
+			Retry: resilience.Retry{MaxRetries: -1},
+			Tools: map[string]resilience.Tool{"x": {}, "inner": {Timeout: time.Minute, AttemptTimeout: time.Second}},
+		})
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			return resilience.Do(ctx, g, "inner", excusedFor(time.Second/5))
+		})
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		assert.Zero(t, g.Breaker("inner").Failures())
+		assert.Zero(t, g.Breaker("x").Failures())
+	})
+}
+
+// What a caller has ended is counted by nobody, whatever an earlier attempt has failed with, and says so without a guard, too.
+func TestCallThatIsLeftAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {}, "inner": {Effect: resilience.ReadOnly}}})
+		leave := func(ctx context.Context) (int, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Millisecond, cancel)
+			return resilience.Do(ctx, g, "inner", failing(9, syscall.ECONNRESET))
+		}
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			_, err := leave(ctx)
+			e := err.(*resilience.Error)
+			require.Equal(t, resilience.CodeCanceled, e.Code)
+			e.Message = "The user has stopped the search"
+			return 0, e
+		}, behindAdapter)
+		assert.Error(t, err)
+		assert.Zero(t, g.Breaker("x").Failures())
+
+		_, err = leave(t.Context())
+		assert.Equal(t, resilience.ClassCanceled, resilience.Classify(err))
+		assert.Equal(t, resilience.ClassCanceled, resilience.Classify(resilience.AsError("y", err)))
+	})
 }
 
 func timesOutAfter(d time.Duration) toolFunc {

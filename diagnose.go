@@ -182,7 +182,6 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 	return e
 }
 
-
 // exhausted makes the error of a call whose attempts have all failed, the last one as d says.
 func (d *diagnosis) exhausted(tool string, attempts int) *Error {
 	last := d.toError(tool, new(Error))

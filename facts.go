@@ -216,6 +216,9 @@ func (f *facts) add(err error) {
 		}
 	}
 
+	if _, crashed := err.(*PanicError); crashed {
+		f.among &^= isUnfinished // nobody has returned that
+	}
 	f.addStatement(err)
 	f.addEvidence(err)
 	f.addRank(err)

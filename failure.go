@@ -11,7 +11,9 @@ type failure struct {
 
 	// inconclusive is whether it is a timeout that may mean the caller's deadline, of which some may have been kept, or
 	// is excused.
-	inconclusive bool
+	inconclusive, excused bool
+
+	overruled bool // an earlier attempt has decided about the outcome
 
 	reply, kept Error // for the caller and for Health, if the call ends so: here, they need no allocations
 }
@@ -45,8 +47,8 @@ func examine(s *toolState, ctx *callContext, err error, to **failure) {
 	read = true
 	f.conclude(ctx, s.retry.Classify)
 	concluded = true
-	if f.isTimeout() && (ctx.call().hurried() || ctx.isExcused()) {
-		f.disregard()
+	if excused := ctx.isExcused(); f.isTimeout() && (excused || ctx.call().hurried()) {
+		f.disregard(excused)
 	}
 	f.outcome = f.outcomeBy(s.breaker.cfg.Classify)
 }
@@ -58,7 +60,7 @@ func newFailure(err error, ctx *callContext, excused bool, retry, breaker func(e
 	f.begun = ctx.blame(&f.facts)
 	f.conclude(ctx, retry)
 	if excused && f.isTimeout() {
-		f.disregard()
+		f.disregard(true)
 	}
 	f.outcome = f.outcomeBy(breaker)
 	return f
@@ -71,7 +73,7 @@ func newFailureAlone(err error, ctx *callContext, excused bool) *failure {
 	f.begun = ctx.blame(&f.facts)
 	f.conclude(ctx, nil)
 	if excused && f.isTimeout() {
-		f.disregard()
+		f.disregard(true)
 	}
 	f.outcome = f.outcomeBy(nil)
 	return f
@@ -84,9 +86,10 @@ func (f *failure) conclude(ctx *callContext, retry func(error) Class) {
 	f.echo = !isCrash(f.err) && f.has(isCanceled|isDeadlineExceeded) && ctx.echoedBy(f.err)
 }
 
-// disregard notes that the failure is inconclusive, which the breaker's Classify learns from its error.
-func (f *failure) disregard() {
-	f.inconclusive = true
+// disregard notes that the failure is inconclusive, which the breaker's Classify learns from its error, and whether it is
+// excused.
+func (f *failure) disregard(excused bool) {
+	f.inconclusive, f.excused = true, excused
 	f.blamed = &blamed{error: f.err, inconclusive: true}
 }
 

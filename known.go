@@ -11,9 +11,13 @@ type known struct {
 	// bare is whether this CANCELED says no more than context.Canceled does, since no program chose it.
 	bare bool
 
-	// class is what the failure means, whatever the Code says, as a mark or a Classify has said, or a breaker has counted;
-	// ClassTransient if the Code says it.
+	// class is what the failure means, whatever the Code says, as a mark or a Classify has said; ClassTransient if the
+	// Code says it.
 	class Class
+
+	// outcome is what the breaker of the call has made of it; outcomePending if that isn't known, or the calls around it
+	// decide by themselves.
+	outcome outcome
 
 	// derived is whether AsError or WithRetry made it of an error, which says what it means.
 	derived bool
@@ -22,7 +26,7 @@ type known struct {
 // means notes the class of the failure that e, a new error, tells of.
 func (e *Error) means(c Class) {
 	e.known.class = ClassTransient
-	if e.class() != c {
+	if c != e.classByCode() {
 		e.known.class = c
 	}
 }
