@@ -74,7 +74,7 @@ func (s span) with(version int64) span {
 type version struct {
 	number    int64
 	time      time.Time // of the change: what is done next by hand is later
-	recovered bool      // a probe has closed it
+	recovered time.Time // when a probe has closed it last
 }
 
 // untold is what the store may not have heard of the member.
@@ -230,8 +230,10 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 		e.doubts()
 		return false
 	}
-	recovered := x.State == "closed" && c.Cause != resilience.CauseManual && e.breakers[x.ID].State == "open"
-	e.versions[x.ID] = version{x.Version, c.Time, recovered}
+	if x.State == "closed" && c.Cause != resilience.CauseManual && e.breakers[x.ID].State == "open" {
+		last.recovered = c.Time
+	}
+	e.versions[x.ID] = version{x.Version, c.Time, last.recovered}
 	x.made, x.came, x.Since = c.Time, time.Now(), e.since
 	if x.State == "closed" && x.Failures == 0 {
 		delete(e.breakers, x.ID)

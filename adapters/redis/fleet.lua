@@ -399,12 +399,13 @@ end
 function ops.recovered(id, at, cause, cooldown)
 	local h = redis.call('HMGET', breaker, 'state', 'failures', 'last')
 	at = past(at)
-	if h[1] == 'isolated' or at < tonumber(h[3] or 0) or not room(id, most / 2) then return unchanged(id) end
-	local rests = not h[1] and not h[2]
+	local failed, rests = at < tonumber(h[3] or 0), not h[1] and not h[2] -- since then
+	if h[1] == 'isolated' or h[1] and failed or not room(id, most / 2) then return unchanged(id) end
 	if rests and at <= recovery() then return unchanged(id) end
 
-	if not rests then forget() end
+	if not rests and not failed then forget() end
 	redis.call('HSET', breaker, 'recovered', int(math.max(at, (recovery()))) .. ' ' .. int(now + lately))
+	if failed then return unchanged(id) end
 	if h[1] ~= 'open' then return changed(id) end
 	if cause == 'probe' then redis.call('HSET', breaker, 'blind', int(now + cooldown)) end
 	return changed(id, {cause = cause})

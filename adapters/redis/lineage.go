@@ -78,9 +78,7 @@ func (l learned) newer(of memory) (all []entry) {
 	memories := l.memories()
 	for id, v := range l.versions {
 		if _, ok := l.breakers[id]; !ok {
-			l.breakers[id] = entry{
-				ID: id, State: "closed", Version: v.number, Since: l.since, made: v.time, recovered: v.recovered,
-			}
+			l.breakers[id] = entry{ID: id, State: "closed", Version: v.number, Since: l.since}
 		}
 	}
 	for _, x := range l.breakers {

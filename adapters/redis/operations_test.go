@@ -258,8 +258,11 @@ func (s *modelStore) recovered(
 		b := s.breakers[fb.ID]
 		switch {
 		case b == nil && !isListed(fb.ID) && len(s.breakers) >= maxBreakers/2,
-			b != nil && (b.State == "isolated" || s.past(at).Before(b.last)),
+			b != nil && (b.State == "isolated" || b.State == "open" && s.past(at).Before(b.last)),
 			b != nil && b.isAtRest() && !s.past(at).After(s.recovery(fb.ID)):
+			return s.view(fb.ID, s.me)
+		case b != nil && s.past(at).Before(b.last):
+			b.recovered, b.remembered = latest(s.past(at), s.recovery(fb.ID)), s.time().Add(lately)
 			return s.view(fb.ID, s.me)
 		}
 		s.recover(fb.ID, s.past(at))

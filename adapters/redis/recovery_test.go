@@ -170,6 +170,34 @@ func TestRecoveryAmongOtherNews(t *testing.T) {
 			recoverAlone(t, all)
 			older()
 		}},
+		"followed by a stray failure": {orders: [][]int{back, {2, 0, 1}}, happens: func(t *testing.T, m *model, all []*server) {
+			down(t, all)
+			setDown(all[2:], true)
+			time.Sleep(31 * time.Second)
+			all[0].broken.Store(false)
+			require.NoError(t, all[0].call())
+			time.Sleep(time.Second)
+			all[1].cut.Store(true)
+			require.Error(t, all[1].call())
+			all[1].cut.Store(false)
+			time.Sleep(time.Second)
+			setDown(all, true)
+			m.flush()
+		}},
+		"after a reset, before both of which it goes back": {orders: [][]int{back, forth}, happens: func(t *testing.T, m *model, all []*server) {
+			require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving"))
+			time.Sleep(time.Second)
+			older := m.snapshot()
+			require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+			time.Sleep(time.Second)
+			down(t, all)
+			time.Sleep(31 * time.Second)
+			all[0].broken.Store(false)
+			require.NoError(t, all[0].call())
+			time.Sleep(time.Second)
+			setDown(all, true)
+			older()
+		}},
 		"before a reset": {orders: [][]int{{1, 2}, {2, 1}}, of: 2, happens: func(t *testing.T, _ *model, all []*server) {
 			setDown(all[1:], true)
 			all[1].open("search")
@@ -227,6 +255,31 @@ func testOutage(t *testing.T, o outage, order []int) {
 		time.Sleep(2 * time.Second)
 	}
 	assert.Equal(t, o.want, all[o.of].state())
+}
+
+// An opening is as old as its wait says, unless the member knows of a later failure: one that has just joined has heard of
+// it late.
+func TestLastFailureOfAnOpening(t *testing.T) {
+	came := time.Now()
+	for _, c := range []struct {
+		entry   entry
+		breaker resilience.FleetBreaker
+		want    time.Duration // after it has come
+	}{
+		{entry{Wait: 20_000}, resilience.FleetBreaker{}, -10 * time.Second},
+		{entry{}, resilience.FleetBreaker{}, -30 * time.Second},
+		{entry{Wait: 60_000}, resilience.FleetBreaker{}, 0},
+		{entry{failed: came.Add(time.Second)}, resilience.FleetBreaker{}, time.Second},
+		{entry{}, resilience.FleetBreaker{State: resilience.StateOpen, Changed: came.Add(time.Second)}, time.Second},
+		{entry{}, resilience.FleetBreaker{State: resilience.StateHalfOpen, Changed: came.Add(time.Second)}, -30 * time.Second},
+		{
+			entry{}, resilience.FleetBreaker{State: resilience.StateOpen, Changed: came.Add(time.Second), Cause: resilience.CauseManual},
+			-30 * time.Second,
+		},
+	} {
+		c.entry.came, c.breaker.Config = came, resilience.BreakerConfig{Cooldown: 30 * time.Second}
+		assert.Equal(t, c.want, c.entry.lastFailure(c.breaker).Sub(came), "%+v", c)
+	}
 }
 
 // What is over leaves room for what isn't, however many names agents make up.

@@ -127,7 +127,7 @@ func (e *engine) missed(results []resilience.FleetResult) {
 			e.cleared[r.Breaker.ID] = r.Time
 		}
 		if x, ok := e.breakers[r.Breaker.ID]; ok && x.State == "open" && r.Probe && !r.Success {
-			x.made = r.Time
+			x.failed = r.Time
 			e.breakers[r.Breaker.ID] = x
 		}
 		if at := r.Breaker.Changed; r.Time.Sub(at) < heartbeat && at.Before(e.agreed) {

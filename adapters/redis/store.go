@@ -89,11 +89,10 @@ type entry struct {
 	By       string `json:"by"`    // the member that has changed or read it
 	Apart    int64  `json:"apart"` // which row the failure that was told isn't in; zero if it was counted, or never will be
 
-	read time.Time // when it was; zero if that is now
-	came time.Time // when the member has heard of it
-	made time.Time // by its own clock: what it has applied, or when its own probe has failed since
-
-	recovered bool // a probe has closed it
+	read   time.Time // when it was; zero if that is now
+	came   time.Time // when the member has heard of it
+	made   time.Time // what the member has applied, by its own clock
+	failed time.Time // when a probe of the member's has failed since, of which the store may not have heard
 }
 
 type leaseReply struct {

@@ -218,7 +218,7 @@ func (e *engine) remember(ctx context.Context, reply syncReply) error {
 	older := memories.older(reply.Of)
 	err := e.restore(ctx, l, newer, older)
 	if err == nil {
-		err = e.reclose(ctx, newer, older)
+		err = e.reclose(ctx, l, newer, older)
 	}
 	if err != nil {
 		e.mu.Lock()
@@ -239,11 +239,11 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 		}
 
 		c, at := x.change(time.Time{}), x.made
-		switch {
-		case b.Cause == resilience.CauseManual: // what one member's operator wants is no one else's
+		if x.State == "open" {
+			at = x.lastFailure(b)
+		}
+		if b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
 			b.RetryAfter = c.RetryAfter - time.Since(x.came)
-		case x.State == "open" && b.State == resilience.StateOpen && b.Changed.After(at):
-			at = b.Changed
 		}
 		b.ID, b.State = x.ID, c.State // the member may know of it without having it
 		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, at: at, older: older})
@@ -265,17 +265,33 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 	return err
 }
 
-// reclose tells the store which of these have been closed after this version of its memory, if it isn't zero, or by a
-// probe within a minute.
-func (e *engine) reclose(ctx context.Context, newer []entry, older int64) error {
+// lastFailure returns when a probe, or a call, of a breaker that is open has failed last, as far as the member knows, which
+// has this one itself: a Cooldown before calls may be the next probe, unless it knows better.
+func (e entry) lastFailure(b resilience.FleetBreaker) time.Time {
+	at := e.came.Add(min(duration(e.Wait)-b.Config.Cooldown, 0))
+	if e.failed.After(at) {
+		at = e.failed
+	}
+	if b.State == resilience.StateOpen && b.Cause != resilience.CauseManual && b.Changed.After(at) {
+		at = b.Changed
+	}
+	return at
+}
+
+// reclose tells the store which of these have been closed after this version of its memory, if it isn't zero, and which
+// ones by a probe, within a minute.
+func (e *engine) reclose(ctx context.Context, l learned, newer []entry, older int64) error {
 	var all []news
 	for _, x := range newer {
-		n := news{op: "reclose", breaker: resilience.FleetBreaker{ID: x.ID}, at: x.made, older: older}
-		if x.recovered && time.Since(x.made) < lately {
-			n.op = "recovered"
+		if x.State != "closed" {
+			continue
 		}
-		if x.State == "closed" && (older > 0 || n.op == "recovered") {
-			all = append(all, n)
+		b := resilience.FleetBreaker{ID: x.ID}
+		if older > 0 {
+			all = append(all, news{op: "reclose", breaker: b, older: older})
+		}
+		if at := l.versions[x.ID].recovered; time.Since(at) < lately {
+			all = append(all, news{op: "recovered", breaker: b, at: at})
 		}
 	}
 	_, err := e.tellAll(ctx, all, func(news, entry) {})
