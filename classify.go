@@ -55,8 +55,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     others are ClassTransient, but for the CONNECTION_LOST of a closed [Connector], which is ClassPermanent. The
 //     error of a guarded call within the tool, or of [AsError], is of the class of that failure if it isn't ClassTransient,
 //     whatever its code is; what the breaker of such a call hasn't counted is ClassNeutral, and what it has is
-//     ClassPermanent, if that would say otherwise, unless that call only had less time than its tool's timeout; and an error that AsError or [WithRetry] made says nothing if what it
-//     wraps is neutral by what follows;
+//     ClassPermanent, if that would say otherwise, unless that call only had less time than its tool's timeout; and an
+//     error that AsError or [WithRetry] made says nothing if what it wraps is neutral by what follows;
 //   - a [*PanicError] or [ErrGoexit] is ClassPermanent, since what crashed once will crash
 //     again, whatever the backend has said;
 //   - [context.Canceled] is ClassCanceled, but not in a [Guard] whose caller is here, nor from a

@@ -193,17 +193,25 @@ func TestServerThatDiesWithinAnAnswer(t *testing.T) {
 	}
 }
 
+// begunAnswer is an answer of which more could be had.
+const begunAnswer = "id: 1\nretry: 10\ndata:\n\n"
+
 // An answer that can't be resumed fails its own call, though the SDK ends all calls of the session with it.
 func TestAnswerThatCannotBeResumed(t *testing.T) {
-	const begun = "id: 1\nretry: 10\ndata:\n\n"
 	for name, resume := range map[string]func(http.ResponseWriter){
 		"cut off": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
 		"repeated": func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, begun)
+			_, _ = io.WriteString(w, begunAnswer)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		testAnswerThatCannotBeResumed(t, name, resume)
+	}
+}
+
+func testAnswerThatCannotBeResumed(t *testing.T, name string, resume func(http.ResponseWriter)) {
+	for _, path := range []string{"", "/redirected"} {
+		t.Run(name+path, func(t *testing.T) {
 			peer, finish := newPeer(), make(chan struct{})
 			addRaw(peer.server, &mcp.Tool{Name: "slow"}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				progress := &mcp.ProgressNotificationParams{ProgressToken: "slow", Progress: 1} // its answer has begun
@@ -217,12 +225,14 @@ func TestAnswerThatCannotBeResumed(t *testing.T) {
 				body, _ := io.ReadAll(r.Body)
 				r.Body = io.NopCloser(bytes.NewReader(body))
 				switch {
+				case r.URL.Path == "/redirected":
+					http.Redirect(w, r, "/", http.StatusTemporaryRedirect)
 				case r.Header.Get("Last-Event-ID") != "":
 					resume(w)
 				case r.Method == http.MethodDelete: // so that the session ends at once
 				case bytes.Contains(body, []byte(`"name":"bad"`)):
 					w.Header().Set("Content-Type", "text/event-stream")
-					_, _ = io.WriteString(w, begun)
+					_, _ = io.WriteString(w, begunAnswer)
 				default:
 					return false
 				}
@@ -231,7 +241,7 @@ func TestAnswerThatCannotBeResumed(t *testing.T) {
 			h.intercept.Store(&intercept)
 			s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
 				return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
-					Endpoint: h.URL, DisableStandaloneSSE: true, MaxRetries: 1,
+					Endpoint: h.URL + path, DisableStandaloneSSE: true, MaxRetries: 1,
 				}, speaking(legacy))
 			}, sessionConfig{})
 			g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})

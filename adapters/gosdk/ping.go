@@ -13,6 +13,9 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
+// askTime is for how long a ping is waited for that no call waits for.
+const askTime = 10 * time.Second
+
 // muteTime is for how long a server's refusal of a ping says nothing, after it has refused one by a new session, too.
 const muteTime = 10 * time.Minute
 
@@ -21,6 +24,7 @@ const muteTime = 10 * time.Minute
 // through at all, or none without the token that a call has in its context. A ping by the next session tells.
 type pings struct {
 	refused atomic.Bool               // the last session was given up since one was
+	asking  atomic.Bool               // one is under way, after a call that could not wait for it
 	mute    atomic.Pointer[time.Time] // until when the refusal of one says nothing; nil is the past
 	fatal   atomic.Bool               // whether one that said nothing has ended its session
 }
@@ -46,7 +50,7 @@ func (s *Session) tryPing(ctx context.Context, cs *mcp.ClientSession) {
 	if !s.pings.refused.Swap(false) {
 		return
 	}
-	if err := s.ping(ctx, cs); refusesPings(err) {
+	if err := s.ping(ctx, waitTime(ctx), cs); refusesPings(err) {
 		s.pings.silence(!mayRefuseAll(err))
 	}
 }
@@ -63,12 +67,14 @@ func endedByPing(err error) bool {
 // refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused a call with this
 // error, and whether the session is closed, as it also is if something before the server refuses pings by a text; or
 // whether nothing says so: the server has answered, and therefore knows the session, or is slow, or busy.
-func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused error) (all, closed, spared bool) {
+func (s *Session) refusesAll(
+	ctx context.Context, patience time.Duration, cs *mcp.ClientSession, refused error,
+) (all, closed, spared bool) {
 	if !mayRefuseAll(refused) || s.pings.areMute() {
 		return false, false, false
 	}
 
-	switch err := s.ping(ctx, cs); {
+	switch err := s.ping(ctx, patience, cs); {
 	case isAnswered(err):
 		return false, false, true
 	case endedByPing(err): // no further one ends a session
@@ -80,6 +86,7 @@ func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused
 		}
 		return true, true, false // it knows the session no more, or another call has found that out
 	case !mayRefuseAll(err):
+		s.ask(cs, refused)
 		return false, false, true
 	case isSameRefusal(err, refused):
 		s.pings.refused.Store(true)
@@ -88,21 +95,36 @@ func (s *Session) refusesAll(ctx context.Context, cs *mcp.ClientSession, refused
 	return false, false, false
 }
 
+// ask goes on to ask whether the server refuses whatever comes by the session of cs, after a call that it has refused with
+// this error, and which had no time to learn that.
+func (s *Session) ask(cs *mcp.ClientSession, refused error) {
+	if s.pings.asking.Swap(true) {
+		return
+	}
+	go func() {
+		defer s.pings.asking.Store(false)
+		all, closed, spared := s.refusesAll(s.ctx, askTime, cs, refused)
+		if all || closed || !spared && endsSession(refused, cs.ID()) {
+			s.ReportLost(cs, refused)
+		}
+	}()
+}
+
 // refusesPings reports whether the server, or something before it, has refused a ping with this error, which may be nil.
 func refusesPings(err error) bool {
 	return mayRefuseAll(err) || endedByPing(err) || errors.Is(err, mcp.ErrSessionMissing)
 }
 
 // ping pings the server with what the dial of cs had in its context: what a call has there, such as the token of a
-// user, may be what the server refuses.
-func (s *Session) ping(ctx context.Context, cs *mcp.ClientSession) error {
+// user, may be what the server refuses. It waits no longer than patience.
+func (s *Session) ping(ctx context.Context, patience time.Duration, cs *mcp.ClientSession) error {
 	dialed, open := s.contextOf(cs)
 	if !open {
 		return mcp.ErrConnectionClosed
 	}
 	pinging, done := dialed.until(ctx)
 	defer done()
-	err := pingWithin(pinging, waitTime(ctx), cs)
+	err := pingWithin(pinging, patience, cs)
 	if dialed.Err() != nil && (err == nil || !isCallError(err)) {
 		return fmt.Errorf("%w: client is closing: %w", mcp.ErrConnectionClosed, context.Cause(dialed)) // meanwhile
 	}

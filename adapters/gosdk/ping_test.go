@@ -173,6 +173,44 @@ func TestMistakeWithStatusOfAnUnknownSession(t *testing.T) {
 	assert.Same(t, first, up(t, s))
 }
 
+// A session that the server has forgotten is replaced, though a call that it refuses so doesn't wait until it has refused a
+// ping, too.
+func TestSessionIsForgottenByASlowServer(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			h := serveHTTP(t, newPeer().server)
+			s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+				return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: h.URL, DisableStandaloneSSE: true}, speaking(legacy))
+			}, sessionConfig{})
+			first, answers := up(t, s), make(chan struct{})
+			intercept := func(w http.ResponseWriter, r *http.Request) bool {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				if r.Header.Get("Mcp-Session-Id") != first.ID() {
+					return false
+				}
+				if bytes.Contains(body, []byte(`"method":"ping"`)) {
+					select {
+					case <-answers:
+					case <-r.Context().Done():
+					}
+				}
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, badRequest)
+				return true
+			}
+			h.intercept.Store(&intercept)
+			_, err := echo(t.Context(), s)
+			assert.Equal(t, resilience.ClassInvalid, resilience.Classify(err), "%v", err)
+			close(answers)
+			gone(t, s, first)
+			up(t, s)
+			_, err = echo(t.Context(), s)
+			assert.NoError(t, err)
+		})
+	}
+}
+
 // A guarded client has one session, which no ping of the guard's ends.
 func TestMistakeBehindAGatewayKeepsTheSession(t *testing.T) {
 	for _, protocol := range []string{legacy, latest} {

@@ -13,7 +13,7 @@ type reach struct {
 	began     atomic.Bool // a request has asked for a connection
 	connected atomic.Bool // a request has had a connection
 	answered  atomic.Bool // an answer has begun
-	again     atomic.Bool // a request has asked for a connection after that
+	again     atomic.Bool // a request without a message has asked for a connection after that
 	resumed   atomic.Bool // an answer has broken off, and is asked for again
 }
 
@@ -27,8 +27,11 @@ func (r *reach) watch(ctx context.Context) context.Context {
 		GotConn:              func(httptrace.GotConnInfo) { r.connected.Store(true) },
 		GotFirstResponseByte: func() { r.answered.Store(true) },
 		WroteHeaderField: func(key string, _ []string) {
-			if strings.EqualFold(key, "Last-Event-ID") {
+			switch {
+			case strings.EqualFold(key, "Last-Event-ID"):
 				r.resumed.Store(true)
+			case strings.EqualFold(key, "Content-Type"): // it follows a redirect
+				r.again.Store(false)
 			}
 		},
 	})

@@ -20,7 +20,8 @@ import (
 // # When a loss is noticed
 //
 // The end of the server's process is noticed at once. If the process only closes its output, that is
-// noticed by a call in flight, or when the SDK has ended the process.
+// noticed by a call in flight, or when the SDK has ended the process. One that hangs isn't noticed, unless the client's
+// mcp.ClientOptions have a KeepAlive.
 //
 // Over streamable HTTP, a dead server looks like one that has nothing to say. The next call notices
 // it, and so does the SDK's standalone stream, which only protocols before 2026-07-28 have. The
@@ -39,7 +40,8 @@ import (
 // If an error of MCP with a status of HTTP refuses a call, as of a session that the server has forgotten, the session
 // pings the server with what the dial had in its context, and is lost if the ping is refused likewise. If the next
 // session's ping is, too, or a ping ends the session, such refusals end none for ten minutes, but for status 404, by which
-// MCP ends a session; it isn't counted then.
+// MCP ends a session; it isn't counted then. A call that has no time for that leaves it to the session to go on asking. A
+// server that answers by status 500 or more is in trouble, and its session is kept.
 //
 // # With a guard
 //
@@ -329,7 +331,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 // A status that says so is enough to give the session up, unless a ping tells otherwise, but not to blame the server.
 func (s *Session) endedWith(ctx context.Context, cs *mcp.ClientSession, err error) (ended bool, reason string) {
 	id := cs.ID()
-	all, closed, spared := s.refusesAll(ctx, cs, err)
+	all, closed, spared := s.refusesAll(ctx, waitTime(ctx), cs, err)
 	switch {
 	case all && isSessionUnknown(err, id):
 		return true, reasonEnded
@@ -345,7 +347,7 @@ func (s *Session) endedWith(ctx context.Context, cs *mcp.ClientSession, err erro
 			return true, reasonClosed
 		}
 	case errors.Is(err, mcp.ErrConnectionClosed):
-		ended = isClosed(s.ping(ctx, cs), cs)
+		ended = isClosed(s.ping(ctx, waitTime(ctx), cs), cs)
 	}
 	return ended || closed || endsSession(err, id), ""
 }
