@@ -197,11 +197,8 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 	}
 
 	e = e.clone()
-	switch f := c.past.failure; { // or that of the last attempt
-	case ownTimeout:
-		noteFailure(e, f)
-	case f != nil && f.excused:
-		e.known.outcome = o
+	if ownTimeout {
+		noteFailure(e, c.past.failure)
 	}
 	if last := c.ctx.backend.last(); e.Code == CodeTimeout && last.inTrouble() {
 		e.RetryAfter = last.retryAfter
@@ -211,22 +208,16 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 }
 
 // noteFailure notes in e, a new error, what its failure f means to the calls around this one: its class, and whether the
-// breaker has counted it. What the call has got from a rejection they see themselves, and they decide about what it hasn't
-// counted since its caller had less time: that may be what limits them, or their own tool.
+// breaker has counted it. What hasn't been made they see themselves, and they decide about what it hasn't counted since its
+// caller had less time: that may be what limits them, or their own tool.
 func noteFailure(e *Error, f *failure) {
-	counted := f.outcome == outcomeFailure
-	if !counted && (f.rejected || f.notMade) {
-		e.means(ClassTransient)
-		return
-	}
-
 	e.means(f.class)
-	if !counted && f.inconclusive && !f.excused {
-		return
-	}
-	looksNeutral := e.classWith(e.known).neutral() || e.isRejection() || f.overruled
-	if looksNeutral == counted || e.known.bare {
-		e.known.outcome = f.outcome
+	switch {
+	case f.outcome == outcomeFailure:
+		e.notes(&f.diagnosis, f.overruled)
+	case f.rejected, f.notMade, f.inconclusive && !f.excused:
+	default:
+		e.known.outcome = outcomeNeutral
 	}
 }
 

@@ -206,12 +206,13 @@ type statement struct {
 	neutral  bool   // it doesn't count, around all that follows: by a mark, or as a failure of a call within the tool
 	said     bool   // what the error means, which is
 	says     Class
-	timeout  bool // an *Error says so, which is TIMEOUT
-	derived  bool // an *Error says so that was made of what it wraps
-	final    bool // it is marked as a failure that another try won't help, outside of any *Error
-	notMade  bool // nothing but rejections by connectors is in it
-	rejected bool // nothing but rejections of other calls, which the tool made, is in it
-	nested   bool // such a rejection is in it
+	timeout  bool    // an *Error says so, which is TIMEOUT
+	derived  bool    // an *Error says so that was made of what it wraps
+	final    bool    // it is marked as a failure that another try won't help, outside of any *Error
+	notMade  bool    // nothing but rejections by connectors is in it
+	rejected bool    // nothing but rejections of other calls, which the tool made, is in it
+	nested   bool    // such a rejection is in it
+	decided  outcome // what the breaker of a call within has made of it; outcomePending if none has
 }
 
 // join adds the statement of another one of several errors, of the same rank, or of a lower one that has given way.
@@ -233,6 +234,9 @@ func (s *statement) join(inner *statement) {
 	s.notMade = s.notMade && inner.notMade
 	s.rejected = s.rejected && inner.rejected
 	s.nested = s.nested || inner.nested
+	if s.decided != outcomeFailure {
+		s.decided = inner.decided
+	}
 }
 
 // addStatement adds what err itself says. The outermost error counts.
@@ -278,7 +282,8 @@ func (s *statement) addStatement(err error) {
 func (s *statement) addError(e *Error) {
 	k := e.holds()
 	s.explicit, s.derived = e, k.derived && (!s.said || s.derived)
-	s.said, s.says, s.timeout = !e.saysNothing(), e.class(), e.Code == CodeTimeout && k.class == ClassTransient
+	s.said = !e.saysNothing() || k.outcome == outcomeFailure
+	s.says, s.timeout, s.decided = e.class(), e.Code == CodeTimeout && k.class == ClassTransient, k.outcome
 	if k.derived && e.Code == CodeRetryExhausted {
 		s.timeout = e.LastCode == CodeTimeout
 	}
@@ -287,16 +292,14 @@ func (s *statement) addError(e *Error) {
 		s.notMade = false // something began, and was ended; the cause may be that of an earlier attempt
 	}
 	if e.Code != CodeRetryExhausted {
-		s.rejected = e.isRejection() && k.class == ClassTransient && (!k.derived || s.rejected)
+		s.rejected = e.isRejection() && (!k.derived || s.rejected)
 		s.nested = s.nested || s.rejected
-	}
-	if k.outcome == outcomeFailure { // of an attempt before that, or by a Classify
-		s.notMade, s.rejected = false, false
 	}
 }
 
 func (s *statement) say(c Class) {
 	s.neutral, s.said, s.says, s.timeout, s.derived = false, true, c, false, false
+	s.decided = outcomePending
 }
 
 // isOfConnector reports whether a [Connector] has made e after several dials, or for a context that has ended.
@@ -382,7 +385,8 @@ func (e *Error) isRejection() bool {
 
 // outcomeBy returns what a failure means to a breaker.
 func (f *facts) outcomeBy(classify func(error) Class) outcome {
-	if class := f.classBy(classify); class.neutral() || f.notMade || f.rejected {
+	unmade := (f.notMade || f.rejected) && f.decided != outcomeFailure
+	if f.classBy(classify).neutral() || unmade {
 		return outcomeNeutral
 	}
 

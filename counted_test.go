@@ -71,6 +71,14 @@ func TestCallAroundAnotherCountsAsItDoes(t *testing.T) {
 	says := func(class resilience.Class) func(error) resilience.Class {
 		return func(error) resilience.Class { return class }
 	}
+	saysOf := func(status int, class resilience.Class) func(error) resilience.Class {
+		return func(err error) resilience.Class {
+			if errors.Is(err, statusError(status)) {
+				return class
+			}
+			return resilience.Classify(err)
+		}
+	}
 	open := &resilience.Error{Code: resilience.CodeCircuitOpen, Retryable: true}
 	invalid := &resilience.Error{Code: resilience.CodeValidation}
 	for name, tc := range map[string]struct {
@@ -107,6 +115,15 @@ func TestCallAroundAnotherCountsAsItDoes(t *testing.T) {
 		"an excused timeout that the breaker counts": {
 			breaker: says(resilience.ClassTransient), tool: excusedFor(time.Second), inner: 1, outer: 1,
 		},
+		"a mistake beside a rejection, by a Retry": {
+			retry: says(resilience.ClassPermanent), tool: failing(9, errors.Join(invalid, open)), options: []resilience.Option{behindAdapter},
+		},
+		"a rejection, marked, that the breaker doesn't count": {
+			breaker: says(resilience.ClassNeutral), tool: failing(9, resilience.MarkPermanent(open)),
+		},
+		"a limit, before one that wasn't made": {
+			breaker: saysOf(429, resilience.ClassNeutral), effect: resilience.ReadOnly, tool: thenDown(statusError(429)),
+		},
 		"a rejection":                         {tool: failing(9, open)},
 		"a hang, at a limit of the tool's":    {tool: hang(time.Minute), options: []resilience.Option{resilience.Timeout(time.Second)}, outer: 1},
 		"a timeout, at a limit of the tool's": {tool: timesOutAfter(900 * time.Millisecond), options: []resilience.Option{resilience.Timeout(time.Second)}, outer: 1},
@@ -115,17 +132,45 @@ func TestCallAroundAnotherCountsAsItDoes(t *testing.T) {
 			g := newGuard(t, resilience.Config{
 				Retry:    resilience.Retry{MaxRetries: -1},
 				Breakers: map[string]resilience.BreakerConfig{"inner": {Classify: tc.breaker}},
-				Tools: map[string]resilience.Tool{"x": {}, "inner": {
+				Tools: map[string]resilience.Tool{"x": {}, "y": {}, "as": {}, "inner": {
 					Timeout: 2 * time.Second, Effect: tc.effect, Retry: &resilience.Retry{MaxRetries: 1, Classify: tc.retry},
 				}},
 			})
-			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-				return resilience.Do(ctx, g, "inner", tc.tool, tc.options...)
-			})
+			within := func(outer, inner string, fn toolFunc, options ...resilience.Option) toolFunc {
+				return func(ctx context.Context) (int, error) {
+					v, err := resilience.Do(ctx, g, inner, fn, options...)
+					if outer == "as" {
+						err = resilience.AsError(inner, err)
+					}
+					return v, err
+				}
+			}
+			_, err := resilience.Do(t.Context(), g, "y", within("y", "x", within("x", "inner", tc.tool, tc.options...)))
 			assert.Error(t, err)
 			assert.Equal(t, tc.inner, g.Breaker("inner").Failures())
 			assert.Equal(t, tc.outer, g.Breaker("x").Failures())
+			assert.Equal(t, tc.outer, g.Breaker("y").Failures(), "two calls out")
+
+			_, err = resilience.Do(t.Context(), g, "as", within("as", "inner", tc.tool, tc.options...))
+			assert.Error(t, err)
+			assert.Equal(t, tc.outer, g.Breaker("as").Failures(), "by AsError")
 			time.Sleep(2 * time.Minute)
+		})
+	}
+}
+
+// A rejection isn't retried by the calls around the one that has got it, though that has counted an earlier failure.
+func TestRejectionAfterAFailureIsNotRetriedOutside(t *testing.T) {
+	for _, code := range []resilience.Code{resilience.CodeCircuitOpen, resilience.CodeOverloaded, resilience.CodeShuttingDown} {
+		runInBubble(t, string(code), func(t *testing.T) {
+			tool := resilience.Tool{Effect: resilience.ReadOnly}
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": tool, "inner": tool}})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "inner", failingThen(1, syscall.ECONNRESET, &resilience.Error{Code: code, Retryable: true}))
+			})
+			assert.Equal(t, code, r.Err.Code)
+			assert.Equal(t, 1, r.Attempts)
+			assert.Equal(t, 1, g.Breaker("x").Failures())
 		})
 	}
 }

@@ -31,6 +31,15 @@ func (e *Error) means(c Class) {
 	}
 }
 
+// notes notes that e, a new error, tells of a failure that counts, if that can't be seen: overruled is whether it would not
+// count but for an earlier one.
+func (e *Error) notes(d *diagnosis, overruled bool) {
+	unseen := d.notMade || d.rejected || d.nested || overruled || e.isRejection()
+	if unseen || e.classWith(e.known).neutral() {
+		e.known.outcome = outcomeFailure
+	}
+}
+
 // A wording consists of the fields of an Error by which an agent decides.
 type wording struct {
 	code                Code

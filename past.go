@@ -16,7 +16,7 @@ func (p *past) join(f *failure) {
 	if f.noEffect && p.effect {
 		f.noEffect, f.err = false, &repeated{f.err}
 	}
-	if p.made && (f.notMade || f.rejected) {
+	if p.made && (f.notMade || f.rejected) && f.outcome != outcomeFailure {
 		f.notMade, f.outcome, f.overruled = false, p.counted, true
 	}
 
