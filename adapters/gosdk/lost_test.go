@@ -46,6 +46,8 @@ func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 		"the stream":           {fmt.Errorf("%w: standalone SSE stream: Bad Gateway", errRejected), true, true, false},
 		"the stream, by MCP":   {fmt.Errorf("standalone SSE stream: %w", &jsonrpc.Error{Code: -32600, Message: "no"}), true, true, false},
 		"the server's words":   {&jsonrpc.Error{Code: -32603, Message: "standalone SSE stream: no"}, false, false, false},
+		"words of a limit":     {&jsonrpc.Error{Code: -32602, Message: "the text: exceeded 1000 characters"}, false, false, false},
+		"words of another":     {&jsonrpc.Error{Code: -32000, Message: "bad host: failed to reconnect (x): no"}, false, false, false},
 		"and with that code":   {&jsonrpc.Error{Code: -32005, Message: "rejected by transport: standalone SSE stream: no"}, false, false, false},
 		"a limit of HTTP":      {errors.New(`sending "tools/call": failed to read body: context deadline exceeded (Client.Timeout or context cancellation while reading body)`), false, false, true},
 		"a limit of the call":  {errors.New(`sending "tools/call": failed to read body: context deadline exceeded`), false, true, false},

@@ -13,7 +13,8 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// askTime is for how long a ping is waited for that no call waits for.
+// askTime is for how long a ping is waited for that no call waits for. Both that lead to silence are, since refusals may be
+// slow.
 const askTime = 10 * time.Second
 
 // muteTime is for how long a server's refusal of a ping says nothing, after it has refused one by a new session, too.
@@ -50,7 +51,11 @@ func (s *Session) tryPing(ctx context.Context, cs *mcp.ClientSession) {
 	if !s.pings.refused.Swap(false) {
 		return
 	}
-	if err := s.ping(ctx, waitTime(ctx), cs); refusesPings(err) {
+	patience := askTime
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(deadline)/2)
+	}
+	if err := s.ping(ctx, patience, cs); refusesPings(err) {
 		s.pings.silence(!mayRefuseAll(err))
 	}
 }
@@ -60,8 +65,15 @@ func endedByPing(err error) bool {
 	if err == nil {
 		return false
 	}
-	_, refused := refusal(err)
-	return refused || errors.Is(err, mcp.ErrConnectionClosed) && strings.Contains(err.Error(), `closing: sending "ping": `)
+	_, ended := refusal(err)
+	if !ended && !errors.Is(err, mcp.ErrConnectionClosed) {
+		return false
+	}
+	_, said, found := strings.Cut(err.Error(), `sending "ping": `)
+	if !found {
+		return ended // by the transport for SSE
+	}
+	return said == "" || statusOf(said) != 0 || strings.HasPrefix(said, "unsupported content type ")
 }
 
 // refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused a call with this
@@ -80,6 +92,8 @@ func (s *Session) refusesAll(
 	case endedByPing(err): // no further one ends a session
 		s.pings.silence(true)
 		return false, true, false
+	case endsAlone(err):
+		return false, true, false
 	case isClosed(err, cs):
 		if refusesPings(err) {
 			s.pings.refused.Store(true)
@@ -93,6 +107,13 @@ func (s *Session) refusesAll(
 		return true, false, false
 	}
 	return false, false, false
+}
+
+// endsAlone reports whether the SDK has given up the session since the answer to this very ping could not be read, which
+// tells nothing else.
+func endsAlone(err error) bool {
+	_, ended := refusal(err)
+	return ended
 }
 
 // ask goes on to ask whether the server refuses whatever comes by the session of cs, after a call that it has refused with

@@ -211,6 +211,50 @@ func TestSessionIsForgottenByASlowServer(t *testing.T) {
 	}
 }
 
+// The answer to a ping that breaks off ends its session, but says nothing of pings: a session that is forgotten later is
+// replaced.
+func TestPingWhoseAnswerBreaksOff(t *testing.T) {
+	h := serveHTTP(t, newPeer().server)
+	var whole atomic.Bool
+	var forgotten atomic.Pointer[string]
+	intercept := func(w http.ResponseWriter, r *http.Request) bool {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		id := forgotten.Load()
+		switch {
+		case id != nil && *id == r.Header.Get("Mcp-Session-Id"), bytes.Contains(body, []byte(`"text":"xxx`)):
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, badRequest)
+		case !whole.Load() && bytes.Contains(body, []byte(`"method":"ping"`)):
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
+		default:
+			return false
+		}
+		return true
+	}
+	h.intercept.Store(&intercept)
+	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+		return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: h.URL, DisableStandaloneSSE: true}, speaking(legacy))
+	}, sessionConfig{})
+	first := up(t, s)
+	_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: longArguments})
+	require.Error(t, err)
+	gone(t, s, first)
+
+	whole.Store(true)
+	second := up(t, s)
+	id := second.ID()
+	forgotten.Store(&id)
+	_, err = echo(t.Context(), s)
+	require.Error(t, err)
+	gone(t, s, second)
+	up(t, s)
+	_, err = echo(t.Context(), s)
+	assert.NoError(t, err)
+}
+
 // A guarded client has one session, which no ping of the guard's ends.
 func TestMistakeBehindAGatewayKeepsTheSession(t *testing.T) {
 	for _, protocol := range []string{legacy, latest} {

@@ -83,7 +83,13 @@ var harmlessEnds = []string{
 // cutOff reports whether the SDK has ended the session since an answer has broken off that can't be resumed, and whether
 // it has tried: its MaxRetries may be negative.
 func cutOff(err error) (cut, tried bool) {
-	_, said, _ := strings.Cut(saidBySDK(err), ": ")
+	var wire *jsonrpc.Error
+	said := saidBySDK(err)
+	if errors.As(err, &wire) || !isCallError(err) || !strings.HasPrefix(said, `sending "`) {
+		return false, false // these may be the server's own words
+	}
+
+	_, said, _ = strings.Cut(said, ": ")
 	exceeded, failed := strings.HasPrefix(said, "exceeded "), strings.HasPrefix(said, "failed to reconnect ")
 	never := strings.HasPrefix(said, "exceeded 0 ") || strings.HasSuffix(said, ": connection aborted after 0 attempts")
 	return exceeded || failed, !never

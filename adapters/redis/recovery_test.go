@@ -198,6 +198,22 @@ func TestRecoveryAmongOtherNews(t *testing.T) {
 			setDown(all, true)
 			older()
 		}},
+		"alone, after a reset, before which it goes back": {orders: [][]int{back, forth}, happens: func(t *testing.T, m *model, all []*server) {
+			require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving"))
+			time.Sleep(time.Second)
+			older := m.snapshot()
+			require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+			time.Sleep(time.Second)
+			down(t, all)
+			setDown(all, true)
+			time.Sleep(31 * time.Second)
+			all[0].broken.Store(false)
+			for _, s := range all {
+				require.NoError(t, s.call())
+			}
+			time.Sleep(2 * time.Minute)
+			older()
+		}},
 		"before a reset": {orders: [][]int{{1, 2}, {2, 1}}, of: 2, happens: func(t *testing.T, _ *model, all []*server) {
 			setDown(all[1:], true)
 			all[1].open("search")

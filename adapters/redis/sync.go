@@ -278,19 +278,26 @@ func (e entry) lastFailure(b resilience.FleetBreaker) time.Time {
 	return at
 }
 
-// reclose tells the store which of these have been closed after this version of its memory, if it isn't zero, and which
-// ones by a probe, within a minute.
+// reclose tells the store which of these have been closed after this version of its memory, if it isn't zero, also by the
+// member alone, and which ones by a probe, within a minute.
 func (e *engine) reclose(ctx context.Context, l learned, newer []entry, older int64) error {
 	var all []news
 	for _, x := range newer {
-		if x.State != "closed" {
+		b, has := e.member.Breaker(x.ID)
+		alone := has && x.State == "open" && b.State == resilience.StateClosed && b.Cause != resilience.CauseManual
+		if x.State != "closed" && !alone {
 			continue
 		}
-		b := resilience.FleetBreaker{ID: x.ID}
+
+		b.ID = x.ID
 		if older > 0 {
 			all = append(all, news{op: "reclose", breaker: b, older: older})
 		}
-		if at := l.versions[x.ID].recovered; time.Since(at) < lately {
+		at := l.versions[x.ID].recovered
+		if alone {
+			at = b.Changed
+		}
+		if time.Since(at) < lately {
 			all = append(all, news{op: "recovered", breaker: b, at: at})
 		}
 	}
