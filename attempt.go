@@ -215,7 +215,9 @@ func noteFailure(e *Error, f *failure) {
 	switch {
 	case f.outcome == outcomeFailure:
 		e.notes(&f.diagnosis, f.overruled)
-	case f.rejected, f.notMade, f.inconclusive && !f.excused:
+	case f.inconclusive && !f.excused:
+		e.means(ClassTransient)
+	case (f.rejected || f.notMade) && !isCrash(f.err):
 	default:
 		e.known.outcome = outcomeNeutral
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // What the error of a guarded call tells the calls around it: whether its failure was counted.
@@ -98,6 +97,7 @@ func TestCallAroundAnotherCountsAsItDoes(t *testing.T) {
 		"a failure beside a rejection":       {tool: failing(9, errors.Join(errBoom, open)), inner: 1, outer: 1},
 		"a failure before a rejection":       {effect: resilience.ReadOnly, tool: failingThen(1, syscall.ECONNRESET, open), inner: 1, outer: 1},
 		"a rejection that the tool counts":   {tool: failing(9, resilience.MarkPermanent(open)), inner: 1, outer: 1},
+		"a panic with a rejection":           {tool: func(context.Context) (int, error) { panic(open) }},
 		"a rejection, by a Retry of its own": {retry: says(resilience.ClassPermanent), tool: failing(9, open)},
 		"a rejection that isn't retried":     {tool: failing(9, backoff.Permanent(open))},
 		"a hang, as a mistake by the Retry":  {retry: says(resilience.ClassInvalid), tool: hang(time.Minute), inner: 1, outer: 1},
@@ -156,6 +156,51 @@ func TestCallAroundAnotherCountsAsItDoes(t *testing.T) {
 			assert.Equal(t, tc.outer, g.Breaker("as").Failures(), "by AsError")
 			time.Sleep(2 * time.Minute)
 		})
+	}
+}
+
+// A caller's short time is the calls' around, too, whatever a Retry within says of its end.
+func TestShortTimeOfACallerWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		permanent := func(error) resilience.Class { return resilience.ClassPermanent }
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"x": {}, "inner": {Retry: &resilience.Retry{Classify: permanent}},
+		}})
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			return resilience.Do(ctx, g, "inner", timesOutAfter(900*time.Millisecond))
+		}, resilience.Timeout(time.Second))
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		assert.Zero(t, g.Breaker("inner").Failures())
+		assert.Zero(t, g.Breaker("x").Failures())
+	})
+}
+
+// What was counted counts beside other errors, in any order, and as WithRetry returns it.
+func TestCountedRejectionBesideOthers(t *testing.T) {
+	open := &resilience.Error{Code: resilience.CodeCircuitOpen, Retryable: true}
+	for _, other := range []error{open, errBoom, statusError(404)} {
+		for _, join := range []func(error) error{
+			func(err error) error { return errors.Join(err, other) },
+			func(err error) error { return errors.Join(other, err) },
+			func(err error) error {
+				once := resilience.Retry{MaxRetries: 1, Backoff: resilience.Backoff{Base: 1, Max: 1}}
+				_, err = resilience.WithRetry(context.Background(), once, failing(9, err))
+				return err
+			},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				tool := resilience.Tool{Retry: &resilience.Retry{MaxRetries: 1}, Effect: resilience.ReadOnly}
+				g := newGuard(t, resilience.Config{
+					Retry: resilience.Retry{MaxRetries: -1}, Tools: map[string]resilience.Tool{"x": {}, "inner": tool},
+				})
+				_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					_, err := resilience.Do(ctx, g, "inner", failingThen(1, syscall.ECONNRESET, open))
+					return 0, join(err)
+				}, behindAdapter)
+				assert.Error(t, err)
+				assert.Equal(t, 1, g.Breaker("x").Failures(), "%q", err)
+			})
+		}
 	}
 }
 
@@ -225,7 +270,7 @@ func TestCallThatIsLeftAfterAFailure(t *testing.T) {
 		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 			_, err := leave(ctx)
 			e := err.(*resilience.Error)
-			require.Equal(t, resilience.CodeCanceled, e.Code)
+			assert.Equal(t, resilience.CodeCanceled, e.Code)
 			e.Message = "The user has stopped the search"
 			return 0, e
 		}, behindAdapter)

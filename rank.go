@@ -25,9 +25,9 @@ func (f *facts) addRank(err error) {
 		r = rankCanceled
 	case f.neutral:
 		r = rankNeutral
-	case f.rejected:
+	case f.rejected && f.decided != outcomeFailure:
 		r = rankRejected
-	case f.notMade:
+	case f.notMade && f.decided != outcomeFailure:
 		r = rankUnmade
 	case f.said && !f.derived:
 		if f.explicit.isMistake() && f.says == ClassInvalid && !f.final {
