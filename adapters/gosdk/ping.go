@@ -60,20 +60,25 @@ func (s *Session) tryPing(ctx context.Context, cs *mcp.ClientSession) {
 	}
 }
 
-// endedByPing reports whether the SDK has given up the session since HTTP has refused the ping without an error of MCP.
-func endedByPing(err error) bool {
-	if err == nil {
+// endsByPing reports whether the SDK has given up the session since it could not read the answer to a ping, as what HTTP
+// refuses without an error of MCP.
+func endsByPing(err error) bool {
+	var wire *jsonrpc.Error
+	if err == nil || errors.As(err, &wire) || errors.Is(err, mcp.ErrSessionMissing) {
 		return false
 	}
 	_, ended := refusal(err)
-	if !ended && !errors.Is(err, mcp.ErrConnectionClosed) {
+	return ended || strings.Contains(err.Error(), `sending "ping": `)
+}
+
+// isPingRefused reports whether HTTP has refused the ping that has ended the session so, which is no accident.
+func isPingRefused(err error) bool {
+	if !endsByPing(err) {
 		return false
 	}
 	_, said, found := strings.Cut(err.Error(), `sending "ping": `)
-	if !found {
-		return ended // by the transport for SSE
-	}
-	return said == "" || statusOf(said) != 0 || strings.HasPrefix(said, "unsupported content type ")
+	return !found || said == "" || statusOf(said) != 0 ||
+		strings.HasPrefix(said, "unsupported content type ") || strings.HasPrefix(said, "authorization cancelled: ")
 }
 
 // refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused a call with this
@@ -89,10 +94,11 @@ func (s *Session) refusesAll(
 	switch err := s.ping(ctx, patience, cs); {
 	case isAnswered(err):
 		return false, false, true
-	case endedByPing(err): // no further one ends a session
+	case isPingRefused(err): // no further one ends a session
 		s.pings.silence(true)
 		return false, true, false
-	case endsAlone(err):
+	case endsByPing(err):
+		s.pings.refused.Store(true)
 		return false, true, false
 	case isClosed(err, cs):
 		if refusesPings(err) {
@@ -107,13 +113,6 @@ func (s *Session) refusesAll(
 		return true, false, false
 	}
 	return false, false, false
-}
-
-// endsAlone reports whether the SDK has given up the session since the answer to this very ping could not be read, which
-// tells nothing else.
-func endsAlone(err error) bool {
-	_, ended := refusal(err)
-	return ended
 }
 
 // ask goes on to ask whether the server refuses whatever comes by the session of cs, after a call that it has refused with
@@ -131,9 +130,10 @@ func (s *Session) ask(cs *mcp.ClientSession, refused error) {
 	}()
 }
 
-// refusesPings reports whether the server, or something before it, has refused a ping with this error, which may be nil.
+// refusesPings reports whether the server, or something before it, has refused a ping with this error, which may be nil, or
+// has answered it by what the SDK can't read. The next session tells whether it does so each time.
 func refusesPings(err error) bool {
-	return mayRefuseAll(err) || endedByPing(err) || errors.Is(err, mcp.ErrSessionMissing)
+	return mayRefuseAll(err) || endsByPing(err) || errors.Is(err, mcp.ErrSessionMissing)
 }
 
 // ping pings the server with what the dial of cs had in its context: what a call has there, such as the token of a

@@ -26,6 +26,7 @@ const (
 	noPing     = 403 // a ping
 	noToken    = 401 // all that has no token, but a dial
 	lostPing   = 404 // a ping
+	noAnswer   = 200 // a ping, by what is no answer
 	badRequest = `{"jsonrpc":"2.0","error":{"code":-32602,"message":"too long"},"id":"x"}`
 	noAccess   = `{"jsonrpc":"2.0","error":{"code":-32001,"message":"invalid token"},"id":"x"}`
 )
@@ -51,6 +52,8 @@ func gateway(refuses int, byText bool) func(http.ResponseWriter, *http.Request) 
 		case r.Method != http.MethodPost:
 		case (refuses == noPing || refuses == lostPing) && has(`"method":"ping"`):
 			return refuse(w, refuses, access)
+		case refuses == noAnswer && has(`"method":"ping"`):
+			return refuse(w, noAnswer, `{"status":"ok"}`)
 		case refuses == noToken && !dials && r.Header.Get("Authorization") != "good":
 			return refuse(w, noToken, access)
 		case has(`"text":"xxx`):
@@ -89,6 +92,7 @@ func TestRefusedPingsShutNoTool(t *testing.T) {
 				"a mistake, no ping, by text": {noPing, true, "good", longArguments, 1},
 				"a mistake, a ping is lost":   {lostPing, false, "good", longArguments, 1},
 				"a mistake, one is, by text":  {lostPing, true, "good", longArguments, 2},
+				"a mistake, no answer":        {noAnswer, false, "good", longArguments, 2},
 				"a mistake, with tokens":      {noToken, false, "good", longArguments, 0},
 				"a bad token":                 {noToken, false, "bad", nil, 1},
 			} {
@@ -125,7 +129,7 @@ func TestRefusedPingsShutNoTool(t *testing.T) {
 					assert.LessOrEqual(t, dials.Load(), 1+int64(tc.lost))
 					require.NoError(t, call("good", nil))
 
-					if tc.refuses != noToken && (tc.refuses == noPing || protocol == legacy) {
+					if tc.refuses == noPing || tc.refuses == noAnswer && with == "plain" || tc.refuses == lostPing && protocol == legacy {
 						dialed := dials.Load()
 						for range 3 {
 							_ = s.Probe(t.Context())
@@ -225,7 +229,7 @@ func TestPingWhoseAnswerBreaksOff(t *testing.T) {
 		case id != nil && *id == r.Header.Get("Mcp-Session-Id"), bytes.Contains(body, []byte(`"text":"xxx`)):
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = io.WriteString(w, badRequest)
-		case !whole.Load() && bytes.Contains(body, []byte(`"method":"ping"`)):
+		case bytes.Contains(body, []byte(`"method":"ping"`)) && !whole.Swap(true):
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Length", "1000")
 			_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
@@ -243,7 +247,6 @@ func TestPingWhoseAnswerBreaksOff(t *testing.T) {
 	require.Error(t, err)
 	gone(t, s, first)
 
-	whole.Store(true)
 	second := up(t, s)
 	id := second.ID()
 	forgotten.Store(&id)
