@@ -77,7 +77,10 @@ func isPingRefused(err error) bool {
 		return false
 	}
 	_, said, found := strings.Cut(err.Error(), `sending "ping": `)
-	return !found || said == "" || statusOf(said) != 0 ||
+	if !found {
+		return strings.HasPrefix(saidBySDK(err), "failed to write: ") // by the transport for SSE
+	}
+	return said == "" || statusOf(said) != 0 ||
 		strings.HasPrefix(said, "unsupported content type ") || strings.HasPrefix(said, "authorization cancelled: ")
 }
 
