@@ -214,7 +214,7 @@ func noteFailure(e *Error, f *failure) {
 	e.means(f.class)
 	switch {
 	case f.outcome == outcomeFailure:
-		e.notes(&f.diagnosis, f.overruled)
+		e.counts(&f.diagnosis, f.overruled)
 	case f.inconclusive && !f.excused:
 		e.means(ClassTransient)
 	case (f.rejected || f.notMade) && !isCrash(f.err):

@@ -125,8 +125,10 @@ func (f *facts) meaning() Class {
 		return f.blame()
 	case f.said:
 		return f.says
-	case f.has(isCanceled) && f.blamed == nil && !f.neutral && (!f.isTrouble() || f.explicit != nil && f.explicit.saysNothing()):
-		return ClassCanceled
+	case f.has(isCanceled) && f.blamed == nil && !f.neutral:
+		if !f.isTrouble() || f.explicit != nil && f.explicit.saysNothing() {
+			return ClassCanceled
+		}
 	}
 	return f.blame()
 }

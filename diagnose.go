@@ -17,10 +17,8 @@ func AsError(tool string, err error) *Error {
 
 	d := diagnose(err, nil)
 	e := d.toError(tool, new(Error))
+	e.derives(&d)
 	e.known.derived = d.explicit == nil || d.explicit == d.rejects || d.explicit.holds().derived
-	if d.outcomeBy(nil) == outcomeFailure {
-		e.notes(&d, false)
-	}
 	e.Details = maps.Clone(e.Details)
 	e.seal()
 	return e

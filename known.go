@@ -31,12 +31,20 @@ func (e *Error) means(c Class) {
 	}
 }
 
-// notes notes that e, a new error, tells of a failure that counts, if that can't be seen: overruled is whether it would not
+// counts notes that e, a new error, tells of a failure that counts, if that can't be seen: overruled is whether it would not
 // count but for an earlier one.
-func (e *Error) notes(d *diagnosis, overruled bool) {
+func (e *Error) counts(d *diagnosis, overruled bool) {
 	unseen := d.notMade || d.rejected || d.nested || overruled || e.isRejection()
 	if unseen || e.classWith(e.known).neutral() {
 		e.known.outcome = outcomeFailure
+	}
+}
+
+// derives notes that e, a new error of [AsError] or [WithRetry], was made of a failure, and whether that counts.
+func (e *Error) derives(d *diagnosis) {
+	e.known.derived = true
+	if d.outcomeBy(nil) == outcomeFailure {
+		e.counts(d, false)
 	}
 }
 

@@ -169,10 +169,7 @@ func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T,
 			return value, err
 		case n > 1 && n > r.MaxRetries:
 			e := d.exhausted("", n)
-			e.known.derived = true
-			if d.outcomeBy(nil) == outcomeFailure {
-				e.notes(&d, false)
-			}
+			e.derives(&d)
 			e.seal()
 			return value, e
 		case n > r.MaxRetries || !ok || !fits(ctx, delay):

@@ -44,8 +44,7 @@ func TestAnswerThatCannotBeReadShutsNoOtherTool(t *testing.T) {
 					})
 					h := serveHTTPWith(t, peer.server, &mcp.StreamableHTTPOptions{Stateless: protocol == latest})
 					intercept := func(w http.ResponseWriter, r *http.Request) bool {
-						body, _ := io.ReadAll(r.Body)
-						r.Body = io.NopCloser(bytes.NewReader(body))
+						body := bodyOf(r)
 						if !bytes.Contains(body, []byte(`"name":"bad"`)) {
 							return false
 						}
@@ -222,8 +221,7 @@ func testAnswerThatCannotBeResumed(t *testing.T, name string, resume func(http.R
 			h := serveHTTP(t, peer.server)
 			defer close(finish)
 			intercept := func(w http.ResponseWriter, r *http.Request) bool {
-				body, _ := io.ReadAll(r.Body)
-				r.Body = io.NopCloser(bytes.NewReader(body))
+				body := bodyOf(r)
 				switch {
 				case r.URL.Path == "/redirected":
 					http.Redirect(w, r, "/", http.StatusTemporaryRedirect)

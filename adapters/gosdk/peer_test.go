@@ -1,7 +1,9 @@
 package gosdk_test
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -48,6 +50,13 @@ func serveHTTPWith(t *testing.T, server *mcp.Server, opts *mcp.StreamableHTTPOpt
 func (h *httpServer) stop() {
 	h.CloseClientConnections()
 	h.Close()
+}
+
+// bodyOf returns the body of a request, which may be read again.
+func bodyOf(r *http.Request) []byte {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body
 }
 
 // A peer is another server within this process, whose connections can be cut.

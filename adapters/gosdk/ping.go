@@ -13,8 +13,8 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// askTime is for how long a ping is waited for that no call waits for. Both that lead to silence are, since refusals may be
-// slow.
+// askTime is for how long a ping is waited for that no call waits for: one that goes on after a call, and one by the next
+// session, which must see what the other has seen, however slow refusals are.
 const askTime = 10 * time.Second
 
 // muteTime is for how long a server's refusal of a ping says nothing, after it has refused one by a new session, too.
@@ -84,50 +84,55 @@ func isPingRefused(err error) bool {
 		strings.HasPrefix(said, "unsupported content type ") || strings.HasPrefix(said, "authorization cancelled: ")
 }
 
-// refusesAll reports whether the server refuses whatever comes by the session of cs, as it has refused a call with this
-// error, and whether the session is closed, as it also is if something before the server refuses pings by a text; or
-// whether nothing says so: the server has answered, and therefore knows the session, or is slow, or busy.
-func (s *Session) refusesAll(
-	ctx context.Context, patience time.Duration, cs *mcp.ClientSession, refused error,
-) (all, closed, spared bool) {
+// A finding is what a ping has told of a session by which a call was refused.
+type finding uint8
+
+const (
+	nothing    finding = iota // it tells nothing, and the call's own error decides
+	isSpared                  // the server has answered, and therefore knows the session, or is slow, or busy
+	isEnded                   // the ping has ended the session
+	refusesAll                // the server refuses all that comes by the session, or it is closed
+)
+
+// examine pings the server of cs after a call that it has refused with this error.
+func (s *Session) examine(ctx context.Context, patience time.Duration, cs *mcp.ClientSession, refused error) finding {
 	if !mayRefuseAll(refused) || s.pings.areMute() {
-		return false, false, false
+		return nothing
 	}
 
 	switch err := s.ping(ctx, patience, cs); {
 	case isAnswered(err):
-		return false, false, true
+		return isSpared
 	case isPingRefused(err): // no further one ends a session
 		s.pings.silence(true)
-		return false, true, false
+		return isEnded
 	case endsByPing(err):
 		s.pings.refused.Store(true)
-		return false, true, false
-	case isClosed(err, cs):
+		return isEnded
+	case isClosed(err, cs): // it knows the session no more, or another call has found that out
 		if refusesPings(err) {
 			s.pings.refused.Store(true)
 		}
-		return true, true, false // it knows the session no more, or another call has found that out
+		return refusesAll
 	case !mayRefuseAll(err):
 		s.ask(cs, refused)
-		return false, false, true
+		return isSpared
 	case isSameRefusal(err, refused):
 		s.pings.refused.Store(true)
-		return true, false, false
+		return refusesAll
 	}
-	return false, false, false
+	return nothing
 }
 
-// ask goes on to ask whether the server refuses whatever comes by the session of cs, after a call that it has refused with
-// this error, and which had no time to learn that.
+// ask goes on to examine a session after a call that had no time to wait for that.
 func (s *Session) ask(cs *mcp.ClientSession, refused error) {
 	if s.pings.asking.Swap(true) {
 		return
 	}
 	go func() {
 		defer s.pings.asking.Store(false)
-		all, closed, spared := s.refusesAll(s.ctx, askTime, cs, refused)
-		if all || closed || !spared && endsSession(refused, cs.ID()) {
+		found := s.examine(s.ctx, askTime, cs, refused)
+		if found == isEnded || found == refusesAll || found == nothing && endsSession(refused, cs.ID()) {
 			s.ReportLost(cs, refused)
 		}
 	}()

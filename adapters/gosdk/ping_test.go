@@ -44,8 +44,7 @@ func gateway(refuses int, byText bool) func(http.ResponseWriter, *http.Request) 
 		access = "no"
 	}
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		body, _ := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		body := bodyOf(r)
 		has := func(words string) bool { return bytes.Contains(body, []byte(words)) }
 		dials := has(`"method":"initialize"`) || has(`"method":"server/discover"`) || has(`"method":"notifications/`)
 		switch {
@@ -150,8 +149,7 @@ func TestMistakeWithStatusOfAnUnknownSession(t *testing.T) {
 	h := serveHTTP(t, newPeer().server)
 	var hangs atomic.Bool
 	intercept := func(w http.ResponseWriter, r *http.Request) bool {
-		body, _ := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		body := bodyOf(r)
 		if hangs.Load() && bytes.Contains(body, []byte(`"method":"ping"`)) {
 			<-r.Context().Done()
 			return true
@@ -188,8 +186,7 @@ func TestSessionIsForgottenByASlowServer(t *testing.T) {
 			}, sessionConfig{})
 			first, answers := up(t, s), make(chan struct{})
 			intercept := func(w http.ResponseWriter, r *http.Request) bool {
-				body, _ := io.ReadAll(r.Body)
-				r.Body = io.NopCloser(bytes.NewReader(body))
+				body := bodyOf(r)
 				if r.Header.Get("Mcp-Session-Id") != first.ID() {
 					return false
 				}
@@ -222,8 +219,7 @@ func TestPingWhoseAnswerBreaksOff(t *testing.T) {
 	var whole atomic.Bool
 	var forgotten atomic.Pointer[string]
 	intercept := func(w http.ResponseWriter, r *http.Request) bool {
-		body, _ := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		body := bodyOf(r)
 		id := forgotten.Load()
 		switch {
 		case id != nil && *id == r.Header.Get("Mcp-Session-Id"), bytes.Contains(body, []byte(`"text":"xxx`)):
@@ -313,8 +309,7 @@ func TestLossesAfterALoss(t *testing.T) {
 			refuses.Store(int64(status))
 			arrived, again := make(chan struct{}, 1), make(chan struct{}) // again is closed by the second dial
 			intercept := func(w http.ResponseWriter, r *http.Request) bool {
-				body, _ := io.ReadAll(r.Body)
-				r.Body = io.NopCloser(bytes.NewReader(body))
+				body := bodyOf(r)
 				if r.Header.Get("Authorization") == fmt.Sprint(valid.Load()) {
 					return false
 				}

@@ -331,13 +331,15 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 // A status that says so is enough to give the session up, unless a ping tells otherwise, but not to blame the server.
 func (s *Session) endedWith(ctx context.Context, cs *mcp.ClientSession, err error) (ended bool, reason string) {
 	id := cs.ID()
-	all, closed, spared := s.refusesAll(ctx, waitTime(ctx), cs, err)
-	switch {
-	case all && isSessionUnknown(err, id):
-		return true, reasonEnded
-	case all:
+	switch s.examine(ctx, waitTime(ctx), cs, err) {
+	case refusesAll:
+		if isSessionUnknown(err, id) {
+			return true, reasonEnded
+		}
 		return true, reasonRefused
-	case spared:
+	case isEnded:
+		ended = true
+	case isSpared:
 		id = ""
 	}
 
@@ -347,9 +349,9 @@ func (s *Session) endedWith(ctx context.Context, cs *mcp.ClientSession, err erro
 			return true, reasonClosed
 		}
 	case errors.Is(err, mcp.ErrConnectionClosed):
-		ended = isClosed(s.ping(ctx, waitTime(ctx), cs), cs)
+		ended = ended || isClosed(s.ping(ctx, waitTime(ctx), cs), cs)
 	}
-	return ended || closed || endsSession(err, id), ""
+	return ended || endsSession(err, id), ""
 }
 
 // withoutGuards returns err as the SDK returned it, and whether it has come through a guard within the client.
