@@ -289,3 +289,30 @@ func timesOutAfter(d time.Duration) toolFunc {
 		return 0, context.DeadlineExceeded
 	}
 }
+
+// What a call within has counted isn't overruled by an earlier attempt that says nothing.
+func TestCountedRejectionAfterWhatIsNotCounted(t *testing.T) {
+	limits := func(err error) resilience.Class {
+		if errors.Is(err, statusError(429)) {
+			return resilience.ClassNeutral
+		}
+		return resilience.Classify(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tool := resilience.Tool{Effect: resilience.ReadOnly}
+		g := newGuard(t, resilience.Config{
+			Breakers: map[string]resilience.BreakerConfig{"x": {Classify: limits}},
+			Tools:    map[string]resilience.Tool{"x": tool, "inner": tool},
+		})
+		open := &resilience.Error{Code: resilience.CodeCircuitOpen, Retryable: true}
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			if resilience.Attempt(ctx) == 1 {
+				return 0, statusError(429)
+			}
+			return resilience.Do(ctx, g, "inner", failingThen(1, syscall.ECONNRESET, open))
+		})
+		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
+		assert.Equal(t, 1, g.Breaker("inner").Failures())
+		assert.Equal(t, 1, g.Breaker("x").Failures())
+	})
+}
