@@ -93,7 +93,8 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // attempt of which the tool has been excused for a tenth, see [Excuse].
 //
 // A [Guard] neither counts nor retries a CIRCUIT_OPEN, OVERLOADED or SHUTTING_DOWN that the tool got from a
-// call of its own: what rejected that call knows when to come back.
+// call of its own: what rejected that call knows when to come back. One that was rejected later, and of which an earlier
+// attempt has been counted, counts all the same.
 //
 // Of errors that are joined, those decide that say most, in any order: trouble, an answer that rejects the request, and
 // what a program says by a mark or an Error; then the VALIDATION_ERROR that a guard has made of a mistake in a call

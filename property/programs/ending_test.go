@@ -112,8 +112,7 @@ func passedOn(r *record) ending {
 	e := r.err
 	end := ending{name: "pass on " + string(e.Code), code: e.Code, own: true, counts: true, again: e.Retryable}
 	switch e.Code {
-	case resilience.CodeCircuitOpen, resilience.CodeOverloaded, resilience.CodeShuttingDown,
-		resilience.CodeValidation, resilience.CodeToolNotFound:
+	case resilience.CodeValidation, resilience.CodeToolNotFound:
 		end.counts, end.again = false, false
 	case resilience.CodeCanceled:
 		// A context that the tool itself has canceled is none of the caller's.
@@ -136,5 +135,14 @@ func passedOn(r *record) ending {
 	case perhaps:
 		end.silent = true
 	}
+	if end.rejected() { // an earlier attempt may have counted
+		end.again = false
+	}
 	return end
+}
+
+// rejected reports whether the attempt ends with a rejection elsewhere.
+func (e *ending) rejected() bool {
+	return e.code == resilience.CodeCircuitOpen || e.code == resilience.CodeOverloaded ||
+		e.code == resilience.CodeShuttingDown
 }

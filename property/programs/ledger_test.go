@@ -322,8 +322,7 @@ func (r *record) answerCounts() outcome {
 		if a.ending == nil || late || i < len(r.attempts)-1 && a.lateForItself() {
 			return perhaps
 		}
-		if e := a.ending; e.code == resilience.CodeCircuitOpen || e.code == resilience.CodeOverloaded ||
-			e.code == resilience.CodeShuttingDown {
+		if a.ending.rejected() && !a.ending.counts {
 			continue
 		}
 		if hurried, sure := a.hurried(); a.ending.code == resilience.CodeTimeout && !sure {
@@ -338,7 +337,18 @@ func (r *record) answerCounts() outcome {
 
 // says returns what a call that has failed in words of the guard's own says about the backend.
 func (r *record) says() outcome {
-	if r.err.Code != resilience.CodeToolFailed || len(r.attempts) == 0 {
+	switch r.err.Code {
+	case resilience.CodeCircuitOpen, resilience.CodeOverloaded, resilience.CodeShuttingDown:
+		// Unless the tool has got it, it is the guard's own rejection.
+		if a := r.last(); a == nil || a.ending == nil || !a.ending.rejected() || r.verdict() != answered {
+			return neutral
+		}
+		return r.answerCounts()
+	case resilience.CodeToolFailed:
+	default:
+		return failure
+	}
+	if len(r.attempts) == 0 {
 		return failure
 	}
 	a := r.attempts[len(r.attempts)-1]
