@@ -13,8 +13,8 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// askTime is for how long a ping is waited for that no call waits for: one that goes on after a call, and one by the next
-// session, which must see what the other has seen, however slow refusals are.
+// askTime is for how long a ping may take, however short a time its calls have: to end one within its answer may end the
+// session, and one by the next session must see what the other has seen, however slow refusals are.
 const askTime = 10 * time.Second
 
 // muteTime is for how long a server's refusal of a ping says nothing, after it has refused one by a new session, too.
@@ -25,7 +25,6 @@ const muteTime = 10 * time.Minute
 // through at all, or none without the token that a call has in its context. A ping by the next session tells.
 type pings struct {
 	refused atomic.Bool               // the last session was given up since one was
-	asking  atomic.Bool               // one is under way, after a call that could not wait for it
 	mute    atomic.Pointer[time.Time] // until when the refusal of one says nothing; nil is the past
 	fatal   atomic.Bool               // whether one that said nothing has ended its session
 }
@@ -90,52 +89,101 @@ type finding uint8
 const (
 	nothing    finding = iota // it tells nothing, and the call's own error decides
 	isSpared                  // the server has answered, and therefore knows the session, or is slow, or busy
-	isEnded                   // the ping has ended the session
-	refusesAll                // the server refuses all that comes by the session, or it is closed
+	isEnded                   // the session has ended, by the ping or meanwhile, which tells nothing of the call
+	refusesAll                // the server refuses all that comes by the session
 )
 
-// examine pings the server of cs after a call that it has refused with this error.
-func (s *Session) examine(ctx context.Context, patience time.Duration, cs *mcp.ClientSession, refused error) finding {
+// examine pings the server after a call that it has refused with this error.
+func (s *Session) examine(ctx context.Context, u *use, refused error) finding {
 	if !mayRefuseAll(refused) || s.pings.areMute() {
 		return nothing
 	}
+	return found(s.awaitPing(ctx, u, refused), u.cs, refused)
+}
 
-	switch err := s.ping(ctx, patience, cs); {
-	case isAnswered(err):
+// found returns what this reply to a ping, which may be nil, tells.
+func found(reply error, cs *mcp.ClientSession, refused error) finding {
+	switch {
+	case isAnswered(reply):
 		return isSpared
-	case isPingRefused(err): // no further one ends a session
-		s.pings.silence(true)
+	case endsByPing(reply), errors.Is(reply, mcp.ErrConnectionClosed):
 		return isEnded
-	case endsByPing(err):
-		s.pings.refused.Store(true)
-		return isEnded
-	case isClosed(err, cs): // it knows the session no more, or another call has found that out
-		if refusesPings(err) {
-			s.pings.refused.Store(true)
-		}
+	case endsSession(reply, cs.ID()): // it knows the session no more
 		return refusesAll
-	case !mayRefuseAll(err):
-		s.ask(cs, refused)
+	case !mayRefuseAll(reply):
 		return isSpared
-	case isSameRefusal(err, refused):
-		s.pings.refused.Store(true)
+	case isSameRefusal(reply, refused):
 		return refusesAll
 	}
 	return nothing
 }
 
-// ask goes on to examine a session after a call that had no time to wait for that.
-func (s *Session) ask(cs *mcp.ClientSession, refused error) {
-	if s.pings.asking.Swap(true) {
-		return
+// A pendingPing is a ping of a session that has failed a call. All calls that fail meanwhile wait for its reply, and those
+// that come too late for a session that was given up find it there.
+type pendingPing struct {
+	done  chan struct{} // closed when there is a reply
+	reply error
+}
+
+// awaitPing pings the server after a call that has failed with this error. It returns the reply, or ctx.Err() if the call
+// can't wait for it: then the ping goes on.
+func (s *Session) awaitPing(ctx context.Context, u *use, failed error) error {
+	if u.dialed == nil {
+		return mcp.ErrConnectionClosed
 	}
-	go func() {
-		defer s.pings.asking.Store(false)
-		found := s.examine(s.ctx, askTime, cs, refused)
-		if found == isEnded || found == refusesAll || found == nothing && endsSession(refused, cs.ID()) {
-			s.ReportLost(cs, refused)
+
+	p := &pendingPing{done: make(chan struct{})}
+	if other := u.dialed.begin(p); other != p {
+		p = other
+	} else {
+		go func() {
+			p.reply = s.ping(s.ctx, askTime, u.cs)
+			if !s.learn(p.reply, u.cs, failed) {
+				u.dialed.pending.Store(nil)
+			}
+			close(p.done)
+		}()
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
+	defer cancel()
+	select {
+	case <-p.done:
+		return p.reply
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// begin makes p the pending ping, and returns that: p, or an earlier one.
+func (c *sessionContext) begin(p *pendingPing) *pendingPing {
+	for {
+		if other := c.pending.Load(); other != nil {
+			return other
 		}
-	}()
+		if c.pending.CompareAndSwap(nil, p) {
+			return p
+		}
+	}
+}
+
+// learn notes what a reply tells of pings, and reports whether the session is lost, also if no call waits for that.
+func (s *Session) learn(reply error, cs *mcp.ClientSession, failed error) (lost bool) {
+	f := found(reply, cs, failed)
+	lost = f == isEnded || f == refusesAll
+	switch {
+	case !mayRefuseAll(failed): // what has ended the session may be an earlier ping
+	case isPingRefused(reply):
+		s.pings.silence(true) // no further one ends a session
+	case lost && refusesPings(reply):
+		s.pings.refused.Store(true)
+	}
+
+	lost = lost || f == nothing && endsSession(failed, cs.ID())
+	if lost {
+		s.ReportLost(cs, failed)
+	}
+	return lost
 }
 
 // refusesPings reports whether the server, or something before it, has refused a ping with this error, which may be nil, or
@@ -160,7 +208,7 @@ func (s *Session) ping(ctx context.Context, patience time.Duration, cs *mcp.Clie
 	return err
 }
 
-// hasClosed is hasClosed with such a ping.
+// hasClosed reports whether the connection is closed, as hasClosed with such a ping does.
 func (s *Session) hasClosed(ctx context.Context, cs *mcp.ClientSession) bool {
 	dialed, open := s.contextOf(cs)
 	if !open {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -66,7 +67,7 @@ type Session struct {
 	cancel context.CancelFunc
 
 	// contexts holds the context of each session of the SDK, until that session is closed. It
-	// maps a *mcp.ClientSession to a sessionContext.
+	// maps a *mcp.ClientSession to a *sessionContext.
 	contexts sync.Map
 
 	pings pings
@@ -76,10 +77,12 @@ type Session struct {
 type sessionContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
+
+	pending atomic.Pointer[pendingPing] // nil if there is none
 }
 
 // until returns a context that also ends with ctx, and which done ends.
-func (c sessionContext) until(ctx context.Context) (both context.Context, done func()) {
+func (c *sessionContext) until(ctx context.Context) (both context.Context, done func()) {
 	both, cancel := context.WithCancel(c)
 	stop := context.AfterFunc(ctx, cancel)
 	return both, func() { stop(); cancel() }
@@ -163,7 +166,7 @@ func (s *Session) dial(
 		cancel(err)
 		return nil, err
 	}
-	s.contexts.Store(cs, sessionContext{sessionCtx, cancel})
+	s.contexts.Store(cs, &sessionContext{Context: sessionCtx, cancel: cancel})
 	s.tryPing(ctx, cs)
 	return cs, nil
 }
@@ -192,12 +195,12 @@ func (s *Session) close(cs *mcp.ClientSession, closeSession func(*mcp.ClientSess
 }
 
 // contextOf returns the context of cs, unless cs has been closed.
-func (s *Session) contextOf(cs *mcp.ClientSession) (sessionContext, bool) {
-	sessionCtx, open := s.contexts.Load(cs)
+func (s *Session) contextOf(cs *mcp.ClientSession) (sessionCtx *sessionContext, open bool) {
+	value, open := s.contexts.Load(cs)
 	if !open {
-		return sessionContext{}, false
+		return nil, false
 	}
-	return sessionCtx.(sessionContext), true
+	return value.(*sessionContext), true
 }
 
 // CallTool calls a tool of the other server. Each call sends a copy of params, which may be nil. It
@@ -235,12 +238,20 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 
-	var sent reach
-	v, err := f(sent.watch(callCtx), cs)
+	u := &use{cs: cs}
+	u.dialed, _ = s.contextOf(cs)
+	v, err := f(u.sent.watch(callCtx), cs)
 	if err == nil || ctx.Err() != nil {
 		return v, err
 	}
-	return v, s.callFailed(ctx, cs, err, &sent)
+	return v, s.callFailed(ctx, u, err)
+}
+
+// A use is a call of [Use] that has a session.
+type use struct {
+	cs     *mcp.ClientSession
+	dialed *sessionContext // nil if it has been closed meanwhile
+	sent   reach
 }
 
 // Probe pings the server, for the Probe of a [resilience.BreakerConfig]: a breaker closes as soon as the other
@@ -279,9 +290,8 @@ func (s *Session) Close() error {
 	return s.Connector.Close()
 }
 
-// callFailed returns the error of Use for a call that has come as far as sent and failed with err, and
-// reports the session lost if err means that.
-func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err error, sent *reach) error {
+// callFailed returns the error of Use for a call that has failed with err, and reports the session lost if err means that.
+func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
 	switch {
 	case !isBounded(err):
 		return err
@@ -290,7 +300,7 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 	}
 
 	cause, guarded := withoutGuards(err)
-	lost, reason := s.endedWith(ctx, cs, cause)
+	lost, reason := s.endedWith(ctx, u, cause)
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
@@ -298,24 +308,24 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 		return resilience.MarkPermanent(e)
 	case guarded: // the error comes from a guard within the client
 		if lost {
-			s.ReportLost(cs, err)
+			s.ReportLost(u.cs, err)
 		}
 		return err
 	case !isCallError(err):
 		return err
 	}
 
-	result := clientError(err, "", sent) // a status that says that the session has ended isn't believed without a ping
+	result := clientError(err, "", &u.sent) // a status that says that the session has ended isn't believed without a ping
 	if reason != "" {
 		result = connectionLost(reason, err)
 	}
-	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, cs) {
+	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, u.cs) {
 		lost, result = true, connectionLost(reasonClosed, err)
 	}
 
 	e := resilience.AsError("", result)
 	if lost {
-		s.ReportLost(cs, err)
+		s.ReportLost(u.cs, err)
 		var down *resilience.Error
 		if _, downErr := s.Get(ctx); errors.As(downErr, &down) {
 			e.RetryAfter = down.RetryAfter
@@ -327,11 +337,11 @@ func (s *Session) callFailed(ctx context.Context, cs *mcp.ClientSession, err err
 	return e
 }
 
-// endedWith reports whether cs has ended with a call that has failed with err, and why, if that isn't what err says itself.
+// endedWith reports whether the session has ended with a call that has failed with err, and why, if that isn't what err says itself.
 // A status that says so is enough to give the session up, unless a ping tells otherwise, but not to blame the server.
-func (s *Session) endedWith(ctx context.Context, cs *mcp.ClientSession, err error) (ended bool, reason string) {
-	id := cs.ID()
-	switch s.examine(ctx, waitTime(ctx), cs, err) {
+func (s *Session) endedWith(ctx context.Context, u *use, err error) (ended bool, reason string) {
+	id := u.cs.ID()
+	switch s.examine(ctx, u, err) {
 	case refusesAll:
 		if isSessionUnknown(err, id) {
 			return true, reasonEnded
@@ -345,11 +355,11 @@ func (s *Session) endedWith(ctx context.Context, cs *mcp.ClientSession, err erro
 
 	switch {
 	case mayLackResult(err):
-		if s.hasClosed(ctx, cs) {
+		if s.hasClosed(ctx, u.cs) {
 			return true, reasonClosed
 		}
 	case errors.Is(err, mcp.ErrConnectionClosed):
-		ended = ended || isClosed(s.ping(ctx, waitTime(ctx), cs), cs)
+		ended = ended || isClosed(s.awaitPing(ctx, u, err), u.cs)
 	}
 	return ended || endsSession(err, id), ""
 }
