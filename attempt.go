@@ -121,12 +121,12 @@ func (c *call) decide(f *failure, answered bool) {
 		c.retry(f)
 		return
 	}
-	// The tool's own *Error stands, but an end that the caller brought makes it neutral.
-	o := f.outcome
+	// The tool's own *Error stands, but an end that the caller brought makes it neutral. A deadline may be that of a call
+	// around this one, which then decides by itself.
 	if !ownTimeout {
-		o = outcomeNeutral
+		f.outcome, f.inconclusive = outcomeNeutral, ended.Code == CodeTimeout
 	}
-	c.finish(c.errorOf(f), o)
+	c.finish(c.errorOf(f), f.outcome)
 }
 
 // retry waits until the next attempt may be made, or finishes the call if none may.

@@ -96,11 +96,12 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // call of its own: what rejected that call knows when to come back. One that was rejected later, and of which an earlier
 // attempt has been counted, counts all the same.
 //
-// Of errors that are joined, those decide that say most, in any order: trouble, an answer that rejects the request, and
+// Of errors that are joined, by errors.Join or in a type with a method Unwrap, WrappedErrors or Errors that returns
+// []error, those decide that say most, in any order: trouble, an answer that rejects the request, and
 // what a program says by a mark or an Error; then the VALIDATION_ERROR that a guard has made of a mistake in a call
 // within the tool; then errors of which nothing is known, also as AsError or WithRetry returns them; then such
 // rejections, and those of a [Connector]; then what is neutral; and last what the tool itself has canceled. Of several
-// that say something on purpose, the first counts.
+// that say something on purpose, the first counts. What a call within the tool has counted counts beside any other.
 //
 // A nil error has no class; Classify returns ClassTransient for it.
 func Classify(err error) Class {
@@ -113,13 +114,17 @@ func (f *facts) byDefault() Class {
 	switch {
 	case f.has(isUnfinished) && !isCrash(f.err):
 		return ClassInvalid
-	case f.neutral, f.blamed != nil && f.blamed.inconclusive:
+	case f.blamed != nil && f.blamed.inconclusive:
+		return ClassNeutral
+	case f.counted && (f.neutral || f.meaning().neutral()):
+		return ClassPermanent
+	case f.neutral:
 		return ClassNeutral
 	}
 	return f.meaning()
 }
 
-// meaning is byDefault without a mark of MarkNeutral around what else the error tells.
+// meaning is byDefault without a mark of MarkNeutral around what else the error tells, and without what was counted.
 func (f *facts) meaning() Class {
 	switch {
 	case f.derived && (f.blame().neutral() || f.says.neutral()):
@@ -209,13 +214,13 @@ type statement struct {
 	neutral  bool   // it doesn't count, around all that follows: by a mark, or as a failure of a call within the tool
 	said     bool   // what the error means, which is
 	says     Class
-	timeout  bool    // an *Error says so, which is TIMEOUT
-	derived  bool    // an *Error says so that was made of what it wraps
-	final    bool    // it is marked as a failure that another try won't help, outside of any *Error
-	notMade  bool    // nothing but rejections by connectors is in it
-	rejected bool    // nothing but rejections of other calls, which the tool made, is in it
-	nested   bool    // such a rejection is in it
-	decided  outcome // what the breaker of a call within has made of it; outcomePending if none has
+	timeout  bool // an *Error says so, which is TIMEOUT
+	derived  bool // an *Error says so that was made of what it wraps
+	final    bool // it is marked as a failure that another try won't help, outside of any *Error
+	notMade  bool // nothing but rejections by connectors is in it
+	rejected bool // nothing but rejections of other calls, which the tool made, is in it
+	nested   bool // such a rejection is in it
+	counted  bool // the breaker of a call within has counted it, and no program has said otherwise since
 }
 
 // join adds the statement of another one of several errors, of the same rank, or of a lower one that has given way.
@@ -237,9 +242,7 @@ func (s *statement) join(inner *statement) {
 	s.notMade = s.notMade && inner.notMade
 	s.rejected = s.rejected && inner.rejected
 	s.nested = s.nested || inner.nested
-	if s.decided != outcomeFailure {
-		s.decided = inner.decided
-	}
+	s.counted = s.counted || inner.counted
 }
 
 // addStatement adds what err itself says. The outermost error counts.
@@ -247,7 +250,7 @@ func (s *statement) addStatement(err error) {
 	switch x := err.(type) {
 	case *marked:
 		if x.class == ClassNeutral {
-			s.neutral = true
+			s.neutral, s.counted = true, false
 			break
 		}
 		s.say(x.class)
@@ -261,19 +264,15 @@ func (s *statement) addStatement(err error) {
 	case *PanicError:
 		s.say(ClassPermanent)
 		s.notMade = false
-	case *notMade:
-		s.notMade = true
+	case *notMade: // why there is no connection was counted where it was
+		s.notMade, s.counted = true, false
 	case *repeated:
 		s.notMade = false
 	case *Error:
 		s.addError(x)
 	default:
 		if e, ok := asItself[*Error](err); ok {
-			s.explicit = e
-			if !e.saysNothing() {
-				s.say(e.class())
-				s.timeout = e.Code == CodeTimeout
-			}
+			s.addError(e)
 		}
 		if err == ErrGoexit {
 			s.say(ClassPermanent)
@@ -286,7 +285,14 @@ func (s *statement) addError(e *Error) {
 	k := e.holds()
 	s.explicit, s.derived = e, k.derived && (!s.said || s.derived)
 	s.said = !e.saysNothing() || k.outcome == outcomeFailure
-	s.says, s.timeout, s.decided = e.class(), e.Code == CodeTimeout && k.class == ClassTransient, k.outcome
+	s.says, s.timeout = e.class(), e.Code == CodeTimeout && k.class == ClassTransient
+	switch {
+	case k.derived: // what it wraps has decided
+	case k.outcome == outcomeFailure:
+		s.counted = true
+	case s.says.neutral(), e.isRejection():
+		s.counted = false
+	}
 	if k.derived && e.Code == CodeRetryExhausted {
 		s.timeout = e.LastCode == CodeTimeout
 	}
@@ -302,7 +308,7 @@ func (s *statement) addError(e *Error) {
 
 func (s *statement) say(c Class) {
 	s.neutral, s.said, s.says, s.timeout, s.derived = false, true, c, false, false
-	s.decided = outcomePending
+	s.counted = s.counted && !c.neutral()
 }
 
 // isOfConnector reports whether a [Connector] has made e after several dials, or for a context that has ended.
@@ -388,7 +394,7 @@ func (e *Error) isRejection() bool {
 
 // outcomeBy returns what a failure means to a breaker.
 func (f *facts) outcomeBy(classify func(error) Class) outcome {
-	unmade := (f.notMade || f.rejected) && f.decided != outcomeFailure
+	unmade := (f.notMade || f.rejected) && !f.counted
 	if f.classBy(classify).neutral() || unmade {
 		return outcomeNeutral
 	}

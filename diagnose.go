@@ -48,7 +48,7 @@ func (d *diagnosis) conclude() {
 	d.code = CodeToolFailed
 	d.reads = d.class
 	if isCrash(d.err) { // what it crashed with says nothing about what was done before
-		d.statement = statement{said: true, says: ClassPermanent, rejected: d.rejected, nested: d.nested}
+		d.statement = statement{said: true, says: ClassPermanent, rejected: d.rejected, nested: d.nested, counted: d.counted}
 		return
 	}
 
@@ -63,8 +63,9 @@ func (d *diagnosis) conclude() {
 	}
 	d.retryAfter = d.wait()
 	d.unfinished = d.has(isUnfinished)
-	if d.neutral && d.class == ClassNeutral {
-		d.reads = d.meaning()
+	if means := d.meaning(); d.neutral && d.class == ClassNeutral ||
+		d.counted && d.class == ClassPermanent && means.neutral() {
+		d.reads = means
 	}
 	if d.reads == ClassNeutral && !d.surelyLost {
 		d.lost = ""

@@ -244,7 +244,8 @@ func standIn(err, inner error) error {
 	return inner
 }
 
-// unwrap returns what err wraps: nothing if its method panics, as that of a typed nil does.
+// unwrap returns what err wraps: nothing if its method panics, as that of a typed nil does. Types for several errors that
+// are older than errors.Join have methods of their own, such as go-multierror's and those of Kubernetes.
 func unwrap(err error) (several []error, single error) {
 	defer func() {
 		if recover() != nil {
@@ -253,10 +254,14 @@ func unwrap(err error) (several []error, single error) {
 	}()
 
 	switch x := err.(type) {
-	case interface{ Unwrap() error }:
-		return nil, x.Unwrap()
 	case interface{ Unwrap() []error }:
 		return x.Unwrap(), nil
+	case interface{ WrappedErrors() []error }:
+		return x.WrappedErrors(), nil
+	case interface{ Errors() []error }:
+		return x.Errors(), nil
+	case interface{ Unwrap() error }:
+		return nil, x.Unwrap()
 	}
 	return nil, nil
 }

@@ -17,17 +17,17 @@ const (
 // addRank notes the rank of err, which has its other facts.
 func (f *facts) addRank(err error) {
 	e, _ := err.(*Error)
-	isBare := e != nil && e.saysNothing() // whatever its cause is
+	isBare := e != nil && e.saysNothing() && !f.said // whatever its cause is
 
 	r := rankSaid
 	switch {
-	case isBare:
-		r = rankCanceled
 	case f.neutral:
 		r = rankNeutral
-	case f.rejected && f.decided != outcomeFailure:
+	case isBare:
+		r = rankCanceled
+	case f.rejected:
 		r = rankRejected
-	case f.notMade && f.decided != outcomeFailure:
+	case f.notMade:
 		r = rankUnmade
 	case f.said && !f.derived:
 		if f.explicit.isMistake() && f.says == ClassInvalid && !f.final {
@@ -64,6 +64,6 @@ func (f *facts) giveWay() {
 	}
 
 	f.among &= isUnfinished | isCanceled
-	f.statement = statement{rejects: rejects, notMade: true, rejected: true, nested: f.nested}
+	f.statement = statement{rejects: rejects, notMade: true, rejected: true, nested: f.nested, counted: f.counted}
 	f.evidence = evidence{noEffect: f.noEffect, harmless: f.harmless, repeated: f.repeated}
 }

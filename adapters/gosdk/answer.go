@@ -41,7 +41,7 @@ func (o *options) answerOfResult(
 	switch {
 	case res == nil:
 		return answer{}, errNoResult
-	case res.InputRequests != nil:
+	case res.InputRequests != nil, res.NeedsInput(): // without requests, the server is too busy for the call
 		return answer{result: res, needsInput: true}, resilience.ErrUnfinished
 	case res.IsError:
 		return answer{result: res, goError: hasGoError(req, res)}, o.failure(ctx, req, res)

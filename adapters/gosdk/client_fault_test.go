@@ -3,9 +3,12 @@ package gosdk_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -181,6 +184,47 @@ func TestMiddlewareThatPanicsTowardsTheClientFailsOnlyItsCall(t *testing.T) {
 			if p != nil {
 				assert.Equal(t, "boom", p.Value)
 			}
+		})
+	}
+}
+
+// A server that is too busy asks for nothing, and says so in one of two ways: the call hasn't succeeded.
+func TestServerThatShedsLoadIsNoSuccess(t *testing.T) {
+	for name, requests := range map[string]string{"no requests": "", "empty requests": `,"inputRequests":{}`} {
+		t.Run(name, func(t *testing.T) {
+			h := serveHTTPWith(t, newServer(nil), &mcp.StreamableHTTPOptions{Stateless: true})
+			var sheds atomic.Bool
+			intercept := func(w http.ResponseWriter, r *http.Request) bool {
+				var m struct {
+					ID     json.RawMessage
+					Method string
+				}
+				_ = json.Unmarshal(bodyOf(r), &m)
+				switch {
+				case m.Method != "tools/call":
+					return false
+				case !sheds.Load():
+					w.WriteHeader(http.StatusServiceUnavailable)
+					return true
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"resultType":"input_required",`+
+					`"requestState":"later"%s}}`, m.ID, requests)
+				return true
+			}
+			h.intercept.Store(&intercept)
+
+			g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
+			client := gosdk.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil, g)
+			cs, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: h.URL}, speaking(latest))
+			require.NoError(t, err)
+			defer cs.Close()
+			call := func() { _, _ = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"}) }
+			call()
+			require.Equal(t, 1, g.Breaker("x").Failures())
+			sheds.Store(true)
+			call()
+			assert.Equal(t, 1, g.Breaker("x").Failures())
 		})
 	}
 }
