@@ -337,6 +337,15 @@ func (r *record) answerCounts() outcome {
 
 // says returns what a call that has failed in words of the guard's own says about the backend.
 func (r *record) says() outcome {
+	if !r.left.never() && r.leftBy.Error() == "context canceled" && r.err.Code != resilience.CodeCanceled {
+		switch { // what the tool says after that nobody counts
+		case r.left.at < r.returned.at:
+			return neutral
+		case r.left.at == r.returned.at:
+			return perhaps
+		}
+	}
+
 	switch r.err.Code {
 	case resilience.CodeCircuitOpen, resilience.CodeOverloaded, resilience.CodeShuttingDown:
 		// Unless the tool has got it, it is the guard's own rejection.
