@@ -82,7 +82,9 @@ func (l learned) newer(of memory) (all []entry) {
 		}
 	}
 	for _, x := range l.breakers {
-		if x.Version > memories.shared(x.Since, of) {
+		// What is closed may have been otherwise in a memory that the store went back from, and goes back to now.
+		shared := memories.shared(x.Since, of)
+		if x.Version > shared || x.State == "closed" && of.Version > shared {
 			all = append(all, x)
 		}
 	}
