@@ -188,3 +188,23 @@ func TestErrorOfAConnectorBesideOthers(t *testing.T) {
 		}
 	})
 }
+
+// AsError of a rejection, or of what wasn't made, beside an error of which nothing is known says what that says.
+func TestWordsOfARejectionBesideAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := resilience.NewConnector(func(context.Context) (int, error) { return 0, errBoom }, resilience.ConnectorConfig[int]{})
+		defer c.Close()
+		time.Sleep(time.Millisecond)
+		_, down := c.Get(t.Context())
+		for _, unmade := range []error{down, resilience.CircuitOpenError("other", time.Minute)} {
+			joined := errors.Join(unmade, errBoom)
+			words := func(err error) []any {
+				g := newGuard(t, resilience.Config{})
+				_, err = resilience.Do(t.Context(), g, "x", failing(9, err), behindAdapter)
+				e := err.(*resilience.Error)
+				return []any{e.Code, e.Message, e.Suggestion, e.Retryable, e.HasGuidance(), g.Breaker("x").Failures()}
+			}
+			assert.Equal(t, words(joined), words(resilience.AsError("x", joined)))
+		}
+	})
+}

@@ -143,7 +143,8 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 		if e.Retryable && e.RetryAfter <= 0 {
 			e.RetryAfter = d.retryAfter
 		}
-		mistaken := d.derived && d.class.neutral() && !d.neutral && d.explicit.isAsSealed()
+		rejects := d.rejects != nil && d.rejects.Code == e.Code // of which the words are
+		mistaken := d.derived && d.class.neutral() && !d.neutral && d.explicit.isAsSealed() && !rejects
 		e.known.quiet = d.explicit.holds().quiet || mistaken
 		if (d.final || mistaken) && e.Retryable {
 			e.giveUp(suggestChange)
