@@ -214,8 +214,8 @@ func noteFailure(e *Error, f *failure) {
 	e.means(f.class)
 	switch {
 	case f.outcome == outcomeFailure:
-		e.counts(&f.diagnosis, f.overruled)
-	case f.inconclusive && !f.excused:
+		e.known.outcome = outcomeFailure
+	case f.inconclusive && !f.excused && !f.neutral && !f.meaning().neutral():
 		e.means(ClassTransient)
 	case (f.rejected || f.notMade) && !isCrash(f.err):
 	default:

@@ -2,6 +2,7 @@ package resilience
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/cenkalti/backoff/v4"
 )
@@ -245,8 +246,8 @@ func (s *statement) join(inner *statement) {
 	s.counted = s.counted || inner.counted
 }
 
-// addStatement adds what err itself says. The outermost error counts.
-func (s *statement) addStatement(err error) {
+// addStatement adds what err itself says. The outermost error counts. What its As method finds within it was read there.
+func (s *statement) addStatement(err error, within []*Error) {
 	switch x := err.(type) {
 	case *marked:
 		if x.class == ClassNeutral {
@@ -271,7 +272,7 @@ func (s *statement) addStatement(err error) {
 	case *Error:
 		s.addError(x)
 	default:
-		if e, ok := asItself[*Error](err); ok {
+		if e, ok := asItself[*Error](err); ok && !slices.Contains(within, e) {
 			s.addError(e)
 		}
 		if err == ErrGoexit {
@@ -287,9 +288,9 @@ func (s *statement) addError(e *Error) {
 	s.said = !e.saysNothing() || k.outcome == outcomeFailure
 	s.says, s.timeout = e.class(), e.Code == CodeTimeout && k.class == ClassTransient
 	switch {
-	case k.derived: // what it wraps has decided
 	case k.outcome == outcomeFailure:
 		s.counted = true
+	case k.derived: // it says what it wraps does
 	case s.says.neutral(), e.isRejection():
 		s.counted = false
 	}

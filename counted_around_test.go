@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -134,6 +135,73 @@ func TestEndOfACallByTheToolAroundIt(t *testing.T) {
 	}
 }
 
+// What the tool of a call within says by a mark of an end that is the caller's holds around it, too.
+func TestMarkOfTheEndOfACallWithin(t *testing.T) {
+	own := &resilience.Error{Code: "TOO_BROAD", Message: "The query took longer than you allowed"}
+	for name, tc := range map[string]struct {
+		err         error
+		cooperative bool
+		after       time.Duration // 0: at the end of its context
+	}{
+		"an invalid Error":    {resilience.MarkInvalid(own), true, 0},
+		"a neutral Error":     {resilience.MarkNeutral(own), true, 0},
+		"what is neutral":     {resilience.MarkNeutral(errBoom), true, 0},
+		"a neutral deadline":  {resilience.MarkNeutral(context.DeadlineExceeded), false, 900 * time.Millisecond},
+		"a neutral 504":       {resilience.MarkNeutral(statusError(504)), false, 900 * time.Millisecond},
+		"a neutral AsError":   {resilience.MarkNeutral(resilience.AsError("y", context.DeadlineExceeded)), false, 900 * time.Millisecond},
+		"a mistake, in words": {resilience.AsError("y", resilience.MarkInvalid(context.DeadlineExceeded)), true, 0},
+	} {
+		for of, short := range map[string]bool{"the call's": true, "the tool's around it": false} {
+			runInBubble(t, name+", a deadline of "+of, func(t *testing.T) {
+				g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {}, "inner": {Cooperative: tc.cooperative}}})
+				_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					options := []resilience.Option{resilience.WaitForTool()}
+					if short {
+						options = append(options, resilience.Timeout(time.Second))
+					} else {
+						var cancel context.CancelFunc
+						ctx, cancel = context.WithTimeout(ctx, time.Second)
+						defer cancel()
+					}
+					return resilience.Do(ctx, g, "inner", func(ctx context.Context) (int, error) {
+						if tc.after == 0 {
+							<-ctx.Done()
+						}
+						time.Sleep(tc.after)
+						return 0, tc.err
+					}, options...)
+				}, behindAdapter)
+				assert.Error(t, err)
+				assert.Zero(t, g.Breaker("inner").Failures())
+				assert.Zero(t, g.Breaker("x").Failures(), "%v", err)
+			})
+		}
+	}
+}
+
+// A call within that has failed counts beside a mistake, which the tool says on purpose, in any order.
+func TestCountedBesideAMistakeOfTheTools(t *testing.T) {
+	own := &resilience.Error{Code: resilience.CodeValidation, Message: "There is no such order"}
+	for _, mistake := range []error{own, resilience.MarkInvalid(errBoom)} {
+		for _, within := range []toolFunc{failing(9, statusError(503)), rejectedAfter(statusError(503)), failing(9, errBoom)} {
+			for _, first := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) {
+					g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {}, "inner": {Effect: resilience.ReadOnly}}})
+					_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+						_, err := resilience.Do(ctx, g, "inner", within)
+						if first {
+							return 0, errors.Join(err, mistake)
+						}
+						return 0, errors.Join(mistake, err)
+					}, behindAdapter)
+					assert.Error(t, err)
+					assert.Equal(t, g.Breaker("inner").Failures(), g.Breaker("x").Failures(), "%q", err)
+				})
+			}
+		}
+	}
+}
+
 // A CANCELED that was counted counts in any order of what is joined.
 func TestCountedCancelInAJoin(t *testing.T) {
 	canceled := func(error) resilience.Class { return resilience.ClassCanceled }
@@ -171,21 +239,41 @@ type aggregate []error
 func (aggregate) Error() string     { return "several errors" }
 func (a aggregate) Errors() []error { return a }
 
+// Their As method may look into all of them.
+type looksInto struct{ aggregate }
+
+func (l looksInto) As(target any) bool {
+	return slices.ContainsFunc(l.aggregate, func(err error) bool { return errors.As(err, target) })
+}
+
+// caused has a cause, and a list that may be empty.
+type caused struct {
+	aggregate
+	cause error
+}
+
+func (c caused) Unwrap() error { return c.cause }
+
 // What such errors hold is read.
 func TestErrorsOfOlderTypes(t *testing.T) {
-	rejected := resilience.CircuitOpenError("other", time.Minute)
+	rejected, busy := resilience.CircuitOpenError("other", time.Minute), &resilience.Error{Code: "BUSY", Retryable: true}
 	for name, several := range map[string]func(...error) error{
-		"WrappedErrors": func(errs ...error) error { return multiError(errs) },
-		"Errors":        func(errs ...error) error { return aggregate(errs) },
+		"WrappedErrors":  func(errs ...error) error { return multiError(errs) },
+		"Errors":         func(errs ...error) error { return aggregate(errs) },
+		"Errors, and As": func(errs ...error) error { return looksInto{errs} },
+		"a cause":        func(errs ...error) error { return caused{nil, errors.Join(errs...)} },
 	} {
 		for of, tc := range map[string]struct {
 			err     error
 			counted int
 		}{
-			"rejections": {several(rejected, rejected), 0},
-			"trouble":    {several(statusError(503), syscall.ECONNRESET), 1},
-			"mistakes":   {several(statusError(404), statusError(404)), 0},
-			"both":       {several(statusError(404), statusError(503)), 1},
+			"rejections":              {several(rejected, rejected), 0},
+			"trouble":                 {several(statusError(503), syscall.ECONNRESET), 1},
+			"mistakes":                {several(statusError(404), statusError(404)), 0},
+			"both":                    {several(statusError(404), statusError(503)), 1},
+			"trouble and a rejection": {several(statusError(503), rejected), 1},
+			"what is neutral":         {several(resilience.MarkNeutral(busy)), 0},
+			"what is invalid":         {several(resilience.MarkInvalid(busy)), 0},
 		} {
 			runInBubble(t, name+", "+of, func(t *testing.T) {
 				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})

@@ -119,9 +119,9 @@ type Error struct {
 	caution string
 
 	// known is what we know of an error that we made, and that its fields don't tell. It holds while they are as sealed,
-	// which is nil for an error that isn't complete yet, or of which we know nothing.
+	// which is zero for an error that isn't complete yet, or of which we know nothing.
 	known  known
-	sealed *wording
+	sealed wording
 }
 
 // Error returns the code and the message. It leaves the cause out on purpose, because MCP

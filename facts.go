@@ -70,7 +70,7 @@ func (f *facts) read(err error) {
 
 // readAlone gathers the facts of err as if it wrapped nothing.
 func (f *facts) readAlone(err error) {
-	f.add(err)
+	f.add(err, nil)
 	f.err = err
 }
 
@@ -87,14 +87,15 @@ func readable(err error) error { return inspect(err, func(error) {}) }
 // Unwrap.
 func inspect(err error, visit func(error)) error {
 	var f facts
-	(&walk{maxErrors, visit}).read(err, &f)
+	(&walk{room: maxErrors, visit: visit}).read(err, &f)
 	return f.err
 }
 
 // A walk reads an error and all that it wraps.
 type walk struct {
-	room  int         // for so many more errors
-	visit func(error) // is called with each of them; nil means to gather their facts
+	room   int         // for so many more errors
+	visit  func(error) // is called with each of them; nil means to gather their facts
+	speaks []*Error    // those that were read, which an As method outside may find again
 }
 
 // read gathers the facts of err in f, which has none yet.
@@ -112,6 +113,7 @@ func (w *walk) read(err error, f *facts) {
 	if w.visit != nil {
 		w.visit(err)
 	}
+	read := len(w.speaks)
 	if several, single := unwrap(err); single != nil {
 		w.read(single, f)
 		f.wraps, f.blamed = true, nil
@@ -119,7 +121,10 @@ func (w *walk) read(err error, f *facts) {
 		w.readAll(several, f)
 	}
 	if w.visit == nil {
-		f.add(err)
+		f.add(err, w.speaks[read:])
+		if e, ok := err.(*Error); ok {
+			w.speaks = append(w.speaks, e)
+		}
 	}
 	if f.cut {
 		err = standIn(err, f.err)
@@ -207,8 +212,8 @@ func (f *facts) join(inner *facts) {
 	f.evidence.join(&inner.evidence)
 }
 
-// add adds what err itself tells to the facts of what it wraps.
-func (f *facts) add(err error) {
+// add adds what err itself tells to the facts of what it wraps, in which these were read.
+func (f *facts) add(err error, within []*Error) {
 	x, asks := err.(interface{ Is(error) bool })
 	for i, l := range landmarks {
 		if err == l || asks && isLike(x, l) {
@@ -219,7 +224,7 @@ func (f *facts) add(err error) {
 	if _, crashed := err.(*PanicError); crashed {
 		f.among &^= isUnfinished // nobody has returned that
 	}
-	f.addStatement(err)
+	f.addStatement(err, within)
 	f.addEvidence(err)
 	f.addRank(err)
 }
@@ -257,13 +262,14 @@ func unwrap(err error) (several []error, single error) {
 	case interface{ Unwrap() []error }:
 		return x.Unwrap(), nil
 	case interface{ WrappedErrors() []error }:
-		return x.WrappedErrors(), nil
+		several = x.WrappedErrors()
 	case interface{ Errors() []error }:
-		return x.Errors(), nil
-	case interface{ Unwrap() error }:
+		several = x.Errors()
+	}
+	if x, ok := err.(interface{ Unwrap() error }); ok && len(several) == 0 {
 		return nil, x.Unwrap()
 	}
-	return nil, nil
+	return several, nil
 }
 
 // A nilPointer takes the place of a nil pointer in an error, whose methods may panic.

@@ -13,8 +13,6 @@ type failure struct {
 	// is excused.
 	inconclusive, excused bool
 
-	overruled bool // an earlier attempt has decided about the outcome
-
 	reply, kept Error // for the caller and for Health, if the call ends so: here, they need no allocations
 }
 

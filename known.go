@@ -31,20 +31,11 @@ func (e *Error) means(c Class) {
 	}
 }
 
-// counts notes that e, a new error, tells of a failure that counts, if that can't be seen: overruled is whether it would not
-// count but for an earlier one.
-func (e *Error) counts(d *diagnosis, overruled bool) {
-	unseen := d.notMade || d.rejected || d.nested || overruled || e.isRejection()
-	if unseen || e.classWith(e.known).neutral() {
-		e.known.outcome = outcomeFailure
-	}
-}
-
-// derives notes that e, a new error of [AsError] or [WithRetry], was made of a failure, and whether that counts.
+// derives notes that e, a new error of [AsError] or [WithRetry], was made of a failure, and whether that was counted.
 func (e *Error) derives(d *diagnosis) {
 	e.known.derived = true
-	if d.outcomeBy(nil) == outcomeFailure {
-		e.counts(d, false)
+	if d.counted {
+		e.known.outcome = outcomeFailure
 	}
 }
 
@@ -59,10 +50,9 @@ type wording struct {
 // seal notes that what is known of e holds for the words that it has now. Every error of which something is known is
 // sealed before a program sees it.
 func (e *Error) seal() {
-	e.sealed = nil
+	e.sealed = wording{}
 	if e.known != (known{}) {
-		w := e.wording()
-		e.sealed = &w
+		e.sealed = e.wording()
 	}
 }
 
@@ -71,13 +61,12 @@ func (e *Error) wording() wording {
 }
 
 // isAsSealed reports whether no program has changed the wording of e, of which something is known.
-func (e *Error) isAsSealed() bool { return e.sealed != nil && *e.sealed == e.wording() }
+func (e *Error) isAsSealed() bool { return e.sealed != (wording{}) && e.sealed == e.wording() }
 
 // holds returns what is known of e and still holds: a program that has changed other words than the Code and Retryable
 // speaks to agents, and one that has changed these says what the failure means, as by an Error of its own.
 func (e *Error) holds() (k known) {
-	s := e.sealed
-	if s == nil || e.Code != s.code || e.Retryable != s.retryable {
+	if e.sealed == (wording{}) || e.Code != e.sealed.code || e.Retryable != e.sealed.retryable {
 		return known{}
 	}
 

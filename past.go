@@ -17,7 +17,7 @@ func (p *past) join(f *failure) {
 		f.noEffect, f.err = false, &repeated{f.err}
 	}
 	if p.made && (f.notMade || f.rejected) && f.outcome != outcomeFailure {
-		f.notMade, f.outcome, f.overruled = false, p.counted, true
+		f.notMade, f.outcome = false, p.counted
 	}
 
 	p.effect = !f.noEffect

@@ -72,16 +72,35 @@ var wrappings = map[string]wrapping{
 		_, err = resilience.WithTimeout(context.Background(), "x", time.Second, func(context.Context) (int, error) { return 0, err })
 		return err
 	}},
-	"own words": {changes: true, wrap: func(err error) error { return &resilience.Error{Message: "It is broken", Err: err} }},
-	"exhausted": {changes: true, wrap: func(err error) error { return resilience.RetryExhaustedError("x", 2, err) }},
-	"permanent": {changes: true, wrap: func(err error) error { return backoff.Permanent(err) }},
-	"marked":    {changes: true, wrap: resilience.MarkPermanent},
-	"a backend": {changes: true, wrap: resilience.MarkBackend},
-	"neutral":   {neutral: true, wrap: resilience.MarkNeutral},
-	"invalid":   {neutral: true, wrap: resilience.MarkInvalid},
+	"own words":        {changes: true, wrap: func(err error) error { return &resilience.Error{Message: "It is broken", Err: err} }},
+	"exhausted":        {changes: true, wrap: func(err error) error { return resilience.RetryExhaustedError("x", 2, err) }},
+	"permanent":        {changes: true, wrap: func(err error) error { return backoff.Permanent(err) }},
+	"marked":           {changes: true, wrap: resilience.MarkPermanent},
+	"a backend":        {changes: true, wrap: resilience.MarkBackend},
+	"beside plain":     beside(errors.New("plain"), true),
+	"beside a 404":     beside(httpStatus(404), true),
+	"after a 404":      beside(httpStatus(404), false),
+	"beside a mistake": beside(&resilience.Error{Code: resilience.CodeValidation}, true),
+	"after a mistake":  beside(resilience.MarkInvalid(errors.New("plain")), false),
+	"beside neutral":   beside(resilience.MarkNeutral(httpStatus(503)), true),
+	"after neutral":    beside(resilience.MarkNeutral(httpStatus(503)), false),
+	"after a cancel":   beside(context.Canceled, false),
+	"beside trouble":   beside(httpStatus(503), true),
+	"neutral":          {neutral: true, wrap: resilience.MarkNeutral},
+	"invalid":          {neutral: true, wrap: resilience.MarkInvalid},
 	"a mistake": {neutral: true, wrap: func(err error) error {
 		return &resilience.Error{Code: resilience.CodeValidation, Message: "No such day", Err: err}
 	}},
+}
+
+// beside joins another error with that of the call.
+func beside(other error, first bool) wrapping {
+	return wrapping{changes: true, wrap: func(err error) error {
+		if first {
+			return errors.Join(err, other)
+		}
+		return errors.Join(other, err)
+	}}
 }
 
 func retried(r resilience.Retry, err error) error {

@@ -13,9 +13,12 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// askTime is for how long a ping may take, however short a time its calls have: to end one within its answer may end the
-// session, and one by the next session must see what the other has seen, however slow refusals are.
+// askTime is for how long a ping may take, however short a time its call has, and one by the next session, which must see
+// what the other has seen, however slow refusals are.
 const askTime = 10 * time.Second
+
+// maxPings is how many pings of a Session may be under way for calls.
+const maxPings = 64
 
 // muteTime is for how long a server's refusal of a ping says nothing, after it has refused one by a new session, too.
 const muteTime = 10 * time.Minute
@@ -24,6 +27,7 @@ const muteTime = 10 * time.Minute
 // or its token may have expired; then it refuses a ping likewise, and another session is needed. But it may let no ping
 // through at all, or none without the token that a call has in its context. A ping by the next session tells.
 type pings struct {
+	pending atomic.Int64              // how many are under way
 	refused atomic.Bool               // the last session was given up since one was
 	mute    atomic.Pointer[time.Time] // until when the refusal of one says nothing; nil is the past
 	fatal   atomic.Bool               // whether one that said nothing has ended its session
@@ -31,6 +35,9 @@ type pings struct {
 
 // errFatalPing is the error of a Probe that would end the session.
 var errFatalPing = errors.New("gosdk: something before the server refuses pings, and each one ends a session")
+
+// errUnboundedPing takes the place of an error of the client's middleware that wraps itself, or too many others.
+var errUnboundedPing = errors.New("gosdk: the error of a ping that wraps itself or too many others")
 
 // areMute reports whether the refusal of a ping says nothing.
 func (p *pings) areMute() bool {
@@ -89,101 +96,94 @@ type finding uint8
 const (
 	nothing    finding = iota // it tells nothing, and the call's own error decides
 	isSpared                  // the server has answered, and therefore knows the session, or is slow, or busy
-	isEnded                   // the session has ended, by the ping or meanwhile, which tells nothing of the call
+	isEnded                   // the session has ended, by the ping or by another call, which tells nothing of this one
 	refusesAll                // the server refuses all that comes by the session
 )
 
-// examine pings the server after a call that it has refused with this error.
+// examine pings the server after a call that it has refused with this error, whose session is lost if the ping tells so. It
+// goes on if the call can't wait for that: to end a ping within its answer would end the session of a plain transport.
 func (s *Session) examine(ctx context.Context, u *use, refused error) finding {
 	if !mayRefuseAll(refused) || s.pings.areMute() {
 		return nothing
 	}
-	return found(s.awaitPing(ctx, u, refused), u.cs, refused)
+	if s.pings.pending.Add(1) > maxPings {
+		s.pings.pending.Add(-1)
+		return isSpared // it hangs
+	}
+
+	told := make(chan finding, 1)
+	go func() {
+		defer s.pings.pending.Add(-1)
+		found := isSpared
+		defer func() {
+			_ = recover() // of a method of an error that the client's middleware returns
+			told <- found
+		}()
+		found = s.find(u, refused, s.ping(s.ctx, askTime, u.cs))
+		switch {
+		case found == refusesAll:
+			s.lose(u.cs, refused)
+		case found == isEnded, found == nothing && endsSession(refused, u.cs.ID()):
+			s.ReportLost(u.cs, refused)
+		}
+	}()
+
+	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
+	defer cancel()
+	select {
+	case found := <-told:
+		return found
+	case <-ctx.Done():
+		return isSpared
+	}
 }
 
-// found returns what this reply to a ping, which may be nil, tells.
-func found(reply error, cs *mcp.ClientSession, refused error) finding {
+// find returns what the reply to a ping, which is nil or an error, tells, and notes what it tells of pings.
+func (s *Session) find(u *use, refused, reply error) finding {
 	switch {
 	case isAnswered(reply):
 		return isSpared
-	case endsByPing(reply), errors.Is(reply, mcp.ErrConnectionClosed):
+	case isPingRefused(reply): // no further one ends a session
+		s.pings.silence(true)
 		return isEnded
-	case endsSession(reply, cs.ID()): // it knows the session no more
+	case endsByPing(reply):
+		s.pings.refused.Store(true)
+		return isEnded
+	case errors.Is(reply, mcp.ErrConnectionClosed) && !errors.Is(reply, mcp.ErrSessionMissing):
+		if u.dialed.wasLostBy(refused) {
+			return refusesAll
+		}
+		return isEnded
+	case isClosed(reply, u.cs): // it knows the session no more
+		if refusesPings(reply) {
+			s.pings.refused.Store(true)
+		}
 		return refusesAll
 	case !mayRefuseAll(reply):
 		return isSpared
 	case isSameRefusal(reply, refused):
+		s.pings.refused.Store(true)
 		return refusesAll
 	}
 	return nothing
 }
 
-// A pendingPing is a ping of a session that has failed a call. All calls that fail meanwhile wait for its reply, and those
-// that come too late for a session that was given up find it there.
-type pendingPing struct {
-	done  chan struct{} // closed when there is a reply
-	reply error
+// lose reports that a session is lost as the server refuses all that comes by it, and notes that for its calls that are
+// refused later.
+func (s *Session) lose(cs *mcp.ClientSession, refused error) {
+	if dialed, open := s.contextOf(cs); open {
+		dialed.lostBy.CompareAndSwap(nil, &refused)
+	}
+	s.ReportLost(cs, refused)
 }
 
-// awaitPing pings the server after a call that has failed with this error. It returns the reply, or ctx.Err() if the call
-// can't wait for it: then the ping goes on.
-func (s *Session) awaitPing(ctx context.Context, u *use, failed error) error {
-	if u.dialed == nil {
-		return mcp.ErrConnectionClosed
+// wasLostBy reports whether the session, which is nil if it is over, was lost by the same refusal.
+func (c *sessionContext) wasLostBy(refused error) bool {
+	if c == nil {
+		return false
 	}
-
-	p := &pendingPing{done: make(chan struct{})}
-	if other := u.dialed.begin(p); other != p {
-		p = other
-	} else {
-		go func() {
-			p.reply = s.ping(s.ctx, askTime, u.cs)
-			if !s.learn(p.reply, u.cs, failed) {
-				u.dialed.pending.Store(nil)
-			}
-			close(p.done)
-		}()
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
-	defer cancel()
-	select {
-	case <-p.done:
-		return p.reply
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// begin makes p the pending ping, and returns that: p, or an earlier one.
-func (c *sessionContext) begin(p *pendingPing) *pendingPing {
-	for {
-		if other := c.pending.Load(); other != nil {
-			return other
-		}
-		if c.pending.CompareAndSwap(nil, p) {
-			return p
-		}
-	}
-}
-
-// learn notes what a reply tells of pings, and reports whether the session is lost, also if no call waits for that.
-func (s *Session) learn(reply error, cs *mcp.ClientSession, failed error) (lost bool) {
-	f := found(reply, cs, failed)
-	lost = f == isEnded || f == refusesAll
-	switch {
-	case !mayRefuseAll(failed): // what has ended the session may be an earlier ping
-	case isPingRefused(reply):
-		s.pings.silence(true) // no further one ends a session
-	case lost && refusesPings(reply):
-		s.pings.refused.Store(true)
-	}
-
-	lost = lost || f == nothing && endsSession(failed, cs.ID())
-	if lost {
-		s.ReportLost(cs, failed)
-	}
-	return lost
+	by := c.lostBy.Load()
+	return by != nil && isSameRefusal(*by, refused)
 }
 
 // refusesPings reports whether the server, or something before it, has refused a ping with this error, which may be nil, or
@@ -236,6 +236,9 @@ func ping(ctx context.Context, cs *mcp.ClientSession) error {
 	}
 
 	err := cs.Ping(ctx, params)
+	if err != nil && !isBounded(err) {
+		return errUnboundedPing
+	}
 	if err != nil && isAnswered(err) {
 		resilience.ReportBackend(ctx, nil) // a Transport has seen status 404
 	}

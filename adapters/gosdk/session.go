@@ -78,7 +78,7 @@ type sessionContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 
-	pending atomic.Pointer[pendingPing] // nil if there is none
+	lostBy atomic.Pointer[error] // the refusal by which the session was lost; nil if there was none
 }
 
 // until returns a context that also ends with ctx, and which done ends.
@@ -275,9 +275,9 @@ func (s *Session) Probe(ctx context.Context) error {
 		return resilience.MarkNeutral(err)
 	case refusesPings(err):
 		s.pings.refused.Store(true) // as it may refuse all that comes
-		s.ReportLost(cs, err)
+		s.lose(cs, err)
 	case endsSession(err, cs.ID()):
-		s.ReportLost(cs, err) // as the SDK doesn't always notice
+		s.lose(cs, err) // as the SDK doesn't always notice
 	}
 	return resilience.MarkBackend(err)
 }
@@ -359,7 +359,7 @@ func (s *Session) endedWith(ctx context.Context, u *use, err error) (ended bool,
 			return true, reasonClosed
 		}
 	case errors.Is(err, mcp.ErrConnectionClosed):
-		ended = ended || isClosed(s.awaitPing(ctx, u, err), u.cs)
+		ended = ended || isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.cs)
 	}
 	return ended || endsSession(err, id), ""
 }

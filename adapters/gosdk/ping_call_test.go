@@ -1,0 +1,330 @@
+package gosdk_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// dialPlain dials a session over a transport that isn't gosdk.Transport.
+func dialPlain(h *httpServer) func(context.Context) (*mcp.ClientSession, error) {
+	return func(ctx context.Context) (*mcp.ClientSession, error) {
+		return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: h.URL, DisableStandaloneSSE: true}, speaking(legacy))
+	}
+}
+
+func makeMistake(ctx context.Context, s *gosdk.Session) error {
+	_, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: longArguments})
+	return err
+}
+
+// The answer to a ping may come more slowly than a mistake has time for. To end the ping would end the session.
+func TestSlowAnswerToAPingKeepsTheSession(t *testing.T) {
+	h := serveHTTP(t, newPeer().server)
+	pings, answers := make(chan struct{}, 10), make(chan struct{})
+	intercept := func(w http.ResponseWriter, r *http.Request) bool {
+		body := bodyOf(r)
+		switch {
+		case bytes.Contains(body, []byte(`"text":"xxx`)):
+			w.WriteHeader(mistake)
+			_, _ = io.WriteString(w, badRequest)
+		case bytes.Contains(body, []byte(`"method":"ping"`)):
+			pings <- struct{}{}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-answers:
+			case <-r.Context().Done():
+			}
+			_, id, _ := bytes.Cut(body, []byte(`"id":`))
+			id, _, _ = bytes.Cut(id, []byte(`,`))
+			_, _ = fmt.Fprintf(w, `"id":%s,"result":{}}`, bytes.TrimRight(id, "}"))
+		default:
+			return false
+		}
+		return true
+	}
+	h.intercept.Store(&intercept)
+
+	s := newSession(t, dialPlain(h), sessionConfig{})
+	first := up(t, s)
+	mistaken := make(chan error)
+	for range 3 {
+		go func() { mistaken <- makeMistake(t.Context(), s) }()
+	}
+	for range 3 {
+		err := receive(t, mistaken)
+		assert.Equal(t, resilience.ClassInvalid, resilience.Classify(err), "%v", err)
+	}
+
+	close(answers)
+	_, err := echo(t.Context(), s)
+	assert.NoError(t, err)
+	assert.True(t, first == up(t, s), "another session is up")
+}
+
+// A call that ends the session while a mistake's ping is under way is no reason to blame the server for the mistake.
+func TestMistakeWhileAnotherCallEndsTheSession(t *testing.T) {
+	h := serveHTTP(t, newPeer().server)
+	pings := make(chan struct{})
+	intercept := func(w http.ResponseWriter, r *http.Request) bool {
+		body := bodyOf(r)
+		switch {
+		case bytes.Contains(body, []byte(`"text":"xxx`)):
+			w.WriteHeader(mistake)
+			_, _ = io.WriteString(w, badRequest)
+		case bytes.Contains(body, []byte(`"method":"ping"`)):
+			pings <- struct{}{}
+			<-r.Context().Done()
+		case bytes.Contains(body, []byte(`"text":"forbidden"`)):
+			w.WriteHeader(http.StatusForbidden)
+		default:
+			return false
+		}
+		return true
+	}
+	h.intercept.Store(&intercept)
+
+	s := newSession(t, dialPlain(h), sessionConfig{})
+	first := up(t, s)
+	mistaken := make(chan error, 1)
+	go func() { mistaken <- makeMistake(t.Context(), s) }()
+	receive(t, pings)
+	params := &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "forbidden"}}
+	_, err := s.CallTool(t.Context(), params)
+	require.Error(t, err)
+	err = receive(t, mistaken)
+	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(err), "%v", err)
+	gone(t, s, first)
+}
+
+// A scripted peer answers a client's requests by a function, in fake time.
+type scripted struct {
+	mu       sync.Mutex
+	sessions int
+	answer   func(session, method, tool string) fakeAnswer
+}
+
+// A fakeAnswer is a result, or an error of MCP if it has a status.
+type fakeAnswer struct {
+	after        time.Duration
+	status, code int
+}
+
+var unknownSession = fakeAnswer{time.Millisecond, 400, -32000} // as servers in TypeScript say it
+
+func (f *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
+	var m struct {
+		ID     json.RawMessage
+		Method string
+		Params struct{ Name string }
+	}
+	if r.Body != nil {
+		_ = json.Unmarshal(bodyOf(r), &m)
+	}
+	reply := func(status int, format string, args ...any) (*http.Response, error) {
+		header := http.Header{"Content-Type": {"application/json"}}
+		if m.Method == "initialize" {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.sessions++
+			header.Set("Mcp-Session-Id", fmt.Sprint(f.sessions))
+		}
+		body := io.NopCloser(strings.NewReader(fmt.Sprintf(format, args...)))
+		return &http.Response{StatusCode: status, Header: header, Body: body, Request: r}, nil
+	}
+	switch {
+	case r.Method != http.MethodPost:
+		return reply(http.StatusMethodNotAllowed, "")
+	case m.Method == "initialize":
+		return reply(http.StatusOK, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18",`+
+			`"capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}}`, m.ID)
+	case m.ID == nil:
+		return reply(http.StatusAccepted, "")
+	}
+
+	a := f.answer(r.Header.Get("Mcp-Session-Id"), m.Method, m.Params.Name)
+	select {
+	case <-time.After(a.after):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	if a.status == 0 {
+		return reply(http.StatusOK, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
+	}
+	return reply(a.status, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no"}}`, m.ID, a.code)
+}
+
+// session returns a session with the fake, of which each call is made under a guard that retries.
+func (f *scripted) session(t *testing.T, sending ...mcp.Middleware) (s *gosdk.Session, call func(tool string) error) {
+	s = newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+		return newClient(nil, sending...).Connect(ctx, &mcp.StreamableClientTransport{
+			Endpoint: "http://fake/", HTTPClient: &http.Client{Transport: gosdk.Transport(f)}, DisableStandaloneSSE: true,
+		}, speaking(legacy))
+	}, sessionConfig{})
+	g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
+	return s, func(tool string) error {
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (*mcp.CallToolResult, error) {
+			return s.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+		}, behindAdapter)
+		return err
+	}
+}
+
+// What a call learns of the session doesn't depend on what others ask meanwhile: a mistake that the server has found before
+// it forgot the session, or one whose ping hangs.
+func TestForgottenSessionBesideAMistake(t *testing.T) {
+	for name, ofMistake := range map[string]time.Duration{"whose ping is slow": 20 * time.Millisecond, "whose ping hangs": time.Hour} {
+		inBubble(t, name, func(t *testing.T) {
+			var pings atomic.Int64
+			f := &scripted{answer: func(session, method, tool string) fakeAnswer {
+				switch {
+				case session != "1":
+					return fakeAnswer{after: time.Millisecond}
+				case tool == "mistake":
+					return fakeAnswer{10 * time.Millisecond, mistake, -32602}
+				case method == "ping" && pings.Add(1) == 1:
+					return fakeAnswer{ofMistake, unknownSession.status, unknownSession.code}
+				case tool == "early":
+					return fakeAnswer{15 * time.Millisecond, unknownSession.status, unknownSession.code}
+				case tool == "late":
+					return fakeAnswer{100 * time.Millisecond, unknownSession.status, unknownSession.code}
+				}
+				return unknownSession
+			}}
+			s, call := f.session(t)
+			mistaken := make(chan error, 1)
+			go func() { mistaken <- call("mistake") }()
+			both := make(chan error, 2)
+			for _, tool := range []string{"early", "late"} {
+				go func() { both <- call(tool) }()
+			}
+			assert.NoError(t, <-both)
+			assert.NoError(t, <-both)
+			assert.Equal(t, resilience.ClassInvalid, resilience.Classify(<-mistaken))
+			assert.NoError(t, s.Close())
+		})
+	}
+}
+
+// A call in flight is lost with its session, too, if a Probe has noticed the loss.
+func TestForgottenSessionThatAProbeNotices(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
+		inBubble(t, fmt.Sprint(status), func(t *testing.T) {
+			f := &scripted{answer: func(session, method, _ string) fakeAnswer {
+				switch {
+				case session != "1":
+					return fakeAnswer{after: time.Millisecond}
+				case method == "ping":
+					return fakeAnswer{time.Millisecond, status, -32000}
+				}
+				return fakeAnswer{100 * time.Millisecond, status, -32000}
+			}}
+			s, call := f.session(t)
+			done := make(chan error, 1)
+			go func() { done <- call("late") }()
+			time.Sleep(50 * time.Millisecond)
+			require.Error(t, s.Probe(t.Context()))
+			assert.NoError(t, <-done)
+			assert.NoError(t, s.Close())
+		})
+	}
+}
+
+// A gateway refuses pings as it refuses what a user may not do. An agent makes a mistake, too, each time.
+func TestMistakesBesideWhatIsForbidden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &scripted{answer: func(_, method, tool string) fakeAnswer {
+			switch {
+			case tool == "mistake":
+				return fakeAnswer{10 * time.Millisecond, mistake, -32602}
+			case method == "ping":
+				return fakeAnswer{20 * time.Millisecond, http.StatusForbidden, -32001}
+			case tool == "forbidden":
+				return fakeAnswer{15 * time.Millisecond, http.StatusForbidden, -32001}
+			}
+			return fakeAnswer{after: time.Millisecond}
+		}}
+		s, call := f.session(t)
+		for range 8 {
+			both := make(chan error, 2)
+			for _, tool := range []string{"mistake", "forbidden"} {
+				go func() { both <- call(tool) }()
+			}
+			assert.Error(t, <-both)
+			assert.Error(t, <-both)
+		}
+		assert.LessOrEqual(t, f.sessions, 2)
+		assert.NoError(t, call("fine"))
+		assert.NoError(t, s.Close())
+	})
+}
+
+// Close waits for no ping.
+func TestCloseWhilePingsHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &scripted{answer: func(_, method, _ string) fakeAnswer {
+			if method == "ping" {
+				return fakeAnswer{after: time.Hour}
+			}
+			return fakeAnswer{time.Millisecond, mistake, -32602}
+		}}
+		s, call := f.session(t)
+		done := make(chan error, 100)
+		for range cap(done) { // more than may ping
+			go func() { done <- call("mistake") }()
+		}
+		time.Sleep(100 * time.Millisecond)
+		begin := time.Now()
+		assert.NoError(t, s.Close())
+		for range cap(done) {
+			assert.Error(t, <-done)
+		}
+		assert.Less(t, time.Since(begin), time.Second)
+	})
+}
+
+// An error of the client's middleware has methods that panic, or never come to an end.
+func TestErrorOfAPingThatCannotBeRead(t *testing.T) {
+	for name, err := range map[string]error{"panics": panicking{}, "has no end": endless()["a cycle"]} {
+		inBubble(t, name, func(t *testing.T) {
+			f := &scripted{answer: func(string, string, string) fakeAnswer { return fakeAnswer{time.Millisecond, mistake, -32602} }}
+			s, call := f.session(t, func(next mcp.MethodHandler) mcp.MethodHandler {
+				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+					if method == "ping" {
+						return nil, err
+					}
+					return next(ctx, method, req)
+				}
+			})
+			assert.Equal(t, resilience.ClassInvalid, resilience.Classify(call("mistake")))
+			assert.NoError(t, s.Close())
+		})
+	}
+}
+
+type panicking struct{}
+
+func (panicking) Error() string { return "panicking" }
+func (panicking) Is(error) bool { panic("Is") }
+
+// inBubble runs a test in fake time.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
