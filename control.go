@@ -45,7 +45,10 @@ func (b *Breaker) Reset() {
 	s := &b.inTrouble().shared
 	s.operate(false, nil)
 	if s.fleet == StateIsolated {
-		s.freed = s.changed
+		s.freed = s.imposed.Add(toldAgain)
+		if s.freed.After(s.changed) {
+			s.freed = s.changed
+		}
 	}
 	b.reset(c, CauseManual)
 }

@@ -11,6 +11,9 @@ const (
 	maxLeaseWait = 100 * time.Millisecond
 	minLeaseWait = 100 * time.Millisecond
 	maxLeases    = 64
+
+	// toldAgain is by how much later an isolation may seem to be when a fleet tells of it again.
+	toldAgain = time.Second
 )
 
 // member returns the membership of the breaker's guard, nil if there is none, or this breaker isn't shared.
@@ -31,7 +34,8 @@ type sharing struct {
 	changed time.Time // by the member's own calls, Probe or operator
 	cause   Cause     // of that
 	held    bool      // it was isolated by the operator, for this member alone
-	freed   time.Time // when the operator has reset, for this member alone, what the fleet had isolated
+	imposed time.Time // when the fleet has isolated it last, as far as this member has heard
+	freed   time.Time // up to when that is over: the operator has reset it, for this member alone
 	tripped *moment   // until when it was tripped by the operator; nil if it wasn't
 	denied  refusal   // of a call as the probe
 	alone   *moment   // until when no call is it unless the fleet says so, which wants one sooner; nil is the past
@@ -131,6 +135,9 @@ func (b *Breaker) follow(c FleetChange, fresh *counter) bool {
 	imposed := b.era.Load().state == StateIsolated && !s.held
 	later := s.changed.After(c.Time) && !imposed // of what the fleet has isolated, only it knows more
 	before := s.fleet
+	if c.State == StateIsolated {
+		s.imposed = c.Time
+	}
 	s.fleet = c.State // also if the breaker knows more: what the fleet has closed by then, it doesn't close again later
 	if later && !byHand {
 		return false

@@ -50,3 +50,88 @@ func TestOlderBackupThenANewerOne(t *testing.T) {
 		})
 	}
 }
+
+// A server may load the same backup again and again. What a newcomer does before the others have noticed, who know what was
+// lost, stands: the newcomer knows that the memory isn't the newest.
+func TestNewcomerIsolatesAfterTheSameBackup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer func() { leaveAll(t, all) }()
+		time.Sleep(absence)
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		time.Sleep(time.Minute)
+		back := m.snapshot()
+		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+		time.Sleep(3 * time.Second)
+		failOver(all, back)
+		time.Sleep(3 * time.Second)
+		newcomer := newServer(t, m, "newcomer")
+		newcomer.start(nil)
+		all = append(all, newcomer)
+		time.Sleep(10 * time.Second)
+
+		back()
+		require.NoError(t, newcomer.fleet.Isolate(t.Context(), "search", "moving house"))
+		time.Sleep(3 * time.Second)
+		require.Equal(t, "isolated", m.breaker("listed/search").State)
+		requireAll(t, all, resilience.StateIsolated)
+	})
+}
+
+// Members that know one memory after another begin one new memory between them, rather than one each.
+func TestOneMemoryForAllWhoNoticeALoss(t *testing.T) {
+	for name, lose := range map[string]func(*model) func(){
+		"an older memory": func(m *model) func() { return m.snapshot() },
+		"no memory":       func(m *model) func() { return m.flush },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all := servers(t, m, 5, nil)
+				defer leaveAll(t, all)
+				time.Sleep(absence)
+				lost := lose(m)
+				require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+				time.Sleep(time.Minute)
+				before, _ := m.memory()
+				failOver(all, lost)
+				time.Sleep(10 * time.Second)
+				after, _ := m.memory()
+				require.Equal(t, before+1, after)
+				requireAll(t, all, resilience.StateIsolated)
+			})
+		})
+	}
+}
+
+// A member's Reset, and another one, end only an isolation of which it has heard.
+func TestResetOfAMemberThatIsAway(t *testing.T) {
+	for name, resets := range map[string][2]bool{"none": {}, "one before": {true, false}, "one after": {false, true}, "both": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := servers(t, newModel(), 2, nil)
+				defer leaveAll(t, all)
+				time.Sleep(absence)
+				reset := func(now bool) {
+					if now {
+						all[1].guard.Breaker("search").Reset()
+					}
+					time.Sleep(3 * time.Second)
+				}
+				require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
+				time.Sleep(3 * time.Second)
+				setDown(all[1:], true)
+				reset(resets[0])
+				require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
+				time.Sleep(3 * time.Second)
+				require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving again"))
+				time.Sleep(3 * time.Second)
+				reset(resets[1])
+				setDown(all[1:], false)
+				time.Sleep(3 * time.Second)
+				requireAll(t, all, resilience.StateIsolated)
+			})
+		})
+	}
+}

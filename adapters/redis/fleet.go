@@ -136,9 +136,6 @@ func (f *Fleet) command(
 	}
 	asked := time.Now()
 	e, err := bounded(ctx, &f.engine.hanging, func(ctx context.Context) (entry, error) {
-		if err := f.engine.notice(ctx); err != nil {
-			return entry{}, err
-		}
 		return do(ctx, id)
 	})
 	if err != nil {

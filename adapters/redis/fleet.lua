@@ -2,8 +2,8 @@
 -- of the namespace, and therefore a node of a cluster. All times are the server's, in milliseconds: members say when
 -- something was by its clock, as they have heard that, and hear durations, so their own clocks don't matter.
 --
--- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, of, forked, awake, clock,
--- ahead), index (sorted set: ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard
+-- KEYS: members (sorted set: member -> when it was heard of last), version (hash: since, n, of, forked, before, awake,
+-- clock, ahead), index (sorted set: ID of a breaker -> when it expires), configs (hash: ID and configuration -> when a member with it was heard
 -- of last), answer (hash of this command alone: its reply, since a client sends it again if that is lost), then the hashes
 -- of the breakers that the operation concerns.
 --
@@ -67,17 +67,6 @@ local function heard() return redis.call('ZCOUNT', members, int(now - absent), '
 
 -- live returns how many members there are, at least one: this one.
 local function live() return math.max(heard(), 1) end
-
--- alive says that the member is, as each of its commands does, and notes when it is the first one that is heard of, ever or after an outage. A server
--- whose memory is full refuses the first command of a script that needs some, but not if another has changed something.
-local function alive()
-	local first = heard() == 0
-	redis.call('ZADD', members, int(now), me)
-	redis.call('ZREMRANGEBYSCORE', members, '-inf', '(' .. int(now - missed))
-	redis.call('PEXPIRE', members, keep)
-	if first then redis.call('HSET', version, 'awake', int(now)) end
-	redis.call('HSET', version, 'clock', int(now), 'ahead', int(ahead))
-end
 
 -- needed returns how many members must have seen failures to open a breaker: all, if there are fewer than the quorum,
 -- also those that the server can't hear, who may be where the backend is. For a while after the first is heard of, it
@@ -153,21 +142,43 @@ end
 -- comes past the same moment again.
 local moment = int(now) .. '.' .. time[2] % 1000
 
--- fork begins another memory if this one lacks what the member has seen, as after a failover to a replica that was behind:
--- by its name the others notice it too, whatever is written before they ask.
-local function fork()
-	local h = redis.call('HMGET', version, 'since', 'n')
-	local n = h[2] or '0'
-	if h[1] == seen and tonumber(n) < newest then
-		redis.call('HSET', version, 'since', moment, 'of', seen, 'forked', n)
-	end
-end
-
--- since returns what tells this memory of the fleet from one that was lost.
+-- since returns what tells this memory of the fleet from one that was lost, which the member may have known.
 local function since()
-	redis.call('HSETNX', version, 'since', moment)
+	if redis.call('HSETNX', version, 'since', moment) == 1 then redis.call('HSET', version, 'before', seen) end
 	redis.call('PEXPIRE', version, life + prolonged) -- longer than any breaker, whose versions would be in the future
 	return redis.call('HGET', version, 'since')
+end
+
+-- fork begins another memory if this one lacks what the member has seen, as after a failover to a replica that was behind:
+-- by its name the others notice it too, whatever is written before they ask. Those that this one comes after, or that
+-- have been seen to be lost, are noted as before it; any other must be newer.
+local function fork()
+	local h = redis.call('HMGET', version, 'since', 'n', 'of', 'before')
+	if not h[1] or seen == '' then return end
+	local n, before = h[2] or '0', {}
+	local knows = h[1] == seen and tonumber(n) >= newest or h[3] == seen
+	for name in string.gmatch(h[4] or '', '%S+') do
+		before[#before + 1] = name
+		knows = knows or name == seen
+	end
+	if knows then return end
+
+	before[#before + 1] = h[1]
+	if h[1] ~= seen then before[#before + 1] = seen end
+	redis.call('HSET', version, 'since', moment, 'of', h[1], 'forked', n)
+	redis.call('HSET', version, 'before', table.concat(before, ' ', math.max(#before - 15, 1)))
+end
+
+-- alive says that the member is, as each of its commands does, and notes when it is the first one that is heard of, ever or after an outage. A server
+-- whose memory is full refuses the first command of a script that needs some, but not if another has changed something.
+local function alive()
+	local first = heard() == 0
+	redis.call('ZADD', members, int(now), me)
+	redis.call('ZREMRANGEBYSCORE', members, '-inf', '(' .. int(now - missed))
+	redis.call('PEXPIRE', members, keep)
+	if first then redis.call('HSET', version, 'awake', int(now)) end
+	redis.call('HSET', version, 'clock', int(now), 'ahead', int(ahead))
+	since()
 end
 
 -- get returns a breaker as members know it.

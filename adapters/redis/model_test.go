@@ -20,6 +20,7 @@ type model struct {
 	memories  int // how many there were
 	since     int // which this one is
 	of        memory
+	before    []string // the memories that this one comes after; nil if no member has been heard of in it
 	version   int64
 	members   map[string]time.Time // when one was heard of last
 	awake     time.Time            // when one was heard of, and no other
@@ -75,7 +76,7 @@ func (m *model) flush() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.memories++
-	m.since, m.of, m.version = m.memories, memory{}, 0
+	m.since, m.of, m.version, m.before = m.memories, memory{}, 0, nil
 	m.members, m.awake, m.clock = make(map[string]time.Time), time.Time{}, modelClock{}
 	m.breakers = make(map[string]*modelBreaker)
 	m.configs = make(map[string]time.Time)
@@ -85,11 +86,11 @@ func (m *model) flush() {
 func (m *model) snapshot() (restore func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	since, of, version, clock, breakers := m.since, m.of, m.version, m.clock, m.clone()
+	since, of, before, version, clock, breakers := m.since, m.of, m.before, m.version, m.clock, m.clone()
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.since, m.of, m.version, m.clock, m.breakers = since, of, version, clock, breakers
+		m.since, m.of, m.before, m.version, m.clock, m.breakers = since, of, before, version, clock, breakers
 		breakers = m.clone() // for another time
 	}
 }

@@ -94,6 +94,7 @@ func over[T any](ctx context.Context, s *modelStore, op string, do func() T) (re
 	s.fork()
 	if op != "leave" && op != "lease" { // a lease may come late
 		s.alive(s.me)
+		s.begin()
 	}
 	reply = do()
 	s.mu.Unlock()

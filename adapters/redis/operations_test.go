@@ -13,12 +13,29 @@ import (
 
 // fork begins another memory if this one lacks what the member has seen.
 func (s *modelStore) fork() {
-	seen := s.seen.Load()
-	if seen == nil || seen.Since != fmt.Sprint(s.since) || s.version >= seen.Version {
+	seen, since := s.seen.Load(), fmt.Sprint(s.since)
+	switch {
+	case s.before == nil || seen == nil || seen.Since == "",
+		seen.Since == since && s.version >= seen.Version, slices.Contains(s.before, seen.Since):
 		return
 	}
+	s.before = append(slices.Clip(s.before), since)
+	if seen.Since != since {
+		s.before = append(s.before, seen.Since)
+	}
+	s.before = s.before[max(len(s.before)-maxLineage, 0):]
 	s.memories++
-	s.since, s.of = s.memories, memory{seen.Since, s.version}
+	s.since, s.of = s.memories, memory{since, s.version}
+}
+
+// begin begins the memory, if it is new, after the one that the member knows.
+func (s *modelStore) begin() {
+	if seen := s.seen.Load(); s.before == nil {
+		s.before = []string{}
+		if seen != nil && seen.Since != "" {
+			s.before = append(s.before, seen.Since)
+		}
+	}
 }
 
 func (s *modelStore) saw(newest memory) { s.seen.Store(&newest) }

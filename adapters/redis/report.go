@@ -151,7 +151,7 @@ func (e *engine) catchUp(ctx context.Context) error {
 	var err error
 	all := e.findings(u)
 	if len(all) > 0 {
-		err = e.notice(ctx)
+		_, _, err = e.ask(ctx) // what its clock is
 	}
 	for len(all) > 0 && err == nil {
 		all, err = e.tellAll(ctx, all, func(news, entry) {})

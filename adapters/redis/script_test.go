@@ -149,6 +149,16 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 			scripts[i].saw(memory{known[i][0].Since, version})
 			models[i].saw(memory{known[i][1].Since, version})
 		},
+		"saw another memory": func(t *rapid.T) { // which the server comes after, or not
+			pass(time.Millisecond)
+			i, name := drawMember.Draw(t, "member"), fmt.Sprint(rapid.IntRange(1, 20).Draw(t, "which"), ".5")
+			scripts[i].saw(memory{name, 1})
+			models[i].saw(memory{name, 1})
+			_, err := scripts[i].sync(ctx, memory{})
+			require.NoError(t, err)
+			_, err = models[i].sync(ctx, memory{})
+			require.NoError(t, err)
+		},
 		"read": func(*rapid.T) {
 			same("read", func(s store) (any, error) { return s.read(ctx, []string{"listed/a", "listed/a/key", "unlisted/none"}) })
 		},

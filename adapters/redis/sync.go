@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -120,9 +119,6 @@ func (e *engine) hasHeard(m memory) bool {
 // look asks the store what its memory is, after giving it what the member knows if it has forgotten that.
 func (e *engine) look(ctx context.Context) (syncReply, error) {
 	reply, since, err := e.ask(ctx)
-	if err == nil && e.hasGoneBack(reply) {
-		reply, since, err = e.ask(ctx)
-	}
 	if err != nil || reply.Since == since {
 		return reply, err
 	}
@@ -131,28 +127,6 @@ func (e *engine) look(ctx context.Context) (syncReply, error) {
 	}
 	reply, _, err = e.ask(ctx)
 	return reply, err
-}
-
-// hasGoneBack reports whether the store has a memory that it had before the one that the member knows. The next
-// command says so, whereupon the store begins another one, by which all members notice it.
-func (e *engine) hasGoneBack(reply syncReply) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.before.find(reply.Since) < 0 {
-		return false
-	}
-	e.store.saw(memory{reply.Since, math.MaxInt64}) // the member has seen what came after it, whatever its version is
-	return true
-}
-
-// notice learns what the store's clock is, and lets the store begin another memory, if it has gone back, before it is
-// told something: what is told first would otherwise pass for a part of the older memory.
-func (e *engine) notice(ctx context.Context) error {
-	reply, _, err := e.ask(ctx)
-	if err == nil {
-		e.hasGoneBack(reply)
-	}
-	return err
 }
 
 // ask asks the store what its memory is. It also returns which one the member knows.
