@@ -113,9 +113,9 @@ var mutants = []mutant{
 	{"a panic is success", "7: the call of a tool that panics succeeds.",
 		"panic.go", "		if !ok {\n			err = panicError(recover())\n		}\n", "		if !ok {\n			_ = recover()\n		}\n"},
 	{"a panic isn't counted", "7: a tool that crashes doesn't open its breaker.",
-		"classify.go", "	case *PanicError:\n		s.say(ClassPermanent)\n", "	case *PanicError:\n		s.say(ClassNeutral)\n"},
+		"statement.go", "	case *PanicError:\n		s.say(ClassPermanent)\n", "	case *PanicError:\n		s.say(ClassNeutral)\n"},
 	{"a panic is retried", "7 and 8: a tool that has crashed is called again, whatever it has done.",
-		"classify.go", "	case *PanicError:\n		s.say(ClassPermanent)\n", "	case *PanicError:\n		s.say(ClassTransient)\n"},
+		"statement.go", "	case *PanicError:\n		s.say(ClassPermanent)\n", "	case *PanicError:\n		s.say(ClassTransient)\n"},
 
 	{"any effect is repeatable", "8: an ambiguous failure of any tool is retried.",
 		"effect.go", "return e == ReadOnly || e == Idempotent }", "return e != NonIdempotent }"},
