@@ -211,12 +211,12 @@ func (c *call) cutOff(e *Error, ownTimeout bool) {
 // breaker has counted it. What hasn't been made they see themselves, and they decide about what it hasn't counted since its
 // caller had less time: that may be what limits them, or their own tool.
 func noteFailure(e *Error, f *failure) {
-	e.means(f.class)
+	e.known.class = f.class
 	switch {
 	case f.outcome == outcomeFailure:
 		e.known.outcome = outcomeFailure
 	case f.inconclusive && !f.excused && !f.neutral && !f.meaning().neutral():
-		e.means(ClassTransient)
+		e.known.class = ClassTransient
 	case (f.rejected || f.notMade) && !isCrash(f.err):
 	default:
 		e.known.outcome = outcomeNeutral

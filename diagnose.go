@@ -149,7 +149,7 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 		if (d.final || mistaken) && e.Retryable {
 			e.giveUp(suggestChange)
 		}
-		e.means(d.class)
+		e.known.class = d.class
 		return e
 	}
 
@@ -181,7 +181,7 @@ func (d *diagnosis) toError(tool string, e *Error) *Error {
 	default:
 		e.RetryAfter = 0
 	}
-	e.means(d.class)
+	e.known.class = d.class
 	return e
 }
 

@@ -23,14 +23,6 @@ type known struct {
 	derived bool
 }
 
-// means notes the class of the failure that e, a new error, tells of.
-func (e *Error) means(c Class) {
-	e.known.class = ClassTransient
-	if c != e.classByCode() {
-		e.known.class = c
-	}
-}
-
 // derives notes that e, a new error of [AsError] or [WithRetry], was made of a failure, and whether that was counted.
 func (e *Error) derives(d *diagnosis) {
 	e.known.derived = true
@@ -49,24 +41,19 @@ type wording struct {
 
 // seal notes that what is known of e holds for the words that it has now. Every error of which something is known is
 // sealed before a program sees it.
-func (e *Error) seal() {
-	e.sealed = wording{}
-	if e.known != (known{}) {
-		e.sealed = e.wording()
-	}
-}
+func (e *Error) seal() { e.sealed = e.wording() }
 
 func (e *Error) wording() wording {
 	return wording{e.Code, e.Message, e.Suggestion, e.Retryable, e.RetryAfter}
 }
 
 // isAsSealed reports whether no program has changed the wording of e, of which something is known.
-func (e *Error) isAsSealed() bool { return e.sealed != (wording{}) && e.sealed == e.wording() }
+func (e *Error) isAsSealed() bool { return e.sealed == e.wording() }
 
 // holds returns what is known of e and still holds: a program that has changed other words than the Code and Retryable
 // speaks to agents, and one that has changed these says what the failure means, as by an Error of its own.
 func (e *Error) holds() (k known) {
-	if e.sealed == (wording{}) || e.Code != e.sealed.code || e.Retryable != e.sealed.retryable {
+	if e.Code != e.sealed.code || e.Retryable != e.sealed.retryable {
 		return known{}
 	}
 

@@ -3,7 +3,9 @@ package resilience_test
 import (
 	"context"
 	"errors"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -120,4 +122,23 @@ func TestWordsOfAnErrorThatIsNotRetryableAnyMore(t *testing.T) {
 	var e *resilience.Error
 	require.ErrorAs(t, err, &e)
 	assert.NotContains(t, e.Suggestion, "Try again")
+}
+
+// An author who lets agents try again says that it may help.
+func TestRetryableSaysThatAnotherTryMayHelp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tool := resilience.Tool{Effect: resilience.ReadOnly}
+		g := newGuard(t, resilience.Config{
+			Retry: resilience.Retry{MaxRetries: 1}, Tools: map[string]resilience.Tool{"x": tool, "inner": tool},
+		})
+		for change, attempts := range map[bool]int{false: 1, true: 2} {
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				_, err := resilience.Do(ctx, g, "inner", failing(9, resilience.MarkPermanent(syscall.ECONNRESET)))
+				e := err.(*resilience.Error)
+				e.Retryable = change
+				return 0, e
+			})
+			assert.Equal(t, attempts, r.Attempts)
+		}
+	})
 }
