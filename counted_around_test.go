@@ -3,6 +3,7 @@ package resilience_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"syscall"
 	"testing"
@@ -179,6 +180,28 @@ func TestMarkOfTheEndOfACallWithin(t *testing.T) {
 	}
 }
 
+// What the Classify of a breaker has said of a failure within stands around it, also at a deadline of the tool around it.
+func TestClassifyAtTheEndOfACallWithin(t *testing.T) {
+	own := &resilience.Error{Code: "TOO_BROAD", Message: "The query took longer than you allowed"}
+	for _, class := range []resilience.Class{resilience.ClassInvalid, resilience.ClassNeutral, resilience.ClassPermanent} {
+		runInBubble(t, class.String(), func(t *testing.T) {
+			g := newGuard(t, resilience.Config{
+				Breakers: map[string]resilience.BreakerConfig{
+					"inner": {Classify: func(error) resilience.Class { return class }},
+				},
+				Tools: map[string]resilience.Tool{"x": {}, "inner": {Cooperative: true}},
+			})
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				ctx, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				return resilience.Do(ctx, g, "inner", failingOnceDone(own))
+			}, behindAdapter)
+			assert.Error(t, err)
+			assert.Equal(t, class == resilience.ClassPermanent, g.Breaker("x").Failures() == 1)
+		})
+	}
+}
+
 // A call within that has failed counts beside a mistake, which the tool says on purpose, in any order.
 func TestCountedBesideAMistakeOfTheTools(t *testing.T) {
 	own := &resilience.Error{Code: resilience.CodeValidation, Message: "There is no such order"}
@@ -301,4 +324,32 @@ func TestRejectionByAs(t *testing.T) {
 		assert.Equal(t, 1, r.Attempts)
 		assert.Zero(t, g.Breaker("x").Failures())
 	})
+}
+
+// A call within another one has as much time as that, also after a pause: it isn't in a hurry when its backend times out.
+func TestTimeoutAfterAPauseWithinACall(t *testing.T) {
+	for _, pause := range []time.Duration{0, 3 * time.Second, 10 * time.Second, 20 * time.Second} {
+		for _, of := range []string{"the call", "the one around it"} {
+			runInBubble(t, fmt.Sprint(pause, " of ", of), func(t *testing.T) {
+				g := newGuard(t, resilience.Config{
+					Retry: resilience.Retry{MaxRetries: -1}, Tools: map[string]resilience.Tool{"x": {}, "inner": {}},
+				})
+				_, err := resilience.Do(t.Context(), g, "x", func(around context.Context) (int, error) {
+					return resilience.Do(around, g, "inner", func(ctx context.Context) (int, error) {
+						if of != "the call" {
+							ctx = around
+						}
+						resume := resilience.Pause(ctx)
+						time.Sleep(pause)
+						resume()
+						time.Sleep(35 * time.Second) // of 60
+						return 0, statusError(504)
+					})
+				})
+				assert.ErrorIs(t, err, resilience.CodeTimeout)
+				assert.Equal(t, 1, g.Breaker("inner").Failures())
+				assert.Equal(t, 1, g.Breaker("x").Failures())
+			})
+		}
+	}
 }
