@@ -27,7 +27,7 @@ const muteTime = 10 * time.Minute
 // or its token may have expired; then it refuses a ping likewise, and another session is needed. But it may let no ping
 // through at all, or none without the token that a call has in its context. A ping by the next session tells.
 type pings struct {
-	pending atomic.Int64              // how many are under way
+	pending chan struct{}             // holds as many values as are under way, maxPings at most
 	refused atomic.Bool               // the last session was given up since one was
 	mute    atomic.Pointer[time.Time] // until when the refusal of one says nothing; nil is the past
 	fatal   atomic.Bool               // whether one that said nothing has ended its session
@@ -97,7 +97,7 @@ const (
 	nothing    finding = iota // it tells nothing, and the call's own error decides
 	isSpared                  // the server has answered, and therefore knows the session, or is slow, or busy
 	isEnded                   // the session has ended, by the ping or by another call, which tells nothing of this one
-	refusesAll                // the server refuses all that comes by the session
+	refusesAll                // the server refuses all that comes by the session, or that has ended otherwise
 )
 
 // examine pings the server after a call that it has refused with this error, whose session is lost if the ping tells so. It
@@ -106,30 +106,32 @@ func (s *Session) examine(ctx context.Context, u *use, refused error) finding {
 	if !mayRefuseAll(refused) || s.pings.areMute() {
 		return nothing
 	}
-	if s.pings.pending.Add(1) > maxPings {
-		s.pings.pending.Add(-1)
-		return isSpared // it hangs
+	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
+	defer cancel()
+	select {
+	case s.pings.pending <- struct{}{}:
+	case <-ctx.Done():
+		return isSpared // they hang
 	}
 
 	told := make(chan finding, 1)
 	go func() {
-		defer s.pings.pending.Add(-1)
+		defer func() { <-s.pings.pending }()
 		found := isSpared
 		defer func() {
 			_ = recover() // of a method of an error that the client's middleware returns
 			told <- found
 		}()
-		found = s.find(u, refused, s.ping(s.ctx, askTime, u.cs))
-		switch {
-		case found == refusesAll:
-			s.lose(u.cs, refused)
-		case found == isEnded, found == nothing && endsSession(refused, u.cs.ID()):
+		reply := s.ping(s.ctx, askTime, u.cs)
+		found = s.find(u, refused, reply)
+		if found == isEnded {
+			u.dialed.endsBy(reply)
+		}
+		if found == isEnded || found == refusesAll || found == nothing && endsSession(refused, u.cs.ID()) {
 			s.ReportLost(u.cs, refused)
 		}
 	}()
 
-	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
-	defer cancel()
 	select {
 	case found := <-told:
 		return found
@@ -149,12 +151,9 @@ func (s *Session) find(u *use, refused, reply error) finding {
 	case endsByPing(reply):
 		s.pings.refused.Store(true)
 		return isEnded
-	case errors.Is(reply, mcp.ErrConnectionClosed) && !errors.Is(reply, mcp.ErrSessionMissing):
-		if u.dialed.wasLostBy(refused) {
-			return refusesAll
-		}
+	case errors.Is(reply, mcp.ErrConnectionClosed) && u.dialed.isEndedByOne(reply):
 		return isEnded
-	case isClosed(reply, u.cs): // it knows the session no more
+	case isClosed(reply, u.cs): // it knows the session no more, or that has ended meanwhile
 		if refusesPings(reply) {
 			s.pings.refused.Store(true)
 		}
@@ -168,22 +167,27 @@ func (s *Session) find(u *use, refused, reply error) finding {
 	return nothing
 }
 
-// lose reports that a session is lost as the server refuses all that comes by it, and notes that for its calls that are
-// refused later.
-func (s *Session) lose(cs *mcp.ClientSession, refused error) {
-	if dialed, open := s.contextOf(cs); open {
-		dialed.lostBy.CompareAndSwap(nil, &refused)
+// isEndedByOne reports whether the session, which is nil if it is over, has ended since HTTP has refused a single request of
+// it, or an answer could not be read: that tells nothing of others. The reply to a ping may say so, too.
+func (c *sessionContext) isEndedByOne(reply error) bool {
+	_, said, _ := strings.Cut(reply.Error(), "client is closing: ")
+	if _, ended := refusalIn(said); ended || c == nil {
+		return ended
 	}
-	s.ReportLost(cs, refused)
-}
-
-// wasLostBy reports whether the session, which is nil if it is over, was lost by the same refusal.
-func (c *sessionContext) wasLostBy(refused error) bool {
-	if c == nil {
+	by := c.endedBy.Load()
+	if by == nil {
 		return false
 	}
-	by := c.lostBy.Load()
-	return by != nil && isSameRefusal(*by, refused)
+	_, ofCall := refusal(*by)
+	_, ofSession := refusalIn((*by).Error())
+	return ofCall || ofSession
+}
+
+// endsBy notes an error by which the session ends, or has ended.
+func (c *sessionContext) endsBy(err error) {
+	if c != nil && err != nil {
+		c.endedBy.CompareAndSwap(nil, &err)
+	}
 }
 
 // refusesPings reports whether the server, or something before it, has refused a ping with this error, which may be nil, or

@@ -328,3 +328,60 @@ func (panicking) Is(error) bool { panic("Is") }
 func inBubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
+
+// However many calls are refused at once, all of them learn that the server has forgotten the session.
+func TestForgottenSessionOfManyCalls(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
+		inBubble(t, fmt.Sprint(status), func(t *testing.T) {
+			f := &scripted{answer: func(session, _, _ string) fakeAnswer {
+				if session == "1" {
+					return fakeAnswer{time.Millisecond, status, -32000}
+				}
+				return fakeAnswer{after: time.Millisecond}
+			}}
+			s, call := f.session(t)
+			done := make(chan error, 200)
+			for range cap(done) {
+				go func() { done <- call("many") }()
+			}
+			for range cap(done) {
+				assert.NoError(t, <-done)
+			}
+			assert.NoError(t, s.Close())
+		})
+	}
+}
+
+// A call in flight is lost with its session, too, whoever has noticed the loss: a user of the session, a ping of the SDK's,
+// or a mistake whose ping was refused.
+func TestForgottenSessionThatIsLostMeanwhile(t *testing.T) {
+	for name, lose := range map[string]func(*gosdk.Session, func(string) error){
+		"reported": func(s *gosdk.Session, _ func(string) error) {
+			cs, _ := s.Get(context.Background())
+			s.ReportLost(cs, errBoom)
+		},
+		"a mistake": func(_ *gosdk.Session, call func(string) error) { _ = call("mistake") },
+		"closed":    func(s *gosdk.Session, _ func(string) error) { cs, _ := s.Get(context.Background()); _ = cs.Close() },
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			f := &scripted{answer: func(session, method, tool string) fakeAnswer {
+				switch {
+				case tool == "mistake":
+					return fakeAnswer{time.Millisecond, mistake, -32602}
+				case session != "1":
+					return fakeAnswer{after: time.Millisecond}
+				case method == "ping":
+					return fakeAnswer{time.Millisecond, http.StatusNotFound, -32600}
+				}
+				return fakeAnswer{100 * time.Millisecond, http.StatusNotFound, -32600}
+			}}
+			s, call := f.session(t)
+			done := make(chan error, 1)
+			go func() { done <- call("late") }()
+			time.Sleep(50 * time.Millisecond)
+			lose(s, call)
+			assert.NoError(t, <-done)
+			assert.NoError(t, s.Close())
+		})
+	}
+}

@@ -55,7 +55,11 @@ func refusal(err error) (status int, refused bool) {
 		return 0, false
 	}
 
-	said := saidBySDK(err)
+	return refusalIn(saidBySDK(err))
+}
+
+// refusalIn implements refusal for what the SDK says.
+func refusalIn(said string) (status int, refused bool) {
 	if status, found := strings.CutPrefix(said, "failed to write: "); found { // by the transport for SSE
 		code, _, _ := strings.Cut(status, " ")
 		n, _ := strconv.Atoi(code)

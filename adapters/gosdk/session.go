@@ -78,7 +78,7 @@ type sessionContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 
-	lostBy atomic.Pointer[error] // the refusal by which the session was lost; nil if there was none
+	endedBy atomic.Pointer[error] // by which the session has ended, or was given up; nil if that isn't known
 }
 
 // until returns a context that also ends with ctx, and which done ends.
@@ -134,7 +134,7 @@ func NewSession(
 		panic("resilience: gosdk: NewSession: Watch must be nil: a Session watches by itself")
 	}
 
-	s := &Session{}
+	s := &Session{pings: pings{pending: make(chan struct{}, maxPings)}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	closeSession := cfg.Close
 	if closeSession == nil {
@@ -179,6 +179,7 @@ func (s *Session) watch(cs *mcp.ClientSession) error {
 		err = io.ErrUnexpectedEOF
 	}
 	if open {
+		sessionCtx.endsBy(err)
 		sessionCtx.cancel(err)
 	}
 	return err
@@ -275,9 +276,9 @@ func (s *Session) Probe(ctx context.Context) error {
 		return resilience.MarkNeutral(err)
 	case refusesPings(err):
 		s.pings.refused.Store(true) // as it may refuse all that comes
-		s.lose(cs, err)
+		s.ReportLost(cs, err)
 	case endsSession(err, cs.ID()):
-		s.lose(cs, err) // as the SDK doesn't always notice
+		s.ReportLost(cs, err) // as the SDK doesn't always notice
 	}
 	return resilience.MarkBackend(err)
 }
@@ -301,6 +302,9 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
 
 	cause, guarded := withoutGuards(err)
 	lost, reason := s.endedWith(ctx, u, cause)
+	if lost {
+		u.dialed.endsBy(cause)
+	}
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)

@@ -31,8 +31,8 @@ const noAnswer = " is no answer of MCP"
 // request so is lost all the same.
 //
 // Transport leaves as they are: errors of MCP, status 404 for a request of a session, which may be over, 429, 502, 503
-// and 504, with which the SDK keeps the session, and the refusal of what a client answers to a question, since the server
-// would go on waiting.
+// and 504, with which the SDK keeps the session, the refusal of what a client answers to a question, since the server
+// would go on waiting, and that of a request by which the SDK asks again for an answer that has broken off.
 //
 // A nil base is http.DefaultTransport. The returned RoundTripper is safe for concurrent use if base is, and has the
 // method CloseIdleConnections, which calls that of base, if it has one.
