@@ -39,16 +39,14 @@ func (b *Breaker) Isolated() (reason string, ok bool) {
 // Reset closes the breaker, whatever its state is, and forgets its failures. Calls in flight don't count any
 // more. It may be called concurrently, and from any callback.
 func (b *Breaker) Reset() {
-	c := b.newCounter(false)
+	c, m := b.newCounter(false), b.member()
+	away := m != nil && m.isAlone() != nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.inTrouble().shared
 	s.operate(false, nil)
 	if s.fleet == StateIsolated {
-		s.freed = s.imposed.Add(toldAgain)
-		if s.freed.After(s.changed) {
-			s.freed = s.changed
-		}
+		s.free(away)
 	}
 	b.reset(c, CauseManual)
 }

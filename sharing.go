@@ -72,6 +72,18 @@ func (s *sharing) operate(held bool, tripped *moment) {
 	s.denied, s.alone = refusal{}, nil
 }
 
+// free notes that the operator of this member has reset what the fleet had isolated. One who is away has heard of no
+// isolation since. b.mu must be held.
+func (s *sharing) free(away bool) {
+	over := s.changed
+	if heard := s.imposed.Add(toldAgain); away && heard.Before(over) {
+		over = heard
+	}
+	if over.After(s.freed) {
+		s.freed = over
+	}
+}
+
 // isTripped reports whether the operator of this member has tripped the breaker, which is no matter of the fleet's until
 // that ends. b.mu must be held.
 func (s *sharing) isTripped() bool { return s.tripped != nil && s.tripped.left() > 0 }

@@ -135,3 +135,55 @@ func TestResetOfAMemberThatIsAway(t *testing.T) {
 		})
 	}
 }
+
+// What the operator of one member has reset stays so, though another one tells a store that has lost its memory of the
+// isolation by a later time, since it has heard of that late.
+func TestResetOfOneMemberAfterALateMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		all := servers(t, m, 2, nil)
+		defer leaveAll(t, all)
+		time.Sleep(absence)
+		late, operated := all[0], all[1]
+		late.store.delay = func() time.Duration { return 2 * time.Second }
+		_, err := m.store("operator").isolate(t.Context(), "listed/search", "moving house")
+		require.NoError(t, err)
+		synctest.Wait()
+		late.store.down.Store(true) // its commands are as late
+		late.store.delay = nil
+		time.Sleep(2*time.Second + time.Millisecond)
+		late.store.down.Store(false)
+		time.Sleep(5 * time.Minute)
+		requireAll(t, all, resilience.StateIsolated)
+		operated.guard.Breaker("search").Reset()
+		time.Sleep(5 * time.Minute)
+
+		setDown(all[1:], true)
+		m.flush()
+		time.Sleep(1500 * time.Millisecond)
+		setDown(all[1:], false)
+		time.Sleep(3 * time.Second)
+		require.Equal(t, "isolated", m.breaker("listed/search").State)
+		require.Equal(t, resilience.StateClosed, operated.state())
+	})
+}
+
+// An isolation is restored though the older memory remembers a Reset before it.
+func TestIsolationAfterAResetIsRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel()
+		s := m.store("member")
+		_, err := s.reset(t.Context(), "listed/search")
+		require.NoError(t, err)
+		restore := func(at time.Time) string {
+			n := news{op: "restore", breaker: resilience.FleetBreaker{ID: "listed/search", State: resilience.StateIsolated}, at: at}
+			all, err := s.tell(t.Context(), n)
+			require.NoError(t, err)
+			return all[0].State
+		}
+		at := time.Now()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, "closed", restore(at.Add(-time.Second)))
+		require.Equal(t, "isolated", restore(at.Add(time.Second)))
+	})
+}

@@ -502,12 +502,13 @@ function ops.reset(id)
 end
 
 -- restore is for a breaker that the server has forgotten: it knows something older if that is of this version at most. It
--- does nothing if another member was faster, or if the breaker was reset or has recovered since. An isolated one may be
+-- does nothing if another member was faster, or if the breaker was reset, or has recovered, later. An isolated one may be
 -- open by now. at is when it was isolated, or when a call or a Probe has failed last, as far as the member knows.
 function ops.restore(id, state, wait, probe_wait, reason, at, older)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'v')
 	if not h[3] or tonumber(h[3]) > tonumber(older) then
-		local over = h[2] and now - h[2] < lately or state ~= 'isolated' and past(at) <= recovery()
+		local reset = h[2] and now - h[2] < lately and past(at) <= tonumber(h[2])
+		local over = reset or state ~= 'isolated' and past(at) <= recovery()
 		if h[1] == 'isolated' or h[1] and state ~= 'isolated' or over or not room(id) then return unchanged(id) end
 	end
 	if state == 'isolated' then return ops.isolate(id, reason, at) end

@@ -412,7 +412,8 @@ func (s *modelStore) restore(
 		case b == nil && !s.room(fb.ID):
 			return s.view(fb.ID, s.me)
 		case b == nil, b.Version <= older:
-		case b.State == "isolated" || b.State == "open" && !isolates || s.wasReset(fb.ID),
+		case b.State == "isolated" || b.State == "open" && !isolates,
+			s.wasReset(fb.ID) && !s.past(at).After(b.reset),
 			!isolates && !s.past(at).After(s.recovery(fb.ID)):
 			return s.view(fb.ID, s.me)
 		}
