@@ -40,7 +40,7 @@ func (b *Breaker) Isolated() (reason string, ok bool) {
 // more. It may be called concurrently, and from any callback.
 func (b *Breaker) Reset() {
 	c, m := b.newCounter(false), b.member()
-	away := m != nil && m.isAlone() != nil
+	away := m == nil || m.isAlone() != nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.inTrouble().shared

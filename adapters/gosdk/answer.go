@@ -116,14 +116,23 @@ func markProtocolError(err error) error {
 		return err
 	}
 
-	switch wire.Code {
-	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError,
-		-32002: // a resource wasn't found, in older protocols
+	switch {
+	case isMistake(wire.Code):
 		return resilience.MarkInvalid(err)
-	case mcp.CodeURLElicitationRequired:
+	case wire.Code == mcp.CodeURLElicitationRequired:
 		return resilience.MarkInvalid(errors.Join(resilience.ErrUnfinished, err))
 	}
 	return err
+}
+
+// isMistake reports whether a code of MCP's says that the caller has made a mistake.
+func isMistake(code int64) bool {
+	switch code {
+	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError,
+		-32002: // a resource wasn't found, in older protocols
+		return true
+	}
+	return false
 }
 
 // timedOut reports whether err says no more than that the timeout of ctx, a guarded call's, has passed.

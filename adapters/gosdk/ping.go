@@ -151,11 +151,12 @@ func (s *Session) find(u *use, refused, reply error) finding {
 	case endsByPing(reply):
 		s.pings.refused.Store(true)
 		return isEnded
-	case errors.Is(reply, mcp.ErrConnectionClosed) && u.dialed.isEndedByOne(reply):
-		return isEnded
 	case isClosed(reply, u.cs): // it knows the session no more, or that has ended meanwhile
 		if refusesPings(reply) {
 			s.pings.refused.Store(true)
+		}
+		if !mayBeForgotten(refused, u.cs.ID()) || errors.Is(reply, mcp.ErrConnectionClosed) && u.dialed.isEndedByOne(reply) {
+			return isEnded
 		}
 		return refusesAll
 	case !mayRefuseAll(reply):
@@ -165,6 +166,13 @@ func (s *Session) find(u *use, refused, reply error) finding {
 		return refusesAll
 	}
 	return nothing
+}
+
+// mayBeForgotten reports whether a server may refuse a call so since it has forgotten the session, rather than for a mistake.
+func mayBeForgotten(refused error, session string) bool {
+	var wire *jsonrpc.Error
+	mistaken := errors.As(refused, &wire) && isMistake(wire.Code)
+	return session != "" && !mistaken || isSessionUnknown(refused, session)
 }
 
 // isEndedByOne reports whether the session, which is nil if it is over, has ended since HTTP has refused a single request of

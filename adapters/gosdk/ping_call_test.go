@@ -385,3 +385,34 @@ func TestForgottenSessionThatIsLostMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// An agent's mistake is one, also if its session was lost, for whatever reason, before the server has answered.
+func TestMistakeOfALostSession(t *testing.T) {
+	for _, status := range []int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusForbidden} {
+		inBubble(t, fmt.Sprint(status), func(t *testing.T) {
+			f := &scripted{answer: func(_, method, tool string) fakeAnswer {
+				if tool == "mistake" {
+					return fakeAnswer{100 * time.Millisecond, status, -32602}
+				}
+				return fakeAnswer{after: time.Millisecond}
+			}}
+			s, call := f.session(t)
+			done := make(chan error, 8)
+			for range cap(done) {
+				go func() {
+					_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "mistake"})
+					done <- err
+				}()
+			}
+			time.Sleep(50 * time.Millisecond)
+			cs, err := s.Get(t.Context())
+			require.NoError(t, err)
+			s.ReportLost(cs, errBoom)
+			for range cap(done) {
+				assert.Equal(t, resilience.ClassInvalid, resilience.Classify(<-done))
+			}
+			assert.NoError(t, call("fine"))
+			assert.NoError(t, s.Close())
+		})
+	}
+}

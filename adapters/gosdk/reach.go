@@ -30,8 +30,9 @@ func (r *reach) watch(ctx context.Context) context.Context {
 			switch {
 			case strings.EqualFold(key, "Last-Event-ID"):
 				r.resumed.Store(true)
-			case strings.EqualFold(key, "Content-Type"): // it follows a redirect
+			case strings.EqualFold(key, "Content-Type"): // another message, or a redirect that is followed
 				r.again.Store(false)
+				r.resumed.Store(false)
 			}
 		},
 	})

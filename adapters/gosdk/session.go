@@ -269,6 +269,9 @@ func (s *Session) Probe(ctx context.Context) error {
 		return resilience.MarkNeutral(errFatalPing)
 	}
 	err = ping(ctx, cs)
+	if dialed, open := s.contextOf(cs); open && refusesPings(err) {
+		dialed.endsBy(err)
+	}
 	switch {
 	case isAnswered(err):
 		return nil

@@ -1,6 +1,7 @@
 package redisfleet
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,16 +142,21 @@ func TestResetOfAMemberThatIsAway(t *testing.T) {
 func TestResetOfOneMemberAfterALateMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
-		all := servers(t, m, 2, nil)
+		var delay atomic.Int64
+		late, operated := newServer(t, m, "late"), newServer(t, m, "operated")
+		late.store.delay = func() time.Duration { return time.Duration(delay.Load()) }
+		all := []*server{late, operated}
+		for _, s := range all {
+			s.start(nil)
+		}
 		defer leaveAll(t, all)
 		time.Sleep(absence)
-		late, operated := all[0], all[1]
-		late.store.delay = func() time.Duration { return 2 * time.Second }
+		delay.Store(int64(2 * time.Second))
 		_, err := m.store("operator").isolate(t.Context(), "listed/search", "moving house")
 		require.NoError(t, err)
 		synctest.Wait()
 		late.store.down.Store(true) // its commands are as late
-		late.store.delay = nil
+		delay.Store(0)
 		time.Sleep(2*time.Second + time.Millisecond)
 		late.store.down.Store(false)
 		time.Sleep(5 * time.Minute)
