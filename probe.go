@@ -51,7 +51,19 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	switch {
 	case e.Cause == CauseProbe: // it has closed the breaker
 		p.blind = in(b.cfg.Cooldown)
-	case e.To == StateOpen && (p.blind == nil || p.blind.left() <= 0):
+	case e.To == StateOpen && !p.isBlind():
+		p.begin(b)
+	}
+}
+
+// isBlind reports whether an opening now means that Probe can't see what is wrong. b.mu must be held.
+func (p *prober) isBlind() bool { return p.blind != nil && p.blind.left() > 0 }
+
+// openStill is called when the fleet says of an open breaker that it is open, as a call has been the probe in vain: Probe is
+// called from then on, though it wasn't at first. b.mu must be held.
+func (p *prober) openStill(b *Breaker) {
+	if p != nil && p.at.Load() == nil && !p.asking && !p.isBlind() {
+		p.period++
 		p.begin(b)
 	}
 }

@@ -193,6 +193,7 @@ func (b *Breaker) openByFleet(fresh *counter, d time.Duration) {
 			s.alone = b.probeAt.Load()
 		}
 		b.probeAt.Store(in(d))
+		b.prober.openStill(b)
 		if d > 0 {
 			s.denied = refusal{}
 		}

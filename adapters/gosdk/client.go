@@ -120,7 +120,7 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 	}
 
 	switch {
-	case mayLackResult(err):
+	case mayLackResult(err), mayBeOfSDK(err):
 		if !hasClosed(ctx, pingTimeout, cs) {
 			return failed
 		}

@@ -144,3 +144,42 @@ func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
 		})
 	}
 }
+
+// A message over stdio without an ID, as JSON-RPC wants it of an error that belongs to no request, ends the connection. The
+// SDK says of the calls in flight that they are invalid requests: they may have taken effect.
+func TestMessageWithoutAnIDEndsTheConnection(t *testing.T) {
+	for name, last := range map[string]string{
+		"an error":        `{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}`,
+		"a result":        `{"jsonrpc":"2.0","result":{}}`,
+		"an ID of a kind": `{"jsonrpc":"2.0","id":{},"result":{}}`,
+	} {
+		for _, with := range []string{"a client", "a Session"} {
+			t.Run(name+", "+with, func(t *testing.T) {
+				g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent})
+				p := newPeer()
+				params := &mcp.CallToolParams{Name: "hang"}
+				call := func() error {
+					s := newSession(t, p.dial, sessionConfig{})
+					_, err := resilience.Do(t.Context(), g, "hang", func(ctx context.Context) (*mcp.CallToolResult, error) {
+						return s.CallTool(ctx, params)
+					}, behindAdapter)
+					return err
+				}
+				if with == "a client" {
+					p.sending = []mcp.Middleware{gosdk.ClientMiddleware(g)}
+					session, err := p.dial(t.Context())
+					require.NoError(t, err)
+					t.Cleanup(func() { session.Close() })
+					call = func() error { _, err := session.CallTool(t.Context(), params); return err }
+				}
+
+				go func() {
+					<-p.started
+					_, _ = io.WriteString(p.ends[0], last+"\n")
+				}()
+				requireLost(t, call())
+				assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+			})
+		}
+	}
+}

@@ -127,6 +127,18 @@ func mayLackResult(err error) bool {
 	return isCallError(err) && errors.Is(err, io.EOF) && saidBySDK(err) == io.EOF.Error() && !errors.As(err, &wire)
 }
 
+// mayBeOfSDK reports whether err, in which the words are those of the SDK's own errors, may be what it says of a message
+// without an ID, or with one of another kind, which ends the connection. A server may use the same words.
+func mayBeOfSDK(err error) bool {
+	var wire *jsonrpc.Error
+	if !isCallError(err) || !errors.As(err, &wire) {
+		return false
+	}
+	said := saidBySDK(err)
+	return wire.Code == jsonrpc.CodeInvalidRequest && said == "invalid request" ||
+		wire.Code == jsonrpc.CodeParseError && strings.HasPrefix(said, "parse error")
+}
+
 // noResult returns the error of a call with such an answer, which doesn't tell that anything is lost.
 func noResult(err error) error {
 	const message = "The server has answered without a result"

@@ -124,8 +124,11 @@ func (s *Session) examine(ctx context.Context, u *use, refused error) finding {
 		}()
 		reply := s.ping(s.ctx, askTime, u.cs)
 		found = s.find(u, refused, reply)
-		if found == isEnded {
+		switch found {
+		case isEnded:
 			u.dialed.endsBy(reply)
+		case refusesAll:
+			u.dialed.refusesAllBy(refused)
 		}
 		if found == isEnded || found == refusesAll || found == nothing && endsSession(refused, u.cs.ID()) {
 			s.ReportLost(u.cs, refused)
@@ -155,7 +158,10 @@ func (s *Session) find(u *use, refused, reply error) finding {
 		if refusesPings(reply) {
 			s.pings.refused.Store(true)
 		}
-		if !mayBeForgotten(refused, u.cs.ID()) || errors.Is(reply, mcp.ErrConnectionClosed) && u.dialed.isEndedByOne(reply) {
+		switch {
+		case u.dialed.isRefusedBy(refused):
+		case !mayBeForgotten(refused, u.cs.ID()),
+			errors.Is(reply, mcp.ErrConnectionClosed) && u.dialed.isEndedByOne(reply):
 			return isEnded
 		}
 		return refusesAll
@@ -166,6 +172,22 @@ func (s *Session) find(u *use, refused, reply error) finding {
 		return refusesAll
 	}
 	return nothing
+}
+
+// refusesAllBy notes by which refusal the session, which is nil if it is over, is lost for all.
+func (c *sessionContext) refusesAllBy(refused error) {
+	if c != nil {
+		c.refusal.CompareAndSwap(nil, &refused)
+	}
+}
+
+// isRefusedBy reports whether the session, which is nil if it is over, is lost by the same refusal.
+func (c *sessionContext) isRefusedBy(refused error) bool {
+	if c == nil {
+		return false
+	}
+	by := c.refusal.Load()
+	return by != nil && isSameRefusal(*by, refused)
 }
 
 // mayBeForgotten reports whether a server may refuse a call so since it has forgotten the session, rather than for a mistake.

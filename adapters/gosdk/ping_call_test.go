@@ -118,6 +118,7 @@ func TestMistakeWhileAnotherCallEndsTheSession(t *testing.T) {
 type scripted struct {
 	mu       sync.Mutex
 	sessions int
+	nameless bool // it gives its sessions no IDs
 	answer   func(session, method, tool string) fakeAnswer
 }
 
@@ -144,7 +145,9 @@ func (f *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.sessions++
-			header.Set("Mcp-Session-Id", fmt.Sprint(f.sessions))
+			if !f.nameless {
+				header.Set("Mcp-Session-Id", fmt.Sprint(f.sessions))
+			}
 		}
 		body := io.NopCloser(strings.NewReader(fmt.Sprintf(format, args...)))
 		return &http.Response{StatusCode: status, Header: header, Body: body, Request: r}, nil
@@ -329,20 +332,37 @@ func inBubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// However many calls are refused at once, all of them learn that the server has forgotten the session.
+// However many calls are refused, at once or one after the other, all of them learn that the server has forgotten the
+// session, or that its token has expired, whatever code that has.
 func TestForgottenSessionOfManyCalls(t *testing.T) {
-	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
-		inBubble(t, fmt.Sprint(status), func(t *testing.T) {
-			f := &scripted{answer: func(session, _, _ string) fakeAnswer {
-				if session == "1" {
-					return fakeAnswer{time.Millisecond, status, -32000}
+	for name, tc := range map[string]struct {
+		status, code int
+		nameless     bool
+	}{
+		"404":                        {404, -32000, false},
+		"400":                        {400, -32000, false},
+		"400, an invalid request":    {400, -32600, false},
+		"401, an invalid request":    {401, -32600, false},
+		"a token, without a session": {401, -32001, true},
+		"403, without a session":     {403, -32600, true},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			f := &scripted{nameless: tc.nameless}
+			f.answer = func(string, string, string) fakeAnswer {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				if f.sessions < 2 {
+					return fakeAnswer{time.Millisecond, tc.status, tc.code}
 				}
 				return fakeAnswer{after: time.Millisecond}
-			}}
+			}
 			s, call := f.session(t)
 			done := make(chan error, 200)
-			for range cap(done) {
-				go func() { done <- call("many") }()
+			for i := range cap(done) {
+				go func() {
+					time.Sleep(time.Duration(i/8) * 50 * time.Microsecond) // 64 may ping at once
+					done <- call("many")
+				}()
 			}
 			for range cap(done) {
 				assert.NoError(t, <-done)

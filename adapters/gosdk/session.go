@@ -78,7 +78,8 @@ type sessionContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 
-	endedBy atomic.Pointer[error] // by which the session has ended, or was given up; nil if that isn't known
+	refusal atomic.Pointer[error] // by which the server refuses all that comes; nil if it doesn't, or isn't known to
+	endedBy atomic.Pointer[error] // by which the session has ended, or was given up otherwise; nil if that isn't known
 }
 
 // until returns a context that also ends with ctx, and which done ends.
@@ -269,7 +270,9 @@ func (s *Session) Probe(ctx context.Context) error {
 		return resilience.MarkNeutral(errFatalPing)
 	}
 	err = ping(ctx, cs)
-	if dialed, open := s.contextOf(cs); open && refusesPings(err) {
+	if dialed, open := s.contextOf(cs); open && mayRefuseAll(err) {
+		dialed.refusesAllBy(err)
+	} else if open && refusesPings(err) {
 		dialed.endsBy(err)
 	}
 	switch {
@@ -361,7 +364,7 @@ func (s *Session) endedWith(ctx context.Context, u *use, err error) (ended bool,
 	}
 
 	switch {
-	case mayLackResult(err):
+	case mayLackResult(err), mayBeOfSDK(err):
 		if s.hasClosed(ctx, u.cs) {
 			return true, reasonClosed
 		}

@@ -370,3 +370,49 @@ func TestProbeThatSeesNothingClosesOnceInACooldown(t *testing.T) {
 		})
 	}
 }
+
+// A backend that fails again soon after a Probe has closed the breaker is asked by no Probe until a call has been the probe in
+// vain. Then all members' Probes ask again, each in its turn: the network of the first one may be what is broken.
+func TestProbesOfAllAfterARelapse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var probes [3]atomic.Int64
+		m := newModel()
+		var all []*server
+		for i := range probes {
+			s := newServer(t, m, fmt.Sprint("member-", i))
+			if i > 0 {
+				s.broken, s.asked = all[0].broken, all[0].asked
+			}
+			s.start(func(c *resilience.BreakerConfig) {
+				c.Probe = func(context.Context) error {
+					probes[i].Add(1)
+					if s.cut.Load() || s.broken.Load() {
+						return errBackend
+					}
+					return nil
+				}
+			})
+			all = append(all, s)
+		}
+		defer leaveAll(t, all)
+		down(t, all)
+		all[0].broken.Store(false)
+		time.Sleep(15 * time.Second)
+		requireAll(t, all, resilience.StateClosed)
+		for i := range probes {
+			probes[i].Store(0)
+		}
+		down(t, all)
+		time.Sleep(31 * time.Second)
+		all[0].cut.Store(true)
+		require.Error(t, all[0].call())
+		time.Sleep(time.Minute)
+		for i := range probes {
+			require.NotZero(t, probes[i].Load(), "member %d", i)
+		}
+
+		all[0].broken.Store(false)
+		time.Sleep(30 * time.Second)
+		requireAll(t, all, resilience.StateClosed)
+	})
+}
