@@ -63,9 +63,9 @@ func (d *diagnosis) conclude() {
 	}
 	d.retryAfter = d.wait()
 	d.unfinished = d.has(isUnfinished)
-	if means := d.meaning(); d.neutral && d.class == ClassNeutral ||
-		d.counted && d.class == ClassPermanent && means.neutral() {
-		d.reads = means
+	switch {
+	case d.neutral && d.class == ClassNeutral, d.counted && d.class == ClassPermanent && d.meaning().neutral():
+		d.reads = d.meaning()
 	}
 	if d.reads == ClassNeutral && !d.surelyLost {
 		d.lost = ""

@@ -258,6 +258,9 @@ func unwrap(err error) (several []error, single error) {
 		}
 	}()
 
+	if reflect.TypeOf(err).NumMethod() == 1 {
+		return nil, nil // most errors have no method but Error
+	}
 	switch x := err.(type) {
 	case interface{ Unwrap() []error }:
 		return x.Unwrap(), nil
