@@ -38,16 +38,21 @@ func TestCountedIsCountedInAnyWrapping(t *testing.T) {
 		"a mistake":         {func(err error) error { return &resilience.Error{Code: resilience.CodeValidation, Err: err} }, false},
 		"RETRY_EXHAUSTED":   {func(err error) error { return resilience.RetryExhaustedError("x", 2, err) }, true},
 		"backoff.Permanent": {func(err error) error { return backoff.Permanent(err) }, true},
-		"MarkPermanent":     {resilience.MarkPermanent, true},
-		"MarkNeutral":       {resilience.MarkNeutral, false},
-		"MarkInvalid":       {resilience.MarkInvalid, false},
-		"a panic":           {func(err error) error { panic(err) }, true},
-		"AsError":           {func(err error) error { return resilience.AsError("x", err) }, true},
-		"an error by As":    {func(err error) error { return multiError{err} }, true},
-		"beside another":    {func(err error) error { return multiError{errBoom, err} }, true},
-		"beside a mistake":  {func(err error) error { return errors.Join(statusError(404), err) }, true},
-		"beside neutral":    {func(err error) error { return errors.Join(err, resilience.MarkNeutral(errBoom)) }, true},
-		"beside a cancel":   {func(err error) error { return errors.Join(context.Canceled, err) }, true},
+		"a rejection": {func(err error) error {
+			e := resilience.CircuitOpenError("other", time.Minute)
+			e.Err = err
+			return e
+		}, false},
+		"MarkPermanent":    {resilience.MarkPermanent, true},
+		"MarkNeutral":      {resilience.MarkNeutral, false},
+		"MarkInvalid":      {resilience.MarkInvalid, false},
+		"a panic":          {func(err error) error { panic(err) }, true},
+		"AsError":          {func(err error) error { return resilience.AsError("x", err) }, true},
+		"an error by As":   {func(err error) error { return multiError{err} }, true},
+		"beside another":   {func(err error) error { return multiError{errBoom, err} }, true},
+		"beside a mistake": {func(err error) error { return errors.Join(statusError(404), err) }, true},
+		"beside neutral":   {func(err error) error { return errors.Join(err, resilience.MarkNeutral(errBoom)) }, true},
+		"beside a cancel":  {func(err error) error { return errors.Join(context.Canceled, err) }, true},
 		"marked by who joins": {func(err error) error {
 			return resilience.MarkNeutral(errors.Join(statusError(404), err))
 		}, false},
@@ -79,8 +84,9 @@ func TestCountedDialIsNotTheTools(t *testing.T) {
 			return resilience.Do(ctx, g, "dial", rejectedAfter(syscall.ECONNRESET))
 		}, resilience.ConnectorConfig[int]{})
 		defer c.Close()
-		time.Sleep(10 * time.Second)
+		time.Sleep(150 * time.Millisecond) // for a retry
 		assert.NotZero(t, g.Breaker("dial").Failures())
+		assert.Equal(t, resilience.StateClosed, g.Breaker("dial").State())
 		_, err := resilience.Do(t.Context(), g, "x", c.Get)
 		assert.ErrorIs(t, err, resilience.CodeConnectionLost)
 		assert.Zero(t, g.Breaker("x").Failures())

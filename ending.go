@@ -23,7 +23,8 @@ func newEnding(err, cause error, at time.Time, ownTimeout bool) *ending {
 	return &ending{err, cause, at, ownTimeout, dead}
 }
 
-// hurried is clock.hurried, at this moment. A pause, or progress, of a call around this one may have put its deadline off.
+// hurried is clock.hurried, at this moment. A pause, or progress, of a call around this one may have put its deadline
+// off.
 func (c *callContext) hurried() bool {
 	deadline := never
 	answered := c.askAside(func(c *callContext) { deadline = c.sinceStart(c.parentDeadline()) })

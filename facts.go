@@ -249,8 +249,8 @@ func standIn(err, inner error) error {
 	return inner
 }
 
-// unwrap returns what err wraps: nothing if its method panics, as that of a typed nil does. Types for several errors that
-// are older than errors.Join have methods of their own, such as go-multierror's and those of Kubernetes.
+// unwrap returns what err wraps: nothing if its method panics, as that of a typed nil does. Types for several errors
+// that are older than errors.Join have methods of their own, such as go-multierror's and those of Kubernetes.
 func unwrap(err error) (several []error, single error) {
 	defer func() {
 		if recover() != nil {

@@ -59,8 +59,8 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 // isBlind reports whether an opening now means that Probe can't see what is wrong. b.mu must be held.
 func (p *prober) isBlind() bool { return p.blind != nil && p.blind.left() > 0 }
 
-// openStill is called when the fleet says of an open breaker that it is open, as a call has been the probe in vain: Probe is
-// called from then on, though it wasn't at first. b.mu must be held.
+// openStill is called when the fleet says of an open breaker that it is open, as a call has been the probe in vain:
+// Probe is called from then on, though it wasn't at first. b.mu must be held.
 func (p *prober) openStill(b *Breaker) {
 	if p != nil && p.at.Load() == nil && !p.asking && !p.isBlind() {
 		p.period++

@@ -44,7 +44,7 @@ func (s *statement) join(inner *statement) {
 	s.counted = s.counted || inner.counted
 }
 
-// addStatement adds what err itself says. The outermost error counts. What its As method finds within it was read there.
+// addStatement adds what err itself says. The outermost error counts. What its As method finds within was read there.
 func (s *statement) addStatement(err error, within []*Error) {
 	switch x := err.(type) {
 	case *marked:
@@ -93,7 +93,6 @@ func (s *statement) addError(e *Error) {
 	switch {
 	case k.outcome == outcomeFailure:
 		s.counted = true
-	case k.derived: // it says what it wraps does
 	case s.says.neutral(), e.isRejection():
 		s.counted = false
 	}

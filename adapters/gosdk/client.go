@@ -115,7 +115,10 @@ func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
 func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) error {
 	failed := clientError(err, sessionID(session), sent)
 	cs, _ := session.(*mcp.ClientSession)
-	if _, known := failed.(*resilience.Error); known || cs == nil || ctx.Err() != nil || !isBounded(err) || !isCallError(err) {
+	if _, known := failed.(*resilience.Error); known || cs == nil || ctx.Err() != nil {
+		return failed
+	}
+	if !isBounded(err) || !isCallError(err) {
 		return failed
 	}
 

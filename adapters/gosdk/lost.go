@@ -127,8 +127,8 @@ func mayLackResult(err error) bool {
 	return isCallError(err) && errors.Is(err, io.EOF) && saidBySDK(err) == io.EOF.Error() && !errors.As(err, &wire)
 }
 
-// mayBeOfSDK reports whether err, in which the words are those of the SDK's own errors, may be what it says of a message
-// without an ID, or with one of another kind, which ends the connection. A server may use the same words.
+// mayBeOfSDK reports whether err, whose words are those of the SDK's own errors, may be what it says of a message without
+// an ID, or with one of another kind, which ends the connection. A server may use the same words.
 func mayBeOfSDK(err error) bool {
 	var wire *jsonrpc.Error
 	if !isCallError(err) || !errors.As(err, &wire) {

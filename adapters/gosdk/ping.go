@@ -13,8 +13,8 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// askTime is for how long a ping may take, however short a time its call has, and one by the next session, which must see
-// what the other has seen, however slow refusals are.
+// askTime is for how long a ping may take, however short a time its call has, and one by the next session, which must
+// see what the other has seen, however slow refusals are.
 const askTime = 10 * time.Second
 
 // maxPings is how many pings of a Session may be under way for calls.
@@ -66,8 +66,8 @@ func (s *Session) tryPing(ctx context.Context, cs *mcp.ClientSession) {
 	}
 }
 
-// endsByPing reports whether the SDK has given up the session since it could not read the answer to a ping, as what HTTP
-// refuses without an error of MCP.
+// endsByPing reports whether the SDK has given up the session since it could not read the answer to a ping, as what
+// HTTP refuses without an error of MCP.
 func endsByPing(err error) bool {
 	var wire *jsonrpc.Error
 	if err == nil || errors.As(err, &wire) || errors.Is(err, mcp.ErrSessionMissing) {
@@ -100,8 +100,9 @@ const (
 	refusesAll                // the server refuses all that comes by the session, or that has ended otherwise
 )
 
-// examine pings the server after a call that it has refused with this error, whose session is lost if the ping tells so. It
-// goes on if the call can't wait for that: to end a ping within its answer would end the session of a plain transport.
+// examine pings the server after a call that it has refused with this error, whose session is lost if the ping tells
+// so. It goes on if the call can't wait for that: to end a ping within its answer would end the session of a plain
+// transport.
 func (s *Session) examine(ctx context.Context, u *use, refused error) finding {
 	if !mayRefuseAll(refused) || s.pings.areMute() {
 		return nothing
@@ -158,6 +159,7 @@ func (s *Session) find(u *use, refused, reply error) finding {
 		if refusesPings(reply) {
 			s.pings.refused.Store(true)
 		}
+
 		switch {
 		case u.dialed.isRefusedBy(refused):
 		case !mayBeForgotten(refused, u.cs.ID()),
@@ -190,15 +192,16 @@ func (c *sessionContext) isRefusedBy(refused error) bool {
 	return by != nil && isSameRefusal(*by, refused)
 }
 
-// mayBeForgotten reports whether a server may refuse a call so since it has forgotten the session, rather than for a mistake.
+// mayBeForgotten reports whether a server may refuse a call so since it has forgotten the session, rather than for a
+// mistake.
 func mayBeForgotten(refused error, session string) bool {
 	var wire *jsonrpc.Error
 	mistaken := errors.As(refused, &wire) && isMistake(wire.Code)
 	return session != "" && !mistaken || isSessionUnknown(refused, session)
 }
 
-// isEndedByOne reports whether the session, which is nil if it is over, has ended since HTTP has refused a single request of
-// it, or an answer could not be read: that tells nothing of others. The reply to a ping may say so, too.
+// isEndedByOne reports whether the session, which is nil if it is over, has ended since HTTP has refused a single
+// request of it, or an answer could not be read: that tells nothing of others. The reply to a ping may say so, too.
 func (c *sessionContext) isEndedByOne(reply error) bool {
 	_, said, _ := strings.Cut(reply.Error(), "client is closing: ")
 	if _, ended := refusalIn(said); ended || c == nil {
@@ -220,8 +223,8 @@ func (c *sessionContext) endsBy(err error) {
 	}
 }
 
-// refusesPings reports whether the server, or something before it, has refused a ping with this error, which may be nil, or
-// has answered it by what the SDK can't read. The next session tells whether it does so each time.
+// refusesPings reports whether the server, or something before it, has refused a ping with this error, which may be
+// nil, or has answered it by what the SDK can't read. The next session tells whether it does so each time.
 func refusesPings(err error) bool {
 	return mayRefuseAll(err) || endsByPing(err) || errors.Is(err, mcp.ErrSessionMissing)
 }
