@@ -491,6 +491,27 @@ func TestProbeOfAnotherMemberClosesOnceInACooldown(t *testing.T) {
 	})
 }
 
+// For a Cooldown after a Probe has closed the breaker, Probe can't see what is wrong, whatever the fleet says. Then the news
+// that a call has been the probe in vain is that it may ask again.
+func TestProbeAsksAgainAfterACooldown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var backend probedBackend
+		_, m := joined(t, new(testFleet), resilience.BreakerConfig{Probe: backend.probe})
+		opened(t, m, time.Minute)
+		m.Apply(resilience.FleetChange{Breaker: "listed/x", Cause: resilience.CauseProbe, Time: time.Now()})
+		opened(t, m, time.Minute)
+		time.Sleep(15 * time.Second)
+		opened(t, m, time.Minute)
+		time.Sleep(14 * time.Second)
+		assert.Zero(t, backend.asked.Load())
+
+		time.Sleep(2 * time.Second)
+		opened(t, m, time.Minute)
+		time.Sleep(10 * time.Second)
+		assert.NotZero(t, backend.asked.Load())
+	})
+}
+
 // Servers of a fleet may have different configurations.
 func TestProbeOfAnotherMemberClosesABreakerWithoutOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

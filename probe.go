@@ -62,7 +62,7 @@ func (p *prober) isBlind() bool { return p.blind != nil && p.blind.left() > 0 }
 // openStill is called when the fleet says of an open breaker that it is open, as a call has been the probe in vain:
 // Probe is called from then on, though it wasn't at first. b.mu must be held.
 func (p *prober) openStill(b *Breaker) {
-	if p != nil && p.at.Load() == nil && !p.asking && !p.isBlind() {
+	if p != nil && p.at.Load() == nil && !p.isBlind() {
 		p.period++
 		p.begin(b)
 	}
