@@ -142,6 +142,29 @@ func TestEndOfACallByTheToolAroundIt(t *testing.T) {
 	}
 }
 
+// What a tool itself has tried within a call that had less time than the tool is judged by the tool around it, whether the
+// last try ends in that time or after it.
+func TestExhaustedInAShortCall(t *testing.T) {
+	for _, short := range []time.Duration{10 * time.Second, 13 * time.Second} {
+		runInBubble(t, short.String(), func(t *testing.T) {
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+				"x": {Timeout: time.Minute}, "inner": {Timeout: 30 * time.Second, Cooperative: true},
+			}})
+			retry := resilience.Retry{MaxRetries: 1, MaxElapsed: -1, Backoff: resilience.Backoff{Jitter: resilience.NoJitter}}
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				return resilience.Do(ctx, g, "inner", func(context.Context) (int, error) {
+					return resilience.WithRetry(context.Background(), retry, func(ctx context.Context) (int, error) {
+						return resilience.WithTimeout(ctx, "part", 6*time.Second, untilDone)
+					})
+				}, resilience.Timeout(short))
+			}, behindAdapter)
+			assert.Equal(t, resilience.CodeRetryExhausted, resilience.AsError("x", err).Code)
+			assert.Zero(t, g.Breaker("inner").Failures())
+			assert.Equal(t, 1, g.Breaker("x").Failures())
+		})
+	}
+}
+
 // What the tool of a call within says by a mark of an end that is the caller's holds around it, too.
 func TestMarkOfTheEndOfACallWithin(t *testing.T) {
 	own := &resilience.Error{Code: "TOO_BROAD", Message: "The query took longer than you allowed"}

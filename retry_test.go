@@ -341,6 +341,45 @@ func testDetachedJob(t *testing.T, end func(context.Context) (context.Context, c
 	assert.NoError(t, <-result, "a delay of a minute fits")
 }
 
+// Once a call has ended, it limits no job that goes on, also if its tool might have gone on for longer.
+func TestADetachedJobIsNotBoundByACallThatHasEnded(t *testing.T) {
+	slow := resilience.Backoff{Base: 20 * time.Second, Max: 20 * time.Second, Jitter: resilience.NoJitter}
+	for name, tool := range map[string]resilience.Tool{
+		"a tool":                  {Timeout: 10 * time.Second, MaxTimeout: time.Hour},
+		"with a timeout for each": {Timeout: 10 * time.Second, MaxTimeout: time.Hour, AttemptTimeout: 9 * time.Second},
+	} {
+		for end, took := range map[string]time.Duration{"returned": time.Second, "timed out": time.Hour} {
+			runInBubble(t, name+", "+end, func(t *testing.T) {
+				g := guardWith(t, tool)
+				dials := 0
+				c := resilience.NewConnector(func(context.Context) (int, error) {
+					if dials++; dials == 1 {
+						return 0, errBoom
+					}
+					return 0, nil
+				}, resilience.ConnectorConfig[int]{Backoff: slow})
+				defer c.Close()
+				jobs := make(chan error, 2)
+				_, _ = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					background, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Minute)
+					t.Cleanup(cancel)
+					time.AfterFunc(15*time.Second, func() {
+						_, err := c.Wait(background)
+						jobs <- err
+						retry := resilience.Retry{MaxElapsed: -1, Backoff: slow}
+						_, err = resilience.WithRetry(background, retry, failing(1, errBoom))
+						jobs <- err
+					})
+					return hang(took)(ctx)
+				})
+				assert.NoError(t, <-jobs, "Wait")
+				assert.NoError(t, <-jobs, "WithRetry")
+				time.Sleep(took)
+			})
+		}
+	}
+}
+
 // Promise 8: a refused second attempt says nothing about the first.
 func TestWithRetryInsideAToolHidesNoEarlierEffect(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
