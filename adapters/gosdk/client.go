@@ -123,8 +123,11 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 	}
 
 	switch {
-	case mayLackResult(err), mayBeOfSDK(err):
-		if !hasClosed(ctx, pingTimeout, cs) {
+	case mayLackResult(err):
+		if sent.isOfHTTPSession(cs.ID()) {
+			return failed
+		}
+		if closed, _ := hasClosed(ctx, pingTimeout, cs); !closed {
 			return failed
 		}
 	case !mayFollowSessionEnd(err), !isClosed(pingWithin(ctx, pingTimeout, cs), cs):

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -63,7 +64,7 @@ func clientError(err error, session string, sent *reach) error {
 		return connectionLost(reasonEnded, err)
 	case mayLackResult(err):
 		return noResult(err)
-	case isConnectionClosed(err), errors.Is(err, io.EOF), isUnanswered(err), isOfStream(err):
+	case isConnectionClosed(err), isUnreadable(err), errors.Is(err, io.EOF), isUnanswered(err), isOfStream(err):
 		return connectionLost(reasonClosed, err)
 	case cut && sent.isCutOff(tried), sent.resumed.Load() && (refused || mayRefuseAll(err)):
 		return connectionLost(reasonClosed, err) // the answer has broken off
@@ -127,17 +128,24 @@ func mayLackResult(err error) bool {
 	return isCallError(err) && errors.Is(err, io.EOF) && saidBySDK(err) == io.EOF.Error() && !errors.As(err, &wire)
 }
 
-// mayBeOfSDK reports whether err, whose words are those of the SDK's own errors, may be what it says of a message without
-// an ID, or with one of another kind, which ends the connection. A server may use the same words.
-func mayBeOfSDK(err error) bool {
+// isUnreadable reports whether err is what the SDK says of a message without an ID, or with one of another kind, by which it
+// ends the connection.
+func isUnreadable(err error) bool {
 	var wire *jsonrpc.Error
-	if !isCallError(err) || !errors.As(err, &wire) {
-		return false
-	}
-	said := saidBySDK(err)
-	return wire.Code == jsonrpc.CodeInvalidRequest && said == "invalid request" ||
-		wire.Code == jsonrpc.CodeParseError && strings.HasPrefix(said, "parse error")
+	return isCallError(err) && errors.As(err, &wire) && slices.Contains(unreadable, wire)
 }
+
+// unreadable holds these errors. They are always the same values, whatever words a server's own may have.
+var unreadable = func() (all []*jsonrpc.Error) {
+	for _, message := range []string{`{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":{}}`} {
+		_, err := jsonrpc.DecodeMessage([]byte(message))
+		var wire *jsonrpc.Error
+		if errors.As(err, &wire) {
+			all = append(all, wire)
+		}
+	}
+	return all
+}()
 
 // noResult returns the error of a call with such an answer, which doesn't tell that anything is lost.
 func noResult(err error) error {
@@ -179,7 +187,7 @@ func endsSession(err error, session string) bool {
 	}
 
 	_, refused := refusal(err)
-	return refused || isOfStream(err) || dialOf(err) != nil ||
+	return refused || isUnreadable(err) || isOfStream(err) || dialOf(err) != nil ||
 		errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session)
 }
 

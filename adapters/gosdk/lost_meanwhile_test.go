@@ -2,6 +2,7 @@ package gosdk_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // The tests of this file make one call, which the server refuses after inFlight. At halfWay something happens to its
@@ -35,6 +37,8 @@ var refusals = map[string]refusal{
 	"a token":                    {401, -32001, resilience.CodeValidation, false, true},
 	"what a user may not do":     {403, -32001, resilience.CodeValidation, false, true},
 	"a conflict":                 {409, -32000, resilience.CodeValidation, false, true},
+	"a firewall's page":          {403, 0, resilience.CodeValidation, false, true},
+	"what is too long":           {413, 0, resilience.CodeValidation, false, false},
 	"a busy server":              {429, -32000, resilience.CodeToolFailed, true, false},
 	"a server in trouble":        {500, -32603, resilience.CodeToolFailed, true, false},
 	"an error of MCP, by itself": {200, -32603, resilience.CodeToolFailed, false, false},
@@ -43,11 +47,11 @@ var refusals = map[string]refusal{
 // pingAnswers are those of a server that knows the session, and lets pings through.
 var pingAnswers = map[string]fakeAnswer{
 	"answered":   {after: time.Millisecond},
-	"unknown":    {time.Millisecond, 200, -32601},
+	"unknown":    {after: time.Millisecond, status: 200, code: -32601},
 	"slow":       {after: 5 * time.Second},
 	"hanging":    {after: time.Hour},
-	"in trouble": {time.Millisecond, 500, -32603},
-	"busy":       {time.Millisecond, 503, -32603},
+	"in trouble": {after: time.Millisecond, status: 500, code: -32603},
+	"busy":       {after: time.Millisecond, status: 503, code: -32603},
 }
 
 // meanwhile is what happens to the session.
@@ -106,9 +110,9 @@ func TestRefusalOfOneCall(t *testing.T) {
 					f := &scripted{answer: func(_, method, tool string) fakeAnswer {
 						switch {
 						case tool == "call":
-							return fakeAnswer{inFlight, r.status, r.code}
+							return fakeAnswer{after: inFlight, status: r.status, code: r.code}
 						case tool == "mistake":
-							return fakeAnswer{time.Millisecond, mistake, -32602}
+							return fakeAnswer{after: time.Millisecond, status: mistake, code: -32602}
 						case method == "ping":
 							return ping
 						}
@@ -144,11 +148,11 @@ func TestRefusalOfAllCalls(t *testing.T) {
 					forgotten := session == "1" && (tool == "call" || time.Since(begin) >= halfWay)
 					switch {
 					case tool == "call" && forgotten:
-						return fakeAnswer{inFlight, r.status, r.code}
+						return fakeAnswer{after: inFlight, status: r.status, code: r.code}
 					case tool == "mistake" && !forgotten:
-						return fakeAnswer{time.Millisecond, mistake, -32602}
+						return fakeAnswer{after: time.Millisecond, status: mistake, code: -32602}
 					case forgotten:
-						return fakeAnswer{time.Millisecond, r.status, r.code}
+						return fakeAnswer{after: time.Millisecond, status: r.status, code: r.code}
 					}
 					return fakeAnswer{after: time.Millisecond}
 				}}
@@ -158,4 +162,76 @@ func TestRefusalOfAllCalls(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What a server answers to a call tells that nothing is lost, also if it lacks a result, or has words that the SDK has, too,
+// and something before the server refuses pings.
+func TestAnswerThatTellsOfNoLoss(t *testing.T) {
+	for name, answer := range map[string]fakeAnswer{
+		"no result":       {status: 200},
+		"invalid request": {status: 200, code: -32600, words: "invalid request"},
+		"parse error":     {status: 200, code: -32700, words: "parse error: the query isn't JSON"},
+		"a mistake":       {status: 200, code: -32602},
+	} {
+		for pinged, ping := range map[string]fakeAnswer{
+			"are answered":     {},
+			"aren't found":     {status: 404},
+			"have no session":  {status: 404, code: -32000},
+			"are forbidden":    {status: 403},
+			"aren't for users": {status: 403, code: -32001},
+		} {
+			for _, plain := range []bool{false, true} {
+				for _, mute := range []bool{false, true} {
+					inBubble(t, fmt.Sprintf("%s, pings %s, plain: %t, mute: %t", name, pinged, plain, mute), func(t *testing.T) {
+						f := &scripted{mute: mute, answer: func(_, method, tool string) fakeAnswer {
+							switch {
+							case method == "ping":
+								return ping
+							case tool == "call":
+								return answer
+							}
+							return fakeAnswer{after: 500 * time.Millisecond}
+						}}
+						testAnswerThatTellsOfNoLoss(t, f, plain)
+					})
+				}
+			}
+		}
+	}
+}
+
+func testAnswerThatTellsOfNoLoss(t *testing.T, f *scripted, plain bool) {
+	g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent})
+	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) { return f.connect(ctx, plain) }, sessionConfig{})
+	defer s.Close()
+	call := callBy(t, s, g)
+	for range 8 {
+		other := make(chan error, 1)
+		go func() { other <- call("other") }()
+		time.Sleep(100 * time.Millisecond)
+		requireNoLoss(t, call("call"))
+		<-other
+	}
+	assert.Zero(t, g.Breaker("call").Failures())
+	assert.NoError(t, call("other"))
+	assert.LessOrEqual(t, f.sessions, 3)
+
+	if f.mute {
+		return
+	}
+	client, err := f.connect(t.Context(), plain, gosdk.ClientMiddleware(g))
+	require.NoError(t, err)
+	defer client.Close()
+	for range 8 {
+		_, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "call"})
+		requireNoLoss(t, err)
+	}
+	_, err = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "other"})
+	assert.NoError(t, err)
+}
+
+func requireNoLoss(t *testing.T, err error) {
+	t.Helper()
+	require.Error(t, err)
+	require.NotErrorIs(t, err, resilience.CodeConnectionLost)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -192,11 +193,17 @@ func (c *sessionContext) isRefusedBy(refused error) bool {
 	return by != nil && isSameRefusal(*by, refused)
 }
 
-// mayBeForgotten reports whether a server may refuse a call so since it has forgotten the session, rather than for a
-// mistake.
+// mayBeForgotten reports whether a server may refuse a call so since it has forgotten the session, or takes its token no
+// more, rather than for what the call is.
 func mayBeForgotten(refused error, session string) bool {
 	var wire *jsonrpc.Error
 	mistaken := errors.As(refused, &wire) && isMistake(wire.Code)
+	switch statusOf(lastWords(refused)) {
+	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusLengthRequired,
+		http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType,
+		http.StatusUnprocessableEntity, http.StatusRequestHeaderFieldsTooLarge:
+		mistaken = true
+	}
 	return session != "" && !mistaken || isSessionUnknown(refused, session)
 }
 
@@ -245,15 +252,24 @@ func (s *Session) ping(ctx context.Context, patience time.Duration, cs *mcp.Clie
 	return err
 }
 
-// hasClosed reports whether the connection is closed, as hasClosed with such a ping does.
+// hasClosed reports whether a call that has got no result has ended with the connection, as hasClosed with such a ping does.
 func (s *Session) hasClosed(ctx context.Context, cs *mcp.ClientSession) bool {
 	dialed, open := s.contextOf(cs)
-	if !open {
-		return true
+	if !open || s.pings.areMute() {
+		return !open
 	}
-	pinging, done := dialed.until(ctx)
-	defer done()
-	return hasClosed(pinging, waitTime(ctx), cs) || dialed.Err() != nil
+
+	pinging, cancel := context.WithCancel(context.WithoutCancel(dialed))
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	closed, reply := hasClosed(pinging, waitTime(ctx), cs)
+	switch {
+	case isPingRefused(reply):
+		s.pings.silence(true)
+	case refusesPings(reply):
+		s.pings.refused.Store(true)
+	}
+	return closed
 }
 
 // waitTime is how long a call waits to learn why it has failed: endTimeout, or a quarter of its time.
@@ -297,9 +313,11 @@ func pingWithin(ctx context.Context, timeout time.Duration, cs *mcp.ClientSessio
 	return err
 }
 
-// hasClosed pings the server of cs, and reports whether the connection is closed. While the SDK waits for the end of a
-// process that has closed its output, it doesn't even give up a ping whose context has ended, as it otherwise does at once.
-func hasClosed(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) bool {
+// hasClosed pings the server of cs after a call has got no result, and reports whether that is since the connection was
+// closed: the ping ends in the same way then, and in another if something before the server refuses it. While the SDK waits
+// for the end of a process that has closed its output, it doesn't even give up a ping whose context has ended, as it
+// otherwise does at once.
+func hasClosed(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) (closed bool, reply error) {
 	pinging, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	replied := make(chan error, 1)
@@ -313,16 +331,26 @@ func hasClosed(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession
 	}()
 
 	select {
-	case err := <-replied:
-		return isClosed(err, cs)
+	case reply = <-replied:
+		return hasEnded(reply), reply
 	case <-pinging.Done():
 	}
 	select {
-	case err := <-replied:
-		return isClosed(err, cs)
+	case reply = <-replied:
+		return hasEnded(reply), reply
 	case <-time.After(timeout):
-		return ctx.Err() == nil
+		return ctx.Err() == nil, nil
 	}
+}
+
+// hasEnded reports whether the error of a ping, which may be nil, says that the connection was closed by one of both sides,
+// rather than for a request that was refused.
+func hasEnded(reply error) bool {
+	if !errors.Is(reply, mcp.ErrConnectionClosed) {
+		return false
+	}
+	said := saidBySDK(reply)
+	return said == "client is closing" || said == "client is closing: EOF"
 }
 
 // isClosed reports whether the error of a ping, which may be nil, says that the connection of cs is closed. The SDK

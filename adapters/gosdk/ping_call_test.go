@@ -3,12 +3,9 @@ package gosdk_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -114,82 +111,6 @@ func TestMistakeWhileAnotherCallEndsTheSession(t *testing.T) {
 	gone(t, s, first)
 }
 
-// A scripted peer answers a client's requests by a function, in fake time.
-type scripted struct {
-	mu       sync.Mutex
-	sessions int
-	nameless bool // it gives its sessions no IDs
-	answer   func(session, method, tool string) fakeAnswer
-}
-
-// A fakeAnswer is a result, or an error of MCP if it has a status.
-type fakeAnswer struct {
-	after        time.Duration
-	status, code int
-}
-
-var unknownSession = fakeAnswer{time.Millisecond, 400, -32000} // as servers in TypeScript say it
-
-func (f *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
-	var m struct {
-		ID     json.RawMessage
-		Method string
-		Params struct{ Name string }
-	}
-	if r.Body != nil {
-		_ = json.Unmarshal(bodyOf(r), &m)
-	}
-	reply := func(status int, format string, args ...any) (*http.Response, error) {
-		header := http.Header{"Content-Type": {"application/json"}}
-		if m.Method == "initialize" {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.sessions++
-			if !f.nameless {
-				header.Set("Mcp-Session-Id", fmt.Sprint(f.sessions))
-			}
-		}
-		body := io.NopCloser(strings.NewReader(fmt.Sprintf(format, args...)))
-		return &http.Response{StatusCode: status, Header: header, Body: body, Request: r}, nil
-	}
-	switch {
-	case r.Method != http.MethodPost:
-		return reply(http.StatusMethodNotAllowed, "")
-	case m.Method == "initialize":
-		return reply(http.StatusOK, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18",`+
-			`"capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}}`, m.ID)
-	case m.ID == nil:
-		return reply(http.StatusAccepted, "")
-	}
-
-	a := f.answer(r.Header.Get("Mcp-Session-Id"), m.Method, m.Params.Name)
-	select {
-	case <-time.After(a.after):
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	}
-	if a.status == 0 {
-		return reply(http.StatusOK, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
-	}
-	return reply(a.status, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"no"}}`, m.ID, a.code)
-}
-
-// session returns a session with the fake, of which each call is made under a guard that retries.
-func (f *scripted) session(t *testing.T, sending ...mcp.Middleware) (s *gosdk.Session, call func(tool string) error) {
-	s = newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-		return newClient(nil, sending...).Connect(ctx, &mcp.StreamableClientTransport{
-			Endpoint: "http://fake/", HTTPClient: &http.Client{Transport: gosdk.Transport(f)}, DisableStandaloneSSE: true,
-		}, speaking(legacy))
-	}, sessionConfig{})
-	g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
-	return s, func(tool string) error {
-		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (*mcp.CallToolResult, error) {
-			return s.CallTool(ctx, &mcp.CallToolParams{Name: tool})
-		}, behindAdapter)
-		return err
-	}
-}
-
 // What a call learns of the session doesn't depend on what others ask meanwhile: a mistake that the server has found before
 // it forgot the session, or one whose ping hangs.
 func TestForgottenSessionBesideAMistake(t *testing.T) {
@@ -201,13 +122,13 @@ func TestForgottenSessionBesideAMistake(t *testing.T) {
 				case session != "1":
 					return fakeAnswer{after: time.Millisecond}
 				case tool == "mistake":
-					return fakeAnswer{10 * time.Millisecond, mistake, -32602}
+					return fakeAnswer{after: 10 * time.Millisecond, status: mistake, code: -32602}
 				case method == "ping" && pings.Add(1) == 1:
-					return fakeAnswer{ofMistake, unknownSession.status, unknownSession.code}
+					return fakeAnswer{after: ofMistake, status: unknownSession.status, code: unknownSession.code}
 				case tool == "early":
-					return fakeAnswer{15 * time.Millisecond, unknownSession.status, unknownSession.code}
+					return fakeAnswer{after: 15 * time.Millisecond, status: unknownSession.status, code: unknownSession.code}
 				case tool == "late":
-					return fakeAnswer{100 * time.Millisecond, unknownSession.status, unknownSession.code}
+					return fakeAnswer{after: 100 * time.Millisecond, status: unknownSession.status, code: unknownSession.code}
 				}
 				return unknownSession
 			}}
@@ -235,9 +156,9 @@ func TestForgottenSessionThatAProbeNotices(t *testing.T) {
 				case session != "1":
 					return fakeAnswer{after: time.Millisecond}
 				case method == "ping":
-					return fakeAnswer{time.Millisecond, status, -32000}
+					return fakeAnswer{after: time.Millisecond, status: status, code: -32000}
 				}
-				return fakeAnswer{100 * time.Millisecond, status, -32000}
+				return fakeAnswer{after: 100 * time.Millisecond, status: status, code: -32000}
 			}}
 			s, call := f.session(t)
 			done := make(chan error, 1)
@@ -256,11 +177,11 @@ func TestMistakesBesideWhatIsForbidden(t *testing.T) {
 		f := &scripted{answer: func(_, method, tool string) fakeAnswer {
 			switch {
 			case tool == "mistake":
-				return fakeAnswer{10 * time.Millisecond, mistake, -32602}
+				return fakeAnswer{after: 10 * time.Millisecond, status: mistake, code: -32602}
 			case method == "ping":
-				return fakeAnswer{20 * time.Millisecond, http.StatusForbidden, -32001}
+				return fakeAnswer{after: 20 * time.Millisecond, status: http.StatusForbidden, code: -32001}
 			case tool == "forbidden":
-				return fakeAnswer{15 * time.Millisecond, http.StatusForbidden, -32001}
+				return fakeAnswer{after: 15 * time.Millisecond, status: http.StatusForbidden, code: -32001}
 			}
 			return fakeAnswer{after: time.Millisecond}
 		}}
@@ -286,7 +207,7 @@ func TestCloseWhilePingsHang(t *testing.T) {
 			if method == "ping" {
 				return fakeAnswer{after: time.Hour}
 			}
-			return fakeAnswer{time.Millisecond, mistake, -32602}
+			return fakeAnswer{after: time.Millisecond, status: mistake, code: -32602}
 		}}
 		s, call := f.session(t)
 		done := make(chan error, 100)
@@ -307,7 +228,9 @@ func TestCloseWhilePingsHang(t *testing.T) {
 func TestErrorOfAPingThatCannotBeRead(t *testing.T) {
 	for name, err := range map[string]error{"panics": panicking{}, "has no end": endless()["a cycle"]} {
 		inBubble(t, name, func(t *testing.T) {
-			f := &scripted{answer: func(string, string, string) fakeAnswer { return fakeAnswer{time.Millisecond, mistake, -32602} }}
+			f := &scripted{answer: func(string, string, string) fakeAnswer {
+				return fakeAnswer{after: time.Millisecond, status: mistake, code: -32602}
+			}}
 			s, call := f.session(t, func(next mcp.MethodHandler) mcp.MethodHandler {
 				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 					if method == "ping" {
@@ -326,11 +249,6 @@ type panicking struct{}
 
 func (panicking) Error() string { return "panicking" }
 func (panicking) Is(error) bool { panic("Is") }
-
-// inBubble runs a test in fake time.
-func inBubble(t *testing.T, name string, test func(*testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-}
 
 // However many calls are refused, at once or one after the other, all of them learn that the server has forgotten the
 // session, or that its token has expired, whatever code that has.
@@ -352,7 +270,7 @@ func TestForgottenSessionOfManyCalls(t *testing.T) {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				if f.sessions < 2 {
-					return fakeAnswer{time.Millisecond, tc.status, tc.code}
+					return fakeAnswer{after: time.Millisecond, status: tc.status, code: tc.code}
 				}
 				return fakeAnswer{after: time.Millisecond}
 			}
@@ -387,13 +305,13 @@ func TestForgottenSessionThatIsLostMeanwhile(t *testing.T) {
 			f := &scripted{answer: func(session, method, tool string) fakeAnswer {
 				switch {
 				case tool == "mistake":
-					return fakeAnswer{time.Millisecond, mistake, -32602}
+					return fakeAnswer{after: time.Millisecond, status: mistake, code: -32602}
 				case session != "1":
 					return fakeAnswer{after: time.Millisecond}
 				case method == "ping":
-					return fakeAnswer{time.Millisecond, http.StatusNotFound, -32600}
+					return fakeAnswer{after: time.Millisecond, status: http.StatusNotFound, code: -32600}
 				}
-				return fakeAnswer{100 * time.Millisecond, http.StatusNotFound, -32600}
+				return fakeAnswer{after: 100 * time.Millisecond, status: http.StatusNotFound, code: -32600}
 			}}
 			s, call := f.session(t)
 			done := make(chan error, 1)
@@ -412,7 +330,7 @@ func TestMistakeOfALostSession(t *testing.T) {
 		inBubble(t, fmt.Sprint(status), func(t *testing.T) {
 			f := &scripted{answer: func(_, method, tool string) fakeAnswer {
 				if tool == "mistake" {
-					return fakeAnswer{100 * time.Millisecond, status, -32602}
+					return fakeAnswer{after: 100 * time.Millisecond, status: status, code: -32602}
 				}
 				return fakeAnswer{after: time.Millisecond}
 			}}

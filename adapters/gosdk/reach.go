@@ -44,3 +44,7 @@ func (r *reach) isCutOff(tried bool) bool { return !tried || r.again.Load() || !
 
 // isNone reports whether certainly nothing was sent. A transport that reports no requests may have sent some.
 func (r *reach) isNone() bool { return r.began.Load() && !r.connected.Load() }
+
+// isOfHTTPSession reports whether the call has made requests of a session of streamable HTTP, whose end the SDK never
+// reports as EOF.
+func (r *reach) isOfHTTPSession(session string) bool { return session != "" && r.began.Load() }

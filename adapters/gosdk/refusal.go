@@ -144,7 +144,7 @@ func isSameRefusal(a, b error) bool {
 // lastWords returns the text of an error after the last colon.
 func lastWords(err error) string {
 	text := err.Error()
-	return text[strings.LastIndex(text, ": ")+1:]
+	return strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:])
 }
 
 // mayRefuseAll reports whether an error of MCP came with a status of HTTP, or from a Transport, and may therefore be what

@@ -364,8 +364,8 @@ func (s *Session) endedWith(ctx context.Context, u *use, err error) (ended bool,
 	}
 
 	switch {
-	case mayLackResult(err), mayBeOfSDK(err):
-		if s.hasClosed(ctx, u.cs) {
+	case mayLackResult(err):
+		if !u.sent.isOfHTTPSession(u.cs.ID()) && s.hasClosed(ctx, u.cs) {
 			return true, reasonClosed
 		}
 	case errors.Is(err, mcp.ErrConnectionClosed):
