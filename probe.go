@@ -27,7 +27,7 @@ type prober struct {
 	period  int                    // counts the times that the breaker was opened, closed or isolated
 	opened  *moment                // since when, and until when Probes that fail may keep calls out
 	wish    *moment                // until when the backend has asked for no Probe; nil if it hasn't
-	blind   *moment                // until when an opening means that Probe can't see what is wrong; nil: never
+	blind   *moment                // until when an opening means, or meant, that Probe can't see what is wrong; nil: never
 	denied  refusal                // of a Probe by the fleet
 	hanging atomic.Int64           // Probes that run
 	warned  atomic.Bool
@@ -51,8 +51,12 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	switch {
 	case e.Cause == CauseProbe: // it has closed the breaker
 		p.blind = in(b.cfg.Cooldown)
-	case e.To == StateOpen && !p.isBlind():
+	case e.To != StateOpen:
+	case !p.isBlind():
 		p.begin(b)
+	default: // the fleet may tell of this opening again, before a call can have been the probe
+		first := min(b.probeAt.Load().left(), b.cfg.Cooldown)
+		p.blind = in(max(p.blind.left(), first))
 	}
 }
 

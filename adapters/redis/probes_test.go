@@ -416,3 +416,35 @@ func TestProbesOfAllAfterARelapse(t *testing.T) {
 		requireAll(t, all, resilience.StateClosed)
 	})
 }
+
+// Calls have opened the breaker again soon after a Probe had closed it, which therefore can't see what is wrong. That doesn't
+// change when the opening is told again, after Redis has lost its memory, or went back to an older one.
+func TestNoProbeOfAnOpeningThatIsToldAgain(t *testing.T) {
+	for name, how := range map[string]func(*model) func(){
+		"kept":    func(*model) func() { return func() {} },
+		"flushed": func(m *model) func() { return m.flush },
+		"older":   func(m *model) func() { return m.snapshot() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, backend := newModel(), &probed{up: true} // its Probe sees nothing
+				all := servers(t, m, 3, func(c *resilience.BreakerConfig) { c.Probe = backend.ask })
+				defer leaveAll(t, all)
+				time.Sleep(2 * absence)
+				down(t, all)
+				time.Sleep(10 * time.Second)
+				requireAll(t, all, resilience.StateClosed)
+
+				time.Sleep(15 * time.Second)
+				lose := how(m)
+				down(t, all) // within a Cooldown
+				opened := time.Now()
+				time.Sleep(9 * time.Second)
+				failOver(all, lose)
+				time.Sleep(18 * time.Second)
+				require.Zero(t, backend.since(opened))
+				requireAll(t, all, resilience.StateOpen)
+			})
+		})
+	}
+}
