@@ -177,22 +177,6 @@ func (s *Session) find(u *use, refused, reply error) finding {
 	return nothing
 }
 
-// refusesAllBy notes by which refusal the session, which is nil if it is over, is lost for all.
-func (c *sessionContext) refusesAllBy(refused error) {
-	if c != nil {
-		c.refusal.CompareAndSwap(nil, &refused)
-	}
-}
-
-// isRefusedBy reports whether the session, which is nil if it is over, is lost by the same refusal.
-func (c *sessionContext) isRefusedBy(refused error) bool {
-	if c == nil {
-		return false
-	}
-	by := c.refusal.Load()
-	return by != nil && isSameRefusal(*by, refused)
-}
-
 // mayBeForgotten reports whether a server may refuse a call so since it has forgotten the session, or takes its token no
 // more, rather than for what the call is.
 func mayBeForgotten(refused error, session string) bool {
@@ -205,29 +189,6 @@ func mayBeForgotten(refused error, session string) bool {
 		mistaken = true
 	}
 	return session != "" && !mistaken || isSessionUnknown(refused, session)
-}
-
-// isEndedByOne reports whether the session, which is nil if it is over, has ended since HTTP has refused a single
-// request of it, or an answer could not be read: that tells nothing of others. The reply to a ping may say so, too.
-func (c *sessionContext) isEndedByOne(reply error) bool {
-	_, said, _ := strings.Cut(reply.Error(), "client is closing: ")
-	if _, ended := refusalIn(said); ended || c == nil {
-		return ended
-	}
-	by := c.endedBy.Load()
-	if by == nil {
-		return false
-	}
-	_, ofCall := refusal(*by)
-	_, ofSession := refusalIn((*by).Error())
-	return ofCall || ofSession
-}
-
-// endsBy notes an error by which the session ends, or has ended.
-func (c *sessionContext) endsBy(err error) {
-	if c != nil && err != nil {
-		c.endedBy.CompareAndSwap(nil, &err)
-	}
 }
 
 // refusesPings reports whether the server, or something before it, has refused a ping with this error, which may be

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -71,22 +70,6 @@ type Session struct {
 	contexts sync.Map
 
 	pings pings
-}
-
-// A sessionContext is the context that a dial received. It ends with the session that was dialed.
-type sessionContext struct {
-	context.Context
-	cancel context.CancelCauseFunc
-
-	refusal atomic.Pointer[error] // by which the server refuses all that comes; nil if it doesn't, or isn't known to
-	endedBy atomic.Pointer[error] // by which the session has ended, or was given up otherwise; nil if that isn't known
-}
-
-// until returns a context that also ends with ctx, and which done ends.
-func (c *sessionContext) until(ctx context.Context) (both context.Context, done func()) {
-	both, cancel := context.WithCancel(c)
-	stop := context.AfterFunc(ctx, cancel)
-	return both, func() { stop(); cancel() }
 }
 
 const (
