@@ -758,3 +758,22 @@ func TestFleetSpeaksWhileACallOpensTheBreaker(t *testing.T) {
 		require.FailNow(t, "they wait for each other")
 	}
 }
+
+// Another Reset, while this member is away, takes nothing back of the first one: that ended what the fleet had isolated
+// before it, also what this member hears of later.
+func TestResetAgainWhileAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, m := joined(t, new(testFleet), resilience.BreakerConfig{})
+		isolated := resilience.FleetChange{Breaker: "listed/x", State: resilience.StateIsolated, Time: time.Now()}
+		require.True(t, m.Apply(isolated))
+		time.Sleep(10 * time.Second)
+		g.Breaker("x").Reset()
+		m.Connected(errBoom)
+		g.Breaker("x").Reset()
+		m.Connected(nil)
+
+		isolated.Time = isolated.Time.Add(5 * time.Second)
+		m.Apply(isolated)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+	})
+}
