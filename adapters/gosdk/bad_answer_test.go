@@ -3,6 +3,7 @@ package gosdk_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -258,5 +259,49 @@ func testAnswerThatCannotBeResumed(t *testing.T, name string, resume func(http.R
 			require.Error(t, receive(t, slow))
 			assert.Zero(t, g.Breaker("slow").Failures())
 		})
+	}
+}
+
+// Where a gateway lets no pings through, a ping would end the session of a client, which has no other: none is sent after an
+// answer by streamable HTTP, with sessions or without.
+func TestAnswerWithoutAResultThroughAGateway(t *testing.T) {
+	for _, stateless := range []bool{false, true} {
+		for _, protocol := range []string{legacy, latest} {
+			t.Run(fmt.Sprintf("stateless: %t, protocol %s", stateless, protocol), func(t *testing.T) {
+				h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: stateless})
+				intercept := func(w http.ResponseWriter, r *http.Request) bool {
+					var m struct {
+						ID     json.RawMessage
+						Method string
+						Params struct{ Name string }
+					}
+					_ = json.Unmarshal(bodyOf(r), &m)
+					switch {
+					case m.Method == "ping":
+						w.WriteHeader(http.StatusForbidden)
+					case m.Params.Name == "silent":
+						w.Header().Set("Content-Type", "application/json")
+						_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s}`, m.ID)
+					default:
+						return false
+					}
+					return true
+				}
+				h.intercept.Store(&intercept)
+
+				client := newClient(nil, gosdk.ClientMiddleware(newGuard(t, resilience.Config{})))
+				session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
+					Endpoint: h.URL, DisableStandaloneSSE: true,
+				}, speaking(protocol))
+				require.NoError(t, err)
+				defer session.Close()
+				for range 2 {
+					_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "silent"})
+					assert.ErrorContains(t, err, "without a result")
+					_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
+					assert.NoError(t, err)
+				}
+			})
+		}
 	}
 }

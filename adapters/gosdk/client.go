@@ -124,7 +124,7 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 
 	switch {
 	case mayLackResult(err):
-		if sent.isOfHTTPSession(cs.ID()) {
+		if sent.isStreamable() {
 			return failed
 		}
 		if closed, _ := hasClosed(ctx, pingTimeout, cs); !closed {

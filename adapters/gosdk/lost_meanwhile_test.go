@@ -180,21 +180,21 @@ func TestAnswerThatTellsOfNoLoss(t *testing.T) {
 			"are forbidden":    {status: 403},
 			"aren't for users": {status: 403, code: -32001},
 		} {
-			for _, plain := range []bool{false, true} {
-				for _, mute := range []bool{false, true} {
-					inBubble(t, fmt.Sprintf("%s, pings %s, plain: %t, mute: %t", name, pinged, plain, mute), func(t *testing.T) {
-						f := &scripted{mute: mute, answer: func(_, method, tool string) fakeAnswer {
-							switch {
-							case method == "ping":
-								return ping
-							case tool == "call":
-								return answer
-							}
-							return fakeAnswer{after: 500 * time.Millisecond}
-						}}
-						testAnswerThatTellsOfNoLoss(t, f, plain)
-					})
-				}
+			for i := range 8 {
+				plain, f := i&1 == 0, &scripted{mute: i&2 == 0, nameless: i&4 == 0}
+				title := fmt.Sprintf("%s, pings %s, plain: %t, mute: %t, nameless: %t", name, pinged, plain, f.mute, f.nameless)
+				inBubble(t, title, func(t *testing.T) {
+					f.answer = func(_, method, tool string) fakeAnswer {
+						switch {
+						case method == "ping":
+							return ping
+						case tool == "call":
+							return answer
+						}
+						return fakeAnswer{after: 500 * time.Millisecond}
+					}
+					testAnswerThatTellsOfNoLoss(t, f, plain)
+				})
 			}
 		}
 	}

@@ -15,6 +15,7 @@ type reach struct {
 	answered  atomic.Bool // an answer has begun
 	again     atomic.Bool // a request without a message has asked for a connection after that
 	resumed   atomic.Bool // an answer has broken off, and is asked for again
+	versioned atomic.Bool // a request says which protocol it speaks, as the older transport for SSE never does
 }
 
 // watch returns a context with which net/http reports requests to r.
@@ -30,6 +31,8 @@ func (r *reach) watch(ctx context.Context) context.Context {
 			switch {
 			case strings.EqualFold(key, "Last-Event-ID"):
 				r.resumed.Store(true)
+			case strings.EqualFold(key, "Mcp-Protocol-Version"):
+				r.versioned.Store(true)
 			case strings.EqualFold(key, "Content-Type"): // another message, or a redirect that is followed
 				r.again.Store(false)
 				r.resumed.Store(false)
@@ -45,6 +48,5 @@ func (r *reach) isCutOff(tried bool) bool { return !tried || r.again.Load() || !
 // isNone reports whether certainly nothing was sent. A transport that reports no requests may have sent some.
 func (r *reach) isNone() bool { return r.began.Load() && !r.connected.Load() }
 
-// isOfHTTPSession reports whether the call has made requests of a session of streamable HTTP, whose end the SDK never
-// reports as EOF.
-func (r *reach) isOfHTTPSession(session string) bool { return session != "" && r.began.Load() }
+// isStreamable reports whether the call has gone by streamable HTTP: there, the end of a connection is never EOF.
+func (r *reach) isStreamable() bool { return r.versioned.Load() }

@@ -50,6 +50,9 @@ func (f *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && !f.mute {
 		trace.GetConn("fake:80")
 		trace.GotConn(httptrace.GotConnInfo{})
+		for key, value := range r.Header {
+			trace.WroteHeaderField(key, value)
+		}
 		trace.GotFirstResponseByte()
 	}
 	media := "application/json"

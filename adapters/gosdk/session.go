@@ -348,7 +348,7 @@ func (s *Session) endedWith(ctx context.Context, u *use, err error) (ended bool,
 
 	switch {
 	case mayLackResult(err):
-		if !u.sent.isOfHTTPSession(u.cs.ID()) && s.hasClosed(ctx, u.cs) {
+		if !u.sent.isStreamable() && s.hasClosed(ctx, u.cs) {
 			return true, reasonClosed
 		}
 	case errors.Is(err, mcp.ErrConnectionClosed):
