@@ -37,8 +37,8 @@
 // the others have asked in vain, so a fleet whose members are called about once in a cooldown asks more often than
 // that; and a server that crashes within each cooldown has had no turn each time it is back. With BreakerConfig.Probe,
 // the fleet together asks the backend as often as one server would, each member in its turn, and keeps calls from being
-// the probe for as long. A Probe that hangs is followed by that of another member, half a ProbeInterval later at most.
-// The time that a failed one has been asked to wait is that of all members. A Probe that can't see what is wrong closes
+// the probe for as long. A Probe that hangs is followed by that of another member, half a ProbeInterval later at most,
+// and a call that hangs as the probe keeps those of others for a ProbeInterval. The time that a failed one has been asked to wait is that of all members. A Probe that can't see what is wrong closes
 // the breaker once in a Cooldown, at whichever member.
 //
 // # Without Redis

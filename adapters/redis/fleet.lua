@@ -422,8 +422,8 @@ function ops.recovered(id, at, cause, cooldown)
 	return changed(id, {cause = cause})
 end
 
--- mayTake returns when the member may have the lease, or may ask for it again: one who wants to call its Probe when the
--- one that is under way has timed out. One whose probe was in vain leaves the next one for a while to those who have
+-- mayTake returns when the member may have the lease, or may ask for it again: one who wants to call its Probe when that of
+-- another member has timed out, or a call has been the probe for as long. One whose probe was in vain leaves the next one for a while to those who have
 -- had no turn since: its own network may be what is broken.
 local function mayTake(cause, patience, interval)
 	local h = redis.call('HMGET', breaker, 'probe_at', 'lease', 'until', 'leased', 'last')
@@ -434,7 +434,7 @@ local function mayTake(cause, patience, interval)
 	local ends = tonumber(h[3] or 0)
 	local out = keptOut(breaker, h[2], h[3], h[4])
 	if out > now then
-		if cause == 'probe' and h[4] + interval > now then out = math.min(out, h[4] + interval) end
+		if cause == 'probe' then out = math.min(out, h[4] + interval) end
 		return math.max(due, out)
 	end
 	if not since then return due end

@@ -335,8 +335,8 @@ func (s *modelStore) mayTake(b *modelBreaker, fb resilience.FleetBreaker, cause 
 		due, since, patience = b.probeAt, latest(b.probeAt, b.last), fb.Config.ProbeInterval/2
 	}
 	if out := b.keptOut(s.me); out.After(s.time()) {
-		if ends := b.leased.Add(fb.Config.ProbeInterval); cause == resilience.CauseProbe && ends.After(s.time()) {
-			out = earliest(out, ends)
+		if cause == resilience.CauseProbe {
+			out = earliest(out, b.leased.Add(fb.Config.ProbeInterval))
 		}
 		return latest(due, out)
 	}
