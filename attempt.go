@@ -124,7 +124,7 @@ func (c *call) decide(f *failure, answered bool) {
 	// The tool's own *Error stands, but an end that the caller brought makes it neutral. A deadline may be that of a call
 	// around this one, which then decides by itself what would count.
 	if !ownTimeout {
-		f.inconclusive = f.inconclusive || f.outcome == outcomeFailure && ended.Code == CodeTimeout
+		f.inconclusive = ended.Code == CodeTimeout && (f.inconclusive || f.outcome == outcomeFailure)
 		f.outcome = outcomeNeutral
 	}
 	c.finish(c.errorOf(f), f.outcome)

@@ -202,7 +202,7 @@ func (b *Breaker) Allow() (done func(error), err error) {
 // TOOL_NOT_FOUND; neither counts. A nil ctx or b panics.
 //
 // Inside of a call that b has admitted, a call on b belongs to that call: it passes, and doesn't
-// count by itself.
+// count by itself, unless it outlives that call, as with context.WithoutCancel.
 //
 // If a deadline of ctx ends fn, that counts as a failure: only a [Guard] knows whose
 // deadline it was. WithBreaker can't return before fn does; put [WithTimeout] inside it.
@@ -218,8 +218,11 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 		return zero, err
 	}
 
-	if ticketOf(ctx, b) != nil {
+	if around := ticketOf(ctx, b); around != nil {
 		value, err := protect(ctx, fn)
+		if t := new(ticket); around.state.Load() == ticketUsed && ctx.Err() == nil && t.outlive(around) {
+			t.done(err)
+		}
 		return value, crashError(b.name, err)
 	}
 

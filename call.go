@@ -219,11 +219,25 @@ func (c *call) current() bool { return c.ctx.ticket.current() && !c.state.breake
 
 // settle reports the outcome to the breaker, unless the call belongs to one around it, and whether it counts.
 func (c *call) settle(o outcome) (counted bool) {
+	if c.ctx.ticket != &c.ticket && !c.outlives(o) {
+		return false
+	}
 	if c.crowded && !(o == outcomeSuccess && c.ticket.isProbe()) || c.keyed != nil && c.toolIsolated() {
 		o = outcomeNeutral
 	}
-	counted = c.ctx.ticket == &c.ticket && c.ticket.settle(o, c.nested)
-	return counted && o != outcomeNeutral
+	return c.ticket.settle(o, c.nested) && o != outcomeNeutral
+}
+
+// outlives reports whether the call, which belongs to one around it, has outlived that and has a ticket of its own now. The
+// end of the one around it would have ended a call whose context is derived from that.
+func (c *call) outlives(o outcome) bool {
+	around := c.ctx.ticket
+	if around == nil || around.state.Load() != ticketUsed || o == outcomeNeutral {
+		return false
+	}
+	detached := false
+	c.ctx.askAside(func(ctx *callContext) { detached = ctx.parentErr() == nil })
+	return detached && c.ticket.outlive(around)
 }
 
 // begun reports whether begin has let the call pass.

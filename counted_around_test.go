@@ -143,24 +143,34 @@ func TestEndOfACallByTheToolAroundIt(t *testing.T) {
 }
 
 // What a tool itself has tried within a call that had less time than the tool is judged by the tool around it, whether the
-// last try ends in that time or after it.
+// last try ends in that time or after it, unless the tool around it has canceled the call.
 func TestExhaustedInAShortCall(t *testing.T) {
-	for _, short := range []time.Duration{10 * time.Second, 13 * time.Second} {
-		runInBubble(t, short.String(), func(t *testing.T) {
+	for name, tc := range map[string]struct {
+		short, left time.Duration
+		counted     int
+	}{
+		"in time":    {13 * time.Second, time.Minute, 1},
+		"after that": {10 * time.Second, time.Minute, 1},
+		"canceled":   {13 * time.Second, 8 * time.Second, 0},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
 			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
 				"x": {Timeout: time.Minute}, "inner": {Timeout: 30 * time.Second, Cooperative: true},
 			}})
 			retry := resilience.Retry{MaxRetries: 1, MaxElapsed: -1, Backoff: resilience.Backoff{Jitter: resilience.NoJitter}}
 			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				time.AfterFunc(tc.left, cancel)
 				return resilience.Do(ctx, g, "inner", func(context.Context) (int, error) {
 					return resilience.WithRetry(context.Background(), retry, func(ctx context.Context) (int, error) {
 						return resilience.WithTimeout(ctx, "part", 6*time.Second, untilDone)
 					})
-				}, resilience.Timeout(short))
+				}, resilience.Timeout(tc.short))
 			}, behindAdapter)
 			assert.Equal(t, resilience.CodeRetryExhausted, resilience.AsError("x", err).Code)
 			assert.Zero(t, g.Breaker("inner").Failures())
-			assert.Equal(t, 1, g.Breaker("x").Failures())
+			assert.Equal(t, tc.counted, g.Breaker("x").Failures())
 		})
 	}
 }

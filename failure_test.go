@@ -622,3 +622,27 @@ func TestHangWithinACallOfTheSameTimeoutCounts(t *testing.T) {
 		assert.Zero(t, g.Breaker("report").Failures())
 	})
 }
+
+// A call around a job that goes on has nothing to do with its end, once it has ended itself.
+func TestHangOfADetachedJobWithADeadlineOfTheSameTime(t *testing.T) {
+	for name, end := range map[string]toolFunc{"returned": succeed, "timed out": untilDone} {
+		for range 20 { // which of the timers is first is a matter of chance
+			runInBubble(t, name, func(t *testing.T) {
+				g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+					"start": {Timeout: time.Second}, "job": {Timeout: 10 * time.Second},
+				}})
+				jobs := make(chan context.Context, 1)
+				_, _ = resilience.Do(t.Context(), g, "start", func(ctx context.Context) (int, error) {
+					jobs <- context.WithoutCancel(ctx)
+					return end(ctx)
+				})
+				time.Sleep(time.Second)
+				ctx, cancel := context.WithTimeout(<-jobs, 10*time.Second)
+				defer cancel()
+				_, err := resilience.Do(ctx, g, "job", untilDone)
+				assert.ErrorContains(t, err, "exceeded timeout of 10s")
+				assert.Equal(t, 1, g.Breaker("job").Failures())
+			})
+		}
+	}
+}

@@ -16,7 +16,7 @@ import (
 // functions that take one, are safe for concurrent use.
 //
 // A call on a breaker that has admitted a call around it belongs to that call: it passes, and
-// only the outer one counts.
+// only the outer one counts. One that outlives that, as with context.WithoutCancel, counts by itself.
 //
 // A call passes, from the outside in, the breaker, the timeout for the whole call, the retries,
 // the timeout of each attempt, and the tool. The breaker counts the call, not its attempts.

@@ -103,6 +103,10 @@ func TestKeysAreBounded(t *testing.T) {
 		assert.Zero(t, g.Breaker("x").Failures(), "those for which there is no room don't shut the tool")
 		_, err := resilience.Do(t.Context(), g, "x", succeed, resilience.BreakerKey("another"))
 		assert.NoError(t, err)
+		_, err = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			return resilience.Do(ctx, g, "x", succeed, resilience.BreakerKey("another"))
+		})
+		assert.NoError(t, err, "within a call")
 		g.Breaker("x").Trip(20 * time.Second)
 		r = resilience.Run(t.Context(), g, "x", notCalled(t), resilience.BreakerKey("another"))
 		assert.ErrorIs(t, r.Err, resilience.CodeCircuitOpen)

@@ -266,6 +266,53 @@ func TestANestedCallAfterTheOuterOneCountsByItself(t *testing.T) {
 	})
 }
 
+// A job that goes on after its call has ended counts by itself, whether it has begun before that or after it. One that the
+// end of the call ends doesn't, nor one whose breaker has changed since it has admitted the call.
+func TestACallThatOutlivesTheOuterOneCountsByItself(t *testing.T) {
+	guarded := func(ctx context.Context, g *resilience.Guard, job toolFunc) {
+		_, _ = resilience.Do(ctx, g, "job", job)
+	}
+	alone := func(ctx context.Context, g *resilience.Guard, job toolFunc) {
+		_, _ = resilience.WithBreaker(ctx, g.Breaker("job"), job)
+	}
+	failed, hangs := failingAfter(10*time.Second, errBoom), hang(20*time.Second)
+	for name, tc := range map[string]struct {
+		call     func(context.Context, *resilience.Guard, toolFunc)
+		job      toolFunc
+		attached bool
+		change   func(*resilience.Breaker)
+		counted  int
+	}{
+		"a guarded job that fails":    {call: guarded, job: failed, counted: 1},
+		"a guarded job that hangs":    {call: guarded, job: hangs, counted: 1},
+		"a job that fails":            {call: alone, job: failed, counted: 1},
+		"a guarded job of the call":   {call: guarded, job: failed, attached: true},
+		"a job of the call":           {call: alone, job: failed, attached: true},
+		"after another change":        {call: guarded, job: failed, change: (*resilience.Breaker).Reset},
+		"alone, after another change": {call: alone, job: failed, change: (*resilience.Breaker).Reset},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+				"start": {Breaker: "db"}, "job": {Breaker: "db", Timeout: 15 * time.Second},
+			}})
+			_, err := resilience.Do(t.Context(), g, "start", func(ctx context.Context) (int, error) {
+				if !tc.attached {
+					ctx = context.WithoutCancel(ctx)
+				}
+				go tc.call(ctx, g, tc.job)
+				time.Sleep(time.Second)
+				return 1, nil
+			})
+			require.NoError(t, err)
+			if tc.change != nil {
+				tc.change(g.Breaker("job"))
+			}
+			time.Sleep(time.Minute)
+			assert.Equal(t, tc.counted, g.Breaker("job").Failures())
+		})
+	}
+}
+
 func TestAnInnerRejectionIsNeitherRetriedNorCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, resilience.Config{

@@ -27,7 +27,8 @@ type prober struct {
 	period  int                    // counts the times that the breaker was opened, closed or isolated
 	opened  *moment                // since when, and until when Probes that fail may keep calls out
 	wish    *moment                // until when the backend has asked for no Probe; nil if it hasn't
-	blind   *moment                // until when an opening means, or meant, that Probe can't see what is wrong; nil: never
+	blind   *moment                // until when an opening means that Probe can't see what is wrong; nil: never
+	first   *moment                // when a call may first be the probe of an opening that meant that; nil: of no such one
 	denied  refusal                // of a Probe by the fleet
 	hanging atomic.Int64           // Probes that run
 	warned  atomic.Bool
@@ -48,25 +49,25 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 
 	p.period++
 	p.at.Store(nil)
+	p.first = nil
 	switch {
 	case e.Cause == CauseProbe: // it has closed the breaker
 		p.blind = in(b.cfg.Cooldown)
 	case e.To != StateOpen:
 	case !p.isBlind():
 		p.begin(b)
-	default: // the fleet may tell of this opening again, before a call can have been the probe
-		first := min(b.probeAt.Load().left(), b.cfg.Cooldown)
-		p.blind = in(max(p.blind.left(), first))
+	default:
+		p.first = in(min(b.probeAt.Load().left(), b.cfg.Cooldown))
 	}
 }
 
 // isBlind reports whether an opening now means that Probe can't see what is wrong. b.mu must be held.
 func (p *prober) isBlind() bool { return p.blind != nil && p.blind.left() > 0 }
 
-// openStill is called when the fleet says of an open breaker that it is open, as a call has been the probe in vain:
-// Probe is called from then on, though it wasn't at first. b.mu must be held.
+// openStill is called when the fleet says of an open breaker that it is open, as a call has been the probe in vain, unless
+// it only tells of the opening again: Probe is called from then on, though it wasn't at first. b.mu must be held.
 func (p *prober) openStill(b *Breaker) {
-	if p != nil && p.at.Load() == nil && !p.isBlind() {
+	if p != nil && p.at.Load() == nil && !p.isBlind() && (p.first == nil || p.first.left() <= 0) {
 		p.period++
 		p.begin(b)
 	}

@@ -255,23 +255,33 @@ func TestProbeClosesAtMostOnceInACooldown(t *testing.T) {
 	})
 }
 
+// What happens meanwhile doesn't matter.
 func TestProbeIsCalledAgainACooldownAfterItHasClosedTheBreaker(t *testing.T) {
-	for after, want := range map[time.Duration]resilience.State{
-		30*time.Second - 1: resilience.StateOpen, 30 * time.Second: resilience.StateClosed,
+	for name, between := range map[string]func(*resilience.Breaker){
+		"nothing":  func(*resilience.Breaker) {},
+		"relapsed": func(b *resilience.Breaker) { trip(t, b); b.Reset() },
+		"tripped":  func(b *resilience.Breaker) { b.Trip(time.Hour); b.Reset() },
 	} {
-		runInBubble(t, after.String(), func(t *testing.T) {
-			var answered time.Time
-			b := probed(t, resilience.BreakerConfig{Probe: func(context.Context) error {
-				answered = time.Now()
-				return nil
-			}})
-			time.Sleep(6 * time.Second)
-			require.Equal(t, resilience.StateClosed, b.State())
-			time.Sleep(after - time.Since(answered))
-			trip(t, b)
-			time.Sleep(6 * time.Second)
-			assert.Equal(t, want, b.State())
-		})
+		for after, want := range map[time.Duration]resilience.State{
+			30*time.Second - 1: resilience.StateOpen, 30 * time.Second: resilience.StateClosed,
+		} {
+			runInBubble(t, name+", "+after.String(), func(t *testing.T) {
+				var answered time.Time
+				b := probed(t, resilience.BreakerConfig{Probe: func(context.Context) error {
+					answered = time.Now()
+					return nil
+				}})
+				time.Sleep(6 * time.Second)
+				require.Equal(t, resilience.StateClosed, b.State())
+				closed := answered
+				time.Sleep(20 * time.Second)
+				between(b)
+				time.Sleep(after - time.Since(closed))
+				trip(t, b)
+				time.Sleep(6 * time.Second)
+				assert.Equal(t, want, b.State())
+			})
+		}
 	}
 }
 

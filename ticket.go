@@ -67,6 +67,22 @@ func ticketOf(ctx context.Context, b *Breaker) *ticket {
 	return t
 }
 
+// outlive fills in a new ticket for a call that belongs to the one around it but has outlived that, as a job does that goes
+// on with context.WithoutCancel: its end counts by itself, unless the breaker has changed since it has admitted the other
+// one.
+func (t *ticket) outlive(around *ticket) bool {
+	now := around.era
+	if now.state != StateClosed || around.b.era.Load() != now {
+		return false
+	}
+	report, err := now.Allow()
+	if err != nil {
+		return false
+	}
+	t.b, t.era, t.report = around.b, now, report
+	return true
+}
+
 // admit implements Allow with a new ticket, which it fills in. A probe keeps the slot for as long as the tool's
 // timeout, if that is longer than ProbeTimeout, and has failed then unless the tool's maximum is longer still. The call
 // has so much time left, never if that isn't known.
