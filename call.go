@@ -228,16 +228,16 @@ func (c *call) settle(o outcome) (counted bool) {
 	return c.ticket.settle(o, c.nested) && o != outcomeNeutral
 }
 
-// outlives reports whether the call, which belongs to one around it, has outlived that and has a ticket of its own now. The
-// end of the one around it would have ended a call whose context is derived from that.
+// outlives reports whether the call, which belongs to one around it, has outlived that, and all others that belong to it,
+// and has a ticket of its own now. If its context were derived from one of theirs, that would have ended.
 func (c *call) outlives(o outcome) bool {
 	around := c.ctx.ticket
 	if around == nil || around.state.Load() != ticketUsed || o == outcomeNeutral {
 		return false
 	}
-	detached := false
-	c.ctx.askAside(func(ctx *callContext) { detached = ctx.parentErr() == nil })
-	return detached && c.ticket.outlive(around)
+	alone := false
+	c.ctx.askAside(func(ctx *callContext) { alone = endedAbove(ctx.parent) == nil && !ctx.isWithin(around) })
+	return alone && c.ticket.outlive(around)
 }
 
 // begun reports whether begin has let the call pass.

@@ -153,7 +153,7 @@ func (c *callContext) parentEnded() {
 	c.mu.Unlock()
 
 	reached := c.elapsed() >= at
-	if outer != nil && outer.timedOutBetween(c.start, c.start.Add(at)) {
+	if outer != nil && outer.endedBefore(c.start.Add(at), e.Err) {
 		reached = false // it was the timeout of an outer call, however late it is noticed here
 	}
 	if reached {
@@ -232,10 +232,20 @@ func (c *callContext) left() time.Duration {
 // over reports whether the context is known to have ended.
 func (c *callContext) over() bool { return c.ending.Load() != nil }
 
-// timedOutBetween reports whether the context ended by a timeout then.
-func (c *callContext) timedOutBetween(from, to time.Time) bool {
+// isWithin reports whether a call around this one that has the ticket goes on.
+func (c *callContext) isWithin(t *ticket) bool {
+	for c = c.outer(); c != nil; c = c.outer() {
+		if c.ticket == t && !c.over() {
+			return true
+		}
+	}
+	return false
+}
+
+// endedBefore reports whether the context ended before t, with that cause: one that was detached has another.
+func (c *callContext) endedBefore(t time.Time, cause error) bool {
 	e := c.ending.Load()
-	return e != nil && e.err == context.DeadlineExceeded && e.at.After(from) && e.at.Before(to)
+	return e != nil && e.at.Before(t) && e.cause == cause
 }
 
 // ended returns the *Error that ended the call, nil if it goes on or has returned, and

@@ -71,7 +71,7 @@ func fits(ctx context.Context, d time.Duration) bool {
 	}
 
 	for c := innermost(ctx); c != nil; c = c.outer() {
-		if last, _ := c.Deadline(); !ok || deadline.After(last) || c.over() {
+		if last, _ := c.Deadline(); !ok || deadline.After(last) || c.over() && ctx.Err() == nil {
 			return true // ctx has the values of the call, but not its end: see context.WithoutCancel
 		}
 		if d >= c.left() {

@@ -120,6 +120,9 @@ func passedOn(r *record) ending {
 		end.counts, end.again, end.code = end.silent, end.silent, ""
 		if !end.silent {
 			end.code = e.Code
+			if a := r.last(); a != nil && a.ending != nil && a.ended.at <= r.returned.at {
+				end.silent = true // what the tool has said since then decides
+			}
 		}
 	case resilience.CodeRetryExhausted:
 		end.again = false

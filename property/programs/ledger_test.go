@@ -57,6 +57,12 @@ func (w *world) ledgerOf(name string) *ledger {
 			l.doubt("owner")
 		}
 		if r.owner != r {
+			if r.outlives(l) {
+				if slices.ContainsFunc(w.records, r.returnsWith) {
+					l.doubt("coincidence with a call that has outlived its owner")
+				}
+				entries = append(entries, entry{r.returned, func(l *ledger) { l.settle(r) }})
+			}
 			continue
 		}
 		if slices.ContainsFunc(w.records, r.coincides) {
@@ -94,6 +100,36 @@ func (r *record) coincides(other *record) bool {
 	return other.returned.seq > r.began.seq &&
 		(other.began.at == r.began.at || other.returned.at == r.began.at ||
 			other.returned.at == r.returned.at && !r.returned.never())
+}
+
+// outlives reports whether the call has outlived its owner, and all calls between that the same breaker counts, so that it
+// is counted itself.
+func (r *record) outlives(l *ledger) bool {
+	if r.returned.never() || r.owner.returned.never() || r.owner.returned.at > r.returned.at {
+		return false
+	}
+
+	detached := false
+	for c := r; c != r.owner; c = c.parent.record {
+		detached = detached || c.detached
+		if c != r && c.owner == r.owner && (c.returned.never() || c.returned.at > r.returned.at) {
+			if c.config.cooperative { // its context may have ended before it
+				l.doubt("end of a Cooperative call around one that has outlived its owner")
+			}
+			return false
+		}
+	}
+	leaves := !r.left.never() && r.left.at <= r.returned.at
+	if detached && leaves && r.left.at == r.returned.at {
+		l.doubt("end of the caller of a call that has outlived its owner")
+	}
+	return detached && !leaves
+}
+
+// returnsWith reports whether another call on the same breaker begins or returns in the moment in which r returns.
+func (r *record) returnsWith(other *record) bool {
+	return other != r && other.breaker == r.breaker &&
+		(other.began.at == r.returned.at || !other.returned.never() && other.returned.at == r.returned.at)
 }
 
 func (r *record) within(other *record) bool {
@@ -188,7 +224,8 @@ func (l *ledger) settle(r *record) {
 		o = neutral
 	}
 	switch at := r.returned.at; {
-	case l.admitted[r] != l.era || o == neutral:
+	case l.admitted[r.owner] != l.era || o == neutral:
+	case r.owner != r && l.state != resilience.StateClosed:
 	case o == perhaps:
 		l.doubt(fmt.Sprint("verdict ", r.verdict()))
 	case o == success && l.state == resilience.StateHalfOpen:
@@ -338,10 +375,10 @@ func (r *record) answerCounts() outcome {
 // says returns what a call that has failed in words of the guard's own says about the backend.
 func (r *record) says() outcome {
 	if !r.left.never() && r.leftBy.Error() == "context canceled" && r.err.Code != resilience.CodeCanceled {
-		switch { // what the tool says after that nobody counts
-		case r.left.at < r.returned.at:
+		switch first := min(r.returned.at, r.due()); { // what the tool says after that nobody counts
+		case r.left.at < first:
 			return neutral
-		case r.left.at == r.returned.at:
+		case r.left.at == first:
 			return perhaps
 		}
 	}
@@ -349,10 +386,16 @@ func (r *record) says() outcome {
 	switch r.err.Code {
 	case resilience.CodeCircuitOpen, resilience.CodeOverloaded, resilience.CodeShuttingDown:
 		// Unless the tool has got it, it is the guard's own rejection.
-		if a := r.last(); a == nil || a.ending == nil || !a.ending.rejected() || r.verdict() != answered {
+		a := r.last()
+		switch {
+		case a == nil || a.ending == nil || !a.ending.rejected():
 			return neutral
+		case r.verdict() == answered:
+			return r.answerCounts()
+		case a.ended.at == r.returned.at:
+			return perhaps
 		}
-		return r.answerCounts()
+		return neutral
 	case resilience.CodeToolFailed:
 	default:
 		return failure
@@ -382,11 +425,22 @@ func (a *attempt) counts() outcome {
 	return neutral
 }
 
-// isolatedMeanwhile reports whether the breaker of the tool was isolated during a call that has one of its key.
-func (r *record) isolatedMeanwhile() bool {
-	return r.breaker != breakerName(r.config.breaker) && slices.ContainsFunc(r.world.orders, func(o given) bool {
-		return o.what == "isolate" && o.breaker == r.config.breaker && o.seq > r.began.seq && o.seq < r.returned.seq
-	})
+// isolatedMeanwhile reports whether the breaker of the tool was isolated during a call that has one of its key, or still is
+// when a call ends that has passed within another one.
+func (r *record) isolatedMeanwhile() (isolated bool) {
+	if r.breaker == breakerName(r.config.breaker) {
+		return false
+	}
+	for _, o := range r.world.orders {
+		switch {
+		case o.breaker != r.config.breaker || o.seq > r.returned.seq:
+		case o.what == "isolate":
+			isolated = true
+		case o.what == "reset" && o.seq < r.began.seq:
+			isolated = false
+		}
+	}
+	return isolated
 }
 
 // stateAt returns the state of a breaker just before a time.

@@ -78,7 +78,7 @@ func (w *world) audit(b *resilience.Breaker) {
 	case l.wrong != "":
 		w.problem("promise 2 or 3: %s: %s%s", b.Name(), l.wrong, w.callsOf(b))
 	case !slices.Equal(changes, l.changes):
-		w.problem("promise 3: %s has changed %q, and should have %q", b.Name(), changes, l.changes)
+		w.problem("promise 3: %s has changed %q, and should have %q%s", b.Name(), changes, l.changes, w.callsOf(b))
 	case state != want:
 		w.problem("promise 3: at %s, %s is %s and should be %s", now, b.Name(), state, want)
 	case state != resilience.StateIsolated && failures != l.failures:
