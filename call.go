@@ -228,7 +228,7 @@ func (c *call) settle(o outcome) (counted bool) {
 	return c.ticket.settle(o, c.nested) && o != outcomeNeutral
 }
 
-// outlives reports whether the call, which belongs to one around it, has outlived that, and all others that belong to it,
+// outlives reports whether the call, which belongs to one around it, has outlived that, and all between that belong to it,
 // and has a ticket of its own now. If its context were derived from one of theirs, that would have ended.
 func (c *call) outlives(o outcome) bool {
 	around := c.ctx.ticket
@@ -236,7 +236,7 @@ func (c *call) outlives(o outcome) bool {
 		return false
 	}
 	alone := false
-	c.ctx.askAside(func(ctx *callContext) { alone = endedAbove(ctx.parent) == nil && !ctx.isWithin(around) })
+	c.ctx.askAside(func(ctx *callContext) { alone = endedAbove(ctx.parent) == nil && !around.isHeldBy(ctx.outer()) })
 	return alone && c.ticket.outlive(around)
 }
 

@@ -232,16 +232,6 @@ func (c *callContext) left() time.Duration {
 // over reports whether the context is known to have ended.
 func (c *callContext) over() bool { return c.ending.Load() != nil }
 
-// isWithin reports whether a call around this one that has the ticket goes on.
-func (c *callContext) isWithin(t *ticket) bool {
-	for c = c.outer(); c != nil; c = c.outer() {
-		if c.ticket == t && !c.over() {
-			return true
-		}
-	}
-	return false
-}
-
 // endedBefore reports whether the context ended before t, with that cause: one that was detached has another.
 func (c *callContext) endedBefore(t time.Time, cause error) bool {
 	e := c.ending.Load()

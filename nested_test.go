@@ -266,6 +266,46 @@ func TestANestedCallAfterTheOuterOneCountsByItself(t *testing.T) {
 	})
 }
 
+// What a job calls after the call around it has ended belongs to the job, as long as that goes on, and passes: one failure
+// counts once.
+func TestACallWithinAJobThatOutlivesItsCallBelongsToTheJob(t *testing.T) {
+	query := func(ctx context.Context, g *resilience.Guard) (int, error) {
+		return resilience.Do(ctx, g, "query", failing(9, errBoom))
+	}
+	alone := func(ctx context.Context, g *resilience.Guard) (int, error) {
+		return resilience.WithBreaker(ctx, g.Breaker("query"), failing(9, errBoom))
+	}
+	for name, within := range map[string]func(context.Context, *resilience.Guard) (int, error){"guarded": query, "alone": alone} {
+		for _, trips := range []bool{false, true} {
+			runInBubble(t, fmt.Sprintf("%s, trips: %t", name, trips), func(t *testing.T) {
+				g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+					"start": {Breaker: "db"}, "job": {Breaker: "db"}, "query": {Breaker: "db"},
+				}})
+				_, err := resilience.Do(t.Context(), g, "start", func(ctx context.Context) (int, error) {
+					go func() {
+						_, _ = resilience.Do(context.WithoutCancel(ctx), g, "job", func(ctx context.Context) (int, error) {
+							time.Sleep(5 * time.Second)
+							_, err := within(ctx, g)
+							assert.ErrorIs(t, err, errBoom)
+							return 0, err
+						})
+					}()
+					time.Sleep(time.Second)
+					return 1, nil
+				})
+				require.NoError(t, err)
+				if trips {
+					g.Breaker("job").Trip(time.Minute)
+				}
+				time.Sleep(10 * time.Second)
+				if !trips {
+					assert.Equal(t, 1, g.Breaker("job").Failures())
+				}
+			})
+		}
+	}
+}
+
 // A job that goes on after its call has ended counts by itself, whether it has begun before that or after it. One that the
 // end of the call ends doesn't, nor one whose breaker has changed since it has admitted the call.
 func TestACallThatOutlivesTheOuterOneCountsByItself(t *testing.T) {

@@ -60,11 +60,20 @@ type ticketKey struct{ b *Breaker }
 // outer one counts. Otherwise a probe would reject itself.
 func ticketOf(ctx context.Context, b *Breaker) *ticket {
 	t, _ := ctx.Value(ticketKey{b}).(*ticket)
-	if t == nil || t.state.Load() == ticketUsed {
+	if t == nil || t.state.Load() == ticketUsed && !t.isHeldBy(innermost(ctx)) {
 		return nil
 	}
-
 	return t
+}
+
+// isHeldBy reports whether a call, or one around it, belongs to that of the ticket, and goes on.
+func (t *ticket) isHeldBy(c *callContext) bool {
+	for ; c != nil; c = c.outer() {
+		if c.ticket == t && !c.over() {
+			return true
+		}
+	}
+	return false
 }
 
 // outlive fills in a new ticket for a call that belongs to the one around it but has outlived that, as a job does that goes

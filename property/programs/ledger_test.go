@@ -53,7 +53,7 @@ func (w *world) ledgerOf(name string) *ledger {
 		if r.breaker != name {
 			continue
 		}
-		if r.tied || r.owner != r && r.owner.returned.at == r.began.at {
+		if r.tied || r.owner != r && r.parentsReturnWith() {
 			l.doubt("owner")
 		}
 		if r.owner != r {
@@ -124,6 +124,17 @@ func (r *record) outlives(l *ledger) bool {
 		l.doubt("end of the caller of a call that has outlived its owner")
 	}
 	return detached && !leaves
+}
+
+// parentsReturnWith reports whether its owner, or a call between, returns in the moment in which r begins.
+func (r *record) parentsReturnWith() bool {
+	for c := r; c != r.owner; {
+		c = c.parent.record
+		if c.owner == r.owner && c.returned.at == r.began.at {
+			return true
+		}
+	}
+	return false
 }
 
 // returnsWith reports whether another call on the same breaker begins or returns in the moment in which r returns.

@@ -204,21 +204,30 @@ func (r *record) isBehind() bool {
 	return r.behind || r.parent != nil && r.parent.isBehind()
 }
 
-// findOwner looks for the call around r that the breaker has admitted, and that hasn't returned.
+// findOwner looks for the call around r that the breaker has admitted, and that hasn't returned, or of which a call around r
+// that belongs to it goes on.
 func (r *record) findOwner(breaker string) {
 	r.owner, r.tied = r, false
 	for a := r.parent; a != nil; a = a.parent {
 		if a.breaker != breaker {
 			continue
 		}
+		if r.owner != r && a.owner != r.owner {
+			return
+		}
 		o := a.owner
-		if !o.returned.never() && o.returned.at == r.began.at {
+		if !o.returned.never() && o.returned.at == r.began.at || !a.returned.never() && a.returned.at == r.began.at {
 			r.tied = true
 		}
-		if o.returned.never() {
+		switch {
+		case o.returned.never():
 			r.owner = o
+			return
+		case a.returned.never():
+			r.owner = o
+			r.tied = r.tied || a.config.cooperative || a.waits // its context may have ended
+			return
 		}
-		return
 	}
 }
 
