@@ -55,7 +55,7 @@ func child(mode string) {
 }
 
 // newChildServer returns a server whose tools print to stderr that they were called. Only "pid" replies:
-// "hang" never does, "report" only sends progress, and "mute" closes the output of the process.
+// "hang" never does, "report" only sends progress, "mute" closes the output of the process, and "print" writes to it.
 func newChildServer() *mcp.Server {
 	server := newServer(nil)
 	add := func(name string, handler mcp.ToolHandler) {
@@ -77,6 +77,10 @@ func newChildServer() *mcp.Server {
 	})
 	add("mute", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return nil, os.Stdout.Close()
+	})
+	add("print", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		_, err := fmt.Println("fetching the page")
+		return nil, err
 	})
 	add("pid", returns(textResult(strconv.Itoa(os.Getpid())), nil))
 	return server

@@ -213,7 +213,7 @@ func (s *Session) ping(ctx context.Context, patience time.Duration, cs *mcp.Clie
 	return err
 }
 
-// hasClosed reports whether a call that has got no result has ended with the connection, as hasClosed with such a ping does.
+// hasClosed reports whether a call that has got no result has ended with the connection.
 func (s *Session) hasClosed(ctx context.Context, cs *mcp.ClientSession) bool {
 	dialed, open := s.contextOf(cs)
 	if !open || s.pings.areMute() {
@@ -223,14 +223,14 @@ func (s *Session) hasClosed(ctx context.Context, cs *mcp.ClientSession) bool {
 	pinging, cancel := context.WithCancel(context.WithoutCancel(dialed))
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	closed, reply := hasClosed(pinging, waitTime(ctx), cs)
+	reply, isStuck := pingUntil(pinging, waitTime(ctx), cs)
 	switch {
 	case isPingRefused(reply):
 		s.pings.silence(true)
 	case refusesPings(reply):
 		s.pings.refused.Store(true)
 	}
-	return closed
+	return isStuck || hasEnded(reply)
 }
 
 // waitTime is how long a call waits to learn why it has failed: endTimeout, or a quarter of its time.
@@ -274,11 +274,9 @@ func pingWithin(ctx context.Context, timeout time.Duration, cs *mcp.ClientSessio
 	return err
 }
 
-// hasClosed pings the server of cs after a call has got no result, and reports whether that is since the connection was
-// closed: the ping ends in the same way then, and in another if something before the server refuses it. While the SDK waits
-// for the end of a process that has closed its output, it doesn't even give up a ping whose context has ended, as it
-// otherwise does at once.
-func hasClosed(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) (closed bool, reply error) {
+// pingUntil pings the server of cs, and reports whether the connection is stuck: while the SDK waits for the end of a process
+// whose output it has given up, it doesn't even give up a ping whose context has ended, as it otherwise does at once.
+func pingUntil(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) (reply error, isStuck bool) {
 	pinging, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	replied := make(chan error, 1)
@@ -293,19 +291,19 @@ func hasClosed(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession
 
 	select {
 	case reply = <-replied:
-		return hasEnded(reply), reply
+		return reply, false
 	case <-pinging.Done():
 	}
 	select {
 	case reply = <-replied:
-		return hasEnded(reply), reply
+		return reply, false
 	case <-time.After(timeout):
-		return ctx.Err() == nil, nil
+		return nil, ctx.Err() == nil
 	}
 }
 
-// hasEnded reports whether the error of a ping, which may be nil, says that the connection was closed by one of both sides,
-// rather than for a request that was refused.
+// hasEnded reports whether the error of a ping after a call without a result, which may be nil, says that the connection was
+// closed by one of both sides: the ping ends in the same way then. Something before the server may refuse pings, too.
 func hasEnded(reply error) bool {
 	if !errors.Is(reply, mcp.ErrConnectionClosed) {
 		return false

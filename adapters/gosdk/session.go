@@ -21,7 +21,7 @@ import (
 //
 // The end of the server's process is noticed at once. If the process only closes its output, that is
 // noticed by a call in flight, or when the SDK has ended the process. One that hangs isn't noticed, unless the client's
-// mcp.ClientOptions have a KeepAlive.
+// mcp.ClientOptions have a KeepAlive, and not even then while the SDK writes what is more than its pipe holds.
 //
 // Over streamable HTTP, a dead server looks like one that has nothing to say. The next call notices
 // it, and so does the SDK's standalone stream, which only protocols before 2026-07-28 have. The
@@ -312,7 +312,7 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
 	if reason != "" {
 		result = connectionLost(reason, err)
 	}
-	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, u.cs) {
+	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, u) {
 		lost, result = true, connectionLost(reasonClosed, err)
 	}
 
@@ -369,19 +369,24 @@ func withoutGuards(err error) (cause error, guarded bool) {
 	return err, e != nil
 }
 
-// endsSoon reports whether cs has ended, or does so within the waitTime.
-func (s *Session) endsSoon(ctx context.Context, cs *mcp.ClientSession) bool {
-	sessionCtx, open := s.contextOf(cs)
+// endsSoon reports whether the session has ended, or does so within the waitTime, or would if its process ended. Only one
+// that isn't reached by HTTP is pinged, as that harms it in no case.
+func (s *Session) endsSoon(ctx context.Context, u *use) bool {
+	sessionCtx, open := s.contextOf(u.cs)
 	if !open {
 		return true
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
+	waiting, cancel := context.WithTimeout(ctx, waitTime(ctx))
 	defer cancel()
 	select {
 	case <-sessionCtx.Done():
 		return true
-	case <-ctx.Done():
+	case <-waiting.Done():
+	}
+	if u.sent.began.Load() {
 		return false
 	}
+	_, isStuck := pingUntil(ctx, pingTimeout, u.cs)
+	return isStuck
 }

@@ -121,27 +121,53 @@ func TestProcessThatEndsIsNoticedAndReaped(t *testing.T) {
 	assert.True(t, cmd.ProcessState.Success(), "Close asks it to end, and waits")
 }
 
-func TestProcessThatOnlyClosesItsOutputDoesNotDelayTheNext(t *testing.T) {
-	leavesNothing(t)
-	c := newChildren(t)
-	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-		transport := &mcp.CommandTransport{Command: c.command(ctx, "stubborn"), TerminateDuration: time.Hour}
-		return newClient(nil).Connect(ctx, transport, nil)
-	}, sessionConfig{})
-	old := c.newest()
-	t.Cleanup(func() {
-		_ = old.Process.Kill()
-		_ = c.newest().Process.Kill()
-	})
-	first := up(t, s)
+// The SDK gives up a process that closes its output, or writes something else than JSON to it, and waits for its end.
+func TestProcessThatGoesOnDoesNotDelayTheNext(t *testing.T) {
+	for _, tool := range []string{"mute", "print"} {
+		t.Run(tool, func(t *testing.T) {
+			leavesNothing(t)
+			c := newChildren(t)
+			s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+				transport := &mcp.CommandTransport{Command: c.command(ctx, "stubborn"), TerminateDuration: time.Hour}
+				return newClient(nil).Connect(ctx, transport, nil)
+			}, sessionConfig{})
+			old := c.newest()
+			t.Cleanup(func() {
+				_ = old.Process.Kill()
+				_ = c.newest().Process.Kill()
+			})
+			first := up(t, s)
 
-	_, err := call(t.Context(), s, "mute")
-	requireLost(t, err)
-	require.NotSame(t, first, up(t, s))
-	assert.NoError(t, old.Process.Signal(syscall.Signal(0)), "the old process still runs")
-	res, err := call(t.Context(), s, "pid")
-	require.NoError(t, err)
-	assert.NotEqual(t, strconv.Itoa(old.Process.Pid), text(t, res))
+			_, err := call(t.Context(), s, tool)
+			requireLost(t, err)
+			require.NotSame(t, first, up(t, s))
+			assert.NoError(t, old.Process.Signal(syscall.Signal(0)), "the old process still runs")
+			res, err := call(t.Context(), s, "pid")
+			require.NoError(t, err)
+			assert.NotEqual(t, strconv.Itoa(old.Process.Pid), text(t, res))
+		})
+	}
+}
+
+func TestClientNoticesTheLossOfAProcessThatGoesOn(t *testing.T) {
+	for _, tool := range []string{"mute", "print"} {
+		t.Run(tool, func(t *testing.T) {
+			leavesNothing(t)
+			g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent})
+			cmd := newChildren(t).command(t.Context(), "stubborn")
+			session, err := newClient(nil, gosdk.ClientMiddleware(g)).Connect(t.Context(), &mcp.CommandTransport{
+				Command: cmd, TerminateDuration: time.Hour,
+			}, nil)
+			require.NoError(t, err)
+			defer func() {
+				_ = cmd.Process.Kill()
+				_ = session.Close()
+			}()
+			_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool})
+			requireLost(t, err)
+			assert.Equal(t, 1, g.Breaker(tool).Failures())
+		})
+	}
 }
 
 func TestSilentProcessIsKilledAtDialTimeout(t *testing.T) {
