@@ -38,8 +38,9 @@
 // that; and a server that crashes within each cooldown has had no turn each time it is back. With BreakerConfig.Probe,
 // the fleet together asks the backend as often as one server would, each member in its turn, and keeps calls from being
 // the probe for as long. A Probe that hangs is followed by that of another member, half a ProbeInterval later at most,
-// and a call that hangs as the probe keeps those of others for a ProbeInterval. The time that a failed one has been asked to wait is that of all members. A Probe that can't see what is wrong closes
-// the breaker once in a Cooldown, at whichever member.
+// and a call that hangs as the probe keeps those of others for a ProbeInterval, or until it ends if it is the first probe
+// since the breaker has opened. The time that a failed one has been asked to wait is that of all members. A Probe that
+// can't see what is wrong closes the breaker once in a Cooldown, at whichever member.
 //
 // # Without Redis
 //

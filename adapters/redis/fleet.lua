@@ -19,6 +19,8 @@
 --   opened          since when Probes that fail may put calls off
 --   lease, until    which member sends the probe, and until when another one may not
 --   leased          since when it has the lease
+--   leased_for      "calls" or "probe"
+--   prober          whose Probe was called last, unless it has failed
 --   vain            how long all leases were that have ended without a result since the last one
 --   probes          how many have failed since the breaker has opened, or have told nothing while they had the lease
 --   failed:MEMBER   which of them was the last call of this member, and when its next one may be the probe
@@ -121,11 +123,12 @@ end
 
 -- lapse forgets a lease that has ended without a result: that was its member's turn.
 local function lapse()
-	local h = redis.call('HMGET', breaker, 'lease', 'until', 'leased')
+	local h = redis.call('HMGET', breaker, 'lease', 'until', 'leased', 'leased_for')
 	if not h[1] or tonumber(h[2]) > now then return end
 	local _, due = turn('calls', breaker, h[1])
 	local nth = redis.call('HINCRBY', breaker, 'probes', 1)
-	redis.call('HSET', breaker, 'failed:' .. h[1], nth .. ' ' .. int(due), 'probed:' .. h[1], nth .. ' ' .. int(now))
+	redis.call('HSET', breaker, 'probed:' .. h[1], nth .. ' ' .. int(now))
+	if h[4] ~= 'probe' then redis.call('HSET', breaker, 'failed:' .. h[1], nth .. ' ' .. int(due)) end
 	redis.call('HINCRBY', breaker, 'vain', int(h[2] - h[3]))
 	redis.call('HDEL', breaker, 'lease', 'leased')
 end
@@ -330,11 +333,10 @@ local function putOff(due, cooldown, cause, asks)
 	if cause == 'probe' then
 		redis.call('HSETNX', breaker, 'opened', int(now)) -- unless an older version of this script has opened it
 		due = math.min(due, redis.call('HGET', breaker, 'opened') + cooldowns * cooldown)
-	else
-		redis.call('HSET', breaker, 'opened', int(now))
 	end
 
 	local mine, all = turn('calls', breaker, me), cause == 'probe' or not owed(cause)
+	if cause == 'calls' and all then redis.call('HSET', breaker, 'opened', int(now)) end
 	for _, field in ipairs(present('failed:')) do
 		local nth, before = turn('calls', breaker, string.sub(field, #'failed:' + 1))
 		if all or nth > mine then redis.call('HSET', breaker, field, int(nth) .. ' ' .. int(math.max(before, due))) end
@@ -356,7 +358,7 @@ end
 -- members tell of no success otherwise.
 function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, probe, at, cause, succeeded, after)
 	at = past(at)
-	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last')
+	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last', 'leased_for')
 	local state, last = h[1], math.max(tonumber(h[5] or 0), at)
 	if at < tonumber(h[2] or 0) or not state and at < recovery() then return unchanged(id) end
 	if state == 'open' and probe == '1' then
@@ -368,7 +370,8 @@ function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, pr
 		end
 		local all = putOff(at + out, cooldown, cause, now + math.max(interval, after) + late)
 		redis.call('HSET', breaker, 'last', int(last))
-		local another = h[3] and h[3] ~= me and tonumber(h[4]) > now
+		if cause == 'probe' and redis.call('HGET', breaker, 'prober') == me then redis.call('HDEL', breaker, 'prober') end
+		local another = h[3] and (h[3] ~= me or cause == 'probe' and h[6] ~= 'probe') and tonumber(h[4]) > now
 		if not another then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
 		if all then return changed(id) end
 		changed(id, {wait = soon})
@@ -423,18 +426,23 @@ function ops.recovered(id, at, cause, cooldown)
 end
 
 -- mayTake returns when the member may have the lease, or may ask for it again: one who wants to call its Probe when that of
--- another member has timed out, or a call has been the probe for as long. One whose probe was in vain leaves the next one for a while to those who have
--- had no turn since: its own network may be what is broken.
+-- another member has timed out, or a call has been the probe for as long, unless that is the first probe of an opening,
+-- which Probes may not be able to see. One whose probe was in vain leaves the next one for a while to those who have had no
+-- turn since: its own network may be what is broken.
 local function mayTake(cause, patience, interval)
-	local h = redis.call('HMGET', breaker, 'probe_at', 'lease', 'until', 'leased', 'last')
+	local h = redis.call('HMGET', breaker, 'probe_at', 'lease', 'until', 'leased', 'last', 'leased_for', 'probes', 'prober')
 	local _, due = turn('calls', breaker, me)
 	local since = owed(cause)
-	if cause == 'probe' then due, since = tonumber(h[1]), since and math.max(h[1], h[5] or 0) end
+	if cause == 'probe' then
+		due, since = tonumber(h[1]), since and math.max(h[1], h[5] or 0)
+		if h[8] and h[8] ~= me then due = due + interval / 2 end -- it may hang
+	end
 
 	local ends = tonumber(h[3] or 0)
 	local out = keptOut(breaker, h[2], h[3], h[4])
 	if out > now then
-		if cause == 'probe' then out = math.min(out, h[4] + interval) end
+		local hangs = h[6] == 'probe' or tonumber(h[7] or 0) > 0
+		if cause == 'probe' and hangs then out = math.min(out, h[4] + interval) end
 		return math.max(due, out)
 	end
 	if not since then return due end
@@ -444,19 +452,22 @@ end
 
 -- take gives the member the lease, and tells the others unless some of them are owed a turn.
 local function take(id, cause, term)
-	redis.call('HSET', breaker, 'lease', me, 'until', int(now + term), 'leased', int(now))
+	redis.call('HSET', breaker, 'lease', me, 'until', int(now + term), 'leased', int(now), 'leased_for', cause)
 	local wait = math.max(term, redis.call('HGET', breaker, 'at') - now)
 	if not owed(cause) then changed(id, {wait = wait}) end
 end
 
--- lease lets the member probe an open breaker if it is time, and none other does.
+-- lease lets the member probe an open breaker if it is time, and none other does, but for a Probe beside a call that hangs,
+-- which keeps its lease.
 function ops.lease(id, cause, term, interval, patience)
 	local state = redis.call('HGET', breaker, 'state')
 	if state == 'isolated' then return cjson.encode({granted = false, wait = tonumber(term)}) end
 	if state ~= 'open' then return cjson.encode({granted = true, wait = 0}) end
 
 	lapse()
-	local mine = redis.call('HGET', breaker, 'lease') == me
+	local h = redis.call('HMGET', breaker, 'lease', 'leased_for')
+	local ofCall = h[1] ~= false and h[2] ~= 'probe'
+	local mine = h[1] == me and ofCall == (cause == 'calls')
 	local due = mine and now or mayTake(cause, patience, interval)
 	if cause == 'probe' then
 		local ends = math.max(due, now + interval) + interval + late
@@ -464,8 +475,8 @@ function ops.lease(id, cause, term, interval, patience)
 	end
 	if due > now then return cjson.encode({granted = false, wait = due - now}) end
 
-	if cause == 'probe' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2)) end
-	if not mine then take(id, cause, term) end
+	if cause == 'probe' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'prober', me) end
+	if not mine and not (cause == 'probe' and ofCall) then take(id, cause, term) end
 	return cjson.encode({granted = true, wait = 0})
 end
 

@@ -48,6 +48,8 @@ type modelBreaker struct {
 	at, probeAt time.Time
 	opened      time.Time // since when Probes that fail may put calls off
 	lease       string
+	byProbe     bool      // the lease is that of a Probe
+	prober      string    // whose Probe was the last one, unless it has failed
 	reset       time.Time // when it was reset by hand; zero if it wasn't
 	blind       time.Time // until when an opening means that Probes can't see what is wrong
 	recovered   time.Time // when a probe has succeeded last
@@ -235,7 +237,10 @@ func (b *modelBreaker) lapse(now time.Time) {
 		return
 	}
 	b.probes++
-	b.failed[b.lease], b.probed[b.lease] = turn{b.probes, b.turn(b.lease).due}, turn{b.probes, now}
+	b.probed[b.lease] = turn{b.probes, now}
+	if !b.byProbe {
+		b.failed[b.lease] = turn{b.probes, b.turn(b.lease).due}
+	}
 	b.vain += b.until.Sub(b.leased)
 	b.lease = ""
 }

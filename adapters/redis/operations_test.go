@@ -178,18 +178,22 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 			return s.view(fb.ID, s.me)
 		case b != nil && b.State == "open" && n.probe:
 			due := at.Add(fb.Config.Cooldown)
+			if n.cause == resilience.CauseProbe && b.prober == s.me {
+				b.prober = ""
+			}
 			if n.cause == resilience.CauseProbe && n.after > 0 {
 				due = latest(due, at.Add(n.after+fb.Config.ProbeInterval))
 				b.probeAt = latest(b.probeAt, at.Add(n.after))
 			}
 			if n.cause == resilience.CauseProbe {
 				due = earliest(due, b.opened.Add(10*fb.Config.Cooldown))
-			} else {
+			} else if some, _ := s.owed(b, n.cause, s.me); !some {
 				b.opened = s.time()
 			}
 			b.last = latest(b.last, at)
 			all := s.putOff(b, n.cause, due, s.time().Add(max(fb.Config.ProbeInterval, n.after)+time.Second))
-			if b.lease == "" || b.lease == s.me || !b.until.After(s.time()) {
+			ends := b.lease == s.me && (b.byProbe || n.cause == resilience.CauseCalls)
+			if b.lease == "" || ends || !b.until.After(s.time()) {
 				b.lease, b.until, b.vain = "", time.Time{}, 0
 			}
 			if all {
@@ -306,7 +310,8 @@ func (s *modelStore) lease(
 		}
 
 		b.lapse(now)
-		mine := b.lease == s.me
+		ofCall := b.lease != "" && !b.byProbe
+		mine := b.lease == s.me && ofCall == (cause == resilience.CauseCalls)
 		due := s.mayTake(b, fb, cause)
 		if mine {
 			due = now
@@ -318,9 +323,9 @@ func (s *modelStore) lease(
 			return leaseReply{Wait: milliseconds(due.Sub(now))}
 		}
 		if cause == resilience.CauseProbe {
-			b.probeAt = now.Add(fb.Config.ProbeInterval / 2)
+			b.probeAt, b.prober = now.Add(fb.Config.ProbeInterval/2), s.me
 		}
-		if !mine {
+		if beside := ofCall && cause == resilience.CauseProbe; !mine && !beside {
 			s.take(b, fb, cause)
 		}
 		return leaseReply{Granted: true}
@@ -333,9 +338,12 @@ func (s *modelStore) mayTake(b *modelBreaker, fb resilience.FleetBreaker, cause 
 	some, since := s.owed(b, cause, s.me)
 	if cause == resilience.CauseProbe {
 		due, since, patience = b.probeAt, latest(b.probeAt, b.last), fb.Config.ProbeInterval/2
+		if b.prober != "" && b.prober != s.me {
+			due = due.Add(fb.Config.ProbeInterval / 2)
+		}
 	}
 	if out := b.keptOut(s.me); out.After(s.time()) {
-		if cause == resilience.CauseProbe {
+		if cause == resilience.CauseProbe && (b.byProbe || b.probes > 0) {
 			out = earliest(out, b.leased.Add(fb.Config.ProbeInterval))
 		}
 		return latest(due, out)
@@ -352,6 +360,7 @@ func (s *modelStore) mayTake(b *modelBreaker, fb resilience.FleetBreaker, cause 
 // take gives the member the lease.
 func (s *modelStore) take(b *modelBreaker, fb resilience.FleetBreaker, cause resilience.Cause) {
 	b.lease, b.leased, b.until = s.me, s.time(), s.time().Add(leaseTerm)
+	b.byProbe = cause == resilience.CauseProbe
 	wait := max(leaseTerm, b.at.Sub(s.time()))
 	if some, _ := s.owed(b, cause, s.me); !some {
 		s.changed(fb.ID, s.me, func(e *entry) { e.Wait = wait.Milliseconds() })

@@ -1,0 +1,132 @@
+package redisfleet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/require"
+)
+
+// A meter counts what runs.
+type meter struct {
+	mu                  sync.Mutex
+	total, runs, atOnce int
+}
+
+func (m *meter) run(f func() error) error {
+	m.mu.Lock()
+	m.total++
+	m.runs++
+	m.atOnce = max(m.atOnce, m.runs)
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.runs--
+	}()
+	return f()
+}
+
+// callWith calls tool search of a server, as f.
+func callWith(s *server, f func(context.Context) error) {
+	_, _ = resilience.Do(context.Background(), s.guard, "search", func(ctx context.Context) (string, error) {
+		return "", f(ctx)
+	})
+}
+
+// However many members there are, and whatever their Probes tell, one call at a time is the probe, and calls are sacrificed as
+// seldom as by one server, also if they hang. Probes that hang are called one at a time, too.
+func TestOneCallAtATimeIsTheProbe(t *testing.T) {
+	for name, probe := range map[string]func(context.Context) error{
+		"fail":         func(context.Context) error { return errBackend },
+		"tell nothing": func(context.Context) error { return resilience.MarkNeutral(errBackend) },
+		"hang":         untilDone,
+	} {
+		for _, n := range []int{2, 10} {
+			t.Run(fmt.Sprintf("Probes %s, %d members", name, n), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var probes, calls meter
+					var over atomic.Bool
+					all := servers(t, newModel(), n, func(c *resilience.BreakerConfig) {
+						c.Probe = func(ctx context.Context) error {
+							if over.Load() {
+								return nil
+							}
+							return probes.run(func() error { return probe(ctx) })
+						}
+					})
+					defer leaveAll(t, all)
+					time.Sleep(2 * absence)
+					down(t, all)
+					stop := repeat(time.Second, func(s *server) {
+						callWith(s, func(ctx context.Context) error { return calls.run(func() error { return untilDone(ctx) }) })
+					}, all...)
+					time.Sleep(15 * time.Minute)
+					stop()
+					over.Store(true)
+					time.Sleep(time.Minute)
+					require.Equal(t, 1, calls.atOnce)
+					require.LessOrEqual(t, calls.total, 12)
+					require.LessOrEqual(t, probes.atOnce, 2)
+					require.LessOrEqual(t, probes.total, 300)
+				})
+			})
+		}
+	}
+}
+
+// Probes that tell nothing spend no turn of calls: the one of a healthy member that is called rarely passes soon, however
+// often the calls of another one fail.
+func TestProbesThatTellNothingSpendNoTurnOfCalls(t *testing.T) {
+	for _, pace := range []time.Duration{53 * time.Second, 61 * time.Second, 73 * time.Second} {
+		t.Run(pace.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := servers(t, newModel(), 2, func(c *resilience.BreakerConfig) {
+					c.Probe = func(context.Context) error { return resilience.MarkNeutral(errBackend) }
+				})
+				defer leaveAll(t, all)
+				time.Sleep(2 * absence)
+				down(t, all)
+				all[0].broken.Store(false)
+				stop := repeat(time.Second, func(s *server) {
+					callWith(s, func(context.Context) error { return errBackend })
+				}, all[0])
+				defer stop()
+				begin := time.Now()
+				for time.Sleep(pace); all[1].call() != nil; time.Sleep(pace) {
+				}
+				require.LessOrEqual(t, time.Since(begin), 10*time.Minute)
+			})
+		})
+	}
+}
+
+// What a Probe can't see, a call must: no Probe closes the breaker while the first one that is the probe is under way.
+func TestNoProbeBesideTheFirstCallAfterARelapse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := &probed{up: true} // its Probe sees nothing
+		all := servers(t, newModel(), 3, func(c *resilience.BreakerConfig) { c.Probe = backend.ask })
+		defer leaveAll(t, all)
+		time.Sleep(2 * absence)
+		down(t, all)
+		time.Sleep(10 * time.Second)
+		requireAll(t, all, resilience.StateClosed)
+		time.Sleep(5 * time.Second)
+		down(t, all) // within a Cooldown
+		opened := time.Now()
+		time.Sleep(31 * time.Second)
+
+		_, err := resilience.Do(t.Context(), all[0].guard, "search", func(context.Context) (string, error) {
+			time.Sleep(20 * time.Second)
+			return "", errBackend
+		})
+		require.ErrorIs(t, err, errBackend)
+		require.Zero(t, backend.since(opened))
+	})
+}
