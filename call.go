@@ -228,8 +228,8 @@ func (c *call) settle(o outcome) (counted bool) {
 	return c.ticket.settle(o, c.nested) && o != outcomeNeutral
 }
 
-// outlives reports whether the call, which belongs to one around it, has outlived that, and all between that belong to it,
-// and has a ticket of its own now. If its context were derived from one of theirs, that would have ended.
+// outlives reports whether the call, which belongs to one around it, has outlived that, and all between that belong
+// to it, and has a ticket of its own now. If its context were derived from one of theirs, that would have ended.
 func (c *call) outlives(o outcome) bool {
 	around := c.ctx.ticket
 	if around == nil || around.state.Load() != ticketUsed || o == outcomeNeutral {

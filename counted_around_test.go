@@ -142,8 +142,8 @@ func TestEndOfACallByTheToolAroundIt(t *testing.T) {
 	}
 }
 
-// What a tool itself has tried within a call that had less time than the tool is judged by the tool around it, whether the
-// last try ends in that time or after it, unless the tool around it has canceled the call.
+// What a tool itself has tried within a call that had less time than the tool is judged by the tool around it,
+// whether the last try ends in that time or after it, unless the tool around it has canceled the call.
 func TestExhaustedInAShortCall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		short, left time.Duration

@@ -266,8 +266,8 @@ func TestANestedCallAfterTheOuterOneCountsByItself(t *testing.T) {
 	})
 }
 
-// What a job calls after the call around it has ended belongs to the job, as long as that goes on, and passes: one failure
-// counts once.
+// What a job calls after the call around it has ended belongs to the job, as long as that goes on, and passes: one
+// failure counts once.
 func TestACallWithinAJobThatOutlivesItsCallBelongsToTheJob(t *testing.T) {
 	query := func(ctx context.Context, g *resilience.Guard) (int, error) {
 		return resilience.Do(ctx, g, "query", failing(9, errBoom))
@@ -306,8 +306,8 @@ func TestACallWithinAJobThatOutlivesItsCallBelongsToTheJob(t *testing.T) {
 	}
 }
 
-// A job that goes on after its call has ended counts by itself, whether it has begun before that or after it. One that the
-// end of the call ends doesn't, nor one whose breaker has changed since it has admitted the call.
+// A job that goes on after its call has ended counts by itself, whether it has begun before that or after it. One
+// that the end of the call ends doesn't, nor one whose breaker has changed since it has admitted the call.
 func TestACallThatOutlivesTheOuterOneCountsByItself(t *testing.T) {
 	guarded := func(ctx context.Context, g *resilience.Guard, job toolFunc) {
 		_, _ = resilience.Do(ctx, g, "job", job)

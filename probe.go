@@ -64,8 +64,9 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 // isBlind reports whether an opening now means that Probe can't see what is wrong. b.mu must be held.
 func (p *prober) isBlind() bool { return p.blind != nil && p.blind.left() > 0 }
 
-// openStill is called when the fleet says of an open breaker that it is open, as a call has been the probe in vain, unless
-// it only tells of the opening again: Probe is called from then on, though it wasn't at first. b.mu must be held.
+// openStill is called when the fleet says of an open breaker that it is open, as a call has been the probe in vain,
+// unless it only tells of the opening again: Probe is called from then on, though it wasn't at first. b.mu must be
+// held.
 func (p *prober) openStill(b *Breaker) {
 	if p != nil && p.at.Load() == nil && !p.isBlind() && (p.first == nil || p.first.left() <= 0) {
 		p.period++

@@ -76,9 +76,9 @@ func (t *ticket) isHeldBy(c *callContext) bool {
 	return false
 }
 
-// outlive fills in a new ticket for a call that belongs to the one around it but has outlived that, as a job does that goes
-// on with context.WithoutCancel: its end counts by itself, unless the breaker has changed since it has admitted the other
-// one.
+// outlive fills in a new ticket for a call that belongs to the one around it but has outlived that, as a job does
+// that goes on with context.WithoutCancel: its end counts by itself, unless the breaker has changed since it has
+// admitted the other one.
 func (t *ticket) outlive(around *ticket) bool {
 	now := around.era
 	if now.state != StateClosed || around.b.era.Load() != now {

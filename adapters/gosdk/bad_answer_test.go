@@ -262,8 +262,8 @@ func testAnswerThatCannotBeResumed(t *testing.T, name string, resume func(http.R
 	}
 }
 
-// Where a gateway lets no pings through, a ping would end the session of a client, which has no other: none is sent after an
-// answer by streamable HTTP, with sessions or without.
+// Where a gateway lets no pings through, a ping would end the session of a client, which has no other: none is sent
+// after an answer by streamable HTTP, with sessions or without.
 func TestAnswerWithoutAResultThroughAGateway(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		for _, protocol := range []string{legacy, latest} {

@@ -128,8 +128,8 @@ func mayLackResult(err error) bool {
 	return isCallError(err) && errors.Is(err, io.EOF) && saidBySDK(err) == io.EOF.Error() && !errors.As(err, &wire)
 }
 
-// isUnreadable reports whether err is what the SDK says of a message without an ID, or with one of another kind, by which it
-// ends the connection.
+// isUnreadable reports whether err is what the SDK says of a message without an ID, or with one of another kind, by
+// which it ends the connection.
 func isUnreadable(err error) bool {
 	var wire *jsonrpc.Error
 	return isCallError(err) && errors.As(err, &wire) && slices.Contains(unreadable, wire)

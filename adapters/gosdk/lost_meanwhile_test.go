@@ -164,8 +164,8 @@ func TestRefusalOfAllCalls(t *testing.T) {
 	}
 }
 
-// What a server answers to a call tells that nothing is lost, also if it lacks a result, or has words that the SDK has, too,
-// and something before the server refuses pings.
+// What a server answers to a call tells that nothing is lost, also if it lacks a result, or has words that the SDK
+// has, too, and something before the server refuses pings.
 func TestAnswerThatTellsOfNoLoss(t *testing.T) {
 	for name, answer := range map[string]fakeAnswer{
 		"no result":       {status: 200},

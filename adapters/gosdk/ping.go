@@ -177,8 +177,8 @@ func (s *Session) find(u *use, refused, reply error) finding {
 	return nothing
 }
 
-// mayBeForgotten reports whether a server may refuse a call so since it has forgotten the session, or takes its token no
-// more, rather than for what the call is.
+// mayBeForgotten reports whether a server may refuse a call so since it has forgotten the session, or takes its token
+// no more, rather than for what the call is.
 func mayBeForgotten(refused error, session string) bool {
 	var wire *jsonrpc.Error
 	mistaken := errors.As(refused, &wire) && isMistake(wire.Code)
@@ -274,8 +274,9 @@ func pingWithin(ctx context.Context, timeout time.Duration, cs *mcp.ClientSessio
 	return err
 }
 
-// pingUntil pings the server of cs, and reports whether the connection is stuck: while the SDK waits for the end of a process
-// whose output it has given up, it doesn't even give up a ping whose context has ended, as it otherwise does at once.
+// pingUntil pings the server of cs, and reports whether the connection is stuck: while the SDK waits for the end of a
+// process whose output it has given up, it doesn't even give up a ping whose context has ended, as it otherwise does
+// at once.
 func pingUntil(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) (reply error, isStuck bool) {
 	pinging, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -302,8 +303,9 @@ func pingUntil(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession
 	}
 }
 
-// hasEnded reports whether the error of a ping after a call without a result, which may be nil, says that the connection was
-// closed by one of both sides: the ping ends in the same way then. Something before the server may refuse pings, too.
+// hasEnded reports whether the error of a ping after a call without a result, which may be nil, says that the
+// connection was closed by one of both sides: the ping ends in the same way then. Something before the server may
+// refuse pings, too.
 func hasEnded(reply error) bool {
 	if !errors.Is(reply, mcp.ErrConnectionClosed) {
 		return false

@@ -28,8 +28,8 @@ type scripted struct {
 	answer   func(session, method, tool string) fakeAnswer
 }
 
-// A fakeAnswer is a result. If it has a status, it is an error of MCP with its code, or without one a page, but one with
-// status 200 is an answer without a result.
+// A fakeAnswer is a result. If it has a status, it is an error of MCP with its code, or without one a page, but one
+// with status 200 is an answer without a result.
 type fakeAnswer struct {
 	after        time.Duration
 	status, code int

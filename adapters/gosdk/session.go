@@ -369,8 +369,8 @@ func withoutGuards(err error) (cause error, guarded bool) {
 	return err, e != nil
 }
 
-// endsSoon reports whether the session has ended, or does so within the waitTime, or would if its process ended. Only one
-// that isn't reached by HTTP is pinged, as that harms it in no case.
+// endsSoon reports whether the session has ended, or does so within the waitTime, or would if its process ended. Only
+// one that isn't reached by HTTP is pinged, as that harms it in no case.
 func (s *Session) endsSoon(ctx context.Context, u *use) bool {
 	sessionCtx, open := s.contextOf(u.cs)
 	if !open {

@@ -425,10 +425,10 @@ function ops.recovered(id, at, cause, cooldown)
 	return changed(id, {cause = cause})
 end
 
--- mayTake returns when the member may have the lease, or may ask for it again: one who wants to call its Probe when that of
--- another member has timed out, or a call has been the probe for as long, unless that is the first probe of an opening,
--- which Probes may not be able to see. One whose probe was in vain leaves the next one for a while to those who have had no
--- turn since: its own network may be what is broken.
+-- mayTake returns when the member may have the lease, or may ask for it again: one who wants to call its Probe when
+-- that of another member has timed out, or a call has been the probe for as long, unless that is the first probe of
+-- an opening, which Probes may not be able to see. One whose probe was in vain leaves the next one for a while to
+-- those who have had no turn since: its own network may be what is broken.
 local function mayTake(cause, patience, interval)
 	local h = redis.call('HMGET', breaker, 'probe_at', 'lease', 'until', 'leased', 'last', 'leased_for', 'probes', 'prober')
 	local _, due = turn('calls', breaker, me)
@@ -457,8 +457,8 @@ local function take(id, cause, term)
 	if not owed(cause) then changed(id, {wait = wait}) end
 end
 
--- lease lets the member probe an open breaker if it is time, and none other does, but for a Probe beside a call that hangs,
--- which keeps its lease.
+-- lease lets the member probe an open breaker if it is time, and none other does, but for a Probe beside a call that
+-- hangs, which keeps its lease.
 function ops.lease(id, cause, term, interval, patience)
 	local state = redis.call('HGET', breaker, 'state')
 	if state == 'isolated' then return cjson.encode({granted = false, wait = tonumber(term)}) end

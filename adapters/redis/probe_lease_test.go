@@ -40,8 +40,8 @@ func callWith(s *server, f func(context.Context) error) {
 	})
 }
 
-// However many members there are, and whatever their Probes tell, one call at a time is the probe, and calls are sacrificed as
-// seldom as by one server, also if they hang. Probes that hang are called one at a time, too.
+// However many members there are, and whatever their Probes tell, one call at a time is the probe, and calls are
+// sacrificed as seldom as by one server, also if they hang. Probes that hang are called one at a time, too.
 func TestOneCallAtATimeIsTheProbe(t *testing.T) {
 	for name, probe := range map[string]func(context.Context) error{
 		"fail":         func(context.Context) error { return errBackend },
@@ -81,8 +81,8 @@ func TestOneCallAtATimeIsTheProbe(t *testing.T) {
 	}
 }
 
-// Probes that tell nothing spend no turn of calls: the one of a healthy member that is called rarely passes soon, however
-// often the calls of another one fail.
+// Probes that tell nothing spend no turn of calls: the one of a healthy member that is called rarely passes soon,
+// however often the calls of another one fail.
 func TestProbesThatTellNothingSpendNoTurnOfCalls(t *testing.T) {
 	for _, pace := range []time.Duration{53 * time.Second, 61 * time.Second, 73 * time.Second} {
 		t.Run(pace.String(), func(t *testing.T) {

@@ -417,8 +417,8 @@ func TestProbesOfAllAfterARelapse(t *testing.T) {
 	})
 }
 
-// Calls have opened the breaker again soon after a Probe had closed it, which therefore can't see what is wrong. That doesn't
-// change when the opening is told again, after Redis has lost its memory, or went back to an older one.
+// Calls have opened the breaker again soon after a Probe had closed it, which therefore can't see what is wrong. That
+// doesn't change when the opening is told again, after Redis has lost its memory, or went back to an older one.
 func TestNoProbeOfAnOpeningThatIsToldAgain(t *testing.T) {
 	for name, how := range map[string]func(*model) func(){
 		"kept":    func(*model) func() { return func() {} },

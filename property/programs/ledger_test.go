@@ -102,8 +102,8 @@ func (r *record) coincides(other *record) bool {
 			other.returned.at == r.returned.at && !r.returned.never())
 }
 
-// outlives reports whether the call has outlived its owner, and all calls between that the same breaker counts, so that it
-// is counted itself.
+// outlives reports whether the call has outlived its owner, and all calls between that the same breaker counts, so
+// that it is counted itself.
 func (r *record) outlives(l *ledger) bool {
 	if r.returned.never() || r.owner.returned.never() || r.owner.returned.at > r.returned.at {
 		return false
@@ -436,8 +436,8 @@ func (a *attempt) counts() outcome {
 	return neutral
 }
 
-// isolatedMeanwhile reports whether the breaker of the tool was isolated during a call that has one of its key, or still is
-// when a call ends that has passed within another one.
+// isolatedMeanwhile reports whether the breaker of the tool was isolated during a call that has one of its key, or
+// still is when a call ends that has passed within another one.
 func (r *record) isolatedMeanwhile() (isolated bool) {
 	if r.breaker == breakerName(r.config.breaker) {
 		return false

@@ -204,8 +204,8 @@ func (r *record) isBehind() bool {
 	return r.behind || r.parent != nil && r.parent.isBehind()
 }
 
-// findOwner looks for the call around r that the breaker has admitted, and that hasn't returned, or of which a call around r
-// that belongs to it goes on.
+// findOwner looks for the call around r that the breaker has admitted, and that hasn't returned, or of which a call
+// around r that belongs to it goes on.
 func (r *record) findOwner(breaker string) {
 	r.owner, r.tied = r, false
 	for a := r.parent; a != nil; a = a.parent {
