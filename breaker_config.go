@@ -47,7 +47,8 @@ type BreakerConfig struct {
 	//     nothing for a Cooldown, a call is the probe.
 	//
 	// Probe closes the breaker at most once in a Cooldown. If calls open it again sooner, Probe can't see
-	// what is wrong: it isn't called then, and after the Cooldown a call is the probe.
+	// what is wrong: it isn't called then, and after the Cooldown a call is the probe. It is called again
+	// when that has failed, or if none has within another Cooldown.
 	//
 	// Below a breaker with keys, each open one asks by itself, whether or not there are calls: up to 1,024, where
 	// agents choose the keys. One Probe of a breaker runs at a time, on a goroutine that exists only while it runs.

@@ -58,7 +58,20 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 		p.begin(b)
 	default:
 		p.first = in(min(b.probeAt.Load().left(), b.cfg.Cooldown))
+		b.beginLate(p.period, add(p.first.left(), b.cfg.Cooldown))
 	}
+}
+
+// beginLate begins to call Probe after an opening that it can't see if no call has been the probe in vain by then: there
+// may be no calls. b.mu must be held.
+func (b *Breaker) beginLate(period int, delay time.Duration) {
+	time.AfterFunc(delay, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.prober.period == period {
+			b.prober.begin(b)
+		}
+	})
 }
 
 // isBlind reports whether an opening now means that Probe can't see what is wrong. b.mu must be held.

@@ -242,8 +242,8 @@ func TestProbeClosesAtMostOnceInACooldown(t *testing.T) {
 		assert.LessOrEqual(t, opened, 2*10*60/30)
 		assert.GreaterOrEqual(t, opened, 10)
 
-		time.Sleep(time.Minute)
-		b.Reset()
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, resilience.StateClosed, b.State(), "without calls, too")
 		trip(t, b)
 		time.Sleep(6 * time.Second)
 		require.Equal(t, resilience.StateClosed, b.State())
@@ -282,6 +282,32 @@ func TestProbeIsCalledAgainACooldownAfterItHasClosedTheBreaker(t *testing.T) {
 				assert.Equal(t, want, b.State())
 			})
 		}
+	}
+}
+
+// What Probe can't see a call must tell, but there may be none, or one that tells nothing.
+func TestProbeIsCalledAgainIfNoCallTells(t *testing.T) {
+	for name, call := range map[string]func(*resilience.Breaker){
+		"no call": func(*resilience.Breaker) {},
+		"a call that tells nothing": func(b *resilience.Breaker) {
+			require.True(t, report(b, resilience.MarkNeutral(errBoom)))
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			var backend probedBackend
+			backend.up.Store(true)
+			b := probed(t, resilience.BreakerConfig{Probe: backend.probe})
+			time.Sleep(6 * time.Second)
+			require.Equal(t, resilience.StateClosed, b.State())
+			asked := backend.asked.Load()
+			trip(t, b)
+			time.Sleep(30 * time.Second)
+			call(b)
+			time.Sleep(30 * time.Second)
+			require.Equal(t, asked, backend.asked.Load())
+			time.Sleep(6 * time.Second)
+			assert.Equal(t, resilience.StateClosed, b.State())
+		})
 	}
 }
 

@@ -33,7 +33,8 @@ type model struct {
 	opened, // when Probes that fail keep no more calls out
 	blind, // until when an opening means that Probe can't see what is wrong
 	asked time.Duration // when Probe was asked last, or the breaker has opened
-	asks bool // Probe is asked again within a probeInterval
+	begins time.Duration // when Probe is asked again, if no call has opened the breaker again by then; zero if it is
+	asks   bool          // Probe is asked again within a probeInterval
 
 	contended                       bool // a call was rejected because of the probe
 	leave, trial, left, hasFailedBy int  // how many calls leave the slot to another one; contended probes that failed
@@ -62,8 +63,19 @@ func (m *model) become(s resilience.State, cause resilience.Cause) {
 	if again && m.asks {
 		return // here, too
 	}
-	m.asks = m.probes && s == resilience.StateOpen && (cause == resilience.CauseManual || m.now >= m.blind)
-	m.asked = m.now
+	asks := m.probes && s == resilience.StateOpen
+	m.asks = asks && (cause == resilience.CauseManual || m.now >= m.blind)
+	m.asked, m.begins = m.now, 0
+	if asks && !m.asks {
+		m.begins = min(m.probeAt, m.now+cooldown) + cooldown
+	}
+}
+
+// begin lets time pass until Probe is asked again, if it is by then.
+func (m *model) begin(by time.Duration) {
+	if m.begins > 0 && m.begins < by {
+		m.asks, m.asked, m.opened, m.begins = true, m.begins, m.begins+maxCooldowns*cooldown, 0
+	}
 }
 
 func (m *model) nextEra() { m.era, m.began = m.era+1, m.now }
@@ -189,7 +201,7 @@ func (m *model) trip(d time.Duration) {
 	case resilience.StateOpen:
 		m.probeAt = m.now + d
 		if m.probes && !m.asks {
-			m.asks, m.asked, m.opened = true, m.now, m.now+maxCooldowns*cooldown
+			m.asks, m.asked, m.opened, m.begins = true, m.now, m.now+maxCooldowns*cooldown, 0
 		}
 	default:
 		m.open(d, resilience.CauseManual)
@@ -228,10 +240,12 @@ func (m *model) probed(a ask) (wrong string) {
 // advance lets time pass, during which Probe was called so.
 func (m *model) advance(to time.Duration, asked []ask) (wrong string) {
 	for _, a := range asked {
+		m.begin(a.at)
 		if wrong := m.probed(a); wrong != "" {
 			return wrong
 		}
 	}
+	m.begin(to)
 	if m.now = to; m.asks && to > m.asked+probeInterval {
 		return "Probe isn't called in time"
 	}
