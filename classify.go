@@ -78,7 +78,9 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 //     killed are no evidence of trouble, either: an agent can bring them about.
 //
 // A deadline of the tool's own counts, since that is how a hang is noticed. A tool that takes a timeout from its agent,
-// or waits for what the agent has described, marks the end of that by [MarkNeutral] or [MarkInvalid].
+// or waits for what the agent has described, marks the end of that by [MarkNeutral] or [MarkInvalid]. What several calls
+// share, as by a singleflight, runs with context.WithoutCancel: the end of the one whose context it has would pass for
+// the tool's own in all others.
 //
 // A [Guard] neither counts nor retries a failure that says no more than TIMEOUT, [context.DeadlineExceeded],
 // [os.ErrDeadlineExceeded], gRPC's deadline exceeded or HTTP's 504 in the second half of a call that its caller ends
