@@ -178,15 +178,15 @@ func (b *Breaker) follow(c FleetChange, fresh *counter) bool {
 	return true
 }
 
-// openByFleet opens the breaker for d, and for ten Cooldowns at most, unless its own probe is under way. b.mu must be
-// held.
+// openByFleet opens the breaker for d, and for ten Cooldowns at most, unless its own probe is under way, or one may be
+// anyway. b.mu must be held.
 func (b *Breaker) openByFleet(fresh *counter, d time.Duration) {
 	d = min(max(d, 0), b.cfg.longest())
 	if b.prober != nil {
 		b.prober.denied = refusal{} // somebody asks the backend
 	}
 	switch state := b.era.Load().state; {
-	case b.hasProbe():
+	case b.hasProbe(), state == StateHalfOpen && d == 0: // a call is the probe, or may be
 	case state == StateOpen:
 		s := &b.inTrouble().shared
 		if left := b.untilProbe(); d < left && (s.alone == nil || s.alone.left() < left) {

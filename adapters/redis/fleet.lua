@@ -333,10 +333,11 @@ local function putOff(due, cooldown, cause, asks)
 	if cause == 'probe' then
 		redis.call('HSETNX', breaker, 'opened', int(now)) -- unless an older version of this script has opened it
 		due = math.min(due, redis.call('HGET', breaker, 'opened') + cooldowns * cooldown)
+	else
+		redis.call('HSET', breaker, 'opened', int(now))
 	end
 
 	local mine, all = turn('calls', breaker, me), cause == 'probe' or not owed(cause)
-	if cause == 'calls' and all then redis.call('HSET', breaker, 'opened', int(now)) end
 	for _, field in ipairs(present('failed:')) do
 		local nth, before = turn('calls', breaker, string.sub(field, #'failed:' + 1))
 		if all or nth > mine then redis.call('HSET', breaker, field, int(nth) .. ' ' .. int(math.max(before, due))) end
@@ -371,8 +372,8 @@ function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, pr
 		local all = putOff(at + out, cooldown, cause, now + math.max(interval, after) + late)
 		redis.call('HSET', breaker, 'last', int(last))
 		if cause == 'probe' and redis.call('HGET', breaker, 'prober') == me then redis.call('HDEL', breaker, 'prober') end
-		local another = h[3] and (h[3] ~= me or cause == 'probe' and h[6] ~= 'probe') and tonumber(h[4]) > now
-		if not another then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
+		local others = h[3] and (h[3] ~= me or cause == 'probe' and h[6] ~= 'probe') -- or that of its own call
+		if not others or tonumber(h[4]) <= now then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
 		if all then return changed(id) end
 		changed(id, {wait = soon})
 		return unchanged(id)
@@ -434,7 +435,7 @@ local function mayTake(cause, patience, interval)
 	local _, due = turn('calls', breaker, me)
 	local since = owed(cause)
 	if cause == 'probe' then
-		due, since = tonumber(h[1]), since and math.max(h[1], h[5] or 0)
+		due, since = tonumber(h[1]), since and (h[2] == me and h[1] + interval / 2 or math.max(h[1], h[5] or 0))
 		if h[8] and h[8] ~= me then due = due + interval / 2 end -- it may hang
 	end
 
@@ -476,7 +477,12 @@ function ops.lease(id, cause, term, interval, patience)
 	if due > now then return cjson.encode({granted = false, wait = due - now}) end
 
 	if cause == 'probe' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'prober', me) end
-	if not mine and not (cause == 'probe' and ofCall) then take(id, cause, term) end
+	if cause == 'probe' and ofCall then
+		local nth = redis.call('HINCRBY', breaker, 'probes', 1) -- that was its turn, also if it tells nothing
+		redis.call('HSET', breaker, 'probed:' .. me, nth .. ' ' .. int(now + 2 * interval + late))
+	elseif not mine then
+		take(id, cause, term)
+	end
 	return cjson.encode({granted = true, wait = 0})
 end
 

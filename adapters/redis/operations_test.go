@@ -187,7 +187,7 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 			}
 			if n.cause == resilience.CauseProbe {
 				due = earliest(due, b.opened.Add(10*fb.Config.Cooldown))
-			} else if some, _ := s.owed(b, n.cause, s.me); !some {
+			} else {
 				b.opened = s.time()
 			}
 			b.last = latest(b.last, at)
@@ -325,7 +325,11 @@ func (s *modelStore) lease(
 		if cause == resilience.CauseProbe {
 			b.probeAt, b.prober = now.Add(fb.Config.ProbeInterval/2), s.me
 		}
-		if beside := ofCall && cause == resilience.CauseProbe; !mine && !beside {
+		switch {
+		case ofCall && cause == resilience.CauseProbe:
+			b.probes++
+			b.probed[s.me] = turn{b.probes, now.Add(2*fb.Config.ProbeInterval + time.Second)}
+		case !mine:
 			s.take(b, fb, cause)
 		}
 		return leaseReply{Granted: true}
@@ -338,6 +342,9 @@ func (s *modelStore) mayTake(b *modelBreaker, fb resilience.FleetBreaker, cause 
 	some, since := s.owed(b, cause, s.me)
 	if cause == resilience.CauseProbe {
 		due, since, patience = b.probeAt, latest(b.probeAt, b.last), fb.Config.ProbeInterval/2
+		if b.lease == s.me { // its calls may fail again and again
+			since = b.probeAt.Add(fb.Config.ProbeInterval / 2)
+		}
 		if b.prober != "" && b.prober != s.me {
 			due = due.Add(fb.Config.ProbeInterval / 2)
 		}

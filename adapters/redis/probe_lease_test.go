@@ -81,6 +81,51 @@ func TestOneCallAtATimeIsTheProbe(t *testing.T) {
 	}
 }
 
+// A member that isn't called, and whose turn never comes, is no reason to sacrifice more calls of another one.
+func TestIdleMemberCostsNoCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls meter
+		all := servers(t, newModel(), 2, func(c *resilience.BreakerConfig) {
+			c.Probe = func(context.Context) error { return errBackend }
+		})
+		defer leaveAll(t, all)
+		time.Sleep(2 * absence)
+		down(t, all)
+		stop := repeat(time.Second, func(s *server) {
+			callWith(s, func(context.Context) error { return calls.run(func() error { return errBackend }) })
+		}, all[0])
+		time.Sleep(time.Hour)
+		stop()
+		require.LessOrEqual(t, calls.total, 14)
+	})
+}
+
+// Probes that fail soon after each other reject calls for no longer, once they have done so for ten Cooldowns. They admit no
+// more calls by that than one does as the probe, however long that takes.
+func TestProbesThatFailAdmitNoCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls meter
+		all := servers(t, newModel(), 1, func(c *resilience.BreakerConfig) {
+			c.Cooldown, c.ProbeInterval = 10*time.Second, time.Second
+			c.Probe = func(context.Context) error { return errBackend }
+		})
+		defer leaveAll(t, all)
+		down(t, all)
+		stop := repeat(730*time.Millisecond, func(s *server) {
+			go callWith(s, func(context.Context) error {
+				return calls.run(func() error {
+					time.Sleep(4 * time.Second)
+					return errBackend
+				})
+			})
+		}, all[0])
+		time.Sleep(90 * time.Minute)
+		stop()
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, calls.total, 100)
+	})
+}
+
 // Probes that tell nothing spend no turn of calls: the one of a healthy member that is called rarely passes soon,
 // however often the calls of another one fail.
 func TestProbesThatTellNothingSpendNoTurnOfCalls(t *testing.T) {

@@ -450,36 +450,47 @@ func TestNoProbeOfAnOpeningThatIsToldAgain(t *testing.T) {
 }
 
 // A call of one member that hangs as the probe keeps none of the others' Probes, which close the breaker soon after the
-// backend answers. The Probes of that member hang, too.
+// backend answers. The Probes of that member hang, too, or tell nothing.
 func TestProbesBesideACallThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, backend := newModel(), new(probed)
-		all := servers(t, m, 3, func(c *resilience.BreakerConfig) {
-			c.Probe = backend.ask
-			if len(m.members) == 0 {
-				c.Probe = untilDone
-			}
-		})
-		defer leaveAll(t, all)
-		time.Sleep(2 * absence)
-		down(t, all)
-		time.Sleep(6 * time.Minute) // no Probe keeps calls out for so long
-		hung := make(chan error, 1)
-		go func() {
-			_, err := resilience.Do(context.Background(), all[0].guard, "search", func(ctx context.Context) (string, error) {
-				return "", untilDone(ctx)
+	for name, own := range map[string]func(context.Context) error{
+		"hang":         untilDone,
+		"tell nothing": func(context.Context) error { return resilience.MarkNeutral(errBackend) },
+	} {
+		for range 5 { // when Probes are called is a matter of chance
+			t.Run("its Probes "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testProbesBesideACallThatHangs(t, own) })
 			})
-			hung <- err
-		}()
-		synctest.Wait()
-		backend.mu.Lock()
-		backend.up = true
-		backend.mu.Unlock()
-		time.Sleep(25 * time.Second)
-		require.Empty(t, hung)
-		requireAll(t, all[1:], resilience.StateClosed)
-		require.ErrorIs(t, <-hung, resilience.CodeTimeout)
+		}
+	}
+}
+
+func testProbesBesideACallThatHangs(t *testing.T, own func(context.Context) error) {
+	m, backend := newModel(), new(probed)
+	all := servers(t, m, 3, func(c *resilience.BreakerConfig) {
+		c.Probe = backend.ask
+		if len(m.members) == 0 {
+			c.Probe = own
+		}
 	})
+	defer leaveAll(t, all)
+	time.Sleep(2 * absence)
+	down(t, all)
+	time.Sleep(6 * time.Minute) // no Probe keeps calls out for so long
+	hung := make(chan error, 1)
+	go func() {
+		_, err := resilience.Do(context.Background(), all[0].guard, "search", func(ctx context.Context) (string, error) {
+			return "", untilDone(ctx)
+		})
+		hung <- err
+	}()
+	synctest.Wait()
+	backend.mu.Lock()
+	backend.up = true
+	backend.mu.Unlock()
+	time.Sleep(25 * time.Second)
+	require.Empty(t, hung)
+	requireAll(t, all[1:], resilience.StateClosed)
+	require.ErrorIs(t, <-hung, resilience.CodeTimeout)
 }
 
 func untilDone(ctx context.Context) error {
