@@ -387,6 +387,6 @@ func (s *Session) endsSoon(ctx context.Context, u *use) bool {
 	if u.sent.began.Load() {
 		return false
 	}
-	_, isStuck := pingUntil(ctx, pingTimeout, u.cs)
+	_, isStuck := pingUntil(ctx, pingTimeout, u.cs, false)
 	return isStuck
 }
