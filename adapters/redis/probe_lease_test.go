@@ -40,8 +40,9 @@ func callWith(s *server, f func(context.Context) error) {
 	})
 }
 
-// However many members there are, and whatever their Probes tell, one call at a time is the probe, and calls are
-// sacrificed as seldom as by one server, also if they hang. Probes that hang are called one at a time, too.
+// However many members there are, and whatever their Probes tell, one call at a time is the probe if all are called
+// often, and calls are sacrificed as seldom as by one server, also if they hang. Probes that hang are called one at a
+// time, too, or two.
 func TestOneCallAtATimeIsTheProbe(t *testing.T) {
 	for name, probe := range map[string]func(context.Context) error{
 		"fail":         func(context.Context) error { return errBackend },
@@ -152,7 +153,8 @@ func TestProbesThatTellNothingSpendNoTurnOfCalls(t *testing.T) {
 	}
 }
 
-// What a Probe can't see, a call must: no Probe closes the breaker while the first one that is the probe is under way.
+// What a Probe can't see, a call must: for a Cooldown, no Probe closes the breaker while the first one that is the probe
+// is under way.
 func TestNoProbeBesideTheFirstCallAfterARelapse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := &probed{up: true} // its Probe sees nothing
