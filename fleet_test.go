@@ -777,3 +777,18 @@ func TestResetAgainWhileAway(t *testing.T) {
 		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 	})
 }
+
+// A fleet may open a breaker for no time at all. This is in real time, in which some has passed by then.
+func TestProbeIsCalledAfterAnOpeningForNoTime(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	g, m := joined(t, new(testFleet), resilience.BreakerConfig{
+		Cooldown: 50 * time.Millisecond, ProbeInterval: 5 * time.Millisecond,
+		Probe: func(context.Context) error { asked <- struct{}{}; return nil },
+	})
+	trip(t, g.Breaker("x"))
+	<-asked
+	closed := func() bool { return g.Breaker("x").State() == resilience.StateClosed }
+	require.Eventually(t, closed, time.Minute, time.Millisecond)
+	opened(t, m, 0)
+	<-asked
+}

@@ -50,6 +50,9 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	p.period++
 	p.at.Store(nil)
 	p.first = nil
+	if e.To == StateOpen {
+		p.opened = in(b.cfg.longest())
+	}
 	switch {
 	case e.Cause == CauseProbe: // it has closed the breaker
 		p.blind = in(b.cfg.Cooldown)
@@ -57,8 +60,9 @@ func (p *prober) changed(b *Breaker, e BreakerChange) {
 	case !p.isBlind():
 		p.begin(b)
 	default:
-		p.first = in(min(b.probeAt.Load().left(), b.cfg.Cooldown))
-		b.beginLate(p.period, add(p.first.left(), b.cfg.Cooldown))
+		first := max(min(b.probeAt.Load().left(), b.cfg.Cooldown), 0)
+		p.first = in(first)
+		b.beginLate(p.period, add(first, b.cfg.Cooldown))
 	}
 }
 
@@ -82,17 +86,22 @@ func (p *prober) isBlind() bool { return p.blind != nil && p.blind.left() > 0 }
 // held.
 func (p *prober) openStill(b *Breaker) {
 	if p != nil && p.at.Load() == nil && !p.isBlind() && (p.first == nil || p.first.left() <= 0) {
-		p.period++
-		p.begin(b)
+		p.beginAnew(b)
 	}
 }
 
 // isAsking reports whether Probe runs. b.mu must be held.
 func (p *prober) isAsking() bool { return p != nil && p.asking }
 
+// beginAnew begins a period of an open breaker, as if that had just opened. b.mu must be held.
+func (p *prober) beginAnew(b *Breaker) {
+	p.period++
+	p.opened = in(b.cfg.longest())
+	p.begin(b)
+}
+
 // begin schedules the first Probe of a period. b.mu must be held.
 func (p *prober) begin(b *Breaker) {
-	p.opened = in(b.cfg.longest())
 	var wish time.Duration
 	if p.wish != nil {
 		wish = p.wish.left()
@@ -107,8 +116,7 @@ func (p *prober) tripped(b *Breaker) {
 		return
 	}
 	if at := p.at.Load(); at == nil || at.left() > b.cfg.ProbeInterval {
-		p.period++
-		p.begin(b)
+		p.beginAnew(b)
 	}
 }
 

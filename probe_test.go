@@ -311,6 +311,23 @@ func TestProbeIsCalledAgainIfNoCallTells(t *testing.T) {
 	}
 }
 
+// Probes that begin late keep calls out for no longer than others: ten Cooldowns since the opening.
+func TestLateProbesThatFailKeepCallsOutForTenCooldowns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var backend probedBackend
+		backend.up.Store(true)
+		b := probed(t, resilience.BreakerConfig{Probe: backend.probe})
+		time.Sleep(6 * time.Second)
+		require.Equal(t, resilience.StateClosed, b.State())
+		trip(t, b)
+		backend.up.Store(false)
+		time.Sleep(299 * time.Second)
+		require.False(t, report(b, nil))
+		time.Sleep(2 * time.Second)
+		assert.True(t, report(b, nil))
+	})
+}
+
 func TestProbeEndsWhenTheBreakerChanges(t *testing.T) {
 	for name, change := range map[string]func(*resilience.Guard){
 		"Reset":   func(g *resilience.Guard) { g.Breaker("x").Reset() },

@@ -74,7 +74,7 @@ func (m *model) become(s resilience.State, cause resilience.Cause) {
 // begin lets time pass until Probe is asked again, if it is by then.
 func (m *model) begin(by time.Duration) {
 	if m.begins > 0 && m.begins < by {
-		m.asks, m.asked, m.opened, m.begins = true, m.begins, m.begins+maxCooldowns*cooldown, 0
+		m.asks, m.asked, m.begins = true, m.begins, 0
 	}
 }
 
