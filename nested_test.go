@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"net"
 	"syscall"
 	"testing"
@@ -264,6 +265,35 @@ func TestANestedCallAfterTheOuterOneCountsByItself(t *testing.T) {
 		require.ErrorIs(t, <-later, errBoom)
 		assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
 	})
+}
+
+// A job that succeeds in the moment in which another call opens the breaker either comes before that or is dropped. It
+// doesn't close the breaker again.
+func TestJobClosesNoBreakerThatHasJustOpened(t *testing.T) {
+	for range 5000 {
+		b := resilience.NewBreaker("x", resilience.BreakerConfig{Failures: 1, Cooldown: time.Hour})
+		begun, ends := make(chan struct{}), make(chan struct{})
+		wait := func(err error) toolFunc {
+			return func(context.Context) (int, error) {
+				begun <- struct{}{}
+				<-ends
+				return 0, err
+			}
+		}
+		var calls sync.WaitGroup
+		calls.Go(func() { _, _ = resilience.WithBreaker(t.Context(), b, wait(errBoom)) })
+		<-begun
+		_, _ = resilience.WithBreaker(t.Context(), b, func(ctx context.Context) (int, error) {
+			for range 4 {
+				calls.Go(func() { _, _ = resilience.WithBreaker(context.WithoutCancel(ctx), b, wait(nil)) })
+				<-begun
+			}
+			return 0, nil
+		})
+		close(ends)
+		calls.Wait()
+		require.Equal(t, resilience.StateOpen, b.State())
+	}
 }
 
 // What a job calls after the call around it has ended belongs to the job, as long as that goes on, and passes: one

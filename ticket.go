@@ -88,6 +88,10 @@ func (t *ticket) outlive(around *ticket) bool {
 	if err != nil {
 		return false
 	}
+	if around.b.era.Load() != now { // as in admit
+		report(errNeutral)
+		return false
+	}
 	t.b, t.era, t.report = around.b, now, report
 	return true
 }
