@@ -126,7 +126,7 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 	if lacksResult && sent.isStreamable() || !lacksResult && !mayFollowSessionEnd(err) {
 		return failed
 	}
-	reply, isStuck := pingUntil(ctx, pingTimeout, cs, sent.began.Load())
+	reply, isStuck := pingUntil(ctx, pingTimeout, cs)
 	closed := isClosed(reply, cs)
 	if lacksResult {
 		closed = hasEnded(reply)

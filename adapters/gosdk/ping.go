@@ -223,7 +223,7 @@ func (s *Session) hasClosed(ctx context.Context, cs *mcp.ClientSession) bool {
 	pinging, cancel := context.WithCancel(context.WithoutCancel(dialed))
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	reply, isStuck := pingUntil(pinging, waitTime(ctx), cs, false)
+	reply, isStuck := pingUntil(pinging, waitTime(ctx), cs)
 	switch {
 	case isPingRefused(reply):
 		s.pings.silence(true)
@@ -276,19 +276,12 @@ func pingWithin(ctx context.Context, timeout time.Duration, cs *mcp.ClientSessio
 
 // pingUntil pings the server of cs, and reports whether the connection is stuck: while the SDK waits for the end of a
 // process whose output it has given up, it doesn't even give up a ping whose context has ended, as it otherwise does
-// at once. A ping by HTTP goes on instead: to end it within its answer would end a plain session.
-func pingUntil(
-	ctx context.Context, timeout time.Duration, cs *mcp.ClientSession, byHTTP bool,
-) (reply error, isStuck bool) {
-	waiting, stop := context.WithTimeout(ctx, timeout)
-	defer stop()
-	pinging, cancel := waiting, stop
-	if byHTTP {
-		pinging, cancel = context.WithTimeout(context.WithoutCancel(ctx), askTime)
-	}
+// at once.
+func pingUntil(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) (reply error, isStuck bool) {
+	pinging, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	replied := make(chan error, 1)
 	go func() {
-		defer cancel()
 		var err error
 		defer func() {
 			_ = recover() // of the client's middleware: it says nothing
@@ -300,10 +293,7 @@ func pingUntil(
 	select {
 	case reply = <-replied:
 		return reply, false
-	case <-waiting.Done():
-	}
-	if byHTTP {
-		return nil, false
+	case <-pinging.Done():
 	}
 	select {
 	case reply = <-replied:

@@ -387,6 +387,6 @@ func (s *Session) endsSoon(ctx context.Context, u *use) bool {
 	if u.sent.began.Load() {
 		return false
 	}
-	_, isStuck := pingUntil(ctx, pingTimeout, u.cs, false)
+	_, isStuck := pingUntil(ctx, pingTimeout, u.cs)
 	return isStuck
 }
