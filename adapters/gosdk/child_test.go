@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,7 +56,8 @@ func child(mode string) {
 }
 
 // newChildServer returns a server whose tools print to stderr that they were called. Only "pid" replies:
-// "hang" never does, "report" only sends progress, "mute" closes the output of the process, and "print" writes to it.
+// "hang" never does, "report" only sends progress, "mute" closes the output of the process, "print" writes to it, and
+// "flood" too much.
 func newChildServer() *mcp.Server {
 	server := newServer(nil)
 	add := func(name string, handler mcp.ToolHandler) {
@@ -80,6 +82,10 @@ func newChildServer() *mcp.Server {
 	})
 	add("print", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		_, err := fmt.Println("fetching the page")
+		return nil, err
+	})
+	add("flood", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		_, err := fmt.Printf("%q\n", strings.Repeat("x", 17<<20))
 		return nil, err
 	})
 	add("pid", returns(textResult(strconv.Itoa(os.Getpid())), nil))

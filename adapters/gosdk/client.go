@@ -122,16 +122,15 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 		return failed
 	}
 
-	lacksResult := mayLackResult(err)
-	if lacksResult && sent.isStreamable() || !lacksResult && !mayFollowSessionEnd(err) {
-		return failed
-	}
-	reply, isStuck := pingUntil(ctx, pingTimeout, cs)
-	closed := isClosed(reply, cs)
-	if lacksResult {
-		closed = hasEnded(reply)
-	}
-	if !closed && !isStuck {
+	switch {
+	case mayLackResult(err):
+		if sent.isStreamable() {
+			return failed
+		}
+		if reply, isStuck := pingUntil(ctx, pingTimeout, cs); !isStuck && !hasEnded(reply) {
+			return failed
+		}
+	case !mayFollowSessionEnd(err), !isClosed(pingWithin(ctx, pingTimeout, cs), cs):
 		return failed
 	}
 	return connectionLost(reasonClosed, err)

@@ -145,13 +145,17 @@ func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
 	}
 }
 
-// A message over stdio without an ID, as JSON-RPC wants it of an error that belongs to no request, ends the connection. The
-// SDK says of the calls in flight that they are invalid requests: they may have taken effect.
-func TestMessageWithoutAnIDEndsTheConnection(t *testing.T) {
+// A message over stdio without an ID, as JSON-RPC wants it of an error that belongs to no request, ends the connection,
+// and so does what is no message. The SDK says so of the calls in flight: they may have taken effect.
+func TestUnreadableMessageEndsTheConnection(t *testing.T) {
 	for name, last := range map[string]string{
 		"an error":        `{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}`,
 		"a result":        `{"jsonrpc":"2.0","result":{}}`,
 		"an ID of a kind": `{"jsonrpc":"2.0","id":{},"result":{}}`,
+		"no version":      `{"id":1,"result":{}}`,
+		"an empty batch":  `[]`,
+		"no JSON":         `fetching the page`,
+		"a word":          `"fetching"`,
 	} {
 		for _, with := range []string{"a client", "a Session"} {
 			t.Run(name+", "+with, func(t *testing.T) {

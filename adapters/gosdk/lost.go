@@ -128,14 +128,30 @@ func mayLackResult(err error) bool {
 	return isCallError(err) && errors.Is(err, io.EOF) && saidBySDK(err) == io.EOF.Error() && !errors.As(err, &wire)
 }
 
-// isUnreadable reports whether err is what the SDK says of a message without an ID, or with one of another kind, by
-// which it ends the connection.
+// isUnreadable reports whether err is what the SDK says of something that it can't read as a message, by which it ends
+// the connection, perhaps of a process that goes on. Of an answer's result that it can't read it has other words.
 func isUnreadable(err error) bool {
+	if !isCallError(err) {
+		return false
+	}
 	var wire *jsonrpc.Error
-	return isCallError(err) && errors.As(err, &wire) && slices.Contains(unreadable, wire)
+	if errors.As(err, &wire) {
+		return slices.Contains(unreadable, wire)
+	}
+	var syntax *json.SyntaxError
+	said := saidBySDK(err)
+	return errors.As(err, &syntax) && said == syntax.Error() ||
+		slices.ContainsFunc(unreadableWords, func(words string) bool { return strings.HasPrefix(said, words) })
 }
 
-// unreadable holds these errors. They are always the same values, whatever words a server's own may have.
+// unreadableWords are the beginnings of what the SDK says of what is no message, but for what isn't JSON.
+var unreadableWords = []string{
+	"unmarshaling jsonrpc message: ", "invalid message version tag ", "invalid trailing data at the end of stream",
+	"inbound JSON-RPC frame exceeded ", "empty batch", "JSON-RPC batching is not supported ",
+}
+
+// unreadable holds what it says of a message without an ID, or with one of another kind. These are always the same
+// values, whatever words a server's own may have.
 var unreadable = func() (all []*jsonrpc.Error) {
 	for _, message := range []string{`{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":{}}`} {
 		_, err := jsonrpc.DecodeMessage([]byte(message))

@@ -312,7 +312,7 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
 	if reason != "" {
 		result = connectionLost(reason, err)
 	}
-	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, u) {
+	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, u.cs) {
 		lost, result = true, connectionLost(reasonClosed, err)
 	}
 
@@ -369,24 +369,19 @@ func withoutGuards(err error) (cause error, guarded bool) {
 	return err, e != nil
 }
 
-// endsSoon reports whether the session has ended, or does so within the waitTime, or would if its process ended. Only
-// one that isn't reached by HTTP is pinged, as that harms it in no case.
-func (s *Session) endsSoon(ctx context.Context, u *use) bool {
-	sessionCtx, open := s.contextOf(u.cs)
+// endsSoon reports whether cs has ended, or does so within the waitTime.
+func (s *Session) endsSoon(ctx context.Context, cs *mcp.ClientSession) bool {
+	sessionCtx, open := s.contextOf(cs)
 	if !open {
 		return true
 	}
 
-	waiting, cancel := context.WithTimeout(ctx, waitTime(ctx))
+	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
 	defer cancel()
 	select {
 	case <-sessionCtx.Done():
 		return true
-	case <-waiting.Done():
-	}
-	if u.sent.began.Load() {
+	case <-ctx.Done():
 		return false
 	}
-	_, isStuck := pingUntil(ctx, pingTimeout, u.cs)
-	return isStuck
 }
