@@ -220,9 +220,10 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 
 	if around := ticketOf(ctx, b); around != nil {
 		value, err := protect(ctx, fn)
-		outlived := around.state.Load() == ticketUsed && ctx.Err() == nil && !around.isHeldBy(innermost(ctx))
-		if t := new(ticket); outlived && t.outlive(around) {
-			t.done(err)
+		if around.isOutlived(ctx) {
+			if t := new(ticket); t.outlive(around) {
+				t.done(err)
+			}
 		}
 		return value, crashError(b.name, err)
 	}

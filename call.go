@@ -228,15 +228,14 @@ func (c *call) settle(o outcome) (counted bool) {
 	return c.ticket.settle(o, c.nested) && o != outcomeNeutral
 }
 
-// outlives reports whether the call, which belongs to one around it, has outlived that, and all between that belong
-// to it, and has a ticket of its own now. If its context were derived from one of theirs, that would have ended.
+// outlives reports whether the call, which belongs to one around it, has outlived that, and has a ticket of its own now.
 func (c *call) outlives(o outcome) bool {
 	around := c.ctx.ticket
 	if around == nil || around.state.Load() != ticketUsed || o == outcomeNeutral {
 		return false
 	}
 	alone := false
-	c.ctx.askAside(func(ctx *callContext) { alone = endedAbove(ctx.parent) == nil && !around.isHeldBy(ctx.outer()) })
+	c.ctx.askAside(func(ctx *callContext) { alone = around.isOutlived(ctx.parent) })
 	return alone && c.ticket.outlive(around)
 }
 

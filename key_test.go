@@ -127,6 +127,7 @@ func TestLabelsOfKeysAreBounded(t *testing.T) {
 			fail := succeed
 			if i >= 1023 {
 				fail = failing(9, errBoom)
+				synctest.Wait() // until what has run the calls before has left their breakers
 			}
 			_, _ = resilience.Do(t.Context(), g, "x", fail, resilience.BreakerKey(fmt.Sprint(i)))
 		}

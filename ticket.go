@@ -76,6 +76,13 @@ func (t *ticket) isHeldBy(c *callContext) bool {
 	return false
 }
 
+// isOutlived reports whether what has the context has outlived the call of the ticket, and all between that belong to
+// it: a context derived from one of theirs would have ended.
+func (t *ticket) isOutlived(ctx context.Context) bool {
+	return t.state.Load() == ticketUsed && endedAbove(ctx) == nil &&
+		!t.isHeldBy(ask(func() *callContext { return innermost(ctx) }))
+}
+
 // outlive fills in a new ticket for a call that belongs to the one around it but has outlived that, as a job does
 // that goes on with context.WithoutCancel: its end counts by itself, unless the breaker has changed since it has
 // admitted the other one.

@@ -57,13 +57,13 @@
 //
 // A client that ignores its contexts, as with a hook that blocks, isn't called while 64 of its calls hang.
 //
-// If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which
-// breakers are open or isolated, but for those that [Fleet.Reset] or a probe has closed within a minute, and which ones
-// were closed since; also if it goes back up to 16 times in a row, or to a backup of a memory that was lost, which
-// those know that were members then. A Reset is lost with a memory: a member that was away then isolates the breaker
-// again, as does one that was away while Redis went back twice. An older memory passes for a newer one if all members that know
-// better are away while others write as much; what they write before one of these is back passes for a part of it, and
-// may be undone.
+// If Redis has lost its memory, or has gone back to an older one as after a failover, members tell it which breakers
+// are open or isolated, but for those that [Fleet.Reset] or a probe has closed within a minute, and which ones were
+// closed since; also if it goes back up to 16 times in a row, or to a backup of a memory that was lost, which those
+// know that were members then. A Reset is lost with a memory: a member that was away then isolates the breaker
+// again, as does one that was away while Redis went back twice. An older memory passes for a newer one if all
+// members that know better are away while others write as much; what they write before one of these is back passes
+// for a part of it, and may be undone.
 //
 // Redis must not evict keys: its maxmemory-policy must be noeviction. One that is a cache forgets an isolation, of
 // which nobody hears. It must answer within 75ms or so: all that a member does to connect again must be done in
