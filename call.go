@@ -235,8 +235,8 @@ func (c *call) outlives(o outcome) bool {
 		return false
 	}
 	alone := false
-	c.ctx.askAside(func(ctx *callContext) { alone = around.isOutlived(ctx.parent) })
-	return alone && c.ticket.outlive(around)
+	asked := c.ctx.askAside(func(ctx *callContext) { alone = around.isOutlived(ctx.parent) })
+	return asked && alone && c.ticket.outlive(around)
 }
 
 // begun reports whether begin has let the call pass.

@@ -42,7 +42,7 @@ func (g *Guard) inFlight() (n int) {
 func (g *Guard) serves(ctx context.Context, tool string) bool {
 	for c := innermost(ctx); c != nil; c = c.outer() {
 		t := c.ticket
-		if t != nil && t.b.guard == g && t.state.Load() != ticketUsed && (tool == "" || tool == c.name) {
+		if t != nil && t.b.guard == g && !c.stopped.Load() && (tool == "" || tool == c.name) {
 			return true
 		}
 	}

@@ -35,6 +35,7 @@ type callContext struct {
 	ending  atomic.Pointer[ending] // nil until the context has ended
 	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
 	asked   atomic.Bool            // Pause was called, so a person may have been asked
+	stopped atomic.Bool            // the call has returned; a tool that is waited for goes on after its context has ended
 	backend backendLog             // what the backend has said during the attempt
 	questions
 }
@@ -163,7 +164,10 @@ func (c *callContext) parentEnded() {
 }
 
 // stop ends the context of a call that has returned.
-func (c *callContext) stop() { c.end(returned) }
+func (c *callContext) stop() {
+	c.stopped.Store(true)
+	c.end(returned)
+}
 
 // end is the only way in which the context ends. The first ending holds.
 func (c *callContext) end(e *ending) {

@@ -69,7 +69,7 @@ func ticketOf(ctx context.Context, b *Breaker) *ticket {
 // isHeldBy reports whether a call, or one around it, belongs to that of the ticket, and goes on.
 func (t *ticket) isHeldBy(c *callContext) bool {
 	for ; c != nil; c = c.outer() {
-		if c.ticket == t && !c.over() {
+		if c.ticket == t && !c.stopped.Load() {
 			return true
 		}
 	}

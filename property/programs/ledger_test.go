@@ -113,9 +113,6 @@ func (r *record) outlives(l *ledger) bool {
 	for c := r; c != r.owner; c = c.parent.record {
 		detached = detached || c.detached
 		if c != r && c.owner == r.owner && (c.returned.never() || c.returned.at > r.returned.at) {
-			if c.config.cooperative { // its context may have ended before it
-				l.doubt("end of a Cooperative call around one that has outlived its owner")
-			}
 			return false
 		}
 	}

@@ -206,7 +206,7 @@ func isCapped(r *record) string {
 // shares.
 func (r *record) sharesAPlace() bool {
 	for a := r.parent; a != nil; a = a.parent {
-		if a.tool == r.tool && (a.owner.returned.never() || a.owner.returned.at >= r.began.at) {
+		if a.tool == r.tool && (a.returned.never() || a.returned.at >= r.began.at) {
 			return true
 		}
 	}

@@ -225,7 +225,6 @@ func (r *record) findOwner(breaker string) {
 			return
 		case a.returned.never():
 			r.owner = o
-			r.tied = r.tied || a.config.cooperative || a.waits // its context may have ended
 			return
 		}
 	}
