@@ -56,8 +56,8 @@ func child(mode string) {
 }
 
 // newChildServer returns a server whose tools print to stderr that they were called. Only "pid" replies:
-// "hang" never does, "report" only sends progress, "mute" closes the output of the process, "print" writes to it, and
-// "flood" too much.
+// "hang" never does, "report" only sends progress, "mute" closes the output of the process, "half" does so within an
+// answer, "print" writes to it, and "flood" too much.
 func newChildServer() *mcp.Server {
 	server := newServer(nil)
 	add := func(name string, handler mcp.ToolHandler) {
@@ -78,6 +78,10 @@ func newChildServer() *mcp.Server {
 		return nil, req.Session.NotifyProgress(ctx, note)
 	})
 	add("mute", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return nil, os.Stdout.Close()
+	})
+	add("half", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		fmt.Print(`{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","te`)
 		return nil, os.Stdout.Close()
 	})
 	add("print", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"net/http"
+	"os"
 	"reflect"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +46,57 @@ func TestClientOfAServerThatDiedWhileItWroteIsLost(t *testing.T) {
 			_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "hang"})
 			requireLost(t, err)
 			assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+		})
+	}
+}
+
+// A brokenConn is a connection whose reads end with an error of their own, and whose Close takes as long as the end of a
+// process may.
+type brokenConn struct {
+	net.Conn
+	err     error
+	release chan struct{}
+}
+
+func (c *brokenConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		err = c.err
+	}
+	return n, err
+}
+
+func (c *brokenConn) Close() error {
+	<-c.release
+	return c.Conn.Close()
+}
+
+// The SDK gives up a connection that can't be read any more, and holds a lock until it is closed. No ping tells then.
+func TestClientOfABrokenConnectionIsLost(t *testing.T) {
+	for _, broken := range []error{
+		io.ErrUnexpectedEOF, io.ErrClosedPipe, &fs.PathError{Op: "read", Path: "|0", Err: os.ErrClosed},
+		&net.OpError{Op: "read", Net: "unix", Err: syscall.ECONNRESET},
+	} {
+		t.Run(broken.Error(), func(t *testing.T) {
+			g, p := newGuard(t, resilience.Config{}), newPeer()
+			serverEnd, clientEnd, err := pipeTo(p.server)
+			require.NoError(t, err)
+			conn := &brokenConn{clientEnd, broken, make(chan struct{})}
+			client := newClient(nil, gosdk.ClientMiddleware(g))
+			session, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: conn, Writer: conn}, nil)
+			require.NoError(t, err)
+			defer func() {
+				close(conn.release)
+				_ = session.Close()
+			}()
+
+			go func() {
+				<-p.started
+				_ = serverEnd.Close()
+			}()
+			_, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "hang"})
+			requireLost(t, err)
+			assert.Equal(t, 1, g.Breaker("hang").Failures())
 		})
 	}
 }

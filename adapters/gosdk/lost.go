@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -128,8 +129,9 @@ func mayLackResult(err error) bool {
 	return isCallError(err) && errors.Is(err, io.EOF) && saidBySDK(err) == io.EOF.Error() && !errors.As(err, &wire)
 }
 
-// isUnreadable reports whether err is what the SDK says of something that it can't read as a message, by which it ends
-// the connection, perhaps of a process that goes on. Of an answer's result that it can't read it has other words.
+// isUnreadable reports whether err is what the SDK says of something that it can't read as a message, or what the pipe
+// or the network connection of its transport says, by which it ends the connection, perhaps of a process that goes on.
+// Of an answer's result that it can't read it has other words, and so it has of all that HTTP says.
 func isUnreadable(err error) bool {
 	if !isCallError(err) {
 		return false
@@ -138,16 +140,24 @@ func isUnreadable(err error) bool {
 	if errors.As(err, &wire) {
 		return slices.Contains(unreadable, wire)
 	}
-	var syntax *json.SyntaxError
+
 	said := saidBySDK(err)
-	return errors.As(err, &syntax) && said == syntax.Error() ||
+	return says[*json.SyntaxError](err, said) || says[*fs.PathError](err, said) || says[*net.OpError](err, said) ||
+		said == io.ErrUnexpectedEOF.Error() || said == io.ErrClosedPipe.Error() ||
 		slices.ContainsFunc(unreadableWords, func(words string) bool { return strings.HasPrefix(said, words) })
+}
+
+// says reports whether err has a cause of the type E that says just that.
+func says[E error](err error, said string) bool {
+	var cause E
+	return errors.As(err, &cause) && cause.Error() == said
 }
 
 // unreadableWords are the beginnings of what the SDK says of what is no message, but for what isn't JSON.
 var unreadableWords = []string{
 	"unmarshaling jsonrpc message: ", "invalid message version tag ", "invalid trailing data at the end of stream",
-	"inbound JSON-RPC frame exceeded ", "empty batch", "JSON-RPC batching is not supported ",
+	"inbound JSON-RPC frame exceeded ", "empty batch", "duplicate message ID ",
+	"JSON-RPC batching is not supported ",
 }
 
 // unreadable holds what it says of a message without an ID, or with one of another kind. These are always the same

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -36,7 +37,10 @@ func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 		waits      bool // for the end of the session, of which nothing is known yet
 	}{
 		"a dial":               {&net.OpError{Op: "dial", Err: errors.New("connection refused")}, true, true, false},
-		"a read":               {&net.OpError{Op: "read", Err: errors.New("connection reset")}, true, false, true},
+		"a read":               {&net.OpError{Op: "read", Err: errors.New("connection reset")}, true, true, false},
+		"a read by HTTP":       {fmt.Errorf(`sending "tools/call": %w`, &net.OpError{Op: "read", Err: syscall.EPIPE}), true, false, true},
+		"a pipe":               {&fs.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}, true, true, false},
+		"half a message":       {io.ErrUnexpectedEOF, true, true, false},
 		"the session":          {mcp.ErrSessionMissing, true, true, false},
 		"no result":            {io.EOF, false, false, false}, // since the server answers a ping
 		"an idle connection":   {&url.Error{Op: "Post", Err: fmt.Errorf("send: %w", idle)}, true, false, false},

@@ -123,7 +123,7 @@ func TestProcessThatEndsIsNoticedAndReaped(t *testing.T) {
 
 // The SDK gives up a process that closes its output, or writes something else than JSON to it, and waits for its end.
 func TestProcessThatGoesOnDoesNotDelayTheNext(t *testing.T) {
-	for _, tool := range []string{"mute", "print", "flood"} {
+	for _, tool := range []string{"mute", "half", "print", "flood"} {
 		t.Run(tool, func(t *testing.T) {
 			leavesNothing(t)
 			c := newChildren(t)
@@ -150,7 +150,7 @@ func TestProcessThatGoesOnDoesNotDelayTheNext(t *testing.T) {
 }
 
 func TestClientNoticesTheLossOfAProcessThatGoesOn(t *testing.T) {
-	for _, tool := range []string{"mute", "print", "flood"} {
+	for _, tool := range []string{"mute", "half", "print", "flood"} {
 		t.Run(tool, func(t *testing.T) {
 			leavesNothing(t)
 			g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent})
