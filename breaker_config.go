@@ -60,7 +60,7 @@ type BreakerConfig struct {
 	// the breaker to the first. Each time is drawn from its upper half, so that servers that share a backend
 	// don't ask it together. A RetryAfter of the error puts the next Probe off until that
 	// has passed since the end of this one, and by a Cooldown at most. A Fleet that refuses one puts it
-	// off too: then it may take half a ProbeInterval longer, or more while calls of other members are the probe.
+	// off too: then it may take half a ProbeInterval longer, or more after a relapse that Probe can't see.
 	// Zero means 5s. It must not be negative.
 	ProbeInterval time.Duration
 

@@ -51,7 +51,7 @@ type FleetBreaker struct {
 	Cause      Cause         // of that change
 	Failures   int           // in a row, as in Breaker.Failures
 	Succeeded  time.Time     // when a call of the member has succeeded last; zero if none has since the guard has joined a fleet
-	Probing    bool          // whether a call is the probe now, or Probe runs
+	Probing    bool          // whether a call is the probe now
 
 	// Config is the breaker's own, with its defaults.
 	Config BreakerConfig
@@ -142,7 +142,7 @@ func (b *Breaker) fleetView() FleetBreaker {
 	defer b.mu.Unlock()
 	if trouble := b.trouble; trouble != nil {
 		v.Changed, v.Cause = trouble.shared.changed, trouble.shared.cause
-		v.Probing = b.prober.isAsking() || b.hasProbe() && trouble.overdue.left() >= 0
+		v.Probing = b.hasProbe() && trouble.overdue.left() >= 0
 	}
 	return v
 }

@@ -454,13 +454,10 @@ func TestFleetSeesTheStateOfABreaker(t *testing.T) {
 		done(context.Canceled)
 		assert.False(t, probing())
 
-		began := time.Now()
-		for !probing() {
+		for range 37 { // Probe runs, and tells nothing
 			time.Sleep(time.Second)
+			assert.False(t, probing())
 		}
-		assert.Less(t, time.Since(began), 26*time.Second, "Probe runs")
-		time.Sleep(11 * time.Second)
-		assert.False(t, probing())
 		_, err = b.Allow()
 		require.NoError(t, err)
 		time.Sleep(10 * time.Second)

@@ -23,7 +23,6 @@ const (
 // bubble in which the breaker was opened. Its fields are guarded by the mutex of its breaker, but for the atomic ones.
 type prober struct {
 	at      atomic.Pointer[moment] // when Probe is called next; nil if it isn't
-	asking  bool                   // Probe runs, and its result is waited for
 	period  int                    // counts the times that the breaker was opened, closed or isolated
 	opened  *moment                // since when, and until when Probes that fail may keep calls out
 	wish    *moment                // until when the backend has asked for no Probe; nil if it hasn't
@@ -89,9 +88,6 @@ func (p *prober) openStill(b *Breaker) {
 		p.beginAnew(b)
 	}
 }
-
-// isAsking reports whether Probe runs. b.mu must be held.
-func (p *prober) isAsking() bool { return p != nil && p.asking }
 
 // beginAnew begins a period of an open breaker, as if that had just opened. b.mu must be held.
 func (p *prober) beginAnew(b *Breaker) {
@@ -177,9 +173,8 @@ func (b *Breaker) callProbe(period int) {
 	start := time.Now()
 	result := probeResult{outcome: outcomeNeutral}
 	if b.prober.hanging.Load() < maxProbes {
-		b.setAsking(true)
+		b.asksAnew()
 		result = b.askProbe(period)
-		b.setAsking(false)
 	}
 
 	fresh := b.newCounter(result.outcome != outcomeSuccess)
@@ -244,10 +239,11 @@ func (b *Breaker) putOff(fresh *counter, wish time.Duration) {
 	}
 }
 
-func (b *Breaker) setAsking(asking bool) {
+// asksAnew forgets that the fleet has refused a Probe, since one is called.
+func (b *Breaker) asksAnew() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.prober.asking, b.prober.denied = asking, refusal{}
+	b.prober.denied = refusal{}
 }
 
 // A probeResult is what a Probe has found out.

@@ -67,8 +67,8 @@ func TestClientOfOneMemberDoesNotKeepTheLease(t *testing.T) {
 	}
 }
 
-// Nor does a Probe that tells nothing.
-func TestProbeThatCrashesDoesNotKeepTheLease(t *testing.T) {
+// Nor does a Probe that tells nothing keep those of others out.
+func TestProbeThatCrashesKeepsNoneOut(t *testing.T) {
 	for range 10 { // it is left to chance whose Probe is called first
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel()

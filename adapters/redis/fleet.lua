@@ -17,12 +17,11 @@
 --   by:MEMBER       that some of them are this member's
 --   at, probe_at    when a call and when a Probe may be the next probe
 --   opened          since when Probes that fail may put calls off
---   lease, until    which member sends the probe, and until when another one may not
+--   lease, until    of which member a call is the probe, and until when none of another one may be
 --   leased          since when it has the lease
---   leased_for      "calls" or "probe"
---   prober          whose Probe was called last, unless it has failed
 --   vain            how long all leases were that have ended without a result since the last one
---   probes          how many have failed since the breaker has opened, or have told nothing while they had the lease
+--   prober          whose Probe was called last, unless it has failed
+--   probes          counts Probes since the breaker has opened, calls that have failed as the probe, and lost leases
 --   failed:MEMBER   which of them was the last call of this member, and when its next one may be the probe
 --   probed:MEMBER   which of them was the last Probe of this member, zero if it has only asked for one, and until when it
 --                   asks for the next
@@ -123,18 +122,16 @@ end
 
 -- lapse forgets a lease that has ended without a result: that was its member's turn.
 local function lapse()
-	local h = redis.call('HMGET', breaker, 'lease', 'until', 'leased', 'leased_for')
+	local h = redis.call('HMGET', breaker, 'lease', 'until', 'leased')
 	if not h[1] or tonumber(h[2]) > now then return end
 	local _, due = turn('calls', breaker, h[1])
-	local nth = redis.call('HINCRBY', breaker, 'probes', 1)
-	redis.call('HSET', breaker, 'probed:' .. h[1], nth .. ' ' .. int(now))
-	if h[4] ~= 'probe' then redis.call('HSET', breaker, 'failed:' .. h[1], nth .. ' ' .. int(due)) end
+	redis.call('HSET', breaker, 'failed:' .. h[1], redis.call('HINCRBY', breaker, 'probes', 1) .. ' ' .. int(due))
 	redis.call('HINCRBY', breaker, 'vain', int(h[2] - h[3]))
 	redis.call('HDEL', breaker, 'lease', 'leased')
 end
 
--- keptOut returns until when the lease of another member keeps this one from sending a probe: of one that is owed a turn,
--- for so long that of several one goes first.
+-- keptOut returns until when the lease of another member keeps calls of this one from being the probe: of one that is owed
+-- a turn, for so long that of several one goes first.
 local function keptOut(key, holder, ends, leased)
 	if not holder or holder == me then return 0 end
 	if turn('calls', key, me) >= turn('calls', key, holder) then return tonumber(ends) end
@@ -359,21 +356,20 @@ end
 -- members tell of no success otherwise.
 function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, probe, at, cause, succeeded, after)
 	at = past(at)
-	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last', 'leased_for')
+	local h = redis.call('HMGET', breaker, 'state', 'reset', 'lease', 'until', 'last')
 	local state, last = h[1], math.max(tonumber(h[5] or 0), at)
 	if at < tonumber(h[2] or 0) or not state and at < recovery() then return unchanged(id) end
 	if state == 'open' and probe == '1' then
 		local out = tonumber(cooldown)
-		if cause == 'probe' and tonumber(after) > 0 then
-			out = math.max(out, after + interval) -- the next Probe's time
-			-- Without such a wish, the interval is counted from the beginning of the last one, by the lease.
+		if cause == 'probe' then
+			if tonumber(after) > 0 then out = math.max(out, after + interval) end -- the next Probe's time
 			redis.call('HSET', breaker, 'probe_at', int(math.max(redis.call('HGET', breaker, 'probe_at') or 0, at + after)))
+			if redis.call('HGET', breaker, 'prober') == me then redis.call('HDEL', breaker, 'prober') end
 		end
 		local all = putOff(at + out, cooldown, cause, now + math.max(interval, after) + late)
 		redis.call('HSET', breaker, 'last', int(last))
-		if cause == 'probe' and redis.call('HGET', breaker, 'prober') == me then redis.call('HDEL', breaker, 'prober') end
-		local others = h[3] and (h[3] ~= me or cause == 'probe' and h[6] ~= 'probe') -- or that of its own call
-		if not others or tonumber(h[4]) <= now then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
+		local goesOn = h[3] and tonumber(h[4]) > now and (h[3] ~= me or cause == 'probe') -- a call that is the probe
+		if not goesOn then redis.call('HDEL', breaker, 'lease', 'until', 'leased', 'vain') end
 		if all then return changed(id) end
 		changed(id, {wait = soon})
 		return unchanged(id)
@@ -426,67 +422,63 @@ function ops.recovered(id, at, cause, cooldown)
 	return changed(id, {cause = cause})
 end
 
--- mayTake returns when the member may have the lease, or may ask for it again: one who wants to call its Probe when
--- that of another member has timed out, or a call has been the probe for as long, unless that is the first probe of
--- an opening, which Probes may not be able to see. One whose probe was in vain leaves the next one for a while to
--- those who have had no turn since: its own network may be what is broken.
-local function mayTake(cause, patience, interval)
-	local h = redis.call('HMGET', breaker, 'probe_at', 'lease', 'until', 'leased', 'last', 'leased_for', 'probes', 'prober')
+-- mayCall returns when a call of the member may be the probe, or may ask for that again. One whose probe was in vain
+-- leaves the next one for a while to those who have had no turn since: its own network may be what is broken.
+local function mayCall(patience)
+	local h = redis.call('HMGET', breaker, 'lease', 'until', 'leased')
 	local _, due = turn('calls', breaker, me)
-	local since = owed(cause)
-	if cause == 'probe' then
-		due, since = tonumber(h[1]), since and (h[2] == me and h[1] + interval / 2 or math.max(h[1], h[5] or 0))
-		if h[8] and h[8] ~= me then due = due + interval / 2 end -- it may hang
-	end
-
-	local ends = tonumber(h[3] or 0)
-	local out = keptOut(breaker, h[2], h[3], h[4])
-	if out > now then
-		local hangs = h[6] == 'probe' or tonumber(h[7] or 0) > 0
-		if cause == 'probe' and hangs then out = math.min(out, h[4] + interval) end
-		return math.max(due, out)
-	end
+	local out, ends, since = keptOut(breaker, h[1], h[2], h[3]), tonumber(h[2] or 0), owed('calls')
+	if out > now then return math.max(due, out) end
 	if not since then return due end
 	if ends <= now then since = math.max(since, ends) end
 	return math.max(due, since + patience)
 end
 
--- take gives the member the lease, and tells the others unless some of them are owed a turn.
-local function take(id, cause, term)
-	redis.call('HSET', breaker, 'lease', me, 'until', int(now + term), 'leased', int(now), 'leased_for', cause)
-	local wait = math.max(term, redis.call('HGET', breaker, 'at') - now)
-	if not owed(cause) then changed(id, {wait = wait}) end
+-- mayProbe returns when the member may call its Probe, or may ask for that again: half an interval after the beginning of
+-- the last one, or a whole one if that tells nothing, since it may hang; and half a one later if others have had no turn
+-- since the member's own. While the first call after a relapse is the probe, Probes can't see what is wrong.
+local function mayProbe(interval)
+	local h = redis.call('HMGET', breaker, 'probe_at', 'prober', 'lease', 'until', 'probes', 'blind')
+	local due, since = tonumber(h[1]), owed('probe')
+	if h[2] and (h[2] ~= me or since) then due = due + interval / 2 end
+	if since then due = due + interval / 2 end
+	if h[6] and h[3] and h[3] ~= me and not h[5] then due = math.max(due, tonumber(h[4])) end
+	return due
 end
 
--- lease lets the member probe an open breaker if it is time, and none other does, but for a Probe beside a call that
--- hangs, which keeps its lease.
+-- take gives the member the lease, and tells the others unless some of them are owed a turn.
+local function take(id, term)
+	redis.call('HSET', breaker, 'lease', me, 'until', int(now + term), 'leased', int(now))
+	local wait = math.max(term, redis.call('HGET', breaker, 'at') - now)
+	if not owed('calls') then changed(id, {wait = wait}) end
+end
+
+-- lease lets a call of the member be the probe of an open breaker, or lets it call its Probe, if it is time. Calls and
+-- Probes go on beside each other, as in one server, so only a call has a lease.
 function ops.lease(id, cause, term, interval, patience)
 	local state = redis.call('HGET', breaker, 'state')
 	if state == 'isolated' then return cjson.encode({granted = false, wait = tonumber(term)}) end
 	if state ~= 'open' then return cjson.encode({granted = true, wait = 0}) end
 
 	lapse()
-	local h = redis.call('HMGET', breaker, 'lease', 'leased_for')
-	local ofCall = h[1] ~= false and h[2] ~= 'probe'
-	local mine = h[1] == me and ofCall == (cause == 'calls')
-	local due = mine and now or mayTake(cause, patience, interval)
-	if cause == 'probe' then
-		local ends = math.max(due, now + interval) + interval + late
-		redis.call('HSET', breaker, 'probed:' .. me, int(turn(cause, breaker, me)) .. ' ' .. int(ends))
+	if cause == 'calls' then
+		local due = redis.call('HGET', breaker, 'lease') == me and now or mayCall(patience)
+		if due > now then return cjson.encode({granted = false, wait = due - now}) end
+		if redis.call('HGET', breaker, 'lease') ~= me then take(id, term) end
+		return cjson.encode({granted = true, wait = 0})
 	end
-	if due > now then return cjson.encode({granted = false, wait = due - now}) end
 
-	if cause == 'probe' then redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'prober', me) end
-	if cause == 'probe' and ofCall then
-		local nth = redis.call('HINCRBY', breaker, 'probes', 1) -- that was its turn, also if it tells nothing
-		redis.call('HSET', breaker, 'probed:' .. me, nth .. ' ' .. int(now + 2 * interval + late))
-	elseif not mine then
-		take(id, cause, term)
+	local due, nth = mayProbe(interval), turn(cause, breaker, me)
+	local asks = math.max(due, now + interval) + interval + late
+	if due <= now then
+		nth = redis.call('HINCRBY', breaker, 'probes', 1) -- that is its turn, also if it tells nothing
+		redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'prober', me)
 	end
-	return cjson.encode({granted = true, wait = 0})
+	redis.call('HSET', breaker, turns[cause] .. me, int(nth) .. ' ' .. int(asks))
+	return cjson.encode({granted = due <= now, wait = math.max(due - now, 0)})
 end
 
--- renew extends the lease of a probe that is under way, or takes it if nobody has it: with all those that have told
+-- renew extends the lease of a call that is the probe, or takes it if nobody has it: with all those that have told
 -- nothing before it, at whichever member, for as long as one probe may take.
 function ops.renew(id, term, longest, patience)
 	local h = redis.call('HMGET', breaker, 'state', 'lease', 'until', 'leased', 'vain')
@@ -499,7 +491,7 @@ function ops.renew(id, term, longest, patience)
 
 	lapse()
 	local held = redis.call('HGET', breaker, 'lease')
-	if not held and mayTake('calls', patience) <= now then take(id, 'calls', term) end
+	if not held and mayCall(patience) <= now then take(id, term) end
 	return '{}'
 end
 

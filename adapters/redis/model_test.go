@@ -48,7 +48,6 @@ type modelBreaker struct {
 	at, probeAt time.Time
 	opened      time.Time // since when Probes that fail may put calls off
 	lease       string
-	byProbe     bool      // the lease is that of a Probe
 	prober      string    // whose Probe was the last one, unless it has failed
 	reset       time.Time // when it was reset by hand; zero if it wasn't
 	blind       time.Time // until when an opening means that Probes can't see what is wrong
@@ -237,15 +236,12 @@ func (b *modelBreaker) lapse(now time.Time) {
 		return
 	}
 	b.probes++
-	b.probed[b.lease] = turn{b.probes, now}
-	if !b.byProbe {
-		b.failed[b.lease] = turn{b.probes, b.turn(b.lease).due}
-	}
+	b.failed[b.lease] = turn{b.probes, b.turn(b.lease).due}
 	b.vain += b.until.Sub(b.leased)
 	b.lease = ""
 }
 
-// keptOut returns until when the lease of another member keeps this one from sending a probe.
+// keptOut returns until when the lease of another member keeps calls of this one from being the probe.
 func (b *modelBreaker) keptOut(me string) time.Time {
 	switch {
 	case b.lease == "" || b.lease == me:

@@ -73,12 +73,9 @@ func (n news) args() []any {
 	case "recovered":
 		return []any{at, n.cause.String(), milliseconds(b.Config.Cooldown)}
 	case "lease":
-		patience := b.Config.Cooldown / 4
-		if n.cause == resilience.CauseProbe {
-			patience = b.Config.ProbeInterval / 2
-		}
 		return []any{
-			n.cause.String(), milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval), milliseconds(patience),
+			n.cause.String(), milliseconds(leaseTerm), milliseconds(b.Config.ProbeInterval),
+			milliseconds(b.Config.Cooldown / 4),
 		}
 	case "renew":
 		return []any{

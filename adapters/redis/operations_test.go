@@ -178,21 +178,21 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 			return s.view(fb.ID, s.me)
 		case b != nil && b.State == "open" && n.probe:
 			due := at.Add(fb.Config.Cooldown)
-			if n.cause == resilience.CauseProbe && b.prober == s.me {
-				b.prober = ""
-			}
-			if n.cause == resilience.CauseProbe && n.after > 0 {
-				due = latest(due, at.Add(n.after+fb.Config.ProbeInterval))
-				b.probeAt = latest(b.probeAt, at.Add(n.after))
-			}
 			if n.cause == resilience.CauseProbe {
+				if n.after > 0 {
+					due = latest(due, at.Add(n.after+fb.Config.ProbeInterval))
+				}
+				b.probeAt = latest(b.probeAt, at.Add(n.after))
+				if b.prober == s.me {
+					b.prober = ""
+				}
 				due = earliest(due, b.opened.Add(10*fb.Config.Cooldown))
 			} else {
 				b.opened = s.time()
 			}
 			b.last = latest(b.last, at)
 			all := s.putOff(b, n.cause, due, s.time().Add(max(fb.Config.ProbeInterval, n.after)+time.Second))
-			ends := b.lease == s.me && (b.byProbe || n.cause == resilience.CauseCalls)
+			ends := b.lease == s.me && n.cause == resilience.CauseCalls
 			if b.lease == "" || ends || !b.until.After(s.time()) {
 				b.lease, b.until, b.vain = "", time.Time{}, 0
 			}
@@ -310,49 +310,36 @@ func (s *modelStore) lease(
 		}
 
 		b.lapse(now)
-		ofCall := b.lease != "" && !b.byProbe
-		mine := b.lease == s.me && ofCall == (cause == resilience.CauseCalls)
-		due := s.mayTake(b, fb, cause)
-		if mine {
-			due = now
+		if cause == resilience.CauseCalls {
+			due := s.mayCall(b, fb)
+			if b.lease == s.me {
+				due = now
+			}
+			if due.After(now) {
+				return leaseReply{Wait: milliseconds(due.Sub(now))}
+			}
+			if b.lease != s.me {
+				s.take(b, fb)
+			}
+			return leaseReply{Granted: true}
 		}
-		if interval := fb.Config.ProbeInterval; cause == resilience.CauseProbe {
-			b.probed[s.me] = turn{b.probed[s.me].nth, latest(due, now.Add(interval)).Add(interval + time.Second)}
-		}
-		if due.After(now) {
-			return leaseReply{Wait: milliseconds(due.Sub(now))}
-		}
-		if cause == resilience.CauseProbe {
-			b.probeAt, b.prober = now.Add(fb.Config.ProbeInterval/2), s.me
-		}
-		switch {
-		case ofCall && cause == resilience.CauseProbe:
+
+		interval := fb.Config.ProbeInterval
+		due, nth := s.mayProbe(b, fb), b.probed[s.me].nth
+		if !due.After(now) {
 			b.probes++
-			b.probed[s.me] = turn{b.probes, now.Add(2*fb.Config.ProbeInterval + time.Second)}
-		case !mine:
-			s.take(b, fb, cause)
+			nth, b.probeAt, b.prober = b.probes, now.Add(interval/2), s.me
 		}
-		return leaseReply{Granted: true}
+		b.probed[s.me] = turn{nth, latest(due, now.Add(interval)).Add(interval + time.Second)}
+		return leaseReply{Granted: !due.After(now), Wait: max(milliseconds(due.Sub(now)), 0)}
 	})
 }
 
-// mayTake returns when the member may have the lease.
-func (s *modelStore) mayTake(b *modelBreaker, fb resilience.FleetBreaker, cause resilience.Cause) time.Time {
-	due, patience := b.turn(s.me).due, fb.Config.Cooldown/4
-	some, since := s.owed(b, cause, s.me)
-	if cause == resilience.CauseProbe {
-		due, since, patience = b.probeAt, latest(b.probeAt, b.last), fb.Config.ProbeInterval/2
-		if b.lease == s.me { // its calls may fail again and again
-			since = b.probeAt.Add(fb.Config.ProbeInterval / 2)
-		}
-		if b.prober != "" && b.prober != s.me {
-			due = due.Add(fb.Config.ProbeInterval / 2)
-		}
-	}
+// mayCall returns when a call of the member may be the probe.
+func (s *modelStore) mayCall(b *modelBreaker, fb resilience.FleetBreaker) time.Time {
+	due := b.turn(s.me).due
+	some, since := s.owed(b, resilience.CauseCalls, s.me)
 	if out := b.keptOut(s.me); out.After(s.time()) {
-		if cause == resilience.CauseProbe && (b.byProbe || b.probes > 0) {
-			out = earliest(out, b.leased.Add(fb.Config.ProbeInterval))
-		}
 		return latest(due, out)
 	}
 	if !some {
@@ -361,15 +348,30 @@ func (s *modelStore) mayTake(b *modelBreaker, fb resilience.FleetBreaker, cause 
 	if !b.until.After(s.time()) {
 		since = latest(since, b.until)
 	}
-	return latest(due, since.Add(patience))
+	return latest(due, since.Add(fb.Config.Cooldown/4))
+}
+
+// mayProbe returns when the member may call its Probe.
+func (s *modelStore) mayProbe(b *modelBreaker, fb resilience.FleetBreaker) time.Time {
+	due := b.probeAt
+	some, _ := s.owed(b, resilience.CauseProbe, s.me)
+	if b.prober != "" && (b.prober != s.me || some) {
+		due = due.Add(fb.Config.ProbeInterval / 2)
+	}
+	if some {
+		due = due.Add(fb.Config.ProbeInterval / 2)
+	}
+	if b.lease != "" && b.lease != s.me && b.probes == 0 && !b.blind.IsZero() {
+		due = latest(due, b.until)
+	}
+	return due
 }
 
 // take gives the member the lease.
-func (s *modelStore) take(b *modelBreaker, fb resilience.FleetBreaker, cause resilience.Cause) {
+func (s *modelStore) take(b *modelBreaker, fb resilience.FleetBreaker) {
 	b.lease, b.leased, b.until = s.me, s.time(), s.time().Add(leaseTerm)
-	b.byProbe = cause == resilience.CauseProbe
 	wait := max(leaseTerm, b.at.Sub(s.time()))
-	if some, _ := s.owed(b, cause, s.me); !some {
+	if some, _ := s.owed(b, resilience.CauseCalls, s.me); !some {
 		s.changed(fb.ID, s.me, func(e *entry) { e.Wait = wait.Milliseconds() })
 	}
 }
@@ -392,8 +394,8 @@ func (s *modelStore) renew(ctx context.Context, fb resilience.FleetBreaker) erro
 		}
 
 		b.lapse(now)
-		if b.lease == "" && !s.mayTake(b, fb, resilience.CauseCalls).After(now) {
-			s.take(b, fb, resilience.CauseCalls)
+		if b.lease == "" && !s.mayCall(b, fb).After(now) {
+			s.take(b, fb)
 		}
 		return struct{}{}
 	})

@@ -164,6 +164,55 @@ func TestProbesThatTellNothingSpendNoTurnOfCalls(t *testing.T) {
 	}
 }
 
+// Beside calls of one member that hang as the probe, each member's Probe has its turn, whatever the others' tell, and they
+// are called as often as without such calls.
+func TestProbesTakeTurnsBesideACallThatHangs(t *testing.T) {
+	for name, probe := range map[string]func(context.Context) error{
+		"tell nothing": func(context.Context) error { return resilience.MarkNeutral(errBackend) },
+		"crash":        func(context.Context) error { panic("a bug") },
+		"hang":         untilDone,
+		"fail":         func(context.Context) error { return errBackend },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked [3]atomic.Int64
+				var over atomic.Bool
+				members := -1
+				all := servers(t, newModel(), len(asked), func(c *resilience.BreakerConfig) {
+					members++
+					me := members
+					c.Probe = func(ctx context.Context) error {
+						if over.Load() {
+							return nil
+						}
+						asked[me].Add(1)
+						if me == 0 {
+							return errBackend
+						}
+						return probe(ctx)
+					}
+				})
+				defer leaveAll(t, all)
+				time.Sleep(2 * absence)
+				down(t, all)
+				stop := repeat(time.Second, func(s *server) { callWith(s, untilDone) }, all[1])
+				time.Sleep(10 * time.Minute)
+				stop()
+				over.Store(true)
+				time.Sleep(time.Minute)
+				total := int64(0)
+				for i := range asked {
+					total += asked[i].Load()
+				}
+				require.GreaterOrEqual(t, total, int64(10*60*2/15))
+				for i := range asked {
+					require.GreaterOrEqual(t, asked[i].Load(), total/4, "member %d of %d", i, total)
+				}
+			})
+		})
+	}
+}
+
 // What a Probe can't see, a call must: for a Cooldown, no Probe closes the breaker while the first one that is the probe
 // is under way.
 func TestNoProbeBesideTheFirstCallAfterARelapse(t *testing.T) {
