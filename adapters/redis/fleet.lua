@@ -442,7 +442,7 @@ local function mayProbe(interval)
 	local due, since = tonumber(h[1]), owed('probe')
 	if h[2] and (h[2] ~= me or since) then due = due + interval / 2 end
 	if since then due = due + interval / 2 end
-	if h[6] and h[3] and h[3] ~= me and not h[5] then due = math.max(due, tonumber(h[4])) end
+	if h[6] and h[3] and not h[5] then due = math.max(due, tonumber(h[4])) end
 	return due
 end
 

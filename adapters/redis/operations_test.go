@@ -361,7 +361,7 @@ func (s *modelStore) mayProbe(b *modelBreaker, fb resilience.FleetBreaker) time.
 	if some {
 		due = due.Add(fb.Config.ProbeInterval / 2)
 	}
-	if b.lease != "" && b.lease != s.me && b.probes == 0 && !b.blind.IsZero() {
+	if b.lease != "" && b.probes == 0 && !b.blind.IsZero() {
 		due = latest(due, b.until)
 	}
 	return due

@@ -237,3 +237,45 @@ func TestNoProbeBesideTheFirstCallAfterARelapse(t *testing.T) {
 		require.Zero(t, backend.since(opened))
 	})
 }
+
+// So it does for each member, but for that call alone, and not if Probes may see what is wrong.
+func TestWhichCallKeepsProbesOff(t *testing.T) {
+	b := resilience.FleetBreaker{
+		ID: "listed/search", State: resilience.StateOpen,
+		Config: resilience.BreakerConfig{Failures: 1, Cooldown: 4 * time.Second, ProbeInterval: 4 * time.Second},
+	}
+	for _, relapse := range []bool{false, true} {
+		t.Run(fmt.Sprintf("relapse: %t", relapse), func(t *testing.T) {
+			_, tick, all := stores(t, 2)
+			do := func(n news) {
+				n.breaker, n.n, n.quorum = b, 1, 1
+				_, err := one(t.Context(), all[0], n)
+				require.NoError(t, err)
+			}
+			lease := func(s *redisStore, cause resilience.Cause) time.Duration {
+				r, err := s.lease(t.Context(), b, cause)
+				require.NoError(t, err)
+				return duration(r.Wait)
+			}
+
+			do(news{op: "failure"})
+			var off time.Duration
+			if relapse {
+				do(news{op: "recovered", cause: resilience.CauseProbe})
+				do(news{op: "failure"})
+				off = leaseTerm
+			}
+			tick(b.Config.Cooldown)
+			require.Zero(t, lease(all[0], resilience.CauseCalls))
+			if relapse {
+				require.Equal(t, off, lease(all[0], resilience.CauseProbe))
+			}
+			require.Equal(t, off, lease(all[1], resilience.CauseProbe))
+
+			do(news{op: "failure", probe: true, cause: resilience.CauseCalls})
+			tick(2 * b.Config.Cooldown)
+			require.Zero(t, lease(all[1], resilience.CauseCalls))
+			require.Zero(t, lease(all[1], resilience.CauseProbe))
+		})
+	}
+}
