@@ -470,12 +470,16 @@ function ops.lease(id, cause, term, interval, patience)
 
 	local due, nth = mayProbe(interval), turn(cause, breaker, me)
 	local asks = math.max(due, now + interval) + interval + late
-	if due <= now then
-		nth = redis.call('HINCRBY', breaker, 'probes', 1) -- that is its turn, also if it tells nothing
-		redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'prober', me)
+	if due > now then
+		redis.call('HSET', breaker, turns[cause] .. me, int(nth) .. ' ' .. int(asks))
+		return cjson.encode({granted = false, wait = due - now})
 	end
+
+	nth = redis.call('HINCRBY', breaker, 'probes', 1) -- that is its turn, also if it tells nothing
 	redis.call('HSET', breaker, turns[cause] .. me, int(nth) .. ' ' .. int(asks))
-	return cjson.encode({granted = due <= now, wait = math.max(due - now, 0)})
+	redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'prober', me)
+	changed(id, {wait = math.max(redis.call('HGET', breaker, 'at') - now, 0)}) -- the others hear that somebody asks
+	return cjson.encode({granted = true, wait = 0})
 end
 
 -- renew extends the lease of a call that is the probe, or takes it if nobody has it: with all those that have told

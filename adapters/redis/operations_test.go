@@ -325,13 +325,16 @@ func (s *modelStore) lease(
 		}
 
 		interval := fb.Config.ProbeInterval
-		due, nth := s.mayProbe(b, fb), b.probed[s.me].nth
-		if !due.After(now) {
-			b.probes++
-			nth, b.probeAt, b.prober = b.probes, now.Add(interval/2), s.me
+		due := s.mayProbe(b, fb)
+		asks := latest(due, now.Add(interval)).Add(interval + time.Second)
+		if due.After(now) {
+			b.probed[s.me] = turn{b.probed[s.me].nth, asks}
+			return leaseReply{Wait: milliseconds(due.Sub(now))}
 		}
-		b.probed[s.me] = turn{nth, latest(due, now.Add(interval)).Add(interval + time.Second)}
-		return leaseReply{Granted: !due.After(now), Wait: max(milliseconds(due.Sub(now)), 0)}
+		b.probes++
+		b.probed[s.me], b.probeAt, b.prober = turn{b.probes, asks}, now.Add(interval/2), s.me
+		s.changed(fb.ID, s.me, func(e *entry) { e.Wait = max(milliseconds(b.at.Sub(now)), 0) })
+		return leaseReply{Granted: true}
 	})
 }
 

@@ -71,31 +71,34 @@ func (b *probed) gaps() (shortest, longest time.Duration) {
 }
 
 // With a Probe, the fleet asks the backend as often as one server does, however many there are, and however many of
-// them have the breaker; but after a Probe that hangs, others may take half an interval.
+// them have the breaker; but after a Probe that hangs, or tells nothing, others may take half an interval.
 func TestFleetProbesAsOftenAsOneServer(t *testing.T) {
 	const interval = 5 * time.Second
 	for _, c := range []struct {
 		members, called int
 		cooldown, takes time.Duration
 		longest         time.Duration
+		tells           error // instead of the backend's failure
 	}{
-		{1, 1, 30 * time.Second, 0, interval},
-		{2, 2, time.Minute, 0, interval * 11 / 10},
-		{3, 3, 5 * time.Minute, 0, interval * 11 / 10},
-		{10, 10, 30 * time.Second, 0, interval * 11 / 10},
-		{10, 10, 5 * time.Minute, 0, interval * 11 / 10},
-		{3, 1, 5 * time.Minute, 0, interval * 11 / 10},
-		{10, 2, 30 * time.Second, 0, interval * 11 / 10},
-		{1, 1, 30 * time.Second, interval - 1, interval * 11 / 10},
-		{10, 1, time.Minute, interval - 1, interval * 11 / 10},
-		{2, 2, 30 * time.Second, interval - 1, interval*3/2 + time.Second},
-		{10, 10, 30 * time.Second, interval - 1, interval*3/2 + time.Second},
-		{3, 3, 30 * time.Second, time.Second, interval * 3 / 2},
+		{1, 1, 30 * time.Second, 0, interval, nil},
+		{2, 2, time.Minute, 0, interval * 11 / 10, nil},
+		{3, 3, 5 * time.Minute, 0, interval * 11 / 10, nil},
+		{10, 10, 30 * time.Second, 0, interval * 11 / 10, nil},
+		{10, 10, 5 * time.Minute, 0, interval * 11 / 10, nil},
+		{3, 1, 5 * time.Minute, 0, interval * 11 / 10, nil},
+		{10, 2, 30 * time.Second, 0, interval * 11 / 10, nil},
+		{1, 1, 30 * time.Second, interval - 1, interval * 11 / 10, nil},
+		{10, 1, time.Minute, interval - 1, interval * 11 / 10, nil},
+		{2, 2, 30 * time.Second, interval - 1, interval*3/2 + time.Second, nil},
+		{10, 10, 30 * time.Second, interval - 1, interval*3/2 + time.Second, nil},
+		{3, 3, 30 * time.Second, time.Second, interval * 3 / 2, nil},
+		{10, 10, 30 * time.Second, 0, interval*3/2 + time.Second, resilience.MarkNeutral(errBackend)},
+		{50, 50, 5 * time.Second, 0, interval*3/2 + time.Second, resilience.MarkNeutral(errBackend)},
 	} {
-		name := fmt.Sprintf("%d of %d, %v, takes %v", c.called, c.members, c.cooldown, c.takes)
+		name := fmt.Sprintf("%d of %d, %v, takes %v, tells nothing: %t", c.called, c.members, c.cooldown, c.takes, c.tells != nil)
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := &probed{takes: c.takes}
+				b := &probed{takes: c.takes, fails: c.tells}
 				all := servers(t, newModel(), c.members, func(cfg *resilience.BreakerConfig) {
 					cfg.Cooldown, cfg.Probe = c.cooldown, b.ask
 				})
@@ -106,7 +109,11 @@ func TestFleetProbesAsOftenAsOneServer(t *testing.T) {
 					s.cut.Store(true)
 					require.Error(t, s.callKey("acme"))
 				}
-				time.Sleep(min(4*time.Minute, 9*c.cooldown))
+				outage := 4 * time.Minute
+				if c.tells == nil {
+					outage = min(outage, 9*c.cooldown)
+				}
+				time.Sleep(outage)
 				shortest, longest := b.gaps()
 				require.GreaterOrEqual(t, shortest, interval/3)
 				require.LessOrEqual(t, longest, c.longest)
