@@ -219,12 +219,10 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 	}
 
 	if around := ticketOf(ctx, b); around != nil {
-		value, err := protect(ctx, fn)
-		if around.isOutlived(ctx) {
-			if t := new(ticket); t.outlive(around) {
-				t.done(err)
-			}
-		}
+		var value T
+		err := ErrGoexit // until fn returns
+		defer func() { around.endWithin(ctx, err) }()
+		value, err = protect(ctx, fn)
 		return value, crashError(b.name, err)
 	}
 
@@ -236,6 +234,8 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 		return zero, rejected
 	}
 	defer t.settle(outcomeFailure, false) // counts only if fn calls runtime.Goexit
+	t.runs.Store(true)
+	defer t.runs.Store(false)
 
 	value, err := protect(t.within(ctx), fn)
 	if err != nil && !isCrash(err) && canceledAbove(ctx) {

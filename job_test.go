@@ -114,6 +114,7 @@ func TestACallThatOutlivesTheOuterOneCountsByItself(t *testing.T) {
 		_, _ = resilience.WithBreaker(ctx, g.Breaker("job"), job)
 	}
 	failed, hangs := failingAfter(10*time.Second, errBoom), hang(20*time.Second)
+	exits := func(ctx context.Context) (int, error) { time.Sleep(10 * time.Second); return exit(ctx) }
 	for name, tc := range map[string]struct {
 		call     func(context.Context, *resilience.Guard, toolFunc)
 		job      toolFunc
@@ -124,6 +125,7 @@ func TestACallThatOutlivesTheOuterOneCountsByItself(t *testing.T) {
 		"a guarded job that fails":    {call: guarded, job: failed, counted: 1},
 		"a guarded job that hangs":    {call: guarded, job: hangs, counted: 1},
 		"a job that fails":            {call: alone, job: failed, counted: 1},
+		"a job that calls Goexit":     {call: alone, job: exits, counted: 1},
 		"a guarded job of the call":   {call: guarded, job: failed, attached: true},
 		"a job of the call":           {call: alone, job: failed, attached: true},
 		"after another change":        {call: guarded, job: failed, change: (*resilience.Breaker).Reset},
@@ -218,6 +220,33 @@ func TestWhatAnOverdueProbeCallsIsInTheMiddleOfItsWork(t *testing.T) {
 		})
 		assert.NoError(t, err)
 	})
+}
+
+// What a call of WithBreaker calls that is overdue as the probe belongs to it still.
+func TestWhatAnOverdueProbeOfABreakerCallsBelongsToIt(t *testing.T) {
+	query := func(ctx context.Context, g *resilience.Guard) (int, error) {
+		return resilience.Do(ctx, g, "x", failing(9, errBoom))
+	}
+	alone := func(ctx context.Context, g *resilience.Guard) (int, error) {
+		return resilience.WithBreaker(ctx, g.Breaker("x"), failing(9, errBoom))
+	}
+	for name, within := range map[string]func(context.Context, *resilience.Guard) (int, error){"guarded": query, "alone": alone} {
+		for _, later := range []time.Duration{10 * time.Second, 2 * time.Minute} { // the breaker is open, and half-open
+			runInBubble(t, fmt.Sprint(name, ", ", later), func(t *testing.T) {
+				g := newGuard(t, resilience.Config{Breaker: resilience.BreakerConfig{Cooldown: time.Minute, ProbeTimeout: time.Second}})
+				b := g.Breaker("x")
+				b.Trip(time.Second)
+				time.Sleep(time.Second)
+				time.AfterFunc(5*time.Second, func() { _, _ = resilience.WithBreaker(t.Context(), b, succeed) }) // rejected
+				_, err := resilience.WithBreaker(t.Context(), b, func(ctx context.Context) (int, error) {
+					time.Sleep(later)
+					return within(ctx, g)
+				})
+				require.ErrorIs(t, err, errBoom)
+				assert.Equal(t, 6, b.Failures(), "five of the Trip, and the probe")
+			})
+		}
+	}
 }
 
 // A job that waits for its tool goes on when its caller has left, and what it calls then, to undo its work, belongs to

@@ -42,6 +42,7 @@ type ticket struct {
 	report  func(error)  // gobreaker's, which isn't idempotent
 	state   atomic.Int32 // one of those below
 	lasting bool         // the call may take longer than it keeps the slot of a probe
+	runs    atomic.Bool  // the call is one of WithBreaker, and goes on
 	around  *ticket      // of the next probe of WithBreaker around this one
 }
 
@@ -66,8 +67,12 @@ func ticketOf(ctx context.Context, b *Breaker) *ticket {
 	return t
 }
 
-// isHeldBy reports whether a call, or one around it, belongs to that of the ticket, and goes on.
+// isHeldBy reports whether the call of the ticket goes on, as a probe that is overdue does, or a call, or one around
+// that, which belongs to it.
 func (t *ticket) isHeldBy(c *callContext) bool {
+	if t.runs.Load() {
+		return true
+	}
 	for ; c != nil; c = c.outer() {
 		if c.ticket == t && !c.stopped.Load() {
 			return true
@@ -101,6 +106,17 @@ func (t *ticket) outlive(around *ticket) bool {
 	}
 	t.b, t.era, t.report = around.b, now, report
 	return true
+}
+
+// endWithin counts a call of WithBreaker that belongs to that of the ticket, and has ended with err, if it has outlived
+// that.
+func (t *ticket) endWithin(ctx context.Context, err error) {
+	if !t.isOutlived(ctx) {
+		return
+	}
+	if alone := new(ticket); alone.outlive(t) {
+		alone.done(err)
+	}
 }
 
 // admit implements Allow with a new ticket, which it fills in. A probe keeps the slot for as long as the tool's

@@ -59,7 +59,7 @@ var mutants = []mutant{
 		"call.go", "	if c.ctx.ticket == nil {\n		timeout, maximum",
 		"	if c.ctx.ticket == nil || !c.ctx.ticket.isProbe() {\n		timeout, maximum"},
 	{"a job that outlives its call counts nowhere", "3: background jobs that began within a call never open the breaker.",
-		"call.go", "	return alone && c.ticket.outlive(around)\n", "	return false && alone\n"},
+		"call.go", "	return asked && alone && c.ticket.outlive(around)\n", "	return false && asked && alone\n"},
 	{"two ends", "3: observers receive the end of a rejected call twice.",
 		"call.go", "	c.notifyEnd(failed)\n", "	c.notifyEnd(failed)\n	if c.state == nil || !c.begun() {\n		c.notifyEnd(failed)\n	}\n"},
 	{"a threshold that is too high", "3: the breaker opens one failure late.",
