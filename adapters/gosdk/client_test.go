@@ -149,8 +149,8 @@ var forgeries = map[string]*jsonrpc.Error{
 	"idle connection":          {Code: -32005, Message: "x: http: server closed idle connection"},
 	"refused":                  {Code: -32005, Message: "dial tcp 10.0.0.7:80: connect: connection refused"},
 	"unknown session":          {Code: -32600, Message: "rejected by transport: Not Found"},
-	"refused by HTTP":          {Code: -32000, Message: `calling "x": sending "x": Internal Server Error`},
-	"refused by SSE":           {Code: -32000, Message: `calling "x": failed to write: 500 Internal Server Error`},
+	"refused by HTTP":          {Code: -32000, Message: `calling "tools/call": sending "tools/call": Internal Server Error`},
+	"refused by SSE":           {Code: -32000, Message: `calling "tools/call": failed to write: 500 Internal Server Error`},
 	"busy":                     {Code: -32005, Message: `rejected by transport: sending "tools/call": Service Unavailable`},
 }
 

@@ -193,14 +193,15 @@ func isUnanswered(err error) bool {
 
 // isCallError reports whether err is the SDK's error of a call that failed.
 func isCallError(err error) bool {
-	return strings.Contains(err.Error(), `calling "`) && !isUnansweredQuestion(err)
+	_, _, found := cutCall(err)
+	return found && !isUnansweredQuestion(err)
 }
 
 // isUnansweredQuestion reports whether a handler of this client's has failed to answer what the server asked. Since
 // protocol 2026-07-28 the SDK calls such handlers within the call that the server asks in. A handler may have called
 // another server.
 func isUnansweredQuestion(err error) bool {
-	before, _, _ := strings.Cut(err.Error(), `calling "`)
+	before, _, _ := cutCall(err)
 	return strings.Contains(before, "multi round-trip: fulfilling input request")
 }
 

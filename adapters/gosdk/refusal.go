@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,10 +104,22 @@ func cutOff(err error) (cut, tried bool) {
 // hangs there.
 const endOfHTTPClient = " (Client.Timeout or context cancellation while reading body)"
 
+// ofCall matches how the SDK begins to say why a request has failed, by its method: others may be calling tools.
+var ofCall = regexp.MustCompile(`calling "(?:ping|initialize|[a-z]+/[A-Za-z/]+)": `)
+
+// cutCall returns the text of err before and after these words.
+func cutCall(err error) (before, said string, found bool) {
+	text := err.Error()
+	at := ofCall.FindStringIndex(text)
+	if at == nil {
+		return text, "", false
+	}
+	return text[:at[0]], text[at[1]:], true
+}
+
 // saidBySDK returns what the SDK says of a call, after its method.
 func saidBySDK(err error) string {
-	_, said, _ := strings.Cut(err.Error(), `calling "`)
-	_, said, _ = strings.Cut(said, `": `)
+	_, said, _ := cutCall(err)
 	return said
 }
 

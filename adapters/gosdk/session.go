@@ -209,34 +209,30 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 // around that error, with the time until the next dial as its RetryAfter, if that is known. If a
 // connection broke under a call, Use returns CONNECTION_LOST even if the session is still up.
 //
+// f may use other sessions too: what their Use or CallTool returns, with the context of f, says nothing of this one.
+//
 // Protocol errors are marked as by [ClientMiddleware], and so is what the client's own handler returns instead of an
 // answer to a question of the server's. Any other error is returned as it is, including the error of a guard within the
 // client.
 func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.ClientSession) (T, error)) (T, error) {
+	around, _ := ctx.Value(useKey{}).(*use)
 	cs, err := s.Get(ctx)
 	if err != nil {
 		var none T
-		return none, err
+		return none, around.note(s, err)
 	}
 
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 
-	u := &use{cs: cs}
+	u := &use{session: s, cs: cs, around: around}
 	u.dialed, _ = s.contextOf(cs)
-	v, err := f(u.sent.watch(callCtx), cs)
-	if err == nil || ctx.Err() != nil {
-		return v, err
+	v, err := f(context.WithValue(u.sent.watch(callCtx), useKey{}, u), cs)
+	if err != nil && ctx.Err() == nil {
+		err = s.callFailed(ctx, u, err)
 	}
-	return v, s.callFailed(ctx, u, err)
-}
-
-// A use is a call of [Use] that has a session.
-type use struct {
-	cs     *mcp.ClientSession
-	dialed *sessionContext // nil if it has been closed meanwhile
-	sent   reach
+	return v, around.note(s, err)
 }
 
 // Probe pings the server, for the Probe of a [resilience.BreakerConfig]: a breaker closes as soon as the other
@@ -283,7 +279,7 @@ func (s *Session) Close() error {
 // callFailed returns the error of Use for a call that has failed with err, and reports the session lost if err means that.
 func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
 	switch {
-	case !isBounded(err):
+	case !isBounded(err), u.isOfAnother(err):
 		return err
 	case isUnansweredQuestion(err) && s.ctx.Err() == nil:
 		return resilience.MarkNeutral(err)

@@ -165,7 +165,7 @@ func TestCanceledCallIsNoLoss(t *testing.T) {
 	assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
 
 	ctx, cancel = context.WithCancel(t.Context())
-	loss := fmt.Errorf(`calling "x": %w`, io.EOF)
+	loss := fmt.Errorf(`calling "tools/call": %w`, io.EOF)
 	_, err = gosdk.Use(ctx, s, func(context.Context, *mcp.ClientSession) (int, error) { cancel(); return 0, loss })
 	assert.Same(t, loss, err, "after the caller has left, no error is a loss")
 
