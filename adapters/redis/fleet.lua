@@ -57,6 +57,9 @@ local missed = 600000 -- for how long a member that hasn't left may be out of re
 
 local function int(n) return string.format('%.0f', n) end
 
+-- half returns a half of an interval, in whole milliseconds: no member can read a reply with others.
+local function half(interval) return math.ceil(interval / 2) end
+
 -- past returns when something was that a member tells of: now if it doesn't say so, and never later.
 local function past(at)
 	at = tonumber(at)
@@ -392,7 +395,7 @@ function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, pr
 	redis.call('HSET', breaker, 'succeeded', int(math.max(over, succeeded)))
 	redis.call('HDEL', breaker, 'cause')
 	local opens = total >= tonumber(failures) and #present('by:') >= needed(tonumber(quorum))
-	if opens then open(last + cooldown, now + interval / 2, 'calls') end
+	if opens then open(last + cooldown, now + half(interval), 'calls') end
 	redis.call('HSET', breaker, 'last', int(last))
 	return changed(id)
 end
@@ -440,8 +443,8 @@ end
 local function mayProbe(interval)
 	local h = redis.call('HMGET', breaker, 'probe_at', 'prober', 'lease', 'until', 'probes', 'blind')
 	local due, since = tonumber(h[1]), owed('probe')
-	if h[2] and (h[2] ~= me or since) then due = due + interval / 2 end
-	if since then due = due + interval / 2 end
+	if h[2] and (h[2] ~= me or since) then due = due + half(interval) end
+	if since then due = due + half(interval) end
 	if h[6] and h[3] and not h[5] then due = math.max(due, tonumber(h[4])) end
 	return due
 end
@@ -477,7 +480,7 @@ function ops.lease(id, cause, term, interval, patience)
 
 	nth = redis.call('HINCRBY', breaker, 'probes', 1) -- that is its turn, also if it tells nothing
 	redis.call('HSET', breaker, turns[cause] .. me, int(nth) .. ' ' .. int(asks))
-	redis.call('HSET', breaker, 'probe_at', int(now + interval / 2), 'prober', me)
+	redis.call('HSET', breaker, 'probe_at', int(now + half(interval)), 'prober', me)
 	changed(id, {wait = math.max(redis.call('HGET', breaker, 'at') - now, 0)}) -- the others hear that somebody asks
 	return cjson.encode({granted = true, wait = 0})
 end

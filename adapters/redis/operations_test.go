@@ -228,7 +228,7 @@ func (s *modelStore) fail(ctx context.Context, n news) (entry, error) {
 		opens := b.Failures >= fb.Config.Failures && forgetAbsent(s.model, b.by) >= s.needed(n.quorum)
 		last := latest(b.last, at)
 		if opens {
-			s.open(fb.ID, last.Add(fb.Config.Cooldown), s.time().Add(fb.Config.ProbeInterval/2), "calls")
+			s.open(fb.ID, last.Add(fb.Config.Cooldown), s.time().Add(half(fb)), "calls")
 		}
 		s.breakers[fb.ID].last = last
 		return s.changed(fb.ID, s.me, nil)
@@ -332,7 +332,7 @@ func (s *modelStore) lease(
 			return leaseReply{Wait: milliseconds(due.Sub(now))}
 		}
 		b.probes++
-		b.probed[s.me], b.probeAt, b.prober = turn{b.probes, asks}, now.Add(interval/2), s.me
+		b.probed[s.me], b.probeAt, b.prober = turn{b.probes, asks}, now.Add(half(fb)), s.me
 		s.changed(fb.ID, s.me, func(e *entry) { e.Wait = max(milliseconds(b.at.Sub(now)), 0) })
 		return leaseReply{Granted: true}
 	})
@@ -354,15 +354,20 @@ func (s *modelStore) mayCall(b *modelBreaker, fb resilience.FleetBreaker) time.T
 	return latest(due, since.Add(fb.Config.Cooldown/4))
 }
 
+// half returns a half of the ProbeInterval, in whole milliseconds.
+func half(fb resilience.FleetBreaker) time.Duration {
+	return time.Duration(milliseconds(fb.Config.ProbeInterval)+1) / 2 * time.Millisecond
+}
+
 // mayProbe returns when the member may call its Probe.
 func (s *modelStore) mayProbe(b *modelBreaker, fb resilience.FleetBreaker) time.Time {
 	due := b.probeAt
 	some, _ := s.owed(b, resilience.CauseProbe, s.me)
 	if b.prober != "" && (b.prober != s.me || some) {
-		due = due.Add(fb.Config.ProbeInterval / 2)
+		due = due.Add(half(fb))
 	}
 	if some {
-		due = due.Add(fb.Config.ProbeInterval / 2)
+		due = due.Add(half(fb))
 	}
 	if b.lease != "" && b.probes == 0 && !b.blind.IsZero() {
 		due = latest(due, b.until)
@@ -442,7 +447,7 @@ func (s *modelStore) restore(
 			return s.isolateNow(fb.ID, reason, at)
 		}
 		wait := max(fb.RetryAfter, 0)
-		s.open(fb.ID, s.time().Add(wait), s.time().Add(fb.Config.ProbeInterval/2), "calls")
+		s.open(fb.ID, s.time().Add(wait), s.time().Add(half(fb)), "calls")
 		s.breakers[fb.ID].last = s.past(at)
 		return s.changed(fb.ID, s.me, nil)
 	})

@@ -60,7 +60,7 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		require.NoError(t, err, name)
 		require.Equal(t, anonymous(model), anonymous(script), "%s of member %d", name, i)
 	}
-	drawInterval := rapid.SampledFrom([]time.Duration{2 * time.Second, 20 * time.Second})
+	drawInterval := rapid.SampledFrom([]time.Duration{2 * time.Second, 3001 * time.Millisecond, 20 * time.Second})
 	breaker := func() resilience.FleetBreaker {
 		return resilience.FleetBreaker{
 			ID:         drawID.Draw(t, "id"),
