@@ -131,7 +131,8 @@ func mayLackResult(err error) bool {
 
 // isUnreadable reports whether err is what the SDK says of something that it can't read as a message, or what the pipe
 // or the network connection of its transport says, by which it ends the connection, perhaps of a process that goes on.
-// Of an answer's result that it can't read it has other words, and so it has of all that HTTP says.
+// Of an answer's result that it can't read it has other words, and so it has of all that streamable HTTP says; that for
+// SSE ends the connection, too.
 func isUnreadable(err error) bool {
 	if !isCallError(err) {
 		return false
@@ -143,6 +144,7 @@ func isUnreadable(err error) bool {
 
 	said := saidBySDK(err)
 	return says[*json.SyntaxError](err, said) || says[*fs.PathError](err, said) || says[*net.OpError](err, said) ||
+		says[*url.Error](err, said) ||
 		said == io.ErrUnexpectedEOF.Error() || said == io.ErrClosedPipe.Error() ||
 		slices.ContainsFunc(unreadableWords, func(words string) bool { return strings.HasPrefix(said, words) })
 }

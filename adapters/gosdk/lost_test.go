@@ -31,6 +31,7 @@ var errRejected = &jsonrpc.Error{Code: -32005, Message: "rejected by transport"}
 // What a call's error means for the call, and for its session.
 func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 	idle := errors.New("http: server closed idle connection")
+	streamable := func(err *url.Error) error { return fmt.Errorf(`sending "tools/call": %w`, err) }
 	for name, tc := range map[string]struct {
 		err        error
 		lost, ends bool // the call's connection, and the session
@@ -43,9 +44,11 @@ func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 		"half a message":       {io.ErrUnexpectedEOF, true, true, false},
 		"the session":          {mcp.ErrSessionMissing, true, true, false},
 		"no result":            {io.EOF, false, false, false}, // since the server answers a ping
-		"an idle connection":   {&url.Error{Op: "Post", Err: fmt.Errorf("send: %w", idle)}, true, false, false},
-		"another of HTTP":      {&url.Error{Op: "Post", Err: errors.New("malformed response")}, false, false, true},
-		"an empty one of HTTP": {&url.Error{Op: "Post"}, false, false, true},
+		"an idle connection":   {streamable(&url.Error{Op: "Post", Err: fmt.Errorf("send: %w", idle)}), true, false, false},
+		"another of HTTP":      {streamable(&url.Error{Op: "Post", Err: errors.New("malformed response")}), false, false, true},
+		"an empty one of HTTP": {streamable(&url.Error{Op: "Post"}), false, false, true},
+		"one of SSE":           {&url.Error{Op: "Post", Err: io.EOF}, true, true, false},
+		"one of SSE, idle":     {&url.Error{Op: "Post", Err: idle}, true, true, false},
 		"no reply":             {errors.New("x: request terminated without response"), true, false, false},
 		"the stream":           {fmt.Errorf("%w: standalone SSE stream: Bad Gateway", errRejected), true, true, false},
 		"the stream, by MCP":   {fmt.Errorf("standalone SSE stream: %w", &jsonrpc.Error{Code: -32600, Message: "no"}), true, true, false},

@@ -279,19 +279,23 @@ func (s *Session) Close() error {
 // callFailed returns the error of Use for a call that has failed with err, and reports the session lost if err means that.
 func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
 	switch {
-	case !isBounded(err), u.isOfAnother(err):
+	case !isBounded(err):
 		return err
 	case isUnansweredQuestion(err) && s.ctx.Err() == nil:
 		return resilience.MarkNeutral(err)
 	}
 
-	cause, guarded := withoutGuards(err)
+	own, mixed := u.own(err)
+	if own == nil {
+		return err
+	}
+	cause, guarded := withoutGuards(own)
 	lost, reason := s.endedWith(ctx, u, cause)
 	if lost {
 		u.dialed.endsBy(cause)
 	}
 	switch {
-	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
+	case s.ctx.Err() != nil && (lost || errors.Is(own, context.Canceled)):
 		e := connectionLost("closed for good", err)
 		e.Retryable, e.Suggestion = false, suggestClosed
 		return resilience.MarkPermanent(e)
@@ -300,15 +304,15 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
 			s.ReportLost(u.cs, err)
 		}
 		return err
-	case !isCallError(err):
+	case !isCallError(own):
 		return err
 	}
 
-	result := clientError(err, "", &u.sent) // a status that says that the session has ended isn't believed without a ping
+	result := clientError(own, "", &u.sent) // a status that says that the session has ended isn't believed without a ping
 	if reason != "" {
 		result = connectionLost(reason, err)
 	}
-	if !lost && mayFollowSessionEnd(err) && s.endsSoon(ctx, u.cs) {
+	if !lost && mayFollowSessionEnd(own) && s.endsSoon(ctx, u.cs) {
 		lost, result = true, connectionLost(reasonClosed, err)
 	}
 
@@ -320,7 +324,12 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
 			e.RetryAfter = down.RetryAfter
 		}
 	}
-	if e.Code != resilience.CodeConnectionLost {
+	switch {
+	case e.Code == resilience.CodeConnectionLost && mixed:
+		e.Err = err
+	case mixed:
+		return err
+	case e.Code != resilience.CodeConnectionLost:
 		return result
 	}
 	return e

@@ -53,10 +53,39 @@ func (u *use) note(s *Session, err error) error {
 	return err
 }
 
-// isOfAnother reports whether err, which the use has failed with, is what a use of another session has returned.
-func (u *use) isOfAnother(err error) bool {
+// own returns what err, which the use has failed with, holds beside what uses of other sessions have returned, nil if
+// that is nothing, and whether it holds any of theirs.
+func (u *use) own(err error) (rest error, mixed bool) {
 	u.mu.Lock()
 	others := slices.Clone(u.others)
 	u.mu.Unlock()
-	return slices.ContainsFunc(others, func(other error) bool { return errors.Is(err, other) })
+	return without(others, err)
+}
+
+// without returns err without the branches that are others, and whether it has any.
+func without(others []error, err error) (rest error, has bool) {
+	if reflect.TypeOf(err).Kind() == reflect.Pointer && slices.Contains(others, err) {
+		return nil, true
+	}
+
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		if cause := err.Unwrap(); cause != nil {
+			if rest, has = without(others, cause); has {
+				return rest, true
+			}
+		}
+	case interface{ Unwrap() []error }:
+		var all []error
+		for _, branch := range err.Unwrap() {
+			if branch != nil {
+				kept, theirs := without(others, branch)
+				all, has = append(all, kept), has || theirs
+			}
+		}
+		if has {
+			return errors.Join(all...), true
+		}
+	}
+	return err, false
 }

@@ -114,6 +114,81 @@ func TestErrorOfTheSameSessionEndsIt(t *testing.T) {
 	}
 }
 
+// An error of the session's own counts beside one of another, in whichever order they come.
+func TestErrorOfBothSessionsEndsOne(t *testing.T) {
+	for name, join := range map[string]func(own, other error) error{
+		"joined":         func(own, other error) error { return errors.Join(own, other) },
+		"joined, later":  func(own, other error) error { return errors.Join(nil, fmt.Errorf("mirror: %w", other), own) },
+		"wrapped":        func(own, other error) error { return fmt.Errorf("primary: %w; mirror: %w", own, other) },
+		"wrapped, later": func(own, other error) error { return fmt.Errorf("both: %w", fmt.Errorf("%w and %w", other, own)) },
+	} {
+		for _, tool := range []string{"closing", "hang"} { // which is another's mistake, or lost with it
+			t.Run(name+", "+tool, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					here, there := newPeer(), newPeer()
+					a, b := newSession(t, here.dial, sessionConfig{}), newSession(t, there.dial, sessionConfig{})
+					defer a.Close()
+					defer b.Close()
+					first := up(t, a)
+					up(t, b)
+					go func() {
+						<-there.started
+						there.cut()
+					}()
+					_, err := gosdk.Use(t.Context(), a, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+						_, other := b.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+						return 0, join(fmt.Errorf(`calling "tools/call": %w`, mcp.ErrSessionMissing), other)
+					})
+					requireLost(t, err)
+					assert.ErrorIs(t, err, mcp.ErrSessionMissing)
+					assert.NotSame(t, first, up(t, a))
+					there.started <- struct{}{}
+				})
+			})
+		}
+	}
+}
+
+// A handler of questions that asks another server fails neither that call nor its session.
+func TestQuestionThatAnotherSessionCannotAnswer(t *testing.T) {
+	for _, how := range []string{"down", "lost", "refused"} {
+		t.Run(how, func(t *testing.T) {
+			there := newGatedPeer()
+			other := newSession(t, there.dial, sessionConfig{})
+			defer other.Close()
+			if lost := up(t, other); how == "down" {
+				there.cut()
+				gone(t, other, lost)
+			}
+			asked := 0
+			client := newClient(&mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				asked++
+				if how == "lost" {
+					there.cut()
+				}
+				_, err := other.CallTool(ctx, &mcp.CallToolParams{Name: "closing"})
+				return nil, err
+			}})
+			server := newServer(nil)
+			addRaw(server, &mcp.Tool{Name: "asks"}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": askedOf["elicitation"].params}}, nil
+			})
+
+			p := newHTTPPeerOf(t, server, latest, client)
+			first := up(t, p.session)
+			g := newGuard(t, resilience.Config{Retry: fast, Effect: resilience.ReadOnly})
+			r := resilience.Run(t.Context(), g, "asks", func(ctx context.Context) (*mcp.CallToolResult, error) {
+				return p.session.CallTool(ctx, &mcp.CallToolParams{Name: "asks"})
+			})
+			require.Error(t, r.Err)
+			assert.Equal(t, 1, asked)
+			assert.Equal(t, 1, r.Attempts)
+			assert.Zero(t, g.Breaker("asks").Failures())
+			assert.Same(t, first, up(t, p.session))
+		})
+	}
+}
+
 // Others say "calling" of a tool, too: these are the SDK's words only if it names a method of MCP.
 func TestWordsLikeThoseOfTheSDK(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
