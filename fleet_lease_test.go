@@ -515,3 +515,27 @@ func TestProbesThatAFleetAlwaysRefuses(t *testing.T) {
 		g.Breaker("x").Reset()
 	})
 }
+
+// A lease that comes when the breaker isn't open any more, or the guard is closed, calls no Probe.
+func TestProbeThatIsNoLongerWantedWhenItsLeaseComes(t *testing.T) {
+	for name, change := range map[string]func(*resilience.Guard){
+		"reset":    func(g *resilience.Guard) { g.Breaker("x").Reset() },
+		"isolated": func(g *resilience.Guard) { g.Breaker("x").Isolate("moving house") },
+		"closed":   func(g *resilience.Guard) { _, _ = g.Close(context.Background()) },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			var probes atomic.Int64
+			var g *resilience.Guard
+			f := &testFleet{lease: func(context.Context) (bool, time.Duration) {
+				go change(g)
+				time.Sleep(50 * time.Millisecond)
+				return true, 0
+			}}
+			g, _ = joined(t, f, resilience.BreakerConfig{Probe: func(context.Context) error { probes.Add(1); return nil }})
+			trip(t, g.Breaker("x"))
+			time.Sleep(20 * time.Second)
+			assert.Positive(t, f.leases())
+			assert.Zero(t, probes.Load())
+		})
+	}
+}

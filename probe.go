@@ -166,14 +166,13 @@ func (b *Breaker) callProbe(period int) {
 		return
 	}
 
-	if wait, _ := b.lease(CauseProbe, maxLeaseWait); wait > 0 && b.isProbedElsewhere(period, wait) {
+	if wait, _ := b.lease(CauseProbe, maxLeaseWait); !b.mayAsk(period, wait) {
 		return
 	}
 
 	start := time.Now()
 	result := probeResult{outcome: outcomeNeutral}
 	if b.prober.hanging.Load() < maxProbes {
-		b.asksAnew()
 		result = b.askProbe(period)
 	}
 
@@ -183,20 +182,21 @@ func (b *Breaker) callProbe(period int) {
 	}
 }
 
-// isProbedElsewhere puts Probe off because another member of the fleet asks the backend, and reports whether it has, or
-// Probe isn't wanted any more. As long as nothing is heard of the others, they may put it off for no longer than they may
-// keep calls from being the probe.
-func (b *Breaker) isProbedElsewhere(period int, wait time.Duration) bool {
+// mayAsk reports whether Probe is to be called now, which the fleet doesn't want for the time to wait: another member
+// asks the backend. As long as nothing is heard of the others, they may put it off for no longer than they may keep calls
+// from being the probe.
+func (b *Breaker) mayAsk(period int, wait time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.prober
 	switch {
-	case p.period != period:
-		return true
-	case !p.denied.holds(b.cfg.longest()):
+	case p.period != period || b.guard.isClosed(): // by now
+		return false
+	case wait > 0 && p.denied.holds(b.cfg.longest()):
+		b.scheduleProbeIn(period, min(wait, p.denied.until.left())+between(0, b.cfg.ProbeInterval/2))
 		return false
 	}
-	b.scheduleProbeIn(period, min(wait, p.denied.until.left())+between(0, b.cfg.ProbeInterval/2))
+	p.denied = refusal{}
 	return true
 }
 
@@ -237,13 +237,6 @@ func (b *Breaker) putOff(fresh *counter, wish time.Duration) {
 	case state == StateHalfOpen && !b.hasProbe() && d > 0:
 		b.open(fresh, CauseProbe, d)
 	}
-}
-
-// asksAnew forgets that the fleet has refused a Probe, since one is called.
-func (b *Breaker) asksAnew() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.prober.denied = refusal{}
 }
 
 // A probeResult is what a Probe has found out.
