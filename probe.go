@@ -13,6 +13,9 @@ const (
 	// maxCooldowns is how many Cooldowns calls can be kept from being the probe: see longest.
 	maxCooldowns = 10
 
+	// maxIntervals is for how many ProbeIntervals, at least, a fleet can put Probe off without any news of others.
+	maxIntervals = 3
+
 	// probePoll is how often it is looked whether a Probe is still wanted. Nothing of another synctest bubble
 	// may end its context.
 	probePoll = 100 * time.Millisecond
@@ -184,15 +187,16 @@ func (b *Breaker) callProbe(period int) {
 
 // mayAsk reports whether Probe is to be called now, which the fleet doesn't want for the time to wait: another member
 // asks the backend. As long as nothing is heard of the others, they may put it off for no longer than they may keep calls
-// from being the probe.
+// from being the probe, or for some ProbeIntervals: there is news of each Probe that they call.
 func (b *Breaker) mayAsk(period int, wait time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.prober
+	longest := max(b.cfg.longest(), maxIntervals*min(b.cfg.ProbeInterval, never/maxIntervals))
 	switch {
 	case p.period != period || b.guard.isClosed(): // by now
 		return false
-	case wait > 0 && p.denied.holds(b.cfg.longest()):
+	case wait > 0 && p.denied.holds(longest):
 		b.scheduleProbeIn(period, min(wait, p.denied.until.left())+between(0, b.cfg.ProbeInterval/2))
 		return false
 	}

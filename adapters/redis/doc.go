@@ -41,8 +41,8 @@
 // keeps calls from being the probe for as long. A Probe that hangs, or tells nothing, is followed by that of another
 // member, half a ProbeInterval later at most. Calls that hang as the probe keep no Probe off, nor do Probes keep calls
 // off unless they fail. The time that a failed one has been asked to wait is that of all members. A Probe that can't
-// see what is wrong closes the breaker once in a Cooldown, at whichever member; none is called then while the first
-// call after the relapse is the probe.
+// see what is wrong closes the breaker once in a Cooldown, at whichever member; for up to ten Cooldowns, none is called
+// then while the first call after the relapse is the probe.
 //
 // # Without Redis
 //

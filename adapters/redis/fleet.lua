@@ -20,7 +20,7 @@
 --   lease, until    of which member a call is the probe, and until when none of another one may be
 --   leased          since when it has the lease
 --   vain            how long all leases were that have ended without a result since the last one
---   prober          whose Probe was called last, unless it has failed
+--   prober, hangs   whose Probe was called last, unless it has failed, and until when it may hang
 --   probes          counts Probes since the breaker has opened, calls that have failed as the probe, and lost leases
 --   failed:MEMBER   which of them was the last call of this member, and when its next one may be the probe
 --   probed:MEMBER   which of them was the last Probe of this member, zero if it has only asked for one, and until when it
@@ -438,14 +438,14 @@ local function mayCall(patience)
 end
 
 -- mayProbe returns when the member may call its Probe, or may ask for that again: half an interval after the beginning of
--- the last one, or a whole one if that tells nothing, since it may hang; and half a one later if others have had no turn
--- since the member's own. While the first call after a relapse is the probe, Probes can't see what is wrong.
+-- the last one, or a whole one of its member's if that tells nothing, since it may hang; and half a one later if others
+-- have had no turn since the member's own. While the first call after a relapse is the probe, Probes can't see what is wrong.
 local function mayProbe(interval)
-	local h = redis.call('HMGET', breaker, 'probe_at', 'prober', 'lease', 'until', 'probes', 'blind')
+	local h = redis.call('HMGET', breaker, 'probe_at', 'prober', 'hangs', 'lease', 'until', 'probes', 'blind')
 	local due, since = tonumber(h[1]), owed('probe')
-	if h[2] and (h[2] ~= me or since) then due = due + half(interval) end
+	if h[2] and (h[2] ~= me or since) then due = math.max(due, tonumber(h[3] or 0)) end
 	if since then due = due + half(interval) end
-	if h[6] and h[3] and not h[5] then due = math.max(due, tonumber(h[4])) end
+	if h[7] and h[4] and not h[6] then due = math.max(due, tonumber(h[5])) end
 	return due
 end
 
@@ -480,7 +480,7 @@ function ops.lease(id, cause, term, interval, patience)
 
 	nth = redis.call('HINCRBY', breaker, 'probes', 1) -- that is its turn, also if it tells nothing
 	redis.call('HSET', breaker, turns[cause] .. me, int(nth) .. ' ' .. int(asks))
-	redis.call('HSET', breaker, 'probe_at', int(now + half(interval)), 'prober', me)
+	redis.call('HSET', breaker, 'probe_at', int(now + half(interval)), 'prober', me, 'hangs', int(now + interval))
 	changed(id, {wait = math.max(redis.call('HGET', breaker, 'at') - now, 0)}) -- the others hear that somebody asks
 	return cjson.encode({granted = true, wait = 0})
 end

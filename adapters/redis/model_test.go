@@ -49,6 +49,7 @@ type modelBreaker struct {
 	opened      time.Time // since when Probes that fail may put calls off
 	lease       string
 	prober      string    // whose Probe was the last one, unless it has failed
+	hangs       time.Time // until when that may hang
 	reset       time.Time // when it was reset by hand; zero if it wasn't
 	blind       time.Time // until when an opening means that Probes can't see what is wrong
 	recovered   time.Time // when a probe has succeeded last

@@ -332,7 +332,7 @@ func (s *modelStore) lease(
 			return leaseReply{Wait: milliseconds(due.Sub(now))}
 		}
 		b.probes++
-		b.probed[s.me], b.probeAt, b.prober = turn{b.probes, asks}, now.Add(half(fb)), s.me
+		b.probed[s.me], b.probeAt, b.prober, b.hangs = turn{b.probes, asks}, now.Add(half(fb)), s.me, now.Add(interval)
 		s.changed(fb.ID, s.me, func(e *entry) { e.Wait = max(milliseconds(b.at.Sub(now)), 0) })
 		return leaseReply{Granted: true}
 	})
@@ -364,7 +364,7 @@ func (s *modelStore) mayProbe(b *modelBreaker, fb resilience.FleetBreaker) time.
 	due := b.probeAt
 	some, _ := s.owed(b, resilience.CauseProbe, s.me)
 	if b.prober != "" && (b.prober != s.me || some) {
-		due = due.Add(half(fb))
+		due = latest(due, b.hangs)
 	}
 	if some {
 		due = due.Add(half(fb))

@@ -279,3 +279,53 @@ func TestWhichCallKeepsProbesOff(t *testing.T) {
 		})
 	}
 }
+
+// Members whose ProbeIntervals differ take turns, too: a Probe that tells nothing, and is called more often, keeps none of
+// another member off.
+func TestProbesOfDifferentIntervalsTakeTurns(t *testing.T) {
+	for _, intervals := range [][2]time.Duration{{5 * time.Second, 15 * time.Second}, {time.Second, 5 * time.Second}, {time.Second, time.Minute}} {
+		t.Run(fmt.Sprint(intervals), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				members := -1
+				all := servers(t, newModel(), 2, func(c *resilience.BreakerConfig) {
+					members++
+					c.ProbeInterval = intervals[members]
+					c.Probe = func(context.Context) error { return nil }
+					if members == 0 {
+						c.Probe = func(context.Context) error { return resilience.MarkNeutral(errBackend) }
+					}
+				})
+				defer leaveAll(t, all)
+				time.Sleep(2 * absence)
+				down(t, all)
+				time.Sleep(20 * intervals[1])
+				requireAll(t, all, resilience.StateClosed)
+			})
+		})
+	}
+}
+
+// However short a Cooldown is, Probes that tell nothing are called no more often by many members than by one.
+func TestProbesOfShortCooldownsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var probes meter
+		var over atomic.Bool
+		all := servers(t, newModel(), 20, func(c *resilience.BreakerConfig) {
+			c.Cooldown = 100 * time.Millisecond
+			c.Probe = func(context.Context) error {
+				if over.Load() {
+					return nil
+				}
+				return probes.run(func() error { return resilience.MarkNeutral(errBackend) })
+			}
+		})
+		defer leaveAll(t, all)
+		time.Sleep(2 * absence)
+		down(t, all)
+		time.Sleep(10 * time.Minute)
+		over.Store(true)
+		time.Sleep(time.Minute)
+		total, _ := probes.seen()
+		require.LessOrEqual(t, total, 10*60*2/5)
+	})
+}
