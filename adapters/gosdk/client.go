@@ -2,6 +2,7 @@ package gosdk
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -113,24 +114,26 @@ func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
 // connection with the error that ended it, such as that half of an answer isn't JSON, so lossOf asks the session, which
 // refuses a ping at once if it is closed. One that doesn't reply so soon may be busy, or wait behind a middleware.
 func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) error {
-	failed := clientError(err, sessionID(session), sent)
-	cs, _ := session.(*mcp.ClientSession)
-	if _, known := failed.(*resilience.Error); known || cs == nil || ctx.Err() != nil {
-		return failed
+	if !isBounded(err) {
+		return err
 	}
-	if !isBounded(err) || !isCallError(err) {
+	p := partsOf(err, nil)
+	failed := p.errorOf(err, sessionID(session), sent)
+	cs, _ := session.(*mcp.ClientSession)
+	if _, known := failed.(*resilience.Error); known || p.authored || cs == nil || ctx.Err() != nil {
 		return failed
 	}
 
 	switch {
-	case mayLackResult(err):
-		if sent.isStreamable() {
+	case slices.ContainsFunc(p.said, mayFollowSessionEnd):
+		if !isClosed(pingWithin(ctx, pingTimeout, cs), cs) {
 			return failed
 		}
+	case slices.ContainsFunc(p.said, mayLackResult) && !sent.isStreamable():
 		if reply, isStuck := pingUntil(ctx, pingTimeout, cs); !isStuck && !hasEnded(reply) {
 			return failed
 		}
-	case !mayFollowSessionEnd(err), !isClosed(pingWithin(ctx, pingTimeout, cs), cs):
+	default:
 		return failed
 	}
 	return connectionLost(reasonClosed, err)

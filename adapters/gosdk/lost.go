@@ -36,41 +36,38 @@ const (
 )
 
 // clientError returns the error for the guard that err stands for, where err ended a call of the
-// given session that has come as far as sent. It is CONNECTION_LOST if err means that.
-func clientError(err error, session string, sent *reach) error {
-	if !isBounded(err) {
-		return err
-	}
-	if isUnansweredQuestion(err) {
+// given session that has come as far as sent. It is CONNECTION_LOST if what the SDK has said in it means that.
+func clientError(err, said error, session string, sent *reach) error {
+	if isQuestion(said) {
 		return resilience.MarkNeutral(err) // whatever it is, it isn't the server's
 	}
 
-	dial := dialOf(err)
-	_, refused := refusal(err)
-	cut, tried := cutOff(err)
+	dial := dialOf(said)
+	_, refused := refusal(said)
+	cut, tried := cutOff(said)
 	switch {
-	case isAuthored(err):
+	case isAuthored(said):
 		return err
 	case dial != nil:
 		e := resilience.AsError("", dial)
 		if e.Code != resilience.CodeConnectionLost { // the dial of another call was canceled
 			e = resilience.ConnectionLostError("the server can't be reached")
 		}
-		if e.Err = errors.Join(err, errInFlight); isRejected(err) && sent.isNone() {
+		if e.Err = errors.Join(err, errInFlight); isRejected(said) && sent.isNone() {
 			e.Err = resilience.MarkTransient(err) // the call didn't reach the server
 		}
 		return e
-	case errors.Is(err, mcp.ErrSessionMissing), isSessionUnknown(err, session):
+	case errors.Is(said, mcp.ErrSessionMissing), isSessionUnknown(said, session):
 		// The reply may be to another request, which ended this call in flight.
 		return connectionLost(reasonEnded, err)
-	case mayLackResult(err):
+	case mayLackResult(said):
 		return noResult(err)
-	case isConnectionClosed(err), isUnreadable(err), errors.Is(err, io.EOF), isUnanswered(err), isOfStream(err):
+	case isConnectionClosed(said), isUnreadable(said), errors.Is(said, io.EOF), isUnanswered(said), isOfStream(said):
 		return connectionLost(reasonClosed, err)
-	case cut && sent.isCutOff(tried), sent.resumed.Load() && (refused || mayRefuseAll(err)):
+	case cut && sent.isCutOff(tried), sent.resumed.Load() && (refused || mayRefuseAll(said)):
 		return connectionLost(reasonClosed, err) // the answer has broken off
 	}
-	return markProtocolError(markRefusal(err))
+	return markProtocolError(markRefusal(err, said))
 }
 
 // dialOf returns the failed dial in err, of the server or of a proxy, nil if there is none.
@@ -195,16 +192,7 @@ func isUnanswered(err error) bool {
 
 // isCallError reports whether err is the SDK's error of a call that failed.
 func isCallError(err error) bool {
-	_, _, found := cutCall(err)
-	return found && !isUnansweredQuestion(err)
-}
-
-// isUnansweredQuestion reports whether a handler of this client's has failed to answer what the server asked. Since
-// protocol 2026-07-28 the SDK calls such handlers within the call that the server asks in. A handler may have called
-// another server.
-func isUnansweredQuestion(err error) bool {
-	before, _, _ := cutCall(err)
-	return strings.Contains(before, "multi round-trip: fulfilling input request")
+	return !isQuestion(err) && ofCall.MatchString(err.Error())
 }
 
 // endsSession reports whether err says that its session can't be used any more. A request that only
@@ -225,7 +213,7 @@ func endsSession(err error, session string) bool {
 func mayFollowSessionEnd(err error) bool {
 	var wire *jsonrpc.Error
 	_, refused := refusal(err)
-	return !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && !mayLackResult(err) &&
+	return !isQuestion(err) && !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && !mayLackResult(err) &&
 		!refused && !isUnanswered(err) && !isUnsent(err) && !isAuthored(err)
 }
 

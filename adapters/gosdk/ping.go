@@ -250,10 +250,16 @@ func ping(ctx context.Context, cs *mcp.ClientSession) error {
 	}
 
 	err := cs.Ping(ctx, params)
-	if err != nil && !isBounded(err) {
+	switch {
+	case err == nil:
+		return nil
+	case !isBounded(err):
 		return errUnboundedPing
 	}
-	if err != nil && isAnswered(err) {
+	if said := partsOf(err, nil).said; len(said) > 0 {
+		err = said[0] // without what the client's middleware makes of it
+	}
+	if isAnswered(err) {
 		resilience.ReportBackend(ctx, nil) // a Transport has seen status 404
 	}
 	return err

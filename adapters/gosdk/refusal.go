@@ -23,21 +23,21 @@ func isRejected(err error) bool {
 	return errors.As(err, &wire) && wire.Code == codeRejected && wire.Message == "rejected by transport"
 }
 
-// markRefusal marks an error of the SDK's for a request that HTTP has refused, or that the client's own login hasn't
-// let through: an agent, or a user, can bring most of these about.
-func markRefusal(err error) error {
-	if isRejected(err) {
+// markRefusal marks err if the SDK says in it that HTTP has refused a request, or that the client's own login hasn't let
+// it through: an agent, or a user, can bring most of these about.
+func markRefusal(err, said error) error {
+	if isRejected(said) {
 		var request *url.Error
 		switch {
-		case strings.Contains(err.Error(), ": rejected by transport: sending "):
+		case strings.Contains(said.Error(), ": rejected by transport: sending "):
 			return resilience.MarkBackend(err) // 429, 500, or 502 to 504: the call may have reached the server
-		case errors.As(err, &request):
+		case errors.As(said, &request):
 			return err
 		}
 		return resilience.MarkNeutral(err) // of the login
 	}
 
-	switch status, refused := refusal(err); {
+	switch status, refused := refusal(said); {
 	case !refused:
 		return err
 	case status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,10 +80,6 @@ const (
 
 	// pingTimeout is how long a closed connection may take to refuse a ping.
 	pingTimeout = 200 * time.Millisecond
-
-	// maxGuards bounds the guards within the client that an error has come through. An As method may
-	// find an error that wraps the one it belongs to.
-	maxGuards = 100
 
 	// closeTimeout is the timeout of closing a session. When it has passed, the session's context
 	// ends. The SDK waits for calls, and a call may hang that writes to a process which doesn't read.
@@ -278,42 +275,32 @@ func (s *Session) Close() error {
 
 // callFailed returns the error of Use for a call that has failed with err, and reports the session lost if err means that.
 func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
-	switch {
-	case !isBounded(err):
-		return err
-	case isUnansweredQuestion(err) && s.ctx.Err() == nil:
-		return resilience.MarkNeutral(err)
-	}
-
-	own, mixed := u.own(err)
-	if own == nil {
+	if !isBounded(err) {
 		return err
 	}
-	cause, guarded := withoutGuards(own)
-	lost, reason := s.endedWith(ctx, u, cause)
-	if lost {
-		u.dialed.endsBy(cause)
-	}
+	p := partsOf(err, u.known())
+	p.said = slices.DeleteFunc(p.said, func(said error) bool { return isQuestion(said) && s.ctx.Err() != nil })
+	lost, reason := s.lossIn(ctx, u, p.said)
 	switch {
-	case s.ctx.Err() != nil && (lost || errors.Is(own, context.Canceled)):
+	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
 		e.Retryable, e.Suggestion = false, suggestClosed
 		return resilience.MarkPermanent(e)
-	case guarded: // the error comes from a guard within the client
+	case p.authored: // also by a guard within the client
 		if lost {
 			s.ReportLost(u.cs, err)
 		}
 		return err
-	case !isCallError(own):
+	case len(p.said) == 0:
 		return err
 	}
 
-	result := clientError(own, "", &u.sent) // a status that says that the session has ended isn't believed without a ping
+	result := p.errorOf(err, "", &u.sent) // a status that says that the session has ended isn't believed without a ping
+	if !lost && slices.ContainsFunc(p.said, mayFollowSessionEnd) && s.endsSoon(ctx, u.cs) {
+		lost, reason = true, reasonClosed
+	}
 	if reason != "" {
 		result = connectionLost(reason, err)
-	}
-	if !lost && mayFollowSessionEnd(own) && s.endsSoon(ctx, u.cs) {
-		lost, result = true, connectionLost(reasonClosed, err)
 	}
 
 	e := resilience.AsError("", result)
@@ -324,15 +311,25 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
 			e.RetryAfter = down.RetryAfter
 		}
 	}
-	switch {
-	case e.Code == resilience.CodeConnectionLost && mixed:
-		e.Err = err
-	case mixed:
-		return err
-	case e.Code != resilience.CodeConnectionLost:
+	if e.Code != resilience.CodeConnectionLost {
 		return result
 	}
 	return e
+}
+
+// lossIn reports whether the session has ended with a call of which the SDK has said this, and why, if that isn't what it
+// says itself.
+func (s *Session) lossIn(ctx context.Context, u *use, all []error) (lost bool, reason string) {
+	for _, said := range all {
+		if isQuestion(said) {
+			continue
+		}
+		if lost, reason = s.endedWith(ctx, u, said); lost {
+			u.dialed.endsBy(said)
+			return true, reason
+		}
+	}
+	return false, ""
 }
 
 // endedWith reports whether the session has ended with a call that has failed with err, and why, if that isn't what err says itself.
@@ -360,18 +357,6 @@ func (s *Session) endedWith(ctx context.Context, u *use, err error) (ended bool,
 		ended = ended || isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.cs)
 	}
 	return ended || endsSession(err, id), ""
-}
-
-// withoutGuards returns err as the SDK returned it, and whether it has come through a guard within the client.
-func withoutGuards(err error) (cause error, guarded bool) {
-	var e *resilience.Error
-	for range maxGuards {
-		if !errors.As(err, &e) || e == nil || e.Err == nil {
-			break
-		}
-		err = e.Err
-	}
-	return err, e != nil
 }
 
 // endsSoon reports whether cs has ended, or does so within the waitTime.

@@ -2,7 +2,6 @@ package gosdk
 
 import (
 	"errors"
-	"reflect"
 	"slices"
 	"sync"
 
@@ -29,63 +28,36 @@ const maxOthers = 100
 type useKey struct{}
 
 // note notes that a use of s within u, which may be nil, has returned err: that says nothing of u's own session, nor of
-// those around it. It returns err.
+// those around it, and neither does what the SDK has said in it, whatever comes of err. It returns err.
 func (u *use) note(s *Session, err error) error {
-	if u == nil || err == nil || reflect.TypeOf(err).Kind() != reflect.Pointer || !isBounded(err) {
-		return err // others may not be comparable
-	}
-	var e *resilience.Error
-	if !errors.As(err, &e) && !isCallError(err) {
+	if u == nil || err == nil || !isBounded(err) {
 		return err
 	}
+	news := partsOf(err, nil).said
+	if e := new(resilience.Error); errors.As(err, &e) {
+		news = append(news, e) // of a dial
+	}
+	news = slices.DeleteFunc(append(news, err), func(err error) bool { return !isPointer(err) }) // these can be compared
 
 	for ; u != nil; u = u.around {
-		if u.session == s {
-			continue
+		if u.session != s {
+			u.add(news)
 		}
-		u.mu.Lock()
-		if len(u.others) == maxOthers {
-			u.others = slices.Delete(u.others, 0, 1)
-		}
-		u.others = append(u.others, err)
-		u.mu.Unlock()
 	}
 	return err
 }
 
-// own returns what err, which the use has failed with, holds beside what uses of other sessions have returned, nil if
-// that is nothing, and whether it holds any of theirs.
-func (u *use) own(err error) (rest error, mixed bool) {
+// add adds errors of other sessions.
+func (u *use) add(news []error) {
 	u.mu.Lock()
-	others := slices.Clone(u.others)
-	u.mu.Unlock()
-	return without(others, err)
+	defer u.mu.Unlock()
+	u.others = append(u.others, news...)
+	u.others = slices.Delete(u.others, 0, max(len(u.others)-maxOthers, 0))
 }
 
-// without returns err without the branches that are others, and whether it has any.
-func without(others []error, err error) (rest error, has bool) {
-	if reflect.TypeOf(err).Kind() == reflect.Pointer && slices.Contains(others, err) {
-		return nil, true
-	}
-
-	switch err := err.(type) {
-	case interface{ Unwrap() error }:
-		if cause := err.Unwrap(); cause != nil {
-			if rest, has = without(others, cause); has {
-				return rest, true
-			}
-		}
-	case interface{ Unwrap() []error }:
-		var all []error
-		for _, branch := range err.Unwrap() {
-			if branch != nil {
-				kept, theirs := without(others, branch)
-				all, has = append(all, kept), has || theirs
-			}
-		}
-		if has {
-			return errors.Join(all...), true
-		}
-	}
-	return err, false
+// known returns the errors of other sessions.
+func (u *use) known() []error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clone(u.others)
 }

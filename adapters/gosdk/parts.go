@@ -1,0 +1,138 @@
+package gosdk
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
+)
+
+// The parts of an error are what the SDK has said of this client's requests, as it has returned that, and what else is
+// joined with it. Who calls the SDK wraps its errors in words of his own, before and after, and joins them with others:
+// each is judged by itself.
+type parts struct {
+	said     []error
+	rest     []error
+	authored bool // an *Error or a mark around what the SDK has said tells whose fault that is
+}
+
+// partsOf returns the parts of err, which must be bounded, where others are not of this session.
+func partsOf(err error, others []error) *parts {
+	p := new(parts)
+	p.add(err, others)
+	return p
+}
+
+// A speaker is who has said an error.
+type speaker uint8
+
+const (
+	anybody speaker = iota
+	others          // the server, or another session
+	theSDK
+)
+
+// add adds the parts of err, and returns who has said them.
+func (p *parts) add(err error, known []error) speaker {
+	_, isAnswer := err.(*jsonrpc.Error)
+	switch {
+	case isAnswer, isPointer(err) && slices.Contains(known, err):
+		p.rest = append(p.rest, err)
+		return others
+	case isQuestion(err), isRequest(err):
+		p.said = append(p.said, err)
+		return theSDK
+	}
+
+	rest, by := len(p.rest), anybody
+	for _, cause := range causesOf(err) {
+		by = max(by, p.add(cause, known))
+	}
+	if by == anybody && ofCall.MatchString(err.Error()) { // its words alone are left
+		p.rest, p.said = p.rest[:rest], append(p.said, err)
+		return theSDK
+	}
+	if by != theSDK {
+		p.rest = append(p.rest[:rest], err) // as a whole
+		return by
+	}
+	_, own := err.(*resilience.Error)
+	p.authored = p.authored || own || reflect.TypeOf(err) == markType
+	return theSDK
+}
+
+// causesOf returns what err wraps.
+func causesOf(err error) (all []error) {
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		all = []error{err.Unwrap()}
+	case interface{ Unwrap() []error }:
+		all = slices.Clone(err.Unwrap())
+	}
+	return slices.DeleteFunc(all, func(err error) bool { return err == nil })
+}
+
+func isPointer(err error) bool { return reflect.TypeOf(err).Kind() == reflect.Pointer }
+
+// isRequest reports whether err is what the SDK itself returns for a request that has failed.
+func isRequest(err error) bool {
+	cause := errors.Unwrap(err)
+	before, said, found := cutCall(err)
+	switch {
+	case !found || cause == nil:
+		return false
+	case isPointer(cause) && cause == mcp.ErrConnectionClosed:
+		return before == cause.Error()+": "
+	}
+	return before == "" && said == cause.Error()
+}
+
+// isQuestion reports whether err is what the SDK itself returns for a question of the server's that a handler of this
+// client's has failed to answer. Since protocol 2026-07-28 the SDK calls such handlers within the call that the server
+// asks in. A handler may have called another server.
+func isQuestion(err error) bool {
+	cause := errors.Unwrap(err)
+	return cause != nil && strings.HasPrefix(cause.Error(), "fulfilling input request ") &&
+		err.Error() == "multi round-trip: "+cause.Error()
+}
+
+// errorOf returns the error for the guard that err, which has these parts, stands for.
+func (p *parts) errorOf(err error, session string, sent *reach) error {
+	switch {
+	case p.authored:
+		return err
+	case len(p.said) == 0:
+		return clientError(err, err, session, sent)
+	case len(p.said) == 1 && len(p.rest) == 0:
+		return clientError(err, p.said[0], session, sent)
+	}
+
+	j := &judged{error: err, causes: slices.Clone(p.rest)}
+	refused := slices.ContainsFunc(p.said, func(said error) bool { _, refused := refusal(said); return refused })
+	for _, said := range p.said {
+		if refused && isConnectionClosed(said) { // which has ended the session
+			j.causes = append(j.causes, resilience.MarkNeutral(said))
+			continue
+		}
+		failed := clientError(said, said, session, sent)
+		if e, lost := failed.(*resilience.Error); lost {
+			j.causes = []error{e.Err}
+			e.Err = j
+			return e
+		}
+		j.causes = append(j.causes, failed)
+	}
+	return j
+}
+
+// A judged error says what another one does, and holds what has been found out of its parts.
+type judged struct {
+	error
+	causes []error
+}
+
+func (j *judged) Unwrap() []error { return j.causes }
