@@ -207,7 +207,7 @@ func (e *engine) resync() {
 // reports false if the member knows more. e.mu must be held.
 func (e *engine) apply(x entry, asked time.Time) bool {
 	c, last := x.change(asked), e.versions[x.ID]
-	if x.Version < last.number {
+	if x.Version < last.number || x.Asks && e.hasRecovered(x.ID, last.time) {
 		return true
 	}
 	if x.Version == last.number && !last.time.IsZero() {
@@ -241,6 +241,13 @@ func (e *engine) apply(x entry, asked time.Time) bool {
 		e.breakers[x.ID] = x
 	}
 	return true
+}
+
+// hasRecovered reports whether the member's own calls or Probe have closed a breaker since then, of which the store may
+// not have heard.
+func (e *engine) hasRecovered(id string, since time.Time) bool {
+	b, has := e.member.Breaker(id)
+	return has && b.State == resilience.StateClosed && b.Cause != resilience.CauseManual && b.Changed.After(since)
 }
 
 // saw notes that the store has had this version of its memory. e.mu must be held.

@@ -204,7 +204,8 @@ local function recovery()
 	return tonumber(at), tonumber(ends)
 end
 
--- changed publishes a breaker that has changed, and returns it. told replaces what a closed one can't hold.
+-- changed publishes a breaker that has changed, and returns it. told replaces what a closed one can't hold; it asks if
+-- nothing more is known of the backend than that it is asked.
 local function changed(id, told)
 	local v = redis.call('HINCRBY', version, 'n', 1)
 	if redis.call('EXISTS', breaker) == 1 then
@@ -453,7 +454,7 @@ end
 local function take(id, term)
 	redis.call('HSET', breaker, 'lease', me, 'until', int(now + term), 'leased', int(now))
 	local wait = math.max(term, redis.call('HGET', breaker, 'at') - now)
-	if not owed('calls') then changed(id, {wait = wait}) end
+	if not owed('calls') then changed(id, {wait = wait, asks = true}) end
 end
 
 -- lease lets a call of the member be the probe of an open breaker, or lets it call its Probe, if it is time. Calls and
@@ -481,7 +482,7 @@ function ops.lease(id, cause, term, interval, patience)
 	nth = redis.call('HINCRBY', breaker, 'probes', 1) -- that is its turn, also if it tells nothing
 	redis.call('HSET', breaker, turns[cause] .. me, int(nth) .. ' ' .. int(asks))
 	redis.call('HSET', breaker, 'probe_at', int(now + half(interval)), 'prober', me, 'hangs', int(now + interval))
-	changed(id, {wait = math.max(redis.call('HGET', breaker, 'at') - now, 0)}) -- the others hear that somebody asks
+	changed(id, {wait = math.max(redis.call('HGET', breaker, 'at') - now, 0), asks = true})
 	return cjson.encode({granted = true, wait = 0})
 end
 

@@ -333,7 +333,7 @@ func (s *modelStore) lease(
 		}
 		b.probes++
 		b.probed[s.me], b.probeAt, b.prober, b.hangs = turn{b.probes, asks}, now.Add(half(fb)), s.me, now.Add(interval)
-		s.changed(fb.ID, s.me, func(e *entry) { e.Wait = max(milliseconds(b.at.Sub(now)), 0) })
+		s.changed(fb.ID, s.me, func(e *entry) { e.Wait, e.Asks = max(milliseconds(b.at.Sub(now)), 0), true })
 		return leaseReply{Granted: true}
 	})
 }
@@ -380,7 +380,7 @@ func (s *modelStore) take(b *modelBreaker, fb resilience.FleetBreaker) {
 	b.lease, b.leased, b.until = s.me, s.time(), s.time().Add(leaseTerm)
 	wait := max(leaseTerm, b.at.Sub(s.time()))
 	if some, _ := s.owed(b, resilience.CauseCalls, s.me); !some {
-		s.changed(fb.ID, s.me, func(e *entry) { e.Wait = wait.Milliseconds() })
+		s.changed(fb.ID, s.me, func(e *entry) { e.Wait, e.Asks = wait.Milliseconds(), true })
 	}
 }
 
