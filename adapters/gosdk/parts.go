@@ -17,7 +17,8 @@ import (
 type parts struct {
 	said     []error
 	rest     []error
-	authored bool // an *Error or a mark around what the SDK has said tells whose fault that is
+	around   []error // what the SDK has said
+	authored bool    // an *Error or a mark around that, or beside it, tells whose fault it is
 }
 
 // partsOf returns the parts of err, which must be bounded, where others are not of this session.
@@ -56,20 +57,27 @@ func (p *parts) add(err error, known []error) speaker {
 		p.rest, p.said = p.rest[:rest], append(p.said, err)
 		return theSDK
 	}
+	_, own := err.(*resilience.Error)
+	p.authored = p.authored || own || reflect.TypeOf(err) == markType
 	if by != theSDK {
 		p.rest = append(p.rest[:rest], err) // as a whole
 		return by
 	}
-	_, own := err.(*resilience.Error)
-	p.authored = p.authored || own || reflect.TypeOf(err) == markType
+	p.around = append(p.around, err)
 	return theSDK
 }
 
-// causesOf returns what err wraps.
+// causesOf returns what err wraps. The chains of some libraries have one error of a list, which only As finds, and
+// unwrap to the rest.
 func causesOf(err error) (all []error) {
 	switch err := err.(type) {
 	case interface{ Unwrap() error }:
-		all = []error{err.Unwrap()}
+		if chain, ok := err.(interface{ As(any) bool }); ok {
+			var first error
+			_ = chain.As(&first)
+			all = append(all, first)
+		}
+		all = append(all, err.Unwrap())
 	case interface{ Unwrap() []error }:
 		all = slices.Clone(err.Unwrap())
 	}
@@ -111,7 +119,8 @@ func (p *parts) errorOf(err error, session string, sent *reach) error {
 		return clientError(err, p.said[0], session, sent)
 	}
 
-	j := &judged{error: err, causes: slices.Clone(p.rest)}
+	j := &judged{error: err, causes: slices.Clone(p.rest), around: p.around}
+	var lost *resilience.Error
 	refused := slices.ContainsFunc(p.said, func(said error) bool { _, refused := refusal(said); return refused })
 	for _, said := range p.said {
 		if refused && isConnectionClosed(said) { // which has ended the session
@@ -119,20 +128,41 @@ func (p *parts) errorOf(err error, session string, sent *reach) error {
 			continue
 		}
 		failed := clientError(said, said, session, sent)
-		if e, lost := failed.(*resilience.Error); lost {
-			j.causes = []error{e.Err}
-			e.Err = j
-			return e
+		if e, ok := failed.(*resilience.Error); ok {
+			lost, failed = e, e.Err
 		}
 		j.causes = append(j.causes, failed)
 	}
-	return j
+	if lost == nil {
+		return j
+	}
+	lost.Err = j
+	return lost
 }
 
 // A judged error says what another one does, and holds what has been found out of its parts.
 type judged struct {
 	error
 	causes []error
+	around []error // them
 }
 
+// Unwrap returns the parts.
 func (j *judged) Unwrap() []error { return j.causes }
+
+// Is reports whether target is around the parts.
+func (j *judged) Is(target error) bool {
+	return slices.ContainsFunc(j.around, func(err error) bool { return isPointer(err) && err == target })
+}
+
+// As finds what is around the parts.
+func (j *judged) As(target any) bool {
+	found := reflect.ValueOf(target).Elem()
+	for _, err := range j.around {
+		if reflect.TypeOf(err).AssignableTo(found.Type()) {
+			found.Set(reflect.ValueOf(err))
+			return true
+		}
+	}
+	return false
+}

@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
@@ -218,6 +223,133 @@ func TestQuestionOfAnotherSessionHidesNoLoss(t *testing.T) {
 			})
 			requireLost(t, err)
 			assert.NotSame(t, lost, up(t, a))
+		})
+	}
+}
+
+// What may have had an effect, beside a call that has reached no server, stands in the way of a retry; and what its
+// author says of it stands.
+func TestWhatIsBesideARefusedDialCounts(t *testing.T) {
+	rollback := errors.New("rollback failed")
+	for name, tc := range map[string]struct {
+		beside error
+		runs   int
+	}{
+		"nothing":         {nil, 3},
+		"a failure":       {rollback, 1},
+		"of the backend":  {resilience.MarkBackend(rollback), 1},
+		"of an author":    {resilience.MarkPermanent(rollback), 1},
+		"an own error":    {&resilience.Error{Code: "PARTIAL_WRITE", Message: "The primary has the order.", Err: rollback}, 1},
+		"another session": {nil, 1},
+	} {
+		for _, first := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", ", first), func(t *testing.T) {
+				leavesNothing(t)
+				var refuses atomic.Bool
+				h, there := serveHTTP(t, newPeer().server), newPeer()
+				client := &http.Client{Transport: &http.Transport{
+					DisableKeepAlives: true,
+					DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+						if refuses.Load() {
+							return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+						}
+						return new(net.Dialer).DialContext(ctx, network, addr)
+					},
+				}}
+				a := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+					return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+						Endpoint: h.URL, HTTPClient: client, DisableStandaloneSSE: true,
+					}, speaking(legacy))
+				}, sessionConfig{Backoff: steady(time.Millisecond)})
+				b := newSession(t, there.dial, sessionConfig{Backoff: steady(time.Millisecond)})
+				defer a.Close()
+				defer b.Close()
+
+				g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent, Retry: resilience.Retry{MaxRetries: 2}})
+				runs := 0
+				_, err := resilience.Do(t.Context(), g, "transfer", func(ctx context.Context) (int, error) {
+					up(t, a)
+					up(t, b)
+					return gosdk.Use(ctx, a, func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
+						runs++
+						refuses.Store(true)
+						_, own := cs.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
+						refuses.Store(false)
+						beside := tc.beside
+						if name == "another session" {
+							there.cut()
+							_, beside = b.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
+						}
+						if first {
+							return 0, errors.Join(own, beside)
+						}
+						return 0, errors.Join(beside, own)
+					})
+				})
+				assert.Equal(t, tc.runs, runs)
+				if tc.beside != nil {
+					assert.ErrorIs(t, err, rollback)
+				}
+			})
+		}
+	}
+}
+
+// A rollbackError wraps a join.
+type rollbackError struct{ error }
+
+func (e *rollbackError) Unwrap() error { return e.error }
+
+// A loss is told around the error as it is: what is beside it is still found, and what is around it.
+func TestCausesOfALossAreFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, newPeer().dial, sessionConfig{})
+		defer s.Close()
+		up(t, s)
+		beside := errors.New("rollback failed")
+		joined := errors.Join(fmt.Errorf(`calling "tools/call": %w`, mcp.ErrSessionMissing), beside)
+		_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) {
+			return 0, &rollbackError{joined}
+		})
+		requireLost(t, err)
+		assert.ErrorIs(t, err, mcp.ErrSessionMissing)
+		assert.ErrorIs(t, err, beside)
+		assert.ErrorIs(t, err, joined)
+		var rollback *rollbackError
+		assert.ErrorAs(t, err, &rollback)
+		assert.ErrorContains(t, errors.Unwrap(err), beside.Error())
+	})
+}
+
+// A chain is a list of errors, as some libraries have it.
+type chain []error
+
+func (c chain) Error() string        { return errors.Join(c...).Error() }
+func (c chain) Is(target error) bool { return errors.Is(c[0], target) }
+func (c chain) As(target any) bool   { return errors.As(c[0], target) }
+
+func (c chain) Unwrap() error {
+	if len(c) == 1 {
+		return nil
+	}
+	return c[1:]
+}
+
+func TestEachErrorOfAChainIsJudged(t *testing.T) {
+	mistake := fmt.Errorf(`calling "tools/call": %w`, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no"})
+	missing := fmt.Errorf(`calling "tools/call": %w`, mcp.ErrSessionMissing)
+	for name, all := range map[string]chain{"first": {missing, mistake}, "last": {mistake, io.EOF, missing}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSession(t, newPeer().dial, sessionConfig{})
+				defer s.Close()
+				first := up(t, s)
+				_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) {
+					return 0, fmt.Errorf("both: %w", all)
+				})
+				requireLost(t, err)
+				assert.NotSame(t, first, up(t, s))
+			})
 		})
 	}
 }

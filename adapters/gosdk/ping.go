@@ -257,7 +257,7 @@ func ping(ctx context.Context, cs *mcp.ClientSession) error {
 		return errUnboundedPing
 	}
 	if said := partsOf(err, nil).said; len(said) > 0 {
-		err = said[0] // without what the client's middleware makes of it
+		err = said[len(said)-1] // without what the client's middleware makes of it
 	}
 	if isAnswered(err) {
 		resilience.ReportBackend(ctx, nil) // a Transport has seen status 404

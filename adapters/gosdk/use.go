@@ -37,6 +37,9 @@ func (u *use) note(s *Session, err error) error {
 	if e := new(resilience.Error); errors.As(err, &e) {
 		news = append(news, e) // of a dial
 	}
+	if len(news) == 0 {
+		return err
+	}
 	news = slices.DeleteFunc(append(news, err), func(err error) bool { return !isPointer(err) }) // these can be compared
 
 	for ; u != nil; u = u.around {
