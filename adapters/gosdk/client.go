@@ -117,7 +117,7 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 	if !isBounded(err) {
 		return err
 	}
-	p := partsOf(err, nil)
+	p := partsOf(err, known{})
 	failed := p.errorOf(err, sessionID(session), sent)
 	cs, _ := session.(*mcp.ClientSession)
 	if _, known := failed.(*resilience.Error); known || p.authored || cs == nil || ctx.Err() != nil {

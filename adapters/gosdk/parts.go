@@ -19,12 +19,22 @@ type parts struct {
 	rest     []error
 	around   []error // what the SDK has said
 	authored bool    // an *Error or a mark around that, or beside it, tells whose fault it is
+	left     int     // how many more are looked at
 }
 
-// partsOf returns the parts of err, which must be bounded, where others are not of this session.
-func partsOf(err error, others []error) *parts {
-	p := new(parts)
-	p.add(err, others)
+// known is what uses of other sessions have returned, all of which have pointers.
+type known struct {
+	lost   []error // their sessions are
+	judged []error // what this package has made of others
+}
+
+// maxParts bounds how much of an error is looked at.
+const maxParts = 1000
+
+// partsOf returns the parts of err, which must be bounded. known is what uses of other sessions have returned.
+func partsOf(err error, known known) *parts {
+	p := &parts{left: maxParts}
+	p.add(err, known)
 	return p
 }
 
@@ -38,10 +48,11 @@ const (
 )
 
 // add adds the parts of err, and returns who has said them.
-func (p *parts) add(err error, known []error) speaker {
+func (p *parts) add(err error, known known) speaker {
 	_, isAnswer := err.(*jsonrpc.Error)
+	p.left--
 	switch {
-	case isAnswer, isPointer(err) && slices.Contains(known, err):
+	case isAnswer, p.left < 0, isPointer(err) && slices.Contains(known.lost, err):
 		p.rest = append(p.rest, err)
 		return others
 	case isQuestion(err), isRequest(err):
@@ -53,12 +64,16 @@ func (p *parts) add(err error, known []error) speaker {
 	for _, cause := range causesOf(err) {
 		by = max(by, p.add(cause, known))
 	}
-	if by == anybody && ofCall.MatchString(err.Error()) { // its words alone are left
+	_, own := err.(*resilience.Error)
+	own = own || reflect.TypeOf(err) == markType
+	switch {
+	case own && !slices.Contains(known.judged, err):
+		p.authored = true
+	case own:
+	case by == anybody && ofCall.MatchString(err.Error()): // its words alone are left
 		p.rest, p.said = p.rest[:rest], append(p.said, err)
 		return theSDK
 	}
-	_, own := err.(*resilience.Error)
-	p.authored = p.authored || own || reflect.TypeOf(err) == markType
 	if by != theSDK {
 		p.rest = append(p.rest[:rest], err) // as a whole
 		return by
@@ -70,18 +85,35 @@ func (p *parts) add(err error, known []error) speaker {
 // causesOf returns what err wraps. The chains of some libraries have one error of a list, which only As finds, and
 // unwrap to the rest.
 func causesOf(err error) (all []error) {
-	switch err := err.(type) {
+	switch x := err.(type) {
 	case interface{ Unwrap() error }:
-		if chain, ok := err.(interface{ As(any) bool }); ok {
-			var first error
-			_ = chain.As(&first)
-			all = append(all, first)
-		}
-		all = append(all, err.Unwrap())
+		all = []error{firstOf(err), x.Unwrap()}
 	case interface{ Unwrap() []error }:
-		all = slices.Clone(err.Unwrap())
+		all = slices.Clone(x.Unwrap())
 	}
 	return slices.DeleteFunc(all, func(err error) bool { return err == nil })
+}
+
+// firstOf returns what such a chain holds beside what it unwraps to, nil if err is none.
+func firstOf(err error) (first error) {
+	chain, ok := err.(interface{ As(any) bool })
+	if !ok {
+		return nil
+	}
+
+	defer func() {
+		if recover() != nil {
+			first = nil
+		}
+	}()
+	if !chain.As(&first) || first == nil {
+		return nil
+	}
+	switch reflect.TypeOf(first) { // it may find itself, or speak of what it wraps
+	case reflect.TypeOf(err), reflect.TypeOf(errors.Unwrap(err)):
+		return nil
+	}
+	return first
 }
 
 func isPointer(err error) bool { return reflect.TypeOf(err).Kind() == reflect.Pointer }
@@ -150,15 +182,19 @@ type judged struct {
 // Unwrap returns the parts.
 func (j *judged) Unwrap() []error { return j.causes }
 
-// Is reports whether target is around the parts.
+// Is reports whether target is around the parts. Who has an As method, too, may speak of what it wraps.
 func (j *judged) Is(target error) bool {
-	return slices.ContainsFunc(j.around, func(err error) bool { return isPointer(err) && err == target })
+	return slices.ContainsFunc(j.around, func(err error) bool {
+		is, asks := err.(interface{ Is(error) bool })
+		_, chain := err.(interface{ As(any) bool })
+		return isPointer(err) && err == target || asks && !chain && is.Is(target)
+	})
 }
 
 // As finds what is around the parts.
 func (j *judged) As(target any) bool {
 	found := reflect.ValueOf(target).Elem()
-	for _, err := range j.around {
+	for _, err := range slices.Backward(j.around) { // from the outside
 		if reflect.TypeOf(err).AssignableTo(found.Type()) {
 			found.Set(reflect.ValueOf(err))
 			return true

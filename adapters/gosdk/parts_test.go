@@ -353,3 +353,82 @@ func TestEachErrorOfAChainIsJudged(t *testing.T) {
 		})
 	}
 }
+
+// However many refusals an error joins, one ping tells of all of them, and an answer without a result is asked about once.
+func TestManyPartsTakeNoLongerThanOne(t *testing.T) {
+	for name, answer := range map[string]fakeAnswer{
+		"refused":   {after: time.Millisecond, status: http.StatusBadRequest, code: -32602},
+		"no result": {after: time.Millisecond, status: http.StatusOK},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			f := &scripted{answer: func(_, method, _ string) fakeAnswer {
+				if method == "ping" {
+					return fakeAnswer{after: time.Hour}
+				}
+				return answer
+			}}
+			s, _ := f.session(t)
+			defer s.Close()
+			up(t, s)
+			begin := time.Now()
+			_, err := gosdk.Use(t.Context(), s, func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
+				var all []error
+				for range 50 {
+					_, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "bad"})
+					all = append(all, err)
+				}
+				return 0, errors.Join(all...)
+			})
+			assert.Error(t, err)
+			assert.LessOrEqual(t, time.Since(begin), 2*time.Second)
+		})
+	}
+}
+
+// An orderError says what it is by its Is method.
+type orderError struct{ error }
+
+var errOrder = errors.New("order")
+
+func (e *orderError) Unwrap() error        { return e.error }
+func (e *orderError) Is(target error) bool { return target == errOrder }
+
+// A mirror finds itself for whoever asks.
+type mirror struct{ error }
+
+func (m *mirror) Unwrap() error { return m.error }
+func (m *mirror) As(target any) bool {
+	found, ok := target.(*error)
+	if ok {
+		*found = m
+	}
+	return ok
+}
+
+func TestOddTypesAroundAnErrorOfTheSDK(t *testing.T) {
+	missing := fmt.Errorf(`calling "tools/call": %w`, mcp.ErrSessionMissing)
+	own := &resilience.Error{Code: "OWN", Message: missing.Error()}
+	said := *own
+	for name, err := range map[string]error{
+		"an Is method":     &orderError{errors.Join(missing, io.EOF)},
+		"a mirror":         &mirror{&mirror{missing}},
+		"an author's text": errors.Join(own, io.EOF),
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := newSession(t, newPeer().dial, sessionConfig{})
+			defer s.Close()
+			up(t, s)
+			_, got := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 0, err })
+			switch name {
+			case "an author's text":
+				assert.Same(t, err, got)
+				assert.Equal(t, said, *own)
+			case "an Is method":
+				requireLost(t, got)
+				assert.ErrorIs(t, got, errOrder)
+			default:
+				requireLost(t, got)
+			}
+		})
+	}
+}

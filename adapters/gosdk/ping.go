@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -101,47 +102,58 @@ const (
 	refusesAll                // the server refuses all that comes by the session, or that has ended otherwise
 )
 
-// examine pings the server after a call that it has refused with this error, whose session is lost if the ping tells
-// so. It goes on if the call can't wait for that: to end a ping within its answer would end the session of a plain
-// transport.
-func (s *Session) examine(ctx context.Context, u *use, refused error) finding {
-	if !mayRefuseAll(refused) || s.pings.areMute() {
-		return nothing
+// examine pings the server after a call that it has refused with one of these errors, whose session is lost if the ping
+// tells so, and returns which one that is. It goes on if the call can't wait for that: to end a ping within its answer
+// would end the session of a plain transport.
+func (s *Session) examine(ctx context.Context, u *use, said []error) (finding, error) {
+	said = slices.DeleteFunc(slices.Clone(said), func(err error) bool { return !mayRefuseAll(err) })
+	if len(said) == 0 || s.pings.areMute() {
+		return nothing, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
 	defer cancel()
 	select {
 	case s.pings.pending <- struct{}{}:
 	case <-ctx.Done():
-		return isSpared // they hang
+		return isSpared, nil // they hang
 	}
 
-	told := make(chan finding, 1)
+	type result struct {
+		finding
+		refused error
+	}
+	told := make(chan result, 1)
 	go func() {
 		defer func() { <-s.pings.pending }()
-		found := isSpared
+		found := result{isSpared, nil}
 		defer func() {
 			_ = recover() // of a method of an error that the client's middleware returns
 			told <- found
 		}()
 		reply := s.ping(s.ctx, askTime, u.cs)
-		found = s.find(u, refused, reply)
-		switch found {
+		for _, refused := range said {
+			found = result{s.find(u, refused, reply), refused}
+			if found.finding == isEnded || found.finding == refusesAll {
+				break
+			}
+		}
+		switch found.finding {
 		case isEnded:
 			u.dialed.endsBy(reply)
 		case refusesAll:
-			u.dialed.refusesAllBy(refused)
+			u.dialed.refusesAllBy(found.refused)
 		}
-		if found == isEnded || found == refusesAll || found == nothing && endsSession(refused, u.cs.ID()) {
-			s.ReportLost(u.cs, refused)
+		ends := func(err error) bool { return endsSession(err, u.cs.ID()) }
+		if found.finding == isEnded || found.finding == refusesAll || found.finding == nothing && slices.ContainsFunc(said, ends) {
+			s.ReportLost(u.cs, found.refused)
 		}
 	}()
 
 	select {
 	case found := <-told:
-		return found
+		return found.finding, found.refused
 	case <-ctx.Done():
-		return isSpared
+		return isSpared, nil
 	}
 }
 
@@ -256,7 +268,7 @@ func ping(ctx context.Context, cs *mcp.ClientSession) error {
 	case !isBounded(err):
 		return errUnboundedPing
 	}
-	if said := partsOf(err, nil).said; len(said) > 0 {
+	if said := partsOf(err, known{}).said; len(said) > 0 {
 		err = said[len(said)-1] // without what the client's middleware makes of it
 	}
 	if isAnswered(err) {

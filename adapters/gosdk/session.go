@@ -216,7 +216,7 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 	cs, err := s.Get(ctx)
 	if err != nil {
 		var none T
-		return none, around.note(s, err)
+		return none, around.note(s, err, true)
 	}
 
 	callCtx, cancel := context.WithCancel(ctx)
@@ -226,10 +226,11 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 	u := &use{session: s, cs: cs, around: around}
 	u.dialed, _ = s.contextOf(cs)
 	v, err := f(context.WithValue(u.sent.watch(callCtx), useKey{}, u), cs)
+	lost := false
 	if err != nil && ctx.Err() == nil {
-		err = s.callFailed(ctx, u, err)
+		lost, err = s.callFailed(ctx, u, err)
 	}
-	return v, around.note(s, err)
+	return v, around.note(s, err, lost)
 }
 
 // Probe pings the server, for the Probe of a [resilience.BreakerConfig]: a breaker closes as soon as the other
@@ -273,30 +274,31 @@ func (s *Session) Close() error {
 	return s.Connector.Close()
 }
 
-// callFailed returns the error of Use for a call that has failed with err, and reports the session lost if err means that.
-func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
+// callFailed returns the error of Use for a call that has failed with err, and whether it has reported the session lost, as
+// err means that.
+func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool, _ error) {
 	if !isBounded(err) {
-		return err
+		return false, err
 	}
 	p := partsOf(err, u.known())
-	p.said = slices.DeleteFunc(p.said, func(said error) bool { return isQuestion(said) && s.ctx.Err() != nil })
-	lost, reason := s.lossIn(ctx, u, p.said)
+	requests := slices.DeleteFunc(slices.Clone(p.said), isQuestion)
+	lost, reason := s.lossIn(ctx, u, requests)
 	switch {
 	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
 		e.Retryable, e.Suggestion = false, suggestClosed
-		return resilience.MarkPermanent(e)
+		return true, resilience.MarkPermanent(e)
 	case p.authored: // also by a guard within the client
 		if lost {
 			s.ReportLost(u.cs, err)
 		}
-		return err
-	case len(p.said) == 0:
-		return err
+		return lost, err
+	case len(p.said) == 0 || s.ctx.Err() != nil && len(requests) == 0:
+		return false, err
 	}
 
 	result := p.errorOf(err, "", &u.sent) // a status that says that the session has ended isn't believed without a ping
-	if !lost && slices.ContainsFunc(p.said, mayFollowSessionEnd) && s.endsSoon(ctx, u.cs) {
+	if !lost && slices.ContainsFunc(requests, mayFollowSessionEnd) && s.endsSoon(ctx, u.cs) {
 		lost, reason = true, reasonClosed
 	}
 	if reason != "" {
@@ -312,51 +314,42 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) error {
 		}
 	}
 	if e.Code != resilience.CodeConnectionLost {
-		return result
+		return lost, result
 	}
-	return e
+	return lost, e
 }
 
 // lossIn reports whether the session has ended with a call of which the SDK has said this, and why, if that isn't what it
-// says itself.
-func (s *Session) lossIn(ctx context.Context, u *use, all []error) (lost bool, reason string) {
-	for _, said := range all {
-		if isQuestion(said) {
-			continue
-		}
-		if lost, reason = s.endedWith(ctx, u, said); lost {
-			u.dialed.endsBy(said)
-			return true, reason
-		}
-	}
-	return false, ""
-}
-
-// endedWith reports whether the session has ended with a call that has failed with err, and why, if that isn't what err says itself.
-// A status that says so is enough to give the session up, unless a ping tells otherwise, but not to blame the server.
-func (s *Session) endedWith(ctx context.Context, u *use, err error) (ended bool, reason string) {
+// says itself. A status that says so is enough to give the session up, unless a ping tells otherwise, but not to blame
+// the server. However much was said, each question is asked once.
+func (s *Session) lossIn(ctx context.Context, u *use, said []error) (lost bool, reason string) {
 	id := u.cs.ID()
-	switch s.examine(ctx, u, err) {
+	by := func(err error) bool { return endsSession(err, id) }
+	switch found, refused := s.examine(ctx, u, said); found {
 	case refusesAll:
-		if isSessionUnknown(err, id) {
+		u.dialed.endsBy(refused)
+		if isSessionUnknown(refused, id) {
 			return true, reasonEnded
 		}
 		return true, reasonRefused
 	case isEnded:
-		ended = true
+		by = func(err error) bool { return err == refused }
 	case isSpared:
 		id = ""
 	}
 
+	isClosing := func(err error) bool { return errors.Is(err, mcp.ErrConnectionClosed) }
 	switch {
-	case mayLackResult(err):
-		if !u.sent.isStreamable() && s.hasClosed(ctx, u.cs) {
-			return true, reasonClosed
-		}
-	case errors.Is(err, mcp.ErrConnectionClosed):
-		ended = ended || isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.cs)
+	case slices.ContainsFunc(said, by):
+	case slices.ContainsFunc(said, mayLackResult) && !u.sent.isStreamable() && s.hasClosed(ctx, u.cs):
+		by, reason = mayLackResult, reasonClosed
+	case slices.ContainsFunc(said, isClosing) && isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.cs):
+		by = isClosing
+	default:
+		return false, ""
 	}
-	return ended || endsSession(err, id), ""
+	u.dialed.endsBy(said[slices.IndexFunc(said, by)])
+	return true, reason
 }
 
 // endsSoon reports whether cs has ended, or does so within the waitTime.

@@ -18,7 +18,7 @@ type use struct {
 	around  *use // that this one is within; nil if there is none
 
 	mu     sync.Mutex
-	others []error // that uses of other sessions within this one have returned, the last maxOthers of them
+	others known // by uses within this one, the last maxOthers of each kind
 }
 
 // maxOthers is how many errors of other sessions a use knows.
@@ -27,13 +27,14 @@ const maxOthers = 100
 // useKey is the key of the innermost use in a context.
 type useKey struct{}
 
-// note notes that a use of s within u, which may be nil, has returned err: that says nothing of u's own session, nor of
-// those around it, and neither does what the SDK has said in it, whatever comes of err. It returns err.
-func (u *use) note(s *Session, err error) error {
+// note notes that a use of s within u, which may be nil, has returned err, and whether its session is lost: then that, and
+// what the SDK has said in it, says nothing of u's own session, nor of those around it. Otherwise f may have used u's
+// session there. It returns err.
+func (u *use) note(s *Session, err error, lost bool) error {
 	if u == nil || err == nil || !isBounded(err) {
 		return err
 	}
-	news := partsOf(err, nil).said
+	news := partsOf(err, known{}).said
 	if e := new(resilience.Error); errors.As(err, &e) {
 		news = append(news, e) // of a dial
 	}
@@ -43,24 +44,28 @@ func (u *use) note(s *Session, err error) error {
 	news = slices.DeleteFunc(append(news, err), func(err error) bool { return !isPointer(err) }) // these can be compared
 
 	for ; u != nil; u = u.around {
-		if u.session != s {
-			u.add(news)
+		switch {
+		case u.session == s:
+		case lost:
+			u.add(&u.others.lost, news)
+		case isPointer(err):
+			u.add(&u.others.judged, []error{err})
 		}
 	}
 	return err
 }
 
-// add adds errors of other sessions.
-func (u *use) add(news []error) {
+// add adds to what the use knows.
+func (u *use) add(all *[]error, news []error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.others = append(u.others, news...)
-	u.others = slices.Delete(u.others, 0, max(len(u.others)-maxOthers, 0))
+	*all = append(*all, news...)
+	*all = slices.Delete(*all, 0, max(len(*all)-maxOthers, 0))
 }
 
-// known returns the errors of other sessions.
-func (u *use) known() []error {
+// known returns what the use knows of other sessions.
+func (u *use) known() known {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return slices.Clone(u.others)
+	return known{slices.Clone(u.others.lost), slices.Clone(u.others.judged)}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -185,6 +186,40 @@ func TestQuestionThatAnotherSessionCannotAnswer(t *testing.T) {
 			assert.Equal(t, 1, r.Attempts)
 			assert.Zero(t, g.Breaker("asks").Failures())
 			assert.Same(t, first, up(t, p.session))
+		})
+	}
+}
+
+// A use of one session may hold one of another, by whose f the first is used, too: what its server refuses it by counts for
+// it, wherever it comes.
+func TestSessionThatIsUsedWithinAUseOfAnother(t *testing.T) {
+	for name, refused := range map[string]fakeAnswer{
+		"404": {status: 404, code: -32000}, "400": {status: 400, code: -32000}, "401": {status: 401, code: -32001},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			var forgotten atomic.Bool
+			from := &scripted{answer: func(session, _, _ string) fakeAnswer {
+				if session == "1" && forgotten.Load() {
+					return refused
+				}
+				return fakeAnswer{after: time.Millisecond}
+			}}
+			to := &scripted{answer: func(string, string, string) fakeAnswer { return fakeAnswer{after: time.Millisecond} }}
+			a, _ := from.session(t)
+			b, _ := to.session(t)
+			defer a.Close()
+			defer b.Close()
+			first, healthy := up(t, a), up(t, b)
+			forgotten.Store(true)
+			_, err := gosdk.Use(t.Context(), a, func(ctx context.Context, read *mcp.ClientSession) (int, error) {
+				return gosdk.Use(ctx, b, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+					_, err := read.CallTool(ctx, &mcp.CallToolParams{Name: "read"})
+					return 0, err
+				})
+			})
+			requireLost(t, err)
+			assert.NotSame(t, first, up(t, a))
+			assert.Same(t, healthy, up(t, b))
 		})
 	}
 }
