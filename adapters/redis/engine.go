@@ -155,6 +155,7 @@ func (e *engine) heard(x entry) {
 		asked = e.reported
 	}
 	if x.By == e.id && x.State == e.breakers[x.ID].State || e.apply(x, asked) {
+		e.saw(x.Version) // also if it was no news
 		e.span = e.span.with(x.Version)
 		e.knows(e.known)
 	}
