@@ -24,8 +24,9 @@ type parts struct {
 
 // known is what uses of other sessions have returned, all of which have pointers.
 type known struct {
-	lost   []error // their sessions are
-	judged []error // what this package has made of others
+	lost map[error]bool // their sessions are
+	made map[error]bool // by this package, of what the SDK has said to them
+	all  bool           // whatever there is was made by it
 }
 
 // maxParts bounds how much of an error is looked at.
@@ -52,7 +53,7 @@ func (p *parts) add(err error, known known) speaker {
 	_, isAnswer := err.(*jsonrpc.Error)
 	p.left--
 	switch {
-	case isAnswer, p.left < 0, isPointer(err) && slices.Contains(known.lost, err):
+	case isAnswer, p.left < 0, isPointer(err) && known.lost[err]:
 		p.rest = append(p.rest, err)
 		return others
 	case isQuestion(err), isRequest(err):
@@ -60,16 +61,17 @@ func (p *parts) add(err error, known known) speaker {
 		return theSDK
 	}
 
+	if _, ours := err.(*judged); ours {
+		known.all = true
+	}
 	rest, by := len(p.rest), anybody
 	for _, cause := range causesOf(err) {
 		by = max(by, p.add(cause, known))
 	}
-	_, own := err.(*resilience.Error)
-	own = own || reflect.TypeOf(err) == markType
+	own := isOwn(err)
 	switch {
-	case own && !slices.Contains(known.judged, err):
-		p.authored = true
 	case own:
+		p.authored = p.authored || !known.all && !known.made[err]
 	case by == anybody && ofCall.MatchString(err.Error()): // its words alone are left
 		p.rest, p.said = p.rest[:rest], append(p.said, err)
 		return theSDK
@@ -92,6 +94,12 @@ func causesOf(err error) (all []error) {
 		all = slices.Clone(x.Unwrap())
 	}
 	return slices.DeleteFunc(all, func(err error) bool { return err == nil })
+}
+
+// isOwn reports whether err itself says whose fault it is.
+func isOwn(err error) bool {
+	_, own := err.(*resilience.Error)
+	return own || reflect.TypeOf(err) == markType
 }
 
 // firstOf returns what such a chain holds beside what it unwraps to, nil if err is none.

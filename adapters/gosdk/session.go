@@ -137,7 +137,8 @@ func (s *Session) dial(
 ) (*mcp.ClientSession, error) {
 	sessionCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	detach := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) }) // this also covers a dial that panics
-	cs, err := dial(sessionCtx)
+	var sent reach
+	cs, err := dial(sent.watch(sessionCtx))
 	detach()
 
 	if err == nil && cs == nil {
@@ -147,7 +148,7 @@ func (s *Session) dial(
 		cancel(err)
 		return nil, err
 	}
-	s.contexts.Store(cs, &sessionContext{Context: sessionCtx, cancel: cancel})
+	s.contexts.Store(cs, &sessionContext{Context: sessionCtx, cancel: cancel, streamable: sent.isStreamable()})
 	s.tryPing(ctx, cs)
 	return cs, nil
 }
@@ -216,7 +217,8 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 	cs, err := s.Get(ctx)
 	if err != nil {
 		var none T
-		return none, around.note(s, err, true)
+		around.note(s, err, true, false)
+		return none, err
 	}
 
 	callCtx, cancel := context.WithCancel(ctx)
@@ -226,11 +228,13 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 	u := &use{session: s, cs: cs, around: around}
 	u.dialed, _ = s.contextOf(cs)
 	v, err := f(context.WithValue(u.sent.watch(callCtx), useKey{}, u), cs)
-	lost := false
-	if err != nil && ctx.Err() == nil {
-		lost, err = s.callFailed(ctx, u, err)
+	if err == nil || ctx.Err() != nil {
+		return v, err
 	}
-	return v, around.note(s, err, lost)
+	lost, failed := s.callFailed(ctx, u, err)
+	made := isPointer(failed) && failed != err // others may not be comparable
+	around.note(s, failed, lost, made)
+	return v, failed
 }
 
 // Probe pings the server, for the Probe of a [resilience.BreakerConfig]: a breaker closes as soon as the other
@@ -341,7 +345,7 @@ func (s *Session) lossIn(ctx context.Context, u *use, said []error) (lost bool, 
 	isClosing := func(err error) bool { return errors.Is(err, mcp.ErrConnectionClosed) }
 	switch {
 	case slices.ContainsFunc(said, by):
-	case slices.ContainsFunc(said, mayLackResult) && !u.sent.isStreamable() && s.hasClosed(ctx, u.cs):
+	case slices.ContainsFunc(said, mayLackResult) && !u.isStreamable() && s.hasClosed(ctx, u.cs):
 		by, reason = mayLackResult, reasonClosed
 	case slices.ContainsFunc(said, isClosing) && isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.cs):
 		by = isClosing

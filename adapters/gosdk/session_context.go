@@ -11,6 +11,8 @@ type sessionContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 
+	streamable bool // the dial has spoken streamable HTTP
+
 	refusal atomic.Pointer[error] // by which the server refuses all that comes; nil if it doesn't, or isn't known to
 	endedBy atomic.Pointer[error] // by which the session has ended, or was given up otherwise; nil if that isn't known
 }

@@ -2,6 +2,7 @@ package gosdk
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 
@@ -18,54 +19,67 @@ type use struct {
 	around  *use // that this one is within; nil if there is none
 
 	mu     sync.Mutex
-	others known // by uses within this one, the last maxOthers of each kind
+	others known // by uses within this one, up to maxOthers of each kind
 }
 
-// maxOthers is how many errors of other sessions a use knows.
-const maxOthers = 100
+// maxOthers is how many errors of each kind a use knows.
+const maxOthers = 10_000
 
 // useKey is the key of the innermost use in a context.
 type useKey struct{}
 
-// note notes that a use of s within u, which may be nil, has returned err, and whether its session is lost: then that, and
-// what the SDK has said in it, says nothing of u's own session, nor of those around it. Otherwise f may have used u's
-// session there. It returns err.
-func (u *use) note(s *Session, err error, lost bool) error {
-	if u == nil || err == nil || !isBounded(err) {
-		return err
-	}
-	news := partsOf(err, known{}).said
-	if e := new(resilience.Error); errors.As(err, &e) {
-		news = append(news, e) // of a dial
-	}
-	if len(news) == 0 {
-		return err
-	}
-	news = slices.DeleteFunc(append(news, err), func(err error) bool { return !isPointer(err) }) // these can be compared
-
-	for ; u != nil; u = u.around {
-		switch {
-		case u.session == s:
-		case lost:
-			u.add(&u.others.lost, news)
-		case isPointer(err):
-			u.add(&u.others.judged, []error{err})
-		}
-	}
-	return err
+// isStreamable reports whether the call has gone by streamable HTTP, and not only what f has done beside it.
+func (u *use) isStreamable() bool {
+	return u.sent.isStreamable() && (u.dialed == nil || u.dialed.streamable)
 }
 
-// add adds to what the use knows.
-func (u *use) add(all *[]error, news []error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	*all = append(*all, news...)
-	*all = slices.Delete(*all, 0, max(len(*all)-maxOthers, 0))
+// note notes what a use of s within u, which may be nil, has returned, and whether its session is lost: then that, and what
+// the SDK has said in it, says nothing of u's own session, nor of those around it. Otherwise f may have used u's session
+// there; but what this package has made of it, if anything, is no author's word.
+func (u *use) note(s *Session, err error, lost, made bool) {
+	if u == nil || err == nil || !isBounded(err) {
+		return
+	}
+	var news []error
+	if lost {
+		news = append(partsOf(err, known{}).said, err)
+		if e := new(resilience.Error); errors.As(err, &e) {
+			news = append(news, e) // of a dial
+		}
+	}
+	for layer := err; made && layer != nil && isOwn(layer); layer = errors.Unwrap(layer) {
+		news = append(news, layer)
+	}
+	news = slices.DeleteFunc(news, func(err error) bool { return !isPointer(err) }) // these can be compared
+
+	for ; u != nil; u = u.around {
+		if u.session == s {
+			continue
+		}
+		u.mu.Lock()
+		if lost {
+			add(&u.others.lost, news)
+		} else {
+			add(&u.others.made, news)
+		}
+		u.mu.Unlock()
+	}
+}
+
+func add(all *map[error]bool, news []error) {
+	if *all == nil {
+		*all = make(map[error]bool)
+	}
+	for _, err := range news {
+		if len(*all) < maxOthers {
+			(*all)[err] = true
+		}
+	}
 }
 
 // known returns what the use knows of other sessions.
 func (u *use) known() known {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return known{slices.Clone(u.others.lost), slices.Clone(u.others.judged)}
+	return known{lost: maps.Clone(u.others.lost), made: maps.Clone(u.others.made)}
 }

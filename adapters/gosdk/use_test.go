@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -222,6 +223,105 @@ func TestSessionThatIsUsedWithinAUseOfAnother(t *testing.T) {
 			assert.Same(t, healthy, up(t, b))
 		})
 	}
+}
+
+// What an author says of another session's error, within a use, is his word; what this package makes of one isn't.
+func TestWordsOfAuthorsWithinAUse(t *testing.T) {
+	for name, says := range map[string]func(error) error{
+		"permanent": resilience.MarkPermanent,
+		"neutral":   resilience.MarkNeutral,
+		"an error": func(err error) error {
+			return &resilience.Error{Code: "PARTIAL_WRITE", Message: "Some are written.", Err: err}
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			here := &scripted{answer: func(string, string, string) fakeAnswer { return fakeAnswer{after: time.Millisecond} }}
+			there := &scripted{answer: func(string, string, string) fakeAnswer { return fakeAnswer{status: 503, code: -32603} }}
+			a, _ := here.session(t)
+			b, _ := there.session(t)
+			defer a.Close()
+			defer b.Close()
+			up(t, a)
+			up(t, b)
+			var said error
+			_, err := gosdk.Use(t.Context(), a, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+				return gosdk.Use(ctx, b, func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
+					_, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "write"})
+					said = says(err)
+					return 0, said
+				})
+			})
+			assert.Same(t, said, err)
+		})
+	}
+
+	for name, answer := range map[string]fakeAnswer{
+		"no result": {after: time.Millisecond, status: http.StatusOK}, "a mistake": {status: http.StatusOK, code: -32602},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			there := &scripted{answer: func(string, string, string) fakeAnswer { return answer }}
+			a := newSession(t, newPeer().dial, sessionConfig{})
+			b, _ := there.session(t)
+			defer a.Close()
+			defer b.Close()
+			first := up(t, a)
+			up(t, b)
+			_, err := gosdk.Use(t.Context(), a, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+				_, other := b.CallTool(ctx, &mcp.CallToolParams{Name: "write"})
+				return 0, errors.Join(other, fmt.Errorf(`calling "tools/call": %w`, mcp.ErrSessionMissing))
+			})
+			requireLost(t, err)
+			assert.NotSame(t, first, up(t, a))
+		})
+	}
+}
+
+// A loop over another session that is down ends none but that.
+func TestManyErrorsOfAnotherSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		there := newGatedPeer()
+		a, b := newSession(t, newPeer().dial, sessionConfig{}), newSession(t, there.dial, sessionConfig{})
+		defer a.Close()
+		defer b.Close()
+		first, lost := up(t, a), up(t, b)
+		there.cut()
+		gone(t, b, lost)
+		_, err := gosdk.Use(t.Context(), a, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+			var all []error
+			for range 500 {
+				_, err := b.CallTool(ctx, &mcp.CallToolParams{Name: "write"})
+				all = append(all, err)
+			}
+			return 0, errors.Join(all...)
+		})
+		assert.Error(t, err)
+		assert.Same(t, first, up(t, a))
+	})
+}
+
+// What f does by HTTP says nothing of a session over a pipe.
+func TestPipeThatDiesAfterACallByHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer()
+		web := &scripted{answer: func(string, string, string) fakeAnswer { return fakeAnswer{after: time.Millisecond} }}
+		a := newSession(t, p.dial, sessionConfig{})
+		b, _ := web.session(t)
+		defer a.Close()
+		defer b.Close()
+		up(t, a)
+		up(t, b)
+		go func() {
+			<-p.started
+			p.cut()
+		}()
+		_, err := gosdk.Use(t.Context(), a, func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
+			_, err := b.CallTool(ctx, &mcp.CallToolParams{Name: "read"})
+			require.NoError(t, err)
+			_, err = cs.CallTool(ctx, &mcp.CallToolParams{Name: "hang"})
+			return 0, err
+		})
+		requireLost(t, err)
+	})
 }
 
 // Others say "calling" of a tool, too: these are the SDK's words only if it names a method of MCP.
