@@ -282,13 +282,19 @@ func TestWordsOfAuthorsWithinAUse(t *testing.T) {
 func TestManyErrorsOfAnotherSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		there := newPeer()
 		a := newSession(t, newPeer().dial, sessionConfig{})
-		b := newSession(t, func(context.Context) (*mcp.ClientSession, error) {
-			return nil, fmt.Errorf(`calling "initialize": %w`, refused)
+		b := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+			if there.dials() > 0 {
+				return nil, fmt.Errorf(`calling "initialize": %w`, refused)
+			}
+			return there.dial(ctx)
 		}, sessionConfig{Backoff: steady(time.Second)})
 		defer a.Close()
 		defer b.Close()
-		first := up(t, a)
+		first, lost := up(t, a), up(t, b)
+		there.cut()
+		gone(t, b, lost)
 		_, err := gosdk.Use(t.Context(), a, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
 			var all []error
 			for range 100 {

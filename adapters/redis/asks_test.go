@@ -84,3 +84,51 @@ func TestFailoverThatLosesWhatWasNoNews(t *testing.T) {
 		requireAll(t, all, resilience.StateClosed)
 	})
 }
+
+// Nor is it a failure: a memory that is lost then is restored with the last one that there was, so a recovery since is told.
+func TestOpeningIsRestoredWithItsLastFailure(t *testing.T) {
+	for name, happens := range map[string]func(*model, []*server){
+		"another member asks": func(_ *model, all []*server) {
+			go callWith(all[1], untilDone)
+		},
+		"one joins": func(m *model, all []*server) {
+			s := newServer(all[0].t, m, "newcomer")
+			s.broken, s.asked = all[1].broken, all[1].asked
+			s.start(nil)
+			all[2] = s // which is back first
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newModel()
+				all := servers(t, m, 3, func(c *resilience.BreakerConfig) { c.Cooldown = 10 * time.Second })
+				third := all[2]
+				defer time.Sleep(time.Minute)
+				defer third.fleet.Leave(context.Background())
+				defer leaveAll(t, all)
+				time.Sleep(2 * absence)
+				down(t, all)
+				time.Sleep(11 * time.Second)
+				all[0].broken.Store(false)
+				all[0].store.refuse(errLost, "tell", "sync")
+				all[0].untilServed(time.Minute)
+				time.Sleep(12 * time.Second)
+				happens(m, all)
+				time.Sleep(time.Second)
+
+				setDown(append(all, third), true)
+				time.Sleep(2 * time.Second)
+				m.flush()
+				all[2].store.down.Store(false)
+				time.Sleep(time.Second)
+				setDown(append(all, third), false)
+				time.Sleep(2 * time.Second)
+				all[0].store.mend()
+				for range 100 {
+					require.NoError(t, all[0].call())
+					time.Sleep(100 * time.Millisecond)
+				}
+			})
+		})
+	}
+}

@@ -186,14 +186,17 @@ end
 
 -- get returns a breaker as members know it.
 local function get(key, id)
-	local h = redis.call('HMGET', key, 'state', 'failures', 'cause', 'reason', 'v', 'lease', 'until', 'isolated', 'reset', 'leased')
+	local h = redis.call('HMGET', key, 'state', 'failures', 'cause', 'reason', 'v', 'lease', 'until', 'isolated', 'reset', 'leased',
+		'last')
 	local _, at = turn('calls', key, me)
-	local age = 0
+	local age, failed = 0, -1
 	at = math.max(at, keptOut(key, h[6], h[7], h[10]))
 	if h[3] == 'manual' then age = math.max(now - (h[8] or h[9] or now), 0) end
+	if h[1] == 'open' and h[11] then failed = now - h[11] end
 	return {
 		id = id, state = h[1] or 'closed', failures = tonumber(h[2]) or 0, wait = math.max(at - now, 0), age = age,
 		cause = h[3] or 'calls', reason = h[4] or '', v = tonumber(h[5]) or 0, since = since(), by = me,
+		failed = failed,
 	}
 end
 

@@ -273,8 +273,8 @@ func testOutage(t *testing.T, o outage, order []int) {
 	assert.Equal(t, o.want, all[o.of].state())
 }
 
-// An opening is as old as its wait says, unless the member knows of a later failure: one that has just joined has heard of
-// it late.
+// The last failure of an opening is as old as the store says, whenever the member has heard of it, unless that knows of a
+// later one.
 func TestLastFailureOfAnOpening(t *testing.T) {
 	came := time.Now()
 	for _, c := range []struct {
@@ -282,18 +282,18 @@ func TestLastFailureOfAnOpening(t *testing.T) {
 		breaker resilience.FleetBreaker
 		want    time.Duration // after it has come
 	}{
-		{entry{Wait: 20_000}, resilience.FleetBreaker{}, -10 * time.Second},
-		{entry{}, resilience.FleetBreaker{}, -30 * time.Second},
-		{entry{Wait: 60_000}, resilience.FleetBreaker{}, 0},
+		{entry{Failed: 10_000}, resilience.FleetBreaker{}, -10 * time.Second},
+		{entry{Failed: 10_000, Wait: 60_000}, resilience.FleetBreaker{}, -10 * time.Second},
+		{entry{Failed: -1}, resilience.FleetBreaker{}, 0},
 		{entry{failed: came.Add(time.Second)}, resilience.FleetBreaker{}, time.Second},
 		{entry{}, resilience.FleetBreaker{State: resilience.StateOpen, Changed: came.Add(time.Second)}, time.Second},
-		{entry{}, resilience.FleetBreaker{State: resilience.StateHalfOpen, Changed: came.Add(time.Second)}, -30 * time.Second},
+		{entry{Failed: 30_000}, resilience.FleetBreaker{State: resilience.StateHalfOpen, Changed: came.Add(time.Second)}, -30 * time.Second},
 		{
-			entry{}, resilience.FleetBreaker{State: resilience.StateOpen, Changed: came.Add(time.Second), Cause: resilience.CauseManual},
+			entry{Failed: 30_000}, resilience.FleetBreaker{State: resilience.StateOpen, Changed: came.Add(time.Second), Cause: resilience.CauseManual},
 			-30 * time.Second,
 		},
 	} {
-		c.entry.came, c.breaker.Config = came, resilience.BreakerConfig{Cooldown: 30 * time.Second}
+		c.entry.came = came
 		assert.Equal(t, c.want, c.entry.lastFailure(c.breaker).Sub(came), "%+v", c)
 	}
 }

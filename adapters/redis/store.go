@@ -86,9 +86,10 @@ type entry struct {
 	Reason   string `json:"reason"`
 	Version  int64  `json:"v"` // of the memory when it has changed last
 	Since    string `json:"since"`
-	By       string `json:"by"`    // the member that has changed or read it
-	Asks     bool   `json:"asks"`  // nothing has changed but that By asks the backend
-	Apart    int64  `json:"apart"` // which row the failure that was told isn't in; zero if it was counted, or never will be
+	By       string `json:"by"`     // the member that has changed or read it
+	Asks     bool   `json:"asks"`   // nothing has changed but that By asks the backend
+	Failed   int64  `json:"failed"` // milliseconds since a call or a Probe has failed last; negative if it isn't open
+	Apart    int64  `json:"apart"`  // which row the failure that was told isn't in; zero if it was counted, or never will be
 
 	read   time.Time // when it was; zero if that is now
 	came   time.Time // when the member has heard of it

@@ -240,9 +240,9 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 }
 
 // lastFailure returns when a probe, or a call, of a breaker that is open has failed last, as far as the member knows, which
-// has this one itself: a Cooldown before calls may be the next probe, unless it knows better.
+// has this one itself.
 func (e entry) lastFailure(b resilience.FleetBreaker) time.Time {
-	at := e.came.Add(min(duration(e.Wait)-b.Config.Cooldown, 0))
+	at := e.came.Add(-duration(max(e.Failed, 0)))
 	if e.failed.After(at) {
 		at = e.failed
 	}
