@@ -101,7 +101,7 @@ var (
 //
 // Unlike that of a Connector, the context that dial receives doesn't end when dial returns a session,
 // but when that session ends. Pass it to exec.CommandContext: then DialTimeout ends a process that is
-// silent at first.
+// silent at first. Pass it to Connect, too, which tells the session whether it is one over streamable HTTP.
 //
 // NewSession panics if dial is nil, if cfg.Watch isn't nil, because a Session watches by itself, or if
 // another field of cfg is invalid. Close the session when it is no longer needed.
@@ -217,7 +217,7 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 	cs, err := s.Get(ctx)
 	if err != nil {
 		var none T
-		around.note(s, err, true, false)
+		around.note(s, err, true, true)
 		return none, err
 	}
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/seed8d1e2389/resilience"
 )
 
 // A use is a call of [Use] that has a session.
@@ -35,17 +34,14 @@ func (u *use) isStreamable() bool {
 
 // note notes what a use of s within u, which may be nil, has returned, and whether its session is lost: then that, and what
 // the SDK has said in it, says nothing of u's own session, nor of those around it. Otherwise f may have used u's session
-// there; but what this package has made of it, if anything, is no author's word.
+// there. What this package has made of it, as it has of the error of a dial, is no author's word.
 func (u *use) note(s *Session, err error, lost, made bool) {
 	if u == nil || err == nil || !isBounded(err) {
 		return
 	}
 	var news []error
 	if lost {
-		news = append(partsOf(err, known{}).said, err)
-		if e := new(resilience.Error); errors.As(err, &e) {
-			news = append(news, e) // of a dial
-		}
+		news = partsOf(err, known{}).said
 	}
 	for layer := err; made && layer != nil && isOwn(layer); layer = errors.Unwrap(layer) {
 		news = append(news, layer)
