@@ -1,7 +1,6 @@
 package gosdk_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -188,45 +187,24 @@ func TestErrorOfADialSaysWhy(t *testing.T) {
 	}
 }
 
-// A reply with the code by which the SDK knows a closed connection is no loss where a ping fails for another reason,
-// and one where the server has forgotten the session since.
-func TestPingTellsWhetherAConnectionIsClosed(t *testing.T) {
-	t.Run("the server knows no ping", func(t *testing.T) {
-		leavesNothing(t)
-		p := newPeer()
-		p.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-				if method == "ping" {
-					return nil, errBoom
-				}
-				return next(ctx, method, req)
+// A reply with the code by which the SDK knows a closed connection is no loss, whatever the server says to a ping.
+func TestCodeOfAClosedConnectionOfAServerThatKnowsNoPing(t *testing.T) {
+	leavesNothing(t)
+	p := newPeer()
+	p.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "ping" {
+				return nil, errBoom
 			}
-		})
-		s := newSession(t, p.dial, sessionConfig{})
-		_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "closing"})
-		assert.ErrorIs(t, err, mcp.ErrConnectionClosed)
-		_, err = echo(t.Context(), s)
-		require.NoError(t, err)
-		assert.Equal(t, 1, p.dials())
-	})
-	t.Run("it has forgotten the session", func(t *testing.T) {
-		p := newHTTPPeer(t)
-		first := up(t, p.session)
-		forgets := func(w http.ResponseWriter, r *http.Request) bool {
-			body, _ := io.ReadAll(r.Body)
-			r.Body = io.NopCloser(bytes.NewReader(body))
-			if bytes.Contains(body, []byte(`"ping"`)) {
-				w.WriteHeader(http.StatusNotFound)
-				return true
-			}
-			return false
+			return next(ctx, method, req)
 		}
-		p.intercept.Store(&forgets)
-		_, err := p.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "closing"})
-		require.ErrorContains(t, err, "this code means something else here", "the server has answered")
-		close(p.back)
-		gone(t, p.session, first)
 	})
+	s := newSession(t, p.dial, sessionConfig{})
+	_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "closing"})
+	assert.ErrorIs(t, err, mcp.ErrConnectionClosed)
+	_, err = echo(t.Context(), s)
+	require.NoError(t, err)
+	assert.Equal(t, 1, p.dials())
 }
 
 // A call whose connection Close has ended is lost for good, whatever its error is.

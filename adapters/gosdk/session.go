@@ -207,7 +207,8 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 // around that error, with the time until the next dial as its RetryAfter, if that is known. If a
 // connection broke under a call, Use returns CONNECTION_LOST even if the session is still up.
 //
-// f may use other sessions too: what their Use or CallTool returns, with the context of f, says nothing of this one.
+// f may use other sessions too: that one is lost, as its Use or CallTool returns it with the context of f, says nothing of
+// this one.
 //
 // Protocol errors are marked as by [ClientMiddleware], and so is what the client's own handler returns instead of an
 // answer to a question of the server's. Any other error is returned as it is, including the error of a guard within the
@@ -342,13 +343,12 @@ func (s *Session) lossIn(ctx context.Context, u *use, said []error) (lost bool, 
 		id = ""
 	}
 
-	isClosing := func(err error) bool { return errors.Is(err, mcp.ErrConnectionClosed) }
 	switch {
 	case slices.ContainsFunc(said, by):
 	case slices.ContainsFunc(said, mayLackResult) && !u.isStreamable() && s.hasClosed(ctx, u.cs):
 		by, reason = mayLackResult, reasonClosed
-	case slices.ContainsFunc(said, isClosing) && isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.cs):
-		by = isClosing
+	case slices.ContainsFunc(said, isConnectionClosed) && isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.cs):
+		by = isConnectionClosed
 	default:
 		return false, ""
 	}

@@ -189,6 +189,30 @@ func TestQuestionThatAnotherSessionCannotAnswer(t *testing.T) {
 	}
 }
 
+// A server's own errors may have the codes of the SDK's for a closed connection. They end no session, also where
+// something before the server refuses pings.
+func TestCodeOfAClosedConnectionEndsNone(t *testing.T) {
+	for _, code := range []int{-32003, -32004} {
+		for _, refusal := range []fakeAnswer{{status: 404}, {status: 403}, {status: 200, code: code}} {
+			inBubble(t, fmt.Sprint(code, ", pings ", refusal.status), func(t *testing.T) {
+				f := &scripted{answer: func(_, method, _ string) fakeAnswer {
+					if method == "ping" {
+						return refusal
+					}
+					return fakeAnswer{status: 200, code: code}
+				}}
+				s, call := f.session(t)
+				defer s.Close()
+				first := up(t, s)
+				for range 5 {
+					assert.Error(t, call("read"))
+				}
+				assert.Same(t, first, up(t, s))
+			})
+		}
+	}
+}
+
 // Others say "calling" of a tool, too: these are the SDK's words only if it names a method of MCP.
 func TestWordsLikeThoseOfTheSDK(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
