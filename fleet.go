@@ -29,12 +29,12 @@ type Fleet interface {
 	// the fleet has, see FleetChange, or after a success that was lost.
 	Report(results []FleetResult)
 
-	// Lease asks whether this member may send the next probe of an open breaker, with CauseCalls for one by a call
-	// and with CauseProbe for one by BreakerConfig.Probe. If not, the breaker rejects calls for the time to wait, and
-	// at least for 100ms, before it asks again; but without any change from the fleet, calls don't wait longer than ten
-	// Cooldowns since the first refusal. A Fleet that doesn't know grants it. Lease is called concurrently. If ctx ends
-	// before it returns, the member decides by itself, and keeps to its own Cooldown, also if the fleet has wanted a probe
-	// sooner.
+	// Lease asks whether this member may send the next probe of an open breaker, with CauseCalls for one by a call and
+	// with CauseProbe for one by BreakerConfig.Probe. If not, the breaker rejects calls for the time to wait, and at
+	// least for 100ms, before it asks again; but without any change from the fleet, calls don't wait longer than ten
+	// Cooldowns since the first refusal, and Probes no longer than that, or three ProbeIntervals if these are more. A
+	// Fleet that doesn't know grants it. Lease is called concurrently. If ctx ends before it returns, the member
+	// decides by itself, and keeps to its own Cooldown, also if the fleet has wanted a probe sooner.
 	Lease(ctx context.Context, b FleetBreaker, cause Cause) (granted bool, wait time.Duration)
 }
 

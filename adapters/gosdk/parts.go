@@ -15,10 +15,10 @@ import (
 // joined with it. Who calls the SDK wraps its errors in words of his own, before and after, and joins them with others:
 // each is judged by itself.
 type parts struct {
-	said     []error
-	rest     []error
-	around   []error // what the SDK has said
-	authored bool    // an *Error or a mark around that, or beside it, tells whose fault it is
+	said     []error // by the SDK
+	rest     []error // beside that
+	around   []error // what wraps and joins it, from the inside
+	authored bool    // an *Error or a mark among these tells whose fault it is
 	left     int     // how many more are looked at
 }
 
@@ -184,7 +184,7 @@ func (p *parts) errorOf(err error, session string, sent *reach) error {
 type judged struct {
 	error
 	causes []error
-	around []error // them
+	around []error // what wraps and joins them, from the inside
 }
 
 // Unwrap returns the parts.

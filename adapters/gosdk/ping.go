@@ -102,6 +102,8 @@ const (
 	refusesAll                // the server refuses all that comes by the session, or that has ended otherwise
 )
 
+func (f finding) isLoss() bool { return f == isEnded || f == refusesAll }
+
 // examine pings the server after a call that it has refused with one of these errors, whose session is lost if the ping
 // tells so, and returns which one that is. It goes on if the call can't wait for that: to end a ping within its answer
 // would end the session of a plain transport.
@@ -125,7 +127,7 @@ func (s *Session) examine(ctx context.Context, u *use, said []error) (finding, e
 	told := make(chan result, 1)
 	go func() {
 		defer func() { <-s.pings.pending }()
-		found := result{isSpared, nil}
+		found := result{finding: isSpared}
 		defer func() {
 			_ = recover() // of a method of an error that the client's middleware returns
 			told <- found
@@ -133,7 +135,7 @@ func (s *Session) examine(ctx context.Context, u *use, said []error) (finding, e
 		reply := s.ping(s.ctx, askTime, u.cs)
 		for _, refused := range said {
 			found = result{s.find(u, refused, reply), refused}
-			if found.finding == isEnded || found.finding == refusesAll {
+			if found.isLoss() {
 				break
 			}
 		}
@@ -144,7 +146,7 @@ func (s *Session) examine(ctx context.Context, u *use, said []error) (finding, e
 			u.dialed.refusesAllBy(found.refused)
 		}
 		ends := func(err error) bool { return endsSession(err, u.cs.ID()) }
-		if found.finding == isEnded || found.finding == refusesAll || found.finding == nothing && slices.ContainsFunc(said, ends) {
+		if found.isLoss() || found.finding == nothing && slices.ContainsFunc(said, ends) {
 			s.ReportLost(u.cs, found.refused)
 		}
 	}()

@@ -207,8 +207,8 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 // around that error, with the time until the next dial as its RetryAfter, if that is known. If a
 // connection broke under a call, Use returns CONNECTION_LOST even if the session is still up.
 //
-// f may use other sessions too: that one is lost, as its Use or CallTool returns it with the context of f, says nothing of
-// this one.
+// f may use other sessions, too. The loss of one of them, as its Use or CallTool returns it with the context of f, is none
+// of this one.
 //
 // Protocol errors are marked as by [ClientMiddleware], and so is what the client's own handler returns instead of an
 // answer to a question of the server's. Any other error is returned as it is, including the error of a guard within the
@@ -279,8 +279,8 @@ func (s *Session) Close() error {
 	return s.Connector.Close()
 }
 
-// callFailed returns the error of Use for a call that has failed with err, and whether it has reported the session lost, as
-// err means that.
+// callFailed returns the error of Use for a call that has failed with err, and whether err means that the session is lost,
+// which it reports.
 func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool, _ error) {
 	if !isBounded(err) {
 		return false, err

@@ -10,6 +10,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// recoverUntold opens the breaker of all, and lets the probe of the first one succeed after some time, of which Redis isn't
+// told.
+func recoverUntold(t *testing.T, all []*server, after time.Duration) {
+	down(t, all)
+	time.Sleep(after)
+	all[0].broken.Store(false)
+	all[0].store.refuse(errLost, "tell", "sync")
+	all[0].untilServed(time.Minute)
+}
+
+// callUntil calls a server, whose backend hangs until the caller leaves.
+func callUntil(ctx context.Context, s *server) {
+	_, _ = resilience.Do(ctx, s.guard, "search", func(ctx context.Context) (string, error) { return "", untilDone(ctx) })
+}
+
 // What a member has found out while Redis didn't execute its commands is told afterwards, also if it has heard meanwhile
 // that another member asks the backend, which tells nothing.
 func TestRecoveryIsToldAfterAnotherMemberHasAsked(t *testing.T) {
@@ -22,19 +37,13 @@ func TestRecoveryIsToldAfterAnotherMemberHasAsked(t *testing.T) {
 				all := servers(t, newModel(), 2, func(c *resilience.BreakerConfig) { c.Probe = probe })
 				defer leaveAll(t, all)
 				time.Sleep(2 * absence)
-				down(t, all)
-				time.Sleep(31 * time.Second)
-				all[0].broken.Store(false)
-				all[0].store.refuse(errLost, "tell", "sync")
-				all[0].untilServed(time.Minute)
+				recoverUntold(t, all, 31*time.Second)
 				if probe == nil {
 					time.Sleep(leaseTerm + time.Second)
 					ctx, leave := context.WithCancel(context.Background())
 					defer time.Sleep(time.Second)
 					defer leave()
-					go resilience.Do(ctx, all[1].guard, "search", func(ctx context.Context) (string, error) {
-						return "", untilDone(ctx)
-					})
+					go callUntil(ctx, all[1])
 				}
 				time.Sleep(6 * time.Second)
 				require.Equal(t, resilience.StateClosed, all[0].state())
@@ -55,16 +64,12 @@ func TestFailoverThatLosesWhatWasNoNews(t *testing.T) {
 		all := servers(t, m, 3, func(c *resilience.BreakerConfig) {})
 		defer leaveAll(t, all)
 		time.Sleep(2 * absence)
-		down(t, all)
-		time.Sleep(31 * time.Second)
-		all[0].broken.Store(false)
-		all[0].store.refuse(errLost, "tell", "sync")
-		all[0].untilServed(time.Minute)
+		recoverUntold(t, all, 31*time.Second)
 		time.Sleep(leaseTerm + time.Second)
 
 		older := m.snapshot()
 		ctx, leave := context.WithCancel(context.Background())
-		go resilience.Do(ctx, all[1].guard, "search", func(ctx context.Context) (string, error) { return "", untilDone(ctx) })
+		go callUntil(ctx, all[1])
 		time.Sleep(100 * time.Millisecond)
 		_, version := m.memory()
 		for _, s := range all {
@@ -107,11 +112,7 @@ func TestOpeningIsRestoredWithItsLastFailure(t *testing.T) {
 				defer third.fleet.Leave(context.Background())
 				defer leaveAll(t, all)
 				time.Sleep(2 * absence)
-				down(t, all)
-				time.Sleep(11 * time.Second)
-				all[0].broken.Store(false)
-				all[0].store.refuse(errLost, "tell", "sync")
-				all[0].untilServed(time.Minute)
+				recoverUntold(t, all, 11*time.Second)
 				time.Sleep(12 * time.Second)
 				happens(m, all)
 				time.Sleep(time.Second)

@@ -29,20 +29,23 @@
 // what a member finds out while Redis answers, one command tells a hundred. Once a minute, and after it has missed a
 // message, a member reads all breakers that aren't closed or have failures, a hundred at a time.
 //
-// A probe leases the right to send it for three seconds at a time, so one that dies with its server is replaced after
-// that. Probes that tell nothing have it for a ProbeTimeout in all, at whichever members, so their clients don't keep
-// the others waiting; a member that has lost it so sends one call at a time all the same, until one tells something, so a
-// backend that hangs until all clients leave is asked by each member, as without a fleet. What is broken may be the network of one member: one whose probe has failed, or has told
-// nothing, leaves the next one to the others, for a quarter of the cooldown, and if it is in vain again, that keeps
-// none out that has had no turn since. A member that is called rarely therefore asks the backend for itself, once,
-// however often the others have asked in vain, so a fleet whose members are called about once in a cooldown asks more
-// often than that; and a server that crashes within each cooldown has had no turn each time it is back. With
-// BreakerConfig.Probe, the fleet together asks the backend as often as one server would, each member in its turn, and
-// keeps calls from being the probe for as long. A Probe that hangs, or tells nothing, is followed by that of another
-// member, half a ProbeInterval later at most. Calls that hang as the probe keep no Probe off, nor do Probes keep calls
-// off unless they fail. The time that a failed one has been asked to wait is that of all members. A Probe that can't
-// see what is wrong closes the breaker once in a Cooldown, at whichever member; for up to ten Cooldowns, none is called
-// then while the first call after the relapse is the probe.
+// A call that is the probe leases the right to be it for three seconds at a time, so one that dies with its server is
+// replaced after that. Those that tell nothing have it for a ProbeTimeout in all, at whichever members, so their clients
+// don't keep the others waiting; a member that has lost it so sends one call at a time all the same, until one tells
+// something, so a backend that hangs until all clients leave is asked by each member, as without a fleet.
+//
+// What is broken may be the network of one member: one whose probe has failed, or has told nothing, leaves the next
+// one to the others, for a quarter of the cooldown, and if it is in vain again, that keeps none out that has had no
+// turn since. A member that is called rarely therefore asks the backend for itself, once, however often the others
+// have asked in vain, so a fleet whose members are called about once in a cooldown asks more often than that; and a
+// server that crashes within each cooldown has had no turn each time it is back.
+//
+// With BreakerConfig.Probe, the fleet together asks the backend as often as one server would, each member in its
+// turn, and keeps calls from being the probe for as long. A Probe that hangs, or tells nothing, is followed by that
+// of another member, half a ProbeInterval later at most. Calls that hang as the probe keep no Probe off, nor do
+// Probes keep calls off unless they fail. The time that a failed one has been asked to wait is that of all members.
+// A Probe that can't see what is wrong closes the breaker once in a Cooldown, at whichever member; for up to ten
+// Cooldowns, none is called then while the first call after the relapse is the probe.
 //
 // # Without Redis
 //

@@ -469,21 +469,18 @@ function ops.lease(id, cause, term, interval, patience)
 
 	lapse()
 	if cause == 'calls' then
-		local due = redis.call('HGET', breaker, 'lease') == me and now or mayCall(patience)
+		local mine = redis.call('HGET', breaker, 'lease') == me
+		local due = mine and now or mayCall(patience)
 		if due > now then return cjson.encode({granted = false, wait = due - now}) end
-		if redis.call('HGET', breaker, 'lease') ~= me then take(id, term) end
+		if not mine then take(id, term) end
 		return cjson.encode({granted = true, wait = 0})
 	end
 
 	local due, nth = mayProbe(interval), turn(cause, breaker, me)
-	local asks = math.max(due, now + interval) + interval + late
-	if due > now then
-		redis.call('HSET', breaker, turns[cause] .. me, int(nth) .. ' ' .. int(asks))
-		return cjson.encode({granted = false, wait = due - now})
-	end
+	if due <= now then nth = redis.call('HINCRBY', breaker, 'probes', 1) end -- that is its turn, also if it tells nothing
+	redis.call('HSET', breaker, turns[cause] .. me, int(nth) .. ' ' .. int(math.max(due, now + interval) + interval + late))
+	if due > now then return cjson.encode({granted = false, wait = due - now}) end
 
-	nth = redis.call('HINCRBY', breaker, 'probes', 1) -- that is its turn, also if it tells nothing
-	redis.call('HSET', breaker, turns[cause] .. me, int(nth) .. ' ' .. int(asks))
 	redis.call('HSET', breaker, 'probe_at', int(now + half(interval)), 'prober', me, 'hangs', int(now + interval))
 	changed(id, {wait = math.max(redis.call('HGET', breaker, 'at') - now, 0), asks = true})
 	return cjson.encode({granted = true, wait = 0})
