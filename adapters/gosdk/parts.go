@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
@@ -44,16 +43,15 @@ type speaker uint8
 
 const (
 	anybody speaker = iota
-	others          // the server, or another session
+	others          // another session
 	theSDK
 )
 
 // add adds the parts of err, and returns who has said them.
 func (p *parts) add(err error, known known) speaker {
-	_, isAnswer := err.(*jsonrpc.Error)
 	p.left--
 	switch {
-	case isAnswer, p.left < 0, isPointer(err) && known.lost[err]:
+	case p.left < 0, isPointer(err) && known.lost[err]:
 		p.rest = append(p.rest, err)
 		return others
 	case isQuestion(err), isRequest(err):
@@ -199,11 +197,11 @@ func (j *judged) Is(target error) bool {
 	})
 }
 
-// As finds what is around the parts.
+// As finds what is around the parts, but for what this package has made of them before: the causes say that anew.
 func (j *judged) As(target any) bool {
 	found := reflect.ValueOf(target).Elem()
 	for _, err := range slices.Backward(j.around) { // from the outside
-		if reflect.TypeOf(err).AssignableTo(found.Type()) {
+		if !isOwn(err) && reflect.TypeOf(err).AssignableTo(found.Type()) {
 			found.Set(reflect.ValueOf(err))
 			return true
 		}

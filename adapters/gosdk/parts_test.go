@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
@@ -38,6 +37,13 @@ type wrapped struct{ error }
 
 func (w wrapped) Unwrap() error { return w.error }
 
+// idIn returns the ID of a request in JSON, if it has one.
+func idIn(body string) (id string, asks bool) {
+	_, id, asks = strings.Cut(body, `"id":`)
+	id, _, _ = strings.Cut(id, ",")
+	return strings.TrimSuffix(id, "}"), asks
+}
+
 // refusingCalls lets a server refuse each call by a status and, if there is one, an error of MCP.
 func refusingCalls(status int, answer string) *func(http.ResponseWriter, *http.Request) bool {
 	f := func(w http.ResponseWriter, r *http.Request) bool {
@@ -45,9 +51,9 @@ func refusingCalls(status int, answer string) *func(http.ResponseWriter, *http.R
 		if !strings.Contains(body, `"tools/call"`) {
 			return false
 		}
-		_, id, _ := strings.Cut(body, `"id":`)
+		id, _ := idIn(body)
 		w.WriteHeader(status)
-		_, _ = io.WriteString(w, strings.Replace(answer, "ID", id[:strings.IndexAny(id, ",}")], 1))
+		_, _ = io.WriteString(w, strings.Replace(answer, "ID", id, 1))
 		return true
 	}
 	return &f
@@ -114,13 +120,12 @@ func TestRefusedSessionIsGivenUpInOtherWords(t *testing.T) {
 					close(p.back)
 					first := up(t, p.session)
 					refused := func(w http.ResponseWriter, r *http.Request) bool {
-						body := string(bodyOf(r))
-						_, id, asks := strings.Cut(body, `"id":`)
+						id, asks := idIn(string(bodyOf(r)))
 						if r.Header.Get("Mcp-Session-Id") != first.ID() || !asks {
 							return false
 						}
 						w.WriteHeader(status)
-						_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no such session"}}`, id[:strings.IndexAny(id, ",}")])
+						_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no such session"}}`, id)
 						return true
 					}
 					p.intercept.Store(&refused)
@@ -295,65 +300,6 @@ func TestWhatIsBesideARefusedDialCounts(t *testing.T) {
 	}
 }
 
-// A rollbackError wraps a join.
-type rollbackError struct{ error }
-
-func (e *rollbackError) Unwrap() error { return e.error }
-
-// A loss is told around the error as it is: what is beside it is still found, and what is around it.
-func TestCausesOfALossAreFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSession(t, newPeer().dial, sessionConfig{})
-		defer s.Close()
-		up(t, s)
-		beside := errors.New("rollback failed")
-		joined := errors.Join(fmt.Errorf(`calling "tools/call": %w`, mcp.ErrSessionMissing), beside)
-		_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) {
-			return 0, &rollbackError{joined}
-		})
-		requireLost(t, err)
-		assert.ErrorIs(t, err, mcp.ErrSessionMissing)
-		assert.ErrorIs(t, err, beside)
-		assert.ErrorIs(t, err, joined)
-		var rollback *rollbackError
-		assert.ErrorAs(t, err, &rollback)
-		assert.ErrorContains(t, errors.Unwrap(err), beside.Error())
-	})
-}
-
-// A chain is a list of errors, as some libraries have it.
-type chain []error
-
-func (c chain) Error() string        { return errors.Join(c...).Error() }
-func (c chain) Is(target error) bool { return errors.Is(c[0], target) }
-func (c chain) As(target any) bool   { return errors.As(c[0], target) }
-
-func (c chain) Unwrap() error {
-	if len(c) == 1 {
-		return nil
-	}
-	return c[1:]
-}
-
-func TestEachErrorOfAChainIsJudged(t *testing.T) {
-	mistake := fmt.Errorf(`calling "tools/call": %w`, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no"})
-	missing := fmt.Errorf(`calling "tools/call": %w`, mcp.ErrSessionMissing)
-	for name, all := range map[string]chain{"first": {missing, mistake}, "last": {mistake, io.EOF, missing}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSession(t, newPeer().dial, sessionConfig{})
-				defer s.Close()
-				first := up(t, s)
-				_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) {
-					return 0, fmt.Errorf("both: %w", all)
-				})
-				requireLost(t, err)
-				assert.NotSame(t, first, up(t, s))
-			})
-		})
-	}
-}
-
 // However many refusals an error joins, one ping tells of all of them, and an answer without a result is asked about once.
 func TestManyPartsTakeNoLongerThanOne(t *testing.T) {
 	for name, answer := range map[string]fakeAnswer{
@@ -385,50 +331,60 @@ func TestManyPartsTakeNoLongerThanOne(t *testing.T) {
 	}
 }
 
-// An orderError says what it is by its Is method.
-type orderError struct{ error }
-
-var errOrder = errors.New("order")
-
-func (e *orderError) Unwrap() error        { return e.error }
-func (e *orderError) Is(target error) bool { return target == errOrder }
-
-// A mirror finds itself for whoever asks.
-type mirror struct{ error }
-
-func (m *mirror) Unwrap() error { return m.error }
-func (m *mirror) As(target any) bool {
-	found, ok := target.(*error)
-	if ok {
-		*found = m
-	}
-	return ok
-}
-
-func TestOddTypesAroundAnErrorOfTheSDK(t *testing.T) {
-	missing := fmt.Errorf(`calling "tools/call": %w`, mcp.ErrSessionMissing)
-	own := &resilience.Error{Code: "OWN", Message: missing.Error()}
-	said := *own
-	for name, err := range map[string]error{
-		"an Is method":     &orderError{errors.Join(missing, io.EOF)},
-		"a mirror":         &mirror{&mirror{missing}},
-		"an author's text": errors.Join(own, io.EOF),
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			s := newSession(t, newPeer().dial, sessionConfig{})
+// One refusal by which the server has forgotten the session is enough, whatever else is refused.
+func TestRefusalOfASessionBesideAMistake(t *testing.T) {
+	for _, tools := range [][]string{{"read", "bad"}, {"bad", "read"}} {
+		inBubble(t, fmt.Sprint(tools), func(t *testing.T) {
+			var forgotten atomic.Bool
+			f := &scripted{answer: func(session, _, tool string) fakeAnswer {
+				switch {
+				case tool == "bad":
+					return fakeAnswer{after: time.Millisecond, status: http.StatusBadRequest, code: -32602}
+				case session == "1" && forgotten.Load():
+					return unknownSession
+				}
+				return fakeAnswer{after: time.Millisecond}
+			}}
+			s, _ := f.session(t)
 			defer s.Close()
-			up(t, s)
-			_, got := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 0, err })
-			switch name {
-			case "an author's text":
-				assert.Same(t, err, got)
-				assert.Equal(t, said, *own)
-			case "an Is method":
-				requireLost(t, got)
-				assert.ErrorIs(t, got, errOrder)
-			default:
-				requireLost(t, got)
-			}
+			first := up(t, s)
+			forgotten.Store(true)
+			_, err := gosdk.Use(t.Context(), s, func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
+				all := make([]error, len(tools))
+				for i, tool := range tools {
+					_, all[i] = cs.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+				}
+				return 0, errors.Join(all...)
+			})
+			requireLost(t, err)
+			assert.NotSame(t, first, up(t, s))
 		})
 	}
+}
+
+// A question that a client's own handler hasn't answered says nothing of the connection, and nobody asks about that.
+func TestQuestionWithoutAnAnswerMakesNoPing(t *testing.T) {
+	errNobody := errors.New("nobody is there")
+	var pings atomic.Int32
+	counting := func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "ping" {
+				pings.Add(1)
+			}
+			return next(ctx, method, req)
+		}
+	}
+	server := newServer(nil)
+	addRaw(server, &mcp.Tool{Name: "asks"}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": askedOf["elicitation"].params}}, nil
+	})
+	g := newGuard(t, resilience.Config{})
+	client := newClient(&mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		return nil, errNobody
+	}}, gosdk.ClientMiddleware(g), counting)
+	p := newHTTPPeerOf(t, server, latest, client)
+	_, err := up(t, p.session).CallTool(t.Context(), &mcp.CallToolParams{Name: "asks"})
+	require.ErrorIs(t, err, errNobody)
+	assert.Zero(t, g.Breaker("asks").Failures())
+	assert.Zero(t, pings.Load())
 }

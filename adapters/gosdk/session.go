@@ -210,9 +210,9 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 // f may use other sessions, too. The loss of one of them, as its Use or CallTool returns it with the context of f, is none
 // of this one.
 //
-// Protocol errors are marked as by [ClientMiddleware], and so is what the client's own handler returns instead of an
-// answer to a question of the server's. Any other error is returned as it is, including the error of a guard within the
-// client.
+// Protocol errors are marked as by [ClientMiddleware], if they have the words of the SDK's around them, and so is what
+// the client's own handler returns instead of an answer to a question of the server's. Any other error is returned as it
+// is, including the error of a guard within the client, and a *jsonrpc.Error that f has taken out of the SDK's.
 func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.ClientSession) (T, error)) (T, error) {
 	around, _ := ctx.Value(useKey{}).(*use)
 	cs, err := s.Get(ctx)
@@ -298,7 +298,7 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 			s.ReportLost(u.cs, err)
 		}
 		return lost, err
-	case len(p.said) == 0 || s.ctx.Err() != nil && len(requests) == 0:
+	case len(p.said) == 0:
 		return false, err
 	}
 

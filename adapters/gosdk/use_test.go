@@ -86,6 +86,12 @@ func TestErrorOfTheSameSessionEndsIt(t *testing.T) {
 				return gosdk.Use(ctx, a, lose(p))
 			}
 		},
+		"within, without its words": func(p *peer, a, _ *gosdk.Session) useFunc {
+			return func(ctx context.Context, _ *mcp.ClientSession) (*mcp.CallToolResult, error) {
+				_, err := gosdk.Use(ctx, a, lose(p))
+				return nil, errors.Unwrap(err)
+			}
+		},
 		"after another": func(p *peer, _, b *gosdk.Session) useFunc {
 			return func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
 				for range 200 {

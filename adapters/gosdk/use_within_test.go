@@ -24,6 +24,7 @@ import (
 func TestSessionThatIsUsedWithinAUseOfAnother(t *testing.T) {
 	for name, refused := range map[string]fakeAnswer{
 		"404": {status: 404, code: -32000}, "400": {status: 400, code: -32000}, "401": {status: 401, code: -32001},
+		"as servers in Python say it": {status: 404, code: -32600}, // which is marked
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			var forgotten atomic.Bool
@@ -107,21 +108,29 @@ func TestWordsOfAuthorsWithinAUse(t *testing.T) {
 	for name, answer := range map[string]fakeAnswer{
 		"no result": {after: time.Millisecond, status: http.StatusOK}, "a mistake": {status: http.StatusOK, code: -32602},
 	} {
-		inBubble(t, name, func(t *testing.T) {
-			there := &scripted{answer: func(string, string, string) fakeAnswer { return answer }}
-			a := newSession(t, newPeer().dial, sessionConfig{})
-			b, _ := there.session(t)
-			defer a.Close()
-			defer b.Close()
-			first := up(t, a)
-			up(t, b)
-			_, err := gosdk.Use(t.Context(), a, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
-				_, other := b.CallTool(ctx, &mcp.CallToolParams{Name: "write"})
-				return 0, errors.Join(other, fmt.Errorf(`calling "tools/call": %w`, mcp.ErrSessionMissing))
+		for _, calls := range []int{1, 2} {
+			inBubble(t, fmt.Sprint(name, " of ", calls), func(t *testing.T) {
+				there := &scripted{answer: func(string, string, string) fakeAnswer { return answer }}
+				a := newSession(t, newPeer().dial, sessionConfig{})
+				b, _ := there.session(t)
+				defer a.Close()
+				defer b.Close()
+				first := up(t, a)
+				up(t, b)
+				_, err := gosdk.Use(t.Context(), a, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+					_, other := gosdk.Use(ctx, b, func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
+						all := make([]error, calls)
+						for i := range all {
+							_, all[i] = cs.CallTool(ctx, &mcp.CallToolParams{Name: "write"})
+						}
+						return 0, errors.Join(all...)
+					})
+					return 0, errors.Join(other, fmt.Errorf(`calling "tools/call": %w`, mcp.ErrSessionMissing))
+				})
+				requireLost(t, err)
+				assert.NotSame(t, first, up(t, a))
 			})
-			requireLost(t, err)
-			assert.NotSame(t, first, up(t, a))
-		})
+		}
 	}
 }
 
@@ -179,4 +188,44 @@ func TestPipeThatDiesAfterACallByHTTP(t *testing.T) {
 		})
 		requireLost(t, err)
 	})
+}
+
+// A failure of another session's that says nothing of its server adds nothing to what one's own says.
+func TestHarmlessFailuresOfTwoSessions(t *testing.T) {
+	const fatal = 503 // the only one here that counts, and is retried
+	answers := map[string]fakeAnswer{
+		"a failure": {status: 200, code: -32603}, "no result": {status: 200}, "a token": {status: 401, code: -32001},
+		"a page": {status: 403}, "trouble": {status: fatal, code: -32603},
+	}
+	for nameOfOwn, own := range answers {
+		for nameOfOther, other := range answers {
+			inBubble(t, nameOfOwn+", "+nameOfOther, func(t *testing.T) {
+				var sessions [2]*gosdk.Session
+				for i, answer := range []fakeAnswer{own, other} {
+					f := &scripted{answer: func(_, method, _ string) fakeAnswer {
+						if method == "ping" {
+							return fakeAnswer{after: time.Millisecond}
+						}
+						return answer
+					}}
+					sessions[i], _ = f.session(t)
+					defer sessions[i].Close()
+				}
+
+				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: resilience.Retry{MaxRetries: 1}})
+				r := resilience.Run(t.Context(), g, "copy", func(ctx context.Context) (int, error) {
+					up(t, sessions[0])
+					up(t, sessions[1])
+					return gosdk.Use(ctx, sessions[0], func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
+						_, own := cs.CallTool(ctx, &mcp.CallToolParams{Name: "read"})
+						_, other := sessions[1].CallTool(ctx, &mcp.CallToolParams{Name: "read"})
+						return 0, errors.Join(other, own)
+					})
+				}, behindAdapter)
+				counts := own.status == fatal || other.status == fatal
+				assert.Equal(t, counts, g.Breaker("copy").Failures() > 0)
+				assert.Equal(t, counts, r.Attempts > 1)
+			})
+		}
+	}
 }
