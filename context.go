@@ -261,16 +261,6 @@ func (c *callContext) ended() (e *Error, ownTimeout bool) {
 	return e, end.ownTimeout
 }
 
-// echo returns the error of a tool for others, and whether it says no more than that the context has ended, as
-// it has.
-func (c *callContext) echo(err error) (read error, echoes bool) {
-	e := c.ending.Load()
-	read = inspect(err, func(err error) {
-		echoes = echoes || isItself(err, e.err) // as the cause is, too
-	})
-	return read, echoes && !isCrash(err)
-}
-
 // knownDeadline is Deadline, without asking the parent again.
 func (c *callContext) knownDeadline() time.Time {
 	c.mu.Lock()

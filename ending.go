@@ -43,6 +43,16 @@ func (c *callContext) echoedBy(err error) bool {
 	return e != nil && (err == e.err || err == e.cause)
 }
 
+// echo returns the error of a tool for others, and whether it says no more than that the context has ended, as
+// it has.
+func (c *callContext) echo(err error) (read error, echoes bool) {
+	e := c.ending.Load()
+	read = inspect(err, func(err error) {
+		echoes = echoes || isItself(err, e.err) // as the cause is, too
+	})
+	return read, echoes && !isCrash(err)
+}
+
 // endOf returns an error for the end of a context, nil if it has not ended.
 func endOf(ctx context.Context, tool string) *Error {
 	err := ctx.Err()

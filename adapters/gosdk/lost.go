@@ -62,7 +62,7 @@ func clientError(err, said error, session string, sent *reach) error {
 		return connectionLost(reasonEnded, err)
 	case mayLackResult(said):
 		return noResult(err)
-	case isConnectionClosed(said), isUnreadable(said), errors.Is(said, io.EOF), isUnanswered(said), isOfStream(said):
+	case isConnectionClosed(said), endsConnection(said), errors.Is(said, io.EOF), isUnanswered(said), isOfStream(said):
 		return connectionLost(reasonClosed, err)
 	case cut && sent.isCutOff(tried), sent.resumed.Load() && (refused || mayRefuseAll(said)):
 		return connectionLost(reasonClosed, err) // the answer has broken off
@@ -126,11 +126,11 @@ func mayLackResult(err error) bool {
 	return isCallError(err) && errors.Is(err, io.EOF) && saidBySDK(err) == io.EOF.Error() && !errors.As(err, &wire)
 }
 
-// isUnreadable reports whether err is what the SDK says of something that it can't read as a message, or what the pipe
+// endsConnection reports whether err is what the SDK says of something that it can't read as a message, or what the pipe
 // or the network connection of its transport says, by which it ends the connection, perhaps of a process that goes on.
 // Of an answer's result that it can't read it has other words, and so it has of all that streamable HTTP says; that for
 // SSE ends the connection, too.
-func isUnreadable(err error) bool {
+func endsConnection(err error) bool {
 	if !isCallError(err) {
 		return false
 	}
@@ -204,7 +204,7 @@ func endsSession(err error, session string) bool {
 	}
 
 	_, refused := refusal(err)
-	return refused || isUnreadable(err) || isOfStream(err) || dialOf(err) != nil ||
+	return refused || endsConnection(err) || isOfStream(err) || dialOf(err) != nil ||
 		errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session)
 }
 
