@@ -53,10 +53,10 @@ import (
 //	})
 //
 // A call that wasn't made because the session was known to be down, or because the server couldn't be
-// dialed, is retried for any tool. Any other call may have been in flight, and is retried if the
-// tool's Effect allows it: so may one that has reached the server before, see [ClientMiddleware]. Retries
-// wait for the next dial. If an outage may last longer than that,
-// call Wait before CallTool.
+// dialed, is retried for any tool: one that has had an effect by then, as by another session, must mark the error with
+// [resilience.MarkPermanent]. Any other call may have been in flight, and is retried if the tool's Effect allows it: so
+// may one that has reached the server before, see [ClientMiddleware]. Retries wait for the next dial. If an outage may
+// last longer than that, call Wait before CallTool.
 //
 // [ClientMiddleware] within the session's client works too, but its retries use the session of the
 // first attempt.
