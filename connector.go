@@ -228,6 +228,7 @@ func (c *Connector[C]) Get(ctx context.Context) (C, error) {
 func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 	var none C
 	for {
+		changed := c.nextChange() // before what is seen changes
 		conn, missing := c.look()
 		if conn != nil {
 			return *conn, nil
@@ -241,8 +242,7 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 			return none, missing.err
 		}
 
-		changed := c.nextChange()
-		if changed == nil { // the state has changed meanwhile
+		if changed == nil { // it was not down a moment ago
 			continue
 		}
 		select {

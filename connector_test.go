@@ -304,6 +304,22 @@ func TestConnectorWaitSeesAChangeWhileItsContextIsAsked(t *testing.T) {
 	}
 }
 
+// In that time a dial may fail, too, and the next one come too late.
+func TestConnectorWaitSeesAFailedDialWhileItsContextIsAsked(t *testing.T) {
+	for _, method := range contextMethods {
+		runInBubble(t, method, func(t *testing.T) {
+			refusedLate := func(context.Context) error { time.Sleep(time.Second / 2); return errRefused }
+			c := newConnector(t, newDialer(refusedLate), linkConfig{Backoff: resilience.Backoff{Base: time.Hour, Max: time.Hour}})
+			ctx := &calledContext{Context: contextWithin(t, time.Minute), method: method, call: func() { time.Sleep(time.Second) }}
+
+			_, err := c.Wait(ctx)
+
+			assert.ErrorIs(t, err, resilience.CodeConnectionLost)
+			assert.NotErrorIs(t, err, resilience.CodeTimeout)
+		})
+	}
+}
+
 // Only the end of a context counts: a deadline is a reason not to wait for a later dial.
 func TestConnectorWaitsForADialUnderWayUntilItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
