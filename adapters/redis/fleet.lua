@@ -187,16 +187,17 @@ end
 -- get returns a breaker as members know it.
 local function get(key, id)
 	local h = redis.call('HMGET', key, 'state', 'failures', 'cause', 'reason', 'v', 'lease', 'until', 'isolated', 'reset', 'leased',
-		'last')
+		'last', 'opened')
 	local _, at = turn('calls', key, me)
-	local age, failed = 0, -1
+	local age, failed, opened = 0, -1, -1
 	at = math.max(at, keptOut(key, h[6], h[7], h[10]))
 	if h[3] == 'manual' then age = math.max(now - (h[8] or h[9] or now), 0) end
 	if h[1] == 'open' and h[11] then failed = now - h[11] end
+	if h[1] == 'open' and h[12] then opened = now - h[12] end
 	return {
 		id = id, state = h[1] or 'closed', failures = tonumber(h[2]) or 0, wait = math.max(at - now, 0), age = age,
 		cause = h[3] or 'calls', reason = h[4] or '', v = tonumber(h[5]) or 0, since = since(), by = me,
-		failed = failed,
+		failed = failed, opened = opened,
 	}
 end
 
@@ -260,6 +261,11 @@ local function room(id, many)
 	if redis.call('EXISTS', breaker) == 1 or listed(id) then return true end
 	redis.call('ZREMRANGEBYSCORE', index, '-inf', '(' .. int(now))
 	return redis.call('ZCARD', index) < (many or most)
+end
+
+-- raise makes a time of the breaker a later one, unless it is.
+local function raise(field, at)
+	redis.call('HSET', breaker, field, int(math.max(redis.call('HGET', breaker, field) or 0, at)))
 end
 
 -- open opens the breaker until a call and until a Probe may be the next probe, which isn't sooner if it can't see what is
@@ -348,7 +354,7 @@ local function putOff(due, cooldown, cause, asks)
 	end
 	local ends = cause == 'probe' and asks or due
 	redis.call('HSET', breaker, turns[cause] .. me, redis.call('HINCRBY', breaker, 'probes', 1) .. ' ' .. int(ends))
-	if all then redis.call('HSET', breaker, 'at', int(math.max(redis.call('HGET', breaker, 'at'), due))) end
+	if all then raise('at', due) end
 	return all
 end
 
@@ -370,7 +376,7 @@ function ops.failure(id, n, heard, row, failures, quorum, cooldown, interval, pr
 		local out = tonumber(cooldown)
 		if cause == 'probe' then
 			if tonumber(after) > 0 then out = math.max(out, after + interval) end -- the next Probe's time
-			redis.call('HSET', breaker, 'probe_at', int(math.max(redis.call('HGET', breaker, 'probe_at') or 0, at + after)))
+			raise('probe_at', at + after)
 			if redis.call('HGET', breaker, 'prober') == me then redis.call('HDEL', breaker, 'prober') end
 		end
 		local all = putOff(at + out, cooldown, cause, now + math.max(interval, after) + late)
@@ -518,19 +524,25 @@ function ops.reset(id)
 	return changed(id)
 end
 
--- restore is for a breaker that the server has forgotten: it knows something older if that is of this version at most. It
--- does nothing if another member was faster, or if the breaker was reset, or has recovered, later. An isolated one may be
--- open by now. at is when it was isolated, or when a call or a Probe has failed last, as far as the member knows.
-function ops.restore(id, state, wait, probe_wait, reason, at, older)
+-- restore is for a breaker that the server has forgotten: it knows something older if that is of this version at most.
+-- If another member was faster, it only adds what this one knows better; it does nothing if the breaker was reset, or has
+-- recovered, later. An isolated one may be open by now. As far as the member knows, at is when it was isolated, or when a
+-- call or a Probe has failed last, and opened since when Probes that fail may put calls off: if that began anew, they
+-- could do so for ever where memory is lost again and again.
+function ops.restore(id, state, wait, probe_wait, reason, at, older, opened)
 	local h = redis.call('HMGET', breaker, 'state', 'reset', 'v')
 	if not h[3] or tonumber(h[3]) > tonumber(older) then
 		local reset = h[2] and now - h[2] < lately and past(at) <= tonumber(h[2])
 		local over = reset or state ~= 'isolated' and past(at) <= recovery()
+		if h[1] == 'open' and state == 'open' then
+			raise('last', past(at))
+			raise('opened', past(opened))
+		end
 		if h[1] == 'isolated' or h[1] and state ~= 'isolated' or over or not room(id) then return unchanged(id) end
 	end
 	if state == 'isolated' then return ops.isolate(id, reason, at) end
 	open(now + wait, now + probe_wait, 'calls')
-	redis.call('HSET', breaker, 'last', int(past(at)))
+	redis.call('HSET', breaker, 'last', int(past(at)), 'opened', int(past(opened)))
 	return changed(id)
 end
 

@@ -3,6 +3,7 @@ package redisfleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,4 +164,38 @@ func TestResetOutlivesFailures(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		requireAll(t, all, resilience.StateClosed)
 	})
+}
+
+// A Probe that is broken keeps calls of a backend that works out for ten Cooldowns, and no longer where memory is lost.
+func TestBrokenProbeWhereMemoryIsLostAgainAndAgain(t *testing.T) {
+	const every = 4 * 60 // seconds
+	for name, goesBack := range map[string]bool{"restarts": false, "failovers": true} {
+		for _, members := range []int{1, 2} {
+			t.Run(fmt.Sprint(name, ", members ", members), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := newModel()
+					all := servers(t, m, members, func(b *resilience.BreakerConfig) {
+						b.Probe = func(context.Context) error { return errBackend }
+					})
+					defer leaveAll(t, all)
+					time.Sleep(2 * absence)
+					down(t, all)
+					all[0].broken.Store(false)
+					begin, lost := time.Now(), m.flush
+					for second := 1; all[0].call() != nil; second++ {
+						require.Less(t, time.Since(begin), 6*time.Minute)
+						time.Sleep(time.Second)
+						switch second % every {
+						case every - 8:
+							if goesBack {
+								lost = m.snapshot()
+							}
+						case 0:
+							failOver(all, lost)
+						}
+					}
+				})
+			})
+		}
+	}
 }

@@ -305,7 +305,7 @@ func (m *model) recover(id string, at time.Time) {
 
 // view returns a breaker as the member knows it.
 func (m *model) view(id, me string) entry {
-	e := entry{ID: id, State: "closed", Cause: "calls", Since: fmt.Sprint(m.since), Failed: -1}
+	e := entry{ID: id, State: "closed", Cause: "calls", Since: fmt.Sprint(m.since), Failed: -1, Opened: -1}
 	b := m.breakers[id]
 	if b == nil {
 		return e
@@ -313,8 +313,8 @@ func (m *model) view(id, me string) entry {
 	e.State, e.Failures, e.Cause, e.Reason, e.Version = b.State, b.Failures, b.Cause, b.Reason, b.Version
 	at := latest(b.turn(me).due, b.keptOut(me))
 	e.Wait = max(at.Sub(m.time()).Milliseconds(), 0)
-	if e.Failed = -1; b.State == "open" && !b.last.IsZero() {
-		e.Failed = milliseconds(m.time().Sub(b.last))
+	if b.State == "open" {
+		e.Failed, e.Opened = milliseconds(m.time().Sub(b.last)), milliseconds(m.time().Sub(b.opened))
 	}
 	if b.Cause == "manual" {
 		made := b.reset

@@ -29,6 +29,7 @@ type news struct {
 	cause  resilience.Cause // failure, recovered, lease
 	reason string           // restore
 	after  time.Duration    // failure of a Probe: the time that the backend has asked for
+	opened time.Time        // restore: since when Probes that fail may put calls off
 	older  int64            // restore, reclose: the version that the store has gone back to
 }
 
@@ -50,7 +51,7 @@ func (n news) by(c serverClock) news {
 	switch {
 	case n.at.IsZero():
 	case n.op == "restore":
-		n.at = c.earliest(at)
+		n.at, n.opened = c.earliest(at), c.earliest(n.opened)
 	case n.op == "success", n.op == "recovered":
 		n.at = n.at.Add(precision)
 	}
@@ -84,7 +85,7 @@ func (n news) args() []any {
 	case "restore":
 		return []any{
 			b.State.String(), milliseconds(b.RetryAfter), milliseconds(b.Config.ProbeInterval / 2), n.reason,
-			at, n.older,
+			at, n.older, sinceEpoch(n.opened),
 		}
 	case "reclose":
 		return []any{n.older}

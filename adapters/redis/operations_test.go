@@ -117,7 +117,7 @@ func (s *modelStore) tell(ctx context.Context, all ...news) (replies []entry, er
 		case "renew":
 			err = s.renew(there, n.breaker)
 		case "restore":
-			reply, err = s.restore(there, n.breaker, n.reason, n.at, n.older)
+			reply, err = s.restore(there, n)
 		case "reclose":
 			reply, err = s.reclose(there, n.breaker.ID, n.older)
 		default:
@@ -428,27 +428,28 @@ func (s *modelStore) reset(ctx context.Context, id string) (entry, error) {
 	})
 }
 
-func (s *modelStore) restore(
-	ctx context.Context, fb resilience.FleetBreaker, reason string, at time.Time, older int64,
-) (entry, error) {
+func (s *modelStore) restore(ctx context.Context, n news) (entry, error) {
 	return over(ctx, s, "restore", func() entry {
-		isolates := fb.State == resilience.StateIsolated
+		fb, isolates := n.breaker, n.breaker.State == resilience.StateIsolated
 		b := s.breakers[fb.ID]
+		if b != nil && b.Version > n.older && b.State == "open" && !isolates {
+			b.last, b.opened = latest(b.last, s.past(n.at)), latest(b.opened, s.past(n.opened))
+		}
 		switch {
 		case b == nil && !s.room(fb.ID):
 			return s.view(fb.ID, s.me)
-		case b == nil, b.Version <= older:
+		case b == nil, b.Version <= n.older:
 		case b.State == "isolated" || b.State == "open" && !isolates,
-			s.wasReset(fb.ID) && !s.past(at).After(b.reset),
-			!isolates && !s.past(at).After(s.recovery(fb.ID)):
+			s.wasReset(fb.ID) && !s.past(n.at).After(b.reset),
+			!isolates && !s.past(n.at).After(s.recovery(fb.ID)):
 			return s.view(fb.ID, s.me)
 		}
 		if isolates {
-			return s.isolateNow(fb.ID, reason, at)
+			return s.isolateNow(fb.ID, n.reason, n.at)
 		}
 		wait := max(fb.RetryAfter, 0)
 		s.open(fb.ID, s.time().Add(wait), s.time().Add(half(fb)), "calls")
-		s.breakers[fb.ID].last = s.past(at)
+		s.breakers[fb.ID].last, s.breakers[fb.ID].opened = s.past(n.at), s.past(n.opened)
 		return s.changed(fb.ID, s.me, nil)
 	})
 }

@@ -284,6 +284,7 @@ func TestLastFailureOfAnOpening(t *testing.T) {
 	}{
 		{entry{Failed: 10_000}, resilience.FleetBreaker{}, -10 * time.Second},
 		{entry{Failed: 10_000, Wait: 60_000}, resilience.FleetBreaker{}, -10 * time.Second},
+		{entry{Failed: 10_000, read: came.Add(-2 * time.Second)}, resilience.FleetBreaker{}, -12 * time.Second},
 		{entry{Failed: -1}, resilience.FleetBreaker{}, 0},
 		{entry{failed: came.Add(time.Second)}, resilience.FleetBreaker{}, time.Second},
 		{entry{}, resilience.FleetBreaker{State: resilience.StateOpen, Changed: came.Add(time.Second)}, time.Second},
@@ -295,6 +296,30 @@ func TestLastFailureOfAnOpening(t *testing.T) {
 	} {
 		c.entry.came = came
 		assert.Equal(t, c.want, c.entry.lastFailure(c.breaker).Sub(came), "%+v", c)
+	}
+}
+
+// Probes that fail may put calls off since the opening, or since a call has failed as the probe.
+func TestSinceWhenProbesPutCallsOff(t *testing.T) {
+	came := time.Now()
+	later := came.Add(time.Second)
+	for _, c := range []struct {
+		entry   entry
+		breaker resilience.FleetBreaker
+		want    time.Duration // after it has come
+	}{
+		{entry{Opened: 10_000}, resilience.FleetBreaker{}, -10 * time.Second},
+		{entry{Opened: 10_000, read: came.Add(-2 * time.Second)}, resilience.FleetBreaker{}, -12 * time.Second},
+		{entry{Opened: -1}, resilience.FleetBreaker{}, 0},
+		{entry{Opened: 10_000}, resilience.FleetBreaker{State: resilience.StateOpen, Changed: later}, time.Second},
+		{entry{Opened: 10_000}, resilience.FleetBreaker{State: resilience.StateHalfOpen, Changed: later}, -10 * time.Second},
+		{
+			entry{Opened: 10_000}, resilience.FleetBreaker{State: resilience.StateOpen, Changed: later, Cause: resilience.CauseProbe},
+			-10 * time.Second,
+		},
+	} {
+		c.entry.came = came
+		assert.Equal(t, c.want, c.entry.openSince(c.breaker).Sub(came), "%+v", c)
 	}
 }
 

@@ -96,6 +96,9 @@ func compareWithModel(t *rapid.T, server *miniredis.Miniredis, client redis.Univ
 		if rapid.Bool().Draw(t, "says when") {
 			n.at = m.time().Add(-drawAge.Draw(t, "age"))
 		}
+		if rapid.Bool().Draw(t, "says since when") {
+			n.opened = m.time().Add(-drawAge.Draw(t, "age of the opening"))
+		}
 		if rapid.Bool().Draw(t, "has succeeded") {
 			n.breaker.Succeeded = m.time().Add(-drawAfter.Draw(t, "after"))
 		}

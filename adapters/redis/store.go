@@ -89,6 +89,7 @@ type entry struct {
 	By       string `json:"by"`     // the member that has changed or read it
 	Asks     bool   `json:"asks"`   // nothing has changed but that By asks the backend
 	Failed   int64  `json:"failed"` // milliseconds since a call or a Probe has failed last; negative if it isn't open
+	Opened   int64  `json:"opened"` // milliseconds since when Probes that fail may put calls off; negative if it isn't open
 	Apart    int64  `json:"apart"`  // which row the failure that was told isn't in; zero if it was counted, or never will be
 
 	read   time.Time // when it was; zero if that is now

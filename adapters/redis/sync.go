@@ -213,14 +213,15 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 		}
 
 		c, at := x.change(time.Time{}), x.made
+		var opened time.Time
 		if x.State == "open" {
-			at = x.lastFailure(b)
+			at, opened = x.lastFailure(b), x.openSince(b)
 		}
 		if b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
 			b.RetryAfter = c.RetryAfter - time.Since(x.came)
 		}
 		b.ID, b.State = x.ID, c.State // the member may know of it without having it
-		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, at: at, older: older})
+		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, at: at, opened: opened, older: older})
 	}
 
 	asked := time.Now()
@@ -242,7 +243,7 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 // lastFailure returns when a probe, or a call, of a breaker that is open has failed last, as far as the member knows, which
 // has this one itself.
 func (e entry) lastFailure(b resilience.FleetBreaker) time.Time {
-	at := e.came.Add(-duration(max(e.Failed, 0)))
+	at := e.asOf().Add(-duration(max(e.Failed, 0)))
 	if e.failed.After(at) {
 		at = e.failed
 	}
@@ -250,6 +251,24 @@ func (e entry) lastFailure(b resilience.FleetBreaker) time.Time {
 		at = b.Changed
 	}
 	return at
+}
+
+// openSince returns since when Probes that fail may put calls off, as far as the member knows: since the breaker has
+// opened, or a call has failed as the probe.
+func (e entry) openSince(b resilience.FleetBreaker) time.Time {
+	at := e.asOf().Add(-duration(max(e.Opened, 0)))
+	if b.State == resilience.StateOpen && b.Cause == resilience.CauseCalls && b.Changed.After(at) {
+		at = b.Changed
+	}
+	return at
+}
+
+// asOf returns when the store has said so. In a long listing, the member hears of it only at the end.
+func (e entry) asOf() time.Time {
+	if e.read.IsZero() {
+		return e.came
+	}
+	return e.read
 }
 
 // reclose tells the store which of these have been closed after this version of its memory, if it isn't zero, also by the
