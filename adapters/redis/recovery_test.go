@@ -312,6 +312,7 @@ func TestSinceWhenProbesPutCallsOff(t *testing.T) {
 		{entry{Opened: 10_000, read: came.Add(-2 * time.Second)}, resilience.FleetBreaker{}, -12 * time.Second},
 		{entry{Opened: -1}, resilience.FleetBreaker{}, 0},
 		{entry{Opened: 10_000}, resilience.FleetBreaker{State: resilience.StateOpen, Changed: later}, time.Second},
+		{entry{Opened: 10_000}, resilience.FleetBreaker{State: resilience.StateOpen, Changed: came.Add(-time.Second)}, -10 * time.Second},
 		{entry{Opened: 10_000}, resilience.FleetBreaker{State: resilience.StateHalfOpen, Changed: later}, -10 * time.Second},
 		{
 			entry{Opened: 10_000}, resilience.FleetBreaker{State: resilience.StateOpen, Changed: later, Cause: resilience.CauseProbe},

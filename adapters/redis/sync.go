@@ -254,13 +254,13 @@ func (e entry) lastFailure(b resilience.FleetBreaker) time.Time {
 }
 
 // openSince returns since when Probes that fail may put calls off, as far as the member knows: since the breaker has
-// opened, or a call has failed as the probe.
+// opened, or a call has failed as the probe. What the member's own calls had done before it heard of the opening, they may
+// have done to close the breaker.
 func (e entry) openSince(b resilience.FleetBreaker) time.Time {
-	at := e.asOf().Add(-duration(max(e.Opened, 0)))
-	if b.State == resilience.StateOpen && b.Cause == resilience.CauseCalls && b.Changed.After(at) {
-		at = b.Changed
+	if b.State == resilience.StateOpen && b.Cause == resilience.CauseCalls && b.Changed.After(e.came) {
+		return b.Changed
 	}
-	return at
+	return e.asOf().Add(-duration(max(e.Opened, 0)))
 }
 
 // asOf returns when the store has said so. In a long listing, the member hears of it only at the end.
