@@ -21,7 +21,7 @@ var only = flag.String("only", "", "a regular expression for the mutants to try:
 // The tests that must notice, in this order. With a seed of their own, they find the same every time.
 var tests = [][]string{
 	{"./exhaustive", "-depth", "3"},
-	{"./programs", "-rapid.seed", "1", "-rapid.checks", "5000", "-rapid.nofailfile", "-rapid.shrinktime", "10ms"},
+	{"./programs", "-rapid.seed", "1", "-rapid.checks", "10000", "-rapid.nofailfile", "-rapid.shrinktime", "10ms"},
 	{"./exhaustive", "-depth", "5"},
 }
 

@@ -115,7 +115,7 @@ var mutants = []mutant{
 	{"a panic is success", "7: the call of a tool that panics succeeds.",
 		"panic.go", "		if !ok {\n			err = panicError(recover())\n		}\n", "		if !ok {\n			_ = recover()\n		}\n"},
 	{"a panic isn't counted", "7: a tool that crashes doesn't open its breaker.",
-		"statement.go", "	case *PanicError:\n		s.say(ClassPermanent)\n", "	case *PanicError:\n		s.say(ClassNeutral)\n"},
+		"diagnose.go", "says: ClassPermanent, rejected", "says: ClassNeutral, rejected"},
 	{"a panic is retried", "7 and 8: a tool that has crashed is called again, whatever it has done.",
 		"statement.go", "	case *PanicError:\n		s.say(ClassPermanent)\n", "	case *PanicError:\n		s.say(ClassTransient)\n"},
 
