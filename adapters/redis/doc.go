@@ -49,15 +49,16 @@
 //
 // # Without Redis
 //
-// If Redis is down, slow, cut off, read-only or full, or has lost its memory, breakers go on alone; nothing
-// fails and nothing is slower. The log says so, observers receive a ConnectionChange, and [Fleet.Health] says why. When
-// Redis is back, each member tells it what its own calls have found out meanwhile, and learns the rest: failures that
-// are told so late aren't in a row with those of a member that has succeeded since, and a breaker that has opened
-// meanwhile is open for a Cooldown since then. If the probe of one member has succeeded meanwhile, and a later one of
-// another member has failed, it depends on who tells of it first whether the breaker is open for all or closed. They agree
-// again about a second later at the latest, and two seconds after a failover, with the client's default options. Each idle
-// connection of the client that was lost silently, as behind a firewall, takes 750ms more: ConnMaxIdleTime should close
-// them before.
+// If Redis is down, slow, cut off, read-only or full, or has lost its memory, breakers go on alone; nothing fails and
+// nothing is slower. The log says so, observers receive a ConnectionChange, and [Fleet.Health] says why. When Redis
+// is back, each member tells it what its own calls have found out meanwhile, and learns the rest: failures that are
+// told so late aren't in a row with those of a member that has succeeded since, and a breaker that has opened
+// meanwhile is open for a Cooldown since then, but Probes that fail may keep its calls off for ten Cooldowns since
+// Redis has heard of it. If the probe of one member has succeeded meanwhile, and a later one of another member has
+// failed, it depends on who tells of it first whether the breaker is open for all or closed. They agree again about a
+// second later at the latest, and two seconds after a failover, with the client's default options. Each idle
+// connection of the client that was lost silently, as behind a firewall, takes 750ms more: ConnMaxIdleTime should
+// close them before.
 //
 // A client that ignores its contexts, as with a hook that blocks, isn't called while 64 of its calls hang.
 //

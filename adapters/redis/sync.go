@@ -218,7 +218,7 @@ func (e *engine) restore(ctx context.Context, l learned, newer []entry, older in
 			at, opened = x.lastFailure(b), x.openSince(b)
 		}
 		if b.Cause == resilience.CauseManual { // what one member's operator wants is no one else's
-			b.RetryAfter = c.RetryAfter - time.Since(x.came)
+			b.RetryAfter = c.RetryAfter - time.Since(x.asOf())
 		}
 		b.ID, b.State = x.ID, c.State // the member may know of it without having it
 		all = append(all, news{op: "restore", breaker: b, reason: x.Reason, at: at, opened: opened, older: older})
