@@ -7,10 +7,11 @@ import (
 
 // An absence says why there is no connection.
 type absence struct {
-	err   *Error        // what Get returns
-	cause error         // the loss
-	delay time.Duration // until the next dial starts, or 0 if none is scheduled
-	final bool          // no further dial will be made by itself
+	err    *Error        // what Get returns
+	cause  error         // the loss
+	delay  time.Duration // until the next dial starts, or 0 if none is scheduled
+	final  bool          // no further dial will be made by itself
+	change int           // the last one of the connection's state
 }
 
 // endedBy returns e, of the end of a context, with the reason why there was no connection, and notes that the call wasn't
@@ -36,7 +37,7 @@ func (c *Connector[C]) look() (*C, absence) {
 	if conn := c.current.Load(); conn != nil {
 		return conn, absence{}
 	}
-	return nil, absence{c.unavailable(), c.loss.err, c.schedule.untilDial(), c.state != ConnectionDown}
+	return nil, absence{c.unavailable(), c.loss.err, c.schedule.untilDial(), c.state != ConnectionDown, c.changes}
 }
 
 // unavailable returns the error for a caller while there is no connection. It requires that c.mu is

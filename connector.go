@@ -156,6 +156,7 @@ type Connector[C comparable] struct {
 	schedule schedule      // of the dials
 	reported []report[C]   // what was reported lost during the current dial, which may yet return it
 	returned []C           // what dials have returned and nobody has closed or uses yet
+	changes  int           // how often the state has changed
 	changed  chan struct{} // closed at the next change; nil if no Wait is waiting for it
 }
 
@@ -228,7 +229,6 @@ func (c *Connector[C]) Get(ctx context.Context) (C, error) {
 func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 	var none C
 	for {
-		changed := c.nextChange() // before what is seen changes
 		conn, missing := c.look()
 		if conn != nil {
 			return *conn, nil
@@ -242,7 +242,8 @@ func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
 			return none, missing.err
 		}
 
-		if changed == nil { // it was not down a moment ago
+		changed := c.nextChange(missing.change)
+		if changed == nil { // the state has changed meanwhile
 			continue
 		}
 		select {

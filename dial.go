@@ -158,6 +158,7 @@ func (c *Connector[C]) change(to ConnectionState, err error, delay time.Duration
 		NextDial:   delay,
 	}
 	c.state, c.since = to, e.Time
+	c.changes++
 
 	if c.changed != nil {
 		close(c.changed)
@@ -168,12 +169,12 @@ func (c *Connector[C]) change(to ConnectionState, err error, delay time.Duration
 	}
 }
 
-// nextChange returns a channel that the next change closes, or nil if the connection isn't down.
-// It is made only for a Wait that waits, since it belongs to the synctest bubble of that Wait.
-func (c *Connector[C]) nextChange() <-chan struct{} {
+// nextChange returns a channel that the next change closes, or nil if the last one isn't this one any more. It is
+// made only for a Wait that waits, since it belongs to the synctest bubble of that Wait.
+func (c *Connector[C]) nextChange(last int) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state != ConnectionDown {
+	if c.changes != last {
 		return nil
 	}
 
