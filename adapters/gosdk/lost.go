@@ -192,7 +192,8 @@ func isUnanswered(err error) bool {
 
 // isCallError reports whether err is the SDK's error of a call that failed.
 func isCallError(err error) bool {
-	return !isQuestion(err) && ofCall.MatchString(err.Error())
+	_, _, found := cutCall(err)
+	return found && !isQuestion(err)
 }
 
 // endsSession reports whether err says that its session can't be used any more. A request that only

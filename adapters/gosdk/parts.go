@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
@@ -43,15 +44,16 @@ type speaker uint8
 
 const (
 	anybody speaker = iota
-	others          // another session
+	others          // the server, or another session
 	theSDK
 )
 
 // add adds the parts of err, and returns who has said them.
 func (p *parts) add(err error, known known) speaker {
+	_, isAnswer := err.(*jsonrpc.Error) // without the SDK's words: the text is the server's
 	p.left--
 	switch {
-	case p.left < 0, isPointer(err) && known.lost[err]:
+	case isAnswer, p.left < 0, isPointer(err) && known.lost[err]:
 		p.rest = append(p.rest, err)
 		return others
 	case isQuestion(err), isRequest(err):
@@ -70,7 +72,7 @@ func (p *parts) add(err error, known known) speaker {
 	switch {
 	case own:
 		p.authored = p.authored || !known.all && !known.made[err]
-	case by == anybody && ofCall.MatchString(err.Error()): // its words alone are left
+	case by == anybody && isCallError(err): // its words alone are left
 		p.rest, p.said = p.rest[:rest], append(p.said, err)
 		return theSDK
 	}
@@ -127,14 +129,14 @@ func isPointer(err error) bool { return reflect.TypeOf(err).Kind() == reflect.Po
 // isRequest reports whether err is what the SDK itself returns for a request that has failed.
 func isRequest(err error) bool {
 	cause := errors.Unwrap(err)
-	before, said, found := cutCall(err)
+	said, closed, found := cutCall(err)
 	switch {
 	case !found || cause == nil:
 		return false
 	case isPointer(cause) && cause == mcp.ErrConnectionClosed:
-		return before == cause.Error()+": "
+		return closed
 	}
-	return before == "" && said == cause.Error()
+	return !closed && said == cause.Error()
 }
 
 // isQuestion reports whether err is what the SDK itself returns for a question of the server's that a handler of this

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
 
@@ -104,22 +105,23 @@ func cutOff(err error) (cut, tried bool) {
 // hangs there.
 const endOfHTTPClient = " (Client.Timeout or context cancellation while reading body)"
 
-// ofCall matches how the SDK begins to say why a request has failed, by its method: others may be calling tools.
-var ofCall = regexp.MustCompile(`calling "(?:ping|initialize|[a-z]+/[A-Za-z/]+)": `)
+// ofCall matches how the SDK begins to say why a request has failed, by its method: others may be calling tools. What
+// comes later in a text may be an agent's words.
+var ofCall = regexp.MustCompile(`^calling "(?:ping|initialize|[a-z]+/[A-Za-z/]+)": `)
 
-// cutCall returns the text of err before and after these words.
-func cutCall(err error) (before, said string, found bool) {
-	text := err.Error()
+// cutCall returns the text of err after these words, and whether the SDK has said first that the connection is closed.
+func cutCall(err error) (said string, closed, found bool) {
+	text, closed := strings.CutPrefix(err.Error(), mcp.ErrConnectionClosed.Error()+": ")
 	at := ofCall.FindStringIndex(text)
 	if at == nil {
-		return text, "", false
+		return "", closed, false
 	}
-	return text[:at[0]], text[at[1]:], true
+	return text[at[1]:], closed, true
 }
 
 // saidBySDK returns what the SDK says of a call, after its method.
 func saidBySDK(err error) string {
-	_, said, _ := cutCall(err)
+	said, _, _ := cutCall(err)
 	return said
 }
 
@@ -131,7 +133,7 @@ func isOfStream(err error) bool {
 	switch {
 	case isRejected(err):
 		said = strings.TrimPrefix(said, "rejected by transport: ")
-	case errors.As(err, &wire) && strings.HasPrefix(said, wire.Error()):
+	case errors.As(err, &wire) && (strings.HasPrefix(said, wire.Error()) || strings.HasPrefix(err.Error(), wire.Error())):
 		return false // these are the server's own words
 	}
 	return isCallError(err) && strings.HasPrefix(said, "standalone SSE stream: ")

@@ -238,7 +238,8 @@ func TestWordsLikeThoseOfTheSDK(t *testing.T) {
 
 		begin := time.Now()
 		_, err = gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) {
-			return 0, fmt.Errorf("calling %q: calling %q: %w", "read", "tools/call", &os.PathError{Op: "read", Path: "|0", Err: os.ErrClosed})
+			err := fmt.Errorf("calling %q: %w", "tools/call", &os.PathError{Op: "read", Path: "|0", Err: os.ErrClosed})
+			return 0, fmt.Errorf("calling %q: %w", "read", err)
 		})
 		requireLost(t, err)
 		assert.Zero(t, time.Since(begin))
