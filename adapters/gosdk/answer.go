@@ -65,7 +65,7 @@ func (o *options) answerOfError(err error) (answer, error) {
 		isDirect && !isValidData(direct.Data):
 		said = &jsonrpc.Error{Code: wire.Code, Message: wire.Message}
 	}
-	return answer{err: newProtocolError(said), goError: !isProtocolError}, markProtocolError(markClientError(err))
+	return answer{err: newProtocolError(said), goError: !isProtocolError}, markProtocolError(markClientError(err), err)
 }
 
 func newProtocolError(err error) *protocolError {
@@ -107,12 +107,12 @@ func (p *protocolError) forClient(e *resilience.Error) error {
 	}
 }
 
-// markProtocolError marks err as the caller's mistake if it is a protocol error that says so, and as unfinished if it
-// asks the client to send its user to a page. Of others it isn't known whose fault they are: the SDK also returns them
-// where a client can't be asked, and servers make internal errors of whatever a tool returns.
-func markProtocolError(err error) error {
+// markProtocolError marks err as the caller's mistake if what was said in it is a protocol error that says so, and as
+// unfinished if that asks the client to send its user to a page. Of others it isn't known whose fault they are: the SDK
+// also returns them where a client can't be asked, and servers make internal errors of whatever a tool returns.
+func markProtocolError(err, said error) error {
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) {
+	if !errors.As(said, &wire) {
 		return err
 	}
 

@@ -114,10 +114,10 @@ func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
 // connection with the error that ended it, such as that half of an answer isn't JSON, so lossOf asks the session, which
 // refuses a ping at once if it is closed. One that doesn't reply so soon may be busy, or wait behind a middleware.
 func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) error {
-	if !isBounded(err) {
+	p, ok := partsOf(err, known{})
+	if !ok {
 		return err
 	}
-	p := partsOf(err, known{})
 	failed := p.errorOf(err, sessionID(session), sent)
 	cs, _ := session.(*mcp.ClientSession)
 	if _, known := failed.(*resilience.Error); known || p.authored || cs == nil || ctx.Err() != nil {

@@ -32,11 +32,20 @@ type known struct {
 // maxParts bounds how much of an error is looked at.
 const maxParts = 1000
 
-// partsOf returns the parts of err, which must be bounded. known is what uses of other sessions have returned.
-func partsOf(err error, known known) *parts {
-	p := &parts{left: maxParts}
+// partsOf returns the parts of err, and whether it can be read: it may have no end, and its methods may panic, as those
+// of a nil pointer do. known is what uses of other sessions have returned.
+func partsOf(err error, known known) (p *parts, ok bool) {
+	if !isBounded(err) {
+		return nil, false
+	}
+	defer func() {
+		if recover() != nil {
+			p, ok = nil, false
+		}
+	}()
+	p = &parts{left: maxParts}
 	p.add(err, known)
-	return p
+	return p, true
 }
 
 // A speaker is who has said an error.
@@ -84,14 +93,19 @@ func (p *parts) add(err error, known known) speaker {
 	return theSDK
 }
 
-// causesOf returns what err wraps. The chains of some libraries have one error of a list, which only As finds, and
-// unwrap to the rest.
+// causesOf returns what err wraps. Types for several errors that are older than errors.Join have methods of their own,
+// and the chains of some libraries have one error of a list, which only As finds, and unwrap to the rest.
 func causesOf(err error) (all []error) {
 	switch x := err.(type) {
-	case interface{ Unwrap() error }:
-		all = []error{firstOf(err), x.Unwrap()}
 	case interface{ Unwrap() []error }:
 		all = slices.Clone(x.Unwrap())
+	case interface{ WrappedErrors() []error }:
+		all = slices.Clone(x.WrappedErrors())
+	case interface{ Errors() []error }:
+		all = slices.Clone(x.Errors())
+	}
+	if x, ok := err.(interface{ Unwrap() error }); ok && len(all) == 0 {
+		all = []error{firstOf(err), x.Unwrap()}
 	}
 	return slices.DeleteFunc(all, func(err error) bool { return err == nil })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"testing"
 	"testing/synctest"
 
@@ -108,6 +109,29 @@ func (e bottomless) As(target any) bool {
 		*found = errors.Join(bottomless{e.depth + 1})
 	}
 	return ok
+}
+
+// What can't be read is returned as it is.
+func TestErrorThatCannotBeRead(t *testing.T) {
+	for name, err := range map[string]error{
+		"a nil pointer": (*fs.PathError)(nil),
+		"beside a loss": errors.Join((*fs.PathError)(nil), fmt.Errorf(`calling "tools/call": %w`, mcp.ErrSessionMissing)),
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := newSession(t, newPeer().dial, sessionConfig{})
+			defer s.Close()
+			up(t, s)
+			_, got := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 0, err })
+			assert.True(t, got == err)
+
+			g := newGuard(t, resilience.Config{})
+			call := gosdk.ClientMiddleware(g)(func(context.Context, string, mcp.Request) (mcp.Result, error) { return nil, err })
+			_, got = call(t.Context(), "tools/call", &mcp.ClientRequest[mcp.Params]{Params: &mcp.CallToolParams{Name: "x"}})
+			require.IsType(t, &resilience.Error{}, got)
+			_, crashed := got.(*resilience.Error).Err.(*resilience.PanicError)
+			assert.False(t, crashed)
+		})
+	}
 }
 
 func TestOddTypesAroundAnErrorOfTheSDK(t *testing.T) {

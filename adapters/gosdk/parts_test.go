@@ -30,7 +30,22 @@ var wordings = map[string]func(one, two error) error{
 	"a type of theirs": func(one, _ error) error { return wrapped{one} },
 	"joined":           func(one, two error) error { return errors.Join(one, two) },
 	"two in one":       func(one, two error) error { return fmt.Errorf("twice: %w; %w", one, two) },
+	"an aggregate":     func(one, two error) error { return aggregate{one, two} },
+	"older tries":      func(one, two error) error { return tries{aggregate{two, one, two}} },
 }
+
+// An aggregate has errors as those of Kubernetes and multierr have them, and no method Unwrap.
+type aggregate []error
+
+func (a aggregate) Error() string        { return fmt.Sprintf("%d errors: %v", len(a), errors.Join(a...)) }
+func (a aggregate) Errors() []error      { return a }
+func (a aggregate) Is(target error) bool { return errors.Is(errors.Join(a...), target) }
+
+// A tries has the errors of all attempts, as those of a library that retries, and unwraps to the last.
+type tries struct{ aggregate }
+
+func (t tries) WrappedErrors() []error { return t.aggregate }
+func (t tries) Unwrap() error          { return t.aggregate[len(t.aggregate)-1] }
 
 // A wrapped error can't be compared if what it wraps can't.
 type wrapped struct{ error }

@@ -38,8 +38,8 @@ type pings struct {
 // errFatalPing is the error of a Probe that would end the session.
 var errFatalPing = errors.New("gosdk: something before the server refuses pings, and each one ends a session")
 
-// errUnboundedPing takes the place of an error of the client's middleware that wraps itself, or too many others.
-var errUnboundedPing = errors.New("gosdk: the error of a ping that wraps itself or too many others")
+// errUnreadablePing takes the place of an error of the client's middleware that can't be read.
+var errUnreadablePing = errors.New("gosdk: the error of a ping can't be read: it wraps itself, or its methods panic")
 
 // areMute reports whether the refusal of a ping says nothing.
 func (p *pings) areMute() bool {
@@ -264,14 +264,15 @@ func ping(ctx context.Context, cs *mcp.ClientSession) error {
 	}
 
 	err := cs.Ping(ctx, params)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case !isBounded(err):
-		return errUnboundedPing
 	}
-	if said := partsOf(err, known{}).said; len(said) > 0 {
-		err = said[len(said)-1] // without what the client's middleware makes of it
+	p, ok := partsOf(err, known{})
+	if !ok {
+		return errUnreadablePing
+	}
+	if len(p.said) > 0 {
+		err = p.said[len(p.said)-1] // without what the client's middleware makes of it
 	}
 	if isAnswered(err) {
 		resilience.ReportBackend(ctx, nil) // a Transport has seen status 404

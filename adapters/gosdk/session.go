@@ -282,10 +282,10 @@ func (s *Session) Close() error {
 // callFailed returns the error of Use for a call that has failed with err, and whether err means that the session is lost,
 // which it reports.
 func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool, _ error) {
-	if !isBounded(err) {
+	p, ok := partsOf(err, u.known())
+	if !ok {
 		return false, err
 	}
-	p := partsOf(err, u.known())
 	requests := slices.DeleteFunc(slices.Clone(p.said), isQuestion)
 	lost, reason := s.lossIn(ctx, u, requests)
 	switch {

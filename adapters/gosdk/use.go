@@ -36,12 +36,16 @@ func (u *use) isStreamable() bool {
 // the SDK has said in it, says nothing of u's own session, nor of those around it. Otherwise f may have used u's session
 // there. What this package has made of it, as it has of the error of a dial, is no author's word.
 func (u *use) note(s *Session, err error, lost, made bool) {
-	if u == nil || err == nil || !isBounded(err) {
+	if u == nil || err == nil {
+		return
+	}
+	p, ok := partsOf(err, known{})
+	if !ok {
 		return
 	}
 	var news []error
 	if lost {
-		news = partsOf(err, known{}).said
+		news = p.said
 	}
 	for layer := err; made && layer != nil && isOwn(layer); layer = errors.Unwrap(layer) {
 		news = append(news, layer)
