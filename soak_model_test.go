@@ -57,6 +57,7 @@ const (
 	blameless = "blameless" // nothing that happens to its calls is its fault, so its breaker must stay closed
 	remote    = "remote"    // uses the connection
 
+	madeUp      = "made-up-" // and a number below madeUpNames
 	madeUpNames = 50
 )
 
@@ -83,7 +84,7 @@ var toolNames = []row[func(*soak, dice) string]{
 	{"a listed tool", 70, func(_ *soak, d dice) string { return listedNames[d.IntN(len(listedNames))] }},
 	{"the remote tool", 10, func(*soak, dice) string { return remote }},
 	{"the blameless tool", 10, func(*soak, dice) string { return blameless }},
-	{"a made-up name", 10, func(_ *soak, d dice) string { return fmt.Sprint("made-up-", d.IntN(madeUpNames)) }},
+	{"a made-up name", 10, func(_ *soak, d dice) string { return fmt.Sprint(madeUp, d.IntN(madeUpNames)) }},
 	{"a new name", 5, func(s *soak, _ dice) string { return fmt.Sprint("new-", s.newNames.Add(1)) }},
 	{"a long name", 3, func(*soak, dice) string { return longName }},
 	{"no name", 1, func(*soak, dice) string { return "" }},
