@@ -190,12 +190,6 @@ func isUnanswered(err error) bool {
 	return !errors.As(err, &wire) && strings.HasSuffix(err.Error(), ": request terminated without response")
 }
 
-// isCallError reports whether err is the SDK's error of a call that failed.
-func isCallError(err error) bool {
-	_, _, found := cutCall(err)
-	return found && !isQuestion(err)
-}
-
 // endsSession reports whether err says that its session can't be used any more. A request that only
 // broke on its way, which the SDK calls rejected, doesn't end the session, unless no server was there. The refusal of
 // one request by an HTTP server that doesn't speak MCP does.

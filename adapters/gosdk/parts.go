@@ -52,20 +52,24 @@ func partsOf(err error, known known) (p *parts, ok bool) {
 type speaker uint8
 
 const (
-	anybody speaker = iota
-	others          // the server, or another session
+	anybody   speaker = iota
+	theServer         // in an answer without the SDK's words
+	another           // session
 	theSDK
 )
 
 // add adds the parts of err, and returns who has said them.
 func (p *parts) add(err error, known known) speaker {
-	_, isAnswer := err.(*jsonrpc.Error) // without the SDK's words: the text is the server's
+	_, isAnswer := err.(*jsonrpc.Error)
 	p.left--
 	switch {
-	case isAnswer, p.left < 0, isPointer(err) && known.lost[err]:
+	case p.left < 0, isPointer(err) && known.lost[err]:
 		p.rest = append(p.rest, err)
-		return others
-	case isQuestion(err), isRequest(err):
+		return another
+	case isAnswer:
+		p.rest = append(p.rest, err)
+		return theServer
+	case isQuestion(err):
 		p.said = append(p.said, err)
 		return theSDK
 	}
@@ -73,7 +77,7 @@ func (p *parts) add(err error, known known) speaker {
 	if _, ours := err.(*judged); ours {
 		known.all = true
 	}
-	rest, by := len(p.rest), anybody
+	rest, authored, by := len(p.rest), p.authored, anybody
 	for _, cause := range causesOf(err) {
 		by = max(by, p.add(cause, known))
 	}
@@ -81,6 +85,9 @@ func (p *parts) add(err error, known known) speaker {
 	switch {
 	case own:
 		p.authored = p.authored || !known.all && !known.made[err]
+	case by <= theServer && isRequest(err):
+		p.rest, p.said, p.authored = p.rest[:rest], append(p.said, err), authored // what it wraps is judged with it
+		return theSDK
 	case by == anybody && isCallError(err): // its words alone are left
 		p.rest, p.said = p.rest[:rest], append(p.said, err)
 		return theSDK
@@ -143,14 +150,14 @@ func isPointer(err error) bool { return reflect.TypeOf(err).Kind() == reflect.Po
 // isRequest reports whether err is what the SDK itself returns for a request that has failed.
 func isRequest(err error) bool {
 	cause := errors.Unwrap(err)
-	said, closed, found := cutCall(err)
+	_, said, closed, found := cutCall(err)
 	switch {
 	case !found || cause == nil:
 		return false
 	case isPointer(cause) && cause == mcp.ErrConnectionClosed:
 		return closed
 	}
-	return !closed && said == cause.Error()
+	return !closed && said == cause.Error() && isCallError(err)
 }
 
 // isQuestion reports whether err is what the SDK itself returns for a question of the server's that a handler of this

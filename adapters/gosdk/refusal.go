@@ -2,6 +2,7 @@ package gosdk
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -105,23 +106,46 @@ func cutOff(err error) (cut, tried bool) {
 // hangs there.
 const endOfHTTPClient = " (Client.Timeout or context cancellation while reading body)"
 
-// ofCall matches how the SDK begins to say why a request has failed, by its method: others may be calling tools. What
-// comes later in a text may be an agent's words.
-var ofCall = regexp.MustCompile(`^calling "(?:ping|initialize|[a-z]+/[A-Za-z/]+)": `)
+// ofCall matches how the SDK begins to say why a request has failed, by its method. What comes later in a text may be an
+// agent's words.
+var ofCall = regexp.MustCompile(`^calling ("(?:[^"\\]|\\.)*"): `)
 
-// cutCall returns the text of err after these words, and whether the SDK has said first that the connection is closed.
-func cutCall(err error) (said string, closed, found bool) {
+// methods are those of MCP that a client requests. Others may be calling tools, or be custom methods.
+var methods = []string{
+	"completion/complete", "initialize", "logging/setLevel", "ping", "prompts/get", "prompts/list", "resources/list",
+	"resources/read", "resources/subscribe", "resources/templates/list", "resources/unsubscribe", "server/discover",
+	"subscriptions/listen", "tools/call", "tools/list",
+}
+
+// cutCall returns the quoted method of such a text and what follows, and whether the SDK has said first that the
+// connection is closed.
+func cutCall(err error) (method, said string, closed, found bool) {
 	text, closed := strings.CutPrefix(err.Error(), mcp.ErrConnectionClosed.Error()+": ")
-	at := ofCall.FindStringIndex(text)
+	at := ofCall.FindStringSubmatchIndex(text)
 	if at == nil {
-		return "", closed, false
+		return "", "", closed, false
 	}
-	return text[at[1]:], closed, true
+	return text[at[2]:at[3]], text[at[1]:], closed, true
+}
+
+// isCallError reports whether err is the SDK's error of a request that failed. That of a custom method holds what only
+// the SDK says, or says the same as one of MCP whose connection has ended, if its name has a slash, as those of MCP have.
+func isCallError(err error) bool {
+	method, said, _, found := cutCall(err)
+	switch {
+	case !found || isQuestion(err):
+		return false
+	case slices.ContainsFunc(methods, func(name string) bool { return method == strconv.Quote(name) }):
+		return true
+	}
+	var wire *jsonrpc.Error
+	return errors.As(err, &wire) || errors.Is(err, mcp.ErrSessionMissing) || errors.Is(err, mcp.ErrConnectionClosed) ||
+		strings.HasPrefix(said, "sending "+method+": ") || said == io.EOF.Error() && strings.Contains(method, "/")
 }
 
 // saidBySDK returns what the SDK says of a call, after its method.
 func saidBySDK(err error) string {
-	said, _, _ := cutCall(err)
+	_, said, _, _ := cutCall(err)
 	return said
 }
 
