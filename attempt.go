@@ -90,7 +90,11 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 	if whole, _ := j.ctx.ended(); whole == nil {
 		ended, _ := ctx.ended()
 		if e := j.endsWith(ended, f); e != nil {
-			return value, j.examineAside(j.withLast(e), ctx), true
+			late := j.examineAside(j.withLast(e), ctx)
+			if f != nil && isCrash(f.err) { // it doesn't end the call, so it is the tool's last word for now
+				j.past.err, j.past.attempt = f.err, int32(j.attempts)
+			}
+			return value, late, true
 		}
 	}
 	return value, f, answered

@@ -461,6 +461,24 @@ func TestTheLastCauseOutlivesAnAttemptWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// A Cooperative tool may crash at the end of an attempt, which is retried as one that has timed out.
+func TestTheLastCauseMayBeACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 15 * time.Second, Cooperative: true})
+		cfg.AttemptTimeout, cfg.Retry.MaxRetries = 8*time.Second, 1
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			if resilience.Attempt(ctx) == 1 {
+				panic(errFirst)
+			}
+			return 0, ctx.Err()
+		})
+		assert.Equal(t, 2, r.Attempts)
+		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+		assert.ErrorIs(t, r.Err, errFirst)
+	})
+}
+
 // An attempt times out, and no time is left for another one.
 func TestTheLastCauseIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
