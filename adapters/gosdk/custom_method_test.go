@@ -2,8 +2,10 @@ package gosdk_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -60,6 +62,37 @@ func TestSessionOfACustomMethod(t *testing.T) {
 	}
 }
 
+// What the SDK says of a custom method means what it means of others.
+func TestWordsOfTheSDKOfACustomMethod(t *testing.T) {
+	for _, method := range []string{"tools/call", "acme/search", "com.acme/search"} {
+		for _, tc := range []struct {
+			cause error
+			lost  bool
+		}{
+			{io.ErrUnexpectedEOF, true},
+			{&json.SyntaxError{}, true},
+			{errors.New("empty batch"), true},
+			{errors.New("request terminated without response"), true},
+			{errors.New(`sending "tools/call": Request Entity Too Large`), false},
+			{errors.New("failed to write: 413 Request Entity Too Large"), false},
+		} {
+			inBubble(t, fmt.Sprint(method, ", ", tc.cause), func(t *testing.T) {
+				s := newSession(t, newPeer().dial, sessionConfig{})
+				defer s.Close()
+				g := newGuard(t, resilience.Config{})
+				up(t, s)
+				_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					return gosdk.Use(ctx, s, func(context.Context, *mcp.ClientSession) (int, error) {
+						return 0, fmt.Errorf("calling %q: %w", method, tc.cause)
+					})
+				})
+				assert.Equal(t, tc.lost, errors.Is(err, resilience.CodeConnectionLost))
+				assert.Equal(t, tc.lost, g.Breaker("x").Failures() > 0)
+			})
+		}
+	}
+}
+
 // A tool may have a name like that of a method, and who calls it says so: what the SDK says is within.
 func TestWordsOfWhoCallsATool(t *testing.T) {
 	for _, tool := range []string{"search", "github_search", "github/search"} {
@@ -106,7 +139,7 @@ var errRefusedElsewhere = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECON
 
 // What else a caller of a tool says is none of the SDK's.
 func TestOwnWordsOfWhoCallsATool(t *testing.T) {
-	for _, tool := range []string{"search", "github_search", "github/search"} {
+	for _, tool := range []string{"search", "github_search"} {
 		for _, own := range []error{errors.New("no index"), &http.ProtocolError{ErrorString: "sending nothing"}, errRefusedElsewhere} {
 			inBubble(t, fmt.Sprint(tool, ", ", own), func(t *testing.T) {
 				s := newSession(t, newPeer().dial, sessionConfig{})

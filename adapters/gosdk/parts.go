@@ -61,6 +61,7 @@ const (
 // add adds the parts of err, and returns who has said them.
 func (p *parts) add(err error, known known) speaker {
 	_, isAnswer := err.(*jsonrpc.Error)
+	isRequest, isOfMCP := isRequest(err)
 	p.left--
 	switch {
 	case p.left < 0, isPointer(err) && known.lost[err]:
@@ -69,7 +70,7 @@ func (p *parts) add(err error, known known) speaker {
 	case isAnswer:
 		p.rest = append(p.rest, err)
 		return theServer
-	case isQuestion(err):
+	case isQuestion(err), isOfMCP:
 		p.said = append(p.said, err)
 		return theSDK
 	}
@@ -85,7 +86,7 @@ func (p *parts) add(err error, known known) speaker {
 	switch {
 	case own:
 		p.authored = p.authored || !known.all && !known.made[err]
-	case by <= theServer && isRequest(err):
+	case by <= theServer && isRequest: // of a custom method, rather than the words of who calls a tool
 		p.rest, p.said, p.authored = p.rest[:rest], append(p.said, err), authored // what it wraps is judged with it
 		return theSDK
 	case by == anybody && isCallError(err): // its words alone are left
@@ -147,17 +148,19 @@ func firstOf(err error) (first error) {
 
 func isPointer(err error) bool { return reflect.TypeOf(err).Kind() == reflect.Pointer }
 
-// isRequest reports whether err is what the SDK itself returns for a request that has failed.
-func isRequest(err error) bool {
+// isRequest reports whether err is what the SDK itself returns for a request that has failed, and whether that is one of
+// MCP.
+func isRequest(err error) (request, ofMCP bool) {
 	cause := errors.Unwrap(err)
-	_, said, closed, found := cutCall(err)
+	method, said, closed, found := cutCall(err)
 	switch {
 	case !found || cause == nil:
-		return false
 	case isPointer(cause) && cause == mcp.ErrConnectionClosed:
-		return closed
+		request = closed
+	default:
+		request = !closed && said == cause.Error() && isCallError(err)
 	}
-	return !closed && said == cause.Error() && isCallError(err)
+	return request, request && isMethod(method)
 }
 
 // isQuestion reports whether err is what the SDK itself returns for a question of the server's that a handler of this

@@ -2,7 +2,6 @@ package gosdk
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -110,11 +109,16 @@ const endOfHTTPClient = " (Client.Timeout or context cancellation while reading 
 // agent's words.
 var ofCall = regexp.MustCompile(`^calling ("(?:[^"\\]|\\.)*"): `)
 
-// methods are those of MCP that a client requests. Others may be calling tools, or be custom methods.
+// methods are those of MCP that a client requests.
 var methods = []string{
 	"completion/complete", "initialize", "logging/setLevel", "ping", "prompts/get", "prompts/list", "resources/list",
 	"resources/read", "resources/subscribe", "resources/templates/list", "resources/unsubscribe", "server/discover",
 	"subscriptions/listen", "tools/call", "tools/list",
+}
+
+// isMethod reports whether a quoted name is one of these. Others may be custom methods, or tools that somebody calls.
+func isMethod(method string) bool {
+	return slices.ContainsFunc(methods, func(name string) bool { return method == strconv.Quote(name) })
 }
 
 // cutCall returns the quoted method of such a text and what follows, and whether the SDK has said first that the
@@ -128,19 +132,19 @@ func cutCall(err error) (method, said string, closed, found bool) {
 	return text[at[2]:at[3]], text[at[1]:], closed, true
 }
 
-// isCallError reports whether err is the SDK's error of a request that failed. That of a custom method holds what only
-// the SDK says, or says the same as one of MCP whose connection has ended, if its name has a slash, as those of MCP have.
+// isCallError reports whether err is the SDK's error of a request that failed: by a method of MCP, or a custom one, which
+// has a slash in its name as those have, or holds what only the SDK says.
 func isCallError(err error) bool {
 	method, said, _, found := cutCall(err)
 	switch {
 	case !found || isQuestion(err):
 		return false
-	case slices.ContainsFunc(methods, func(name string) bool { return method == strconv.Quote(name) }):
+	case isMethod(method), strings.Contains(method, "/"):
 		return true
 	}
 	var wire *jsonrpc.Error
 	return errors.As(err, &wire) || errors.Is(err, mcp.ErrSessionMissing) || errors.Is(err, mcp.ErrConnectionClosed) ||
-		strings.HasPrefix(said, "sending "+method+": ") || said == io.EOF.Error() && strings.Contains(method, "/")
+		strings.HasPrefix(said, `sending "`)
 }
 
 // saidBySDK returns what the SDK says of a call, after its method.
