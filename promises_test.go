@@ -465,17 +465,21 @@ func TestTheLastCauseOutlivesAnAttemptWithoutAnAnswer(t *testing.T) {
 func TestTheLastCauseMayBeACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 15 * time.Second, Cooperative: true})
-		cfg.AttemptTimeout, cfg.Retry.MaxRetries = 8*time.Second, 1
+		cfg.AttemptTimeout, cfg.Retry.MaxRetries = 8*time.Second, 2
 		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
-			<-ctx.Done()
 			if resilience.Attempt(ctx) == 1 {
-				panic(errFirst)
+				return 0, errFirst
+			}
+			<-ctx.Done()
+			if resilience.Attempt(ctx) == 2 {
+				panic(errBoom)
 			}
 			return 0, ctx.Err()
 		})
-		assert.Equal(t, 2, r.Attempts)
+		assert.Equal(t, 3, r.Attempts)
 		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
 		assert.ErrorIs(t, r.Err, errFirst)
+		assert.ErrorIs(t, r.Err, errBoom)
 	})
 }
 

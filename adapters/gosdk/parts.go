@@ -61,7 +61,6 @@ const (
 // add adds the parts of err, and returns who has said them.
 func (p *parts) add(err error, known known) speaker {
 	_, isAnswer := err.(*jsonrpc.Error)
-	isRequest, isOfMCP := isRequest(err)
 	p.left--
 	switch {
 	case p.left < 0, isPointer(err) && known.lost[err]:
@@ -70,7 +69,9 @@ func (p *parts) add(err error, known known) speaker {
 	case isAnswer:
 		p.rest = append(p.rest, err)
 		return theServer
-	case isQuestion(err), isOfMCP:
+	}
+	isRequest, isOfMCP := isRequest(err)
+	if isOfMCP || isQuestion(err) {
 		p.said = append(p.said, err)
 		return theSDK
 	}
@@ -79,7 +80,8 @@ func (p *parts) add(err error, known known) speaker {
 		known.all = true
 	}
 	rest, authored, by := len(p.rest), p.authored, anybody
-	for _, cause := range causesOf(err) {
+	causes := causesOf(err)
+	for _, cause := range causes {
 		by = max(by, p.add(cause, known))
 	}
 	own := isOwn(err)
@@ -89,7 +91,7 @@ func (p *parts) add(err error, known known) speaker {
 	case by <= theServer && isRequest: // of a custom method, rather than the words of who calls a tool
 		p.rest, p.said, p.authored = p.rest[:rest], append(p.said, err), authored // what it wraps is judged with it
 		return theSDK
-	case by == anybody && isCallError(err): // its words alone are left
+	case by == anybody && len(causes) < 2 && isCallError(err): // its words alone are left; long lists have long texts
 		p.rest, p.said = p.rest[:rest], append(p.said, err)
 		return theSDK
 	}
@@ -152,9 +154,12 @@ func isPointer(err error) bool { return reflect.TypeOf(err).Kind() == reflect.Po
 // MCP.
 func isRequest(err error) (request, ofMCP bool) {
 	cause := errors.Unwrap(err)
+	if cause == nil {
+		return false, false
+	}
 	method, said, closed, found := cutCall(err)
 	switch {
-	case !found || cause == nil:
+	case !found:
 	case isPointer(cause) && cause == mcp.ErrConnectionClosed:
 		request = closed
 	default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -109,6 +110,28 @@ func (e bottomless) As(target any) bool {
 		*found = errors.Join(bottomless{e.depth + 1})
 	}
 	return ok
+}
+
+// A countedText counts how often its text is made.
+type countedText struct{ texts *atomic.Int32 }
+
+func (c countedText) Error() string { c.texts.Add(1); return "counted" }
+
+// However many errors a loop joins, the text of all of them isn't made for each: that would take minutes.
+func TestTextOfManyErrorsIsMadeSeldom(t *testing.T) {
+	inBubble(t, "joined one after the other", func(t *testing.T) {
+		s := newSession(t, newPeer().dial, sessionConfig{})
+		defer s.Close()
+		up(t, s)
+		var texts atomic.Int32
+		said := error(countedText{&texts})
+		for range 900 {
+			said = errors.Join(said, errBoom)
+		}
+		_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 0, said })
+		assert.Same(t, said, err)
+		assert.Less(t, texts.Load(), int32(10))
+	})
 }
 
 // What can't be read is returned as it is.

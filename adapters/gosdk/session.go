@@ -207,8 +207,11 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 // around that error, with the time until the next dial as its RetryAfter, if that is known. If a
 // connection broke under a call, Use returns CONNECTION_LOST even if the session is still up.
 //
-// f may use other sessions, too. The loss of one of them, as its Use or CallTool returns it with the context of f, is none
-// of this one.
+// If ctx has ended by the time that f returns, the error of f is returned as it is, whatever it says, and gives no session
+// up: retry around Use, rather than within f until ctx ends.
+//
+// f may use other sessions, too. The loss of one of them, as its Use or CallTool returns it with the context of f, or with
+// one derived from that which has not ended, is none of this one.
 //
 // Protocol errors are marked as by [ClientMiddleware], if they have the words of the SDK's around them, and so is what
 // the client's own handler returns instead of an answer to a question of the server's. Any other error is returned as it
