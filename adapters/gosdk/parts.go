@@ -2,6 +2,7 @@ package gosdk
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -91,7 +92,7 @@ func (p *parts) add(err error, known known) speaker {
 	case by <= theServer && isRequest: // of a custom method, rather than the words of who calls a tool
 		p.rest, p.said, p.authored = p.rest[:rest], append(p.said, err), authored // what it wraps is judged with it
 		return theSDK
-	case by == anybody && len(causes) < 2 && isCallError(err): // its words alone are left; long lists have long texts
+	case by == anybody && (len(causes) == 0 || isOfFmt(err)) && isCallError(err): // its words alone are left
 		p.rest, p.said = p.rest[:rest], append(p.said, err)
 		return theSDK
 	}
@@ -150,16 +151,22 @@ func firstOf(err error) (first error) {
 
 func isPointer(err error) bool { return reflect.TypeOf(err).Kind() == reflect.Pointer }
 
+// fmtType is the type of the SDK's own errors, which have their texts: to ask each link of a long chain for its text may
+// take as long as to make that of all below.
+var fmtType = reflect.TypeOf(fmt.Errorf("%w", mcp.ErrConnectionClosed))
+
+func isOfFmt(err error) bool { return reflect.TypeOf(err) == fmtType }
+
 // isRequest reports whether err is what the SDK itself returns for a request that has failed, and whether that is one of
 // MCP.
 func isRequest(err error) (request, ofMCP bool) {
-	cause := errors.Unwrap(err)
-	if cause == nil {
+	if !isOfFmt(err) {
 		return false, false
 	}
+	cause := errors.Unwrap(err)
 	method, said, closed, found := cutCall(err)
 	switch {
-	case !found:
+	case !found || cause == nil:
 	case isPointer(cause) && cause == mcp.ErrConnectionClosed:
 		request = closed
 	default:
@@ -172,9 +179,12 @@ func isRequest(err error) (request, ofMCP bool) {
 // client's has failed to answer. Since protocol 2026-07-28 the SDK calls such handlers within the call that the server
 // asks in. A handler may have called another server.
 func isQuestion(err error) bool {
+	if !isOfFmt(err) {
+		return false
+	}
 	cause := errors.Unwrap(err)
-	return cause != nil && strings.HasPrefix(cause.Error(), "fulfilling input request ") &&
-		err.Error() == "multi round-trip: "+cause.Error()
+	said, found := strings.CutPrefix(err.Error(), "multi round-trip: ")
+	return found && cause != nil && strings.HasPrefix(said, "fulfilling input request ") && said == cause.Error()
 }
 
 // errorOf returns the error for the guard that err, which has these parts, stands for.

@@ -119,19 +119,25 @@ func (c countedText) Error() string { c.texts.Add(1); return "counted" }
 
 // However many errors a loop joins, the text of all of them isn't made for each: that would take minutes.
 func TestTextOfManyErrorsIsMadeSeldom(t *testing.T) {
-	inBubble(t, "joined one after the other", func(t *testing.T) {
-		s := newSession(t, newPeer().dial, sessionConfig{})
-		defer s.Close()
-		up(t, s)
-		var texts atomic.Int32
-		said := error(countedText{&texts})
-		for range 900 {
-			said = errors.Join(said, errBoom)
-		}
-		_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 0, said })
-		assert.Same(t, said, err)
-		assert.Less(t, texts.Load(), int32(10))
-	})
+	for name, add := range map[string]func(all, err error) error{
+		"joined":             func(all, err error) error { return errors.Join(all, err) },
+		"joined and wrapped": func(all, err error) error { return &rollbackError{errors.Join(all, err)} },
+		"wrapped":            func(all, _ error) error { return &rollbackError{all} },
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := newSession(t, newPeer().dial, sessionConfig{})
+			defer s.Close()
+			up(t, s)
+			var texts atomic.Int32
+			said := error(countedText{&texts})
+			for range 300 {
+				said = add(said, errors.New("a mistake"))
+			}
+			_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 0, said })
+			assert.Same(t, said, err)
+			assert.Less(t, texts.Load(), int32(10))
+		})
+	}
 }
 
 // What can't be read is returned as it is.
