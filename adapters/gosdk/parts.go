@@ -21,6 +21,7 @@ type parts struct {
 	around   []error // what wraps and joins it, from the inside
 	authored bool    // an *Error or a mark among these tells whose fault it is
 	left     int     // how many more are looked at
+	texts    int     // how many more that have no text yet are asked to make it
 }
 
 // known is what uses of other sessions have returned, all of which have pointers.
@@ -30,8 +31,13 @@ type known struct {
 	all  bool           // whatever there is was made by it
 }
 
-// maxParts bounds how much of an error is looked at.
-const maxParts = 1000
+const (
+	maxParts = 1000 // of an error are looked at
+
+	// maxTexts is for errors of types of others. To ask each link of a long chain for its text may take as long as to
+	// make that of all below.
+	maxTexts = 5
+)
 
 // partsOf returns the parts of err, and whether it can be read: it may have no end, and its methods may panic, as those
 // of a nil pointer do. known is what uses of other sessions have returned.
@@ -44,7 +50,7 @@ func partsOf(err error, known known) (p *parts, ok bool) {
 			p, ok = nil, false
 		}
 	}()
-	p = &parts{left: maxParts}
+	p = &parts{left: maxParts, texts: maxTexts}
 	p.add(err, known)
 	return p, true
 }
@@ -92,7 +98,7 @@ func (p *parts) add(err error, known known) speaker {
 	case by <= theServer && isRequest: // of a custom method, rather than the words of who calls a tool
 		p.rest, p.said, p.authored = p.rest[:rest], append(p.said, err), authored // what it wraps is judged with it
 		return theSDK
-	case by == anybody && (len(causes) == 0 || isOfFmt(err)) && isCallError(err): // its words alone are left
+	case by == anybody && (len(causes) == 0 || isOfFmt(err) || p.mayAsk()) && isCallError(err): // its words alone are left
 		p.rest, p.said = p.rest[:rest], append(p.said, err)
 		return theSDK
 	}
@@ -102,6 +108,12 @@ func (p *parts) add(err error, known known) speaker {
 	}
 	p.around = append(p.around, err)
 	return theSDK
+}
+
+// mayAsk reports whether one more error may be asked to make its text, which counts.
+func (p *parts) mayAsk() bool {
+	p.texts--
+	return p.texts >= 0
 }
 
 // causesOf returns what err wraps. Types for several errors that are older than errors.Join have methods of their own,
@@ -151,8 +163,7 @@ func firstOf(err error) (first error) {
 
 func isPointer(err error) bool { return reflect.TypeOf(err).Kind() == reflect.Pointer }
 
-// fmtType is the type of the SDK's own errors, which have their texts: to ask each link of a long chain for its text may
-// take as long as to make that of all below.
+// fmtType is the type of the SDK's own errors, which have their texts.
 var fmtType = reflect.TypeOf(fmt.Errorf("%w", mcp.ErrConnectionClosed))
 
 func isOfFmt(err error) bool { return reflect.TypeOf(err) == fmtType }

@@ -112,6 +112,33 @@ func (e bottomless) As(target any) bool {
 	return ok
 }
 
+// A recast error has the text of one of the SDK's, and wraps what that wraps.
+type recast struct {
+	text  string
+	cause error
+}
+
+func (r *recast) Error() string { return r.text }
+func (r *recast) Unwrap() error { return r.cause }
+
+// The SDK's words count in an error of another type, too.
+func TestWordsOfTheSDKInAnotherType(t *testing.T) {
+	said := fmt.Errorf(`calling "tools/call": %w`, errors.New("empty batch"))
+	for name, err := range map[string]error{
+		"recast":     &recast{said.Error(), errors.Unwrap(said)},
+		"two causes": fmt.Errorf("%v: %w: %w", said, io.ErrShortWrite, io.ErrNoProgress),
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := newSession(t, newPeer().dial, sessionConfig{})
+			defer s.Close()
+			first := up(t, s)
+			_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 0, err })
+			requireLost(t, err)
+			assert.NotSame(t, first, up(t, s))
+		})
+	}
+}
+
 // A countedText counts how often its text is made.
 type countedText struct{ texts *atomic.Int32 }
 
