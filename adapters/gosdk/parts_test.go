@@ -128,10 +128,11 @@ func TestRefusedSessionIsGivenUpInOtherWords(t *testing.T) {
 		for _, status := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound} {
 			for _, by := range []string{"who uses it", "who joins it", "the client"} {
 				t.Run(fmt.Sprint(name, ", ", status, ", by ", by), func(t *testing.T) {
-					p := newHTTPPeer(t)
+					var sending []mcp.Middleware
 					if by == "the client" {
-						p = newHTTPPeer(t, putting(wording))
+						sending = append(sending, putting(wording))
 					}
+					p := newHTTPPeer(t, sending...)
 					close(p.back)
 					first := up(t, p.session)
 					refused := func(w http.ResponseWriter, r *http.Request) bool {
