@@ -90,11 +90,7 @@ func (j *job[T]) attempt(fn func(context.Context) (T, error)) (value T, f *failu
 	if whole, _ := j.ctx.ended(); whole == nil {
 		ended, _ := ctx.ended()
 		if e := j.endsWith(ended, f); e != nil {
-			e = j.withLast(e)
-			if f != nil && isCrash(f.err) { // it doesn't end the call, so it is told beside the tool's last error
-				j.past.err = e.Err
-			}
-			return value, j.examineAside(e, ctx), true
+			return value, j.examineAside(j.withCrash(e, f), ctx), true
 		}
 	}
 	return value, f, answered

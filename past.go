@@ -37,3 +37,13 @@ func (c *call) withLast(e *Error) *Error {
 	p.attempt = int32(c.attempts)
 	return e.withCause(p.err)
 }
+
+// withCrash is withLast for the end of an attempt that has failed by f, nil if it hasn't. A crash that doesn't end the
+// call is told later beside the tool's last error.
+func (c *call) withCrash(e *Error, f *failure) *Error {
+	e = c.withLast(e)
+	if f != nil && isCrash(f.err) {
+		c.past.err = e.Err
+	}
+	return e
+}

@@ -77,8 +77,8 @@ func (p *parts) add(err error, known known) speaker {
 		p.rest = append(p.rest, err)
 		return theServer
 	}
-	isRequest, isOfMCP := isRequest(err)
-	if isOfMCP || isQuestion(err) {
+	request, ofMCP := isRequest(err)
+	if ofMCP || isQuestion(err) {
 		p.said = append(p.said, err)
 		return theSDK
 	}
@@ -95,10 +95,10 @@ func (p *parts) add(err error, known known) speaker {
 	switch {
 	case own:
 		p.authored = p.authored || !known.all && !known.made[err]
-	case by <= theServer && isRequest: // of a custom method, rather than the words of who calls a tool
+	case by <= theServer && request: // of a custom method, rather than the words of who calls a tool
 		p.rest, p.said, p.authored = p.rest[:rest], append(p.said, err), authored // what it wraps is judged with it
 		return theSDK
-	case by == anybody && (len(causes) == 0 || isOfFmt(err) || p.mayAsk()) && isCallError(err): // its words alone are left
+	case by == anybody && (len(causes) == 0 || p.mayAsk(err)) && isCallError(err): // its words alone are left
 		p.rest, p.said = p.rest[:rest], append(p.said, err)
 		return theSDK
 	}
@@ -110,8 +110,11 @@ func (p *parts) add(err error, known known) speaker {
 	return theSDK
 }
 
-// mayAsk reports whether one more error may be asked to make its text, which counts.
-func (p *parts) mayAsk() bool {
+// mayAsk reports whether an error that wraps others may be asked for its text, which counts unless it has one.
+func (p *parts) mayAsk(err error) bool {
+	if isOfFmt(err) {
+		return true
+	}
 	p.texts--
 	return p.texts >= 0
 }
