@@ -54,6 +54,21 @@ func (p *pings) silence(fatal bool) {
 	p.mute.Store(&until)
 }
 
+// begin takes a place in pending, and reports whether one was free before the end of ctx.
+func (p *pings) begin(ctx context.Context) bool {
+	select {
+	case p.pending <- struct{}{}:
+		return true
+	default: // ctx may have ended, but a place may be free
+	}
+	select {
+	case p.pending <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // tryPing pings the server by a new session if the last one was given up because it had refused a ping.
 func (s *Session) tryPing(ctx context.Context, cs *mcp.ClientSession) {
 	if !s.pings.refused.Swap(false) {
@@ -114,9 +129,7 @@ func (s *Session) examine(ctx context.Context, u *use, said []error) (finding, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
 	defer cancel()
-	select {
-	case s.pings.pending <- struct{}{}:
-	case <-ctx.Done():
+	if !s.pings.begin(ctx) {
 		return isSpared, nil // they hang
 	}
 
@@ -230,7 +243,7 @@ func (s *Session) ping(ctx context.Context, patience time.Duration, cs *mcp.Clie
 // hasClosed reports whether a call that has got no result has ended with the connection.
 func (s *Session) hasClosed(ctx context.Context, cs *mcp.ClientSession) bool {
 	dialed, open := s.contextOf(cs)
-	if !open || s.pings.areMute() {
+	if !open || s.pings.areMute() || ctx.Err() != nil {
 		return !open
 	}
 

@@ -207,11 +207,11 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 // around that error, with the time until the next dial as its RetryAfter, if that is known. If a
 // connection broke under a call, Use returns CONNECTION_LOST even if the session is still up.
 //
-// If ctx has ended by the time that f returns, the error of f is returned as it is, whatever it says, and gives no session
-// up: retry around Use, rather than within f until ctx ends.
+// If ctx has ended by the time that f returns, the error of f is returned at once and as it is. A loss that it means is
+// reported all the same.
 //
 // f may use other sessions, too. The loss of one of them, as its Use or CallTool returns it with the context of f, or with
-// one derived from that which has not ended, is none of this one.
+// one derived from that, is none of this one.
 //
 // Protocol errors are marked as by [ClientMiddleware], if they have the words of the SDK's around them, and so is what
 // the client's own handler returns instead of an answer to a question of the server's. Any other error is returned as it
@@ -232,8 +232,8 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 	u := &use{session: s, cs: cs, around: around}
 	u.dialed, _ = s.contextOf(cs)
 	v, err := f(context.WithValue(u.sent.watch(callCtx), useKey{}, u), cs)
-	if err == nil || ctx.Err() != nil {
-		return v, err
+	if err == nil {
+		return v, nil
 	}
 	lost, failed := s.callFailed(ctx, u, err)
 	made := isPointer(failed) && failed != err // others may not be comparable
@@ -283,8 +283,9 @@ func (s *Session) Close() error {
 }
 
 // callFailed returns the error of Use for a call that has failed with err, and whether err means that the session is lost,
-// which it reports.
+// which it reports. Once ctx has ended, it doesn't wait to learn that.
 func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool, _ error) {
+	ended := ctx.Err() != nil
 	p, ok := partsOf(err, u.known())
 	if !ok {
 		return false, err
@@ -292,11 +293,11 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 	requests := slices.DeleteFunc(slices.Clone(p.said), isQuestion)
 	lost, reason := s.lossIn(ctx, u, requests)
 	switch {
-	case s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
+	case !ended && s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
 		e.Retryable, e.Suggestion = false, suggestClosed
 		return true, resilience.MarkPermanent(e)
-	case p.authored: // also by a guard within the client
+	case ended, p.authored: // also by a guard within the client
 		if lost {
 			s.ReportLost(u.cs, err)
 		}
