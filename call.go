@@ -60,11 +60,7 @@ func (j *job[T]) do(ctx context.Context, fn func(context.Context) (T, error)) (v
 
 	defer func() {
 		if c.outcome == outcomePending { // a Cooperative tool or OnRetry called Goexit, or a method of ctx panicked
-			crash := crashError(c.ctx.name, panicError(recover())).(*Error).withCause(c.past.err)
-			if c.begun() {
-				crash.forEffect(c.toolEffect(), true)
-			}
-			c.finish(crash, outcomeFailure)
+			c.crash(panicError(recover()))
 		}
 	}()
 
@@ -89,6 +85,17 @@ func (j *job[T]) do(ctx context.Context, fn func(context.Context) (T, error)) (v
 		c.decide(f, answered)
 	}
 	return value
+}
+
+// crash finishes a call that can't go on, with its crash.
+func (c *call) crash(err error) {
+	if !c.begun() {
+		c.finish(crashError(c.ctx.name, err).(*Error), outcomeFailure)
+		return
+	}
+
+	c.past.attempt = 0 // whatever the tool has returned, it isn't this
+	c.decide(newFailureAlone(err, &c.ctx, false), true)
 }
 
 // result returns the result of a call that has ended.

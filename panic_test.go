@@ -123,6 +123,47 @@ func TestGoexitOfACooperativeToolEndsItsCall(t *testing.T) {
 	})
 }
 
+// What a Cooperative tool does once its call has ended says what that end says, whether it panics or ends its goroutine.
+func TestPromise6CrashOfACooperativeToolWhoseCallHasEnded(t *testing.T) {
+	for name, crash := range map[string]toolFunc{"panics": panicking("x"), "exits": exit} {
+		for by, want := range map[string]struct {
+			code    resilience.Code
+			counted bool
+		}{
+			"its caller": {code: resilience.CodeCanceled}, "its caller's deadline": {code: resilience.CodeTimeout},
+			"its own timeout": {resilience.CodeTimeout, true},
+		} {
+			t.Run(name+" after "+by, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					cfg := configWith(resilience.Tool{Timeout: time.Minute, Cooperative: true})
+					var end resilience.CallEnd
+					cfg.Observers = []resilience.Observer{{End: func(_ context.Context, e resilience.CallEnd) { end = e }}}
+					g := newGuard(t, cfg)
+					ctx, cancel := context.WithCancel(t.Context())
+					switch by {
+					case "its caller":
+						time.AfterFunc(time.Second, cancel)
+					case "its caller's deadline":
+						ctx, cancel = context.WithTimeout(ctx, time.Second)
+					}
+					defer cancel()
+
+					resilience.All(ctx, g, resilience.Call[int]{Tool: "x", Func: func(ctx context.Context) (int, error) {
+						<-ctx.Done()
+						return crash(ctx)
+					}})
+					require.NoError(t, g.Flush(t.Context()))
+					assert.ErrorIs(t, end.Err, want.code)
+					assert.Equal(t, want.counted, end.Counted)
+					if name == "exits" {
+						assert.ErrorIs(t, end.Err, resilience.ErrGoexit)
+					}
+				})
+			})
+		}
+	}
+}
+
 // The caller gets no error then, but observers and Health do.
 func TestPromise4GoexitAfterAFailureHidesNoCause(t *testing.T) {
 	inBothModes(t, func(t *testing.T, cooperative bool) {
