@@ -137,8 +137,6 @@ func (r *record) verdict() verdict {
 	switch {
 	case a == nil:
 		return notMade
-	case r.exited:
-		return answered
 	case len(r.retries) == len(r.attempts):
 		return inDelay
 	case a.ended.never() || a.ended.at > r.returned.at:

@@ -312,8 +312,6 @@ const (
 
 func (r *record) outcome() outcome {
 	switch {
-	case r.exited:
-		return failure
 	case r.err == nil:
 		return success
 	case len(r.attempts) == 0:

@@ -116,13 +116,13 @@ func endsOnce(r *record) string {
 
 func answerStands(r *record) string {
 	a := r.last()
-	if r.err == nil && !r.exited {
+	if r.err == nil {
 		if a == nil || a.ending != nil || r.value != a || a.ended.at > r.returned.at {
 			return fmt.Sprintf("it has succeeded, with %v", r.value)
 		}
 		return ""
 	}
-	if r.verdict() != answered || r.exited {
+	if r.verdict() != answered {
 		return ""
 	}
 	if a.ending == nil {
@@ -269,7 +269,7 @@ func letsCallerGo(r *record) string {
 
 func crashIsKept(r *record) string {
 	a := r.last()
-	if r.verdict() != answered || a.ending == nil || !a.ending.crash || r.exited {
+	if r.verdict() != answered || a.ending == nil || !a.ending.crash {
 		return ""
 	}
 	switch {

@@ -160,7 +160,7 @@ func (w *world) observer() resilience.Observer {
 	}
 	return resilience.Observer{
 		End: func(ctx context.Context, e resilience.CallEnd) {
-			update(ctx, func(r *record) { r.ends = append(r.ends, e) })
+			update(ctx, func(r *record) { r.ends = append(r.ends, e); r.learnExit() })
 		},
 		Retry: func(ctx context.Context, e resilience.CallRetry) {
 			update(ctx, func(r *record) { r.retries = append(r.retries, e) })

@@ -163,9 +163,17 @@ func (r *record) do(ctx context.Context, leave func(moment)) {
 		leave(now)
 		r.returned, r.value, r.exited = now, value, err == errExited
 		r.err, _ = err.(*resilience.Error)
+		r.learnExit()
 		w.endPauses(now, r.has)
 	})
 	value, err = resilience.Do(ctx, w.guard, toolName(r.tool), r.perform, r.options()...)
+}
+
+// learnExit learns from observers what a caller would have got whose goroutine has ended.
+func (r *record) learnExit() {
+	if r.exited && len(r.ends) > 0 {
+		r.err = r.ends[0].Err
+	}
 }
 
 var errExited = errors.New("the goroutine has ended")
