@@ -129,8 +129,9 @@ func (s *Session) examine(ctx context.Context, u *use, said []error) (finding, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
 	defer cancel()
-	if !s.pings.begin(ctx) {
-		return isSpared, nil // they hang
+	if !s.pings.begin(ctx) { // they hang
+		u.unsure = true
+		return isSpared, nil
 	}
 
 	type result struct {
@@ -168,6 +169,7 @@ func (s *Session) examine(ctx context.Context, u *use, said []error) (finding, e
 	case found := <-told:
 		return found.finding, found.refused
 	case <-ctx.Done():
+		u.unsure = true
 		return isSpared, nil
 	}
 }
@@ -240,24 +242,48 @@ func (s *Session) ping(ctx context.Context, patience time.Duration, cs *mcp.Clie
 	return err
 }
 
-// hasClosed reports whether a call that has got no result has ended with the connection.
-func (s *Session) hasClosed(ctx context.Context, cs *mcp.ClientSession) bool {
-	dialed, open := s.contextOf(cs)
-	if !open || s.pings.areMute() || ctx.Err() != nil {
+// hasClosed reports whether a call that has got no result, of which the SDK has said this, has ended with the connection.
+// It goes on if ctx ends meanwhile, as nothing else may notice that.
+func (s *Session) hasClosed(ctx context.Context, u *use, said error) bool {
+	dialed, open := s.contextOf(u.cs)
+	if !open || s.pings.areMute() {
 		return !open
 	}
 
-	pinging, cancel := context.WithCancel(context.WithoutCancel(dialed))
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
-	reply, isStuck := pingUntil(pinging, waitTime(ctx), cs)
-	switch {
-	case isPingRefused(reply):
-		s.pings.silence(true)
-	case refusesPings(reply):
-		s.pings.refused.Store(true)
+	patience := waitTime(ctx)
+	if ctx.Err() != nil {
+		patience = endTimeout
 	}
-	return isStuck || hasEnded(reply)
+	told := make(chan bool, 1)
+	go func() {
+		closed := false
+		defer func() {
+			_ = recover() // of a method of an error that the client's middleware returns
+			told <- closed
+		}()
+		pinging, cancel := context.WithCancel(context.WithoutCancel(dialed))
+		defer cancel()
+		defer context.AfterFunc(s.ctx, cancel)()
+		reply, isStuck := pingUntil(pinging, patience, u.cs)
+		switch {
+		case isPingRefused(reply):
+			s.pings.silence(true)
+		case refusesPings(reply):
+			s.pings.refused.Store(true)
+		}
+		if closed = isStuck || hasEnded(reply); closed {
+			dialed.endsBy(said)
+			s.ReportLost(u.cs, said)
+		}
+	}()
+
+	select {
+	case closed := <-told:
+		return closed
+	case <-ctx.Done():
+		u.unsure = true
+		return false
+	}
 }
 
 // waitTime is how long a call waits to learn why it has failed: endTimeout, or a quarter of its time.
@@ -332,8 +358,10 @@ func pingUntil(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession
 	select {
 	case reply = <-replied:
 		return reply, false
+	case <-ctx.Done():
+		return nil, false
 	case <-time.After(timeout):
-		return nil, ctx.Err() == nil
+		return nil, true
 	}
 }
 

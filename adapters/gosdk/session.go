@@ -237,7 +237,7 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 	}
 	lost, failed := s.callFailed(ctx, u, err)
 	made := isPointer(failed) && failed != err // others may not be comparable
-	around.note(s, failed, lost, made)
+	around.note(s, failed, lost || u.unsure, made)
 	return v, failed
 }
 
@@ -286,6 +286,7 @@ func (s *Session) Close() error {
 // which it reports. Once ctx has ended, it doesn't wait to learn that.
 func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool, _ error) {
 	ended := ctx.Err() != nil
+	u.unsure = ended
 	p, ok := partsOf(err, u.known())
 	if !ok {
 		return false, err
@@ -347,9 +348,10 @@ func (s *Session) lossIn(ctx context.Context, u *use, said []error) (lost bool, 
 		id = ""
 	}
 
+	noResult := slices.IndexFunc(said, mayLackResult)
 	switch {
 	case slices.ContainsFunc(said, by):
-	case slices.ContainsFunc(said, mayLackResult) && !u.isStreamable() && s.hasClosed(ctx, u.cs):
+	case noResult >= 0 && !u.isStreamable() && s.hasClosed(ctx, u, said[noResult]):
 		by, reason = mayLackResult, reasonClosed
 	case slices.ContainsFunc(said, isConnectionClosed) && isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.cs):
 		by = isConnectionClosed

@@ -16,6 +16,7 @@ type use struct {
 	dialed  *sessionContext // nil if it has been closed meanwhile
 	sent    reach
 	around  *use // that this one is within; nil if there is none
+	unsure  bool // nobody has waited to learn whether the session is lost
 
 	mu     sync.Mutex
 	others known // by uses within this one, up to maxOthers of each kind
@@ -32,9 +33,9 @@ func (u *use) isStreamable() bool {
 	return u.sent.isStreamable() && (u.dialed == nil || u.dialed.streamable)
 }
 
-// note notes what a use of s within u, which may be nil, has returned, and whether its session is lost: then that, and what
-// the SDK has said in it, says nothing of u's own session, nor of those around it. Otherwise f may have used u's session
-// there. What this package has made of it, as it has of the error of a dial, is no author's word.
+// note notes what a use of s within u, which may be nil, has returned, and whether its session is lost, or may be: then
+// that, and what the SDK has said in it, says nothing of u's own session, nor of those around it. Otherwise f may have used
+// u's session there. What this package has made of it, as it has of the error of a dial, is no author's word.
 func (u *use) note(s *Session, err error, lost, made bool) {
 	if u == nil || err == nil {
 		return

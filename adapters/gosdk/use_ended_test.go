@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -66,26 +67,59 @@ func TestUseWhoseContextHasEndedGivesALostSessionUp(t *testing.T) {
 	}
 }
 
+// errClosing is what the SDK says of a call by a session that it is closing.
+var errClosing = fmt.Errorf("%w: calling %q: %w", mcp.ErrConnectionClosed, "tools/call", errors.New("client is closing"))
+
+// slowToPing is the middleware of a client that goes on with a ping whose context has ended, as the SDK does over a pipe
+// whose process has closed its output, but doesn't end.
+func slowToPing(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if method == "ping" {
+			time.Sleep(time.Minute)
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// A connection that has ended with a call is lost although the caller has left before that is known.
+func TestCallWhoseCallerLeavesWhileItAsksForTheConnection(t *testing.T) {
+	for name, leavesAfter := range map[string]time.Duration{"before": 0, "while it asks": 500 * time.Millisecond} {
+		inBubble(t, name, func(t *testing.T) {
+			f := &scripted{mute: true, answer: func(string, string, string) fakeAnswer { return fakeAnswer{status: http.StatusOK} }}
+			s, _ := f.session(t, slowToPing)
+			defer s.Close()
+			first := up(t, s)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			begin := time.Now()
+			_, err := gosdk.Use(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
+				res, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "read"})
+				if time.AfterFunc(leavesAfter, cancel); leavesAfter == 0 {
+					<-ctx.Done()
+				}
+				return res, err
+			})
+			assert.ErrorIs(t, err, io.EOF)
+			assert.Equal(t, leavesAfter, time.Since(begin))
+			time.Sleep(3 * time.Second)
+			assert.NotSame(t, first, up(t, s))
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
 // Nobody waits any more for what a ping would tell.
 func TestUseWhoseContextHasEndedWaitsForNoPing(t *testing.T) {
 	for name, said := range map[string]error{
 		"no result": fmt.Errorf("calling %q: %w", "tools/call", io.EOF),
-		"closing":   fmt.Errorf("%w: calling %q: %w", mcp.ErrConnectionClosed, "tools/call", errors.New("client is closing")),
+		"closing":   errClosing,
 		"refused": fmt.Errorf("calling %q: %w", "tools/call", fmt.Errorf("%w: %w: Unauthorized",
 			&jsonrpc.Error{Code: -32001, Message: "no"}, &jsonrpc.Error{Code: -32005, Message: "rejected by transport"})),
 		"unknown": fmt.Errorf("calling %q: %w", "tools/call", errBoom),
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			hangs := func(next mcp.MethodHandler) mcp.MethodHandler {
-				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-					if method == "ping" {
-						time.Sleep(time.Minute)
-					}
-					return next(ctx, method, req)
-				}
-			}
 			f := &scripted{mute: true, answer: func(string, string, string) fakeAnswer { return fakeAnswer{} }}
-			s, _ := f.session(t, hangs)
+			s, _ := f.session(t, slowToPing)
 			defer s.Close()
 			first := up(t, s)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -155,39 +189,40 @@ func TestDialThatEndsWithItsContextEndsNoSession(t *testing.T) {
 
 // What another session says in a use whose own context has ended says nothing of the session of the use around it.
 func TestUseWhoseContextHasEndedWithinAnother(t *testing.T) {
-	dials := map[string]func() func(context.Context) (*mcp.ClientSession, error){"a dial": dialOnce}
-	for name, refused := range lossesAtTheEnd {
-		dials[name] = func() func(context.Context) (*mcp.ClientSession, error) {
-			f := &scripted{answer: func(string, string, string) fakeAnswer { return refused }}
-			return func(ctx context.Context) (*mcp.ClientSession, error) { return f.connect(ctx, false) }
-		}
-	}
-
-	for name, dial := range dials {
+	others := maps.Clone(lossesAtTheEnd)
+	others["no result"] = fakeAnswer{status: http.StatusOK}
+	others["closing"] = fakeAnswer{}
+	pings := map[string]fakeAnswer{"answered": {}, "refused": {status: 400, code: -32000}, "refused by a page": {status: 404}}
+	for name, answer := range others {
 		for by, cause := range ends {
-			inBubble(t, fmt.Sprint(name, ", ", by), func(t *testing.T) {
-				here := &scripted{answer: func(string, string, string) fakeAnswer { return fakeAnswer{after: time.Millisecond} }}
-				a, _ := here.session(t)
-				b := newSession(t, dial(), sessionConfig{})
-				defer a.Close()
-				defer b.Close()
-				first := up(t, a)
-				up(t, b)
-				var said error
-				_, err := gosdk.Use(t.Context(), a, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
-					within, cancel := endingBy(ctx, cause)
-					defer cancel()
-					return gosdk.Use(within, b, func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
-						_, said = cs.CallTool(ctx, &mcp.CallToolParams{Name: "write"})
-						<-ctx.Done()
-						return 0, said
+			for pinged, ping := range pings {
+				inBubble(t, fmt.Sprint(name, ", ", by, ", pings ", pinged), func(t *testing.T) {
+					here := &scripted{answer: func(string, string, string) fakeAnswer { return ping }}
+					there := &scripted{answer: func(string, string, string) fakeAnswer { return answer }}
+					a, _ := here.session(t)
+					b, _ := there.session(t)
+					defer a.Close()
+					defer b.Close()
+					first := up(t, a)
+					up(t, b)
+					var said error
+					_, err := gosdk.Use(t.Context(), a, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+						within, cancel := endingBy(ctx, cause)
+						defer cancel()
+						return gosdk.Use(within, b, func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
+							if _, said = cs.CallTool(ctx, &mcp.CallToolParams{Name: "write"}); name == "closing" {
+								said = errClosing
+							}
+							<-ctx.Done()
+							return 0, said
+						})
 					})
+					require.Error(t, said)
+					assert.ErrorIs(t, err, said)
+					synctest.Wait()
+					assert.Same(t, first, up(t, a))
 				})
-				require.Error(t, said)
-				assert.ErrorIs(t, err, said)
-				synctest.Wait()
-				assert.Same(t, first, up(t, a))
-			})
+			}
 		}
 	}
 }
