@@ -271,7 +271,7 @@ func (s *Session) hasClosed(ctx context.Context, u *use, said error) bool {
 		case refusesPings(reply):
 			s.pings.refused.Store(true)
 		}
-		if closed = isStuck || hasEnded(reply); closed {
+		if closed = isStuck || hasEnded(reply) || s.ctx.Err() != nil; closed {
 			dialed.endsBy(said)
 			s.ReportLost(u.cs, said)
 		}
@@ -360,7 +360,7 @@ func pingUntil(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession
 		return reply, false
 	case <-ctx.Done():
 		return nil, false
-	case <-time.After(timeout):
+	case <-time.After(max(timeout, pingTimeout)): // it may have had no time to run
 		return nil, true
 	}
 }

@@ -72,12 +72,14 @@ var errClosing = fmt.Errorf("%w: calling %q: %w", mcp.ErrConnectionClosed, "tool
 
 // slowToPing is the middleware of a client that goes on with a ping whose context has ended, as the SDK does over a pipe
 // whose process has closed its output, but doesn't end.
-func slowToPing(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if method == "ping" {
-			time.Sleep(time.Minute)
+func slowToPing(d time.Duration) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == "ping" {
+				time.Sleep(d)
+			}
+			return next(ctx, method, req)
 		}
-		return next(ctx, method, req)
 	}
 }
 
@@ -86,7 +88,7 @@ func TestCallWhoseCallerLeavesWhileItAsksForTheConnection(t *testing.T) {
 	for name, leavesAfter := range map[string]time.Duration{"before": 0, "while it asks": 500 * time.Millisecond} {
 		inBubble(t, name, func(t *testing.T) {
 			f := &scripted{mute: true, answer: func(string, string, string) fakeAnswer { return fakeAnswer{status: http.StatusOK} }}
-			s, _ := f.session(t, slowToPing)
+			s, _ := f.session(t, slowToPing(time.Minute))
 			defer s.Close()
 			first := up(t, s)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -108,6 +110,43 @@ func TestCallWhoseCallerLeavesWhileItAsksForTheConnection(t *testing.T) {
 	}
 }
 
+// A call whose Session is closed while it asks for the connection is lost, as others in flight are.
+func TestSessionThatIsClosedWhileItAsksForTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &scripted{mute: true, answer: func(string, string, string) fakeAnswer { return fakeAnswer{status: http.StatusOK} }}
+		s, _ := f.session(t, slowToPing(time.Minute))
+		up(t, s)
+		begin := time.Now()
+		time.AfterFunc(500*time.Millisecond, func() { s.Close() })
+		_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "read"})
+		requireLost(t, err)
+		assert.ErrorContains(t, err, "closed for good")
+		assert.Equal(t, 500*time.Millisecond, time.Since(begin))
+		time.Sleep(time.Minute)
+	})
+}
+
+// A connection that is busy isn't taken for one that is stuck, however short the time of the call that asks.
+func TestCallThatHasLittleTimeToAskForTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &scripted{mute: true, answer: func(_, method, _ string) fakeAnswer {
+			if method == "ping" {
+				return fakeAnswer{}
+			}
+			return fakeAnswer{status: http.StatusOK}
+		}}
+		s, _ := f.session(t, slowToPing(100*time.Millisecond))
+		defer s.Close()
+		first := up(t, s)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "read"})
+		require.ErrorIs(t, err, io.EOF)
+		time.Sleep(time.Second)
+		assert.Same(t, first, up(t, s))
+	})
+}
+
 // Nobody waits any more for what a ping would tell.
 func TestUseWhoseContextHasEndedWaitsForNoPing(t *testing.T) {
 	for name, said := range map[string]error{
@@ -119,7 +158,7 @@ func TestUseWhoseContextHasEndedWaitsForNoPing(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			f := &scripted{mute: true, answer: func(string, string, string) fakeAnswer { return fakeAnswer{} }}
-			s, _ := f.session(t, slowToPing)
+			s, _ := f.session(t, slowToPing(time.Minute))
 			defer s.Close()
 			first := up(t, s)
 			ctx, cancel := context.WithCancel(t.Context())
