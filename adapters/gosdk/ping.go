@@ -242,50 +242,6 @@ func (s *Session) ping(ctx context.Context, patience time.Duration, cs *mcp.Clie
 	return err
 }
 
-// hasClosed reports whether a call that has got no result, of which the SDK has said this, has ended with the connection.
-// It goes on if ctx ends meanwhile, as nothing else may notice that.
-func (s *Session) hasClosed(ctx context.Context, u *use, said error) bool {
-	dialed, open := s.contextOf(u.cs)
-	if !open || s.pings.areMute() {
-		return !open
-	}
-
-	patience := waitTime(ctx)
-	if ctx.Err() != nil {
-		patience = endTimeout
-	}
-	told := make(chan bool, 1)
-	go func() {
-		closed := false
-		defer func() {
-			_ = recover() // of a method of an error that the client's middleware returns
-			told <- closed
-		}()
-		pinging, cancel := context.WithCancel(context.WithoutCancel(dialed))
-		defer cancel()
-		defer context.AfterFunc(s.ctx, cancel)()
-		reply, isStuck := pingUntil(pinging, patience, u.cs)
-		switch {
-		case isPingRefused(reply):
-			s.pings.silence(true)
-		case refusesPings(reply):
-			s.pings.refused.Store(true)
-		}
-		if closed = isStuck || hasEnded(reply) || s.ctx.Err() != nil; closed {
-			dialed.endsBy(said)
-			s.ReportLost(u.cs, said)
-		}
-	}()
-
-	select {
-	case closed := <-told:
-		return closed
-	case <-ctx.Done():
-		u.unsure = true
-		return false
-	}
-}
-
 // waitTime is how long a call waits to learn why it has failed: endTimeout, or a quarter of its time.
 func waitTime(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
@@ -296,13 +252,15 @@ func waitTime(ctx context.Context) time.Duration {
 
 // ping pings the server of cs, which reaches no tool. Since protocol 2026-07-28 no server knows the method, but each
 // says so, if the request has the _meta that all requests have, which the SDK doesn't add to a ping.
-func ping(ctx context.Context, cs *mcp.ClientSession) error {
-	params := &mcp.PingParams{}
+func ping(ctx context.Context, cs *mcp.ClientSession) error { return pingWith(ctx, cs, mcp.Meta{}) }
+
+// pingWith is ping with a _meta, to which it may add.
+func pingWith(ctx context.Context, cs *mcp.ClientSession, meta mcp.Meta) error {
 	if r := cs.InitializeResult(); r != nil && r.ProtocolVersion >= protocolStateless {
-		params.Meta = mcp.Meta{mcp.MetaKeyProtocolVersion: r.ProtocolVersion, mcp.MetaKeyClientCapabilities: struct{}{}}
+		meta[mcp.MetaKeyProtocolVersion], meta[mcp.MetaKeyClientCapabilities] = r.ProtocolVersion, struct{}{}
 	}
 
-	err := cs.Ping(ctx, params)
+	err := cs.Ping(ctx, &mcp.PingParams{Meta: meta})
 	if err == nil {
 		return nil
 	}
@@ -332,48 +290,6 @@ func pingWithin(ctx context.Context, timeout time.Duration, cs *mcp.ClientSessio
 		return nil, ping(ctx, cs)
 	})
 	return err
-}
-
-// pingUntil pings the server of cs, and reports whether the connection is stuck: while the SDK waits for the end of a
-// process whose output it has given up, it doesn't even give up a ping whose context has ended, as it otherwise does
-// at once.
-func pingUntil(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) (reply error, isStuck bool) {
-	pinging, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	replied := make(chan error, 1)
-	go func() {
-		var err error
-		defer func() {
-			_ = recover() // of the client's middleware: it says nothing
-			replied <- err
-		}()
-		err = ping(pinging, cs)
-	}()
-
-	select {
-	case reply = <-replied:
-		return reply, false
-	case <-pinging.Done():
-	}
-	select {
-	case reply = <-replied:
-		return reply, false
-	case <-ctx.Done():
-		return nil, false
-	case <-time.After(max(timeout, pingTimeout)): // it may have had no time to run
-		return nil, true
-	}
-}
-
-// hasEnded reports whether the error of a ping after a call without a result, which may be nil, says that the
-// connection was closed by one of both sides: the ping ends in the same way then. Something before the server may
-// refuse pings, too.
-func hasEnded(reply error) bool {
-	if !errors.Is(reply, mcp.ErrConnectionClosed) {
-		return false
-	}
-	said := saidBySDK(reply)
-	return said == "client is closing" || said == "client is closing: EOF"
 }
 
 // isClosed reports whether the error of a ping, which may be nil, says that the connection of cs is closed. The SDK
