@@ -79,6 +79,11 @@ func (o *outboxes) add(l *letter) (first *letter, full bool) {
 	if len(box) >= maxOutbox {
 		return box[0], true
 	}
+	if l.isDue != nil && !l.isDue() {
+		l.returned = true
+		close(l.done)
+		return l, false
+	}
 
 	if o.of == nil {
 		o.of = make(map[mcp.Session][]*letter)

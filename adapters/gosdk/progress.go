@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,8 +48,9 @@ type trackedCall struct {
 
 	mu       sync.Mutex
 	latest   *trackedAttempt
-	sent     float64 // the highest progress that was sent
-	repeated float64 // the highest that earlier attempts have sent
+	sent     float64   // the highest progress that was sent
+	posting  []float64 // that is about to be
+	repeated float64   // the highest that earlier attempts have sent
 	answered bool
 }
 
@@ -129,7 +131,7 @@ func (c *trackedCall) begin(ctx context.Context) (_ context.Context, returned fu
 	}
 	a := &trackedAttempt{call: c, ctx: ctx, patience: min(maxWait, timeout/10)}
 	c.mu.Lock()
-	c.latest, c.repeated = a, c.sent
+	c.latest, c.repeated = a, slices.Max(append([]float64{c.sent}, c.posting...))
 	c.mu.Unlock()
 
 	return context.WithValue(ctx, trackedAttemptKey{}, a), func() {
@@ -171,34 +173,63 @@ func (a *trackedAttempt) isAbandoned() bool {
 // may be of another call, waits for it; what the client is told of this call it reads before the answer to it.
 func (a *trackedAttempt) advance(
 	ctx context.Context, progress float64, m message, by *trackedAttempt,
-) (mcp.Result, error) {
+) (res mcp.Result, err error) {
 	resilience.ReportProgress(a.ctx) // without the lock: it asks the contexts of middleware
 	if a.isWithheld(progress) {
 		return nil, nil
 	}
 
-	var res mcp.Result
-	var err error
+	m.isDue = func() bool { return a.posts(progress) }
+	sent := false
+	defer func() { a.call.posted(progress, sent) }() // also if other middleware panics
 	if by.call.token.session == a.call.token.session {
 		res, err = by.tell(ctx, m, &a.call.outboxes)
 	} else {
 		res, err = a.call.tracker.tellOther(ctx, m, by)
 	}
-	if err == nil {
-		a.call.mu.Lock()
-		defer a.call.mu.Unlock()
-		a.call.sent = max(a.call.sent, progress) // JSON has no NaN, so it isn't sent
-	}
+	sent = err == nil
 	return res, err
 }
 
-// isWithheld reports whether progress isn't sent. MCP requires that progress increases, so what an earlier
-// attempt has sent isn't repeated, and that it ends with the answer, after which an abandoned tool is
-// silent. All else is the tool's affair, as without a guard.
-func (a *trackedAttempt) isWithheld(progress float64) bool {
+// posts notes that progress is about to be sent, unless it is withheld by now, as another attempt may have begun.
+func (a *trackedAttempt) posts(progress float64) bool {
 	c := a.call
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if a.withholds(progress) {
+		return false
+	}
+	if !math.IsNaN(progress) && !math.IsInf(progress, 0) { // JSON has neither, so they won't be sent
+		c.posting = append(c.posting, progress)
+	}
+	return true
+}
+
+// posted notes whether what was about to be sent has been sent, or will be.
+func (c *trackedCall) posted(progress float64, sent bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.posting, progress)
+	if i < 0 {
+		return
+	}
+	c.posting = slices.Delete(c.posting, i, i+1)
+	if sent {
+		c.sent = max(c.sent, progress)
+	}
+}
+
+func (a *trackedAttempt) isWithheld(progress float64) bool {
+	a.call.mu.Lock()
+	defer a.call.mu.Unlock()
+	return a.withholds(progress)
+}
+
+// withholds reports whether progress isn't sent. MCP requires that progress increases, so what an earlier
+// attempt has sent isn't repeated, and that it ends with the answer, after which an abandoned tool is
+// silent. All else is the tool's affair, as without a guard. call.mu must be held.
+func (a *trackedAttempt) withholds(progress float64) bool {
+	c := a.call
 	if c.answered {
 		return !a.returned
 	}

@@ -35,7 +35,7 @@ func (t *tracker) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	next = neutral(next)
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		a, _ := ctx.Value(trackedAttemptKey{}).(*trackedAttempt)
-		m := message{method, req, next}
+		m := message{method: method, req: req, next: next}
 		if asksPerson(method) {
 			if a != nil && a.isAbandoned() {
 				return nil, a.ctx.Err() // the next attempt may ask the same
@@ -114,6 +114,7 @@ type message struct {
 	method string
 	req    mcp.Request
 	next   mcp.MethodHandler
+	isDue  func() bool // asked once, as it comes into its outbox: otherwise it isn't sent; nil if it always is
 }
 
 func (m message) send(ctx context.Context) (mcp.Result, error) { return m.next(ctx, m.method, m.req) }
