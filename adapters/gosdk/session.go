@@ -207,8 +207,8 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 // around that error, with the time until the next dial as its RetryAfter, if that is known. If a
 // connection broke under a call, Use returns CONNECTION_LOST even if the session is still up.
 //
-// If ctx has ended by the time that f returns, the error of f is returned at once and as it is. A loss that it means is
-// reported all the same.
+// If ctx has ended by the time that f returns, Use returns at once, and the error of f rather than CONNECTION_LOST. A loss
+// that it means is reported all the same.
 //
 // f may use other sessions, too. The loss of one of them, as its Use or CallTool returns it with the context of f, or with
 // one derived from that, is none of this one.
@@ -286,7 +286,6 @@ func (s *Session) Close() error {
 // which it reports. Once ctx has ended, it doesn't wait to learn that.
 func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool, _ error) {
 	ended := ctx.Err() != nil
-	u.unsure = ended
 	p, ok := partsOf(err, u.known())
 	if !ok {
 		return false, err
@@ -298,7 +297,7 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 		e := connectionLost("closed for good", err)
 		e.Retryable, e.Suggestion = false, suggestClosed
 		return true, resilience.MarkPermanent(e)
-	case ended, p.authored: // also by a guard within the client
+	case p.authored: // also by a guard within the client
 		if lost {
 			s.ReportLost(u.cs, err)
 		}
@@ -323,8 +322,11 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 			e.RetryAfter = down.RetryAfter
 		}
 	}
-	if e.Code != resilience.CodeConnectionLost {
+	switch _, made := result.(*resilience.Error); {
+	case e.Code != resilience.CodeConnectionLost, ended && !made:
 		return lost, result
+	case ended:
+		return lost, err
 	}
 	return lost, e
 }
@@ -356,6 +358,7 @@ func (s *Session) lossIn(ctx context.Context, u *use, said []error) (lost bool, 
 	case slices.ContainsFunc(said, isConnectionClosed) && isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.cs):
 		by = isConnectionClosed
 	default:
+		u.unsure = u.unsure || ctx.Err() != nil && slices.ContainsFunc(said, isConnectionClosed)
 		return false, ""
 	}
 	u.dialed.endsBy(said[slices.IndexFunc(said, by)])

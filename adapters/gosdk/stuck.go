@@ -12,8 +12,14 @@ import (
 // What the SDK says of an answer without a result it also says of a connection that has ended with the call. Only a ping
 // tells which it was.
 
-// giveUpTime is how long the SDK may take at least to give up a ping whose context has ended.
-const giveUpTime = 10 * time.Millisecond
+const (
+	// giveUpTime is how long the SDK may take at least to give up a ping whose context has ended.
+	giveUpTime = 10 * time.Millisecond
+
+	// giveUpTurns is in how many turns it is waited for. Where goroutines wait for a processor, each turn takes longer: the
+	// SDK needs a few turns of its own.
+	giveUpTurns = 20
+)
 
 // hasClosed reports whether a call that has got no result, of which the SDK has said this, has ended with the connection.
 // It goes on if ctx ends meanwhile, as nothing else may notice that.
@@ -89,14 +95,16 @@ func pingUntil(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession
 		return reply, false
 	case <-pinging.Done():
 	}
-	select {
-	case reply = <-replied:
-		return reply, false
-	case <-ctx.Done():
-		return nil, false
-	case <-time.After(max(timeout, giveUpTime)):
-		return nil, begun.Load()
+	for range giveUpTurns {
+		select {
+		case reply = <-replied:
+			return reply, false
+		case <-ctx.Done():
+			return nil, false
+		case <-time.After(max(timeout, giveUpTime) / giveUpTurns):
+		}
 	}
+	return nil, begun.Load()
 }
 
 // hasEnded reports whether the error of a ping after a call without a result, which may be nil, says that the

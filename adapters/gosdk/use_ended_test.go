@@ -15,6 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,7 +58,8 @@ func TestUseWhoseContextHasEndedGivesALostSessionUp(t *testing.T) {
 				returned = time.Now()
 				return nil, err
 			})
-			assert.Same(t, said, err)
+			assert.ErrorIs(t, err, said)
+			assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
 			assert.Zero(t, time.Since(returned))
 
 			time.Sleep(time.Second)
@@ -90,7 +92,8 @@ func TestUseWhoseContextHasEndedWaitsForNoPing(t *testing.T) {
 				cancel()
 				return 0, said
 			})
-			assert.Same(t, said, err)
+			assert.ErrorIs(t, err, said)
+			assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
 			assert.Zero(t, time.Since(begin))
 			assert.Same(t, first, up(t, s))
 			time.Sleep(2 * time.Minute)
@@ -185,6 +188,54 @@ func TestUseWhoseContextHasEndedWithinAnother(t *testing.T) {
 					assert.Same(t, first, up(t, a))
 				})
 			}
+		}
+	}
+}
+
+// What says nothing of the server isn't counted either, if f says it when the context of its use has ended.
+func TestMistakeInAUseWhoseContextHasEnded(t *testing.T) {
+	for name, answer := range map[string]fakeAnswer{
+		"a mistake": {status: 200, code: -32602}, "a mistake, by status 400": {status: 400, code: -32602},
+		"no result": {status: 200}, "a token": {status: 401},
+	} {
+		for _, within := range []bool{false, true} {
+			inBubble(t, fmt.Sprint(name, ", within another use ", within), func(t *testing.T) {
+				here := &scripted{answer: func(string, string, string) fakeAnswer { return fakeAnswer{} }}
+				there := &scripted{answer: func(_, method, _ string) fakeAnswer {
+					if method == "ping" {
+						return fakeAnswer{}
+					}
+					return answer
+				}}
+				a, _ := here.session(t)
+				b := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) { return there.connect(ctx, true) }, sessionConfig{})
+				defer a.Close()
+				defer b.Close()
+				first := up(t, a)
+				write := func(ctx context.Context, _ *mcp.ClientSession) (*mcp.CallToolResult, error) {
+					ctx, cancel := context.WithTimeout(ctx, time.Second)
+					defer cancel()
+					return gosdk.Use(ctx, b, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
+						res, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "write"})
+						<-ctx.Done()
+						return res, err
+					})
+				}
+
+				g := newGuard(t, resilience.Config{})
+				for range 5 {
+					up(t, b)
+					_, err := resilience.Do(t.Context(), g, "write", func(ctx context.Context) (*mcp.CallToolResult, error) {
+						if within {
+							return gosdk.Use(ctx, a, write)
+						}
+						return write(ctx, nil)
+					})
+					require.Error(t, err)
+				}
+				assert.Zero(t, g.Breaker("write").Failures())
+				assert.Same(t, first, up(t, a))
+			})
 		}
 	}
 }
