@@ -13,12 +13,12 @@ import (
 // tells which it was.
 
 const (
-	// giveUpTime is how long the SDK may take at least to give up a ping whose context has ended.
+	// giveUpTime is how long the SDK may take at least to give up a ping whose context has ended, or to refuse one by a
+	// connection that has ended.
 	giveUpTime = 10 * time.Millisecond
 
-	// giveUpTurns is in how many turns it is waited for. Where goroutines wait for a processor, each turn takes longer: the
-	// SDK needs a few turns of its own.
-	giveUpTurns = 20
+	// turns is in how many turns a ping is waited for.
+	turns = 20
 )
 
 // hasClosed reports whether a call that has got no result, of which the SDK has said this, has ended with the connection.
@@ -77,34 +77,60 @@ func (s *Session) hasClosed(ctx context.Context, u *use, said error) bool {
 // process whose output it has given up, it doesn't even give up a ping whose context has ended, as it otherwise does
 // at once. One that the SDK hasn't begun to send waits for something else, such as the client's middleware.
 func pingUntil(ctx context.Context, timeout time.Duration, cs *mcp.ClientSession) (reply error, isStuck bool) {
-	pinging, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	var begun beginning
-	replied := make(chan error, 1)
+	p := startPing(ctx, cs)
+	defer p.cancel()
+	if reply, replied := p.reply(ctx, timeout); replied {
+		return reply, false
+	}
+	p.cancel()
+	reply, replied := p.reply(ctx, max(timeout, giveUpTime))
+	switch {
+	case !replied:
+		return nil, p.begun.Load() && ctx.Err() == nil
+	case !errors.Is(reply, context.Canceled):
+		return reply, false
+	}
+
+	again := startPing(ctx, cs) // the process may have ended just then, and the SDK have said either
+	defer again.cancel()
+	reply, _ = again.reply(ctx, giveUpTime)
+	return reply, false
+}
+
+// A pendingPing is a ping that is under way.
+type pendingPing struct {
+	cancel  context.CancelFunc
+	begun   beginning
+	replied chan error
+}
+
+func startPing(ctx context.Context, cs *mcp.ClientSession) *pendingPing {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &pendingPing{cancel: cancel, replied: make(chan error, 1)}
 	go func() {
 		var err error
 		defer func() {
 			_ = recover() // of the client's middleware: it says nothing
-			replied <- err
+			p.replied <- err
 		}()
-		err = pingWith(pinging, cs, mcp.Meta{metaPing: &begun})
+		err = pingWith(ctx, cs, mcp.Meta{metaPing: &p.begun})
 	}()
+	return p
+}
 
-	select {
-	case reply = <-replied:
-		return reply, false
-	case <-pinging.Done():
-	}
-	for range giveUpTurns {
+// reply waits for the reply, which is nil or an error, but not for long, nor after the end of ctx. Where goroutines wait
+// for a processor, that takes longer: the SDK needs turns of its own.
+func (p *pendingPing) reply(ctx context.Context, within time.Duration) (reply error, replied bool) {
+	for range turns {
 		select {
-		case reply = <-replied:
-			return reply, false
+		case reply = <-p.replied:
+			return reply, true
 		case <-ctx.Done():
 			return nil, false
-		case <-time.After(max(timeout, giveUpTime) / giveUpTurns):
+		case <-time.After(within / turns):
 		}
 	}
-	return nil, begun.Load()
+	return nil, false
 }
 
 // hasEnded reports whether the error of a ping after a call without a result, which may be nil, says that the

@@ -97,6 +97,44 @@ func TestCallThatHasLittleTimeToAskForTheConnection(t *testing.T) {
 	})
 }
 
+// The SDK may give a ping up just as it has refused it, as it does when the process has ended that it was waiting for.
+func TestConnectionThatEndsWhileAPingIsGivenUp(t *testing.T) {
+	var pings atomic.Int64
+	ends := func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method != "ping" {
+				return next(ctx, method, req)
+			}
+			if pings.Add(1)%2 == 0 {
+				return nil, errClosing
+			}
+			_, _ = json.Marshal(req.GetParams())
+			<-ctx.Done()
+			time.Sleep(100 * time.Millisecond)
+			return nil, ctx.Err()
+		}
+	}
+	f := &scripted{mute: true, answer: func(string, string, string) fakeAnswer { return fakeAnswer{status: http.StatusOK} }}
+
+	inBubble(t, "of a Session", func(t *testing.T) {
+		s, _ := f.session(t, ends)
+		defer s.Close()
+		first := up(t, s)
+		_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "read"})
+		requireLost(t, err)
+		assert.NotSame(t, first, up(t, s))
+	})
+
+	inBubble(t, "of ClientMiddleware", func(t *testing.T) {
+		g := newGuard(t, resilience.Config{})
+		cs, err := f.connect(t.Context(), false, gosdk.ClientMiddleware(g), ends)
+		require.NoError(t, err)
+		defer cs.Close()
+		_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "read"})
+		requireLost(t, err)
+	})
+}
+
 // oneByOne is the middleware of a client that sends one request after the other. It ignores contexts, as a mutex does.
 func oneByOne() mcp.Middleware {
 	turn := make(chan struct{}, 1)
