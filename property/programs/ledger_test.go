@@ -312,6 +312,8 @@ const (
 
 func (r *record) outcome() outcome {
 	switch {
+	case r.exited && r.err == nil: // its end isn't known yet
+		return perhaps
 	case r.err == nil:
 		return success
 	case len(r.attempts) == 0:

@@ -267,7 +267,7 @@ func (a *attempt) do(s step) error {
 	case stepTry, stepCall:
 		r := a.world.newRecord(s.call, a)
 		a.world.make(a.ctx, r)
-		if s.kind == stepCall && r.err != nil {
+		if s.kind == stepCall && !r.exited && r.err != nil {
 			return a.fail(passedOn(r), r.err)
 		}
 	}
