@@ -38,9 +38,9 @@
 // The tool's own answer: its result, its protocol error, its progress, as without a guard. When the
 // client leaves or the server ends, the tool learns of it by its context, and its call is waited for
 // until the tool's timeout. (The SDK itself doesn't end the context if a client vanishes over HTTP or SSE: over
-// stateful HTTP without a cancellation or a DELETE, with StreamableHTTPOptions.Stateless unless
-// PropagateRequestCancellation is set, too, and the client speaks protocol 2026-07-28. A call whose
-// timeout is paused then waits for ever, unless it has a deadline of its own.) The exceptions:
+// stateful HTTP without a cancellation, nor by a DELETE, which waits for the call, and with
+// StreamableHTTPOptions.Stateless unless PropagateRequestCancellation is set, too, and the client speaks protocol
+// 2026-07-28. A call whose timeout is paused then waits for ever, unless it has a deadline of its own.) The exceptions:
 //
 //   - If the failure is the backend's, or the tool's author has written a *resilience.Error, guidance is
 //     added to a result with isError: the *resilience.Error, as one more text item of the content, since

@@ -179,9 +179,13 @@ func (a *trackedAttempt) advance(
 		return nil, nil
 	}
 
-	m.isDue = func() bool { return a.posts(progress) }
-	sent := false
-	defer func() { a.call.posted(progress, sent) }() // also if other middleware panics
+	posts, sent := false, false
+	m.isDue = func() bool { posts = a.posts(progress); return posts }
+	defer func() { // also if other middleware panics
+		if posts {
+			a.call.posted(progress, sent)
+		}
+	}()
 	if by.call.token.session == a.call.token.session {
 		res, err = by.tell(ctx, m, &a.call.outboxes)
 	} else {

@@ -28,6 +28,12 @@ func TestProgressThatWaitsForTheClientIsNotRepeated(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			return errBoom
 		},
+		"a failure, and is said again": func(_ context.Context, say sayFunc) error {
+			go say(5)
+			time.AfterFunc(10*time.Millisecond, func() { say(5) })
+			time.Sleep(time.Millisecond)
+			return errBoom
+		},
 	}
 	for name, first := range firsts {
 		for _, takes := range []time.Duration{0, 90 * time.Millisecond} {
@@ -35,6 +41,7 @@ func TestProgressThatWaitsForTheClientIsNotRepeated(t *testing.T) {
 				f := newFixture(t, resilience.Config{
 					Tools:          map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly, Timeout: 10 * time.Second}},
 					AttemptTimeout: time.Second,
+					Retry:          resilience.Retry{Backoff: steady(20 * time.Millisecond)},
 				}, nil)
 				f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
