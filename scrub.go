@@ -1,6 +1,9 @@
 package resilience
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // Scrub returns text without the secrets that it recognizes, each of which becomes
 // "[REDACTED]". It is for the texts of errors, before an agent reads them. It recognizes:
@@ -194,6 +197,9 @@ func dataSource(text string, floor, i int) (from, to int) {
 
 	floor = max(floor, i-maxBehind)
 	from = floor + strings.LastIndexAny(text[floor:i], " \t\r\n\"'`") + 1
+	for from < i && !utf8.RuneStart(text[from]) { // where there is no blank so near
+		from++
+	}
 	user, _, ok := strings.Cut(text[from:i], ":")
 	if !ok {
 		return 0, 0

@@ -271,6 +271,14 @@ dsn=a=⟦root:hunter2⟧@tcp(db)/x
 `,
 }
 
+// What is longer than a rule looks back, in a script without blanks, is cut between two characters.
+func TestScrubKeepsCharactersWhole(t *testing.T) {
+	for n := range 4 {
+		text := strings.Repeat("x", n) + strings.Repeat("\u6c49", 100) + "\uff1aroot:hunter2@tcp(10.0.0.7:3306)"
+		assert.NotContains(t, requireScrubbed(t, text), "hunter2")
+	}
+}
+
 func TestScrubAtTheEdges(t *testing.T) {
 	for kind, texts := range scrubEdges {
 		t.Run(kind, func(t *testing.T) {
