@@ -16,7 +16,7 @@ import (
 // A call that ends without a result of the tool's own returns a *resilience.Error. It is
 // CONNECTION_LOST if the connection is refused or the session is lost, as after io.EOF,
 // mcp.ErrConnectionClosed and mcp.ErrSessionMissing. After an error of the SDK's that doesn't tell, the
-// session is pinged, which takes 400ms at most, and lost if the connection turns out to be closed. A server that
+// session is pinged, which takes half a second at most, and lost if the connection turns out to be closed. A server that
 // replies that it is busy, by HTTP status 429 or 503, isn't lost. A request that is refused by another status from
 // 400 to 499, or by the client's own login, says nothing about the server, but for 404, by which MCP ends a session, and
 // neither does an answer without a result; what the client's transport says by a mark or a *resilience.Error stands.

@@ -21,7 +21,8 @@ import (
 // # When a loss is noticed
 //
 // The end of the server's process is noticed at once. If the process only closes its output, that is
-// noticed by a call in flight, or when the SDK has ended the process. One that hangs isn't noticed, unless the client's
+// noticed by a call in flight, or when the SDK has ended the process: only then, if middleware of the client sends one
+// request after the other, or returns before the SDK does. One that hangs isn't noticed, unless the client's
 // mcp.ClientOptions have a KeepAlive, and not even then while the SDK writes what is more than its pipe holds.
 //
 // Over streamable HTTP, a dead server looks like one that has nothing to say. The next call notices
