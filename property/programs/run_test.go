@@ -268,7 +268,9 @@ func (a *attempt) do(s step) error {
 		r := a.world.newRecord(s.call, a)
 		a.world.make(a.ctx, r)
 		if s.kind == stepCall && !r.exited && r.err != nil {
-			return a.fail(passedOn(r), r.err)
+			var end ending
+			a.world.note(func(moment) { end = passedOn(r) }) // its caller may leave just now
+			return a.fail(end, r.err)
 		}
 	}
 	return nil
