@@ -87,7 +87,21 @@ func dialOf(err error) *net.OpError {
 // transport, login or middleware.
 func isAuthored(err error) bool {
 	var own *resilience.Error
-	return errors.As(err, &own) || errors.As(err, reflect.New(markType).Interface())
+	return errors.As(err, &own) || markIn(err) != nil
+}
+
+// markIn returns the outermost mark in err, with what it marks, or nil.
+func markIn(err error) error {
+	mark := reflect.New(markType)
+	if !errors.As(err, mark.Interface()) {
+		return nil
+	}
+	return mark.Elem().Interface().(error)
+}
+
+// isNeutral reports whether a mark, which may be nil, says that it is no fault of the server's, as the dial of a login is.
+func isNeutral(mark error) bool {
+	return mark != nil && resilience.Classify(mark) == resilience.ClassNeutral
 }
 
 // isConnectionClosed reports whether err is what the SDK says of a connection that it knows to be closed, and not what
@@ -199,7 +213,7 @@ func endsSession(err error, session string) bool {
 	}
 
 	_, refused := refusal(err)
-	return refused || endsConnection(err) || isOfStream(err) || dialOf(err) != nil ||
+	return refused || endsConnection(err) || isOfStream(err) || dialOf(err) != nil && !isNeutral(markIn(err)) ||
 		errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session)
 }
 

@@ -299,6 +299,37 @@ func TestLoginThatTheUserRefuses(t *testing.T) {
 	}
 }
 
+// A login whose own server can't be reached, and which says that by a mark, gives no session up.
+func TestLoginWhoseServerCannotBeReached(t *testing.T) {
+	h := serveHTTP(t, newPeer().server)
+	wider := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost || !bytes.Contains(bodyOf(r), []byte(`"tools/call"`)) {
+			return false
+		}
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	}
+	l := &login{refusal: resilience.MarkNeutral(errRefused)}
+	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+		return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+			Endpoint: h.URL, OAuthHandler: l, DisableStandaloneSSE: true,
+		}, speaking(legacy))
+	}, sessionConfig{})
+	defer s.Close()
+	first := up(t, s)
+	h.intercept.Store(&wider)
+	g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
+	call := callBy(t, s, g)
+	for range 6 {
+		assert.ErrorIs(t, call("echo"), errRefused)
+	}
+	assert.EqualValues(t, 6, l.asked.Load())
+	assert.Zero(t, g.Breaker("echo").Failures())
+	h.intercept.Store(nil)
+	assert.NoError(t, call("echo"))
+	assert.Same(t, first, up(t, s))
+}
+
 // What a client's own transport says of a request that it doesn't send stands, as does what net/http says.
 func TestRequestThatTheClientDoesNotSend(t *testing.T) {
 	stranger := errors.New("this user isn't logged in")
