@@ -46,6 +46,8 @@ func clientError(err, said error, session string, sent *reach) error {
 	_, refused := refusal(said)
 	cut, tried := cutOff(said)
 	switch {
+	case isNeutral(markIn(said)):
+		return resilience.MarkNeutral(err) // the SDK joins it with an error of its own, which would decide
 	case isAuthored(said):
 		return err
 	case dial != nil:
@@ -90,10 +92,14 @@ func isAuthored(err error) bool {
 	return errors.As(err, &own) || markIn(err) != nil
 }
 
-// markIn returns the outermost mark in err, with what it marks, or nil.
+// markIn returns the outermost mark in err, with what it marks, nil if there is none or an *Error around it decides.
 func markIn(err error) error {
-	mark := reflect.New(markType)
+	mark, within := reflect.New(markType), reflect.New(markType)
 	if !errors.As(err, mark.Interface()) {
+		return nil
+	}
+	var own *resilience.Error
+	if errors.As(err, &own) && own != nil && errors.As(own, within.Interface()) {
 		return nil
 	}
 	return mark.Elem().Interface().(error)

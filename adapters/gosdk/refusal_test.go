@@ -19,7 +19,6 @@ import (
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/oauth2"
 )
 
 // longArguments are too long for the servers of these tests.
@@ -242,92 +241,6 @@ func TestTransportLeavesWhatTheSDKKnows(t *testing.T) {
 			assert.Contains(t, wire.Message, fmt.Sprint(tc.status))
 		})
 	}
-}
-
-// A login is an *auth.OAuthHandler of which the user wants nothing.
-type login struct {
-	refusal error
-	asked   atomic.Int32
-}
-
-func (*login) TokenSource(context.Context) (oauth2.TokenSource, error) { return nil, nil }
-
-func (l *login) Authorize(_ context.Context, _ *http.Request, res *http.Response) error {
-	res.Body.Close()
-	l.asked.Add(1)
-	return l.refusal
-}
-
-// A user who doesn't log in is asked once by each call, and shuts the tool for no other.
-func TestLoginThatTheUserRefuses(t *testing.T) {
-	refused := errors.New("the user has refused")
-	for name, refusal := range map[string]error{
-		"plain":                   refused,
-		"a mistake":               resilience.MarkInvalid(refused),
-		"in words":                &resilience.Error{Code: resilience.CodeValidation, Message: "Log in first.", Err: refused},
-		"neutral, though it ends": resilience.MarkNeutral(io.EOF),
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := newPeer().server
-			h := serveHTTPWith(t, server, &mcp.StreamableHTTPOptions{Stateless: true})
-			stranger := func(w http.ResponseWriter, r *http.Request) bool {
-				if r.Header.Get("Mcp-Method") != "tools/call" {
-					return false
-				}
-				w.WriteHeader(http.StatusUnauthorized)
-				return true
-			}
-			h.intercept.Store(&stranger)
-			l := &login{refusal: refusal}
-			g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
-			client := gosdk.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil, g)
-			cs, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
-				Endpoint: h.URL, OAuthHandler: l, DisableStandaloneSSE: true,
-			}, speaking(latest))
-			require.NoError(t, err)
-			defer cs.Close()
-
-			for n := range 6 {
-				_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
-				require.ErrorIs(t, err, refusal)
-				assert.EqualValues(t, n+1, l.asked.Load())
-			}
-			h.intercept.Store(nil)
-			_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
-			assert.NoError(t, err)
-		})
-	}
-}
-
-// A login whose own server can't be reached, and which says that by a mark, gives no session up.
-func TestLoginWhoseServerCannotBeReached(t *testing.T) {
-	h := serveHTTP(t, newPeer().server)
-	wider := func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodPost || !bytes.Contains(bodyOf(r), []byte(`"tools/call"`)) {
-			return false
-		}
-		w.WriteHeader(http.StatusForbidden)
-		return true
-	}
-	l := &login{refusal: resilience.MarkNeutral(errRefused)}
-	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-		return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
-			Endpoint: h.URL, OAuthHandler: l, DisableStandaloneSSE: true,
-		}, speaking(legacy))
-	}, sessionConfig{})
-	defer s.Close()
-	first := up(t, s)
-	h.intercept.Store(&wider)
-	g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
-	call := callBy(t, s, g)
-	for range 6 {
-		assert.ErrorIs(t, call("echo"), errRefused)
-	}
-	assert.EqualValues(t, 6, l.asked.Load())
-	assert.Zero(t, g.Breaker("echo").Failures())
-	h.intercept.Store(nil)
-	assert.NoError(t, call("echo"))
-	assert.Same(t, first, up(t, s))
 }
 
 // What a client's own transport says of a request that it doesn't send stands, as does what net/http says.
