@@ -20,8 +20,7 @@ import (
 // replies that it is busy, by HTTP status 429 or 503, isn't lost. A request that is refused by another status from
 // 400 to 499, or by the client's own login, says nothing about the server, but for 404, by which MCP ends a session, and
 // neither does an answer without a result; what the client's transport says by a mark or a *resilience.Error stands. A login
-// whose own server can't be reached looks like a server that can't be, unless the login marks its error by
-// [resilience.MarkNeutral].
+// whose own server can't be reached looks like a server that can't be.
 //
 // A call whose connection is refused is retried for any tool, unless it may have reached the server before:
 // in an earlier round, in which the server has asked for something, or at the address that has redirected

@@ -1,10 +1,8 @@
 package gosdk_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -71,51 +69,6 @@ func TestLoginThatTheUserRefuses(t *testing.T) {
 			_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
 			assert.NoError(t, err)
 		})
-	}
-}
-
-// A login whose own server can't be reached, and which says that by a mark, gives no session up, and isn't counted or
-// asked again by any guard.
-func TestLoginWhoseServerCannotBeReached(t *testing.T) {
-	for name, refusal := range map[string]error{
-		"a dial": errRefused, "words": errBoom, "a deadline": context.DeadlineExceeded, "an end": io.EOF,
-	} {
-		for _, opts := range [][]resilience.Option{nil, {behindAdapter}} {
-			t.Run(fmt.Sprint(name, ", behind an adapter ", opts != nil), func(t *testing.T) {
-				h := serveHTTP(t, newPeer().server)
-				wider := func(w http.ResponseWriter, r *http.Request) bool {
-					if r.Method != http.MethodPost || !bytes.Contains(bodyOf(r), []byte(`"tools/call"`)) {
-						return false
-					}
-					w.WriteHeader(http.StatusForbidden)
-					return true
-				}
-				l := &login{refusal: resilience.MarkNeutral(refusal)}
-				s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-					return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
-						Endpoint: h.URL, OAuthHandler: l, DisableStandaloneSSE: true,
-					}, speaking(legacy))
-				}, sessionConfig{})
-				defer s.Close()
-				first := up(t, s)
-				h.intercept.Store(&wider)
-				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
-				call := func() error {
-					_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
-						return echo(ctx, s)
-					}, opts...)
-					return err
-				}
-				for range 6 {
-					assert.ErrorIs(t, call(), refusal)
-				}
-				assert.EqualValues(t, 6, l.asked.Load())
-				assert.Zero(t, g.Breaker("echo").Failures())
-				h.intercept.Store(nil)
-				assert.NoError(t, call())
-				assert.Same(t, first, up(t, s))
-			})
-		}
 	}
 }
 

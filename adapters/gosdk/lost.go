@@ -46,8 +46,6 @@ func clientError(err, said error, session string, sent *reach) error {
 	_, refused := refusal(said)
 	cut, tried := cutOff(said)
 	switch {
-	case isNeutral(markIn(said)):
-		return resilience.MarkNeutral(err) // the SDK joins it with an error of its own, which would decide
 	case isAuthored(said):
 		return err
 	case dial != nil:
@@ -89,25 +87,7 @@ func dialOf(err error) *net.OpError {
 // transport, login or middleware.
 func isAuthored(err error) bool {
 	var own *resilience.Error
-	return errors.As(err, &own) || markIn(err) != nil
-}
-
-// markIn returns the outermost mark in err, with what it marks, nil if there is none or an *Error around it decides.
-func markIn(err error) error {
-	mark, within := reflect.New(markType), reflect.New(markType)
-	if !errors.As(err, mark.Interface()) {
-		return nil
-	}
-	var own *resilience.Error
-	if errors.As(err, &own) && own != nil && errors.As(own, within.Interface()) {
-		return nil
-	}
-	return mark.Elem().Interface().(error)
-}
-
-// isNeutral reports whether a mark, which may be nil, says that it is no fault of the server's, as the dial of a login is.
-func isNeutral(mark error) bool {
-	return mark != nil && resilience.Classify(mark) == resilience.ClassNeutral
+	return errors.As(err, &own) || errors.As(err, reflect.New(markType).Interface())
 }
 
 // isConnectionClosed reports whether err is what the SDK says of a connection that it knows to be closed, and not what
@@ -219,7 +199,7 @@ func endsSession(err error, session string) bool {
 	}
 
 	_, refused := refusal(err)
-	return refused || endsConnection(err) || isOfStream(err) || dialOf(err) != nil && !isNeutral(markIn(err)) ||
+	return refused || endsConnection(err) || isOfStream(err) || dialOf(err) != nil ||
 		errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session)
 }
 
