@@ -3,6 +3,7 @@ package gosdk_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,13 @@ import (
 func TestProgressThatWaitsForTheClientIsNotRepeated(t *testing.T) {
 	type sayFunc = func(progress float64)
 	firsts := map[string]func(context.Context, sayFunc) error{
+		"what JSON doesn't have": func(_ context.Context, say sayFunc) error {
+			go say(5)
+			go say(math.NaN())
+			go say(math.Inf(1))
+			time.Sleep(time.Millisecond)
+			return errBoom
+		},
 		"the attempt's timeout": func(ctx context.Context, say sayFunc) error {
 			time.Sleep(950 * time.Millisecond)
 			say(5)

@@ -135,6 +135,22 @@ func TestConnectionThatEndsWhileAPingIsGivenUp(t *testing.T) {
 	})
 }
 
+// A caller who leaves while ClientMiddleware asks has left, whatever the connection.
+func TestCallerWhoLeavesWhileClientMiddlewareAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &scripted{mute: true, answer: func(string, string, string) fakeAnswer { return fakeAnswer{status: http.StatusOK} }}
+		g := newGuard(t, resilience.Config{})
+		cs, err := f.connect(t.Context(), false, gosdk.ClientMiddleware(g), slowToPing(time.Minute))
+		require.NoError(t, err)
+		defer cs.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		_, err = cs.CallTool(ctx, &mcp.CallToolParams{Name: "read"})
+		assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
+		time.Sleep(2 * time.Minute)
+	})
+}
+
 // oneByOne is the middleware of a client that sends one request after the other. It ignores contexts, as a mutex does.
 func oneByOne() mcp.Middleware {
 	turn := make(chan struct{}, 1)

@@ -239,3 +239,18 @@ func TestMistakeInAUseWhoseContextHasEnded(t *testing.T) {
 		}
 	}
 }
+
+// Nor is a caller who has left told that the Session was closed.
+func TestUseWhoseContextHasEndedOfAClosedSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, newPeer().dial, sessionConfig{})
+		up(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := gosdk.Use(ctx, s, func(context.Context, *mcp.ClientSession) (int, error) {
+			cancel()
+			_ = s.Close()
+			return 0, context.Canceled
+		})
+		assert.Equal(t, context.Canceled, err)
+	})
+}
