@@ -1,7 +1,7 @@
 package gosdk_test
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -105,31 +105,33 @@ func sleepForever() {
 
 // children are the processes of one server, one after the other.
 type children struct {
-	t      *testing.T
-	lines  chan string // that the processes printed to stderr
-	stderr *os.File
+	t     *testing.T
+	lines chan string // that the processes printed to stderr
 
 	mu  sync.Mutex
 	all []*exec.Cmd
 }
 
 func newChildren(t *testing.T) *children {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	c := &children{t: t, lines: make(chan string, 1000), stderr: w}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for scanner := bufio.NewScanner(r); scanner.Scan(); {
-			c.lines <- scanner.Text()
+	return &children{t: t, lines: make(chan string, 1000)}
+}
+
+// A lineWriter passes on the lines that are written to it.
+type lineWriter struct {
+	lines chan<- string
+	begun []byte // a line
+}
+
+func (w *lineWriter) Write(b []byte) (int, error) {
+	w.begun = append(w.begun, b...)
+	for {
+		line, rest, whole := bytes.Cut(w.begun, []byte("\n"))
+		if !whole {
+			return len(b), nil
 		}
-	}()
-	t.Cleanup(func() { // after all of the processes have ended
-		w.Close()
-		<-read
-		r.Close()
-	})
-	return c
+		w.lines <- string(line)
+		w.begun = rest
+	}
 }
 
 // command returns the next process, which isn't started yet. It ends with ctx.
@@ -140,7 +142,7 @@ func (c *children) command(ctx context.Context, mode string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Env = append(os.Environ(), childEnv+"="+mode)
-	cmd.Stderr = c.stderr
+	cmd.Stderr = &lineWriter{lines: c.lines}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

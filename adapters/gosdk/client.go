@@ -19,8 +19,9 @@ import (
 // session is pinged, which takes half a second at most, and lost if the connection turns out to be closed. A server that
 // replies that it is busy, by HTTP status 429 or 503, isn't lost. A request that is refused by another status from
 // 400 to 499, or by the client's own login, says nothing about the server, but for 404, by which MCP ends a session, and
-// neither does an answer without a result; what the client's transport says by a mark or a *resilience.Error stands. A login
-// whose own server can't be reached looks like a server that can't be.
+// neither does an answer without a result; what the client's transport or login says by a mark or a
+// *resilience.Error stands. A login whose own server can't be reached looks like a server that can't be, unless it says by
+// [resilience.MarkNeutral] that it isn't.
 //
 // A call whose connection is refused is retried for any tool, unless it may have reached the server before:
 // in an earlier round, in which the server has asked for something, or at the address that has redirected

@@ -47,7 +47,7 @@ func clientError(err, said error, session string, sent *reach) error {
 	cut, tried := cutOff(said)
 	switch {
 	case isAuthored(said):
-		return err
+		return asAuthored(err, said)
 	case dial != nil:
 		e := resilience.AsError("", dial)
 		if e.Code != resilience.CodeConnectionLost { // the dial of another call was canceled
@@ -88,6 +88,27 @@ func dialOf(err error) *net.OpError {
 func isAuthored(err error) bool {
 	var own *resilience.Error
 	return errors.As(err, &own) || errors.As(err, reflect.New(markType).Interface())
+}
+
+// asAuthored returns err as what its author has said of a request that wasn't sent: the SDK joins that with an error of
+// its own, which says nothing, and would count beside what is neutral.
+func asAuthored(err, said error) error {
+	joined, around := cutRejection(said)
+	if joined == nil {
+		return err
+	}
+	return &judged{error: err, causes: joined, around: around}
+}
+
+// isExcused reports whether what the SDK has joined with its own error for a request that wasn't sent says nothing of the
+// server: its author may have marked it so.
+func isExcused(err error) bool {
+	joined, _ := cutRejection(err)
+	switch resilience.Classify(errors.Join(joined...)) {
+	case resilience.ClassNeutral, resilience.ClassInvalid, resilience.ClassCanceled:
+		return true
+	}
+	return false
 }
 
 // isConnectionClosed reports whether err is what the SDK says of a connection that it knows to be closed, and not what
@@ -199,7 +220,7 @@ func endsSession(err error, session string) bool {
 	}
 
 	_, refused := refusal(err)
-	return refused || endsConnection(err) || isOfStream(err) || dialOf(err) != nil ||
+	return refused || endsConnection(err) || isOfStream(err) || dialOf(err) != nil && !isExcused(err) ||
 		errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session)
 }
 

@@ -208,7 +208,7 @@ func (p *parts) errorOf(err error, session string, sent *reach) error {
 		return err
 	case len(p.said) == 0:
 		return clientError(err, err, session, sent)
-	case len(p.said) == 1 && len(p.rest) == 0:
+	case len(p.said) == 1 && len(p.rest) == 0 && (len(p.around) == 0 || !isAuthored(p.said[0])):
 		return clientError(err, p.said[0], session, sent)
 	}
 

@@ -21,7 +21,36 @@ const codeRejected = -32005
 // isRejected reports whether the SDK says that its transport has rejected this very request.
 func isRejected(err error) bool {
 	var wire *jsonrpc.Error
-	return errors.As(err, &wire) && wire.Code == codeRejected && wire.Message == "rejected by transport"
+	return errors.As(err, &wire) && isRejection(wire)
+}
+
+// cutRejection returns what the SDK has joined with that error of its own, and what is around it, from the inside. Both
+// are nil if the SDK doesn't say that.
+func cutRejection(said error) (joined, around []error) {
+	for err := said; err != nil && !isOwn(err); err = errors.Unwrap(err) {
+		if x, ours := err.(*judged); ours {
+			return x.causes, slices.Concat(x.around, around)
+		}
+		around = slices.Insert(around, 0, err)
+		several, ok := err.(interface{ Unwrap() []error })
+		if !ok {
+			continue
+		}
+		joined = several.Unwrap()
+		n := slices.IndexFunc(joined, isRejection)
+		if n < 0 {
+			break
+		}
+		around = slices.Insert(around, 0, joined[n])
+		return slices.Delete(slices.Clone(joined), n, n+1), around
+	}
+	return nil, nil
+}
+
+// isRejection reports whether err itself is that error.
+func isRejection(err error) bool {
+	wire, ok := err.(*jsonrpc.Error)
+	return ok && wire.Code == codeRejected && wire.Message == "rejected by transport"
 }
 
 // markRefusal marks err if the SDK says in it that HTTP has refused a request, or that the client's own login hasn't let
