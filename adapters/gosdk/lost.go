@@ -90,10 +90,10 @@ func isAuthored(err error) bool {
 	return errors.As(err, &own) || errors.As(err, reflect.New(markType).Interface())
 }
 
-// asAuthored returns err as what its author has said of a request that wasn't sent: the SDK joins that with an error of
-// its own, which says nothing, and would count beside what is neutral.
+// asAuthored returns err as what its author has said of a request that wasn't sent, without what the SDK's own error, which
+// is joined with that, would mean: it would count beside what is neutral.
 func asAuthored(err, said error) error {
-	joined, around := cutRejection(said)
+	joined, around := partsOfRejection(said)
 	if joined == nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func asAuthored(err, said error) error {
 // isExcused reports whether what the SDK has joined with its own error for a request that wasn't sent says nothing of the
 // server: its author may have marked it so.
 func isExcused(err error) bool {
-	joined, _ := cutRejection(err)
+	joined, _ := partsOfRejection(err)
 	switch resilience.Classify(errors.Join(joined...)) {
 	case resilience.ClassNeutral, resilience.ClassInvalid, resilience.ClassCanceled:
 		return true

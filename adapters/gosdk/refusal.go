@@ -24,9 +24,10 @@ func isRejected(err error) bool {
 	return errors.As(err, &wire) && isRejection(wire)
 }
 
-// cutRejection returns what the SDK has joined with that error of its own, and what is around it, from the inside. Both
-// are nil if the SDK doesn't say that.
-func cutRejection(said error) (joined, around []error) {
+// partsOfRejection returns what the SDK has joined with that error of its own, and what is around both, from the inside.
+// The SDK's comes last and is marked as neutral: it says nothing, but that the author of the others speaks of one request,
+// and not of all that the call may have done. Both are nil if the SDK doesn't say that.
+func partsOfRejection(said error) (joined, around []error) {
 	for err := said; err != nil && !isOwn(err); err = errors.Unwrap(err) {
 		if x, ours := err.(*judged); ours {
 			return x.causes, slices.Concat(x.around, around)
@@ -36,13 +37,13 @@ func cutRejection(said error) (joined, around []error) {
 		if !ok {
 			continue
 		}
-		joined = several.Unwrap()
+		joined = slices.Clone(several.Unwrap())
 		n := slices.IndexFunc(joined, isRejection)
 		if n < 0 {
 			break
 		}
-		around = slices.Insert(around, 0, joined[n])
-		return slices.Delete(slices.Clone(joined), n, n+1), around
+		rejection := resilience.MarkNeutral(joined[n])
+		return append(slices.Delete(joined, n, n+1), rejection), around
 	}
 	return nil, nil
 }
