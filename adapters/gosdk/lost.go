@@ -46,6 +46,8 @@ func clientError(err, said error, session string, sent *reach) error {
 	_, refused := refusal(said)
 	cut, tried := cutOff(said)
 	switch {
+	case isLoginCanceled(said):
+		return ofOtherLogin(err, said)
 	case isAuthored(said):
 		return asAuthored(err, said)
 	case dial != nil:
@@ -123,6 +125,18 @@ func isConnectionClosed(err error) bool {
 // earlier round, or the dial is of another call, since the SDK ends all calls of a connection with the error
 // of a login that has failed during one of them.
 var errInFlight = errors.New("gosdk: the call may have been in flight")
+
+// errLoginCanceled is what a login that its caller has left means to the others.
+var errLoginCanceled = resilience.MarkNeutral(errors.New("gosdk: a login for another call was canceled"))
+
+// ofOtherLogin returns err without what that login itself has said: it was about its own call.
+func ofOtherLogin(err, said error) error {
+	j := &judged{error: err, causes: []error{errLoginCanceled}}
+	for ; said != nil && strings.Contains(said.Error(), loginCanceled); said = errors.Unwrap(said) {
+		j.around = slices.Insert(j.around, 0, said)
+	}
+	return j
+}
 
 func connectionLost(reason string, err error) *resilience.Error {
 	e := resilience.ConnectionLostError(reason)

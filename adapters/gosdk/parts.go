@@ -208,8 +208,12 @@ func (p *parts) errorOf(err error, session string, sent *reach) error {
 		return err
 	case len(p.said) == 0:
 		return clientError(err, err, session, sent)
-	case len(p.said) == 1 && len(p.rest) == 0 && (len(p.around) == 0 || !isAuthored(p.said[0])):
-		return clientError(err, p.said[0], session, sent)
+	case len(p.said) == 1 && len(p.rest) == 0:
+		failed := clientError(err, p.said[0], session, sent)
+		if j, ok := failed.(*judged); ok {
+			j.around = slices.Concat(j.around, p.around)
+		}
+		return failed
 	}
 
 	j := &judged{error: err, causes: slices.Clone(p.rest), around: p.around}

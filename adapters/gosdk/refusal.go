@@ -109,12 +109,14 @@ func refusalIn(said string) (status int, refused bool) {
 
 // harmlessEnds are the beginnings of what the SDK says of such an end. It knows no text of some statuses.
 var harmlessEnds = []string{
-	"unsupported content type ", "failed to decode ", "authorization cancelled: ", "malformed event: ",
+	"unsupported content type ", "failed to decode ", loginCanceled, "malformed event: ",
 	"exceeded ", "failed to reconnect ", // see cutOff
 	"failed to read body: context canceled", "failed to read body: context deadline exceeded",
 	"failed to read body: " + string(resilience.CodeCanceled), // by the end of a guarded call
 	"failed to read body: " + string(resilience.CodeTimeout),
 }
+
+const loginCanceled = "authorization cancelled: "
 
 // cutOff reports whether the SDK has ended the session since an answer has broken off that can't be resumed, and whether
 // it has tried: its MaxRetries may be negative.
@@ -195,6 +197,13 @@ func isOfStream(err error) bool {
 		return false // these are the server's own words
 	}
 	return isCallError(err) && strings.HasPrefix(said, "standalone SSE stream: ")
+}
+
+// isLoginCanceled reports whether the SDK has given up the session since the caller of one call has left within its login.
+func isLoginCanceled(err error) bool {
+	_, said, _ := strings.Cut(saidBySDK(err), ": ")
+	_, refused := refusal(err)
+	return refused && strings.HasPrefix(said, loginCanceled)
 }
 
 // statusOf returns the status from 300 with a text, zero if there is none.
