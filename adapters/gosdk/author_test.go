@@ -144,6 +144,55 @@ func TestWhatTheClientsAuthorSaysDecides(t *testing.T) {
 	}
 }
 
+// A dial that has failed gives the session up, whatever its author says but that it says nothing, and wherever the guard is.
+func TestFailedDialGivesUpTheSessionWhateverItsAuthorSays(t *testing.T) {
+	own := &resilience.Error{Code: "CRM_DOWN", Message: "The CRM is down.", Err: errRefused}
+	canceled := &net.OpError{Op: "dial", Net: "tcp", Err: context.Canceled} // not by the caller
+	for name, err := range map[string]error{
+		"nothing":        errRefused,
+		"canceled":       canceled,
+		"backend":        resilience.MarkBackend(errRefused),
+		"permanent":      resilience.MarkPermanent(errRefused),
+		"transient":      resilience.MarkTransient(errRefused),
+		"an Error":       own,
+		"joined":         errors.Join(resilience.MarkNeutral(errors.New("said")), errRefused),
+		"not the server": resilience.MarkNeutral(errRefused),
+	} {
+		for _, isWithin := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", guard within ", isWithin), func(t *testing.T) {
+				var fails atomic.Bool
+				h := serveHTTP(t, newPeer().server)
+				httpClient := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+					if fails.Load() && r.Method == http.MethodPost && bytes.Contains(bodyOf(r), []byte(`"tools/call"`)) {
+						return nil, err
+					}
+					return http.DefaultTransport.RoundTrip(r)
+				})}
+				g := newGuard(t, resilience.Config{})
+				var sending []mcp.Middleware
+				if isWithin {
+					sending = append(sending, gosdk.ClientMiddleware(g))
+				}
+				s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+					return newClient(nil, sending...).Connect(ctx, &mcp.StreamableClientTransport{
+						Endpoint: h.URL, HTTPClient: httpClient, DisableStandaloneSSE: true,
+					}, speaking(legacy))
+				}, sessionConfig{})
+				first := up(t, s)
+				fails.Store(true)
+				var got error
+				if isWithin {
+					_, got = echo(t.Context(), s)
+				} else {
+					got = callBy(t, s, g)("echo")
+				}
+				require.ErrorIs(t, got, err)
+				assert.Equal(t, name == "not the server", first == up(t, s))
+			})
+		}
+	}
+}
+
 // A toolError is what somebody wraps the errors of calls in.
 type toolError struct{ err error }
 

@@ -102,15 +102,12 @@ func asAuthored(err, said error) error {
 	return &judged{error: err, causes: joined, around: around}
 }
 
-// isExcused reports whether what the SDK has joined with its own error for a request that wasn't sent says nothing of the
-// server: its author may have marked it so.
+// isExcused reports whether the author of the client's login or transport has said of a request that wasn't sent that this
+// says nothing of the server.
 func isExcused(err error) bool {
 	joined, _ := partsOfRejection(err)
-	switch resilience.Classify(errors.Join(joined...)) {
-	case resilience.ClassNeutral, resilience.ClassInvalid, resilience.ClassCanceled:
-		return true
-	}
-	return false
+	class := resilience.Classify(errors.Join(joined...))
+	return isAuthored(err) && (class == resilience.ClassNeutral || class == resilience.ClassInvalid)
 }
 
 // isConnectionClosed reports whether err is what the SDK says of a connection that it knows to be closed, and not what

@@ -24,9 +24,12 @@ func isRejected(err error) bool {
 	return errors.As(err, &wire) && isRejection(wire)
 }
 
-// partsOfRejection returns what the SDK has joined with that error of its own, and what is around both, from the inside.
-// The SDK's comes last and is marked as neutral: it says nothing, but that the author of the others speaks of one request,
-// and not of all that the call may have done. Both are nil if the SDK doesn't say that.
+// errNotSent takes the place of that error. It says nothing, but that who speaks beside it of one request doesn't speak of
+// all that the call may have done.
+var errNotSent = resilience.MarkNeutral(errors.New("gosdk: a request wasn't sent"))
+
+// partsOfRejection returns what the SDK has joined with that error, before what takes its place, and what is around these,
+// from the inside. Both are nil if the SDK doesn't say that.
 func partsOfRejection(said error) (joined, around []error) {
 	for err := said; err != nil && !isOwn(err); err = errors.Unwrap(err) {
 		if x, ours := err.(*judged); ours {
@@ -42,8 +45,8 @@ func partsOfRejection(said error) (joined, around []error) {
 		if n < 0 {
 			break
 		}
-		rejection := resilience.MarkNeutral(joined[n])
-		return append(slices.Delete(joined, n, n+1), rejection), around
+		around = slices.Insert(around, 0, joined[n])
+		return append(slices.Delete(joined, n, n+1), errNotSent), around
 	}
 	return nil, nil
 }
