@@ -70,7 +70,6 @@ func TestWhatTheClientsAuthorSaysDecides(t *testing.T) {
 		for _, of := range []string{"login", "transport"} {
 			for _, guard := range []string{"plain", "behind an adapter", "of the client"} {
 				t.Run(fmt.Sprint(name, ", ", of, ", ", guard), func(t *testing.T) {
-					t.Parallel()
 					var fails atomic.Bool
 					isMeant := func(r *http.Request) bool {
 						return fails.Load() && r.Method == http.MethodPost && bytes.Contains(bodyOf(r), []byte(`"tools/call"`))
@@ -264,6 +263,26 @@ func TestWhatTheClientsAuthorSaysWithinAUse(t *testing.T) {
 	assert.True(t, first == up(t, s) && second == up(t, other))
 }
 
+// A textError says what the SDK does.
+type textError struct{ text string }
+
+func (e *textError) Error() string { return e.text }
+
+// However often an error has been judged, by uses around each other, it is the one that was returned.
+func TestErrorThatIsJudgedTwiceIsStillTheSDKs(t *testing.T) {
+	s := newSession(t, newPeer().dial, sessionConfig{})
+	cause := &textError{`sending "tools/call": authorization cancelled: context canceled`}
+	_, err := gosdk.Use(t.Context(), s, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+		return gosdk.Use(ctx, s, func(context.Context, *mcp.ClientSession) (int, error) {
+			return 0, fmt.Errorf(`calling "tools/call": %w`, cause)
+		})
+	})
+	var found *textError
+	require.ErrorAs(t, err, &found)
+	assert.Same(t, cause, found)
+	assert.ErrorIs(t, err, cause)
+}
+
 // Who says that a request had no effect doesn't speak for an earlier round of its call, in which the tool was carried out.
 func TestWhatTheClientsAuthorSaysOfALaterRound(t *testing.T) {
 	down := resilience.NewConnector(func(context.Context) (int, error) { return 0, errRefused }, resilience.ConnectorConfig[int]{
@@ -277,19 +296,25 @@ func TestWhatTheClientsAuthorSaysOfALaterRound(t *testing.T) {
 		"neutral dial":          resilience.MarkNeutral(errRefused),
 		"an Error of a dial":    resilience.AsError("login", errRefused),
 		"a connector":           unmade,
+		"invalid":               resilience.MarkInvalid(errors.New("said")),
+		"invalid, in words":     &resilience.Error{Code: resilience.CodeValidation, Message: "Log in first."},
 	} {
 		for _, guarded := range guardedBy {
 			t.Run(name+", "+guarded, func(t *testing.T) {
 				var requests atomic.Int32
 				s := newStore(t, mcp.InputRequestMap{"q": askedOf["roots"].params})
+				s.login = &login{refusal: err}
+				handler := s.Config.Handler
+				s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Header.Get("Mcp-Method") == "tools/call" && requests.Add(1) == 2 {
+						w.WriteHeader(http.StatusUnauthorized)
+						return
+					}
+					handler.ServeHTTP(w, r)
+				})
 				base := &http.Transport{}
 				t.Cleanup(base.CloseIdleConnections)
-				_, got := s.order(t, roundTripper(func(r *http.Request) (*http.Response, error) {
-					if r.Header.Get("Mcp-Method") == "tools/call" && requests.Add(1) == 2 {
-						return nil, err
-					}
-					return base.RoundTrip(r)
-				}), guarded)
+				_, got := s.order(t, base, guarded)
 
 				e := resilience.AsError("", got)
 				require.ErrorIs(t, got, err)
@@ -299,4 +324,40 @@ func TestWhatTheClientsAuthorSaysOfALaterRound(t *testing.T) {
 			})
 		}
 	}
+}
+
+// In the first round nothing has been carried out, and neither has a call that its server rejects after another one.
+func TestMistakeOfACallThatNothingCameBefore(t *testing.T) {
+	p := newPeer()
+	addRaw(p.server, &mcp.Tool{Name: "order"}, returns(nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "no"}))
+	h := serveHTTP(t, p.server)
+	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+		return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+			Endpoint: h.URL, OAuthHandler: &login{refusal: resilience.MarkInvalid(errors.New("said"))}, DisableStandaloneSSE: true,
+		}, speaking(legacy))
+	}, sessionConfig{})
+	g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent})
+	order := func() string {
+		_, err := resilience.Do(t.Context(), g, "order", func(ctx context.Context) (*mcp.CallToolResult, error) {
+			return gosdk.Use(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
+				_ = cs.Ping(ctx, nil)
+				return cs.CallTool(ctx, &mcp.CallToolParams{Name: "order"})
+			})
+		})
+		return resilience.AsError("", err).Suggestion
+	}
+	assert.Contains(t, order(), "Correct the arguments")
+
+	unauthorized := func(w http.ResponseWriter, r *http.Request) bool {
+		if !bytes.Contains(bodyOf(r), []byte(`"tools/call"`)) {
+			return false
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	h.intercept.Store(&unauthorized)
+	_, err := resilience.Do(t.Context(), g, "order", func(ctx context.Context) (*mcp.CallToolResult, error) {
+		return s.CallTool(ctx, &mcp.CallToolParams{Name: "order"})
+	})
+	assert.Contains(t, resilience.AsError("", err).Suggestion, "Correct the arguments")
 }

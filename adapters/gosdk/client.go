@@ -120,8 +120,12 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 	if !ok {
 		return err
 	}
+	p.noteEarlier(ctx, sent)
 	failed := p.errorOf(err, sessionID(session), sent)
 	cs, _ := session.(*mcp.ClientSession)
+	if u, _ := ctx.Value(useKey{}).(*use); u != nil && u.cs == cs && u.isUnmade(p, sent) {
+		return resilience.MarkNeutral(resilience.MarkTransient(failed)) // the Session will tell why
+	}
 	if _, known := failed.(*resilience.Error); known || p.authored || cs == nil || ctx.Err() != nil {
 		return failed
 	}

@@ -24,7 +24,7 @@ import (
 //
 // Only a failed dial proves that a call hasn't reached the server, if none of its requests had a connection
 // before. The SDK doesn't send calls over a connection that it knows to be closed, but its error for them is
-// the one for these two codes.
+// the one for these two codes: a Session must know besides that no request has begun.
 
 // protocolStateless is the protocol since which there are neither sessions nor pings.
 const protocolStateless = "2026-07-28"
@@ -96,7 +96,7 @@ func isAuthored(err error) bool {
 // is joined with that, would mean: it would count beside what is neutral.
 func asAuthored(err, said error) error {
 	joined, around := partsOfRejection(said)
-	if joined == nil {
+	if _, before := said.(*judged); before || joined == nil {
 		return err
 	}
 	return &judged{error: err, causes: joined, around: around}

@@ -1,6 +1,7 @@
 package gosdk
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -210,7 +211,7 @@ func (p *parts) errorOf(err error, session string, sent *reach) error {
 		return clientError(err, err, session, sent)
 	case len(p.said) == 1 && len(p.rest) == 0:
 		failed := clientError(err, p.said[0], session, sent)
-		if j, ok := failed.(*judged); ok {
+		if j, ok := failed.(*judged); ok && len(p.around) > 0 { // it is new then
 			j.around = slices.Concat(j.around, p.around)
 		}
 		return failed
@@ -237,6 +238,30 @@ func (p *parts) errorOf(err error, session string, sent *reach) error {
 	return lost
 }
 
+// noteEarlier tells the call of ctx, which has come as far as sent, that an earlier request of it may have had an effect:
+// the client's author speaks of the last one.
+func (p *parts) noteEarlier(ctx context.Context, sent *reach) {
+	if sent.isLater() && slices.ContainsFunc(p.said, isAuthored) {
+		resilience.BeginRequest(ctx)(context.Canceled)
+	}
+}
+
+// unmade returns err, which has these parts, as that of a call that wasn't made since the session is down, or was: down is
+// nil if another one is up.
+func (p *parts) unmade(err, down error) error {
+	if down == nil {
+		return connectionLost(reasonClosed, resilience.MarkTransient(err))
+	}
+	j := &judged{error: err, causes: []error{down}}
+	for _, said := range p.said {
+		for ; said != nil; said = errors.Unwrap(said) {
+			j.around = slices.Insert(j.around, 0, said)
+		}
+	}
+	j.around = append(j.around, p.around...)
+	return j
+}
+
 // A judged error says what another one does, and holds what has been found out of its parts.
 type judged struct {
 	error
@@ -252,7 +277,8 @@ func (j *judged) Is(target error) bool {
 	return slices.ContainsFunc(j.around, func(err error) bool {
 		is, asks := err.(interface{ Is(error) bool })
 		_, chain := err.(interface{ As(any) bool })
-		return isPointer(err) && err == target || asks && !chain && is.Is(target)
+		_, before := err.(*judged)
+		return isPointer(err) && err == target || asks && (before || !chain) && is.Is(target)
 	})
 }
 
@@ -260,6 +286,9 @@ func (j *judged) Is(target error) bool {
 func (j *judged) As(target any) bool {
 	found := reflect.ValueOf(target).Elem()
 	for _, err := range slices.Backward(j.around) { // from the outside
+		if before, ok := err.(*judged); ok && before.As(target) {
+			return true
+		}
 		if !isOwn(err) && reflect.TypeOf(err).AssignableTo(found.Type()) {
 			found.Set(reflect.ValueOf(err))
 			return true

@@ -298,8 +298,11 @@ func TestWhatIsBesideARefusedDialCounts(t *testing.T) {
 						refuses.Store(false)
 						beside := tc.beside
 						if name == "another session" {
-							there.cut()
-							_, beside = b.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
+							_, beside = gosdk.Use(ctx, b, func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
+								there.cut() // not before, as b may notice it
+								_, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
+								return 0, err
+							})
 						}
 						if first {
 							return 0, errors.Join(own, beside)

@@ -15,7 +15,8 @@ type reach struct {
 	answered  atomic.Bool // an answer has begun
 	again     atomic.Bool // a request without a message has asked for a connection after that
 	resumed   atomic.Bool // an answer has broken off, and is asked for again
-	versioned atomic.Bool // a request says which protocol it speaks, as the older transport for SSE never does
+
+	versions atomic.Int32 // how many requests say which protocol they speak, as those of the older transport for SSE never do
 }
 
 // watch returns a context with which net/http reports requests to r.
@@ -32,7 +33,7 @@ func (r *reach) watch(ctx context.Context) context.Context {
 			case strings.EqualFold(key, "Last-Event-ID"):
 				r.resumed.Store(true)
 			case strings.EqualFold(key, "Mcp-Protocol-Version"):
-				r.versioned.Store(true)
+				r.versions.Add(1)
 			case strings.EqualFold(key, "Content-Type"): // another message, or a redirect that is followed
 				r.again.Store(false)
 				r.resumed.Store(false)
@@ -49,4 +50,7 @@ func (r *reach) isCutOff(tried bool) bool { return !tried || r.again.Load() || !
 func (r *reach) isNone() bool { return r.began.Load() && !r.connected.Load() }
 
 // isStreamable reports whether the call has gone by streamable HTTP: there, the end of a connection is never EOF.
-func (r *reach) isStreamable() bool { return r.versioned.Load() }
+func (r *reach) isStreamable() bool { return r.versions.Load() > 0 }
+
+// isLater reports whether a request of MCP has come before the last one, and may have had an effect.
+func (r *reach) isLater() bool { return r.versions.Load() > 1 }

@@ -53,8 +53,8 @@ import (
 //		return session.CallTool(ctx, params)
 //	})
 //
-// A call that wasn't made because the session was known to be down, or because the server couldn't be
-// dialed, is retried for any tool: one that has had an effect by then, as by another session, must mark the error with
+// A call that wasn't made because the session was known to be down, over streamable HTTP also if only the SDK knew that, or
+// because the server couldn't be dialed, is retried for any tool: one that has had an effect by then, as by another session, must mark the error with
 // [resilience.MarkPermanent]. Any other call may have been in flight, and is retried if the tool's Effect allows it: so
 // may one that has reached the server before, see [ClientMiddleware]. Retries wait for the next dial. If an outage may
 // last longer than that, call Wait before CallTool.
@@ -291,6 +291,7 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 	if !ok {
 		return false, err
 	}
+	p.noteEarlier(ctx, &u.sent)
 	requests := slices.DeleteFunc(slices.Clone(p.said), isQuestion)
 	lost, reason := s.lossIn(ctx, u, requests)
 	switch {
@@ -315,13 +316,18 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 		result = connectionLost(reason, err)
 	}
 
-	e := resilience.AsError("", result)
+	var down error
 	if lost {
 		s.ReportLost(u.cs, err)
-		var down *resilience.Error
-		if _, downErr := s.Get(ctx); errors.As(downErr, &down) {
-			e.RetryAfter = down.RetryAfter
-		}
+		_, down = s.Get(ctx)
+	}
+	if lost && !ended && u.isUnmade(p, &u.sent) {
+		return true, p.unmade(err, down)
+	}
+	e := resilience.AsError("", result)
+	var next *resilience.Error
+	if errors.As(down, &next) {
+		e.RetryAfter = next.RetryAfter
 	}
 	switch _, made := result.(*resilience.Error); {
 	case e.Code != resilience.CodeConnectionLost, ended && !made:

@@ -33,6 +33,14 @@ func (u *use) isStreamable() bool {
 	return u.sent.isStreamable() && (u.dialed == nil || u.dialed.streamable)
 }
 
+// isUnmade reports whether the SDK has certainly sent nothing of a call that has come as far as sent, since it knew the
+// connection to be closed: what it says then a server could say, too.
+func (u *use) isUnmade(p *parts, sent *reach) bool {
+	isOther := func(said error) bool { return !isConnectionClosed(said) }
+	return u.dialed != nil && u.dialed.streamable && !sent.began.Load() &&
+		len(p.rest) == 0 && !slices.ContainsFunc(p.said, isOther)
+}
+
 // note notes what a use of s within u, which may be nil, has returned, and whether its session is lost, or may be: then
 // that, and what the SDK has said in it, says nothing of u's own session, nor of those around it. Otherwise f may have used
 // u's session there. What this package has made of it, as it has of the error of a dial, is no author's word.
