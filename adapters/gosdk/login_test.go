@@ -165,7 +165,8 @@ func TestLoginThatItsCallerLeavesCountsForNobody(t *testing.T) {
 				for range calls {
 					err := receive(t, failed)
 					e := resilience.AsError("", err)
-					assert.Equal(t, resilience.CodeToolFailed, e.Code, "%v", err)
+					assert.Equal(t, resilience.CodeConnectionLost, e.Code, "%v", err)
+					assert.Contains(t, e.Message, "a login for another call was canceled")
 					assert.False(t, e.Retryable)
 				}
 				assert.Zero(t, g.Breaker("slow").Failures())

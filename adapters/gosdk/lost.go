@@ -32,6 +32,7 @@ const protocolStateless = "2026-07-28"
 const (
 	reasonEnded   = "the server has ended the session"
 	reasonClosed  = "the server has closed the connection"
+	reasonLogin   = "a login for another call was canceled"
 	reasonRefused = "the server refuses all that comes by this session"
 )
 
@@ -123,12 +124,10 @@ func isConnectionClosed(err error) bool {
 // of a login that has failed during one of them.
 var errInFlight = errors.New("gosdk: the call may have been in flight")
 
-// errLoginCanceled is what a login that its caller has left means to the others.
-var errLoginCanceled = resilience.MarkNeutral(errors.New("gosdk: a login for another call was canceled"))
-
 // ofOtherLogin returns err without what that login itself has said: it was about its own call.
 func ofOtherLogin(err, said error) error {
-	j := &judged{error: err, causes: []error{errLoginCanceled}}
+	lost := resilience.MarkNeutral(resilience.ConnectionLostError(reasonLogin))
+	j := &judged{error: err, causes: []error{lost}}
 	for ; said != nil && strings.Contains(said.Error(), loginCanceled); said = errors.Unwrap(said) {
 		j.around = slices.Insert(j.around, 0, said)
 	}

@@ -58,7 +58,7 @@ func TestErrorOfACallTellsWhetherItsSessionIsLost(t *testing.T) {
 		"a limit of HTTP":      {errors.New(`sending "tools/call": failed to read body: context deadline exceeded (Client.Timeout or context cancellation while reading body)`), false, false, true},
 		"a limit of the call":  {errors.New(`sending "tools/call": failed to read body: context deadline exceeded`), false, true, false},
 		"a login":              {fmt.Errorf(`sending "tools/call": %w: the user has refused`, errRejected), false, false, false},
-		"a login that is left": {errors.New(`sending "tools/call": authorization cancelled: context canceled`), false, true, false},
+		"a login that is left": {errors.New(`sending "tools/call": authorization cancelled: context canceled`), true, true, false},
 		"a proxy":              {&net.OpError{Op: "proxyconnect", Err: errors.New("connection refused")}, true, true, false},
 		"a status":             {errors.New(`sending "tools/call": Request Entity Too Large`), false, true, false},
 		"what isn't sent":      {&json.UnsupportedValueError{Str: "NaN"}, false, false, false},
