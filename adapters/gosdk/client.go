@@ -21,7 +21,8 @@ import (
 // 400 to 499, or by the client's own login, says nothing about the server, but for 404, by which MCP ends a session, and
 // neither does an answer without a result; what the client's transport or login says by a mark or a
 // *resilience.Error stands. A login whose own server can't be reached looks like a server that can't be, unless it says by
-// [resilience.MarkNeutral] that it isn't.
+// [resilience.MarkNeutral] that it isn't. In a later round of a call, neither should call a failure the caller's mistake:
+// the agent would read that it may call again, though an earlier round may have had an effect.
 //
 // A call whose connection is refused is retried for any tool, unless it may have reached the server before:
 // in an earlier round, in which the server has asked for something, or at the address that has redirected
@@ -123,7 +124,7 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 	p.noteEarlier(ctx, sent)
 	failed := p.errorOf(err, sessionID(session), sent)
 	cs, _ := session.(*mcp.ClientSession)
-	if u, _ := ctx.Value(useKey{}).(*use); u != nil && u.cs == cs && u.isUnmade(p, sent) {
+	if u, _ := ctx.Value(useKey{}).(*use); u != nil && u.cs == cs && !p.authored && u.isUnmade(p, sent) {
 		return resilience.MarkNeutral(resilience.MarkTransient(failed)) // the Session will tell why
 	}
 	if _, known := failed.(*resilience.Error); known || p.authored || cs == nil || ctx.Err() != nil {

@@ -37,7 +37,8 @@ const (
 )
 
 // clientError returns the error for the guard that err stands for, where err ended a call of the
-// given session that has come as far as sent. It is CONNECTION_LOST if what the SDK has said in it means that.
+// given session that has come as far as sent. It is CONNECTION_LOST if what the SDK has said in it means that. A judged
+// error stands for what was said alone.
 func clientError(err, said error, session string, sent *reach) error {
 	if isQuestion(said) {
 		return resilience.MarkNeutral(err) // whatever it is, it isn't the server's
@@ -47,10 +48,15 @@ func clientError(err, said error, session string, sent *reach) error {
 	_, refused := refusal(said)
 	cut, tried := cutOff(said)
 	switch {
+	case isWhole(said):
+		return err // it has been judged
 	case isLoginCanceled(said):
-		return ofOtherLogin(err, said)
+		return ofOtherLogin(said)
 	case isAuthored(said):
-		return asAuthored(err, said)
+		if joined, around := partsOfRejection(said); joined != nil {
+			return &judged{error: said, causes: joined, around: around, whole: true}
+		}
+		return err
 	case dial != nil:
 		e := resilience.AsError("", dial)
 		if e.Code != resilience.CodeConnectionLost { // the dial of another call was canceled
@@ -93,16 +99,6 @@ func isAuthored(err error) bool {
 	return errors.As(err, &own) || errors.As(err, reflect.New(markType).Interface())
 }
 
-// asAuthored returns err as what its author has said of a request that wasn't sent, without what the SDK's own error, which
-// is joined with that, would mean: it would count beside what is neutral.
-func asAuthored(err, said error) error {
-	joined, around := partsOfRejection(said)
-	if _, before := said.(*judged); before || joined == nil {
-		return err
-	}
-	return &judged{error: err, causes: joined, around: around}
-}
-
 // isExcused reports whether the author of the client's login or transport has said of a request that wasn't sent that this
 // says nothing of the server.
 func isExcused(err error) bool {
@@ -124,10 +120,10 @@ func isConnectionClosed(err error) bool {
 // of a login that has failed during one of them.
 var errInFlight = errors.New("gosdk: the call may have been in flight")
 
-// ofOtherLogin returns err without what that login itself has said: it was about its own call.
-func ofOtherLogin(err, said error) error {
+// ofOtherLogin returns what the SDK has said without what that login itself has: it was about its own call.
+func ofOtherLogin(said error) error {
 	lost := resilience.MarkNeutral(resilience.ConnectionLostError(reasonLogin))
-	j := &judged{error: err, causes: []error{lost}}
+	j := &judged{error: said, causes: []error{lost}, whole: true}
 	for ; said != nil && strings.Contains(said.Error(), loginCanceled); said = errors.Unwrap(said) {
 		j.around = slices.Insert(j.around, 0, said)
 	}

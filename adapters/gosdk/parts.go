@@ -79,7 +79,7 @@ func (p *parts) add(err error, known known) speaker {
 		return theServer
 	}
 	request, ofMCP := isRequest(err)
-	if ofMCP || isQuestion(err) {
+	if ofMCP || isQuestion(err) || isWhole(err) {
 		p.said = append(p.said, err)
 		return theSDK
 	}
@@ -211,8 +211,8 @@ func (p *parts) errorOf(err error, session string, sent *reach) error {
 		return clientError(err, err, session, sent)
 	case len(p.said) == 1 && len(p.rest) == 0:
 		failed := clientError(err, p.said[0], session, sent)
-		if j, ok := failed.(*judged); ok && len(p.around) > 0 { // it is new then
-			j.around = slices.Concat(j.around, p.around)
+		if isWhole(failed) && len(p.around) > 0 {
+			return &judged{error: err, causes: []error{failed}, around: p.around}
 		}
 		return failed
 	}
@@ -252,13 +252,14 @@ func (p *parts) unmade(err, down error) error {
 	if down == nil {
 		return connectionLost(reasonClosed, resilience.MarkTransient(err))
 	}
-	j := &judged{error: err, causes: []error{down}}
+	j := &judged{error: err, around: p.around}
 	for _, said := range p.said {
+		one := &judged{error: said, causes: []error{down}, whole: true}
 		for ; said != nil; said = errors.Unwrap(said) {
-			j.around = slices.Insert(j.around, 0, said)
+			one.around = slices.Insert(one.around, 0, said)
 		}
+		j.causes = append(j.causes, one)
 	}
-	j.around = append(j.around, p.around...)
 	return j
 }
 
@@ -267,6 +268,12 @@ type judged struct {
 	error
 	causes []error
 	around []error // what wraps and joins them, from the inside
+	whole  bool    // the SDK has said it at once, and the causes aren't what it has said
+}
+
+func isWhole(err error) bool {
+	j, ok := err.(*judged)
+	return ok && j.whole
 }
 
 // Unwrap returns the parts.
@@ -277,8 +284,7 @@ func (j *judged) Is(target error) bool {
 	return slices.ContainsFunc(j.around, func(err error) bool {
 		is, asks := err.(interface{ Is(error) bool })
 		_, chain := err.(interface{ As(any) bool })
-		_, before := err.(*judged)
-		return isPointer(err) && err == target || asks && (before || !chain) && is.Is(target)
+		return isPointer(err) && err == target || asks && !chain && is.Is(target)
 	})
 }
 
@@ -286,9 +292,6 @@ func (j *judged) Is(target error) bool {
 func (j *judged) As(target any) bool {
 	found := reflect.ValueOf(target).Elem()
 	for _, err := range slices.Backward(j.around) { // from the outside
-		if before, ok := err.(*judged); ok && before.As(target) {
-			return true
-		}
 		if !isOwn(err) && reflect.TypeOf(err).AssignableTo(found.Type()) {
 			found.Set(reflect.ValueOf(err))
 			return true

@@ -29,12 +29,12 @@ func isRejected(err error) bool {
 var errNotSent = resilience.MarkNeutral(errors.New("gosdk: a request wasn't sent"))
 
 // partsOfRejection returns what the SDK has joined with that error, before what takes its place, and what is around these,
-// from the inside. Both are nil if the SDK doesn't say that.
+// from the inside. The parts are nil if the SDK doesn't say that, and those that were judged if it has been.
 func partsOfRejection(said error) (joined, around []error) {
+	if j, ok := said.(*judged); ok {
+		return j.causes, nil
+	}
 	for err := said; err != nil && !isOwn(err); err = errors.Unwrap(err) {
-		if x, ours := err.(*judged); ours {
-			return x.causes, slices.Concat(x.around, around)
-		}
 		around = slices.Insert(around, 0, err)
 		several, ok := err.(interface{ Unwrap() []error })
 		if !ok {

@@ -21,9 +21,10 @@ import (
 // until the server has been told to delete the session, nor does a call return before.
 type abandoned struct {
 	*gosdk.Session
-	cs     *mcp.ClientSession
-	delete func()
-	redial func() // lets the next session be dialed
+	cs      *mcp.ClientSession
+	delete  func()
+	redial  func()                // lets the next session be dialed
+	refusal atomic.Pointer[error] // of that; nil if it succeeds
 }
 
 func newAbandoned(t *testing.T, sending ...mcp.Middleware) *abandoned {
@@ -45,6 +46,13 @@ func newAbandoned(t *testing.T, sending ...mcp.Middleware) *abandoned {
 		return true
 	}
 	h.intercept.Store(&stranger)
+	a := &abandoned{delete: func() { close(deleted) }, redial: func() { close(redial) }}
+	httpClient := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if err := a.refusal.Load(); err != nil && r.Method == http.MethodPost && bytes.Contains(bodyOf(r), []byte(`"initialize"`)) {
+			return nil, *err
+		}
+		return http.DefaultTransport.RoundTrip(r)
+	})}
 	l := &login{refusal: context.Canceled, waits: true}
 	var dials atomic.Int32
 	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
@@ -54,11 +62,11 @@ func newAbandoned(t *testing.T, sending ...mcp.Middleware) *abandoned {
 			}
 		}
 		return newClient(nil, sending...).Connect(ctx, &mcp.StreamableClientTransport{
-			Endpoint: h.URL, OAuthHandler: l, DisableStandaloneSSE: true,
+			Endpoint: h.URL, HTTPClient: httpClient, OAuthHandler: l, DisableStandaloneSSE: true,
 		}, speaking(legacy))
 	}, sessionConfig{})
 
-	cs := up(t, s)
+	a.Session, a.cs = s, up(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
@@ -69,7 +77,7 @@ func newAbandoned(t *testing.T, sending ...mcp.Middleware) *abandoned {
 	cancel()
 	receive(t, deleting)
 	t.Cleanup(func() { require.Error(t, receive(t, left)) })
-	return &abandoned{s, cs, func() { close(deleted) }, func() { close(redial) }}
+	return a
 }
 
 // calls calls a tool by that session, and lets it be deleted once all calls have begun.
@@ -157,6 +165,61 @@ func TestErrorOfACallOfAnAbandonedSession(t *testing.T) {
 	var wrapper *toolError
 	require.ErrorAs(t, errs[0], &wrapper)
 	assert.Same(t, returned, wrapper)
+}
+
+// So it is within another use, whatever the dial of the next session has said by then: that isn't about the call.
+func TestCallOfAnAbandonedSessionWithinAUse(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"plain": errors.New("tls: handshake failure"), "a dial": errRefused, "marked": resilience.MarkPermanent(errors.New("no account")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent, Retry: resilience.Retry{MaxRetries: -1}})
+			a := newAbandoned(t)
+			del := a.delete
+			a.delete = func() {
+				a.refusal.Store(&refusal)
+				a.ReportLost(a.cs, errBoom)
+				a.redial()
+				require.Eventually(t, func() bool {
+					_, err := a.Get(t.Context())
+					return errors.Is(err, refusal)
+				}, testTimeout, time.Millisecond)
+				del()
+			}
+			errs := a.calls(t, 1, func(call func(context.Context) (*mcp.CallToolResult, error)) error {
+				_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
+					return gosdk.Use(ctx, a.Session, func(ctx context.Context, _ *mcp.ClientSession) (*mcp.CallToolResult, error) {
+						return call(ctx)
+					})
+				})
+				return err
+			})
+			assert.True(t, requireLost(t, errs[0]).Retryable)
+			assert.ErrorIs(t, errs[0], mcp.ErrConnectionClosed)
+			assert.Zero(t, g.Breaker("echo").Failures())
+		})
+	}
+}
+
+// What middleware within the client says of such a call stands, as of a charge that it has made before.
+func TestMiddlewareThatMarksACallOfAnAbandonedSession(t *testing.T) {
+	g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent})
+	charge := func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			res, err := next(ctx, method, req)
+			if method == "tools/call" && err != nil {
+				err = resilience.MarkPermanent(err)
+			}
+			return res, err
+		}
+	}
+	a := newAbandoned(t, gosdk.ClientMiddleware(g), charge)
+	errs := a.calls(t, 1, func(call func(context.Context) (*mcp.CallToolResult, error)) error {
+		_, err := call(t.Context())
+		return err
+	})
+	assert.False(t, resilience.AsError("", errs[0]).Retryable)
+	assert.Equal(t, 1, g.Breaker("echo").Failures())
 }
 
 // If another session is up by then, it is used at once.

@@ -36,7 +36,7 @@ func (u *use) isStreamable() bool {
 // isUnmade reports whether the SDK has certainly sent nothing of a call that has come as far as sent, since it knew the
 // connection to be closed: what it says then a server could say, too.
 func (u *use) isUnmade(p *parts, sent *reach) bool {
-	isOther := func(said error) bool { return !isConnectionClosed(said) }
+	isOther := func(said error) bool { return !isConnectionClosed(said) || isWhole(said) }
 	return u.dialed != nil && u.dialed.streamable && !sent.began.Load() &&
 		len(p.rest) == 0 && !slices.ContainsFunc(p.said, isOther)
 }
