@@ -329,9 +329,8 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 	if errors.As(down, &next) {
 		e.RetryAfter = next.RetryAfter
 	}
-	var j *judged
 	switch _, made := result.(*resilience.Error); {
-	case e.Code != resilience.CodeConnectionLost, errors.As(result, &j), ended && !made:
+	case e.Code != resilience.CodeConnectionLost, ended && !made:
 		return lost, result
 	case ended:
 		return lost, err
