@@ -305,3 +305,32 @@ func TestCallInFlightReportsTheLoss(t *testing.T) {
 	_, err = echo(t.Context(), s)
 	require.NoError(t, err)
 }
+
+// What f has joined with a loss, or put around it, doesn't hide when the next dial comes.
+func TestLossBesideAnotherFailureTellsWhenTheNextDialComes(t *testing.T) {
+	other := errors.New("the file can't be closed")
+	for name, wrap := range map[string]func(error) error{
+		"alone":   func(err error) error { return err },
+		"wrapped": func(err error) error { return &toolError{err} },
+		"joined":  func(err error) error { return errors.Join(err, other) },
+	} {
+		for _, isNested := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", nested ", isNested), func(t *testing.T) {
+				p := newPeer()
+				s := newSession(t, p.dial, sessionConfig{Backoff: steady(time.Hour)})
+				f := func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
+					p.cut()
+					_, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
+					return 0, wrap(err)
+				}
+				_, err := gosdk.Use(t.Context(), s, func(ctx context.Context, cs *mcp.ClientSession) (int, error) {
+					if isNested {
+						return gosdk.Use(ctx, s, f)
+					}
+					return f(ctx, cs)
+				})
+				assert.Positive(t, requireLost(t, err).RetryAfter)
+			})
+		}
+	}
+}
