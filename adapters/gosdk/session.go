@@ -23,7 +23,8 @@ import (
 // The end of the server's process is noticed at once. If the process only closes its output, that is
 // noticed by a call in flight, or when the SDK has ended the process: only then, if middleware of the client sends one
 // request after the other, or returns before the SDK does. One that hangs isn't noticed, unless the client's
-// mcp.ClientOptions have a KeepAlive, and not even then while the SDK writes what is more than its pipe holds.
+// mcp.ClientOptions have a KeepAlive, which the SDK knows only for protocols before 2026-07-28, and not even then while a
+// call is in flight, or the SDK writes what is more than its pipe holds. Whoever learns it otherwise calls ReportLost.
 //
 // Over streamable HTTP, a dead server looks like one that has nothing to say. The next call notices
 // it, and so does the SDK's standalone stream, which only protocols before 2026-07-28 have. The
@@ -275,9 +276,9 @@ func (s *Session) Probe(ctx context.Context) error {
 	return resilience.MarkBackend(err)
 }
 
-// Close closes the session and ends all calls in flight, which return CONNECTION_LOST. It returns the
-// error of closing. For a server over stdio that may take as long as the process needs to end, see
-// mcp.CommandTransport. A second Close does nothing.
+// Close closes the session and ends all calls in flight, which return CONNECTION_LOST. That says nothing of the server: a
+// guard doesn't count it. It returns the error of closing. For a server over stdio that may take as long as the process
+// needs to end, see mcp.CommandTransport. A second Close does nothing.
 func (s *Session) Close() error {
 	s.cancel() // otherwise the SDK would wait for the calls
 	return s.Connector.Close()
@@ -298,7 +299,7 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 	case !ended && s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
 		e.Retryable, e.Suggestion = false, suggestClosed
-		return true, resilience.MarkPermanent(e)
+		return true, resilience.MarkNeutral(e) // the server hasn't failed
 	case p.authored: // also by a guard within the client
 		if lost {
 			s.ReportLost(u.cs, err)

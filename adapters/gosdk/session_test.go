@@ -179,15 +179,28 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 	leavesNothing(t)
 	p := newPeer()
 	s := newSession(t, p.dial, sessionConfig{})
-	failed := hang(t.Context(), s)
-	receive(t, p.started)
+	g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
+	const calls = 6
+	failed := make(chan error, calls)
+	for range calls {
+		go func() {
+			_, err := resilience.Do(t.Context(), g, "hang", func(ctx context.Context) (*mcp.CallToolResult, error) {
+				return s.CallTool(ctx, &mcp.CallToolParams{Name: "hang"})
+			})
+			failed <- err
+		}()
+		receive(t, p.started)
+	}
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
 	require.NoError(t, receive(t, closed))
 
-	err := receive(t, failed)
-	assert.False(t, requireLost(t, err).Retryable)
-	assert.Equal(t, resilience.ClassPermanent, resilience.Classify(err))
+	for range calls {
+		e := requireLost(t, receive(t, failed))
+		assert.False(t, e.Retryable)
+		assert.Contains(t, e.Suggestion, "will not come back")
+	}
+	assert.Zero(t, g.Breaker("hang").Failures(), "the server hasn't failed")
 	assert.Equal(t, resilience.ConnectionClosed, s.State())
 	assert.Equal(t, 1, p.dials())
 }
