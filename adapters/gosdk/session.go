@@ -276,9 +276,9 @@ func (s *Session) Probe(ctx context.Context) error {
 	return resilience.MarkBackend(err)
 }
 
-// Close closes the session and ends all calls in flight, which return CONNECTION_LOST. That says nothing of the server: a
-// guard doesn't count it. It returns the error of closing. For a server over stdio that may take as long as the process
-// needs to end, see mcp.CommandTransport. A second Close does nothing.
+// Close closes the session and ends all calls in flight, which return CONNECTION_LOST. Alone, that says nothing of the
+// server, and a guard doesn't count it. It returns the error of closing. For a server over stdio that may take as long as
+// the process needs to end, see mcp.CommandTransport. A second Close does nothing.
 func (s *Session) Close() error {
 	s.cancel() // otherwise the SDK would wait for the calls
 	return s.Connector.Close()
@@ -299,7 +299,10 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 	case !ended && s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
 		e.Retryable, e.Suggestion = false, suggestClosed
-		return true, resilience.MarkNeutral(e) // the server hasn't failed
+		if errors.Is(err, context.Canceled) { // by Close, rather than by the server before that
+			return true, resilience.MarkNeutral(e)
+		}
+		return true, resilience.MarkPermanent(e)
 	case p.authored: // also by a guard within the client
 		if lost {
 			s.ReportLost(u.cs, err)

@@ -205,6 +205,25 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 	assert.Equal(t, 1, p.dials())
 }
 
+// A server that has failed before counts.
+func TestLossBeforeACloseCounts(t *testing.T) {
+	p := newPeer()
+	s := newSession(t, p.dial, sessionConfig{})
+	g := newGuard(t, resilience.Config{})
+	_, err := resilience.Do(t.Context(), g, "hang", func(ctx context.Context) (*mcp.CallToolResult, error) {
+		return gosdk.Use(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
+			go func() { <-p.started; p.cut() }()
+			res, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "hang"})
+			_ = s.Close()
+			return res, err
+		})
+	})
+	e := requireLost(t, err)
+	assert.False(t, e.Retryable)
+	assert.Contains(t, e.Suggestion, "will not come back")
+	assert.Equal(t, 1, g.Breaker("hang").Failures())
+}
+
 func TestSessionThatEndsDuringItsDialIsLost(t *testing.T) {
 	leavesNothing(t)
 	p := newPeer()
