@@ -95,6 +95,7 @@ const suggestClosed = "This connection will not come back: use another tool or t
 var (
 	errNoSession = errors.New("gosdk: the dial returned neither a session nor an error")
 	errNotClosed = errors.New("gosdk: the session can't be closed")
+	errByOwner   = errors.New("gosdk: the session is closed by its owner")
 )
 
 // NewSession returns a session and starts its first dial. dial calls mcp.Client.Connect with a new
@@ -257,9 +258,10 @@ func (s *Session) Probe(ctx context.Context) error {
 		return resilience.MarkNeutral(errFatalPing)
 	}
 	err = ping(ctx, cs)
-	if dialed, open := s.contextOf(cs); open && mayRefuseAll(err) {
+	dialed, _ := s.contextOf(cs)
+	if mayRefuseAll(err) {
 		dialed.refusesAllBy(err)
-	} else if open && refusesPings(err) {
+	} else if refusesPings(err) {
 		dialed.endsBy(err)
 	}
 	switch {
@@ -271,6 +273,7 @@ func (s *Session) Probe(ctx context.Context) error {
 		s.pings.refused.Store(true) // as it may refuse all that comes
 		s.ReportLost(cs, err)
 	case endsSession(err, cs.ID()):
+		dialed.endsBy(err)
 		s.ReportLost(cs, err) // as the SDK doesn't always notice
 	}
 	return resilience.MarkBackend(err)
@@ -278,8 +281,13 @@ func (s *Session) Probe(ctx context.Context) error {
 
 // Close closes the session and ends all calls in flight, which return CONNECTION_LOST. Alone, that says nothing of the
 // server, and a guard doesn't count it. It returns the error of closing. For a server over stdio that may take as long as
-// the process needs to end, see mcp.CommandTransport. A second Close does nothing.
+// the process needs to end, see mcp.CommandTransport; and while a handler of the client's asks the user something, which
+// the SDK waits for before protocol 2026-07-28, until it returns. A second Close does nothing.
 func (s *Session) Close() error {
+	s.contexts.Range(func(_, dialed any) bool {
+		dialed.(*sessionContext).endsBy(errByOwner)
+		return true
+	})
 	s.cancel() // otherwise the SDK would wait for the calls
 	return s.Connector.Close()
 }
@@ -299,7 +307,7 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 	case !ended && s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
 		e := connectionLost("closed for good", err)
 		e.Retryable, e.Suggestion = false, suggestClosed
-		if errors.Is(err, context.Canceled) { // by Close, rather than by the server before that
+		if errors.Is(err, context.Canceled) || u.dialed.isClosedByOwner() {
 			return true, resilience.MarkNeutral(e)
 		}
 		return true, resilience.MarkPermanent(e)

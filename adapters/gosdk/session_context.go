@@ -47,6 +47,16 @@ func (c *sessionContext) endsBy(err error) {
 	}
 }
 
+// isClosedByOwner reports whether the session, which is nil if it is over, has been closed by Session.Close, and wasn't
+// known to be lost before.
+func (c *sessionContext) isClosedByOwner() bool {
+	if c == nil {
+		return true
+	}
+	by := c.endedBy.Load()
+	return by != nil && *by == errByOwner
+}
+
 // isEndedByOne reports whether the session, which is nil if it is over, has ended since HTTP has refused a single
 // request of it, or an answer could not be read: that tells nothing of others. The reply to a ping may say so, too.
 func (c *sessionContext) isEndedByOne(reply error) bool {

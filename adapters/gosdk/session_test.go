@@ -205,15 +205,16 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 	assert.Equal(t, 1, p.dials())
 }
 
-// A server that has failed before counts.
+// A server whose loss is known before counts.
 func TestLossBeforeACloseCounts(t *testing.T) {
 	p := newPeer()
-	s := newSession(t, p.dial, sessionConfig{})
+	s := newSession(t, p.dial, sessionConfig{Backoff: steady(time.Hour)})
 	g := newGuard(t, resilience.Config{})
 	_, err := resilience.Do(t.Context(), g, "hang", func(ctx context.Context) (*mcp.CallToolResult, error) {
 		return gosdk.Use(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
 			go func() { <-p.started; p.cut() }()
 			res, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "hang"})
+			require.Eventually(t, func() bool { return s.State() == resilience.ConnectionDown }, testTimeout, time.Millisecond)
 			_ = s.Close()
 			return res, err
 		})
@@ -222,6 +223,35 @@ func TestLossBeforeACloseCounts(t *testing.T) {
 	assert.False(t, e.Retryable)
 	assert.Contains(t, e.Suggestion, "will not come back")
 	assert.Equal(t, 1, g.Breaker("hang").Failures())
+}
+
+// A call that comes to the SDK just after Close counts no more than one that is in flight, whatever the SDK says of it.
+func TestCallAfterACloseCountsForNobody(t *testing.T) {
+	dials := map[string]func(*testing.T) func(context.Context) (*mcp.ClientSession, error){
+		"a pipe": func(*testing.T) func(context.Context) (*mcp.ClientSession, error) { return newPeer().dial },
+		"HTTP": func(t *testing.T) func(context.Context) (*mcp.ClientSession, error) {
+			h := serveHTTP(t, newPeer().server)
+			return func(ctx context.Context) (*mcp.ClientSession, error) {
+				return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: h.URL, DisableStandaloneSSE: true}, speaking(legacy))
+			}
+		},
+	}
+	for name, dial := range dials {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{Breaker: resilience.BreakerConfig{Failures: 1}})
+			for range 20 { // the SDK may say either of two things
+				s := newSession(t, dial(t), sessionConfig{})
+				_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
+					return gosdk.Use(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
+						_ = s.Close()
+						return cs.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
+					})
+				})
+				assert.False(t, requireLost(t, err).Retryable)
+			}
+			assert.Equal(t, resilience.StateClosed, g.Breaker("echo").State())
+		})
+	}
 }
 
 func TestSessionThatEndsDuringItsDialIsLost(t *testing.T) {
