@@ -309,7 +309,7 @@ func TestConnectorWaitSeesAFailedDialWhileItsContextIsAsked(t *testing.T) {
 	for _, method := range contextMethods {
 		runInBubble(t, method, func(t *testing.T) {
 			refusedLate := func(context.Context) error { time.Sleep(time.Second / 2); return errRefused }
-			c := newConnector(t, newDialer(refusedLate), linkConfig{Backoff: resilience.Backoff{Base: time.Hour, Max: time.Hour}})
+			c := newConnector(t, newDialer(refusedLate), linkConfig{Backoff: resilience.Backoff{Base: time.Hour, Max: time.Hour, Jitter: resilience.NoJitter}})
 			ctx := &calledContext{Context: contextWithin(t, time.Minute), method: method, call: func() { time.Sleep(time.Second) }}
 
 			_, err := c.Wait(ctx)

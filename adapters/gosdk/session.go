@@ -88,10 +88,6 @@ const (
 	closeTimeout = time.Minute
 )
 
-// suggestClosed is for a call that was in flight when the Session was closed.
-const suggestClosed = "This connection will not come back: use another tool or tell the user. " +
-	"If this tool changes anything, check whether this call took effect."
-
 var (
 	errNoSession = errors.New("gosdk: the dial returned neither a session nor an error")
 	errNotClosed = errors.New("gosdk: the session can't be closed")
@@ -305,12 +301,7 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 	lost, reason := s.lossIn(ctx, u, requests)
 	switch {
 	case !ended && s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
-		e := connectionLost("closed for good", err)
-		e.Retryable, e.Suggestion = false, suggestClosed
-		if errors.Is(err, context.Canceled) || u.dialed.isClosedByOwner() {
-			return true, resilience.MarkNeutral(e)
-		}
-		return true, resilience.MarkPermanent(e)
+		return true, closedForGood(u, err)
 	case p.authored: // also by a guard within the client
 		if lost {
 			s.ReportLost(u.cs, err)
@@ -322,6 +313,9 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 
 	result := p.errorOf(err, "", &u.sent) // a status that says that the session has ended isn't believed without a ping
 	if !lost && slices.ContainsFunc(requests, mayFollowSessionEnd) && s.endsSoon(ctx, u.cs) {
+		if !ended && s.ctx.Err() != nil {
+			return true, closedForGood(u, err)
+		}
 		lost, reason = true, reasonClosed
 	}
 	if reason != "" {

@@ -254,6 +254,22 @@ func TestCallAfterACloseCountsForNobody(t *testing.T) {
 	}
 }
 
+// So does one whose error doesn't tell why it has failed, if Close comes while it waits to learn that.
+func TestCloseWhileACallLearnsWhyItHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, newPeer().dial, sessionConfig{})
+		g := newGuard(t, resilience.Config{})
+		_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (int, error) {
+			return gosdk.Use(ctx, s, func(context.Context, *mcp.ClientSession) (int, error) {
+				time.AfterFunc(time.Second/2, func() { _ = s.Close() })
+				return 0, errors.New(`calling "tools/call": no reason`)
+			})
+		})
+		assert.False(t, requireLost(t, err).Retryable)
+		assert.Zero(t, g.Breaker("echo").Failures())
+	})
+}
+
 func TestSessionThatEndsDuringItsDialIsLost(t *testing.T) {
 	leavesNothing(t)
 	p := newPeer()

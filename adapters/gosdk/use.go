@@ -1,12 +1,14 @@
 package gosdk
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/seed8d1e2389/resilience"
 )
 
 // A use is a call of [Use] that has a session.
@@ -91,4 +93,18 @@ func (u *use) known() known {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return known{lost: maps.Clone(u.others.lost), made: maps.Clone(u.others.made)}
+}
+
+// suggestClosed is for a call that was in flight when the Session was closed.
+const suggestClosed = "This connection will not come back: use another tool or tell the user. " +
+	"If this tool changes anything, check whether this call took effect."
+
+// closedForGood returns the error of a call that has failed with err as the Session was closed.
+func closedForGood(u *use, err error) error {
+	e := connectionLost("closed for good", err)
+	e.Retryable, e.Suggestion = false, suggestClosed
+	if errors.Is(err, context.Canceled) || u.dialed.isClosedByOwner() {
+		return resilience.MarkNeutral(e)
+	}
+	return resilience.MarkPermanent(e)
 }
