@@ -123,11 +123,7 @@ var errInFlight = errors.New("gosdk: the call may have been in flight")
 // ofOtherLogin returns what the SDK has said without what that login itself has: it was about its own call.
 func ofOtherLogin(said error) error {
 	lost := resilience.MarkNeutral(resilience.ConnectionLostError(reasonLogin))
-	j := &judged{error: said, causes: []error{lost}, whole: true}
-	for ; said != nil && strings.Contains(said.Error(), loginCanceled); said = errors.Unwrap(said) {
-		j.around = slices.Insert(j.around, 0, said)
-	}
-	return j
+	return wholeOf(said, lost, func(err error) bool { return strings.Contains(err.Error(), loginCanceled) })
 }
 
 func connectionLost(reason string, err error) *resilience.Error {

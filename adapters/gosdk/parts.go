@@ -254,11 +254,7 @@ func (p *parts) unmade(err, down error) error {
 	}
 	j := &judged{error: err, around: p.around}
 	for _, said := range p.said {
-		one := &judged{error: said, causes: []error{down}, whole: true}
-		for ; said != nil; said = errors.Unwrap(said) {
-			one.around = slices.Insert(one.around, 0, said)
-		}
-		j.causes = append(j.causes, one)
+		j.causes = append(j.causes, wholeOf(said, down, func(error) bool { return true }))
 	}
 	return j
 }
@@ -269,6 +265,16 @@ type judged struct {
 	causes []error
 	around []error // what wraps and joins them, from the inside
 	whole  bool    // the SDK has said it at once, and the causes aren't what it has said
+}
+
+// wholeOf returns what the SDK has said as what is caused by something else. Of what said wraps, those errors stay around
+// that, from the outside, that are the SDK's.
+func wholeOf(said, cause error, isSDKs func(error) bool) *judged {
+	j := &judged{error: said, causes: []error{cause}, whole: true}
+	for ; said != nil && isSDKs(said); said = errors.Unwrap(said) {
+		j.around = slices.Insert(j.around, 0, said)
+	}
+	return j
 }
 
 func isWhole(err error) bool {

@@ -104,7 +104,7 @@ func isPingRefused(err error) bool {
 		return strings.HasPrefix(saidBySDK(err), "failed to write: ") // by the transport for SSE
 	}
 	return said == "" || statusOf(said) != 0 ||
-		strings.HasPrefix(said, "unsupported content type ") || strings.HasPrefix(said, "authorization cancelled: ")
+		strings.HasPrefix(said, "unsupported content type ") || strings.HasPrefix(said, loginCanceled)
 }
 
 // A finding is what a ping has told of a session by which a call was refused.

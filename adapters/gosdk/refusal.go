@@ -34,12 +34,14 @@ func partsOfRejection(said error) (joined, around []error) {
 	if j, ok := said.(*judged); ok {
 		return j.causes, nil
 	}
+
 	for err := said; err != nil && !isOwn(err); err = errors.Unwrap(err) {
 		around = slices.Insert(around, 0, err)
 		several, ok := err.(interface{ Unwrap() []error })
 		if !ok {
 			continue
 		}
+
 		joined = slices.Clone(several.Unwrap())
 		n := slices.IndexFunc(joined, isRejection)
 		if n < 0 {

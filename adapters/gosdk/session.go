@@ -55,10 +55,10 @@ import (
 //	})
 //
 // A call that wasn't made because the session was known to be down, over streamable HTTP also if only the SDK knew that, or
-// because the server couldn't be dialed, is retried for any tool: one that has had an effect by then, as by another session, must mark the error with
-// [resilience.MarkPermanent]. Any other call may have been in flight, and is retried if the tool's Effect allows it: so
-// may one that has reached the server before, see [ClientMiddleware]. Retries wait for the next dial. If an outage may
-// last longer than that, call Wait before CallTool.
+// because the server couldn't be dialed, is retried for any tool: one that has had an effect by then, as by another
+// session, must mark the error with [resilience.MarkPermanent]. Any other call may have been in flight, and is retried if
+// the tool's Effect allows it: so may one that has reached the server before, see [ClientMiddleware]. Retries wait for the
+// next dial. If an outage may last longer than that, call Wait before CallTool.
 //
 // [ClientMiddleware] within the session's client works too, but its retries use the session of the
 // first attempt.
@@ -254,8 +254,7 @@ func (s *Session) Probe(ctx context.Context) error {
 		return resilience.MarkNeutral(errFatalPing)
 	}
 	err = ping(ctx, cs)
-	dialed, _ := s.contextOf(cs)
-	if mayRefuseAll(err) {
+	if dialed, _ := s.contextOf(cs); mayRefuseAll(err) {
 		dialed.refusesAllBy(err)
 	} else if refusesPings(err) {
 		dialed.endsBy(err)
@@ -269,7 +268,6 @@ func (s *Session) Probe(ctx context.Context) error {
 		s.pings.refused.Store(true) // as it may refuse all that comes
 		s.ReportLost(cs, err)
 	case endsSession(err, cs.ID()):
-		dialed.endsBy(err)
 		s.ReportLost(cs, err) // as the SDK doesn't always notice
 	}
 	return resilience.MarkBackend(err)
@@ -280,10 +278,10 @@ func (s *Session) Probe(ctx context.Context) error {
 // the process needs to end, see mcp.CommandTransport; and while a handler of the client's asks the user something, which
 // the SDK waits for before protocol 2026-07-28, until it returns. A second Close does nothing.
 func (s *Session) Close() error {
-	s.contexts.Range(func(_, dialed any) bool {
-		dialed.(*sessionContext).endsBy(errByOwner)
-		return true
-	})
+	if cs, err := s.Get(context.Background()); err == nil { // no other one was up
+		dialed, _ := s.contextOf(cs)
+		dialed.endsBy(errByOwner)
+	}
 	s.cancel() // otherwise the SDK would wait for the calls
 	return s.Connector.Close()
 }
@@ -292,6 +290,7 @@ func (s *Session) Close() error {
 // which it reports. Once ctx has ended, it doesn't wait to learn that.
 func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool, _ error) {
 	ended := ctx.Err() != nil
+	isClosed := func() bool { return !ended && s.ctx.Err() != nil }
 	p, ok := partsOf(err, u.known())
 	if !ok {
 		return false, err
@@ -300,7 +299,7 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 	requests := slices.DeleteFunc(slices.Clone(p.said), isQuestion)
 	lost, reason := s.lossIn(ctx, u, requests)
 	switch {
-	case !ended && s.ctx.Err() != nil && (lost || errors.Is(err, context.Canceled)):
+	case isClosed() && (lost || errors.Is(err, context.Canceled)):
 		return true, closedForGood(u, err)
 	case p.authored: // also by a guard within the client
 		if lost {
@@ -313,7 +312,7 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 
 	result := p.errorOf(err, "", &u.sent) // a status that says that the session has ended isn't believed without a ping
 	if !lost && slices.ContainsFunc(requests, mayFollowSessionEnd) && s.endsSoon(ctx, u.cs) {
-		if !ended && s.ctx.Err() != nil {
+		if isClosed() {
 			return true, closedForGood(u, err)
 		}
 		lost, reason = true, reasonClosed
@@ -326,22 +325,11 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 	if lost {
 		s.ReportLost(u.cs, err)
 		_, down = s.Get(ctx)
+		if !ended && u.isUnmade(p, &u.sent) {
+			return true, p.unmade(err, down)
+		}
 	}
-	if lost && !ended && u.isUnmade(p, &u.sent) {
-		return true, p.unmade(err, down)
-	}
-	e := resilience.AsError("", result)
-	var next *resilience.Error
-	if errors.As(down, &next) {
-		e.RetryAfter = next.RetryAfter
-	}
-	switch _, made := result.(*resilience.Error); {
-	case e.Code != resilience.CodeConnectionLost, ended && !made:
-		return lost, result
-	case ended:
-		return lost, err
-	}
-	return lost, e
+	return lost, withNextDial(result, err, down, ended)
 }
 
 // lossIn reports whether the session has ended with a call of which the SDK has said this, and why, if that isn't what it

@@ -47,8 +47,7 @@ func (c *sessionContext) endsBy(err error) {
 	}
 }
 
-// isClosedByOwner reports whether the session, which is nil if it is over, has been closed by Session.Close, and wasn't
-// known to be lost before.
+// isClosedByOwner reports whether the session, which is nil if it is over, was up until Session.Close.
 func (c *sessionContext) isClosedByOwner() bool {
 	if c == nil {
 		return true

@@ -51,7 +51,6 @@ func (s *Session) hasClosed(ctx context.Context, u *use, said error) bool {
 			s.pings.refused.Store(true)
 		}
 		if closed = isStuck || hasEnded(reply) || s.ctx.Err() != nil; closed {
-			u.dialed.endsBy(said) // before the owner may hear of it
 			s.ReportLost(u.cs, said)
 		}
 	}()

@@ -23,6 +23,7 @@ type abandoned struct {
 	*gosdk.Session
 	cs      *mcp.ClientSession
 	delete  func()
+	made    func()                // is called when a call has returned
 	redial  func()                // lets the next session be dialed
 	refusal atomic.Pointer[error] // of that; nil if it succeeds
 }
@@ -46,7 +47,7 @@ func newAbandoned(t *testing.T, sending ...mcp.Middleware) *abandoned {
 		return true
 	}
 	h.intercept.Store(&stranger)
-	a := &abandoned{delete: func() { close(deleted) }, redial: func() { close(redial) }}
+	a := &abandoned{delete: func() { close(deleted) }, made: func() {}, redial: func() { close(redial) }}
 	httpClient := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		if err := a.refusal.Load(); err != nil && r.Method == http.MethodPost && bytes.Contains(bodyOf(r), []byte(`"initialize"`)) {
 			return nil, *err
@@ -93,6 +94,7 @@ func (a *abandoned) calls(t *testing.T, n int, guarded func(call func(context.Co
 						begun <- struct{}{}
 						cs = a.cs
 					}
+					defer a.made()
 					return cs.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
 				})
 			})
@@ -243,17 +245,15 @@ func TestCallOfAnAbandonedSessionThatHasBeenReplaced(t *testing.T) {
 // Whose caller has left meanwhile reads what the SDK has said.
 func TestCallerOfAnAbandonedSessionWhoLeaves(t *testing.T) {
 	a := newAbandoned(t)
-	var said error
+	ctx, cancel := context.WithCancel(t.Context())
+	a.made = cancel
 	errs := a.calls(t, 1, func(call func(context.Context) (*mcp.CallToolResult, error)) error {
-		ctx, cancel := context.WithCancel(t.Context())
-		_, err := gosdk.Use(ctx, a.Session, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
-			_, said = call(ctx)
-			cancel()
-			return 0, said
-		})
+		_, err := call(ctx)
 		return err
 	})
-	assert.Same(t, said, errs[0])
+	assert.ErrorIs(t, errs[0], mcp.ErrConnectionClosed)
+	var e *resilience.Error
+	assert.False(t, errors.As(errs[0], &e), "%v", errs[0])
 }
 
 // What else has failed beside such a call decides.

@@ -108,3 +108,22 @@ func closedForGood(u *use, err error) error {
 	}
 	return resilience.MarkPermanent(e)
 }
+
+// withNextDial returns what a call that has failed with err returns, for which result stands. If that is CONNECTION_LOST, it
+// tells when the next dial comes, as down does, which may be nil. Once the call's context has ended, a
+// CONNECTION_LOST of this package's own gives way to err.
+func withNextDial(result, err, down error, ended bool) error {
+	e := resilience.AsError("", result)
+	var next *resilience.Error
+	if errors.As(down, &next) {
+		e.RetryAfter = next.RetryAfter
+	}
+
+	switch _, made := result.(*resilience.Error); {
+	case e.Code != resilience.CodeConnectionLost, ended && !made:
+		return result
+	case ended:
+		return err
+	}
+	return e
+}
