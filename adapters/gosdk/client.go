@@ -21,7 +21,9 @@ import (
 // 400 to 499, or by the client's own login, says nothing about the server, but for 404, by which MCP ends a session, and
 // neither does an answer without a result; what the client's transport or login says by a mark or a
 // *resilience.Error stands. A login whose own server can't be reached looks like a server that can't be, unless it says by
-// [resilience.MarkNeutral] that it isn't. In a later round of a call, neither should call a failure the caller's mistake:
+// [resilience.MarkNeutral] that it isn't. If it renews a token with the context in which it has logged in, as the SDK's
+// extauth.ClientCredentialsHandler does, no call succeeds once that has ended: let an own Authorize call it with
+// [context.WithoutCancel]. In a later round of a call, neither should call a failure the caller's mistake:
 // the agent would read that it may call again, though an earlier round may have had an effect.
 //
 // A call whose connection is refused is retried for any tool, unless it may have reached the server before:
@@ -52,7 +54,11 @@ func newClientMiddleware(g *resilience.Guard, q *questions, opts []Option) mcp.M
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			params, _ := req.GetParams().(*mcp.CallToolParams)
 			if method != methodCallTool || params == nil {
-				return next(ctx, method, req)
+				result, err := next(ctx, method, req)
+				if method == methodInitialize && err == nil {
+					c.ids.learn(req.GetSession())
+				}
+				return result, err
 			}
 			return c.call(ctx, req, params)
 		}
@@ -65,6 +71,7 @@ type client struct {
 	options   options
 	next      mcp.MethodHandler
 	questions *questions // nil without NewClient
+	ids       sessionIDs
 }
 
 func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallToolParams) (mcp.Result, error) {
@@ -72,7 +79,7 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 		RequestInfo: resilience.RequestInfo{
 			Method:  methodCallTool,
 			Client:  true,
-			Session: sessionID(req.GetSession()),
+			Session: c.ids.of(req.GetSession()),
 			Meta:    params.Meta,
 		},
 		Arguments:   params.Arguments,
@@ -101,12 +108,14 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 
 // attempt sends a copy of the request once.
 func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
+	session := req.GetSession()
+	c.ids.learn(session) // if the client was connected before it was guarded
 	clone, params := cloneClientRequest(req)
 	c.questions.watchRounds(ctx, params)
 	var sent reach
 	result, err := c.next(sent.watch(ctx), methodCallTool, clone)
 	if err != nil {
-		return answer{}, lossOf(ctx, req.GetSession(), err, &sent)
+		return answer{}, c.lossOf(ctx, session, err, &sent)
 	}
 
 	res, _ := result.(*mcp.CallToolResult)
@@ -116,13 +125,14 @@ func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
 // lossOf returns the error for the guard that err stands for, as clientError does. The SDK ends all calls of a
 // connection with the error that ended it, such as that half of an answer isn't JSON, so lossOf asks the session, which
 // refuses a ping at once if it is closed. One that doesn't reply so soon may be busy, or wait behind a middleware.
-func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) error {
+func (c *client) lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) error {
 	p, ok := partsOf(err, known{})
 	if !ok {
 		return err
 	}
 	p.noteEarlier(ctx, sent)
-	failed := p.errorOf(err, sessionID(session), sent)
+	id := c.ids.of(session)
+	failed := p.errorOf(err, id, sent)
 	cs, _ := session.(*mcp.ClientSession)
 	if u, _ := ctx.Value(useKey{}).(*use); u != nil && u.cs == cs && !p.authored && u.isUnmade(p, sent) {
 		return resilience.MarkNeutral(resilience.MarkTransient(failed)) // the Session will tell why
@@ -133,7 +143,7 @@ func lossOf(ctx context.Context, session mcp.Session, err error, sent *reach) er
 
 	switch {
 	case slices.ContainsFunc(p.said, mayFollowSessionEnd):
-		if !isClosed(pingWithin(ctx, pingTimeout, cs), cs) {
+		if !isClosed(pingWithin(ctx, pingTimeout, cs), id) {
 			return failed
 		}
 	case slices.ContainsFunc(p.said, mayLackResult) && !sent.isStreamable():

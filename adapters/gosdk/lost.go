@@ -76,7 +76,7 @@ func clientError(err, said error, session string, sent *reach) error {
 	case cut && sent.isCutOff(tried), sent.resumed.Load() && (refused || mayRefuseAll(said)):
 		return connectionLost(reasonClosed, err) // the answer has broken off
 	}
-	return markProtocolError(markRefusal(err, said), said)
+	return markProtocolError(markRefusal(err, said, sent), said)
 }
 
 // dialOf returns the failed dial in err, of the server or of a proxy, nil if there is none.

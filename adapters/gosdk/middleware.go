@@ -7,7 +7,10 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-const methodCallTool = "tools/call"
+const (
+	methodCallTool   = "tools/call"
+	methodInitialize = "initialize"
+)
 
 // Protect guards every tool of server with g, as [Middleware] does. In addition, progress that a tool
 // reports restarts its timeout, and an elicitation pauses it. Call Protect once, before the server is
@@ -164,16 +167,9 @@ func (s *server) errorResult(req *mcp.CallToolRequest, e *resilience.Error) *mcp
 }
 
 // sessionID returns the ID of s, or "" if there is no session: a program may make a request without one.
-func sessionID(s mcp.Session) string {
-	switch s := s.(type) {
-	case *mcp.ServerSession:
-		if s != nil {
-			return s.ID()
-		}
-	case *mcp.ClientSession:
-		if s != nil {
-			return s.ID()
-		}
+func sessionID(s *mcp.ServerSession) string {
+	if s == nil {
+		return ""
 	}
-	return ""
+	return s.ID()
 }

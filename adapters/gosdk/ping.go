@@ -159,7 +159,7 @@ func (s *Session) examine(ctx context.Context, u *use, said []error) (finding, e
 		case refusesAll:
 			u.dialed.refusesAllBy(found.refused)
 		}
-		ends := func(err error) bool { return endsSession(err, u.cs.ID()) }
+		ends := func(err error) bool { return endsSession(err, u.dialed.sessionID()) }
 		if found.isLoss() || found.finding == nothing && slices.ContainsFunc(said, ends) {
 			s.ReportLost(u.cs, found.refused)
 		}
@@ -185,14 +185,14 @@ func (s *Session) find(u *use, refused, reply error) finding {
 	case endsByPing(reply):
 		s.pings.refused.Store(true)
 		return isEnded
-	case isClosed(reply, u.cs): // it knows the session no more, or that has ended meanwhile
+	case isClosed(reply, u.dialed.sessionID()): // it knows the session no more, or that has ended meanwhile
 		if refusesPings(reply) {
 			s.pings.refused.Store(true)
 		}
 
 		switch {
 		case u.dialed.isRefusedBy(refused):
-		case !mayBeForgotten(refused, u.cs.ID()),
+		case !mayBeForgotten(refused, u.dialed.sessionID()),
 			errors.Is(reply, mcp.ErrConnectionClosed) && u.dialed.isEndedByOne(reply):
 			return isEnded
 		}
@@ -237,7 +237,7 @@ func (s *Session) ping(ctx context.Context, patience time.Duration, cs *mcp.Clie
 	defer done()
 	err := pingWithin(pinging, patience, cs)
 	if dialed.Err() != nil && (err == nil || !isCallError(err)) {
-		return fmt.Errorf("%w: client is closing: %w", mcp.ErrConnectionClosed, context.Cause(dialed)) // meanwhile
+		return fmt.Errorf("%w: client is closing: %w", mcp.ErrConnectionClosed, dialed.reason()) // meanwhile
 	}
 	return err
 }
@@ -292,8 +292,8 @@ func pingWithin(ctx context.Context, timeout time.Duration, cs *mcp.ClientSessio
 	return err
 }
 
-// isClosed reports whether the error of a ping, which may be nil, says that the connection of cs is closed. The SDK
-// refuses a ping at once then.
-func isClosed(err error, cs *mcp.ClientSession) bool {
-	return errors.Is(err, mcp.ErrConnectionClosed) || err != nil && endsSession(err, cs.ID())
+// isClosed reports whether the error of a ping, which may be nil, says that the connection of the given session is closed.
+// The SDK refuses a ping at once then.
+func isClosed(err error, session string) bool {
+	return errors.Is(err, mcp.ErrConnectionClosed) || err != nil && endsSession(err, session)
 }

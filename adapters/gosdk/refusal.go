@@ -1,6 +1,7 @@
 package gosdk
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -61,14 +62,14 @@ func isRejection(err error) bool {
 
 // markRefusal marks err if the SDK says in it that HTTP has refused a request, or that the client's own login hasn't let
 // it through: an agent, or a user, can bring most of these about.
-func markRefusal(err, said error) error {
+func markRefusal(err, said error, sent *reach) error {
 	if isRejected(said) {
 		var request *url.Error
 		switch {
 		case strings.Contains(said.Error(), ": rejected by transport: sending "):
 			return resilience.MarkBackend(err) // 429, 500, or 502 to 504: the call may have reached the server
-		case errors.As(said, &request):
-			return err
+		case errors.As(said, &request) && (sent.began.Load() || !errors.Is(said, context.Canceled)):
+			return err // a login that renews its token with the context of another call begins none of this one
 		}
 		return resilience.MarkNeutral(err) // of the login
 	}

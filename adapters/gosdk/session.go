@@ -20,8 +20,8 @@ import (
 //
 // # When a loss is noticed
 //
-// The end of the server's process is noticed at once. If the process only closes its output, that is
-// noticed by a call in flight, or when the SDK has ended the process: only then, if middleware of the client sends one
+// The end of the server's process is noticed at once, unless another process has inherited its output: then it looks
+// like one that hangs. If the process only closes its output, that is noticed by a call in flight, or when the SDK has ended the process: only then, if middleware of the client sends one
 // request after the other, or returns before the SDK does. One that hangs isn't noticed, unless the client's
 // mcp.ClientOptions have a KeepAlive, which the SDK knows only for protocols before 2026-07-28, and not even then while a
 // call is in flight, or the SDK writes what is more than its pipe holds. Whoever learns it otherwise calls ReportLost.
@@ -33,7 +33,8 @@ import (
 //
 // The next session is dialed while the lost one is being closed. The SDK ends the lost session's
 // calls in flight, or lets them finish: a server that accepts no new requests because it restarts may
-// still reply to them.
+// still reply to them. One in whose call the client's login or http.RoundTripper has panicked never ends in the SDK,
+// unless the server has forgotten it: after 16 of these, no other one is dialed.
 //
 // The SDK gives up a session if HTTP refuses a single request without an error of MCP, as a proxy does that finds it
 // too long, or if an answer can't be read. The call at fault isn't counted then, but others are in vain; and if an answer
@@ -83,8 +84,8 @@ const (
 	// pingTimeout is how long a closed connection may take to refuse a ping.
 	pingTimeout = 200 * time.Millisecond
 
-	// closeTimeout is the timeout of closing a session. When it has passed, the session's context
-	// ends. The SDK waits for calls, and a call may hang that writes to a process which doesn't read.
+	// closeTimeout is the timeout of closing a session. When it has passed, the session's context ends, and after as
+	// long again Close returns. The SDK waits for calls, and a call may hang that writes to a process which doesn't read.
 	closeTimeout = time.Minute
 )
 
@@ -144,10 +145,12 @@ func (s *Session) dial(
 		err = errNoSession
 	}
 	if err != nil {
-		cancel(err)
+		cancel(nil)
 		return nil, err
 	}
-	s.contexts.Store(cs, &sessionContext{Context: sessionCtx, cancel: cancel, streamable: sent.isStreamable()})
+	s.contexts.Store(cs, &sessionContext{
+		Context: sessionCtx, cancel: cancel, id: cs.ID(), streamable: sent.isStreamable(),
+	})
 	s.tryPing(ctx, cs)
 	return cs, nil
 }
@@ -161,7 +164,7 @@ func (s *Session) watch(cs *mcp.ClientSession) error {
 	}
 	if open {
 		sessionCtx.endsBy(err)
-		sessionCtx.cancel(err)
+		sessionCtx.cancel(nil)
 	}
 	return err
 }
@@ -170,7 +173,7 @@ func (s *Session) watch(cs *mcp.ClientSession) error {
 func (s *Session) close(cs *mcp.ClientSession, closeSession func(*mcp.ClientSession) error) error {
 	if sessionCtx, open := s.contextOf(cs); open {
 		s.contexts.Delete(cs)
-		defer time.AfterFunc(closeTimeout, func() { sessionCtx.cancel(errNotClosed) }).Stop()
+		defer time.AfterFunc(closeTimeout, func() { sessionCtx.cancel(nil) }).Stop()
 		defer sessionCtx.cancel(nil)
 	}
 	return closeSession(cs)
@@ -253,8 +256,12 @@ func (s *Session) Probe(ctx context.Context) error {
 	if s.pings.areMute() && s.pings.fatal.Load() {
 		return resilience.MarkNeutral(errFatalPing)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)() // Close ends it, too
 	err = ping(ctx, cs)
-	if dialed, _ := s.contextOf(cs); mayRefuseAll(err) {
+	dialed, _ := s.contextOf(cs)
+	if mayRefuseAll(err) {
 		dialed.refusesAllBy(err)
 	} else if refusesPings(err) {
 		dialed.endsBy(err)
@@ -267,7 +274,7 @@ func (s *Session) Probe(ctx context.Context) error {
 	case refusesPings(err):
 		s.pings.refused.Store(true) // as it may refuse all that comes
 		s.ReportLost(cs, err)
-	case endsSession(err, cs.ID()):
+	case endsSession(err, dialed.sessionID()):
 		s.ReportLost(cs, err) // as the SDK doesn't always notice
 	}
 	return resilience.MarkBackend(err)
@@ -275,15 +282,24 @@ func (s *Session) Probe(ctx context.Context) error {
 
 // Close closes the session and ends all calls in flight, which return CONNECTION_LOST. Alone, that says nothing of the
 // server, and a guard doesn't count it. It returns the error of closing. For a server over stdio that may take as long as
-// the process needs to end, see mcp.CommandTransport; and while a handler of the client's asks the user something, which
-// the SDK waits for before protocol 2026-07-28, until it returns. A second Close does nothing.
+// the process needs to end, see mcp.CommandTransport; while a handler of the client's asks the user something, which
+// the SDK waits for before protocol 2026-07-28, until it returns; and over HTTP as long as a login that hangs. After two
+// minutes Close returns an error, and closing goes on. A second Close does nothing.
 func (s *Session) Close() error {
 	if cs, err := s.Get(context.Background()); err == nil { // no other one was up
 		dialed, _ := s.contextOf(cs)
 		dialed.endsBy(errByOwner)
 	}
 	s.cancel() // otherwise the SDK would wait for the calls
-	return s.Connector.Close()
+
+	closed := make(chan error, 1)
+	go func() { closed <- s.Connector.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(2 * closeTimeout):
+		return errNotClosed
+	}
 }
 
 // callFailed returns the error of Use for a call that has failed with err, and whether err means that the session is lost,
@@ -336,7 +352,7 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 // says itself. A status that says so is enough to give the session up, unless a ping tells otherwise, but not to blame
 // the server. However much was said, each question is asked once.
 func (s *Session) lossIn(ctx context.Context, u *use, said []error) (lost bool, reason string) {
-	id := u.cs.ID()
+	id := u.dialed.sessionID()
 	by := func(err error) bool { return endsSession(err, id) }
 	switch found, refused := s.examine(ctx, u, said); found {
 	case refusesAll:
@@ -356,7 +372,7 @@ func (s *Session) lossIn(ctx context.Context, u *use, said []error) (lost bool, 
 	case slices.ContainsFunc(said, by):
 	case noResult >= 0 && !u.isStreamable() && s.hasClosed(ctx, u, said[noResult]):
 		by, reason = mayLackResult, reasonClosed
-	case slices.ContainsFunc(said, isConnectionClosed) && isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.cs):
+	case slices.ContainsFunc(said, isConnectionClosed) && isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.dialed.sessionID()):
 		by = isConnectionClosed
 	default:
 		u.unsure = u.unsure || ctx.Err() != nil && slices.ContainsFunc(said, isConnectionClosed)

@@ -11,7 +11,8 @@ type sessionContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 
-	streamable bool // the dial has spoken streamable HTTP
+	id         string // which the server has given the session, "" if it has given none
+	streamable bool   // the dial has spoken streamable HTTP
 
 	refusal atomic.Pointer[error] // by which the server refuses all that comes; nil if it doesn't, or isn't known to
 	endedBy atomic.Pointer[error] // by which the session has ended, or was given up otherwise; nil if that isn't known
@@ -22,6 +23,14 @@ func (c *sessionContext) until(ctx context.Context) (both context.Context, done 
 	both, cancel := context.WithCancel(c)
 	stop := context.AfterFunc(ctx, cancel)
 	return both, func() { stop(); cancel() }
+}
+
+// sessionID returns the ID of the session, which is nil if it is over: the SDK's own ID waits while a login renews a token.
+func (c *sessionContext) sessionID() string {
+	if c == nil {
+		return ""
+	}
+	return c.id
 }
 
 // refusesAllBy notes by which refusal the session, which is nil if it is over, is lost for all.
@@ -45,6 +54,15 @@ func (c *sessionContext) endsBy(err error) {
 	if c != nil && err != nil {
 		c.endedBy.CompareAndSwap(nil, &err)
 	}
+}
+
+// reason returns why the session has ended. Its context doesn't tell: a login that is used with that by the next session
+// would pass this end for that of its own connection.
+func (c *sessionContext) reason() error {
+	if by := c.endedBy.Load(); by != nil {
+		return *by
+	}
+	return context.Cause(c)
 }
 
 // isClosedByOwner reports whether the session, which is nil if it is over, was up until Session.Close.

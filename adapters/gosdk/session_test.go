@@ -327,7 +327,7 @@ func TestContextOfADialEndsWithItsSession(t *testing.T) {
 		}
 		return p.dial(ctx)
 	}, sessionConfig{DialTimeout: testTimeout})
-	assert.ErrorContains(t, context.Cause(failed), "neither a session nor an error")
+	assert.Error(t, failed.Err())
 	first := up(t, s)
 	_, err := echo(t.Context(), s)
 	require.NoError(t, err)
@@ -336,7 +336,6 @@ func TestContextOfADialEndsWithItsSession(t *testing.T) {
 	p.cut()
 	receive(t, lasting.Done())
 	gone(t, s, first)
-	assert.ErrorIs(t, context.Cause(lasting), io.ErrUnexpectedEOF)
 }
 
 func TestContextEndsIfTheDialReportsItsSessionLost(t *testing.T) {
@@ -424,6 +423,22 @@ func TestSessionThatCannotBeClosedEndsAfterAMinute(t *testing.T) {
 		assert.Equal(t, time.Minute, time.Since(begin))
 		require.NoError(t, s.Close())
 		assert.Len(t, writers, 2)
+	})
+}
+
+// Nor one whose transport has panicked in a call.
+func TestCloseOfASessionThatCannotBeClosedReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		s := newSession(t, newPeer().dial, sessionConfig{Close: func(cs *mcp.ClientSession) error {
+			<-release
+			return cs.Close()
+		}})
+		begin := time.Now()
+		assert.ErrorContains(t, s.Close(), "can't be closed")
+		assert.Equal(t, 2*time.Minute, time.Since(begin))
+		assert.Equal(t, resilience.ConnectionClosed, s.State())
 	})
 }
 
