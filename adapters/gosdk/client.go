@@ -50,15 +50,14 @@ func newClientMiddleware(g *resilience.Guard, q *questions, opts []Option) mcp.M
 
 	o := newOptions(clientFailure, opts)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
-		c := &client{guard: g, options: o, next: next, questions: q}
+		c := &client{guard: g, options: o, next: next, questions: q, sessions: newSessions()}
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			params, _ := req.GetParams().(*mcp.CallToolParams)
-			if method != methodCallTool || params == nil {
-				result, err := next(ctx, method, req)
-				if method == methodInitialize && err == nil {
-					c.ids.learn(req.GetSession())
-				}
-				return result, err
+			switch {
+			case method == methodInitialize, method == methodDiscover:
+				return c.initialize(ctx, method, req)
+			case method != methodCallTool, params == nil:
+				return next(ctx, method, req)
 			}
 			return c.call(ctx, req, params)
 		}
@@ -71,7 +70,17 @@ type client struct {
 	options   options
 	next      mcp.MethodHandler
 	questions *questions // nil without NewClient
-	ids       sessionIDs
+	sessions  sessions
+}
+
+// initialize sends a request by which a session is initialized, and learns what is known of the session.
+func (c *client) initialize(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+	var sent reach
+	result, err := c.next(sent.watch(ctx), method, req)
+	if err == nil {
+		c.sessions.learn(req.GetSession(), sent.began.Load())
+	}
+	return result, err
 }
 
 func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallToolParams) (mcp.Result, error) {
@@ -79,7 +88,7 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 		RequestInfo: resilience.RequestInfo{
 			Method:  methodCallTool,
 			Client:  true,
-			Session: c.ids.of(req.GetSession()),
+			Session: c.sessions.of(req.GetSession()).id,
 			Meta:    params.Meta,
 		},
 		Arguments:   params.Arguments,
@@ -109,10 +118,10 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 // attempt sends a copy of the request once.
 func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
 	session := req.GetSession()
-	c.ids.learn(session) // if the client was connected before it was guarded
+	c.sessions.learn(session, false) // if the client was connected before it was guarded
 	clone, params := cloneClientRequest(req)
 	c.questions.watchRounds(ctx, params)
-	var sent reach
+	sent := reach{reports: c.sessions.of(session).reports}
 	result, err := c.next(sent.watch(ctx), methodCallTool, clone)
 	if err != nil {
 		return answer{}, c.lossOf(ctx, session, err, &sent)
@@ -131,7 +140,7 @@ func (c *client) lossOf(ctx context.Context, session mcp.Session, err error, sen
 		return err
 	}
 	p.noteEarlier(ctx, sent)
-	id := c.ids.of(session)
+	id := c.sessions.of(session).id
 	failed := p.errorOf(err, id, sent)
 	cs, _ := session.(*mcp.ClientSession)
 	if u, _ := ctx.Value(useKey{}).(*use); u != nil && u.cs == cs && !p.authored && u.isUnmade(p, sent) {

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -39,6 +41,35 @@ func TestObserversReceiveTheSession(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	assert.Equal(t, map[bool]string{true: session.ID(), false: session.ID()}, sessions)
+}
+
+// A guard may know the session, as its Probe does. Once nobody needs them any more, all of them are gone.
+func TestSessionOfAClientIsFreed(t *testing.T) {
+	freed := make(chan struct{})
+	func() {
+		var cs *mcp.ClientSession
+		g := newGuard(t, resilience.Config{Breaker: resilience.BreakerConfig{
+			Probe: func(ctx context.Context) error { return cs.Ping(ctx, nil) },
+		}})
+		p := newPeer()
+		p.sending = []mcp.Middleware{gosdk.ClientMiddleware(g)}
+		var err error
+		cs, err = p.dial(t.Context())
+		require.NoError(t, err)
+		_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
+		require.NoError(t, err)
+		require.NoError(t, cs.Close())
+		runtime.AddCleanup(cs, func(freed chan struct{}) { close(freed) }, freed)
+	}()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		select {
+		case <-freed:
+			return true
+		default:
+			return false
+		}
+	}, testTimeout, time.Millisecond)
 }
 
 func TestDebugShowsTheArgumentsOfAClient(t *testing.T) {

@@ -233,6 +233,7 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 
 	u := &use{session: s, cs: cs, around: around}
 	u.dialed, _ = s.contextOf(cs)
+	u.sent.reports = u.dialed != nil && u.dialed.streamable
 	v, err := f(context.WithValue(u.sent.watch(callCtx), useKey{}, u), cs)
 	if err == nil {
 		return v, nil
@@ -293,7 +294,11 @@ func (s *Session) Close() error {
 	s.cancel() // otherwise the SDK would wait for the calls
 
 	closed := make(chan error, 1)
-	go func() { closed <- s.Connector.Close() }()
+	go func() {
+		err := resilience.ErrGoexit // unless closing returns
+		defer func() { closed <- err }()
+		err = s.Connector.Close()
+	}()
 	select {
 	case err := <-closed:
 		return err
@@ -380,21 +385,4 @@ func (s *Session) lossIn(ctx context.Context, u *use, said []error) (lost bool, 
 	}
 	u.dialed.endsBy(said[slices.IndexFunc(said, by)])
 	return true, reason
-}
-
-// endsSoon reports whether cs has ended, or does so within the waitTime.
-func (s *Session) endsSoon(ctx context.Context, cs *mcp.ClientSession) bool {
-	sessionCtx, open := s.contextOf(cs)
-	if !open {
-		return true
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
-	defer cancel()
-	select {
-	case <-sessionCtx.Done():
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

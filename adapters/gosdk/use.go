@@ -95,6 +95,23 @@ func (u *use) known() known {
 	return known{lost: maps.Clone(u.others.lost), made: maps.Clone(u.others.made)}
 }
 
+// endsSoon reports whether cs has ended, or does so within the waitTime.
+func (s *Session) endsSoon(ctx context.Context, cs *mcp.ClientSession) bool {
+	sessionCtx, open := s.contextOf(cs)
+	if !open {
+		return true
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, waitTime(ctx))
+	defer cancel()
+	select {
+	case <-sessionCtx.Done():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // suggestClosed is for a call that was in flight when the Session was closed.
 const suggestClosed = "This connection will not come back: use another tool or tell the user. " +
 	"If this tool changes anything, check whether this call took effect."
