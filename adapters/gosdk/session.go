@@ -21,10 +21,11 @@ import (
 // # When a loss is noticed
 //
 // The end of the server's process is noticed at once, unless another process has inherited its output: then it looks
-// like one that hangs. If the process only closes its output, that is noticed by a call in flight, or when the SDK has ended the process: only then, if middleware of the client sends one
-// request after the other, or returns before the SDK does. One that hangs isn't noticed, unless the client's
-// mcp.ClientOptions have a KeepAlive, which the SDK knows only for protocols before 2026-07-28, and not even then while a
-// call is in flight, or the SDK writes what is more than its pipe holds. Whoever learns it otherwise calls ReportLost.
+// like one that hangs. If the process only closes its output, that is noticed by a call in flight, or when the SDK has
+// ended the process: only then, if middleware of the client sends one request after the other, or returns before the SDK
+// does. One that hangs isn't noticed, unless the client's mcp.ClientOptions have a KeepAlive, which the SDK knows only for
+// protocols before 2026-07-28, and not even then while a call is in flight, or the SDK writes what is more than its pipe
+// holds. Whoever learns it otherwise calls ReportLost.
 //
 // Over streamable HTTP, a dead server looks like one that has nothing to say. The next call notices
 // it, and so does the SDK's standalone stream, which only protocols before 2026-07-28 have. The
