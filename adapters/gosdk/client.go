@@ -22,8 +22,8 @@ import (
 // neither does an answer without a result; what the client's transport or login says by a mark or a
 // *resilience.Error stands. A login whose own server can't be reached looks like a server that can't be, unless it says by
 // [resilience.MarkNeutral] that it isn't. If it renews a token with the context in which it has logged in, as the SDK's
-// extauth.ClientCredentialsHandler does, no call succeeds once that has ended: let an own Authorize call it with
-// [context.WithoutCancel]. In a later round of a call, neither should call a failure the caller's mistake:
+// extauth.ClientCredentialsHandler does, no call succeeds once that has ended, and what ended it may count: let an own
+// Authorize call it with [context.WithoutCancel]. In a later round of a call, neither should call a failure the caller's mistake:
 // the agent would read that it may call again, though an earlier round may have had an effect.
 //
 // A call whose connection is refused is retried for any tool, unless it may have reached the server before:
@@ -50,16 +50,16 @@ func newClientMiddleware(g *resilience.Guard, q *questions, opts []Option) mcp.M
 
 	o := newOptions(clientFailure, opts)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
-		c := &client{guard: g, options: o, next: next, questions: q, sessions: newSessions()}
+		c := &client{guard: g, options: o, next: next, questions: q, ids: newSessionIDs()}
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			params, _ := req.GetParams().(*mcp.CallToolParams)
 			switch {
-			case method == methodInitialize, method == methodDiscover:
-				return c.initialize(ctx, method, req)
-			case method != methodCallTool, params == nil:
-				return next(ctx, method, req)
+			case method == methodCallTool && params != nil:
+				return c.call(ctx, req, params)
+			case method == methodInitialize:
+				return c.initialize(ctx, req)
 			}
-			return c.call(ctx, req, params)
+			return next(ctx, method, req)
 		}
 	}
 }
@@ -70,15 +70,14 @@ type client struct {
 	options   options
 	next      mcp.MethodHandler
 	questions *questions // nil without NewClient
-	sessions  sessions
+	ids       sessionIDs
 }
 
-// initialize sends a request by which a session is initialized, and learns what is known of the session.
-func (c *client) initialize(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-	var sent reach
-	result, err := c.next(sent.watch(ctx), method, req)
+// initialize passes the request on that initializes a session, and learns the ID of that.
+func (c *client) initialize(ctx context.Context, req mcp.Request) (mcp.Result, error) {
+	result, err := c.next(ctx, methodInitialize, req)
 	if err == nil {
-		c.sessions.learn(req.GetSession(), sent.began.Load())
+		c.ids.learn(req.GetSession())
 	}
 	return result, err
 }
@@ -88,7 +87,7 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 		RequestInfo: resilience.RequestInfo{
 			Method:  methodCallTool,
 			Client:  true,
-			Session: c.sessions.of(req.GetSession()).id,
+			Session: c.ids.of(req.GetSession()),
 			Meta:    params.Meta,
 		},
 		Arguments:   params.Arguments,
@@ -118,10 +117,10 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 // attempt sends a copy of the request once.
 func (c *client) attempt(ctx context.Context, req mcp.Request) (answer, error) {
 	session := req.GetSession()
-	c.sessions.learn(session, false) // if the client was connected before it was guarded
+	c.ids.learn(session) // if the client was connected before it was guarded
 	clone, params := cloneClientRequest(req)
 	c.questions.watchRounds(ctx, params)
-	sent := reach{reports: c.sessions.of(session).reports}
+	var sent reach
 	result, err := c.next(sent.watch(ctx), methodCallTool, clone)
 	if err != nil {
 		return answer{}, c.lossOf(ctx, session, err, &sent)
@@ -140,7 +139,7 @@ func (c *client) lossOf(ctx context.Context, session mcp.Session, err error, sen
 		return err
 	}
 	p.noteEarlier(ctx, sent)
-	id := c.sessions.of(session).id
+	id := c.ids.of(session)
 	failed := p.errorOf(err, id, sent)
 	cs, _ := session.(*mcp.ClientSession)
 	if u, _ := ctx.Value(useKey{}).(*use); u != nil && u.cs == cs && !p.authored && u.isUnmade(p, sent) {

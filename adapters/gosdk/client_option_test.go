@@ -18,29 +18,34 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The server's session and the client's are the same, as observers on both sides see.
+// The server's session and the client's are the same, as observers on both sides see, also if the server has first been
+// asked for a protocol that it doesn't speak.
 func TestObserversReceiveTheSession(t *testing.T) {
-	var mu sync.Mutex
-	sessions := map[bool]string{}
-	g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
-		Start: func(_ context.Context, e resilience.CallStart) context.Context {
+	for _, protocol := range []string{legacy, latest} {
+		t.Run(protocol, func(t *testing.T) {
+			var mu sync.Mutex
+			sessions := map[bool]string{}
+			g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
+				Start: func(_ context.Context, e resilience.CallStart) context.Context {
+					mu.Lock()
+					defer mu.Unlock()
+					sessions[e.Request.Client] = e.Request.Session
+					return nil
+				},
+			}}})
+			r := newRemote(t)
+			r.server.AddReceivingMiddleware(gosdk.Middleware(g))
+			session := r.connect(t, protocol, g)
+			require.NotEmpty(t, session.ID())
+			_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "works", Arguments: in{}})
+			require.NoError(t, err)
+			require.NoError(t, g.Flush(t.Context()))
+
 			mu.Lock()
 			defer mu.Unlock()
-			sessions[e.Request.Client] = e.Request.Session
-			return nil
-		},
-	}}})
-	r := newRemote(t)
-	r.server.AddReceivingMiddleware(gosdk.Middleware(g))
-	session := r.connect(t, legacy, g)
-	require.NotEmpty(t, session.ID())
-	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "works", Arguments: in{}})
-	require.NoError(t, err)
-	require.NoError(t, g.Flush(t.Context()))
-
-	mu.Lock()
-	defer mu.Unlock()
-	assert.Equal(t, map[bool]string{true: session.ID(), false: session.ID()}, sessions)
+			assert.Equal(t, map[bool]string{true: session.ID(), false: session.ID()}, sessions)
+		})
+	}
 }
 
 // A guard may know the session, as its Probe does. Once nobody needs them any more, all of them are gone.

@@ -52,8 +52,6 @@ func clientError(err, said error, session string, sent *reach) error {
 		return err // it has been judged
 	case isLoginCanceled(said):
 		return ofOtherLogin(said)
-	case sent.isUnbegun() && ofEndedLogin(said) != nil:
-		return ofEndedLogin(said)
 	case isAuthored(said):
 		if joined, around := partsOfRejection(said); joined != nil {
 			return &judged{error: said, causes: joined, around: around, whole: true}
@@ -78,7 +76,7 @@ func clientError(err, said error, session string, sent *reach) error {
 	case cut && sent.isCutOff(tried), sent.resumed.Load() && (refused || mayRefuseAll(said)):
 		return connectionLost(reasonClosed, err) // the answer has broken off
 	}
-	return markProtocolError(markRefusal(err, said), said)
+	return markProtocolError(markRefusal(err, said, sent), said)
 }
 
 // dialOf returns the failed dial in err, of the server or of a proxy, nil if there is none.

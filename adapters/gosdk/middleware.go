@@ -10,7 +10,6 @@ import (
 const (
 	methodCallTool   = "tools/call"
 	methodInitialize = "initialize"
-	methodDiscover   = "server/discover"
 )
 
 // Protect guards every tool of server with g, as [Middleware] does. In addition, progress that a tool

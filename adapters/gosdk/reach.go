@@ -10,8 +10,6 @@ import (
 // A reach is how far the HTTP requests of one attempt have come. There may be several: the SDK makes one for
 // each round of a call in which the server asks for something, and net/http follows redirects.
 type reach struct {
-	reports bool // requests are certainly reported; set before the first one
-
 	began     atomic.Bool // a request has asked for a connection
 	connected atomic.Bool // a request has had a connection
 	answered  atomic.Bool // an answer has begun
@@ -50,9 +48,6 @@ func (r *reach) isCutOff(tried bool) bool { return !tried || r.again.Load() || !
 
 // isNone reports whether certainly nothing was sent. A transport that reports no requests may have sent some.
 func (r *reach) isNone() bool { return r.began.Load() && !r.connected.Load() }
-
-// isUnbegun reports whether certainly no request has begun.
-func (r *reach) isUnbegun() bool { return r.reports && !r.began.Load() }
 
 // isStreamable reports whether the call has gone by streamable HTTP: there, the end of a connection is never EOF.
 func (r *reach) isStreamable() bool { return r.versions.Load() > 0 }

@@ -3,7 +3,6 @@ package gosdk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -61,39 +60,16 @@ func isRejection(err error) bool {
 	return ok && wire.Code == codeRejected && wire.Message == "rejected by transport"
 }
 
-// errLoginEnded is why such a login has failed.
-var errLoginEnded = fmt.Errorf("gosdk: a login has used a context that has ended: %w", context.Canceled)
-
-// ofEndedLogin returns what the SDK says of a request that wasn't begun, since the client's login has renewed its token
-// with a context that had ended, such as that of an earlier call. That tells nothing of the server, nor does what has ended
-// the context tell of this call. It is nil if the SDK doesn't say so.
-func ofEndedLogin(said error) error {
-	joined, around := partsOfRejection(said)
-	n := slices.IndexFunc(joined, func(err error) bool { _, ok := err.(*url.Error); return ok })
-	if n < 0 || !isContextEnd(joined[n].(*url.Error).Err) {
-		return nil
-	}
-	around = slices.Insert(around, 0, joined[n])
-	return &judged{error: said, causes: []error{resilience.MarkNeutral(errLoginEnded)}, around: around, whole: true}
-}
-
-// isContextEnd reports whether err, of net/http, is the [context.Cause] of a context that had ended, also of a guarded call.
-func isContextEnd(err error) bool {
-	e, ofCall := err.(*resilience.Error)
-	return err == context.Canceled || err == context.DeadlineExceeded ||
-		ofCall && e != nil && e.Tool != "" && (e.Code == resilience.CodeTimeout || e.Code == resilience.CodeCanceled)
-}
-
 // markRefusal marks err if the SDK says in it that HTTP has refused a request, or that the client's own login hasn't let
 // it through: an agent, or a user, can bring most of these about.
-func markRefusal(err, said error) error {
+func markRefusal(err, said error, sent *reach) error {
 	if isRejected(said) {
 		var request *url.Error
 		switch {
 		case strings.Contains(said.Error(), ": rejected by transport: sending "):
 			return resilience.MarkBackend(err) // 429, 500, or 502 to 504: the call may have reached the server
-		case errors.As(said, &request):
-			return err
+		case errors.As(said, &request) && (sent.began.Load() || !errors.Is(said, context.Canceled)):
+			return err // a login that renews its token with the context of another call begins none of this one
 		}
 		return resilience.MarkNeutral(err) // of the login
 	}

@@ -234,7 +234,6 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 
 	u := &use{session: s, cs: cs, around: around}
 	u.dialed, _ = s.contextOf(cs)
-	u.sent.reports = u.dialed != nil && u.dialed.streamable
 	v, err := f(context.WithValue(u.sent.watch(callCtx), useKey{}, u), cs)
 	if err == nil {
 		return v, nil
