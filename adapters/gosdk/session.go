@@ -74,12 +74,13 @@ type Session struct {
 	// maps a *mcp.ClientSession to a *sessionContext.
 	contexts sync.Map
 
+	uses  uses
 	pings pings
 }
 
 const (
-	// endTimeout is how long a call that failed without a clear reason waits for the end of its
-	// session, which the SDK reports a moment after the call, or for a reply to a ping.
+	// endTimeout is how long a call that failed without a clear reason waits for the end of its session, which the SDK
+	// reports a moment after the call, or for a reply to a ping; and how long Close waits for calls that it has ended.
 	endTimeout = time.Second
 
 	// pingTimeout is how long a closed connection may take to refuse a ping.
@@ -234,7 +235,13 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 
 	u := &use{session: s, cs: cs, around: around}
 	u.dialed, _ = s.contextOf(cs)
-	v, err := f(context.WithValue(u.sent.watch(callCtx), useKey{}, u), cs)
+	if s.ctx.Err() != nil {
+		u.dialed.endsBy(errByOwner) // it has come up since
+	}
+	v, err := func() (T, error) {
+		defer s.uses.begin()()
+		return f(context.WithValue(u.sent.watch(callCtx), useKey{}, u), cs)
+	}()
 	if err == nil {
 		return v, nil
 	}
@@ -282,16 +289,18 @@ func (s *Session) Probe(ctx context.Context) error {
 }
 
 // Close closes the session and ends all calls in flight, which return CONNECTION_LOST. Alone, that says nothing of the
-// server, and a guard doesn't count it. It returns the error of closing. For a server over stdio that may take as long as
-// the process needs to end, see mcp.CommandTransport; while a handler of the client's asks the user something, which
-// the SDK waits for before protocol 2026-07-28, until it returns; and over HTTP as long as a login that hangs. After two
-// minutes Close returns an error, and closing goes on. A second Close does nothing.
+// server, and a guard doesn't count it. Close waits for the functions of these calls to return, but for a second at most,
+// and returns the error of closing. For a server over stdio that may take as long as the process needs to end, see
+// mcp.CommandTransport; while a handler of the client's asks the user something, which the SDK waits for before protocol
+// 2026-07-28, until it returns; and over HTTP as long as a login that hangs. After two minutes Close returns an error, and
+// closing goes on. A second Close does nothing.
 func (s *Session) Close() error {
 	if cs, err := s.Get(context.Background()); err == nil { // no other one was up
 		dialed, _ := s.contextOf(cs)
 		dialed.endsBy(errByOwner)
 	}
 	s.cancel() // otherwise the SDK would wait for the calls
+	s.uses.wait(endTimeout)
 
 	closed := make(chan error, 1)
 	go func() {

@@ -205,6 +205,40 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 	assert.Equal(t, 1, p.dials())
 }
 
+// Over HTTP, the SDK holds the lock of its connection while it tells the server that the session is over, and the server may
+// answer that only once its tools have ended, which it learns from the calls.
+func TestCloseLetsCallsReturnFirst(t *testing.T) {
+	p := newPeer()
+	addRaw(p.server, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		p.started <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	h := serveHTTP(t, p.server)
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"wait": {Timeout: 4 * time.Second}}})
+	for range 3 {
+		s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+			return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: h.URL, DisableStandaloneSSE: true}, speaking(legacy))
+		}, sessionConfig{})
+		const calls = 3
+		failed := make(chan error, calls)
+		for range calls {
+			go func() {
+				_, err := resilience.Do(t.Context(), g, "wait", func(ctx context.Context) (*mcp.CallToolResult, error) {
+					return s.CallTool(ctx, &mcp.CallToolParams{Name: "wait"})
+				})
+				failed <- err
+			}()
+			receive(t, p.started)
+		}
+		_ = s.Close()
+		for range calls {
+			requireLost(t, receive(t, failed))
+		}
+	}
+	assert.Zero(t, g.Breaker("wait").Failures())
+}
+
 // A server whose loss is known before counts.
 func TestLossBeforeACloseCounts(t *testing.T) {
 	p := newPeer()
@@ -239,15 +273,22 @@ func TestCallAfterACloseCountsForNobody(t *testing.T) {
 	for name, dial := range dials {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard(t, resilience.Config{Breaker: resilience.BreakerConfig{Failures: 1}})
-			for range 20 { // the SDK may say either of two things
+			const sessions = 20 // the SDK may say either of two things
+			failed := make(chan error, sessions)
+			for range sessions {
 				s := newSession(t, dial(t), sessionConfig{})
-				_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
-					return gosdk.Use(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
-						_ = s.Close()
-						return cs.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
+				go func() {
+					_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
+						return gosdk.Use(ctx, s, func(ctx context.Context, cs *mcp.ClientSession) (*mcp.CallToolResult, error) {
+							_ = s.Close()
+							return cs.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
+						})
 					})
-				})
-				assert.False(t, requireLost(t, err).Retryable)
+					failed <- err
+				}()
+			}
+			for range sessions {
+				assert.False(t, requireLost(t, receive(t, failed)).Retryable)
 			}
 			assert.Equal(t, resilience.StateClosed, g.Breaker("echo").State())
 		})

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -22,6 +23,47 @@ type use struct {
 
 	mu     sync.Mutex
 	others known // by uses within this one, up to maxOthers of each kind
+}
+
+// uses counts the functions that calls of [Use] of one Session are running.
+type uses struct {
+	mu      sync.Mutex
+	running int
+	none    chan struct{} // closed when none is running; nil unless somebody waits for that
+}
+
+func (u *uses) begin() (end func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.running++
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.running--; u.running == 0 && u.none != nil {
+			close(u.none)
+			u.none = nil
+		}
+	}
+}
+
+// wait waits until none is running, or the timeout has passed: a call that hasn't returned when the SDK closes its session
+// may have to wait for that, for as long as the server doesn't answer.
+func (u *uses) wait(timeout time.Duration) {
+	u.mu.Lock()
+	if u.running == 0 {
+		u.mu.Unlock()
+		return
+	}
+	if u.none == nil {
+		u.none = make(chan struct{})
+	}
+	none := u.none
+	u.mu.Unlock()
+
+	select {
+	case <-none:
+	case <-time.After(timeout):
+	}
 }
 
 // maxOthers is how many errors of each kind a use knows.
