@@ -171,8 +171,11 @@ func (s *Session) watch(cs *mcp.ClientSession) error {
 	return err
 }
 
-// close closes cs and ends its context, at the latest after closeTimeout.
+// close closes cs and ends its context, at the latest after closeTimeout. Calls that Close has ended return first.
 func (s *Session) close(cs *mcp.ClientSession, closeSession func(*mcp.ClientSession) error) error {
+	if s.ctx.Err() != nil {
+		s.uses.wait(endTimeout)
+	}
 	if sessionCtx, open := s.contextOf(cs); open {
 		s.contexts.Delete(cs)
 		defer time.AfterFunc(closeTimeout, func() { sessionCtx.cancel(nil) }).Stop()
@@ -300,7 +303,6 @@ func (s *Session) Close() error {
 		dialed.endsBy(errByOwner)
 	}
 	s.cancel() // otherwise the SDK would wait for the calls
-	s.uses.wait(endTimeout)
 
 	closed := make(chan error, 1)
 	go func() {

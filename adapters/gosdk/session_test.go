@@ -239,6 +239,33 @@ func TestCloseLetsCallsReturnFirst(t *testing.T) {
 	assert.Zero(t, g.Breaker("wait").Failures())
 }
 
+// Meanwhile the Session is closed already: no call begins, and a second Close does nothing.
+func TestNoCallBeginsWhileCloseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, newPeer().dial, sessionConfig{})
+		release, returned := make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, _ = gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { <-release; return 0, nil })
+		}()
+		synctest.Wait()
+		go func() { returned <- s.Close() }()
+		synctest.Wait()
+
+		begin := time.Now()
+		assert.Equal(t, resilience.ConnectionClosed, s.State())
+		_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) {
+			t.Error("a call has begun")
+			return 0, nil
+		})
+		requireLost(t, err)
+		assert.NoError(t, s.Close())
+		assert.Zero(t, time.Since(begin))
+		assert.NoError(t, <-returned)
+		assert.Equal(t, time.Second, time.Since(begin))
+		close(release)
+	})
+}
+
 // A server whose loss is known before counts.
 func TestLossBeforeACloseCounts(t *testing.T) {
 	p := newPeer()
