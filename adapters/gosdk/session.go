@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -74,8 +75,9 @@ type Session struct {
 	// maps a *mcp.ClientSession to a *sessionContext.
 	contexts sync.Map
 
-	uses  uses
-	pings pings
+	closed atomic.Bool // Close was called
+	uses   uses
+	pings  pings
 }
 
 const (
@@ -174,7 +176,7 @@ func (s *Session) watch(cs *mcp.ClientSession) error {
 // close closes cs and ends its context, at the latest after closeTimeout. Calls that Close has ended return first.
 func (s *Session) close(cs *mcp.ClientSession, closeSession func(*mcp.ClientSession) error) error {
 	if s.ctx.Err() != nil {
-		s.uses.wait(endTimeout)
+		s.uses.wait()
 	}
 	if sessionCtx, open := s.contextOf(cs); open {
 		s.contexts.Delete(cs)
@@ -234,7 +236,11 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
+	defer context.AfterFunc(s.ctx, func() {
+		cancel()
+		defer func() { _ = recover() }() // of a method of ctx
+		resilience.Excuse(ctx)           // from now on the call waits for the SDK, which closes the session
+	})()
 
 	u := &use{session: s, cs: cs, around: around}
 	u.dialed, _ = s.contextOf(cs)
@@ -298,6 +304,9 @@ func (s *Session) Probe(ctx context.Context) error {
 // 2026-07-28, until it returns; and over HTTP as long as a login that hangs. After two minutes Close returns an error, and
 // closing goes on. A second Close does nothing.
 func (s *Session) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
 	if cs, err := s.Get(context.Background()); err == nil { // no other one was up
 		dialed, _ := s.contextOf(cs)
 		dialed.endsBy(errByOwner)
@@ -309,6 +318,7 @@ func (s *Session) Close() error {
 		err := resilience.ErrGoexit // unless closing returns
 		defer func() { closed <- err }()
 		err = s.Connector.Close()
+		s.uses.wait() // if no session was up
 	}()
 	select {
 	case err := <-closed:
@@ -362,38 +372,4 @@ func (s *Session) callFailed(ctx context.Context, u *use, err error) (lost bool,
 		}
 	}
 	return lost, withNextDial(result, err, down, ended)
-}
-
-// lossIn reports whether the session has ended with a call of which the SDK has said this, and why, if that isn't what it
-// says itself. A status that says so is enough to give the session up, unless a ping tells otherwise, but not to blame
-// the server. However much was said, each question is asked once.
-func (s *Session) lossIn(ctx context.Context, u *use, said []error) (lost bool, reason string) {
-	id := u.dialed.sessionID()
-	by := func(err error) bool { return endsSession(err, id) }
-	switch found, refused := s.examine(ctx, u, said); found {
-	case refusesAll:
-		u.dialed.endsBy(refused)
-		if isSessionUnknown(refused, id) {
-			return true, reasonEnded
-		}
-		return true, reasonRefused
-	case isEnded:
-		by = func(err error) bool { return err == refused }
-	case isSpared:
-		id = ""
-	}
-
-	noResult := slices.IndexFunc(said, mayLackResult)
-	switch {
-	case slices.ContainsFunc(said, by):
-	case noResult >= 0 && !u.isStreamable() && s.hasClosed(ctx, u, said[noResult]):
-		by, reason = mayLackResult, reasonClosed
-	case slices.ContainsFunc(said, isConnectionClosed) && isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.dialed.sessionID()):
-		by = isConnectionClosed
-	default:
-		u.unsure = u.unsure || ctx.Err() != nil && slices.ContainsFunc(said, isConnectionClosed)
-		return false, ""
-	}
-	u.dialed.endsBy(said[slices.IndexFunc(said, by)])
-	return true, reason
 }

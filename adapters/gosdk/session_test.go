@@ -209,12 +209,17 @@ func TestCloseEndsCallsInFlight(t *testing.T) {
 // answer that only once its tools have ended, which it learns from the calls.
 func TestCloseLetsCallsReturnFirst(t *testing.T) {
 	p := newPeer()
+	release := make(chan struct{})
 	addRaw(p.server, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		p.started <- struct{}{}
-		<-ctx.Done()
-		return nil, ctx.Err()
+		select {
+		case <-ctx.Done():
+		case <-release: // the SDK may not tell the server
+		}
+		return nil, context.Canceled
 	})
 	h := serveHTTP(t, p.server)
+	t.Cleanup(func() { close(release) })
 	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"wait": {Timeout: 4 * time.Second}}})
 	for range 3 {
 		s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
@@ -263,6 +268,42 @@ func TestNoCallBeginsWhileCloseWaits(t *testing.T) {
 		assert.NoError(t, <-returned)
 		assert.Equal(t, time.Second, time.Since(begin))
 		close(release)
+	})
+}
+
+// So does Close if the session is just lost, or none is up yet.
+func TestCloseOfALostSessionLetsCallsReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, newPeer().dial, sessionConfig{Backoff: steady(time.Hour)})
+		returned := false
+		go func() {
+			_, _ = gosdk.Use(t.Context(), s, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+				<-ctx.Done()
+				time.Sleep(300 * time.Millisecond)
+				returned = true
+				return 0, ctx.Err()
+			})
+		}()
+		synctest.Wait()
+		s.ReportLost(current(s), errBoom)
+		synctest.Wait()
+		assert.NoError(t, s.Close())
+		assert.True(t, returned)
+	})
+}
+
+// What a call waits for after Close isn't its server.
+func TestTimeoutAfterACloseIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, newPeer().dial, sessionConfig{})
+		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: 4 * time.Second}}})
+		time.AfterFunc(time.Second, func() { _ = s.Close() })
+		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			return gosdk.Use(ctx, s, func(context.Context, *mcp.ClientSession) (int, error) { time.Sleep(5 * time.Second); return 0, nil })
+		})
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		assert.Zero(t, g.Breaker("x").Failures())
+		time.Sleep(time.Second)
 	})
 }
 

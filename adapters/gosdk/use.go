@@ -30,6 +30,7 @@ type uses struct {
 	mu      sync.Mutex
 	running int
 	none    chan struct{} // closed when none is running; nil unless somebody waits for that
+	waited  sync.Once
 }
 
 func (u *uses) begin() (end func()) {
@@ -46,24 +47,25 @@ func (u *uses) begin() (end func()) {
 	}
 }
 
-// wait waits until none is running, or the timeout has passed: a call that hasn't returned when the SDK closes its session
-// may have to wait for that, for as long as the server doesn't answer.
-func (u *uses) wait(timeout time.Duration) {
-	u.mu.Lock()
-	if u.running == 0 {
+// wait waits, the first time, until none is running, or the endTimeout has passed: a call that hasn't returned when the SDK
+// closes its session may have to wait for that, for as long as the server doesn't answer.
+func (u *uses) wait() {
+	u.waited.Do(func() {
+		u.mu.Lock()
+		if u.running == 0 {
+			u.mu.Unlock()
+			return
+		}
+		none := make(chan struct{})
+		u.none = none
 		u.mu.Unlock()
-		return
-	}
-	if u.none == nil {
-		u.none = make(chan struct{})
-	}
-	none := u.none
-	u.mu.Unlock()
 
-	select {
-	case <-none:
-	case <-time.After(timeout):
-	}
+		select {
+		case <-none:
+			time.Sleep(giveUpTime) // the SDK tells the server that they have ended on goroutines of its own
+		case <-time.After(endTimeout):
+		}
+	})
 }
 
 // maxOthers is how many errors of each kind a use knows.
@@ -135,6 +137,40 @@ func (u *use) known() known {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return known{lost: maps.Clone(u.others.lost), made: maps.Clone(u.others.made)}
+}
+
+// lossIn reports whether the session has ended with a call of which the SDK has said this, and why, if that isn't what it
+// says itself. A status that says so is enough to give the session up, unless a ping tells otherwise, but not to blame
+// the server. However much was said, each question is asked once.
+func (s *Session) lossIn(ctx context.Context, u *use, said []error) (lost bool, reason string) {
+	id := u.dialed.sessionID()
+	by := func(err error) bool { return endsSession(err, id) }
+	switch found, refused := s.examine(ctx, u, said); found {
+	case refusesAll:
+		u.dialed.endsBy(refused)
+		if isSessionUnknown(refused, id) {
+			return true, reasonEnded
+		}
+		return true, reasonRefused
+	case isEnded:
+		by = func(err error) bool { return err == refused }
+	case isSpared:
+		id = ""
+	}
+
+	noResult := slices.IndexFunc(said, mayLackResult)
+	switch {
+	case slices.ContainsFunc(said, by):
+	case noResult >= 0 && !u.isStreamable() && s.hasClosed(ctx, u, said[noResult]):
+		by, reason = mayLackResult, reasonClosed
+	case slices.ContainsFunc(said, isConnectionClosed) && isClosed(s.ping(ctx, waitTime(ctx), u.cs), u.dialed.sessionID()):
+		by = isConnectionClosed
+	default:
+		u.unsure = u.unsure || ctx.Err() != nil && slices.ContainsFunc(said, isConnectionClosed)
+		return false, ""
+	}
+	u.dialed.endsBy(said[slices.IndexFunc(said, by)])
+	return true, reason
 }
 
 // endsSoon reports whether cs has ended, or does so within the waitTime.
