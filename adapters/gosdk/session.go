@@ -236,10 +236,13 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	returned := make(chan struct{})
+	defer close(returned)
 	defer context.AfterFunc(s.ctx, func() {
 		cancel()
 		defer func() { _ = recover() }() // of a method of ctx
-		resilience.Excuse(ctx)           // from now on the call waits for the SDK, which closes the session
+		defer resilience.Excuse(ctx)()   // what f waits for now is the SDK, which closes the session
+		<-returned
 	})()
 
 	u := &use{session: s, cs: cs, around: around}

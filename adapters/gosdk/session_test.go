@@ -292,19 +292,30 @@ func TestCloseOfALostSessionLetsCallsReturn(t *testing.T) {
 	})
 }
 
-// What a call waits for after Close isn't its server.
-func TestTimeoutAfterACloseIsNotCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSession(t, newPeer().dial, sessionConfig{})
-		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: 4 * time.Second}}})
-		time.AfterFunc(time.Second, func() { _ = s.Close() })
-		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			return gosdk.Use(ctx, s, func(context.Context, *mcp.ClientSession) (int, error) { time.Sleep(5 * time.Second); return 0, nil })
+// What a call of the session waits for after Close isn't its server, but what its tool does next may be one.
+func TestTimeoutAfterAClose(t *testing.T) {
+	for name, tc := range map[string]struct{ inUse, next time.Duration }{
+		"of the call":   {5 * time.Second, 0},
+		"of what comes": {0, 5 * time.Second},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := newSession(t, newPeer().dial, sessionConfig{})
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: 4 * time.Second}}})
+			time.AfterFunc(time.Second, func() { _ = s.Close() })
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				_, err := gosdk.Use(ctx, s, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+					<-ctx.Done()
+					time.Sleep(tc.inUse)
+					return 0, ctx.Err()
+				})
+				time.Sleep(tc.next)
+				return 0, err
+			})
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			assert.Equal(t, tc.next > 0, g.Breaker("x").Failures() == 1)
+			time.Sleep(5 * time.Second)
 		})
-		assert.ErrorIs(t, err, resilience.CodeTimeout)
-		assert.Zero(t, g.Breaker("x").Failures())
-		time.Sleep(time.Second)
-	})
+	}
 }
 
 // A server whose loss is known before counts.
