@@ -271,25 +271,40 @@ func TestNoCallBeginsWhileCloseWaits(t *testing.T) {
 	})
 }
 
-// So does Close if the session is just lost, or none is up yet.
+// So does Close if the session is lost, and perhaps still being closed, or the next one is being dialed.
 func TestCloseOfALostSessionLetsCallsReturn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSession(t, newPeer().dial, sessionConfig{Backoff: steady(time.Hour)})
-		returned := false
-		go func() {
-			_, _ = gosdk.Use(t.Context(), s, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
-				<-ctx.Done()
-				time.Sleep(300 * time.Millisecond)
-				returned = true
-				return 0, ctx.Err()
-			})
-		}()
-		synctest.Wait()
-		s.ReportLost(current(s), errBoom)
-		synctest.Wait()
-		assert.NoError(t, s.Close())
-		assert.True(t, returned)
-	})
+	for name, tc := range map[string]struct{ since, backoff time.Duration }{
+		"just now":      {0, time.Hour},
+		"some time ago": {time.Minute, time.Hour},
+		"and dialed":    {time.Second, time.Second - time.Millisecond},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			p := newPeer()
+			var dials atomic.Int64
+			s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
+				if dials.Add(1) > 1 {
+					time.Sleep(100 * time.Millisecond)
+				}
+				return p.dial(context.WithoutCancel(ctx))
+			}, sessionConfig{Backoff: steady(tc.backoff)})
+			returned := false
+			go func() {
+				_, _ = gosdk.Use(t.Context(), s, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
+					<-ctx.Done()
+					time.Sleep(300 * time.Millisecond)
+					returned = true
+					return 0, ctx.Err()
+				})
+			}()
+			synctest.Wait()
+			s.ReportLost(current(s), errBoom)
+			time.Sleep(tc.since)
+			begin := time.Now()
+			assert.NoError(t, s.Close())
+			assert.True(t, returned)
+			assert.Less(t, time.Since(begin), time.Second)
+		})
+	}
 }
 
 // What a call of the session waits for after Close isn't its server, but what its tool does next may be one.

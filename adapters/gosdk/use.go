@@ -30,7 +30,7 @@ type uses struct {
 	mu      sync.Mutex
 	running int
 	none    chan struct{} // closed when none is running; nil unless somebody waits for that
-	waited  sync.Once
+	waited  chan struct{} // closed when somebody has waited; nil until then
 }
 
 func (u *uses) begin() (end func()) {
@@ -47,25 +47,30 @@ func (u *uses) begin() (end func()) {
 	}
 }
 
-// wait waits, the first time, until none is running, or the endTimeout has passed: a call that hasn't returned when the SDK
-// closes its session may have to wait for that, for as long as the server doesn't answer.
+// wait waits until none is running, or the endTimeout has passed since the first wait: a call that hasn't returned when the
+// SDK closes its session may have to wait for that, for as long as the server doesn't answer.
 func (u *uses) wait() {
-	u.waited.Do(func() {
-		u.mu.Lock()
-		if u.running == 0 {
-			u.mu.Unlock()
-			return
-		}
-		none := make(chan struct{})
-		u.none = none
+	u.mu.Lock()
+	if waited := u.waited; waited != nil {
 		u.mu.Unlock()
+		<-waited
+		return
+	}
+	u.waited = make(chan struct{})
+	defer close(u.waited)
+	if u.running == 0 {
+		u.mu.Unlock()
+		return
+	}
+	none := make(chan struct{})
+	u.none = none
+	u.mu.Unlock()
 
-		select {
-		case <-none:
-			time.Sleep(giveUpTime) // the SDK tells the server that they have ended on goroutines of its own
-		case <-time.After(endTimeout):
-		}
-	})
+	select {
+	case <-none:
+		time.Sleep(giveUpTime) // the SDK tells the server that they have ended on goroutines of its own
+	case <-time.After(endTimeout):
+	}
 }
 
 // maxOthers is how many errors of each kind a use knows.
