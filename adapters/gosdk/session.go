@@ -304,8 +304,8 @@ func (s *Session) Probe(ctx context.Context) error {
 // server, and a guard doesn't count it. Close waits for the functions of these calls to return, but for a second at most,
 // and returns the error of closing. For a server over stdio that may take as long as the process needs to end, see
 // mcp.CommandTransport; while a handler of the client's asks the user something, which the SDK waits for before protocol
-// 2026-07-28, until it returns; and over HTTP five seconds for the server's answer, and as long as a login that hangs. After
-// two minutes Close returns an error, and closing goes on. A second Close does nothing.
+// 2026-07-28, until it returns; and over HTTP ten seconds for the server's answers, and as long as a login that hangs.
+// After two minutes Close returns an error, and closing goes on. A second Close does nothing.
 func (s *Session) Close() error {
 	if s.closed.Swap(true) {
 		return nil
