@@ -23,8 +23,8 @@ import (
 // *resilience.Error stands. A login whose own server can't be reached looks like a server that can't be, unless it says by
 // [resilience.MarkNeutral] that it isn't. If it renews a token with the context in which it has logged in, as the SDK's
 // extauth.ClientCredentialsHandler does, no call succeeds once that has ended, and what ended it may count: let an own
-// Authorize call it with [context.WithoutCancel]. In a later round of a call, neither should call a failure the caller's mistake:
-// the agent would read that it may call again, though an earlier round may have had an effect.
+// Authorize call it with [context.WithoutCancel]. In a later round of a call, neither should call a failure the caller's
+// mistake: the agent would read that it may call again, though an earlier round may have had an effect.
 //
 // A call whose connection is refused is retried for any tool, unless it may have reached the server before:
 // in an earlier round, in which the server has asked for something, or at the address that has redirected

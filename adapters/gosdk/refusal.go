@@ -69,9 +69,9 @@ func markRefusal(err, said error, sent *reach) error {
 		case strings.Contains(said.Error(), ": rejected by transport: sending "):
 			return resilience.MarkBackend(err) // 429, 500, or 502 to 504: the call may have reached the server
 		case errors.As(said, &request) && (sent.began.Load() || !errors.Is(said, context.Canceled)):
-			return err // a login that renews its token with the context of another call begins none of this one
+			return err
 		}
-		return resilience.MarkNeutral(err) // of the login
+		return resilience.MarkNeutral(err) // of the login, also one that has used the context of another call in vain
 	}
 
 	switch status, refused := refusal(said); {

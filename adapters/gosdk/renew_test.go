@@ -129,9 +129,7 @@ func renewHTTP(ctx context.Context) error {
 // A handler may renew its token with the context of the call, or of the dial, in which it logged in, as the SDK's own
 // ClientCredentialsHandler does. Once that has ended, no call is sent, and that tells nothing of the server.
 func TestLoginWithAContextThatHasEnded(t *testing.T) {
-	for _, in := range []string{
-		"a call", "a dial that failed", "a session that was closed", "a session that has ended",
-	} {
+	for _, in := range []string{"a call", "a dial that failed", "a session that was closed", "a session that has ended"} {
 		for _, guarded := range []string{"a Session", "a client"} {
 			t.Run(in+", "+guarded, func(t *testing.T) {
 				l := &renewal{renew: renewHTTP}
