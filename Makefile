@@ -73,8 +73,8 @@ chaos: ## draws docs/chaos.svg: servers without a guard, with one, and with a Pr
 console-screenshots: ## takes docs/console-*.png again, in Chromium
 	cd examples && go test -count=1 ./console -run '^TestScreenshots$$' -update
 
-fleet: ## a table of servers with and without a fleet in an outage, with a real Redis: two minutes
-	cd adapters/redis/servers && go test -count=1 -v -run '^TestTable$$' . -table
+fleet: ## a table of servers with and without a fleet in an outage, with a real Redis: a minute
+	cd adapters/redis && go test -count=1 -v -run '^TestTable$$' . -table
 
 .PHONY: cross test-lowest test-newest
 

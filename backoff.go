@@ -1,7 +1,7 @@
 package resilience
 
 import (
-	"fmt"
+	"cmp"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -9,8 +9,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// Jitter is how a [Backoff] spreads its delays, so that callers that failed together don't
-// come back together.
+// Jitter spreads the delays of a [Backoff], so that callers that failed together don't come back
+// together.
 type Jitter uint8
 
 const (
@@ -33,11 +33,9 @@ const (
 // Backoff computes the delays between attempts. The ceiling of the delay after an attempt is
 // min(Max, Base·2^attempt), and Jitter draws the delay below it.
 //
-// In a [Retry] or a [ConnectorConfig], its durations must not be negative, Max must not be under Base, and Jitter must
-// be one of the constants.
-//
-// A Backoff is a plain value without hidden state, which may be copied and shared. Its
-// methods are safe for concurrent use.
+// In a [Retry] or a [ConnectorConfig], its durations must not be negative, Max must not be under Base,
+// and Jitter must be one of the constants. A Backoff is a plain value without hidden state, which may be
+// copied and shared. Its methods are safe for concurrent use.
 type Backoff struct {
 	// Base is the first ceiling. Zero means 500ms. If it is negative, there are no delays.
 	Base time.Duration
@@ -53,61 +51,40 @@ type Backoff struct {
 // Delay returns how long to wait after the given attempt, counted from 0. A negative attempt
 // counts as 0. However high the attempt is, the ceiling stays at Max.
 func (b Backoff) Delay(attempt int) time.Duration {
-	ceiling := b.ceiling(attempt)
-	if ceiling <= 0 {
+	b = b.withDefaults(defaultBase, defaultMax)
+	if b.Base < 0 || b.Max < 0 {
 		return 0
 	}
 
+	ceiling := b.Max
+	if attempt = max(attempt, 0); b.Base <= b.Max>>attempt { // so that the shift to the left can't overflow
+		ceiling = b.Base << attempt
+	}
 	switch b.Jitter {
 	case NoJitter:
 		return ceiling
 	case SmallJitter:
 		spread := ceiling / 20 * 3
-		high := b.withDefaults(defaultBase, defaultMax).Max
-		if ceiling <= high-spread {
-			high = ceiling + spread
-		}
-		return between(ceiling-spread, high)
+		return between(ceiling-spread, min(add(ceiling, spread), b.Max))
 	default:
 		return between(0, ceiling)
 	}
 }
 
-// check returns errors that name the fields as those of a field Backoff.
+// check returns an error for each bad field.
 func (b Backoff) check() []error {
 	var errs fieldErrors
-	errs.notNegative("Backoff.Base", b.Base)
-	errs.notNegative("Backoff.Max", b.Max)
-	if b.Max > 0 && b.Base > b.Max {
-		errs = append(errs, fmt.Errorf("Backoff.Max is %s: it must not be under Base, %s", b.Max, b.Base))
-	}
-	if b.Jitter > NoJitter {
-		errs = append(errs,
-			fmt.Errorf("Backoff.Jitter is %d: it must be FullJitter, SmallJitter or NoJitter", b.Jitter))
-	}
+	notNegative(&errs, "Backoff.Base", b.Base, "the default")
+	notNegative(&errs, "Backoff.Max", b.Max, "the default")
+	errs.require(b.Jitter <= NoJitter, "Backoff.Jitter",
+		"is %d: it must be FullJitter, SmallJitter or NoJitter", b.Jitter)
+	errs.require(b.Max <= 0 || b.Base <= b.Max, "Backoff.Max", "is %s: it must not be under Base, %s", b.Max, b.Base)
 	return errs
 }
 
-func (b Backoff) ceiling(attempt int) time.Duration {
-	b = b.withDefaults(defaultBase, defaultMax)
-	if b.Base < 0 {
-		return 0
-	}
-
-	attempt = max(attempt, 0)
-	if b.Base <= b.Max>>attempt { // so that the shift to the left can't overflow
-		return b.Base << attempt
-	}
-	return b.Max
-}
-
 func (b Backoff) withDefaults(base, ceiling time.Duration) Backoff {
-	if b.Base == 0 {
-		b.Base = base
-	}
-	if b.Max == 0 {
-		b.Max = max(ceiling, b.Base)
-	}
+	b.Base = cmp.Or(b.Base, base)
+	b.Max = cmp.Or(b.Max, max(ceiling, b.Base))
 	return b
 }
 

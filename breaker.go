@@ -1,67 +1,56 @@
 package resilience
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sony/gobreaker/v2"
 )
 
-// A Breaker rejects calls while what they call is broken. It opens after consecutive
-// failures, lets one probe pass after a cooldown, and closes as soon as a probe succeeds.
-// One breaker serves calls of any result type, and all its methods are safe for concurrent
-// use. Create one with [NewBreaker].
-//
-// An open breaker recovers by itself: a call is the probe after the Cooldown, or BreakerConfig.Probe asks the
-// backend in the background. Isolate, Trip and Reset change the state by hand.
-//
-// It is gobreaker's two-step breaker, plus what that leaves to its user: results that count
-// once, a probe that can't be lost, the time until the next probe, and changes that are
-// reported outside of its lock.
+// A Breaker rejects calls while their backend is broken. It opens after consecutive failures, lets
+// one probe pass after a cooldown, and closes as soon as a probe succeeds. [BreakerConfig].Probe asks
+// the backend in the background instead. Isolate, Trip and Reset change the state by hand. One
+// breaker serves calls of any result type, and all its methods are safe for concurrent use. Create
+// one with [NewBreaker].
 type Breaker struct {
-	name  string
-	of    keyName        // what the guard keeps it for; zero if no fleet may share it
-	cfg   *BreakerConfig // which other breakers may have, too
-	guard *Guard         // that made it; nil if none did
+	name     string
+	key      string // see BreakerKey; empty if the breaker isn't one of a key
+	cfg      *BreakerConfig
+	guard    *Guard              // that made it; nil if none did
+	onChange func(BreakerChange) // never blocks
 
-	// era is replaced by each change, with mu held. The results of calls that an earlier one has admitted are dropped.
-	era atomic.Pointer[era]
+	phase atomic.Pointer[phase] // replaced with mu held
 
-	// probeAt is when a call may be the probe. It is set while the breaker is open.
-	probeAt atomic.Pointer[moment]
-
-	message atomic.Pointer[message] // of the last rejection
-	reason  atomic.Pointer[string]  // of Isolate; nil unless the breaker is isolated
-	prober  *prober                 // nil if there is no Probe
-	changes *queue                  // of OnChange; nil if there is none
-
-	mu      sync.Mutex // guards trouble; not held while gobreaker or user code is called
-	trouble *trouble   // nil until the breaker changes, as most never do; inTrouble makes it
-
-	isolations atomic.Uint32 // how often it was isolated
-	watched    atomic.Bool   // the next success is reported to the fleet
-	succeeded  atomic.Int64  // when a call of a member of a fleet has succeeded last, in nanoseconds since guard.made
-	asking     atomic.Bool   // a call asks the fleet whether it may be the probe
-	unlabeled  bool          // observers read othersName, not its name
+	mu     sync.Mutex // not held while gobreaker or user code is called
+	extra  int        // probes that are admitted beside the first one, see settle
+	prober prober
 }
 
-// trouble is what a breaker has to remember once it has changed.
-type trouble struct {
-	failures int     // that opened it, plus the probes that have failed since
-	probe    *ticket // under way; nil if there is none
-	overdue  *moment // when that probe has failed
-	slots    slotQueue
-	shared   sharing
+// A phase is the time between two changes of a breaker. Results of calls that an earlier phase has
+// admitted are dropped.
+type phase struct {
+	state    State
+	counter  *gobreaker.TwoStepCircuitBreaker[struct{}] // counts failures while the breaker is closed
+	failures int                                        // that opened it, and failed probes since
+	reason   string                                     // of Isolate
+
+	// until is when an open breaker lets a call be the probe, and when the probe of a half-open one has
+	// failed. wait is the time that it was set for: more can't be left, except by the clock of another
+	// synctest bubble. While the breaker is half-open, these are guarded by its mutex.
+	until     time.Time
+	wait      time.Duration
+	slots     int  // for calls that may be probes
+	contended bool // a call was rejected because there was no slot
 }
 
-// inTrouble returns what a breaker that changes has to remember. b.mu must be held.
-func (b *Breaker) inTrouble() *trouble {
-	if b.trouble == nil {
-		b.trouble = new(trouble)
+func (p *phase) left() time.Duration {
+	if left := time.Until(p.until); left <= p.wait {
+		return left
 	}
-	return b.trouble
+	return 0
 }
 
 // NewBreaker returns a closed breaker. The name is used in errors and passed to OnChange. It
@@ -72,176 +61,202 @@ func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 	}
 
 	cfg = cfg.withDefaults()
-	return newBreaker(name, &cfg)
+	b := newBreaker(name, &cfg)
+	if cfg.OnChange != nil {
+		var changes queue
+		b.onChange = func(e BreakerChange) {
+			changes.add(func() { cfg.OnChange(e.Breaker, e.From, e.To) })
+		}
+	}
+	return b
 }
 
 // newBreaker returns a closed breaker with a configuration that is complete.
 func newBreaker(name string, cfg *BreakerConfig) *Breaker {
-	b := &Breaker{name: name, cfg: cfg}
-	if cfg.Probe != nil {
-		b.prober = new(prober)
-	}
-	if cfg.OnChange != nil {
-		b.changes = new(queue)
-	}
-	b.era.Store(newEra(StateClosed, b.newCounter(false)))
+	b := &Breaker{name: name, cfg: cfg, onChange: func(BreakerChange) {}}
+	b.phase.Store(b.closedPhase())
 	return b
-}
-
-// label returns the name of the breaker for observers.
-func (b *Breaker) label() string {
-	if b.unlabeled {
-		return othersName
-	}
-	return b.name
 }
 
 // Name returns the name that was given to [NewBreaker].
 func (b *Breaker) Name() string { return b.name }
 
 // Key returns the key of the calls that the breaker is for, "" if it is for all of them. See [BreakerKey].
-func (b *Breaker) Key() string { return b.of.key }
+func (b *Breaker) Key() string { return b.key }
 
 // State returns the current state. An open breaker whose cooldown has passed is half-open.
 func (b *Breaker) State() State {
-	s := b.era.Load().state
-	if s == StateOpen && b.untilProbe() <= 0 {
-		return StateHalfOpen // for the next call; a look changes nothing
+	p := b.phase.Load()
+	if p.state == StateOpen && p.left() <= 0 {
+		return StateHalfOpen
 	}
-	return s
+	return p.state
 }
 
 // RetryAfter returns the time until the backend of an open breaker is asked again: by a call, or by
 // BreakerConfig.Probe. It is positive while the breaker is open, and zero otherwise.
 func (b *Breaker) RetryAfter() time.Duration {
-	if b.State() != StateOpen {
+	p := b.phase.Load()
+	if p.state != StateOpen || p.left() <= 0 {
 		return 0
 	}
-
-	return max(b.untilAsked(), 1)
+	return b.untilAsked(p.left())
 }
 
-// untilProbe returns how long it is until a call may be the probe, zero or less if one may be now. It
-// requires that the breaker has been open.
-func (b *Breaker) untilProbe() time.Duration { return b.probeAt.Load().left() }
-
-// untilAsked returns how long it is until a call may be the probe or Probe is called, whichever is first.
-func (b *Breaker) untilAsked() time.Duration {
-	left := b.untilProbe()
-	if at := b.nextProbe(); at != nil {
-		asked := at.left()
-		if asked <= 0 {
-			asked = time.Second // Probe runs, and nothing says when it will end
+// untilAsked returns the time until the backend is asked again, if a call may ask it after left.
+func (b *Breaker) untilAsked(left time.Duration) time.Duration {
+	if next, ok := b.prober.next(); ok {
+		if next <= 0 {
+			next = time.Second // Probe runs, and may take any time
 		}
-		left = min(left, asked)
+		left = min(left, next)
 	}
-	return left
+	return max(left, 1)
 }
 
-// isolated reports whether the breaker is out of service.
-func (b *Breaker) isolated() bool { return b.era.Load().state == StateIsolated }
-
-// rejects reports whether the breaker rejects all calls for the time being. Unlike State it changes nothing.
-func (b *Breaker) rejects() bool {
-	s := b.era.Load().state
-	return s == StateIsolated || s == StateOpen && b.untilProbe() > 0
-}
-
-// resting reports whether a new breaker would be no different.
-func (b *Breaker) resting() bool {
-	now := b.era.Load()
-	return now.state == StateClosed && now.failures() == 0
-}
-
-// forgettable reports whether a breaker that nothing uses may be forgotten: one that has seen failures only if
-// failing is true, and never while it rejects calls, or while a new one would because the fleet has isolated it.
-func (b *Breaker) forgettable(failing bool) bool {
-	return (b.resting() || failing && !b.rejects()) && !b.isFreed()
-}
-
-// Failures returns how many calls in a row have failed. While the breaker is open or half-open, it counts those
-// that opened it and the probes that failed since. If it is isolated, it counts those of before, or none if it was
-// closed.
+// Failures returns how many calls in a row have failed. While the breaker isn't closed, it counts those
+// that opened it and the probes that failed since, or none if it was isolated.
 func (b *Breaker) Failures() int {
-	if b.State() == StateClosed {
-		return b.era.Load().failures()
+	p := b.phase.Load()
+	if p.state == StateClosed {
+		return int(p.counter.Counts().ConsecutiveFailures)
 	}
+	return p.failures
+}
 
+// healthy reports whether the breaker is closed and has no failures.
+func (b *Breaker) healthy() bool { return b.phase.Load().state == StateClosed && b.Failures() == 0 }
+
+// closedPhase returns a phase in which gobreaker counts.
+func (b *Breaker) closedPhase() *phase {
+	return &phase{state: StateClosed, counter: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		ReadyToTrip: func(n gobreaker.Counts) bool { return uint64(n.ConsecutiveFailures) >= uint64(b.cfg.Failures) },
+		IsExcluded:  func(err error) bool { return err == errNeutral },
+	})}
+}
+
+// admit lets a call pass, or returns why it is rejected. A probe that takes longer than keep, or
+// than ProbeTimeout if that is longer, has failed.
+func (b *Breaker) admit(keep time.Duration) (a admission, rejected *Error) {
+	for {
+		p := b.phase.Load()
+		switch p.state {
+		case StateClosed:
+			report, err := p.counter.Allow()
+			if err == nil {
+				return admission{b, p, report}, nil
+			}
+			b.trip(p) // a call has failed just now
+		case StateIsolated:
+			return a, b.rejection(p)
+		case StateOpen:
+			if p.left() > 0 { // the usual case of an open breaker, without a lock
+				return a, b.rejection(p)
+			}
+			if !b.mayProbe() {
+				return a, b.rejection(p)
+			}
+			b.thaw()
+		case StateHalfOpen:
+			if a, done := b.probe(p, max(keep, b.cfg.ProbeTimeout)); done {
+				if a.b == nil {
+					return a, b.rejection(b.phase.Load())
+				}
+				return a, nil
+			}
+		}
+	}
+}
+
+// thaw makes an open breaker half-open if its cooldown has passed.
+func (b *Breaker) thaw() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.inTrouble().failures
+	if p := b.phase.Load(); p.state == StateOpen && p.left() <= 0 {
+		b.change(&phase{state: StateHalfOpen, slots: 1 + b.extra, failures: p.failures}, CauseCooldown)
+	}
 }
 
-// Allow asks for the permission to make one call. If the call may be made, Allow returns
-// done, to which the call's error must be reported, nil for a success. Otherwise the error
-// is a CIRCUIT_OPEN [*Error] with a RetryAfter: the time until a call may be the probe. While the
-// backend is being asked, by a call or by BreakerConfig.Probe, it is as long as that has been in vain,
-// from a second to a Cooldown. An isolated breaker has no time to tell.
-//
-// Only the first call of done counts; it is safe for concurrent use. A result that belongs
-// to an earlier state of the breaker is dropped. A probe that never reports has failed after
-// ProbeTimeout, which the next call of Allow notices.
-//
-// Allow has no context, so it can't know that it is used inside of a call that b has admitted: that is
-// another call, and counts by itself. Rather use [WithBreaker] or a [Guard] there.
-func (b *Breaker) Allow() (done func(error), err error) {
-	t := new(ticket)
-	if rejected := b.admit(t, 0, 0, never); rejected != nil {
-		return nil, rejected
+// probe takes a slot of a half-open breaker. If there is none, the admission is zero. If the probe has held its
+// slot for longer than it may, it has failed. It returns false if the breaker has changed.
+func (b *Breaker) probe(p *phase, keep time.Duration) (a admission, done bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.phase.Load() != p {
+		return a, false
 	}
 
-	return t.done, nil
+	if p.slots == 0 {
+		p.contended = true
+		if p.left() < 0 {
+			b.open(b.cfg.Cooldown, p.failures+1, CauseCalls)
+		}
+		return a, true
+	}
+	p.slots--
+	p.contended = false
+	p.wait, p.until = keep, time.Now().Add(keep)
+	return admission{b: b, phase: p}, true
 }
 
-// WithBreaker calls fn on this goroutine if b admits the call, and reports the result to b.
-// It returns the value and the error of fn unchanged, or CIRCUIT_OPEN if b rejects the call.
-//
-// An error of fn counts as b's Classify says, but not if ctx has been canceled by then. A
-// panic or a runtime.Goexit counts as a failure; a panic is returned as TOOL_FAILED around a
-// [*PanicError]. A context that has already ended is CANCELED or TIMEOUT and a nil fn is
-// TOOL_NOT_FOUND; neither counts. A nil ctx or b panics.
-//
-// Inside of a call that b has admitted, a call on b belongs to that call: it passes, and doesn't
-// count by itself, unless it outlives that call, as with context.WithoutCancel.
-//
-// If a deadline of ctx ends fn, that counts as a failure: only a [Guard] knows whose
-// deadline it was. WithBreaker can't return before fn does; put [WithTimeout] inside it.
-func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context) (T, error)) (T, error) {
-	var zero T
-	if b == nil {
-		panic("resilience: nil *Breaker")
+// trip opens a closed breaker whose counter has had too many failures.
+func (b *Breaker) trip(p *phase) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.phase.Load() == p {
+		b.open(b.cfg.Cooldown, b.cfg.Failures, CauseCalls)
 	}
-	if err := checkFunc(ctx, b.name, fn == nil); err != nil {
-		return zero, err
+}
+
+// open opens the breaker for d. b.mu must be held.
+func (b *Breaker) open(d time.Duration, failures int, cause Cause) {
+	b.change(&phase{state: StateOpen, until: time.Now().Add(d), wait: d, failures: failures}, cause)
+}
+
+// change begins a phase. b.mu must be held.
+func (b *Breaker) change(to *phase, cause Cause) {
+	from := b.phase.Swap(to)
+	if to.state == StateClosed {
+		b.extra = 0
 	}
-	if err := endOf(ctx, b.name); err != nil {
-		return zero, err
+	b.prober.changed(b, from.state, to.state, cause)
+	b.onChange(BreakerChange{
+		Breaker: b.name, From: from.state, To: to.state, Cause: cause, Reason: to.reason, Time: time.Now(),
+	})
+}
+
+// rejection returns the error of a call that is rejected in phase p.
+func (b *Breaker) rejection(p *phase) *Error {
+	if p.state == StateIsolated {
+		return b.isolatedError(p.reason)
 	}
 
-	if around := ticketOf(ctx, b); around != nil {
-		var value T
-		err := ErrGoexit // until fn returns
-		defer func() { around.endWithin(ctx, err) }()
-		value, err = protect(ctx, fn)
-		return value, crashError(b.name, err)
+	after := time.Second // while the backend is being asked, the answer may come at any time
+	if p.state == StateOpen && p.left() > 0 {
+		after = b.untilAsked(p.left())
+	}
+	seconds := wholeSeconds(after)
+	text := circuitOpenMessage(seconds)
+	if _, probing := b.prober.next(); probing || p.state == StateHalfOpen || p.left() <= 0 {
+		text = circuitOpenMessage(0) + " Its backend is being asked; call again in " + plural(seconds, "second") + "."
 	}
 
-	t, left := new(ticket), never
-	if at, ok := ctx.Deadline(); ok {
-		left = time.Until(at)
+	e := newError(CodeCircuitOpen, b.name, text, true)
+	e.RetryAfter = after
+	if b.key != "" {
+		e.Message = "For '" + b.key + "': " + text
+		e.suggest(suggestOtherKey)
 	}
-	if rejected := b.admit(t, 0, 0, left); rejected != nil {
-		return zero, rejected
-	}
-	defer t.settle(outcomeFailure, false) // counts only if fn calls runtime.Goexit
-	t.runs.Store(true)
-	defer t.runs.Store(false)
+	return e
+}
 
-	value, err := protect(t.within(ctx), fn)
-	if err != nil && !isCrash(err) && canceledAbove(ctx) {
-		t.settle(outcomeNeutral, false)
-	} else {
-		t.done(err)
+// isolatedError has no time to wait, since an operator decides.
+func (b *Breaker) isolatedError(reason string) *Error {
+	text := "'" + b.name + "' is taken out of service"
+	if reason != "" {
+		text += ": " + reason
 	}
-	return value, crashError(b.name, err)
+	e := newError(CodeCircuitOpen, b.name, text, false)
+	e.suggest(suggestElsewhere)
+	return e
 }

@@ -2,10 +2,9 @@ package resilience_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,50 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// newHalfOpen returns a breaker whose next call is the probe.
+func newHalfOpen(t *testing.T, cfg resilience.BreakerConfig) *resilience.Breaker {
+	t.Helper()
+	b := resilience.NewBreaker("x", cfg)
+	makeHalfOpen(t, b)
+	return b
+}
+
+// makeHalfOpen opens a closed breaker, and waits until its next call is the probe.
+func makeHalfOpen(t *testing.T, b *resilience.Breaker) {
+	t.Helper()
+	trip(t, b)
+	time.Sleep(b.RetryAfter())
+	require.Equal(t, resilience.StateHalfOpen, b.State())
+}
+
+// admit begins a call that the breaker must admit, and returns how it reports its result.
+func admit(t *testing.T, b *resilience.Breaker) (done func(error)) {
+	t.Helper()
+	done, err := b.Allow()
+	require.NoError(t, err)
+	return done
+}
+
+// admitSome begins n calls, and returns how the admitted ones report their results.
+func admitSome(b *resilience.Breaker, n int) (admitted []func(error)) {
+	for range n {
+		if done, err := b.Allow(); err == nil {
+			admitted = append(admitted, done)
+		}
+	}
+	return admitted
+}
+
+// rejection returns the error of a call that the breaker must reject.
+func rejection(t *testing.T, b *resilience.Breaker) *resilience.Error {
+	t.Helper()
+	_, err := b.Allow()
+	var e *resilience.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, resilience.CodeCircuitOpen, e.Code)
+	return e
+}
 
 func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -24,52 +67,21 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 				changes = append(changes, fmt.Sprintf("%s: %v to %v", name, from, to))
 				b.State() // must not deadlock
 				b.RetryAfter()
+				panic("it harms nothing")
 			},
 		})
 		assert.Equal(t, "db", b.Name())
 		assert.Equal(t, resilience.StateClosed, b.State())
 		assert.Zero(t, b.RetryAfter())
 
-		for range 4 {
-			report(b, errBoom)
-		}
-		report(b, nil) // a success restarts the count
-		for range 4 {
-			report(b, errBoom)
-		}
-		assert.Equal(t, resilience.StateClosed, b.State())
-		report(b, errBoom)
-		assert.Equal(t, resilience.StateOpen, b.State())
-		assert.Equal(t, 30*time.Second, b.RetryAfter())
-
-		time.Sleep(10 * time.Second)
-		_, err := b.Allow()
-		assert.EqualError(t, err,
-			"CIRCUIT_OPEN: Circuit breaker open due to repeated failures. Calls are rejected for 20 more seconds.")
-		var e *resilience.Error
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, 20*time.Second, e.RetryAfter)
-		assert.Equal(t, "db", e.Tool)
-
-		time.Sleep(20*time.Second - 1)
-		assert.Equal(t, resilience.StateOpen, b.State())
-		assert.Equal(t, time.Duration(1), b.RetryAfter())
-		time.Sleep(b.RetryAfter())
+		play(t, b, "ffffsffff")
+		assert.Equal(t, 4, b.Failures())
+		play(t, b, "fw") // after exactly a cooldown
 		assert.Equal(t, resilience.StateHalfOpen, b.State())
 		assert.Zero(t, b.RetryAfter())
-
-		probe, err := b.Allow()
-		require.NoError(t, err)
-		_, err = b.Allow()
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, resilience.CodeCircuitOpen, e.Code)
-		assert.Equal(t, time.Second, e.RetryAfter, "while a probe runs")
-		probe(errBoom)
-		assert.Equal(t, 30*time.Second, b.RetryAfter())
-
-		time.Sleep(30*time.Second + 1)
-		require.True(t, report(b, nil))
+		play(t, b, "fws")
 		assert.Equal(t, resilience.StateClosed, b.State(), "one success closes it")
+		assert.Zero(t, b.Failures())
 		synctest.Wait()
 		assert.Equal(t, []string{
 			"db: closed to open", "db: open to half-open", "db: half-open to open",
@@ -78,27 +90,24 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	})
 }
 
-func TestBreakerCountsByItsOwnClassify(t *testing.T) {
+func TestRejectionSaysHowLongToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := resilience.NewBreaker("", resilience.BreakerConfig{
-			Failures: 2, Cooldown: time.Second,
-			Classify: func(err error) resilience.Class {
-				if errors.Is(err, io.EOF) {
-					return resilience.ClassInvalid
-				}
-				panic("no idea") // counts
-			},
-		})
+		b := resilience.NewBreaker("db", resilience.BreakerConfig{})
+		trip(t, b)
+		time.Sleep(10 * time.Second)
+		e := rejection(t, b)
+		assert.EqualError(t, e,
+			"CIRCUIT_OPEN: Circuit breaker open due to repeated failures. Calls are rejected for 20 more seconds.")
+		assert.Equal(t, 20*time.Second, e.RetryAfter)
+		assert.Equal(t, "db", e.Tool)
+		time.Sleep(20*time.Second - 1)
+		assert.Equal(t, time.Duration(1), rejection(t, b).RetryAfter)
 
-		for range 10 {
-			report(b, io.EOF)
-		}
-		report(b, errBoom)
-		assert.Equal(t, resilience.StateClosed, b.State())
-		report(b, io.EOF) // neutral: the count goes on
-		report(b, errBoom)
-		assert.Equal(t, resilience.StateOpen, b.State())
-		assert.Equal(t, time.Second, b.RetryAfter())
+		time.Sleep(time.Nanosecond)
+		admit(t, b)
+		e = rejection(t, b)
+		assert.Equal(t, time.Second, e.RetryAfter)
+		assert.Contains(t, e.Message, "Its backend is being asked; call again in 1 second.")
 	})
 }
 
@@ -114,81 +123,7 @@ func TestNewBreakerPanicsIfItsConfigIsInvalid(t *testing.T) {
 	})
 }
 
-func TestStateHasAName(t *testing.T) {
-	for state, want := range map[resilience.State]string{
-		resilience.StateClosed:   "closed",
-		resilience.StateHalfOpen: "half-open",
-		resilience.StateOpen:     "open",
-		resilience.StateIsolated: "isolated",
-		resilience.State(9):      "State(9)",
-	} {
-		assert.Equal(t, want, state.String())
-	}
-	assert.Equal(t, `"half-open"`, jsonOf(t, resilience.StateHalfOpen))
-}
-
-func TestBreakerGoesOnWhateverItsCallbackDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var received []resilience.State
-		block := make(chan struct{})
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{
-			Failures: 1, Cooldown: time.Second,
-			OnChange: func(_ string, _, to resilience.State) {
-				received = append(received, to)
-				switch len(received) {
-				case 1:
-					panic("callback")
-				case 2:
-					runtime.Goexit()
-				case 3:
-					<-block
-				}
-			},
-		})
-
-		for range 3 {
-			report(b, errBoom)
-			time.Sleep(2 * time.Second)
-			require.Equal(t, resilience.StateHalfOpen, b.State())
-		}
-		report(b, nil)
-		assert.Equal(t, resilience.StateClosed, b.State(), "a callback that blocks holds up nothing")
-
-		close(block)
-		synctest.Wait()
-		assert.Equal(t, []resilience.State{
-			resilience.StateOpen, resilience.StateHalfOpen,
-			resilience.StateOpen, resilience.StateHalfOpen,
-			resilience.StateOpen, resilience.StateHalfOpen,
-			resilience.StateClosed,
-		}, received)
-	})
-}
-
-func TestRejectionSaysHowLongToWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := resilience.NewBreaker("b", resilience.BreakerConfig{Failures: 1})
-		require.True(t, report(b, errBoom))
-
-		_, err := b.Allow()
-		assert.ErrorContains(t, err, "30 more seconds")
-		time.Sleep(20 * time.Second)
-		_, err = b.Allow()
-		assert.ErrorContains(t, err, "10 more seconds")
-
-		time.Sleep(10*time.Second - 1)
-		_, err = b.Allow()
-		assert.Equal(t, time.Duration(1), resilience.AsError("", err).RetryAfter)
-		assert.Equal(t, resilience.StateOpen, b.State())
-		time.Sleep(time.Nanosecond)
-		_, err = b.Allow()
-		assert.NoError(t, err)
-	})
-}
-
-var packageBreaker = resilience.NewBreaker("package", resilience.BreakerConfig{Failures: 1})
-
-// The clock of a bubble is years behind, so that a breaker that was opened outside has cooled down.
+// The clock of a bubble is years behind. Tests may use a breaker that is a package variable.
 func TestBreakerThatWasOpenedOutsideOfABubbleWorksInOne(t *testing.T) {
 	b := resilience.NewBreaker("x", resilience.BreakerConfig{})
 	trip(t, b)
@@ -198,17 +133,305 @@ func TestBreakerThatWasOpenedOutsideOfABubbleWorksInOne(t *testing.T) {
 	})
 }
 
-// The clock of each bubble says something else.
-func TestBreakerThatIsAPackageVariableWorksInBubbles(t *testing.T) {
-	for range 2 {
-		synctest.Test(t, func(t *testing.T) {
-			report(packageBreaker, errBoom)
-			assert.Equal(t, 30*time.Second, packageBreaker.RetryAfter())
-			_, err := packageBreaker.Allow()
-			assert.Equal(t, 30*time.Second, resilience.AsError("", err).RetryAfter)
+func TestCallCountsOnceHoweverOftenItIsReported(t *testing.T) {
+	b := resilience.NewBreaker("x", resilience.BreakerConfig{})
+	done := admit(t, b)
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() { done(errBoom) })
+	}
+	wg.Wait()
+	done(nil)
+	assert.Equal(t, 1, b.Failures(), "the first report counts, the later success doesn't")
+}
 
-			time.Sleep(31 * time.Second)
-			require.True(t, report(packageBreaker, nil))
+// Outcomes that don't tell how the backend is give the slot of a probe back.
+func TestNeutralOutcomes(t *testing.T) {
+	for name, err := range map[string]error{
+		"a cancellation":                context.Canceled,
+		"a mistake":                     resilience.MarkInvalid(errBoom),
+		"neutral by a mark":             resilience.MarkNeutral(errBoom),
+		"an answer that isn't final":    resilience.ErrUnfinished,
+		"a rejection by a breaker":      resilience.CircuitOpenError("y", time.Second),
+		"a rejection by a limit":        &resilience.Error{Code: resilience.CodeOverloaded},
+		"a rejection by a closed guard": &resilience.Error{Code: resilience.CodeShuttingDown},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			b := resilience.NewBreaker("x", resilience.BreakerConfig{Failures: 2})
+			report(b, errBoom)
+			report(b, err)
+			assert.Equal(t, 1, b.Failures(), "it counts neither way")
+			report(b, errBoom)
+			require.Equal(t, resilience.StateOpen, b.State())
+
+			time.Sleep(30 * time.Second)
+			for range 3 {
+				require.True(t, report(b, err))
+				require.Equal(t, resilience.StateHalfOpen, b.State())
+			}
+			require.True(t, report(b, nil), "the next call is the probe")
+			assert.Equal(t, resilience.StateClosed, b.State())
+		})
+	}
+}
+
+func TestProbeThatDoesNotReportFailsAfterItsTimeout(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cfg     resilience.BreakerConfig
+		timeout time.Duration
+	}{
+		"default": {resilience.BreakerConfig{}, 2 * time.Minute},
+		"own":     {resilience.BreakerConfig{ProbeTimeout: time.Hour}, time.Hour},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			b := newHalfOpen(t, tc.cfg)
+			lost := admit(t, b)
+			time.Sleep(tc.timeout)
+			e := rejection(t, b)
+			assert.GreaterOrEqual(t, e.RetryAfter, time.Second)
+			assert.LessOrEqual(t, e.RetryAfter, 30*time.Second)
+			require.Equal(t, resilience.StateHalfOpen, b.State(), "the probe may still report")
+
+			time.Sleep(time.Nanosecond)
+			assert.Equal(t, 30*time.Second, rejection(t, b).RetryAfter, "it has failed, and the cooldown begins")
+
+			time.Sleep(30 * time.Second)
+			lost(errBoom) // too late
+			probe := admit(t, b)
+			rejection(t, b)
+			probe(nil)
+			assert.Equal(t, resilience.StateClosed, b.State())
+		})
+	}
+}
+
+func TestOneOfManyCallsAtOnceIsTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHalfOpen(t, resilience.BreakerConfig{})
+		probes := make(chan func(error), 100)
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				if done, err := b.Allow(); err == nil {
+					probes <- done
+				}
+			})
+		}
+		wg.Wait()
+
+		require.Len(t, probes, 1)
+		(<-probes)(nil)
+		assert.Equal(t, resilience.StateClosed, b.State())
+	})
+}
+
+// A probe that tells nothing and stands in the way of another call lets one call more pass beside the next probe.
+func TestProbeThatStandsInTheWayLeavesRoomForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHalfOpen(t, resilience.BreakerConfig{})
+		for range 10 {
+			require.True(t, report(b, context.Canceled), "it stands in no call's way")
+		}
+		admitted := admitSome(b, 10)
+		require.Len(t, admitted, 1)
+		admitted[0](context.Canceled)
+
+		admitted = admitSome(b, 10)
+		require.Len(t, admitted, 2)
+		admitted[1](nil)
+		require.Equal(t, resilience.StateClosed, b.State())
+		admitted[0](errBoom)
+		assert.Zero(t, b.Failures(), "it belongs to an earlier state")
+
+		makeHalfOpen(t, b)
+		for range 10 { // closing starts anew, and probes that fail stay single
+			admitted = admitSome(b, 10)
+			require.Len(t, admitted, 1)
+			admitted[0](errBoom)
+			time.Sleep(30 * time.Second)
+		}
+	})
+}
+
+// No client shuts a half-open breaker for another, by calling one time after another.
+func TestPromise2ClientWhoseCallsTellNothingDoesNotKeepTheSlot(t *testing.T) {
+	works := func(ctx context.Context) (int, error) {
+		select {
+		case <-time.After(500 * time.Millisecond):
+			return 1, nil
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	for name, tc := range map[string]struct {
+		stays time.Duration
+		tool  toolFunc
+	}{
+		"it leaves": {400 * time.Millisecond, works},
+		"it makes mistakes": {time.Minute, func(ctx context.Context) (int, error) {
+			_, _ = works(ctx)
+			return 0, resilience.MarkInvalid(errBoom)
+		}},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{})
+			makeHalfOpen(t, g.Breaker("x"))
+			over, stop := context.WithCancel(t.Context())
+			defer stop()
+			go func() {
+				for over.Err() == nil {
+					ctx, leave := leavingAfter(tc.stays)(t.Context())
+					_, _ = resilience.Do(ctx, g, "x", tc.tool, resilience.WaitForTool())
+					leave()
+					time.Sleep(time.Millisecond) // a rejection takes no time
+				}
+			}()
+
+			time.Sleep(100 * time.Millisecond)
+			for rejected := 0; ; rejected++ {
+				_, err := resilience.Do(t.Context(), g, "x", works)
+				if err == nil {
+					break
+				}
+				require.Less(t, rejected, 10)
+				time.Sleep(resilience.AsError("", err).RetryAfter + 37*time.Millisecond)
+			}
+			stop()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// Nor does a client that makes many calls at once.
+func TestPromise2ClientWithManyCallsDoesNotKeepTheSlot(t *testing.T) {
+	for _, atOnce := range []int{1, 9, 20} {
+		runInBubble(t, fmt.Sprint(atOnce), func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{})
+			makeHalfOpen(t, g.Breaker("x"))
+			over, stop := context.WithCancel(t.Context())
+			go func() {
+				for over.Err() == nil {
+					ctx, leave := context.WithCancel(over)
+					for range atOnce {
+						go resilience.Do(ctx, g, "x", untilDone)
+						synctest.Wait() // they come one after the other
+					}
+					time.Sleep(10 * time.Second)
+					leave()
+					synctest.Wait() // all have returned
+				}
+			}()
+
+			time.Sleep(500 * time.Millisecond)
+			for rejected := 0; resilience.Run(t.Context(), g, "x", succeed).Err != nil; rejected++ {
+				require.Less(t, rejected, 300)
+				time.Sleep(time.Second)
+			}
+			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+			stop()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+func TestProbeIsOneAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+		makeHalfOpen(t, g.Breaker("x"))
+
+		r := resilience.Run(t.Context(), g, "x", failing(1, errBoom))
+		assert.ErrorIs(t, r.Err, errBoom)
+		assert.Equal(t, resilience.CodeToolFailed, r.Err.Code)
+		assert.Equal(t, 1, r.Attempts)
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+	})
+}
+
+// Most tools with a long timeout need it. Else their breakers would never close.
+func TestProbeMayTakeAsLongAsItsTool(t *testing.T) {
+	const minute = time.Minute
+	for name, tc := range map[string]struct {
+		tool  resilience.Tool
+		takes time.Duration
+	}{
+		"timeout":  {resilience.Tool{Timeout: 60 * minute}, 50 * minute},
+		"progress": {resilience.Tool{Timeout: minute, MaxTimeout: 60 * minute}, 10 * minute},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, tc.tool)
+			makeHalfOpen(t, g.Breaker("x"))
+			for range 60 {
+				go resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+					for end := time.Now().Add(tc.takes); time.Now().Before(end); time.Sleep(minute / 2) {
+						resilience.ReportProgress(ctx)
+					}
+					return 1, nil
+				})
+				time.Sleep(minute)
+			}
+			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+			time.Sleep(2 * tc.takes)
+		})
+	}
+}
+
+// A client that doesn't answer elicitations can't keep others from being the probe, however often it calls.
+func TestPromise2ProbeThatIsPausedGivesItsSlotBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
+		b := g.Breaker("x")
+		makeHalfOpen(t, b)
+		ctx, leave := context.WithCancel(t.Context())
+		for range 10 {
+			go resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+				resilience.Pause(ctx)
+				return untilDone(ctx)
+			})
+			synctest.Wait()
+			require.Equal(t, resilience.StateHalfOpen, b.State())
+		}
+
+		time.Sleep(time.Hour)
+		mustSucceed(t, g)
+		leave()
+		synctest.Wait()
+		assert.Equal(t, resilience.StateClosed, b.State())
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+	})
+}
+
+// Otherwise a tool that always asks a person would keep its breaker half-open.
+func TestProbeThatWasPausedCountsUnlessTheBreakerHasChanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		probe, other toolFunc // the other call is made in the pause
+		state        resilience.State
+	}{
+		"success":               {probe: succeed, state: resilience.StateClosed},
+		"failure":               {probe: failing(9, errBoom), state: resilience.StateOpen},
+		"timeout":               {probe: hang(time.Minute), state: resilience.StateOpen},
+		"neutral":               {probe: failing(9, resilience.MarkInvalid(errBoom)), state: resilience.StateHalfOpen},
+		"success after failure": {succeed, failing(9, errBoom), resilience.StateOpen},
+		"failure after success": {failing(9, errBoom), succeed, resilience.StateClosed},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
+			b := g.Breaker("x")
+			makeHalfOpen(t, b)
+			_, _ = resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				resume := resilience.Pause(ctx)
+				if tc.other != nil {
+					_, _ = resilience.Do(t.Context(), g, "x", tc.other)
+				}
+				time.Sleep(3 * time.Second)
+				resume()
+				return tc.probe(ctx)
+			})
+
+			assert.Equal(t, tc.state, b.State())
+			if tc.state == resilience.StateHalfOpen {
+				assert.Len(t, admitSome(b, 2), 1, "there is one slot")
+			}
+			time.Sleep(time.Hour)
 		})
 	}
 }
@@ -229,178 +452,55 @@ func TestWithBreakerReturnsWhatItsFunctionReturnsUnlessItIsOpen(t *testing.T) {
 		_, err = resilience.WithBreaker(t.Context(), b, panicking(io.EOF))
 		assert.ErrorIs(t, err, resilience.CodeToolFailed)
 		assert.ErrorIs(t, err, io.EOF)
-		_, err = resilience.WithBreaker(t.Context(), b, fail)
+		_, err = resilience.WithBreaker(t.Context(), b, notCalled(t))
 		assert.ErrorIs(t, err, resilience.CodeCircuitOpen)
-
-		time.Sleep(31 * time.Second)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = resilience.WithBreaker(t.Context(), b, exit)
-		}()
-		<-done
-		assert.Equal(t, resilience.StateOpen, b.State(), "the probe failed")
 	})
 }
 
-func TestWithBreakerDoesNotCountACallerThatLeaves(t *testing.T) {
-	b := resilience.NewBreaker("x", resilience.BreakerConfig{})
-	for range 10 {
-		ctx, cancel := context.WithCancel(t.Context())
-		_, err := resilience.WithBreaker(ctx, b, func(context.Context) (int, error) { cancel(); return 0, errBoom })
-		assert.Equal(t, errBoom, err)
-		_, err = resilience.WithBreaker(ctx, b, notCalled(t))
-		assert.ErrorIs(t, err, resilience.CodeCanceled)
+func TestProbeOfWithBreaker(t *testing.T) {
+	mistake := failing(9, resilience.MarkInvalid(errBoom))
+	for name, tc := range map[string]struct {
+		fn     toolFunc
+		leaves bool // the caller, before the function returns
+		want   resilience.State
+	}{
+		"succeeds":                         {succeed, false, resilience.StateClosed},
+		"fails":                            {failing(9, errBoom), false, resilience.StateOpen},
+		"panics":                           {panicking("p"), false, resilience.StateOpen},
+		"calls Goexit":                     {exit, false, resilience.StateOpen},
+		"makes a mistake":                  {mistake, false, resilience.StateHalfOpen},
+		"succeeds, its caller has left":    {succeed, true, resilience.StateClosed},
+		"fails, since its caller has left": {failing(9, errBoom), true, resilience.StateHalfOpen},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			b := newHalfOpen(t, resilience.BreakerConfig{})
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			go resilience.WithBreaker(ctx, b, func(ctx context.Context) (int, error) {
+				if tc.leaves {
+					leave()
+				}
+				return tc.fn(ctx)
+			})
+			synctest.Wait()
+			assert.Equal(t, tc.want, b.State())
+			time.Sleep(30 * time.Second)
+			assert.True(t, report(b, nil))
+		})
 	}
-	assert.Equal(t, resilience.StateClosed, b.State())
 }
 
 func TestWithBreakerNeedsAFunctionABreakerAndAContext(t *testing.T) {
 	b := resilience.NewBreaker("x", resilience.BreakerConfig{})
 	_, err := resilience.WithBreaker[int](t.Context(), b, nil)
 	assert.ErrorIs(t, err, resilience.CodeToolNotFound)
+	canceled, _ := endedContexts(t)
+	_, err = resilience.WithBreaker(canceled, b, notCalled(t))
+	assert.ErrorIs(t, err, resilience.CodeCanceled)
 	assert.PanicsWithValue(t, "resilience: nil *Breaker", func() {
 		_, _ = resilience.WithBreaker(t.Context(), nil, notCalled(t))
 	})
 	assert.PanicsWithValue(t, "resilience: nil context", func() {
 		_, _ = resilience.WithBreaker(noContext, b, notCalled(t))
-	})
-}
-
-func TestCrashIsAFailureAlsoOnceTheCallerHasLeft(t *testing.T) {
-	for name, tc := range map[string]struct {
-		fn   toolFunc
-		want int
-	}{"an error": {failing(9, errBoom), 0}, "a panic": {panicking("p"), 1}} {
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
-		ctx, cancel := context.WithCancel(t.Context())
-		_, err := resilience.WithBreaker(ctx, b, func(ctx context.Context) (int, error) {
-			cancel()
-			return tc.fn(ctx)
-		})
-		assert.Error(t, err, name)
-		assert.Equal(t, tc.want, b.Failures(), name)
-	}
-}
-
-func TestWithBreakerInsideOfItsOwnCallReturnsWhatItsFunctionReturns(t *testing.T) {
-	b := resilience.NewBreaker("x", resilience.BreakerConfig{})
-	value, err := resilience.WithBreaker(t.Context(), b, func(ctx context.Context) (int, error) {
-		return resilience.WithBreaker(ctx, b, func(context.Context) (int, error) { return 7, errBoom })
-	})
-	assert.Equal(t, 7, value)
-	assert.Equal(t, errBoom, err)
-}
-
-// What has succeeded counts, whoever has left meanwhile.
-func TestProbeOfWithBreakerThatSucceedsAfterItsCallerHasLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
-		trip(t, b)
-		time.Sleep(30 * time.Second)
-		ctx, cancel := context.WithCancel(t.Context())
-		_, err := resilience.WithBreaker(ctx, b, func(context.Context) (int, error) { cancel(); return 1, nil })
-		assert.NoError(t, err)
-		assert.Equal(t, resilience.StateClosed, b.State())
-	})
-}
-
-// A probe that has stood in the way of others and crashes has failed like any other: the next one keeps its slot.
-func TestProbeOfWithBreakerThatCallsGoexitIsAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
-		trip(t, b)
-		time.Sleep(30 * time.Second)
-		go resilience.WithBreaker(t.Context(), b, func(ctx context.Context) (int, error) {
-			assert.False(t, report(b, nil), "another call")
-			return exit(ctx)
-		})
-		time.Sleep(time.Minute)
-		_, err := b.Allow()
-		require.NoError(t, err)
-		assert.False(t, report(b, nil))
-	})
-}
-
-// What a half-open breaker has learned of its callers doesn't outlast its recovery.
-func TestBreakerThatHasClosedStartsAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
-		probe := func() func(error) {
-			b.Trip(time.Second)
-			time.Sleep(time.Second)
-			done, err := b.Allow()
-			require.NoError(t, err)
-			return done
-		}
-		done := probe()
-		require.False(t, report(b, nil), "another call")
-		done(context.Canceled)
-		done, err := b.Allow() // it leaves the slot
-		require.NoError(t, err)
-		require.True(t, report(b, nil))
-		require.Equal(t, resilience.StateClosed, b.State())
-		done(nil)
-
-		require.True(t, report(b, errBoom))
-		assert.Equal(t, resilience.StateClosed, b.State(), "it takes five failures again")
-		probe()
-		assert.False(t, report(b, nil), "the probe keeps its slot")
-	})
-}
-
-// While a call is the probe, nobody knows when it ends.
-func TestRejectionDuringAProbeOfACall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{})
-		trip(t, b)
-		time.Sleep(30 * time.Second)
-		done, err := b.Allow()
-		require.NoError(t, err)
-		_, err = b.Allow()
-		assert.ErrorContains(t, err, "Its backend is being asked; call again in 1 second.")
-		done(nil)
-	})
-}
-
-// A rejection says whether the backend is being asked as it is now.
-func TestRejectionKnowsWhetherProbeIsCalled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const asked = "Its backend is being asked"
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{Probe: func(context.Context) error { return nil }})
-		rejection := func() *resilience.Error {
-			_, err := b.Allow()
-			var e *resilience.Error
-			require.ErrorAs(t, err, &e)
-			return e
-		}
-
-		trip(t, b)
-		first := rejection()
-		assert.Contains(t, first.Message, asked)
-		time.Sleep(6 * time.Second)
-		require.Equal(t, resilience.StateClosed, b.State())
-		trip(t, b) // so soon that Probe isn't called
-		time.Sleep(30*time.Second - first.RetryAfter)
-		again := rejection()
-		assert.Equal(t, first.RetryAfter, again.RetryAfter)
-		assert.NotContains(t, again.Message, asked)
-
-		b.Reset()
-		time.Sleep(time.Minute)
-		b.Trip(time.Minute)
-		time.Sleep(6 * time.Second)
-		require.Equal(t, resilience.StateClosed, b.State())
-		trip(t, b)
-		opened := time.Now()
-		time.Sleep(15 * time.Second)
-		first = rejection()
-		assert.NotContains(t, first.Message, asked)
-		b.Trip(time.Hour) // which is probed
-		again = rejection()
-		assert.Equal(t, time.Since(opened), again.RetryAfter)
-		assert.Equal(t, first.RetryAfter, again.RetryAfter)
-		assert.Contains(t, again.Message, asked)
-		b.Reset()
 	})
 }

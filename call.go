@@ -3,373 +3,286 @@ package resilience
 import (
 	"cmp"
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
 )
 
-// A call is one run of a tool under a guard, and all that is decided about it. Only the
+// A call is one run of a tool under a guard, and everything that is decided about it. Only the
 // caller's goroutine uses it.
 type call struct {
-	guard     *Guard
-	state     *toolState    // nil until the call has come to a tool
-	keyed     *keyedBreaker // nil unless the call has a breaker of its key
-	crowded   bool          // there was no room for one
-	ctx       callContext   // begins once the call is admitted
-	ticket    ticket        // unused if the call belongs to one around it, on the same breaker
-	options   options
-	observers *callObservers // nil if there are no observers
-
-	attempts  int
-	past      past
-	within    request // for the calls around this one; nil if there are none, or it changes nothing
-	arguments any     // redacted, with debug only
-
-	effect     Effect // what options.effect returned
-	harmless   bool   // the attempts have certainly left everything as it was
-	outcome    outcome
-	unfinished bool   // the tool returned ErrUnfinished
-	nested     bool   // its error holds the rejection of another call
-	isolations uint32 // of the tool's own breaker when the call began
-	running    bool   // it is one of the calls that Tool.MaxInFlight bounds
-
-	err      *Error
-	duration time.Duration
+	entry
+	scope       *scope
+	asRequest   request // this call, as a request of the calls around it: their retry would repeat it
+	hint        func() Effect
+	hinted      Effect // the answer of hint
+	current     *attempt
+	last        error   // the last one that the tool itself returned
+	lastBy      int     // the number of the attempt that did
+	acted       bool    // an attempt may have had an effect
+	lastOutcome outcome // of the last attempt that no Connector rejected; outcomePending if there is none
+	over        bool
+	err         *Error
 }
 
-// A job is a call and the runner of its function.
-type job[T any] struct {
-	call
-	runner runner[T]
+// A scope is the part of a call that a tool can reach by its context, for as long as it keeps that.
+type scope struct {
+	callContext
+	guard       *Guard
+	outer       *attempt
+	first       attempt
+	ticket      ticket        // unused if the call has joined the one around it
+	toolTimeout time.Duration // without options
+	unexplained Class         // of a failure of which nothing is known
+
+	asked atomic.Bool                  // Pause was called, so a person may have been asked
+	open  atomic.Pointer[atomic.Int32] // see openRequests; nil means zero
 }
 
-func newJob[T any](g *Guard, name string, o options) *job[T] {
-	j := &job[T]{call: call{guard: g, options: o}}
-	j.ctx.name = name
-	j.ctx.backend.unexplained = o.unexplained
-	return j
-}
-
-// do implements Do, Run, All and Wrap. It may be called once.
-func (j *job[T]) do(ctx context.Context, fn func(context.Context) (T, error)) (value T) {
-	c, g := &j.call, j.guard
+// do implements Do, Run, All and Wrap. It fills in r, even if a Cooperative tool ends the goroutine. Only a timed call
+// has a Duration.
+func do[T any](
+	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts *options,
+	r *Result[T], timed bool,
+) {
 	mustHave(ctx, g)
-	c.ctx.name = g.shortName(c.ctx.name)
+	if len(tool) > maxNameLen {
+		tool = g.shortName(tool)
+	}
+	e := entry{guard: g, tool: tool, opts: opts}
 	if len(g.observers) > 0 {
-		ctx = c.notifyStart(ctx)
+		ctx = e.notifyStart(ctx)
 	}
-	c.ctx.start = time.Now().Add(-c.options.elapsed) // a slow observer doesn't use up the timeout
+	e.start = time.Now() // a slow observer doesn't use up the timeout
 
-	defer func() {
-		if c.outcome == outcomePending { // a Cooperative tool or OnRetry called Goexit, or a method of ctx panicked
-			c.crash(panicError(recover()))
-		}
-	}()
-
-	if invalid := c.check(ctx, fn == nil); invalid != nil {
-		c.finish(invalid, outcomeNeutral)
-		return value
-	}
-	if rejected := c.begin(ctx); rejected != nil {
-		c.finish(rejected, outcomeNeutral)
-		return value
+	if timed {
+		defer func() { r.Duration = time.Since(e.start) }()
 	}
 
-	if c.ctx.ticket.isProbe() && !c.options.waits { // its breaker may have asked a fleet first
-		if ended, _ := c.ctx.ended(); ended != nil {
-			c.finish(ended.clone(), outcomeNeutral)
-		}
-	}
-	for c.outcome == outcomePending {
-		var f *failure
-		var answered bool
-		value, f, answered = j.attempt(fn)
-		c.decide(f, answered)
-	}
-	return value
-}
-
-// crash finishes a call that can't go on, with its crash.
-func (c *call) crash(err error) {
-	if !c.begun() {
-		c.finish(crashError(c.ctx.name, err).(*Error), outcomeFailure)
+	r.Tool = tool
+	admitted, rejected := e.admit(ctx, fn == nil)
+	if rejected != nil {
+		r.Err = e.reject(rejected)
 		return
 	}
 
-	c.past.attempt = 0 // whatever the tool has returned, it isn't this
-	c.decide(newFailureAlone(err, &c.ctx, false), true)
+	c := call{entry: e}
+	c.begin(ctx, admitted)
+	defer func() {
+		c.finishGoexit()
+		r.Err, r.Attempts = c.err, c.current.number
+	}()
+	for again := true; again; {
+		var f *failure
+		r.Value, f = attemptOnce(&c, fn)
+		again = c.decide(f)
+	}
 }
 
-// result returns the result of a call that has ended.
-func (j *job[T]) result(tool string, value T) Result[T] {
-	return Result[T]{Tool: tool, Value: value, Err: j.err, Attempts: j.attempts, Duration: j.took()}
-}
-
-// check returns why there is nothing to call, nil if there is.
-func (c *call) check(ctx context.Context, nilFunc bool) *Error {
-	if err := checkName(c.ctx.name); err != nil {
-		return err
-	}
-	if err := checkFunc(ctx, c.ctx.name, nilFunc); err != nil {
-		return err
-	}
-
-	if c.options.invalid != nil {
-		e := c.options.invalid.clone()
-		e.Tool = c.ctx.name
-		return e
-	}
-	if d := c.options.timeout; c.options.timeoutSet && d <= 0 {
-		return validationError(c.ctx.name, "The timeout of this call is %s: it must be positive", d)
-	}
-	if c.options.waits {
-		return nil
-	}
-	return endOf(ctx, c.ctx.name)
-}
-
-// begin asks the breaker and starts the timeout, or returns why the call can't be made. The methods of
-// ctx may panic: it calls none once the breaker has admitted the call.
-func (c *call) begin(ctx context.Context) *Error {
-	if c.debug() && c.options.args != nil {
-		c.arguments = c.redact(c.options.args)           // now, because an abandoned tool may change them at any time
-		c.ctx.start = time.Now().Add(-c.options.elapsed) // nor does a slow argument
-	}
-
-	deadline, around := c.ctx.sinceStart(ctx.Deadline()), innermost(ctx)
-	if around != nil && c.options.request == nil {
-		c.ctx.backend.unexplained = around.backend.unexplained // an agent's mistake is one at any depth
-	}
-	closed := func() bool { return c.guard.isClosed() && !c.guard.serves(ctx, "") }
-	if closed() {
-		return shuttingDownError(c.ctx.name)
-	}
-	s := c.guard.enter(c.ctx.name, c.options.shared)
-	if closed() { // again: once Close sees the call, it waits for it
-		s.leave()
-		return shuttingDownError(c.ctx.name)
-	}
-	c.state = s
-	c.ctx.clock = c.newClock() // also for what a rejected call reports
-	c.ctx.clock.deadline = deadline
-	if rejected := c.admit(ctx); rejected != nil {
-		return rejected
-	}
-	attended := !s.cooperative && s.attemptTimeout == 0
-	c.ctx.begin(ctx, attended)
-	if around != nil && !c.toolEffect().repeatable() {
-		var within request
-		if c.ctx.askAside(func(*callContext) { within = ask(func() request { return newRequest(ctx, true) }) }) {
-			c.within = within
+// begin starts the timeout.
+func (c *call) begin(ctx context.Context, a admission) {
+	s := &scope{guard: c.guard, outer: c.outer, toolTimeout: c.toolTimeout, unexplained: c.opts.unexplained}
+	if s.outer != nil && c.opts.request == nil {
+		if around := s.outer.guarded(); around != nil {
+			s.unexplained = around.scope.unexplained // a nested call takes unknown errors as its outer call does
 		}
 	}
-	return nil
+	s.ticket.admission = a
+	c.scope = s
+
+	s.tool, s.start = c.tool, c.start
+	s.begin(ctx, c.limits, !c.state.Cooperative && c.state.AttemptTimeout == 0)
+	if !c.state.listed {
+		c.hint = c.opts.effect
+	}
+	if s.outer != nil && !c.effect().repeatable() {
+		c.asRequest = newRequest(ctx, true)
+	}
 }
 
-// admit returns why the call is rejected, nil if its breaker and the limits of its tool let it pass.
-func (c *call) admit(ctx context.Context) *Error {
-	s, breaker := c.state, c.enterBreaker(ctx)
-	c.ctx.ticket = ticketOf(ctx, breaker)
-	bounded := s.maxInFlight > 0 && !c.guard.serves(ctx, c.ctx.name)
-	if !s.used.Load() { // all calls of the tool share it, and reading is cheaper
-		s.used.Store(true)
-	}
-	if c.options.elapsed >= c.ctx.clock.timeout {
-		return TimeoutError(c.ctx.name, c.ctx.clock.timeout) // before the tool had any time
-	}
-	if c.ctx.ticket == nil {
-		timeout, maximum := c.toolTimeouts()
-		end, _ := c.ctx.clock.end()
-		if rejected := breaker.admit(&c.ticket, timeout, maximum, end-c.options.elapsed); rejected != nil {
-			rejected.Tool = c.ctx.name
-			return rejected
-		}
-		c.ctx.ticket = &c.ticket
-	}
-	if c.guard.overloaded(s, c.impatient()) {
-		c.settle(outcomeNeutral)
-		return overloadedError(c.ctx.name, "Too many earlier calls of")
-	}
-	if bounded {
-		if c.running = s.admit(); !c.running {
-			c.settle(outcomeNeutral)
-			return overloadedError(c.ctx.name, "Too many calls of")
-		}
-	}
-	return nil
-}
-
-// enterBreaker returns the breaker of the call: that of its key, if it has one and there is room for it. Otherwise,
-// or if the tool is isolated, that is the tool's own, unless the call belongs to one around it.
-func (c *call) enterBreaker(ctx context.Context) *Breaker {
-	key := c.options.breakerKey()
-	if key != "" && c.state != c.guard.others {
-		c.keyed = c.guard.enterKey(c.state, key)
-		c.crowded = c.keyed == nil
-	}
-
-	own := c.state.breaker
-	c.isolations = own.isolations.Load()
-	if c.keyed == nil || own.isolated() && ticketOf(ctx, c.keyed.Breaker) == nil {
-		return own
-	}
-	return c.keyed.Breaker
-}
-
-// toolIsolated reports whether the tool's own breaker is isolated, or has been since a call with a key began: that
-// concerns the calls of all its keys.
-func (c *call) toolIsolated() bool {
-	own := c.state.breaker
-	return own.isolated() || own.isolations.Load() != c.isolations
-}
-
-// current reports whether the call's breakers would still admit it.
-func (c *call) current() bool { return c.ctx.ticket.current() && !c.state.breaker.isolated() }
-
-// settle reports the outcome to the breaker, unless the call belongs to one around it, and whether it counts.
-func (c *call) settle(o outcome) (counted bool) {
-	if c.ctx.ticket != &c.ticket && !c.outlives(o) {
+// decide acts on the result of an attempt: it finishes the call, or returns true after the delay before
+// the next attempt.
+func (c *call) decide(f *failure) (again bool) {
+	if f == nil {
+		c.finish(nil, outcomeSuccess)
 		return false
 	}
-	if c.crowded && !(o == outcomeSuccess && c.ticket.isProbe()) || c.keyed != nil && c.toolIsolated() {
-		o = outcomeNeutral
-	}
-	return c.ticket.settle(o, c.nested) && o != outcomeNeutral
-}
 
-// outlives reports whether the call, which belongs to one around it, has outlived that, and has a ticket of its own now.
-func (c *call) outlives(o outcome) bool {
-	around := c.ctx.ticket
-	if around == nil || around.state.Load() != ticketUsed || o == outcomeNeutral {
+	end := c.scope.endIfDue()
+	c.note(f, end)
+	if end != nil && !f.stands(end) {
+		c.acted = true // as far as anyone knows
+		c.cutOff(end, f)
 		return false
 	}
-	alone := false
-	asked := c.ctx.askAside(func(ctx *callContext) { alone = around.isOutlived(ctx.parent) })
-	return asked && alone && c.ticket.outlive(around)
+
+	harmless := c.includeEarlier(f)
+	if end == nil {
+		return c.retry(f, harmless)
+	}
+	if !end.byTimeout || c.scope.hasLessTime() { // the caller left: that proves nothing against the backend
+		f.outcome = outcomeNeutral
+	}
+	c.finish(c.errorOf(f, harmless), f.outcome)
+	return false
 }
 
-// begun reports whether begin has let the call pass.
-func (c *call) begun() bool { return c.ctx.parent != nil }
-
-// toolTimeouts returns the timeout and the maximum of the tool itself.
-func (c *call) toolTimeouts() (timeout, maximum time.Duration) {
-	if c.state == c.guard.others {
-		timeout = c.guard.Timeout(c.ctx.name)
-		return timeout, timeout
+// note remembers the error that the tool returned, unless it crashed or only returned the end of its context.
+func (c *call) note(f *failure, end *ending) {
+	echo := end != nil && (f.err == end.err || f.err == error(end.cause))
+	if f.err != nil && !isCrash(f.err) && !echo {
+		c.last, c.lastBy = f.err, c.current.number
 	}
-
-	return c.state.timeout, c.state.maxTimeout
 }
 
-// newClock returns the clock of the whole call. Without a MaxTimeout, its timeout is its
-// maximum too.
-func (c *call) newClock() clock {
-	own, maximum := c.toolTimeouts()
-	timeout, hasMaximum := own, maximum > own
-	if c.options.timeoutSet {
-		timeout = min(c.options.timeout, maximum)
+// includeEarlier merges the earlier attempts into f. It reports whether the tool has certainly left
+// everything as it was.
+func (c *call) includeEarlier(f *failure) (harmless bool) {
+	if f.noEffect && c.acted {
+		f.noEffect, f.err = false, &repeated{f.err}
 	}
-	if !hasMaximum {
-		maximum = timeout
+	switch { // a call that wasn't made or was rejected mustn't hide that an earlier attempt has failed
+	case c.lastOutcome != outcomePending && f.notMade:
+		f.notMade, f.weight, f.outcome = false, weightTrouble, c.lastOutcome
+	case c.lastOutcome != outcomePending && f.rejected():
+		f.outcome = c.lastOutcome
+	case !f.notMade:
+		c.lastOutcome = f.outcome
 	}
-	whole := newClock(timeout, maximum)
-	whole.own, whole.before = own, c.options.elapsed
-	return whole
+
+	harmless = f.noEffect && !c.scope.asked.Load()
+	if harmless && c.scope.changes() != f.open { // something has begun since the error was examined
+		harmless, f.changed = false, true
+	}
+	if harmless {
+		c.scope.open.Store(nil)
+	}
+	c.acted = !harmless
+	return harmless
 }
 
-// toolEffect returns the tool's effect. Only failures need it. A question to a person is an effect
-// of its own, which must not be repeated.
-func (c *call) toolEffect() Effect {
-	if c.ctx.asked.Load() {
+// errorOf returns the error of a call whose last attempt has failed by f.
+func (c *call) errorOf(f *failure, harmless bool) *Error {
+	e := f.toError(c.tool)
+	if c.lastBy != c.current.number {
+		e.addCause(c.last) // of a crash, which isn't an error that the tool returned
+	}
+	if !harmless {
+		e.forEffect(c.effect(), f.changed || isCrash(f.err) || f.class == ClassNeutral)
+	}
+	return e
+}
+
+// endedBy returns the error of a call or an attempt that has ended, around the last error of the tool.
+func (c *call) endedBy(end *ending, f *failure) *Error {
+	e := end.cause.clone()
+	if f.err != error(end.cause) {
+		e.addCause(f.err)
+	}
+	if c.lastBy != c.current.number {
+		e.addCause(c.last)
+	}
+	return e
+}
+
+// cutOff finishes a call that the end of its context ended. f is the failure of the attempt at that time, or before.
+// Only the tool's own timeout is a failure of the tool: a caller that leaves, or has less time, tells nothing about it.
+func (c *call) cutOff(end *ending, f *failure) {
+	e, o := c.endedBy(end, f), outcomeNeutral
+	if end.byTimeout && !c.scope.hasLessTime() {
+		m := meaningOf(e)
+		c.guard.classify(&m)
+		o, e.class = m.outcome(), m.countedClass()
+	}
+	if v := c.current.report.Load(); e.Code == CodeTimeout && v.inTrouble() {
+		e.RetryAfter = v.retryAfter
+	}
+	e.forEffect(c.effect(), false)
+	c.finish(e, o)
+}
+
+// effect returns what running the tool again may do. A question to a person must not be repeated.
+func (c *call) effect() Effect {
+	if c.scope.asked.Load() {
 		return NonIdempotent
 	}
-	if f := c.options.effect; f != nil && !c.state.listed {
-		c.options.effect = nil
-		c.effect = askEffect(f)
+	if c.hint != nil {
+		c.hinted = ask(c.guard, "Request.Effect", EffectUnknown, c.hint)
+		c.hint = nil
 	}
-	return cmp.Or(c.effect, c.state.effect)
+	return cmp.Or(c.hinted, c.state.Effect)
 }
 
-// finish ends every call, once. e must be this call's own.
+// finish ends the call with its outcome. e is nil after a success.
 func (c *call) finish(e *Error, o outcome) {
-	c.outcome = o
-	counted := false
-	if c.begun() {
-		c.ctx.stop()
-		counted = c.settle(o)
-		if c.within != nil {
-			c.within.end(&verdict{silent: true, noEffect: c.harmless})
-		}
+	c.over = true
+	c.scope.finish(returned)
+	if c.asRequest.by != nil {
+		c.asRequest.end(&verdict{silent: true, noEffect: e != nil && !c.acted})
 	}
+	counted := c.settle(o, e) && o == outcomeFailure
 
-	if e != nil || c.observers != nil {
-		c.took()
-	}
 	if e != nil {
-		c.present(e)
+		c.present(e, c.current.number)
 		c.err = e
 	}
-	failed := counted && o == outcomeFailure
-	if failed {
-		c.keep(c.err)
+	if counted {
+		kept := *e
+		kept.Details = nil
+		c.state.lastErr.Store(&kept)
 	}
-	c.notifyEnd(failed)
-	c.leave()
-	c.options, c.arguments, c.past = options{}, nil, past{} // a tool may keep its context, and the call with it
+	if c.observers != nil {
+		c.notifyEnd(e, c.current.number, counted)
+	}
+	c.exit()
 }
 
-// keep keeps a copy of e for Health.
-func (c *call) keep(e *Error) {
-	var kept *Error
-	if c.past.failure != nil {
-		kept = &c.past.failure.kept
-	} else {
-		kept = new(Error)
+// settle reports the outcome to the breaker, and whether it counts.
+func (c *call) settle(o outcome, e *Error) (counted bool) {
+	if c.state == c.guard.others && onlyOfTools(o, e) {
+		c.adopt()
 	}
-	*kept = *e
-	kept.Details = nil
-	c.state.lastErr.Store(kept)
+	t := &c.scope.ticket
+	switch {
+	case c.joined != nil:
+		return false
+	case t.b == c.breaker:
+		return t.settle(o)
+	}
+
+	t.settle(outcomeNeutral) // the tool has just got a breaker of its own, which counts
+	a, rejected := c.breaker.admit(0)
+	return rejected == nil && (&ticket{admission: a}).settle(o)
 }
 
-// leave is called last, so that Close sees a call until its end has been notified.
-func (c *call) leave() {
-	if c.running {
-		c.state.release()
+// adopt gives a tool that isn't listed a state of its own, with a breaker that counts the call.
+func (c *call) adopt() {
+	if c.state != c.guard.others || c.opts.shared {
+		return
 	}
-	if c.keyed != nil {
-		c.keyed.leave()
-	}
-	if c.state != nil {
-		if !c.state.found.Load() && c.hasComeToTool() {
-			c.state.found.Store(true)
-		}
-		c.state.leave()
+	if s := c.guard.adopt(c.tool); s != c.state {
+		s.inFlight.Add(1)
+		c.state.inFlight.Add(-1)
+		c.state, c.breaker = s, c.guard.breakerOf(s, c.opts)
 	}
 }
 
-// hasComeToTool reports whether a call that has ended shows that there is such a tool. A program knows its
-// tools, but a name in a client's request may be made up, which is a mistake of the client's.
-func (c *call) hasComeToTool() bool {
-	e := c.err
-	if e == nil || c.options.request == nil || c.unfinished {
+// onlyOfTools reports whether only a tool can bring about such an end of a call: an agent can make up
+// names, which a server answers by mistakes.
+func onlyOfTools(o outcome, e *Error) bool {
+	if e == nil || o == outcomeFailure || errors.Is(e, ErrUnfinished) {
 		return true
 	}
-
 	switch e.Code {
-	case CodeValidation, CodeToolNotFound, CodeCanceled, CodeCircuitOpen, CodeOverloaded, CodeShuttingDown:
+	case CodeValidation, CodeToolNotFound, CodeCanceled, CodeTimeout, CodeCircuitOpen, CodeOverloaded, CodeShuttingDown:
 		return false
-	case CodeTimeout:
-		return c.outcome == outcomeFailure // of the tool's own
 	}
 	return true
 }
 
-// sinceBegun returns how long ago the call began. The context's time is since the request was received.
-func (c *call) sinceBegun() time.Duration { return c.ctx.elapsed() - c.options.elapsed }
-
-// took returns how long the call took, once it has ended. Most successes don't need it.
-func (c *call) took() time.Duration {
-	if c.duration == 0 {
-		c.duration = c.ctx.elapsed()
+// finishGoexit finishes a call whose Cooperative tool has ended the goroutine.
+func (c *call) finishGoexit() {
+	if !c.over {
+		c.decide(c.current.examine(ErrGoexit))
 	}
-
-	return c.duration
 }

@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
-const defaultMaxAbandoned = 64
-
 // Config configures a [Guard]. The zero value is all defaults. New copies what it needs, so
 // that later changes of a Config have no effect.
+//
+// Its functions are called concurrently and must be quick. A panic in one is recovered and logged once.
 type Config struct {
 	// Timeouts gives tiers their timeouts. It may replace those of Quick (60s) and Heavy (120s)
 	// and add other tiers. Each must be positive.
@@ -27,46 +30,50 @@ type Config struct {
 	// EffectUnknown.
 	Effect Effect
 
-	// Breaker is the template for all breakers. Its Classify receives the error that the tool
-	// returned, or the TIMEOUT of a call that exceeded the tool's own timeout.
+	// Breaker is the template for all breakers. Its OnChange must be nil.
 	Breaker BreakerConfig
 
-	// Breakers replaces the template for breakers, by their names: those that tools have in Breaker, and
-	// the names of tools that have none. What it leaves zero is as in the template. It doesn't apply to
-	// tools that aren't listed in Tools.
+	// Breakers replaces the template for single breakers, by name: the Breaker of a tool, or the name of
+	// a tool without one. Zero fields are as in the template.
 	Breakers map[string]BreakerConfig
 
-	// Retry applies to every tool that has none of its own.
+	// Retry applies to every tool that has none of its own. Its OnRetry must be nil.
 	Retry Retry
 
 	// AttemptTimeout is the timeout of each attempt within the timeout of the call, so that an
 	// attempt that hangs leaves time for another one. Zero means none. It must not be negative.
 	AttemptTimeout time.Duration
 
-	// MaxAbandoned is how many abandoned attempts of a tool may still run before new calls are
-	// OVERLOADED. Calls that are under way at that moment may exceed it. An attempt that was
-	// abandoned early, because its caller left or allowed less time than the tool's own timeout,
-	// counts only for other calls that allow less time, until the tool's own timeout or its
-	// MaxTimeout has passed: no caller can shut the tool for callers that are patient. Zero means
-	// 64. It must not be negative.
+	// MaxAbandoned is how many abandoned attempts of a tool may still run, after the tool's own
+	// timeout has passed, before new calls are OVERLOADED. Calls that are under way at that moment may
+	// exceed it. Zero means 64. It must not be negative.
 	MaxAbandoned int
 
-	// Suggestions replaces what an agent reads about what to do next, by code. If the tool may have
-	// taken effect, and isn't known to be ReadOnly or Idempotent, the suggestion to check that is still
-	// added. Each key must be one of the Codes; that of TOOL_FAILED is also for the codes of tools' own.
+	// Classify returns the class of a failure. It receives the tool's error, or the TIMEOUT of a call
+	// that exceeded the tool's own timeout, never nil. It may call the package's Classify, which then
+	// also considers the backend's reports. Nil, or a panic, means the package's Classify.
+	Classify func(error) Class
+
+	// Suggestions replaces the suggestions for agents, by code. If the tool may have taken effect, and
+	// isn't known to be ReadOnly or Idempotent, a request to check that is still added. Each key must be
+	// one of the Codes; the one of TOOL_FAILED is also for the codes of tools' own.
 	Suggestions map[Code]string
 
 	// Observers receive the events of every call. They are isolated: a panic or a slow callback
-	// affects neither calls nor other observers, but for a call's wait for [Observer.Start].
+	// affects neither calls nor other observers, apart from [Observer].Start, for which calls wait.
 	Observers []Observer
 
-	// Log receives warnings: about observers that panic or fall behind, Probes that crash, tools that the server
-	// doesn't have, and a fleet that can't be reached. Those about observers are rate-limited. Nil means slog.Default().
+	// Log receives warnings about callbacks that panic, observers that fall behind, and tools that
+	// the server doesn't have. Nil means slog.Default().
 	Log *slog.Logger
 
+	// Scrub removes secrets from every text of a tool that reaches an agent through this library. It is
+	// called after the package's [Scrub]. If it panics, the text is "[REDACTED]". Nil means none.
+	Scrub func(text string) string
+
 	// Debug adds details to every error: redacted arguments, timeout, attempt, elapsed time
-	// and cause. The agent reads them. The cause is scrubbed, see [Scrub], and the arguments are redacted by their
-	// names, see [Redact]: other secrets in them aren't recognized.
+	// and cause. The agent reads them. The cause is scrubbed (see [Scrub]), and the arguments are
+	// redacted by their names (see [Redact]): other secrets in them aren't recognized.
 	Debug bool
 }
 
@@ -76,7 +83,7 @@ type Tool struct {
 	// the DefaultTier of the tool's name.
 	Tier Tier
 
-	// Timeout is the tool's own timeout, which replaces that of its tier. Zero means the tier's
+	// Timeout is the tool's own timeout, which replaces the one of its tier. Zero means the tier's
 	// timeout. It must not be negative.
 	Timeout time.Duration
 
@@ -89,102 +96,122 @@ type Tool struct {
 	// Config.AttemptTimeout, and negative none.
 	AttemptTimeout time.Duration
 
-	// MaxInFlight is how many calls of the tool may run at once. A further one is OVERLOADED at once, which
-	// no breaker counts: servers over stdio have few workers, and one slow tool must not take them all. A call that
-	// is paused counts too, so a tool that asks people needs one for each who may not answer; a call of the tool within
-	// one of its own doesn't. Zero means any number. It must not be negative.
+	// MaxInFlight is how many calls of the tool may run at once. A further one is OVERLOADED at once,
+	// which no breaker counts: servers over stdio have few workers, and one slow tool must not take
+	// them all. A paused call counts too, a call of the tool within one of its own doesn't. Zero means
+	// any number. It must not be negative.
 	MaxInFlight int
 
-	// Effect is what running the tool twice may do. Config.Effect doesn't apply to a tool that
-	// is listed.
+	// Effect is the effect of running the tool twice. Config.Effect doesn't apply to a tool that is
+	// listed.
 	Effect Effect
 
 	// Breaker names the tool's breaker. Tools that share a backend name the same one. Empty
 	// means the tool's own name. For a tool with several backends, see [BreakerKey].
 	Breaker string
 
-	// Cooperative promises that the tool returns soon after its context has ended. The tool
-	// then runs on the caller's goroutine, which is faster, and nothing helps if it breaks the
-	// promise or calls runtime.Goexit, which ends that goroutine. A mark that it returns at its timeout, such as
-	// MarkInvalid, stands; the error of another tool is then the cause of TIMEOUT, unless it is an *Error.
+	// Cooperative promises that the tool returns soon after its context has ended. The tool then
+	// runs on the caller's goroutine, which is faster. A tool that breaks the promise hangs its
+	// caller. A runtime.Goexit in it ends the caller's goroutine.
 	Cooperative bool
 
-	// Retry replaces Config.Retry as a whole. Nil means Config.Retry.
+	// Retry replaces Config.Retry as a whole. Its OnRetry must be nil. Nil means Config.Retry.
 	Retry *Retry
 }
 
-// timeouts returns the timeout of every tier that there is.
-func (c Config) timeouts() Timeouts {
-	t := Timeouts{Quick: quickTimeout, Heavy: heavyTimeout}
-	maps.Copy(t, c.Timeouts)
-	return t
+// ConfigFromEnv reads a Config from the environment variables PREFIX_TIMEOUT_QUICK,
+// PREFIX_TIMEOUT_HEAVY and PREFIX_DEBUG. A timeout is a positive number of milliseconds, such
+// as 90000, or a positive duration, such as 90s. Debug is true or false. A variable that is
+// unset or empty leaves its field zero. With an empty prefix the names have no underscore in
+// front.
+//
+// Any other value is an error, which names each wrong variable, its value and the allowed values. The
+// Config is zero then.
+func ConfigFromEnv(prefix string) (Config, error) {
+	if prefix != "" {
+		prefix += "_"
+	}
+
+	var cfg Config
+	var errs fieldErrors
+	timeouts := make(Timeouts)
+	for _, tier := range []Tier{Quick, Heavy} {
+		name := prefix + "TIMEOUT_" + strings.ToUpper(string(tier))
+		if value := os.Getenv(name); value != "" {
+			d, ok := parseTimeout(value)
+			errs.require(ok, name,
+				`is %q: it must be a positive number of milliseconds ("90000") or a positive duration ("90s")`, value)
+			timeouts[tier] = d
+		}
+	}
+	if len(timeouts) > 0 {
+		cfg.Timeouts = timeouts
+	}
+
+	debug := os.Getenv(prefix + "DEBUG")
+	cfg.Debug = debug == "true"
+	errs.require(cfg.Debug || debug == "false" || debug == "", prefix+"DEBUG",
+		`is %q: it must be "true" or "false"`, debug)
+	if len(errs) > 0 {
+		return Config{}, fmt.Errorf("resilience: wrong environment: %w", errors.Join(errs...))
+	}
+	return cfg, nil
 }
+
+func parseTimeout(value string) (d time.Duration, ok bool) {
+	if ms, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return time.Duration(ms) * time.Millisecond, ms > 0 && ms <= int64(never/time.Millisecond)
+	}
+	d, err := time.ParseDuration(value)
+	return d, err == nil && d > 0
+}
+
+// withDefaults returns c with the defaults of fields that concern all tools, and copies of its small maps.
+func (c Config) withDefaults() Config {
+	timeouts := Timeouts{Quick: quickTimeout, Heavy: heavyTimeout}
+	maps.Copy(timeouts, c.Timeouts)
+	c.Timeouts = timeouts
+	c.Breaker = c.Breaker.withDefaults()
+	c.MaxAbandoned = cmp.Or(c.MaxAbandoned, defaultMaxAbandoned)
+	c.Suggestions = maps.Clone(c.Suggestions)
+	return c
+}
+
+const defaultMaxAbandoned = 64
 
 // timeout returns the timeout of a tool by its own field, its tier or its name.
 func (t Tool) timeout(name string, timeouts Timeouts) time.Duration {
-	switch {
-	case t.Timeout != 0:
-		return t.Timeout
-	case t.Tier != "":
-		return timeouts[t.Tier]
-	default:
-		return timeouts[DefaultTier(name)]
-	}
+	return cmp.Or(t.Timeout, timeouts[cmp.Or(t.Tier, DefaultTier(name))])
 }
 
-// A fieldErrors collects what is wrong with the fields of a configuration.
-type fieldErrors []error
-
-func (e *fieldErrors) add(field, format string, args ...any) {
-	*e = append(*e, fmt.Errorf("%s %s", field, fmt.Sprintf(format, args...)))
-}
-
-// notNegative checks a duration that has a default.
-func (e *fieldErrors) notNegative(field string, d time.Duration) {
-	if d < 0 {
-		e.add(field, "is %s: it must not be negative (0 is the default)", d)
-	}
-}
-
-// within adds the errors of a field that is a struct.
-func (e *fieldErrors) within(field string, inner []error) {
-	for _, err := range inner {
-		*e = append(*e, fmt.Errorf("%s.%w", field, err))
-	}
-}
-
-// check returns one error that names every bad field, nil if there is none.
+// check returns an error that names every bad field. It is called after withDefaults.
 func (c Config) check() error {
 	var errs fieldErrors
-	for _, tier := range slices.Sorted(maps.Keys(c.Timeouts)) {
-		if tier == "" {
-			errs.add(`Timeouts[""]`, "has no name")
-		}
-		if d := c.Timeouts[tier]; d <= 0 {
-			errs.add(fmt.Sprintf("Timeouts[%q]", tier), "is %s: it must be positive", d)
-		}
+	for _, tier := range sortedKeys(c.Timeouts) {
+		field := fmt.Sprintf("Timeouts[%q]", tier)
+		errs.require(tier != "", field, "has no name")
+		errs.require(c.Timeouts[tier] > 0, field, "is %s: it must be positive", c.Timeouts[tier])
 	}
 
-	timeouts := c.timeouts()
-	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
-		c.Tools[name].check(&errs, name, timeouts)
+	breakers := make(map[string]bool)
+	for _, name := range sortedKeys(c.Tools) {
+		c.Tools[name].check(&errs, name, c.Timeouts)
+		breakers[cmp.Or(c.Tools[name].Breaker, name)] = true
 	}
 
-	checkEffect(&errs, "Effect", c.Effect)
-	errs.within("Breaker", c.Breaker.check())
-	c.checkBreakers(&errs)
-	errs.within("Retry", c.Retry.check())
-	if c.AttemptTimeout < 0 {
-		errs.add("AttemptTimeout", "is %s: it must not be negative (0 is none)", c.AttemptTimeout)
+	errs.part("Breaker", c.Breaker.check(), "OnChange", c.Breaker.OnChange != nil)
+	for _, name := range sortedKeys(c.Breakers) {
+		field := fmt.Sprintf("Breakers[%q]", name)
+		errs.require(breakers[name], field, "is of no tool: it must be one of %q", sortedKeys(breakers))
+		errs.part(field, c.Breakers[name].check(), "OnChange", c.Breakers[name].OnChange != nil)
 	}
-	if c.MaxAbandoned < 0 {
-		errs.add("MaxAbandoned", "is %d: it must not be negative (0 is %d)", c.MaxAbandoned, defaultMaxAbandoned)
-	}
-	for _, code := range slices.Sorted(maps.Keys(c.Suggestions)) {
-		if !code.valid() {
-			errs.add(fmt.Sprintf("Suggestions[%q]", string(code)), "is of no code: it must be one of %q",
-				slices.Sorted(maps.Keys(suggestions)))
-		}
+
+	errs.part("Retry", c.Retry.check(), "OnRetry", c.Retry.OnRetry != nil)
+	notNegative(&errs, "AttemptTimeout", c.AttemptTimeout, "none")
+	notNegative(&errs, "MaxAbandoned", c.MaxAbandoned, fmt.Sprint(defaultMaxAbandoned))
+	for _, code := range sortedKeys(c.Suggestions) {
+		errs.require(suggestions[code] != "", fmt.Sprintf("Suggestions[%q]", string(code)),
+			"is of no code: it must be one of %q", sortedKeys(suggestions))
 	}
 
 	if len(errs) == 0 {
@@ -193,58 +220,45 @@ func (c Config) check() error {
 	return fmt.Errorf("resilience: wrong Config: %w", errors.Join(errs...))
 }
 
-func (c Config) checkBreakers(errs *fieldErrors) {
-	named := make(map[string]bool)
-	for name, t := range c.Tools {
-		named[cmp.Or(t.Breaker, name)] = true
-	}
-
-	for _, name := range slices.Sorted(maps.Keys(c.Breakers)) {
-		field := fmt.Sprintf("Breakers[%q]", name)
-		if !named[name] {
-			errs.add(field, "is of no tool: it must be one of %q", slices.Sorted(maps.Keys(named)))
-		}
-		errs.within(field, c.Breakers[name].check())
-	}
-}
-
 func (t Tool) check(errs *fieldErrors, name string, timeouts Timeouts) {
-	field := fmt.Sprintf("Tools[%q]", name)
-	if name == "" {
-		errs.add(field, "has no name")
-	}
-	if name == othersName {
-		errs.add(field, "has the name of all tools that have no state of their own")
-	}
-	if _, ok := timeouts[t.Tier]; t.Tier != "" && !ok {
-		errs.add(field+".Tier", "is %q: it must be one of %q, or be given a timeout in Timeouts",
-			t.Tier, slices.Sorted(maps.Keys(timeouts)))
-	}
+	field, timeout := fmt.Sprintf("Tools[%q]", name), t.timeout(name, timeouts)
+	errs.require(name != "" && name != othersName, field,
+		`has no name of its own: it must be neither empty nor "(others)"`)
+	_, known := timeouts[t.Tier]
+	errs.require(known || t.Tier == "", field+".Tier",
+		"is %q: it must be one of %q, or be given a timeout in Timeouts", t.Tier, sortedKeys(timeouts))
 
-	if t.Timeout < 0 {
-		errs.add(field+".Timeout", "is %s: it must not be negative (0 is the tier's)", t.Timeout)
-	}
-	if t.MaxTimeout < 0 {
-		errs.add(field+".MaxTimeout", "is %s: it must not be negative (0 is the tool's timeout)", t.MaxTimeout)
-	} else if timeout := t.timeout(name, timeouts); t.MaxTimeout > 0 && t.MaxTimeout < timeout {
-		errs.add(field+".MaxTimeout", "is %s: it must not be under the tool's timeout of %s", t.MaxTimeout, timeout)
-	}
-
-	if t.Breaker == othersName {
-		errs.add(field+".Breaker", "is the name of all tools that have no state of their own")
-	}
-
-	if t.MaxInFlight < 0 {
-		errs.add(field+".MaxInFlight", "is %d: it must not be negative (0 is any number)", t.MaxInFlight)
-	}
-	checkEffect(errs, field+".Effect", t.Effect)
+	notNegative(errs, field+".Timeout", t.Timeout, "the tier's")
+	notNegative(errs, field+".MaxTimeout", t.MaxTimeout, "the tool's timeout")
+	errs.require(t.MaxTimeout <= 0 || t.MaxTimeout >= timeout, field+".MaxTimeout",
+		"is %s: it must not be under the tool's timeout of %s", t.MaxTimeout, timeout)
+	notNegative(errs, field+".MaxInFlight", t.MaxInFlight, "any number")
 	if t.Retry != nil {
-		errs.within(field+".Retry", t.Retry.check())
+		errs.part(field+".Retry", t.Retry.check(), "OnRetry", t.Retry.OnRetry != nil)
 	}
 }
 
-func checkEffect(errs *fieldErrors, field string, e Effect) {
-	if e > NonIdempotent {
-		errs.add(field, "is %d: it must be EffectUnknown, ReadOnly, Idempotent or NonIdempotent", e)
+// fieldErrors are the errors of the fields of a configuration.
+type fieldErrors []error
+
+// require adds an error unless ok.
+func (e *fieldErrors) require(ok bool, field, format string, args ...any) {
+	if !ok {
+		*e = append(*e, fmt.Errorf("%s %s", field, fmt.Sprintf(format, args...)))
 	}
 }
+
+// notNegative checks a number or a duration, whose zero has a meaning.
+func notNegative[T ~int | ~int64](e *fieldErrors, field string, v T, zero string) {
+	e.require(v >= 0, field, "is %v: it must not be negative (0 is %s)", v, zero)
+}
+
+// part adds the errors of a field that is a struct. A guard has observers instead of the struct's hook.
+func (e *fieldErrors) part(field string, inner []error, hook string, isSet bool) {
+	for _, err := range inner {
+		*e = append(*e, fmt.Errorf("%s.%w", field, err))
+	}
+	e.require(!isSet, field+"."+hook, "is set: it must be nil, since a guard calls Observers")
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

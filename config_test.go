@@ -16,14 +16,12 @@ func TestNewNamesEveryInvalidField(t *testing.T) {
 			"":         {},
 			"(others)": {},
 			"a": {
-				Tier: "sluggish", Timeout: -1, MaxTimeout: -2, Effect: 9,
+				Tier: "sluggish", Timeout: -1, MaxTimeout: -2,
 				Retry: &resilience.Retry{Backoff: resilience.Backoff{Base: -3}},
 			},
 			"b": {Timeout: 2 * time.Second, MaxTimeout: time.Second, Breaker: "db", MaxInFlight: -8},
 			"c": {Tier: resilience.Heavy, MaxTimeout: 119 * time.Second},
-			"e": {Breaker: "(others)"},
 		},
-		Effect:         8,
 		Breaker:        resilience.BreakerConfig{Failures: -4},
 		Breakers:       map[string]resilience.BreakerConfig{"d": {}, "db": {ProbeInterval: -7}},
 		Retry:          resilience.Retry{MaxRetries: -1, Backoff: resilience.Backoff{Jitter: 7}},
@@ -36,19 +34,16 @@ func TestNewNamesEveryInvalidField(t *testing.T) {
 		`resilience: wrong Config: Timeouts[""] has no name`,
 		`Timeouts["quick"] is -1s: it must be positive`,
 		`Timeouts["slow"] is 0s: it must be positive`,
-		`Tools[""] has no name`,
-		`Tools["(others)"] has the name of all tools that have no state of their own`,
+		`Tools[""] has no name of its own: it must be neither empty nor "(others)"`,
+		`Tools["(others)"] has no name of its own: it must be neither empty nor "(others)"`,
 		`Tools["a"].Tier is "sluggish": it must be one of ["" "heavy" "quick" "slow"], ` +
 			`or be given a timeout in Timeouts`,
 		`Tools["a"].Timeout is -1ns: it must not be negative (0 is the tier's)`,
 		`Tools["a"].MaxTimeout is -2ns: it must not be negative (0 is the tool's timeout)`,
-		`Tools["a"].Effect is 9: it must be EffectUnknown, ReadOnly, Idempotent or NonIdempotent`,
 		`Tools["a"].Retry.Backoff.Base is -3ns: it must not be negative (0 is the default)`,
 		`Tools["b"].MaxTimeout is 1s: it must not be under the tool's timeout of 2s`,
 		`Tools["b"].MaxInFlight is -8: it must not be negative (0 is any number)`,
 		`Tools["c"].MaxTimeout is 1m59s: it must not be under the tool's timeout of 2m0s`,
-		`Tools["e"].Breaker is the name of all tools that have no state of their own`,
-		`Effect is 8: it must be EffectUnknown, ReadOnly, Idempotent or NonIdempotent`,
 		`Breaker.Failures is -4: it must not be negative (0 is the default)`,
 		`Breakers["d"] is of no tool: it must be one of ["" "(others)" "a" "c" "db"]`,
 		`Breakers["db"].ProbeInterval is -7ns: it must not be negative (0 is the default)`,
@@ -56,7 +51,8 @@ func TestNewNamesEveryInvalidField(t *testing.T) {
 		`AttemptTimeout is -5ns: it must not be negative (0 is none)`,
 		`MaxAbandoned is -6: it must not be negative (0 is 64)`,
 		`Suggestions["TIMEUOT"] is of no code: it must be one of ["CANCELED" "CIRCUIT_OPEN" "CONNECTION_LOST" ` +
-			`"OVERLOADED" "RETRY_EXHAUSTED" "SHUTTING_DOWN" "TIMEOUT" "TOOL_FAILED" "TOOL_NOT_FOUND" "VALIDATION_ERROR"]`,
+			`"OVERLOADED" "RETRY_EXHAUSTED" "SHUTTING_DOWN" "TIMEOUT" "TOOL_FAILED" "TOOL_NOT_FOUND" ` +
+			`"VALIDATION_ERROR"]`,
 	}, "\n"))
 }
 
@@ -65,13 +61,28 @@ func TestMustPanicsWithTheErrorOfNew(t *testing.T) {
 	assert.NotNil(t, resilience.Must(resilience.New(resilience.Config{})))
 }
 
+// Observers and Classify of the Config do what these do for the primitives.
+func TestConfigRefusesTheHooksOfThePrimitives(t *testing.T) {
+	onRetry := resilience.Retry{OnRetry: func(int, time.Duration, error) {}}
+	onChange := resilience.BreakerConfig{OnChange: func(string, resilience.State, resilience.State) {}}
+	tools := map[string]resilience.Tool{"x": {Retry: &onRetry}}
+	for field, cfg := range map[string]resilience.Config{
+		"Retry.OnRetry":            {Retry: onRetry},
+		`Tools["x"].Retry.OnRetry`: {Tools: tools},
+		"Breaker.OnChange":         {Breaker: onChange},
+		`Breakers["x"].OnChange`:   {Tools: tools, Breakers: map[string]resilience.BreakerConfig{"x": onChange}},
+	} {
+		_, err := resilience.New(cfg)
+		assert.ErrorContains(t, err, field)
+	}
+}
+
 func TestAttemptTimeoutOfAToolOrOfAll(t *testing.T) {
 	g := newGuard(t, resilience.Config{
 		AttemptTimeout: time.Second,
-		Tools:          map[string]resilience.Tool{"own": {AttemptTimeout: time.Minute}, "none": {AttemptTimeout: -1}, "all": {}},
+		Tools:          map[string]resilience.Tool{"own": {AttemptTimeout: time.Minute}, "none": {AttemptTimeout: -1}},
 	})
 	assert.Equal(t, time.Minute, g.AttemptTimeout("own"))
-	assert.Equal(t, time.Second, g.AttemptTimeout("all"))
 	assert.Equal(t, time.Second, g.AttemptTimeout("unlisted"))
 	assert.Zero(t, g.AttemptTimeout("none"))
 	assert.Zero(t, newGuard(t, resilience.Config{}).AttemptTimeout("x"))

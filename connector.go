@@ -1,58 +1,55 @@
 package resilience
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// ConnectorConfig configures a [Connector]. Every field has a default, so the zero value is valid.
-type ConnectorConfig[C comparable] struct {
-	// Name is the connection's name in events and logs, and the Tool of the [context.Cause] that ends a dial.
-	// The errors of Get and Wait don't have it; a guard fills in the name of the tool. An empty name means
-	// "connection".
+// ConnectorConfig configures a [Connector]. Every field has a default, so the zero value is valid. Functions that
+// panic or call runtime.Goexit have failed. Durations and MaxAttempts must not be negative.
+type ConnectorConfig[C any] struct {
+	// Name is the connection's name in events and logs, and the Tool of the [context.Cause] that ends a dial or a
+	// check. An empty name means "connection".
 	Name string
 
-	// Backoff determines the delays between dials. Its zero value means 500ms to 60s with full
-	// jitter. See [Backoff] for what it must be.
+	// Backoff computes the delays between dials. Its zero value means 500ms to 60s with full jitter.
 	Backoff Backoff
 
-	// MaxAttempts is how many dials in a row may fail before the connector stops dialing. It then
-	// remains exhausted until [Connector.Reconnect] is called. Zero means that it never stops.
-	// It must not be negative.
+	// MaxAttempts is how many dials in a row may fail before the connector is exhausted. It then makes no dial until
+	// [Connector.Reconnect] is called. Zero means that it never stops.
 	MaxAttempts int
 
-	// DialTimeout is the timeout of a single dial. A dial that exceeds it has failed, and a
-	// connection that it returns later is closed, unless it equals the current one. A dial that
-	// ignores its context may therefore still be running when the next one starts; while four of them
-	// are running, every further dial fails without being made. Zero means 30s. It must not be
-	// negative.
+	// DialTimeout is the timeout of a single dial. A dial that exceeds it has failed, and a connection that it returns
+	// later is closed. It may therefore still be running when the next dial starts. Zero means 30s.
 	DialTimeout time.Duration
 
-	// Stable is how long a connection must last for the backoff to restart when it is lost. Without
-	// it, a connection that drops as soon as it is up would be dialed in a tight loop. Zero means
-	// the longest delay of Backoff. It must not be negative.
+	// Stable is how long a connection must last for the backoff to restart when it is lost. Without it, a connection
+	// that drops as soon as it is up would be dialed in a tight loop. Zero means the longest delay of Backoff.
 	Stable time.Duration
 
-	// Close closes a connection that is no longer needed. It is called exactly once for each
-	// connection that was dialed, either by Connector.Close, which waits for it, or on a goroutine of
-	// its own. A panic in it is recovered. The next connection is dialed meanwhile, but while sixteen
-	// calls of Close are running, every further dial fails without being made. Nil means the
-	// connection's own Close method, if it is an io.Closer.
+	// Close closes a connection. It is called exactly once for each connection that was dialed, either by
+	// Connector.Close, which waits for it, or on a goroutine of its own while the next connection is dialed. Nil means
+	// the connection's own Close method, if it is an io.Closer.
 	Close func(C) error
 
-	// Watch waits until the connection is broken and returns the reason, which may be nil. It may be
-	// a loop that reads, for example. It is called once for each connection that comes up, on a
-	// goroutine of its own, and must return soon after that connection is closed: while sixteen calls
-	// for lost connections are running, every further dial fails without being made. If it panics,
-	// the connection is lost. If Watch is nil, losses are noticed only through
-	// [Connector.ReportLost].
+	// Watch waits until the connection is broken and returns the reason, which may be nil. It may be a loop that reads,
+	// for example. It is called once for each connection, on a goroutine of its own, and must return soon after the
+	// connection is closed. Nil means that only [Conn.Lost] and [Conn.Suspect] report losses.
 	Watch func(C) error
+
+	// Check asks whether the connection still works, by a ping for example. [Conn.Suspect] has it called, on a
+	// goroutine of its own, once at a time for each connection and while others use that. An error means that the
+	// connection is lost. Nil means that a suspect connection is lost, unchecked.
+	Check func(context.Context, C) error
+
+	// CheckTimeout is the timeout of a single Check, which has failed if it exceeds it. Zero means 10s.
+	CheckTimeout time.Duration
 
 	// Observers are notified of every change of the connection, see [Observer.Connection].
 	Observers []Observer
@@ -63,271 +60,187 @@ type ConnectorConfig[C comparable] struct {
 
 func (c ConnectorConfig[C]) check() error {
 	var errs fieldErrors
-	errs.notNegative("DialTimeout", c.DialTimeout)
-	errs.notNegative("Stable", c.Stable)
+	notNegative(&errs, "DialTimeout", c.DialTimeout, "the default")
+	notNegative(&errs, "Stable", c.Stable, "the default")
+	notNegative(&errs, "CheckTimeout", c.CheckTimeout, "the default")
+	notNegative(&errs, "MaxAttempts", c.MaxAttempts, "any number")
 	errs = append(errs, c.Backoff.check()...)
-	if c.MaxAttempts < 0 {
-		errs = append(errs, fmt.Errorf("MaxAttempts is %d: it must not be negative (0 is any number)", c.MaxAttempts))
-	}
 	return errors.Join(errs...)
 }
 
 func (c ConnectorConfig[C]) withDefaults() ConnectorConfig[C] {
-	if c.Name == "" {
-		c.Name = "connection"
-	}
-	if c.Close == nil {
-		c.Close = closeIfCloser
-	}
-
+	c.Name = cmp.Or(c.Name, "connection")
 	c.Backoff = c.Backoff.withDefaults(defaultBase, defaultMax)
-	if c.DialTimeout == 0 {
-		c.DialTimeout = defaultDialTimeout
-	}
-	if c.Stable == 0 {
-		c.Stable = c.Backoff.Max
+	c.DialTimeout = cmp.Or(c.DialTimeout, 30*time.Second)
+	c.Stable = cmp.Or(c.Stable, c.Backoff.Max)
+	c.CheckTimeout = cmp.Or(c.CheckTimeout, 10*time.Second)
+	if c.Close == nil {
+		c.Close = func(conn C) error {
+			if closer, ok := any(conn).(io.Closer); ok {
+				return closer.Close()
+			}
+			return nil
+		}
 	}
 	return c
-}
-
-func closeIfCloser[C any](conn C) error {
-	if closer, ok := any(conn).(io.Closer); ok {
-		return closer.Close()
-	}
-	return nil
 }
 
 // ConnectionState is the state of a [Connector].
 type ConnectionState uint8
 
 const (
-	// ConnectionDown means that there is no connection: it is being dialed, or will be.
-	ConnectionDown ConnectionState = iota
-	// ConnectionUp means that there is a connection.
-	ConnectionUp
-	// ConnectionExhausted means that MaxAttempts dials in a row have failed. No further dial is
-	// made until Reconnect is called.
-	ConnectionExhausted
-	// ConnectionClosed means that the connector was closed. This state is final.
-	ConnectionClosed
+	ConnectionDown      ConnectionState = iota // there is no connection: it is being dialed, or will be
+	ConnectionUp                               // there is a connection
+	ConnectionExhausted                        // MaxAttempts dials in a row have failed; Reconnect makes the next one
+	ConnectionClosed                           // the connector was closed, for good
 )
 
 // String returns "down", "up", "exhausted" or "closed".
-func (s ConnectionState) String() string {
-	switch s {
-	case ConnectionDown:
-		return "down"
-	case ConnectionUp:
-		return "up"
-	case ConnectionExhausted:
-		return "exhausted"
-	case ConnectionClosed:
-		return "closed"
-	}
-	return fmt.Sprintf("ConnectionState(%d)", uint8(s))
-}
+func (s ConnectionState) String() string { return nameOf(s, "down", "up", "exhausted", "closed") }
 
-// A Connector keeps a connection up, such as a WebSocket or a session with another server. It dials,
-// hands the connection to any number of callers, and dials again, with backoff, when the connection
-// is lost. Create one with [NewConnector]. All methods are safe for concurrent use.
+// A Connector keeps a connection up, such as a WebSocket or a session with another server. It dials, hands the
+// connection to any number of callers, and dials again, with backoff, when the connection is lost. It makes one dial at
+// a time. Create one with [NewConnector]. All methods are safe for concurrent use.
 //
-// At most one dial is under way at any time, except for dials that were abandoned at their timeout
-// and are still running. While the connection is up, the connector has no goroutine but Watch's and
-// those of functions that hang, whose number is bounded.
+// Functions that hang are bounded: while 16 abandoned dials and calls of Close, Watch and Check for lost connections
+// are still running, every further dial fails without being made.
 //
-// C is usually a pointer. Connections are compared with ==: two that are equal are the same one to
-// the connector. A dial has failed if it returns a value that doesn't equal itself, because an
-// interface in it holds something that can't be compared or because it holds a NaN: nothing could
-// report its loss.
-//
-// A Connector has timers. It therefore belongs to the testing/synctest bubble in which it was made, or to
-// none, and a test makes one for itself.
-type Connector[C comparable] struct {
+// A Connector has timers. It therefore belongs to the testing/synctest bubble in which it was made, or to none, and a
+// test makes one for itself.
+type Connector[C any] struct {
 	cfg       ConnectorConfig[C]
-	dialer    *dialer[C]
+	dial      func(context.Context) (C, error)
+	warner    *warner
 	observers []*observer
+	ctx       context.Context // ends when the connector is closed
+	cancel    context.CancelFunc
 
-	current atomic.Pointer[C] // the connection; nil unless the state is ConnectionUp; written under mu
-
-	mu       sync.Mutex // guards the fields below; never held while user code runs
-	state    ConnectionState
-	since    time.Time     // when the state was last changed
-	loss     loss          // why the connection isn't up
-	schedule schedule      // of the dials
-	reported []report[C]   // what was reported lost during the current dial, which may yet return it
-	returned []C           // what dials have returned and nobody has closed or uses yet
-	changes  int           // how often the state has changed
-	changed  chan struct{} // closed at the next change; nil if no Wait is waiting for it
+	mu      sync.Mutex       // guards the fields below; never held while user code runs
+	current *Conn[C]         // nil unless the state is ConnectionUp
+	last    ConnectionChange // has the state, and why and since when there is no connection
+	turn    int              // counts the changes: a dial that began before the last one is late
+	changed chan struct{}    // closed at the next change
+	delays  int              // since the backoff was restarted
+	running int              // calls of user code that have a goroutine of their own
 }
 
-// NewConnector returns a connector and starts its first dial. The context that dial receives ends
-// when dial returns, so the connection must not depend on it. A dial that panics or calls
-// runtime.Goexit has failed.
+// NewConnector returns a connector and starts its first dial. The context that dial receives ends when dial returns, so
+// the connection must not depend on it.
 //
-// NewConnector panics if dial is nil or cfg is invalid. Close the connector when it is no longer
-// needed.
-func NewConnector[C comparable](dial func(context.Context) (C, error), cfg ConnectorConfig[C]) *Connector[C] {
+// NewConnector panics if dial is nil or cfg is invalid. Close the connector when it is no longer needed.
+func NewConnector[C any](dial func(context.Context) (C, error), cfg ConnectorConfig[C]) *Connector[C] {
 	if dial == nil {
 		panic("resilience: NewConnector: nil dial")
 	}
 	if err := cfg.check(); err != nil {
 		panic(fmt.Sprintf("resilience: NewConnector: wrong ConnectorConfig: %v", err))
 	}
-	cfg = cfg.withDefaults()
 
 	c := &Connector[C]{
-		cfg:       cfg,
-		dialer:    newDialer(dial, cfg),
-		observers: newObservers(cfg.Observers, cfg.Log),
-		loss:      loss{errNotYet, ConnectionLostError("not connected yet").Message},
+		cfg:     cfg.withDefaults(),
+		dial:    dial,
+		warner:  &warner{log: cfg.Log},
+		last:    ConnectionChange{Time: time.Now(), Err: ConnectionLostError("not connected yet")},
+		changed: make(chan struct{}),
 	}
-	c.dialer.late = c.late
-	go c.connect()
+	c.observers = newObservers(cfg.Observers, c.warner)
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.startDial()
 	return c
 }
 
-// Get returns the connection without waiting. If there is none, the error is an [*Error]:
+// Get returns the connection without waiting. If there is none, the error is an [*Error] that wraps the reason:
 //
 //   - CANCELED or TIMEOUT, if ctx has ended. While the connection is up, Get ignores ctx.
-//   - CONNECTION_LOST, if the connection is down. Its RetryAfter is the time until the next dial, or
-//     100ms while a dial is under way.
+//   - CONNECTION_LOST, if the connection is down. Its RetryAfter is the time until the next dial, or 100ms while a dial
+//     is under way.
 //   - RETRY_EXHAUSTED that isn't retryable, if the connector is exhausted.
 //   - CONNECTION_LOST that isn't retryable, if the connector is closed.
 //
-// While the connection is down or exhausted, any of these wraps the reported loss or the error of the
-// last dial.
-//
-// A [Guard] assumes that a tool which returns the error of Get has had no effect, and retries any
-// such tool if the next dial comes within Retry.Backoff.Max and Retry.MaxElapsed, and before the call's
-// timeout. A tool that has had an effect by then
-// must mark the error with [MarkPermanent]. Breakers don't count the error, because the connector
-// knows better than a breaker when calls are worth making again. If all attempts end with it, the
-// call returns it as it is, with the time of the next dial, instead of RETRY_EXHAUSTED.
-func (c *Connector[C]) Get(ctx context.Context) (C, error) {
-	if conn := c.current.Load(); conn != nil {
-		return *conn, nil
-	}
-
-	var none C
-	conn, missing := c.look()
+// A [Guard] assumes that a tool which returns the error of Get has had no effect. It retries any such tool if the next
+// dial comes soon enough, and its breaker doesn't count the error. A tool that has had an effect by then must mark the
+// error with [MarkPermanent].
+func (c *Connector[C]) Get(ctx context.Context) (*Conn[C], error) {
+	conn, last, _ := c.snapshot()
 	if conn != nil {
-		return *conn, nil
+		return conn, nil
 	}
-	if e := endOf(ctx, ""); e != nil {
-		return none, missing.endedBy(e)
-	}
-	return none, missing.err
+	return nil, missing(ctx, last)
 }
 
-// Wait returns the connection as soon as it is up. It returns CANCELED or TIMEOUT if ctx ends first.
-// If the connector is exhausted or closed, or if ctx will end before the next dial, Wait returns the
-// error of Get at once. Every error is an [*Error].
+// Wait returns the connection as soon as it is up. It returns CANCELED or TIMEOUT if ctx ends first. If the connector
+// is exhausted or closed, or if ctx will end before the next dial, Wait returns the error of Get at once. Every error
+// is an [*Error].
 //
-// A tool that waits until its timeout has exceeded that, which a breaker counts: otherwise each call would wait for as
-// long. While the breaker is open, calls are rejected for a Cooldown, also once the connection is back; a
-// [BreakerConfig.Probe] that calls Get closes it earlier.
-func (c *Connector[C]) Wait(ctx context.Context) (C, error) {
-	var none C
+// A tool that waits until its timeout has exceeded it, which a breaker counts: otherwise each call would wait for as
+// long. While that breaker is open, calls are rejected even if the connection is back; a [BreakerConfig.Probe] that
+// calls Get closes it earlier.
+func (c *Connector[C]) Wait(ctx context.Context) (*Conn[C], error) {
 	for {
-		conn, missing := c.look()
-		if conn != nil {
-			return *conn, nil
+		conn, last, changed := c.snapshot()
+		switch {
+		case conn != nil:
+			return conn, nil
+		case ctx.Err() != nil, last.State != ConnectionDown, !fits(ctx, last.untilDial()):
+			return nil, missing(ctx, last)
 		}
 
-		// The lock isn't held here, because the methods of ctx are the caller's code.
-		if e := endOf(ctx, ""); e != nil {
-			return none, missing.waitedUntil(e)
-		}
-		if missing.final || missing.delay > 0 && !fits(ctx, missing.delay) {
-			return none, missing.err
-		}
-
-		changed := c.nextChange(missing.change)
-		if changed == nil { // the state has changed meanwhile
-			continue
-		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return none, missing.waitedUntil(endAfterDone(ctx, ""))
 		}
 	}
 }
 
-// ReportLost reports that conn is broken, and why; err may be nil. The connector closes conn on
-// another goroutine and dials again after a delay. Every user of the connection may report a loss,
-// any number of times: a report is ignored unless conn is the current connection or the one that is
-// just being dialed. Don't report an error that only says that the context of one user has ended: others would lose the
-// connection. Methods of err may be called on another goroutine, for which ReportLost waits for about 100ms.
-func (c *Connector[C]) ReportLost(conn C, err error) {
-	if err == nil {
-		err = errLost
-	}
-	l := c.dialer.lossOf(err) // before the lock, as it calls methods of err
-
+// snapshot returns the connection, if it is up, or else the last change, and what the next one closes.
+func (c *Connector[C]) snapshot() (conn *Conn[C], last ConnectionChange, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	current := c.current.Load()
-	switch {
-	case current != nil && equal(*current, conn):
-		c.current.Store(nil)
-		c.dialer.discard(conn)
-		if time.Since(c.since) >= c.cfg.Stable {
-			c.schedule.delays = 0
-		}
-		c.down(l)
-	case c.dialing(): // the dial may yet return conn
-		c.remember(report[C]{conn, l})
-	}
+	return c.current, c.last, c.changed
 }
 
-// Reconnect dials at once if the connection is down or exhausted, and restarts the backoff and the
-// count of attempts. If a dial is under way, Reconnect doesn't start another one. It does nothing if
-// the connection is up or the connector is closed.
+// Reconnect dials at once if the connection is down or exhausted, and restarts the backoff and the count of attempts.
+// If a dial is under way, Reconnect doesn't start another one. It does nothing if the connection is up or the connector
+// is closed.
 func (c *Connector[C]) Reconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state != ConnectionDown && c.state != ConnectionExhausted {
+	if c.last.State == ConnectionUp || c.last.State == ConnectionClosed {
 		return
 	}
 
-	c.schedule.restart()
-	if c.dialing() || !c.schedule.stop() {
-		return
+	c.delays, c.last.Attempts = 0, 0
+	if c.last.State == ConnectionExhausted || c.last.untilDial() > 0 {
+		c.change(ConnectionDown, c.last.Err, 0)
+		c.startDial()
 	}
-	c.change(ConnectionDown, c.loss.err, 0)
-	go c.connect()
 }
 
 // State returns the current state.
 func (c *Connector[C]) State() ConnectionState {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state
+	_, last, _ := c.snapshot()
+	return last.State
 }
 
-// Close closes the connection, if it is up, and returns the error of doing so. It cancels a dial that
-// is under way, and closes the connection if that dial returns one all the same. From then on, Get and
-// Wait return CONNECTION_LOST, also to callers that are already waiting. A second Close does nothing
-// and returns nil.
+// Close closes the connection, if it is up, and returns the error of doing so. It cancels a dial that is under way, and
+// a connection that the dial returns all the same is closed. From then on, Get and Wait return CONNECTION_LOST, even to
+// callers that are already waiting. A second Close does nothing and returns nil.
 func (c *Connector[C]) Close() error {
-	defer c.dialer.cancel() // last, so that a dial that it ends isn't reported as another loss
-
+	defer c.cancel()
 	c.mu.Lock()
-	if c.state == ConnectionClosed {
-		c.mu.Unlock()
-		return nil
+	conn := c.current
+	if c.last.State != ConnectionClosed {
+		c.change(ConnectionClosed, errClosed, 0)
 	}
-	conn := c.current.Swap(nil)
-	c.schedule.stop()
-	c.change(ConnectionClosed, errClosed, 0)
 	c.mu.Unlock()
 
 	if conn == nil {
 		return nil
 	}
-	return c.dialer.closeNow(*conn)
+	return recovered(func() error { return c.cfg.Close(conn.value) })
 }
 
 // Flush waits until the observers have received every change so far. It behaves like [Guard.Flush].
-func (c *Connector[C]) Flush(ctx context.Context) error { return flushAll(ctx, c.observers) }
+func (c *Connector[C]) Flush(ctx context.Context) error { return flushAll(ctx, c.warner, c.observers) }

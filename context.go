@@ -7,197 +7,170 @@ import (
 	"time"
 )
 
-// A callContext is the context of a call or of an attempt. The context package can end a call at a deadline too, but
-// there the parent's end and the timeout are two events with two causes. Here the call ends once, by a single ending, so
-// that it has one outcome and context.Cause says what ended it.
+// A callContext is the context of a call, or of an attempt with a timeout of its own. Unlike a
+// context with a deadline it can be extended while it runs, and it ends only once: by its timeout
+// or by its parent, so that a call has one outcome and [context.Cause] is the error of the call.
 type callContext struct {
-	parent context.Context
-	name   string    // the tool's, for errors
-	start  time.Time // all times of the clock are since then
+	context.Context // the parent
+	tool            string
+	start           time.Time // all times of limits are since then
 
-	// wake holds a token once the context has ended or the function under it has returned. It is for the one goroutine
-	// that waits for both, in runner.run, and nil if there is none.
+	// wake holds a token once the context has ended or the function under it has returned. It is nil
+	// unless a runner waits for both; the runner then watches the parent as well.
 	wake chan struct{}
 
-	ticket *ticket // of the call; nil for an attempt, and outside of a guard
+	end atomic.Pointer[ending] // nil until the context has ended
 
-	mu       sync.Mutex // guards what follows
-	clock    clock
-	timer    *time.Timer
-	done     chan struct{} // made when it is asked for
+	mu       sync.Mutex // guards the following
+	limits   limits
+	deadline time.Duration // of the parent; never if it has none
+	timer    *time.Timer   // fires at the end; nil as long as nothing depends on it
+	done     chan struct{}
 	after    map[*func()]struct{}
-	holds    map[*hold]struct{} // pauses and excuses that have not ended
-	unwatch  func() bool        // stops watching the parent; nil if it isn't watched
-	attended bool               // runner.run waits, and notices the end of the parent
-	waiting  bool               // for the next attempt
-	excuses  excuses            // of the tool, for a timeout
-
-	ending  atomic.Pointer[ending] // nil until the context has ended
-	attempt atomic.Int32           // for Attempt; 0 means that the parent knows
-	asked   atomic.Bool            // Pause was called, so a person may have been asked
-	stopped atomic.Bool            // the call has returned; a tool that is waited for goes on after its context has ended
-	backend backendLog             // what the backend has said during the attempt
-	questions
+	unwatch  func() bool // ends the subscription to the parent; nil if there is none
 }
 
-var _ context.Context = (*callContext)(nil)
-
-// newCallContext starts a timeout, which progress may restart until maximum has passed. An earlier deadline of the
-// parent takes its place. The context must be attended if a function is enforced under it. The caller must call stop.
-func newCallContext(parent context.Context, name string, timeout, maximum time.Duration, attended bool) *callContext {
-	c := &callContext{name: name, start: time.Now(), clock: newClock(timeout, maximum)}
-	if call, ok := parent.(*callContext); ok {
-		c.clock.deadline = c.sinceStart(call.knownDeadline(), true) // a method of the caller's may block by now
-	} else {
-		c.clock.deadline = c.sinceStart(parent.Deadline())
-	}
-	if around := innermost(parent); around != nil {
-		c.backend.unexplained = around.backend.unexplained
-	}
-	c.begin(parent, attended)
-	return c
+// An ending is how a context ended. It never changes.
+type ending struct {
+	err       error           // context.Canceled or context.DeadlineExceeded
+	cause     *Error          // nil if the call has simply returned
+	byTimeout bool            // the timeout ended it, rather than the caller
+	at        time.Time       // zero if the call has simply returned
+	ended     context.Context // of the context package, in which context.Cause finds the cause
 }
 
-// begin starts a context that already has its name, its start and its clock with the deadline of the
-// parent. Some of its time may have elapsed. It calls no method of the parent.
-func (c *callContext) begin(parent context.Context, attended bool) {
-	c.parent, c.attended = parent, attended
-	if attended {
+// returned is the ending of every context whose function has returned.
+var returned = newEnding(context.Canceled, nil, false)
+
+func newEnding(err error, cause *Error, own bool) *ending {
+	ended, cancel := context.WithCancelCause(context.Background())
+	e := &ending{err: err, cause: cause, byTimeout: own, ended: ended}
+	if cause == nil {
+		cancel(nil)
+		return e
+	}
+
+	cancel(cause)
+	e.at = time.Now()
+	return e
+}
+
+// begin starts the timeout. The caller must call finish with returned. hasRunner means that a runner waits for
+// the end of the context.
+func (c *callContext) begin(parent context.Context, limits limits, hasRunner bool) {
+	c.Context, c.limits = parent, limits
+	if hasRunner {
 		c.wake = make(chan struct{}, 1)
 	}
 
-	c.mu.Lock() // expire may run before the timer is stored
+	c.mu.Lock() // the timer may fire before it is stored
 	defer c.mu.Unlock()
-	c.schedule(c.elapsed())
+	c.schedule(time.Since(c.start))
 }
 
-func (c *callContext) elapsed() time.Duration { return time.Since(c.start) }
-
-// sinceStart returns a deadline as the clock has it.
-func (c *callContext) sinceStart(deadline time.Time, ok bool) time.Duration {
-	if !ok {
-		return never
-	}
-
-	return max(deadline.Sub(c.start), 0)
-}
-
-// parentFirst is the head start of a parent at its own deadline, since it knows the cause.
-const parentFirst = time.Millisecond
-
-// schedule sets the timer for the end of the timeout or for the parent's deadline,
-// whichever is first. c.mu must be held.
+// schedule rereads the parent's deadline and sets the timer, if anything depends on it. c.mu must be held.
 func (c *callContext) schedule(now time.Duration) {
-	at, callers := c.clock.end()
-	if at == never && c.timer != nil { // in a pause: a bubble would wait for the year 2300
-		c.timer.Stop()
+	c.deadline = never
+	if at, ok := c.Context.Deadline(); ok && c.end.Load() == nil {
+		c.deadline = at.Sub(c.start)
+	}
+	if c.wake == nil && c.unwatch == nil {
 		return
 	}
 
-	wait := at - now
-	if callers && wait < never-parentFirst {
-		wait += parentFirst
+	wait := max(c.due()-now, 1) // under the race detector, a bubble's timer must not be due at once
+	if c.deadline < c.limits.due {
+		wait = add(wait, time.Millisecond) // the parent comes first, since it has the cause
 	}
-
-	wait = max(wait, 1) // under the race detector, the runtime may crash if a bubble's timer is due at once
-	if c.timer == nil {
+	switch {
+	case c.timer == nil:
 		c.timer = time.AfterFunc(wait, c.expire)
-	} else {
+	case c.due() == never: // during a pause
+		c.timer.Stop()
+	default:
 		c.timer.Reset(wait)
 	}
 }
 
-// expire ends the context when its time is up. It also stands in for a parent that has a
-// deadline and doesn't keep it.
+// due returns when the context must end. c.mu must be held.
+func (c *callContext) due() time.Duration { return min(c.limits.due, c.deadline) }
+
+// timeUp reports whether the context must have ended by now, by its own timeout rather than by the parent's
+// deadline, and which time the call has exceeded then.
+func (c *callContext) timeUp() (up, own bool, exceeded time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	up, own, exceeded = time.Since(c.start) >= c.due(), c.limits.due <= c.deadline, c.limits.exceeded()
+	if !own {
+		exceeded = c.deadline
+	}
+	return up, own, exceeded
+}
+
+// expire ends the context if its time is up.
 func (c *callContext) expire() {
-	var parentErr error // nothing may have watched the parent
-	deadline := never   // may have been put off since, by a pause of a call around this one
-	answered := c.askAside(func(c *callContext) {
-		parentErr, deadline = c.parentErr(), c.sinceStart(c.parentDeadline())
-	})
-	if answered && parentErr != nil {
+	up, own, exceeded := c.timeUp()
+	switch {
+	case !up: // the timeout was extended just before the timer fired
+	case c.end.Load() != nil:
+		c.awake() // a runner that still waits for its tool must not wait any longer
+	case c.Context.Err() != nil:
 		c.parentEnded()
-		return
+	default:
+		c.finish(newEnding(context.DeadlineExceeded, TimeoutError(c.tool, exceeded), own))
 	}
-
-	now := c.elapsed()
-	c.mu.Lock()
-	if answered {
-		c.clock.deadline = deadline
-	}
-	at, callers := c.clock.end()
-	own, exceeded := !callers && !c.clock.shortened(), c.clock.exceeded()
-	if now < at && c.ending.Load() == nil {
-		c.schedule(c.elapsed())
-	}
-	c.mu.Unlock()
-
-	if now < at { // also if the timer fired just before it was reset
-		return
-	}
-	e := TimeoutError(c.name, exceeded)
-	c.end(newEnding(context.DeadlineExceeded, e, c.start.Add(now), own))
 }
 
-// parentEnded ends the context because its parent has ended. A deadline of the parent that
-// equals the timeout counts as the timeout, whichever timer fired first.
+// parentEnded ends the context because its parent has ended. If the timeout has passed by then, and is not after the
+// parent's deadline, it was the timeout.
 func (c *callContext) parentEnded() {
-	e, outer := c.parentEnd()
-	if e.Code != CodeTimeout {
-		c.end(newEnding(context.Canceled, e, time.Now(), false))
+	e := endOf(c.Context, c.tool)
+	if e.Code == CodeCanceled {
+		c.finish(newEnding(context.Canceled, e, false))
 		return
 	}
 
-	c.mu.Lock()
-	at, callers := c.clock.end()
-	own, exceeded := !callers && !c.clock.shortened(), c.clock.exceeded()
-	c.mu.Unlock()
-
-	reached := c.elapsed() >= at
-	if outer != nil && outer.endedBefore(c.start.Add(at), e.Err) {
-		reached = false // it was the timeout of an outer call, however late it is noticed here
+	up, own, exceeded := c.timeUp()
+	if up {
+		e.Message = TimeoutError(c.tool, exceeded).Message
 	}
-	if reached {
-		e.Message = TimeoutError(c.name, exceeded).Message
-	}
-	c.end(newEnding(context.DeadlineExceeded, e, time.Now(), reached && own))
+	c.finish(newEnding(context.DeadlineExceeded, e, up && own))
 }
 
-// stop ends the context of a call that has returned.
-func (c *callContext) stop() {
-	c.stopped.Store(true)
-	c.end(returned)
-}
-
-// end is the only way in which the context ends. The first ending holds.
-func (c *callContext) end(e *ending) {
+// finish is the only way in which the context ends. The first ending holds. The ending of a call that has returned also
+// stops the timer.
+func (c *callContext) finish(e *ending) {
 	c.mu.Lock()
-	if c.ending.Load() != nil {
+	if e == returned && c.timer != nil {
+		c.timer.Stop()
+	}
+	if c.end.Load() != nil {
 		c.mu.Unlock()
 		return
 	}
 	if c.done != nil {
-		close(c.done) // first: Err must not be set before Done is closed, and Err waits for c.mu
+		close(c.done) // first: Err must not return an error before Done is closed
 	}
-	c.ending.Store(e)
-	after, unwatch, holds := c.after, c.unwatch, c.stopHolds()
+	c.end.Store(e)
+	after, unwatch := c.after, c.unwatch
 	c.after = nil
+	if e != returned && !e.byTimeout { // a runner may wait for the tool until its own timeout
+		c.schedule(time.Since(c.start))
+	}
 	c.mu.Unlock()
 
-	c.timer.Stop()
-	if e != returned { // for which nobody waits
+	if e != returned {
 		c.awake()
 	}
-	for h := range holds {
-		h.endIn(c)
+	for f := range after {
+		(*f)()
 	}
-	callAfter(after)
 	if unwatch != nil {
-		c.forget(unwatch)
+		unwatch()
 	}
 }
 
-// awake wakes the goroutine that waits in runner.run, if there is one.
+// awake wakes the runner that waits, if there is one.
 func (c *callContext) awake() {
 	select {
 	case c.wake <- struct{}{}:
@@ -205,141 +178,97 @@ func (c *callContext) awake() {
 	}
 }
 
-// catchUp ends the context now if it should have ended already. Its parent and its timer
-// notify it on goroutines of their own, and a tool may have noticed the same end before:
-// by the caller's context, or by a connection with the same deadline.
-func (c *callContext) catchUp() *ending {
-	if e := c.ending.Load(); e != nil {
-		return e
-	}
-
-	c.mu.Lock()
-	at, _ := c.clock.end()
-	c.mu.Unlock()
+// endIfDue returns how the context ended, nil if it hasn't. The timer, and the end of the parent, may come a
+// little later than a tool notices the same end elsewhere.
+func (c *callContext) endIfDue() *ending {
 	switch {
-	case c.parentErr() != nil:
+	case c.end.Load() != nil:
+	case c.Context.Err() != nil:
 		c.parentEnded()
-	case c.elapsed() >= at:
+	default:
 		c.expire()
 	}
-	return c.ending.Load()
+	return c.end.Load()
 }
 
-// left returns how long the call may go on without progress, or might have if its caller hadn't left: as far as
-// its own timeout is concerned.
+// left returns how long the call may go on without progress.
 func (c *callContext) left() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.clock.due - c.elapsed()
+	return c.limits.due - time.Since(c.start)
 }
 
-// over reports whether the context is known to have ended.
-func (c *callContext) over() bool { return c.ending.Load() != nil }
-
-// endedBefore reports whether the context ended before t, with that cause: one that was detached has another.
-func (c *callContext) endedBefore(t time.Time, cause error) bool {
-	e := c.ending.Load()
-	return e != nil && e.at.Before(t) && e.cause == cause
-}
-
-// ended returns the *Error that ended the call, nil if it goes on or has returned, and
-// whether it was the tool's own timeout.
-func (c *callContext) ended() (e *Error, ownTimeout bool) {
-	if !c.over() {
-		c.askAside(func(c *callContext) {
-			if c.catchUp() == nil && endedAbove(c.parent) != nil {
-				c.parentEnded()
-			}
-		})
-	}
-	end := c.ending.Load()
-	if end == nil {
-		return nil, false
-	}
-
-	e, _ = end.cause.(*Error)
-	return e, end.ownTimeout
-}
-
-// knownDeadline is Deadline, without asking the parent again.
-func (c *callContext) knownDeadline() time.Time {
+// atMost returns how long the call may go on with progress.
+func (c *callContext) atMost() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.start.Add(min(c.clock.last(), c.clock.deadline))
+	return c.limits.latest - time.Since(c.start)
 }
 
-// Deadline returns the latest time at which the call may end, since what a tool passes to
-// its backend must outlast the progress that it reports.
+// Deadline returns the latest time at which the call may end, since the requests of a tool to its
+// backend must outlast the progress that it reports.
 func (c *callContext) Deadline() (time.Time, bool) {
+	deadline, ok := c.Context.Deadline()
 	c.mu.Lock()
-	at := c.start.Add(c.clock.last())
-	c.mu.Unlock()
-
-	if d, ok := c.parentDeadline(); ok && d.Before(at) {
-		at = d
+	defer c.mu.Unlock()
+	if c.limits.pauses > 0 {
+		return deadline, ok
 	}
-	return at, true
+
+	if at := c.start.Add(c.limits.latest); !ok || at.Before(deadline) {
+		return at, true
+	}
+	return deadline, true
 }
 
 // Done returns a channel that is closed when the context ends.
 func (c *callContext) Done() <-chan struct{} {
 	c.mu.Lock()
-	done := c.done
-	if done != nil {
-		c.mu.Unlock()
-		return done
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.end.Load() != nil {
+			close(c.done)
+		}
+		c.watch()
 	}
-	done = make(chan struct{})
-	c.done = done
-	if c.ending.Load() != nil {
-		close(done)
-	}
-	c.mu.Unlock()
-
-	c.watch()
-	return done
+	return c.done
 }
 
 // Err returns context.Canceled or context.DeadlineExceeded once the context has ended.
 func (c *callContext) Err() error {
-	if e := c.catchUp(); e != nil {
+	if e := c.endIfDue(); e != nil {
 		return e.err
 	}
-
 	return nil
 }
 
-// callAfter calls what was passed to AfterFunc. The package's functions, which end children, have come to an end
-// when it returns, but a tool's own may do anything.
-func callAfter(after map[*func()]struct{}) {
-	if len(after) == 0 {
-		return
+// Value returns the value of the parent. Once the context has ended, its ending answers first: there
+// context.Cause finds the cause.
+func (c *callContext) Value(key any) any {
+	if e := c.endIfDue(); e != nil {
+		if v := e.ended.Value(key); v != nil {
+			return v
+		}
 	}
-
-	var all sync.WaitGroup
-	for f := range after {
-		all.Go(func() { defer ignorePanic(); (*f)() })
-	}
-	aside(new(atomic.Int32), all.Wait)
+	return c.Context.Value(key)
 }
 
-// AfterFunc is what the context package looks for in a context that isn't its own; without it each child would cost
-// a goroutine for as long as it lives. It calls f on a goroutine of its own, since f need not be the package's,
-// which only cancels a child: a tool may call this method.
+// AfterFunc is the method that the context package looks for in contexts that aren't its own:
+// without it, each child context would cost a goroutine.
 func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
-	if c.ending.Load() != nil {
-		c.mu.Unlock()
-		go func() { defer ignorePanic(); f() }()
+	defer c.mu.Unlock()
+	if c.end.Load() != nil {
+		go f()
 		return func() bool { return false }
 	}
+
 	if c.after == nil {
 		c.after = make(map[*func()]struct{})
 	}
 	c.after[&f] = struct{}{}
-	c.mu.Unlock()
 	c.watch()
-
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -349,45 +278,15 @@ func (c *callContext) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-type (
-	attemptKey struct{} // of the attempt's number, an int
-	contextKey struct{} // of the innermost callContext itself
-	logKey     struct{} // of the log of its attempt
-)
-
-// innermost returns the nearest call that ctx belongs to, nil if there is none.
-func innermost(ctx context.Context) *callContext {
-	c, _ := ctx.Value(contextKey{}).(*callContext)
-	return c
-}
-
-// Value also answers the context package's private question for a context of its own, by
-// which context.Cause finds the cause. That key is an *int. Go 1.25 asks it before Err, so
-// Value notices the end then, as Err does. Before the end there is no cause to find, and
-// children use AfterFunc, so the parent may answer as it likes.
-func (c *callContext) Value(key any) any {
-	switch key := key.(type) {
-	case contextKey:
-		return c
-	case logKey:
-		return &c.backend.first
-	case attemptKey:
-		if n := c.attempt.Load(); n > 0 {
-			return int(n)
-		}
-	case ticketKey:
-		if c.ticket != nil && c.ticket.b == key.b {
-			return c.ticket
-		}
-	case *int:
-		if e := c.catchUp(); e != nil {
-			if v := e.dead.Value(key); v != nil {
-				return v
-			}
-		}
+// watch subscribes to the parent, unless a runner watches it. This is the most expensive step of a
+// call, so it is deferred until something depends on it. c.mu must be held.
+func (c *callContext) watch() {
+	if c.wake == nil && c.unwatch == nil && c.end.Load() == nil {
+		look := func() { c.endIfDue() }
+		c.unwatch = context.AfterFunc(c.Context, look)
+		c.timer = time.AfterFunc(never, look)
+		c.schedule(time.Since(c.start))
 	}
-
-	return c.parent.Value(key)
 }
 
 // String keeps fmt from reading the fields of a context that is in use.

@@ -1,348 +1,203 @@
 package resilience
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 )
 
-const (
-	defaultDialTimeout = 30 * time.Second
+// maxRunning bounds the goroutines of functions that hang. It leaves room for a Close and a Watch that take a minute,
+// in which the backoff allows about eight dials.
+const maxRunning = 16
 
-	// maxAbandonedDials bounds the dials of a connector that exceeded their timeout and still run.
-	maxAbandonedDials = 4
-
-	// maxLingering bounds the calls of Close, and those of Watch, for connections that were lost. It
-	// leaves room for a Close that takes a minute, in which the backoff allows about eight dials.
-	maxLingering = 16
-
-	// maxReports bounds the connections whose losses are remembered during a dial.
-	maxReports = 16
-
-	// retryWhileDialing is what Get suggests as RetryAfter while a dial is under way. How long the
-	// dial will take isn't known.
-	retryWhileDialing = 100 * time.Millisecond
+var (
+	errLost    = errors.New("resilience: the connection was reported lost")
+	errClosed  = errors.New("resilience: the connector is closed")
+	errHanging = errors.New("resilience: too many dials, or functions for lost connections, still hang")
 )
 
-// connect makes one dial and enters the state that follows from its outcome.
-func (c *Connector[C]) connect() {
-	c.mu.Lock()
-	c.schedule.timer = nil
-	if c.state == ConnectionClosed {
-		c.closeUnused()
-		c.mu.Unlock()
+// A Conn is a connection that a [Connector] hands out. Its users report that it is lost, or suspect, any number of
+// times. A report does nothing once the connector has another connection, or none. All methods are safe for concurrent
+// use.
+type Conn[C any] struct {
+	connector *Connector[C]
+	value     C
+	checking  bool // guarded by connector.mu
+}
+
+// Value returns the connection itself, as the dial returned it.
+func (n *Conn[C]) Value() C { return n.value }
+
+// Lost reports that the connection is certainly broken, and why; err may be nil. The connector closes the connection on
+// another goroutine and dials again after a delay.
+func (n *Conn[C]) Lost(err error) {
+	n.connector.mu.Lock()
+	defer n.connector.mu.Unlock()
+	n.lost(err)
+}
+
+// lost implements Lost. It requires that the connector's mu is held.
+func (n *Conn[C]) lost(err error) {
+	c := n.connector
+	if c.current != n {
 		return
 	}
-	c.mu.Unlock()
 
-	conn, err := c.dialer.dialOnce()
-	l, lost := c.dialer.lossOf(err), err != nil // before the lock, as it calls methods of err
+	c.discard(n)
+	if time.Since(c.last.Time) >= c.cfg.Stable {
+		c.delays = 0
+	}
+	c.down(cmp.Or(err, errLost), 0)
+}
+
+// Suspect reports that the connection may be broken, and why; err may be nil. Use it for every failure that leaves that
+// open, such as a timeout: a half-open connection, as after a laptop's sleep, fails in no other way. Suspect returns at
+// once, and [ConnectorConfig.Check] decides whether the connection is lost. The reason then wraps Check's error and
+// err. Without a Check, Suspect is Lost: a dial costs less than a dead connection.
+func (n *Conn[C]) Suspect(err error) {
+	c := n.connector
+	if c.cfg.Check == nil {
+		n.Lost(err)
+		return
+	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !lost {
-		l, lost = c.reportOf(conn)
+	if c.current != n || n.checking {
+		return
 	}
-	c.reported = nil
+	n.checking = true
+	check := func(ctx context.Context) error { return c.cfg.Check(ctx, n.value) }
+	c.start(c.cfg.CheckTimeout, check, func(failed error) {
+		n.checking = false
+		if failed != nil {
+			n.lost(errors.Join(failed, err))
+		}
+	})
+}
 
-	switch {
-	case c.state == ConnectionClosed:
-	case lost:
-		c.schedule.attempts++
-		c.down(l)
+// startDial starts a dial, unless too much of what was started earlier still runs. It requires that c.mu is held.
+func (c *Connector[C]) startDial() {
+	if c.running >= maxRunning {
+		c.down(errHanging, c.last.Attempts+1)
+		return
+	}
+
+	turn, conn := c.turn, &Conn[C]{connector: c}
+	c.start(c.cfg.DialTimeout, func(ctx context.Context) (err error) {
+		conn.value, err = c.dial(ctx)
+		return err
+	}, func(err error) { c.dialed(turn, conn, err) })
+}
+
+// dialed enters the state that follows from a dial. It is called twice for an abandoned dial: at its timeout, and when
+// it has returned. It requires that c.mu is held.
+func (c *Connector[C]) dialed(turn int, conn *Conn[C], err error) {
+	switch late := turn != c.turn; {
+	case late && err == nil:
+		c.discard(conn)
+	case late:
+	case err != nil:
+		c.down(err, c.last.Attempts+1)
 	default:
-		c.up(conn)
-	}
-	if err == nil {
-		c.returned = append(c.returned, conn)
-	}
-	c.closeUnused()
-}
-
-// late receives what an abandoned dial returns. While another dial is under way, that may yet return the
-// same connection.
-func (c *Connector[C]) late(conn C) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.returned = append(c.returned, conn)
-	if !c.dialing() {
-		c.closeUnused()
-	}
-}
-
-// closeUnused closes each connection that dials have returned, unless it is the current one. It requires
-// that c.mu is held.
-func (c *Connector[C]) closeUnused() {
-	current := c.current.Load()
-	for i, conn := range c.returned {
-		same := func(other C) bool { return equal(other, conn) }
-		if current != nil && same(*current) || slices.ContainsFunc(c.returned[:i], same) {
-			continue
+		c.change(ConnectionUp, nil, 0)
+		c.current = conn
+		if c.cfg.Watch != nil {
+			c.start(never, func(context.Context) error { return c.cfg.Watch(conn.value) }, conn.lost)
 		}
-		c.dialer.discard(conn)
-	}
-	c.returned = nil
-}
-
-// dialing reports whether a dial is under way. It separates the two halves of ConnectionDown: either
-// the schedule has a timer, which starts the next dial, or a dial is being made. It requires that
-// c.mu is held.
-func (c *Connector[C]) dialing() bool {
-	return c.state == ConnectionDown && c.schedule.timer == nil
-}
-
-// A report says that a connection is lost.
-type report[C comparable] struct {
-	conn C
-	loss loss
-}
-
-// remember keeps a report until the current dial has returned. The last reports are kept, because
-// those of the connection that is being dialed come late. If such a report is lost all the same, that
-// connection comes up and is reported again, by Watch or by the next call that uses it. It requires
-// that c.mu is held.
-func (c *Connector[C]) remember(r report[C]) {
-	c.reported = slices.DeleteFunc(c.reported, func(old report[C]) bool { return equal(old.conn, r.conn) })
-	if len(c.reported) == maxReports {
-		c.reported = slices.Delete(c.reported, 0, 1)
-	}
-	c.reported = append(c.reported, r)
-}
-
-// reportOf returns what was reported of conn during the current dial. It requires that c.mu is held.
-func (c *Connector[C]) reportOf(conn C) (l loss, lost bool) {
-	for _, r := range c.reported {
-		if equal(r.conn, conn) {
-			return r.loss, true
-		}
-	}
-	return loss{}, false
-}
-
-// up makes conn the current connection. It requires that c.mu is held.
-func (c *Connector[C]) up(conn C) {
-	c.current.Store(&conn)
-	c.change(ConnectionUp, nil, 0)
-	c.schedule.attempts, c.loss = 0, loss{}
-	if c.cfg.Watch != nil {
-		c.dialer.watching.Add(1)
-		go c.watch(conn)
 	}
 }
 
 // down schedules the next dial, unless all attempts are used up. It requires that c.mu is held.
-func (c *Connector[C]) down(l loss) {
-	c.loss = l
-	if c.cfg.MaxAttempts > 0 && c.schedule.attempts >= c.cfg.MaxAttempts {
-		c.change(ConnectionExhausted, l.err, 0)
+func (c *Connector[C]) down(err error, attempts int) {
+	c.last.Attempts = attempts
+	if c.cfg.MaxAttempts > 0 && attempts >= c.cfg.MaxAttempts {
+		c.change(ConnectionExhausted, err, 0)
 		return
 	}
 
-	delay := c.cfg.Backoff.Delay(c.schedule.delays)
-	c.schedule.delays++
-	c.schedule.start(delay, c.connect)
-	c.change(ConnectionDown, l.err, delay)
-}
-
-// change enters a state, wakes Wait and notifies the observers. It requires that c.mu is held.
-func (c *Connector[C]) change(to ConnectionState, err error, delay time.Duration) {
-	e := ConnectionChange{
-		Connection: c.cfg.Name,
-		State:      to,
-		Time:       time.Now(),
-		Attempts:   c.schedule.attempts,
-		Err:        err,
-		NextDial:   delay,
-	}
-	c.state, c.since = to, e.Time
-	c.changes++
-
-	if c.changed != nil {
-		close(c.changed)
-		c.changed = nil
-	}
-	for _, o := range c.observers {
-		o.connection(e)
-	}
-}
-
-// nextChange returns a channel that the next change closes, or nil if the last one isn't this one any more. It is
-// made only for a Wait that waits, since it belongs to the synctest bubble of that Wait.
-func (c *Connector[C]) nextChange(last int) <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.changes != last {
-		return nil
-	}
-
-	if c.changed == nil {
-		c.changed = make(chan struct{})
-	}
-	return c.changed
-}
-
-// watch reports the loss that Watch returns.
-func (c *Connector[C]) watch(conn C) {
-	err := ErrGoexit // unless Watch returns or panics
-	defer func() {
-		c.dialer.watching.Add(-1)
-		c.ReportLost(conn, err)
-	}()
-	err = recovered(func() error { return c.cfg.Watch(conn) })
-}
-
-// A schedule says when the next dial starts. It is guarded by the mutex of its connector.
-type schedule struct {
-	attempts int         // dials in a row that have failed
-	delays   int         // delays since the backoff was restarted
-	timer    *time.Timer // starts the next dial; nil unless one is scheduled
-	at       time.Time   // when the timer fires
-}
-
-// restart restarts the backoff and the count of attempts.
-func (s *schedule) restart() { s.attempts, s.delays = 0, 0 }
-
-// start schedules the next dial.
-func (s *schedule) start(delay time.Duration, dial func()) {
-	s.at = time.Now().Add(delay)
-	s.timer = time.AfterFunc(delay, dial)
-}
-
-// stop cancels the next dial. It reports false if that dial is already about to start.
-func (s *schedule) stop() bool {
-	if s.timer != nil && !s.timer.Stop() {
-		return false
-	}
-	s.timer = nil
-	return true
-}
-
-// untilDial returns the time until the next dial starts, or 0 if none is scheduled.
-func (s *schedule) untilDial() time.Duration {
-	if s.timer == nil {
-		return 0
-	}
-	return time.Until(s.at)
-}
-
-// A dialer makes dials, each under a timeout, and closes what they return too late. It makes none while
-// too much is left of earlier ones, so that functions that hang don't collect goroutines.
-type dialer[C comparable] struct {
-	name    string // of the connection, for errors
-	dial    func(context.Context) (C, error)
-	close   func(C) error
-	late    func(C) // receives what an abandoned dial returns
-	timeout time.Duration
-
-	ctx       context.Context // parent of the context of each dial
-	cancel    context.CancelFunc
-	abandoned atomic.Int64 // dials that exceeded their timeout and still run
-	closing   atomic.Int64 // calls of close that still run
-	watching  atomic.Int64 // calls of Watch that still run; when a dial starts, their connections are lost
-	asides    atomic.Int32 // examinations of errors that the connector has gone on without, and that still run
-}
-
-func newDialer[C comparable](dial func(context.Context) (C, error), cfg ConnectorConfig[C]) *dialer[C] {
-	d := &dialer[C]{name: cfg.Name, dial: dial, close: cfg.Close, timeout: cfg.DialTimeout}
-	d.ctx, d.cancel = context.WithCancel(context.Background())
-	return d
-}
-
-// dialOnce makes one dial. It returns by the timeout, whatever the dial does; if an abandoned dial
-// returns a connection later, d.late receives it.
-func (d *dialer[C]) dialOnce() (C, error) {
-	var none C
-	if err := d.blocked(); err != nil {
-		return none, err
-	}
-
-	ctx := newCallContext(d.ctx, d.name, d.timeout, d.timeout, true)
-	defer ctx.stop()
-
-	var dialed C // used by the goroutine of the dial only
-	late := func(err error) {
-		if err == nil {
-			d.late(dialed)
+	delay := c.cfg.Backoff.Delay(c.delays)
+	c.delays++
+	c.change(ConnectionDown, err, delay)
+	turn := c.turn
+	time.AfterFunc(delay, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if turn == c.turn {
+			c.startDial()
 		}
-	}
-	conn, err, answered := enforce(ctx, d.abandon, late, func(ctx context.Context) (C, error) {
-		conn, err := d.dial(ctx)
-		dialed = conn
-		return conn, err
 	})
-	if !answered && err == nil {
-		const format = "resilience: the dial gave no answer within %s: %w"
-		return none, fmt.Errorf(format, d.timeout, context.DeadlineExceeded)
+}
+
+// change enters a state without a connection, wakes Wait and notifies the observers. Any scheduled dial is dropped. It
+// requires that c.mu is held.
+func (c *Connector[C]) change(to ConnectionState, err error, delay time.Duration) {
+	c.current = nil
+	c.turn++
+	e := ConnectionChange{c.cfg.Name, to, time.Now(), c.last.Attempts, err, delay}
+	c.last = e
+	close(c.changed)
+	c.changed = make(chan struct{})
+	for _, o := range c.observers {
+		o.notify(o.Connection != nil, func() { o.Connection(e) })
 	}
-	if err == nil && !equal(conn, conn) {
-		d.discard(conn)
-		return none, fmt.Errorf("resilience: the dial returned a %T that doesn't equal itself", conn)
-	}
-	return conn, err
 }
 
-// equal reports whether a == b. Values that can't be compared aren't equal: C may be an interface type.
-func equal[C comparable](a, b C) (yes bool) {
-	defer func() { _ = recover() }()
-	return a == b
+// discard closes a connection that no caller will receive any more. It requires that c.mu is held.
+func (c *Connector[C]) discard(conn *Conn[C]) {
+	c.start(never, func(context.Context) error { return c.cfg.Close(conn.value) }, func(error) {})
 }
 
-// abandon counts a dial that exceeded its timeout until it has returned.
-func (d *dialer[C]) abandon() (release func()) {
-	d.abandoned.Add(1)
-	return func() { d.abandoned.Add(-1) }
-}
+// start calls f, which is user code, on a goroutine of its own, and then done. If f exceeds the timeout, done is called
+// at the timeout, too. It requires that c.mu is held, and done is called with c.mu held.
+func (c *Connector[C]) start(timeout time.Duration, f func(context.Context) error, done func(error)) {
+	ctx, cancel := context.WithTimeoutCause(c.ctx, timeout, TimeoutError(c.cfg.Name, timeout))
+	stop := context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		done(fmt.Errorf("resilience: no answer within %s: %w", timeout, context.DeadlineExceeded))
+	})
 
-// blocked returns why no dial may be made, nil if one may.
-func (d *dialer[C]) blocked() error {
-	switch {
-	case d.abandoned.Load() >= maxAbandonedDials:
-		return errDialsHang
-	case d.closing.Load() >= maxLingering:
-		return errClosesHang
-	case d.watching.Load() >= maxLingering:
-		return errWatchesHang
-	}
-	return nil
-}
-
-// discard closes a connection that no caller will receive any more, on a goroutine of its own.
-func (d *dialer[C]) discard(conn C) {
-	d.closing.Add(1)
+	c.running++
 	go func() {
-		defer d.closing.Add(-1)
-		_ = d.closeNow(conn)
+		err := ErrGoexit // unless f returns or panics
+		defer func() {
+			stop()
+			cancel()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.running--
+			done(err)
+		}()
+		err = recovered(func() error { return f(ctx) })
 	}()
 }
 
-// closeNow closes a connection on this goroutine.
-func (d *dialer[C]) closeNow(conn C) error {
-	return recovered(func() error { return d.close(conn) })
-}
+// untilDial returns the time until the next dial. It isn't positive if that has begun, or won't come.
+func (e ConnectionChange) untilDial() time.Duration { return time.Until(e.Time.Add(e.NextDial)) }
 
-var (
-	errNotYet      = errors.New("resilience: the first dial is under way")
-	errLost        = errors.New("resilience: the connection was reported lost")
-	errClosed      = error(&notMade{errors.New("resilience: the connector is closed")})
-	errDialsHang   = errors.New("resilience: too many earlier dials still hang")
-	errClosesHang  = errors.New("resilience: too many lost connections are still being closed")
-	errWatchesHang = errors.New("resilience: Watch still runs for too many lost connections")
-)
-
-// lossOf returns the loss that err means. The methods of err, which it calls aside, may do anything. It
-// waits for them, so no lock may be held.
-func (d *dialer[C]) lossOf(err error) loss {
-	if err == nil {
-		return loss{}
+// missing returns the error of Get and Wait after the last change of a connector, which has left it without a
+// connection.
+func missing(ctx context.Context, last ConnectionChange) *Error {
+	if e := endOf(ctx, ""); e != nil {
+		e.addCause(last.Err)
+		return e
 	}
 
-	var l loss
-	if aside(&d.asides, func() { f := factsOf(err); l = f.loss() }) && l.err != nil {
-		return l
+	e := ConnectionLostError("closed for good")
+	e.Err = &notMade{last.Err}
+	switch last.State {
+	case ConnectionDown:
+		e.Message = lostMessage(last.Err)
+		e.RetryAfter = cmp.Or(max(last.untilDial(), 0), 100*time.Millisecond) // how long a dial takes isn't known
+		return e
+	case ConnectionExhausted:
+		e.Code, e.Attempts = CodeRetryExhausted, last.Attempts
+		e.Message = "Connection lost: " + plural(int64(last.Attempts), "attempt") + " to connect failed"
 	}
-	f := facts{err: errUnreadable}
-	return f.loss()
+	e.class = ClassPermanent
+	e.giveUp(suggestOther)
+	return e
 }

@@ -2,83 +2,65 @@
 // server. If a tool hangs or its backend dies, the server still replies promptly, with an
 // error that tells the agent what happened and what to do next.
 //
-// Configure a [Guard] once and call tools through it:
-//
-//	guard, err := resilience.New(resilience.Config{
+//	var guard = resilience.Must(resilience.New(resilience.Config{
 //		Tools: map[string]resilience.Tool{
-//			"search":       {Effect: resilience.ReadOnly},
-//			"cypher":       {Effect: resilience.ReadOnly, Tier: resilience.Heavy, Breaker: "neo4j"},
-//			"create_issue": {Effect: resilience.NonIdempotent},
+//			"weather": {Effect: resilience.ReadOnly}, // retried after any transient failure
+//			"report":  {Timeout: 10 * time.Second, Breaker: "warehouse"},
 //		},
-//	})
-//	rows, err := resilience.Do(ctx, guard, "cypher", func(ctx context.Context) (Rows, error) {
-//		return db.Query(ctx, query)
-//	})
+//	}))
+//
+//	func main() {
+//		text, err := resilience.Do(context.Background(), guard, "weather", func(ctx context.Context) (string, error) {
+//			return "sunny", nil // call the backend with ctx
+//		})
+//		fmt.Println(text, err)
+//	}
 //
 // # Calls
 //
-// [Do] makes one call, [Run] makes one and returns all that is known of it, [All] makes
-// several at once, and [Wrap] turns a handler into a guarded one. Each call passes a circuit
-// breaker ([Breaker]), a timeout for the whole call ([Tier]), retries ([Retry], [Backoff]) and
-// a timeout for each attempt. The options [Args], [Debug] and [Timeout] configure a single
-// call.
+// [Do] makes one call, [Run] also returns its details, [All] makes several at once, and [Wrap]
+// guards a handler. Each call passes a circuit [Breaker], the timeout of its [Tier], and
+// retries ([Retry], [Backoff]). An [Option] configures a single call.
 //
-// A tool runs on a goroutine of its own. If it exceeds its timeout, the call returns and the
-// goroutine is abandoned. Nothing can stop such a goroutine, so it is counted until it ends,
-// and Config.MaxAbandoned caps how many of them a tool may have. A tool should therefore
-// respect its context. Nor can anything stop what ends the whole process, such as concurrent
-// writes to a map.
-//
-// A tool that takes long but makes progress doesn't hang: with a Tool.MaxTimeout, each
-// [ReportProgress] restarts its timeout. [Pause] suspends the timeout while a tool waits for a
-// person, and [Excuse] keeps a timeout from counting while it waits for something else than its backend.
+// A tool runs on a goroutine of its own, and should respect its context. At its timeout the call
+// returns, and the goroutine is abandoned: it can't be stopped, so Config.MaxAbandoned caps how many
+// of them may run. [ReportProgress] restarts the timeout of a tool with a MaxTimeout, and [Pause]
+// suspends it while a tool waits for a person.
 //
 // # Failures
 //
-// Every failure is an [*Error] with a [Code], a message and a suggestion that are safe to show
-// to an agent, and the cause for errors.Is and errors.As:
-//
-//	if errors.Is(err, resilience.CodeCircuitOpen) { … }
-//
-// What a failure means to the breaker and to retries is its [Class]. [Classify] knows the
-// usual errors; [MarkTransient], [MarkPermanent] and [MarkNeutral] override it. A call that may
-// have taken effect is repeated only if the tool's [Effect] allows it.
+// Every error of a guarded call is an [*Error] with a [Code], a message and a suggestion that are safe to
+// show to an agent, and the cause for errors.Is and errors.As. The [Class] of a failure decides whether the breaker
+// counts it and whether it is retried. It follows from the error ([Classify]) and from the
+// backend's answers ([Transport], [ReportBackend]), unless a mark ([MarkTransient] and its neighbors)
+// or Config.Classify overrides it. A call that may have taken effect is repeated only if the
+// tool's [Effect] allows it. [Scrub] and Config.Scrub remove secrets from texts that agents read.
 //
 // # MCP
 //
-// The nested modules adapters/gosdk and adapters/mcpgo guard every tool of a server with one
-// line, and take effects from the tools' annotations. [ForRequest], [EffectFromHints] and
-// [MetaError] are for writing an adapter.
+// The nested modules adapters/gosdk and adapters/mcpgo guard every tool of a server in one line. For
+// an adapter of your own, see [ForRequest], [EffectFromHints] and [MetaError].
 //
 // # Connections
 //
-// A [Connector] keeps up one long-lived connection that many tools share. A tool gets the
-// connection at once, or else CONNECTION_LOST with the time of the next dial. The connection
-// comes back without help.
-//
-// # Observability
-//
-// An [Observer] receives the start, the retries and the end of every call, the changes of
-// breakers, and results that come too late. [LogObserver] writes them to slog, and the nested
-// module adapters/otel turns them into traces and metrics. An observer can't fail a call. It can
-// delay one by about 100ms, and only in its Start. [Guard.Health] returns the current state of every tool, and the
-// nested module adapters/console serves a page about it.
+// A [Connector] keeps up a connection that many tools share. [Connector.Get] hands out a [Conn] at
+// once, or returns CONNECTION_LOST with the time until the next dial. A tool that finds its connection
+// broken calls [Conn.Lost], or [Conn.Suspect] if it can't be sure, and the connector dials again.
 //
 // # Operation
 //
-// BreakerConfig.Probe lets a breaker recover without a call. [Breaker.Isolate], [Breaker.Trip] and
-// [Breaker.Reset] change its state by hand, and [BreakerKey] gives each backend of a tool a breaker of its own.
-// [Guard.Close] shuts a guard down at the end of a program: it rejects new calls, and waits for those in flight
-// and for the observers.
+// An [Observer] receives calls, retries and changes of breakers and connections. Its Start runs on the
+// goroutine of the call, which waits for it; the other events are queued. [LogObserver] writes them to
+// slog, and adapters/otel turns them into traces and metrics. [Guard.Health] returns the state of every
+// tool, and adapters/console serves a page about it.
+//
+// [BreakerConfig].Probe closes a breaker without a call, [Breaker.Isolate], [Breaker.Trip] and
+// [Breaker.Reset] change its state by hand, and [BreakerKey] gives each backend of a tool its own.
+// [Guard.Close] shuts a guard down.
 //
 // # Primitives
 //
-// [WithTimeout], [WithBreaker] and [WithRetry] are the parts of a guard, for use without one.
-// They nest in any order. They return the function's own error unchanged, and an *Error for
-// what they did themselves, which wraps the function's error if there is one.
-//
-// # Time in tests
-//
-// All waiting uses the time package, so a test of a guarded tool may run in a testing/synctest
-// bubble, even if the guard was created outside of it.
+// [WithTimeout], [WithBreaker] and [WithRetry] are the parts of a guard, for use without one. They nest
+// in any order. All waiting uses the time package, so tests may run in a testing/synctest bubble, even
+// with a guard that was created outside of it.
 package resilience

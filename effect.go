@@ -2,7 +2,7 @@ package resilience
 
 import (
 	"fmt"
-	"strings"
+	"reflect"
 )
 
 // Effect is what running a tool twice may do, after MCP's tool annotations. It decides whether a
@@ -19,17 +19,15 @@ const (
 
 // String returns the effect's name.
 func (e Effect) String() string {
-	switch e {
-	case EffectUnknown:
-		return "unknown"
-	case ReadOnly:
-		return "read-only"
-	case Idempotent:
-		return "idempotent"
-	case NonIdempotent:
-		return "non-idempotent"
+	return nameOf(e, "unknown", "read-only", "idempotent", "non-idempotent")
+}
+
+// nameOf returns the name of a constant, of which there are these from zero on.
+func nameOf[T ~uint8](v T, names ...string) string {
+	if int(v) < len(names) {
+		return names[v]
 	}
-	return fmt.Sprintf("Effect(%d)", uint8(e))
+	return fmt.Sprintf("%s(%d)", reflect.TypeFor[T]().Name(), uint8(v))
 }
 
 // EffectFromHints returns the effect of a tool with MCP's annotations readOnlyHint and
@@ -45,66 +43,5 @@ func EffectFromHints(readOnly, idempotent bool) Effect {
 	}
 }
 
-// repeatable reports whether a tool of this effect may run again, whatever the run before
-// has done.
+// repeatable reports whether a tool of this effect may run again, whatever an earlier run has done.
 func (e Effect) repeatable() bool { return e == ReadOnly || e == Idempotent }
-
-// askEffect calls f. If there is none, or it panics, nothing is known of the effect.
-func askEffect(f func() Effect) (e Effect) {
-	if f == nil {
-		return EffectUnknown
-	}
-	defer func() {
-		if recover() != nil {
-			e = EffectUnknown
-		}
-	}()
-
-	return f()
-}
-
-// giveUp makes e an error that isn't retryable. Words of ours become the suggestion.
-func (e *Error) giveUp(words string) {
-	e.Retryable, e.RetryAfter = false, 0
-	if e.hasOurWords() {
-		e.suggest(words)
-	}
-}
-
-// forEffect keeps what an agent reads from recommending to call a tool again that may have taken
-// effect and must not be repeated. Words of the tool's own stand, but a TIMEOUT or CONNECTION_LOST
-// isn't retryable, whatever they say. It changes e, the error of a call that had begun. A call that
-// crashed, has sent a request, or has failed in a way that says nothing leaves more open than other
-// failures that aren't retryable.
-func (e *Error) forEffect(effect Effect, open bool) {
-	ours, lost := e.hasOurWords(), e.Code == CodeTimeout || e.Code == CodeConnectionLost
-	harmless := e.Suggestion == suggestChange && !open && !lost
-	switch e.Code {
-	case CodeValidation, CodeToolNotFound:
-		harmless = !open
-	case CodeRetryExhausted:
-		harmless = e.Suggestion == suggestOther
-	}
-
-	e.caution = ""
-	switch {
-	case effect.repeatable() || !open && (e.Code == CodeValidation || e.Code == CodeToolNotFound):
-	case effect == EffectUnknown:
-		e.caution = suggestCaution
-	default:
-		e.caution = suggestCheck
-	}
-
-	switch {
-	case effect.repeatable():
-	case effect == EffectUnknown:
-		said := strings.HasSuffix(e.Suggestion, suggestCaution) || strings.HasSuffix(e.Suggestion, suggestCheck)
-		if ours && !harmless && !said {
-			e.suggest(e.Suggestion + " " + suggestCaution)
-		}
-	case ours && !harmless:
-		e.giveUp(suggestCheck)
-	case ours, lost:
-		e.Retryable, e.RetryAfter = false, 0
-	}
-}

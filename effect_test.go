@@ -36,108 +36,55 @@ func TestEffectFromHintsFollowsTheProtocolsDefaults(t *testing.T) {
 
 // An agent isn't asked to try again where that might do harm.
 func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
+	const lost, timeout = resilience.CodeConnectionLost, resilience.CodeTimeout
+	const correct, list = "Correct the arguments, then call again.", "List the available tools and call one of those."
+	const exhausted, invalid = resilience.CodeRetryExhausted, resilience.CodeValidation
+	type own = resilience.Error
+	gone := resilience.ConnectionLostError("gone")
+	sent := unmarshaled(t, `{"code":"BUSY","retryable":true,"suggestion":"`+suggestRetry+`"}`)
+	mine := func(code resilience.Code) *own { return &own{Code: code, Retryable: true, Suggestion: "Mine"} }
+	neverMade := mine(lost)
+	neverMade.Err = syscall.ECONNREFUSED
 	for name, tc := range map[string]struct {
 		err        error
 		retryable  bool
 		suggestion string
 	}{
-		"inner timeout": {
-			err:        resilience.TimeoutError("inner", time.Second),
-			suggestion: suggestCheck,
-		},
-		"lost connection": {
-			err:        resilience.ConnectionLostError("gone"),
-			suggestion: suggestCheck,
-		},
-		"lost connection, the tool's own suggestion": {
-			err:        &resilience.Error{Code: resilience.CodeConnectionLost, Retryable: true, Suggestion: "Mine"},
-			suggestion: "Mine",
-		},
-		"inner timeout, the tool's own suggestion": {
-			err:        &resilience.Error{Code: resilience.CodeTimeout, Retryable: true, Suggestion: "Mine"},
-			suggestion: "Mine",
-		},
-		"connection that was never made": {
-			err: &resilience.Error{
-				Code: resilience.CodeConnectionLost, Retryable: true, Suggestion: "Mine", Err: syscall.ECONNREFUSED,
-			},
-			retryable: true, suggestion: "Mine",
-		},
+		"inner timeout":                  {resilience.TimeoutError("inner", time.Second), false, suggestCheck},
+		"lost connection":                {gone, false, suggestCheck},
+		"connection that was never made": {neverMade, true, "Mine"},
+		"made by AsError":                {resilience.AsError("x", errBoom), false, suggestCheck},
+		"an inner rejection":             {resilience.CircuitOpenError("inner", time.Second), false, suggestCheck},
+		"refused, after something else":  {resilience.MarkPermanent(syscall.ECONNREFUSED), false, suggestCheck},
+
+		"a reset, marked as permanent": {resilience.MarkPermanent(syscall.ECONNRESET), false, suggestCheck},
+
+		"a timeout of its own":                       {&own{Code: timeout, Message: "m"}, false, suggestCheck},
+		"permanent, in the words of backoff":         {backoff.Permanent(gone), false, suggestCheck},
+		"an Error that is marked as permanent":       {resilience.MarkPermanent(gone), false, suggestCheck},
+		"not retryable":                              {&own{Message: "No"}, false, suggestChange},
+		"a code of its own, not retryable":           {&own{Code: "DENIED", Message: "No"}, false, suggestChange},
+		"exhausted, our suggestion":                  {&own{Code: exhausted, Retryable: true}, false, suggestCheck},
+		"a code of its own, which says to try again": {sent, false, suggestCheck},
+
 		"the tool's own error, our suggestion": {
-			err:        &resilience.Error{Message: "Busy", Retryable: true, RetryAfter: time.Second},
-			suggestion: suggestCheck,
-		},
-		"made by AsError": {
-			err:        resilience.AsError("x", errBoom),
-			suggestion: suggestCheck,
-		},
-		"an inner rejection": {
-			err:        resilience.CircuitOpenError("inner", time.Second),
-			suggestion: suggestCheck,
-		},
-		"a reset that is marked as permanent": {
-			err:        resilience.MarkPermanent(syscall.ECONNRESET),
-			suggestion: suggestCheck,
-		},
-		"refused, after something else": {
-			err:        resilience.MarkPermanent(syscall.ECONNREFUSED),
-			suggestion: suggestCheck,
-		},
-		"a timeout of its own": {
-			err:        &resilience.Error{Code: resilience.CodeTimeout, Message: "m"},
-			suggestion: suggestCheck,
-		},
-		"permanent, in the words of backoff": {
-			err:        backoff.Permanent(resilience.ConnectionLostError("gone")),
-			suggestion: suggestCheck,
-		},
-		"an Error that is marked as permanent": {
-			err:        resilience.MarkPermanent(resilience.ConnectionLostError("gone")),
-			suggestion: suggestCheck,
-		},
-		"not retryable": {
-			err:        &resilience.Error{Message: "No"},
-			suggestion: suggestChange,
+			&own{Message: "Busy", Retryable: true, RetryAfter: time.Second}, false, suggestCheck,
 		},
 		"a code of its own, our suggestion": {
-			err:        &resilience.Error{Code: "BUSY", Message: "Busy", Retryable: true, RetryAfter: time.Second},
-			suggestion: suggestCheck,
+			&own{Code: "BUSY", Message: "Busy", Retryable: true, RetryAfter: time.Second}, false, suggestCheck,
 		},
-		"a code of its own, which says to try again": {
-			err:        unmarshaled(t, `{"code":"BUSY","retryable":true,"suggestion":"`+suggestRetry+`"}`),
-			suggestion: suggestCheck,
-		},
-		"a code of its own, not retryable": {
-			err:        &resilience.Error{Code: "DENIED", Message: "No"},
-			suggestion: suggestChange,
-		},
-		"a code and a suggestion of its own": {
-			err:       &resilience.Error{Code: "BUSY", Retryable: true, Suggestion: "Mine"},
-			retryable: true, suggestion: "Mine",
-		},
-		"invalid, our suggestion": {
-			err:        &resilience.Error{Code: resilience.CodeValidation, Retryable: true, RetryAfter: time.Second},
-			suggestion: "Correct the arguments, then call again.",
-		},
-		"no such tool, our suggestion": {
-			err:        &resilience.Error{Code: resilience.CodeToolNotFound, Retryable: true},
-			suggestion: "List the available tools and call one of those.",
-		},
-		"exhausted, our suggestion": {
-			err:        &resilience.Error{Code: resilience.CodeRetryExhausted, Retryable: true},
-			suggestion: suggestCheck,
-		},
+		"invalid, our suggestion":      {&own{Code: invalid, Retryable: true, RetryAfter: time.Second}, false, correct},
+		"no such tool, our suggestion": {&own{Code: resilience.CodeToolNotFound, Retryable: true}, false, list},
 		"exhausted, not retryable": {
-			err:        &resilience.Error{Code: resilience.CodeRetryExhausted},
-			suggestion: "Do not repeat the call: use another tool or tell the user.",
+			&own{Code: exhausted}, false, "Do not repeat the call: use another tool or tell the user.",
 		},
-		"exhausted, the tool's own suggestion": {
-			err:       &resilience.Error{Code: resilience.CodeRetryExhausted, Retryable: true, Suggestion: "Mine"},
-			retryable: true, suggestion: "Mine",
-		},
+
+		"inner timeout, its own suggestion":    {mine(timeout), false, "Mine"},
+		"lost connection, its own suggestion":  {mine(lost), false, "Mine"},
+		"a code and a suggestion of its own":   {mine("BUSY"), true, "Mine"},
+		"exhausted, the tool's own suggestion": {mine(exhausted), true, "Mine"},
 		"the tool's own suggestion": {
-			err:       &resilience.Error{Message: "Busy", Retryable: true, Suggestion: "Mine"},
-			retryable: true, suggestion: "Mine",
+			&own{Message: "Busy", Retryable: true, Suggestion: "Mine"}, true, "Mine",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +170,7 @@ func TestAgentIsToldToTakeCareOnlyWhereTheEffectIsNotKnown(t *testing.T) {
 	}
 }
 
-// The configured words replace ours, and what follows them says when to take care.
+// A configured suggestion replaces ours. The caution that the effect needs still follows it.
 func TestConfiguredSuggestionIsFollowedByWhatTheEffectNeeds(t *testing.T) {
 	const own = "Ask the owner."
 	invalid := resilience.MarkInvalid(errBoom)
@@ -264,7 +211,7 @@ func TestConfiguredSuggestionIsFollowedByWhatTheEffectNeeds(t *testing.T) {
 	}
 }
 
-// What was sent first has been done, whatever has become of the last request.
+// The first request has been done, whatever has become of the last one.
 func TestPromise8RejectionAfterAWriteAsksTheAgentToCheck(t *testing.T) {
 	for effect, want := range map[resilience.Effect]string{
 		resilience.NonIdempotent: suggestCheck,
@@ -305,10 +252,10 @@ func TestCrashOfANonIdempotentToolAsksTheAgentToCheck(t *testing.T) {
 	assert.False(t, r.Err.Retryable)
 }
 
-// Neither a mark nor a crash of another call is overridden by what the error was before.
+// A mark or a crash of an inner call overrides the error that it wraps, also if Classify disagrees.
 func TestPromise8MarkPermanentIsNotRepeatedWhateverClassifySays(t *testing.T) {
 	cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
-	cfg.Retry.Classify = func(error) resilience.Class { return resilience.ClassTransient }
+	cfg.Classify = func(error) resilience.Class { return resilience.ClassTransient }
 	inner := newGuard(t, resilience.Config{})
 	for name, fn := range map[string]toolFunc{
 		"a mark": failing(9, resilience.MarkPermanent(syscall.ECONNREFUSED)),
@@ -364,7 +311,7 @@ func TestPromise8WordsOfAnInnerGuardAreOursToo(t *testing.T) {
 	}
 }
 
-// Behind an MCP SDK, a failure of which nothing is known isn't retryable. It may have had an effect all the same.
+// Behind an MCP SDK, an unexplained failure isn't retryable. It may have had an effect all the same.
 func TestFailureThatSaysNothingMayHaveHadAnEffect(t *testing.T) {
 	for effect, want := range map[resilience.Effect]string{
 		resilience.ReadOnly: suggestChange, resilience.EffectUnknown: suggestChange + " " + suggestCaution,
@@ -378,7 +325,7 @@ func TestFailureThatSaysNothingMayHaveHadAnEffect(t *testing.T) {
 	}
 }
 
-// A caution is given once, and by a tool that needs none it isn't.
+// A caution is given once, and only for a tool that needs it.
 func TestCautionOfACallWithinAnotherTool(t *testing.T) {
 	const configured = "Restart the app."
 	for outer, want := range map[resilience.Effect]string{
@@ -390,24 +337,26 @@ func TestCautionOfACallWithinAnotherTool(t *testing.T) {
 		} {
 			for _, inner := range []resilience.Effect{resilience.EffectUnknown, resilience.NonIdempotent} {
 				g := newGuard(t, resilience.Config{
-					Tools: map[string]resilience.Tool{"outer": {Effect: outer}, "inner": {Effect: inner}}, Suggestions: suggestions,
-					Retry: resilience.Retry{MaxRetries: -1},
+					Tools:       map[string]resilience.Tool{"outer": {Effect: outer}, "inner": {Effect: inner}},
+					Retry:       resilience.Retry{MaxRetries: -1},
+					Suggestions: suggestions,
 				})
 				r := resilience.Run(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
 					return resilience.Do(ctx, g, "inner", failing(9, errBoom))
 				})
-				cautions := strings.Count(r.Err.Suggestion, suggestCaution) + strings.Count(r.Err.Suggestion, suggestCheck)
-				assert.LessOrEqual(t, cautions, 1, "%v, %v, %s: %s", outer, inner, name, r.Err.Suggestion)
+				words := r.Err.Suggestion
+				cautions := strings.Count(words, suggestCaution) + strings.Count(words, suggestCheck)
+				assert.LessOrEqual(t, cautions, 1, "%v, %v, %s: %s", outer, inner, name, words)
 				if suggestions != nil && inner == resilience.EffectUnknown {
-					assert.Equal(t, want, r.Err.Suggestion, "%v", outer)
+					assert.Equal(t, want, words, "%v", outer)
 				}
 			}
 		}
 	}
 }
 
-// The words of a call whose attempts have all failed recommend another one, later. For a tool around it that may have
-// done something else, they must not.
+// An exhausted call recommends another one, later. A tool around it that may have done something else must not pass
+// that on.
 func TestExhaustedCallWithinAnotherTool(t *testing.T) {
 	const later = "Several attempts have failed already: do not repeat the call at once. " +
 		"Try again later; go on with other tools meanwhile, or tell the user."

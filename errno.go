@@ -7,30 +7,27 @@ import "syscall"
 // errno is an error of the operating system.
 type errno = syscall.Errno
 
-// lostErrno holds, for each errno that means a lost connection, the reason.
-var lostErrno = map[errno]string{
+// troubles holds, for each errno that means trouble, the reason for a lost connection. Those without a reason pass: the
+// operation itself did nothing, but a tool may consist of several, such as writing a file and then renaming it.
+var troubles = map[errno]string{
 	syscall.ECONNREFUSED: refused,
 	syscall.ECONNRESET:   "connection reset by the other side",
 	syscall.ECONNABORTED: "connection aborted",
-	syscall.EPIPE:        "connection closed by the other side",
-	syscall.ETIMEDOUT:    "network timeout",
+	syscall.EPIPE:        closed,
+	syscall.ETIMEDOUT:    networkTimeout,
 	syscall.EHOSTUNREACH: "host unreachable",
 	syscall.ENETUNREACH:  "network unreachable",
+	syscall.EAGAIN:       "",
+	syscall.EINTR:        "",
+	syscall.EMFILE:       "",
+	syscall.ENFILE:       "",
+	syscall.ESTALE:       "",
+
+	// Sockets of Windows have numbers of their own, which are in its winsock.h. No other system has such numbers.
+	10051: "network unreachable",
+	10053: "connection aborted",
+	10054: "connection reset by the other side",
+	10060: networkTimeout,
+	10061: refused,
+	10065: "host unreachable",
 }
-
-// hiccups are those that pass. The operation itself did nothing, but several may make up what a tool does, such as to
-// write a file and then to rename it.
-var hiccups = map[errno]bool{
-	syscall.EAGAIN: true,
-	syscall.EINTR:  true,
-	syscall.EMFILE: true,
-	syscall.ENFILE: true,
-	syscall.ESTALE: true,
-}
-
-// inUse are of an operation that did nothing, because another one uses the same. That may pass, but an agent can also
-// have chosen a path that is always in use, such as that of a mount point or of a program that runs.
-var inUse = map[errno]bool{syscall.EBUSY: true}
-
-// isRejection reports whether the operating system says that a path isn't of the kind that was asked for.
-func isRejection(err error) bool { return err == syscall.EISDIR || err == syscall.ENOTDIR }

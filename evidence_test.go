@@ -2,7 +2,6 @@ package resilience_test
 
 import (
 	"context"
-	"crypto/tls"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -10,280 +9,97 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/testdata/modernc.org/sqlite"
-	own "github.com/seed8d1e2389/resilience/testdata/sqlite"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // These errors have the methods of well-known libraries.
 type (
-	sqlError    string // of pgx and lib/pq
-	awsError    int    // of the AWS SDK v2
-	statusError int    // of many clients of HTTP APIs
-	grpcError   uint32
-	grpcStatus  uint32
-	grpcCode    uint32
-	worded      string
+	sqlError    string // pgx and lib/pq
+	awsError    int    // the AWS SDK v2
+	statusError int    // many clients of HTTP APIs
+	grpcError   uint32 // google.golang.org/grpc
+	exitError   int    // os/exec; -1 is a command that was killed
+	netError    bool   // a net.Error of another package, such as kafka-go's; whether it is a timeout
+
+	grpcStatus uint32
+	grpcCode   uint32
 )
 
-func (e sqlError) Error() string    { return "SQL" }
+func (sqlError) Error() string      { return "SQL" }
 func (e sqlError) SQLState() string { return string(e) }
 
-func (e awsError) Error() string       { return "AWS" }
+func (awsError) Error() string         { return "AWS" }
 func (e awsError) HTTPStatusCode() int { return int(e) }
 
-func (e statusError) Error() string   { return "status" }
+func (statusError) Error() string     { return "status" }
 func (e statusError) StatusCode() int { return int(e) }
 
-func (e grpcError) Error() string           { return "gRPC" }
+func (grpcError) Error() string             { return "gRPC" }
 func (e grpcError) GRPCStatus() *grpcStatus { s := grpcStatus(e); return &s }
 func (s *grpcStatus) Code() grpcCode        { return grpcCode(*s) }
 
-// saying is a status with such a text.
-type saying struct {
-	grpcError
-	text string
-}
+func (exitError) Error() string   { return "exit status" }
+func (e exitError) ExitCode() int { return int(e) }
 
-func (e saying) Error() string { return e.text }
+func (netError) Error() string   { return "foreign" }
+func (e netError) Timeout() bool { return bool(e) }
+func (netError) Temporary() bool { return false }
 
-func (e worded) Error() string { return string(e) }
-
-// A panickingStatus has a method like statusError's that panics.
+// A panickingStatus has the method of a statusError, which panics.
 type panickingStatus struct{}
 
 func (panickingStatus) Error() string   { return "panics" }
 func (panickingStatus) StatusCode() int { panic("no status") }
 
-func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
-	const transient, invalid = resilience.ClassTransient, resilience.ClassInvalid
-	for _, tc := range []struct {
-		err      error
-		class    resilience.Class
-		noEffect bool
-	}{
-		{sqlError("08006"), transient, false},
-		{sqlError("53300"), transient, false},
-		{sqlError("57P01"), transient, false},
-		{sqlError("58030"), transient, false},
-		{sqlError("40001"), transient, true},
-		{sqlError("40P01"), transient, true},
-		{sqlError("40003"), transient, false}, // whether it was committed isn't known
-		{sqlError("23505"), invalid, false},
-		{sqlError("42601"), invalid, false},
-		{sqlError("28P01"), invalid, false},
-		{sqlError("00000"), transient, false},
-		{sqlError(""), transient, false},
+// behindAdapter makes a call as an adapter of an MCP SDK does: a failure that nothing explains isn't counted.
+var behindAdapter = resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
 
-		{awsError(503), transient, false},
-		{awsError(404), invalid, false},
-		{statusError(500), transient, false},
-		{statusError(599), transient, false},
-		{statusError(429), transient, false},
-		{statusError(400), invalid, false},
-		{statusError(499), invalid, false},
-		{statusError(501), invalid, false},
-		{statusError(505), invalid, false},
-		{statusError(200), transient, false},
-		{statusError(0), transient, false},
-		{panickingStatus{}, transient, false},
-
-		{grpcError(14), transient, false},
-		{grpcError(8), transient, false},
-		{grpcError(4), transient, false},
-		{grpcError(13), transient, false},
-		{grpcError(3), invalid, false},
-		{grpcError(5), invalid, false},
-		{grpcError(16), invalid, false},
-		{grpcError(2), transient, false},
-		{fmt.Errorf("larger than max: %w", grpcError(8)), transient, false}, // the tool's words, not gRPC's
-		{saying{8, "grpc: received message larger than max (5242880 vs. 4194304)"}, invalid, false},
-		{saying{8, "gRPC message exceeds maximum size 4194304: 5242880"}, invalid, false},
-		{saying{8, "Received message exceeds the maximum configured message size."}, invalid, false},
-		{saying{8, "Message has exceeded the configured maximum payload size (max: 4194304, got: 5242880)"}, invalid, false},
-		{saying{8, "Quota exceeded: the maximum of messages per minute"}, transient, false},
-		{saying{14, "larger than max"}, transient, false},
-
-		{os.NewSyscallError("pipe2", syscall.EMFILE), transient, false}, // of a tool that may have done something before
-		{syscall.ESTALE, transient, false},
-		{syscall.EBUSY, transient, false}, // of a rename, perhaps
-		{os.NewSyscallError("rename", syscall.EBUSY), transient, false},
-		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EAGAIN}, transient, true},
-		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.ENOENT}, invalid, false},
-		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EEXIST}, invalid, false},
-		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}, invalid, false},
-		{&fs.PathError{Op: "read", Path: "/x", Err: syscall.EISDIR}, invalid, false},
-		{&fs.PathError{Op: "open", Path: "/x/y", Err: syscall.ENOTDIR}, invalid, false},
-		{&fs.PathError{Op: "write", Path: "/x", Err: syscall.ENOSPC}, transient, false},
-		{&fs.PathError{Op: "open", Path: "/x", Err: syscall.ENOSPC}, transient, false},
-		{&fs.PathError{Op: "fork/exec", Path: "/x", Err: syscall.EAGAIN}, transient, true},
-		{&fs.PathError{Op: "unlinkat", Path: "/x", Err: syscall.EBUSY}, transient, false}, // of os.RemoveAll
-		{&os.LinkError{Op: "rename", Old: "/x", New: "/y", Err: syscall.EBUSY}, transient, false},
-		{&os.LinkError{Op: "symlink", Old: "/x", New: "/y", Err: syscall.ESTALE}, transient, false},
-		{&os.LinkError{Op: "rename", Old: "/x", New: "/y", Err: resilience.MarkTransient(errBoom)}, transient, true},
-		{&fs.PathError{Op: "read", Path: "/x", Err: resilience.MarkTransient(errBoom)}, transient, true},
-		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENOENT)}, transient, true}, // a socket
-		{&net.DNSError{Err: "no such host", IsNotFound: true}, transient, true},
-		{&net.OpError{Op: "proxyconnect", Net: "tcp", Err: errDial}, transient, true},
-		{&net.OpError{Op: "socks connect", Net: "tcp", Err: errDial}, transient, true},
-		{&net.OpError{Op: "read", Net: "tcp", Err: errDial}, transient, false},
-		{driver.ErrBadConn, transient, false}, // lib/pq has returned it for an answer that broke off
-
-		{worded("SQLITE_BUSY: database is locked"), transient, false}, // as everything of which nothing is known
-
-		// An *Error and a mark decide, and trouble before an answer.
-		{resilience.MarkPermanent(statusError(404)), resilience.ClassPermanent, false},
-		{&resilience.Error{Message: "m", Retryable: true, Err: statusError(404)}, transient, false},
-		{errors.Join(statusError(404), statusError(503)), transient, false},
-		{errors.Join(statusError(404), errBoom), invalid, false},
-		{errors.Join(statusError(404), context.DeadlineExceeded), transient, false},
-		{errors.Join(fs.ErrNotExist, syscall.ECONNRESET), transient, false},
-		{errors.Join(&fs.PathError{Op: "open", Err: syscall.EMFILE}, errBoom), transient, false},
-		{errors.Join(&fs.PathError{Op: "open", Err: syscall.EMFILE}, syscall.ECONNREFUSED), transient, true},
-	} {
-		for name, err := range map[string]error{"": tc.err, "wrapped ": fmt.Errorf("x: %w", tc.err)} {
-			t.Run(fmt.Sprintf("%s%T %v", name, tc.err, tc.err), func(t *testing.T) {
-				assert.Equal(t, tc.class, resilience.Classify(err))
-
-				g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
-				r := resilience.Run(t.Context(), g, "x", failing(1, err))
-				assert.Equal(t, map[bool]int{false: 1, true: 2}[tc.noEffect], r.Attempts)
-				if !tc.noEffect {
-					assert.Equal(t, tc.class != invalid, g.Health()[0].ConsecutiveFailures == 1)
-				}
-			})
-		}
-	}
-}
-
-// An agent brings these about as well as a backend. Behind an adapter they count only with evidence from the
-// wire.
-func TestDoubtfulLossCountsOnlyWhereEverythingDoes(t *testing.T) {
-	notFound := &net.DNSError{Err: "no such host", Name: "x.invalid", IsNotFound: true}
-	neutral := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
-	for name, tc := range map[string]struct {
-		err     error
-		counted bool
-	}{
-		"a host that doesn't exist":        {notFound, false},
-		"dialing one":                      {&net.OpError{Op: "dial", Err: notFound}, false},
-		"asking one":                       {&url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: notFound}}, false},
-		"input that breaks off":            {fmt.Errorf("decoding: %w", io.ErrUnexpectedEOF), false},
-		"a connection that is closed":      {net.ErrClosed, true},
-		"a connection of a driver":         {fmt.Errorf("x: %w", driver.ErrBadConn), true},
-		"an answer that breaks off":        {&url.Error{Op: "Get", Err: io.ErrUnexpectedEOF}, true},
-		"a look-up that fails":             {&net.DNSError{Err: "server misbehaving", IsTemporary: true}, true},
-		"a host, and a connection":         {errors.Join(notFound, syscall.ECONNRESET), true},
-		"a mark":                           {resilience.MarkBackend(notFound), true},
-		"an Error of the tool's own":       {resilience.ConnectionLostError("the host is gone"), true},
-		"an address that can't be written": {&net.OpError{Op: "dial", Err: &net.AddrError{Err: "x"}}, false},
-		"words of a driver":                {fmt.Errorf("no user named %q", "database is locked"), false},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
-			r := resilience.Run(t.Context(), g, "x", failing(9, tc.err), neutral)
-			assert.Equal(t, tc.counted, g.Health()[0].ConsecutiveFailures == 1)
-			assert.Equal(t, tc.counted, r.Err.HasGuidance())
-			assert.Equal(t, tc.counted, r.Err.Code == resilience.CodeConnectionLost || name == "a mark")
-
-			g = guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
-			resilience.Run(t.Context(), g, "x", failing(9, tc.err))
-			assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures, "in plain Do")
-		})
-	}
-}
-
-// What is known only by its type is said in words that fit, and with no guidance.
-func TestRejectionByTheBackendHasNoGuidance(t *testing.T) {
-	e := resilience.AsError("x", statusError(404))
-	assert.Equal(t, resilience.CodeValidation, e.Code)
-	assert.Equal(t, "Tool 'x' rejected the request", e.Message)
-	assert.False(t, e.Retryable)
-	assert.False(t, e.HasGuidance())
-
-	assert.False(t, resilience.AsError("x", resilience.MarkInvalid(errBoom)).HasGuidance())
-	assert.True(t, resilience.AsError("x", errBoom).HasGuidance())
-	assert.True(t, resilience.AsError("x", statusError(503)).HasGuidance())
-	own := &resilience.Error{Code: resilience.CodeValidation, Message: "No such row"}
-	assert.True(t, resilience.AsError("x", own).HasGuidance(), "its author wrote it for the agent")
-
-	g := guardWith(t, resilience.Tool{})
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	r := resilience.Run(canceled, g, "x", succeed)
-	assert.False(t, r.Err.HasGuidance(), "the caller has left")
-	r = resilience.Run(t.Context(), g, "x", failing(1, statusError(404)), resilience.Debug())
-	assert.True(t, r.Err.HasGuidance(), "the details are asked for")
-}
-
-// Errors whose methods only have the names of those that tell something.
-type (
-	statusAndError struct{ error }
-	statusOf       struct{ error }
-	statusOfAny    struct{ error }
-	deadlineLike   struct{}
-	otherCode      int
-	wideStatus     uint64
-)
-
-func (statusAndError) GRPCStatus() (*grpcStatus, error) { s := grpcStatus(14); return &s, nil }
-func (statusOf) GRPCStatus(code int) *grpcStatus        { s := grpcStatus(code); return &s }
-func (statusOfAny) GRPCStatus(...int) *grpcStatus       { s := grpcStatus(14); return &s }
-
-func (deadlineLike) Error() string        { return "too late" }
-func (deadlineLike) Is(target error) bool { return target == context.DeadlineExceeded }
-
-func (wideStatus) Error() string            { return "no error of gRPC" }
-func (w wideStatus) GRPCStatus() wideStatus { return w }
-func (w wideStatus) Code() uint64           { return uint64(w) }
-
-func (otherCode) Error() string { return "no error of SQLite" }
-func (c otherCode) Code() int   { return int(c) }
-
-// A killedError is that of a command that was killed, as an *exec.ExitError says it: perhaps one that an agent chose.
-type killedError struct{}
-
-func (killedError) Error() string { return "signal: killed" }
-func (killedError) ExitCode() int { return -1 }
-
-// A foreignNetError has the methods of a net.Error, as kafka-go's has for whatever its broker answers. It says whether it
-// is a timeout.
-type foreignNetError bool
-
-func (foreignNetError) Error() string   { return "foreign" }
-func (e foreignNetError) Timeout() bool { return bool(e) }
-func (foreignNetError) Temporary() bool { return false }
-
-// An aroundLike is like fs.ErrNotExist only because it wraps more.
-type aroundLike struct{ error }
-
-func (e aroundLike) Unwrap() error      { return e.error }
-func (aroundLike) Is(target error) bool { return target == fs.ErrNotExist }
-
-// A panickingIs and a panickingAs say nothing of their own.
-type (
-	panickingIs struct{ error }
-	panickingAs struct{ error }
-)
-
-func (e panickingIs) Unwrap() error { return e.error }
-func (panickingIs) Is(error) bool   { panic("no answer") }
-func (e panickingAs) Unwrap() error { return e.error }
-func (panickingAs) As(any) bool     { panic("no answer") }
-
-// judged returns what the guard of an adapter makes of an error of which nothing else is known.
-func judged(t *testing.T, err error) string {
+// runTool calls a tool of a guard of its own, and reports whether the breaker has counted the call.
+func runTool(
+	t *testing.T, x resilience.Tool, fn toolFunc, options ...resilience.Option,
+) (resilience.Result[int], bool) {
 	t.Helper()
-	g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
-	neutral := resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
-	r := resilience.Run(t.Context(), g, "x", failing(9, err), neutral)
-	return judgment(g, r.Err)
+	g := guardWith(t, x)
+	r := resilience.Run(t.Context(), g, "x", fn, options...)
+	return r, g.Breaker("x").Failures() == 1
+}
+
+// These tools have an Effect, or no retries.
+var (
+	reads  = resilience.Tool{Effect: resilience.ReadOnly}
+	writes = resilience.Tool{Effect: resilience.NonIdempotent}
+	once   = resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}}
+)
+
+// reporting returns a tool that reports on its backend and fails with err. The report is nil if the backend works.
+func reporting(report, err error) toolFunc {
+	return func(ctx context.Context) (int, error) {
+		resilience.ReportBackend(ctx, report)
+		return 0, err
+	}
+}
+
+// noConnection returns the error of a Connector that can't connect.
+func noConnection(t *testing.T) error {
+	t.Helper()
+	dial := func(context.Context) (int, error) { return 0, errBoom }
+	c := resilience.NewConnector(dial, resilience.ConnectorConfig[int]{MaxAttempts: 1})
+	_, err := c.Wait(t.Context())
+	require.Error(t, err)
+	require.NoError(t, c.Close())
+	return err
 }
 
 // judgment returns what a guard has made of the error of its only call.
@@ -297,144 +113,175 @@ func judgment(g *resilience.Guard, e *resilience.Error) string {
 	return "nothing"
 }
 
-func TestCodeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
+// judged returns what the guard behind an adapter makes of the error of fn.
+func judged(t *testing.T, fn toolFunc) string {
+	t.Helper()
+	g := guardWith(t, once)
+	r := resilience.Run(t.Context(), g, "x", fn, behindAdapter)
+	return judgment(g, r.Err)
+}
+
+// TestTableOfErrors has the usual values. These are the edges.
+func TestTypeOfAnErrorTellsWhoseFaultItIs(t *testing.T) {
+	op := func(op, network string, err error) error { return &net.OpError{Op: op, Net: network, Err: err} }
+	path := func(op string, err error) error { return &fs.PathError{Op: op, Path: "/x", Err: err} }
 	for want, errs := range map[string][]error{
 		"trouble": {
-			sqlError("08000"), sqlError("40001"), sqlError("40002"), sqlError("40P01"), sqlError("53300"),
-			sqlError("57P01"), sqlError("58030"),
-			statusError(429), statusError(500), statusError(502), statusError(503), statusError(504), statusError(506),
-			grpcError(4), grpcError(8), grpcError(13), grpcError(14), grpcError(15),
-			saying{13, "desc = unexpected HTTP status code received from server: 500 (Internal Server Error)"},
-			sqlite.Method(5), sqlite.Method(6), sqlite.Method(5 | 1<<8), sqlite.Small(5), sqlite.Small(6),
-			sqlite.Field{Code: 5}, &sqlite.Field{Code: 6},
-			errors.Join(statusError(404), errBoom, statusError(503)),
-			sqlite.NewStruct(5), sqlite.NewStruct(6), sqlite.NewHidden(5), sqlite.NewHidden(6), syscall.EMFILE, syscall.EAGAIN,
-			errors.Join(syscall.ECONNRESET, fs.ErrNotExist), errors.Join(fs.ErrNotExist, syscall.ECONNRESET),
-			&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)},
-			&net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)},
-			&net.OpError{Op: "write", Net: "tcp", Err: errBoom},
-			&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, foreignNetError(true),
+			sqlError("08000"), sqlError("57P03"), statusError(506),
+			op("dial", "tcp", os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)),
+			op("dial", "unix", os.NewSyscallError("connect", syscall.ENOENT)),
+			op("write", "tcp", os.NewSyscallError("write", syscall.EPIPE)), op("write", "tcp", errBoom), netError(true),
 		},
-		"rejected": {
-			sqlError("22P02"), sqlError("23505"), sqlError("42601"), sqlError("28P01"),
-			statusError(400), statusError(404), statusError(428), statusError(430), statusError(499), statusError(501),
-			statusError(505), sqlError("58P01"), sqlError("58P02"),
-			grpcError(3), grpcError(5), grpcError(6), grpcError(7), grpcError(9), grpcError(10), grpcError(11), grpcError(12), grpcError(16),
-			saying{13, "desc = unexpected HTTP status code received from server: 400 (Bad Request)"},
-			panickingIs{statusError(404)}, panickingAs{statusError(404)},
-			errors.Join(errBoom, statusError(404)), errors.Join(statusError(404), errBoom),
-		},
+		"rejected": {statusError(428), statusError(430)},
 		"nothing": {
-			sqlError("00000"), sqlError("01000"), sqlError("02000"), sqlError("0800"), sqlError("080000"), sqlError(""),
-			sqlError("08P01"), sqlError("53400"), sqlError("55P03"), sqlError("57014"),
-			statusError(0), statusError(200), statusError(302), statusError(399),
-			grpcError(0), grpcError(1), grpcError(2), grpcError(17), errBoom,
-			statusAndError{errBoom}, statusOf{errBoom}, statusOfAny{errBoom}, aroundLike{errBoom},
-			saying{13, "grpc: error while marshaling: no message"}, saying{13, "desc = header key \"é\" is wrong"},
-			saying{13, "desc = there is an empty key in the header"},
-			saying{13, "grpc: Compressor is not installed for \"x\""},
-			saying{13, "desc = header list size to send violates the maximum size (8192 bytes) set by server"},
-			saying{13, "desc = transport: per-RPC creds failed due to error: oauth2: \"invalid_grant\""},
-			saying{13, "desc = transport: received per-RPC creds error with illegal status: no"},
-			sqlite.Method(0), sqlite.Method(1), sqlite.Method(4), sqlite.Method(7), sqlite.Method(1 << 8),
-			sqlite.Small(4), sqlite.Field{Code: 1}, sqlite.Text("5"), sqlite.Bare{}, sqlite.NewStruct(1), sqlite.NewHidden(1), otherCode(5),
-			own.Error{Code: 5}, &own.Error{Code: 6},
-			wideStatus(14), foreignNetError(false), killedError{}, syscall.EBUSY,
-			&fs.PathError{Op: "remove", Path: "/proc", Err: syscall.EBUSY},
-			&net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)},
-			&net.OpError{Op: "listen", Net: "tcp", Err: errBoom},
-			&net.OpError{Op: "write", Net: "udp", Err: os.NewSyscallError("write", syscall.EMSGSIZE)},
-			&net.OpError{Op: "write", Net: "udp", Err: syscall.EMSGSIZE},
-			&url.Error{Op: "parse", Err: io.EOF}, &http.MaxBytesError{Limit: 1},
-			&net.ParseError{Type: "IP address", Text: "x"}, &net.AddrError{Err: "x"},
-			&net.OpError{Op: "dial", Err: net.UnknownNetworkError("x")}, net.UnknownNetworkError("x"),
-			&fs.PathError{Op: "read", Path: "|0", Err: os.ErrDeadlineExceeded}, // of a pipe
-			&fs.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE},         // the other program has ended
-			&net.OpError{Op: "remote error", Err: tls.AlertError(116)},         // certificate required
-			&net.OpError{Op: "route", Net: "ip+net", Err: errBoom}, &net.DNSError{Err: "unrecognized address"},
-			&net.OpError{Op: "dial", Net: "tcp6", Err: os.NewSyscallError("connect", syscall.EINVAL)},
+			sqlError("0800"), sqlError("080000"), sqlError(""), grpcError(0), grpcError(17),
+			netError(false), fmt.Errorf("decoding: %w", io.ErrUnexpectedEOF),
+			op("dial", "tcp6", os.NewSyscallError("connect", syscall.EINVAL)), op("listen", "tcp", errBoom),
+			&url.Error{Op: "parse", Err: io.EOF}, &url.Error{Op: "Post", Err: fmt.Errorf("reading: %w", io.EOF)},
+			fmt.Errorf("line 1: %w", io.EOF), &http.MaxBytesError{Limit: 1}, path("read", os.ErrDeadlineExceeded),
+			&net.ParseError{Type: "IP address", Text: "x"}, &net.AddrError{Err: "x"}, net.UnknownNetworkError("x"),
+			&net.DNSError{Err: "unrecognized address"},
 		},
 	} {
 		for _, err := range errs {
-			assert.Equal(t, want, judged(t, err), "%T %v", err, err)
+			assert.Equal(t, want, judged(t, failing(9, err)), "%T %v", err, err)
 		}
 	}
 }
 
-// A tool whose own error says nothing has failed as its backend has.
-func TestTroubleOfABackendDecidesWhetherToTryAgain(t *testing.T) {
-	for want, reported := range map[int]error{
-		1: resilience.MarkPermanent(errBoom),
-		4: resilience.MarkTransient(errBoom),
-	} {
-		runInBubble(t, reported.Error(), func(t *testing.T) {
-			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
-			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-				resilience.ReportBackend(ctx, reported)
-				return 0, errors.New("the stock can't be read")
-			})
-			assert.Equal(t, want, r.Attempts)
-		})
-	}
-}
-
-// What a tool's error tells may have happened after what was reported: trouble counts, and a mistake that the backend
-// has named stays one though its answer broke off.
+// Trouble in the tool's own error counts after any report. An error of no known type is judged by the report.
 func TestErrorAfterAReportOfItsBackend(t *testing.T) {
+	cached := &fs.PathError{Op: "open", Path: "/cache/x", Err: fs.ErrNotExist}
 	for _, tc := range []struct {
 		reported, err error
 		want          string
 	}{
 		{statusError(404), context.DeadlineExceeded, "trouble"},
-		{statusError(404), deadlineLike{}, "trouble"},
 		{statusError(404), statusError(503), "trouble"},
 		{statusError(404), io.ErrUnexpectedEOF, "rejected"},
-		{nil, io.ErrUnexpectedEOF, "nothing"}, // a document may have been stored in part
+		{statusError(404), errBoom, "rejected"},
+		{statusError(503), errBoom, "trouble"},
+		{statusError(503), cached, "trouble"}, // a fallback that fails, too
+		{nil, io.ErrUnexpectedEOF, "nothing"},
 		{nil, syscall.ECONNRESET, "trouble"},
 		{nil, statusError(404), "rejected"},
+		{resilience.MarkInvalid(errBoom), errBoom, "rejected"},
 	} {
-		g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
-		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			resilience.ReportBackend(ctx, tc.reported)
-			return 0, tc.err
-		})
-		assert.Equal(t, tc.want, judgment(g, r.Err), "%v after %v", tc.err, tc.reported)
+		assert.Equal(t, tc.want, judged(t, reporting(tc.reported, tc.err)), "%v after %v", tc.err, tc.reported)
 	}
 }
 
-// Of more errors than a walk looks at, it says nothing.
-func TestAsManyErrorsAreReadAsTheBoundAllows(t *testing.T) {
-	for n, want := range map[int]string{9_999: "rejected", 10_000: "nothing"} { // with the one that joins them
-		several := make([]error, n)
-		for i := range several {
-			several[i] = errBoom
+// If a tool's own error has no known type, the report of its backend decides about a retry, too.
+func TestReportDecidesWhetherToRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := runTool(t, reads, reporting(resilience.MarkPermanent(errBoom), errBoom))
+		assert.Equal(t, 1, r.Attempts)
+		r, _ = runTool(t, reads, reporting(resilience.MarkTransient(errBoom), errBoom))
+		assert.Equal(t, 4, r.Attempts)
+	})
+}
+
+// A dial and an attempt to open a file have no effect, nor does a call whose author marks it so.
+func TestErrorWithoutEffect(t *testing.T) {
+	for want, errs := range map[int][]error{
+		4: {
+			&os.LinkError{Op: "rename", Old: "/x", New: "/y", Err: resilience.MarkTransient(errBoom)},
+			errors.Join(&fs.PathError{Op: "open", Err: syscall.EMFILE}, syscall.ECONNREFUSED),
+		},
+		1: {
+			&net.OpError{Op: "read", Net: "tcp", Err: errDial},
+			&os.LinkError{Op: "symlink", Old: "/x", New: "/y", Err: syscall.ESTALE},
+			errors.Join(&fs.PathError{Op: "open", Err: syscall.EMFILE}, errBoom),
+			sqlError("40003"), // it may have been committed
+		},
+	} {
+		for _, err := range errs {
+			runInBubble(t, fmt.Sprintf("%T %v", err, err), func(t *testing.T) {
+				r, _ := runTool(t, writes, failing(9, err))
+				assert.Equal(t, want, r.Attempts)
+			})
 		}
-		several[n-1] = statusError(404)
-		assert.Equal(t, want, judged(t, errors.Join(several...)), "%d", n)
 	}
 }
 
-func TestReasonOfALossByItsErrno(t *testing.T) {
-	for errno, want := range map[syscall.Errno]string{
-		syscall.ECONNREFUSED: "connection refused",
-		syscall.ECONNRESET:   "connection reset by the other side",
-		syscall.ECONNABORTED: "connection aborted",
-		syscall.EPIPE:        "connection closed by the other side",
-		syscall.ETIMEDOUT:    "network timeout",
-		syscall.EHOSTUNREACH: "host unreachable",
-		syscall.ENETUNREACH:  "network unreachable",
+func TestLostConnectionHasAReason(t *testing.T) {
+	const closedByOther, reset = "connection closed by the other side", "connection reset by the other side"
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	unknownHost := &net.DNSError{Name: "db.internal", IsNotFound: true}
+	timedOut := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
+	for reason, errs := range map[string][]error{
+		reset:                 {syscall.ECONNRESET, fmt.Errorf("read: %w", syscall.ECONNRESET)},
+		"connection aborted":  {syscall.ECONNABORTED},
+		"connection refused":  {syscall.ECONNREFUSED, refused, &url.Error{Op: "Get", Err: refused}},
+		"connection closed":   {fmt.Errorf("x: %w", net.ErrClosed), fmt.Errorf("query: %w", driver.ErrBadConn)},
+		closedByOther:         {syscall.EPIPE, io.ErrUnexpectedEOF, &url.Error{Op: "Post", Err: io.EOF}},
+		"host not found":      {unknownHost, fmt.Errorf("x: %w", unknownHost)},
+		"host unreachable":    {syscall.EHOSTUNREACH},
+		"network unreachable": {syscall.ENETUNREACH},
+		"network error":       {&net.OpError{Op: "read", Err: errBoom}},
+		"network timeout":     {syscall.ETIMEDOUT, timedOut},
+		"the host can't be looked up": {
+			&net.DNSError{Err: "server misbehaving", Name: "db.internal", IsTemporary: true},
+			&net.OpError{Op: "dial", Err: &net.DNSError{UnwrapErr: timedOut}},
+		},
 	} {
-		assert.Equal(t, "Connection lost: "+want, resilience.AsError("x", errno).Message)
+		for _, err := range errs {
+			t.Run(err.Error(), errorTest{err, resilience.ClassTransient, resilience.CodeConnectionLost,
+				"Connection lost: " + reason}.check)
+		}
+	}
+
+	t.Run("marked", errorTest{resilience.MarkPermanent(refused), resilience.ClassPermanent,
+		resilience.CodeConnectionLost, "Connection lost: connection refused"}.check)
+	if runtime.GOOS == "windows" { // WSAECONNRESET
+		err := &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("wsarecv", syscall.Errno(10054))}
+		assert.Equal(t, "Connection lost: "+reset, resilience.AsError("x", err).Message)
 	}
 }
 
-func TestOperationsThatPassDidNothing(t *testing.T) {
-	for _, errno := range []syscall.Errno{
-		syscall.EAGAIN, syscall.EBUSY, syscall.EINTR, syscall.EMFILE, syscall.ENFILE, syscall.ESTALE,
-	} {
-		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
-		r := resilience.Run(t.Context(), g, "x", failing(1, &fs.PathError{Op: "open", Err: errno}))
-		assert.Nil(t, r.Err, errno.Error())
-		assert.Equal(t, 2, r.Attempts, errno.Error())
+// post sends a request that gets no answer.
+func post(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
+	if err == nil {
+		_, err = client.Do(req)
+	}
+	return err
+}
+
+// The standard library must really return the errors that the tables expect.
+func TestRealConnectionsAreLost(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	canceled, _ := endedContexts(t)
+
+	err := post(t.Context(), server.Client(), server.URL)
+	assert.ErrorIs(t, resilience.AsError("x", err), resilience.CodeConnectionLost, "%v", err)
+	err = post(t.Context(), server.Client(), "http://127.0.0.1:1") // nothing listens there
+	assert.Equal(t, "Connection lost: connection refused", resilience.AsError("x", err).Message, "%v", err)
+	err = post(t.Context(), server.Client(), "nonsense://x")
+	assert.ErrorIs(t, resilience.AsError("x", err), resilience.CodeToolFailed, "%v", err)
+	err = post(canceled, server.Client(), server.URL)
+	assert.Equal(t, resilience.ClassCanceled, resilience.Classify(err), "%v", err)
+}
+
+// A request that can't reach its proxy was never sent, so even a write may be repeated.
+func TestRefusedProxyIsARefusedConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	quick := resilience.Retry{MaxRetries: 2, Backoff: resilience.Backoff{Base: time.Nanosecond, Max: time.Nanosecond}}
+	tool := resilience.Tool{Effect: resilience.NonIdempotent, Retry: &quick}
+
+	for _, scheme := range []string{"http", "socks5"} {
+		proxy := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: scheme, Host: listener.Addr().String()})}
+		for _, transport := range []http.RoundTripper{proxy, resilience.Transport(proxy)} {
+			r, _ := runTool(t, tool, func(ctx context.Context) (int, error) {
+				return 0, post(ctx, &http.Client{Transport: transport}, "https://api.example.com/")
+			})
+			assert.Equal(t, 3, r.Attempts, "%s, %T", scheme, transport)
+			assert.True(t, r.Err.Retryable)
+		}
 	}
 }

@@ -68,6 +68,7 @@ func ExampleBreaker_Trip() {
 
 func ExampleBreakerKey() {
 	guard := resilience.Must(resilience.New(resilience.Config{
+		Tools:   map[string]resilience.Tool{"query": {}},
 		Breaker: resilience.BreakerConfig{Failures: 1},
 		Retry:   resilience.Retry{MaxRetries: -1},
 	}))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -195,7 +194,7 @@ func ExampleTimeout() {
 		resilience.Timeout(10*time.Millisecond))
 
 	fmt.Println(err)
-	// That the caller has less time is no failure of the tool.
+	// A timeout that the caller has shortened is not counted.
 	fmt.Println(guard.Health()[0].ConsecutiveFailures)
 	// Output:
 	// TIMEOUT: Tool 'search' exceeded timeout of 10ms
@@ -256,31 +255,6 @@ func ExamplePause() {
 	// Output: no <nil>
 }
 
-// That a tool waits for a lock of the server's own is no fault of its backend's.
-func ExampleExcuse() {
-	guard := resilience.Must(resilience.New(resilience.Config{
-		Tools: map[string]resilience.Tool{"export": {Timeout: 10 * time.Millisecond, Effect: resilience.NonIdempotent}},
-	}))
-	var mu sync.Mutex
-	export := func(ctx context.Context) (string, error) {
-		done := resilience.Excuse(ctx)
-		mu.Lock()
-		defer mu.Unlock()
-		done()
-		return "exported", nil
-	}
-
-	mu.Lock() // by something that takes long
-	_, err := resilience.Do(context.Background(), guard, "export", export)
-	mu.Unlock()
-
-	fmt.Println(err)
-	fmt.Println(guard.Breaker("export").Failures(), "failures")
-	// Output:
-	// TIMEOUT: Tool 'export' exceeded timeout of 10ms
-	// 0 failures
-}
-
 func ExampleForRequest() {
 	guard := resilience.Must(resilience.New(resilience.Config{}))
 	search := func(ctx context.Context) (string, error) {
@@ -314,26 +288,4 @@ func ExampleWaitForTool() {
 
 	fmt.Println(resilience.Do(ctx, guard, "transfer", transfer, resilience.WaitForTool()))
 	// Output: rolled back <nil>
-}
-
-func ExampleGuard_Rejection() {
-	guard := resilience.Must(resilience.New(resilience.Config{
-		Tools: map[string]resilience.Tool{"export": {Effect: resilience.NonIdempotent}},
-	}))
-	export := func() *resilience.Error { // work that goes on when its request has been answered
-		if rejected := guard.Rejection("export"); rejected != nil {
-			return rejected
-		}
-		return guard.AsError("export", errors.New("the disk is full"))
-	}
-
-	e := export()
-	fmt.Println(e)
-	fmt.Println(e.Suggestion)
-	guard.Breaker("export").Isolate("The archive is being moved.")
-	fmt.Println(export())
-	// Output:
-	// TOOL_FAILED: Tool 'export' failed
-	// The outcome of this call is unknown: check whether it took effect before you call this tool again.
-	// CIRCUIT_OPEN: 'export' is taken out of service: The archive is being moved.
 }

@@ -61,8 +61,8 @@ func ExampleObserver() {
 	// map[search:1]
 }
 
-// The tool, and the observer's own End, see the values that Start adds to the context of the call. A
-// call waits for Start for 100ms only.
+// Start adds a value to the context of the call. The tool and the observer's own End receive it. Start must be quick,
+// since the call waits for it.
 func ExampleObserver_context() {
 	type requestID struct{}
 	traces := resilience.Observer{

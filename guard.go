@@ -3,79 +3,56 @@ package resilience
 import (
 	"cmp"
 	"context"
-	"maps"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // A Guard stands between a server and its tools. It gives each call a timeout, rejects calls
-// to broken backends, retries what may be retried, and returns an [*Error] that an agent can
-// act on. Create one with [New] and share it between all requests: its methods, and the
+// to broken backends, retries failures that may be retried, and returns an [*Error] that an agent
+// can act on. Create one with [New] and share it between all requests: its methods, and the
 // functions that take one, are safe for concurrent use.
 //
-// A call on a breaker that has admitted a call around it belongs to that call: it passes, and
-// only the outer one counts. One that outlives that, as with context.WithoutCancel, counts by itself.
-//
 // A call passes, from the outside in, the breaker, the timeout for the whole call, the retries,
-// the timeout of each attempt, and the tool. The breaker counts the call, not its attempts.
+// the timeout of each attempt, and the tool. The breaker counts the call, not its attempts. A call
+// on a breaker that has admitted a call around it belongs to that call: it passes, and only the
+// outer one counts.
 type Guard struct {
-	cfg       Config
-	timeouts  Timeouts
-	retry     *Retry              // of tools that nothing sets apart
-	breakers  map[string]*Breaker // of listed tools, by name
+	cfg       Config                // only New reads its Tools, Breakers and Observers
+	listed    map[string]*toolState // the tools in the Config
+	unlisted  table[string, *toolState]
+	others    *toolState // shared by all tools without a state of their own
+	keyed     table[keyName, *Breaker]
 	observers []*observer
-	warner    warner
-	made      time.Time
-	missing   sync.Map // the names of listed tools that CheckTools has warned of
+	warner    *warner
 
-	listed   map[string]*toolState
-	unlisted table      // of toolStates
-	keyed    table      // of keyedBreakers
-	others   *toolState // shared by all tools without a state of their own
-
-	// These count functions that a call has gone on without, and that still run.
-	examining atomic.Int32 // errors
-	printing  atomic.Int32 // values, with debug
-
-	closed  atomic.Bool
-	probing atomic.Int64 // Probes that run
-
-	member    atomic.Pointer[FleetMember] // nil unless the guard is a member of a fleet
-	lastFleet atomic.Pointer[FleetMember] // of the last one that it has joined; nil if there is none
+	inFlight atomic.Int64 // calls
+	shared   atomic.Bool  // others has been used
+	closed   atomic.Bool
 }
 
 // New returns a guard with the given configuration, or an error that names every bad field.
 func New(cfg Config) (*Guard, error) {
+	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 
-	if cfg.MaxAbandoned == 0 {
-		cfg.MaxAbandoned = defaultMaxAbandoned
-	}
-	cfg.Suggestions = maps.Clone(cfg.Suggestions)
-	g := &Guard{
-		cfg:       cfg,
-		timeouts:  cfg.timeouts(),
-		listed:    make(map[string]*toolState, len(cfg.Tools)),
-		breakers:  make(map[string]*Breaker),
-		observers: newObservers(cfg.Observers, cfg.Log),
-		warner:    warner{log: cfg.Log},
-		made:      time.Now(),
-	}
-	g.cfg.Breaker = cfg.Breaker.withDefaults()
-	g.retry = g.retryOf(Tool{})
-
+	g := &Guard{cfg: cfg, listed: make(map[string]*toolState), warner: &warner{log: cfg.Log}}
+	g.observers = newObservers(cfg.Observers, g.warner)
+	breakers := make(map[string]*Breaker)
 	for name, t := range cfg.Tools {
-		s := g.newState(name, t, true)
-		g.listed[name] = s
-		g.breakers[s.breaker.name] = s.breaker
+		b := cmp.Or(t.Breaker, name)
+		if breakers[b] == nil {
+			own := cfg.Breakers[b].or(cfg.Breaker)
+			breakers[b] = g.newBreaker(b, "", &own)
+		}
+		g.listed[name] = g.newState(name, t, breakers[b])
+		g.listed[name].listed = true
 	}
-	g.cfg.Tools, g.cfg.Timeouts, g.cfg.Observers, g.cfg.Breakers = nil, nil, nil, nil // they belong to the caller
-
-	g.others = g.newState(othersName, Tool{Effect: cfg.Effect}, false)
+	g.others = g.newUnlisted(othersName)
 	return g, nil
 }
 
@@ -86,51 +63,31 @@ func Must(g *Guard, err error) *Guard {
 	if err != nil {
 		panic(err)
 	}
-
 	return g
 }
 
-// Do calls fn as the named tool under g. It returns when the tool's timeout has passed, at
-// the latest, unless that is extended (see [ReportProgress], [Pause] and [Timeout]), or the
-// tool is Cooperative and breaks its promise.
+// Do calls fn as the named tool under g. It returns by the tool's timeout, unless that is extended
+// (see [ReportProgress], [Pause] and [Timeout]) or the tool is Cooperative. Every error is an
+// [*Error]; with an error, Do returns the value of the last attempt, if any.
 //
-// A call that is made with the context of another one, under whichever guard, belongs to the same agent: behind an
-// adapter, a failure of which nothing is known counts for neither (see Request.Unexplained).
+// fn runs on a goroutine of its own, once for each attempt. The goroutine may be abandoned, so fn
+// must not write to variables that the caller reads. The context of fn carries the deadline and the
+// number of the attempt (see [Attempt]), and ends with the attempt, so fn reads the body of an HTTP
+// response before it returns. Its [context.Cause] is an *Error. If the caller ends ctx, Do returns
+// at once unless [WaitForTool] is set: fn runs on, and its result is lost.
 //
-// Every error is an [*Error]. With an error, Do returns the value that the last attempt
-// returned, if any.
-//
-// If the caller ends ctx, Do returns at once, unless [WaitForTool] says otherwise: the context of fn
-// ends too, but fn runs on until it returns, and its result is lost.
-//
-// All attempts of a call run fn. It runs on a goroutine of its own that may be abandoned, so
-// it must not write to variables that the caller reads. Its context ends with the call, and with it what reads by that,
-// such as the body of an answer of HTTP: fn returns what it has read. It carries the deadline, and
-// [Attempt] returns the number of the attempt. If the timeout or the caller ends the call, the
-// [context.Cause] of that context is an *Error.
-//
-// Methods of errors that fn returns, and the callbacks Classify of the Config, run on the same
-// goroutine as fn, within the timeout. A Classify that blocks when it is asked about the timeout
-// itself holds up the call for about 100ms. OnRetry runs on the caller's goroutine and must not block.
-// With debug, arguments whose methods block hold up the call for about 100ms, and so do details and the
-// cause, however many there are. Those for which there is no time are "[unprintable]".
-//
-// A tool that isn't listed in the Config may be called too. An empty name is VALIDATION_ERROR,
-// a nil fn is TOOL_NOT_FOUND, and a context that has already ended is CANCELED or TIMEOUT. If a
-// method of ctx panics before fn is called, that is TOOL_FAILED around a [*PanicError]; later it is
-// ignored, and one that blocks then holds up the call for about 100ms. Before fn is called, the methods of ctx must
-// not block: Do waits for them. None of these counts on a breaker or appears in Health; observers receive them. A nil
-// ctx or g panics.
+// A tool that isn't in the Config may be called too. An empty name is VALIDATION_ERROR, a nil fn is
+// TOOL_NOT_FOUND, and an ended context is CANCELED or TIMEOUT; no breaker counts these. A nil ctx or
+// g panics.
 func Do[T any](
 	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option,
 ) (T, error) {
-	j := newJob[T](g, tool, newOptions(opts))
-	value := j.do(ctx, fn)
-	if j.err != nil {
-		return value, j.err
+	var r Result[T]
+	do(ctx, g, tool, fn, newOptions(opts), &r, false)
+	if r.Err != nil {
+		return r.Value, r.Err
 	}
-
-	return value, nil
+	return r.Value, nil // a nil *Error in an error isn't nil
 }
 
 // A Result is the result of a call made by [Run] or [All].
@@ -139,7 +96,7 @@ type Result[T any] struct {
 	Value    T
 	Err      *Error        // nil means success
 	Attempts int           // how often the tool was called, including abandoned attempts; 0 if it wasn't
-	Duration time.Duration // of the whole call
+	Duration time.Duration // since the observers' Start returned
 }
 
 // Message returns a sentence for a user: what happened and what to do next. It returns "" on
@@ -150,23 +107,19 @@ func (r Result[T]) Message() string {
 	}
 
 	msg := cmp.Or(r.Err.Message, string(r.Err.Code), "The call failed")
-	switch msg[len(msg)-1] {
-	case '.', '!', '?':
-	default:
+	if !strings.ContainsAny(msg[len(msg)-1:], ".!?") {
 		msg += "."
 	}
-	if r.Err.Suggestion != "" {
-		msg += " " + r.Err.Suggestion
-	}
-	return msg
+	return strings.TrimSpace(msg + " " + r.Err.Suggestion)
 }
 
-// Run is like [Do], and returns all that is known of the call.
+// Run is like [Do], and returns everything that is known of the call.
 func Run[T any](
 	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option,
 ) Result[T] {
-	j := newJob[T](g, tool, newOptions(opts))
-	return j.result(tool, j.do(ctx, fn))
+	var r Result[T]
+	do(ctx, g, tool, fn, newOptions(opts), &r, true)
+	return r
 }
 
 // A Call is one of the calls that [All] makes.
@@ -185,22 +138,17 @@ func All[T any](ctx context.Context, g *Guard, calls ...Call[T]) []Result[T] {
 	results := make([]Result[T], len(calls))
 	var wg sync.WaitGroup
 	for i, call := range calls {
-		wg.Go(func() {
-			j := newJob[T](g, call.Tool, newOptions([]Option{Args(call.Args)}))
-			var value T
-			defer func() { results[i] = j.result(call.Tool, value) }() // also if a Cooperative tool ends the goroutine
-			value = j.do(ctx, call.Func)
-		})
+		opts := newOptions([]Option{Args(call.Args)})
+		wg.Go(func() { do(ctx, g, call.Tool, call.Func, opts, &results[i], true) }) // also if the tool calls Goexit
 	}
 	wg.Wait()
-
 	return results
 }
 
 // Wrap returns a guarded handler: calling it is like calling [Do] with the named tool. With
 // debug, an input that is a struct or a map takes the place of the call's [Args], unless an
-// option gives them. The options apply to every call, so ForRequest, which describes a single one, has no
-// place among them. An empty name and a nil g or handler panic.
+// option gives them. The options apply to every call, so [ForRequest] has no place among them.
+// An empty name and a nil g or handler panic.
 func Wrap[In, Out any](
 	g *Guard, tool string, handler func(context.Context, In) (Out, error), opts ...Option,
 ) func(context.Context, In) (Out, error) {
@@ -213,53 +161,64 @@ func Wrap[In, Out any](
 		panic("resilience: Wrap: nil handler for tool '" + tool + "'")
 	}
 
-	o := newOptions(opts)
-	// A pointer may lead to a session that is in use, which must not be printed.
-	kind := reflect.TypeFor[In]().Kind()
-	printable := kind == reflect.Struct || kind == reflect.Map
+	kind := reflect.TypeFor[In]().Kind() // a pointer may lead to a session that is in use
+	printable := (kind == reflect.Struct || kind == reflect.Map) && (g.cfg.Debug || newOptions(opts).debug)
 
 	return func(ctx context.Context, in In) (Out, error) {
-		o := o
-		if printable && o.args == nil && (o.debug || g.cfg.Debug) {
-			o.args = in
+		all := opts
+		if printable {
+			all = append([]Option{func(o *options) { o.args = in }}, opts...)
 		}
-
-		fn := func(ctx context.Context) (Out, error) { return handler(ctx, in) }
-		j := newJob[Out](g, tool, o)
-		value := j.do(ctx, fn)
-		if j.err != nil {
-			return value, j.err
-		}
-		return value, nil
+		return Do(ctx, g, tool, func(ctx context.Context) (Out, error) { return handler(ctx, in) }, all...)
 	}
 }
 
 // Timeout returns the timeout of a tool, listed or not, without any option of a call.
 func (g *Guard) Timeout(tool string) time.Duration {
 	if s := g.listed[tool]; s != nil {
-		return s.timeout
+		return s.Timeout
+	}
+	return g.cfg.Timeouts[DefaultTier(tool)]
+}
+
+// AttemptTimeout returns the timeout of each attempt of a tool, listed or not. Zero means that attempts have
+// no timeout of their own.
+func (g *Guard) AttemptTimeout(tool string) time.Duration { return g.state(tool).AttemptTimeout }
+
+// Breaker returns the breaker of a tool, listed or not. It is never nil. A tool that isn't listed gets a
+// state of its own now (see [Guard.Health]), if there is room.
+func (g *Guard) Breaker(tool string) *Breaker { return g.adopt(tool).breaker }
+
+// mustHave panics if the program has made a mistake.
+func mustHave(ctx context.Context, g *Guard) {
+	if g == nil {
+		panic("resilience: nil *Guard")
+	}
+	if ctx == nil {
+		panic("resilience: nil context")
+	}
+}
+
+// Close shuts the guard down. New calls are rejected with SHUTTING_DOWN, which no breaker counts, except
+// those that calls in flight make. Close waits for the calls in flight, ends [BreakerConfig].Probe, and then
+// waits for the observers, as Flush does. It doesn't wait for abandoned attempts.
+//
+// If ctx ends first, Close returns its error and how many calls were still in flight; it doesn't end them.
+// Close may be called any number of times and concurrently, but not by a tool or an observer. Connectors
+// have their own Close.
+func (g *Guard) Close(ctx context.Context) (inFlight int, err error) {
+	g.closed.Store(true)
+	for _, b := range g.Breakers() {
+		b.stopProbe()
 	}
 
-	return g.timeouts[DefaultTier(tool)]
-}
-
-// AttemptTimeout returns the timeout of each attempt of a tool, listed or not, or zero if attempts have none of their
-// own.
-func (g *Guard) AttemptTimeout(tool string) time.Duration {
-	if s := g.listed[tool]; s != nil {
-		return s.attemptTimeout
+	if err := poll(ctx, func() bool { return g.inFlight.Load() <= 0 }); err != nil {
+		return int(g.inFlight.Load()), err
 	}
-
-	return g.attemptTimeout(Tool{})
+	return 0, g.Flush(ctx)
 }
 
-// Breaker returns the breaker of a tool, listed or not. It is never nil. A tool that isn't
-// listed gets its breaker now, if it has none yet, as by a call, even if tools that are listed
-// share a breaker of its name. It then keeps that breaker for as long as the guard exists. Tools for
-// which there is no room share one.
-func (g *Guard) Breaker(tool string) *Breaker {
-	s := g.enter(tool, false)
-	defer s.leave()
-	s.kept.Store(true)
-	return s.breaker
-}
+// Closed reports whether [Guard.Close] was called, so that the guard rejects new calls.
+func (g *Guard) Closed() bool { return g.closed.Load() }
+
+func (g *Guard) isClosed() bool { return g != nil && g.Closed() }

@@ -2,10 +2,7 @@ package resilience_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,12 +29,12 @@ func TestHealthIsTheStateOfAllTools(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, `[{"tool":"a","available":true,"breaker":"a","state":"closed",`+
 			`"consecutiveFailures":0,"inFlight":1,"abandoned":0},`+
-			`{"tool":"b","available":false,"breaker":"db","state":"open","retryAfter":20,`+
+			`{"tool":"b","available":false,"breaker":"db","state":"open",`+
 			`"consecutiveFailures":5,"inFlight":0,"abandoned":0,`+
 			`"lastError":{"code":"TOOL_FAILED","tool":"b","message":"Tool 'b' failed",`+
 			`"suggestion":"Try again. If it fails again, change the request or use another tool. `+
 			`If this tool changes anything, check first whether this call took effect.",`+
-			`"retryable":true}},`+
+			`"retryable":true},"retryAfter":20},`+
 			`{"tool":"c","available":true,"breaker":"c","state":"closed",`+
 			`"consecutiveFailures":0,"inFlight":0,"abandoned":0}]`, jsonOf(t, g.Health()))
 		for i, listed := range []bool{true, true, false} {
@@ -56,45 +53,6 @@ func TestHealthIsTheStateOfAllTools(t *testing.T) {
 	})
 }
 
-func TestHealthOfToolsWithoutStateIsThatOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, resilience.Config{})
-		for i := range 1024 {
-			g.Breaker(fmt.Sprint("tool", i)) // which keeps it
-		}
-		for i := range 3000 {
-			_, err := resilience.Do(t.Context(), g, fmt.Sprint("tool", i), failing(0, nil))
-			require.NoError(t, err)
-		}
-		_, err := resilience.Do(t.Context(), g, strings.Repeat("x", 300), failing(0, nil))
-		require.NoError(t, err)
-
-		health := g.Health()
-		assert.Len(t, health, 1025, "agents make up names, which must not fill the memory")
-		assert.Equal(t, "(others)", health[0].Tool)
-		assert.False(t, isShared(g, "tool0", "tool1"))
-		assert.True(t, isShared(g, "tool2000", "tool2001"))
-
-		r := resilience.Run(t.Context(), g, "tool2000", untilDone)
-		assert.Equal(t, "tool2000", r.Err.Tool)
-		assert.Equal(t, 60*time.Second, r.Duration)
-		r = resilience.Run(t.Context(), g, "cypher", untilDone)
-		assert.Equal(t, 120*time.Second, r.Duration)
-	})
-}
-
-func TestHealthListsOthersOnce(t *testing.T) {
-	g := newGuard(t, resilience.Config{})
-	_, err := resilience.Do(t.Context(), g, "(others)", succeed)
-	require.NoError(t, err)
-	_, err = resilience.Do(t.Context(), g, "made up", succeed, resilience.ForRequest(resilience.Request{Unknown: true}))
-	require.NoError(t, err)
-
-	assert.Len(t, g.Health(), 1)
-	assert.Same(t, g.Breaker("(others)"), g.Breaker(strings.Repeat("x", 257)))
-	assert.Equal(t, []*resilience.Breaker{g.Breaker("(others)")}, g.Breakers())
-}
-
 func TestHealthSortsKeys(t *testing.T) {
 	g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
 	var want, got []string
@@ -108,17 +66,6 @@ func TestHealthSortsKeys(t *testing.T) {
 		got = append(got, k.Key)
 	}
 	assert.Equal(t, want, got)
-}
-
-func TestHealthListsNoToolWithALongNameAndNoneThatWasNeverCalled(t *testing.T) {
-	g := newGuard(t, resilience.Config{})
-	_, err := resilience.Do(t.Context(), g, strings.Repeat("x", 257), failing(0, nil))
-	require.NoError(t, err)
-	require.Len(t, g.Health(), 1)
-	assert.Equal(t, "(others)", g.Health()[0].Tool)
-
-	g.Breaker("never called")
-	assert.Len(t, g.Health(), 1)
 }
 
 func TestTimeoutIsThatOfTheToolOrItsTier(t *testing.T) {
@@ -147,7 +94,9 @@ func TestTimeoutIsThatOfTheToolOrItsTier(t *testing.T) {
 }
 
 func TestLastErrorIsOneThatTheBreakerCounted(t *testing.T) {
-	g := shareNeo4j(t)
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+		"outer": {Breaker: "neo4j"}, "inner": {Breaker: "neo4j"},
+	}})
 	_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
 		_, err := resilience.Do(ctx, g, "inner", failing(9, errBoom))
 		assert.Error(t, err)
@@ -157,23 +106,4 @@ func TestLastErrorIsOneThatTheBreakerCounted(t *testing.T) {
 	for _, h := range g.Health() {
 		assert.Nil(t, h.LastError, h.Tool)
 	}
-}
-
-func TestLastErrorBelongsToTheStateOfTheBreaker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := guardWith(t, resilience.Tool{})
-		late := resilience.MarkPermanent(errors.New("late"))
-		go func() {
-			_, _ = resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
-				time.Sleep(time.Second)
-				return 0, late
-			})
-		}()
-		synctest.Wait()
-		for range 5 {
-			_, _ = resilience.Do(t.Context(), g, "x", failing(9, resilience.MarkPermanent(errBoom)))
-		}
-		time.Sleep(2 * time.Second)
-		assert.ErrorIs(t, g.Health()[0].LastError, errBoom)
-	})
 }

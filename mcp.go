@@ -2,8 +2,9 @@ package resilience
 
 import (
 	"encoding/json"
-	"math"
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -22,46 +23,35 @@ const (
 	MetaTimeout = "io.github.seed8d1e2389.resilience/timeout"
 )
 
-// Request describes the MCP request that a call belongs to, for [ForRequest]. An adapter fills
-// in what it knows. The zero value knows nothing and allows nothing.
+// Request describes the MCP request that a call belongs to, for [ForRequest]. Zero fields are unknown,
+// or not allowed.
 type Request struct {
 	RequestInfo // what observers receive
 
-	// Received is when the request was received: the call's timeout counts from then, because an
-	// adapter may have something to find out first. If that took more than half of the timeout, a
-	// TIMEOUT isn't counted. Zero, and a time in the future, mean now.
-	Received time.Time
-
-	// Arguments are the arguments of the request, for the details of its error with debug. They
-	// are redacted as they were before the tool ran. A json.RawMessage or a map[string]any is
-	// used; anything else, which may be in use elsewhere, is ignored.
+	// Arguments are the arguments of the request, as for [Args]: a json.RawMessage or a map[string]any.
+	// A value of another type is ignored, since it may be in use elsewhere.
 	Arguments any
 
-	// Effect returns what is known elsewhere of the tool's effect, as by its MCP annotations.
-	// It is called at most once for each call, on the goroutine of the call, if the tool isn't
-	// listed in the Config and the call fails or is within another one. It must not block.
-	// Config.Effect applies if it is nil, panics or returns EffectUnknown.
+	// Effect returns the effect of the tool as it is known elsewhere, for example by its MCP annotations.
+	// It is called if the tool isn't listed in the Config and the call fails or is within another one. It
+	// must be quick. Config.Effect applies if it is nil or returns EffectUnknown.
 	Effect func() Effect
 
-	// BreakerKey returns the key of the call's breaker, as for the option [BreakerKey], unless that gives one.
-	// It is called once for each call, on the goroutine of the call, before the tool runs. It must not
-	// block or call runtime.Goexit, which would end that goroutine: nothing can answer the call then. Nil, a panic
-	// and "" mean the tool's own breaker.
+	// BreakerKey returns the key of the call's breaker, as for the option [BreakerKey], unless that gives
+	// one. It is called before the tool runs, and must be quick. Nil and "" mean the tool's own breaker.
 	BreakerKey func() string
 
-	// Unexplained is what a failure means of which nothing is known: neither the tool nor its error nor
-	// its backend (see [ReportBackend]) has said. Zero means ClassTransient. Behind an MCP SDK, where a tool tells an
-	// agent of its mistakes by failing, ClassNeutral is right. A call without a Request has that of the call around it,
-	// as its context tells, even once that has ended, and ClassTransient if there is none.
+	// Unexplained is the class of a failure that neither its error nor a report explains (see
+	// [ReportBackend]). Zero means ClassTransient. Behind an MCP SDK, where tools fail because of agents'
+	// mistakes, ClassNeutral is right. A call without a Request takes it from the call around it.
 	Unexplained Class
 
-	// Unknown says that the server doesn't have the tool, as far as the adapter can tell, so that
-	// an agent may have made up its name. Unless the Config lists it, it shares the breaker and the
-	// counts that appear as "(others)" in Health.
+	// Unknown means that the server doesn't have the tool, as far as the adapter can tell: an agent may
+	// have made up its name. Unless the Config lists it, it shares the state "(others)".
 	Unknown bool
 
-	// AllowDebug allows the request to turn debug on, by MetaDebug. An agent then reads what
-	// Config.Debug says.
+	// AllowDebug allows the request to turn debug on, by MetaDebug. The agent then reads the
+	// details that Config.Debug describes.
 	AllowDebug bool
 
 	// AllowTimeout allows the request to choose its timeout, by MetaTimeout. It may then occupy
@@ -69,9 +59,9 @@ type Request struct {
 	AllowTimeout bool
 }
 
-// ForRequest applies to a call what is known of the MCP request that it belongs to, and the
-// options in the request's _meta that the server allows. An option that isn't allowed is
-// ignored. One that is allowed and malformed fails the call with VALIDATION_ERROR.
+// ForRequest describes the MCP request that the call belongs to. It also applies the options in the
+// request's _meta that the Request allows. An option that isn't allowed is ignored; an option that is
+// allowed but malformed fails the call with VALIDATION_ERROR.
 //
 // Observers receive a copy of the map Meta; its values must not change.
 func ForRequest(r Request) Option {
@@ -81,9 +71,6 @@ func ForRequest(r Request) Option {
 		o.shared = r.Unknown
 		o.unexplained = r.Unexplained
 		o.keyOf = r.BreakerKey
-		if !r.Received.IsZero() {
-			o.elapsed = max(time.Since(r.Received), 0)
-		}
 
 		switch args := r.Arguments.(type) {
 		case json.RawMessage:
@@ -91,7 +78,7 @@ func ForRequest(r Request) Option {
 				o.args = args
 			}
 		case map[string]any:
-			Args(args)(o)
+			o.args = args
 		}
 		r.readMeta(o)
 	}
@@ -101,79 +88,44 @@ func ForRequest(r Request) Option {
 func (r *Request) readMeta(o *options) {
 	if v, ok := r.Meta[MetaDebug]; ok && r.AllowDebug {
 		on, isBool := v.(bool)
+		o.debug = o.debug || on
 		if !isBool {
 			o.invalid = validationError("", "_meta[%q] must be true or false", MetaDebug)
-			return
 		}
-		o.debug = o.debug || on
 	}
-
 	if v, ok := r.Meta[MetaTimeout]; ok && r.AllowTimeout {
-		d, isSeconds := seconds(v)
-		if !isSeconds {
+		if o.timeout, o.timeoutSet = seconds(v); !o.timeoutSet {
 			o.invalid = validationError("", "_meta[%q] must be a positive number of seconds", MetaTimeout)
-			return
 		}
-		o.timeout, o.timeoutSet = d, true
 	}
 }
 
 // seconds reads a number as JSON decoders return it.
-func seconds(v any) (time.Duration, bool) {
-	var s float64
-	switch v := v.(type) {
-	case float64:
-		s = v
-	case int:
-		s = float64(v)
-	case int64:
-		s = float64(v)
-	case json.Number:
-		f, err := v.Float64()
-		if err != nil {
-			return 0, false
-		}
-		s = f
-	}
-
-	switch ns := s * float64(time.Second); {
-	case !(ns >= 1): // NaN too
-		return 0, false
-	case ns >= math.MaxInt64:
-		return math.MaxInt64, true
-	default:
-		return time.Duration(ns), true
-	}
+func seconds(v any) (d time.Duration, ok bool) {
+	_, isText := v.(string)
+	s, err := strconv.ParseFloat(fmt.Sprint(v), 64)
+	ns := min(s*float64(time.Second), 1<<62) // 146 years, so that it can't overflow
+	return time.Duration(ns), err == nil && !isText && ns >= 1
 }
 
-// CheckTools compares the tools that a server has with those in Config.Tools. What the Config says of a
-// name that the server doesn't have configures nothing, most likely because the name is misspelled:
-// Config.Log receives a warning, once for each name. An adapter calls it when it knows all tools of a
-// server. One that is added later, or that another server with the same guard has, is warned of in vain. It is safe
+// CheckTools compares Config.Tools with the names of all tools of a server. A name that the server
+// doesn't have is probably misspelled: Config.Log receives a warning, once for each name. It is safe
 // for concurrent use.
 func (g *Guard) CheckTools(names []string) {
 	for name := range g.listed {
-		if slices.Contains(names, name) {
-			continue
-		}
-		if _, warned := g.missing.LoadOrStore(name, nil); !warned {
-			g.warner.warn("Config.Tools has a tool that the server doesn't have", "tool", name)
+		if !slices.Contains(names, name) {
+			g.warner.warnOnce("Config.Tools has a tool that the server doesn't have", "tool", name)
 		}
 	}
 }
 
-// AgentHealth returns [Guard.Health] as JSON for an agent, {"tools": […]}. It leaves out the
-// tools in omit, such as the one that returns this JSON, and the last errors and keys, which may
-// be meant for another client.
-//
-// It also leaves out names that another client may have made up: a tool that isn't listed in the
-// Config appears once a call of it has ended in a way that only a tool can bring about. A mistake of
-// the caller's, which a call of an unknown tool is, doesn't show that there is a tool. Calls without
-// [ForRequest] are the program's own, and always do.
+// AgentHealth returns [Guard.Health] as JSON for an agent, {"tools": […]}. It leaves out "(others)"
+// and the tools in omit, such as the tool that returns this JSON. It also leaves out the last errors
+// and the keys, which may be meant for another client.
 func (g *Guard) AgentHealth(omit ...string) json.RawMessage {
 	tools := make([]Health, 0, len(g.listed))
 	for _, h := range g.Health() {
-		if g.hasFound(h.Tool) && !slices.Contains(omit, h.Tool) {
+		if h.Tool != othersName && !slices.Contains(omit, h.Tool) {
 			h.LastError, h.Keys = nil, nil
 			tools = append(tools, h)
 		}
@@ -181,17 +133,4 @@ func (g *Guard) AgentHealth(omit ...string) json.RawMessage {
 
 	text, _ := json.Marshal(map[string]any{"tools": tools}) // it never fails
 	return text
-}
-
-// hasFound reports whether there certainly is a tool of that name.
-func (g *Guard) hasFound(name string) bool {
-	if g.listed[name] != nil {
-		return true
-	}
-
-	s, _ := g.unlisted.get(name).(*toolState)
-	if name == othersName {
-		s = g.others
-	}
-	return s != nil && s.found.Load()
 }

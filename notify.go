@@ -1,293 +1,187 @@
 package resilience
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"runtime/debug"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
-const (
-	// warningInterval is the minimum time between two warnings that an observer loses events. An
-	// observer that is slow by turns would otherwise fill the log.
-	warningInterval = time.Minute
-
-	// respectTime is how long after the end of its context a tool that respects it may still return.
-	respectTime = time.Second
-)
-
-// An observer wraps an [Observer] so that panics and slow functions can't affect calls: a call goes on
-// without a Start that hangs, and all other events pass through a queue.
+// An observer wraps an [Observer] so that panics and slow functions can't affect calls: all events but Start pass
+// through a queue.
 type observer struct {
 	Observer
-	events   queue
-	starting atomic.Int64 // calls of Start that are running
-	hanging  atomic.Int64 // those of them that a call has gone on without
-	lost     atomic.Int64 // events lost since the observer last kept up
-	warnings warnings
+	field  string // its place in the configuration
+	warner *warner
+	events queue
 }
 
-func newObservers(all []Observer, log *slog.Logger) []*observer {
+func newObservers(all []Observer, w *warner) []*observer {
 	var out []*observer
 	for i, o := range all {
-		field := fmt.Sprintf("Observers[%d]", i)
-		out = append(out, &observer{Observer: o, warnings: warnings{warner: warner{log: log}, field: field}})
+		out = append(out, &observer{Observer: o, field: fmt.Sprintf("Observers[%d]", i), warner: w})
 	}
 	return out
 }
 
-// breaker notifies the observer of a breaker's change.
-func (o *observer) breaker(e BreakerChange) {
-	if o.Breaker != nil {
-		o.notify(func() { o.Breaker(e) })
+// notify queues an event, if the observer has a function for it. If there is no room, the event is lost.
+func (o *observer) notify(listens bool, event func()) {
+	if listens && !o.events.add(func() { o.warner.call(o.field, event) }) {
+		o.warner.warnOnce("an observer is too slow or blocks: events are lost", "observer", o.field)
 	}
 }
 
-// connection notifies the observer of a connection's change.
-func (o *observer) connection(e ConnectionChange) {
-	if o.Connection != nil {
-		o.notify(func() { o.Connection(e) })
-	}
-}
+func (o *observer) breaker(e BreakerChange) { o.notify(o.Breaker != nil, func() { o.Breaker(e) }) }
 
-// notify queues an event. If there is no room, the event is lost.
-func (o *observer) notify(event func()) {
-	if !o.events.add(func() { o.deliver(event) }) {
-		o.lose("an observer is too slow or blocks: events are lost until it has caught up")
-	}
-}
-
-// deliver runs on the goroutine of the queue.
-func (o *observer) deliver(event func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			o.warnings.panicked(p, debug.Stack())
-		}
-		o.look()
-	}()
-	event()
-}
-
-// look looks whether the observer keeps up again.
-func (o *observer) look() {
-	if o.hanging.Load() > 0 || !o.events.empty() {
-		return
-	}
-	if lost := o.lost.Swap(0); lost > 0 {
-		o.warnings.caughtUp(lost)
-	}
-}
-
-// lose counts a lost event, and warns of the first one since the observer last kept up.
-func (o *observer) lose(why string) {
-	if o.lost.Add(1) == 1 {
-		o.warnings.losing(why)
-	}
-}
-
-// A warner writes to the log on a queue of its own, because the handler of the log may block.
+// A warner writes warnings on a queue of its own, because the handler of the log may block.
 type warner struct {
-	log      *slog.Logger // nil means slog.Default()
-	queue    queue
-	printing atomic.Int32 // values that it has gone on without, and that are still being printed
+	log     *slog.Logger // nil means slog.Default()
+	queue   queue
+	written sync.Map // the keys of warnings
 }
 
-// warnings are those about one observer.
-type warnings struct {
-	warner
-	field string // the observer's place in the configuration
+// warnOnce queues a warning, unless one with the same words and arguments was written before.
+func (w *warner) warnOnce(msg string, args ...any) { w.once(fmt.Sprint(msg, args), msg, args...) }
 
-	panicReported atomic.Bool               // whether a panic was ever reported
-	lossReported  atomic.Bool               // whether the current loss of events was reported
-	lossTime      atomic.Pointer[time.Time] // when a loss of events was last reported
-}
-
-// panicked reports the first panic of the observer.
-func (w *warnings) panicked(p any, stack []byte) {
-	if !w.panicReported.Swap(true) {
-		w.write("an observer panicked: further panics are not reported", "panic", p, "stack", string(stack))
+// once queues a warning, unless one with this key was written before.
+func (w *warner) once(key, msg string, args ...any) {
+	if _, written := w.written.LoadOrStore(key, nil); !written {
+		w.queue.add(func() { cmp.Or(w.log, slog.Default()).Warn("resilience: "+msg, args...) })
 	}
 }
 
-// losing reports that events are lost from now on, unless that was reported a short time ago.
-func (w *warnings) losing(why string) {
-	if t := w.lossTime.Load(); t != nil && time.Since(*t) < warningInterval {
-		return
+// call calls a callback of the configuration. If that panics, call returns false and warns once for each callback. w
+// may be nil.
+func (w *warner) call(callback string, f func()) (ok bool) {
+	err := recovered(func() error { f(); return nil })
+	if p, panicked := err.(*PanicError); panicked && w != nil {
+		msg := callback + " panicked: further panics are not reported"
+		w.once(callback, msg, "panic", p.Error(), "stack", string(p.Stack))
 	}
-	now := time.Now()
-	w.lossTime.Store(&now)
-	w.lossReported.Store(true)
-	w.write(why)
+	return err == nil
 }
 
-// caughtUp reports how many events were lost, if the loss itself was reported.
-func (w *warnings) caughtUp(lost int64) {
-	if w.lossReported.Swap(false) {
-		w.write("an observer has caught up", "lost", lost)
+// ask returns the answer of a callback of the configuration. If that panics, the answer is otherwise. g may be nil.
+func ask[T any](g *Guard, callback string, otherwise T, f func() T) T {
+	var w *warner
+	if g != nil {
+		w = g.warner
 	}
+	answer := otherwise
+	w.call(callback, func() { answer = f() })
+	return answer
 }
 
-func (w *warnings) write(msg string, args ...any) { w.warn(msg, append(args, "observer", w.field)...) }
-
-// warn queues a record for the log. Values that aren't ours are formatted aside, because their methods may block,
-// which must not hold up further warnings.
-func (w *warner) warn(msg string, args ...any) {
-	w.queue.add(func() {
-		for i, v := range args {
-			switch v.(type) {
-			case string, int64:
-			default:
-				args[i], _ = printAside(w.aside, func() string { return panicText(v) })
-			}
-		}
-
-		log := w.log
-		if log == nil {
-			log = slog.Default()
-		}
-		log.Warn("resilience: "+msg, args...)
-	})
-}
-
-func (w *warner) aside(f func()) bool { return aside(&w.printing, f) }
-
-// callObservers are the observers that are notified of one call.
+// callObservers are the observers of one call.
 type callObservers struct {
-	started []*observer     // those whose Start has seen the call
+	started []*observer     // whose Start has seen the call
 	ctx     context.Context // holds the values that they added, and never ends
 }
 
+// each calls f for each of the observers, of which there may be none.
+func (c *callObservers) each(f func(o *observer, ctx context.Context)) {
+	if c == nil {
+		return
+	}
+	for _, o := range c.started {
+		f(o, c.ctx)
+	}
+}
+
 // notifyStart notifies all observers of the call's start and returns the context for the call.
-func (c *call) notifyStart(ctx context.Context) context.Context {
-	e := CallStart{Tool: c.ctx.name, Time: time.Now()}
-	if c.options.request != nil {
-		r := *c.options.request
-		e.Request = RequestInfo{clip(r.Method), r.Client, clip(r.Session), clip(r.Protocol), maps.Clone(r.Meta)}
+func (e *entry) notifyStart(ctx context.Context) context.Context {
+	start := CallStart{Tool: e.tool, Time: time.Now()}
+	if r := e.opts.request; r != nil {
+		start.Request = RequestInfo{clip(r.Method), r.Client, clip(r.Session), clip(r.Protocol), maps.Clone(r.Meta)}
 	}
 
-	seen := startAll(ctx, e, c.guard.observers)
-	ctx = seen.ctx
+	seen := &callObservers{}
+	for _, o := range e.guard.observers {
+		ok := o.Start == nil || o.warner.call(o.field, func() {
+			if started := o.Start(ctx, start); started != nil {
+				ctx = started
+			}
+		})
+		if ok {
+			seen.started = append(seen.started, o)
+		}
+	}
 	seen.ctx = context.WithoutCancel(ctx)
-	c.observers = &seen
+	e.observers = seen
 	return ctx
 }
 
 // notifyRetry notifies the observers that the last attempt failed and will be repeated.
-func (c *call) notifyRetry(delay time.Duration, err error) {
-	observers := c.observers
-	if observers == nil {
-		return
-	}
-
-	e := CallRetry{
-		Tool:    c.ctx.name,
-		Label:   c.state.label(),
-		Time:    time.Now(),
-		Attempt: c.attempts,
-		Delay:   delay,
-		Err:     err,
-	}
-	for _, o := range observers.started {
-		if o.Retry != nil {
-			o.notify(func() { o.Retry(observers.ctx, e) })
-		}
-	}
+func (e *entry) notifyRetry(attempt int, delay time.Duration, err error) {
+	retry := CallRetry{Tool: e.tool, Label: e.label(), Time: time.Now(), Attempt: attempt, Delay: delay, Err: err}
+	e.observers.each(func(o *observer, ctx context.Context) {
+		o.notify(o.Retry != nil, func() { o.Retry(ctx, retry) })
+	})
 }
 
 // notifyEnd notifies the observers that the call has ended, and whether the breaker has counted a failure.
-func (c *call) notifyEnd(counted bool) {
-	observers := c.observers
-	if observers == nil {
-		return
+func (e *entry) notifyEnd(err *Error, attempts int, counted bool) {
+	now := time.Now()
+	end := CallEnd{
+		Tool: e.tool, Label: e.label(), Time: now, Duration: now.Sub(e.start), Timeout: e.limits.timeout,
+		Attempts: attempts, Counted: counted,
+	}
+	if e.breaker != nil {
+		end.Breaker = e.breaker.name
+	}
+	if e.arguments != nil {
+		end.Arguments = redactValue(e.arguments, new(budget), 1) // the caller may modify its own
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err.Err, ErrUnfinished) && !isCrash(err.Err):
+		end.Unfinished = true
+	default:
+		end.Err = err.clone()
+		end.Err.Details = Redact(err.Details)
 	}
 
-	e := CallEnd{
-		Tool:       c.ctx.name,
-		Label:      c.label(),
-		Time:       c.ctx.start.Add(c.duration),
-		Duration:   c.duration,
-		Timeout:    c.ctx.clock.timeout,
-		Attempts:   c.attempts,
-		Unfinished: c.unfinished,
-		Counted:    counted,
-	}
-	// The caller may modify what it gets, so observers get copies.
-	if c.arguments != nil {
-		e.Arguments = redactValue(c.arguments, &budget{}, 1)
-	}
-	if c.err != nil && !c.unfinished {
-		e.Err = c.err.clone()
-		e.Err.Details = Redact(c.err.Details)
-	}
-
-	for _, o := range observers.started {
-		if o.End != nil {
-			o.notify(func() { o.End(observers.ctx, e) })
-		}
-	}
+	e.observers.each(func(o *observer, ctx context.Context) {
+		o.notify(o.End != nil, func() { o.End(ctx, end) })
+	})
 }
 
-// label returns the Label of the call's events. It creates no state for a tool that was never called.
-func (c *call) label() string {
-	if c.state != nil {
-		return c.state.label()
-	}
-	if c.guard.listed[c.ctx.name] != nil {
-		return c.ctx.name
-	}
-	if s, ok := c.guard.unlisted.get(c.ctx.name).(*toolState); ok && s.used.Load() {
-		return s.label()
-	}
-	return othersName
-}
+// label returns the Label of the call's events.
+func (e *entry) label() string { return cmp.Or(e.state, e.guard.state(e.tool)).name }
 
-// late returns the function that notifies the observers when an abandoned attempt with the context ctx
-// returns. It returns nil if there are no observers.
-func (c *call) late(ctx *callContext) func(error) {
-	if c.observers == nil {
-		return nil
-	}
-
-	// The function outlives the call and must not refer to it.
-	name, label, observers := c.ctx.name, c.state.label(), c.observers
+// late returns a function that is called once an abandoned attempt has returned. It outlives the call.
+func (c *call) late(limit *callContext, release func()) func(error) {
+	name, label, observers := c.tool, c.label(), c.observers
 	return func(err error) {
-		now := time.Now()
-		late := now.Sub(ctx.ending.Load().at)
-		read, echoes := ctx.echo(err)
-		if late < respectTime && echoes {
-			return
+		release()
+		end, now := limit.end.Load(), time.Now()
+		after := now.Sub(end.at)
+		if errors.Is(err, end.err) && after < time.Second && !isCrash(err) {
+			return // the tool has respected its context
 		}
-		e := LateResult{Tool: name, Label: label, Time: now, Late: late, Err: read}
-		for _, o := range observers.started {
-			if o.Late != nil {
-				o.notify(func() { o.Late(observers.ctx, e) })
-			}
-		}
+
+		late := LateResult{Tool: name, Label: label, Time: now, Late: after, Err: err}
+		observers.each(func(o *observer, ctx context.Context) {
+			o.notify(o.Late != nil, func() { o.Late(ctx, late) })
+		})
 	}
 }
 
-// Flush waits until the observers have received everything that happened before it was called. Call
-// it before the program exits. If ctx ends first, for example because an observer blocks, Flush
-// returns the error of ctx without waiting for the remaining observers. It may be called any number
-// of times and concurrently, but not by an observer.
-func (g *Guard) Flush(ctx context.Context) error {
-	if err := g.warner.queue.flush(ctx); err != nil {
-		return err
-	}
-	return flushAll(ctx, g.observers)
-}
+// Flush waits until the observers have received everything that happened before it was called. Call it before the
+// program exits. If ctx ends first, for example because an observer blocks, Flush returns the error of ctx without
+// waiting for the remaining observers. It may be called any number of times and concurrently, but not by an observer.
+func (g *Guard) Flush(ctx context.Context) error { return flushAll(ctx, g.warner, g.observers) }
 
-func flushAll(ctx context.Context, all []*observer) error {
+// flushAll waits for the observers and then for their warnings.
+func flushAll(ctx context.Context, w *warner, all []*observer) error {
 	for _, o := range all {
 		if err := o.events.flush(ctx); err != nil {
 			return err
 		}
-		if err := o.warnings.queue.flush(ctx); err != nil {
-			return err
-		}
 	}
-	return nil
+	return w.queue.flush(ctx)
 }

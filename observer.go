@@ -6,34 +6,22 @@ import (
 )
 
 // An Observer receives events about the calls of a [Guard] and the connections of a [Connector], for
-// logs, traces and metrics. List any number of observers in the Config of a guard or a connector.
-// [LogObserver] returns one, and the nested module adapters/otel provides another. Every field may be
-// nil: the observer then doesn't receive that event.
+// logs, traces and metrics. [LogObserver] returns one, and the nested module adapters/otel provides
+// another. Every field may be nil: the observer then doesn't receive that event.
 //
-// An observer can't fail or delay a call, except that the call waits for Start for about 100ms. All
-// other functions are called on a goroutine of the observer's own, in order and one at a time, so they
-// need no lock for data that only they use. If several guards or connectors list the same observer, it
-// has such a goroutine in each. Events carry their time, because they may be delivered late.
-//
-// If a function blocks, calls go on. Up to 1,024 events then wait for it, with everything that they
-// refer to, and further ones are lost. If a function panics, that event is lost. Config.Log receives a
-// warning in either case, but not for each event. [Guard.Flush] waits until all events so far have
-// been delivered.
+// Start is called on the goroutine of the call. All other functions are called on a goroutine of the
+// observer's own, in order and one at a time, so they can't delay a call and need no lock for data that
+// only they use. Events carry their time, because they may be delivered late. If a function blocks, up to
+// 1,024 events wait for it, and further ones are lost. If a function panics, that event is lost.
+// Config.Log receives one warning in either case. [Guard.Flush] waits for the observers.
 //
 // The contexts that the functions receive hold the values that observers added at the start of the
-// call. Except for that of Start, they never end.
+// call. Except for the one of Start, they never end.
 type Observer struct {
-	// Start is called for every call, before anything is decided about it. It must be safe for
-	// concurrent use. It may return a context with values of its own, such as a span, which the tool
-	// then receives. If that context ends early, the call goes on. If its methods are the observer's own, one that
-	// takes longer than about 100ms has no values from then on. Nil adds nothing.
-	//
-	// The call waits for Start for about 100ms, before its timeout begins and even if its caller
-	// leaves. Time in which the process stands still, or Start waits for its turn on a busy machine,
-	// doesn't count: where that is all the time, a call waits for seconds rather than lose an event. If
-	// Start takes longer or panics, the observer receives nothing about that call.
-	// While a Start that took longer is still running, the observer receives nothing about new calls
-	// either. At most 64 calls are in Start at the same time, and others wait as if they were.
+	// Start is called for every call, before anything is decided about it, even if it will be rejected.
+	// The call waits for it, so it must be quick. It must be safe for concurrent use. It may return a
+	// context derived from ctx with values of its own, such as a span, which the tool then receives. Nil
+	// adds nothing. If it panics, the observer receives nothing about the call.
 	Start func(ctx context.Context, e CallStart) context.Context
 
 	// Retry is called for each attempt that failed and will be repeated, before the delay.
@@ -80,29 +68,27 @@ type CallRetry struct {
 	Time    time.Time     // when the attempt failed
 	Attempt int           // the number of the failed attempt, from 1
 	Delay   time.Duration // until the next attempt
-	Err     error         // the tool's error, which must not be modified; its methods may panic
+	Err     error         // the tool's error, which must not be modified
 }
 
 // CallEnd describes how a call ended.
 type CallEnd struct {
 	Tool string
 
-	// Label is Tool, or "(others)" for a tool that has no state of its own. Agents make up names of
-	// tools, so use Label as the key of metrics: apart from "(others)" and the tools in the Config, it has
-	// at most 1,024 values for as long as the guard exists, the names that came first.
+	// Label is Tool, or "(others)" for a tool that has no state of its own (see Guard.Health). Agents make up
+	// names of tools, so use Label as the key of metrics: it has at most 1,024 values besides the tools in
+	// the Config.
 	Label string
 
-	Time time.Time
-
-	// Duration is what has passed since the observers' Start returned and, with debug, since the arguments were
-	// redacted: neither uses up the timeout. It includes what had passed since Request.Received.
-	Duration time.Duration
+	Breaker  string // the name of the call's breaker; "" if the call was rejected before it came to one
+	Time     time.Time
+	Duration time.Duration // since the observers' Start returned
 
 	Timeout    time.Duration // of the whole call, unless progress restarts it; 0 if the call never had one
 	Attempts   int           // how often the tool was called; 0 if it was not
 	Err        *Error        // a copy of the caller's, shared by all observers; nil on success or if Unfinished
 	Unfinished bool          // whether the tool returned [ErrUnfinished], which is neither success nor failure
-	Counted    bool          // whether the breaker has counted it as a failure; then Health's LastError is a copy of Err
+	Counted    bool          // whether the breaker has counted it as a failure
 	Arguments  any           // with debug, the redacted arguments as they were before the tool ran; nil without
 }
 
@@ -113,23 +99,18 @@ type LateResult struct {
 	Time  time.Time
 	Late  time.Duration // since the attempt's context ended
 
-	// Err is nil if the attempt succeeded, and a [*PanicError] or [ErrGoexit] if it crashed. The
-	// methods of any other error may panic.
+	// Err is nil if the attempt succeeded, and a [*PanicError] or [ErrGoexit] if it crashed.
 	Err error
 }
 
-// BreakerChange describes a change of a breaker's state, whose Cause says what has brought it about. The change
-// from open to half-open is noticed when a call arrives after the cooldown. An open breaker may be forgotten once the
-// cooldown has passed, without a further change (see [Guard.Health]).
-//
-// Label is Breaker, or "(others)": for the breaker of a tool whose calls have that Label (see [CallEnd]), and for
-// that of a key if the guard has had breakers of 1,024 other keys.
+// BreakerChange describes a change of a breaker's state. The change from open to half-open is noticed when a
+// call arrives after the cooldown.
 type BreakerChange struct {
 	Breaker  string // the breaker's name
-	Label    string // for metrics, which need few names: see above
+	Label    string // for metrics, which need few names: the name of the tool's breaker, without a key
 	From, To State
-	Cause    Cause  // why
-	Reason   string // that was given to Isolate, if To is StateIsolated
+	Cause    Cause
+	Reason   string // the one of Isolate, if To is StateIsolated
 	Time     time.Time
 }
 

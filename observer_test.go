@@ -1,10 +1,10 @@
 package resilience_test
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"runtime"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -52,7 +52,7 @@ func received[E any](r *recorder) (events []E) {
 	return events
 }
 
-// observed returns the Config of one with observers.
+// observed returns configWith(x) with observers.
 func observed(x resilience.Tool, all ...resilience.Observer) resilience.Config {
 	cfg := configWith(x)
 	cfg.Observers = all
@@ -63,6 +63,15 @@ func observed(x resilience.Tool, all ...resilience.Observer) resilience.Config {
 func observedGuard(t *testing.T, x resilience.Tool, all ...resilience.Observer) *resilience.Guard {
 	t.Helper()
 	return newGuard(t, observed(x, all...))
+}
+
+// loggedGuard returns a guard with observers, and its log.
+func loggedGuard(t *testing.T, x resilience.Tool, all ...resilience.Observer) (*resilience.Guard, *bytes.Buffer) {
+	t.Helper()
+	log, out := textLog(slog.LevelInfo)
+	cfg := observed(x, all...)
+	cfg.Log = log
+	return newGuard(t, cfg), out
 }
 
 // flush waits, in a bubble, until the observers have received everything.
@@ -76,103 +85,64 @@ func flush(t *testing.T, g *resilience.Guard) {
 // mustSucceed makes a call that must succeed.
 func mustSucceed(t *testing.T, g *resilience.Guard) {
 	t.Helper()
-	_, err := resilience.Do(t.Context(), g, "x", failing(0, nil))
+	_, err := resilience.Do(t.Context(), g, "x", succeed)
 	require.NoError(t, err)
 }
 
-func obeyInt(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
-
 func unfinished(context.Context) (int, error) { return 1, resilience.ErrUnfinished }
 
-func exits(context.Context) (int, error) { runtime.Goexit(); return 0, nil }
-
-// An endCase is a call and the end of it that observers must receive.
+// An endCase is a call, and the end of it that observers must receive.
 type endCase struct {
-	ctx      context.Context // nil means that of the test
+	fn       toolFunc
+	opt      resilience.Option
 	unnamed  bool
-	fn       func(context.Context) (int, error)
-	opts     []resilience.Option
-	open     bool // whether the breaker is open
-	code     resilience.Code
-	timeout  time.Duration
-	attempts int
-	retries  int
+	canceled bool // before the call
+	open     bool // the breaker is open
 
+	code       resilience.Code // empty if the call succeeds
+	timeout    time.Duration
+	attempts   int
 	unfinished bool
+	counted    bool
 }
 
 func TestObserverReceivesOneStartAndOneEndOfEachCall(t *testing.T) {
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
+	const failed, timedOut = resilience.CodeToolFailed, resilience.CodeTimeout
+	const exhausted, invalid = resilience.CodeRetryExhausted, resilience.CodeValidation
+	permanent, mistake := resilience.MarkPermanent(errBoom), resilience.MarkInvalid(errBoom)
+	short := resilience.Timeout(time.Second)
 	for name, tc := range map[string]endCase{
-		"success": {
-			fn: failing(0, nil), timeout: time.Minute, attempts: 1,
-		},
-		"failure": {
-			fn:   failing(9, resilience.MarkPermanent(errBoom)),
-			code: resilience.CodeToolFailed, timeout: time.Minute, attempts: 1,
-		},
-		"success after retries": {
-			fn: failing(2, errBoom), timeout: time.Minute, attempts: 3, retries: 2,
-		},
-		"retries exhausted": {
-			fn:   failing(9, errBoom),
-			code: resilience.CodeRetryExhausted, timeout: time.Minute, attempts: 4, retries: 3,
-		},
-		"timeout": {
-			fn: obeyInt, code: resilience.CodeTimeout, timeout: time.Minute, attempts: 1,
-		},
-		"timeout by an option": {
-			fn:   obeyInt,
-			opts: []resilience.Option{resilience.Timeout(time.Second)},
-			code: resilience.CodeTimeout, timeout: time.Second, attempts: 1,
-		},
-		"panic": {
-			fn:   func(context.Context) (int, error) { panic("p") },
-			code: resilience.CodeToolFailed, timeout: time.Minute, attempts: 1,
-		},
-		"goexit": {
-			fn: exits, code: resilience.CodeToolFailed, timeout: time.Minute, attempts: 1,
-		},
-		"open breaker": {
-			fn: failing(0, nil), open: true, code: resilience.CodeCircuitOpen, timeout: time.Minute,
-		},
-		"no name": {
-			unnamed: true, fn: failing(0, nil), code: resilience.CodeValidation,
-		},
-		"no function": {
-			code: resilience.CodeToolNotFound,
-		},
-		"invalid timeout": {
-			fn:   failing(0, nil),
-			opts: []resilience.Option{resilience.Timeout(-1)},
-			code: resilience.CodeValidation,
-		},
-		"canceled": {
-			ctx: canceled, fn: failing(0, nil), code: resilience.CodeCanceled,
-		},
-		"unfinished": {
-			fn: unfinished, unfinished: true, code: resilience.CodeValidation, timeout: time.Minute, attempts: 1,
-		},
+		"success":         {fn: succeed, timeout: time.Minute, attempts: 1},
+		"success at last": {fn: failing(2, errBoom), timeout: time.Minute, attempts: 3},
+		"unfinished":      {fn: unfinished, unfinished: true, timeout: time.Minute, attempts: 1},
+		"failure":         {fn: failing(9, permanent), code: failed, timeout: time.Minute, attempts: 1, counted: true},
+		"panic":           {fn: panicking("p"), code: failed, timeout: time.Minute, attempts: 1, counted: true},
+		"goexit":          {fn: exit, code: failed, timeout: time.Minute, attempts: 1, counted: true},
+		"exhausted":       {fn: failing(9, errBoom), code: exhausted, timeout: time.Minute, attempts: 4, counted: true},
+		"timeout":         {fn: untilDone, code: timedOut, timeout: time.Minute, attempts: 1, counted: true},
+		"short timeout":   {fn: untilDone, opt: short, code: timedOut, timeout: time.Second, attempts: 1},
+		"mistake":         {fn: failing(9, mistake), code: invalid, timeout: time.Minute, attempts: 1},
+		"open breaker":    {fn: succeed, open: true, code: resilience.CodeCircuitOpen, timeout: time.Minute},
+		"no name":         {fn: succeed, unnamed: true, code: invalid},
+		"no function":     {code: resilience.CodeToolNotFound},
+		"invalid timeout": {fn: succeed, opt: resilience.Timeout(-1), code: invalid},
+		"canceled":        {fn: succeed, canceled: true, code: resilience.CodeCanceled},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { tc.run(t, false) })
-		})
-		if name == "goexit" {
-			continue // see TestObserverReceivesTheEndOfACooperativeToolThatExits
-		}
-		t.Run(name+", cooperative", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { tc.run(t, true) })
-		})
+		t.Run(name, func(t *testing.T) { inBothModes(t, tc.run) })
 	}
 }
 
 func (tc endCase) run(t *testing.T, cooperative bool) {
 	var r recorder
 	g := observedGuard(t, resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative}, r.observer())
-	ctx, tool := tc.ctx, "x"
-	if ctx == nil {
-		ctx = t.Context()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if tc.canceled {
+		cancel()
+	}
+	tool, opts := "x", []resilience.Option{}
+	if tc.opt != nil {
+		opts = append(opts, tc.opt)
 	}
 	if tc.unnamed {
 		tool = ""
@@ -182,7 +152,13 @@ func (tc endCase) run(t *testing.T, cooperative bool) {
 	}
 
 	start := time.Now()
-	res := resilience.Run(ctx, g, tool, tc.fn, tc.opts...)
+	done := make(chan struct{})
+	go func() { // a goroutine that a Cooperative tool may end
+		defer close(done)
+		_, _ = resilience.Do(ctx, g, tool, tc.fn, opts...)
+	}()
+	<-done
+	duration := time.Since(start)
 	flush(t, g)
 
 	assert.Equal(t, []resilience.CallStart{{Tool: tool, Time: start}}, received[resilience.CallStart](&r))
@@ -192,378 +168,232 @@ func (tc endCase) run(t *testing.T, cooperative bool) {
 	assert.Equal(t, tool, e.Tool)
 	assert.Equal(t, tc.attempts, e.Attempts)
 	assert.Equal(t, tc.timeout, e.Timeout)
-	assert.Equal(t, res.Duration, e.Duration)
-	assert.Equal(t, start.Add(res.Duration), e.Time)
+	assert.Equal(t, duration, e.Duration)
+	assert.Equal(t, start.Add(duration), e.Time)
 	assert.Equal(t, tc.unfinished, e.Unfinished)
+	assert.Equal(t, tc.counted, e.Counted)
 	assert.Nil(t, e.Arguments)
 
 	if tc.code == "" {
-		assert.Nil(t, res.Err)
+		assert.Nil(t, e.Err)
 	} else {
-		assert.ErrorIs(t, res.Err, tc.code)
+		assert.ErrorIs(t, e.Err, tc.code)
 	}
-	switch {
-	case tc.unfinished:
-		assert.Nil(t, e.Err)
-		assert.ErrorIs(t, res.Err, resilience.ErrUnfinished)
-	case res.Err == nil:
-		assert.Nil(t, e.Err)
-	default:
-		require.NotNil(t, e.Err)
-		assert.ErrorIs(t, e.Err, res.Err)
-	}
-
-	retries := received[resilience.CallRetry](&r)
-	require.Len(t, retries, tc.retries)
 	at, delay := start, 100*time.Millisecond
-	for i, e := range retries {
+	for i, e := range received[resilience.CallRetry](&r) {
 		want := resilience.CallRetry{Tool: "x", Label: "x", Time: at, Attempt: i + 1, Delay: delay, Err: errBoom}
 		assert.Equal(t, want, e)
 		at, delay = at.Add(delay), 2*delay
 	}
+	assert.Len(t, received[resilience.CallRetry](&r), max(tc.attempts-1, 0))
 }
 
-func TestObserverReceivesTheEndOfACooperativeToolThatExits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		g := observedGuard(t, resilience.Tool{Cooperative: true}, r.observer())
-
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = resilience.Do(t.Context(), g, "x", exits)
-		}()
-		<-done
-		flush(t, g)
-
-		ends := received[resilience.CallEnd](&r)
-		require.Len(t, ends, 1)
-		assert.ErrorIs(t, ends[0].Err, resilience.ErrGoexit)
-	})
-}
-
-func TestObserverReceivesTheEndOfAnOverloadedCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		cfg := observed(resilience.Tool{}, r.observer())
-		cfg.MaxAbandoned = 1
-		g := newGuard(t, cfg)
-
-		for range 2 {
-			_, err := resilience.Do(t.Context(), g, "x", hang(time.Hour))
-			require.Error(t, err)
-		}
-		flush(t, g)
-
-		ends := received[resilience.CallEnd](&r)
-		require.Len(t, ends, 2)
-		assert.ErrorIs(t, ends[1].Err, resilience.CodeOverloaded)
-		assert.Equal(t, 0, ends[1].Attempts)
-		time.Sleep(2 * time.Hour)
-	})
-}
-
-// A call under the same guard, made by a tool, has its own events, in the context of the outer call.
-func TestObserverReceivesNestedCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		counts := resilience.Observer{Start: func(ctx context.Context, _ resilience.CallStart) context.Context {
-			n, _ := ctx.Value(ctxKey("depth")).(int)
-			return context.WithValue(ctx, ctxKey("depth"), n+1)
-		}}
-		depth := func(ctx context.Context) (int, error) { return ctx.Value(ctxKey("depth")).(int), nil }
-		var r recorder
-		g := observedGuard(t, resilience.Tool{}, counts, r.observer())
-		nested := func(inner func(context.Context) (int, error)) (int, error) {
-			return resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-				return resilience.Do(ctx, g, "y", inner)
-			})
-		}
-
-		n, err := nested(depth)
-		require.NoError(t, err)
-		assert.Equal(t, 2, n)
-		_, err = nested(obeyInt)
-		require.ErrorIs(t, err, resilience.CodeTimeout)
-
-		synctest.Wait()
-		assert.Len(t, received[resilience.CallEnd](&r), 4)
-	})
-}
-
-// Agents make up names of tools.
+// Agents make up names of tools, which must not become labels of metrics.
 func TestObserverReceivesABoundedNumberOfLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
 		g := observedGuard(t, resilience.Tool{}, r.observer())
-		label := func(tool string, opts ...resilience.Option) string {
-			_, _ = resilience.Do(t.Context(), g, tool, failing(0, nil), opts...)
-			flush(t, g)
-			ends := received[resilience.CallEnd](&r)
-			return ends[len(ends)-1].Label
+		unknown := resilience.ForRequest(resilience.Request{Unknown: true})
+		_, _ = resilience.Do(t.Context(), g, "unlisted", succeed)
+		_, _ = resilience.Do(t.Context(), g, "unlisted", succeed)
+		_, _ = resilience.Do(t.Context(), g, "x", notCalled(t), resilience.Timeout(-1))
+		_, _ = resilience.Do(t.Context(), g, "made up", succeed, unknown)
+		_, _ = resilience.Do(t.Context(), g, "made up", notCalled(t), resilience.Timeout(-1))
+		_, _ = resilience.Do(t.Context(), g, strings.Repeat("y", 300), succeed)
+		flush(t, g)
+
+		var labels []string
+		for _, e := range received[resilience.CallEnd](&r)[1:] {
+			labels = append(labels, e.Label)
 		}
-
-		assert.Equal(t, "x", label("x"))
-		assert.Equal(t, "y", label("y"))
-		assert.Equal(t, "(others)", label("made up", resilience.ForRequest(resilience.Request{Unknown: true})))
-		assert.Equal(t, "(others)", label(strings.Repeat("y", 300)))
-
-		invalid := resilience.Timeout(-1) // such a call doesn't come to a tool
-		assert.Equal(t, "x", label("x", invalid))
-		assert.Equal(t, "y", label("y", invalid))
-		assert.Equal(t, "(others)", label("z", invalid))
-		assert.Len(t, g.Health(), 3)
-	})
-}
-
-func TestObserverReceivesRedactedArgumentsWithDebug(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		g := observedGuard(t, resilience.Tool{}, r.observer())
-		args := resilience.Args(map[string]any{"q": "word", "password": "p"})
-		invalid := resilience.Timeout(-1)
-
-		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), args)
-		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), args, resilience.Debug())
-		_, _ = resilience.Do(t.Context(), g, "x", failing(0, nil), args, resilience.Debug(), invalid)
-		flush(t, g)
-
-		ends := received[resilience.CallEnd](&r)
-		require.Len(t, ends, 3)
-		assert.Nil(t, ends[0].Arguments)
-		assert.Equal(t, map[string]any{"q": "word", "password": "[REDACTED]"}, ends[1].Arguments)
-		assert.Nil(t, ends[2].Arguments, "they weren't redacted yet")
-	})
-}
-
-// A lateText takes a while to say what it is, which is asked for the details.
-type lateText struct{}
-
-func (lateText) Error() string { time.Sleep(50 * time.Millisecond); return "late" }
-
-func TestObserverAndCallerReceiveTheSameDuration(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		g := observedGuard(t, resilience.Tool{}, r.observer())
-		result := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) {
-			time.Sleep(time.Second)
-			return 0, lateText{}
-		}, resilience.Debug())
-		flush(t, g)
-		ends := received[resilience.CallEnd](&r)
-		require.Len(t, ends, 1)
-		assert.Equal(t, ends[0].Duration, result.Duration)
+		assert.Equal(t, []string{"unlisted", "x", "(others)", "(others)", "(others)"}, labels)
 	})
 }
 
 func TestObserverReceivesALateResult(t *testing.T) {
 	for name, tc := range map[string]struct {
-		end func() (int, error)
-		err error
+		end            toolFunc
+		err            error
+		attemptTimeout time.Duration
+		late           time.Duration
 	}{
-		"succeeds":     {func() (int, error) { return 1, nil }, nil},
-		"fails":        {func() (int, error) { return 0, errBoom }, errBoom},
-		"panics":       {func() (int, error) { panic(errBoom) }, errBoom},
-		"calls Goexit": {func() (int, error) { runtime.Goexit(); return 0, nil }, resilience.ErrGoexit},
+		"succeeds":      {end: succeed, late: 30 * time.Second},
+		"fails":         {end: failing(9, errBoom), err: errBoom, late: 30 * time.Second},
+		"panics":        {end: panicking(errBoom), err: errBoom, late: 30 * time.Second},
+		"calls Goexit":  {end: exit, err: resilience.ErrGoexit, late: 30 * time.Second},
+		"of an attempt": {end: succeed, attemptTimeout: 10 * time.Second, late: 80 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var r recorder
-				g := observedGuard(t, resilience.Tool{}, r.observer())
-				start := time.Now()
-
-				_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
-					time.Sleep(90 * time.Second)
-					return tc.end()
-				})
-				require.ErrorIs(t, err, resilience.CodeTimeout)
-				synctest.Wait()
-				assert.Empty(t, received[resilience.LateResult](&r))
-				time.Sleep(time.Minute)
-
-				late := received[resilience.LateResult](&r)
-				require.Len(t, late, 1)
-				assert.ErrorIs(t, late[0].Err, tc.err)
-				late[0].Err = nil
-				assert.Equal(t, resilience.LateResult{
-					Tool:  "x",
-					Label: "x",
-					Time:  start.Add(90 * time.Second),
-					Late:  30 * time.Second,
-				}, late[0])
-				assert.Len(t, received[resilience.CallEnd](&r), 1)
+		runInBubble(t, name, func(t *testing.T) {
+			var r recorder
+			tool := resilience.Tool{AttemptTimeout: tc.attemptTimeout, Effect: resilience.NonIdempotent}
+			g := observedGuard(t, tool, r.observer())
+			start := time.Now()
+			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				time.Sleep(90 * time.Second)
+				return tc.end(ctx)
 			})
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+			assert.Empty(t, received[resilience.LateResult](&r))
+			time.Sleep(2 * time.Minute)
+
+			late := received[resilience.LateResult](&r)
+			require.Len(t, late, 1)
+			assert.ErrorIs(t, late[0].Err, tc.err)
+			late[0].Err = nil
+			want := resilience.LateResult{Tool: "x", Label: "x", Time: start.Add(90 * time.Second), Late: tc.late}
+			assert.Equal(t, want, late[0])
+			assert.Len(t, received[resilience.CallEnd](&r), 1)
 		})
 	}
-}
-
-func TestObserverReceivesTheLateResultOfAnAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		cfg := observed(resilience.Tool{Effect: resilience.ReadOnly}, r.observer())
-		cfg.AttemptTimeout = time.Second
-		g := newGuard(t, cfg)
-
-		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			if resilience.Attempt(ctx) == 1 {
-				time.Sleep(3 * time.Second)
-			}
-			return 0, nil
-		})
-		require.NoError(t, err)
-		time.Sleep(time.Minute)
-
-		late := received[resilience.LateResult](&r)
-		require.Len(t, late, 1)
-		assert.Equal(t, 2*time.Second, late[0].Late)
-	})
 }
 
 // A tool respects its context if it returns the context's error within a second of its end.
 func TestObserverReceivesNoLateResultOfAToolThatRespectsItsContext(t *testing.T) {
 	wrapped := func(ctx context.Context) error { return fmt.Errorf("query: %w", ctx.Err()) }
-	ends := map[string]struct {
-		caller caller
-		code   resilience.Code
-	}{
-		"of the caller": {leavingAfter(time.Second), resilience.CodeCanceled},
-		"with a cause": {func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancelCause(ctx)
-			time.AfterFunc(time.Second, func() { cancel(errBoom) })
-			return ctx, func() { cancel(nil) }
-		}, resilience.CodeCanceled},
-		"at its timeout": {context.WithCancel, resilience.CodeTimeout},
-	}
 	for name, tc := range map[string]struct {
 		takes time.Duration
 		err   func(context.Context) error
-		late  bool
+		late  int
 	}{
-		"its error":     {0, context.Context.Err, false},
-		"its cause":     {time.Millisecond, context.Cause, false},
-		"wrapped":       {time.Second - 2*time.Nanosecond, wrapped, false},
-		"slow":          {time.Second - time.Nanosecond, context.Context.Err, true},
-		"another error": {0, func(context.Context) error { return errBoom }, true},
-		"success":       {0, func(context.Context) error { return nil }, true},
-		"panic":         {0, func(ctx context.Context) error { panic(ctx.Err()) }, true},
-		"typed nil":     {0, func(context.Context) error { return (*typedNil)(nil) }, true},
+		"its error":     {0, context.Context.Err, 0},
+		"its cause":     {time.Millisecond, context.Cause, 0},
+		"wrapped":       {time.Second - 2*time.Nanosecond, wrapped, 0},
+		"slow":          {time.Second, context.Context.Err, 1},
+		"another error": {0, func(context.Context) error { return errBoom }, 1},
+		"success":       {0, func(context.Context) error { return nil }, 1},
+		"panic":         {0, func(ctx context.Context) error { panic(ctx.Err()) }, 1},
 	} {
-		for end, by := range ends {
-			runInBubble(t, name+", the end "+end, func(t *testing.T) {
+		for code, by := range map[resilience.Code]caller{
+			resilience.CodeCanceled: leavingAfter(time.Second), resilience.CodeTimeout: context.WithCancel,
+		} {
+			runInBubble(t, name+", "+string(code), func(t *testing.T) {
 				var r recorder
 				g := observedGuard(t, resilience.Tool{Timeout: 2 * time.Second}, r.observer())
-				ctx, cancel := by.caller(t.Context())
+				ctx, cancel := by(t.Context())
 				defer cancel()
 
 				_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
 					<-ctx.Done()
-					time.Sleep(time.Nanosecond) // so that the attempt is abandoned
-					time.Sleep(tc.takes)
+					time.Sleep(1 + tc.takes) // so that the attempt is abandoned
 					return 0, tc.err(ctx)
 				})
-				require.ErrorIs(t, err, by.code)
+				require.ErrorIs(t, err, code)
 				time.Sleep(time.Minute)
-				synctest.Wait()
-
-				assert.Equal(t, tc.late, len(received[resilience.LateResult](&r)) == 1)
+				assert.Len(t, received[resilience.LateResult](&r), tc.late)
 			})
 		}
 	}
 }
 
-func TestObserverReceivesChangesOfBreakers(t *testing.T) {
+// The time of Start isn't part of the call's.
+func TestObserverStartUsesUpNoneOfTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
-		cfg := observed(resilience.Tool{Breaker: "db"}, r.observer())
-		cfg.Breaker.OnChange = func(string, resilience.State, resilience.State) { r.add("OnChange") }
-		g := newGuard(t, cfg)
-		start := time.Now()
+		slow := resilience.Observer{Start: func(context.Context, resilience.CallStart) context.Context {
+			time.Sleep(90 * time.Millisecond)
+			return nil
+		}}
+		g := observedGuard(t, resilience.Tool{Timeout: 50 * time.Millisecond}, slow, slow, r.observer())
 
-		trip(t, g.Breaker("x"))
-		time.Sleep(31 * time.Second)
-		mustSucceed(t, g)
-		trip(t, g.Breaker("unlisted"))
-		synctest.Wait()
+		result := resilience.Run(t.Context(), g, "x", hang(40*time.Millisecond))
+		flush(t, g)
+		assert.Nil(t, result.Err)
+		assert.Equal(t, 40*time.Millisecond, result.Duration)
+		assert.Equal(t, result.Duration, received[resilience.CallEnd](&r)[0].Duration)
 
-		closed, opened, halfOpen := resilience.StateClosed, resilience.StateOpen, resilience.StateHalfOpen
-		later := start.Add(31 * time.Second)
-		assert.Equal(t, []resilience.BreakerChange{
-			{Breaker: "db", Label: "db", From: closed, To: opened, Time: start},
-			{Breaker: "db", Label: "db", From: opened, To: halfOpen, Cause: resilience.CauseCooldown, Time: later},
-			{Breaker: "db", Label: "db", From: halfOpen, To: closed, Time: later},
-			{Breaker: "unlisted", Label: "unlisted", From: closed, To: opened, Time: later},
-		}, received[resilience.BreakerChange](&r))
-		assert.Len(t, received[string](&r), 4)
+		_, err := resilience.Do(t.Context(), g, "x", untilDone)
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
 	})
 }
 
-func TestErrUnfinishedIsNeitherFailureNorRetried(t *testing.T) {
-	question := &resilience.Error{Message: "Which account?", Err: resilience.ErrUnfinished}
-	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(errors.Join(resilience.ErrUnfinished, errBoom)))
-	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(question))
-	g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
-	for range 10 {
-		r := resilience.Run(t.Context(), g, "x", unfinished)
-		assert.Equal(t, 1, r.Attempts)
-		assert.Equal(t, 1, r.Value)
+// A span of Start, for example, reaches the tool, the other observers, calls within the tool, and End.
+func TestObserverAddsValuesToTheContextOfTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const key = ctxKey("calls")
+		calls := func(ctx context.Context) int { return ctx.Value(key).(int) }
+		var ended []int
+		adds := resilience.Observer{
+			Start: func(ctx context.Context, e resilience.CallStart) context.Context {
+				assert.Equal(t, "tools/call", e.Request.Method)
+				return context.WithValue(ctx, key, calls(ctx)+1)
+			},
+			End: func(ctx context.Context, _ resilience.CallEnd) { ended = append(ended, calls(ctx)) },
+		}
+		addsNothing := (&recorder{}).observer()
+		g := observedGuard(t, resilience.Tool{}, adds, addsNothing, resilience.Observer{Start: adds.Start})
+		request := resilience.ForRequest(resilience.Request{RequestInfo: resilience.RequestInfo{Method: "tools/call"}})
+
+		ctx := context.WithValue(t.Context(), key, 0)
+		inner, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+			assert.Equal(t, 2, calls(ctx))
+			count := func(ctx context.Context) (int, error) { return calls(ctx), nil }
+			return resilience.Do(ctx, g, "y", count, request)
+		}, request)
+		flush(t, g)
+
+		assert.NoError(t, err)
+		assert.Equal(t, 4, inner)
+		assert.ElementsMatch(t, []int{2, 4}, ended)
+	})
+}
+
+func TestObserverThatPanicsAffectsNeitherCallsNorOtherObservers(t *testing.T) {
+	for _, noStart := range []bool{false, true} {
+		runInBubble(t, fmt.Sprint(noStart), func(t *testing.T) {
+			var r recorder
+			bad := resilience.Observer{
+				Start:   func(context.Context, resilience.CallStart) context.Context { panic("p") },
+				Retry:   func(context.Context, resilience.CallRetry) { panic("p") },
+				End:     func(context.Context, resilience.CallEnd) { panic("p") },
+				Late:    func(context.Context, resilience.LateResult) { panic("p") },
+				Breaker: func(resilience.BreakerChange) { panic("p") },
+			}
+			if noStart {
+				bad.Start = nil
+			}
+			tool := resilience.Tool{Effect: resilience.ReadOnly}
+			g, log := loggedGuard(t, tool, bad, r.observer(), resilience.Observer{})
+			for range 20 {
+				_, err := resilience.Do(t.Context(), g, "x", failing(1, errBoom))
+				require.NoError(t, err)
+			}
+			_, err := resilience.Do(t.Context(), g, "x", hang(time.Hour))
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+			trip(t, g.Breaker("another"))
+			time.Sleep(time.Hour)
+			flush(t, g)
+
+			assert.Len(t, received[resilience.CallStart](&r), 21)
+			assert.Len(t, received[resilience.CallRetry](&r), 20)
+			assert.Len(t, received[resilience.CallEnd](&r), 21)
+			assert.Len(t, received[resilience.LateResult](&r), 1)
+			assert.Len(t, received[resilience.BreakerChange](&r), 1)
+			assert.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+			assert.Contains(t, log.String(), "Observers[0] panicked")
+		})
 	}
-	assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 }
 
-func TestErrUnfinishedStaysSoWhateverClassifySays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		cfg := observed(resilience.Tool{Effect: resilience.ReadOnly}, r.observer())
-		cfg.Retry.Classify = func(error) resilience.Class { return resilience.ClassTransient }
-		cfg.Breaker.Classify = cfg.Retry.Classify
-		g := newGuard(t, cfg)
-
-		_, err := resilience.Do(t.Context(), g, "x", unfinished)
-		require.ErrorIs(t, err, resilience.ErrUnfinished)
-		flush(t, g)
-
-		ends := received[resilience.CallEnd](&r)
-		require.Len(t, ends, 1)
-		assert.True(t, ends[0].Unfinished)
-		assert.Equal(t, 1, ends[0].Attempts)
-		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
-	})
-}
-
-func TestObserversHearWhichFailuresCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		cfg := configWith(resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
-		cfg.Observers = []resilience.Observer{r.observer()}
-		g := newGuard(t, cfg)
-		for _, fn := range []toolFunc{
-			succeed, failing(9, errBoom), failing(9, resilience.MarkInvalid(errBoom)), unfinished,
-			func(context.Context) (int, error) { g.Breaker("x").Reset(); return 0, errBoom }, // an earlier state's
-		} {
-			_, _ = resilience.Do(t.Context(), g, "x", fn)
-		}
-		flush(t, g)
-		var counted []bool
-		for _, e := range received[resilience.CallEnd](&r) {
-			counted = append(counted, e.Counted)
-		}
-		assert.Equal(t, []bool{false, true, false, false, false}, counted)
-	})
-}
-
-func TestDurationCountsNeitherStartNorSlowArguments(t *testing.T) {
+// The caller and an observer may modify the error that they receive. The arguments are redacted.
+func TestObserverReceivesCopiesOfTheErrorAndItsDetails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var end resilience.CallEnd
-		g := newGuard(t, resilience.Config{Debug: true, Observers: []resilience.Observer{{
-			Start: func(context.Context, resilience.CallStart) context.Context {
-				time.Sleep(20 * time.Millisecond)
-				return nil
-			},
-			End: func(_ context.Context, e resilience.CallEnd) { end = e },
-		}}})
-		slow := resilience.Args(map[string]any{"a": marshaler{func() { time.Sleep(30 * time.Millisecond) }}})
-		_, err := resilience.Do(t.Context(), g, "x", hang(time.Second), slow)
-		assert.NoError(t, err)
+		cfg := observed(resilience.Tool{}, resilience.Observer{End: func(_ context.Context, e resilience.CallEnd) {
+			e.Err.Suggestion = "changed"
+			end = e
+		}})
+		cfg.Debug = true
+		g := newGuard(t, cfg)
+
+		r := resilience.Run(t.Context(), g, "x", failing(9, resilience.MarkPermanent(errBoom)),
+			resilience.Args(map[string]any{"password": "p", "q": map[string]any{"n": 1}}))
+		r.Err.Details["arguments"].(map[string]any)["q"].(map[string]any)["n"] = 2
+		r.Err.Details["more"] = true
 		flush(t, g)
-		assert.Equal(t, time.Second, end.Duration)
+
+		assert.NotEqual(t, "changed", r.Err.Suggestion)
+		assert.Equal(t, map[string]any{"password": "[REDACTED]", "q": map[string]any{"n": 1}}, end.Arguments)
+		assert.Equal(t, end.Arguments, end.Err.Details["arguments"])
+		assert.NotContains(t, end.Err.Details, "more")
 	})
 }

@@ -18,15 +18,16 @@ import (
 // source of each, and says what the other library does and why ours may differ.
 
 // play makes a call for each letter of calls, one after the other. It requires that f, s and i are admitted and
-// that x is rejected. Of those that are admitted, f fails, s succeeds, and i is a mistake of the caller's. At w
-// the rest of a cooldown passes, up to whose end the breaker rejects all calls.
+// that x is rejected. Of the admitted calls, f fails, s succeeds, and i is a mistake of the caller's. At w a cooldown
+// passes, and the breaker rejects calls until its end.
 func play(t *testing.T, b *resilience.Breaker, calls string) {
 	t.Helper()
 	outcomes := map[rune]error{'f': errBoom, 's': nil, 'i': resilience.MarkInvalid(errBoom)}
 	for n, letter := range calls {
 		switch letter {
 		case 'w':
-			time.Sleep(b.RetryAfter() - 1)
+			require.Equal(t, 30*time.Second, b.RetryAfter(), "cooldown %d of %s", n, calls)
+			time.Sleep(30*time.Second - 1)
 			require.False(t, report(b, nil), "just before the end of cooldown %d of %s", n, calls)
 			time.Sleep(time.Nanosecond)
 		case 'x':
@@ -57,6 +58,7 @@ func TestPeersBreaker(t *testing.T) {
 		"one success is enough":               {4, "ffffxwssf", closed},
 		"probes that are mistakes of callers": {1, "fwiiii", halfOpen},
 		"a probe after mistakes of callers":   {1, "fwiiiis", closed},
+		"it opens again and again":            {1, strings.Repeat("fw", 10), halfOpen},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			b := resilience.NewBreaker("x", resilience.BreakerConfig{Failures: tc.failures})
@@ -64,18 +66,6 @@ func TestPeersBreaker(t *testing.T) {
 			assert.Equal(t, tc.want, b.State())
 		})
 	}
-}
-
-func TestPeersCooldownStaysTheSame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{Failures: 1, Cooldown: 5 * time.Second})
-		for range 10 {
-			play(t, b, "f")
-			require.Equal(t, 5*time.Second, b.RetryAfter())
-			time.Sleep(5 * time.Second)
-			require.Zero(t, b.RetryAfter())
-		}
-	})
 }
 
 func TestPeersSlowSuccessesDontOpenTheBreaker(t *testing.T) {
@@ -91,63 +81,32 @@ func TestPeersSlowSuccessesDontOpenTheBreaker(t *testing.T) {
 	})
 }
 
-func TestPeersProbeThatHangsIsTheOnlyOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{Cooldown: 10 * time.Second, ProbeTimeout: time.Minute})
-		trip(t, b)
-		time.Sleep(10 * time.Second)
-		hung, err := b.Allow()
-		require.NoError(t, err)
-
-		for range 6 { // cooldowns
-			play(t, b, "xxx")
-			time.Sleep(10 * time.Second)
-		}
-		play(t, b, "x")
-		require.Equal(t, resilience.StateHalfOpen, b.State(), "it may still report")
-		time.Sleep(time.Nanosecond)
-		play(t, b, "xw")
-		hung(nil)
-		assert.Equal(t, resilience.StateHalfOpen, b.State(), "it has failed, whatever it reports")
-		play(t, b, "s")
-		assert.Equal(t, resilience.StateClosed, b.State())
-	})
-}
-
-func TestPeersProbeIsNotLostIfClassifyPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{
-			Failures: 1, Classify: func(error) resilience.Class { panic("classify") },
-		})
-		play(t, b, "fwfxws")
-		assert.Equal(t, resilience.StateClosed, b.State())
-	})
-}
-
 func TestPeersLateReportsChangeNothing(t *testing.T) {
+	makeProbed := func(b *resilience.Breaker) { b.Trip(time.Second); time.Sleep(time.Second) }
 	for name, enter := range map[string]func(*resilience.Breaker){
-		"open": func(b *resilience.Breaker) { b.Trip(time.Hour) },
-		"half-open": func(b *resilience.Breaker) {
-			b.Trip(time.Second)
-			time.Sleep(time.Second)
-			_, _ = b.Allow()
-		},
-		"isolated": func(b *resilience.Breaker) { b.Isolate("maintenance") },
-		"closed":   func(b *resilience.Breaker) { b.Trip(time.Second); b.Reset() },
+		"open":      func(b *resilience.Breaker) { b.Trip(time.Hour) },
+		"half-open": func(b *resilience.Breaker) { makeProbed(b); _, _ = b.Allow() },
+		"isolated":  func(b *resilience.Breaker) { b.Isolate("maintenance") },
+		"closed":    func(b *resilience.Breaker) { b.Trip(time.Second); b.Reset() },
 	} {
-		for outcome, err := range map[string]error{"success": nil, "failure": errBoom} {
-			runInBubble(t, name+" "+outcome, func(t *testing.T) {
-				b := resilience.NewBreaker("x", resilience.BreakerConfig{Failures: 1})
-				late, rejected := b.Allow()
-				require.NoError(t, rejected)
-				enter(b)
-				state, left, failures := b.State(), b.RetryAfter(), b.Failures()
+		for outcome, err := range map[string]error{"success": nil, "failure": errBoom, "neutral": context.Canceled} {
+			for call, begin := range map[string]func(*resilience.Breaker){
+				"call": func(*resilience.Breaker) {}, "probe": makeProbed,
+			} {
+				runInBubble(t, name+" "+outcome+" "+call, func(t *testing.T) {
+					b := resilience.NewBreaker("x", resilience.BreakerConfig{Failures: 1})
+					begin(b)
+					late := admit(t, b)
+					enter(b)
+					state, left, failures := b.State(), b.RetryAfter(), b.Failures()
 
-				late(err)
-				assert.Equal(t, state, b.State())
-				assert.Equal(t, left, b.RetryAfter())
-				assert.Equal(t, failures, b.Failures())
-			})
+					late(err)
+					assert.Equal(t, state, b.State())
+					assert.Equal(t, left, b.RetryAfter())
+					assert.Equal(t, failures, b.Failures())
+					assert.Equal(t, state == resilience.StateClosed, report(b, nil))
+				})
+			}
 		}
 	}
 }
@@ -172,7 +131,7 @@ func TestPeersOneChangeIsReportedForManyCalls(t *testing.T) {
 		b := resilience.NewBreaker("x", resilience.BreakerConfig{
 			OnChange: func(_ string, _, to resilience.State) { changes = append(changes, to) },
 		})
-		for _, change := range []func(){func() { b.Trip(0) }, b.Reset, func() { b.Isolate("r") }, b.Reset} {
+		for _, change := range []func(){b.Reset, func() { b.Trip(0) }, b.Reset, func() { b.Isolate("r") }, b.Reset} {
 			var wg sync.WaitGroup
 			for range 100 {
 				wg.Go(change)
@@ -218,21 +177,6 @@ func TestPeersChangesArriveInOrder(t *testing.T) {
 	})
 }
 
-func TestPeersResetOfAClosedBreakerIsNoChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		changes := 0
-		b := resilience.NewBreaker("x", resilience.BreakerConfig{
-			Failures: 3, OnChange: func(string, resilience.State, resilience.State) { changes++ },
-		})
-		play(t, b, "ff")
-		b.Reset()
-		synctest.Wait()
-		assert.Zero(t, changes)
-		assert.Zero(t, b.Failures(), "but it has forgotten the failures")
-		play(t, b, "fffx")
-	})
-}
-
 func TestPeersBreakerWithoutCallsIsHalfOpenUnnoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []resilience.State
@@ -255,82 +199,6 @@ func TestPeersBreakerWithoutCallsIsHalfOpenUnnoticed(t *testing.T) {
 	})
 }
 
-func TestPeersCallersThatLeaveOpenNoBreaker(t *testing.T) {
-	for name, leave := range map[string]caller{
-		"canceled":      leavingAfter(3 * time.Millisecond),
-		"past deadline": withTimeout(3 * time.Millisecond),
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			cfg := configWith(resilience.Tool{Timeout: time.Hour, Effect: resilience.ReadOnly})
-			cfg.Breaker.Failures = 1
-			g := newGuard(t, cfg)
-			for range 100 {
-				ctx, cancel := leave(t.Context())
-				_, err := resilience.Do(ctx, g, "x", untilDone)
-				cancel()
-				require.Error(t, err)
-				require.NotErrorIs(t, err, resilience.CodeCircuitOpen)
-			}
-			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
-		})
-	}
-}
-
-func TestPeersTimeoutsOpenTheBreaker(t *testing.T) {
-	ignoring := func(err error) resilience.Class {
-		if errors.Is(err, resilience.CodeTimeout) {
-			return resilience.ClassInvalid
-		}
-		return resilience.ClassTransient
-	}
-	for name, tc := range map[string]struct {
-		classify func(error) resilience.Class
-		want     resilience.Code // of the third call
-	}{
-		"they count":       {nil, resilience.CodeCircuitOpen},
-		"Classify says no": {ignoring, resilience.CodeTimeout},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			cfg := configWith(resilience.Tool{Timeout: time.Second})
-			cfg.Breaker = resilience.BreakerConfig{Failures: 2, Classify: tc.classify}
-			g := newGuard(t, cfg)
-			for range 2 {
-				require.ErrorIs(t, resilience.Run(t.Context(), g, "x", untilDone).Err, resilience.CodeTimeout)
-			}
-			assert.Equal(t, tc.want, resilience.Run(t.Context(), g, "x", untilDone).Err.Code)
-		})
-	}
-}
-
-func TestPeersNestedBreakersCountWhatIsTheirs(t *testing.T) {
-	errInner, errOuter := errors.New("inner"), errors.New("outer")
-	only := func(target error) resilience.BreakerConfig {
-		return resilience.BreakerConfig{Failures: 1, Classify: func(err error) resilience.Class {
-			if errors.Is(err, target) {
-				return resilience.ClassTransient
-			}
-			return resilience.ClassInvalid
-		}}
-	}
-	for name, tc := range map[string]struct {
-		err          error
-		inner, outer resilience.State
-	}{
-		"the inner one's": {errInner, resilience.StateOpen, resilience.StateClosed},
-		"the outer one's": {errOuter, resilience.StateClosed, resilience.StateOpen},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			inner, outer := resilience.NewBreaker("i", only(errInner)), resilience.NewBreaker("o", only(errOuter))
-			_, err := resilience.WithBreaker(t.Context(), outer, func(ctx context.Context) (int, error) {
-				return resilience.WithBreaker(ctx, inner, failing(1, tc.err))
-			})
-			assert.Equal(t, tc.err, err)
-			assert.Equal(t, tc.inner, inner.State())
-			assert.Equal(t, tc.outer, outer.State())
-		})
-	}
-}
-
 func TestPeersOpenBreakerComesBeforeTheLimitOfCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardWith(t, resilience.Tool{MaxInFlight: 1})
@@ -344,5 +212,39 @@ func TestPeersOpenBreakerComesBeforeTheLimitOfCalls(t *testing.T) {
 		g.Breaker("x").Trip(0)
 		assert.ErrorIs(t, resilience.Run(t.Context(), g, "x", notCalled(t)).Err, resilience.CodeCircuitOpen)
 		<-done
+	})
+}
+
+func TestPeersClassifySaysThatTimeoutsDontCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Timeout: time.Second})
+		cfg.Breaker.Failures = 1
+		cfg.Classify = func(err error) resilience.Class {
+			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, resilience.CodeTimeout) {
+				return resilience.ClassInvalid
+			}
+			return resilience.Classify(err)
+		}
+		g := newGuard(t, cfg)
+		for range 3 {
+			_, err := resilience.Do(t.Context(), g, "x", untilDone)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, resilience.CodeCircuitOpen)
+		}
+	})
+}
+
+func TestPeersProbeIsNotLostIfClassifyPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+		cfg.Classify = func(error) resilience.Class { panic("classify") }
+		g := newGuard(t, cfg)
+		makeHalfOpen(t, g.Breaker("x"))
+		_, err := resilience.Do(t.Context(), g, "x", failing(9, errBoom))
+		require.ErrorIs(t, err, errBoom)
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State(), "the probe has failed")
+		time.Sleep(30 * time.Second)
+		mustSucceed(t, g)
+		assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 	})
 }

@@ -2,7 +2,6 @@ package resilience_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,110 +14,6 @@ import (
 // failingAfter ignores its context for d, and then fails with err.
 func failingAfter(d time.Duration, err error) toolFunc {
 	return func(context.Context) (int, error) { time.Sleep(d); return 0, err }
-}
-
-func TestPeersTimeout(t *testing.T) {
-	const timeout, soon = time.Second, 100 * time.Millisecond
-	const timedOut, left, failed = resilience.CodeTimeout, resilience.CodeCanceled, resilience.CodeToolFailed
-	for name, tc := range map[string]struct {
-		caller caller // nil stays until the end
-		fn     toolFunc
-		took   time.Duration
-		code   resilience.Code // empty if fn has returned in time
-		err    error           // that fn returned in time
-	}{
-		"a value in time":   {fn: hang(timeout - 1), took: timeout - 1},
-		"a failure in time": {fn: failingAfter(soon, errBoom), took: soon, err: errBoom},
-		"a panic":           {fn: panicking("p"), code: failed},
-
-		"the function respects its context": {fn: untilDone, took: timeout, code: timedOut},
-		"the function ignores its context":  {fn: hang(time.Hour), took: timeout, code: timedOut},
-		"a value after the timeout":         {fn: hang(timeout + 1), took: timeout, code: timedOut},
-		"a failure after the timeout":       {fn: failingAfter(timeout+1, errBoom), took: timeout, code: timedOut},
-		"a failure at the timeout":          {fn: failingOnceDone(errBoom), took: timeout, code: timedOut},
-
-		"the caller leaves":                {caller: leavingAfter(soon), fn: untilDone, took: soon, code: left},
-		"the caller leaves a hanging call": {caller: leavingAfter(soon), fn: hang(time.Hour), took: soon, code: left},
-		"the caller's shorter deadline":    {caller: withTimeout(soon), fn: untilDone, took: soon, code: timedOut},
-		"the caller's longer deadline":     {caller: withTimeout(time.Hour), fn: untilDone, took: timeout, code: timedOut},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			ctx, cancel := t.Context(), func() {}
-			if tc.caller != nil {
-				ctx, cancel = tc.caller(ctx)
-			}
-			defer cancel()
-			start := time.Now()
-			_, err := resilience.WithTimeout(ctx, "x", timeout, tc.fn)
-
-			assert.Equal(t, tc.took, time.Since(start))
-			if tc.code == "" {
-				assert.Equal(t, tc.err, err, "unchanged")
-			} else {
-				assert.ErrorIs(t, err, tc.code)
-			}
-			assert.Equal(t, tc.code == timedOut, errors.Is(err, context.DeadlineExceeded))
-			assert.Equal(t, tc.code == left, errors.Is(err, context.Canceled))
-			time.Sleep(time.Hour) // past the function
-		})
-	}
-}
-
-func TestPeersCallersThatHaveLeftCallNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		canceled, late := endedContexts(t)
-		for ctx, want := range map[context.Context]error{
-			canceled: resilience.CodeCanceled, late: resilience.CodeTimeout,
-		} {
-			calls := make(chan int, 1)
-			_, err := resilience.WithTimeout(ctx, "x", time.Second, func(context.Context) (int, error) {
-				calls <- 1
-				return 0, nil
-			})
-			assert.ErrorIs(t, err, want)
-			synctest.Wait()
-			assert.Empty(t, calls)
-		}
-	})
-}
-
-func TestPeersTimeoutMustBePositive(t *testing.T) {
-	for _, timeout := range []time.Duration{0, -time.Millisecond} {
-		_, err := resilience.WithTimeout(t.Context(), "x", timeout, succeed)
-		assert.ErrorIs(t, err, resilience.CodeValidation)
-		assert.ErrorContains(t, err, timeout.String())
-	}
-
-	_, err := resilience.New(configWith(resilience.Tool{Timeout: -time.Millisecond}))
-	assert.ErrorContains(t, err, `Timeout is -1ms`)
-	assert.Equal(t, time.Minute, guardWith(t, resilience.Tool{}).Timeout("x"), "zero is the default")
-}
-
-func TestPeersContextEndsWithTheCall(t *testing.T) {
-	for name, tc := range map[string]struct {
-		returns time.Duration // of the function
-		want    error         // the cause of its context's end
-	}{
-		"after a success": {0, context.Canceled},
-		"at the timeout":  {time.Hour, resilience.CodeTimeout},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			parent, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			children := make(chan context.Context, 1)
-			_, _ = resilience.WithTimeout(parent, "x", time.Second, func(ctx context.Context) (int, error) {
-				children <- ctx
-				time.Sleep(tc.returns)
-				return 0, nil
-			})
-
-			child := <-children
-			require.Error(t, child.Err())
-			assert.ErrorIs(t, context.Cause(child), tc.want)
-			assert.NoError(t, parent.Err(), "the caller's own goes on")
-			time.Sleep(time.Hour)
-		})
-	}
 }
 
 func TestPeersShorterOfNestedTimeoutsEndsTheCall(t *testing.T) {
@@ -214,29 +109,6 @@ func TestPeersTimeoutAroundRetries(t *testing.T) {
 			assert.NotErrorIs(t, err, tc.not)
 			time.Sleep(time.Hour)
 			assert.Len(t, attempts, tc.attempts, "and none after the timeout")
-		})
-	}
-}
-
-func TestPeersOwnTimeoutReplacesTheSharedOne(t *testing.T) {
-	for name, tc := range map[string]struct {
-		own, takes time.Duration
-		want       error
-	}{
-		"shared, too slow":  {0, 1500 * time.Millisecond, resilience.CodeTimeout},
-		"shared, in time":   {0, 10 * time.Millisecond, errBoom},
-		"longer, too slow":  {2 * time.Second, 2500 * time.Millisecond, resilience.CodeTimeout},
-		"longer, in time":   {2 * time.Second, 1500 * time.Millisecond, errBoom},
-		"shorter, too slow": {500 * time.Millisecond, 1000 * time.Millisecond, resilience.CodeTimeout},
-		"shorter, in time":  {500 * time.Millisecond, 10 * time.Millisecond, errBoom},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			cfg := configWith(resilience.Tool{Timeout: tc.own})
-			cfg.Timeouts = resilience.Timeouts{resilience.Quick: time.Second}
-			_, err := resilience.Do(t.Context(), newGuard(t, cfg), "x", failingAfter(tc.takes, errBoom))
-			assert.ErrorIs(t, err, tc.want)
-			assert.Equal(t, tc.want == resilience.CodeTimeout, errors.Is(err, resilience.CodeTimeout))
-			time.Sleep(time.Hour)
 		})
 	}
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -55,17 +53,31 @@ func TestPromise1CallReturnsByItsTimeout(t *testing.T) {
 }
 
 func TestPromise2BreakerNeverWedges(t *testing.T) {
+	calls := func(ctx context.Context, g *resilience.Guard) error {
+		_, err := resilience.Do(ctx, g, "x", failing(9, errBoom))
+		return err
+	}
 	for name, probe := range map[string]struct {
-		fn           toolFunc
+		fn           func(context.Context, *resilience.Guard) (int, error)
 		callerLeaves bool
 	}{
-		"panics":                {fn: panicking("p")},
-		"exits":                 {fn: exit},
-		"hangs":                 {fn: hang(time.Hour)},
-		"fails":                 {fn: failing(9, errBoom)},
-		"is invalid":            {fn: failing(9, resilience.MarkInvalid(errBoom))},
-		"is canceled":           {fn: untilDone, callerLeaves: true},
-		"is canceled and hangs": {fn: hang(time.Hour), callerLeaves: true},
+		"panics":     {fn: ignoring(panicking("p"))},
+		"exits":      {fn: ignoring(exit)},
+		"hangs":      {fn: ignoring(hang(time.Hour))},
+		"fails":      {fn: ignoring(failing(9, errBoom))},
+		"is invalid": {fn: ignoring(failing(9, resilience.MarkInvalid(errBoom)))},
+		"is paused": {fn: func(ctx context.Context, _ *resilience.Guard) (int, error) {
+			resilience.Pause(ctx)
+			return hang(time.Hour)(ctx)
+		}},
+		"calls itself": {fn: func(ctx context.Context, g *resilience.Guard) (int, error) {
+			return 0, calls(ctx, g)
+		}},
+		"calls itself without its context": {fn: func(_ context.Context, g *resilience.Guard) (int, error) {
+			return 0, calls(context.Background(), g)
+		}},
+		"is canceled":           {fn: ignoring(untilDone), callerLeaves: true},
+		"is canceled and hangs": {fn: ignoring(hang(time.Hour)), callerLeaves: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBothModes(t, func(t *testing.T, cooperative bool) {
@@ -82,7 +94,7 @@ func TestPromise2BreakerNeverWedges(t *testing.T) {
 						if probe.callerLeaves {
 							leave()
 						}
-						return probe.fn(ctx)
+						return probe.fn(ctx, g)
 					})
 				}()
 				synctest.Wait()
@@ -104,40 +116,51 @@ func TestPromise2BreakerNeverWedges(t *testing.T) {
 	}
 }
 
-func TestPromise3EachCallHasOneOutcome(t *testing.T) {
-	const calls = 2000
-	g := newGuard(t, resilience.Config{
-		Tools: map[string]resilience.Tool{
-			"x": {Timeout: time.Millisecond, Retry: &resilience.Retry{MaxRetries: -1}},
-		},
-		Breaker:      resilience.BreakerConfig{Failures: calls + 1},
-		MaxAbandoned: calls,
-	})
+// ignoring returns fn for a tool that doesn't use its guard.
+func ignoring(fn toolFunc) func(context.Context, *resilience.Guard) (int, error) {
+	return func(ctx context.Context, _ *resilience.Guard) (int, error) { return fn(ctx) }
+}
 
-	var attempts atomic.Int64
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			for range calls / 20 {
+// Many calls return about when their timeout ends them.
+func TestPromise3EachCallHasOneOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 300
+		var ends, late atomic.Int64
+		cfg := configWith(resilience.Tool{Timeout: time.Second, Retry: &resilience.Retry{MaxRetries: -1}})
+		cfg.Breaker.Failures, cfg.MaxAbandoned = calls+1, calls
+		cfg.Observers = []resilience.Observer{{
+			End:  func(context.Context, resilience.CallEnd) { ends.Add(1) },
+			Late: func(context.Context, resilience.LateResult) { late.Add(1) },
+		}}
+		g := newGuard(t, cfg)
+
+		var wg sync.WaitGroup
+		var abandoned atomic.Int64
+		for n := range calls {
+			wg.Go(func() {
 				r := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) {
-					time.Sleep(time.Duration(900+rand.IntN(200)) * time.Microsecond) // about when the timeout ends it
+					time.Sleep(time.Second + time.Duration(n%3-1)) // just before the timeout, at it, and after it
 					return 1, errBoom
 				})
-				attempts.Add(int64(r.Attempts))
 				want := map[int]error{0: resilience.CodeTimeout, 1: errBoom}[r.Value]
-				if want == nil || !errors.Is(r.Err, want) {
+				if r.Attempts != 1 || want == nil || !errors.Is(r.Err, want) {
 					t.Errorf("neither or both: value %d, %v", r.Value, r.Err)
 				}
-			}
-		})
-	}
-	wg.Wait()
+				if r.Value == 0 {
+					abandoned.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Minute)
 
-	assert.EqualValues(t, calls, attempts.Load())
-	assert.Equal(t, calls, g.Health()[0].ConsecutiveFailures, "one count for each call")
-	assert.Zero(t, g.Health()[0].InFlight)
-	waitForAbandoned(t, g)
-	assert.Equal(t, calls, g.Health()[0].ConsecutiveFailures, "late results aren't counted again")
+		assert.Equal(t, calls, g.Health()[0].ConsecutiveFailures, "one count for each call, and none for a late result")
+		assert.Zero(t, g.Health()[0].InFlight)
+		assert.Zero(t, g.Health()[0].Abandoned)
+		assert.EqualValues(t, calls, ends.Load())
+		assert.LessOrEqual(t, late.Load(), abandoned.Load())
+		assert.Positive(t, late.Load())
+	})
 }
 
 func TestPromise4LastCauseIsNeverLost(t *testing.T) {
@@ -185,12 +208,6 @@ func TestPromise4LastCauseIsNeverLost(t *testing.T) {
 			fn:   failingOnceDone(cause),
 			code: resilience.CodeTimeout,
 		},
-		"timeout between attempts": {
-			tool:   readOnly,
-			caller: withHiddenTimeout(50 * time.Millisecond),
-			fn:     failing(9, cause),
-			code:   resilience.CodeTimeout,
-		},
 		"no time left for an attempt": {
 			tool: resilience.Tool{Effect: resilience.ReadOnly, Timeout: 50 * time.Millisecond},
 			fn:   failing(9, cause),
@@ -212,6 +229,57 @@ func TestPromise4LastCauseIsNeverLost(t *testing.T) {
 			var as customError
 			assert.ErrorAs(t, err, &as)
 		})
+	}
+}
+
+var errFirst = errors.New("the first attempt's own error")
+
+// What a tool returns because its context has ended is none of its own errors, of which the last is kept.
+func TestPromise4EchoOfTheEndDoesNotReplaceTheLastError(t *testing.T) {
+	const five = 5 * time.Second
+	const timeout, canceled = resilience.CodeTimeout, resilience.CodeCanceled
+	for name, second := range map[string]toolFunc{
+		"hangs":                   hang(time.Hour),
+		"returns the end's error": untilDone,
+		"returns the end's cause": func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 0, context.Cause(ctx)
+		},
+	} {
+		for end, tc := range map[string]struct {
+			attempt, leaves time.Duration // never if zero
+			code            resilience.Code
+		}{
+			"the call's timeout":     {code: timeout},
+			"the attempt's timeout":  {attempt: five, code: resilience.CodeRetryExhausted},
+			"the end of the caller ": {leaves: five, code: canceled},
+		} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				inBothModes(t, func(t *testing.T, cooperative bool) {
+					if cooperative && name == "hangs" {
+						return
+					}
+					cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
+					cfg.AttemptTimeout, cfg.Retry.MaxRetries = tc.attempt, 1
+					g := newGuard(t, cfg)
+					ctx, leave := context.WithCancel(t.Context())
+					defer leave()
+					if tc.leaves > 0 {
+						time.AfterFunc(tc.leaves, leave)
+					}
+
+					_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
+						if resilience.Attempt(ctx) == 1 {
+							return 0, errFirst
+						}
+						return second(ctx)
+					})
+					assert.ErrorIs(t, err, tc.code)
+					assert.ErrorIs(t, err, errFirst)
+					time.Sleep(2 * time.Hour)
+				})
+			})
+		}
 	}
 }
 
@@ -403,100 +471,4 @@ func TestPromise9CallNeverSleepsIntoADeadline(t *testing.T) {
 			assert.ErrorIs(t, err, resilience.CodeToolFailed, "not TIMEOUT: nothing has timed out")
 		})
 	}
-}
-
-var errFirst = errors.New("the first attempt's own error")
-
-// Promise 4, where an attempt that the tool answered is followed by one that it didn't.
-func TestTheLastCauseOutlivesAnAttemptWithoutAnAnswer(t *testing.T) {
-	hangs := func(context.Context) (int, error) { time.Sleep(time.Hour); return 0, nil }
-	echoes := func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
-	cooperative := resilience.Tool{Cooperative: true}
-	const five = 5 * time.Second
-	const timeout, canceled = resilience.CodeTimeout, resilience.CodeCanceled
-	const exhausted = resilience.CodeRetryExhausted
-	for name, tc := range map[string]struct {
-		second  toolFunc
-		tool    resilience.Tool
-		attempt time.Duration
-		leaves  time.Duration // the caller; never if zero
-		code    resilience.Code
-	}{
-		"hangs until the call's timeout":         {second: hangs, code: timeout},
-		"hangs until the attempt's timeout":      {second: hangs, attempt: five, code: exhausted},
-		"hangs until the caller leaves":          {second: hangs, leaves: five, code: canceled},
-		"echoes the call's timeout":              {second: echoes, code: timeout},
-		"echoes the attempt's timeout":           {second: echoes, attempt: five, code: exhausted},
-		"echoes the caller's end":                {second: echoes, leaves: five, code: canceled},
-		"echoes the call's timeout, cooperative": {second: echoes, tool: cooperative, code: timeout},
-		"echoes the caller's end, cooperative":   {second: echoes, tool: cooperative, leaves: five, code: canceled},
-		"echoes the attempt's timeout, cooperative": {
-			second: echoes, tool: cooperative, attempt: five, code: exhausted,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tc.tool.Effect = resilience.ReadOnly
-				cfg := configWith(tc.tool)
-				cfg.AttemptTimeout = tc.attempt
-				cfg.Retry.MaxRetries = 1
-				g := newGuard(t, cfg)
-				ctx, leave := context.WithCancel(t.Context())
-				defer leave()
-				if tc.leaves > 0 {
-					time.AfterFunc(tc.leaves, leave)
-				}
-
-				_, err := resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) {
-					if resilience.Attempt(ctx) == 1 {
-						return 0, errFirst
-					}
-					return tc.second(ctx)
-				})
-				assert.ErrorIs(t, err, tc.code)
-				assert.ErrorIs(t, err, errFirst)
-				time.Sleep(2 * time.Hour)
-			})
-		})
-	}
-}
-
-// A Cooperative tool may crash at the end of an attempt, which is retried as one that has timed out.
-func TestTheLastCauseMayBeACrash(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 15 * time.Second, Cooperative: true})
-		cfg.AttemptTimeout, cfg.Retry.MaxRetries = 8*time.Second, 2
-		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
-			if resilience.Attempt(ctx) == 1 {
-				return 0, errFirst
-			}
-			<-ctx.Done()
-			if resilience.Attempt(ctx) == 2 {
-				panic(errBoom)
-			}
-			return 0, ctx.Err()
-		})
-		assert.Equal(t, 3, r.Attempts)
-		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
-		assert.ErrorIs(t, r.Err, errFirst)
-		assert.ErrorIs(t, r.Err, errBoom)
-	})
-}
-
-// An attempt times out, and no time is left for another one.
-func TestTheLastCauseIsSaidOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: time.Minute})
-		cfg.AttemptTimeout = time.Second
-		cfg.Retry = resilience.Retry{MaxRetries: 5, MaxElapsed: 1500 * time.Millisecond}
-		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
-			if resilience.Attempt(ctx) == 1 {
-				return 0, waitError{time.Second}
-			}
-			return untilDone(ctx)
-		})
-		require.ErrorIs(t, r.Err, resilience.CodeTimeout)
-		assert.Equal(t, 2, r.Attempts)
-		assert.Equal(t, 1, strings.Count(r.Err.Err.Error(), waitError{}.Error()), r.Err.Err)
-	})
 }

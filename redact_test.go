@@ -8,9 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -20,45 +18,24 @@ import (
 )
 
 func TestRedactHidesValuesBySensitiveWordsInTheirKeys(t *testing.T) {
-	for word, keys := range map[string][]string{
-		"password": {
-			"password", "Password", "PASSWORD", "db_password", "userPassword1", "dbpassword",
-			"passwd", "pass", "user_pass",
-		},
-		"key": {
-			"api_key", "apiKey", "APIKey", "API_KEY", "apikey", "x-api-key", "key", "keys",
-			"DBKey", "APIKeyID", "SSHKeys", "key2", "2key", "APIkey", "DBkey", "my_SSHkey", "myAWSkeyID",
-		},
-		"token": {
-			"token", "access.token", "tokenB64", "idToken", "idtoken", "accesstoken", "JWT",
-		},
-		"secret":     {"secret", "clientSecret", "clientsecret", "SECRETS"},
-		"auth":       {"auth", "Authorization", "oauth2", "AWSAuth", "HTTPAuthHeader", "AUTHheader"},
-		"credential": {"credential", "aws credentials"},
-		"cookie":     {"cookie", "Set-Cookie"},
-	} {
-		t.Run(word, func(t *testing.T) {
-			for _, key := range keys {
-				assert.Equal(t, "[REDACTED]", resilience.Redact(map[string]any{key: "v"})[key], "%q", key)
-			}
-		})
+	words := `password passwords passwd pwd pass passphrase passcode token tokens jwt bearer cookie cookies secret
+		secrets key keys apikey apikeys appid authkey masterkey accesskey secretkey privatekey auth authorization
+		authentication oauth credential credentials cred creds dbpassword clientsecret idtoken signature`
+	keys := strings.Fields(`db_password userPassword1 x-api-key apiKey APIKey API_KEY DBKey APIKeyID SSHKeys key2 2key
+		APIkey DBkey my_SSHkey myAWSkeyID access.token tokenB64 idToken oauth2 AWSAuth HTTPAuthHeader AUTHheader
+		Set-Cookie`)
+	for word := range strings.FieldsSeq(words) {
+		keys = append(keys, word, "my_"+word, strings.ToUpper(word), word+"2")
 	}
-}
-
-func TestRedactKnowsEachSensitiveWord(t *testing.T) {
-	for word := range strings.FieldsSeq(`password passwords passwd pwd pass passphrase passcode token tokens jwt bearer cookie
-		cookies secret secrets key keys apikey apikeys accesskey secretkey privatekey auth authorization authentication
-		oauth credential credentials cred creds dbpassword clientsecret idtoken`) {
-		for _, key := range []string{word, "my_" + word, strings.ToUpper(word), word + "2"} {
-			assert.Equal(t, "[REDACTED]", resilience.Redact(map[string]any{key: "v"})[key], "%q", key)
-		}
+	for _, key := range keys {
+		assert.Equal(t, "[REDACTED]", resilience.Redact(map[string]any{key: "v"})[key], "%q", key)
 	}
 }
 
 func TestRedactKeepsValuesOfOtherKeys(t *testing.T) {
 	for _, key := range []string{
 		"keyword", "keyboard", "monkey", "tokenizer", "author", "authority", "secretary", "passenger", "compass",
-		"query", "", "ключ", "42", "URLs", "IDs", "MONKEY", "HTTPauthor", "Spass", "KEYボード",
+		"query", "", "ключ", "42", "URLs", "IDs", "MONKEY", "HTTPauthor", "Spass",
 	} {
 		assert.Equal(t, "v", resilience.Redact(map[string]any{key: "v"})[key], "%q", key)
 	}
@@ -139,21 +116,10 @@ func TestRedactEndsWithCycles(t *testing.T) {
 	endless["and again"] = endless // 2^32 values, without a bound
 	assert.Contains(t, jsonOf(t, resilience.Redact(endless)), "[too much]")
 
-	type loop map[string]any // of another type, which is redacted by way of its JSON
-	cycle := loop{}
-	cycle["again"] = cycle
-	type list []any
-	within := list{nil}
-	within[0] = within
-	for name, v := range map[string]any{"a map": cycle, "a list": within} {
-		out := jsonOf(t, resilience.Redact(map[string]any{"x": slices.Repeat([]any{v}, 100)}))
-		assert.Equal(t, 100, strings.Count(out, "[too deep]"), name)
-	}
-
 	type chain struct{ Next *chain }
 	var link chain
 	link.Next = &link
-	assert.Contains(t, jsonOf(t, resilience.Redact(map[string]any{"x": link})), "[too deep]")
+	assert.Equal(t, "[unprintable]", resilience.Redact(map[string]any{"x": link})["x"], "it has no JSON")
 }
 
 // A value at the 32nd level is shown, and one below isn't, whatever holds them.
@@ -173,283 +139,16 @@ func TestRedactShowsValuesOf32Levels(t *testing.T) {
 	}
 }
 
-// A few structs that are too large hide only themselves, and many of them cost no more than a few.
-func TestRedactCopiesAFewStructsThatAreTooLarge(t *testing.T) {
-	type large struct {
-		Many []int
-		Name string
-	}
-	small := map[string]any{"Many": nil, "Name": "n"}
-	for structs, want := range map[int][]any{4: {small, "Sunday"}, 5: {"[too much]", "[too much]"}} {
-		list := slices.Repeat([]any{large{make([]int, 20_000), "n"}}, structs)
-		list = append(list, large{Name: "n"}, weekday(0))
-		out := resilience.Redact(map[string]any{"x": list})["x"].([]any)
-		assert.Equal(t, append(slices.Repeat([]any{"[too much]"}, structs), want...), out)
-	}
-}
-
-// A copy of them is made before the tool runs, and no more of it than is shown.
-func TestRedactCopiesWhatAToolMayChange(t *testing.T) {
-	type embedded struct{ E map[string]int }
-	type input struct {
-		embedded
-		M map[int][]*string
-		A [2]any
-		B []byte
-		n map[string]int
-		s struct{ N int }
-	}
-	word := "a"
-	in := input{
-		embedded: embedded{map[string]int{"e": 1}}, M: map[int][]*string{1: {&word, nil}}, A: [2]any{1.5, nil},
-		B: []byte("b"), n: map[string]int{"n": 1}, s: struct{ N int }{1},
-	}
-	assert.Equal(t, map[string]any{
-		"E": map[string]any{"e": json.Number("1")}, "M": map[string]any{"1": []any{"a", nil}},
-		"A": []any{json.Number("1.5"), nil}, "B": "Yg==",
-	}, resilience.Redact(map[string]any{"in": in})["in"])
-
-	type upload struct {
-		Data   []byte
-		Hidden []int `json:"-"`
-		Name   string
-	}
-	assert.Equal(t, "n", resilience.Redact(map[string]any{"a": upload{make([]byte, 20_000), make([]int, 20_000), "n"}})["a"].(map[string]any)["Name"])
-	many := make(map[string]string)
-	for i := range 20_000 {
-		many[fmt.Sprint(i)] = "v"
-	}
-	out := resilience.Redact(map[string]any{"many": many})
-	assert.Contains(t, jsonOf(t, out), "[too much]")
-	assert.Less(t, len(out["many"].(map[string]any)), 10_010)
-}
-
-// A struct that is cut would show its last fields as empty.
-func TestRedactShowsNoStructWithTooManyValues(t *testing.T) {
-	type long struct {
-		Many []int
-		Name string
-	}
-	type Long long
-	many := make([]int, 20_000)
-	for name, v := range map[string]any{
-		"a struct":            long{many, "n"},
-		"one with 10,001":     long{many[:9_999], "n"},
-		"an embedded struct":  struct{ long }{long{many, "n"}},
-		"an embedded pointer": struct{ *Long }{&Long{many, "n"}},
-		"a hidden pointer": struct {
-			long
-			p *int
-		}{long{many, "n"}, nil},
-		"one beside a struct with an embedded pointer": struct {
-			S struct{ *hiddenBase }
-			long
-		}{long: long{many, "n"}},
-	} {
-		assert.Equal(t, "[too much]", resilience.Redact(map[string]any{"a": v})["a"], name)
-	}
-}
-
-// Values of any type are cut where those of JSON's own types are, and what is left out isn't shown as nothing.
-func TestRedactCutsListsOfAnyTypeAlike(t *testing.T) {
-	type anything []any
-	for n := 9_990; n < 10_010; n++ {
-		words, pointers, values := make([]string, n), make([]*string, n), make(anything, n)
-		keys := make(map[string]*string, n)
-		for i := range n {
-			word := fmt.Sprint(i)
-			words[i], pointers[i], values[i], keys[word] = word, &word, word, &word
-		}
-		want := resilience.Redact(map[string]any{"a": words})["a"].([]any)
-		assert.Equal(t, min(n, 9_999), len(want))
-		for _, v := range []any{pointers, values} {
-			same := slices.Equal(want, resilience.Redact(map[string]any{"a": v})["a"].([]any))
-			assert.True(t, same, "%d of %T", n, v)
-		}
-		assert.Equal(t, len(want), len(resilience.Redact(map[string]any{"a": keys})["a"].(map[string]any)), n)
-	}
-
-	var array [20_000]*int
-	for i := range array {
-		array[i] = new(int)
-	}
-	out := resilience.Redact(map[string]any{"a": array})["a"].([]any)
-	assert.Greater(t, len(out), 9_000)
-	assert.False(t, slices.Contains(out, nil))
-}
-
-// Each of many values that make their own JSON is shown.
-func TestRedactShowsListsOfSmallNumbersWithNames(t *testing.T) {
+// Values that make their own JSON are shown by it.
+func TestRedactShowsNumbersWithNames(t *testing.T) {
 	out := resilience.Redact(map[string]any{"a": make([]weekday, 1000)})["a"]
 	assert.Equal(t, slices.Repeat([]any{"Sunday"}, 1000), out)
 }
-
-// The copy of a value has the JSON of the value.
-func TestRedactCopiesValuesOfUnusualTypes(t *testing.T) {
-	h := &handle{n: 7}
-	h.self = h
-	h.mu.Lock()
-	time.AfterFunc(10*time.Millisecond, h.mu.Unlock) // it is in use, and locks itself to make its JSON
-	for name, v := range map[string]any{
-		"a value with an address": h,
-		"a text with an address":  newLabel(7),
-		"fields with an address":  &struct{ T, J any }{newLabel(7), &number{7}},
-		"fields that have one": &struct {
-			L label
-			N number
-		}{label{n: 7}, number{7}},
-		"nothing at all": struct {
-			S []string
-			M map[string]int
-			P *int
-			I any
-			B []byte
-		}{},
-		"an embedded number":  struct{ hiddenNumber }{7},
-		"an embedded pointer": struct{ *hiddenBase }{&hiddenBase{"r"}},
-		"one within another":  struct{ hiddenInner }{hiddenInner{&hiddenBase{"r"}, 1}},
-		"omitzero": struct {
-			R span `json:",omitzero"`
-		}{span{1, true}},
-	} {
-		assert.JSONEq(t, jsonOf(t, map[string]any{"a": v}), jsonOf(t, resilience.Redact(map[string]any{"a": v})), name)
-	}
-}
-
-type (
-	handle struct {
-		mu   sync.Mutex
-		self *handle
-		n    int
-	}
-	hiddenNumber int
-	hiddenBase   struct{ Repo string }
-	hiddenInner  struct {
-		*hiddenBase
-		N int
-	}
-	span struct {
-		From int
-		set  bool
-	}
-)
-
-func (s span) IsZero() bool { return !s.set }
 
 // A weekday is a byte that says its name.
 type weekday uint8
 
 func (d weekday) MarshalText() ([]byte, error) { return []byte(time.Weekday(d).String()), nil }
-
-// A label makes its text at its address, a number its JSON.
-type (
-	label struct {
-		n  int
-		at *label // its address; nil if it may have any
-	}
-	number struct{ n int }
-)
-
-func newLabel(n int) *label {
-	l := &label{n: n}
-	l.at = l
-	return l
-}
-
-func (l *label) MarshalText() ([]byte, error) {
-	if l.at != nil && l.at != l {
-		panic("copied")
-	}
-	return fmt.Append(nil, "label ", l.n), nil
-}
-func (n *number) MarshalJSON() ([]byte, error) { return json.Marshal(n.n) }
-
-func (h *handle) MarshalJSON() ([]byte, error) {
-	if h.self != h {
-		panic("copied")
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return json.Marshal(h.n)
-}
-
-// A pointer that leads to itself has no JSON.
-func TestPromise7RedactOfAPointerToItself(t *testing.T) {
-	var x any
-	x = &x
-	assert.Equal(t, "[too much]", resilience.Redact(map[string]any{"x": x})["x"])
-
-	x = 7
-	for range 60 {
-		inner := x
-		x = &inner
-	}
-	assert.Equal(t, json.Number("7"), resilience.Redact(map[string]any{"x": x})["x"], "this one ends")
-
-	type loop *loop
-	var y loop
-	y = &y
-	assert.Equal(t, "[too much]", resilience.Redact(map[string]any{"x": y})["x"])
-}
-
-// What JSON leaves out may be in use elsewhere.
-func TestPromise7FieldsThatJSONLeavesOutAreNotTouched(t *testing.T) {
-	type shared struct {
-		mu    sync.Mutex
-		Cache map[int]int
-	}
-	type input struct {
-		Query  string
-		Server *shared `json:"-"`
-	}
-	s := &shared{Cache: map[int]int{}}
-	h := resilience.Wrap(newGuard(t, resilience.Config{Debug: true}), "x", func(context.Context, input) (int, error) {
-		return 1, nil
-	})
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				s.mu.Lock()
-				s.Cache[i%1000] = i
-				s.mu.Unlock()
-			}
-		}
-	})
-	for range 100 { // the race detector sees a single look
-		_, err := h(t.Context(), input{"q", s})
-		require.NoError(t, err)
-	}
-	close(stop)
-	wg.Wait()
-}
-
-// What takes too long goes on beside the tool, but doesn't look at what the tool changes.
-func TestPromise7SlowArgumentsAreNotReadWhileTheToolRuns(t *testing.T) {
-	type input struct {
-		Slow marshaler
-		M    map[int]int
-	}
-	synctest.Test(t, func(t *testing.T) {
-		in := input{marshaler{func() { time.Sleep(time.Second) }}, map[int]int{}}
-		for i := range 5000 {
-			in.M[i] = i
-		}
-		h := resilience.Wrap(newGuard(t, resilience.Config{Debug: true}), "x", func(_ context.Context, in input) (int, error) {
-			for range 30 {
-				time.Sleep(100 * time.Millisecond)
-				in.M[-1]++ // the race detector sees anyone who reads it
-			}
-			return 1, nil
-		})
-		_, err := h(t.Context(), in)
-		assert.NoError(t, err)
-	})
-}
 
 func TestRedactTruncatesLongStrings(t *testing.T) {
 	for name, tc := range map[string]struct{ in, want string }{
@@ -537,48 +236,6 @@ func requireShort(t *testing.T, v any) {
 		}
 	case float64:
 		require.False(t, math.IsNaN(v))
-	}
-}
-
-// A value that has too many others in it costs what it has, also if nothing of it is shown.
-func TestRedactOfSharedValuesIsBounded(t *testing.T) {
-	row := &struct {
-		Cells map[int]int
-		Name  string
-	}{Cells: map[int]int{}}
-	for i := range 20_000 {
-		row.Cells[i] = i
-	}
-	list := make([]any, 10_000)
-	for i := range list {
-		list[i] = row
-	}
-	allocs := testing.AllocsPerRun(1, func() { resilience.Redact(map[string]any{"rows": list}) })
-	assert.Less(t, allocs, 1e6, "one for each value that is copied, and some")
-}
-
-// Nor does what has no JSON, which takes up no room in the result.
-func TestRedactCopiesAFewValuesThatHaveNoJSON(t *testing.T) {
-	type sum struct {
-		Parts []int
-		Total float64
-	}
-	list := slices.Repeat([]any{sum{make([]int, 9_000), math.NaN()}}, 6)
-	assert.Equal(t, []any{
-		"[unprintable]", "[unprintable]", "[unprintable]", "[unprintable]", "[too much]", "[too much]",
-	}, resilience.Redact(map[string]any{"x": list})["x"])
-}
-
-// What is thrown away, since it is too much, isn't copied before.
-func TestRedactCopiesNoMoreThanItShows(t *testing.T) {
-	word := "a"
-	keys, array := make(map[int]*string), [200_000]*string{}
-	for i := range array {
-		keys[i], array[i] = &word, &word
-	}
-	for name, v := range map[string]any{"map": keys, "array": &array} {
-		allocs := testing.AllocsPerRun(1, func() { resilience.Redact(map[string]any{"x": v}) })
-		assert.Less(t, allocs, 150_000.0, name)
 	}
 }
 

@@ -37,11 +37,6 @@ type typedNil struct{ cause error }
 func (e *typedNil) Error() string { return e.cause.Error() }
 func (e *typedNil) Unwrap() error { return e.cause }
 
-// An unprintableError panics when its text is asked for.
-type unprintableError struct{}
-
-func (*unprintableError) Error() string { panic("no text") }
-
 // steady waits 100ms, 200ms, 400ms, 800ms, and so on between attempts, without jitter, and as long as an
 // error asks for.
 var steady = resilience.Retry{
@@ -186,32 +181,6 @@ func leavingAfter(d time.Duration) caller {
 func withTimeout(d time.Duration) caller {
 	return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
 }
-
-// withHiddenTimeout returns a caller whose context ends after d, but has no deadline.
-func withHiddenTimeout(d time.Duration) caller {
-	return func(ctx context.Context) (context.Context, context.CancelFunc) {
-		ctx, cancel := context.WithTimeout(ctx, d)
-		return hiddenDeadline{ctx}, cancel
-	}
-}
-
-// withUnkeptTimeout returns a caller whose context has a deadline, but doesn't end then.
-func withUnkeptTimeout(d time.Duration) caller {
-	return func(ctx context.Context) (context.Context, context.CancelFunc) {
-		return unkeptDeadline{ctx, time.Now().Add(d)}, func() {}
-	}
-}
-
-type hiddenDeadline struct{ context.Context }
-
-func (hiddenDeadline) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-type unkeptDeadline struct {
-	context.Context
-	at time.Time
-}
-
-func (d unkeptDeadline) Deadline() (time.Time, bool) { return d.at, true }
 
 // contextWithin returns a context with a timeout, or with none if d is zero.
 func contextWithin(t *testing.T, d time.Duration) context.Context {

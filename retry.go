@@ -22,23 +22,17 @@ type Retry struct {
 	MaxRetries int
 
 	// Backoff computes the delays. Here a zero Base means 100ms, and a zero Max means 1s, or
-	// Base if that is longer. See [Backoff] for what it must be.
+	// Base if that is longer. An error that asks for a longer delay than Max isn't retried.
 	Backoff Backoff
 
 	// MaxElapsed is how long after the beginning of a call its last retry may start, since
-	// retries are for failures that come quickly. Zero means 5s, in a guard after the AttemptTimeout that a
-	// tool may have. Negative means at any time.
+	// retries are for failures that come quickly. Zero means 5s, in a guard after the AttemptTimeout
+	// that a tool may have. Negative means at any time.
 	MaxElapsed time.Duration
 
-	// Classify returns what an error means. It is called concurrently and never with nil. The error may
-	// be wrapped together with what the tool's backend has said: ask it by errors.Is and errors.As. If
-	// it panics, the error is ClassTransient. Nil means the package's Classify.
-	Classify func(error) Class
-
-	// OnRetry is called before each delay, with the number of the attempt that failed,
-	// counted from 1, the delay and the attempt's error. It is called concurrently, on the
-	// goroutine of the call, which it must not delay, nor end by runtime.Goexit. A panic in it is
-	// recovered. Nil means that nothing is called.
+	// OnRetry is called before each delay of [WithRetry], on its goroutine, with the number of the
+	// attempt that failed, from 1, the delay and the attempt's error. It must not block. A panic in
+	// it is recovered. Nil means none. A guard has observers instead, and doesn't allow it.
 	OnRetry func(attempt int, delay time.Duration, err error)
 }
 
@@ -55,11 +49,16 @@ func (r Retry) withDefaults() Retry {
 
 func (r Retry) check() []error { return r.Backoff.check() }
 
-// delay returns how long to wait after the n-th attempt, whose error asks to wait at least so long, and
-// whether to wait at all. elapsed is the time since the beginning of the call.
-func (r Retry) delay(n int, asked, elapsed time.Duration) (delay time.Duration, ok bool) {
-	delay = max(r.Backoff.Delay(n-1), asked)
-	return delay, asked <= r.Backoff.Max && (r.MaxElapsed < 0 || delay <= r.MaxElapsed-elapsed)
+// next decides what follows the n-th attempt, whose error m may be repeated: another one after the
+// delay, if ok and if there is time for it. exhausted means that n attempts are enough.
+func (r *Retry) next(n int, m *meaning, start time.Time) (delay time.Duration, ok, exhausted bool) {
+	if n > r.MaxRetries {
+		return 0, false, n > 1 && !m.notMade
+	}
+
+	delay = max(r.Backoff.Delay(n-1), m.retryAfter)
+	late := r.MaxElapsed >= 0 && time.Since(start)+delay > r.MaxElapsed
+	return delay, m.retryAfter <= r.Backoff.Max && !late, false
 }
 
 // fits reports whether any of the time that ctx has is left after a wait of d. During a wait
@@ -70,32 +69,22 @@ func fits(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 
-	for c := innermost(ctx); c != nil; c = c.outer() {
-		if last, _ := c.Deadline(); !ok || deadline.After(last) || c.over() && ctx.Err() == nil {
+	for a := guardedAttempt(ctx); a != nil && !a.over.Load(); a = a.outer.guarded() {
+		if last, _ := a.scope.Deadline(); !ok || deadline.After(last) {
 			return true // ctx has the values of the call, but not its end: see context.WithoutCancel
 		}
-		if d >= c.left() {
+		if d >= a.scope.left() {
 			return false
 		}
 	}
 	return true
 }
 
-// notify calls OnRetry, whose panic must not fail the call.
-func (r Retry) notify(n int, delay time.Duration, err error) {
-	if r.OnRetry == nil {
-		return
-	}
-
-	defer func() { _ = recover() }()
-	r.OnRetry(n, delay, err)
-}
-
 // sleep waits for d or for the end of ctx. Both may come together: then ctx has ended, and no attempt is
 // made for a caller that has left.
 func sleep(ctx context.Context, d time.Duration) {
 	if d <= 0 {
-		return // under the race detector, the runtime may crash if a bubble's timer is due at once
+		return // under the race detector, a bubble's timer must not be due at once
 	}
 
 	timer := time.NewTimer(d)
@@ -112,75 +101,138 @@ func Attempt(ctx context.Context) int {
 	if n, ok := ctx.Value(attemptKey{}).(int); ok {
 		return n
 	}
-
 	return 1
 }
 
 // WithRetry calls fn on this goroutine until it succeeds, fails with an error that isn't
-// ClassTransient, or has been retried r.MaxRetries times. It repeats every transient failure,
-// whether or not fn has had an effect: the caller asks for it. (A [Guard] knows its tools
-// better.)
+// ClassTransient (see [Classify]), or has been retried r.MaxRetries times. It repeats every
+// transient failure, even if fn may have had an effect. Between attempts it waits for the delay of
+// r.Backoff, or longer if the error has a RetryAfter, as a field of an [*Error] or as a method.
 //
-// Between attempts it waits as r.Backoff says, and at least as long as the error asks for: an
-// [*Error] by its RetryAfter, any other error by a method RetryAfter() time.Duration. An error that asks
-// for more than r.Backoff.Max ends the call at once, and so does a delay that doesn't fit into
-// r.MaxElapsed or into the deadline of ctx.
+// It returns the value of the last attempt, and fn's own error, unchanged, if no retry was made or
+// if further ones were ruled out, by the error or for lack of time. (An error without an effect is
+// wrapped if an earlier attempt may have had one.) After the last of several attempts the error is
+// RETRY_EXHAUSTED, and if ctx ends between attempts it is CANCELED or TIMEOUT; both wrap fn's last
+// error. A panic isn't retried and becomes TOOL_FAILED around a [*PanicError].
 //
-// It returns the value of the last attempt. Its error is fn's own, unchanged, if no retry was
-// made or if further ones were ruled out, by the error's class or for lack of time. (If the
-// error says that nothing was done, and an earlier attempt may have done something, it is
-// wrapped.) After the last of several attempts the error is RETRY_EXHAUSTED, and if ctx ends
-// between attempts it is CANCELED or TIMEOUT; both wrap fn's last error. A panic of fn isn't
-// retried and becomes TOOL_FAILED around a [*PanicError] and the error of the attempt before.
-//
-// A context that has already ended is CANCELED or TIMEOUT, a nil fn is TOOL_NOT_FOUND, and a Backoff
-// that isn't valid is VALIDATION_ERROR; fn isn't called then. A nil ctx panics.
+// A context that has already ended is CANCELED or TIMEOUT, a nil fn is TOOL_NOT_FOUND, and an invalid
+// Backoff is VALIDATION_ERROR; fn isn't called then. A nil ctx panics.
 func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T, error)) (value T, err error) {
-	if err := checkFunc(ctx, "", fn == nil); err != nil {
-		return value, err
+	if e := checkFunc(ctx, "", fn == nil); e != nil {
+		return value, e
 	}
 	if errs := r.check(); len(errs) > 0 {
 		return value, validationError("", "Retry: %v", errors.Join(errs...))
 	}
-	if err := endOf(ctx, ""); err != nil {
-		return value, err
+	if e := endOf(ctx, ""); e != nil {
+		return value, e
 	}
 
-	r, start := r.withDefaults(), time.Now()
-	noEffect := true // of the attempts so far
-	var last error   // of them
+	r = r.withDefaults()
+	start, acted := time.Now(), false
+	var last error
 	for n := 1; ; n++ {
 		value, err = protect(context.WithValue(ctx, attemptKey{}, n), fn)
 		if err == nil {
 			return value, nil
 		}
 
-		d := diagnose(err, r.Classify)
-		if d.noEffect && !noEffect {
-			err, d.err = &repeated{err}, &repeated{d.err}
+		m := meaningOf(err)
+		if m.noEffect && acted {
+			err = &repeated{err}
+			m.err, m.noEffect = err, false
 		}
-
-		delay, ok := r.delay(n, d.retryAfter, time.Since(start))
-		switch {
-		case d.class != ClassTransient || endedAbove(ctx) != nil:
-			if isCrash(err) {
-				return value, crashError("", err).(*Error).withCause(last)
-			}
-			return value, err
-		case n > 1 && n > r.MaxRetries:
-			e := d.exhausted("", n)
-			e.derives(&d)
-			e.seal()
+		if isCrash(err) {
+			e := crashError("", err).(*Error)
+			e.addCause(last)
 			return value, e
-		case n > r.MaxRetries || !ok || !fits(ctx, delay):
+		}
+		if m.countedClass() != ClassTransient || ctx.Err() != nil {
 			return value, err
 		}
-		noEffect, last = noEffect && d.noEffect, d.err
 
-		r.notify(n, delay, d.err)
+		delay, ok, exhausted := r.next(n, &m, start)
+		switch {
+		case exhausted:
+			return value, m.exhausted("", n)
+		case !ok || !fits(ctx, delay):
+			return value, err
+		}
+		acted, last = acted || !m.noEffect, err
+
+		r.notify(n, delay, err)
 		sleep(ctx, delay)
 		if e := endOf(ctx, ""); e != nil {
-			return value, e.withCause(d.err)
+			e.addCause(err)
+			return value, e
 		}
 	}
+}
+
+// notify calls OnRetry, whose panic must not fail the call.
+func (r *Retry) notify(n int, delay time.Duration, err error) {
+	if r.OnRetry == nil {
+		return
+	}
+	_ = recovered(func() error { r.OnRetry(n, delay, err); return nil })
+}
+
+// retry waits until the next attempt may be made, or finishes the call if none may. A probe is one attempt.
+func (c *call) retry(f *failure, harmless bool) (again bool) {
+	again = f.countedClass() == ClassTransient && (f.notMade || !f.rejected()) && !f.inconclusive &&
+		!c.current.ticket.isProbe() && (harmless || c.effect().repeatable())
+	r, n := c.state.Retry, c.current.number
+	var delay time.Duration
+	var exhausted bool
+	if again {
+		delay, again, exhausted = r.next(n, &f.meaning, c.start)
+	}
+
+	switch {
+	case exhausted:
+		c.finish(f.exhausted(c.tool, n), f.outcome)
+		return false
+	case !again || !c.fits(delay) || c.guard.overloaded(c.state):
+		c.finish(c.errorOf(f, harmless), f.outcome)
+		return false
+	case !c.stillAdmitted():
+		c.rejectRetry(f)
+		return false
+	}
+
+	c.notifyRetry(n, delay, f.err)
+	sleep(c.scope.Context, delay)
+	switch end := c.scope.endIfDue(); {
+	case end != nil:
+		c.cutOff(end, f)
+	case !c.effect().repeatable() && (c.scope.changes() > 0 || c.scope.asked.Load()):
+		f.changed = true // a goroutine of the failed attempt has sent a request since
+		c.finish(c.errorOf(f, false), f.outcome)
+	case !c.stillAdmitted():
+		c.rejectRetry(f)
+	default:
+		return true
+	}
+	return false
+}
+
+// fits reports whether any of the call's time is left after delay.
+func (c *call) fits(delay time.Duration) bool {
+	return delay < c.scope.left() && fits(c.scope.Context, delay)
+}
+
+// stillAdmitted reports whether the breakers would still admit the call.
+func (c *call) stillAdmitted() bool {
+	return c.breaker.phase.Load().state == StateClosed && !c.state.breaker.isolated()
+}
+
+// rejectRetry finishes a call whose breaker opened before it could be retried.
+func (c *call) rejectRetry(f *failure) {
+	b := c.breaker
+	if own := c.state.breaker; own.isolated() {
+		b = own
+	}
+	e := b.rejection(b.phase.Load())
+	e.Tool, e.Err = c.tool, f.err
+	c.finish(e, f.outcome)
 }

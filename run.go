@@ -1,164 +1,162 @@
 package resilience
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
 )
 
+// attemptOnce calls the tool once. A nil failure is a success. If the tool hasn't answered, the failure is the end
+// of the call, or of an attempt with a timeout of its own.
+func attemptOnce[T any](c *call, fn func(context.Context) (T, error)) (value T, f *failure) {
+	a, limit := c.nextAttempt()
+	defer a.over.Store(true)
+	if limit != &c.scope.callContext {
+		defer limit.finish(returned)
+	}
+
+	if c.state.Cooperative {
+		value, err := protect(a, fn)
+		if err != nil {
+			f = c.attemptTimeout(a.examine(err), limit)
+		}
+		return value, f
+	}
+
+	r := &runner[T]{limit: limit, ctx: a, fn: fn}
+	if !r.run(c.opts.waits) {
+		release := c.countAbandoned(limit)
+		if r.abandon(c.late(limit, release)) {
+			return value, c.attemptTimeout(&failure{}, limit)
+		}
+		release()
+	}
+	if r.err != nil {
+		f = c.attemptTimeout(a.examine(r.err), limit)
+	}
+	return r.value, f
+}
+
+// nextAttempt returns the context of the next attempt, and the context that ends it.
+func (c *call) nextAttempt() (*attempt, *callContext) {
+	a, number := &c.scope.first, 1
+	if c.current != nil {
+		a, number = new(attempt), c.current.number+1 // the earlier one may still be in use
+	}
+
+	limit := &c.scope.callContext
+	if timeout := c.state.AttemptTimeout; timeout > 0 {
+		maximum := timeout
+		if c.state.MaxTimeout > c.state.Timeout { // progress restarts this timeout too
+			maximum = max(timeout, c.state.MaxTimeout)
+		}
+		limit = &callContext{tool: c.tool, start: time.Now()}
+		limit.begin(&c.scope.callContext, newLimits(timeout, min(maximum, c.scope.atMost())), !c.state.Cooperative)
+	}
+
+	a.Context, a.scope, a.number = limit, c.scope, number
+	a.outer, a.ticket = c.scope.outer, cmp.Or(c.joined, &c.scope.ticket)
+	c.current = a
+	return a, limit
+}
+
+// countAbandoned counts an attempt whose context has ended. Unless that was the tool's own timeout, the attempt
+// may still run until then before the tool is to blame.
+func (c *call) countAbandoned(limit *callContext) (release func()) {
+	if limit.end.Load().byTimeout && (limit != &c.scope.callContext || !c.scope.hasLessTime()) {
+		c.adopt()
+		return c.state.countAbandoned(0)
+	}
+
+	c.scope.mu.Lock()
+	paused := c.scope.limits.latest - c.scope.limits.maximum
+	c.scope.mu.Unlock()
+	return c.state.countAbandoned(c.state.MaxTimeout + paused - time.Since(c.start))
+}
+
+// attemptTimeout turns the failure of an attempt whose own timeout has passed into that timeout, unless the
+// whole call has ended, or the tool's own error stands.
+func (c *call) attemptTimeout(f *failure, limit *callContext) *failure {
+	if limit == &c.scope.callContext || c.scope.endIfDue() != nil {
+		return f
+	}
+	end := limit.endIfDue()
+	if end == nil || f.stands(end) {
+		return f
+	}
+
+	c.note(f, end)
+	e := c.endedBy(end, f)
+	timeout := &failure{meaning: meaningOf(e), open: c.scope.changes(), changed: f.changed}
+	c.guard.classify(&timeout.meaning)
+	timeout.outcome = timeout.meaning.outcome()
+	return timeout
+}
+
 // The states of a function that runs on a goroutine of its own.
 const (
 	running   int32 = iota
-	failed          // its error is there, but not what that means
-	finished        // its outcome is there
+	finished        // its result is there
 	abandoned       // its caller has left
 )
 
-// A runner calls a function on a goroutine of its own.
+// A runner calls a function on a goroutine of its own. Either the function finishes or it is
+// abandoned, never both. A runner is for one call.
 type runner[T any] struct {
-	ctx     *callContext
-	parent  <-chan struct{} // is closed when the parent of ctx ends
-	fn      func(context.Context) (T, error)
-	late    func(error)  // receives the outcome of an abandoned function; may be nil
-	release func()       // called once an abandoned function has returned; may be nil
-	tool    *toolState   // what an error means to; nil outside of a guard
-	waits   *callContext // of the call, which goes on waiting after the caller has left; nil if it doesn't
+	limit *callContext    // begun with hasRunner
+	ctx   context.Context // for the function
+	fn    func(context.Context) (T, error)
 
-	state   atomic.Int32
-	value   T // like what follows, to be read once the function has finished
-	err     error
-	failure *failure // what err means; nil if it is nil
+	state atomic.Int32
+	value T // to be read once the function has finished, like err
+	err   error
+	late  func(err error) // called once an abandoned function has returned; may be nil
 }
 
-// enforce calls fn on a goroutine of its own and returns when fn returns or when ctx ends,
-// whichever is first. ctx must be attended. Exactly one of the two wins: if ctx does,
-// answered is false and fn is abandoned. abandon is called then, what it returns is called once fn has
-// returned, and late receives fn's error. Both may be nil. If fn has returned an error by then, and only
-// the examination of the error is abandoned, run returns that error, too.
-func enforce[T any](
-	ctx *callContext, abandon func() (release func()), late func(error), fn func(context.Context) (T, error),
-) (value T, err error, answered bool) {
-	return new(runner[T]).run(ctx, abandon, late, fn)
-}
-
-// run implements enforce. A runner may be reused only after run has reported answered.
-func (r *runner[T]) run(
-	ctx *callContext, abandon func() (release func()), late func(error), fn func(context.Context) (T, error),
-) (value T, err error, answered bool) {
-	if r.ctx != ctx {
-		r.parent = ctx.parentDone() // before the function can hold a lock that the parent takes
-	}
-	r.ctx, r.fn, r.late = ctx, fn, late
-	r.state.Store(running)
+// run returns once the function has finished, or its context has ended. In the latter case it
+// returns false, and the function must be abandoned. If the caller has ended the context and waits
+// for the tool, run waits until the function's own timeout has passed.
+func (r *runner[T]) run(waits bool) bool {
+	parent := r.limit.Context.Done()
 	go r.execute()
-
-	for !ctx.over() {
-		select {
-		case <-ctx.wake: // a hint to look; an earlier attempt may have left a token
-		case <-r.parent:
-			ctx.parentEnded()
-		}
-		if r.state.Load() == finished {
-			return r.take()
-		}
-	}
-
-	if r.waits != nil && r.waitOn(ctx) {
-		return r.take()
-	}
-
-	if abandon != nil {
-		r.release = abandon() // before the goroutine can see that it is abandoned
-	}
-	if err, left := r.leave(); left {
-		return value, err, false
-	}
-
-	if r.release != nil {
-		r.release()
-		r.release = nil
-	}
-	return r.take()
-}
-
-// leave abandons the function, unless it has finished. It returns the error of one that has failed.
-func (r *runner[T]) leave() (err error, left bool) {
-	for {
-		state := r.state.Load()
-		switch state {
-		case finished:
-			return nil, false
-		case failed:
-			err = r.err  // not after the swap, when the goroutine may take it
-			r.late = nil // the call has its error
-		}
-		if r.state.CompareAndSwap(state, abandoned) {
-			return err, true
-		}
-	}
-}
-
-// waitOn waits for a function whose caller has left, until its own timeout or that of the whole call,
-// and reports whether it has finished.
-func (r *runner[T]) waitOn(ctx *callContext) bool {
-	left := min(ctx.left(), r.waits.left())
-	if left <= 0 {
-		return r.state.Load() == finished
-	}
-
-	timer := time.NewTimer(left)
-	defer timer.Stop()
 	for {
 		select {
-		case <-ctx.wake:
-			if r.state.Load() == finished {
-				return true
-			}
-		case <-timer.C:
+		case <-r.limit.wake: // a hint to look
+		case <-parent:
+			r.limit.parentEnded()
+			parent = nil
+		}
+
+		switch {
+		case r.state.Load() == finished:
+			return true
+		case r.limit.end.Load() == nil:
+		case !waits || r.limit.left() <= 0:
 			return false
 		}
 	}
 }
 
-// take returns the outcome and forgets it, since a tool may keep its context for long, and
-// with it the call that the runner is part of.
-func (r *runner[T]) take() (value T, err error, answered bool) {
-	value, err = r.value, r.err
-	var zero T
-	r.value, r.err = zero, nil
-	return value, err, true
+// abandon reports whether the function was abandoned, rather than finished meanwhile. If it was,
+// late is called with the function's error once that has returned.
+func (r *runner[T]) abandon(late func(err error)) bool {
+	r.late = late
+	return r.state.CompareAndSwap(running, abandoned)
 }
 
 // execute runs on the goroutine.
 func (r *runner[T]) execute() {
-	ctx := r.ctx // once the function has finished, the runner may be reused
-	defer r.finish(ctx)
-
+	defer r.finish()
 	r.err = ErrGoexit // unless fn returns or panics
-	r.value, r.err = protect(ctx, r.fn)
-	if r.err != nil {
-		r.state.CompareAndSwap(running, failed)
-		examine(r.tool, ctx, r.err, &r.failure)
-	}
+	r.value, r.err = protect(r.ctx, r.fn)
 }
 
-// finish hands the outcome over to the goroutine that waits for it, if that is still there.
-func (r *runner[T]) finish(ctx *callContext) {
-	if r.err != nil && r.failure == nil { // fn has ended the goroutine
-		r.failure = newFailureAlone(unread(r.err), ctx, ctx.isExcused())
-	}
-	r.fn = nil
-	if r.state.CompareAndSwap(running, finished) || r.state.CompareAndSwap(failed, finished) {
-		ctx.awake()
-		return
-	}
-
-	if r.release != nil {
-		r.release()
-	}
-	_, err, _ := r.take()
-	r.failure = nil
-	if r.late != nil {
-		r.late(err)
+// finish hands the result over, unless the function was abandoned.
+func (r *runner[T]) finish() {
+	if r.state.CompareAndSwap(running, finished) {
+		r.limit.awake()
+	} else if r.late != nil {
+		r.late(r.err)
 	}
 }

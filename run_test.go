@@ -2,11 +2,7 @@ package resilience_test
 
 import (
 	"context"
-	"errors"
-	"math"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,77 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In real time, and with a tool that would hang for ever.
-func TestToolThatNeverReturnsIsAbandoned(t *testing.T) {
-	g := guardWith(t, resilience.Tool{Timeout: 5 * time.Millisecond})
-	release := make(chan struct{})
-
-	_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) { <-release; return 0, nil })
-
-	assert.ErrorIs(t, err, resilience.CodeTimeout)
-	assert.Equal(t, 1, g.Health()[0].Abandoned)
-	close(release)
-	waitForAbandoned(t, g)
-}
-
-// A tool that returns at the very moment of its timeout either has answered or is abandoned,
-// never both: it would be counted as still running for ever.
-func TestToolThatReturnsAtItsTimeoutHasAnsweredOrIsAbandoned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const calls = 5000
-		g := newGuard(t, resilience.Config{
-			Breaker:      resilience.BreakerConfig{Failures: 1 << 30},
-			MaxAbandoned: 1 << 30,
-		})
-
-		var wg sync.WaitGroup
-		var returned, answered, timedOut atomic.Int64
-		for range calls {
-			wg.Go(func() {
-				value, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
-					time.Sleep(60 * time.Second)
-					returned.Add(1)
-					return 1, nil
-				})
-				switch {
-				case value == 1 && err == nil:
-					answered.Add(1)
-				case value == 0 && errors.Is(err, resilience.CodeTimeout):
-					timedOut.Add(1)
-				default:
-					t.Errorf("neither or both: %d, %v", value, err)
-				}
-			})
-		}
-		wg.Wait()
-		synctest.Wait()
-
-		assert.EqualValues(t, calls, answered.Load()+timedOut.Load())
-		assert.EqualValues(t, calls, returned.Load())
-		assert.Zero(t, g.Health()[0].Abandoned)
-	})
-}
-
-func TestTimeoutThatEndsBeforeTheToolBeginsHasOneOutcome(t *testing.T) {
-	cfg := configWith(resilience.Tool{Timeout: 1})
-	cfg.Breaker.Failures = math.MaxInt32
-	cfg.MaxAbandoned = math.MaxInt32 // a tool may take longer to begin than until it is abandoned
-	g := newGuard(t, cfg)
-
-	hasOneOutcome := func(value int, err error) {
-		t.Helper()
-		if err != nil {
-			require.ErrorIs(t, err, resilience.CodeTimeout)
-		} else {
-			require.Equal(t, 1, value)
-		}
-	}
-	for range 2000 {
-		hasOneOutcome(resilience.Do(t.Context(), g, "x", succeed))
-		hasOneOutcome(resilience.WithTimeout(t.Context(), "x", 1, succeed))
-	}
-}
-
 func TestCooperativeToolRunsOnTheGoroutineOfItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardWith(t, resilience.Tool{Cooperative: true})
@@ -95,18 +20,10 @@ func TestCooperativeToolRunsOnTheGoroutineOfItsCaller(t *testing.T) {
 		count, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
 			return goroutines(modulePath), nil
 		})
-
 		assert.NoError(t, err)
 		assert.LessOrEqual(t, count, before)
-	})
-}
-
-func TestCooperativeToolMayAnswerAfterItsTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := guardWith(t, resilience.Tool{Cooperative: true})
 
 		value, err := resilience.Do(t.Context(), g, "x", hang(2*time.Minute))
-
 		assert.NoError(t, err, "late, but an answer is better than none")
 		assert.Equal(t, lateValue, value)
 	})
@@ -124,118 +41,89 @@ func newPayload(freed chan<- struct{}) payload {
 	return p
 }
 
-// waitUntilFreed waits until the garbage collector has found that many payloads.
-func waitUntilFreed(t *testing.T, freed chan struct{}, payloads int) {
-	t.Helper()
-	assert.Eventually(t, func() bool {
-		runtime.GC()
-		return len(freed) == payloads
-	}, 2*time.Minute, time.Millisecond)
-}
-
-// A tool that keeps its context keeps no more than that.
-func TestContextKeepsNoValue(t *testing.T) {
-	g := newGuard(t, resilience.Config{})
-	freed := make(chan struct{}, 1)
-	var kept context.Context
-
-	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (payload, error) {
-		kept = ctx
-		return newPayload(freed), nil
-	})
-
-	require.NoError(t, err)
-	waitUntilFreed(t, freed, 1)
-	runtime.KeepAlive(kept)
-}
-
-func TestContextKeepsNoFunction(t *testing.T) {
-	g := newGuard(t, resilience.Config{})
-	freed := make(chan struct{}, 1)
-	var kept context.Context
-
-	func() {
-		captured := newPayload(freed)
-		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			kept = ctx
-			return int(captured.bytes[0]), nil
+// A tool may keep its context, which keeps neither the call's value nor its function and options. A guard keeps nothing
+// of a call that has returned, not even by a timer.
+func TestNothingKeepsWhatACallHasUsed(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *resilience.Guard, payload) (kept any, err error){
+		"its value": func(ctx context.Context, g *resilience.Guard, p payload) (kept any, err error) {
+			_, err = resilience.Do(ctx, g, "x", func(ctx context.Context) (payload, error) {
+				kept = ctx
+				return p, nil
+			})
+			return kept, err
+		},
+		"its options": func(ctx context.Context, g *resilience.Guard, p payload) (kept any, err error) {
+			effect := func() resilience.Effect { return resilience.Effect(p.bytes[0]) }
+			_, err = resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) { kept = ctx; return 0, nil },
+				resilience.ForRequest(resilience.Request{Effect: effect}))
+			return kept, err
+		},
+		"its caller's context": func(ctx context.Context, g *resilience.Guard, p payload) (any, error) {
+			_, err := resilience.Do(context.WithValue(ctx, payloadKey{}, p), g, "x", succeed)
+			return g, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Timeout: time.Hour})
+			freed := make(chan struct{}, 1)
+			kept, err := call(t.Context(), g, newPayload(freed))
+			require.NoError(t, err)
+			assert.Eventually(t, func() bool { runtime.GC(); return len(freed) == 1 }, 2*time.Minute, time.Millisecond)
+			runtime.KeepAlive(kept)
+			runtime.KeepAlive(g)
 		})
-		require.NoError(t, err)
-	}()
-
-	waitUntilFreed(t, freed, 1)
-	runtime.KeepAlive(kept)
-}
-
-func TestContextKeepsNoOptions(t *testing.T) {
-	g := newGuard(t, resilience.Config{Debug: true})
-	freed := make(chan struct{}, 1)
-	var kept context.Context
-
-	func() {
-		captured := newPayload(freed)
-		request := resilience.Request{
-			Effect: func() resilience.Effect { return resilience.Effect(captured.bytes[0]) },
-		}
-		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			kept = ctx
-			return 0, nil
-		}, resilience.ForRequest(request))
-		require.NoError(t, err)
-	}()
-
-	waitUntilFreed(t, freed, 1)
-	runtime.KeepAlive(kept)
-}
-
-func TestContextKeepsNoChildThatHasEnded(t *testing.T) {
-	g := newGuard(t, resilience.Config{})
-
-	_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-		freed := make(chan struct{}, 1)
-		func() {
-			child := newPayload(freed)
-			stop := context.AfterFunc(ctx, func() { child.bytes[0] = 1 })
-			assert.True(t, stop())
-		}()
-		waitUntilFreed(t, freed, 1)
-		return 0, nil
-	})
-
-	require.NoError(t, err)
-}
-
-func TestBreakerKeepsNothingOfItsLastProbe(t *testing.T) {
-	g := newGuard(t, resilience.Config{Breaker: resilience.BreakerConfig{Failures: 1, Cooldown: 1}})
-	_, _ = resilience.Do(t.Context(), g, "x", failing(9, resilience.MarkPermanent(errBoom)))
-	for g.Breaker("x").State() == resilience.StateOpen {
-		runtime.Gosched()
 	}
-	freed := make(chan struct{}, 2)
-
-	func() {
-		ctx := context.WithValue(t.Context(), payloadKey{}, newPayload(freed))
-		_, err := resilience.Do(ctx, g, "x", func(context.Context) (payload, error) {
-			return newPayload(freed), nil
-		})
-		require.NoError(t, err)
-	}()
-	_, _ = resilience.Do(t.Context(), g, "x", succeed)
-
-	waitUntilFreed(t, freed, 2)
-	runtime.KeepAlive(g)
 }
 
-// Not even a timer keeps it.
-func TestNothingKeepsACallThatHasReturned(t *testing.T) {
-	g := guardWith(t, resilience.Tool{Timeout: time.Hour})
-	freed := make(chan struct{}, 1)
+// leaveEarly makes calls whose tool runs for d, and whose callers don't wait for it for more than a second.
+var leaveEarly = map[string]func(*testing.T, *resilience.Guard, time.Duration) error{
+	"the option Timeout": func(t *testing.T, g *resilience.Guard, d time.Duration) error {
+		_, err := resilience.Do(t.Context(), g, "x", hang(d), resilience.Timeout(time.Second))
+		return err
+	},
+	"a deadline": func(t *testing.T, g *resilience.Guard, d time.Duration) error {
+		_, err := resilience.Do(contextWithin(t, time.Second), g, "x", hang(d))
+		return err
+	},
+	"a caller that leaves": func(t *testing.T, g *resilience.Guard, d time.Duration) error {
+		ctx, cancel := leavingAfter(time.Second)(t.Context())
+		defer cancel()
+		_, err := resilience.Do(ctx, g, "x", hang(d))
+		return err
+	},
+}
 
-	func() {
-		ctx := context.WithValue(t.Context(), payloadKey{}, newPayload(freed))
-		_, err := resilience.Do(ctx, g, "x", succeed)
-		require.NoError(t, err)
-	}()
+// No client can shut a tool for another by not waiting for it. A call that the client has left counts once the tool's
+// own timeout has passed.
+func TestCallsThatWereLeftEarlyCountOnceTheToolsTimeoutHasPassed(t *testing.T) {
+	for name, call := range leaveEarly {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Timeout: time.Minute})
+			cfg.MaxAbandoned = 3
+			g := newGuard(t, cfg)
+			try := func() error { _, err := resilience.Do(t.Context(), g, "x", succeed); return err }
 
-	waitUntilFreed(t, freed, 1)
+			for range 3 {
+				require.NotErrorIs(t, call(t, g, 30*time.Second), resilience.CodeOverloaded)
+			}
+			assert.Equal(t, 3, g.Health()[0].Abandoned)
+			assert.NoError(t, try())
+			time.Sleep(2 * time.Minute) // these have returned in time, and never count
+
+			for range 3 {
+				require.NotErrorIs(t, call(t, g, time.Hour), resilience.CodeOverloaded)
+			}
+			time.Sleep(50 * time.Second)
+			assert.True(t, g.Health()[0].Available)
+			assert.NoError(t, try())
+			time.Sleep(15 * time.Second)
+			assert.False(t, g.Health()[0].Available)
+			assert.ErrorIs(t, try(), resilience.CodeOverloaded)
+			assert.ErrorIs(t, call(t, g, 0), resilience.CodeOverloaded, "there is one counter for all callers")
+
+			time.Sleep(time.Hour)
+			assert.True(t, g.Health()[0].Available)
+			assert.NoError(t, try())
+		})
+	}
 }

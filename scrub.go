@@ -1,285 +1,250 @@
 package resilience
 
 import (
+	"cmp"
+	"regexp"
+	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
-// Scrub returns text without the secrets that it recognizes, each of which becomes
-// "[REDACTED]". It is for the texts of errors, before an agent reads them. It recognizes:
+// Scrub returns text with "[REDACTED]" in place of the secrets that it recognizes. It is for the texts of errors,
+// before an agent reads them. It recognizes the rest of an Authorization, Proxy-Authorization, Cookie or Set-Cookie
+// header; user and password in URLs and DSNs, and what an error repeats of that password; the values of names that are
+// sensitive as for [Redact], in queries, JSON, flags and assignments; webhook URLs, JSON Web Tokens, private keys in
+// PEM, and tokens of well-known services.
 //
-//   - user and password in URLs (https://user:pass@host) and in DSNs (user:pass@tcp(host));
-//   - the values of sensitive names: name=value, name: value, "name":"value" (also escaped JSON in
-//     a string), --name value, <name>value</name> (also with attributes), "name":"NAME","value":"…", headers, and
-//     parameters of queries, with the same names as Redact, and with signatures; and the short
-//     flags of well-known commands, as in mysql -phunter2;
-//   - what follows Bearer, Basic, IDENTIFIED BY and the like;
-//   - private keys in PEM, also if they are cut off;
-//   - JSON Web Tokens, and the tokens of well-known services that have a typical beginning
-//     (AWS, Azure, GitHub, GitLab, Google, OpenAI, Slack, Stripe, Vault and others).
-//
-// What helps an agent stays: hosts, ports, paths, users without a password, identifiers,
-// numbers and prose. "invalid token: expired" isn't changed, nor is a name that only describes a
-// secret, such as token_type or key_id. After a name with a colon and a space, Scrub judges by
-// the look of a value whether it is a secret.
-//
-// A secret isn't recognized if it has an innocent name or none, and no typical shape; if it
-// reads like prose in the middle of a sentence ("the password hunter is wrong"); if it is
-// encoded (percent-encoded names, base64 of JSON); or in part, if it contains an unquoted space or
-// separator. Scrub lowers a risk; it is no permission to put secrets into errors.
-//
-// The whole text is scanned, however long it is, in linear time: twice if it has a secret, and at
-// most eight times, until nothing is found. Valid UTF-8 stays valid, and scrubbing a text again
-// doesn't change it, unless the text was made for that. A text without secrets is returned as it is, without
-// an allocation. Scrub is safe for concurrent use.
+// Scrub lowers a risk and guarantees nothing. A secret stays if it has an innocent name and no typical shape, or stands
+// in the middle of a sentence. A scanner of your own may find more: see Config.Scrub. Scrub takes linear time, keeps
+// valid UTF-8 valid, changes nothing more if it is called twice, and is safe for concurrent use.
 func Scrub(text string) string {
-	for range maxPasses {
+	for range 6 { // a text may read differently once a secret in it is gone
 		scrubbed := scrubOnce(text)
 		if scrubbed == text {
-			break
+			return text
 		}
 		text = scrubbed
 	}
-	return text
+	return redacted // the text was made to need more passes
 }
 
-// maxPasses bounds how often Scrub looks again, because what is left may read differently once a
-// secret beside it is gone. The second pass usually finds nothing.
-const maxPasses = 8
-
-func scrubOnce(text string) string {
-	var out strings.Builder
-	done := 0  // where the part of text begins that isn't in out yet
-	floor := 0 // where the last secret ends
-
-	for i := 0; i < len(text); {
-		from, to := secretAt(text, floor, i)
-		if from == to {
-			i++
-			continue
-		}
-		floor, i = to, to
-		if text[from:to] != redacted {
-			out.WriteString(text[done:from])
-			out.WriteString(redacted)
-			done = to
-		}
-	}
-
-	if done == 0 {
+// Scrub returns text as an agent may read it: scrubbed by the function [Scrub], then by Config.Scrub.
+func (g *Guard) Scrub(text string) (scrubbed string) {
+	text = Scrub(text)
+	if g.cfg.Scrub == nil {
 		return text
 	}
-	out.WriteString(text[done:])
-	return out.String()
+	defer func() { _ = recover() }()
+	scrubbed = redacted // if it panics
+	return g.cfg.Scrub(text)
 }
 
-// A rule recognizes secrets of one form.
-type rule struct {
-	// at has the bytes at which the rule looks.
-	at string
-
-	// find returns where a secret begins and ends that is recognized by text[i], or an empty
-	// range. The secret may begin before i, but not before floor. To stay linear, find must not
-	// look further than a constant length beyond what it returns.
-	find func(text string, floor, i int) (from, to int)
+// A shape is a form in which secrets are written. Its expressions are only tried on texts that have one of needs, in
+// any case, since they are slow unless they begin with a literal. The function returns where the secret in a match
+// begins and ends. The two are equal if it is none.
+type shape struct {
+	needs  string
+	exprs  []*regexp.Regexp
+	secret func(text string, match []int) []int
 }
 
-// rules are tried in this order. The first one that finds a secret wins.
-var rules = []rule{
-	{"-", privateKey},               // -----BEGIN PRIVATE KEY-----
-	{"-", flag},                     // --password hunter2
-	{"-", shortFlag},                // mysql -phunter2
-	{":", userinfo},                 // https://user:hunter2@host
-	{"@", dataSource},               // user:hunter2@tcp(host)
-	{":=>", named},                  // password=hunter2, "password":"hunter2", password: hunter2
-	{":", telegramToken},            // 123456:AAF…, a bot's
-	{lettersOf(phrasesAt), phrased}, // Bearer abc123
-	{lettersOf(shapesAt), shaped},   // ghp_…
+const (
+	user     = "[^\\s/?#:@\"'`=<>\\[\\]\\\\(),]*:" // of user:password
+	noPort   = `\d{0,5}[^\d\s/?#:@"'<>,;)}\]]`     // the beginning of a password
+	pemBegin = `-----BEGIN[^-\n]*PRIVATE\x20KEY[^-\n]*-----`
+	pemEnd   = `-----END[^-\n]*PRIVATE\x20KEY[^-\n]*-----`
+)
+
+var shapes = []shape{
+	// The rest of a header ends with the line, or at the quote or bracket around it.
+	{"authorization cookie", each("", `(?i)'[\w-]*(?:authorization|cookie)\s*:\s*([^'\r\n]+)|(?:authorization|cookie)`+
+		"\\\\*[\"'`]?[\\x20\\t]*[:=][\\x20\\t]*"+`(?:\\+"([^"\\\r\n]+)|"((?:\\.|[^"\\\r\n])+)|'([^'\r\n]+)|`+
+		`(\[[^\]\r\n]*\]?)|([^"'\[\s\\](?:=\\*"[^"\r\n]*"|\\[^nr"\r\n]|[^"\\\r\n])*))`), group},
+	{"bearer", each("", `(?i:bearer)\s+([A-Za-z]{25,}|[A-Za-z_]*(?:[\d+/~$%-]|[.:]\w)[^\s"'<>,;)\]}]*)`), group},
+	{"", each(`\s+([A-Za-z]*(?:[a-z][A-Z]|[0-9+/])[A-Za-z0-9+/]*=*)`, "Basic Negotiate NTLM PLAIN"), group},
+	{"identified with", each("", `(?i)(?:identified\sby|with\s(?:encrypted\s)?password)\s+['"]([^'"\n]+)`), group},
+
+	// URLs and DSNs. A host, or url.Parse's error, must follow a password with characters that otherwise end it.
+	{"@", each("", `:\\?/\\?/([\w-]{20,}|`+user+`[^\s/?#"'<>\\]*)@ :thin:([^\s/@]+/[^\s@]+)@
+		://(`+user+`(?:[/?#]|`+noPort+`[^\s/?#@"'<>]*[/?#]|\d+[?#]|\d{6,}/)[^\s"'<>]*[^\s"'<>/])@
+		://(`+user+`(?:`+noPort+`|\d{6})(?:[^\n@:]|:[^\n@/]|:/[^\n@/])*(?:@[^\s"'@]*)*[^\n@/])@[\w.-]+(?::\d|[^\w.:-]|$)
+		[a-z]*(?:sql|postgres|redis|amqp|mongodb)\w*://(`+user+`\d+/[^\s"'<>]*[^\s"'<>/])@[\w.-]+:\d`), group},
+	{"invalid", each("", `://`+user+`((?:\\.|[^"\\\n@])*)":\x20invalid\x20port
+		invalid\x20(?:port|URL\x20escape)\x20"((?:\\.|[^"\\\n])*)"`), group},
+	{"@tcp @unix @cloudsql @/", each("", `(`+user+`[^\s/"'][^\s"']*)@/\w
+		["'=](`+user+`[^\s/"](?:\\.|[^\n"\\])*)@\w+\( (`+user+`[^\s/"'][^\s"']*(?:\x20[^\s"':]+){0,3})@\w+\(`), group},
+	{"-u --user --proxy-user", each(`([A-Za-z][^\s"':/=]*:[^\s"'/][^\s"']*)`,
+		`(?:^|[\s"'(\[,])(?:-[uU]|--(?:proxy-)?user)(?:=["']?|["']?,?\s+["']?|["'],["'])`), group},
+	{"", each(`/([\w./%?&=~:-]*[\w/=-])`, `hooks\.slack(?:-gov)?\.com/\w+ hooks\.zapier\.com/hooks
+		discord(?:app)?\.com/api/(?:v\d+/)?webhooks webhook\.office\.com/webhookb2 outlook\.office\.com/webhook
+		logic\.azure\.com(?::443)?/workflows powerplatform\.com(?::443)?/[\w/]*flows maker\.ifttt\.com/trigger
+		hook\.\w+\.make\.com feishu\.cn/open-apis/bot/v2/hook larksuite\.com/open-apis/bot/v2/hook`), group},
+	{"private key", each("", pemBegin+`(?s:.*?)`+pemEnd+` (?:[A-Za-z0-9+/=]+(?:\s|\\[nr])+)*`+pemEnd+`
+		`+pemBegin+`(?:(?:\s|\\[nr]|[|>"',:\d-])*[A-Za-z0-9+/=]{16,})*(?:(?:\s|\\[nr])+[A-Za-z0-9+/=]+\z)?`), group},
+
+	// Tokens by their documented beginnings: of letters and digits, hexadecimal, with other characters, and others.
+	{"", each(`[A-Za-z0-9]{16,}`, `npm_ hf_ gsk_ xai- pplx- r8_ secret_ ntn_ shp(?:at|ca|pa|ss|rt|tka)_ phx_ rnd_ BSA
+		nfp_ napi_ LTAI AKCp rubygems_ CCIPAT_ lin_(?:api|oauth)_ tvly-(?:dev-|prod-)? sntryu_`), group},
+	{"", each(`[0-9a-f]{32,}`, `key- dapi fc- SK AC pul- e2b_ sk_`), group},
+	{"", each(`(?:\.?[\w+/=%~-]){16,}`, `gh[opsur]_ github_pat_ sk_live_ sk_test_ rk_live_ rk_test_ whsec_ eyJ
+		gl(?:pat|oas|dt|rt|rtr|cbt|ptt|ft|imt|agent|soat)- xox[a-z]- xoxe\. xapp- AIza ya29\. GOCSPX- 1//0 sntrys_ sbp_
+		sb_secret_ vc[piark]_ cf(?:k|ut|at)_ pypi-AgE do[opr]_v1_ ATATT3 ATCTT3 ATBB fig[dour]+_ glsa_ glc_ hv[sbr]\.
+		pscale_\w+_ PMAK- NRAK- dckr_[po]at_ pcsk_ nvapi- lsv2_ CFPAT- sq0\w{3}- EAAA xkeysib- fo1_ fm[12]_ ops_ HRKU-
+		apify_api_ bb_live_ dp\.(?:pt|st|ct|sa|scim|audit)\. AGE-SECRET-KEY-`), group},
+	{"", each("", `sk-[\w-]*\d[\w-]* sk-[\w-]{32,} AKIA[A-Z0-9]{16,} ASIA[A-Z0-9]{16,} ABSK[\w+/=]{40,}
+		GOOG1[A-Z0-9]{24,} SG\.[\w-]{16,}\.[\w-]{16,} pat[A-Za-z0-9]{14}\.[0-9a-f]{32,} pat-(?:na|eu)\d-[\w-]{32,}
+		re_\w{8}_\w{16,} dt0[a-z]\d\d\.[A-Z0-9]{24}\.[A-Z0-9]{32,} M[\w-]{22,}\.[\w-]{6}\.[\w-]{27,}`), group},
+	{".atlasv1. q~ :a", each("", `\w{14}\.atlasv1\.[\w=-]{32,} \S{3}\dQ~[\w~.-]{30,}\w \d{6,12}:A[\w-]{32,}`), group},
+
+	// Names in front of their values, in an assignment or a flag.
+	{"pass pwd token secret key auth cookie jwt bearer cred appid sig", each("",
+		"((?:(?i:api|access|secret)\\x20)?[A-Za-z_][\\w.$-]*)(?:\\\\*[\"'`]\\]?|\\])?[\\x20\\t]*(?::=|=>|==?|:)"+
+			"[\\x20\\t]*\n(?:^|[\\s\"'`(\\[,])--?([A-Za-z][\\w-]*)(?:[\\x20\\t]+|[\"'`],[\\x20\\t]*)"), valueOf},
 }
 
-// rulesAt has the rules by the byte at which they look.
-var rulesAt = func() (at [256][]rule) {
-	for _, r := range rules {
-		for i := range len(r.at) {
-			at[r.at[i]] = append(at[r.at[i]], r)
+// each returns an expression for each of several beginnings.
+func each(rest, beginnings string) (all []*regexp.Regexp) {
+	for beginning := range strings.FieldsSeq(beginnings) {
+		all = append(all, re(beginning+rest))
+	}
+	return all
+}
+
+var (
+	re     = regexp.MustCompile
+	inWord = re(`[A-Za-z0-9][A-Za-z]$|\d\d$`)
+	escape = re(`(?:\\[nrt]|%[0-9A-Fa-f]{2}).$`)
+	// value is in quotes or in brackets, or ends at a blank. Without quotes, it also ends where another pair begins.
+	value = re("^(?:\\\\+[\"']([^\"'\\\\\n]*)|\"((?:\\\\.|[^\"\\\\\n])*)|'((?:\\\\.|[^'\\\\\n])*)|`([^`\n]*)|" +
+		"(\\[[^\\]\n]*\\]?)|([^\\s\"'`\\[{<\\\\](?:[^\\s\"`\\\\<]|\\\\[^nrtu\"'\\s])*)|)")
+	valueEnd = re(`[,;&|()\[\]{}]+['"]?[\w.$-]+['"]?[=:]|[)\]}'",;:.]+$`)
+	isWord   = re(`^(?:[A-Z]?[a-z]{1,24}|[A-Z]{1,24})(?:[-_'][a-z]+)*(?:[.:!?]*|=.*)$`)
+	prose    = re(`^[:,]?[ \t]+[a-z]+(?:[\s.,;!?]|$)`)
+	harmless = re(`^(?:(?i:nil|null|none|true|false|yes|no|undefined|empty|string|int|missing|required|invalid|` +
+		`expired|revoked|failed|denied|incorrect|wrong|mismatch|unknown|rejected|bearer|basic|[*x.•#]{3,}|%\w|` +
+		`(?:\w+\.)+\w*(?:token|password|secret|key))|\$[A-Z_][A-Z0-9_]*|\$\d+|\$?\{.*|\[\]?|)$|` + // and paths:
+		`^(?:~|\.{1,2}|[A-Za-z]:)[/\\]|^/(?:etc|home|usr|var|run|root|tmp|opt|mnt|srv|app|data|proc|dev|Users)/`)
+	opaque  = re(`^[\w+/=~-]{12,}$`)
+	numbers = re(`^[\d.,:\s\[\]-]+$`)
+	// weak names are often those of something else: the key of a map, a token of a parser, a test that passes.
+	weak = re(`^(?i:keys?|.*tokens.*|token|auth\w*|pass|pwd|secrets?|jwt|bearer|cred(?:ential)?s?|oauth|sig\w*)\d*$`)
+)
+
+func scrubOnce(text string) string {
+	lower := strings.ToLower(text)
+	var found [][]int
+	for _, s := range shapes {
+		for i, at := range s.find(text, lower) {
+			found = append(found, at)
+			if i < 16 && strings.HasSuffix(text[:at[0]], "/") {
+				found = append(found, echoes(text, text[at[0]:at[1]])...)
+			}
 		}
 	}
-	return at
-}()
+	slices.SortFunc(found, func(a, b []int) int { return cmp.Compare(a[0], b[0]) })
 
-func secretAt(text string, floor, i int) (from, to int) {
-	for _, r := range rulesAt[text[i]] {
-		if from, to = r.find(text, floor, i); from < to {
-			return from, to
+	var out strings.Builder
+	done := 0
+	for _, at := range found {
+		if at[0] == at[1] || strings.HasPrefix(text[at[0]:], redacted) {
+			continue
 		}
+		if at[0] > done || out.Len() == 0 {
+			out.WriteString(text[done:at[0]] + redacted)
+		}
+		done = max(done, at[1])
 	}
-	return i, i
+	return out.String() + text[done:]
 }
 
-// maxBehind bounds how far a rule looks from where it stands, for what is short in practice.
-const maxBehind = 256
-
-// userinfo finds user:password@ after ://, also if the password has an @, and if it has a slash, a
-// question mark or a number sign and isn't a port. A user without a password stays, unless it is
-// long enough for a token.
-func userinfo(text string, _, i int) (from, to int) {
-	from = i + len("://")
-	switch {
-	case strings.HasPrefix(text[i:], "://"):
-	case strings.HasPrefix(text[i:], `:\/\/`): // in JSON as PHP writes it
-		from = i + len(`:\/\/`)
-	default:
-		return 0, 0
+// find returns where text has secrets of a shape.
+func (s shape) find(text, lower string) (found [][]int) {
+	isIn := func(need string) bool { return strings.Contains(lower, need) }
+	if s.needs != "" && !slices.ContainsFunc(strings.Fields(s.needs), isIn) {
+		return nil
 	}
 
-	if at(text, from) == '[' { // an address of IPv6
-		return 0, 0
-	}
-	end := from + span(text[from:], func(c byte) bool { return strings.IndexByte(" \t\r\n\"'`<>/?#\\", c) < 0 })
-	if n := strings.LastIndexByte(text[from:end], '@'); n >= 0 {
-		isToken := n >= 20 && span(text[from:], isWordByte) == n
-		if isToken || strings.Contains(text[from:from+n], ":") {
-			return from, endOfPassword(text, from+n, end)
+	for _, e := range s.exprs {
+		done := 0
+		for _, m := range e.FindAllStringSubmatchIndex(text, -1) {
+			near := text[max(0, m[0]-3) : m[0]+1]
+			if m[0] >= done && (!inWord.MatchString(near) || escape.MatchString(near)) {
+				found = append(found, s.secret(text, m))
+				done = found[len(found)-1][1]
+			}
 		}
-		return 0, 0
-	}
-
-	user, rest, hasPassword := strings.Cut(text[from:end], ":")
-	if !hasPassword || user == redacted || isPort(rest) {
-		return 0, 0
-	}
-	if n := strings.IndexByte(restOfURL(text, end), '@'); n >= 0 {
-		return from, end + n
-	}
-	return 0, 0
-}
-
-// endOfPassword returns the end of a password that ends at an @, unless that and a slash belong to it. Then no
-// host is between them, but one is after the next @.
-func endOfPassword(text string, found, slash int) int {
-	if isHost(text[found+1 : slash]) {
-		return found
-	}
-
-	rest := restOfURL(text, slash)
-	next := strings.IndexByte(rest, '@')
-	if next < 0 {
-		return found
-	}
-	host := rest[next+1:]
-	name := span(host, isDotted)
-	end := at(host, name)
-	if name > 0 && (end == '/' || end == '?' || end == ':' && isDigit(at(host, name+1))) || isHost(host[:name]) {
-		return slash + next
 	}
 	return found
 }
 
-// isHost reports whether a name looks like that of a host, with or without a port, and isn't a word.
-func isHost(s string) bool { return s == "localhost" || strings.ContainsAny(s, ".:[") }
-
-// restOfURL returns what may belong to a URL from i on.
-func restOfURL(text string, i int) string {
-	near := text[i:min(len(text), i+maxBehind)]
-	return near[:span(near, func(c byte) bool { return strings.IndexByte(" \t\r\n\"'`<>", c) < 0 })]
-}
-
-// isPort reports whether what follows a host and a colon is a port.
-func isPort(s string) bool { return len(s) <= len("65535") && span(s, isDigit) == len(s) }
-
-// dataSource finds user:password in the form of MySQL's driver in Go, whose network may be left out.
-func dataSource(text string, floor, i int) (from, to int) {
-	network := i + 1 + span(text[i+1:min(len(text), i+1+maxBehind)], isLower)
-	named := network > i+1 && at(text, network) == '('
-	if !named && !(at(text, i+1) == '/' && isWordByte(at(text, i+2))) {
-		return 0, 0
-	}
-
-	floor = max(floor, i-maxBehind)
-	from = floor + strings.LastIndexAny(text[floor:i], " \t\r\n\"'`") + 1
-	for from < i && !utf8.RuneStart(text[from]) { // where there is no blank so near
-		from++
-	}
-	user, _, ok := strings.Cut(text[from:i], ":")
-	if !ok {
-		return 0, 0
-	}
-	return from + strings.LastIndexByte(user, '=') + 1, i
-}
-
-// privateKey finds a key in PEM, with real or escaped ends of lines. It may lack its end or its
-// beginning.
-func privateKey(text string, floor, i int) (from, to int) {
-	begins := strings.HasPrefix(text[i:], "-----BEGIN ")
-	if !begins && !strings.HasPrefix(text[i:], "-----END ") {
-		return 0, 0
-	}
-	body := afterDashes(text, i+len("-----"))
-	if body < 0 || !strings.Contains(text[i:body], "PRIVATE KEY") {
-		return 0, 0
-	}
-	if !begins {
-		from = i
-		for from > floor && isBase64Line(text[from-1]) {
-			from--
+// group returns the group of a match that there is, or else the whole match.
+func group(_ string, match []int) []int {
+	for i := 2; i < len(match); i += 2 {
+		if match[i] >= 0 {
+			return match[i : i+2]
 		}
-		return from, body
+	}
+	return match[:2]
+}
+
+// echoes finds the password of a URL again: all of it or, in quotes, the beginning, which url.Parse takes for a port.
+func echoes(text, userinfo string) (found [][]int) {
+	_, password, _ := strings.Cut(userinfo, ":")
+	if isWord.MatchString(password) || len(password) > 256 {
+		return nil
 	}
 
-	if to = endOfKey(text, body); to > 0 {
-		return i, to
-	}
-
-	to = body
-	for { // Proc-Type: 4,ENCRYPTED
-		line := to + span(text[to:], func(c byte) bool { return strings.IndexByte("\r\n\\nr", c) >= 0 })
-		colon := line + span(text[line:], func(c byte) bool { return isLetter(c) || c == '-' })
-		if colon == line || !strings.HasPrefix(text[colon:], ": ") {
-			break
+	isQuote := func(i int) bool { return i < len(text) && strings.IndexByte("\"'`", text[i]) >= 0 }
+	for i := range len(text) {
+		from := len(text) - len(strings.TrimPrefix(text[i+1:], ":"))
+		to := from
+		for to < len(text) && to-from < len(password) && text[to] == password[to-from] {
+			to++
 		}
-		to = colon + span(text[colon:], func(c byte) bool { return c != '\n' && c != '\\' })
-	}
-	for {
-		line := to + span(text[to:], func(c byte) bool { return strings.IndexByte(" \t\r\n\\", c) >= 0 })
-		end := line + span(text[line:], isBase64)
-		switch {
-		case strings.HasPrefix(text[line:], "-----END "):
-			return i, max(line, afterDashes(text, line+len("-----")))
-		case end == line, end-line < 16 && end < len(text) && !strings.HasPrefix(strings.TrimLeft(text[end:],
-			" \t\r\nn\\"), "-----END "):
-			return i, to // it was cut off
+		if isQuote(i) && isQuote(to) || to-from >= 6 && to-from == len(password) {
+			found = append(found, []int{from, to})
 		}
-		to = end
 	}
+	return found
 }
 
-// maxKey is how long a private key may be, with numbers, quotes or other marks before its lines.
-const maxKey = 16 << 10
+// valueOf returns the value behind a match, whose group is a name.
+func valueOf(text string, match []int) []int {
+	name, before, between := text[match[2]:match[3]], text[max(0, match[2]-1):match[2]], text[match[3]:match[1]]
+	isQuery := before == "?" || before == "&"
+	isPart := between == ":" && (before == "/" || before == ":") // of a URL, of an ARN
+	from := match[1]
+	if isPart || !isSecretName(name) {
+		return []int{from, from}
+	}
 
-// endOfKey returns where a private key is over whose first line ends at i, whatever stands before its lines, or -1
-// if it was cut off.
-func endOfKey(text string, i int) int {
-	near := text[i:min(len(text), i+maxKey)]
-	end := strings.Index(near, "-----END ")
-	if end < 0 || strings.Contains(near[:end], "-----BEGIN ") {
-		return -1
+	at := group("", value.FindStringSubmatchIndex(text[from:]))
+	v := text[from+at[0] : from+at[1]]
+	if end := valueEnd.FindStringIndex(v); end != nil && at[0] == 0 && v[0] != '[' {
+		v = v[:end[0]]
 	}
-	to := afterDashes(text, i+end+len("-----"))
-	if to < 0 || !strings.Contains(text[i+end:to], "PRIVATE KEY") {
-		return -1
+	from += at[0]
+	to := from + len(v)
+	if isQuery && !harmless.MatchString(v) || isSecretValue(name, v, between, text[to:]) {
+		return []int{from, to}
 	}
-	return to
+	return []int{to, to}
 }
 
-func isBase64Line(c byte) bool {
-	return isBase64(c) || c == '\r' || c == '\n' || c == '\\'
-}
+// isSecretValue judges a value by its name, by what is between them, and by what follows.
+func isSecretValue(name, value, between, rest string) bool {
+	isWeak, isNumber := weak.MatchString(name), numbers.MatchString(value)
+	isMixed := !isNumber && strings.ContainsAny(value, "0123456789")
 
-// afterDashes returns the end of a line -----BEGIN or -----END that continues at i, or -1.
-func afterDashes(text string, i int) int {
-	near := text[i:min(len(text), i+64)]
-	if end := strings.Index(near, "-----"); end >= 0 {
-		return i + end + len("-----")
+	switch {
+	case harmless.MatchString(value), isWeak && value[0] == '/', isNumber && (isWeak || between == ":"):
+		return false // a line and a port are numbers, too
+	case strings.EqualFold(strings.TrimSuffix(name, "s"), "key"):
+		return isMixed && opaque.MatchString(value) && strings.ToLower(value) != value // no hash
+	case isWeak && strings.Trim(between, " \t") == ":":
+		return name != "PASS" && isMixed && len(value) >= 6 && (opaque.MatchString(value) || !prose.MatchString(rest))
+	case strings.ContainsAny(between, "=>"):
+		return true
 	}
-	return -1
+	isProse := isWord.MatchString(value) && prose.MatchString(rest) || len(value) < 6 && strings.HasPrefix(rest, ": ")
+	return !isProse && (strings.Contains(between, ":") || value[0] != '-')
 }

@@ -6,19 +6,16 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
 )
 
-// This file is the model of the load test: what tools, callers and connections do, as tables.
+// This file is the model of the load test: what tools and callers do, as tables.
 
-// A dice decides what happens. Its durations are whole units, which are milliseconds in real time and seconds in fake
-// time, so that things often happen at the same moment.
+// A dice decides what happens. Its durations are whole units, so that things often happen at the same moment.
 type dice struct {
 	*rand.Rand
 	unit time.Duration
@@ -33,11 +30,11 @@ type row[T any] struct {
 	what   T
 }
 
-func draw[T any](d dice, table []row[T], allowed func(row[T]) bool) row[T] {
+func draw[T any](d dice, table []row[T], allowed func(T) bool) row[T] {
 	var rows []row[T]
 	total := 0
 	for _, r := range table {
-		if allowed(r) {
+		if allowed == nil || allowed(r.what) {
 			rows = append(rows, r)
 			total += r.weight
 		}
@@ -51,83 +48,42 @@ func draw[T any](d dice, table []row[T], allowed func(row[T]) bool) row[T] {
 	return rows[0]
 }
 
-func anyRow[T any](row[T]) bool { return true }
+// Nothing that happens to the calls of blameless is its fault, so its breaker must stay closed.
+const blameless = "blameless"
 
-const (
-	blameless = "blameless" // nothing that happens to its calls is its fault, so its breaker must stay closed
-	remote    = "remote"    // uses the connection
-
-	madeUp      = "made-up-" // and a number below madeUpNames
-	madeUpNames = 50
-)
-
-var longName = strings.Repeat("long", 100)
-
-// soakTools are the tools that both guards list.
+// soakTools are the tools that the guard lists.
 func soakTools(unit time.Duration) map[string]resilience.Tool {
 	return map[string]resilience.Tool{
 		"read":        {Timeout: 20 * unit, Effect: resilience.ReadOnly},
+		"attempts":    {Timeout: 20 * unit, Effect: resilience.ReadOnly, AttemptTimeout: 8 * unit},
 		"put":         {Timeout: 20 * unit, Effect: resilience.Idempotent, Breaker: "backend"},
 		"write":       {Timeout: 20 * unit, Effect: resilience.NonIdempotent, Breaker: "backend"},
 		"unknown":     {Timeout: 20 * unit},
 		"cooperative": {Timeout: 20 * unit, Effect: resilience.ReadOnly, Cooperative: true},
 		"long":        {Timeout: 10 * unit, MaxTimeout: 60 * unit, Effect: resilience.ReadOnly, Breaker: "backend"},
-		remote:        {Timeout: 20 * unit, Effect: resilience.NonIdempotent},
 		blameless:     {Timeout: 1_000_000 * unit, Effect: resilience.ReadOnly},
 	}
 }
 
-var listedNames = []string{"read", "put", "write", "unknown", "cooperative", "long"}
-
-// The names that are called.
-var toolNames = []row[func(*soak, dice) string]{
-	{"a listed tool", 70, func(_ *soak, d dice) string { return listedNames[d.IntN(len(listedNames))] }},
-	{"the remote tool", 10, func(*soak, dice) string { return remote }},
-	{"the blameless tool", 10, func(*soak, dice) string { return blameless }},
-	{"a made-up name", 10, func(_ *soak, d dice) string { return fmt.Sprint(madeUp, d.IntN(madeUpNames)) }},
-	{"a new name", 5, func(s *soak, _ dice) string { return fmt.Sprint("new-", s.newNames.Add(1)) }},
-	{"a long name", 3, func(*soak, dice) string { return longName }},
-	{"no name", 1, func(*soak, dice) string { return "" }},
+// The names that are called. Two aren't listed.
+var soakNames = []string{
+	"read", "read", "attempts", "attempts", "put", "put", "write", "write", "unknown", "unknown", "cooperative",
+	"cooperative", "long", "long", blameless, blameless, "made-up", "unlisted", "",
 }
+
+func (d dice) name() string { return soakNames[d.IntN(len(soakNames))] }
 
 // What callers do.
-var callers = []row[func(dice) caller]{
+var soakCallers = []row[func(dice) caller]{
 	{"stays", 60, func(dice) caller { return context.WithCancel }},
 	{"leaves", 20, func(d dice) caller { return leavingAfter(d.upTo(30)) }},
-	{"has left already", 2, func(dice) caller { return hasLeft }},
 	{"brings a deadline", 16, func(d dice) caller { return withTimeout(d.upTo(30)) }},
 	{"comes too late", 2, func(dice) caller { return withTimeout(-1) }},
-}
-
-func hasLeft(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	cancel()
-	return ctx, cancel
-}
-
-// The ways to call. Only All makes several calls, and takes no options.
-var entries = []row[func(context.Context, []*record)]{
-	{"Do", 1, func(ctx context.Context, rs []*record) { rs[0].receive(func() answer { return rs[0].do(ctx) }) }},
-	{"Run", 1, func(ctx context.Context, rs []*record) { rs[0].receive(func() answer { return rs[0].run(ctx) }) }},
-	{"Wrap", 1, func(ctx context.Context, rs []*record) { rs[0].receive(func() answer { return rs[0].wrap(ctx) }) }},
-	{"All", 1, func(ctx context.Context, rs []*record) {
-		for i, a := range all(ctx, rs) {
-			rs[i].receive(func() answer { return a })
-		}
-	}},
-}
-
-// What callers ask for.
-var requests = []row[func(*record, dice)]{
-	{"nothing", 70, func(*record, dice) {}},
-	{"a Timeout", 18, func(r *record, d dice) { r.timeout = d.upTo(40) }},
-	{"a Timeout that isn't positive", 1, func(r *record, _ dice) { r.timeout = -1 }},
-	{"Debug and Args", 10, func(r *record, _ dice) { r.debug = true }},
-	{"a function that is nil", 1, func(r *record, _ dice) { r.noFunc = true }},
+	{"has left", 2, func(dice) caller { return leavingAfter(0) }},
 }
 
 // A behaviour is what the function of a tool does: step by step, until one returns an error. If it is a fault of the
-// tool, the tool blameless doesn't do it. Each behaviour comes to an end by itself.
+// tool, blameless doesn't do it. Each behaviour comes to an end by itself.
 type behaviour struct {
 	fault bool
 	steps []step
@@ -150,8 +106,6 @@ func init() { // because functions call tools, whose functions have a behaviour
 		{"works and fails", 10, harmless(work(15), fail)},
 		{"hangs and succeeds", 5, harmless(hangs(60))},
 		{"hangs and fails", 5, harmless(hangs(60), fail)},
-		{"hangs and panics", 1, fault(hangs(60), crash)},
-		{"hangs and exits", 1, fault(hangs(60), leave)},
 		{"works until its end", 5, harmless(work(100))},
 		{"succeeds at its end", 3, harmless(outlast)},
 		{"fails at its end", 5, harmless(outlast, fail)},
@@ -161,17 +115,8 @@ func init() { // because functions call tools, whose functions have a behaviour
 		{"forgets to resume", 3, harmless(pause, work(30))},
 		{"calls itself", 3, fault(callItself)},
 		{"calls another tool", 5, fault(callAnother)},
-		{"calls another guard", 3, fault(callOtherGuard)},
-		{"calls a tool that may outlive it", 3, fault(callWithoutCancel)},
 		{"calls a tool and cancels that", 3, fault(callAndCancel)},
 	}
-}
-
-func drawBehaviour(a *attempt) row[behaviour] {
-	if a.tool == remote {
-		return row[behaviour]{"uses the connection", 1, harmless(useConnection)}
-	}
-	return draw(a.dice, behaviours, func(b row[behaviour]) bool { return a.tool != blameless || !b.what.fault })
 }
 
 // work takes up to n units, or until the context ends.
@@ -188,7 +133,7 @@ func work(n int) step {
 
 // hangs ignores the context for up to n units.
 func hangs(n int) step {
-	return func(a *attempt) error { a.guard.sleep(a.upTo(n)); return nil }
+	return func(a *attempt) error { time.Sleep(a.upTo(n)); return nil }
 }
 
 // outlast waits for the end of the context, but not for long.
@@ -214,45 +159,19 @@ func pause(a *attempt) error {
 	return nil
 }
 
-func callItself(a *attempt) error  { return a.call(a.ctx, a.guard, a.tool) }
-func callAnother(a *attempt) error { return a.call(a.ctx, a.guard, a.guard.drawName(a.dice)) }
-func callOtherGuard(a *attempt) error {
-	return a.call(a.ctx, a.guard.other(), a.guard.drawName(a.dice))
-}
-
-func callWithoutCancel(a *attempt) error {
-	return a.call(context.WithoutCancel(a.ctx), a.guard, a.guard.drawName(a.dice))
-}
+func callItself(a *attempt) error  { return a.call(a.ctx, a.tool) }
+func callAnother(a *attempt) error { return a.call(a.ctx, a.name()) }
 
 func callAndCancel(a *attempt) error {
 	ctx, cancel := leavingAfter(a.upTo(10))(a.ctx)
 	defer cancel()
-	return a.call(ctx, a.guard, a.guard.drawName(a.dice))
+	return a.call(ctx, a.name())
 }
 
-// useConnection is what the tool remote does.
-func useConnection(a *attempt) error {
-	get := a.guard.connector.Get
-	if a.IntN(2) == 0 {
-		get = a.guard.connector.Wait
-	}
-
-	conn, err := get(a.ctx)
-	if err != nil {
-		a.noEffect = errors.Is(err, resilience.CodeConnectionLost)
-		return err
-	}
-	if a.IntN(10) == 0 {
-		a.guard.connector.ReportLost(conn, errBoom)
-		return fail(a)
-	}
-	return work(10)(a)
-}
-
-// A failure is a kind of error that a function returns. Each error is a new one, by which it is found again.
-type failure struct {
+// A soakFailure is an error that a function returns. Each error is a new one, by which it is found again.
+type soakFailure struct {
 	kind kind
-	err  func(*attempt) error
+	err  func() error
 }
 
 type kind uint8
@@ -261,92 +180,30 @@ const (
 	ambiguous kind = iota // the function may have done something
 	noEffect              // the function certainly did nothing
 	noFault               // of the tool
-	opaque                // another error takes its place, because it can't be examined
 )
 
-var failures = []row[failure]{
-	{"an error", 20, failure{ambiguous, func(*attempt) error { return errors.New("failed") }}},
-	{"marked as transient", 5, failure{noEffect, func(*attempt) error { return resilience.MarkTransient(errBoom) }}},
-	{"marked as permanent", 5, failure{ambiguous, func(*attempt) error { return resilience.MarkPermanent(errBoom) }}},
-	{"marked as invalid", 5, failure{noFault, func(*attempt) error { return resilience.MarkInvalid(errBoom) }}},
-	{"unfinished", 5, failure{noFault, func(*attempt) error { return fmt.Errorf("%w", resilience.ErrUnfinished) }}},
-	{"busy", 5, failure{ambiguous, func(a *attempt) error {
-		return &resilience.Error{Code: "BUSY", Message: "Busy.", Retryable: true, RetryAfter: a.upTo(5)}
+var soakFailures = []row[soakFailure]{
+	{"an error", 20, soakFailure{ambiguous, func() error { return errors.New("failed") }}},
+	{"transient", 5, soakFailure{noEffect, func() error { return resilience.MarkTransient(errBoom) }}},
+	{"permanent", 5, soakFailure{ambiguous, func() error { return resilience.MarkPermanent(errBoom) }}},
+	{"invalid", 5, soakFailure{noFault, func() error { return resilience.MarkInvalid(errBoom) }}},
+	{"unfinished", 5, soakFailure{noFault, func() error { return fmt.Errorf("%w", resilience.ErrUnfinished) }}},
+	{"busy", 5, soakFailure{ambiguous, func() error {
+		return &resilience.Error{Code: "BUSY", Message: "Busy.", Retryable: true, RetryAfter: 5 * time.Millisecond}
 	}}},
-	{"a TIMEOUT", 3, failure{ambiguous, func(*attempt) error { return resilience.TimeoutError("other", 1) }}},
-	{"a CANCELED", 3, failure{noFault, func(*attempt) error {
-		return &resilience.Error{Code: resilience.CodeCanceled}
-	}}},
-	{"a rejection", 3, failure{noFault, func(*attempt) error {
-		return resilience.CircuitOpenError("other", time.Hour)
-	}}},
-	{"a canceled context", 3, failure{ambiguous, func(*attempt) error { return fmt.Errorf("%w", context.Canceled) }}},
-	{"a deadline", 3, failure{ambiguous, func(*attempt) error { return fmt.Errorf("%w", context.DeadlineExceeded) }}},
-	{"refused", 5, failure{noEffect, func(*attempt) error {
-		return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-	}}},
-	{"reset", 5, failure{ambiguous, func(*attempt) error { return &net.OpError{Op: "read", Err: syscall.ECONNRESET} }}},
-	{"one of two refused", 5, failure{ambiguous, func(*attempt) error {
-		return errors.Join(syscall.ECONNREFUSED, errBoom)
-	}}},
-	{"a tree", 3, failure{ambiguous, func(a *attempt) error {
-		return errors.Join(fmt.Errorf("%w: %w", errBoom, io.EOF), waitError{a.upTo(5)}, &unprintableError{})
-	}}},
-	{"a cycle", 2, failure{opaque, func(*attempt) error { return &selfWrapping{} }}},
-	{"a nil pointer", 2, failure{ambiguous, func(*attempt) error { return (*nilSentinel)(nil) }}},
+	{"a TIMEOUT", 3, soakFailure{ambiguous, func() error { return resilience.TimeoutError("other", 1) }}},
+	{"a CANCELED", 3, soakFailure{noFault, func() error { return &resilience.Error{Code: resilience.CodeCanceled} }}},
+	{"a rejection", 3, soakFailure{noFault, func() error { return resilience.CircuitOpenError("other", time.Hour) }}},
+	{"a canceled part", 3, soakFailure{ambiguous, func() error { return fmt.Errorf("%w", context.Canceled) }}},
+	{"a deadline", 3, soakFailure{ambiguous, func() error { return fmt.Errorf("%w", context.DeadlineExceeded) }}},
+	{"refused", 5, soakFailure{noEffect, func() error { return fmt.Errorf("dial: %w", syscall.ECONNREFUSED) }}},
+	{"reset", 5, soakFailure{ambiguous, func() error { return fmt.Errorf("read: %w", syscall.ECONNRESET) }}},
+	{"one refused", 5, soakFailure{ambiguous, func() error { return errors.Join(syscall.ECONNREFUSED, io.EOF) }}},
 }
 
-// fail returns an error. An error that has another one in its place is returned by first attempts only, because those
-// of several attempts look the same.
+// fail returns an error, of blameless one that is no fault.
 func fail(a *attempt) error {
-	f := draw(a.dice, failures, func(r row[failure]) bool {
-		k := r.what.kind
-		return (k == noFault || a.tool != blameless) && (k != opaque || a.n == 1)
-	}).what
-
-	err := f.err(a)
+	f := draw(a.dice, soakFailures, func(f soakFailure) bool { return f.kind == noFault || a.tool != blameless }).what
 	a.noEffect = f.kind == noEffect
-	if f.kind == opaque {
-		a.trace = resilience.AsError("", err).Err
-	}
-	return err
-}
-
-// A soakConn is a connection that is lost after a while.
-type soakConn struct {
-	life   time.Duration
-	closed chan struct{}
-}
-
-// What dials do, apart from making a connection.
-var dials = []row[func(*soak, dice) error]{
-	{"connects", 50, func(*soak, dice) error { return nil }},
-	{"connects slowly", 20, func(s *soak, d dice) error { s.sleep(d.upTo(20)); return nil }},
-	{"is refused", 20, func(*soak, dice) error { return errRefused }},
-	{"panics", 5, func(*soak, dice) error { panic("dial") }},
-	{"exits", 6, func(*soak, dice) error { runtime.Goexit(); return nil }},
-}
-
-func (s *soak) dial(context.Context) (*soakConn, error) {
-	d := s.dice(uint64(s.dialed.Add(1)) << 32)
-	if err := draw(d, dials, anyRow).what(s, d); err != nil {
-		return nil, err
-	}
-
-	s.opened.Add(1)
-	return &soakConn{d.upTo(200), make(chan struct{})}, nil
-}
-
-func watchConn(c *soakConn) error {
-	select {
-	case <-due(c.life):
-	case <-c.closed:
-	}
-	return io.EOF
-}
-
-func (s *soak) closeConn(c *soakConn) error {
-	s.opened.Add(-1)
-	close(c.closed)
-	return nil
+	return f.err()
 }

@@ -1,248 +1,218 @@
 package resilience_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
 )
 
-// This file records what happens in the load test: the guards and their observers, the calls and their attempts.
-
-// A soakGuard is a guard with the states of its breakers, as the recorder has seen them.
-type soakGuard struct {
-	*soak
-	*resilience.Guard
-	attemptTimeout time.Duration
-	room           chan struct{}
-	states         map[string]resilience.State
-}
-
-// An observer loses events while 1,024 of them wait for it. So that the recorder can't lose any, however slow the
-// machine, a call is made only if there is room for all of its events until it is complete. Besides, any call of
-// Health may change each breaker that is open.
-const (
-	maxAttempts   = 3
-	eventsOfACall = (maxAttempts - 1) + 1 + maxAttempts + 2 // CallRetry, CallEnd, LateResult, BreakerChange
-	callsAtATime  = (1024 - madeUpNames - 10) / eventsOfACall
-)
-
-func (s *soak) newGuard(attemptTimeout time.Duration) *soakGuard {
-	g := &soakGuard{
-		soak:           s,
-		attemptTimeout: attemptTimeout,
-		room:           make(chan struct{}, callsAtATime),
-		states:         make(map[string]resilience.State),
-	}
-	discarding := slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	g.Guard = newGuard(s.T, resilience.Config{
-		Timeouts:       resilience.Timeouts{resilience.Quick: 20 * s.unit},
-		Tools:          soakTools(s.unit),
-		Breaker:        resilience.BreakerConfig{Cooldown: 15 * s.unit, ProbeTimeout: 20 * s.unit},
-		AttemptTimeout: attemptTimeout,
-		MaxAbandoned:   3,
-		Retry: resilience.Retry{
-			MaxRetries: maxAttempts - 1,
-			Backoff:    resilience.Backoff{Base: s.unit, Max: 4 * s.unit, Jitter: resilience.NoJitter},
-		},
-		Observers: []resilience.Observer{
-			g.recorder(), starter(), panickingObserver(), s.slowObserver(), resilience.LogObserver(discarding),
-		},
-		Log: slog.New(slog.NewTextHandler(recorderLog{s}, nil)),
-	})
-	return g
-}
-
-// recorder records all events but CallStart. It has no Start, because while a Start is slow, the guard goes on without
-// that observer.
-func (g *soakGuard) recorder() resilience.Observer {
-	return resilience.Observer{
-		Breaker: g.changed,
-		End: func(ctx context.Context, e resilience.CallEnd) {
-			update(ctx, e.Tool, func(r *record) { r.end = e; r.ends++ })
-		},
-		Retry: func(ctx context.Context, e resilience.CallRetry) {
-			g.count("retry")
-			update(ctx, e.Tool, func(r *record) { r.retries = append(r.retries, e) })
-		},
-		Late: func(ctx context.Context, e resilience.LateResult) {
-			g.count("late result")
-			update(ctx, e.Tool, func(r *record) { r.lates = append(r.lates, e) })
-		},
-	}
-}
-
-func (g *soakGuard) changed(e resilience.BreakerChange) {
-	g.count("change of a breaker")
-	was := g.states[e.Breaker]
-	if e.From == resilience.StateClosed && was != resilience.StateIsolated && strings.HasPrefix(e.Breaker, madeUp) {
-		was = resilience.StateClosed // a full guard may have forgotten it once its cooldown had passed
-	}
-	if e.From != was || !slices.Contains(transitions[e.From], e.To) {
-		g.Errorf("the breaker %q was %s and changes from %s to %s", e.Breaker, was, e.From, e.To)
-	}
-	if e.Breaker == blameless && g.attemptTimeout == 0 {
-		g.Errorf("the breaker %q opens", e.Breaker)
-	}
-	g.states[e.Breaker] = e.To
-}
-
-// recorderLog fails the test if the first observer, which is the recorder, loses an event.
-type recorderLog struct{ *soak }
-
-func (l recorderLog) Write(line []byte) (int, error) {
-	if bytes.Contains(line, []byte("Observers[0]")) {
-		l.Errorf("%s", line)
-	}
-	return len(line), nil
-}
-
-// starter records CallStart, and adds the record to the context.
-func starter() resilience.Observer {
-	return resilience.Observer{Start: func(ctx context.Context, e resilience.CallStart) context.Context {
-		r := update(ctx, e.Tool, func(r *record) { r.starts++ })
-		return context.WithValue(ctx, recordKey{}, r)
-	}}
-}
-
-func panickingObserver() resilience.Observer {
-	var events atomic.Int64
-	panics := func() {
-		if events.Add(1)%10 == 0 {
-			panic("observer")
-		}
-	}
-	return resilience.Observer{
-		Start:   func(context.Context, resilience.CallStart) context.Context { panics(); return nil },
-		Retry:   func(context.Context, resilience.CallRetry) { panics() },
-		End:     func(context.Context, resilience.CallEnd) { panics() },
-		Late:    func(context.Context, resilience.LateResult) { panics() },
-		Breaker: func(resilience.BreakerChange) { panics() },
-	}
-}
-
-// slowObserver is too slow for its events, and now and then for the call that waits for Start.
-func (s *soak) slowObserver() resilience.Observer {
-	var starts atomic.Int64
-	return resilience.Observer{
-		Start: func(context.Context, resilience.CallStart) context.Context {
-			if starts.Add(1)%100 == 0 {
-				s.sleep(150 * time.Millisecond)
-			}
-			return nil
-		},
-		End: func(context.Context, resilience.CallEnd) { s.sleep(5 * s.unit) },
-	}
-}
+// This file records what happens in the load test: the calls, their attempts and what the observers receive.
 
 // A record is all that is known of a call: from its caller, from its function and from the observers.
 type record struct {
-	guard  *soakGuard
+	soak   *soak
 	tool   string
 	config resilience.Tool
 	parent *record // of the call whose function makes this one
 	seed   uint64  // decides what the attempts do
 
-	caller  context.Context
 	entry   string
 	timeout time.Duration // the option; zero if there is none
-	debug   bool
 	noFunc  bool
 
 	mu       sync.Mutex // guards what follows
 	attempts [maxAttempts]*attempt
-	extended time.Duration // how much longer pauses let the call take, at most
-	complete bool
-
-	back    bool                         // the caller is: it has an answer, or its goroutine has ended
-	got     *resilience.Result[*attempt] // the answer
-	ended   error                        // how the caller's context had ended by then
-	tooLate bool                         // its deadline had passed by then
-	left    time.Time                    // when it ended, in fake time
+	extended time.Duration                // how much longer pauses let the call take, at most
+	got      *resilience.Result[*attempt] // nil if the goroutine of the caller has ended
+	ended    error                        // how the caller's context had ended when the call returned
+	tooLate  bool                         // its deadline had passed by then
+	left     time.Time                    // when it ended
 
 	starts, ends int
 	end          resilience.CallEnd
 	retries      []resilience.CallRetry
-	lates        []resilience.LateResult
 }
 
-type (
-	callsKey  struct{} // of the []*record that are being called
-	recordKey struct{} // of the *record, which an observer has added
-)
+// An attempt is one run of the function of a call, and the value that it returns.
+type attempt struct {
+	*record
+	dice
+	ctx       context.Context
+	n         int
+	behaviour string
+	resume    func()
 
-// update updates the record of a call that an observer is notified of, if there is one.
-func update(ctx context.Context, tool string, change func(*record)) *record {
-	rs, _ := ctx.Value(callsKey{}).([]*record)
-	for _, r := range rs {
-		if r.tool == tool || len(r.tool) > 256 && len(tool) > 256 {
+	over     bool  // guarded by mu; what follows doesn't change any more then
+	noEffect bool  // it certainly did nothing
+	trace    error // what errors.Is finds in an error that contains its own; nil if it has none
+}
+
+const maxAttempts = 3
+
+func (s *soak) newGuard() {
+	s.Guard = newGuard(s.T, resilience.Config{
+		Timeouts:     resilience.Timeouts{resilience.Quick: 20 * s.unit},
+		Tools:        soakTools(s.unit),
+		Breaker:      resilience.BreakerConfig{Cooldown: 15 * s.unit, ProbeTimeout: 20 * s.unit},
+		MaxAbandoned: 3,
+		Retry: resilience.Retry{
+			MaxRetries: maxAttempts - 1,
+			Backoff:    resilience.Backoff{Base: s.unit, Max: 4 * s.unit, Jitter: resilience.NoJitter},
+		},
+		Observers: []resilience.Observer{s.recorder()},
+		Log:       slog.New(slog.DiscardHandler),
+	})
+}
+
+type recordKey struct{}
+
+// recorder adds what observers receive to the record of the call, which is in the caller's context.
+func (s *soak) recorder() resilience.Observer {
+	update := func(ctx context.Context, change func(*record)) {
+		if r, ok := ctx.Value(recordKey{}).(*record); ok {
 			r.update(func() { change(r) })
-			return r
 		}
 	}
-	return nil
+	return resilience.Observer{
+		Breaker: s.changed,
+		Start: func(ctx context.Context, _ resilience.CallStart) context.Context {
+			update(ctx, func(r *record) { r.starts++ })
+			return nil
+		},
+		End: func(ctx context.Context, e resilience.CallEnd) {
+			update(ctx, func(r *record) { r.end = e; r.ends++ })
+		},
+		Retry: func(ctx context.Context, e resilience.CallRetry) {
+			update(ctx, func(r *record) { r.retries = append(r.retries, e) })
+		},
+	}
 }
 
-// update changes the record, and checks it once it is complete.
+// changed checks a change of a breaker. The changes of each form a chain, which begins at closed.
+func (s *soak) changed(e resilience.BreakerChange) {
+	if e.From != s.states[e.Breaker] || !slices.Contains(transitions[e.From], e.To) {
+		s.Errorf("the breaker %q was %s and changes from %s to %s", e.Breaker, s.states[e.Breaker], e.From, e.To)
+	}
+	if e.Breaker == blameless {
+		s.Errorf("the breaker %q opens", e.Breaker)
+	}
+	s.states[e.Breaker] = e.To
+}
+
 func (r *record) update(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change()
-	if r.missing() != "" {
-		return
-	}
-
-	for _, i := range invariants {
-		if !i.holds(r) {
-			r.guard.Errorf("violated: %s: %s", i.name, r)
-			break
-		}
-	}
-	if r.complete { // already, but one event was too many
-		return
-	}
-	r.complete = true
-	switch {
-	case r.end.Unfinished:
-		r.guard.count("unfinished")
-	case r.end.Err == nil:
-		r.guard.count("success")
-	default:
-		r.guard.count(string(r.end.Err.Code))
-	}
-	r.guard.leave(r)
 }
 
-// missing returns what the call waits for. Like what follows, it requires that r.mu is held.
-func (r *record) missing() string {
-	switch {
-	case !r.back:
-		return "its caller"
-	case r.ends == 0:
-		return "its CallEnd"
-	case r.begun() < r.end.Attempts:
-		return "the begin of an attempt"
+// newRecord returns the record of a new call of the tool.
+func (s *soak) newRecord(d dice, tool string, parent *record) *record {
+	config, listed := soakTools(s.unit)[tool]
+	if !listed {
+		config.Timeout = s.Timeout(tool)
 	}
-	for _, a := range r.attempts {
-		if a != nil && !a.over {
-			return "the end of an attempt"
+	r := &record{soak: s, tool: tool, config: config, parent: parent, seed: d.Uint64()}
+	r.entry, r.noFunc = []string{"Do", "Run", "All"}[d.IntN(3)], d.IntN(100) == 0
+	if d.IntN(5) == 0 {
+		r.timeout = d.upTo(40)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records = append(s.records, r)
+	return r
+}
+
+// call makes the call. A Cooperative tool may end its goroutine.
+func (r *record) call(ctx context.Context) {
+	context.AfterFunc(ctx, func() { r.update(func() { r.left = time.Now() }) })
+	var got *resilience.Result[*attempt]
+	defer r.update(func() {
+		at, ok := ctx.Deadline()
+		r.got, r.ended, r.tooLate = got, ctx.Err(), ok && !time.Now().Before(at)
+	})
+	a := r.enter(context.WithValue(ctx, recordKey{}, r))
+	got = &a
+}
+
+// enter calls the guard by one of its functions. All takes no options.
+func (r *record) enter(ctx context.Context) resilience.Result[*attempt] {
+	g, fn := r.soak.Guard, r.attempt
+	if r.noFunc {
+		fn = nil
+	}
+	var options []resilience.Option
+	if r.timeout != 0 {
+		options = append(options, resilience.Timeout(r.timeout))
+	}
+
+	switch {
+	case r.entry == "All" && r.timeout == 0:
+		return resilience.All(ctx, g, resilience.Call[*attempt]{Tool: r.tool, Func: fn})[0]
+	case r.entry == "Do":
+		value, err := resilience.Do(ctx, g, r.tool, fn, options...)
+		e, _ := err.(*resilience.Error)
+		return resilience.Result[*attempt]{Value: value, Err: e}
+	}
+	return resilience.Run(ctx, g, r.tool, fn, options...)
+}
+
+// attempt is the function of the tool.
+func (r *record) attempt(ctx context.Context) (*attempt, error) {
+	n := resilience.Attempt(ctx)
+	a := &attempt{record: r, ctx: ctx, n: n, trace: resilience.ErrGoexit}
+	a.dice = dice{rand.New(rand.NewPCG(r.seed, uint64(n))), r.soak.unit}
+	b := draw(a.dice, behaviours, func(b behaviour) bool { return r.tool != blameless || !b.fault })
+	a.behaviour = b.name
+	r.update(func() {
+		if n > maxAttempts || r.attempts[n-1] != nil {
+			r.soak.Errorf("attempt %d of: %s", n, r)
+		}
+		r.attempts[min(n, maxAttempts)-1] = a
+	})
+
+	defer r.update(func() { a.over = true })
+
+	for _, step := range b.what.steps {
+		if err := step(a); err != nil {
+			a.trace = err
+			return a, err
 		}
 	}
-	if missing, _ := r.compareLates(); missing {
-		return "a LateResult"
-	}
-	return ""
+	a.trace = nil
+	return a, nil
 }
+
+// call calls a tool inside of this call, unless it is two calls deep already.
+func (a *attempt) call(ctx context.Context, tool string) error {
+	if a.parent != nil && a.parent.parent != nil {
+		return nil
+	}
+
+	r := a.soak.newRecord(a.dice, tool, a.record)
+	r.call(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.begun()
+	a.noEffect = n > 0 && r.attempts[n-1].over && r.attempts[n-1].noEffect
+	return r.err()
+}
+
+// extend lets the call and those around it take longer, by a pause and the timeout that begins after it.
+func (a *attempt) extend(pause time.Duration) {
+	for r := a.record; r != nil; r = r.parent {
+		r.update(func() { r.extended += pause + max(r.config.Timeout, r.config.MaxTimeout) })
+	}
+}
+
+// The rest requires that r.mu is held.
 
 func (r *record) begun() (n int) {
 	for _, a := range r.attempts {
@@ -287,85 +257,10 @@ func (r *record) last() *attempt {
 	return nil
 }
 
-// compareLates reports whether a LateResult is missing, and otherwise which ones are too many.
-func (r *record) compareLates() (missing bool, extra []resilience.LateResult) {
-	extra = slices.Clone(r.lates)
-	for _, a := range r.attempts {
-		if a == nil || !r.abandoned(a) || found(a.ctx.Err(), a.trace) || found(context.Cause(a.ctx), a.trace) {
-			continue
-		}
-
-		i := slices.IndexFunc(extra, func(e resilience.LateResult) bool {
-			return found(a.trace, e.Err) || a.trace == nil && e.Err == nil
-		})
-		if i < 0 {
-			return true, nil
-		}
-		extra = slices.Delete(extra, i, i+1)
-	}
-
-	// An attempt that returns the error of its context has respected that, but only within a second.
-	return false, slices.DeleteFunc(extra, func(e resilience.LateResult) bool {
-		return e.Late >= time.Second && (found(context.Canceled, e.Err) || found(context.DeadlineExceeded, e.Err))
-	})
-}
-
 func (r *record) String() string {
 	text := fmt.Sprintf("%s of %q, its caller %v: attempts", r.entry, r.tool, r.ended)
-	for _, a := range r.attempts {
-		switch {
-		case a == nil:
-		case a.over && r.back:
-			text += fmt.Sprintf(" (%s: %v, abandoned %t)", a.behaviour.name, a.trace, r.abandoned(a))
-		default:
-			text += fmt.Sprintf(" (%s: under way)", a.behaviour.name)
-		}
+	for _, a := range r.attempts[:r.begun()] {
+		text += fmt.Sprintf(" (%s: %v)", a.behaviour, a.trace)
 	}
-	return text + fmt.Sprintf(", got %v, end %+v, retries %v, lates %v", r.err(), r.end, r.retries, r.lates)
-}
-
-// An attempt is one run of the function of a call, and the value that it returns.
-type attempt struct {
-	*record
-	dice
-	ctx       context.Context
-	n         int
-	behaviour row[behaviour]
-	resume    func()
-
-	over     bool  // guarded by mu; what follows doesn't change any more then
-	noEffect bool  // it certainly did nothing
-	trace    error // what errors.Is finds in an error that contains its own; nil if it has none
-}
-
-// attempt is the function of the tool.
-func (r *record) attempt(ctx context.Context) (*attempt, error) {
-	n := resilience.Attempt(ctx)
-	a := &attempt{record: r, ctx: ctx, n: n, trace: resilience.ErrGoexit}
-	a.dice = dice{rand.New(rand.NewPCG(r.seed, uint64(n))), r.guard.unit}
-	a.behaviour = drawBehaviour(a)
-	r.update(func() {
-		switch {
-		case n > maxAttempts || r.attempts[n-1] != nil:
-			r.guard.Errorf("attempt %d of: %s", n, r)
-		case r.guard.fake && ctx.Value(recordKey{}) != r:
-			r.guard.Errorf("what an observer has added doesn't reach: %s", r)
-		}
-		r.attempts[min(n, maxAttempts)-1] = a
-	})
-	defer r.update(func() { a.over = true })
-
-	for _, step := range a.behaviour.what.steps {
-		if err := step(a); err != nil {
-			return a, a.returns(err)
-		}
-	}
-	return a, a.returns(nil)
-}
-
-func (a *attempt) returns(err error) error {
-	if a.trace == resilience.ErrGoexit { // the step has not set another one
-		a.trace = err
-	}
-	return err
+	return text + fmt.Sprintf(", got %v, end %+v, retries %v", r.err(), r.end, r.retries)
 }

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The load test. Agents call the tools of two guards, which do all that tools may do to a guard. This file holds what
-// must be so all the same. What happens is in soak_model_test.go, and how it is recorded in soak_record_test.go.
+// The load test. Agents call the tools of a guard, which do all that tools may do to it. This file holds what must be
+// so all the same. What happens is in soak_model_test.go, and how it is recorded in soak_record_test.go.
 
 var (
 	soakTime = flag.Duration("soak", 0, "how long TestSoak makes calls; it is skipped if zero")
@@ -32,12 +31,13 @@ func TestSoak(t *testing.T) {
 	}
 
 	s := newSoak(t, cmp.Or(*soakSeed, rand.Uint64()), 10*time.Millisecond)
-	s.run(200, *soakTime, func(d dice, deadline time.Time) {
-		for time.Now().Before(deadline) && !t.Failed() {
-			s.act(d)
-			time.Sleep(d.upTo(5))
-		}
-	})
+	for end := time.Now().Add(*soakTime); time.Now().Before(end) && !t.Failed(); {
+		s.round(100, func(d dice) {
+			for round := time.Now(); time.Since(round) < 300*s.unit; time.Sleep(d.upTo(5)) {
+				s.act(d)
+			}
+		})
+	}
 }
 
 // Each hour of the day begins with many calls at the same moment.
@@ -45,37 +45,34 @@ func TestSoakOfADayInFakeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSoak(t, cmp.Or(*soakSeed, 1), time.Second)
 		s.fake = true
-		s.run(40, 24*time.Hour, func(d dice, deadline time.Time) {
-			for hour := time.Now(); hour.Before(deadline) && !t.Failed(); hour = hour.Add(time.Hour) {
-				time.Sleep(time.Until(hour))
+		for range 24 {
+			s.round(40, func(d dice) {
 				for range 3 {
 					s.act(d)
 					time.Sleep(d.upTo(5))
 				}
-			}
-		})
+			})
+			time.Sleep(time.Hour)
+		}
 
 		for _, event := range []string{
 			"success", "unfinished", "BUSY", "TIMEOUT", "CIRCUIT_OPEN", "CONNECTION_LOST", "RETRY_EXHAUSTED",
-			"TOOL_FAILED", "TOOL_NOT_FOUND", "VALIDATION_ERROR", "CANCELED", "exit of the caller",
-			"retry", "late result", "change of a breaker",
+			"TOOL_FAILED", "TOOL_NOT_FOUND", "VALIDATION_ERROR", "CANCELED", "retry",
 		} {
 			assert.True(t, t.Failed() || *soakSeed != 0 || s.counts[event] > 0, "no %s", event)
 		}
 	})
 }
 
-// What must hold for each call once it is complete. The first that doesn't hold is reported.
+// What must hold for each call. The first that doesn't hold is reported.
 var invariants = []struct {
 	name  string
 	holds func(*record) bool
 }{
-	{"one CallEnd", func(r *record) bool { return r.ends == 1 }},
-	{"one CallStart, or none if the guard didn't wait for it", (*record).startIsOne},
-	{"the CallEnd says what the caller got", (*record).endAgrees},
+	{"one CallStart and one CallEnd", func(r *record) bool { return r.starts == 1 && r.ends == 1 }},
+	{"the CallEnd has what the caller got", (*record).endAgrees},
 	{"Attempts is how often the function began", func(r *record) bool { return r.end.Attempts == r.begun() }},
 	{"one CallRetry for each attempt but the last", (*record).retriesAgree},
-	{"one LateResult for each abandoned attempt that didn't respect its context", (*record).latesAgree},
 	{"what may have taken effect isn't repeated", (*record).notRepeated},
 	{"the last cause isn't lost", (*record).causeIsKept},
 	{"TIMEOUT only after a timeout, or the caller's deadline", (*record).timeoutIsTrue},
@@ -83,58 +80,17 @@ var invariants = []struct {
 	{"no call returns after its limit, in fake time", (*record).inTime},
 }
 
-// How a breaker may change. Its changes form a chain, which begins at closed.
+// How a breaker may change.
 var transitions = map[resilience.State][]resilience.State{
 	resilience.StateClosed:   {resilience.StateOpen},
 	resilience.StateOpen:     {resilience.StateHalfOpen},
 	resilience.StateHalfOpen: {resilience.StateClosed, resilience.StateOpen},
 }
 
-// checkEnd checks what must hold once no function hangs any more.
-func (s *soak) checkEnd() {
-	s.eventually("every call is complete", func() bool { return s.incomplete() == nil })
-	s.eventually("no goroutine of ours is left", func() bool { return goroutines(modulePath) <= s.goroutines })
-	assert.Zero(s, s.opened.Load(), "connections that were not closed")
-	for _, g := range s.guards {
-		for _, h := range g.Health() {
-			assert.Zero(s, h.InFlight, "calls of %q in flight", h.Tool)
-			assert.Zero(s, h.Abandoned, "abandoned attempts of %q", h.Tool)
-			canceled := h.LastError != nil && h.LastError.Code == resilience.CodeCanceled
-			assert.False(s, canceled, "%q counts a caller", h.Tool)
-		}
-	}
-}
-
-// checkBreakers checks that no breaker is wedged: each admits a healthy call after its cooldown.
-func (s *soak) checkBreakers() {
-	for _, g := range s.guards {
-		for _, h := range g.Health() {
-			name := h.Tool
-			if name == "(others)" {
-				name = longName
-			}
-			time.Sleep(g.Breaker(name).RetryAfter())
-			_, err := resilience.Do(context.Background(), g.Guard, name, succeed)
-			assert.NoError(s, err, "a healthy call of %q after the cooldown", name)
-		}
-	}
-}
-
-// A Start may be slow on a busy machine, and isn't called while another one is.
-func (r *record) startIsOne() bool { return r.starts == 1 || r.starts == 0 && !r.guard.fake }
-
 func (r *record) endAgrees() bool {
-	switch e := r.end; {
-	case r.got == nil:
-		return r.config.Cooperative && errors.Is(e.Err, resilience.ErrGoexit)
-	case e.Label != r.tool && e.Label != "(others)", e.Arguments != nil && !r.debug:
-		return false
-	case r.entry == "Run" || r.entry == "All":
-		if r.got.Attempts != e.Attempts || r.got.Duration != e.Duration {
-			return false
-		}
+	if r.got == nil {
+		return r.config.Cooperative && errors.Is(r.end.Err, resilience.ErrGoexit)
 	}
-
 	if r.end.Unfinished {
 		return r.end.Err == nil && errors.Is(r.err(), resilience.ErrUnfinished)
 	}
@@ -142,7 +98,7 @@ func (r *record) endAgrees() bool {
 }
 
 // The call may end during the delay after a CallRetry, also because what is left of the attempt does something
-// that must not be repeated.
+// that must not be repeated, as a pause is.
 func (r *record) retriesAgree() bool {
 	for i, e := range r.retries {
 		if e.Attempt != i+1 {
@@ -150,13 +106,8 @@ func (r *record) retriesAgree() bool {
 		}
 	}
 	n, endsInDelay := len(r.retries), []resilience.Code{"CANCELED", "TIMEOUT", "CIRCUIT_OPEN"}
-	ends := slices.ContainsFunc(endsInDelay, r.is) || !r.repeatable()
+	ends := slices.ContainsFunc(endsInDelay, r.is) || !r.repeatable() || r.extended > 0
 	return n == max(r.end.Attempts-1, 0) || n == r.end.Attempts && ends
-}
-
-func (r *record) latesAgree() bool {
-	missing, extra := r.compareLates()
-	return !missing && len(extra) == 0
 }
 
 func (r *record) repeatable() bool {
@@ -164,19 +115,15 @@ func (r *record) repeatable() bool {
 }
 
 func (r *record) notRepeated() bool {
-	if r.repeatable() {
-		return true
-	}
-
-	for i, a := range r.attempts[1:] {
-		if before := r.attempts[i]; a != nil && (before == nil || !before.noEffect) {
+	for _, a := range r.attempts[:max(r.begun()-1, 0)] {
+		if !r.repeatable() && !a.noEffect {
 			return false
 		}
 	}
 	return true
 }
 
-// An error that says no more than that a context has ended need not be kept.
+// An error that is only that of an ended context need not be kept.
 func (r *record) causeIsKept() bool {
 	a := r.last()
 	if a == nil || a.trace == nil || r.err() == nil {
@@ -187,21 +134,21 @@ func (r *record) causeIsKept() bool {
 
 func (r *record) timeoutIsTrue() bool {
 	shortest := r.config.Timeout
-	for _, d := range []time.Duration{r.timeout, r.guard.attemptTimeout} {
+	for _, d := range []time.Duration{r.timeout, r.config.AttemptTimeout} {
 		if d > 0 {
 			shortest = min(shortest, d)
 		}
 	}
-
-	itsOwn := r.last() != nil && found(context.DeadlineExceeded, r.last().trace)
 	callers := r.tooLate || r.ended == context.DeadlineExceeded
-	return !r.is(resilience.CodeTimeout) || r.end.Duration >= shortest || callers || itsOwn
+	return !r.is(resilience.CodeTimeout) || r.end.Duration >= shortest || callers || r.lastIs(context.DeadlineExceeded)
 }
 
 func (r *record) canceledIsTrue() bool {
-	itsOwn := r.last() != nil && found(context.Canceled, r.last().trace)
-	return !r.is(resilience.CodeCanceled) || r.ended == context.Canceled || itsOwn
+	return !r.is(resilience.CodeCanceled) || r.ended == context.Canceled || r.lastIs(context.Canceled)
 }
+
+// lastIs reports whether the last answer of the tool was that error.
+func (r *record) lastIs(err error) bool { return r.last() != nil && found(err, r.last().trace) }
 
 // A Cooperative tool answers for itself.
 func (r *record) inTime() bool {
@@ -214,127 +161,111 @@ func (r *record) inTime() bool {
 	}
 
 	callerWaits := !r.left.IsZero() && r.end.Time.After(r.left) && r.end.Duration > 0
-	return !r.guard.fake || r.config.Cooperative || r.end.Duration <= limit+r.extended && !callerWaits
+	return !r.soak.fake || r.config.Cooperative || r.end.Duration <= limit+r.extended && !callerWaits
 }
 
 // A soak is one run of the load test.
 type soak struct {
 	*testing.T
+	*resilience.Guard
 	seed       uint64
 	unit       time.Duration
 	fake       bool
-	guards     []*soakGuard
-	connector  *resilience.Connector[*soakConn]
-	goroutines int           // of ours, before the test
-	released   chan struct{} // closed in the end, for all that hangs
-	newNames   atomic.Int64
-	dialed     atomic.Int64
-	opened     atomic.Int64 // connections that have not been closed
+	goroutines int // of ours, before the test
+	rounds     int
+	states     map[string]resilience.State
+	counts     map[string]int // of events
 
-	mu     sync.Mutex
-	open   map[*record]bool // calls that are not complete
-	counts map[string]int   // of events
+	mu      sync.Mutex
+	records []*record // of the calls of a round
 }
 
 func newSoak(t *testing.T, seed uint64, unit time.Duration) *soak {
 	t.Logf("-soak.seed %d", seed)
-	s := &soak{
-		T:          t,
-		seed:       seed,
-		unit:       unit,
-		goroutines: goroutines(modulePath),
-		released:   make(chan struct{}),
-		open:       make(map[*record]bool),
-		counts:     make(map[string]int),
-	}
-
-	s.guards = []*soakGuard{s.newGuard(0), s.newGuard(8 * unit)}
-	s.connector = resilience.NewConnector(s.dial, resilience.ConnectorConfig[*soakConn]{
-		Backoff:     resilience.Backoff{Base: unit, Max: 20 * unit},
-		DialTimeout: 10 * unit,
-		Close:       s.closeConn,
-		Watch:       watchConn,
-	})
+	s := &soak{T: t, seed: seed, unit: unit, goroutines: goroutines(modulePath)}
+	s.states, s.counts = make(map[string]resilience.State), make(map[string]int)
+	s.newGuard()
 	return s
 }
 
-// run lets agents act until the deadline, then checks what they leave.
-func (s *soak) run(agents int, duration time.Duration, agent func(dice, time.Time)) {
-	deadline := time.Now().Add(duration)
-	var acting atomic.Int64
-	for n := range agents {
-		acting.Add(1)
-		go func() {
-			defer acting.Add(-1)
-			agent(s.dice(uint64(n)), deadline)
-		}()
-	}
-	for time.Now().Before(deadline) && !s.Failed() {
-		time.Sleep(min(time.Until(deadline), 100*s.unit))
-	}
-
-	s.eventually("every call returns", func() bool { return acting.Load() == 0 })
-	close(s.released)
-	assert.NoError(s, s.connector.Close())
-	s.checkEnd()
-	s.checkBreakers()
-	s.checkEnd()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.Logf("%v", s.counts)
-}
-
-// act makes calls on a goroutine of its own, which a Cooperative tool may end.
+// act makes a call on a goroutine of its own, which a Cooperative tool may end.
 func (s *soak) act(d dice) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		g := s.guards[d.IntN(len(s.guards))]
-		ctx, leave := draw(d, callers, anyRow).what(d)(context.Background())
+		ctx, leave := draw(d, soakCallers, nil).what(d)(context.Background())
 		defer leave()
-		g.call(ctx, d, g.records(d))
-		if d.IntN(500) == 0 {
-			g.Health()
-		}
+		s.newRecord(d, d.name(), nil).call(ctx)
 	}()
 	<-done
 }
 
-func (s *soak) dice(n uint64) dice { return dice{rand.New(rand.NewPCG(s.seed, n)), s.unit} }
+// round lets agents act, and checks all that they leave.
+func (s *soak) round(agents int, agent func(dice)) {
+	s.rounds++
+	s.records = nil
+	var acting sync.WaitGroup
+	for n := range agents {
+		acting.Go(func() {
+			agent(dice{rand.New(rand.NewPCG(s.seed, uint64(s.rounds<<16+n))), s.unit})
+		})
+	}
+	acting.Wait()
+	s.eventually("no call is left", func() bool {
+		left := func(h resilience.Health) bool { return h.InFlight+h.Abandoned > 0 }
+		return !slices.ContainsFunc(s.Health(), left)
+	})
+	require.NoError(s, s.Flush(context.Background()))
+	s.eventually("no goroutine of ours is left", func() bool { return goroutines(modulePath) <= s.goroutines })
+	for _, r := range s.records {
+		s.check(r)
+	}
+	s.checkBreakers()
+}
 
-// sleep hangs, until the end of the test at the latest.
-func (s *soak) sleep(d time.Duration) {
-	select {
-	case <-due(d):
-	case <-s.released:
+func (s *soak) check(r *record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range invariants {
+		if !i.holds(r) {
+			s.Errorf("violated: %s: %s", i.name, r)
+			break
+		}
+	}
+
+	s.counts["retry"] += len(r.retries)
+	switch {
+	case r.end.Unfinished:
+		s.counts["unfinished"]++
+	case r.end.Err == nil:
+		s.counts["success"]++
+	default:
+		s.counts[string(r.end.Err.Code)]++
 	}
 }
 
-func (s *soak) count(event string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts[event]++
-}
-
-func (s *soak) incomplete() *record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for r := range s.open {
-		return r
+// checkBreakers checks that no breaker is wedged: each admits a healthy call after its cooldown.
+func (s *soak) checkBreakers() {
+	for _, h := range s.Health() {
+		canceled := h.LastError != nil && h.LastError.Code == resilience.CodeCanceled
+		assert.False(s, canceled, "%q counts a caller", h.Tool)
+		name := h.Tool
+		if name == "(others)" {
+			name = "new"
+		}
+		time.Sleep(s.Breaker(name).RetryAfter())
+		_, err := resilience.Do(context.Background(), s.Guard, name, succeed)
+		assert.NoError(s, err, "a healthy call of %q after the cooldown", h.Tool)
 	}
-	return nil
 }
 
 // eventually waits for what needs no more than that all goroutines run. It waits for minutes in case it never comes.
 func (s *soak) eventually(what string, condition func() bool) {
-	for range 15 {
+	for range 600 {
 		if condition() {
 			return
 		}
-		time.Sleep(time.Second)
-	}
-	if r := s.incomplete(); r != nil {
-		r.update(func() { s.Errorf("waits for %s: %s", r.missing(), r) })
+		time.Sleep(100 * time.Millisecond)
 	}
 	require.FailNow(s, "never: "+what)
 }

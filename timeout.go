@@ -3,7 +3,6 @@ package resilience
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -36,61 +35,63 @@ func DefaultTier(tool string) Tier {
 	return Quick
 }
 
-// WithTimeout calls fn on a goroutine of its own. It returns when fn does, or when the timeout
-// has passed, whatever fn does then. The context of fn carries the deadline. If the timeout or ctx ends the
-// call, the [context.Cause] of that context is an [*Error].
+// WithTimeout calls fn on a goroutine of its own. It returns when fn does, or when the timeout has
+// passed, whatever fn does then: a function that ignores its context is abandoned, and must not
+// write to variables that the caller reads. The context of fn carries the deadline, and its
+// [context.Cause] is an [*Error].
 //
-// If fn returns in time, WithTimeout returns its value and its error unchanged. If the
-// timeout or an earlier deadline of ctx ends the call, the error is TIMEOUT. If ctx is
-// canceled, it is CANCELED. Both wrap the error of fn, if fn returned one; but an *Error with another
-// code than these two is returned unchanged, unless it is wrapped itself. A panic or a runtime.Goexit of
-// fn is TOOL_FAILED around a [*PanicError] or [ErrGoexit].
+// If fn returns in time, WithTimeout returns its value and its error unchanged. Otherwise the error
+// is TIMEOUT, also at an earlier deadline of ctx, or CANCELED if ctx is canceled. Both wrap the
+// error of fn, if it returned one; but an *Error with another code is returned unchanged. A panic
+// or runtime.Goexit of fn is TOOL_FAILED around a [*PanicError] or [ErrGoexit].
 //
-// The timeout must be positive; otherwise the error is VALIDATION_ERROR. An empty tool name
-// is VALIDATION_ERROR too, a nil fn is TOOL_NOT_FOUND, and a context that has already ended is
-// TIMEOUT or CANCELED. In each of these cases fn isn't called. A nil ctx panics.
-//
-// A function that ignores its context is abandoned: it continues to run after WithTimeout
-// has returned, so it must not write to variables that the caller reads.
+// A timeout that isn't positive and an empty tool name are VALIDATION_ERROR, a nil fn is
+// TOOL_NOT_FOUND, and a context that has already ended is TIMEOUT or CANCELED: fn isn't called then.
+// A nil ctx panics.
 func WithTimeout[T any](
 	ctx context.Context, tool string, timeout time.Duration, fn func(context.Context) (T, error),
-) (T, error) {
-	var zero T
-	if err := checkFunc(ctx, tool, fn == nil); err != nil {
-		return zero, err
+) (value T, err error) {
+	if e := checkFunc(ctx, tool, fn == nil); e != nil {
+		return value, e
 	}
-	if err := checkName(tool); err != nil {
-		return zero, err
-	}
-	if timeout <= 0 {
-		return zero, validationError(tool, "timeout is %s: it must be positive", timeout)
-	}
-	if err := endOf(ctx, tool); err != nil {
-		return zero, err
+	switch {
+	case tool == "":
+		return value, validationError("", "The tool's name is empty")
+	case timeout <= 0:
+		return value, validationError(tool, "timeout is %s: it must be positive", timeout)
+	case ctx.Err() != nil:
+		return value, endOf(ctx, tool)
 	}
 
-	c := newCallContext(ctx, tool, timeout, timeout, true)
-	defer c.stop()
-	var r runner[T]
-	value, err, answered := r.run(c, nil, nil, fn)
-	if answered && err == nil {
-		return value, nil
-	}
-
-	var cause error
-	if answered {
-		cause = r.failure.err
-	} else if err != nil { // its methods take too long
-		var examining atomic.Int32
-		var read error
-		if cause = unread(err); aside(&examining, func() { read = readable(err) }) {
-			cause = read
+	c := &callContext{tool: tool, start: time.Now()}
+	c.begin(ctx, newLimits(timeout, timeout), true)
+	defer c.finish(returned)
+	r := &runner[T]{limit: c, ctx: c, fn: fn}
+	if r.run(false) || !r.abandon(nil) {
+		value, err = r.value, r.err
+		if err == nil {
+			return value, nil
 		}
 	}
-	ended, _ := c.ended()
-	own, _ := cause.(*Error)
-	if e := endedWith(ended, cause, own); e != nil {
-		return value, e.clone() // the function may still read the original, the cause of its context
+
+	own, _ := err.(*Error)
+	deliberate := own != nil && own.Code != CodeTimeout && own.Code != CodeCanceled
+	if end := c.endIfDue(); end != nil && !deliberate {
+		e := end.cause.clone() // fn may still read the original
+		e.addCause(err)
+		return value, e
 	}
 	return value, crashError(tool, err)
+}
+
+// checkFunc returns why a function can't be called, nil if it can. A nil context is a
+// mistake in the program and panics, as it does in the context package.
+func checkFunc(ctx context.Context, tool string, isNil bool) *Error {
+	if ctx == nil {
+		panic("resilience: nil context")
+	}
+	if isNil {
+		return newError(CodeToolNotFound, tool, sentence(tool, "not found: its function is nil"), false)
+	}
+	return nil
 }

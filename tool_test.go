@@ -1,7 +1,9 @@
 package resilience_test
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,18 +25,18 @@ func TestToolIsOverloadedWhileTooManyAbandonedCallsStillRun(t *testing.T) {
 		}
 
 		start := time.Now()
-		r := resilience.Run(t.Context(), g, "x", hang(time.Hour))
+		r := resilience.Run(t.Context(), g, "x", notCalled(t))
 		assert.ErrorIs(t, r.Err, resilience.CodeOverloaded)
 		assert.Equal(t, "Too many earlier calls of tool 'x' still run", r.Err.Message)
 		assert.True(t, r.Err.Retryable)
 		assert.Zero(t, r.Attempts)
 		assert.Equal(t, start, time.Now())
-		assert.Equal(t, 3, g.Health()[0].Abandoned)
-		assert.Equal(t, 3, g.Health()[0].ConsecutiveFailures, "an overload isn't counted")
-		assert.Zero(t, g.Health()[0].InFlight)
+		h := g.Health()[0]
+		assert.Equal(t, []int{3, 0}, []int{h.Abandoned, h.InFlight})
+		assert.Equal(t, 3, h.ConsecutiveFailures, "an overload isn't counted")
 
 		_, err := resilience.Do(t.Context(), g, "y", succeed)
-		assert.NoError(t, err, "each tool has its own")
+		assert.NoError(t, err, "each tool has its own limit")
 
 		time.Sleep(time.Hour)
 		_, err = resilience.Do(t.Context(), g, "x", succeed)
@@ -45,14 +47,10 @@ func TestToolIsOverloadedWhileTooManyAbandonedCallsStillRun(t *testing.T) {
 
 func TestRetriesOfAnOverloadedToolAreNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, resilience.Config{
-			Tools:          map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly}},
-			Breaker:        resilience.BreakerConfig{Failures: 100},
-			MaxAbandoned:   2,
-			AttemptTimeout: time.Second,
-		})
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, AttemptTimeout: time.Second})
+		cfg.MaxAbandoned = 2
 
-		r := resilience.Run(t.Context(), g, "x", hang(time.Hour))
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", hang(time.Hour))
 
 		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
 		assert.Equal(t, 2, r.Attempts)
@@ -60,39 +58,34 @@ func TestRetriesOfAnOverloadedToolAreNotMade(t *testing.T) {
 	})
 }
 
+// A rejected probe gives its slot back.
 func TestProbeOfAnOverloadedToolGivesItsSlotBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := configWith(resilience.Tool{Timeout: time.Second})
-		cfg.MaxAbandoned = 1
-		cfg.Breaker = resilience.BreakerConfig{Failures: 1, Cooldown: time.Second}
-		g := newGuard(t, cfg)
-		_, err := resilience.Do(t.Context(), g, "x", hang(time.Minute))
-		require.ErrorIs(t, err, resilience.CodeTimeout)
+	for name, limit := range map[string]resilience.Config{
+		"too many calls":     configWith(resilience.Tool{MaxInFlight: 1, Timeout: 2 * time.Minute}),
+		"too many abandoned": {MaxAbandoned: 1, Tools: map[string]resilience.Tool{"x": {Timeout: time.Second}}},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, limit)
+			go func() { _, _ = resilience.Do(t.Context(), g, "x", hang(90*time.Second)) }()
+			time.Sleep(2 * time.Second)
+			g.Breaker("x").Trip(0)
 
-		time.Sleep(2 * time.Second)
-		_, err = resilience.Do(t.Context(), g, "x", succeed)
-		require.ErrorIs(t, err, resilience.CodeOverloaded)
+			time.Sleep(30 * time.Second)
+			assert.ErrorIs(t, resilience.Run(t.Context(), g, "x", notCalled(t)).Err, resilience.CodeOverloaded)
+			assert.Equal(t, resilience.StateHalfOpen, g.Breaker("x").State())
 
-		time.Sleep(time.Minute)
-		_, err = resilience.Do(t.Context(), g, "x", succeed)
-		assert.NoError(t, err)
-	})
-}
-
-func TestAMadeUpNameDoesNotOpenTheBreakerThatToolsShare(t *testing.T) {
-	g := shareNeo4j(t)
-	for range 10 {
-		_, err := resilience.Do(t.Context(), g, "neo4j", failing(9, errBoom))
-		require.Error(t, err)
+			time.Sleep(time.Minute)
+			assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
+		})
 	}
-	assert.Equal(t, resilience.StateClosed, g.Breaker("inner").State())
 }
 
 // An agent may make up a name of any size. It would reach logs, traces and other agents.
 func TestLongNameIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
-		huge := strings.Repeat("ä", 4<<20)
+		huge := strings.Repeat("ä", 1<<20)
 		listed := strings.Repeat("l", 300)
 		cfg := observed(resilience.Tool{}, r.observer())
 		cfg.Tools[listed] = resilience.Tool{}
@@ -116,37 +109,108 @@ func TestLongNameIsCut(t *testing.T) {
 	})
 }
 
-func TestNameOfTheLongestLengthIsNotCut(t *testing.T) {
+func TestMaxInFlightRejectsFurtherCallsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		g := newGuard(t, observed(resilience.Tool{}, r.observer()))
-		longest := strings.Repeat("l", 256)
-		info := resilience.RequestInfo{Method: longest, Session: longest, Protocol: longest}
-		request := resilience.ForRequest(resilience.Request{RequestInfo: info})
-		_, err := resilience.Do(t.Context(), g, longest, succeed, request)
-		require.NoError(t, err)
-		flush(t, g)
+		g := guardWith(t, resilience.Tool{MaxInFlight: 2, Effect: resilience.ReadOnly})
+		for range 2 {
+			var running sync.WaitGroup
+			for range 2 {
+				running.Go(func() { _, _ = resilience.Do(t.Context(), g, "x", hang(time.Second)) })
+			}
+			synctest.Wait()
+			assert.False(t, g.Health()[0].Available)
 
-		start := received[resilience.CallStart](&r)[0]
-		assert.Equal(t, longest, start.Tool)
-		assert.Equal(t, info, start.Request)
-		_, ok := healthOf(g, longest)
-		assert.True(t, ok, "it has a state of its own")
-		assert.NotContains(t, string(g.AgentHealth()), "(others)")
+			start := time.Now()
+			r := resilience.Run(t.Context(), g, "x", notCalled(t))
+			assert.Equal(t, resilience.CodeOverloaded, r.Err.Code)
+			assert.Equal(t, "Too many calls of tool 'x' still run", r.Err.Message)
+			assert.True(t, r.Err.Retryable)
+			assert.Zero(t, time.Since(start))
+			assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+			assert.Nil(t, resilience.Run(t.Context(), g, "y", succeed).Err, "other tools have their own limits")
 
-		_, err = resilience.Do(t.Context(), g, longest+"l", succeed)
-		require.NoError(t, err)
-		assert.Contains(t, string(g.AgentHealth()), "(others)", "a longer one shares its state with others")
+			running.Wait()
+			assert.True(t, g.Health()[0].Available)
+			for range 3 {
+				assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+			}
+		}
 	})
 }
 
-// An agent could make up a name that is cut to the name of a listed tool, which it would seem to be.
-func TestLongNameIsNotCutToThatOfAListedTool(t *testing.T) {
-	listed := strings.Repeat("l", 256) + "…"
-	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{listed: {}}})
+func TestMaxInFlightIsExact(t *testing.T) {
+	g := guardWith(t, resilience.Tool{MaxInFlight: 1})
+	release := make(chan struct{})
+	results := make(chan error, 50)
+	for range 50 {
+		go func() {
+			waits := func(context.Context) (int, error) { <-release; return 0, nil }
+			_, err := resilience.Do(t.Context(), g, "x", waits)
+			results <- err
+		}()
+	}
+	for range 49 {
+		assert.ErrorIs(t, <-results, resilience.CodeOverloaded)
+	}
+	close(release)
+	assert.NoError(t, <-results)
+}
 
-	_, err := resilience.Do(t.Context(), g, strings.Repeat("l", 300), failing(9, errBoom))
-	assert.Equal(t, "(others)", err.(*resilience.Error).Tool)
-	_, err = resilience.Do(t.Context(), g, listed, failing(9, errBoom))
-	assert.Equal(t, listed, err.(*resilience.Error).Tool)
+// A tool that is guarded twice, or calls itself, has a place already. Another tool that it calls needs one.
+func TestMaxInFlightLeavesOutCallsWithinACall(t *testing.T) {
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+		"x": {MaxInFlight: 1, Breaker: "b"}, "y": {MaxInFlight: 1, Breaker: "b"},
+	}})
+	call := func(ctx context.Context, tool string, fn toolFunc, opts ...resilience.Option) *resilience.Error {
+		return resilience.Run(ctx, g, tool, fn, opts...).Err
+	}
+	for range 2 {
+		assert.Nil(t, call(t.Context(), "x", func(ctx context.Context) (int, error) {
+			assert.Nil(t, call(ctx, "x", succeed))
+			assert.Nil(t, call(ctx, "x", succeed, resilience.BreakerKey("a")))
+			assert.ErrorIs(t, call(t.Context(), "x", notCalled(t)), resilience.CodeOverloaded)
+			assert.Nil(t, call(ctx, "y", func(context.Context) (int, error) {
+				assert.ErrorIs(t, call(t.Context(), "y", notCalled(t)), resilience.CodeOverloaded)
+				return 1, nil
+			}))
+			return 1, nil
+		}))
+	}
+}
+
+func TestAttemptTimeout(t *testing.T) {
+	const s, again = time.Second, 7100 * time.Millisecond
+	hangsOnce := func(ctx context.Context) (int, error) {
+		if resilience.Attempt(ctx) == 1 {
+			return untilDone(ctx)
+		}
+		return 1, nil
+	}
+	for name, tc := range map[string]struct {
+		tool     resilience.Tool
+		retry    resilience.Retry
+		fn       toolFunc
+		attempts int
+		took     time.Duration
+	}{
+		"the Config's":                 {fn: untilDone, retry: steady, attempts: 2, took: 10 * s},
+		"the tool's":                   {resilience.Tool{AttemptTimeout: 3 * s}, steady, untilDone, 4, 10 * s},
+		"none":                         {resilience.Tool{AttemptTimeout: -1}, steady, untilDone, 1, 10 * s},
+		"longer than all":              {resilience.Tool{AttemptTimeout: time.Hour}, steady, untilDone, 1, 10 * s},
+		"later than MaxElapsed":        {fn: hangsOnce, attempts: 2, took: again},
+		"Cooperative":                  {resilience.Tool{Cooperative: true}, steady, hangsOnce, 2, again},
+		"Cooperative, but it works on": {resilience.Tool{Cooperative: true}, steady, hang(9 * s), 1, 9 * s},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(tc.tool)
+			x := tc.tool
+			x.Effect, x.Timeout = resilience.ReadOnly, 10*s
+			cfg.Tools["x"], cfg.Retry, cfg.AttemptTimeout = x, tc.retry, 7*s
+			cfg.Retry.Backoff.Jitter = resilience.NoJitter
+			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", tc.fn)
+			assert.Equal(t, tc.attempts, r.Attempts)
+			assert.Equal(t, tc.took, r.Duration)
+			assert.Equal(t, tc.took == 10*s, r.Err != nil)
+		})
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -98,31 +97,6 @@ func TestWaitForToolCallsAToolWhoseCallerHasLeft(t *testing.T) {
 	})
 }
 
-// A probe whose caller leaves keeps its slot until the tool has answered, which closes the breaker.
-func TestWaitForToolOfAProbe(t *testing.T) {
-	for _, leaves := range []time.Duration{0, time.Second} {
-		runInBubble(t, leaves.String(), func(t *testing.T) {
-			g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
-			trip(t, g.Breaker("x"))
-			time.Sleep(time.Minute)
-			ctx, cancel := leavingAfter(leaves)(t.Context())
-			defer cancel()
-			synctest.Wait()
-
-			another := make(chan error, 1)
-			time.AfterFunc(leaves+500*time.Millisecond, func() {
-				_, err := resilience.Do(t.Context(), g, "x", succeed)
-				another <- err
-			})
-
-			_, err := resilience.Do(ctx, g, "x", finishes(time.Second, nil), resilience.WaitForTool())
-			assert.NoError(t, err)
-			assert.ErrorIs(t, <-another, resilience.CodeCircuitOpen)
-			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
-		})
-	}
-}
-
 // It waits until the timeout of the tool, whatever AttemptTimeout is, and also in a later attempt.
 func TestWaitForToolEndsWithTheTimeoutOfTheCall(t *testing.T) {
 	for name, tc := range map[string]struct{ timeout, attempt time.Duration }{
@@ -139,45 +113,6 @@ func TestWaitForToolEndsWithTheTimeoutOfTheCall(t *testing.T) {
 				r := resilience.Run(ctx, newGuard(t, cfg), "x", hang(time.Hour), resilience.WaitForTool())
 				assert.Equal(t, tc.timeout, r.Duration)
 				assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
-				time.Sleep(2 * time.Hour)
-			})
-		}
-	}
-}
-
-// The pauses of inner calls end with the outer call, too: their timeouts don't count any more, but its own does.
-func TestWaitForToolEndsThePausesOfInnerCalls(t *testing.T) {
-	const timeout = 10 * time.Second
-	for name, inner := range map[string]func(context.Context, *resilience.Guard, toolFunc) (int, error){
-		"a call": func(ctx context.Context, g *resilience.Guard, fn toolFunc) (int, error) {
-			return resilience.Do(ctx, g, "inner", fn)
-		},
-		"a call of a call": func(ctx context.Context, g *resilience.Guard, fn toolFunc) (int, error) {
-			return resilience.Do(ctx, g, "middle", func(ctx context.Context) (int, error) {
-				return resilience.Do(ctx, g, "inner", fn)
-			})
-		},
-		"a call that outlives its caller": func(ctx context.Context, g *resilience.Guard, fn toolFunc) (int, error) {
-			return resilience.Do(context.WithoutCancel(ctx), g, "inner", fn)
-		},
-		"WithTimeout": func(ctx context.Context, _ *resilience.Guard, fn toolFunc) (int, error) {
-			return resilience.WithTimeout(ctx, "inner", time.Minute, fn)
-		},
-	} {
-		for attempts, attemptTimeout := range map[string]time.Duration{"one": 0, "several": timeout} {
-			runInBubble(t, name+", "+attempts, func(t *testing.T) {
-				cfg := configWith(resilience.Tool{Timeout: timeout})
-				cfg.AttemptTimeout = attemptTimeout
-				g := newGuard(t, cfg)
-				ctx, cancel := leavingAfter(time.Second)(t.Context())
-				defer cancel()
-
-				r := resilience.Run(ctx, g, "x", func(ctx context.Context) (int, error) {
-					_, _ = inner(ctx, g, pausedFor(time.Hour))
-					return hang(time.Hour)(ctx)
-				}, resilience.WaitForTool())
-				assert.Equal(t, time.Second+timeout, r.Duration)
-				assert.ErrorIs(t, r.Err, resilience.CodeCanceled)
 				time.Sleep(2 * time.Hour)
 			})
 		}

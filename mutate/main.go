@@ -39,7 +39,7 @@ var targets = []target{
 	{"adapters/grpc", "adapters/grpc", adapterBar, 100},
 	{"adapters/mcpgo", "adapters/mcpgo", adapterBar, 30},
 	{"adapters/otel", "adapters/otel", adapterBar, 40},
-	{"adapters/redis", "adapters/redis", adapterBar, 30},
+	{"adapters/redis", "adapters/redis", adapterBar, 5},
 }
 
 type target struct {

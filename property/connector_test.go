@@ -20,18 +20,17 @@ type connectorModel struct {
 	dialTimeout, stable time.Duration
 	backoff             resilience.Backoff
 
-	state        resilience.ConnectionState
-	dialling     bool
-	reportedLost bool      // the connection that is being dialled was reported lost already
-	at           time.Time // since when it is up or dialling, or else the time of the next dial
-	attempts     int       // that have failed in a row
-	delays       int       // since the last stable connection
-	dials        int
-	made         int // connections, numbered from 1
+	state    resilience.ConnectionState
+	dialling bool
+	at       time.Time // since when it is up or dialling, or else the time of the next dial
+	attempts int       // that have failed in a row
+	delays   int       // since the last stable connection
+	dials    int
+	made     int // connections, numbered from 1
 }
 
 func (m *connectorModel) dial(at time.Time) {
-	m.dialling, m.reportedLost, m.at = true, false, at
+	m.dialling, m.at = true, at
 	m.dials++
 }
 
@@ -51,9 +50,6 @@ func (m *connectorModel) answer(ok bool) {
 	m.dialling = false
 	if ok {
 		m.made++
-	}
-
-	if ok && !m.reportedLost {
 		m.state, m.at, m.attempts = resilience.ConnectionUp, time.Now(), 0
 		return
 	}
@@ -110,6 +106,7 @@ type backend struct {
 	dialling int
 	made     int         // connections, numbered from 1
 	closed   map[int]int // how often each of them was closed
+	check    error       // of a connection that is suspect
 }
 
 func newBackend() *backend {
@@ -158,7 +155,8 @@ type connectorTest struct {
 	model     *connectorModel
 	connector *resilience.Connector[int]
 	backend   *backend
-	notified  resilience.ConnectionState // of which the observer was notified last; under backend.mu
+	conns     map[int]*resilience.Conn[int] // that Get has returned, by their numbers
+	notified  resilience.ConnectionState    // of which the observer was notified last; under backend.mu
 }
 
 func newConnectorTest(r *rapid.T) *connectorTest {
@@ -173,12 +171,14 @@ func newConnectorTest(r *rapid.T) *connectorTest {
 	}
 
 	test := &connectorTest{model: m, backend: newBackend(), notified: resilience.ConnectionDown}
+	test.conns = make(map[int]*resilience.Conn[int])
 	test.connector = resilience.NewConnector(test.backend.dial, resilience.ConnectorConfig[int]{
 		Backoff:     m.backoff,
 		MaxAttempts: m.maxAttempts,
 		DialTimeout: m.dialTimeout,
 		Stable:      m.stable,
 		Close:       test.backend.close,
+		Check:       func(context.Context, int) error { return test.backend.check },
 		Observers:   []resilience.Observer{{Connection: test.observe}},
 	})
 	m.dial(time.Now())
@@ -199,23 +199,31 @@ func (test *connectorTest) answer(r *rapid.T) {
 	}
 }
 
-// lost reports a connection lost, most often the current one, if there is one.
+// lost reports a connection lost, or suspect, most often the current one.
 func (test *connectorTest) lost(r *rapid.T) {
 	m := test.model
-	conn := m.made
+	if m.made == 0 {
+		return
+	}
+	n := m.made
 	if rapid.IntRange(0, 3).Draw(r, "stale") == 0 {
-		conn = rapid.IntRange(0, m.made+1).Draw(r, "connection")
+		n = rapid.IntRange(1, m.made).Draw(r, "connection")
 	}
 
-	for range rapid.IntRange(1, 3).Draw(r, "times") {
-		test.connector.ReportLost(conn, errors.New("lost"))
+	conn, lost := test.conns[n], true
+	if rapid.Bool().Draw(r, "certain") {
+		conn.Lost(errors.New("lost"))
+		conn.Lost(nil)
+	} else {
+		lost, test.backend.check = false, nil
+		if rapid.Bool().Draw(r, "broken") {
+			lost, test.backend.check = true, errors.New("no answer")
+		}
+		conn.Suspect(errors.New("suspect"))
+		synctest.Wait()
 	}
-
-	switch {
-	case m.state == resilience.ConnectionUp && conn == m.made:
+	if lost && n == m.made && m.state == resilience.ConnectionUp {
 		m.lost()
-	case m.dialling && conn == m.made+1:
-		m.reportedLost = true
 	}
 }
 
@@ -276,9 +284,10 @@ func (test *connectorTest) compareGet() error {
 	m := test.model
 	conn, err := test.connector.Get(context.Background())
 	if m.state == resilience.ConnectionUp {
-		if err != nil || conn != m.made {
-			return fmt.Errorf("Get: %v, %v", conn, err)
+		if err != nil || conn.Value() != m.made {
+			return fmt.Errorf("Get: %v", err)
 		}
+		test.conns[m.made] = conn
 		return nil
 	}
 

@@ -34,7 +34,6 @@ func (r result) failed() bool { return r.verdict == fail }
 // notes explain why some modules, by directory, take minutes.
 var notes = map[string]string{
 	"adapters/otel/collector": " (an OpenTelemetry Collector, which the first run downloads and compiles)",
-	"adapters/redis/servers":  " (servers of Redis, in outages: most of a minute)",
 	"examples/backends":       " (clients of common backends, which the first run downloads and compiles)",
 }
 

@@ -85,12 +85,12 @@ func (c *calls) record(e resilience.CallEnd) {
 	}
 }
 
-// explain keeps the text of the cause of a failure that was just recorded.
-func (c *calls) explain(e resilience.CallEnd) {
+// explain keeps the scrubbed text of the cause of a failure that was just recorded.
+func (c *calls) explain(e resilience.CallEnd, scrub func(string) string) {
 	if !e.Counted || e.Err.Err == nil {
 		return
 	}
-	cause, ok := c.print(e.Err.Err) // not under the lock
+	cause, ok := c.print(e.Err.Err, scrub) // not under the lock
 	if !ok {
 		return
 	}
@@ -102,7 +102,7 @@ func (c *calls) explain(e resilience.CallEnd) {
 
 // print returns the text of a tool's error, if its methods return it soon. One that blocks must not hold up the events
 // of all tools.
-func (c *calls) print(err error) (text string, ok bool) {
+func (c *calls) print(err error, scrub func(string) string) (text string, ok bool) {
 	if c.printing.Load() >= maxPrinting {
 		return "", false
 	}
@@ -115,7 +115,7 @@ func (c *calls) print(err error) (text string, ok bool) {
 			c.printing.Add(-1)
 			close(printed)
 		}()
-		printed <- cut(resilience.Scrub(err.Error()), maxCause)
+		printed <- cut(scrub(err.Error()), maxCause)
 	}()
 	late := time.NewTimer(printTime)
 	defer late.Stop()

@@ -35,7 +35,7 @@ type Config struct {
 	Healthy func([]resilience.Health) bool
 
 	// ShowCauses shows the texts of causes beside the last failures, cut to 300 bytes. They pass
-	// [resilience.Scrub], and may still contain addresses and what clients have sent. The default is to show
+	// [resilience.Guard.Scrub], and may still contain addresses and what clients have sent. The default is to show
 	// only what agents may read.
 	ShowCauses bool
 
@@ -107,11 +107,22 @@ func (c *Console) Observer() resilience.Observer {
 		End: func(_ context.Context, e resilience.CallEnd) {
 			c.calls.record(e)
 			if c.cfg.ShowCauses {
-				c.calls.explain(e) // last, because the methods of a tool's error take their time
+				c.calls.explain(e, c.scrub) // last, because the methods of a tool's error take their time
 			}
 		},
 		Breaker: c.changes.record,
 	}
+}
+
+// scrub is the guard's Scrub, once the guard is known.
+func (c *Console) scrub(text string) string {
+	c.mu.Lock()
+	g := c.guard
+	c.mu.Unlock()
+	if g == nil {
+		return resilience.Scrub(text)
+	}
+	return g.Scrub(text)
 }
 
 // Handler returns the handler of all routes, for the guard that has the console's observer. It may be called

@@ -62,8 +62,8 @@
 //	  history                rows [start, succeeded, failed, rejected, other, p50, p95], the oldest first; start is in
 //	                         seconds since 1970, and steps without calls have no row
 //	breakers                 breaker, key, state, retryAfter, consecutiveFailures, reason, tools, and
-//	  since, cause           when the breaker ceased to be closed, and why: calls, cooldown, probe,
-//	                         manual or fleet
+//	  since, cause           when the breaker ceased to be closed, and why: calls, cooldown, probe
+//	                         or manual
 //	changes                  the last 200, the oldest first: number, time, breaker, from, to, cause, reason
 //
 // Rejected calls haven't reached the tool. Other ones were mistakes of the caller's, canceled, or aren't finished.

@@ -146,59 +146,6 @@ func TestHeartbeatsComeInTime(t *testing.T) {
 	})
 }
 
-func TestToolsThatAreForgottenAreGone(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFixture(t, resilience.Config{}, console.Config{})
-		_, p := f.serve()
-		f.call("first", 1, 0, nil)
-		r := f.stream(p)
-		r.next()
-		for i := range 1024 {
-			f.call(fmt.Sprint(i), 1, 0, nil)
-		}
-		_, d := r.next()
-		assert.Equal(t, []string{"first"}, d.Gone.Tools)
-		assert.Equal(t, []string{"first"}, d.Gone.Breakers)
-	})
-}
-
-// A reader has dropped a tool that is gone, with its history.
-func TestToolThatComesBackHasAllItsHistory(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFixture(t, tools("db"), console.Config{})
-		_, p := f.serve()
-		f.call("x", 7, 0, nil)
-		f.flush()
-		time.Sleep(time.Minute)
-		r := f.stream(p)
-		_, snapshot := r.next()
-		require.Len(t, snapshot.tool(t, "x").History, 1)
-
-		for i := range 1024 { // as many as the guard keeps
-			f.call(fmt.Sprint("other-", i), 1, 0, nil)
-			if i%200 == 0 {
-				f.flush()
-			}
-		}
-		f.flush()
-		for gone := false; !gone; {
-			_, d := r.next()
-			gone = slices.Contains(d.Gone.Tools, "x")
-		}
-
-		f.call("x", 1, 0, nil)
-		f.flush()
-		for {
-			_, d := r.next()
-			if i := slices.IndexFunc(d.Tools, func(t tool) bool { return t.Tool == "x" }); i >= 0 {
-				require.Len(t, d.Tools[i].History, 2)
-				require.Equal(t, f.health().tool(t, "x").History, d.Tools[i].History)
-				return
-			}
-		}
-	})
-}
-
 // A guard that is closed while the page is open stays on the page, which says so.
 func TestEventsTellThatTheGuardIsClosed(t *testing.T) {
 	for _, names := range [][]string{{}, {"a"}} {

@@ -166,11 +166,11 @@ func TestOnlyACountedFailureHasACause(t *testing.T) {
 			Label: "x", Time: at(1), Err: &resilience.Error{Code: resilience.CodeToolFailed, Err: err}, Counted: counted,
 		}
 		c.record(e)
-		c.explain(e)
+		c.explain(e, resilience.Scrub)
 	}
 	end(true, errors.New("boom"))
 	end(false, errors.New("no such branch"))
-	c.explain(resilience.CallEnd{Label: "x"})
+	c.explain(resilience.CallEnd{Label: "x"}, resilience.Scrub)
 	assert.Equal(t, "boom", c.of("x", at(1)).failed.cause)
 
 	end(true, nil)

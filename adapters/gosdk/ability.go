@@ -38,7 +38,7 @@ func markClientError(err error) error {
 // author says of it by a mark of the resilience package's, or by a *resilience.Error, stands.
 func isAboutClient(err error) bool {
 	var own *resilience.Error
-	if !isBounded(err) || errors.As(err, &own) {
+	if errors.As(err, &own) {
 		return false
 	}
 

@@ -128,7 +128,6 @@ func TestErrorThatOnlyMentionsAClient(t *testing.T) {
 		"no errors":             {severalErrors{}, true},
 		"with another":          {errors.Join(unable, errors.New("no luck")), true},
 		"something like it":     {errors.New("the client does not support elicitation"), true},
-		"endless":               {endless()["a cycle"], true},
 	} {
 		f := newProtected(t, resilience.Config{}, gosdk.Failure(gosdk.CountErrors))
 		f.typed("x", nil, func(context.Context) error { return tc.err })

@@ -52,7 +52,7 @@ func (o *options) answerOfResult(
 // answerOfError returns the answer and the error for the guard that a handler's error stands for.
 func (o *options) answerOfError(err error) (answer, error) {
 	var own *resilience.Error
-	if !isBounded(err) || errors.As(err, &own) {
+	if errors.As(err, &own) {
 		return answer{}, err
 	}
 
@@ -91,9 +91,9 @@ func (e *scrubbedError) Unwrap() error { return e.error }
 
 // forClient returns the error for the SDK, without the secrets in its text. What the guard has to say is the
 // data of a protocol error that has none.
-func (p *protocolError) forClient(e *resilience.Error) error {
+func (p *protocolError) forClient(g *resilience.Guard, e *resilience.Error) error {
 	wire := p.wire
-	wire.Message = resilience.Scrub(wire.Message)
+	wire.Message = g.Scrub(wire.Message)
 	switch {
 	case e.HasGuidance() && wire.Data == nil:
 		wire.Data, _ = json.Marshal(e) // it can't fail
@@ -138,20 +138,8 @@ func isMistake(code int64) bool {
 // timedOut reports whether err says no more than that the timeout of ctx, a guarded call's, has passed.
 func timedOut(ctx context.Context, err error) bool {
 	end, ok := context.Cause(ctx).(*resilience.Error)
-	return ok && end.Code == resilience.CodeTimeout && isBounded(err) && errors.Is(err, context.DeadlineExceeded)
+	return ok && end.Code == resilience.CodeTimeout && errors.Is(err, context.DeadlineExceeded)
 }
-
-// isBounded reports whether errors.As and errors.Is come to an end with err: a tool's error may wrap
-// itself. The resilience package looks at a bounded number of errors, and replaces an error that wraps
-// more than those.
-func isBounded(err error) bool {
-	_, kept := resilience.AsError("", examined{err}).Err.(examined)
-	return kept
-}
-
-type examined struct{ error }
-
-func (e examined) Unwrap() error { return e.error }
 
 // withGuidance returns a copy of a tool's own result with e, if that says more than the tool does: in the
 // _meta, and in the content, since hosts show that to the model.
@@ -181,7 +169,7 @@ func withMetadata(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolRes
 }
 
 // forClient returns the result, if it is a failure without the secrets in the text of its content.
-func (a answer) forClient() *mcp.CallToolResult {
+func (a answer) forClient(g *resilience.Guard) *mcp.CallToolResult {
 	res := a.result
 	if res == nil || !res.IsError || a.needsInput {
 		return res
@@ -193,7 +181,7 @@ func (a answer) forClient() *mcp.CallToolResult {
 		if t == nil {
 			continue
 		}
-		text := resilience.Scrub(t.Text)
+		text := g.Scrub(t.Text)
 		if text == t.Text {
 			continue
 		}
@@ -214,12 +202,12 @@ func (a answer) forClient() *mcp.CallToolResult {
 }
 
 // scrubbedWords returns e, or a copy of it, without the secrets in the words of the tool's author. It may be nil.
-func scrubbedWords(e *resilience.Error) *resilience.Error {
+func scrubbedWords(g *resilience.Guard, e *resilience.Error) *resilience.Error {
 	if e == nil {
 		return nil
 	}
 
-	message, suggestion := resilience.Scrub(e.Message), resilience.Scrub(e.Suggestion)
+	message, suggestion := g.Scrub(e.Message), g.Scrub(e.Suggestion)
 	if message == e.Message && suggestion == e.Suggestion {
 		return e
 	}

@@ -1,18 +1,20 @@
 package gosdk
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
 
-// A budget bounds how long senders wait for clients that don't read or answer. A tenth of the time that passes is
+// A budget bounds how long senders wait for clients that don't read or answer. A share of the time that passes is
 // given back. What several wait for at once is one wait, since the SDK writes one message at a time. The zero value is
 // ready to use. It is safe for concurrent use.
 type budget struct {
 	mu      sync.Mutex
 	spent   time.Duration // at the time `at`
 	at      time.Time
-	waiting int // senders
+	waiting int           // senders
+	share   time.Duration // one in so many is given back; zero means 10
 }
 
 // begin lets a sender wait, and returns for how long, of a budget of that size. The caller must call end.
@@ -38,7 +40,7 @@ func (b *budget) catchUp() {
 	if passed := now.Sub(b.at); b.waiting > 0 {
 		b.spent += passed
 	} else {
-		b.spent = max(b.spent-passed/10, 0)
+		b.spent = max(b.spent-passed/cmp.Or(b.share, 10), 0)
 	}
 	b.at = now
 }

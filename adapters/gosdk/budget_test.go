@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A client that doesn't read takes a tenth of what a tool has before it times out, also if it could have longer: after
+// A client that doesn't read takes a hundredth of what a tool has before it times out, also if it could have longer: after
 // a question to a person, or if it made progress.
-func TestClientThatDoesNotReadTakesATenthOfTheToolsOwnTime(t *testing.T) {
+func TestClientThatDoesNotReadTakesAHundredthOfTheToolsOwnTime(t *testing.T) {
 	for name, tool := range map[string]resilience.Tool{
 		"after a question":                     {Timeout: time.Second},
 		"with a MaxTimeout":                    {Timeout: time.Second, MaxTimeout: time.Minute},
@@ -35,8 +35,8 @@ func TestClientThatDoesNotReadTakesATenthOfTheToolsOwnTime(t *testing.T) {
 					for range 3 {
 						assert.NoError(t, contacts["a log message"](ctx, req))
 					}
-					assert.Equal(t, 100*time.Millisecond, time.Since(begun))
-					time.Sleep(800 * time.Millisecond)
+					assert.Equal(t, 10*time.Millisecond, time.Since(begun))
+					time.Sleep(980 * time.Millisecond)
 					return textResult("done"), nil
 				})
 				answerAfter(&f.options, time.Minute)
@@ -52,7 +52,7 @@ func TestClientThatDoesNotReadTakesATenthOfTheToolsOwnTime(t *testing.T) {
 // Several senders that begin one after the other wait for no longer than one.
 func TestSendersThatBeginOneAfterTheOther(t *testing.T) {
 	for name, want := range map[string]time.Duration{
-		"to the client of a call": time.Second, "to others": 100 * time.Millisecond,
+		"to the client of a call": 100 * time.Millisecond, "to others": 100 * time.Millisecond,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestSendersThatBeginOneAfterTheOther(t *testing.T) {
 					assert.Equal(t, max(want, 5*want/4), time.Since(begun))
 					begun = time.Now()
 					assert.NoError(t, req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: 1}))
-					assert.LessOrEqual(t, time.Since(begun), want/40, "a tenth of the time since")
+					assert.LessOrEqual(t, time.Since(begun), want/400, "a hundredth of the time since")
 					return textResult("done"), nil
 				})
 				c.joinDeaf("deaf")

@@ -104,13 +104,13 @@ func (c *client) call(ctx context.Context, req mcp.Request, params *mcp.CallTool
 	e, failed := err.(*resilience.Error)
 	switch {
 	case !failed, got.needsInput:
-		return got.forClient(), nil
+		return got.forClient(c.guard), nil
 	case got.result == nil || hasLeft(ctx, e):
 		return nil, e
 	case got.result.Meta[resilience.MetaError] != nil:
-		return got.forClient(), nil // the server's own guard knows more about the failure
+		return got.forClient(c.guard), nil // the server's own guard knows more about the failure
 	default:
-		return withMetadata(got.forClient(), e), nil
+		return withMetadata(got.forClient(c.guard), e), nil
 	}
 }
 

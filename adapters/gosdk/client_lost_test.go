@@ -163,7 +163,6 @@ func TestErrorOfACallOfASessionThatMayBeUp(t *testing.T) {
 		"nor could be":            {err: sdks(&json.MarshalerError{Err: errBoom})},
 		"nor is of a type":        {err: sdks(&json.UnsupportedTypeError{Type: reflect.TypeFor[func()]()})},
 		"it isn't the SDK's":      {err: errBoom},
-		"it wraps itself":         {err: &cycle{}},
 		"the server has answered": {err: sdks(&jsonrpc.Error{Code: -32603, Message: "m"})},
 	} {
 		t.Run(name, func(t *testing.T) {

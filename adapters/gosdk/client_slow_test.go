@@ -151,18 +151,18 @@ func TestSlowClientKeepsNoCallThatHangs(t *testing.T) {
 
 // A tool waits for its clients for a second, or a tenth of its time, and for a tenth of the time since. What it asks
 // people is another matter, and so is what it does once it has returned. The client hears all of it before the answer.
-func TestAttemptWaitsForItsClientsForATenthOfItsTime(t *testing.T) {
+func TestAttemptWaitsForItsClientsForAHundredthOfItsTime(t *testing.T) {
 	const ms = time.Millisecond
 	for timeout, want := range map[time.Duration][]time.Duration{ // what each of several notifications takes
-		time.Minute:     {300 * ms, 300 * ms, 300 * ms, 190 * ms, 0},
-		5 * time.Second: {300 * ms, 230 * ms, 0},
-		time.Second:     {100 * ms, 0},
+		time.Minute:     {30 * ms, 30 * ms, 30 * ms, 10 * ms, 0},
+		5 * time.Second: {30 * ms, 20 * ms, 0},
+		time.Second:     {10 * ms, 0},
 	} {
 		t.Run(timeout.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newWithSlowClients(t, resilience.Config{
 					Tools: map[string]resilience.Tool{"x": {Timeout: timeout}},
-				}, 300*ms)
+				}, 30*ms)
 				told := 0.0
 				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 					took := func(contact func() error) time.Duration {
@@ -175,26 +175,24 @@ func TestAttemptWaitsForItsClientsForATenthOfItsTime(t *testing.T) {
 						return gosdk.NotifyProgress(ctx, req, told, 0, "")
 					}
 					if timeout == time.Minute {
-						assert.Equal(t, 5300*ms, took(func() error { return contacts["elicitation"](ctx, req) }))
+						assert.Equal(t, 5030*ms, took(func() error { return contacts["elicitation"](ctx, req) }))
 					}
 					for i, want := range want {
 						got := took(tell)
-						assert.InDelta(t, want, got, float64(100*ms), "notification %d", i)
+						assert.InDelta(t, want, got, float64(2*ms), "notification %d", i)
 					}
-					assert.ErrorContains(t, contacts["ping"](ctx, req), "doesn't read")
 					if timeout == time.Minute {
 						time.Sleep(10 * time.Second)
-						assert.Equal(t, 300*ms, took(tell))
-						assert.Equal(t, 300*ms, took(tell))
-						time.Sleep(10 * time.Second)
-						assert.Equal(t, 300*ms, took(func() error { return contacts["ping"](ctx, req) }))
+						assert.Equal(t, 30*ms, took(tell))
+						assert.Equal(t, 30*ms, took(tell))
+						assert.Equal(t, 30*ms, took(func() error { return contacts["ping"](ctx, req) }))
 					}
 
 					go func() {
 						time.Sleep(time.Minute)
 						for range 5 {
 							note := &mcp.ProgressNotificationParams{ProgressToken: "other"}
-							assert.Equal(t, 300*ms, took(func() error {
+							assert.Equal(t, 30*ms, took(func() error {
 								return req.Session.NotifyProgress(context.WithoutCancel(ctx), note)
 							}))
 						}
@@ -260,7 +258,7 @@ func TestWaitingForSeveralMessagesAtOnceIsOneWait(t *testing.T) {
 			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 				writing <- struct{}{}
 				defer func() { <-writing }()
-				time.Sleep(5 * time.Millisecond)
+				time.Sleep(500 * time.Microsecond)
 				return next(ctx, method, req)
 			}
 		})
@@ -276,7 +274,7 @@ func TestWaitingForSeveralMessagesAtOnceIsOneWait(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			assert.Equal(t, 750*time.Millisecond, time.Since(begun), "all is written")
+			assert.Equal(t, 75*time.Millisecond, time.Since(begun), "all is written")
 			return textResult("done"), nil
 		})
 		f.connectContacted()
@@ -307,7 +305,7 @@ func TestWhatAClientDoesNotReadEndsWithItsCall(t *testing.T) {
 		params := &mcp.CallToolParams{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
 		_, err := f.session.CallTool(t.Context(), params)
 		require.NoError(t, err)
-		assert.Equal(t, 3*time.Second, time.Since(start), "it waits, asks, and ends, for a second each")
+		assert.Equal(t, 2100*time.Millisecond, time.Since(start), "it waits for 100ms, and asks and ends for a second each")
 		assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
 		release()
 		synctest.Wait()
@@ -381,7 +379,7 @@ func TestNothingWaitsForWhatIsToldAfterIt(t *testing.T) {
 				if name == "timeout" {
 					assert.Equal(t, 2*time.Second, time.Since(begun), "it is the guard's answer")
 				}
-				assert.Less(t, time.Since(begun), 15*time.Second)
+				assert.Less(t, time.Since(begun), time.Minute, "until then it tells more")
 				time.Sleep(time.Hour)
 			})
 		})
@@ -436,10 +434,14 @@ func TestPingOfAClientThatDoesNotRead(t *testing.T) {
 			takes.Store(int64(time.Second))
 			begun := time.Now()
 			assert.NoError(t, contacts["a log message"](ctx, req))
+			assert.Equal(t, 100*time.Millisecond, time.Since(begun))
+			assert.Error(t, contacts["ping"](ctx, req))
 			assert.InDelta(t, 500*time.Millisecond, time.Since(begun), float64(100*time.Millisecond), "it has waited before")
+			synctest.Wait()
+			assert.EqualValues(t, 2, pings.Load())
 			assert.Error(t, contacts["ping"](ctx, req))
 			synctest.Wait()
-			assert.EqualValues(t, 1, pings.Load(), "no time is left")
+			assert.EqualValues(t, 2, pings.Load(), "no time is left")
 			time.Sleep(2 * time.Second)
 			takes.Store(0)
 			assert.NoError(t, contacts["ping"](ctx, req))
@@ -517,9 +519,9 @@ func TestTimeoutWaitsForNoSlowClient(t *testing.T) {
 	}
 }
 
-// A tool that is done in time but for a client that doesn't read times out for that one, and is shut for nobody.
-func TestClientThatMakesAToolTimeOutShutsItForNobody(t *testing.T) {
-	for _, works := range []time.Duration{8200 * time.Millisecond, 8800 * time.Millisecond, 9 * time.Second} {
+// A tool that needs nearly all of its time is done in time for a client that doesn't read, which could shut it for others.
+func TestClientThatDoesNotReadMakesNoToolTimeOut(t *testing.T) {
+	for _, works := range []time.Duration{8200 * time.Millisecond, 9 * time.Second, 9700 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			var deaf atomic.Bool
 			c := newCrowd(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: 10 * time.Second}}},
@@ -545,7 +547,7 @@ func TestClientThatMakesAToolTimeOutShutsItForNobody(t *testing.T) {
 			c.join("client")
 			deaf.Store(true)
 			for range 5 {
-				require.Contains(t, text(t, c.call("x")), resilience.CodeTimeout)
+				require.Equal(t, "done", text(t, c.call("x")))
 			}
 			require.Zero(t, c.guard.Breaker("x").Failures())
 			deaf.Store(false)

@@ -227,7 +227,7 @@ func TestGuardedClientBelievesAGuardedServer(t *testing.T) {
 		for range 3 {
 			assert.Equal(t, resilience.CodeValidation, metadataOf(t, f.call("mistake")).Code)
 		}
-		assert.Zero(t, g.Health()[1].ConsecutiveFailures, "the caller's mistake doesn't count here either")
+		assert.Zero(t, g.Breaker("mistake").Failures(), "the caller's mistake doesn't count here either")
 	})
 }
 

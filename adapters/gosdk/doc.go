@@ -17,21 +17,19 @@
 //     retried, which would repeat the question, however its attempt ends. That holds for what is asked with the
 //     context of the call.
 //   - What a tool tells its client, with the context of its call or as its progress, is written before the tool goes
-//     on. But for a client that doesn't read, or answer a ping, an attempt waits for no more than a second in all, or a
-//     tenth of its timeout if that is less, of which a tenth of the time since is given back. After that the tool goes
-//     on without an error, and what it tells its client is sent in order as that reads, before a question or its
-//     answer, which wait for that at most a second for each message: a client that needs as long for each of a thousand
-//     waits a quarter of an hour for its answer, as it would without a guard. What the client doesn't read in that time
-//     is dropped with the end of the call, and so is what it hasn't read when the guard gives the answer, such as a
-//     TIMEOUT, which waits for nothing. A ping that is answered takes of the tool's time, too; it is an error once
-//     there is none. So a tool that tells its client much should need no more than four fifths of its timeout: that it
-//     exceeds that isn't counted if that client has taken a tenth, see [resilience.Excuse].
-//   - Any other notification waits for clients that don't read for at most 100ms in all, of which a tenth of the time
-//     since is given back: one to another session, and one that is sent without the context of a request, as the SDK does
-//     for Server.ResourceUpdated and slog does for a mcp.LoggingHandler. Then the sender goes on, without an error, and
-//     the notification is sent, as it was, once the client reads.
-//   - Of a call, and of a session for all else, 1,000 notifications are kept in that way. One more waits for a
-//     millisecond for the client to read another, and is an error if it doesn't.
+//     on. But for a client that doesn't read, an attempt waits for no more than 100ms in all, or a hundredth of its
+//     timeout if that is less. After that the tool goes on without an error, and what it tells its client is sent in
+//     order as that reads, before a question or its answer, which wait for that at most a second for each message: a
+//     client that needs as long for each of a thousand waits a quarter of an hour for its answer, as it would without a
+//     guard. What the client doesn't read in that time is dropped with the end of the call, and so is what it hasn't read
+//     when the guard gives the answer, such as a TIMEOUT, which waits for nothing. Pings wait for their answers for ten
+//     times as long in all, and are an error after that. A hundredth of the time since is given back, and a tenth to pings.
+//   - Any other notification waits for clients that don't read for at most 100ms in all, of which a hundredth of the
+//     time since is given back: one to another session, and one that is sent without the context of a request, as the
+//     SDK does for Server.ResourceUpdated and slog does for a mcp.LoggingHandler. Then the sender goes on, without an
+//     error, and the notification is sent, as it was, once the client reads.
+//   - Of a call, and of a session for all else, 1,000 notifications are kept in that way. One more waits for the client to
+//     read another, one of a call for as long as a ping and any other for a millisecond, and is an error if it doesn't.
 //
 // # What a client receives
 //
@@ -47,7 +45,7 @@
 //     hosts show that to the model, and in the _meta under [resilience.MetaError]. To a protocol error
 //     without data it is added as that. Data that is no JSON is left out: the SDK would end the session.
 //   - Secrets in the text items of a failed result, in the text of an error, and in the words of a
-//     *resilience.Error are replaced, see [resilience.Scrub]. Structured content stays as it is.
+//     *resilience.Error are replaced, see [resilience.Guard.Scrub]. Structured content stays as it is.
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
 //     the call, if a handler returns neither a result nor an error, if any part of a result, or what it asks,
 //     is no JSON (a NaN, of which the SDK would send nothing), or as the error of a handler of the low-level

@@ -28,31 +28,6 @@ const testTimeout = 2 * time.Minute
 // errBoom says that the backend has failed.
 var errBoom = resilience.MarkBackend(errors.New("boom at 10.0.0.7"))
 
-// A cycle is an error that wraps itself.
-type cycle struct{}
-
-func (*cycle) Error() string   { return "cycle" }
-func (c *cycle) Unwrap() error { return c }
-
-// A hiddenCycle wraps nothing, but its As method finds an error that wraps it.
-type hiddenCycle struct{}
-
-func (*hiddenCycle) Error() string { return "hidden cycle" }
-func (h *hiddenCycle) As(target any) bool {
-	e, ok := target.(**resilience.Error)
-	if ok {
-		*e = &resilience.Error{Code: resilience.CodeToolFailed, Message: "m", Err: h}
-	}
-	return ok
-}
-
-// endless returns errors that errors.As, or who looks for the last of several, would follow for ever.
-func endless() map[string]error {
-	own := &resilience.Error{Code: resilience.CodeToolFailed, Message: "m"}
-	own.Err = own
-	return map[string]error{"a cycle": &cycle{}, "of our type": own, "hidden": &hiddenCycle{}}
-}
-
 // fast retries without delay.
 var fast = resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}}
 

@@ -72,11 +72,7 @@ func TestHealthShowsAgentsWhichToolsWorkAndNoMore(t *testing.T) {
 func TestHealthShowsNoNameThatAClientHasMadeUp(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		synctest.Test(t, func(t *testing.T) {
-			countAll := func(error) resilience.Class { return resilience.ClassTransient }
-			f := newProtected(t, resilience.Config{
-				Tools:   map[string]resilience.Tool{"listed": {}},
-				Breaker: resilience.BreakerConfig{Classify: countAll},
-			})
+			f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{"listed": {}}})
 			f.raw("works", nil, returns(textResult("fine"), nil))
 			f.raw("fails", nil, returns(nil, errBoom))
 			f.raw("asks", nil, returns(&mcp.CallToolResult{InputRequests: mcp.InputRequestMap{}}, nil))

@@ -20,7 +20,7 @@ func Protect(server *mcp.Server, g *resilience.Guard, opts ...Option) {
 		panic("resilience: gosdk: nil *mcp.Server")
 	}
 
-	tracker := &tracker{}
+	tracker := &tracker{budget: budget{share: 100}}
 	server.AddReceivingMiddleware(newMiddleware(g, tracker, opts))
 	server.AddSendingMiddleware(tracker.middleware)
 }
@@ -97,15 +97,15 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	}, resilience.ForRequest(request), resilience.WaitForTool())
 
 	e, failed := err.(*resilience.Error)
-	e = scrubbedWords(e)
+	e = scrubbedWords(s.guard, e)
 	ofTool = got.err != nil || got.result != nil
 	switch {
 	case !failed, got.needsInput:
-		return got.forClient(), nil
+		return got.forClient(s.guard), nil
 	case got.err != nil:
-		return nil, got.err.forClient(e)
+		return nil, got.err.forClient(s.guard, e)
 	case got.result != nil:
-		return withGuidance(got.forClient(), e), nil
+		return withGuidance(got.forClient(s.guard), e), nil
 	}
 	return s.errorResult(req, e), nil
 }

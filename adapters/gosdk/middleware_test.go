@@ -332,45 +332,6 @@ func TestNilServerOrGuardPanics(t *testing.T) {
 	assert.PanicsWithValue(t, "resilience: gosdk: nil *mcp.Server", func() { gosdk.Protect(nil, nil) })
 }
 
-// Other middleware may return any error. It fails its call at once, and occupies nothing.
-func TestErrorThatWrapsItselfFailsItsCall(t *testing.T) {
-	for name, endless := range endless() {
-		t.Run(name, func(t *testing.T) {
-			next := func(_ context.Context, method string, _ mcp.Request) (mcp.Result, error) {
-				if method == "tools/list" {
-					return &mcp.ListToolsResult{}, nil
-				}
-				return nil, endless
-			}
-			g := newGuard(t, resilience.Config{Timeouts: resilience.Timeouts{resilience.Quick: testTimeout}})
-			params := &mcp.CallToolParams{Name: "x"}
-
-			_, err := gosdk.ClientMiddleware(g)(next)(t.Context(), "tools/call",
-				&mcp.ClientRequest[*mcp.CallToolParams]{Params: params})
-			assert.ErrorIs(t, err, resilience.CodeToolFailed)
-
-			res, err := gosdk.Middleware(g)(next)(t.Context(), "tools/call",
-				&mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
-			require.NoError(t, err)
-			assert.Contains(t, jsonOf(t, res), string(resilience.CodeToolFailed))
-			for _, h := range g.Health() {
-				assert.Zero(t, h.Abandoned)
-			}
-
-			late := func(ctx context.Context, _ string, _ mcp.Request) (mcp.Result, error) {
-				<-ctx.Done()
-				return nil, endless
-			}
-			tool := resilience.Tool{Timeout: time.Millisecond, Cooperative: true} // the guard waits for it
-			g = newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": tool}})
-			_, err = gosdk.Middleware(g)(late)(t.Context(), "tools/call",
-				&mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
-			require.NoError(t, err)
-			assert.Zero(t, g.Health()[0].Abandoned)
-		})
-	}
-}
-
 // Whether the tool or the guard notices the timeout first is chance. The client receives the same.
 func TestToolThatRespectsItsTimeoutHasTheGuardsAnswer(t *testing.T) {
 	f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{

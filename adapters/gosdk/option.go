@@ -139,8 +139,8 @@ func (o *options) breakerKeyOf(ctx context.Context, req mcp.Request) func() stri
 }
 
 // AllowDebug allows clients to turn debug on for a request, by [resilience.MetaDebug]. They then read the causes of
-// errors, also with HideErrors, and the redacted arguments. Only the secrets that [resilience.Scrub] recognizes are
-// taken out of a cause: where clients aren't trusted, leave it out.
+// errors, also with HideErrors, and the redacted arguments. Only the secrets that [resilience.Guard.Scrub]
+// recognizes are taken out of a cause: where clients aren't trusted, leave it out.
 func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }
 
 // AllowTimeout allows clients to choose the timeout of a request, by [resilience.MetaTimeout]. The

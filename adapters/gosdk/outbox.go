@@ -14,8 +14,8 @@ const (
 	// maxOutbox bounds the messages that wait for one client.
 	maxOutbox = 1000
 
-	// minWait is how long a sender waits for room in a full outbox, so that a client that reads is told everything,
-	// however fast it is told.
+	// minWait is how long a sender waits at least for room in a full outbox, so that a client that reads is told
+	// everything, however fast it is told.
 	minWait = time.Millisecond
 
 	// maxRead is how long a client may need for each message that is to be read before something else.
@@ -38,16 +38,16 @@ type letter struct {
 	inVain atomic.Bool // a sender has waited for room behind it
 }
 
-// send sends a message, and waits for it, but not for long. If there is no error, the message has been sent or will
-// be; nobody hears whether that fails.
-func (o *outboxes) send(ctx context.Context, m message, wait time.Duration) (mcp.Result, error) {
+// send sends a message. It waits for room in its outbox, and for the message to be written, for at most these times. If
+// there is no error, the message has been sent or will be; nobody hears whether that fails.
+func (o *outboxes) send(ctx context.Context, m message, wait, room time.Duration) (mcp.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, resilience.MarkNeutral(err)
 	}
 
 	m.req = cloneNotification(m.req) // the sender may change its parameters when it has gone on
 	l := &letter{sending: newSending(), ctx: context.WithoutCancel(ctx), message: m}
-	if err := o.post(l); err != nil {
+	if err := o.post(l, room); err != nil {
 		return nil, err
 	}
 	if l.isOverWithin(wait) {
@@ -57,8 +57,8 @@ func (o *outboxes) send(ctx context.Context, m message, wait time.Duration) (mcp
 }
 
 // post puts a letter into its outbox. It waits for room.
-func (o *outboxes) post(l *letter) error {
-	for until := time.Now().Add(minWait); ; {
+func (o *outboxes) post(l *letter, wait time.Duration) error {
+	for until := time.Now().Add(max(wait, minWait)); ; {
 		first, full := o.add(l)
 		if !full {
 			return nil

@@ -23,7 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One client reads nothing of what a tool tells to all. It delays one call of the others, and misses nothing.
+// One client reads nothing of what a tool tells to all. It delays the calls of the others by 100ms in all, and misses
+// nothing.
 func TestClientThatDoesNotReadHoldsUpNoOther(t *testing.T) {
 	for name, tell := range tellings {
 		t.Run(name, func(t *testing.T) {
@@ -43,13 +44,11 @@ func TestClientThatDoesNotReadHoldsUpNoOther(t *testing.T) {
 				c.joinDeaf("deaf")
 				c.join("able")
 
-				for i := range 10 {
-					begun := time.Now()
+				begun := time.Now()
+				for range 10 {
 					assert.Equal(t, "done", text(t, c.call("x")))
-					took := time.Since(begun)
-					assert.Equal(t, i == 0, took > 0, took)
-					assert.LessOrEqual(t, took, 100*time.Millisecond)
 				}
+				assert.Equal(t, 100*time.Millisecond, time.Since(begun))
 				for _, heard := range c.takeHeard() {
 					assert.Contains(t, heard, "able: ")
 				}
@@ -343,7 +342,7 @@ func TestAttemptSpendsItsTimeOnOtherClientsToo(t *testing.T) {
 		})
 		c.join("able")
 		assert.Equal(t, "done", text(t, c.call("x")))
-		assert.Equal(t, []time.Duration{50 * time.Millisecond, 0, 0}, took)
+		assert.Equal(t, []time.Duration{5 * time.Millisecond, 0, 0}, took)
 	})
 }
 

@@ -40,12 +40,9 @@ const (
 	maxTexts = 5
 )
 
-// partsOf returns the parts of err, and whether it can be read: it may have no end, and its methods may panic, as those
-// of a nil pointer do. known is what uses of other sessions have returned.
+// partsOf returns the parts of err, and whether it can be read: its methods may panic, as those of a nil pointer do.
+// known is what uses of other sessions have returned.
 func partsOf(err error, known known) (p *parts, ok bool) {
-	if !isBounded(err) {
-		return nil, false
-	}
 	defer func() {
 		if recover() != nil {
 			p, ok = nil, false

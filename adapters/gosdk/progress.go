@@ -61,6 +61,7 @@ type trackedAttempt struct {
 	ctx      context.Context // its end is that of the attempt
 	patience time.Duration   // with clients that don't read or answer
 	budget   budget          // of that
+	notes    budget          // a tenth of that, for notifications to be written
 
 	// guarded by call.mu
 	returned bool
@@ -129,7 +130,7 @@ func (c *trackedCall) begin(ctx context.Context) (_ context.Context, returned fu
 	if deadline, ok := ctx.Deadline(); ok { // now: a question to a person puts it off
 		timeout = min(timeout, time.Until(deadline))
 	}
-	a := &trackedAttempt{call: c, ctx: ctx, patience: min(maxWait, timeout/10)}
+	a := &trackedAttempt{call: c, ctx: ctx, patience: min(maxWait, timeout/10), notes: budget{share: 100}}
 	c.mu.Lock()
 	c.latest, c.repeated = a, slices.Max(append([]float64{c.sent}, c.posting...))
 	c.mu.Unlock()

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,9 +191,7 @@ func TestToolThatHasElicitedIsNotCalledAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				retry := fast
-				retry.Classify = tc.classify
-				f := newProtected(t, resilience.Config{AttemptTimeout: time.Second, Retry: retry})
+				f := newProtected(t, resilience.Config{AttemptTimeout: time.Second, Retry: fast, Classify: tc.classify})
 				elicitations := 0
 				f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 					elicitations++
@@ -252,54 +248,6 @@ func TestAbandonedAttemptElicitsNothing(t *testing.T) {
 		assert.Equal(t, "done", text(t, f.call("ask")))
 		time.Sleep(time.Hour)
 		assert.Equal(t, 1, elicitations)
-	})
-}
-
-// A blockingContext is one of other middleware. Once it is to block, Value blocks for the keys of the guard.
-type blockingContext struct {
-	context.Context
-	block   atomic.Bool
-	release chan struct{}
-}
-
-func (c *blockingContext) Value(key any) any {
-	if strings.HasPrefix(fmt.Sprintf("%T", key), "resilience.") && c.block.Load() {
-		<-c.release
-	}
-	return c.Context.Value(key)
-}
-
-// The context of other middleware may do anything when progress is sent. The call still ends in time.
-func TestContextOfOtherMiddlewareMayBlockProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
-			"x": {Timeout: time.Second, MaxTimeout: time.Minute},
-		}})
-		blocking := &blockingContext{release: make(chan struct{})}
-		f.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-				if method == "tools/call" {
-					blocking.Context, ctx = ctx, blocking
-				}
-				return next(ctx, method, req)
-			}
-		})
-		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			blocking.block.Store(true)
-			return textResult("sent"), req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-				ProgressToken: req.Params.GetProgressToken(), Progress: 1,
-			})
-		})
-		f.connect("")
-
-		params := &mcp.CallToolParams{Name: "x"}
-		params.SetProgressToken("p1")
-		start := time.Now()
-		res, err := f.session.CallTool(t.Context(), params)
-		require.NoError(t, err)
-		assert.Equal(t, resilience.CodeTimeout, metadataOf(t, res).Code)
-		assert.Equal(t, time.Second, time.Since(start))
-		close(blocking.release)
 	})
 }
 

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// maxWait is how long what an attempt tells its client waits for that to read, and a ping for its answer, in sum,
-	// and at most a tenth of the attempt's timeout, which neither progress nor a question may make longer.
+	// maxWait is how long the pings of an attempt wait for their answers, and its notifications for room in a full outbox,
+	// in sum, and at most a tenth of the attempt's timeout, which neither progress nor a question may make longer. For
+	// being written, notifications wait for a tenth of that.
 	maxWait = time.Second
 
 	// maxOthersWait is how long all that doesn't belong to a call of its client waits, in sum.
@@ -78,35 +79,43 @@ func (t *tracker) send(ctx context.Context, m message, a *trackedAttempt) (mcp.R
 func (t *tracker) tellOther(ctx context.Context, m message, a *trackedAttempt) (mcp.Result, error) {
 	wait := t.budget.begin(maxOthersWait)
 	defer t.budget.end()
-	if a != nil { // without an excuse: a client that is deaf would keep the breaker of a dead backend closed for others
-		left := a.budget.begin(a.patience)
-		defer a.budget.end()
-		if !a.hasReturned() {
-			wait = min(wait, left)
-		}
+	if a != nil {
+		left, _, end := a.beginNote()
+		defer end()
+		wait = min(wait, left)
 	}
-	return t.outboxes.send(ctx, m, wait)
+	return t.outboxes.send(ctx, m, wait, minWait)
 }
 
 // tell sends a notification to the client of the call, by the outboxes of that or of another one of the same client.
 func (a *trackedAttempt) tell(ctx context.Context, m message, by *outboxes) (mcp.Result, error) {
-	wait, end := a.begin()
+	wait, room, end := a.beginNote()
 	defer end()
-	return by.send(ctx, m, wait)
+	return by.send(ctx, m, wait, room)
 }
 
-// begin lets a sender of the attempt wait for its clients until end is called, and returns for how long: what they take
-// of its time is no fault of the backend's. What is left of a tool that has returned may wait as long as it likes.
+// beginNote is begin for a notification. It returns for how long that waits to be written, and for room in an outbox.
+func (a *trackedAttempt) beginNote() (wait, room time.Duration, end func()) {
+	room, endRoom := a.begin()
+	wait = a.notes.begin(a.patience / 10)
+	end = func() {
+		a.notes.end()
+		endRoom()
+	}
+	if room == math.MaxInt64 {
+		return room, minWait, end
+	}
+	return min(wait, room), room, end
+}
+
+// begin lets a sender of the attempt wait for its clients until end is called, and returns for how long. A tool that has
+// returned may wait as long as it likes.
 func (a *trackedAttempt) begin() (left time.Duration, end func()) {
 	left = a.budget.begin(a.patience)
 	if a.hasReturned() {
 		return math.MaxInt64, a.budget.end
 	}
-	excused := resilience.Excuse(a.ctx)
-	return left, func() {
-		excused()
-		a.budget.end()
-	}
+	return left, a.budget.end
 }
 
 // A message is one to a client.

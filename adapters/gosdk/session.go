@@ -195,6 +195,16 @@ func (s *Session) contextOf(cs *mcp.ClientSession) (sessionCtx *sessionContext, 
 	return value.(*sessionContext), true
 }
 
+// Get returns the SDK's session that is up, as [resilience.Connector.Get] does.
+func (s *Session) Get(ctx context.Context) (*mcp.ClientSession, error) {
+	return valueOf(s.Connector.Get(ctx))
+}
+
+// Wait returns the SDK's session as soon as one is up, as [resilience.Connector.Wait] does.
+func (s *Session) Wait(ctx context.Context) (*mcp.ClientSession, error) {
+	return valueOf(s.Connector.Wait(ctx))
+}
+
 // CallTool calls a tool of the other server. Each call sends a copy of params, which may be nil. It
 // returns the errors that [Use] describes. A result with isError isn't an error.
 func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
@@ -236,14 +246,7 @@ func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.Cl
 
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	returned := make(chan struct{})
-	defer close(returned)
-	defer context.AfterFunc(s.ctx, func() {
-		cancel()
-		defer func() { _ = recover() }() // of a method of ctx
-		defer resilience.Excuse(ctx)()   // what f waits for now is the SDK, which closes the session
-		<-returned
-	})()
+	defer context.AfterFunc(s.ctx, cancel)()
 
 	u := &use{session: s, cs: cs, around: around}
 	u.dialed, _ = s.contextOf(cs)

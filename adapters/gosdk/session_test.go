@@ -307,32 +307,6 @@ func TestCloseOfALostSessionLetsCallsReturn(t *testing.T) {
 	}
 }
 
-// What a call of the session waits for after Close isn't its server, but what its tool does next may be one.
-func TestTimeoutAfterAClose(t *testing.T) {
-	for name, tc := range map[string]struct{ inUse, next time.Duration }{
-		"of the call":   {5 * time.Second, 0},
-		"of what comes": {0, 5 * time.Second},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			s := newSession(t, newPeer().dial, sessionConfig{})
-			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": {Timeout: 4 * time.Second}}})
-			time.AfterFunc(time.Second, func() { _ = s.Close() })
-			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-				_, err := gosdk.Use(ctx, s, func(ctx context.Context, _ *mcp.ClientSession) (int, error) {
-					<-ctx.Done()
-					time.Sleep(tc.inUse)
-					return 0, ctx.Err()
-				})
-				time.Sleep(tc.next)
-				return 0, err
-			})
-			assert.ErrorIs(t, err, resilience.CodeTimeout)
-			assert.Equal(t, tc.next > 0, g.Breaker("x").Failures() == 1)
-			time.Sleep(5 * time.Second)
-		})
-	}
-}
-
 // A server whose loss is known before counts.
 func TestLossBeforeACloseCounts(t *testing.T) {
 	p := newPeer()
@@ -473,27 +447,6 @@ func TestContextOfADialEndsWithItsSession(t *testing.T) {
 	gone(t, s, first)
 }
 
-func TestContextEndsIfTheDialReportsItsSessionLost(t *testing.T) {
-	leavesNothing(t)
-	p := newPeer()
-	var s *gosdk.Session
-	created, lost := make(chan struct{}), make(chan context.Context, 1)
-	s = gosdk.NewSession(func(ctx context.Context) (*mcp.ClientSession, error) {
-		<-created
-		cs, err := p.dial(ctx)
-		if p.dials() == 1 {
-			lost <- ctx
-			s.ReportLost(cs, errBoom)
-		}
-		return cs, err
-	}, sessionConfig{Backoff: steady(time.Millisecond)})
-	t.Cleanup(func() { s.Close() })
-	close(created)
-	up(t, s)
-	receive(t, receive(t, lost).Done())
-	assert.Equal(t, 2, p.dials())
-}
-
 // The SDK writes into the params that it receives. A retry must not send what was specific to the
 // session before.
 func TestCallToolLeavesParamsAlone(t *testing.T) {
@@ -585,24 +538,6 @@ func TestNewSessionPanicsOnBadInput(t *testing.T) {
 		gosdk.NewSession(newPeer().dial, sessionConfig{Watch: (*mcp.ClientSession).Wait})
 	})
 	assert.Panics(t, func() { gosdk.NewSession(newPeer().dial, sessionConfig{DialTimeout: -1}) })
-}
-
-func TestUseReturnsAnErrorThatWrapsItself(t *testing.T) {
-	leavesNothing(t)
-	p := newPeer()
-	s := newSession(t, p.dial, sessionConfig{})
-	up(t, s)
-	for name, endless := range endless() {
-		returned := make(chan error, 1)
-		go func() {
-			_, err := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) {
-				return 0, endless
-			})
-			returned <- err
-		}()
-		assert.Same(t, endless, receive(t, returned), name)
-	}
-	assert.Equal(t, resilience.ConnectionUp, s.State())
 }
 
 // A dial that returns a session for the second time harms neither the process nor the next dial.

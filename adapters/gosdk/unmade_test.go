@@ -119,12 +119,12 @@ func TestCallOfAnAbandonedSessionIsMadeByTheNext(t *testing.T) {
 			const calls = 6
 			a := newAbandoned(t)
 			var retries atomic.Int32
-			onRetry := func(int, time.Duration, error) {
+			onRetry := func(context.Context, resilience.CallRetry) {
 				if retries.Add(1) == calls {
 					a.redial()
 				}
 			}
-			g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent, Retry: resilience.Retry{OnRetry: onRetry}})
+			g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent, Observers: []resilience.Observer{{Retry: onRetry}}})
 			for _, err := range a.calls(t, calls, func(call func(context.Context) (*mcp.CallToolResult, error)) error {
 				_, err := resilience.Do(t.Context(), g, "echo", call, opts...)
 				return err

@@ -178,3 +178,18 @@ func withNextDial(result, err, down error, ended bool) error {
 	}
 	return e
 }
+
+// valueOf returns the SDK's session.
+func valueOf(conn *resilience.Conn[*mcp.ClientSession], err error) (*mcp.ClientSession, error) {
+	if err != nil {
+		return nil, err
+	}
+	return conn.Value(), nil
+}
+
+// ReportLost reports that cs is lost, and why; err may be nil. It does nothing unless cs is the session that is up.
+func (s *Session) ReportLost(cs *mcp.ClientSession, err error) {
+	if conn, down := s.Connector.Get(context.Background()); down == nil && conn.Value() == cs {
+		conn.Lost(err)
+	}
+}

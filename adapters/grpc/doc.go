@@ -19,16 +19,14 @@
 //	OutOfRange, Unimplemented, Unauthenticated
 //	Canceled, Unknown, any other                       nothing; a server makes Unknown of any error
 //
-// ResourceExhausted for a message that is too large rejects it instead: how large it is, an agent may decide. So does
-// the Internal that the client makes of a proxy's HTTP status 400. The Internal or Unauthenticated that it makes of a
+// gRPC answers a message that is too large with ResourceExhausted, too, which counts: check sizes that an agent decides
+// before the call. The Internal or Unauthenticated that the client makes of a
 // request that it can't send (its metadata or message isn't valid or too large, or its token can't be had, or may not
 // be sent) means nothing. They are known by gRPC's texts, so one that a backend passes on, from a call of its own,
 // means nothing either, nor does that of a reply that it can't encode. Credentials that fail with a status of their
 // own, as those of credentials/google and credentials/jwt do, look as if the backend had said it.
 //
-// DeadlineExceeded isn't counted if it comes in the second half of the time of a caller who has brought less than the
-// tool's timeout, as [resilience.Classify] says: gRPC tells the server of that deadline, and the server may keep a part
-// of the time.
+// DeadlineExceeded isn't counted if the caller has brought less time than the tool's timeout.
 //
 // The time to wait is the retry_delay of a google.rpc.RetryInfo in the details of a status that means
 // trouble.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"syscall"
@@ -293,48 +292,6 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// Either side refuses a message that is larger than it allows, by a status that otherwise means trouble. How
-// large a message is, an agent may decide.
-func TestMessageThatIsTooLargeIsAMistake(t *testing.T) {
-	_, address := listen(t, answering(1, nil))
-	conn := connect(t, address)
-	for name, tc := range map[string]struct {
-		request string
-		option  grpc.CallOption
-	}{
-		"to the server": {strings.Repeat("x", 5<<20), grpc.EmptyCallOption{}},
-		"to be sent":    {"a service", grpc.MaxCallSendMsgSize(1)},
-		"to the client": {"a service", grpc.MaxCallRecvMsgSize(1)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, rejected, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
-				err := conn.Invoke(ctx, "/backend/Call", &pb.HealthCheckRequest{Service: tc.request},
-					new(pb.HealthCheckResponse), tc.option)
-				assert.Equal(t, codes.ResourceExhausted, status.Code(err))
-			}))
-		})
-	}
-}
-
-// What servers of other languages say.
-func TestMessageThatIsTooLargeForOtherServers(t *testing.T) {
-	for name, refusal := range map[string]error{
-		"C":    status.Error(codes.ResourceExhausted, "Received message larger than max (5242880 vs. 4194304)"),
-		"Java": status.Error(codes.ResourceExhausted, "gRPC message exceeds maximum size 4194304: 5242880"),
-		".NET": status.Error(codes.ResourceExhausted, "Received message exceeds the maximum configured message size."),
-		"Swift": status.Error(codes.ResourceExhausted,
-			"Message has exceeded the configured maximum payload size (max: 4194304, got: 5242880)"),
-		"Rust": status.Error(codes.OutOfRange,
-			"Error, decoded message length too large: found 5242880 bytes, the limit is: 4194304 bytes"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, address := listen(t, answering(0, refusal))
-			conn := connect(t, address)
-			assert.Equal(t, rejected, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) { _ = unary(ctx, conn) }))
-		})
-	}
-}
-
 // attemptsOfWrite calls a tool that must not be repeated, which does what it does and then finds that nobody
 // listens at another backend.
 func attemptsOfWrite(t *testing.T, does func(context.Context)) int {
@@ -430,23 +387,6 @@ func TestOutsideOfAGuardedCallNothingChanges(t *testing.T) {
 	conn := connect(t, address)
 	assert.Equal(t, codes.Unavailable, status.Code(unary(t.Context(), conn)))
 	assert.Equal(t, codes.Unavailable, status.Code(receive(t.Context(), conn)))
-}
-
-// A proxy before the backend may reject a request whose metadata it finds too large or malformed.
-func TestBadRequestOfAProxyIsAMistake(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	proxy := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(
-		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })}
-	proxy.Protocols.SetUnencryptedHTTP2(true)
-	go func() { _ = proxy.Serve(listener) }()
-	t.Cleanup(func() { _ = proxy.Close() })
-
-	conn := connect(t, listener.Addr().String())
-	got := judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
-		assert.Equal(t, codes.Internal, status.Code(unary(ctx, conn)))
-	})
-	assert.Equal(t, rejected, got)
 }
 
 // userToken are the credentials of one user, which can't be had.

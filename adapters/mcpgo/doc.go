@@ -20,7 +20,7 @@
 //     added to a result with isError: the *resilience.Error, as one more text item of the content, since
 //     hosts show that to the model, and in the _meta under [resilience.MetaError].
 //   - Secrets in the text items of a failed result, in the text of an error, and in the words of a
-//     *resilience.Error are replaced, see [resilience.Scrub]. Structured content stays as it is.
+//     *resilience.Error are replaced, see [resilience.Guard.Scrub]. Structured content stays as it is.
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
 //     the call, if a handler returns neither a result nor an error, if any part of a result, or what it
 //     asks the user, is no JSON (a NaN, of which mcp-go would send nothing), or as its error a
@@ -46,13 +46,9 @@
 // Complaints about arguments that mcp-go itself makes (in NewTypedToolHandler, RequireString and similar
 // functions) are the caller's mistake. A result that asks for elicitation is neither retried nor counted.
 //
-// A call that runs as a task outlives its request. It has no timeout and no retries, isn't counted, and Guard.Close
-// doesn't wait for it. But a panic fails only that call, and a task fails at once if the guard is closed, or the
-// breaker of its tool or key isolated or open: see [resilience.Guard.Rejection]. A task is never the breaker's probe,
-// so that it begins once the cooldown has passed. Its answer is treated as that of other calls, but only its error tells
-// that the backend is in trouble, by its mark or its type: what [resilience.Transport] and [resilience.ReportBackend]
-// report is heard of calls only. Where the answer would be the guard's own, the task fails with an error. A tool that
-// was added by AddTaskTool isn't guarded: mcp-go calls no middleware for it.
+// A call that runs as a task outlives its request, and isn't guarded: it has no timeout, isn't counted, its errors reach
+// the client as the tool has written them, and a panic ends the process. A resilience.Do within the handler guards what
+// it does.
 //
 // Tools that the guard's Config doesn't list have the effect that their annotations declare
 // at the time of the failure. The middleware finds them in the server, without a request, and mcp-go

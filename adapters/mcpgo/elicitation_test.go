@@ -101,9 +101,8 @@ func TestToolThatHasPausedIsNotCalledAgain(t *testing.T) {
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			retry := steady
-			retry.Classify = tc.classify
-			cfg := onlyX(resilience.Tool{Effect: resilience.ReadOnly, Retry: &retry})
+			cfg := onlyX(resilience.Tool{Effect: resilience.ReadOnly, Retry: &steady})
+			cfg.Classify = tc.classify
 			cfg.AttemptTimeout = time.Second
 			var got *resilience.Error
 			cfg.Observers = []resilience.Observer{{

@@ -29,11 +29,8 @@ func Middleware(g *resilience.Guard, opts ...Option) server.ToolHandlerMiddlewar
 		h := &handler{guard: g, next: next, options: o}
 		return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			check.Do(func() { g.CheckTools(toolNames(ctx, g)) })
-			switch {
-			case req.Params.Name == "":
+			if req.Params.Name == "" || runsAsTask(ctx, req) {
 				return next(ctx, req)
-			case runsAsTask(ctx, req):
-				return h.callTask(ctx, req)
 			}
 			return h.call(ctx, req)
 		}
@@ -64,11 +61,11 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 	}, resilience.ForRequest(request), resilience.WaitForTool())
 
 	e, _ := err.(*resilience.Error)
-	e = scrubbedWords(e)
+	e = scrubbedWords(h.guard, e)
 	if got.isEmpty() {
 		return errorResult(ctx, name, e), nil
 	}
-	return got.forClient(e)
+	return got.forClient(h.guard, e)
 }
 
 // An answer is what one attempt returned, which stands, whatever the guard makes of it. Its fields
@@ -88,14 +85,14 @@ func (a answer) isEmpty() bool { return a.result == nil && a.err == nil }
 
 // forClient returns what the client receives of a, which isn't empty, and of what the guard has to say, which may
 // be nil.
-func (a answer) forClient(e *resilience.Error) (*mcp.CallToolResult, error) {
+func (a answer) forClient(g *resilience.Guard, e *resilience.Error) (*mcp.CallToolResult, error) {
 	switch {
 	case a.needsInput:
 		return a.result, nil
 	case a.err != nil:
-		return nil, a.scrubbedError()
+		return nil, a.scrubbedError(g)
 	}
-	return withGuidance(scrubbed(a.result), e), nil
+	return withGuidance(scrubbed(g, a.result), e), nil
 }
 
 // attempt calls the tool once, and turns what it returns into a value and an error for the

@@ -110,7 +110,7 @@ func BreakerKey(f func(ctx context.Context, req mcp.CallToolRequest) string) Opt
 }
 
 // AllowDebug allows clients to turn debug on for a request, by [resilience.MetaDebug]. They then read the causes of
-// errors, also with HideErrors, and the redacted arguments. Only the secrets that [resilience.Scrub] recognizes are
+// errors, also with HideErrors, and the redacted arguments. Only the secrets that [resilience.Guard.Scrub] finds are
 // taken out of a cause: where clients aren't trusted, leave it out.
 func AllowDebug() Option { return func(o *options) { o.allowDebug = true } }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -145,16 +144,6 @@ func TestSecretsInTheWordsOfAnAuthorAreReplaced(t *testing.T) {
 			assert.Equal(t, "see postgres://[REDACTED]@db.internal/app", errorIn(t, res).Suggestion)
 			assert.NotContains(t, errorIn(t, res).Message, "hunter2")
 			assert.NotContains(t, text(t, res), "hunter2")
-
-			synctest.Test(t, func(t *testing.T) {
-				s, _ := newTaskServer(t, mcp.TaskSupportRequired, handler)
-				task := startTask(t.Context(), t, s)
-				synctest.Wait()
-				for i, method := range []string{"tasks/get", "tasks/result"} {
-					result, _ := handle(t.Context(), t, s, method, i+2, task)
-					assert.NotContains(t, string(result), "hunter2", method)
-				}
-			})
 		})
 	}
 }

@@ -44,7 +44,7 @@ var markType = reflect.TypeOf(resilience.MarkNeutral(errNoResult))
 // with.
 func isAboutArguments(err error) bool {
 	var own *resilience.Error
-	if !isBounded(err) || errors.As(err, &own) {
+	if errors.As(err, &own) {
 		return false
 	}
 
@@ -172,15 +172,15 @@ func handlerError(err error) error {
 // answerOfError returns the answer that a handler's error is.
 func answerOfError(err error) answer {
 	var own *resilience.Error
-	if !isBounded(err) || errors.As(err, &own) {
+	if errors.As(err, &own) {
 		return answer{}
 	}
 	return answer{err: err, text: err.Error(), goError: urlElicitation(err) == nil}
 }
 
 // scrubbedError returns the error of a, or one around it without the secrets in its text.
-func (a answer) scrubbedError() error {
-	clean := resilience.Scrub(a.text)
+func (a answer) scrubbedError(g *resilience.Guard) error {
+	clean := g.Scrub(a.text)
 	if clean == a.text {
 		return a.err
 	}
@@ -199,16 +199,12 @@ func (e *scrubbedError) Unwrap() error { return e.error }
 // timedOut reports whether err says no more than that the timeout of ctx, a guarded call's, has passed.
 func timedOut(ctx context.Context, err error) bool {
 	end, ok := context.Cause(ctx).(*resilience.Error)
-	return ok && end.Code == resilience.CodeTimeout && isBounded(err) && errors.Is(err, context.DeadlineExceeded)
+	return ok && end.Code == resilience.CodeTimeout && errors.Is(err, context.DeadlineExceeded)
 }
 
 // urlElicitation returns the error in err's chain that mcp-go turns into a request to the
 // user, or nil.
 func urlElicitation(err error) error {
-	if !isBounded(err) {
-		return nil
-	}
-
 	var value mcp.URLElicitationRequiredError
 	if errors.As(err, &value) {
 		return value
@@ -220,18 +216,6 @@ func urlElicitation(err error) error {
 	}
 	return nil
 }
-
-// isBounded reports whether errors.As comes to an end with err: a tool's error may wrap itself. The
-// resilience package looks at a bounded number of errors, and replaces an error that wraps more than
-// those.
-func isBounded(err error) bool {
-	_, kept := resilience.AsError("", examined{err}).Err.(examined)
-	return kept
-}
-
-type examined struct{ error }
-
-func (e examined) Unwrap() error { return e.error }
 
 // needsInput reports whether a result asks for elicitation, which is possible since mcp-go v1.0.
 func needsInput(res any) bool {
@@ -275,7 +259,7 @@ func setMetadata(res *mcp.CallToolResult, e any) {
 }
 
 // scrubbed returns res, or a copy of it, without the secrets in the text of its content, if it is a failure.
-func scrubbed(res *mcp.CallToolResult) *mcp.CallToolResult {
+func scrubbed(g *resilience.Guard, res *mcp.CallToolResult) *mcp.CallToolResult {
 	if !res.IsError {
 		return res
 	}
@@ -286,7 +270,7 @@ func scrubbed(res *mcp.CallToolResult) *mcp.CallToolResult {
 		if t == nil {
 			continue
 		}
-		text := resilience.Scrub(t.Text)
+		text := g.Scrub(t.Text)
 		if text == t.Text {
 			continue
 		}
@@ -307,12 +291,12 @@ func scrubbed(res *mcp.CallToolResult) *mcp.CallToolResult {
 }
 
 // scrubbedWords returns e, or a copy of it, without the secrets in the words of the tool's author. It may be nil.
-func scrubbedWords(e *resilience.Error) *resilience.Error {
+func scrubbedWords(g *resilience.Guard, e *resilience.Error) *resilience.Error {
 	if e == nil {
 		return nil
 	}
 
-	message, suggestion := resilience.Scrub(e.Message), resilience.Scrub(e.Suggestion)
+	message, suggestion := g.Scrub(e.Message), g.Scrub(e.Suggestion)
 	if message == e.Message && suggestion == e.Suggestion {
 		return e
 	}

@@ -66,12 +66,6 @@ func ownResult() *mcp.CallToolResult {
 	return res
 }
 
-// A cycle is an error that wraps itself.
-type cycle struct{}
-
-func (*cycle) Error() string   { return "cycle" }
-func (c *cycle) Unwrap() error { return c }
-
 func TestFailureWithoutResultBecomesErrorResult(t *testing.T) {
 	idempotent := mcp.WithIdempotentHintAnnotation(true)
 	schema := mcp.WithOutputSchema[input]()
@@ -100,10 +94,6 @@ func TestFailureWithoutResultBecomesErrorResult(t *testing.T) {
 				code: resilience.CodeTimeout, message: "Tool 'x' exceeded timeout of 10s",
 				structured: true, tries: 1, failures: 1,
 			},
-		},
-		"an error that wraps itself": {
-			handler: returns(nil, &cycle{}), tool: readOnly,
-			want: outcome{code: resilience.CodeToolFailed, structured: true, tries: 1},
 		},
 		"a nil handler": {
 			tool: readOnly,

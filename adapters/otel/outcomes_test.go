@@ -55,7 +55,7 @@ var outcomes = map[string]outcome{
 	},
 	"retry exhausted": {
 		fn:   failWith(context.DeadlineExceeded),
-		code: "RETRY_EXHAUSTED", failure: "RETRY_EXHAUSTED", message: "Tool 'x' failed after 4 attempts: network timeout",
+		code: "RETRY_EXHAUSTED", failure: "RETRY_EXHAUSTED", message: "Tool 'x' failed after 4 attempts",
 		took: 700 * time.Millisecond, attempts: 4, timeout: 60,
 		retries: []retry{{1, 0.1, "TIMEOUT"}, {2, 0.2, "TIMEOUT"}, {3, 0.4, "TIMEOUT"}},
 	},

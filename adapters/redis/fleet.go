@@ -6,8 +6,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/url"
-	"reflect"
+	"log/slog"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,181 +18,232 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// A Fleet is the membership of a guard in a fleet of servers. Its methods are safe for concurrent use.
+const (
+	pollInterval   = 500 * time.Millisecond
+	commandTimeout = time.Second
+	leaseTimeout   = 100 * time.Millisecond
+	refusalTime    = time.Second // for which a refused lease is not asked for again
+
+	// joinTimeout is how long Join waits for Redis, and leaveTimeout how long Leave does.
+	joinTimeout  = 2 * time.Second
+	leaveTimeout = 2 * time.Second
+
+	// These are the defaults of a guard.
+	defaultFailures     = 5
+	defaultCooldown     = 30 * time.Second
+	defaultProbeTimeout = 2 * time.Minute
+)
+
+// Config configures a [Fleet]. Only Namespace is required.
+type Config struct {
+	// Namespace names the fleet: servers with the same namespace and the same Redis belong to it. It consists of 1 to
+	// 64 letters, digits, ".", "_" and "-". All keys begin with "resilience:{NAMESPACE}:".
+	Namespace string
+
+	// Log receives a line when Redis can't be reached, and one when it can again. Nil means slog.Default().
+	Log *slog.Logger
+}
+
+// A Fleet connects the breakers of one guard with those of other servers. Create one with [New], make the guard with
+// the Config that [Fleet.Configure] returns, and call [Fleet.Join]. Its methods are safe for concurrent use.
 type Fleet struct {
-	engine *engine
-	end    context.CancelFunc
-	work   sync.WaitGroup
+	store    store
+	log      *slog.Logger
+	interval time.Duration // between two polls
+	patience time.Duration // of a call that waits for a lease
+
+	wake chan struct{} // when there is news
+	quit chan struct{} // ends the loop
+
+	mu      sync.Mutex        // guards what follows; not held while Redis is asked
+	config  *configs          // nil until Configure is called
+	guard   *resilience.Guard // nil unless it is a member
+	joined  bool              // it is or was one
+	health  Health
+	refused map[string]time.Time // when a lease was refused last
+	view
 }
 
-// Join makes the guard a member of the fleet that the namespace names. When it returns, the guard knows which breakers
-// are open, so a server that is ready only then sends no call to a backend that others have found dead.
+// A configs holds what breakers are configured to do.
+type configs struct {
+	all      resilience.BreakerConfig
+	breakers map[string]resilience.BreakerConfig // by name
+}
+
+// Health is the state of a member, as [Fleet.Health] returns it. Guard.Health returns the state of its tools.
+type Health struct {
+	Members int       // servers that Redis had heard of within three seconds, when it last answered
+	Err     error     // why Redis can't be used, so that breakers decide alone; nil if it can
+	Since   time.Time // when Err last became nil, or ceased to be
+}
+
+var (
+	errNotJoined = errors.New("redisfleet: the guard isn't a member of the fleet")
+
+	namespacePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+)
+
+// New returns a fleet that no guard has joined yet, or an error if cfg or the client is wrong. It doesn't use the
+// client, which belongs to the caller, who must close it after Leave. The client may be one of a single server, of
+// Sentinel or of a cluster. TLS, passwords and timeouts are its own.
+func New(client redis.UniversalClient, cfg Config) (*Fleet, error) {
+	if client == nil {
+		return nil, errors.New("redisfleet: New: the client is nil")
+	}
+	if !namespacePattern.MatchString(cfg.Namespace) {
+		return nil, fmt.Errorf("redisfleet: New: Config.Namespace is %q: "+
+			"it must be 1 to 64 letters, digits, '.', '_' and '-'", cfg.Namespace)
+	}
+
+	return &Fleet{
+		store: store{
+			client: client, prefix: "resilience:{" + cfg.Namespace + "}", member: rand.Text(), timeout: commandTimeout,
+		},
+		log:      cmp.Or(cfg.Log, slog.Default()),
+		interval: pollInterval,
+		patience: leaseTimeout,
+		wake:     make(chan struct{}, 1),
+		quit:     make(chan struct{}),
+		health:   Health{Err: errNotJoined},
+		refused:  make(map[string]time.Time),
+		view:     newView(),
+	}, nil
+}
+
+// Configure returns cfg with the fleet's observer and [resilience.BreakerConfig.Lease], for the one guard that joins
+// the fleet. All servers of a fleet should configure a breaker alike.
+func (f *Fleet) Configure(cfg resilience.Config) resilience.Config {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.config = &configs{cfg.Breaker, maps.Clone(cfg.Breakers)}
+	cfg.Breaker.Lease = f.lease
+	cfg.Observers = append(slices.Clone(cfg.Observers), resilience.Observer{End: f.ended, Breaker: f.changed})
+	return cfg
+}
+
+// of returns the configuration of a breaker, with the defaults. A key's is that of the breaker above it.
+func (c *configs) of(breaker string) resilience.BreakerConfig {
+	own, ok := c.breakers[breaker]
+	for name, above := range c.breakers {
+		if !ok && strings.HasPrefix(breaker, name+"/") {
+			own = above
+		}
+	}
+	own.Failures = cmp.Or(own.Failures, c.all.Failures, defaultFailures)
+	own.Cooldown = cmp.Or(own.Cooldown, c.all.Cooldown, defaultCooldown)
+	own.ProbeTimeout = cmp.Or(own.ProbeTimeout, c.all.ProbeTimeout, defaultProbeTimeout)
+	if own.Probe == nil {
+		own.Probe = c.all.Probe
+	}
+	return own
+}
+
+// Join makes the guard, which must have the Config that Configure returned, a member of the fleet. When it returns,
+// the breakers of listed tools are open or isolated if the fleet's are, so a server that is ready only then sends no
+// call to a backend that others have found dead.
 //
-// Redis need not be there: Join waits until it answers, two seconds or the end of ctx at most, and the guard's
-// breakers then decide alone until it does. It is an error if Redis refuses the member (a wrong password, an
-// ACL rule that is missing), if cfg is wrong, or if the guard is a member of a fleet already.
-//
-// The client belongs to the caller, who must close it after Leave. It may be one of a single server, of Sentinel or
-// of a cluster; a Ring isn't supported. TLS, passwords and timeouts are its own: no call waits for it, except that
-// one that could be the probe of an open breaker waits for 100ms.
-func Join(
-	ctx context.Context, client redis.UniversalClient, guard *resilience.Guard, cfg Config,
-) (*Fleet, error) {
-	switch _, ring := client.(*redis.Ring); {
-	case client == nil, isNil(client):
-		return nil, errors.New("redisfleet: Join: the client is nil")
-	case ring:
-		return nil, errors.New("redisfleet: Join: the client is a Ring: it must be one of a server, Sentinel or a cluster")
-	case guard == nil:
-		return nil, errors.New("redisfleet: Join: the guard is nil")
+// Redis need not be there: Join waits for it for two seconds, or until ctx ends, and breakers then decide alone until
+// Redis answers. It is an error if Redis refuses the member (a wrong password, a missing right), or if the fleet has
+// been joined before.
+func (f *Fleet) Join(ctx context.Context, guard *resilience.Guard) error {
+	if guard == nil {
+		return errors.New("redisfleet: Join: the guard is nil")
 	}
-	if err := cfg.check(); err != nil {
-		return nil, err
-	}
-	id := rand.Text()
-	return join(ctx, newRedisStore(client, cfg.Namespace, id), id, guard, cfg)
-}
-
-// isNil reports whether client is a nil pointer.
-func isNil(client redis.UniversalClient) bool {
-	v := reflect.ValueOf(client)
-	return v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// join implements Join with any store.
-func join(ctx context.Context, s store, id string, guard *resilience.Guard, cfg Config) (*Fleet, error) {
-	f := &Fleet{engine: newEngine(s, id, cfg)}
-	member, err := guard.JoinFleet("fleet "+cfg.Namespace, f.engine)
-	if err != nil {
-		return nil, fmt.Errorf("redisfleet: Join: %w", err)
-	}
-	f.engine.member = member
-	f.engine.inherit()
-
-	var running context.Context
-	running, f.end = context.WithCancel(context.Background())
-	f.work.Go(func() { s.listen(running, f.engine) })
-	f.work.Go(func() { f.engine.run(running) })
-
-	if err := f.engine.ready(ctx); err != nil {
-		_ = f.Leave(ctx)
-		return nil, fmt.Errorf("redisfleet: Join: %w", err)
-	}
-	return f, nil
-}
-
-// Leave ends the membership: the others forget this member at once, and its guard's breakers stay as they are and
-// decide alone. It waits until the fleet has all results so far, unless Redis can't be reached: then those since are
-// lost to the others. If ctx ends first, or five seconds pass, Leave returns an error. Call it after Guard.Close and
-// before the client is closed; from then on, Isolate and Reset are errors, and Health isn't Connected.
-func (f *Fleet) Leave(ctx context.Context) error {
-	defer f.engine.hasLeft()
-	ctx, cancel := context.WithTimeout(ctx, 10*patience) // a client without timeouts of its own may hang
-	defer cancel()
-	err := f.engine.member.Leave(ctx)
-	f.end()
-
-	done := make(chan struct{})
-	go func() {
-		f.work.Wait()
-		close(done)
-	}()
-	select {
-	case <-done: // and no word that the member is alive is under way
-		return errors.Join(err, f.engine.leave(ctx))
-	case <-ctx.Done():
-		return errors.Join(err, ctx.Err())
-	}
-}
-
-// Isolate takes what a breaker protects out of service, for all members, until Reset is called: as
-// [resilience.Breaker.Isolate] does for one. breaker is the name of one, of a tool or of a key ("tool/key"), that this
-// member has, or of which it has heard: it is open or isolated in the fleet, or has failures. If several are named so,
-// that of a listed tool comes first, then that of a listed tool's key. The error names what is allowed, ten at most
-// and listed tools first, or says why the fleet could not be told; then nothing has changed, or Redis has not said
-// whether it has.
-func (f *Fleet) Isolate(ctx context.Context, breaker, reason string) error {
-	return f.command(ctx, breaker, func(ctx context.Context, id string) (entry, error) {
-		return f.engine.store.isolate(ctx, id, reason)
-	})
-}
-
-// Reset closes a breaker for all members, whatever its state is at each of them, and forgets its failures. A member
-// that can't reach Redis learns of it afterwards, within a minute, and unless the breaker has failed again meanwhile.
-// breaker and the error are as for Isolate.
-func (f *Fleet) Reset(ctx context.Context, breaker string) error {
-	return f.command(ctx, breaker, f.engine.store.reset)
-}
-
-// command tells the store what to do with a breaker.
-func (f *Fleet) command(
-	ctx context.Context, breaker string, do func(ctx context.Context, id string) (entry, error),
-) error {
-	if f.Health().Error == errLeft {
-		return fmt.Errorf("redisfleet: %w", errLeft)
-	}
-	id, err := f.find(breaker)
-	if err != nil {
+	if err := f.begin(guard); err != nil {
 		return err
 	}
-	asked := time.Now()
-	e, err := bounded(ctx, &f.engine.hanging, func(ctx context.Context) (entry, error) {
-		return do(ctx, id)
-	})
-	if err != nil {
-		f.engine.reread() // it may have been executed
-		return fmt.Errorf("redisfleet: %w", err)
+
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	err := f.poll(ctx)
+	for err != nil && ctx.Err() == nil {
+		if isRefused(err) {
+			f.end()
+			return fmt.Errorf("redisfleet: Join: %w", err)
+		}
+		sleep(ctx, f.interval/5)
+		err = f.poll(ctx)
 	}
-	f.engine.told(e, asked)
+	go f.run()
 	return nil
 }
 
-// maxNamed bounds the breakers that an error names: agents choose keys, and may have made thousands of them.
-const maxNamed = 10
-
-// find returns the ID of a breaker that the member has, or has heard of.
-func (f *Fleet) find(breaker string) (id string, err error) {
-	ids := f.engine.heardOf()
-	for _, b := range f.engine.member.Breakers() {
-		ids = append(ids, b.ID)
+// begin makes the guard a member.
+func (f *Fleet) begin(guard *resilience.Guard) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.config == nil {
+		return errors.New("redisfleet: Join: the guard's Config must be one that Configure has returned")
 	}
-	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
-
-	var names []string
-	for _, id := range slices.Compact(ids) {
-		name := nameOf(id)
-		if name == breaker {
-			return id, nil
-		}
-		names = append(names, name)
+	if f.joined {
+		return errors.New("redisfleet: Join: the fleet has been joined before")
 	}
-	more := ""
-	if n := len(names) - maxNamed; n > 0 {
-		names, more = names[:maxNamed], fmt.Sprintf(" and %d more", n)
-	}
-	return "", fmt.Errorf("redisfleet: the breaker is %q: it must be one of %q%s", breaker, names, more)
+	f.guard, f.joined = guard, true
+	return nil
 }
 
-// rank sorts breakers, together with their IDs: a listed tool comes first, then a key of one, and then what an agent may
-// have named so.
-func rank(id string) int {
-	if isListed(id) {
-		return 0
-	}
-	return 1
+// end makes the guard a member no longer.
+func (f *Fleet) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.guard, f.health = nil, Health{Err: errNotJoined, Since: time.Now()}
 }
 
-// isListed reports whether a breaker is that of a listed tool: the names of others, and keys, are what agents choose.
-func isListed(id string) bool { return strings.HasPrefix(id, "listed/") && strings.Count(id, "/") == 1 }
-
-// nameOf returns the name of the breaker with an ID, as in FleetBreaker.
-func nameOf(id string) string {
-	_, name, _ := strings.Cut(id, "/")
-	tool, key, isKey := strings.Cut(name, "/")
-	tool, _ = url.PathUnescape(tool)
-	if !isKey {
-		return tool
+// Leave ends the membership: the other servers forget this one at once, and the guard's breakers stay as they are and
+// decide alone. It first sends what observers have received, so call it after Guard.Close, and close the client
+// later. It waits for Redis until ctx ends, and for two seconds at most, and then returns an error. A guard that isn't a
+// member is an error, too. After Leave, the fleet can't be joined again.
+func (f *Fleet) Leave(ctx context.Context) error {
+	f.mu.Lock()
+	member := f.guard != nil
+	f.mu.Unlock()
+	if !member {
+		return errNotJoined
 	}
-	key, _ = url.PathUnescape(key)
-	return tool + "/" + key
+
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	select {
+	case f.quit <- struct{}{}: // the loop has ended
+	case <-ctx.Done():
+		return fmt.Errorf("redisfleet: Leave: %w", ctx.Err())
+	}
+
+	err := f.tell(ctx)
+	f.end()
+	return errors.Join(err, f.store.leave(ctx))
+}
+
+// Health returns the state of the member.
+func (f *Fleet) Health() Health {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.health
+}
+
+// note notes whether Redis has answered, and reports whether it has and hadn't before.
+func (f *Fleet) note(err error) (again bool) {
+	f.mu.Lock()
+	before := f.health.Err
+	if (before == nil) != (err == nil) || before == errNotJoined {
+		f.health.Since = time.Now()
+	}
+	f.health.Err = err
+	f.mu.Unlock()
+
+	switch {
+	case err != nil && (before == nil || before == errNotJoined):
+		f.log.Warn("resilience: the fleet can't be reached: breakers decide alone", "error", err)
+	case err == nil && before != nil && before != errNotJoined:
+		f.log.Info("resilience: the fleet can be reached again")
+	}
+	return err == nil && before != nil
+}
+
+// sleep returns after d or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }

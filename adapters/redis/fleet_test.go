@@ -1,320 +1,484 @@
+//go:build unix
+
 package redisfleet
 
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func TestFailuresOfAllMembersAddUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 10, nil)
-		defer leaveAll(t, all)
-		all[0].broken.Store(true)
-
-		for i := range 5 {
-			require.ErrorIs(t, all[i].call(), errBackend)
-		}
-		for _, s := range all {
-			require.Equal(t, resilience.StateOpen, s.state())
-			require.ErrorIs(t, s.call(), resilience.CodeCircuitOpen)
-		}
-		require.EqualValues(t, 5, all[0].asked.Load())
-	})
+// failures returns how many failures the fleet has counted, of a breaker that it knows.
+func failures(s *server, breaker string) (n int) {
+	text := s.do("HGET", "resilience:{test}:breakers", breaker)
+	b, err := parse(text)
+	require.NoError(s.t, err)
+	return b.Failures
 }
 
-func TestSuccessAnywhereForgetsFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 3, nil)
-		defer leaveAll(t, all)
-
-		for range 10 {
-			all[0].broken.Store(true)
-			require.Error(t, all[0].call())
-			require.Error(t, all[1].call())
-			all[0].broken.Store(false)
-			require.NoError(t, all[2].call())
-		}
-		require.Error(t, func() error { all[0].broken.Store(true); return all[1].call() }())
-		require.Equal(t, resilience.StateClosed, all[2].state())
-	})
-}
-
-func TestOneProbeForAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 10, nil)
-		defer leaveAll(t, all)
-		all[0].broken.Store(true)
-		for i := range 5 {
-			require.Error(t, all[i].call())
-		}
-
-		// Ten minutes of calls at every member: one probe in each cooldown of 30s.
-		for range 600 {
-			for _, s := range all {
-				require.Error(t, s.call())
-			}
-			time.Sleep(time.Second)
-		}
-		probes := all[0].asked.Load() - 5
-		require.InDelta(t, 600/30, probes, 2)
-
-		all[0].broken.Store(false)
-		for i := 0; all[0].asked.Load() == probes+5; i++ {
-			_ = all[i%10].call()
-			time.Sleep(100 * time.Millisecond)
-		}
-		for _, s := range all {
-			require.Equal(t, resilience.StateClosed, s.state())
-		}
-	})
-}
-
-// down opens the breakers of all servers.
-func down(t *testing.T, all []*server) {
-	all[0].broken.Store(true)
+func TestFailuresAddUpOverTheFleet(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	all := joinAll(t, 30, s, b, resilience.BreakerConfig{Cooldown: time.Hour})
+	b.broken.Store(true)
 	for i := range 5 {
-		require.ErrorIs(t, all[i%len(all)].call(), errBackend)
+		all[i].fail(1)
+		all[i].told()
+		require.Equal(t, i+1, failures(s, "search"))
 	}
-	for _, s := range all {
-		require.Equal(t, resilience.StateOpen, s.state())
+	took := agree(t, all, resilience.StateOpen)
+	t.Logf("all 30 are open %s later", took)
+	assert.EqualValues(t, 5, b.requests.Load())
+}
+
+// Members that are called all the time need no more than one failure each.
+func TestMembersUnderLoadOpenByOneFailureEach(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	all := joinAll(t, 30, s, b, resilience.BreakerConfig{Cooldown: time.Hour})
+	b.broken.Store(true)
+	for _, m := range all {
+		if m.search() != nil {
+			m.told()
+		}
+	}
+	agree(t, all, resilience.StateOpen)
+	assert.LessOrEqual(t, b.requests.Load(), int64(30))
+}
+
+// Without polls, a member hears of an opening as soon as it tells of a failure.
+func TestAFailureTellsAtOnce(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	all := joinAll(t, 2, s, b, resilience.BreakerConfig{Cooldown: time.Hour})
+	third := newMember(t, s.client(), b, resilience.BreakerConfig{Cooldown: time.Hour}).beSlow()
+	third.fleet.interval = time.Hour
+	third.join()
+	b.broken.Store(true)
+	all[0].fail(4)
+	all[0].told()
+	all[1].fail(1)
+	agree(t, all, resilience.StateOpen)
+	require.Equal(t, resilience.StateClosed, third.state())
+
+	third.fail(1)
+	agree(t, []*member{third}, resilience.StateOpen)
+}
+
+func TestASuccessIsToldOnceAfterFailures(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	m := newMember(t, s.client(), b, resilience.BreakerConfig{}).beSlow()
+	m.fleet.interval = time.Hour
+	m.join()
+	b.broken.Store(true)
+	m.fail(1)
+	m.told()
+	require.Equal(t, 1, failures(s, "search"))
+
+	b.broken.Store(false)
+	before := s.calls("evalsha", "eval")
+	for range 10 {
+		require.NoError(t, m.search())
+		m.told()
+	}
+	require.Equal(t, "0", s.do("HLEN", "resilience:{test}:breakers"))
+	require.LessOrEqual(t, s.calls("evalsha", "eval")-before, 2, "the first one is sent with its script")
+}
+
+// TestLease asks for the right to probe a breaker, as two members.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	one := &newMember(t, s.client(), new(backend), resilience.BreakerConfig{}).beSlow().fleet.store
+	two := &newMember(t, s.client(), new(backend), resilience.BreakerConfig{}).beSlow().fleet.store
+	lease := func(m *store, how string) bool {
+		granted, err := m.lease(t.Context(), soon, "search", time.Hour, how)
+		require.NoError(t, err)
+		return granted
+	}
+	open := func(cooldown time.Duration, how string) int64 {
+		cfg := resilience.BreakerConfig{Failures: 1, Cooldown: cooldown}
+		_, b, err := one.failed(t.Context(), "search", 1, cfg, how)
+		require.NoError(t, err)
+		return b.OpenUntil
+	}
+	require.True(t, lease(one, leaseCall) && lease(two, leaseCall), "the breaker isn't open")
+
+	until := open(time.Hour, failedMore)
+	require.Positive(t, until)
+	require.False(t, lease(one, leaseCall), "its time isn't over")
+	require.True(t, lease(one, leaseBackground))
+	require.True(t, lease(one, leaseBackground), "it has the lease")
+	require.False(t, lease(two, leaseBackground))
+	require.Equal(t, until, open(time.Hour, failedMore), "a late failure of a call")
+
+	require.NoError(t, one.succeeded(t.Context(), "search", succeededCall))
+	require.False(t, lease(two, leaseBackground), "a late success of a call")
+	require.NoError(t, one.succeeded(t.Context(), "search", succeededClosed))
+	open(0, failedMore)
+	require.True(t, lease(two, leaseCall), "its time is over, and the lease was given back")
+	require.False(t, lease(one, leaseCall))
+	open(time.Hour, failedAll)
+	require.True(t, lease(two, leaseCall), "that was no probe")
+	open(time.Hour, failedMore)
+	require.False(t, lease(two, leaseCall), "the probe has failed")
+}
+
+func TestOneProbeInACooldown(t *testing.T) {
+	t.Parallel()
+	const cooldown = time.Second
+	s, b := startServer(t), new(backend)
+	var mu sync.Mutex
+	var probes []time.Time
+	all := joinAll(t, 5, s, b, resilience.BreakerConfig{Cooldown: cooldown})
+	b.broken.Store(true)
+	for _, m := range all {
+		m.fail(1)
+		m.told()
+	}
+	agree(t, all, resilience.StateOpen)
+
+	b.ask = func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		probes = append(probes, time.Now())
+		if len(probes) >= 3 {
+			return nil
+		}
+		return errBackend
+	}
+	var calls sync.WaitGroup
+	for _, m := range all {
+		calls.Go(func() {
+			for m.search() != nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+	calls.Wait()
+	agree(t, all, resilience.StateClosed)
+	for i := 1; i < 3; i++ {
+		assert.GreaterOrEqual(t, probes[i].Sub(probes[i-1]), cooldown-2*time.Millisecond, "Redis counts milliseconds")
 	}
 }
 
-func TestMemberWithABrokenNetworkPoisonsNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 5, nil)
-		defer leaveAll(t, all)
-		all[0].cut.Store(true)
+// A probe that neither succeeds nor fails keeps the others waiting for a Cooldown.
+func TestProbeThatHangsIsReplaced(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	all := joinAll(t, 2, s, b, resilience.BreakerConfig{Cooldown: time.Second})
+	b.broken.Store(true)
+	for i := range 5 {
+		all[i%2].fail(1)
+		all[i%2].told()
+	}
+	agree(t, all, resilience.StateOpen)
 
-		for range 20 * 60 {
-			for i, s := range all {
-				if err := s.call(); i > 0 {
-					require.NoError(t, err)
+	hanging, end := make(chan struct{}), make(chan struct{})
+	defer close(end)
+	var first atomic.Bool
+	b.ask = func() error {
+		if !first.Swap(true) {
+			close(hanging)
+			<-end
+		}
+		return nil
+	}
+	go func() {
+		for all[0].search() != nil {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	<-hanging
+	eventually(t, "another call is the probe", func() bool { return all[1].search() == nil })
+	agree(t, all, resilience.StateClosed)
+}
+
+func TestNewcomerKnowsAtOnce(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	first := joinAll(t, 1, s, b, resilience.BreakerConfig{Cooldown: time.Hour})[0]
+	b.broken.Store(true)
+	first.fail(5)
+	eventually(t, "the fleet knows", func() bool {
+		first.fleet.mu.Lock()
+		defer first.fleet.mu.Unlock()
+		return first.fleet.known.breakers["search"].OpenUntil > 0
+	})
+
+	second := newMember(t, s.client(), b, resilience.BreakerConfig{Cooldown: time.Hour}).beSlow().join()
+	require.Equal(t, resilience.StateOpen, second.state(), "a fleet of one member needs no other")
+	left := second.guard.Breaker("search").RetryAfter()
+	require.Greater(t, left, 59*time.Minute)
+	require.LessOrEqual(t, left, time.Hour)
+
+	s.do("HSET", "resilience:{test}:breakers", "search", `{"failures": 5, "openUntil": 1, "changed": 1e14}`)
+	third := newMember(t, s.client(), b, resilience.BreakerConfig{}).beSlow().join()
+	eventually(t, "a call may be the probe", func() bool { return third.state() == resilience.StateHalfOpen })
+}
+
+func TestMemberWithABrokenNetworkOpensAlone(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	all := joinAll(t, 3, s, b, resilience.BreakerConfig{Cooldown: 500 * time.Millisecond})
+	cut, others := all[0], all[1:]
+	cut.cut.Store(true)
+	cut.fail(5)
+	require.Equal(t, resilience.StateOpen, cut.state())
+	cut.told()
+	known, err := parse(s.do("HGET", "resilience:{test}:breakers", "search"))
+	require.NoError(t, err)
+	require.Equal(t, shared{Failures: 5}, known)
+	require.NoError(t, others[0].search())
+
+	for range 3 {
+		eventually(t, "its probe fails", func() bool { return cut.search() != nil && cut.state() == resilience.StateOpen })
+		eventually(t, "a success ends the row", func() bool {
+			return others[1].search() == nil && s.do("HLEN", "resilience:{test}:breakers") == "0"
+		})
+	}
+	b.broken.Store(true)
+	others[0].fail(1)
+	others[0].told()
+	b.broken.Store(false)
+	require.NoError(t, others[0].search())
+	for _, m := range others {
+		require.Equal(t, resilience.StateClosed, m.state())
+	}
+
+	cut.cut.Store(false)
+	eventually(t, "its own probe succeeds", func() bool { return cut.search() == nil })
+}
+
+func TestWhatAnOperatorDoesConcernsAll(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	all := joinAll(t, 3, s, b, resilience.BreakerConfig{})
+	breaker := func(i int) *resilience.Breaker { return all[i].guard.Breaker("search") }
+
+	breaker(0).Isolate("maintenance")
+	agree(t, all, resilience.StateIsolated)
+	reason, _ := breaker(2).Isolated()
+	require.Equal(t, "maintenance", reason)
+	all = append(all, newMember(t, s.client(), b, resilience.BreakerConfig{}).beSlow().join())
+	require.Equal(t, resilience.StateIsolated, all[3].state())
+	breaker(1).Reset()
+	agree(t, all, resilience.StateClosed)
+	breaker(3).Trip(time.Hour)
+	agree(t, all, resilience.StateOpen)
+	require.Greater(t, breaker(0).RetryAfter(), 59*time.Minute)
+	breaker(2).Reset()
+	agree(t, all, resilience.StateClosed)
+
+	for _, m := range all {
+		m.told()
+	}
+	require.Equal(t, 4, s.calls("hset"), "members don't tell what they have been told")
+	require.NoError(t, all[0].search())
+}
+
+func TestBreakersOfKeysAndOtherTools(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	all := joinAll(t, 3, s, b, resilience.BreakerConfig{Cooldown: time.Hour})
+	other := func(m *member) error {
+		_, err := resilience.Do(t.Context(), m.guard, "unlisted", func(context.Context) (int, error) { return 0, errBackend })
+		return err
+	}
+	b.broken.Store(true)
+	for i := range 5 {
+		require.ErrorIs(t, all[i%2].search(resilience.BreakerKey("eu")), errBackend)
+		require.ErrorIs(t, other(all[i%2]), errBackend)
+		all[i%2].told()
+	}
+	eventually(t, "both are open", func() bool {
+		return every(all[:2], func(m *member) bool {
+			return m.guard.Breaker("unlisted").State() == resilience.StateOpen && m.rejects("eu")
+		})
+	})
+	require.Equal(t, resilience.StateClosed, all[0].state())
+
+	b.broken.Store(false)
+	require.NoError(t, all[2].search(resilience.BreakerKey("eu")), "this breaker is new")
+	eventually(t, "it follows the fleet's", func() bool { return all[2].rejects("eu") })
+	require.NoError(t, all[2].search())
+}
+
+// rejects reports whether the breaker of a key is open.
+func (m *member) rejects(key string) bool {
+	for _, b := range m.guard.Breakers() {
+		if b.Key() == key {
+			return b.State() == resilience.StateOpen
+		}
+	}
+	return false
+}
+
+func TestOneMemberCallsProbe(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	var all []*member
+	var probes [3]atomic.Int64
+	var works atomic.Bool
+	client := s.client()
+	for i := range probes {
+		all = append(all, newMember(t, client, b, resilience.BreakerConfig{
+			Cooldown: time.Hour, ProbeInterval: 50 * time.Millisecond,
+			Probe: func(context.Context) error {
+				probes[i].Add(1)
+				if works.Load() {
+					return nil
 				}
-			}
-			time.Sleep(time.Second)
+				return errBackend
+			},
+		}).beSlow().join())
+	}
+	all[0].guard.Breaker("search").Trip(0)
+	agree(t, all, resilience.StateOpen)
+	asked := func() (n int64) { return probes[0].Load() + probes[1].Load() + probes[2].Load() }
+	start := asked()
+	eventually(t, "the backend is asked", func() bool { return asked() > start+10 })
+
+	works.Store(true)
+	agree(t, all, resilience.StateClosed)
+	members := 0
+	for i := range probes {
+		if probes[i].Load() > 2 { // before the others were told of the opening, and after they were told of the end
+			members++
 		}
-		require.NotEqual(t, resilience.StateClosed, all[0].state(), "it is open alone")
-	})
+	}
+	require.Equal(t, 1, members)
 }
 
-// A server that starts again is a new member, and counts as one all the same.
-func TestServerThatStartsAgainIsNoQuorum(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		healthy := servers(t, m, 2, nil)
-		defer leaveAll(t, healthy)
-		for i := range 10 {
-			s := newServer(t, m, fmt.Sprint("start-", i))
-			s.start(nil)
-			s.cut.Store(true)
-			require.Error(t, s.call())
-			if i%2 == 0 {
-				require.NoError(t, s.fleet.Leave(t.Context()))
-			} else { // as if it was killed
-				s.store.down.Store(true)
-				defer func() { require.NoError(t, s.fleet.Leave(t.Context())) }()
-			}
-			time.Sleep(2 * absence)
-		}
-		for _, s := range healthy {
-			require.Equal(t, resilience.StateClosed, s.state())
-		}
+func TestAtRestAMemberSendsTwoCommandsASecond(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	all := joinAll(t, 2, s, b, resilience.BreakerConfig{})
+	b.broken.Store(true)
+	all[0].fail(1)
+	all[0].told()
+	b.broken.Store(false)
+	eventually(t, "the failure is forgotten", func() bool {
+		return all[1].search() == nil && s.do("HLEN", "resilience:{test}:breakers") == "0"
 	})
+	all[1].told()
+	eventually(t, "all know", func() bool {
+		return every(all, func(m *member) bool {
+			m.fleet.mu.Lock()
+			defer m.fleet.mu.Unlock()
+			return len(m.fleet.known.breakers) == 0
+		})
+	})
+
+	start, before := time.Now(), s.calls("evalsha", "eval")
+	for i := range 10_000 {
+		require.NoError(t, all[i%2].search())
+	}
+	eventually(t, "both have asked twice", func() bool { return s.calls("evalsha") >= before+4 })
+	polls := int(time.Since(start)/pollInterval) + 1
+	require.LessOrEqual(t, s.calls("evalsha", "eval")-before, 2*polls)
 }
 
-// One that can't reach the backend must not fail the probe of all, time and again.
-func TestProbeIsLeftToMembersWhoseProbeHasNotFailed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 3, nil)
-		defer leaveAll(t, all)
-		down(t, all)
-		all[0].broken.Store(false)
-		all[0].cut.Store(true)
+func TestOnlyAThousandBreakersAreShared(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	m := newMember(t, s.client(), new(backend), resilience.BreakerConfig{}).beSlow().join()
+	cfg := m.fleet.configOf("search")
+	for i := range 1000 {
+		_, b, err := m.fleet.store.failed(t.Context(), fmt.Sprint("breaker ", i), 1, cfg, failedMore)
+		require.NoError(t, err)
+		require.Equal(t, 1, b.Failures)
+	}
+	_, b, err := m.fleet.store.failed(t.Context(), "another", 1, cfg, failedMore)
+	require.NoError(t, err)
+	require.Zero(t, b)
+	_, b, err = m.fleet.store.failed(t.Context(), "breaker 1", 1, cfg, failedMore)
+	require.NoError(t, err)
+	require.Equal(t, 2, b.Failures)
 
-		time.Sleep(30 * time.Second)
-		require.ErrorIs(t, all[0].call(), errBackend, "it has the first probe")
-		for elapsed := time.Duration(0); all[1].state() != resilience.StateClosed; elapsed += time.Second {
-			require.LessOrEqual(t, elapsed, 31*time.Second)
-			for _, s := range all {
-				_ = s.call()
-			}
-			time.Sleep(time.Second)
-		}
-	})
+	a, err := m.fleet.store.poll(t.Context())
+	require.NoError(t, err)
+	require.Len(t, a.breakers, 1000)
 }
 
-func TestLoneMemberProbesInEachCooldown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 1, nil)
-		defer leaveAll(t, all)
-		down(t, all)
-		for range 600 {
-			_ = all[0].call()
-			time.Sleep(time.Second)
-		}
-		require.InDelta(t, 600/30, all[0].asked.Load()-5, 1)
-	})
+func TestWhatIsAnHourOldIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	m := newMember(t, s.client(), new(backend), resilience.BreakerConfig{}).beSlow().join()
+	a, err := m.fleet.store.poll(t.Context())
+	require.NoError(t, err)
+	hour := time.Hour.Milliseconds()
+	for name, times := range map[string][2]int64{
+		"failures": {a.now - hour - 1, 0}, "open": {a.now - 9*hour, a.now - hour - 1},
+		"late failures": {a.now - hour/2, 0}, "open still": {a.now - 9*hour, a.now + hour},
+	} {
+		s.do("HSET", "resilience:{test}:breakers", name,
+			fmt.Sprintf(`{"failures": 1, "changed": %d, "openUntil": %d}`, times[0], times[1]))
+	}
+
+	a, err = m.fleet.store.poll(t.Context())
+	require.NoError(t, err)
+	require.Len(t, a.breakers, 2)
+	require.Contains(t, a.breakers, "late failures")
+	require.Contains(t, a.breakers, "open still")
+	require.Equal(t, "2", s.do("HLEN", "resilience:{test}:breakers"))
+	require.NotEqual(t, "-1", s.do("PTTL", "resilience:{test}:breakers"))
+	require.NotEqual(t, "-1", s.do("PTTL", "resilience:{test}:members"))
 }
 
-func TestLeaseOfAMemberThatHasDiedExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 2, nil)
-		defer leaveAll(t, all)
-		down(t, all)
-		all[0].broken.Store(false)
-		time.Sleep(30 * time.Second)
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	all := joinAll(t, 2, s, b, resilience.BreakerConfig{})
+	b.broken.Store(true)
+	all[0].fail(3)
+	_, err := all[0].guard.Close(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, all[0].fleet.Leave(t.Context()))
+	require.Equal(t, 3, failures(s, "search"))
+	require.Equal(t, "1", s.do("ZCARD", "resilience:{test}:members"))
+	require.ErrorIs(t, all[0].fleet.Health().Err, errNotJoined)
+	require.ErrorIs(t, all[0].fleet.Leave(t.Context()), errNotJoined)
+	require.ErrorContains(t, all[0].fleet.Join(t.Context(), all[0].guard), "has been joined before")
 
-		b, _ := all[0].fleet.engine.member.Breaker("listed/search")
-		granted, _ := all[0].fleet.engine.Lease(t.Context(), b, resilience.CauseCalls) // and then nothing is heard of it
-		require.True(t, granted)
-		synctest.Wait()
-		require.ErrorIs(t, all[1].call(), resilience.CodeCircuitOpen)
-		time.Sleep(leaseTerm)
-		require.NoError(t, all[1].call())
-		require.Equal(t, resilience.StateClosed, all[0].state())
-	})
+	all[1].fail(5)
+	require.Equal(t, resilience.StateOpen, all[1].state())
 }
 
-// A probe that takes long keeps its lease.
-func TestLeaseOfAProbeThatTakesLongIsRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 2, nil)
-		defer leaveAll(t, all)
-		down(t, all)
-		time.Sleep(30 * time.Second)
-
-		ended := make(chan error)
-		go func() {
-			_, err := resilience.Do(context.Background(), all[0].guard, "search", func(context.Context) (string, error) {
-				time.Sleep(20 * time.Second)
-				return "found", nil
-			})
-			ended <- err
-		}()
-		for range 19 {
-			time.Sleep(time.Second)
-			require.ErrorIs(t, all[1].call(), resilience.CodeCircuitOpen)
-		}
-		require.NoError(t, <-ended)
-		synctest.Wait()
-		require.Equal(t, resilience.StateClosed, all[1].state())
+// TestCluster uses a cluster of one server, which refuses commands whose keys lie in different slots.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t, "--cluster-enabled", "yes"), new(backend)
+	s.do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+	eventually(t, "the cluster is up", func() bool {
+		client := redis.NewClient(&redis.Options{Addr: s.addr})
+		defer client.Close()
+		return client.Set(t.Context(), "x", 1, 0).Err() == nil
 	})
-}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.addr}})
+	t.Cleanup(func() { client.Close() })
+	one := newMember(t, client, b, resilience.BreakerConfig{Cooldown: time.Second}).beSlow().join()
+	two := newMember(t, client, b, resilience.BreakerConfig{Cooldown: time.Second}).beSlow().join()
 
-func TestNewcomerKnowsWhatIsOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 2, nil)
-		down(t, all)
-		time.Sleep(10 * time.Second)
-
-		s := newServer(t, m, "newcomer")
-		s.start(nil)
-		all = append(all, s)
-		defer leaveAll(t, all)
-		require.Equal(t, resilience.StateOpen, s.state())
-		require.Equal(t, 20*time.Second, s.guard.Breaker("search").RetryAfter())
-		require.Equal(t, 3, s.fleet.Health().Members)
-	})
-}
-
-func TestMembersThatDieOrLeaveAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 3, nil)
-		defer leaveAll(t, all[:1])
-		require.NoError(t, all[1].fleet.Leave(t.Context()))
-		all[2].store.down.Store(true)
-		time.Sleep(2 * absence)
-		require.Equal(t, 1, all[0].fleet.Health().Members)
-
-		all[0].open("search")
-		require.Equal(t, "closed", m.breaker("listed/search").State, "the other may just be out of reach")
-		time.Sleep(10 * time.Minute)
-		all[0].guard.Breaker("search").Reset()
-		all[0].cut.Store(true)
-		require.ErrorIs(t, all[0].call(), errBackend, "it is the quorum now")
-		require.Equal(t, "open", m.breaker("listed/search").State)
-		all[2].store.down.Store(false)
-		leaveAll(t, all[2:])
-	})
-}
-
-// A member that can reach Redis, but neither the backend nor the others, opens its breaker alone.
-func TestPartitionOpensNothingOnTheOtherSide(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 3, nil)
-		defer leaveAll(t, all)
-		setDown(all[1:], true)
-		time.Sleep(time.Minute)
-		all[0].open("search")
-		for range 5 {
-			time.Sleep(time.Minute)
-			all[0].cut.Store(true)
-			require.Error(t, all[0].call(), "it is the probe")
-		}
-		setDown(all[1:], false)
-		for range 10 {
-			time.Sleep(time.Second)
-			require.NoError(t, all[1].call())
-			require.NoError(t, all[2].call())
-		}
-		all[0].cut.Store(false)
-	})
-}
-
-func TestIsolateAndResetForTheWholeFleet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 3, nil)
-		defer leaveAll(t, all)
-		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
-		synctest.Wait()
-		for _, s := range all {
-			require.ErrorContains(t, s.call(), "moving house")
-		}
-		time.Sleep(time.Hour)
-		require.ErrorContains(t, all[2].call(), "moving house")
-
-		require.NoError(t, all[1].fleet.Reset(t.Context(), "search"))
-		synctest.Wait()
-		for _, s := range all {
-			require.NoError(t, s.call())
-		}
-
-		err := all[0].fleet.Isolate(t.Context(), "serach", "")
-		require.EqualError(t, err, `redisfleet: the breaker is "serach": it must be one of ["search"]`)
-		all[0].store.down.Store(true)
-		require.Error(t, all[0].fleet.Isolate(t.Context(), "search", ""))
-		require.Equal(t, resilience.StateClosed, all[0].state())
-		all[0].store.down.Store(false)
-	})
-}
-
-func TestErrorOfAnUnknownBreakerNamesThoseThatThereAre(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, newModel(), "alone")
-		s.more = []string{"zeta", "alpha", "omega", "beta", "gamma"}
-		s.start(nil)
-		defer leaveAll(t, []*server{s})
-		require.NoError(t, s.callTool("delta")) // which isn't listed
-		const want = `redisfleet: the breaker is "serach": ` +
-			`it must be one of ["alpha" "beta" "gamma" "omega" "search" "zeta" "delta"]`
-		require.EqualError(t, s.fleet.Isolate(t.Context(), "serach", ""), want)
-		require.EqualError(t, s.fleet.Reset(t.Context(), "serach"), want)
-
-		for i := range 100 {
-			require.NoError(t, s.callKey(fmt.Sprint("customer-", 100+i)))
-		}
-		require.EqualError(t, s.fleet.Reset(t.Context(), "serach"), `redisfleet: the breaker is "serach": `+
-			`it must be one of ["alpha" "beta" "gamma" "omega" "search" "zeta" `+
-			`"search/customer-100" "search/customer-101" "search/customer-102" "search/customer-103"] and 97 more`)
-	})
+	b.broken.Store(true)
+	one.fail(4)
+	one.told()
+	two.fail(1)
+	agree(t, []*member{one, two}, resilience.StateOpen)
+	b.broken.Store(false)
+	eventually(t, "a probe succeeds", func() bool { return one.search() == nil })
+	agree(t, []*member{one, two}, resilience.StateClosed)
+	one.guard.Breaker("search").Isolate("maintenance")
+	agree(t, []*member{one, two}, resilience.StateIsolated)
+	two.guard.Breaker("search").Reset()
+	agree(t, []*member{one, two}, resilience.StateClosed)
 }

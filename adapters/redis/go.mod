@@ -3,11 +3,9 @@ module github.com/seed8d1e2389/resilience/adapters/redis
 go 1.25.0
 
 require (
-	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/redis/go-redis/v9 v9.0.0
 	github.com/seed8d1e2389/resilience v0.1.0
 	github.com/stretchr/testify v1.8.4
-	pgregory.net/rapid v1.3.0
 )
 
 require (
@@ -17,7 +15,6 @@ require (
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
 	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
-	github.com/yuin/gopher-lua v1.1.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
 

@@ -1,7 +1,7 @@
 // newest.mod is go.mod with the newest versions of what it requires, which are tested by
 //	go test -modfile=newest.mod ./...
 // and updated by
-//	go get -modfile=newest.mod github.com/{redis/go-redis/v9,alicebob/miniredis/v2,stretchr/testify}@latest pgregory.net/rapid@latest
+//	go get -modfile=newest.mod github.com/{redis/go-redis/v9,stretchr/testify}@latest
 //	go mod tidy -modfile=newest.mod
 
 module github.com/seed8d1e2389/resilience/adapters/redis
@@ -9,18 +9,15 @@ module github.com/seed8d1e2389/resilience/adapters/redis
 go 1.26.0
 
 require (
-	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/seed8d1e2389/resilience v0.1.0
 	github.com/stretchr/testify v1.12.1
-	pgregory.net/rapid v1.3.0
 )
 
 require (
 	github.com/cenkalti/backoff/v4 v4.0.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
-	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.48.0 // indirect

@@ -1,372 +1,274 @@
+//go:build unix
+
 package redisfleet
 
 import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/require"
 )
 
-func TestWithoutTheStoreBreakersDecideAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 3, nil)
-		setDown(all, true)
-		start := time.Now()
-		for range 100 {
-			for _, s := range all {
-				require.NoError(t, s.call())
-			}
-		}
-		require.Equal(t, start, time.Now(), "no call waits")
-
-		time.Sleep(2 * time.Second)
-		h := all[0].fleet.Health()
-		require.False(t, h.Connected)
-		require.Error(t, h.Error)
-
-		all[0].broken.Store(true)
-		for range 5 {
-			require.Error(t, all[0].call())
-		}
-		require.Equal(t, resilience.StateOpen, all[0].state())
-		require.Equal(t, resilience.StateClosed, all[1].state())
-		time.Sleep(30 * time.Second)
-		all[0].broken.Store(false)
-		require.NoError(t, all[0].call(), "the probe is its own affair")
-
-		setDown(all, false)
-		time.Sleep(time.Second)
-		require.True(t, all[0].fleet.Health().Connected)
-		leaveAll(t, all)
-	})
-}
-
-// What members have found out without the store, the others learn when it is back.
-func TestMembersAgreeWhenTheStoreIsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 4, nil)
-		defer leaveAll(t, all)
-
-		setDown(all, true)
-		time.Sleep(2 * time.Second)
-		all[0].broken.Store(true)
-		for _, s := range all[:2] { // a quorum
-			for range 5 {
-				require.Error(t, s.call())
-			}
-		}
-		setDown(all, false)
-		time.Sleep(time.Second)
-		requireAll(t, all, resilience.StateOpen)
-
-		setDown(all, true)
-		all[0].broken.Store(false)
-		time.Sleep(30 * time.Second)
-		require.NoError(t, all[3].call())
-		setDown(all, false)
-		time.Sleep(time.Second)
-		requireAll(t, all, resilience.StateClosed)
-	})
-}
-
-func TestStoreThatHasLostItsMemoryIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 3, nil)
-		defer leaveAll(t, all)
-		down(t, all)
-		time.Sleep(10 * time.Second)
-		m.flush()
-		time.Sleep(time.Second)
-
-		for i, s := range all {
-			require.Equal(t, resilience.StateOpen, s.state(), "member %d", i)
-			require.InDelta(t, 19*time.Second, s.guard.Breaker("search").RetryAfter(), float64(time.Second))
-		}
-		require.Equal(t, "open", m.breaker("listed/search").State)
-		time.Sleep(30 * time.Second)
-		all[0].broken.Store(false)
-		require.NoError(t, all[0].call())
-		requireAll(t, all, resilience.StateClosed)
-
-		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
-		synctest.Wait()
-		m.flush()
-		time.Sleep(time.Second)
-		require.Equal(t, "moving house", m.breaker("listed/search").Reason)
-		require.ErrorContains(t, all[1].call(), "moving house")
-	})
-}
-
-// A message that is lost is made up for by the next sync.
-func TestLostMessagesAreMadeUpFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 2, nil)
-		defer leaveAll(t, all)
-		all[1].store.deafen()
-		all[0].broken.Store(true)
-		require.Error(t, all[1].call())
-		for range 4 {
-			require.Error(t, all[0].call())
-		}
-		require.Equal(t, resilience.StateOpen, all[0].state())
-		require.Equal(t, resilience.StateClosed, all[1].state())
-		time.Sleep(time.Second)
-		require.Equal(t, resilience.StateOpen, all[1].state())
-	})
-}
-
-func TestSlowStoreDelaysNoProbeByMoreThan100ms(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 2, nil)
-		defer leaveAll(t, all)
-		down(t, all)
-		all[0].broken.Store(false)
-		for _, s := range all {
-			s.store.slow.Store(true)
-		}
-		time.Sleep(30 * time.Second)
-		start := time.Now()
-		require.NoError(t, all[0].call())
-		require.LessOrEqual(t, time.Since(start), 100*time.Millisecond)
-		time.Sleep(2 * time.Second)
-		require.Equal(t, resilience.StateClosed, all[1].state())
-	})
-}
-
-func TestDifferentConfigurationsAreNoticed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 2, nil)
-		odd := newServer(t, m, "odd")
-		odd.start(func(c *resilience.BreakerConfig) { c.Failures = 3 })
-		defer leaveAll(t, append(all, odd))
-
-		const line = "listed/search: 3 failures, a cooldown of 30s here, 5 failures, a cooldown of 30s elsewhere"
-		before := odd.fleet.Health()
-		require.Equal(t, []string{line}, before.Differences)
-		odd.fleet.Health().Differences[0] = "the caller's own"
-		require.Equal(t, []string{line}, odd.fleet.Health().Differences)
-		time.Sleep(comparison + time.Second)
-		require.Len(t, all[0].fleet.Health().Differences, 1)
-		require.Equal(t, before.Since, odd.fleet.Health().Since, "it has been connected all the time")
-	})
-}
-
-func TestServerStartsWithoutTheStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, newModel(), "alone")
-		s.store.down.Store(true)
-		start := time.Now()
-		s.start(nil)
-		require.LessOrEqual(t, time.Since(start), 2*time.Second)
-		require.NoError(t, s.call())
-		require.Equal(t, start.Add(patience), s.fleet.Health().Since, "when it was found out")
-		s.store.down.Store(false)
-		time.Sleep(time.Second)
-		require.True(t, s.fleet.Health().Connected)
-		leaveAll(t, []*server{s})
-	})
-}
-
-// What the operator of one member has isolated stays that member's affair, also if it tells a store that has lost its
-// memory.
-func TestIsolationByOneMemberDoesNotSpread(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 3, nil)
-		defer leaveAll(t, all)
-		down(t, all)
-		for _, s := range all {
-			s.guard.Breaker("search").Isolate("this host only")
-		}
-		m.flush()
-		time.Sleep(2 * time.Second)
-		require.Equal(t, "open", m.breaker("listed/search").State)
-	})
-}
-
-// A member that was cut off hears only of how things are in the end.
-func TestMemberThatMissesTheEndOfAnIsolation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := servers(t, newModel(), 3, nil)
-		defer leaveAll(t, all)
-		require.NoError(t, all[0].fleet.Isolate(t.Context(), "search", "moving house"))
-		synctest.Wait()
-		all[2].store.down.Store(true)
-		time.Sleep(5 * time.Second)
-		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
-		synctest.Wait()
-		down(t, all[:2])
-		all[2].store.down.Store(false)
-		time.Sleep(time.Second)
-		require.Equal(t, resilience.StateOpen, all[2].state())
-
-		all[0].broken.Store(false)
-		time.Sleep(30 * time.Second)
-		require.NoError(t, all[0].call())
-		require.Equal(t, resilience.StateClosed, all[2].state())
-	})
-}
-
-// A member that didn't hear of a reset learns of it, also if its breaker was open for itself alone.
-func TestMemberThatMissesAReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 3, nil)
-		defer leaveAll(t, all)
-		all[2].cut.Store(true)
-		for range 5 {
-			require.Error(t, all[2].call())
-			require.NoError(t, all[0].call())
-		}
-		all[2].cut.Store(false)
-		require.Equal(t, resilience.StateOpen, all[2].state())
-
-		all[2].store.down.Store(true)
-		time.Sleep(time.Second)
-		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
-		all[2].store.down.Store(false)
-		time.Sleep(time.Second)
-		require.NoError(t, all[2].call())
-
-		// The reset isn't applied again while it is remembered.
-		all[2].cut.Store(true)
-		for range 5 {
-			require.Error(t, all[2].call())
-			all[2].fleet.engine.subscribed() // it asks for everything
-			time.Sleep(time.Second)
-		}
-		require.Equal(t, resilience.StateOpen, all[2].state())
-	})
-}
-
-// A reset stands when a late member tells a store that has lost its memory what it knows.
-func TestResetAfterTheStoreHasLostItsMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 3, nil)
-		defer leaveAll(t, all)
-		down(t, all)
-		all[2].store.down.Store(true)
-		time.Sleep(time.Second)
-		m.flush()
-		time.Sleep(time.Second)
-		require.NoError(t, all[0].fleet.Reset(t.Context(), "search"))
-		all[2].store.down.Store(false)
-		time.Sleep(2 * time.Second)
-		requireAll(t, all, resilience.StateClosed)
-	})
-}
-
-// A member that comes back with failures of its own network counts as one, however long it was away.
-func TestMemberWhoseNetworkWasBrokenOpensNoBreakerOfTheOthers(t *testing.T) {
-	for name, away := range map[string]time.Duration{"not missed": 2 * time.Second, "forgotten": 10 * time.Second} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				all := servers(t, newModel(), 2, nil)
-				defer leaveAll(t, all)
-				all[0].store.down.Store(true)
-				all[0].cut.Store(true)
-				for range away / time.Second {
-					for range 3 {
-						_ = all[0].call()
-					}
-					require.NoError(t, all[1].call())
-					time.Sleep(time.Second)
-				}
-				require.Equal(t, resilience.StateOpen, all[0].state(), "alone")
-
-				all[0].store.down.Store(false)
-				all[0].cut.Store(false)
-				for range 40 {
-					require.NoError(t, all[1].call())
-					time.Sleep(time.Second)
-				}
-			})
-		})
-	}
-}
-
-// After an outage, the first member that comes back doesn't count for all.
-func TestOutageWithOneBrokenNetworkOpensNoBreakerOfTheOthers(t *testing.T) {
-	for range 10 { // whichever comes first
-		synctest.Test(t, func(t *testing.T) {
-			all := servers(t, newModel(), 5, nil)
-			defer leaveAll(t, all)
-			setDown(all, true)
-			all[0].cut.Store(true)
-			for range 10 {
-				_ = all[0].call()
-				for _, s := range all[1:] {
-					require.NoError(t, s.call())
-				}
-				time.Sleep(time.Second)
-			}
-			require.Equal(t, resilience.StateOpen, all[0].state(), "alone")
-
-			setDown(all, false)
-			for range 5 {
-				for _, s := range all[1:] {
-					require.NoError(t, s.call())
-				}
-				time.Sleep(time.Second)
-			}
-		})
-	}
-}
-
-// recoversAlone cuts the server off from the store; its breaker opens then, and closes by a call a minute ago.
-func (s *server) recoversAlone() {
-	s.store.down.Store(true)
-	time.Sleep(time.Second)
-	s.open("search")
-	time.Sleep(30 * time.Second)
-	require.NoError(s.t, s.call())
-	require.Equal(s.t, resilience.StateClosed, s.state())
-	time.Sleep(time.Minute)
-}
-
-// What a member found out while it was cut off closes nothing that has opened since.
-func TestRecoveryFromBeforeTheFleetHasOpened(t *testing.T) {
-	for name, meanwhile := range map[string]func(*model){
-		"Redis has kept its memory": func(*model) {}, "Redis has lost its memory": (*model).flush,
+// TestOutage takes Redis away from three members. Calls go on as if there were none, breakers decide alone, the log
+// has a line, and afterwards all members agree again.
+func TestOutage(t *testing.T) {
+	for name, outage := range map[string]struct{ begin, end func(s *server) }{
+		"killed":      {(*server).kill, (*server).start},
+		"frozen":      {(*server).freeze, (*server).thaw},
+		"full memory": {configure("CONFIG", "SET", "maxmemory", 1), configure("CONFIG", "SET", "maxmemory", 0)},
+		"read-only":   {configure("REPLICAOF", "127.0.0.1", 1), configure("REPLICAOF", "NO", "ONE")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newModel()
-				all := servers(t, m, 3, nil)
-				defer leaveAll(t, all)
-				all[0].recoversAlone()
-				down(t, all[1:])
-				meanwhile(m)
-				time.Sleep(3 * time.Second)
-				all[0].store.down.Store(false)
-				time.Sleep(time.Second)
-				requireAll(t, all, resilience.StateOpen)
-			})
+			t.Parallel()
+			s, b := startServer(t), new(backend)
+			all := joinAll(t, 3, s, b, resilience.BreakerConfig{Cooldown: time.Hour})
+
+			outage.begin(s)
+			reachable(t, all, false)
+			for i := range 1000 {
+				require.NoError(t, all[i%3].search())
+			}
+			b.broken.Store(true)
+			all[0].fail(5)
+			all[1].fail(5)
+			for i, want := range []resilience.State{resilience.StateOpen, resilience.StateOpen, resilience.StateClosed} {
+				require.Equal(t, want, all[i].state())
+			}
+
+			outage.end(s)
+			reachable(t, all, true)
+			agree(t, all, resilience.StateOpen)
+			b.broken.Store(false)
+			all[2].guard.Breaker("search").Reset()
+			agree(t, all, resilience.StateClosed)
+			for _, m := range all {
+				require.Equal(t, 1, m.logged("the fleet can't be reached"))
+				require.Equal(t, 1, m.logged("the fleet can be reached again"))
+			}
 		})
 	}
 }
 
-// It forgets no failures since, either.
-func TestRecoveryFromBeforeFailuresOfTheFleet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModel()
-		all := servers(t, m, 3, nil)
-		defer leaveAll(t, all)
-		all[0].recoversAlone()
-		all[0].broken.Store(true)
-		require.Error(t, all[1].call())
-		require.Error(t, all[2].call())
-		all[0].store.down.Store(false)
-		time.Sleep(time.Second)
-		require.Equal(t, 2, m.breaker("listed/search").Failures)
-		all[0].broken.Store(false)
-		require.NoError(t, all[0].call(), "a new one does")
-		require.Zero(t, m.breaker("listed/search").Failures)
+func configure(words ...any) func(*server) { return func(s *server) { s.do(words...) } }
+
+// reachable waits until all members have noticed whether Redis answers.
+func reachable(t *testing.T, all []*member, want bool) {
+	t.Helper()
+	eventually(t, "Health notices", func() bool {
+		return every(all, func(m *member) bool { return (m.fleet.Health().Err == nil) == want })
 	})
+}
+
+// A call waits for a lease no longer than 100ms, and an outage makes each member the one that probes.
+func TestRedisThatIsSlowDelaysNoProbe(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	client, end := s.client(), make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	m := newMember(t, client, b, resilience.BreakerConfig{Cooldown: time.Millisecond})
+	m.fleet.interval, m.fleet.store.timeout = time.Hour, soon
+	m.join()
+	client.AddHook(hanging{end})
+	b.broken.Store(true)
+	m.fail(5)
+	b.broken.Store(false)
+	eventually(t, "it is the probe", func() bool { return m.search() == nil })
+	require.NoError(t, m.fleet.Health().Err, "no poll has noticed")
+}
+
+// A hanging is a hook of a client whose commands hang.
+type hanging struct{ end chan struct{} }
+
+func (h hanging) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h hanging) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error {
+		<-h.end
+		return errors.New("hung")
+	}
+}
+func (h hanging) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// What an operator does while Redis is away is told once it is back.
+func TestIsolationDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	all := joinAll(t, 2, s, new(backend), resilience.BreakerConfig{})
+	s.kill()
+	reachable(t, all, false)
+	all[0].guard.Breaker("search").Isolate("maintenance")
+	eventually(t, "it can't be told", func() bool { return all[0].fleet.tell(t.Context()) != nil })
+	s.start()
+	agree(t, all, resilience.StateIsolated)
+	s.kill()
+	reachable(t, all, false)
+	require.Equal(t, resilience.StateIsolated, all[1].state())
+	all[1].guard.Breaker("search").Reset()
+	s.start()
+	agree(t, all, resilience.StateClosed)
+}
+
+// A Redis that has lost its memory is told which breakers are open.
+func TestLostMemory(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	all := joinAll(t, 2, s, b, resilience.BreakerConfig{Cooldown: time.Hour})
+	b.broken.Store(true)
+	all[0].fail(4)
+	all[0].told()
+	all[1].fail(1)
+	agree(t, all, resilience.StateOpen)
+	s.do("FLUSHALL")
+	eventually(t, "the fleet knows again", func() bool {
+		b, err := parse(strings.Trim(s.do("HVALS", "resilience:{test}:breakers"), "[]"))
+		return err == nil && b.OpenUntil > 0
+	})
+}
+
+func TestJoinWithoutRedis(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.kill()
+	m := newMember(t, s.client(), new(backend), resilience.BreakerConfig{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.NoError(t, m.fleet.Join(ctx, m.guard))
+	require.NoError(t, m.search())
+	eventually(t, "the log has a line", func() bool { return m.logged("the fleet can't be reached") == 1 })
+	require.Error(t, m.fleet.Health().Err)
+
+	s.start()
+	reachable(t, []*member{m}, true)
+	require.Equal(t, 1, m.fleet.Health().Members)
+}
+
+func TestJoinIsRefused(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--requirepass", "secret")
+	m := newMember(t, s.client(), new(backend), resilience.BreakerConfig{})
+	require.ErrorContains(t, m.fleet.Join(t.Context(), m.guard), "redisfleet: Join: NOAUTH")
+	require.NoError(t, m.search())
+}
+
+// A user of the ACL needs no more rights than the package's doc names.
+func TestRightsOfAUser(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.do("ACL", "SETUSER", "fleet", "on", ">secret", "~resilience:{test}:*", "+evalsha", "+eval", "+time", "+get", "+set",
+		"+del", "+pexpire", "+@hash", "+@sortedset")
+	client := redis.NewClient(&redis.Options{Addr: s.addr, Username: "fleet", Password: "secret"})
+	defer client.Close()
+	b := new(backend)
+	m := newMember(t, client, b, resilience.BreakerConfig{Cooldown: 10 * time.Millisecond}).beSlow().join()
+	b.broken.Store(true)
+	m.fail(5)
+	m.told()
+	b.broken.Store(false)
+	eventually(t, "the probe succeeds", func() bool { return m.search() == nil })
+	m.guard.Breaker("search").Isolate("maintenance")
+	m.told()
+	m.guard.Breaker("search").Reset()
+	m.told()
+	require.NoError(t, m.fleet.Health().Err)
+	require.NoError(t, m.fleet.Leave(t.Context()))
+	require.Equal(t, "0", s.do("ZCARD", "resilience:{test}:members"))
+	require.Equal(t, "0", s.do("HLEN", "resilience:{test}:isolated"))
+	require.Zero(t, m.logged("can't be reached"))
+}
+
+func TestAClientThatPanicsIsAnOutage(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		panic("no network")
+	}})
+	defer client.Close()
+	m := newMember(t, client, new(backend), resilience.BreakerConfig{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.NoError(t, m.fleet.Join(ctx, m.guard))
+	require.NoError(t, m.search())
+	require.Error(t, m.fleet.Health().Err)
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: os.DevNull})
+	defer client.Close()
+	for _, namespace := range []string{"", "a b", "a{b", string(make([]byte, 65))} {
+		_, err := New(client, Config{Namespace: namespace})
+		require.ErrorContains(t, err, "Config.Namespace")
+	}
+	_, err := New(nil, Config{Namespace: "test"})
+	require.ErrorContains(t, err, "the client is nil")
+
+	fleet, err := New(client, Config{Namespace: "test"})
+	require.NoError(t, err)
+	guard := resilience.Must(resilience.New(resilience.Config{}))
+	require.ErrorContains(t, fleet.Join(t.Context(), nil), "the guard is nil")
+	require.ErrorContains(t, fleet.Join(t.Context(), guard), "Configure")
+	require.ErrorIs(t, fleet.Leave(t.Context()), errNotJoined)
+}
+
+func TestBreakersHaveTheirOwnConfig(t *testing.T) {
+	c := &configs{
+		all: resilience.BreakerConfig{Failures: 3},
+		breakers: map[string]resilience.BreakerConfig{
+			"index": {Failures: 9, Cooldown: time.Minute, ProbeTimeout: time.Second}, "index/eu": {Failures: 7},
+		},
+	}
+	for breaker, want := range map[string]resilience.BreakerConfig{
+		"search":   {Failures: 3, Cooldown: 30 * time.Second, ProbeTimeout: 2 * time.Minute},
+		"index":    {Failures: 9, Cooldown: time.Minute, ProbeTimeout: time.Second},
+		"index/us": {Failures: 9, Cooldown: time.Minute, ProbeTimeout: time.Second},
+		"index/eu": {Failures: 7, Cooldown: 30 * time.Second, ProbeTimeout: 2 * time.Minute},
+		"indexes":  {Failures: 3, Cooldown: 30 * time.Second, ProbeTimeout: 2 * time.Minute},
+	} {
+		got := c.of(breaker)
+		require.Equal(t, want.Failures, got.Failures, breaker)
+		require.Equal(t, want.Cooldown, got.Cooldown, breaker)
+		require.Equal(t, want.ProbeTimeout, got.ProbeTimeout, breaker)
+	}
+	require.Equal(t, 5, new(configs).of("search").Failures)
+}
+
+// A Reset also ends an isolation that a member has told, and not yet heard of from Redis.
+func TestResetOfAnIsolationThatWasJustTold(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	one := newMember(t, s.client(), b, resilience.BreakerConfig{}).beSlow()
+	one.fleet.interval = time.Hour
+	one.join()
+	two := newMember(t, s.client(), b, resilience.BreakerConfig{}).beSlow().join()
+	one.guard.Breaker("search").Isolate("maintenance")
+	one.told()
+	agree(t, []*member{two}, resilience.StateIsolated)
+	two.guard.Breaker("search").Reset()
+	two.told()
+	require.NoError(t, one.fleet.poll(t.Context()))
+	require.Equal(t, resilience.StateClosed, one.state())
+}
+
+// What a server has isolated before it joins stays so, whatever an operator has reset before.
+func TestIsolationBeforeJoin(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	first := joinAll(t, 1, s, b, resilience.BreakerConfig{})[0]
+	first.guard.Breaker("search").Isolate("maintenance")
+	first.told()
+	first.guard.Breaker("search").Reset()
+	first.told()
+	require.Equal(t, "1", s.do("HLEN", "resilience:{test}:breakers"))
+
+	second := newMember(t, s.client(), b, resilience.BreakerConfig{}).beSlow()
+	second.guard.Breaker("search").Isolate("not ready")
+	second.join()
+	require.Equal(t, resilience.StateIsolated, second.state())
+	require.Equal(t, resilience.StateClosed, first.state())
 }

@@ -1,160 +1,289 @@
+//go:build unix
+
 package redisfleet
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/require"
 )
 
-var errBackend = errors.New("503 Service Unavailable")
+// soon is how long tests wait for what takes a second at most on an idle machine.
+const soon = 30 * time.Second
 
-// A server is a member of a fleet in a test: a guard with one tool, "search", and perhaps others.
+var errBackend = resilience.MarkBackend(errors.New("503 Service Unavailable"))
+
+// A server is a process of redis-server on the loopback interface. It ends with the test, whatever becomes of that.
 type server struct {
-	t      *testing.T
-	guard  *resilience.Guard
-	fleet  *Fleet
-	store  *modelStore
-	more   []string // names of other tools
-	quorum int
-
-	broken *atomic.Bool  // its backend
-	cut    atomic.Bool   // its own network to the backend
-	hangs  atomic.Bool   // its own network doesn't say so
-	asked  *atomic.Int64 // how many requests the backend has received
-
-	mu    sync.Mutex
-	log   bytes.Buffer
-	links []resilience.ConnectionChange // that observers have received
+	t    testing.TB
+	addr string
+	dir  string
+	args []string
+	life io.Closer // of the process
+	pid  int
+	cmd  *exec.Cmd
 }
 
-// newServer returns a server with a backend of its own, which isn't a member yet.
-func newServer(t *testing.T, m *model, name string) *server {
-	return &server{t: t, store: m.store(name), broken: new(atomic.Bool), asked: new(atomic.Int64)}
-}
-
-// servers returns n members that share a backend.
-func servers(t *testing.T, m *model, n int, change func(*resilience.BreakerConfig)) []*server {
-	var all []*server
-	for i := range n {
-		s := newServer(t, m, fmt.Sprint("member-", i))
-		if i > 0 {
-			s.broken, s.asked = all[0].broken, all[0].asked
-		}
-		s.start(change)
-		all = append(all, s)
+// startServer starts a server that keeps nothing on disk, with further arguments.
+func startServer(t testing.TB, args ...string) *server {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("there is no redis-server")
 	}
+	s := &server{t: t, addr: freeAddr(t), dir: t.TempDir()}
+	_, port, _ := net.SplitHostPort(s.addr)
+	s.args = append([]string{
+		"redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--save", "", "--appendonly", "no",
+	}, args...)
+	s.start()
+	t.Cleanup(s.kill)
+	return s
+}
+
+// start starts the process, and waits until it accepts connections. It is the child of a shell, which ends it at
+// the end of its input, and so when the test ends, also if that crashes.
+func (s *server) start() {
+	const script = `"$@" >>"$LOG" 2>&1 & echo $!; cat >/dev/null; kill -9 $!`
+	s.cmd = exec.Command("sh", append([]string{"-c", script, "sh"}, s.args...)...)
+	s.cmd.Env = append(os.Environ(), "LOG="+filepath.Join(s.dir, "log"))
+	life, err := s.cmd.StdinPipe()
+	require.NoError(s.t, err)
+	out, err := s.cmd.StdoutPipe()
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.cmd.Start())
+	s.life = life
+
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(s.t, err)
+	s.pid, err = strconv.Atoi(strings.TrimSpace(line))
+	require.NoError(s.t, err)
+	eventually(s.t, "the server accepts connections", func() bool {
+		conn, err := net.Dial("tcp", s.addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+// kill ends the process by kill -9.
+func (s *server) kill() {
+	if s.life != nil {
+		s.life.Close()
+		_ = s.cmd.Wait()
+		s.life = nil
+	}
+}
+
+// freeze stops the process, with all of its connections, until thaw.
+func (s *server) freeze() { require.NoError(s.t, syscall.Kill(s.pid, syscall.SIGSTOP)) }
+func (s *server) thaw()   { require.NoError(s.t, syscall.Kill(s.pid, syscall.SIGCONT)) }
+
+// do executes a command.
+func (s *server) do(words ...any) string {
+	client := redis.NewClient(&redis.Options{Addr: s.addr})
+	defer client.Close()
+	reply, err := client.Do(context.Background(), words...).Result()
+	require.NoError(s.t, err, "%q", words)
+	return fmt.Sprint(reply)
+}
+
+// calls returns how often commands were called, without those within scripts if none of them is.
+func (s *server) calls(commands ...string) (n int) {
+	for _, line := range strings.Split(s.do("INFO", "commandstats"), "\r\n") {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		count, _, _ := strings.Cut(rest, ",")
+		for _, c := range commands {
+			if c == name {
+				calls, err := strconv.Atoi(count)
+				require.NoError(s.t, err)
+				n += calls
+			}
+		}
+	}
+	return n
+}
+
+// client returns a client with all defaults.
+func (s *server) client() *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: s.addr})
+	s.t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// freeAddr returns an address that is free now, of a port that isn't used for outgoing connections, so that a server
+// gets it again when it is started again.
+func freeAddr(t testing.TB) string {
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			require.NoError(t, l.Close())
+			return addr
+		}
+	}
+	t.Fatal("there is no free port")
+	return ""
+}
+
+// eventually waits until something is so, and returns how long that took.
+func eventually(t testing.TB, what string, is func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for !is() {
+		if time.Since(start) > soon {
+			t.Fatalf("not within %s: %s", soon, what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(start)
+}
+
+// A backend is what the tools of all members call.
+type backend struct {
+	broken   atomic.Bool
+	requests atomic.Int64
+	ask      func() error // instead of that; nil if it isn't needed
+}
+
+// A member is a guard with the tool "search", which calls the backend.
+type member struct {
+	t       testing.TB
+	guard   *resilience.Guard
+	fleet   *Fleet
+	backend *backend
+	cut     atomic.Bool // its own network to the backend is broken
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// newMember returns one that hasn't joined the fleet.
+func newMember(t testing.TB, c redis.UniversalClient, b *backend, breaker resilience.BreakerConfig) *member {
+	m := &member{t: t, backend: b}
+	var err error
+	m.fleet, err = New(c, Config{Namespace: "test", Log: slog.New(slog.NewTextHandler(m, nil))})
+	require.NoError(t, err)
+	m.guard, err = resilience.New(m.fleet.Configure(resilience.Config{
+		Breaker: breaker,
+		Retry:   resilience.Retry{MaxRetries: -1},
+		Tools:   map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = m.fleet.Leave(context.Background()) })
+	return m
+}
+
+// join makes the member one of the fleet.
+func (m *member) join() *member {
+	require.NoError(m.t, m.fleet.Join(context.Background(), m.guard))
+	return m
+}
+
+// beSlow lets the member wait longer for Redis, which may be slow only because the machine is busy.
+func (m *member) beSlow() *member {
+	m.fleet.patience, m.fleet.store.timeout = 5*time.Second, 5*time.Second
+	return m
+}
+
+// joinAll returns n members that know each other, and wait for Redis.
+func joinAll(t testing.TB, n int, s *server, b *backend, breaker resilience.BreakerConfig) []*member {
+	var all []*member
+	client := s.client()
+	for range n {
+		all = append(all, newMember(t, client, b, breaker).beSlow().join())
+	}
+	eventually(t, "all members know of each other", func() bool {
+		return every(all, func(m *member) bool { return m.fleet.Health().Members == n })
+	})
 	return all
 }
 
-// start makes the server's guard, and joins the fleet.
-func (s *server) start(change func(*resilience.BreakerConfig)) {
-	s.prepare(change)
-	s.join()
+// Write is the member's log.
+func (m *member) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.log.Write(p)
 }
 
-// prepare makes the server's guard.
-func (s *server) prepare(change func(*resilience.BreakerConfig)) {
-	cfg := resilience.Config{
-		Retry: resilience.Retry{MaxRetries: -1}, Tools: make(map[string]resilience.Tool),
-		Log: slog.New(slog.NewTextHandler(s, nil)), Observers: []resilience.Observer{{Connection: s.linked}},
-	}
-	for _, tool := range append(s.more, "search") {
-		cfg.Tools[tool] = resilience.Tool{Effect: resilience.ReadOnly}
-	}
-	if change != nil {
-		change(&cfg.Breaker)
-	}
-	var err error
-	s.guard, err = resilience.New(cfg)
-	require.NoError(s.t, err)
+// logged returns how often the log has some words.
+func (m *member) logged(words string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Count(m.log.String(), words)
 }
 
-func (s *server) join() {
-	var err error
-	s.fleet, err = join(s.t.Context(), s.store, s.store.me, s.guard, Config{Namespace: "test", Quorum: s.quorum})
-	require.NoError(s.t, err)
-	synctest.Wait()
-}
-
-// Write is the server's log.
-func (s *server) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.log.Write(p)
-}
-
-func (s *server) linked(e resilience.ConnectionChange) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.links = append(s.links, e)
-}
-
-func (s *server) call() error { return s.callTool("search") }
-
-func (s *server) callTool(tool string) error {
-	_, err := resilience.Do(context.Background(), s.guard, tool, func(context.Context) (string, error) {
-		if s.cut.Load() {
+func (m *member) search(opts ...resilience.Option) error {
+	_, err := resilience.Do(context.Background(), m.guard, "search", func(context.Context) (string, error) {
+		if m.cut.Load() {
 			return "", errBackend
 		}
-		s.asked.Add(1)
-		if s.broken.Load() {
+		m.backend.requests.Add(1)
+		if m.backend.ask != nil {
+			return "", m.backend.ask()
+		}
+		if m.backend.broken.Load() {
 			return "", errBackend
 		}
 		return "found", nil
-	})
-	synctest.Wait()
+	}, opts...)
 	return err
 }
 
-// open opens a breaker by failures of this server alone.
-func (s *server) open(tool string) {
-	s.cut.Store(true)
-	for range 5 {
-		require.ErrorIs(s.t, s.callTool(tool), errBackend)
-	}
-	s.cut.Store(false)
-	require.Equal(s.t, resilience.StateOpen, s.stateOf(tool))
-}
-
-func (s *server) state() resilience.State { return s.stateOf("search") }
-
-func (s *server) stateOf(tool string) resilience.State { return s.guard.Breaker(tool).State() }
-
-func leaveAll(t *testing.T, all []*server) {
-	for _, s := range all {
-		require.NoError(t, s.fleet.Leave(context.Background()))
+// told waits until the member has told Redis what has happened so far.
+func (m *member) told() {
+	require.NoError(m.t, m.guard.Flush(context.Background()))
+	eventually(m.t, "the news are told", func() bool {
+		m.fleet.mu.Lock()
+		defer m.fleet.mu.Unlock()
+		return len(m.fleet.news) == 0
+	})
+	for range 2 { // the loop takes the first one when it has sent them
+		m.fleet.wake <- struct{}{}
 	}
 }
 
-// setDown cuts all servers off from the store, or connects them again.
-func setDown(all []*server, down bool) {
-	for _, s := range all {
-		s.store.down.Store(down)
+// fail makes calls of the member fail.
+func (m *member) fail(times int) {
+	m.t.Helper()
+	for range times {
+		require.ErrorIs(m.t, m.search(), errBackend)
 	}
 }
 
-// failOver cuts all servers off from the store, which goes back meanwhile to an older memory.
-func failOver(all []*server, back func()) {
-	setDown(all, true)
-	time.Sleep(2 * time.Second)
-	back()
-	setDown(all, false)
+func (m *member) state() resilience.State { return m.guard.Breaker("search").State() }
+
+func every(all []*member, is func(*member) bool) bool {
+	for _, m := range all {
+		if !is(m) {
+			return false
+		}
+	}
+	return true
 }
 
-// requireAll requires that breaker search has one state for all.
-func requireAll(t *testing.T, all []*server, want resilience.State) {
+// agree waits until the breakers of all members are in a state.
+func agree(t testing.TB, all []*member, state resilience.State) time.Duration {
 	t.Helper()
-	for i, s := range all {
-		require.Equal(t, want, s.state(), "member %d", i)
-	}
+	return eventually(t, "all are "+state.String(), func() bool {
+		return every(all, func(m *member) bool { return m.state() == state })
+	})
 }

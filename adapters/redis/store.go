@@ -6,8 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,343 +14,220 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// A store keeps what members of a fleet have to agree on. Each operation is atomic. They return what a breaker is
-// afterwards, which other members receive as a message if it has changed.
-type store interface {
-	// saw notes what the member has seen of the fleet's memory. Each command says so: if the server has gone back to an
-	// older memory since, it begins another one.
-	saw(newest memory)
+var (
+	//go:embed poll.lua
+	pollLua string
+	//go:embed failed.lua
+	failedLua string
+	//go:embed succeeded.lua
+	succeededLua string
+	//go:embed lease.lua
+	leaseLua string
 
-	// sync says no more than that the member is alive, as each command but leave does. Unless the fleet's memory is
-	// what the member knows, it returns the first page of the breakers in it, and list another one. All pages of one
-	// memory have each breaker that it has had all the time, perhaps more than once, also if another server takes over.
-	sync(ctx context.Context, known memory) (syncReply, error)
-	list(ctx context.Context, cursor string) (page, error)
-	read(ctx context.Context, ids []string) ([]entry, error)
-
-	// tell does one operation for each breaker, of which there may be maxBatch, and returns an entry for each. The
-	// times of news are by the store's clock.
-	tell(ctx context.Context, all ...news) ([]entry, error)
-	lease(ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause) (leaseReply, error)
-
-	isolate(ctx context.Context, id, reason string) (entry, error)
-	reset(ctx context.Context, id string) (entry, error)
-
-	// compare notes the configurations of the member's breakers, and returns those of all members.
-	compare(ctx context.Context, configs []string) ([]string, error)
-	leave(ctx context.Context) error
-
-	// listen delivers messages, those of the member itself too, until ctx ends. It says so whenever some may have
-	// been lost.
-	listen(ctx context.Context, l listener)
-}
-
-// A listener hears messages.
-type listener interface {
-	heard(e entry)
-	subscribed()
-	crashed(err error) // the client has; it isn't called again before a try that ends otherwise
-}
-
-// memory is a state of the fleet's memory. A server that has lost it, or its newest part, begins another one.
-type memory struct {
-	Since   string `json:"since"`
-	Version int64  `json:"n"`
-}
-
-type syncReply struct {
-	memory
-	Of       memory `json:"of"`  // what it was before the server went back; zero if it hasn't
-	Now      int64  `json:"now"` // milliseconds
-	Members  int    `json:"members"`
-	Complete bool   `json:"complete"` // the member knows all
-	Page     page   `json:"page"`
-}
-
-// page is a part of the breakers: as many as keep a command short, however long the names are that agents choose.
-type page struct {
-	Since string   `json:"since"`
-	IDs   []string `json:"ids"`
-	Next  string   `json:"next"` // the cursor of the next page; "0" if there is none
-}
-
-// entry is a breaker of the fleet.
-type entry struct {
-	ID       string `json:"id"`
-	State    string `json:"state"`
-	Failures int    `json:"failures"`
-	Wait     int64  `json:"wait"` // milliseconds until a call may be the probe
-	Cause    string `json:"cause"`
-	Age      int64  `json:"age"` // milliseconds since it was changed by hand, if that is the cause
-	Reason   string `json:"reason"`
-	Version  int64  `json:"v"` // of the memory when it has changed last
-	Since    string `json:"since"`
-	By       string `json:"by"`     // the member that has changed or read it
-	Asks     bool   `json:"asks"`   // nothing has changed but that By asks the backend
-	Failed   int64  `json:"failed"` // milliseconds since a call or a Probe has failed last; negative if it isn't open
-	Opened   int64  `json:"opened"` // milliseconds since when Probes that fail may put calls off; negative if it isn't open
-	Apart    int64  `json:"apart"`  // which row the failure that was told isn't in; zero if it was counted, or never will be
-
-	read   time.Time // when it was; zero if that is now
-	came   time.Time // when the member has heard of it
-	made   time.Time // what the member has applied, by its own clock
-	failed time.Time // when a probe of the member's has failed since, of which the store may not have heard
-}
-
-type leaseReply struct {
-	Granted bool  `json:"granted"`
-	Wait    int64 `json:"wait"` // milliseconds
-}
-
-// change returns the change that e is for a member who asked at this time.
-func (e entry) change(asked time.Time) resilience.FleetChange {
-	c := resilience.FleetChange{
-		Breaker: e.ID, Failures: e.Failures, RetryAfter: duration(e.Wait), Reason: e.Reason,
-		Time: asked,
-	}
-	switch e.State {
-	case "open":
-		c.State = resilience.StateOpen
-		if !asked.IsZero() && e.read.After(asked) {
-			c.RetryAfter += e.read.Sub(asked) // it was counted from then
-		}
-	case "isolated":
-		c.State = resilience.StateIsolated
-	}
-	switch e.Cause {
-	case "probe":
-		c.Cause = resilience.CauseProbe
-	case "manual":
-		at := e.read // rather than asked, so that what was done here before counts less however slow the server is
-		if at.IsZero() {
-			at = time.Now()
-		}
-		c.Cause, c.Time = resilience.CauseManual, at.Add(-duration(e.Age))
-	}
-	return c
-}
-
-const (
-	// keep is for how long the server remembers what no member mentions.
-	keep = 24 * time.Hour
-
-	// absence is after how long without a word a member is forgotten.
-	absence = 3 * time.Second
-
-	// leaseTerm is how long a member may probe, unless it says again that it does.
-	leaseTerm = 3 * time.Second
-
-	// maxBreakers bounds the breakers of a namespace that aren't closed, or have failures.
-	maxBreakers = 4096
+	pollScript      = redis.NewScript(pollLua)
+	failedScript    = redis.NewScript(failedLua)
+	succeededScript = redis.NewScript(succeededLua)
+	leaseScript     = redis.NewScript(leaseLua)
 )
 
-//go:embed fleet.lua
-var fleetLua string
+// maxHanging is how many commands may hang before no further one is sent.
+const maxHanging = 64
 
-var script = redis.NewScript(fleetLua)
+var (
+	errHanging = errors.New("earlier commands still hang")
+	errReply   = errors.New("the reply has an unknown form")
+)
 
-// redisStore is the store of a namespace on a Redis server or cluster.
-type redisStore struct {
-	client redis.UniversalClient
-	prefix string // of all keys; the name of the channel
-	member string
-
-	seen     atomic.Pointer[memory]
-	allowed  atomic.Bool  // the server has allowed what sync doesn't do
-	commands atomic.Int64 // how many there were
+// A store holds what the members of a fleet share, in Redis.
+type store struct {
+	client  redis.UniversalClient
+	prefix  string // of all keys
+	member  string
+	timeout time.Duration // of each command but leases
+	hanging atomic.Int64  // commands that run
 }
 
-func newRedisStore(client redis.UniversalClient, namespace, member string) *redisStore {
-	s := &redisStore{client: client, prefix: "resilience:{" + namespace + "}", member: member}
-	s.saw(memory{})
-	return s
+// A shared is a breaker of the fleet.
+type shared struct {
+	Failures  int   `json:"failures"`
+	OpenUntil int64 `json:"openUntil"` // by Redis's clock; zero if the breaker is closed
+	Reset     int64 `json:"reset"`     // when an operator has reset it; zero if none has lately
 }
 
-func (s *redisStore) saw(newest memory) { s.seen.Store(&newest) }
-
-// errMixedUp is the error of a reply that a hook or a proxy has mixed up with another one: it must neither crash the
-// member nor pass for success.
-var errMixedUp = errors.New("the reply is not to the command")
-
-// run runs an operation of the script, and decodes its reply.
-func run[T any](ctx context.Context, s *redisStore, op string, ids []string, args ...any) (reply T, err error) {
-	keys := []string{s.prefix + ":members", s.prefix + ":version", s.prefix + ":index", s.prefix + ":configs"}
-	keys = append(keys, fmt.Sprintf("%s:answer:%s:%d", s.prefix, s.member, s.commands.Add(1)))
-	for _, id := range ids {
-		keys = append(keys, s.prefix+":breaker:"+id)
-	}
-	seen := s.seen.Load()
-	all := []any{
-		op, s.member, s.prefix, milliseconds(keep), milliseconds(absence), maxBreakers, seen.Since, seen.Version,
-	}
-	for _, id := range ids {
-		all = append(all, id)
-	}
-
-	text, err := script.Run(ctx, s.client, keys, append(all, args...)...).Text()
-	if err != nil {
-		return reply, err
-	}
-	if err := json.Unmarshal([]byte(text), &reply); err != nil {
-		return reply, fmt.Errorf("%w: %w", errMixedUp, err)
-	}
-	return reply, nil
+// An answer is what the fleet knows: the breakers that aren't closed or have failures, and the isolated ones with
+// their reasons.
+type answer struct {
+	now      int64     // by Redis's clock, in milliseconds
+	received time.Time // by the member's
+	unknown  bool      // whether Redis didn't know the member
+	members  int
+	breakers map[string]shared
+	isolated map[string]string
 }
 
-func (s *redisStore) sync(ctx context.Context, known memory) (syncReply, error) {
-	if !s.allowed.Load() {
-		if err := s.try(ctx); err != nil {
-			return syncReply{}, err
+// left returns how long a breaker of the fleet stays open.
+func (a answer) left(s shared) time.Duration {
+	return time.Duration(s.OpenUntil-a.now)*time.Millisecond - time.Since(a.received)
+}
+
+func (s *store) breakers() string              { return s.prefix + ":breakers" }
+func (s *store) members() string               { return s.prefix + ":members" }
+func (s *store) isolations() string            { return s.prefix + ":isolated" }
+func (s *store) leaseOf(breaker string) string { return s.prefix + ":lease:" + breaker }
+
+// do runs a command and returns by its timeout, also if the client ignores its context, as go-redis does by default.
+func (s *store) do(
+	ctx context.Context, timeout time.Duration, command func(context.Context) (any, error),
+) (reply any, err error) {
+	return resilience.WithTimeout(ctx, "redis", timeout, func(ctx context.Context) (any, error) {
+		defer s.hanging.Add(-1)
+		if s.hanging.Add(1) > maxHanging {
+			return nil, errHanging
 		}
-		s.allowed.Store(true)
-	}
-	reply, err := run[syncReply](ctx, s, "sync", nil, known.Since, known.Version)
-	if err == nil && (reply.Since == "" || reply.Now <= 0 || !reply.Complete && reply.Page.Next == "") {
-		err = errMixedUp
-	}
-	return reply, err
+		return command(ctx)
+	})
 }
 
-func (s *redisStore) list(ctx context.Context, cursor string) (page, error) {
-	p, err := run[page](ctx, s, "list", nil, cursor)
-	if err == nil && (p.Since == "" || p.Next == "") {
-		err = errMixedUp
-	}
-	return p, err
+func (s *store) run(
+	ctx context.Context, timeout time.Duration, script *redis.Script, keys []string, args ...any,
+) (any, error) {
+	return s.do(ctx, timeout, func(ctx context.Context) (any, error) {
+		reply, err := script.Run(ctx, s.client, keys, args...).Result()
+		if errors.Is(err, redis.Nil) {
+			return nil, nil
+		}
+		return reply, err
+	})
 }
 
-// try does what sync doesn't, so that a member without the right to do so is refused before it needs that.
-func (s *redisStore) try(ctx context.Context) error {
-	all := s.client.Pipeline()
-	all.Ping(ctx)
-	all.Exists(ctx, s.prefix+":none")
-	all.Del(ctx, s.prefix+":none")
-	all.Publish(ctx, s.prefix, "")
-	if _, err := all.Exec(ctx); err != nil {
+// poll says that the member is alive, and returns what the fleet knows.
+func (s *store) poll(ctx context.Context) (a answer, err error) {
+	keys := []string{s.breakers(), s.members(), s.isolations()}
+	reply, err := s.run(ctx, s.timeout, pollScript, keys, s.member)
+	if err != nil {
+		return a, err
+	}
+
+	r, _ := reply.([]any)
+	if len(r) != 5 {
+		return a, errReply
+	}
+	a.received = time.Now()
+	a.now, _ = r[0].(int64)
+	unknown, _ := r[1].(int64)
+	members, _ := r[2].(int64)
+	a.unknown, a.members = unknown == 1, int(members)
+	a.isolated = pairs(r[4])
+	a.breakers = make(map[string]shared)
+	for name, text := range pairs(r[3]) {
+		if a.breakers[name], err = parse(text); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// These are the last arguments of failed.lua, succeeded.lua and lease.lua.
+const (
+	failedMore = "more"
+	failedAll  = "all"
+	failedTrip = "trip"
+
+	succeededCall   = "call"
+	succeededClosed = "closed"
+	succeededReset  = "reset"
+
+	leaseCall       = "call"
+	leaseBackground = "background"
+)
+
+// failed adds failures, see failed.lua. It returns the time and the breaker. The zero breaker means that there is no
+// room for it.
+func (s *store) failed(
+	ctx context.Context, breaker string, failures int, cfg resilience.BreakerConfig, how string,
+) (now int64, b shared, err error) {
+	keys := []string{s.breakers(), s.members()}
+	reply, err := s.run(ctx, s.timeout, failedScript, keys,
+		breaker, s.member, failures, cfg.Failures, cfg.Cooldown.Milliseconds(), how)
+	if err != nil {
+		return 0, b, err
+	}
+
+	r, _ := reply.([]any)
+	if len(r) == 0 {
+		return 0, b, errReply
+	}
+	now, _ = r[0].(int64)
+	if len(r) > 1 {
+		text, _ := r[1].(string)
+		b, err = parse(text)
+	}
+	return now, b, err
+}
+
+func (s *store) succeeded(ctx context.Context, breaker, how string) error {
+	keys := []string{s.breakers(), s.leaseOf(breaker)}
+	_, err := s.run(ctx, s.timeout, succeededScript, keys, breaker, how)
+	return err
+}
+
+func (s *store) lease(
+	ctx context.Context, timeout time.Duration, breaker string, term time.Duration, how string,
+) (bool, error) {
+	keys := []string{s.breakers(), s.leaseOf(breaker)}
+	reply, err := s.run(ctx, timeout, leaseScript, keys, breaker, s.member, max(term.Milliseconds(), 1), how)
+	return reply == int64(1), err
+}
+
+func (s *store) isolate(ctx context.Context, breaker, reason string) error {
+	_, err := s.do(ctx, s.timeout, func(ctx context.Context) (any, error) {
+		return nil, s.client.HSet(ctx, s.isolations(), breaker, reason).Err()
+	})
+	return err
+}
+
+// reset ends an isolation and closes the breaker.
+func (s *store) reset(ctx context.Context, breaker string) error {
+	_, err := s.do(ctx, s.timeout, func(ctx context.Context) (any, error) {
+		return nil, s.client.HDel(ctx, s.isolations(), breaker).Err()
+	})
+	if err != nil {
 		return err
 	}
+	return s.succeeded(ctx, breaker, succeededReset)
+}
 
-	messages := s.client.Subscribe(ctx, s.prefix)
-	defer messages.Close()
-	_, err := messages.ReceiveTimeout(ctx, patience)
+func (s *store) leave(ctx context.Context) error {
+	_, err := s.do(ctx, s.timeout, func(ctx context.Context) (any, error) {
+		return nil, s.client.ZRem(ctx, s.members(), s.member).Err()
+	})
 	return err
 }
 
-func (s *redisStore) read(ctx context.Context, ids []string) ([]entry, error) {
-	all, err := run[[]entry](ctx, s, "read", ids)
-	if slices.ContainsFunc(all, func(e entry) bool { return !slices.Contains(ids, e.ID) }) {
-		return nil, errMixedUp
+// pairs returns the fields of a hash.
+func pairs(reply any) map[string]string {
+	r, _ := reply.([]any)
+	all := make(map[string]string, len(r)/2)
+	for i := 0; i+1 < len(r); i += 2 {
+		name, _ := r[i].(string)
+		all[name], _ = r[i+1].(string)
 	}
-	return all, err
+	return all
 }
 
-func (s *redisStore) lease(
-	ctx context.Context, b resilience.FleetBreaker, cause resilience.Cause,
-) (leaseReply, error) {
-	n := news{op: "lease", breaker: b, cause: cause}
-	return run[leaseReply](ctx, s, n.op, []string{b.ID}, n.args()...)
-}
-
-func (s *redisStore) isolate(ctx context.Context, id, reason string) (entry, error) {
-	return s.change(ctx, "isolate", id, reason)
-}
-
-func (s *redisStore) reset(ctx context.Context, id string) (entry, error) {
-	return s.change(ctx, "reset", id)
-}
-
-// change changes a breaker by hand.
-func (s *redisStore) change(ctx context.Context, op, id string, args ...any) (entry, error) {
-	e, err := run[entry](ctx, s, op, []string{id}, args...)
-	if err == nil && e.ID != id {
-		err = errMixedUp
+func parse(text string) (b shared, err error) {
+	if err := json.Unmarshal([]byte(text), &b); err != nil {
+		return b, fmt.Errorf("%w: %w", errReply, err)
 	}
-	return e, err
+	return b, nil
 }
 
-func (s *redisStore) compare(ctx context.Context, configs []string) ([]string, error) {
-	args := make([]any, len(configs))
-	for i, c := range configs {
-		args[i] = c
+// isRefused reports whether Redis refuses the member, which no later try changes.
+func isRefused(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
 	}
-	return run[[]string](ctx, s, "compare", nil, args...)
-}
-
-func (s *redisStore) leave(ctx context.Context) error {
-	_, err := run[struct{}](ctx, s, "leave", nil)
-	return err
-}
-
-func (s *redisStore) listen(ctx context.Context, l listener) {
-	for crashed := false; ctx.Err() == nil; {
-		err := apart(func() { s.subscribe(ctx, l) })
-		if err != nil && !crashed {
-			l.crashed(err)
-		}
-		crashed = err != nil
-
-		select {
-		case <-ctx.Done():
-		case <-time.After(retry):
-		}
-	}
-}
-
-// subscribe delivers messages until ctx ends or the connection is lost. If the client crashes, it closes nothing: a
-// Dialer that panics leaves messages locked, without a connection.
-func (s *redisStore) subscribe(ctx context.Context, l listener) {
-	messages := s.client.Subscribe(ctx, s.prefix)
-	stop := context.AfterFunc(ctx, func() { _ = apart(func() { messages.Close() }) })
-	defer stop()
-	hear(ctx, messages, l)
-	messages.Close()
-}
-
-// hear delivers messages until the connection is lost. PubSub.Channel would not notice if the server just falls
-// silent, because it doesn't wait for the answers to its pings.
-func hear(ctx context.Context, messages *redis.PubSub, l listener) {
-	pinged := false
-	for {
-		m, err := messages.ReceiveTimeout(ctx, heartbeat)
-		if isTimeout(err) && !pinged {
-			pinged = true
-			if messages.Ping(ctx) != nil {
-				return
-			}
-			continue
-		}
-		if err != nil {
-			return
-		}
-
-		pinged = false
-		switch m := m.(type) {
-		case *redis.Subscription:
-			l.subscribed()
-		case *redis.Message:
-			var e entry
-			if json.Unmarshal([]byte(m.Payload), &e) == nil {
-				l.heard(e)
-			}
-		}
-	}
-}
-
-// milliseconds rounds up, so that what is positive stays so, unless it is as long as it can be.
-func milliseconds(d time.Duration) int64 {
-	d = min(max(d, 0), math.MaxInt64-time.Millisecond)
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
-}
-
-// sinceEpoch returns a time in milliseconds, zero if it is zero.
-func sinceEpoch(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-// duration returns as many milliseconds as a Duration can be long, and none if they are negative.
-func duration(ms int64) time.Duration {
-	return time.Duration(min(max(ms, 0), milliseconds(math.MaxInt64))) * time.Millisecond
+	code, _, _ := strings.Cut(reply.Error(), " ")
+	return code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM"
 }

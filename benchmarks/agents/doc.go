@@ -10,6 +10,6 @@
 //
 // Client, server, adapter and stacks are real code, which is connected by the in-memory transport of the official SDK.
 // Agents, backends and network are models. Time is that of a testing/synctest bubble, in which computing takes no
-// time, so each run is a test; and nothing is left to chance, so a seed gives the same result again. For that, no
-// server's retries have jitter, and Probes are made at whole intervals (probe.go).
+// time, so each run is a test; and nothing is left to chance but the times between Probes, so a seed of the other
+// servers gives the same result again. For that, no server's retries have jitter.
 package agents

@@ -178,7 +178,8 @@ func startProbing(w *world) (*mcp.Server, func()) {
 	cfg := guardConfig()
 	cfg.Breakers = map[string]resilience.BreakerConfig{}
 	for _, host := range hosts {
-		cfg.Breakers[host] = steadyProbe(host, &http.Client{Transport: w})
+		probe := resilience.ProbeURL("http://"+host+"/healthz", &http.Client{Transport: w})
+		cfg.Breakers[host] = resilience.BreakerConfig{Probe: probe}
 	}
 	return startGuarded(w, cfg)
 }

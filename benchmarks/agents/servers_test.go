@@ -97,7 +97,7 @@ func TestBreakers(t *testing.T) {
 		again    time.Duration
 	}{
 		"bare": {10, back}, "by hand": {failures, cooldown}, "by hand, with words": {failures, cooldown},
-		"failsafe-go": {failures, cooldown}, "guard": {4 * failures, cooldown}, "guard with Probe": {4 * failures, 25 * time.Second},
+		"failsafe-go": {failures, cooldown}, "guard": {4 * failures, cooldown}, "guard with Probe": {4 * failures, 20 * time.Second},
 	}, func(t *testing.T, trial *trial, want struct {
 		requests int
 		again    time.Duration
@@ -110,18 +110,18 @@ func TestBreakers(t *testing.T) {
 		time.Sleep(want.again - 50*time.Millisecond)
 		ok, _ := trial.call(t, addEntry)
 		assert.False(t, ok, "too soon")
-		time.Sleep(5 * time.Second)
+		time.Sleep(9 * time.Second) // the backend is back, and a Probe has asked it
 		ok, _ = trial.call(t, addEntry)
 		assert.True(t, ok)
 	})
 }
 
 // The backend limits rates for 10 seconds, and each reply says to come back in 15. Failsafe-go's breaker waits for
-// so long, others for their cooldown. A Probe is told 15 seconds too, but not before it has asked.
+// so long, others for their cooldown. A Probe asks again after its interval.
 func TestBreakersOfALimitedBackend(t *testing.T) {
 	each(t, []phase{{limited, 0}, {healthy, 10 * time.Second}}, map[string]bool{
 		"bare": true, "by hand": false, "by hand, with words": false, "failsafe-go": true,
-		"guard": false, "guard with Probe": false,
+		"guard": false, "guard with Probe": true,
 	}, func(t *testing.T, trial *trial, want bool) {
 		for range failures {
 			ok, _ := trial.call(t, addEntry)

@@ -24,30 +24,30 @@ func bars() []bar {
 	many.settings.Tools = toolNames(1000)
 
 	return []bar{
-		plain.bar("success, enforced", guard, peers.FloorGoroutine, 1.40, 7),
-		plain.bar("success, Cooperative", cooperative, peers.FloorTimeout, 2.20, 5),
-		request.bar("request, enforced", guard, peers.FloorGoroutine, 1.40, 7),
-		request.bar("request, Cooperative", cooperative, peers.FloorTimeout, 2.90, 8),
+		plain.bar("success, enforced", guard, peers.FloorGoroutine, 1.45, 8),
+		plain.bar("success, Cooperative", cooperative, peers.FloorTimeout, 2.35, 7),
+		request.bar("request, enforced", guard, peers.FloorGoroutine, 1.40, 8),
+		request.bar("request, Cooperative", cooperative, peers.FloorTimeout, 2.30, 7),
 
-		plain.bar("success, enforced", guard, peers.Duties, 1.30, 7),
-		plain.bar("success, Cooperative", cooperative, peers.DutiesCoop, 1.65, 5),
-		request.bar("request, enforced", guard, peers.Duties, 1.30, 7),
-		request.bar("request, Cooperative", cooperative, peers.DutiesCoop, 2.30, 8),
+		plain.bar("success, enforced", guard, peers.Duties, 1.25, 8),
+		plain.bar("success, Cooperative", cooperative, peers.DutiesCoop, 1.85, 7),
+		request.bar("request, enforced", guard, peers.Duties, 1.25, 8),
+		request.bar("request, Cooperative", cooperative, peers.DutiesCoop, 1.80, 7),
 
-		plain.bar("success, enforced", guard, peers.Failsafe, 1.15, 7),
-		plain.bar("success, Cooperative", cooperative, peers.Failsafe, 0.75, 5),
-		failing.bar("failure, enforced", guard, peers.Failsafe, 1.30, 8),
-		failing.bar("failure, Cooperative", cooperative, peers.Failsafe, 1.05, 6),
-		retrying.bar("two retries, enforced", guard, peers.Failsafe, 1.30, 25),
-		retrying.bar("two retries, Cooperative", cooperative, peers.Failsafe, 0.95, 21),
-		open.bar("open breaker", guard, peers.Failsafe, 0.85, 2),
-		plain.bar("success, enforced", guard, "hand", 1.05, 7),
-		many.bar("one of 1,000 tools, enforced", guard, peers.Failsafe, 1.15, 7),
+		plain.bar("success, enforced", guard, peers.Failsafe, 1.05, 8),
+		plain.bar("success, Cooperative", cooperative, peers.Failsafe, 0.65, 7),
+		failing.bar("failure, enforced", guard, peers.Failsafe, 1.45, 12),
+		failing.bar("failure, Cooperative", cooperative, peers.Failsafe, 0.80, 7),
+		retrying.bar("two retries, enforced", guard, peers.Failsafe, 1.10, 22),
+		retrying.bar("two retries, Cooperative", cooperative, peers.Failsafe, 0.65, 13),
+		open.bar("open breaker", guard, peers.Failsafe, 0.50, 2),
+		plain.bar("success, enforced", guard, "hand", 1.05, 8),
+		many.bar("one of 1,000 tools, enforced", guard, peers.Failsafe, 1.05, 8),
 
 		plain.mcpBar("go-sdk", "enforced", servers.Guard, servers.Bare, 1.15, 232),
 		plain.mcpBar("go-sdk", "enforced", servers.Guard, servers.Handoff, 1.15, 232),
 		plain.mcpBar("go-sdk", "Cooperative", servers.Cooperative, servers.Bare, 1.15, 244),
-		plain.mcpBar("mcp-go", "enforced", servers.Guard, servers.Bare, 1.35, 342),
+		plain.mcpBar("mcp-go", "enforced", servers.Guard, servers.Bare, 1.40, 342),
 		plain.mcpBar("mcp-go", "enforced", servers.Guard, servers.Handoff, 1.25, 342),
 		plain.mcpBar("mcp-go", "Cooperative", servers.Cooperative, servers.Bare, 1.30, 346),
 	}
@@ -84,7 +84,7 @@ func neverOpens() peers.Settings {
 // opensAtOnce returns settings without retries, whose breaker opens at the first failure.
 func opensAtOnce() peers.Settings {
 	s := peers.Default()
-	s.Retries, s.Failures, s.Cooldown = 0, 1, time.Hour
+	s.Retries, s.Failures, s.Cooldown = 0, 1, time.Minute
 	return s
 }
 

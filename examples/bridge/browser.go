@@ -56,35 +56,38 @@ func dial(ctx context.Context, cfg devtools.Config) (*devtools.Page, error) {
 	return page, nil
 }
 
-// now returns the page, or CONNECTION_LOST, without waiting.
-func (b *browser) now(ctx context.Context) (*devtools.Page, error) { return b.connection.Get(ctx) }
+// A pageConn is one of the connections to the page.
+type pageConn = resilience.Conn[*devtools.Page]
 
-// soon returns the page. If the connection is down, it waits for at most b.patience, unless the
+// now returns the connection to the page, or CONNECTION_LOST, without waiting.
+func (b *browser) now(ctx context.Context) (*pageConn, error) { return b.connection.Get(ctx) }
+
+// soon returns the connection to the page. If the connection is down, it waits for at most b.patience, unless the
 // next dial would come too late anyway. The guard makes another attempt after the next dial, if that comes
 // within its longest delay, since no page has seen anything of the call yet.
-func (b *browser) soon(ctx context.Context) (*devtools.Page, error) {
+func (b *browser) soon(ctx context.Context) (*pageConn, error) {
 	waiting, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
-	page, err := b.connection.Wait(waiting)
+	conn, err := b.connection.Wait(waiting)
 	if err == nil || ctx.Err() != nil {
-		return page, err
+		return conn, err
 	}
 
 	// The agent should read when to call again, not that this call has waited in vain.
 	return b.connection.Get(ctx)
 }
 
-// evaluate evaluates an expression in a page that now or soon returned. Its errors have messages
-// for an agent.
-func (b *browser) evaluate(ctx context.Context, page *devtools.Page, expression string, value any) error {
-	err := page.Evaluate(ctx, expression, value)
+// evaluate evaluates an expression in the page, by a connection that now or soon returned. Its errors have
+// messages for an agent.
+func (b *browser) evaluate(ctx context.Context, conn *pageConn, expression string, value any) error {
+	err := conn.Value().Evaluate(ctx, expression, value)
 
 	var lost *devtools.LostError
 	var exception *devtools.Exception
 	var refused *devtools.RefusedError
 	switch {
 	case errors.As(err, &lost):
-		return b.lost(ctx, page, lost)
+		return b.lost(ctx, conn, lost)
 	case errors.As(err, &exception):
 		// Only the agent's selector can make the expressions of the tools throw.
 		return &resilience.Error{Code: resilience.CodeValidation, Message: "The page threw " + exception.Text, Err: err}
@@ -95,8 +98,8 @@ func (b *browser) evaluate(ctx context.Context, page *devtools.Page, expression 
 }
 
 // lost returns the error of a call during which the connection was lost.
-func (b *browser) lost(ctx context.Context, page *devtools.Page, lost *devtools.LostError) error {
-	b.connection.ReportLost(page, lost.Err) // schedules the next dial, whose time Get returns
+func (b *browser) lost(ctx context.Context, conn *pageConn, lost *devtools.LostError) error {
+	conn.Lost(lost.Err) // schedules the next dial, whose time Get returns
 
 	e := resilience.ConnectionLostError("the browser was gone before it answered")
 	e.Err = lost

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -32,23 +31,10 @@ func newGuard(timeout time.Duration, log *slog.Logger) (*resilience.Guard, error
 			"click": {Effect: resilience.NonIdempotent, Timeout: timeout, Breaker: pageBreaker},
 		},
 
-		Breaker:     resilience.BreakerConfig{Classify: classify},
 		Suggestions: map[resilience.Code]string{resilience.CodeConnectionLost: suggestBrowser},
 		Observers:   []resilience.Observer{resilience.LogObserver(log)},
 		Log:         log,
 	})
-}
-
-// classify returns what an error means to the breaker. Lost connections don't count: while the
-// connection is down, the connector rejects calls by itself, with the time of its next dial. An
-// open breaker would hide that time behind its cooldown of 30s, and still reject calls when the
-// browser is back. The breaker is for a browser that is there but doesn't work, because its page
-// hangs or has crashed.
-func classify(err error) resilience.Class {
-	if errors.Is(err, resilience.CodeConnectionLost) {
-		return resilience.ClassInvalid // the breaker doesn't count this class
-	}
-	return resilience.Classify(err)
 }
 
 func newServer(guard *resilience.Guard, b *browser) *mcp.Server {
@@ -87,13 +73,13 @@ type clicked struct {
 }
 
 func (b *browser) title(ctx context.Context, _ none) (text, error) {
-	page, err := b.now(ctx)
+	conn, err := b.now(ctx)
 	if err != nil {
 		return text{}, err // CONNECTION_LOST, with the time of the next dial
 	}
 
 	var out text
-	err = b.evaluate(ctx, page, "document.title", &out.Text)
+	err = b.evaluate(ctx, conn, "document.title", &out.Text)
 	return out, err
 }
 
@@ -112,14 +98,14 @@ func (b *browser) click(ctx context.Context, in element) (clicked, error) {
 // onElement returns what a JavaScript function returns for an element. The function must return
 // its argument if that is null, because there is no such element.
 func onElement[Out any](ctx context.Context, b *browser, selector, function string) (out Out, err error) {
-	page, err := b.soon(ctx)
+	conn, err := b.soon(ctx)
 	if err != nil {
 		return out, err
 	}
 
 	var value *Out
 	expression := fmt.Sprintf("(%s)(document.querySelector(%s))", function, quote(selector))
-	if err := b.evaluate(ctx, page, expression, &value); err != nil {
+	if err := b.evaluate(ctx, conn, expression, &value); err != nil {
 		return out, err
 	}
 	if value == nil {

@@ -212,7 +212,7 @@ func (t *trial) protect() error {
 		return nil
 	}
 
-	breaker := resilience.BreakerConfig{Cooldown: t.cfg.cooldown, OnChange: t.changed}
+	breaker := resilience.BreakerConfig{Cooldown: t.cfg.cooldown}
 	if t.kind == probing {
 		breaker.Probe, breaker.ProbeInterval = t.probe(), t.cfg.probeInterval
 	}
@@ -223,7 +223,8 @@ func (t *trial) protect() error {
 			// The delays between retries are random, and the picture must be repeatable.
 			Retry: &resilience.Retry{MaxRetries: -1},
 		}},
-		Breaker: breaker,
+		Breaker:   breaker,
+		Observers: []resilience.Observer{{Breaker: t.changed}},
 	})
 	if err != nil {
 		return err
@@ -298,10 +299,10 @@ func (t *trial) note(times *[]time.Duration) {
 }
 
 // changed records a change of the breaker.
-func (t *trial) changed(_ string, _, to resilience.State) {
+func (t *trial) changed(e resilience.BreakerChange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.changes = append(t.changes, change{time.Since(t.start), to})
+	t.changes = append(t.changes, change{e.Time.Sub(t.start), e.To})
 }
 
 // end returns the result, once all calls have ended.

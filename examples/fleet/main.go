@@ -124,16 +124,19 @@ type server struct {
 // join starts a server, which is ready when it has joined the fleet.
 func (s *story) join(name string) (err error) {
 	m := &server{story: s, name: name, client: redis.NewClient(&redis.Options{Addr: s.redis})}
-	m.guard = resilience.Must(resilience.New(resilience.Config{
+	m.fleet, err = redisfleet.New(m.client, redisfleet.Config{Namespace: "example"})
+	if err != nil {
+		return err
+	}
+	m.guard = resilience.Must(resilience.New(m.fleet.Configure(resilience.Config{
 		Breaker: resilience.BreakerConfig{Cooldown: cooldown},
 		Retry:   resilience.Retry{MaxRetries: -1},
 		Tools:   map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
 		Observers: []resilience.Observer{{Breaker: func(e resilience.BreakerChange) {
 			s.say(name, "its breaker is %s (cause: %s)", e.To, e.Cause)
 		}}},
-	}))
-	m.fleet, err = redisfleet.Join(context.Background(), m.client, m.guard, redisfleet.Config{Namespace: "example"})
-	if err != nil {
+	})))
+	if err := m.fleet.Join(context.Background(), m.guard); err != nil {
 		return err
 	}
 	s.servers = append(s.servers, m)

@@ -59,11 +59,13 @@ func TestTheProbeOfTheSessionClosesTheBreaker(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, session.Close()) })
 
 	changes := make(changes, 10)
-	server, guard, err := newServer(t.Context(), session, resilience.Config{Breaker: resilience.BreakerConfig{
-		Failures: 1,
-		Cooldown: time.Hour, // so that only the Probe can close it
-		OnChange: func(_ string, _, to resilience.State) { changes <- to },
-	}})
+	server, guard, err := newServer(t.Context(), session, resilience.Config{
+		Breaker: resilience.BreakerConfig{
+			Failures: 1,
+			Cooldown: time.Hour, // so that only the Probe can close it
+		},
+		Observers: []resilience.Observer{{Breaker: func(e resilience.BreakerChange) { changes <- e.To }}},
+	})
 	require.NoError(t, err)
 	call := connectAgent(t, server)
 

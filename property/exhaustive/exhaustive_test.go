@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,16 +23,16 @@ type operation struct {
 	do      func(*sequence)
 }
 
-func always(*sequence) bool      { return true }
-func pending(s *sequence) bool   { return len(s.pending()) > 0 }
-func severals(s *sequence) bool  { return len(s.pending()) > 1 }
-func reported(s *sequence) bool  { return s.reported != nil }
-func mayAsk(s *sequence) bool    { return s.probes }
-func mayNotAsk(s *sequence) bool { return !s.probes }
+func always(*sequence) bool     { return true }
+func pending(s *sequence) bool  { return len(s.pending()) > 0 }
+func severals(s *sequence) bool { return len(s.pending()) > 1 }
+func reported(s *sequence) bool { return s.reported != nil }
+
+// single leaves open which of several probes is overdue.
+func single(s *sequence) bool { return len(s.model.probes) < 2 }
 
 var (
 	errFailed  = errors.New("failed")
-	errPanic   = errors.New("panics")
 	errNeutral = fmt.Errorf("%w", context.Canceled)
 )
 
@@ -46,72 +45,46 @@ var operations = []operation{
 	{"the newest fails", severals, reports(true, errFailed)},
 	{"the newest is canceled", severals, reports(true, errNeutral)},
 	{"the last reports again", reported, func(s *sequence) { s.report(s.reported, errFailed) }},
-	{"4s", always, waits(4*time.Second + 1)},
-	{"a cooldown", always, waits(cooldown)},
-	{"a probe's timeout", mayNotAsk, waits(probeTimeout + 1)},
-	{"ten cooldowns", mayAsk, waits(maxCooldowns * cooldown)},
+	{"4s", single, waits(4*time.Second + 1)},
+	{"a cooldown", single, waits(cooldown)},
+	{"a probe's timeout", single, waits(probeTimeout + 1)},
 	{"isolate", always, func(s *sequence) { s.breaker.Isolate(""); s.model.isolate() }},
 	{"trip", always, func(s *sequence) { s.breaker.Trip(3 * time.Second); s.model.trip(3 * time.Second) }},
 	{"reset", always, func(s *sequence) { s.breaker.Reset(); s.model.reset() }},
-	{"Probe succeeds", mayAsk, probe(nil)},
-	{"Probe fails", mayAsk, probe(errFailed)},
-	{"Probe says nothing", mayAsk, probe(resilience.MarkInvalid(errFailed))},
-	{"Probe panics", mayAsk, probe(errPanic)},
 }
 
-// A situation is where sequences begin.
-type situation struct {
-	name   string
-	probes bool
-	begin  []string
-}
-
-var situations = []situation{
-	{"closed", false, nil},
-	{"open", false, []string{"allow", "the oldest fails", "allow", "the oldest fails"}},
-	{"half-open", false, []string{"trip", "4s", "allow", "allow"}},
-	{"half-open after a probe that said nothing", false,
-		[]string{"trip", "4s", "allow", "allow", "the oldest is canceled"}},
-	{"isolated", false, []string{"allow", "isolate"}},
-	{"closed, with a Probe", true, nil},
-	{"open, with a Probe", true, []string{"allow", "the oldest fails", "allow", "the oldest fails"}},
-	{"closed by a Probe", true, []string{"trip", "Probe succeeds", "4s", "Probe fails", "allow", "allow"}},
-	{"half-open, with a Probe that says nothing", true, []string{"Probe says nothing", "trip", "4s", "allow"}},
+// situations are where sequences begin.
+var situations = map[string][]string{
+	"closed":    nil,
+	"open":      {"allow", "the oldest fails", "allow", "the oldest fails"},
+	"half-open": {"trip", "4s", "allow", "allow"},
+	"half-open after a contended probe that was canceled": {"trip", "4s", "allow", "allow", "the oldest is canceled"},
+	"isolated": {"allow", "isolate"},
 }
 
 func TestExhaustive(t *testing.T) {
-	for _, s := range situations {
-		t.Run(s.name, func(t *testing.T) {
+	for name, begin := range situations {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { s.exhaust(t) })
+			synctest.Test(t, func(t *testing.T) { exhaust(t, begin) })
 		})
 	}
 }
 
 // exhaust takes all sequences of operations, in the order of their choices.
-func (s situation) exhaust(t *testing.T) {
-	n, choices, depth := 0, []int(nil), *depth
-	if s.probes {
-		depth-- // they take longer
-	}
-	begin, last := time.Now(), (*sequence)(nil)
+func exhaust(t *testing.T, begin []string) {
+	n, choices := 0, []int(nil)
 	for more := true; more; n++ {
-		q := newSequence(s.probes)
-		for _, name := range s.begin {
-			if q.wrong == "" {
-				q.do(operations[slices.IndexFunc(operations, func(o operation) bool { return o.name == name })])
-			}
+		q := newSequence()
+		for _, name := range begin {
+			q.do(operations[slices.IndexFunc(operations, func(o operation) bool { return o.name == name })])
 		}
-		choices, more = q.follow(depth, choices)
+		choices, more = q.follow(*depth, choices)
 		if q.finish(); q.wrong != "" {
 			t.Fatalf("%s; then %s", strings.Join(q.taken, ", "), q.wrong)
 		}
-		if last != nil && last.isAsked() {
-			t.Fatalf("%s; then Probe is called, although it is isolated", strings.Join(last.taken, ", "))
-		}
-		last = q
 	}
-	t.Logf("%d sequences of %d operations, in %s of their own time", n, depth, time.Since(begin))
+	t.Logf("%d sequences of %d operations", n, *depth)
 }
 
 // A sequence is a breaker, its model and what was done to both.
@@ -124,61 +97,17 @@ type sequence struct {
 	changes  []string // as OnChange has them
 	taken    []string
 	wrong    string
-
-	probes bool
-	mu     sync.Mutex // guards what follows, since nothing but time orders an operation and a Probe
-	result error
-	asked  []ask // in the last wait
 }
 
-// An ask is a call of Probe.
-type ask struct {
-	at            time.Duration
-	works, silent bool
-}
-
-func newSequence(probes bool) *sequence {
-	s := &sequence{began: time.Now(), model: model{probes: probes}, probes: probes, result: errFailed}
-	cfg := resilience.BreakerConfig{
-		Failures: maxFailures, Cooldown: cooldown, ProbeTimeout: probeTimeout, ProbeInterval: probeInterval,
+func newSequence() *sequence {
+	s := &sequence{began: time.Now()}
+	s.breaker = resilience.NewBreaker("x", resilience.BreakerConfig{
+		Failures: maxFailures, Cooldown: cooldown, ProbeTimeout: probeTimeout,
 		OnChange: func(_ string, from, to resilience.State) {
 			s.changes = append(s.changes, fmt.Sprintf("%s to %s", from, to))
 		},
-	}
-	if probes {
-		cfg.Probe = s.probe
-	}
-	s.breaker = resilience.NewBreaker("x", cfg)
+	})
 	return s
-}
-
-func (s *sequence) probe(context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	silent := s.result != nil && s.result != errFailed
-	s.asked = append(s.asked, ask{time.Since(s.began), s.result == nil, silent})
-	if s.result == errPanic {
-		panic(errPanic)
-	}
-	return s.result
-}
-
-// isAsked reports whether Probe was called since the last look.
-func (s *sequence) isAsked() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	asked := len(s.asked) > 0
-	s.asked = nil
-	return asked
-}
-
-// probe says what Probe returns from now on.
-func probe(result error) func(*sequence) {
-	return func(s *sequence) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.result = result
-	}
 }
 
 // follow makes the choices, then the first one wherever there is one, and returns the next choices, if there are more.
@@ -202,38 +131,35 @@ func (s *sequence) follow(depth int, choices []int) (next []int, more bool) {
 }
 
 func (s *sequence) do(o operation) {
+	if s.wrong != "" {
+		return
+	}
 	s.taken = append(s.taken, o.name)
 	o.do(s)
 	s.check()
 }
 
 func (s *sequence) pending() []*permit {
-	var all []*permit
-	for _, p := range s.permits {
-		if !p.reported {
-			all = append(all, p)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(s.permits), func(p *permit) bool { return p.reported })
 }
 
 func (s *sequence) allow() {
 	done, err := s.breaker.Allow()
-	p := s.model.allow()
-	if (err == nil) != (p != nil) {
-		s.fail("admitted: %t, should be: %t", err == nil, p != nil)
+	p, wrong := s.model.allow(err == nil)
+	switch {
+	case wrong != "":
+		s.fail("%s", wrong)
 		return
-	}
-	if p != nil {
+	case p != nil:
 		p.done = done
 		s.permits = append(s.permits, p)
 		return
 	}
 
 	var e *resilience.Error
-	after := s.model.advice(s.breaker.RetryAfter())
-	if !errors.As(err, &e) || e.Code != resilience.CodeCircuitOpen || e.RetryAfter != after ||
-		e.Retryable != (after > 0) {
+	least, most := s.model.advice()
+	if !errors.As(err, &e) || e.Code != resilience.CodeCircuitOpen || e.RetryAfter < least || e.RetryAfter > most ||
+		e.Retryable != (most > 0) {
 		s.fail("rejected with %#v", err)
 	}
 }
@@ -252,23 +178,13 @@ func reports(newest bool, err error) func(*sequence) {
 func (s *sequence) report(p *permit, err error) {
 	s.reported = p
 	p.done(err)
-	class := resilience.ClassTransient
-	if err == errNeutral {
-		class = resilience.ClassCanceled
-	}
-	s.model.report(p, class, err != nil)
+	s.model.report(p, err)
 }
 
 func waits(d time.Duration) func(*sequence) {
 	return func(s *sequence) {
 		time.Sleep(d)
-		synctest.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if wrong := s.model.advance(time.Since(s.began), s.asked); wrong != "" {
-			s.fail("%s", wrong)
-		}
-		s.asked = nil
+		s.model.now = time.Since(s.began)
 	}
 }
 
@@ -288,25 +204,18 @@ func (s *sequence) check() {
 		s.fail("it has %d failures and should have %d", b.Failures(), m.failures)
 	}
 
-	least, most := time.Duration(0), time.Duration(0)
+	after := time.Duration(0)
 	if m.shown() == resilience.StateOpen {
-		least, most = m.probeAt-m.now, m.probeAt-m.now
+		after = m.probeAt - m.now
 	}
-	if most > 0 && m.asks {
-		least = max(min(least, m.asked+probeInterval/2-m.now), 1)
-		most = min(most, m.asked+probeInterval-m.now)
-	}
-	if after := b.RetryAfter(); after < least || after > most {
-		s.fail("its RetryAfter is %s and should be from %s to %s", after, least, most)
+	if b.RetryAfter() != after {
+		s.fail("its RetryAfter is %s and should be %s", b.RetryAfter(), after)
 	}
 }
 
-// finish ends the Probes, and compares the changes.
+// finish compares the changes.
 func (s *sequence) finish() {
-	s.breaker.Isolate("")
-	s.model.isolate()
 	synctest.Wait()
-	s.isAsked() // at the last moment, perhaps
 	if !slices.Equal(s.changes, s.model.changes) {
 		s.fail("its changes are %q and should be %q", s.changes, s.model.changes)
 	}

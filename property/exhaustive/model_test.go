@@ -9,86 +9,48 @@ import (
 )
 
 const (
-	maxFailures   = 2
-	cooldown      = 10 * time.Second
-	probeTimeout  = 25 * time.Second
-	probeInterval = 4 * time.Second
-	maxCooldowns  = 10 // how long a Probe that fails keeps calls out
+	maxFailures  = 2
+	cooldown     = 10 * time.Second
+	probeTimeout = 25 * time.Second
 )
 
-// A model is a breaker that is too simple to be wrong. It has no timer: advance makes the changes that time brings.
-// Its times are those of the sequence.
+// A model is a breaker that is too simple to be wrong. Its times are those of the sequence. How many calls beside the
+// probe a half-open breaker admits, it only bounds.
 type model struct {
-	probes   bool // it has a Probe
 	now      time.Duration
 	state    resilience.State
-	failures int           // in a row; those that opened it, until it is closed; none if it is isolated while closed
-	era      int           // counts the changes of state, and resets: a permit of an earlier one counts no more
-	began    time.Duration // the era
+	failures int // in a row; those that opened it, until it is closed or isolated
+	phase    int // counts the changes of state, and resets: a permit of an earlier one counts no more
 	probeAt  time.Duration
 	changes  []string
 
-	probe *permit // has the slot, for as long as overdue says
-	overdue,
-	opened, // when Probes that fail keep no more calls out
-	blind, // until when an opening means that Probe can't see what is wrong
-	asked time.Duration // when Probe was asked last, or the breaker has opened
-	begins time.Duration // when Probe is asked again, if no call has opened the breaker again by then; zero if it is
-	asks   bool          // Probe is asked again within a probeInterval
-
-	contended                       bool // a call was rejected because of the probe
-	leave, trial, left, hasFailedBy int  // how many calls leave the slot to another one; contended probes that failed
+	probes    []*permit // of a half-open breaker, that haven't been reported
+	contended bool      // a call was rejected because of them
+	extra     int       // how many calls may be admitted beside a probe
+	neutral   int       // how many of them were canceled
+	unsure    bool      // whether the place of the last one is free again
 }
 
 // A permit is a call that was admitted.
 type permit struct {
-	era      int
+	phase    int
+	began    time.Duration
 	reported bool
-	slotless bool // it has left the slot to another call, or never had one
 	done     func(error)
 }
 
-func (m *model) become(s resilience.State, cause resilience.Cause) {
+func (m *model) become(s resilience.State) {
 	m.changes = append(m.changes, fmt.Sprintf("%s to %s", m.state, s))
-	again := m.state == resilience.StateHalfOpen && s == resilience.StateOpen
-	m.state, m.left = s, 0
-	m.nextEra()
-	switch {
-	case s == resilience.StateClosed:
-		m.failures, m.leave, m.trial, m.hasFailedBy, m.contended = 0, 0, 0, 0, false
-	case s == resilience.StateHalfOpen || cause == resilience.CauseProbe:
-		return // Probe is asked as before
-	}
-	m.opened = m.now + maxCooldowns*cooldown
-	if again && m.asks {
-		return // here, too
-	}
-	asks := m.probes && s == resilience.StateOpen
-	m.asks = asks && (cause == resilience.CauseManual || m.now >= m.blind)
-	m.asked, m.begins = m.now, 0
-	if asks && !m.asks {
-		m.begins = min(m.probeAt, m.now+cooldown) + cooldown
+	m.state, m.probes, m.contended, m.neutral, m.unsure = s, nil, false, 0, false
+	m.phase++
+	if s == resilience.StateClosed {
+		m.failures, m.extra = 0, 0
 	}
 }
 
-// begin lets time pass until Probe is asked again, if it is by then.
-func (m *model) begin(by time.Duration) {
-	if m.begins > 0 && m.begins < by {
-		m.asks, m.asked, m.begins = true, m.begins, 0
-	}
-}
-
-func (m *model) nextEra() { m.era, m.began = m.era+1, m.now }
-
-func (m *model) open(d time.Duration, cause resilience.Cause) {
-	switch {
-	case m.state == resilience.StateClosed:
-		m.failures = maxFailures
-	case cause == resilience.CauseCalls:
-		m.failures++
-	}
+func (m *model) open(d time.Duration) {
 	m.probeAt = m.now + d
-	m.become(resilience.StateOpen, cause)
+	m.become(resilience.StateOpen)
 }
 
 // shown returns the state as State shows it: the cooldown may be over.
@@ -99,99 +61,91 @@ func (m *model) shown() resilience.State {
 	return m.state
 }
 
-// probing reports whether a call has the slot.
-func (m *model) probing() bool { return m.probe != nil && m.probe.era == m.era }
-
-// allow returns nil if the call is rejected.
-func (m *model) allow() *permit {
+// allow compares the answer of the breaker with what it may be. A single probe that is overdue has failed.
+func (m *model) allow(admitted bool) (p *permit, wrong string) {
 	if m.state != m.shown() {
-		m.become(resilience.StateHalfOpen, resilience.CauseCooldown)
-	}
-	switch {
-	case m.state == resilience.StateOpen || m.state == resilience.StateIsolated:
-		return nil
-	case m.probing():
-		if m.contended = true; m.now > m.overdue {
-			m.report(m.probe, resilience.ClassTransient, true)
-		}
-		return nil
+		m.become(resilience.StateHalfOpen)
 	}
 
-	p := &permit{era: m.era, slotless: true}
+	must, may := m.state == resilience.StateClosed, m.state == resilience.StateClosed
 	if m.state == resilience.StateHalfOpen {
-		if m.contended = false; m.left < m.leave+m.trial {
-			m.left++
-		} else {
-			p.slotless, m.probe, m.overdue = false, p, m.now+probeTimeout
-		}
+		n := len(m.probes)
+		must, may = n == 0 || n <= m.extra && !m.unsure, n <= m.extra*(1+m.neutral)
 	}
-	return p
-}
-
-// advice returns how long a rejected call is to wait, if Probe or a call is to ask the backend after the given time.
-// What has been in vain for some time may be so for as long again.
-func (m *model) advice(asked time.Duration) time.Duration {
-	inVain := m.now - m.began
 	switch {
-	case m.state == resilience.StateIsolated:
-		return 0
-	case m.state == resilience.StateHalfOpen:
-		return max(time.Second, min(inVain, cooldown))
-	case m.asks:
-		return min(m.probeAt-m.now, max(asked, inVain))
+	case must && !admitted:
+		return nil, fmt.Sprintf("it is %s and rejects a call", m.state)
+	case admitted && !may:
+		return nil, fmt.Sprintf("it is %s and admits a call beside %d probes", m.state, len(m.probes))
+	case !admitted:
+		m.contended = true
+		if m.overdue() {
+			m.failures++
+			m.open(cooldown)
+		}
+		return nil, ""
 	}
-	return m.probeAt - m.now
+
+	p = &permit{phase: m.phase, began: m.now}
+	if m.state == resilience.StateHalfOpen {
+		m.probes = append(m.probes, p)
+	}
+	return p, ""
 }
 
-// report reports a failure of a class, or a success.
-func (m *model) report(p *permit, class resilience.Class, failed bool) {
-	neutral := failed && class == resilience.ClassCanceled
-	stale := p.reported || p.era != m.era
-	if p == m.probe && !p.reported {
-		m.probeEnded(neutral && !stale, failed && !stale)
+func (m *model) overdue() bool { return len(m.probes) == 1 && m.now > m.probes[0].began+probeTimeout }
+
+// advice returns how long a rejected call may be asked to wait.
+func (m *model) advice() (least, most time.Duration) {
+	switch m.state {
+	case resilience.StateOpen:
+		return m.probeAt - m.now, m.probeAt - m.now
+	case resilience.StateHalfOpen:
+		return time.Second, cooldown
 	}
+	return 0, 0
+}
+
+func (m *model) report(p *permit, err error) {
+	stale := p.reported || p.phase != m.phase
 	p.reported = true
 	if stale {
 		return
 	}
 
-	switch {
-	case neutral:
-	case !failed && m.state == resilience.StateHalfOpen:
-		m.become(resilience.StateClosed, resilience.CauseCalls)
-	case !failed:
+	switch halfOpen := m.state == resilience.StateHalfOpen; {
+	case err == errNeutral && halfOpen:
+		m.giveBack(p)
+	case err == errNeutral:
+	case err == nil && halfOpen:
+		m.become(resilience.StateClosed)
+	case err == nil:
 		m.failures = 0
-	case m.state == resilience.StateHalfOpen:
-		m.open(cooldown, resilience.CauseCalls)
 	default:
-		if m.failures++; m.failures == maxFailures {
-			m.open(cooldown, resilience.CauseCalls)
+		if m.failures++; halfOpen || m.failures == maxFailures {
+			m.open(cooldown)
 		}
 	}
 }
 
-// probeEnded decides how many calls leave the slot from now on: one that told nothing may have stood in the way of
-// another, which was within it.
-func (m *model) probeEnded(neutral, failed bool) {
-	m.trial = 0
-	switch {
-	case !m.contended:
-	case neutral:
-		m.leave = min(m.leave+1, 8)
-	case failed:
-		if m.hasFailedBy++; m.hasFailedBy%10 == 0 {
-			m.trial = min(m.hasFailedBy/10, 3)
+// giveBack makes room for another probe, and for one more if this one stood in another call's way.
+func (m *model) giveBack(p *permit) {
+	for i, other := range m.probes {
+		if other == p {
+			m.probes = append(m.probes[:i:i], m.probes[i+1:]...)
 		}
 	}
-	m.probe, m.left, m.contended = nil, 0, false
+	if m.contended {
+		m.extra++
+	}
+	m.contended, m.unsure = false, !m.contended || len(m.probes) > 0
+	m.neutral++
 }
 
 func (m *model) isolate() {
+	m.failures = 0
 	if m.state != resilience.StateIsolated {
-		if m.state == resilience.StateClosed {
-			m.failures = 0
-		}
-		m.become(resilience.StateIsolated, resilience.CauseManual)
+		m.become(resilience.StateIsolated)
 	}
 }
 
@@ -200,54 +154,19 @@ func (m *model) trip(d time.Duration) {
 	case resilience.StateIsolated:
 	case resilience.StateOpen:
 		m.probeAt = m.now + d
-		if m.probes && !m.asks {
-			m.asks, m.asked, m.opened, m.begins = true, m.now, m.now+maxCooldowns*cooldown, 0
-		}
+	case resilience.StateClosed:
+		m.failures = maxFailures
+		fallthrough
 	default:
-		m.open(d, resilience.CauseManual)
+		m.open(d)
 	}
 }
 
 func (m *model) reset() {
 	if m.state == resilience.StateClosed {
-		m.nextEra()
+		m.phase++
 		m.failures = 0
 		return
 	}
-	m.become(resilience.StateClosed, resilience.CauseManual)
-}
-
-// probed is what the result of a Probe means.
-func (m *model) probed(a ask) (wrong string) {
-	if since := a.at - m.asked; !m.asks || since < probeInterval/2 || since > probeInterval {
-		return fmt.Sprintf("Probe is called %s after the last time, in state %s", since, m.state)
-	}
-	m.now, m.asked = a.at, a.at
-	d := min(cooldown, m.opened-m.now)
-	switch {
-	case a.works:
-		m.become(resilience.StateClosed, resilience.CauseProbe)
-		m.asks, m.blind = false, m.now+cooldown
-	case a.silent:
-	case m.state == resilience.StateOpen:
-		m.probeAt = max(m.probeAt, m.now+d)
-	case !m.probing() && d > 0:
-		m.open(d, resilience.CauseProbe)
-	}
-	return ""
-}
-
-// advance lets time pass, during which Probe was called so.
-func (m *model) advance(to time.Duration, asked []ask) (wrong string) {
-	for _, a := range asked {
-		m.begin(a.at)
-		if wrong := m.probed(a); wrong != "" {
-			return wrong
-		}
-	}
-	m.begin(to)
-	if m.now = to; m.asks && to > m.asked+probeInterval {
-		return "Probe isn't called in time"
-	}
-	return ""
+	m.become(resilience.StateClosed)
 }

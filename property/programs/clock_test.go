@@ -2,6 +2,7 @@ package programs
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -54,23 +55,11 @@ func (r *record) timeouts() (timeout, maximum time.Duration) {
 // clockBefore returns the clock of the call as it is just before a moment.
 func (r *record) clockBefore(m moment) clock {
 	timeout, maximum := r.timeouts()
-	return r.clock(timeout, maximum, r.began.at, m, nil)
-}
-
-// clockOf returns the clock of an attempt that has a timeout of its own, when the attempt has ended.
-func (a *attempt) clockOf() clock {
-	timeout := a.config.attemptTimeout.time()
-	maximum := timeout
-	if _, most := a.timeouts(); a.config.maxTimeout > a.config.timeout {
-		maximum = max(timeout, most)
+	c := clock{
+		timeout: timeout, due: r.began.at + timeout, latest: r.began.at + maximum, restarts: maximum > timeout,
 	}
-	return a.clock(timeout, maximum, a.began.at, moment{seq: math.MaxInt}, a)
-}
-
-func (r *record) clock(timeout, maximum, began time.Duration, until moment, of *attempt) clock {
-	c := clock{timeout: timeout, due: began + timeout, latest: began + maximum, restarts: maximum > timeout}
 	for _, t := range r.ticks {
-		if t.before(until) && (of == nil || t.attempt == of) {
+		if t.before(m) {
 			c.tick(t)
 		}
 	}
@@ -88,25 +77,14 @@ func (r *record) deadline() time.Duration {
 	return r.began.at + r.patience.time()
 }
 
-// hurried reports whether an attempt is answered in the second half of the time of a caller who has brought less than
-// nine tenths of the tool's timeout, and whether that is sure: calls around it may be paused.
-func (a *attempt) hurried() (yes, sure bool) {
-	timeout, maximum := a.timeouts()
-	c := a.clockBefore(a.ended)
-	less := timeout < a.config.timeout.time() && !(c.due == c.latest && maximum > timeout)
-	due := c.due
-	if deadline := a.deadline(); deadline < due {
-		due, less = deadline, less || due-deadline > a.config.timeout.time()/10
-	}
-	yes = less && a.ended.at-a.record.began.at > (due-a.record.began.at)/2
-	return yes, a.outer() == nil && len(a.ticks) == 0
-}
+// hasLess reports whether the caller, or a call around it, may have less time than the tool's timeout.
+func (r *record) hasLess() bool { return r.timeout > 0 || r.caller != "" || r.parent != nil }
 
-// cautious reports whether something restarts or suspends the timeout in the moment that the call returns. What comes
-// first isn't certain then.
+// cautious reports whether something restarts or suspends the timeout of the call, or of one around it, in the moment
+// that the call returns. What comes first isn't certain then.
 func (r *record) cautious() bool {
-	for _, t := range r.ticks {
-		if t.at == r.returned.at {
+	for x := r; x != nil; x = x.outer() {
+		if slices.ContainsFunc(x.ticks, func(t tick) bool { return t.at == r.returned.at }) {
 			return true
 		}
 	}
@@ -143,7 +121,7 @@ func (r *record) verdict() verdict {
 		return cutOff
 	case a.late:
 		return cutOff
-	case r.due() <= r.returned.at || !r.left.never() && r.left.at <= r.returned.at || r.attemptDue() <= r.returned.at:
+	case r.due() <= r.returned.at || !r.left.never() && r.left.at <= r.returned.at:
 		return unsure
 	}
 	return answered
@@ -156,12 +134,4 @@ func (r *record) retryDue() time.Duration {
 	}
 	e := r.retries[len(r.retries)-1]
 	return e.Time.Add(e.Delay).Sub(r.world.begin)
-}
-
-// attemptDue returns when the last attempt must have returned, as far as its own timeout is concerned.
-func (r *record) attemptDue() time.Duration {
-	if r.config.attemptTimeout == 0 {
-		return forever
-	}
-	return r.last().clockOf().due
 }

@@ -26,7 +26,7 @@ func (c *cause) Unwrap() error { return c.inner }
 type ending struct {
 	name     string
 	fail     func(*cause) error
-	counts   bool // on the breaker
+	counts   bool // on the breaker, if nothing else has a say
 	again    bool // another try may help
 	noEffect bool // the attempt has certainly left everything as it was
 	marked   bool // the tool itself says so, whatever it has done
@@ -79,7 +79,7 @@ var endings = []ending{
 	{name: "fail twice", counts: true, again: true, code: resilience.CodeConnectionLost,
 		fail: func(c *cause) error { return errors.Join(syscall.ECONNREFUSED, c) }},
 	{name: "ask for a minute", counts: true, again: true, silent: true, fail: wraps(inAMinute{errors.New("full")})},
-	{name: "cancel something", counts: true, again: true, silent: true, fail: wraps(context.Canceled)},
+	{name: "cancel something", silent: true, fail: wraps(context.Canceled)},
 	{name: "exceed a deadline of its own", counts: true, again: true, code: resilience.CodeTimeout,
 		fail: wraps(context.DeadlineExceeded)},
 	{name: "panic", counts: true, crash: true, fail: func(c *cause) error { panic(c) }},
@@ -109,43 +109,9 @@ func endingOf(name string) ending {
 
 // passedOn returns the ending of an attempt that returns the error of a call that it has made.
 func passedOn(r *record) ending {
-	e := r.err
-	end := ending{name: "pass on " + string(e.Code), code: e.Code, own: true, counts: true, again: e.Retryable}
-	switch e.Code {
-	case resilience.CodeValidation, resilience.CodeToolNotFound:
-		end.counts, end.again = false, false
-	case resilience.CodeCanceled:
-		// A context that the tool itself has canceled is none of the caller's.
-		end.silent = e.Message == "The call was canceled"
-		end.counts, end.again, end.code = end.silent, end.silent, ""
-		if !end.silent {
-			end.code = e.Code
-			if a := r.last(); a != nil && a.ending != nil && a.ended.at <= r.returned.at {
-				end.silent = true // what the tool has said since then decides
-			}
-		}
-	case resilience.CodeRetryExhausted:
-		end.again = false
-	case resilience.CodeTimeout, resilience.CodeConnectionLost:
-		end.again = true
-	}
-	if errors.Is(e, resilience.ErrUnfinished) {
-		end.counts, end.again = false, false
-	}
-	switch r.says() {
-	case neutral:
-		end.counts, end.again = false, false
-	case perhaps:
-		end.silent = true
-	}
-	if end.rejected() { // an earlier attempt may have counted
-		end.again = false
+	end := ending{name: "pass on " + string(r.err.Code), code: r.err.Code, own: true}
+	if r.err.Code == resilience.CodeCanceled {
+		end.silent, end.code = true, "" // who has canceled it decides
 	}
 	return end
-}
-
-// rejected reports whether the attempt ends with a rejection elsewhere.
-func (e *ending) rejected() bool {
-	return e.code == resilience.CodeCircuitOpen || e.code == resilience.CodeOverloaded ||
-		e.code == resilience.CodeShuttingDown
 }

@@ -2,30 +2,28 @@
 package programs
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
+	"pgregory.net/rapid"
 )
 
-// This file is the language of the programs. A program is data: rapid can simplify it, and it prints as a text that
-// tells what happens.
+// This file is the language of the programs, and draws them. A program is data, which rapid can simplify. Values are
+// drawn in the order of their simplicity, since rapid simplifies towards the first one.
 
 // seconds are the unit of a program's durations. Zero mostly means that there is none.
 type seconds int
 
 func (s seconds) time() time.Duration { return time.Duration(s) * time.Second }
 
-// A program is a guard, and what happens to it. Its clients, its operator and its Probes never act at the same
-// moment: the first client acts a turn after each full second, the second two turns, and so on.
+// A program is a guard, and what happens to it. Its clients never act at the same moment: the first one acts a turn
+// after each full second, the second two turns, and so on.
 type program struct {
 	breakers     []breaker
 	tools        []tool
 	maxAbandoned int
 	clients      [][]call
-	operator     []order
-	closes       seconds // when the guard is closed
+	looks        []seconds // after each other: Health and the breakers are compared with what has happened
 }
 
 const turn = 10 * time.Millisecond
@@ -33,33 +31,23 @@ const turn = 10 * time.Millisecond
 type breaker struct {
 	failures int
 	cooldown seconds
-	probe    string  // what its Probe does while the backend is down; empty: there is none
-	back     seconds // when the backend is up, for the Probe
 }
 
-// What a Probe does while the backend is down.
-var probeKinds = []string{"fails", "says nothing", "panics", "hangs", "hangs, ignoring its context"}
-
 type tool struct {
-	effect         resilience.Effect
-	timeout        seconds
-	maxTimeout     seconds
-	attemptTimeout seconds
-	retries        int // MaxRetries
-	elapsed        seconds
-	maxInFlight    int
-	cooperative    bool
-	breaker        int
+	effect     resilience.Effect
+	timeout    seconds
+	maxTimeout seconds
+	retries    int // MaxRetries
+	elapsed    seconds
+	breaker    int
 }
 
 // A call is made by a client, some seconds after the one before, or by a tool.
 type call struct {
 	after    seconds
 	tool     int
-	key      string
 	timeout  seconds // the option
 	waits    bool    // the option WaitForTool
-	detached bool    // by a tool: it doesn't end with the call around it
 	behind   bool    // an adapter, as are all calls within it: a failure of which nothing is known counts nowhere
 	caller   string  // what the caller does: one of callerKinds; empty: it stays
 	patience seconds
@@ -76,9 +64,9 @@ type script struct {
 }
 
 type step struct {
-	kind string // one of stepKinds
-	time seconds
-	call *call
+	kind  string // one of stepKinds
+	time  seconds
+	calls []call // one, if the step makes a call
 }
 
 // The steps. While it works, a tool respects its context, and returns the error of that.
@@ -101,77 +89,100 @@ var stepKinds = []string{
 	stepTry, stepCall,
 }
 
-// An order is what the operator does. A look compares Health with what has happened.
-type order struct {
-	after   seconds
-	what    string // look, isolate, trip or reset
-	breaker int
-	time    seconds // of a trip
+func from[T any](t *rapid.T, label string, values ...T) T {
+	return rapid.SampledFrom(values).Draw(t, label)
 }
 
-func (p program) GoString() string {
-	var b strings.Builder
-	b.WriteByte('\n')
-	for i, x := range p.breakers {
-		fmt.Fprintf(&b, "\tbreaker %d opens after %d failures for %ds%s\n", i, x.failures, x.cooldown,
-			when(x.probe != "", ", its Probe %s until %ds", x.probe, x.back))
+func between(t *rapid.T, label string, least, most int) int {
+	return rapid.IntRange(least, most).Draw(t, label)
+}
+
+func secs(t *rapid.T, label string, least, most int) seconds {
+	return seconds(between(t, label, least, most))
+}
+
+// seldom returns one of n values, and mostly the zero value.
+func seldom[T any](t *rapid.T, label string, n int, draw func() T) (value T) {
+	if between(t, label+"?", 0, n) == n {
+		value = draw()
 	}
-	for i, x := range p.tools {
-		fmt.Fprintf(&b, "\ttool %d: %s\n", i, x)
+	return value
+}
+
+var programs = rapid.Custom(func(t *rapid.T) (p program) {
+	p.maxAbandoned = from(t, "maxAbandoned", 64, 1, 2)
+	for range between(t, "breakers", 1, 2) {
+		p.breakers = append(p.breakers, breaker{from(t, "failures", 2, 1, 3, 5), secs(t, "cooldown", 3, 12)})
 	}
-	fmt.Fprintf(&b, "\tat most %d abandoned\n", p.maxAbandoned)
-	for i, calls := range p.clients {
-		fmt.Fprintf(&b, "\tclient %d:\n", i)
-		for _, c := range calls {
-			fmt.Fprintf(&b, "\t\t%s\n", c)
+	for range between(t, "tools", 1, 3) {
+		p.tools = append(p.tools, drawTool(t, len(p.breakers)))
+	}
+	for range between(t, "clients", 1, 4) {
+		var calls []call
+		for range between(t, "calls", 1, 6) {
+			calls = append(calls, drawCall(t, &p, 0))
 		}
+		p.clients = append(p.clients, calls)
 	}
-	for _, o := range p.operator {
-		fmt.Fprintf(&b, "\toperator: after %ds %s breaker %d%s\n", o.after, o.what, o.breaker,
-			when(o.what == "trip", " for %ds", o.time))
+	for range between(t, "looks", 0, 4) {
+		p.looks = append(p.looks, secs(t, "look after", 1, 15))
 	}
-	return b.String() + when(p.closes > 0, "\tthe guard is closed at %ds\n", p.closes)
+	return p
+})
+
+func drawTool(t *rapid.T, breakers int) tool {
+	x := tool{
+		effect: from(t, "effect", resilience.ReadOnly, resilience.NonIdempotent, resilience.EffectUnknown,
+			resilience.Idempotent),
+		timeout: secs(t, "timeout", 3, 20),
+		retries: from(t, "retries", -1, 2, 1, 3),
+		elapsed: from[seconds](t, "elapsed", -1, 0, 12),
+		breaker: between(t, "breaker", 0, breakers-1),
+	}
+	x.maxTimeout = seldom(t, "maxTimeout", 1, func() seconds { return x.timeout + secs(t, "more", 1, 30) })
+	return x
 }
 
-func (t tool) String() string {
-	return fmt.Sprintf("%s, %ds%s%s, %d retries%s, breaker %d%s%s", t.effect, t.timeout,
-		when(t.maxTimeout > 0, " up to %ds", t.maxTimeout),
-		when(t.attemptTimeout > 0, ", attempts %ds", t.attemptTimeout),
-		t.retries, when(t.elapsed > 0, " within %ds", t.elapsed), t.breaker,
-		when(t.maxInFlight > 0, ", %d in flight", t.maxInFlight), when(t.cooperative, ", cooperative"))
-}
+const maxDepth = 2 // of calls within calls
 
-func (c call) String() string {
-	var scripts []string
-	for _, s := range c.attempts {
-		scripts = append(scripts, s.String())
+func drawCall(t *rapid.T, p *program, depth int) call {
+	c := call{tool: between(t, "tool", 0, len(p.tools)-1)}
+	if depth == 0 {
+		c.after = secs(t, "after", 0, 12)
 	}
-	return fmt.Sprintf("after %ds tool %d%s%s%s%s%s { %s }", c.after, c.tool, when(c.key != "", " key %s", c.key),
-		when(c.timeout > 0, " Timeout(%ds)", c.timeout), when(c.waits, " WaitForTool"), when(c.detached, " detached"),
-		when(c.behind, " behind an adapter")+when(c.caller != "", ", whose caller %s (%ds)", c.caller, c.patience), strings.Join(scripts, " | "))
+	c.timeout = seldom(t, "Timeout", 6, func() seconds { return secs(t, "Timeout", 1, 30) })
+	c.behind = seldom(t, "behind", 3, func() bool { return true })
+	c.waits = seldom(t, "waits", 6, func() bool { return true })
+	if c.caller = seldom(t, "caller", 3, func() string { return from(t, "caller", callerKinds...) }); c.caller != "" {
+		c.patience = secs(t, "patience", 1, 20)
+	}
+	for range between(t, "attempts", 1, 3) {
+		c.attempts = append(c.attempts, drawScript(t, p, depth))
+	}
+	return c
 }
 
-func (s script) String() string {
-	var steps []string
-	for _, x := range s.steps {
-		switch {
-		case x.call != nil:
-			steps = append(steps, x.kind+" "+x.call.String())
-		case x.time > 0:
-			steps = append(steps, fmt.Sprintf("%s %ds", x.kind, x.time))
-		default:
-			steps = append(steps, x.kind)
+func drawScript(t *rapid.T, p *program, depth int) (s script) {
+	kinds := stepKinds
+	if depth == maxDepth {
+		kinds = kinds[:len(kinds)-2]
+	}
+	for range between(t, "steps", 0, 4) {
+		x := step{kind: from(t, "step", kinds...)}
+		switch x.kind {
+		case stepWork:
+			x.time = secs(t, "work", 1, 12)
+		case stepHang:
+			x.time = secs(t, "hang", 1, 40)
+		case stepOutlast:
+			x.time = 100
+		case stepCall, stepTry:
+			x.calls = []call{drawCall(t, p, depth+1)}
 		}
+		s.steps = append(s.steps, x)
 	}
-	if s.ending != "" {
-		steps = append(steps, s.ending)
+	if between(t, "fails", 0, 2) > 0 {
+		s.ending = rapid.SampledFrom(endings).Draw(t, "ending").name
 	}
-	return strings.Join(steps, "; ")
-}
-
-func when(yes bool, format string, args ...any) string {
-	if !yes {
-		return ""
-	}
-	return fmt.Sprintf(format, args...)
+	return s
 }

@@ -23,13 +23,11 @@ var promises = []struct {
 	{"3: the answer of the tool is the answer of the call", answerStands},
 	{"4: the last cause is kept", keepsCause},
 	{"5: abandoned attempts are capped", isCapped},
-	{"5: a late result is reported once", reportsLate},
 	{"6: a caller who leaves is not a failure", letsCallerGo},
 	{"7: a crash fails its own call", crashIsKept},
 	{"8: what may have taken effect isn't repeated", isNotRepeated},
 	{"8: no word of ours recommends to repeat it", isNotRecommended},
 	{"9: no delay that doesn't fit", delaysFit},
-	{"of Close: no new calls", endsWithGuard},
 	{"retries keep their bounds", retriesKeepBounds},
 	{"a transient failure is retried where it may be", retriesWhereItMay},
 }
@@ -37,49 +35,45 @@ var promises = []struct {
 // headStart is how much later than a deadline of its caller a call may notice that, if nothing watches for it.
 const headStart = time.Millisecond
 
-// A Cooperative tool answers for itself. A pause lasts until the caller leaves.
+// A pause lasts until the caller leaves.
 func returnsInTime(r *record) string {
-	limit := r.due()
-	if a := r.last(); r.config.cooperative && a != nil {
-		limit = max(limit, a.ended.at)
-	}
-	if r.returned.at > limit && r.returned.at-limit > headStart {
-		return fmt.Sprintf("it is due at %s", limit)
-	}
-
-	for i, a := range r.attempts {
-		if r.config.attemptTimeout == 0 || r.config.cooperative {
-			break
-		}
-		answered := r.returned.at
-		if i < len(r.retries) {
-			answered = r.retries[i].Time.Sub(r.world.begin)
-		}
-		if due := a.clockOf().due; answered > due && answered-due > headStart && !r.waits {
-			return fmt.Sprintf("attempt %d is due at %s", a.number, due)
-		}
+	if r.returned.at > r.due() && r.returned.at-r.due() > headStart {
+		return fmt.Sprintf("it is due at %s", r.due())
 	}
 	return ""
 }
 
 func timeoutIsTrue(r *record) string {
-	cut := r.verdict() == cutOff && !r.cautious() && !r.insists()
-	if !cut || r.config.cooperative || r.config.attemptTimeout > 0 {
+	if r.verdict() != cutOff || r.cautious() || r.insists() || !r.left.never() {
 		return ""
 	}
-	if late := r.returned.at - r.due(); r.left.never() && (late < 0 || late > headStart) {
+	switch late := r.returned.at - r.due(); {
+	case late < 0 || late > headStart:
 		return fmt.Sprintf("it was cut off, but is due at %s", r.due())
-	}
-	if r.left.never() && !errors.Is(r.err, resilience.CodeTimeout) {
+	case !errors.Is(r.err, resilience.CodeTimeout):
 		return "it was cut off by its timeout"
+	case r.timeout > 0 && r.timeout < r.config.timeout && r.config.maxTimeout == 0 && r.ends[0].Counted:
+		return "it is counted, though its caller had less time"
+	case !r.hasLess() && r.isClosed() && r.last().ended.at > r.returned.at && !r.ends[0].Counted:
+		return "it isn't counted"
 	}
 	return ""
 }
 
-// insists reports whether a tool whose context has ended has an answer all the same, just in time.
+// isClosed reports whether the breaker is closed during the whole call.
+func (r *record) isClosed() bool {
+	return !r.world.changesDuring(r.breaker, r.began.at, r.returned.at-1)
+}
+
+// insists reports whether a tool whose context has ended has an answer all the same, just in time: a success, an
+// *Error, or a mark that means more than a timeout does.
 func (r *record) insists() bool {
 	a := r.last()
-	return a.ended.at == r.returned.at && (a.ending == nil || a.ending.own)
+	if a.ended.at != r.returned.at {
+		return false
+	}
+	e := a.ending
+	return e == nil || e.own || e.marked || !e.again && !e.silent && !e.crash
 }
 
 func endsOnce(r *record) string {
@@ -91,10 +85,6 @@ func endsOnce(r *record) string {
 		return fmt.Sprintf("the end says %d attempts", e.Attempts)
 	case e.Duration != r.returned.at-r.began.at || !e.Time.Equal(r.world.begin.Add(r.returned.at)):
 		return fmt.Sprintf("the end says %s, after %s", e.Time, e.Duration)
-	case r.exited:
-		if !r.config.cooperative || !errors.Is(e.Err, resilience.ErrGoexit) {
-			return fmt.Sprintf("the goroutine has ended, and the end says %v", e.Err)
-		}
 	case e.Unfinished:
 		if e.Err != nil || !errors.Is(r.err, resilience.ErrUnfinished) {
 			return "the end says that it is unfinished"
@@ -152,7 +142,7 @@ func keepsCause(r *record) string {
 		case a.ended.never() || a.ended.at > r.returned.at:
 			continue // it was abandoned
 		case a.cause == nil || a.ending.crash || errors.Is(r.err, a.cause):
-		case a.ended.at == r.returned.at || a.lateForItself():
+		case a.ended.at == r.returned.at:
 			continue // perhaps, too
 		default:
 			return fmt.Sprintf("the error of attempt %d is lost", a.number)
@@ -162,33 +152,19 @@ func keepsCause(r *record) string {
 	return ""
 }
 
-// lateForItself reports whether the attempt may have been abandoned at its own timeout.
-func (a *attempt) lateForItself() bool {
-	return a.config.attemptTimeout > 0 && a.ended.at >= a.clockOf().due
-}
-
 func isCapped(r *record) string {
-	first := moment{}
-	if len(r.attempts) > 0 {
-		first = r.attempts[0].began
-	}
-	if first.never() || r.config.cooperative {
+	if len(r.attempts) == 0 {
 		return ""
 	}
 
-	overdue, running := 0, 0
+	first, overdue := r.attempts[0].began, 0
 	for _, other := range r.world.records {
-		if other.tool != r.tool || other == r {
+		left := !other.returned.never() && other.returned.at < first.at
+		if other.tool != r.tool || !left || !other.left.never() || other.timeout > 0 {
 			continue
 		}
-		stillRuns := other.began.at < first.at && (other.returned.never() || other.returned.at > first.at)
-		if stillRuns && !other.sharesAPlace() {
-			running++
-		}
 		for _, a := range other.attempts {
-			still := a.ended.never() || a.ended.at > first.at
-			if still && other.left.never() && other.timeout == 0 && !other.returned.never() &&
-				other.returned.at < first.at {
+			if a.ended.never() || a.ended.at > first.at {
 				overdue++
 			}
 		}
@@ -196,58 +172,18 @@ func isCapped(r *record) string {
 	if overdue >= r.world.maxAbandoned {
 		return fmt.Sprintf("%d abandoned attempts still run", overdue)
 	}
-	if r.config.maxInFlight > 0 && running >= r.config.maxInFlight && !r.sharesAPlace() {
-		return fmt.Sprintf("%d other calls run", running)
-	}
-	return ""
-}
-
-// sharesAPlace reports whether a call of the same tool around it may have been in flight when it began, whose place it
-// shares.
-func (r *record) sharesAPlace() bool {
-	for a := r.parent; a != nil; a = a.parent {
-		if a.tool == r.tool && (a.returned.never() || a.returned.at >= r.began.at) {
-			return true
-		}
-	}
-	return false
-}
-
-// A tool that respects its context isn't reported.
-func reportsLate(r *record) string {
-	if r.config.cooperative || r.cautious() {
-		return ""
-	}
-	least, most := 0, 0
-	for i, a := range r.attempts {
-		left := r.returned.at
-		if i < len(r.retries) {
-			left = r.retries[i].Time.Sub(r.world.begin)
-		}
-		respects := a.ending != nil && (a.ending.name == echo.name || a.ending.silent || a.ending.own ||
-			a.ending.code == resilience.CodeTimeout)
-		switch {
-		case a.ended.at > left && !respects:
-			least++
-			most++
-		case a.ended.at >= left:
-			most++
-		}
-	}
-	if n := len(r.lates); n < least || n > most {
-		return fmt.Sprintf("%d late results of %d to %d", n, least, most)
-	}
 	return ""
 }
 
 func letsCallerGo(r *record) string {
 	if r.left.never() || r.left.at > r.returned.at {
-		if r.err != nil && r.err.Code == resilience.CodeCanceled && r.verdict() != answered {
+		v := r.verdict()
+		if r.err != nil && r.err.Code == resilience.CodeCanceled && v != answered && v != unsure {
 			return "CANCELED, but the caller is here"
 		}
 		return ""
 	}
-	if !r.waits && !r.config.cooperative && r.returned.at > r.left.at {
+	if !r.waits && r.returned.at > r.left.at {
 		return "it goes on without its caller"
 	}
 
@@ -256,12 +192,15 @@ func letsCallerGo(r *record) string {
 			return fmt.Sprintf("attempt %d begins after that", a.number)
 		}
 	}
-	canceled := r.leftBy.Error() == "context canceled"
-	byParent := r.parent != nil && !r.detached
-	v := r.verdict()
-	ended := (v == cutOff || v == inDelay) && r.left.at < min(r.due(), r.attemptDue(), r.retryDue())
-	if ended && canceled && !byParent &&
-		!r.insists() && r.err.Code != resilience.CodeCanceled && r.returned.at == r.left.at {
+	canceled, v := r.leftBy.Error() == "context canceled", r.verdict()
+	ended := (v == cutOff || v == inDelay) && r.left.at < min(r.due(), r.retryDue())
+	if !ended || r.insists() || r.returned.at != r.left.at {
+		return ""
+	}
+	switch {
+	case r.ends[0].Counted:
+		return "it is counted"
+	case canceled && r.parent == nil && r.err.Code != resilience.CodeCanceled:
 		return "it should be CANCELED"
 	}
 	return ""
@@ -272,42 +211,16 @@ func crashIsKept(r *record) string {
 	if r.verdict() != answered || a.ending == nil || !a.ending.crash {
 		return ""
 	}
+	var p *resilience.PanicError
 	switch {
 	case r.err == nil || r.err.Code != resilience.CodeToolFailed:
 		return "it should be TOOL_FAILED"
 	case a.ending.name == "exit" && !errors.Is(r.err, resilience.ErrGoexit):
 		return "ErrGoexit is lost"
-	case a.ending.name == "panic" && !hasPanic(r.err, a.cause):
+	case a.ending.name == "panic" && !errors.As(r.err, &p):
 		return "the panic is lost"
-	}
-	return ""
-}
-
-// hasPanic reports whether err wraps a panic with that value, perhaps beside that of an earlier attempt.
-func hasPanic(err error, value any) bool {
-	if p, ok := err.(*resilience.PanicError); ok && p.Value == value {
-		return true
-	}
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		return hasPanic(e.Unwrap(), value)
-	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(e.Unwrap(), func(err error) bool { return hasPanic(err, value) })
-	}
-	return false
-}
-
-// endsWithGuard allows a closed guard the calls that those in flight make.
-func endsWithGuard(r *record) string {
-	after := !r.world.shut.never() && r.world.shut.before(r.began)
-	rejected := r.err != nil && r.err.Code == resilience.CodeShuttingDown && len(r.attempts) == 0
-	inFlight := r.parent != nil && r.parent.owner == r.parent.record &&
-		(r.parent.returned.never() || r.parent.returned.at > r.began.at)
-	switch {
-	case after && r.parent == nil && len(r.attempts) > 0:
-		return "the guard is closed"
-	case rejected && (!after || inFlight):
-		return "the guard should admit it"
+	case r.parent == nil && r.isClosed() && !r.ends[0].Counted:
+		return "it isn't counted"
 	}
 	return ""
 }

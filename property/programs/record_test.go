@@ -10,8 +10,7 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// This file is what is recorded of a run: by the tools, by their callers, by the operator, by Probes and by an
-// Observer.
+// This file is what is recorded of a run: by the tools, by their callers and by an Observer.
 
 // A moment is a time since the beginning of the run. Those of the same time are in order, too, as far as there is one.
 type moment struct {
@@ -32,25 +31,8 @@ type world struct {
 	seq      int
 	records  []*record
 	changes  []resilience.BreakerChange
-	orders   []given
-	probes   []*probing
 	pauses   []*pause
-	shut     moment // when Close was called
 	problems []string
-}
-
-// A given order is one that has been carried out.
-type given struct {
-	order
-	moment
-}
-
-// A probing is a call of a Probe.
-type probing struct {
-	breaker      string
-	state        resilience.State // of the breaker, at the beginning
-	began, ended moment
-	works        bool
 }
 
 // A record is all that is known of a call.
@@ -61,14 +43,11 @@ type record struct {
 	config  tool
 	parent  *attempt // whose tool makes it; nil if a client does
 	breaker string
-	owner   *record // whose result the breaker counts: itself, or a call around it
-	tied    bool    // it isn't certain who that is
 
 	hasDeadline bool // that the caller has brought
 
 	began    moment
 	returned moment // not before what the caller got is there
-	exited   bool   // the call has ended its goroutine, as a Cooperative tool may
 	value    *attempt
 	err      *resilience.Error
 	left     moment // when the context of the caller has ended
@@ -78,7 +57,6 @@ type record struct {
 	ticks    []tick
 	ends     []resilience.CallEnd
 	retries  []resilience.CallRetry
-	lates    []resilience.LateResult
 }
 
 // A tick is what changes a timeout.
@@ -116,8 +94,8 @@ func (a *attempt) String() string {
 }
 
 func (r *record) String() string {
-	text := fmt.Sprintf("call %d (%s): began %s, returned %s with %v",
-		r.number, r.call, r.began.at, r.returned.at, r.err)
+	text := fmt.Sprintf("call %d (%+v): began %s, returned %s with %v",
+		r.number, *r.call, r.began.at, r.returned.at, r.err)
 	if r.err != nil {
 		text += fmt.Sprintf(" [%s retryable %t, caused by %v]", r.err.Suggestion, r.err.Retryable, r.err.Err)
 	}
@@ -160,13 +138,10 @@ func (w *world) observer() resilience.Observer {
 	}
 	return resilience.Observer{
 		End: func(ctx context.Context, e resilience.CallEnd) {
-			update(ctx, func(r *record) { r.ends = append(r.ends, e); r.learnExit() })
+			update(ctx, func(r *record) { r.ends = append(r.ends, e) })
 		},
 		Retry: func(ctx context.Context, e resilience.CallRetry) {
 			update(ctx, func(r *record) { r.retries = append(r.retries, e) })
-		},
-		Late: func(ctx context.Context, e resilience.LateResult) {
-			update(ctx, func(r *record) { r.lates = append(r.lates, e) })
 		},
 		Breaker: func(e resilience.BreakerChange) {
 			w.note(func(moment) { w.changes = append(w.changes, e) })
@@ -177,66 +152,30 @@ func (w *world) observer() resilience.Observer {
 // newRecord returns a call that begins now. parent is the attempt that makes it, nil if a client does.
 func (w *world) newRecord(c *call, parent *attempt) *record {
 	r := &record{call: c, world: w, config: w.tools[c.tool], parent: parent}
-	own := breakerName(r.config.breaker)
-	_, isolated := w.guard.Breaker(toolName(c.tool)).Isolated()
-
+	r.breaker = breakerName(r.config.breaker)
 	w.note(func(now moment) {
 		r.began, r.number = now, len(w.records)
 		w.records = append(w.records, r)
 		if parent != nil {
 			parent.calls = append(parent.calls, r)
 		}
-		r.breaker = own
-		if c.key != "" {
-			r.findOwner(own + "/" + c.key)
-			if !isolated || r.owner != r {
-				r.breaker = own + "/" + c.key
-				return
-			}
-		}
-		r.findOwner(own)
 	})
 	return r
 }
 
-// isBehind reports whether the call, or one around it, is behind an adapter.
-func (r *record) isBehind() bool {
-	return r.behind || r.parent != nil && r.parent.isBehind()
-}
-
-// findOwner looks for the call around r that the breaker has admitted, and that hasn't returned, or of which a call
-// around r that belongs to it goes on.
-func (r *record) findOwner(breaker string) {
-	r.owner, r.tied = r, false
-	for a := r.parent; a != nil; a = a.parent {
-		if a.breaker != breaker {
-			continue
-		}
-		if r.owner != r && a.owner != r.owner {
-			return
-		}
-		o := a.owner
-		if !o.returned.never() && o.returned.at == r.began.at || !a.returned.never() && a.returned.at == r.began.at {
-			r.tied = true
-		}
-		switch {
-		case o.returned.never():
-			r.owner = o
-			return
-		case a.returned.never():
-			r.owner = o
-			return
-		}
-	}
-}
-
-// around returns the attempts that a step of a has an effect on: its own, and those around it that go on.
+// around returns the attempts that a step of a has an effect on: its own and those around it, if they haven't ended. An
+// attempt that is over has no effect.
 func (a *attempt) around() (all []*attempt) {
-	for ; a != nil && a.ctx.Err() == nil; a = a.parent {
-		all = append(all, a)
+	for ; a != nil && !a.over(); a = a.parent {
+		if a.ctx.Err() == nil {
+			all = append(all, a)
+		}
 	}
 	return all
 }
+
+// over reports whether the call has returned, or waits for the next attempt.
+func (a *attempt) over() bool { return !a.returned.never() || len(a.retries) >= a.number }
 
 // tick records what changes the timeouts of some attempts.
 func (w *world) tick(now moment, kind string, attempts []*attempt) {

@@ -9,13 +9,14 @@ import (
 
 // This file holds what must be so for retries: the ninth promise, and their bounds.
 
-// delaysFit looks at each delay, which must end before the call, those around it and their callers do.
+// delaysFit looks at each delay, which must end before the call, those around it and their callers do. If one of them
+// ends in the moment in which the delay begins, what comes first isn't certain.
 func delaysFit(r *record) string {
 	for i, e := range r.retries {
 		begins := e.Time.Sub(r.world.begin)
 		for x := r; x != nil; x = x.outer() {
 			due := min(x.clockBefore(r.afterAttempt(i)).due, x.deadline())
-			if begins+e.Delay >= due {
+			if begins != due && begins+e.Delay >= due {
 				return fmt.Sprintf("a delay of %s begins at %s, and the time of call %d is up at %s", e.Delay, begins,
 					x.number, due)
 			}
@@ -26,7 +27,7 @@ func delaysFit(r *record) string {
 
 // outer returns the call around r with which it ends, nil if there is none.
 func (r *record) outer() *record {
-	if r.parent == nil || r.detached {
+	if r.parent == nil {
 		return nil
 	}
 	return r.parent.record
@@ -47,7 +48,7 @@ func retriesKeepBounds(r *record) string {
 	elapsed := r.config.elapsed.time()
 	switch {
 	case elapsed == 0:
-		elapsed = 5*time.Second + r.config.attemptTimeout.time()
+		elapsed = 5 * time.Second
 	case elapsed < 0:
 		elapsed = forever
 	}
@@ -81,21 +82,21 @@ func retriesKeepBounds(r *record) string {
 
 // retriesWhereItMay looks at failures that are simple enough: nothing speaks against another attempt.
 func retriesWhereItMay(r *record) string {
-	if r.verdict() != answered || r.parent != nil || r.config.cooperative || r.config.elapsed >= 0 || r.caller != "" {
+	if r.verdict() != answered || r.parent != nil || r.config.elapsed >= 0 || r.caller != "" {
 		return ""
 	}
 	a := r.last()
-	if hurried, _ := a.hurried(); hurried && a.ending != nil && a.ending.code == resilience.CodeTimeout {
-		return "" // there is hardly any time left
+	if r.hasLess() && a.ending != nil && a.ending.code == resilience.CodeTimeout {
+		return "" // it may be that of its caller
 	}
 	n := len(r.attempts)
 	delay := delays.Delay(n - 1)
-	if a.ending == nil || !a.ending.again || a.ending.silent || len(a.calls) > 0 || n > r.config.retries ||
-		len(r.ticks) > 0 || !a.changed.never() || a.told != "" || r.returned.at+max(delay, 2*time.Second) >= r.due() ||
-		n > 1 || !r.config.repeatable() && !a.hadNoEffect(r.returned) {
+	simple := len(a.calls) == 0 && len(r.ticks) == 0 && a.changed.never() && a.told == "" && r.world.maxAbandoned == 64
+	if a.ending == nil || !a.ending.again || a.ending.silent || !simple || n > 1 || n > r.config.retries ||
+		r.returned.at+max(delay, 2*time.Second) >= r.due() || !r.config.repeatable() && !a.hadNoEffect(r.returned) {
 		return ""
 	}
-	if r.world.changesDuring(r.breaker, r.began.at, r.returned.at) || len(r.world.lateOf(r.tool)) > 0 {
+	if r.world.changesDuring(r.breaker, r.began.at, r.returned.at) {
 		return ""
 	}
 	return "it isn't retried"

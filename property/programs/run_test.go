@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,8 +20,6 @@ func breakerName(n int) string { return fmt.Sprint("breaker", n) }
 
 // Delays are whole seconds without jitter, so that what clients do stays at their turn.
 var delays = resilience.Backoff{Base: time.Second, Max: 4 * time.Second, Jitter: resilience.NoJitter}
-
-const maxProbeInterval = 2 * time.Second
 
 // run runs a program in a bubble, and returns what has happened.
 func run(t *testing.T, p program) *world {
@@ -50,14 +47,13 @@ func (w *world) config() resilience.Config {
 	}
 	for i, x := range w.tools {
 		cfg.Tools[toolName(i)] = resilience.Tool{
-			Timeout: x.timeout.time(), MaxTimeout: x.maxTimeout.time(), AttemptTimeout: x.attemptTimeout.time(),
-			MaxInFlight: x.maxInFlight, Effect: x.effect, Breaker: breakerName(x.breaker), Cooperative: x.cooperative,
+			Timeout: x.timeout.time(), MaxTimeout: x.maxTimeout.time(),
+			Effect: x.effect, Breaker: breakerName(x.breaker),
 			Retry: &resilience.Retry{MaxRetries: x.retries, MaxElapsed: x.elapsed.time(), Backoff: delays},
 		}
 		b := w.breakers[x.breaker]
 		cfg.Breakers[breakerName(x.breaker)] = resilience.BreakerConfig{
 			Failures: b.failures, Cooldown: b.cooldown.time(), ProbeTimeout: time.Hour,
-			Probe: w.probe(x.breaker), ProbeInterval: maxProbeInterval,
 		}
 	}
 	return cfg
@@ -65,7 +61,6 @@ func (w *world) config() resilience.Config {
 
 // play lets everyone act, waits until everything has ended, and looks at what is left.
 func (w *world) play() {
-	goroutines := runtime.NumGoroutine()
 	var acting sync.WaitGroup
 	for i, calls := range w.clients {
 		acting.Go(func() {
@@ -78,40 +73,18 @@ func (w *world) play() {
 	}
 	acting.Go(func() {
 		time.Sleep(time.Duration(len(w.clients)+1) * turn)
-		for _, o := range w.operator {
-			time.Sleep(o.after.time())
-			w.obey(o)
+		for _, after := range w.looks {
+			time.Sleep(after.time())
+			w.look()
 		}
 	})
-	if w.closes > 0 {
-		acting.Go(w.close)
-	}
-
-	ended := make(chan struct{})
-	go func() { acting.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(time.Hour):
-		panic(fmt.Sprintf("promise 1 or 5: the run doesn't end: %s", w.stuck()))
-	}
+	acting.Wait()
 	w.settle()
-	w.lookLast(goroutines)
+	w.lookLast()
 }
 
-func (w *world) close() {
-	time.Sleep(w.closes.time() + time.Duration(len(w.clients)+2)*turn)
-	w.note(func(now moment) { w.shut = now })
-	if n, err := w.guard.Close(context.Background()); n != 0 || err != nil {
-		w.problem("promise 5: Close returned %d, %v", n, err)
-	}
-	w.nothingInFlight("after Close")
-}
-
-// make makes a call. A Cooperative tool may end its goroutine.
+// make makes a call.
 func (w *world) make(ctx context.Context, r *record) {
-	if r.detached {
-		ctx = context.WithoutCancel(ctx)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	switch r.caller {
@@ -139,44 +112,29 @@ func (w *world) make(ctx context.Context, r *record) {
 		}
 	}
 	unwatch := context.AfterFunc(ctx, func() { w.note(leave) })
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.do(ctx, leave)
-	}()
-	<-done
+	r.do(ctx, leave)
 	unwatch()
 }
 
 // endAbove returns the error of the caller's context, or of one above it that is about to end this one too.
 func (r *record) endAbove(ctx context.Context) error {
 	err := ctx.Err()
-	for ; err == nil && r.parent != nil && !r.detached; r = r.parent.record {
+	for ; err == nil && r.parent != nil; r = r.parent.record {
 		err = r.parent.ctx.Err()
 	}
 	return err
 }
 
 func (r *record) do(ctx context.Context, leave func(moment)) {
-	w, value, err := r.world, (*attempt)(nil), errExited
-	defer w.note(func(now moment) {
+	w := r.world
+	value, err := resilience.Do(ctx, w.guard, toolName(r.tool), r.perform, r.options()...)
+	w.note(func(now moment) {
 		leave(now)
-		r.returned, r.value, r.exited = now, value, err == errExited
+		r.returned, r.value = now, value
 		r.err, _ = err.(*resilience.Error)
-		r.learnExit()
 		w.endPauses(now, r.has)
 	})
-	value, err = resilience.Do(ctx, w.guard, toolName(r.tool), r.perform, r.options()...)
 }
-
-// learnExit learns from observers what a caller would have got whose goroutine has ended.
-func (r *record) learnExit() {
-	if r.exited && len(r.ends) > 0 {
-		r.err = r.ends[0].Err
-	}
-}
-
-var errExited = errors.New("the goroutine has ended")
 
 func (r *record) options() (opts []resilience.Option) {
 	if r.timeout > 0 {
@@ -188,7 +146,7 @@ func (r *record) options() (opts []resilience.Option) {
 	if r.behind {
 		opts = append(opts, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
 	}
-	return append(opts, resilience.BreakerKey(r.key))
+	return opts
 }
 
 // perform is the function of every tool.
@@ -265,12 +223,10 @@ func (a *attempt) do(s step) error {
 	case stepGood, stepTrouble, stepRejected:
 		a.report(s.kind)
 	case stepTry, stepCall:
-		r := a.world.newRecord(s.call, a)
+		r := a.world.newRecord(&s.calls[0], a)
 		a.world.make(a.ctx, r)
-		if s.kind == stepCall && !r.exited && r.err != nil {
-			var end ending
-			a.world.note(func(moment) { end = passedOn(r) }) // its caller may leave just now
-			return a.fail(end, r.err)
+		if s.kind == stepCall && r.err != nil {
+			return a.fail(passedOn(r), r.err)
 		}
 	}
 	return nil
@@ -291,68 +247,4 @@ func (a *attempt) report(kind string) {
 		err = resilience.MarkInvalid(errors.New("404"))
 	}
 	resilience.ReportBackend(a.ctx, err)
-}
-
-func (w *world) obey(o order) {
-	b := w.find(breakerName(o.breaker))
-	if b == nil && o.what != "look" { // no tool has it
-		return
-	}
-	w.note(func(now moment) { w.orders = append(w.orders, given{o, now}) })
-	switch o.what {
-	case "look":
-		w.look()
-	case "isolate":
-		b.Isolate("")
-	case "trip":
-		b.Trip(o.time.time())
-	case "reset":
-		b.Reset()
-	}
-}
-
-// find returns the breaker with a name, nil if there is none.
-func (w *world) find(name string) *resilience.Breaker {
-	for _, b := range w.guard.Breakers() {
-		if b.Name() == name {
-			return b
-		}
-	}
-	return nil
-}
-
-// probe returns the Probe of a breaker and of those of its keys.
-func (w *world) probe(n int) func(context.Context) error {
-	cfg := w.breakers[n]
-	if cfg.probe == "" {
-		return nil
-	}
-	return func(ctx context.Context) error {
-		p := &probing{breaker: breakerName(n)}
-		if key := resilience.BreakerKeyOf(ctx); key != "" {
-			p.breaker += "/" + key
-		}
-		if b := w.find(p.breaker); b != nil {
-			p.state = b.State()
-		}
-		w.note(func(now moment) { p.began = now; w.probes = append(w.probes, p) })
-		defer w.note(func(now moment) { p.ended = now })
-
-		if time.Since(w.begin) >= cfg.back.time() {
-			w.note(func(moment) { p.works = true })
-			return nil
-		}
-		switch cfg.probe {
-		case "says nothing":
-			return resilience.MarkInvalid(errors.New("401"))
-		case "panics":
-			panic("probe")
-		case "hangs":
-			<-ctx.Done()
-			return ctx.Err()
-		case "hangs, ignoring its context":
-			time.Sleep(7 * time.Second)
-		}
-		return errors.New("down")
-	}
 }

@@ -65,11 +65,9 @@ const causes = {
   "cooldown/half-open": "the cooldown has passed, a call is the probe",
   "probe/open": "the backend failed a Probe",
   "probe/closed": "the backend answered a Probe",
-  "fleet/open": "calls of other servers failed",
-  "fleet/closed": "another server's probe succeeded",
-  "manual/open": "tripped by hand",
+  "manual/open": "tripped",
   "manual/isolated": "by hand",
-  "manual/closed": "reset by hand",
+  "manual/closed": "reset",
 }
 
 // cause says why a breaker has changed to a state.

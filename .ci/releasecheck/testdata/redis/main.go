@@ -13,20 +13,21 @@ import (
 
 func main() {
 	ctx := context.Background()
-	guard := resilience.Must(resilience.New(resilience.Config{}))
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()
-	fleet, err := redisfleet.Join(ctx, client, guard, redisfleet.Config{Namespace: "release-check"})
+	fleet, err := redisfleet.New(client, redisfleet.Config{Namespace: "release-check"})
 	if err != nil {
+		log.Fatal(err)
+	}
+	guard := resilience.Must(resilience.New(fleet.Configure(resilience.Config{})))
+	if err := fleet.Join(ctx, guard); err != nil {
 		log.Fatal(err)
 	}
 
 	text, err := resilience.Do(ctx, guard, "search", func(context.Context) (string, error) { return "found", nil })
-	if err != nil || fleet.Health().Connected {
-		log.Fatalf("got %q, %v; connected: %t", text, err, fleet.Health().Connected)
+	if err != nil || fleet.Health().Err == nil {
+		log.Fatalf("got %q, %v; the fleet's error: %v", text, err, fleet.Health().Err)
 	}
-	if err := fleet.Leave(ctx); err != nil {
-		log.Fatal(err)
-	}
+	_ = fleet.Leave(ctx) // Redis isn't told
 	fmt.Println(text, "without Redis")
 }

@@ -1,0 +1,128 @@
+package resilience
+
+import (
+	"context"
+	"time"
+)
+
+// An entry is what is known of a call before its tool runs. Only the caller's goroutine uses it.
+type entry struct {
+	guard       *Guard
+	tool        string
+	opts        *options
+	start       time.Time
+	observers   *callObservers // nil if there are none
+	arguments   any            // redacted, with debug only
+	outer       *attempt       // around the call; nil if there is none
+	state       *toolState     // nil until the call has come to a tool
+	breaker     *Breaker       // nil until then
+	joined      *ticket        // of a call around it that has passed the same breaker, and counts; nil if there is none
+	toolTimeout time.Duration  // without options
+	limits      limits         // of the whole call; zero until then
+}
+
+// check returns why there is nothing to call, nil if there is.
+func (e *entry) check(ctx context.Context, nilFunc bool) *Error {
+	o := e.opts
+	switch {
+	case e.tool == "":
+		return validationError("", "The tool's name is empty")
+	case nilFunc:
+		return checkFunc(ctx, e.tool, nilFunc)
+	case o.invalid != nil:
+		invalid := o.invalid.clone()
+		invalid.Tool = e.tool
+		return invalid
+	case o.timeoutSet && o.timeout <= 0:
+		return validationError(e.tool, "The timeout of this call is %s: it must be positive", o.timeout)
+	case !o.waits:
+		return endOf(ctx, e.tool)
+	}
+	return nil
+}
+
+// admit asks everything that may reject the call: the guard, the breaker, and the limits of the tool.
+// The admission of a call that joins the one around it is zero.
+func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected *Error) {
+	if rejected := e.check(ctx, nilFunc); rejected != nil {
+		return a, rejected
+	}
+	if e.opts.args != nil && e.debug() {
+		e.arguments = redactValue(e.opts.args, new(budget), 1) // now, since an abandoned tool may change them
+	}
+
+	g := e.guard
+	e.outer = attemptOf(ctx)
+	g.inFlight.Add(1) // before closed is read, so that Close waits for the call
+	if g.Closed() && !e.outer.belongsTo(g, "") {
+		g.inFlight.Add(-1)
+		return a, shuttingDownError(e.tool)
+	}
+
+	s := g.state(e.tool)
+	if e.opts.shared && !s.listed {
+		s = g.others
+	}
+	e.state = s
+	n := s.inFlight.Add(1)
+	e.breaker = g.breakerOf(s, e.opts)
+	e.setLimits()
+
+	if e.outer != nil && s != g.others { // others are many backends
+		e.joined = e.outer.ticketOf(e.breaker)
+	}
+	if e.joined == nil {
+		if a, rejected = e.breaker.admit(s.MaxTimeout); rejected != nil {
+			rejected.Tool = e.tool
+			return a, rejected
+		}
+	}
+	switch {
+	case g.overloaded(s):
+		rejected = overloadedError(e.tool, "earlier calls")
+	case s.MaxInFlight > 0 && n > int64(s.MaxInFlight) && !e.outer.belongsTo(g, e.tool):
+		rejected = overloadedError(e.tool, "calls")
+	}
+	if rejected != nil && a.b != nil {
+		(&ticket{admission: a}).settle(outcomeNeutral)
+	}
+	return a, rejected
+}
+
+// reject ends a call that was not admitted.
+func (e *entry) reject(rejected *Error) *Error {
+	e.present(rejected, 0)
+	if e.observers != nil {
+		e.notifyEnd(rejected, 0, false)
+	}
+	if e.state != nil {
+		e.exit()
+	}
+	return rejected
+}
+
+// exit is called last, so that Close waits until the observers have been notified.
+func (e *entry) exit() {
+	if e.state == e.guard.others && !e.guard.shared.Load() {
+		e.guard.shared.Store(true)
+	}
+	e.state.inFlight.Add(-1)
+	e.guard.inFlight.Add(-1)
+}
+
+// setLimits sets the limits of the whole call. Without a MaxTimeout, its timeout is its maximum too.
+func (e *entry) setLimits() {
+	e.toolTimeout = e.guard.Timeout(e.tool)
+	timeout, maximum := e.toolTimeout, e.toolTimeout
+	if e.state.listed {
+		maximum = e.state.MaxTimeout
+	}
+
+	if extensible := maximum > timeout; e.opts.timeoutSet {
+		timeout = min(e.opts.timeout, maximum)
+		if !extensible {
+			maximum = timeout
+		}
+	}
+	e.limits = newLimits(timeout, maximum)
+}

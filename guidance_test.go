@@ -1,0 +1,219 @@
+package resilience_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+// AsError completes a copy of a tool's own Error, which may be a package variable.
+func TestAsErrorCompletesACopy(t *testing.T) {
+	wait := waitError{time.Minute}
+	for name, tc := range map[string]struct {
+		own  resilience.Error
+		want resilience.Error
+	}{
+		"complete": {
+			resilience.Error{Code: "BUSY", Tool: "inner", Message: "m", Suggestion: "s"},
+			resilience.Error{Code: "BUSY", Tool: "inner", Message: "m", Suggestion: "s"},
+		},
+		"a message": {
+			resilience.Error{Message: "The disk is full", Err: io.ErrShortWrite},
+			resilience.Error{
+				Code: resilience.CodeToolFailed, Tool: "x", Message: "The disk is full", Suggestion: suggestChange,
+			},
+		},
+		"retryable": {
+			resilience.Error{Message: "m", Retryable: true, Err: wait},
+			resilience.Error{
+				Code: resilience.CodeToolFailed, Tool: "x", Message: "m", Suggestion: suggestRetry, Retryable: true,
+				RetryAfter: time.Minute,
+			},
+		},
+		"a cause that asks to wait, not retryable": {
+			resilience.Error{Code: "BUSY", Err: wait},
+			resilience.Error{Code: "BUSY", Tool: "x", Message: "Tool 'x' failed", Suggestion: suggestChange},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := tc.own
+			for _, err := range []error{&tc.own, fmt.Errorf("while saving: %w", &tc.own)} {
+				e := resilience.AsError("x", err)
+				assert.Equal(t, jsonOf(t, tc.want), jsonOf(t, e))
+				assert.ErrorIs(t, e, err)
+				assert.NotSame(t, &tc.own, e)
+			}
+			assert.Equal(t, before, tc.own)
+		})
+	}
+
+	own := &resilience.Error{Message: "m", Details: map[string]any{}}
+	resilience.AsError("x", own).Details["k"] = 1
+	assert.Empty(t, own.Details)
+	assert.Nil(t, resilience.AsError("x", nil))
+}
+
+func TestSuggestionFollowsFromTheError(t *testing.T) {
+	own := &resilience.Error{Message: "m", Retryable: true}
+	worded := &resilience.Error{Retryable: true, Suggestion: "Mine"}
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"a mistake":            {resilience.MarkInvalid(errBoom), "Correct the arguments, then call again."},
+		"lost for good":        {resilience.MarkPermanent(syscall.ECONNREFUSED), suggestChange},
+		"too slow for good":    {resilience.MarkPermanent(context.DeadlineExceeded), suggestChange},
+		"failed for good":      {resilience.MarkPermanent(errBoom), suggestChange},
+		"neutral":              {resilience.MarkNeutral(errBoom), suggestChange},
+		"a retry may help":     {errBoom, suggestRetry},
+		"asks for no time":     {waitError{-1}, suggestRetry},
+		"permanent, asks":      {resilience.MarkPermanent(waitError{time.Minute}), suggestChange},
+		"an own, for good":     {resilience.MarkPermanent(own), suggestChange},
+		"an own, with its own": {resilience.MarkPermanent(worded), "Mine"},
+	} {
+		e := resilience.AsError("x", tc.err)
+		assert.Equal(t, tc.want, e.Suggestion, name)
+		assert.Zero(t, e.RetryAfter, name)
+	}
+}
+
+// The RetryAfter of joined errors is the longest of theirs.
+func TestLongestRetryAfterOfSeveralErrors(t *testing.T) {
+	for _, err := range []error{
+		fmt.Errorf("x: %w", waitError{2 * time.Second}),
+		errors.Join(waitError{2 * time.Second}, errBoom),
+		errors.Join(errBoom, waitError{2 * time.Second}, errBoom),
+		errors.Join(waitError{2 * time.Second}, waitError{time.Second}),
+		errors.Join(waitError{time.Second}, waitError{2 * time.Second}),
+	} {
+		assert.Equal(t, 2*time.Second, resilience.AsError("x", err).RetryAfter, "%v", err)
+	}
+}
+
+// A report adds to an error of no known type, or that has no time to wait, and to no other.
+func TestReportAddsToAnErrorThatHasLess(t *testing.T) {
+	busy := resilience.Error{Code: "BUSY", Message: "m", Retryable: true}
+	knowing := busy
+	knowing.RetryAfter = time.Second
+	down := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for name, tc := range map[string]struct {
+		report, err error
+		code        resilience.Code
+		retryAfter  time.Duration
+	}{
+		"nothing":              {down, errBoom, resilience.CodeConnectionLost, 0},
+		"a timeout":            {down, context.DeadlineExceeded, resilience.CodeTimeout, 0},
+		"a permanent one":      {down, resilience.MarkPermanent(errBoom), resilience.CodeToolFailed, 0},
+		"a mistake":            {down, resilience.MarkInvalid(errBoom), resilience.CodeValidation, 0},
+		"an own":               {down, &busy, "BUSY", 0},
+		"a time to wait":       {waitError{time.Minute}, errBoom, resilience.CodeToolFailed, time.Minute},
+		"one for an own":       {waitError{time.Minute}, &busy, "BUSY", time.Minute},
+		"one for another time": {waitError{time.Minute}, &knowing, "BUSY", time.Second},
+	} {
+		r, _ := runTool(t, once, reporting(tc.report, tc.err))
+		assert.Equal(t, tc.code, r.Err.Code, name)
+		assert.Equal(t, tc.retryAfter, r.Err.RetryAfter, name)
+	}
+}
+
+// RETRY_EXHAUSTED has the reason of the last attempt in its message, and the tool's own suggestion.
+func TestRetryExhaustedHasTheLastReason(t *testing.T) {
+	const exhausted, later = "Tool 'x' failed after 4 attempts", "Try again later"
+	lost := resilience.CodeConnectionLost
+	for name, tc := range map[string]struct {
+		err        error
+		message    string
+		last       resilience.Code
+		suggestion string
+	}{
+		"unknown":           {errBoom, exhausted, resilience.CodeToolFailed, later},
+		"a lost connection": {syscall.ECONNREFUSED, exhausted + ": connection refused", lost, later},
+		"own words": {
+			&resilience.Error{Code: "SLOW", Message: "the index is slow", Retryable: true},
+			exhausted + ": the index is slow", "SLOW", later,
+		},
+		"an own suggestion": {
+			&resilience.Error{Message: "m", Suggestion: "Ask Ann.", Retryable: true},
+			exhausted + ": m", resilience.CodeToolFailed, "Ask Ann.",
+		},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			r, _ := runTool(t, reads, failing(9, tc.err))
+			for _, e := range []*resilience.Error{r.Err, resilience.RetryExhaustedError("x", 4, tc.err)} {
+				assert.Equal(t, resilience.CodeRetryExhausted, e.Code)
+				assert.Equal(t, tc.message, e.Message)
+				assert.Equal(t, tc.last, e.LastCode)
+				assert.Contains(t, e.Suggestion, tc.suggestion)
+				assert.ErrorIs(t, e, tc.err)
+			}
+		})
+	}
+}
+
+// A rejected request, a mistake and a caller who has left need no guidance beside the tool's own answer.
+func TestWhichErrorsHaveGuidance(t *testing.T) {
+	for want, errs := range map[bool][]error{
+		false: {statusError(404), resilience.MarkInvalid(errBoom)},
+		true:  {errBoom, statusError(503), &resilience.Error{Code: resilience.CodeValidation, Message: "No such row"}},
+	} {
+		for _, err := range errs {
+			assert.Equal(t, want, resilience.AsError("x", err).HasGuidance(), "%v", err)
+		}
+	}
+
+	g := guardWith(t, resilience.Tool{})
+	canceled, _ := endedContexts(t)
+	r := resilience.Run(canceled, g, "x", succeed)
+	assert.False(t, r.Err.HasGuidance())
+	r = resilience.Run(t.Context(), g, "x", failing(9, errBoom), behindAdapter)
+	assert.False(t, r.Err.HasGuidance(), "nothing is known")
+	r = resilience.Run(t.Context(), g, "x", failing(9, statusError(404)), resilience.Debug())
+	assert.True(t, r.Err.HasGuidance(), "the details are asked for")
+}
+
+// The suggestions of a Config replace ours, not the tool's own. What an Effect needs is added.
+func TestSuggestionsOfTheConfig(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const start, ask, fix = "Start the app.", "Ask in #ops.", "Fix it."
+		const lost, wait = resilience.CodeConnectionLost, "Wait for the connection to come back, then try again."
+		suggestions := map[resilience.Code]string{
+			resilience.CodeTimeout: start, resilience.CodeToolFailed: ask, resilience.CodeValidation: fix,
+		}
+		own := func(code resilience.Code, suggestion string) error {
+			return &resilience.Error{Code: code, Message: "m", Suggestion: suggestion, Retryable: true}
+		}
+		const read, write, unknown = resilience.ReadOnly, resilience.NonIdempotent, resilience.EffectUnknown
+		permanent, invalid := resilience.MarkPermanent(errBoom), resilience.MarkInvalid(errBoom)
+		for _, tc := range []struct {
+			effect resilience.Effect
+			fn     toolFunc
+			want   string
+		}{
+			{read, untilDone, start},
+			{write, untilDone, start + " " + suggestCheck},
+			{unknown, untilDone, start + " " + suggestCaution},
+			{write, failing(9, own(resilience.CodeTimeout, "Mine")), "Mine"},
+			{read, failing(9, permanent), ask},
+			{write, failing(9, permanent), ask + " " + suggestCheck},
+			{unknown, failing(9, permanent), ask + " " + suggestCaution},
+			{write, failing(9, invalid), fix},
+			{read, failing(9, own("", "")), ask},
+			{read, failing(9, own("QUOTA", "")), ask}, // as our words for TOOL_FAILED would be
+			{read, failing(9, own(lost, "")), wait},
+		} {
+			cfg := configWith(resilience.Tool{Effect: tc.effect})
+			cfg.Retry.MaxRetries, cfg.Suggestions = -1, suggestions
+			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", tc.fn)
+			assert.Equal(t, tc.want, r.Err.Suggestion)
+		}
+	})
+}
