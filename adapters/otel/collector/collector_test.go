@@ -160,9 +160,9 @@ func makeCalls(t *testing.T, g *exportingGuard) {
 		if resilience.Attempt(ctx) == 1 {
 			return 0, context.DeadlineExceeded
 		}
-		return 0, resilience.MarkPermanent(&resilience.Error{
-			Code: resilience.CodeConnectionLost, Message: "gone \xff", RetryAfter: time.Second,
-		})
+		return 0, &resilience.Error{
+			Code: resilience.CodeConnectionLost, Message: "gone \xff", Retryable: true, RetryAfter: time.Minute,
+		}
 	}, request)
 	require.Error(t, err)
 
@@ -184,7 +184,7 @@ func (m *memory) checkSpans(t *testing.T) {
 		"mcp.method.name": "tools/call", "mcp.session.id": "s\uFFFD", "mcp.protocol.version": "2025-11-25",
 		"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search", "error.type": "tool_error",
 		"resilience.code": "CONNECTION_LOST", "resilience.attempts": int64(2), "resilience.timeout": 60.0,
-		"resilience.retry_after": 1.0,
+		"resilience.retry_after": 60.0,
 	}, s.Attributes().AsRaw())
 
 	require.Equal(t, 1, s.Events().Len())
