@@ -56,8 +56,7 @@ func (s *scope) hasLessTime() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.limits
-	paused := l.latest - l.maximum
-	return s.deadline < l.due || l.timeout < s.toolTimeout && l.due-paused < s.toolTimeout
+	return s.deadline < l.due || l.timeout < s.toolTimeout && l.due-l.paused() < s.toolTimeout
 }
 
 // judgeEffect decides whether the attempt certainly had no effect. If it sent a request that may have changed

@@ -55,10 +55,10 @@ func Timeout(d time.Duration) Option {
 
 // WaitForTool makes the call wait for its tool, until the tool's own timeout at the latest, when the
 // caller leaves or the caller's deadline passes. The context of the tool ends then, as it does without
-// the option. A success of the tool is the call's result, an [*Error] with another code than CANCELED
-// and TIMEOUT stands, and any other error becomes the cause of CANCELED or TIMEOUT. The call isn't
-// retried, and counts on no breaker, even if the tool hangs. Even a call whose context has already ended
-// reaches the tool.
+// the option. A success of the tool is the call's result. An [*Error] with another code than CANCELED
+// and TIMEOUT stands, and after a deadline a marked error does too. Any other error becomes the cause of
+// CANCELED or TIMEOUT. The call isn't retried, and counts on no breaker, even if the tool hangs. Even a
+// call whose context has already ended reaches the tool.
 //
 // Without the option, a call returns as soon as its caller has left, and the result of a tool that
 // finishes its work, or undoes it, is lost. The option is for servers that wait for their handlers, as

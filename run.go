@@ -70,7 +70,7 @@ func (c *call) countAbandoned(limit *callContext) (release func()) {
 	}
 
 	c.scope.mu.Lock()
-	paused := c.scope.limits.latest - c.scope.limits.maximum
+	paused := c.scope.limits.paused()
 	c.scope.mu.Unlock()
 	return c.state.countAbandoned(c.state.MaxTimeout + paused - time.Since(c.start))
 }

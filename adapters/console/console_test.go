@@ -88,7 +88,7 @@ type document struct {
 	Tools    []tool
 	Breakers []breaker
 	Changes  []change
-	Gone     struct{ Tools, Breakers []string }
+	Gone     []string
 }
 
 type tool struct {

@@ -73,7 +73,7 @@
 //
 // /api/events sends a snapshot first, also to a reader that comes back: the document of /api/health. Then it sends an
 // update whenever something has changed, at most one in a second and at least one in five: the same document with only
-// what has changed, histories with only their last rows, and in gone the tools and breakers that are no longer there.
+// what has changed, histories with only their last rows, and in gone the breakers that are no longer there.
 //
 // # Costs
 //

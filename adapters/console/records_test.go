@@ -96,11 +96,17 @@ func TestUpdateIsEmptyIfNothingHasChanged(t *testing.T) {
 		"breakers":      {Breakers: []breaker{{}}},
 		"changes":       {Changes: []change{{}}},
 		"closed":        {closed: true},
-		"tools gone":    {Gone: gone{Tools: []string{"x"}}},
-		"breakers gone": {Gone: gone{Breakers: []string{"x"}}},
+		"breakers gone": {Gone: []string{"x"}},
 	} {
 		assert.False(t, u.isEmpty(), name)
 	}
+}
+
+// A guard that has breakers for 1,024 keys replaces the oldest one.
+func TestUpdateHasTheBreakersThatAreGone(t *testing.T) {
+	old := &snapshot{breakers: map[string]breaker{"kept": {}, "replaced": {}}}
+	now := &snapshot{breakers: map[string]breaker{"kept": {}}}
+	assert.Equal(t, []string{"replaced"}, now.since(old).Gone)
 }
 
 func TestSeverityOrdersStates(t *testing.T) {

@@ -17,14 +17,9 @@ type update struct {
 	heading
 	Tools    []tool    `json:"tools,omitempty"` // whose history has only the rows that may have changed
 	Breakers []breaker `json:"breakers,omitempty"`
-	Gone     gone      `json:"gone,omitzero"`
+	Gone     []string  `json:"gone,omitempty"` // breakers
 	Changes  []change  `json:"changes,omitempty"`
 	closed   bool      // whether that has changed
-}
-
-type gone struct {
-	Tools    []string `json:"tools,omitempty"`
-	Breakers []string `json:"breakers,omitempty"`
 }
 
 // snapshot returns one that is younger than half an interval, so that the guard's work doesn't grow with the
@@ -82,14 +77,9 @@ func (s *snapshot) since(old *snapshot) update {
 		}
 	}
 
-	for name := range old.tools {
-		if _, ok := s.tools[name]; !ok {
-			u.Gone.Tools = append(u.Gone.Tools, name)
-		}
-	}
 	for name := range old.breakers {
 		if _, ok := s.breakers[name]; !ok {
-			u.Gone.Breakers = append(u.Gone.Breakers, name)
+			u.Gone = append(u.Gone, name)
 		}
 	}
 
@@ -107,5 +97,5 @@ func (s *snapshot) since(old *snapshot) update {
 
 func (u *update) isEmpty() bool {
 	return len(u.Tools) == 0 && len(u.Breakers) == 0 && len(u.Changes) == 0 && !u.closed &&
-		len(u.Gone.Tools) == 0 && len(u.Gone.Breakers) == 0
+		len(u.Gone) == 0
 }

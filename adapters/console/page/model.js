@@ -29,8 +29,7 @@ export class Model {
       this.tools.set(t.tool, t)
     }
     for (const b of u.breakers ?? []) this.breakers.set(b.breaker, b)
-    for (const name of u.gone?.tools ?? []) this.tools.delete(name)
-    for (const name of u.gone?.breakers ?? []) this.breakers.delete(name)
+    for (const name of u.gone ?? []) this.breakers.delete(name)
 
     const changes = u.changes ?? []
     this.changes = this.changes.concat(changes).slice(-200)
