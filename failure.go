@@ -89,7 +89,7 @@ func (g *Guard) classify(m *meaning) {
 // stands reports whether the error stands although the call has ended. Usually a tool only returns the end of its
 // context then. But an *Error with another code stands, and after a timeout a mark that means more than TIMEOUT.
 func (f *failure) stands(end *ending) bool {
-	if f.err == nil || isCrash(f.err) {
+	if isCrash(f.err) {
 		return false
 	}
 	if f.own != nil {

@@ -87,6 +87,8 @@ func TestPromise6CanceledByTheToolIsNotCountedNorRetried(t *testing.T) {
 			r, counted := runTool(t, reads, func(ctx context.Context) (int, error) { return 0, fail(ctx) })
 			assert.False(t, counted)
 			assert.Equal(t, 1, r.Attempts)
+			own := name == "of AsError" || name == "a WithTimeout" // which are an *Error
+			assert.Equal(t, own, r.Err.Code == resilience.CodeCanceled, "the call itself wasn't canceled")
 		})
 	}
 }
