@@ -255,3 +255,25 @@ func TestJoinedErrors(t *testing.T) {
 	unfinished := errors.Join(resilience.MarkNeutral(resilience.ErrUnfinished), errBoom)
 	assert.Equal(t, resilience.ClassInvalid, resilience.Classify(unfinished))
 }
+
+// A crash is the tool's failure and an unfinished call is none, whatever Config.Classify returns.
+func TestClassifyDoesNotDecideOnCrashesAndUnfinishedCalls(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fn       toolFunc
+		class    resilience.Class
+		failures int
+	}{
+		"a panic":    {panicking("x"), resilience.ClassInvalid, 1},
+		"Goexit":     {exit, resilience.ClassInvalid, 1},
+		"unfinished": {failing(9, resilience.ErrUnfinished), resilience.ClassPermanent, 0},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{})
+			cfg.Classify = func(error) resilience.Class { return tc.class }
+			g := newGuard(t, cfg)
+			_, err := resilience.Do(t.Context(), g, "x", tc.fn)
+			assert.Error(t, err)
+			assert.Equal(t, tc.failures, g.Breaker("x").Failures())
+		})
+	}
+}
