@@ -3,7 +3,6 @@ package resilience
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -73,20 +72,22 @@ func (m *meaning) verdict() *verdict {
 
 // A request to a backend belongs to the attempt that makes it, and to all calls around that.
 type request struct {
-	by   *attempt        // nil outside of a guarded call
-	open []*atomic.Int32 // counters of the calls, unless the request is safe
+	by      *attempt // nil outside of a guarded call
+	changes bool     // it may change something
 }
 
 // newRequest begins a request. Until a request that may change something has certainly had no effect, it keeps the
 // calls around it from being repeated.
 func newRequest(ctx context.Context, changes bool) request {
-	r := request{by: guardedAttempt(ctx)}
-	for a := r.by; a != nil && changes; a = a.outer.guarded() {
-		open := a.scope.openRequests()
-		open.Add(1)
-		r.open = append(r.open, open)
-	}
+	r := request{guardedAttempt(ctx), changes}
+	r.count(1)
 	return r
+}
+
+func (r request) count(n int32) {
+	for a := r.by; a != nil && r.changes; a = a.outer.guarded() {
+		a.scope.changes.Add(n)
+	}
 }
 
 // end notes the answer, nil if there is none. It decides in the innermost call only.
@@ -95,25 +96,9 @@ func (r request) end(v *verdict) {
 		return
 	}
 	if v.noEffect {
-		for _, open := range r.open {
-			open.Add(-1)
-		}
+		r.count(-1)
 	}
 	if !v.silent && !r.by.over.Load() {
 		r.by.report.Store(v)
 	}
 }
-
-// openRequests returns the counter of requests that may have changed something. After an attempt that certainly had no
-// effect, the call begins a new counter, and late requests of that attempt stay with the old one.
-func (s *scope) openRequests() *atomic.Int32 {
-	for {
-		if n := s.open.Load(); n != nil {
-			return n
-		}
-		s.open.CompareAndSwap(nil, new(atomic.Int32))
-	}
-}
-
-// changes returns how many requests may have changed something.
-func (s *scope) changes() int32 { return s.openRequests().Load() }

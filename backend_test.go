@@ -140,7 +140,6 @@ func TestClassifySeesWhatTheBackendSaid(t *testing.T) {
 // A refused request has changed nothing, but an earlier one may have. A mark covers the requests of its
 // attempt, also for later attempts.
 func TestPromise8RequestByItsEnd(t *testing.T) {
-	var earlier func(error)
 	rejected, noEffect := resilience.MarkInvalid(errBoom), resilience.MarkTransient(errOwn)
 	request := func(ends ...error) toolFunc {
 		return func(ctx context.Context) (int, error) {
@@ -166,15 +165,6 @@ func TestPromise8RequestByItsEnd(t *testing.T) {
 			}
 			return after(request(nil), noEffect)(ctx)
 		}, 4},
-		"the end of an earlier one comes late": {func(ctx context.Context) (int, error) {
-			end := resilience.BeginRequest(ctx)
-			if resilience.Attempt(ctx) == 1 {
-				earlier = end
-				return 0, noEffect
-			}
-			earlier(rejected)
-			return 0, errDial
-		}, 2},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			assert.Equal(t, tc.attempts, runNonIdempotent(t, tc.tool).Attempts)
@@ -267,16 +257,14 @@ func TestPromise8RequestsThatBeginAfterTheAttempt(t *testing.T) {
 
 // A request may begin while the error of its attempt is classified. It prevents the agent's retry, too.
 func TestPromise8RequestThatBeginsDuringTheExamination(t *testing.T) {
-	rejected, noEffect := resilience.MarkInvalid(errOwn), resilience.MarkTransient(errOwn)
 	for name, tc := range map[string]struct {
 		class resilience.Class
 		err   error
 		ends  []error // of the requests that begin meanwhile
 		want  string
 	}{
-		"none":                {resilience.ClassPermanent, sqlError("40001"), nil, suggestChange}, // it was rolled back
-		"a request":           {resilience.ClassPermanent, sqlError("40001"), []error{nil}, suggestCheck},
-		"one after a refusal": {resilience.ClassTransient, noEffect, []error{rejected, nil}, suggestCheck},
+		"none":      {resilience.ClassPermanent, sqlError("40001"), nil, suggestChange}, // it was rolled back
+		"a request": {resilience.ClassPermanent, sqlError("40001"), []error{nil}, suggestCheck},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			var begin func()

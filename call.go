@@ -20,7 +20,7 @@ type call struct {
 	last        error   // the last one that the tool itself returned
 	lastBy      int     // the number of the attempt that did
 	acted       bool    // an attempt may have had an effect
-	lastOutcome outcome // of the last attempt that no Connector rejected; outcomePending if there is none
+	lastOutcome outcome // of the last attempt; outcomePending if there is none
 	over        bool
 	err         *Error
 }
@@ -35,8 +35,8 @@ type scope struct {
 	toolTimeout time.Duration // without options
 	unexplained Class         // of a failure of which nothing is known
 
-	asked atomic.Bool                  // Pause was called, so a person may have been asked
-	open  atomic.Pointer[atomic.Int32] // see openRequests; nil means zero
+	asked   atomic.Bool  // Pause was called, so a person may have been asked
+	changes atomic.Int32 // requests that may have changed something
 }
 
 // do implements Do, Run, All and Wrap. It fills in r, even if a Cooperative tool ends the goroutine. Only a timed call
@@ -141,21 +141,15 @@ func (c *call) includeEarlier(f *failure) (harmless bool) {
 	if f.noEffect && c.acted {
 		f.noEffect, f.err = false, &repeated{f.err}
 	}
-	switch { // a call that wasn't made or was rejected mustn't hide that an earlier attempt has failed
-	case c.lastOutcome != outcomePending && f.notMade:
-		f.notMade, f.weight, f.outcome = false, weightTrouble, c.lastOutcome
-	case c.lastOutcome != outcomePending && f.rejected():
+	if f.rejected() && c.lastOutcome != outcomePending { // it mustn't hide that an earlier attempt has failed
 		f.outcome = c.lastOutcome
-	case !f.notMade:
-		c.lastOutcome = f.outcome
 	}
+	c.lastOutcome = f.outcome
 
-	harmless = f.noEffect && !c.scope.asked.Load()
-	if harmless && c.scope.changes() != f.open { // something has begun since the error was examined
-		harmless, f.changed = false, true
-	}
+	changed := c.scope.changes.Load() > 0 // then only a mark proves anything
+	harmless = f.noEffect && (f.markedNoEffect || !changed) && !c.scope.asked.Load()
 	if harmless {
-		c.scope.open.Store(nil)
+		c.scope.changes.Store(0)
 	}
 	c.acted = !harmless
 	return harmless
@@ -168,7 +162,7 @@ func (c *call) errorOf(f *failure, harmless bool) *Error {
 		e.addCause(c.last) // of a crash, which isn't an error that the tool returned
 	}
 	if !harmless {
-		e.forEffect(c.effect(), f.changed || isCrash(f.err) || f.class == ClassNeutral)
+		e.forEffect(c.effect(), c.scope.changes.Load() > 0 || isCrash(f.err) || f.class == ClassNeutral)
 	}
 	return e
 }

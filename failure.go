@@ -19,9 +19,7 @@ const (
 type failure struct {
 	meaning
 	outcome      outcome
-	open         int32 // requests of the call when the error was examined
-	changed      bool  // one of them may have changed something
-	inconclusive bool  // a timeout of a caller with less time than the tool's timeout
+	inconclusive bool // a timeout of a caller with less time than the tool's timeout
 }
 
 // examine returns what the error of a tool means. It calls methods of the error, and Config.Classify. If a method panics,
@@ -29,14 +27,16 @@ type failure struct {
 func (a *attempt) examine(err error) (f *failure) {
 	defer func() {
 		if p := recover(); p != nil {
-			f = &failure{meaning: read(panicError(p)), outcome: outcomeFailure, changed: true}
+			f = &failure{meaning: read(panicError(p)), outcome: outcomeFailure}
 		}
 	}()
 
 	s, report := a.scope, a.report.Load()
-	f = &failure{meaning: read(err), open: s.changes()}
-	f.changed = f.open > 0
-	f.judgeEffect(report)
+	f = &failure{meaning: read(err)}
+	if report.inTrouble() && report.noEffect && f.weight == weightUnknown {
+		var again *repeated
+		f.noEffect = !errors.As(err, &again) // the last request was refused, and the error has no meaning of its own
+	}
 	f.judge(report, s.unexplained)
 	if f.class == ClassCanceled && f.own == nil {
 		f.class = ClassNeutral // the tool has canceled something: the caller is still there
@@ -57,19 +57,6 @@ func (s *scope) hasLessTime() bool {
 	defer s.mu.Unlock()
 	l := &s.limits
 	return s.deadline < l.due || l.timeout < s.toolTimeout && l.due-l.paused() < s.toolTimeout
-}
-
-// judgeEffect decides whether the attempt certainly had no effect. If it sent a request that may have changed
-// something, only a mark proves that. If its last request was refused, and the error has no meaning of its own, the
-// attempt had no effect.
-func (f *failure) judgeEffect(report *verdict) {
-	switch {
-	case f.changed:
-		f.noEffect = f.markedNoEffect
-	case report.inTrouble() && report.noEffect && f.weight == weightUnknown && f.lost == "":
-		var again *repeated
-		f.noEffect = !errors.As(f.err, &again)
-	}
 }
 
 // classify asks Config.Classify, which decides unless the tool crashed or isn't finished. The error that it receives

@@ -205,8 +205,8 @@ func (c *call) retry(f *failure, harmless bool) (again bool) {
 	switch end := c.scope.endIfDue(); {
 	case end != nil:
 		c.cutOff(end, f)
-	case !c.effect().repeatable() && (c.scope.changes() > 0 || c.scope.asked.Load()):
-		f.changed = true // a goroutine of the failed attempt has sent a request since
+	case !c.effect().repeatable() && (c.scope.changes.Load() > 0 || c.scope.asked.Load()):
+		// a goroutine of the failed attempt has sent a request since
 		c.finish(c.errorOf(f, false), f.outcome)
 	case !c.stillAdmitted():
 		c.rejectRetry(f)

@@ -88,7 +88,7 @@ func (c *call) attemptTimeout(f *failure, limit *callContext) *failure {
 
 	c.note(f, end)
 	e := c.endedBy(end, f)
-	timeout := &failure{meaning: meaningOf(e), open: c.scope.changes(), changed: f.changed}
+	timeout := &failure{meaning: meaningOf(e)}
 	c.guard.classify(&timeout.meaning)
 	timeout.outcome = timeout.meaning.outcome()
 	return timeout
