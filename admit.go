@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -11,14 +12,14 @@ type entry struct {
 	tool        string
 	opts        *options
 	start       time.Time
-	observers   *callObservers // nil if there are none
-	arguments   any            // redacted, with debug only
-	outer       *attempt       // around the call; nil if there is none
-	state       *toolState     // nil until the call has come to a tool
-	breaker     *Breaker       // nil until then
-	joined      *ticket        // of a call around it that has passed the same breaker, and counts; nil if there is none
-	toolTimeout time.Duration  // without options
-	limits      limits         // of the whole call; zero until then
+	observed    context.Context // for observers: with the values that they added, and without an end; nil if there are none
+	arguments   any             // redacted, with debug only
+	outer       *attempt        // around the call; nil if there is none
+	state       *toolState      // nil until the call has come to a tool
+	breaker     *Breaker        // nil until then
+	joined      *ticket         // of a call around it that has passed the same breaker, and counts; nil if there is none
+	toolTimeout time.Duration   // without options
+	limits      limits          // of the whole call; zero until then
 }
 
 // check returns why there is nothing to call, nil if there is.
@@ -59,9 +60,13 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 		return a, shuttingDownError(e.tool)
 	}
 
-	s := g.state(e.tool)
-	if e.opts.shared && !s.listed {
-		s = g.others
+	s := g.known(e.tool)
+	if s == nil && !e.opts.unknown {
+		s = g.state(e.tool)
+	}
+	s = cmp.Or(s, g.others)
+	if s == g.others {
+		g.shared.Store(true)
 	}
 	e.state = s
 	n := s.inFlight.Add(1)
@@ -92,7 +97,7 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 // reject ends a call that was not admitted.
 func (e *entry) reject(rejected *Error) *Error {
 	e.present(rejected, 0)
-	if e.observers != nil {
+	if e.observed != nil {
 		e.notifyEnd(rejected, 0, false)
 	}
 	if e.state != nil {
@@ -103,9 +108,6 @@ func (e *entry) reject(rejected *Error) *Error {
 
 // exit is called last, so that Close waits until the observers have been notified.
 func (e *entry) exit() {
-	if e.state == e.guard.others && !e.guard.shared.Load() {
-		e.guard.shared.Store(true)
-	}
 	e.state.inFlight.Add(-1)
 	e.guard.inFlight.Add(-1)
 }

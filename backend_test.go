@@ -178,7 +178,7 @@ func TestPromise8RequestThatMayHaveChangedSomething(t *testing.T) {
 	noAnswer := sending("POST", roundTrips(unanswered))
 	insert := fmt.Errorf("insert: %w", context.DeadlineExceeded)
 	nonIdempotent := resilience.ForRequest(resilience.Request{
-		Effect: func() resilience.Effect { return resilience.NonIdempotent },
+		Effect: resilience.NonIdempotent,
 	})
 	g := guardWith(t, resilience.Tool{})
 

@@ -220,9 +220,11 @@ func (b *Breaker) change(to *phase, cause Cause) {
 		b.extra = 0
 	}
 	b.prober.changed(b, from.state, to.state, cause)
-	b.onChange(BreakerChange{
-		Breaker: b.name, From: from.state, To: to.state, Cause: cause, Reason: to.reason, Time: time.Now(),
-	})
+	if from.state != to.state {
+		b.onChange(BreakerChange{
+			Breaker: b.name, From: from.state, To: to.state, Cause: cause, Reason: to.reason, Time: time.Now(),
+		})
+	}
 }
 
 // rejection returns the error of a call that is rejected in phase p.

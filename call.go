@@ -3,7 +3,6 @@ package resilience
 import (
 	"cmp"
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -14,8 +13,6 @@ type call struct {
 	entry
 	scope       *scope
 	asRequest   request // this call, as a request of the calls around it: their retry would repeat it
-	hint        func() Effect
-	hinted      Effect // the answer of hint
 	current     *attempt
 	last        error   // the last one that the tool itself returned
 	lastBy      int     // the number of the attempt that did
@@ -92,9 +89,6 @@ func (c *call) begin(ctx context.Context, a admission) {
 
 	s.tool, s.start = c.tool, c.start
 	s.begin(ctx, c.limits, !c.state.Cooperative && c.state.AttemptTimeout == 0)
-	if !c.state.listed {
-		c.hint = c.opts.effect
-	}
 	if s.outer != nil && !c.effect().repeatable() {
 		c.asRequest = newRequest(ctx, true)
 	}
@@ -200,11 +194,10 @@ func (c *call) effect() Effect {
 	if c.scope.asked.Load() {
 		return NonIdempotent
 	}
-	if c.hint != nil {
-		c.hinted = ask(c.guard, "Request.Effect", EffectUnknown, c.hint)
-		c.hint = nil
+	if !c.state.listed {
+		return cmp.Or(c.opts.effect, c.state.Effect)
 	}
-	return cmp.Or(c.hinted, c.state.Effect)
+	return c.state.Effect
 }
 
 // finish ends the call with its outcome. e is nil after a success.
@@ -214,7 +207,7 @@ func (c *call) finish(e *Error, o outcome) {
 	if c.asRequest.by != nil {
 		c.asRequest.end(&verdict{silent: true, noEffect: e != nil && !c.acted})
 	}
-	counted := c.settle(o, e) && o == outcomeFailure
+	counted := c.joined == nil && c.scope.ticket.settle(o) && o == outcomeFailure
 
 	if e != nil {
 		c.present(e, c.current.number)
@@ -225,53 +218,10 @@ func (c *call) finish(e *Error, o outcome) {
 		kept.Details = nil
 		c.state.lastErr.Store(&kept)
 	}
-	if c.observers != nil {
+	if c.observed != nil {
 		c.notifyEnd(e, c.current.number, counted)
 	}
 	c.exit()
-}
-
-// settle reports the outcome to the breaker, and whether it counts.
-func (c *call) settle(o outcome, e *Error) (counted bool) {
-	if c.state == c.guard.others && onlyOfTools(o, e) {
-		c.adopt()
-	}
-	t := &c.scope.ticket
-	switch {
-	case c.joined != nil:
-		return false
-	case t.b == c.breaker:
-		return t.settle(o)
-	}
-
-	t.settle(outcomeNeutral) // the tool has just got a breaker of its own, which counts
-	a, rejected := c.breaker.admit(0)
-	return rejected == nil && (&ticket{admission: a}).settle(o)
-}
-
-// adopt gives a tool that isn't listed a state of its own, with a breaker that counts the call.
-func (c *call) adopt() {
-	if c.state != c.guard.others || c.opts.shared {
-		return
-	}
-	if s := c.guard.adopt(c.tool); s != c.state {
-		s.inFlight.Add(1)
-		c.state.inFlight.Add(-1)
-		c.state, c.breaker = s, c.guard.breakerOf(s, c.opts)
-	}
-}
-
-// onlyOfTools reports whether only a tool can bring about such an end of a call: an agent can make up
-// names, which a server answers by mistakes.
-func onlyOfTools(o outcome, e *Error) bool {
-	if e == nil || o == outcomeFailure || errors.Is(e, ErrUnfinished) {
-		return true
-	}
-	switch e.Code {
-	case CodeValidation, CodeToolNotFound, CodeCanceled, CodeTimeout, CodeCircuitOpen, CodeOverloaded, CodeShuttingDown:
-		return false
-	}
-	return true
 }
 
 // finishGoexit finishes a call whose Cooperative tool has ended the goroutine.

@@ -119,7 +119,7 @@ func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 func (b *Breaker) Isolate(reason string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.set(&phase{state: StateIsolated, reason: reason})
+	b.change(&phase{state: StateIsolated, reason: reason}, CauseManual)
 }
 
 // Isolated returns the reason that was given to Isolate, and whether the breaker is isolated.
@@ -135,7 +135,7 @@ func (b *Breaker) isolated() bool { return b.phase.Load().state == StateIsolated
 func (b *Breaker) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.set(b.closedPhase())
+	b.change(b.closedPhase(), CauseManual)
 }
 
 // Trip opens the breaker for d, as if calls had failed. After that, a call is the probe. A
@@ -150,20 +150,7 @@ func (b *Breaker) Trip(d time.Duration) {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.phase.Load()
-	if p.state == StateIsolated {
-		return
-	}
-	failures := cmp.Or(p.failures, b.cfg.Failures)
-	b.set(&phase{state: StateOpen, until: time.Now().Add(d), wait: d, failures: failures})
-	b.prober.begin(b)
-}
-
-// set begins a phase by hand. Observers aren't notified if the state stays the same. b.mu must be held.
-func (b *Breaker) set(to *phase) {
-	if b.phase.Load().state == to.state {
-		b.phase.Store(to)
-	} else {
-		b.change(to, CauseManual)
+	if p := b.phase.Load(); p.state != StateIsolated {
+		b.open(d, cmp.Or(p.failures, b.cfg.Failures), CauseManual)
 	}
 }

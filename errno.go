@@ -1,15 +1,10 @@
-//go:build !plan9
-
 package resilience
 
 import "syscall"
 
-// errno is an error of the operating system.
-type errno = syscall.Errno
-
 // troubles holds, for each errno that means trouble, the reason for a lost connection. Those without a reason pass: the
 // operation itself did nothing, but a tool may consist of several, such as writing a file and then renaming it.
-var troubles = map[errno]string{
+var troubles = map[syscall.Errno]string{
 	syscall.ECONNREFUSED: refused,
 	syscall.ECONNRESET:   "connection reset by the other side",
 	syscall.ECONNABORTED: "connection aborted",

@@ -39,7 +39,7 @@ func (m *meaning) addEvidence(err error) {
 
 func (m *meaning) addType(err error) {
 	switch x := err.(type) {
-	case errno:
+	case syscall.Errno:
 		m.addErrno(x)
 	case *net.OpError:
 		m.addOp(x)
@@ -82,7 +82,7 @@ func (m *meaning) answer() { m.weight, m.class = weightAnswer, ClassInvalid }
 func (m *meaning) unknown() { m.weight, m.silent, m.lost = weightUnknown, true, "" }
 
 // addErrno adds an error number. EINTR and its like are without a reason.
-func (m *meaning) addErrno(n errno) {
+func (m *meaning) addErrno(n syscall.Errno) {
 	if lost, ok := troubles[n]; ok {
 		m.trouble(lost)
 		m.noEffect = lost == refused
@@ -94,7 +94,7 @@ func (m *meaning) addErrno(n errno) {
 // addOp adds an operation on a connection. Dials, which net/http names in three ways, have no effect.
 func (m *meaning) addOp(op *net.OpError) {
 	m.noEffect = op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect"
-	var n errno
+	var n syscall.Errno
 	sys := errors.As(op.Err, &n)
 	switch {
 	case op.Op == "listen", op.Op == "accept", op.Op == "route": // at an address of this machine's

@@ -183,11 +183,13 @@ func (g *Guard) Timeout(tool string) time.Duration {
 
 // AttemptTimeout returns the timeout of each attempt of a tool, listed or not. Zero means that attempts have
 // no timeout of their own.
-func (g *Guard) AttemptTimeout(tool string) time.Duration { return g.state(tool).AttemptTimeout }
+func (g *Guard) AttemptTimeout(tool string) time.Duration {
+	return cmp.Or(g.known(tool), g.others).AttemptTimeout
+}
 
 // Breaker returns the breaker of a tool, listed or not. It is never nil. A tool that isn't listed gets a
-// state of its own now (see [Guard.Health]), if there is room.
-func (g *Guard) Breaker(tool string) *Breaker { return g.adopt(tool).breaker }
+// state of its own now, as by a call (see [Guard.Health]).
+func (g *Guard) Breaker(tool string) *Breaker { return g.state(tool).breaker }
 
 // mustHave panics if the program has made a mistake.
 func mustHave(ctx context.Context, g *Guard) {

@@ -45,10 +45,9 @@ func (h Health) MarshalJSON() ([]byte, error) {
 	}{plain(h), wholeSeconds(h.RetryAfter)})
 }
 
-// Health returns the states of all tools that have one, sorted by name. A tool in the Config always has one. Another
-// tool gets one once a call of it has ended in a way that only a tool can bring about. A mistake of the caller isn't
-// such an end, because agents make up names. Until then, and if 1,024 such tools have a state, tools share the state
-// "(others)", which is left out if it was never used.
+// Health returns the states of all tools that have one, sorted by name. A tool in the Config always has one, and
+// another tool gets one with its first call, up to 1,024 of them. Further tools, and names that an agent has made up
+// (see Request.Unknown), share the state "(others)", which is left out if it was never used.
 //
 // Each value is correct by itself. While calls are under way, the values need not be those of one instant.
 func (g *Guard) Health() []Health {

@@ -32,10 +32,9 @@ type Request struct {
 	// A value of another type is ignored, since it may be in use elsewhere.
 	Arguments any
 
-	// Effect returns the effect of the tool as it is known elsewhere, for example by its MCP annotations.
-	// It is called if the tool isn't listed in the Config and the call fails or is within another one. It
-	// must be quick. Config.Effect applies if it is nil or returns EffectUnknown.
-	Effect func() Effect
+	// Effect is the effect of the tool as it is known elsewhere, for example by its MCP annotations. It
+	// applies if the tool isn't listed in the Config. EffectUnknown means Config.Effect.
+	Effect Effect
 
 	// BreakerKey returns the key of the call's breaker, as for the option [BreakerKey], unless that gives
 	// one. It is called before the tool runs, and must be quick. Nil and "" mean the tool's own breaker.
@@ -68,7 +67,7 @@ func ForRequest(r Request) Option {
 	return func(o *options) {
 		o.request = &r.RequestInfo
 		o.effect = r.Effect
-		o.shared = r.Unknown
+		o.unknown = r.Unknown
 		o.unexplained = r.Unexplained
 		o.keyOf = r.BreakerKey
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+
 	"testing"
 	"time"
 
@@ -91,35 +92,26 @@ func TestForRequestFailsIfAnAllowedOptionOfMetaIsInvalid(t *testing.T) {
 	}
 }
 
-func TestForRequestAsksForTheEffectOnceAfterAFailure(t *testing.T) {
+func TestForRequestHasTheEffectOfAToolThatIsNotListed(t *testing.T) {
 	g := newGuard(t, resilience.Config{
 		Effect: resilience.Idempotent,
 		Tools:  map[string]resilience.Tool{"listed": {}},
 		Retry:  resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}},
 	})
-	asked := 0
-	effect := func(e resilience.Effect) func() resilience.Effect {
-		return func() resilience.Effect { asked++; return e }
+	for _, tc := range []struct {
+		tool     string
+		effect   resilience.Effect
+		attempts int
+	}{
+		{"read", resilience.ReadOnly, 4},
+		{"write", resilience.NonIdempotent, 1},
+		{"unknown", resilience.EffectUnknown, 4}, // Config.Effect
+		{"listed", resilience.ReadOnly, 1},       // the Config knows better
+	} {
+		request := resilience.ForRequest(resilience.Request{Effect: tc.effect})
+		r := resilience.Run(t.Context(), g, tc.tool, failing(9, errBoom), request)
+		assert.Equal(t, tc.attempts, r.Attempts, tc.tool)
 	}
-	attempts := func(tool string, effect func() resilience.Effect) int {
-		r := resilience.Request{Effect: effect}
-		return resilience.Run(t.Context(), g, tool, failing(9, errBoom), resilience.ForRequest(r)).Attempts
-	}
-
-	assert.Equal(t, 4, attempts(strings.Repeat("l", 300), nil), "Config.Effect")
-	assert.Equal(t, 4, attempts("a", effect(resilience.ReadOnly)))
-	assert.Equal(t, 1, asked, "once for a call")
-	assert.Equal(t, 1, attempts("b", effect(resilience.NonIdempotent)))
-	assert.Equal(t, 4, attempts("c", effect(resilience.EffectUnknown)), "Config.Effect applies")
-	assert.Equal(t, 4, attempts("d", func() resilience.Effect { panic("effect") }))
-	assert.Equal(t, 4, attempts("e", nil))
-
-	asked = 0
-	assert.Equal(t, 1, attempts("listed", effect(resilience.ReadOnly)), "the Config knows better")
-	_, err := resilience.Do(t.Context(), g, "a", succeed,
-		resilience.ForRequest(resilience.Request{Effect: effect(resilience.ReadOnly)}))
-	assert.NoError(t, err)
-	assert.Zero(t, asked, "not if it isn't needed")
 }
 
 func TestForRequestTakesRawArguments(t *testing.T) {

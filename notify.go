@@ -54,15 +54,13 @@ func (w *warner) once(key, msg string, args ...any) {
 	}
 }
 
-// call calls a callback of the configuration. If that panics, call returns false and warns once for each callback. w
-// may be nil.
-func (w *warner) call(callback string, f func()) (ok bool) {
+// call calls a callback of the configuration. If that panics, call warns once for each callback. w may be nil.
+func (w *warner) call(callback string, f func()) {
 	err := recovered(func() error { f(); return nil })
 	if p, panicked := err.(*PanicError); panicked && w != nil {
 		msg := callback + " panicked: further panics are not reported"
 		w.once(callback, msg, "panic", p.Error(), "stack", string(p.Stack))
 	}
-	return err == nil
 }
 
 // ask returns the answer of a callback of the configuration. If that panics, the answer is otherwise. g may be nil.
@@ -76,22 +74,6 @@ func ask[T any](g *Guard, callback string, otherwise T, f func() T) T {
 	return answer
 }
 
-// callObservers are the observers of one call.
-type callObservers struct {
-	started []*observer     // whose Start has seen the call
-	ctx     context.Context // holds the values that they added, and never ends
-}
-
-// each calls f for each of the observers, of which there may be none.
-func (c *callObservers) each(f func(o *observer, ctx context.Context)) {
-	if c == nil {
-		return
-	}
-	for _, o := range c.started {
-		f(o, c.ctx)
-	}
-}
-
 // notifyStart notifies all observers of the call's start and returns the context for the call.
 func (e *entry) notifyStart(ctx context.Context) context.Context {
 	start := CallStart{Tool: e.tool, Time: time.Now()}
@@ -99,28 +81,27 @@ func (e *entry) notifyStart(ctx context.Context) context.Context {
 		start.Request = RequestInfo{clip(r.Method), r.Client, clip(r.Session), clip(r.Protocol), maps.Clone(r.Meta)}
 	}
 
-	seen := &callObservers{}
 	for _, o := range e.guard.observers {
-		ok := o.Start == nil || o.warner.call(o.field, func() {
+		if o.Start == nil {
+			continue
+		}
+		o.warner.call(o.field, func() {
 			if started := o.Start(ctx, start); started != nil {
 				ctx = started
 			}
 		})
-		if ok {
-			seen.started = append(seen.started, o)
-		}
 	}
-	seen.ctx = context.WithoutCancel(ctx)
-	e.observers = seen
+	e.observed = context.WithoutCancel(ctx)
 	return ctx
 }
 
 // notifyRetry notifies the observers that the last attempt failed and will be repeated.
 func (e *entry) notifyRetry(attempt int, delay time.Duration, err error) {
 	retry := CallRetry{Tool: e.tool, Label: e.label(), Time: time.Now(), Attempt: attempt, Delay: delay, Err: err}
-	e.observers.each(func(o *observer, ctx context.Context) {
+	ctx := e.observed
+	for _, o := range e.guard.observers {
 		o.notify(o.Retry != nil, func() { o.Retry(ctx, retry) })
-	})
+	}
 }
 
 // notifyEnd notifies the observers that the call has ended, and whether the breaker has counted a failure.
@@ -145,17 +126,18 @@ func (e *entry) notifyEnd(err *Error, attempts int, counted bool) {
 		end.Err.Details = Redact(err.Details)
 	}
 
-	e.observers.each(func(o *observer, ctx context.Context) {
+	ctx := e.observed
+	for _, o := range e.guard.observers {
 		o.notify(o.End != nil, func() { o.End(ctx, end) })
-	})
+	}
 }
 
 // label returns the Label of the call's events.
-func (e *entry) label() string { return cmp.Or(e.state, e.guard.state(e.tool)).name }
+func (e *entry) label() string { return cmp.Or(e.state, e.guard.known(e.tool), e.guard.others).name }
 
 // late returns a function that is called once an abandoned attempt has returned. It outlives the call.
 func (c *call) late(limit *callContext, release func()) func(error) {
-	name, label, observers := c.tool, c.label(), c.observers
+	g, ctx, name, label := c.guard, c.observed, c.tool, c.label()
 	return func(err error) {
 		release()
 		end, now := limit.end.Load(), time.Now()
@@ -165,9 +147,9 @@ func (c *call) late(limit *callContext, release func()) func(error) {
 		}
 
 		late := LateResult{Tool: name, Label: label, Time: now, Late: after, Err: err}
-		observers.each(func(o *observer, ctx context.Context) {
+		for _, o := range g.observers {
 			o.notify(o.Late != nil, func() { o.Late(ctx, late) })
-		})
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ type Observer struct {
 	// Start is called for every call, before anything is decided about it, even if it will be rejected.
 	// The call waits for it, so it must be quick. It must be safe for concurrent use. It may return a
 	// context derived from ctx with values of its own, such as a span, which the tool then receives. Nil
-	// adds nothing. If it panics, the observer receives nothing about the call.
+	// adds nothing, and neither does a panic.
 	Start func(ctx context.Context, e CallStart) context.Context
 
 	// Retry is called for each attempt that failed and will be repeated, before the delay.

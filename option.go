@@ -8,13 +8,13 @@ type Option func(*options)
 type options struct {
 	args       any
 	timeout    time.Duration
-	effect     func() Effect // nil if it is unknown
-	request    *RequestInfo  // nil if there is none
-	invalid    *Error        // why the options aren't valid; nil if they are
+	effect     Effect       // of a tool that isn't listed
+	request    *RequestInfo // nil if there is none
+	invalid    *Error       // why the options aren't valid; nil if they are
 	timeoutSet bool
 	waits      bool // for the tool, after the caller has left
 	debug      bool
-	shared     bool // the tool may not exist
+	unknown    bool // the server doesn't have the tool
 
 	unexplained Class         // see Request.Unexplained
 	key         string        // of the breaker

@@ -39,33 +39,19 @@ func (p *prober) next() (left time.Duration, ok bool) {
 
 // changed is called for each change of the breaker's state. b.mu must be held.
 func (p *prober) changed(b *Breaker, from, to State, cause Cause) {
-	switch {
-	case b.cfg.Probe == nil || to == StateHalfOpen:
-	case to != StateOpen:
-		p.end()
-		if cause == CauseProbe {
-			p.closed = time.Now()
-		}
-	case from == StateHalfOpen:
-		p.opened = time.Now()
-		if p.at.Load() == nil { // after a relapse, or a Trip of a breaker that was half-open
-			p.begin(b)
-		}
-	case cause == CauseCalls && !p.closed.IsZero() && time.Since(p.closed) < b.cfg.Cooldown:
-		// Probe has closed the breaker, but can't see the trouble: the next probe is a call.
-	default:
-		p.begin(b)
-	}
-}
-
-// begin begins to call Probe. b.mu must be held.
-func (p *prober) begin(b *Breaker) {
-	if b.cfg.Probe == nil {
+	if b.cfg.Probe == nil || to == StateHalfOpen {
 		return
 	}
+	if cause == CauseProbe {
+		p.closed = time.Now()
+	}
+
 	p.end()
-	p.opened = time.Now()
-	p.schedule(b, 0)
+	relapse := from == StateClosed && cause == CauseCalls && time.Since(p.closed) < b.cfg.Cooldown
+	if to == StateOpen && !relapse { // after a relapse the next probe is a call, since Probe can't see the trouble
+		p.opened = time.Now()
+		p.schedule(b, 0)
+	}
 }
 
 // end ends the calls of Probe. b.mu must be held.

@@ -26,7 +26,11 @@ func attemptOnce[T any](c *call, fn func(context.Context) (T, error)) (value T, 
 
 	r := &runner[T]{limit: limit, ctx: a, fn: fn}
 	if !r.run(c.opts.waits) {
-		release := c.countAbandoned(limit)
+		grace := c.state.Timeout - time.Since(c.start)
+		if timeout := c.state.AttemptTimeout; timeout > 0 {
+			grace = min(grace, timeout-time.Since(limit.start))
+		}
+		release := c.state.countAbandoned(grace)
 		if r.abandon(c.late(limit, release)) {
 			return value, c.attemptTimeout(&failure{}, limit)
 		}
@@ -59,20 +63,6 @@ func (c *call) nextAttempt() (*attempt, *callContext) {
 	a.outer, a.ticket = c.scope.outer, cmp.Or(c.joined, &c.scope.ticket)
 	c.current = a
 	return a, limit
-}
-
-// countAbandoned counts an attempt whose context has ended. Unless that was the tool's own timeout, the attempt
-// may still run until then before the tool is to blame.
-func (c *call) countAbandoned(limit *callContext) (release func()) {
-	if limit.end.Load().byTimeout && (limit != &c.scope.callContext || !c.scope.hasLessTime()) {
-		c.adopt()
-		return c.state.countAbandoned(0)
-	}
-
-	c.scope.mu.Lock()
-	paused := c.scope.limits.paused()
-	c.scope.mu.Unlock()
-	return c.state.countAbandoned(c.state.MaxTimeout + paused - time.Since(c.start))
 }
 
 // attemptTimeout turns the failure of an attempt whose own timeout has passed into that timeout, unless the

@@ -53,9 +53,9 @@ func TestNothingKeepsWhatACallHasUsed(t *testing.T) {
 			return kept, err
 		},
 		"its options": func(ctx context.Context, g *resilience.Guard, p payload) (kept any, err error) {
-			effect := func() resilience.Effect { return resilience.Effect(p.bytes[0]) }
+			key := func() string { return string(p.bytes[:1]) }
 			_, err = resilience.Do(ctx, g, "x", func(ctx context.Context) (int, error) { kept = ctx; return 0, nil },
-				resilience.ForRequest(resilience.Request{Effect: effect}))
+				resilience.ForRequest(resilience.Request{BreakerKey: key}))
 			return kept, err
 		},
 		"its caller's context": func(ctx context.Context, g *resilience.Guard, p payload) (any, error) {

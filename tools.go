@@ -66,18 +66,18 @@ func (g *Guard) newBreaker(name, key string, cfg *BreakerConfig) *Breaker {
 	return b
 }
 
-// state returns the state of a tool, which may be the one of all others.
-func (g *Guard) state(name string) *toolState {
+// known returns the state of a tool, nil if it has none of its own.
+func (g *Guard) known(name string) *toolState {
 	if s := g.listed[name]; s != nil {
 		return s
 	}
-	return cmp.Or(g.unlisted.get(name), g.others)
+	return g.unlisted.get(name)
 }
 
-// adopt gives a tool that isn't listed a state of its own, if there is room for it, and returns its state.
-func (g *Guard) adopt(name string) *toolState {
-	if s := g.state(name); s != g.others || name == othersName || len(name) > maxNameLen {
-		return s
+// state returns the state of a tool that exists. A tool that isn't listed gets one, if there is room for it.
+func (g *Guard) state(name string) *toolState {
+	if s := g.known(name); s != nil || name == othersName || len(name) > maxNameLen {
+		return cmp.Or(s, g.others)
 	}
 
 	name = strings.Clone(name) // it may be a part of a long message
@@ -98,8 +98,8 @@ func (g *Guard) states() []*toolState {
 func (g *Guard) overloaded(s *toolState) bool { return s.overdue.Load() >= int64(g.cfg.MaxAbandoned) }
 
 // countAbandoned counts an abandoned attempt. It counts against MaxAbandoned after grace, when the tool's own timeout has
-// passed, so no caller can shut the tool for others by leaving early. The caller must call release once the attempt
-// has returned.
+// passed, so no caller can shut the tool for others by leaving early. release must be called once the attempt has
+// returned.
 func (s *toolState) countAbandoned(grace time.Duration) (release func()) {
 	s.abandoned.Add(1)
 	stop := func() bool { return false }

@@ -1,12 +1,10 @@
 package resilience_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
@@ -35,42 +33,32 @@ func healthOf(g *resilience.Guard, tool string) (resilience.Health, bool) {
 	return resilience.Health{}, false
 }
 
-// A name that an agent made up fails in ways that need no tool.
-func TestUnlistedToolGetsAStateByWhatOnlyAToolCanDo(t *testing.T) {
-	own := func(code resilience.Code) toolFunc { return failing(9, &resilience.Error{Code: code}) }
+// A tool that the server doesn't have is a name that an agent made up.
+func TestUnlistedToolGetsAState(t *testing.T) {
 	for name, tc := range map[string]struct {
-		fn     toolFunc
-		caller caller // a patient one if nil
-		want   bool
+		request resilience.Request
+		want    []string
 	}{
-		"it succeeds":           {fn: succeed, want: true},
-		"it fails":              {fn: failing(9, errBoom), want: true},
-		"it panics":             {fn: panicking("p"), want: true},
-		"it times out":          {fn: untilDone, want: true},
-		"it asks":               {fn: failing(9, resilience.ErrUnfinished), want: true},
-		"an own code":           {fn: own("BUSY"), want: true},
-		"a mistake":             {fn: failing(9, resilience.MarkInvalid(errBoom))},
-		"TOOL_NOT_FOUND":        {fn: own(resilience.CodeToolNotFound)},
-		"a rejection":           {fn: failing(9, resilience.CircuitOpenError("y", time.Second))},
-		"an overload":           {fn: own(resilience.CodeOverloaded)},
-		"a closed guard":        {fn: own(resilience.CodeShuttingDown)},
-		"the caller leaves":     {fn: untilDone, caller: leavingAfter(time.Second)},
-		"the caller's deadline": {fn: untilDone, caller: withTimeout(time.Second)},
+		"it may exist":               {resilience.Request{}, []string{"new", "x"}},
+		"the server doesn't have it": {resilience.Request{Unknown: true}, []string{"(others)", "x"}},
 	} {
-		runInBubble(t, name, func(t *testing.T) {
-			ctx, g := t.Context(), newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
-			if tc.caller != nil {
-				var cancel context.CancelFunc
-				ctx, cancel = tc.caller(ctx)
-				defer cancel()
+		t.Run(name, func(t *testing.T) {
+			var r recorder
+			g := newGuard(t, observed(resilience.Tool{}, r.observer()))
+			for _, tool := range []string{"x", "new"} {
+				_, _ = resilience.Do(t.Context(), g, tool, succeed, resilience.ForRequest(tc.request))
 			}
-			for range 2 {
-				_, _ = resilience.Do(ctx, g, "made up", tc.fn)
+
+			var tools, labels []string
+			for _, h := range g.Health() {
+				tools = append(tools, h.Tool)
 			}
-			_, ok := healthOf(g, "made up")
-			assert.Equal(t, tc.want, ok)
-			_, others := healthOf(g, "(others)")
-			assert.True(t, ok || others)
+			flush(t, g)
+			for _, e := range received[resilience.CallEnd](&r) {
+				labels = append(labels, e.Label)
+			}
+			assert.Equal(t, tc.want, tools)
+			assert.ElementsMatch(t, tc.want, labels)
 		})
 	}
 }

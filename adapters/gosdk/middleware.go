@@ -113,7 +113,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 // describe returns what the guard needs to know of req.
 func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilience.Request {
 	name := req.Params.Name
-	_, listed := s.tools.get(name)
+	info, listed := s.tools.get(name)
 
 	return resilience.Request{
 		RequestInfo: resilience.RequestInfo{
@@ -122,11 +122,8 @@ func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest) resilie
 			Protocol: req.ProtocolVersion(),
 			Meta:     req.Params.Meta,
 		},
-		Arguments: req.Params.Arguments,
-		Effect: func() resilience.Effect {
-			info, _ := s.tools.get(name)
-			return info.effect
-		},
+		Arguments:    req.Params.Arguments,
+		Effect:       info.effect,
 		Unknown:      !listed && !s.tools.isEmpty(), // without any list, every tool may exist
 		BreakerKey:   s.options.breakerKeyOf(ctx, req),
 		Unexplained:  resilience.ClassNeutral,

@@ -18,7 +18,7 @@ func (h *handler) requestOf(ctx context.Context, req mcp.CallToolRequest) resili
 	return resilience.Request{
 		RequestInfo:  infoOf(ctx, meta),
 		Arguments:    req.GetRawArguments(),
-		Effect:       func() resilience.Effect { return effectOf(lookUp(ctx, req.Params.Name)) },
+		Effect:       effectOf(lookUp(ctx, req.Params.Name)),
 		BreakerKey:   h.breakerKeyOf(ctx, req),
 		Unexplained:  resilience.ClassNeutral,
 		AllowDebug:   h.options.allowDebug,
