@@ -77,7 +77,7 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 		e.joined = e.outer.ticketOf(e.breaker)
 	}
 	if e.joined == nil {
-		if a, rejected = e.breaker.admit(s.MaxTimeout); rejected != nil {
+		if a, rejected = e.breaker.admit(e.limits.maximum); rejected != nil {
 			rejected.Tool = e.tool
 			return a, rejected
 		}
@@ -89,7 +89,7 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 		rejected = overloadedError(e.tool, "calls")
 	}
 	if rejected != nil && a.b != nil {
-		(&ticket{admission: a}).settle(outcomeNeutral)
+		(&ticket{admission: a}).settle(outcomeNeutral, "")
 	}
 	return a, rejected
 }
@@ -121,8 +121,11 @@ func (e *entry) setLimits() {
 	}
 
 	if extensible := maximum > timeout; e.opts.timeoutSet {
-		timeout = min(e.opts.timeout, maximum)
-		if !extensible {
+		timeout = e.opts.timeout
+		if e.opts.capped {
+			timeout = min(timeout, maximum)
+		}
+		if !extensible || timeout > maximum {
 			maximum = timeout
 		}
 	}

@@ -40,7 +40,8 @@ func BeginRequest(ctx context.Context) (end func(err error)) {
 // A verdict is what a backend has answered. It never changes.
 type verdict struct {
 	class      Class  // ClassNeutral for a good answer, ClassInvalid for a rejection; otherwise trouble
-	lost       string // as in a meaning
+	lost       string // as in a meaning, and so is status
+	status     int
 	retryAfter time.Duration
 	silent     bool // only noEffect is known
 	noEffect   bool // the request certainly changed nothing
@@ -48,6 +49,9 @@ type verdict struct {
 
 // inTrouble reports whether v means that the backend is in trouble.
 func (v *verdict) inTrouble() bool { return v != nil && !v.class.neutral() }
+
+// limits reports whether v means that a rate limit is exhausted.
+func (v *verdict) limits() bool { return v != nil && v.lost == rateLimit }
 
 // readVerdict returns the verdict on an error that a tool reports, nil if it is no answer.
 func readVerdict(err error) *verdict {
@@ -65,7 +69,7 @@ func readVerdict(err error) *verdict {
 func (m *meaning) verdict() *verdict {
 	class := m.countedClass()
 	return &verdict{
-		class: class, lost: m.lost, retryAfter: m.retryAfter,
+		class: class, lost: m.lost, status: m.status, retryAfter: m.retryAfter,
 		silent: m.silent && m.weight == weightUnknown, noEffect: m.noEffect || class == ClassInvalid,
 	}
 }

@@ -35,7 +35,7 @@ type phase struct {
 	state    State
 	counter  *gobreaker.TwoStepCircuitBreaker[struct{}] // counts failures while the breaker is closed
 	failures int                                        // that opened it, and failed probes since
-	reason   string                                     // of Isolate
+	reason   string                                     // of Isolate, or why the last call failed
 
 	// until is when an open breaker lets a call be the probe, and when the probe of a half-open one has
 	// failed. wait is the time that it was set for: more can't be left, except by the clock of another
@@ -146,7 +146,7 @@ func (b *Breaker) admit(keep time.Duration) (a admission, rejected *Error) {
 			if err == nil {
 				return admission{b, p, report}, nil
 			}
-			b.trip(p) // a call has failed just now
+			b.trip(p, "") // a call has failed just now
 		case StateIsolated:
 			return a, b.rejection(p)
 		case StateOpen:
@@ -173,7 +173,7 @@ func (b *Breaker) thaw() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.phase.Load(); p.state == StateOpen && p.left() <= 0 {
-		b.change(&phase{state: StateHalfOpen, slots: 1 + b.extra, failures: p.failures}, CauseCooldown)
+		b.change(&phase{state: StateHalfOpen, slots: 1 + b.extra, failures: p.failures, reason: p.reason}, CauseCooldown)
 	}
 }
 
@@ -189,7 +189,7 @@ func (b *Breaker) probe(p *phase, keep time.Duration) (a admission, done bool) {
 	if p.slots == 0 {
 		p.contended = true
 		if p.left() < 0 {
-			b.open(b.cfg.Cooldown, p.failures+1, CauseCalls)
+			b.open(b.cfg.Cooldown, p.failures+1, CauseCalls, string(CodeTimeout))
 		}
 		return a, true
 	}
@@ -200,17 +200,17 @@ func (b *Breaker) probe(p *phase, keep time.Duration) (a admission, done bool) {
 }
 
 // trip opens a closed breaker whose counter has had too many failures.
-func (b *Breaker) trip(p *phase) {
+func (b *Breaker) trip(p *phase, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.phase.Load() == p {
-		b.open(b.cfg.Cooldown, b.cfg.Failures, CauseCalls)
+		b.open(b.cfg.Cooldown, b.cfg.Failures, CauseCalls, why)
 	}
 }
 
-// open opens the breaker for d. b.mu must be held.
-func (b *Breaker) open(d time.Duration, failures int, cause Cause) {
-	b.change(&phase{state: StateOpen, until: time.Now().Add(d), wait: d, failures: failures}, cause)
+// open opens the breaker for d, because of a call that failed for a reason that may be empty. b.mu must be held.
+func (b *Breaker) open(d time.Duration, failures int, cause Cause, why string) {
+	b.change(&phase{state: StateOpen, until: time.Now().Add(d), wait: d, failures: failures, reason: why}, cause)
 }
 
 // change begins a phase. b.mu must be held.
@@ -238,9 +238,9 @@ func (b *Breaker) rejection(p *phase) *Error {
 		after = b.untilAsked(p.left())
 	}
 	seconds := wholeSeconds(after)
-	text := circuitOpenMessage(seconds)
+	text := circuitOpenMessage(p.reason, seconds)
 	if _, probing := b.prober.next(); probing || p.state == StateHalfOpen || p.left() <= 0 {
-		text = circuitOpenMessage(0) + " Its backend is being asked; call again in " + plural(seconds, "second") + "."
+		text = circuitOpenMessage(p.reason, 0) + " Its backend is being asked; call again in " + plural(seconds, "second") + "."
 	}
 
 	e := newError(CodeCircuitOpen, b.name, text, true)

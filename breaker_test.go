@@ -504,3 +504,35 @@ func TestWithBreakerNeedsAFunctionABreakerAndAContext(t *testing.T) {
 		_, _ = resilience.WithBreaker(noContext, b, notCalled(t))
 	})
 }
+
+// The words are ours: the text of an error may hold addresses.
+func TestRejectionTellsWhyTheLastCallFailed(t *testing.T) {
+	unavailable := sending("GET", answering(503))
+	for name, tc := range map[string]struct {
+		tool toolFunc
+		want string
+	}{
+		"refused":     {failing(9, errDial), ": the last call failed with connection refused."},
+		"a status":    {unavailable, ": the last call failed with status 503."},
+		"a timeout":   {untilDone, ": the last call failed with TIMEOUT."},
+		"an own code": {failing(9, &resilience.Error{Code: "BUSY"}), ": the last call failed with BUSY."},
+		"unknown":     {failing(9, errBoom), " due to repeated failures."},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			var r recorder
+			cfg := observed(resilience.Tool{Effect: resilience.ReadOnly, Retry: &resilience.Retry{MaxRetries: 1}}, r.observer())
+			cfg.Breaker.Failures = 1
+			g := newGuard(t, cfg)
+			_, _ = resilience.Do(t.Context(), g, "x", tc.tool)
+			for range 2 { // a failed probe tells it, too
+				_, err := resilience.Do(t.Context(), g, "x", notCalled(t))
+				assert.EqualError(t, err, "CIRCUIT_OPEN: Circuit breaker open"+tc.want+" Calls are rejected for 30 more seconds.")
+				time.Sleep(30 * time.Second)
+				_, _ = resilience.Do(t.Context(), g, "x", tc.tool)
+			}
+			flush(t, g)
+			change := received[resilience.BreakerChange](&r)[0]
+			assert.Contains(t, tc.want, change.Reason)
+		})
+	}
+}

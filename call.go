@@ -105,7 +105,6 @@ func (c *call) decide(f *failure) (again bool) {
 	end := c.scope.endIfDue()
 	c.note(f, end)
 	if end != nil && !f.stands(end) {
-		c.acted = true // as far as anyone knows
 		c.cutOff(end, f)
 		return false
 	}
@@ -182,10 +181,18 @@ func (c *call) cutOff(end *ending, f *failure) {
 		c.guard.classify(&m)
 		o, e.class = m.outcome(), m.countedClass()
 	}
+	refused := false
 	if v := c.current.report.Load(); e.Code == CodeTimeout && v.inTrouble() {
+		refused = v.noEffect && c.scope.changes.Load() == 0
 		e.RetryAfter = v.retryAfter
+		if v.lost != "" && v.lost != timedOut {
+			e.Message += "; the last attempt: " + v.lost // of a client that retries by itself
+		}
 	}
-	e.forEffect(c.effect(), false)
+	if !refused || c.acted {
+		c.acted = true // as far as anyone knows
+		e.forEffect(c.effect(), false)
+	}
 	c.finish(e, o)
 }
 
@@ -207,7 +214,7 @@ func (c *call) finish(e *Error, o outcome) {
 	if c.asRequest.by != nil {
 		c.asRequest.end(&verdict{silent: true, noEffect: e != nil && !c.acted})
 	}
-	counted := c.joined == nil && c.scope.ticket.settle(o) && o == outcomeFailure
+	counted := c.joined == nil && c.scope.ticket.settle(o, e.why()) && o == outcomeFailure
 
 	if e != nil {
 		c.present(e, c.current.number)

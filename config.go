@@ -87,8 +87,8 @@ type Tool struct {
 	// timeout. It must not be negative.
 	Timeout time.Duration
 
-	// MaxTimeout bounds a call whose timeout [ReportProgress] restarts or the option [Timeout]
-	// extends. Zero means the tool's timeout, so that neither has an effect. It must not be
+	// MaxTimeout bounds a call whose timeout [ReportProgress] restarts or a client extends (see
+	// [MetaTimeout]). Zero means the tool's timeout, so that neither has an effect. It must not be
 	// below the tool's timeout.
 	MaxTimeout time.Duration
 

@@ -51,7 +51,7 @@ func TestNewNamesEveryInvalidField(t *testing.T) {
 		`AttemptTimeout is -5ns: it must not be negative (0 is none)`,
 		`MaxAbandoned is -6: it must not be negative (0 is 64)`,
 		`Suggestions["TIMEUOT"] is of no code: it must be one of ["CANCELED" "CIRCUIT_OPEN" "CONNECTION_LOST" ` +
-			`"OVERLOADED" "RETRY_EXHAUSTED" "SHUTTING_DOWN" "TIMEOUT" "TOOL_FAILED" "TOOL_NOT_FOUND" ` +
+			`"OVERLOADED" "RATE_LIMITED" "RETRY_EXHAUSTED" "SHUTTING_DOWN" "TIMEOUT" "TOOL_FAILED" "TOOL_NOT_FOUND" ` +
 			`"VALIDATION_ERROR"]`,
 	}, "\n"))
 }

@@ -18,7 +18,8 @@ type ConnectorConfig[C any] struct {
 	// check. An empty name means "connection".
 	Name string
 
-	// Backoff computes the delays between dials. Its zero value means 500ms to 60s with full jitter.
+	// Backoff computes the delays between dials. Its zero value means 500ms to 60s with full jitter. No delay is
+	// longer than the connection has been down, or than Base.
 	Backoff Backoff
 
 	// MaxAttempts is how many dials in a row may fail before the connector is exhausted. It then makes no dial until
@@ -121,6 +122,7 @@ type Connector[C any] struct {
 	turn    int              // counts the changes: a dial that began before the last one is late
 	changed chan struct{}    // closed at the next change
 	delays  int              // since the backoff was restarted
+	since   time.Time        // when that was
 	running int              // calls of user code that have a goroutine of their own
 }
 
@@ -140,7 +142,8 @@ func NewConnector[C any](dial func(context.Context) (C, error), cfg ConnectorCon
 		cfg:     cfg.withDefaults(),
 		dial:    dial,
 		warner:  &warner{log: cfg.Log},
-		last:    ConnectionChange{Time: time.Now(), Err: ConnectionLostError("not connected yet")},
+		since:   time.Now(),
+		last:    ConnectionChange{Time: time.Now(), Err: &Error{Code: CodeConnectionLost, Message: "Not connected yet"}},
 		changed: make(chan struct{}),
 	}
 	c.observers = newObservers(cfg.Observers, c.warner)
@@ -211,7 +214,7 @@ func (c *Connector[C]) Reconnect() {
 		return
 	}
 
-	c.delays, c.last.Attempts = 0, 0
+	c.delays, c.since, c.last.Attempts = 0, time.Now(), 0
 	if c.last.State == ConnectionExhausted || c.last.untilDial() > 0 {
 		c.change(ConnectionDown, c.last.Err, 0)
 		c.startDial()

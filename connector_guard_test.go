@@ -34,9 +34,9 @@ func TestConnectorErrorIsRetriedIfTheNextDialComesBeforeTheTimeout(t *testing.T)
 		runInBubble(t, name, func(t *testing.T) {
 			d := newDialer(failedDial)
 			c := newConnector(t, d, linkConfig{})
-			time.Sleep(3500 * time.Millisecond) // the fifth dial comes 4s later
+			time.Sleep(4 * time.Second) // the next dial comes 4s later
 			synctest.Wait()
-			require.Equal(t, 4, d.dials())
+			require.Equal(t, 5, d.dials())
 			d.acceptAll()
 
 			g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent, Timeout: tc.timeout})

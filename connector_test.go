@@ -268,7 +268,7 @@ func TestConnectorEveryErrorIsAnErrorWithItsCode(t *testing.T) {
 	}{
 		"the first dial is under way": {
 			script: []dialStep{hangs},
-			get:    lost, message: "Connection lost: not connected yet", retryAfter: 100 * time.Millisecond,
+			get:    lost, message: "Not connected yet", retryAfter: 100 * time.Millisecond,
 			wait: timeout, left: canceled,
 		},
 		"between dials": {
@@ -456,11 +456,11 @@ func TestConnectorObserversReceiveAllChangesInOrder(t *testing.T) {
 		want := []resilience.ConnectionChange{
 			{State: down, Time: start, Attempts: 1, Err: errRefused, NextDial: 500 * ms},
 			{State: up, Time: start.Add(500 * ms), Attempts: 1},
-			{State: down, Time: start.Add(500 * ms), Err: errBoom, NextDial: 1000 * ms},
-			{State: down, Time: start.Add(1500 * ms), Attempts: 1, Err: errRefused, NextDial: 2000 * ms},
-			{State: exhausted, Time: start.Add(3500 * ms), Attempts: 2, Err: errRefused},
-			{State: down, Time: start.Add(3500 * ms), Err: errRefused},
-			{State: closed, Time: start.Add(3500 * ms), Err: errClosed},
+			{State: down, Time: start.Add(500 * ms), Err: errBoom, NextDial: 500 * ms},
+			{State: down, Time: start.Add(1000 * ms), Attempts: 1, Err: errRefused, NextDial: 1000 * ms},
+			{State: exhausted, Time: start.Add(2000 * ms), Attempts: 2, Err: errRefused},
+			{State: down, Time: start.Add(2000 * ms), Err: errRefused},
+			{State: closed, Time: start.Add(2000 * ms), Err: errClosed},
 		}
 		for i := range want {
 			want[i].Connection = "browser"
@@ -468,7 +468,7 @@ func TestConnectorObserversReceiveAllChangesInOrder(t *testing.T) {
 		assert.Equal(t, want, panics)
 		assert.Equal(t, want, observed)
 		assert.Contains(t, out.String(), `level=INFO msg="connection up" connection=browser attempts=1
-level=WARN msg="connection down" connection=browser attempts=0 error="boom at 10.0.0.7 with password hunter2" next=1s
+level=WARN msg="connection down" connection=browser attempts=0 error="boom at 10.0.0.7 with password hunter2" next=500ms
 `)
 	})
 }

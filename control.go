@@ -124,8 +124,10 @@ func (b *Breaker) Isolate(reason string) {
 
 // Isolated returns the reason that was given to Isolate, and whether the breaker is isolated.
 func (b *Breaker) Isolated() (reason string, ok bool) {
-	p := b.phase.Load()
-	return p.reason, p.state == StateIsolated
+	if p := b.phase.Load(); p.state == StateIsolated {
+		return p.reason, true
+	}
+	return "", false
 }
 
 func (b *Breaker) isolated() bool { return b.phase.Load().state == StateIsolated }
@@ -151,6 +153,6 @@ func (b *Breaker) Trip(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.phase.Load(); p.state != StateIsolated {
-		b.open(d, cmp.Or(p.failures, b.cfg.Failures), CauseManual)
+		b.open(d, cmp.Or(p.failures, b.cfg.Failures), CauseManual, "")
 	}
 }

@@ -47,7 +47,7 @@ func (n *Conn[C]) lost(err error) {
 
 	c.discard(n)
 	if time.Since(c.last.Time) >= c.cfg.Stable {
-		c.delays = 0
+		c.delays, c.since = 0, time.Now()
 	}
 	c.down(cmp.Or(err, errLost), 0)
 }
@@ -119,6 +119,7 @@ func (c *Connector[C]) down(err error, attempts int) {
 	}
 
 	delay := c.cfg.Backoff.Delay(c.delays)
+	delay = min(delay, max(time.Since(c.since), c.cfg.Backoff.Base)) // a short outage is noticed within twice its length
 	c.delays++
 	c.change(ConnectionDown, err, delay)
 	turn := c.turn

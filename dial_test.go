@@ -23,7 +23,7 @@ func TestConnectorBacksOffBetweenDials(t *testing.T) {
 		time.Sleep(300 * time.Second)
 
 		s := time.Second
-		want := []time.Duration{s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
+		want := []time.Duration{s / 2, s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, 60 * s}
 		assert.Equal(t, want, d.gaps())
 	})
 }
@@ -38,12 +38,12 @@ func TestConnectorRestartsTheBackoffAfterAStableConnection(t *testing.T) {
 		"30s": {
 			30 * s,
 			[]time.Duration{0, s, 29 * s, 0, 30 * s, 0, 0},
-			[]time.Duration{s / 2, s, 2 * s, 4 * s, s / 2, s, 2 * s},
+			[]time.Duration{s / 2, s, 2 * s, 4 * s, s / 2, s / 2, s},
 		},
 		"the longest delay by default": {
 			0,
 			[]time.Duration{0, 59 * s, 60 * s, 0},
-			[]time.Duration{s / 2, s, s / 2, s},
+			[]time.Duration{s / 2, s, s / 2, s / 2},
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {

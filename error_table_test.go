@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"database/sql/driver"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -83,7 +84,7 @@ func columnsOf(t *testing.T, r errorRow) (columns string) {
 // A blame is what a guard makes of a tool's error.
 type blame struct {
 	counted, readOnly, any bool // retried: if the tool is ReadOnly, and if it is NonIdempotent
-	rejected               bool
+	rejected, limited      bool
 }
 
 func (f blame) String() string {
@@ -96,10 +97,12 @@ func (f blame) String() string {
 		return "tool"
 	case blame{rejected: true}:
 		return "agent"
+	case blame{limited: true}:
+		return "rate limit"
 	case blame{}:
 		return "–"
 	}
-	return fmt.Sprint([]bool{f.counted, f.readOnly, f.any, f.rejected})
+	return fmt.Sprint([]bool{f.counted, f.readOnly, f.any, f.rejected, f.limited})
 }
 
 // faultOf calls tools that return err.
@@ -111,6 +114,7 @@ func faultOf(t *testing.T, err error, unexplained resilience.Class) blame {
 	return blame{
 		counted:  counted,
 		rejected: once.Err.Code == resilience.CodeValidation,
+		limited:  once.Err.Code == resilience.CodeRateLimited,
 		readOnly: again.Attempts > 1,
 		any:      once.Attempts > 1,
 	}
@@ -146,6 +150,8 @@ func errorSections() []errorSection {
 			)},
 			{"a message that is too large", errs(op("write", call("write", syscall.EMSGSIZE)))},
 			{"an alert of TLS from the other side", errs(op("remote error", tls.AlertError(40)))},
+			{"a handshake of TLS that times out", errs(get(handshakeTimeout{}))},
+			{"a certificate that isn't valid", errs(get(&tls.CertificateVerificationError{Err: errBoom}))},
 			{"an address of one's own that is in use, or at which nobody calls", errs(
 				op("listen", call("bind", syscall.EADDRINUSE)), op("accept", os.ErrDeadlineExceeded),
 			)},
@@ -182,20 +188,33 @@ func errorSections() []errorSection {
 				each[sqlError]("22P02", "23505", "28P01", "42601", "58P01", "58P02"),
 			},
 			{"00, 01, 02", each[sqlError]("00000", "01000", "02000")},
+			{"HY, 70: MySQL's for anything else", each[sqlError]("HY000", "70100")},
+			{"MySQL's too many connections, shutdown, and `mysql.ErrInvalidConn`", errs(
+				mysqlError("08004"), mysqlError("08S01"), errors.New("invalid connection"),
+			)},
+			{"MySQL's deadlock", errs(mysqlError("40001"))},
+			{"MySQL's duplicate key, syntax error, missing table", errs(
+				mysqlError("23000"), mysqlError("42000"), mysqlError("42S02"),
+			)},
 		}},
 		{"HTTP: errors with a method `StatusCode() int` or `HTTPStatusCode() int`", []errorRow{
-			{"429, 5xx but for 501 and 505", statuses(429, 500, 502, 503, 504, 599)},
+			{"429", statuses(429)},
+			{"5xx but for 501 and 505", statuses(500, 502, 503, 504, 599)},
 			{"408, 423, 425: too slow, locked by another, too early", statuses(408, 423, 425)},
 			{"any other 4xx, 501, 505", statuses(400, 401, 403, 404, 409, 499, 501, 505)},
 			{"below 400", statuses(0, 200, 302, 399)},
+			{"an AWS SDK's code for throttling, with any status", errs(
+				codeError("SlowDown"), &awsResponse{400, codeError("ThrottlingException")},
+			)},
+			{"any other code of an AWS SDK", errs(codeError("NoSuchKey"))},
 		}},
 		{"gRPC: errors with a method `GRPCStatus`", []errorRow{
 			{
-				"deadline exceeded, resource exhausted, internal, unavailable, data loss",
-				each[grpcError](4, 8, 13, 14, 15),
+				"deadline exceeded, resource exhausted, aborted, internal, unavailable, data loss",
+				each[grpcError](4, 8, 10, 13, 14, 15),
 			},
 			{"canceled, unknown", each[grpcError](1, 2)},
-			{"any other", each[grpcError](3, 5, 6, 7, 9, 10, 11, 12, 16)},
+			{"any other", each[grpcError](3, 5, 6, 7, 9, 11, 12, 16)},
 		}},
 		{"What a program says", []errorRow{
 			{"`context.DeadlineExceeded`, of the tool's own", errs(context.DeadlineExceeded)},
@@ -219,6 +238,41 @@ func errorSections() []errorSection {
 			{"anything else", errs(errBoom, fmt.Errorf("x: %w", errBoom))},
 		}},
 	}
+}
+
+// handshakeTimeout is like net/http's error, whose type isn't exported.
+type handshakeTimeout struct{}
+
+func (handshakeTimeout) Error() string   { return "net/http: TLS handshake timeout" }
+func (handshakeTimeout) Timeout() bool   { return true }
+func (handshakeTimeout) Temporary() bool { return true }
+
+// codeError is like an error of an AWS SDK.
+type codeError string
+
+func (e codeError) Error() string     { return "api error " + string(e) }
+func (e codeError) ErrorCode() string { return string(e) }
+
+// awsResponse is like the error around it.
+type awsResponse struct {
+	status int
+	error
+}
+
+func (e *awsResponse) Unwrap() error       { return e.error }
+func (e *awsResponse) HTTPStatusCode() int { return e.status }
+
+// mySQLError is like the error of go-sql-driver/mysql.
+type mySQLError struct {
+	Number   uint16
+	SQLState [5]byte
+	Message  string
+}
+
+func (e *mySQLError) Error() string { return e.Message }
+
+func mysqlError(state string) error {
+	return &mySQLError{SQLState: [5]byte([]byte(state)), Message: "mysql"}
 }
 
 func errs(all ...error) []error { return all }

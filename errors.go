@@ -25,6 +25,7 @@ const (
 	CodeCircuitOpen    Code = "CIRCUIT_OPEN"     // the breaker rejected the call
 	CodeConnectionLost Code = "CONNECTION_LOST"  // the connection to the tool's backend is gone
 	CodeRetryExhausted Code = "RETRY_EXHAUSTED"  // every attempt failed
+	CodeRateLimited    Code = "RATE_LIMITED"     // the tool's backend limits requests
 	CodeOverloaded     Code = "OVERLOADED"       // too many calls or abandoned attempts of the tool still run
 	CodeToolFailed     Code = "TOOL_FAILED"      // the tool returned an error or panicked
 	CodeToolNotFound   Code = "TOOL_NOT_FOUND"   // there is no such tool
@@ -60,10 +61,12 @@ type Error struct {
 	origin   *Error   // the Error that this one is a copy of; nil if it isn't a copy
 	guidance guidance // the parts that this package wrote
 	class    Class    // set by a guard if the failure has another class than its Code
+	reason   string   // why the call failed, in a few words of our own: "connection refused", "status 503"
 }
 
 // Error returns the code and the message. It leaves out the cause, because MCP SDKs send an error's text to the agent,
-// and a cause may contain addresses, paths or credentials. To see the cause, log the Error with slog or use Unwrap.
+// and a cause may contain addresses, paths or credentials. To see the cause, print the Error with %+v, log it with slog or
+// use Unwrap.
 func (e *Error) Error() string {
 	switch {
 	case e == nil: // as Result.Err is after a success
@@ -72,6 +75,15 @@ func (e *Error) Error() string {
 		return string(e.Code)
 	}
 	return string(e.Code) + ": " + e.Message
+}
+
+// Format prints the error as its text, and with %+v the texts of its causes too, for a server's operator.
+func (e *Error) Format(f fmt.State, verb rune) {
+	text := e.Error()
+	if f.Flag('+') && e != nil && e.Err != nil {
+		text += ": " + causeText(e.Err)
+	}
+	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), text)
 }
 
 // Unwrap returns the cause, Err.
@@ -194,7 +206,7 @@ func TimeoutError(tool string, timeout time.Duration) *Error {
 // CircuitOpenError returns the error of a call that a breaker rejected. The call may be made again after retryAfter,
 // which is unknown if it isn't positive.
 func CircuitOpenError(tool string, retryAfter time.Duration) *Error {
-	e := newError(CodeCircuitOpen, tool, circuitOpenMessage(wholeSeconds(retryAfter)), true)
+	e := newError(CodeCircuitOpen, tool, circuitOpenMessage("", wholeSeconds(retryAfter)), true)
 	e.RetryAfter = max(retryAfter, 0)
 	return e
 }

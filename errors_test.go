@@ -154,6 +154,16 @@ func TestErrorUnmarshals(t *testing.T) {
 	assert.Error(t, json.Unmarshal([]byte(`{"retryAfter":"soon"}`), &e))
 }
 
+func TestErrorPrintsItsCauseForAnOperator(t *testing.T) {
+	e := resilience.AsError("x", fmt.Errorf("query: %w", errors.New("db:5432 is gone")))
+	assert.Equal(t, "TOOL_FAILED: Tool 'x' failed", fmt.Sprint(e))
+	assert.Equal(t, "[TOOL_FAILED: Tool 'x' failed]", fmt.Sprintf("[%v]", e))
+	assert.Equal(t, `"TOOL_FAILED: Tool 'x' failed"`, fmt.Sprintf("%q", e))
+	assert.Equal(t, "TOOL_FAILED: Tool 'x' failed: query: db:5432 is gone", fmt.Sprintf("%+v", e))
+	assert.Equal(t, "TIMEOUT: Tool 'x' timed out", fmt.Sprintf("%+v", resilience.TimeoutError("x", 0)))
+	assert.Equal(t, "<nil>", fmt.Sprintf("%+v", (*resilience.Error)(nil)))
+}
+
 func TestErrorIsLoggedWithItsCause(t *testing.T) {
 	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {

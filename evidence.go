@@ -3,6 +3,7 @@ package resilience
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"database/sql/driver"
 	"errors"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"net"
 	"net/url"
 	"reflect"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -18,6 +21,7 @@ const (
 	refused        = "connection refused" // the only reason that certainly precedes any effect
 	closed         = "connection closed by the other side"
 	networkTimeout = "network timeout"
+	hostNotFound   = "host not found"
 )
 
 // addEvidence adds the meaning of the standard library's variables and of types of errors. docs/errors.md has the same
@@ -54,18 +58,26 @@ func (m *meaning) addType(err error) {
 	case *fs.PathError:
 		m.addPath(x)
 
+	case *tls.CertificateVerificationError: // an agent may have chosen the host
+		m.unknown()
+		m.noEffect = true
 	case interface{ SQLState() string }:
 		m.addSQLState(x.SQLState())
 	case interface{ HTTPStatusCode() int }:
 		m.addStatus(x.HTTPStatusCode())
 	case interface{ StatusCode() int }:
 		m.addStatus(x.StatusCode())
+	case interface{ ErrorCode() string }: // of an AWS SDK
+		if slices.Contains(throttled, x.ErrorCode()) {
+			m.refuse()
+		}
 	case net.Error: // only its timeouts: packages use its methods for any answer of a server
 		if x.Timeout() {
 			m.trouble(networkTimeout)
+			m.noEffect = err.Error() == "net/http: TLS handshake timeout" // of a type that isn't exported
 		}
 	default:
-		m.addGRPC(err)
+		m.addOther(err)
 	}
 }
 
@@ -73,6 +85,12 @@ func (m *meaning) addType(err error) {
 func (m *meaning) trouble(lost string) {
 	m.weight, m.class, m.silent = weightTrouble, ClassTransient, false
 	m.lost = cmp.Or(m.lost, lost)
+}
+
+// refuse notes that a rate limit declined the request before anything was done.
+func (m *meaning) refuse() {
+	m.limit()
+	m.noEffect = true
 }
 
 // answer notes that the backend, or the operating system, rejected the request.
@@ -113,7 +131,7 @@ func (m *meaning) addLookUp(err *net.DNSError) {
 	m.noEffect = true
 	if err.IsNotFound || err.Err == "unrecognized address" {
 		m.unknown()
-		m.lost = "host not found" // for callers that take unknown errors for trouble
+		m.lost = hostNotFound // for callers that take unknown errors for trouble
 		return
 	}
 	m.trouble("")
@@ -141,6 +159,8 @@ func (m *meaning) addSQLState(state string) {
 	case "08", "40", "53", "57", "58":
 		m.trouble("")
 	case "00", "01", "02": // success, a warning, no data
+	case "HY", "70": // MySQL's for any other error, or for a query that was killed
+		m.unknown()
 	default:
 		m.answer()
 	}
@@ -162,29 +182,56 @@ func (m *meaning) addStatus(status int) {
 		m.silent = true
 	case status == 504:
 		m.trouble(timedOut)
-	case status == 429, status >= 500 && status != 501 && status != 505:
+	case status == 429:
+		m.refuse()
+	case status >= 500 && status != 501 && status != 505:
 		m.trouble("")
+		m.status = status
 	case status >= 400:
 		m.answer()
 	}
 }
 
-// statusOfGRPC holds the HTTP status for each code of google.golang.org/grpc/codes, as gRPC gateways translate
-// them. Only canceled (1) and unknown (2) differ: a server returns unknown for any error, so they prove as little
-// as a 408.
-var statusOfGRPC = [...]int{200, 408, 408, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401}
+// throttled holds the codes for throttling in the AWS SDKs and Tools Reference Guide, under "Retry behavior".
+var throttled = []string{
+	"BandwidthLimitExceeded", "EC2ThrottledException", "LimitExceededException", "PriorRequestNotComplete",
+	"ProvisionedThroughputExceededException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException",
+	"SlowDown", "ThrottledException", "Throttling", "ThrottlingException", "TooManyRequestsException",
+	"TransactionInProgressException",
+}
 
-// addGRPC adds the status of an error of gRPC's, whose package this one doesn't import.
-func (m *meaning) addGRPC(err error) {
-	status := reflect.ValueOf(err).MethodByName("GRPCStatus")
-	if !status.IsValid() {
+// statusOfGRPC holds the HTTP status for each code of google.golang.org/grpc/codes, as gRPC gateways translate
+// them. These differ: a server returns unknown (2) for any error, so it proves as little as a 408, and so does
+// canceled (1). Exhausted resources (8) need not be a rate limit, and an aborted transaction (10) is trouble.
+var statusOfGRPC = [...]int{200, 408, 408, 400, 504, 404, 409, 403, 503, 400, 503, 400, 501, 500, 503, 500, 401}
+
+// addOther adds errors of packages that this one doesn't import, and that have no method to tell: those of gRPC and of
+// go-sql-driver/mysql.
+func (m *meaning) addOther(err error) {
+	v := reflect.ValueOf(err)
+	if status := v.MethodByName("GRPCStatus"); status.IsValid() {
+		code := status.Call(nil)[0].MethodByName("Code").Call(nil)[0].Uint()
+		if code < uint64(len(statusOfGRPC)) {
+			m.addStatus(statusOfGRPC[code])
+			m.status = 0
+		}
 		return
 	}
-	code := status.Call(nil)[0].MethodByName("Code").Call(nil)[0].Uint()
-	if code < uint64(len(statusOfGRPC)) {
-		m.addStatus(statusOfGRPC[code])
+
+	switch v = reflect.Indirect(v); {
+	case v.Kind() != reflect.Struct:
+	case v.Type() == plainText && err.Error() == "invalid connection":
+		m.trouble("connection closed")
+	default:
+		if f := v.FieldByName("SQLState"); f.IsValid() && f.CanInterface() {
+			state, _ := f.Interface().([5]byte)
+			m.addSQLState(strings.Trim(string(state[:]), "\x00"))
+		}
 	}
 }
+
+// plainText is the type of the errors that errors.New returns.
+var plainText = reflect.TypeOf(errors.New("")).Elem()
 
 // lostMessage returns the message for an agent about a connection that was lost by err: the message of an *Error, which
 // was written for agents, or a reason in our own words.

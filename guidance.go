@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // suggestions tell an agent what to do next. Config.Suggestions replaces them.
@@ -15,6 +16,8 @@ var suggestions = map[Code]string{
 	CodeConnectionLost: "Wait for the connection to come back, then try again.",
 	CodeRetryExhausted: "Several attempts have failed already: do not repeat the call at once. " +
 		"Try again later; go on with other tools meanwhile, or tell the user.",
+	CodeRateLimited: "Do not call this tool again before the time in retryAfter has passed, or for a minute if there is none; " +
+		"go on with other tools meanwhile.",
 	CodeOverloaded:   "Earlier calls of this tool are still running. Wait for them to end before calling it again.",
 	CodeToolFailed:   "Try again. If it fails again, change the request or use another tool.",
 	CodeToolNotFound: "List the available tools and call one of those.",
@@ -153,7 +156,7 @@ func (m *meaning) toError(tool string) *Error {
 
 	code, message := m.inOurWords(tool)
 	e := newError(code, tool, message, m.class == ClassTransient)
-	e.Err, e.class = m.err, m.countedClass()
+	e.Err, e.class, e.reason = m.err, m.countedClass(), m.reason()
 	e.guidance.quiet = e.class.neutral()
 	if e.Retryable {
 		e.RetryAfter = m.retryAfter
@@ -197,6 +200,8 @@ func (m *meaning) inOurWords(tool string) (Code, string) {
 		return CodeValidation, sentence(tool, "rejected the request")
 	case m.class == ClassCanceled:
 		return CodeCanceled, canceledMessage
+	case m.lost == rateLimit:
+		return CodeRateLimited, limitedMessage(tool, m.retryAfter)
 	case m.lost == timedOut:
 		return CodeTimeout, sentence(tool, timedOut)
 	case m.lost != "" && (m.class != ClassNeutral || m.weight > weightUnknown):
@@ -213,14 +218,13 @@ func (m *meaning) exhausted(tool string, attempts int) *Error {
 	}
 
 	message := sentence(tool, "failed after "+plural(int64(attempts), "attempt"))
-	switch {
-	case m.own != nil && m.own.Message != "":
+	if why := m.reason(); m.own != nil && m.own.Message != "" {
 		message += ": " + m.own.Message
-	case last.Code == CodeConnectionLost && m.lost != "":
-		message += ": " + m.lost
+	} else if why != "" && why != timedOut {
+		message += ": " + why
 	}
 	e := newError(CodeRetryExhausted, tool, message, last.Retryable)
-	e.Err, e.Attempts, e.LastCode, e.RetryAfter = m.err, attempts, last.Code, last.RetryAfter
+	e.Err, e.Attempts, e.LastCode, e.RetryAfter, e.reason = m.err, attempts, last.Code, last.RetryAfter, last.reason
 	if !last.hasOurWords() {
 		e.Suggestion = last.Suggestion
 	}
@@ -235,10 +239,35 @@ func sentence(tool, rest string) string {
 	return "Tool '" + tool + "' " + rest
 }
 
+func limitedMessage(tool string, after time.Duration) string {
+	message := "The backend limits requests: call again "
+	if tool != "" {
+		message = "The backend of '" + tool + "' limits requests: call again "
+	}
+	if after <= 0 {
+		return message + "later"
+	}
+	return message + "in " + plural(wholeSeconds(after), "second")
+}
+
 const canceledMessage = "The call was canceled"
 
-func circuitOpenMessage(seconds int64) string {
-	const msg = "Circuit breaker open due to repeated failures."
+// why returns why the call failed in a few words, "" if that isn't known. It may be called on nil.
+func (e *Error) why() string {
+	if e == nil {
+		return ""
+	}
+	if code := cmp.Or(e.LastCode, e.Code); e.reason == "" && code != CodeToolFailed {
+		return string(code)
+	}
+	return e.reason
+}
+
+func circuitOpenMessage(why string, seconds int64) string {
+	msg := "Circuit breaker open due to repeated failures."
+	if why != "" {
+		msg = "Circuit breaker open: the last call failed with " + why + "."
+	}
 	switch seconds {
 	case 0:
 		return msg

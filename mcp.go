@@ -18,8 +18,8 @@ const (
 	// MetaDebug turns debug on for a request. Its value is true or false.
 	MetaDebug = "io.github.seed8d1e2389.resilience/debug"
 
-	// MetaTimeout is a request's own timeout, as for [Timeout]. Its value is a positive number
-	// of seconds.
+	// MetaTimeout is a request's own timeout. Its value is a positive number of seconds. It is
+	// capped at the tool's MaxTimeout, or at the tool's timeout if that isn't set.
 	MetaTimeout = "io.github.seed8d1e2389.resilience/timeout"
 )
 
@@ -93,6 +93,7 @@ func (r *Request) readMeta(o *options) {
 		}
 	}
 	if v, ok := r.Meta[MetaTimeout]; ok && r.AllowTimeout {
+		o.capped = true
 		if o.timeout, o.timeoutSet = seconds(v); !o.timeoutSet {
 			o.invalid = validationError("", "_meta[%q] must be a positive number of seconds", MetaTimeout)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -14,7 +15,7 @@ type weight uint8
 
 const (
 	weightNone     weight = iota // canceled, or marked as neutral
-	weightRejected               // another guard or a Connector rejected the call, before anything was done
+	weightRejected               // another guard, a Connector or a rate limit rejected the call before anything was done
 	weightUnknown                // nothing is known, or the type leaves open whose fault the failure is
 	weightAnswer                 // the backend, or the operating system, rejected the request
 	weightTrouble                // the backend is in trouble
@@ -29,18 +30,22 @@ type meaning struct {
 	own        *Error // the outermost *Error, which the agent reads; nil if there is none
 	weight     weight
 	class      Class         // before MarkNeutral, see countedClass
-	lost       string        // why the connection is lost, for an agent, or timedOut; empty if unknown
+	lost       string        // why the connection is lost, for an agent, or timedOut or rateLimit; empty if unknown
+	status     int           // of HTTP, if it means trouble; zero if unknown
 	retryAfter time.Duration // how long the error asks to wait; zero if it doesn't
 
 	noEffect       bool // the failed operation certainly changed nothing
 	markedNoEffect bool // nor did anything before it, by MarkTransient
 	neutral        bool // marked by MarkNeutral
-	notMade        bool // a Connector rejected the call
+	declined       bool // a Connector or a rate limit rejected the request
 	silent         bool // an agent brings such errors about, as well as a backend in trouble
 }
 
-// timedOut is the reason in meaning.lost that makes a TIMEOUT rather than a CONNECTION_LOST.
-const timedOut = "timed out"
+// These reasons in meaning.lost make a TIMEOUT or a RATE_LIMITED rather than a CONNECTION_LOST.
+const (
+	timedOut  = "timed out"
+	rateLimit = "rate limit"
+)
 
 // meaningOf returns what err means outside of a guard.
 func meaningOf(err error) meaning {
@@ -121,12 +126,12 @@ func (m *meaning) add(err error) {
 		m.decide(ClassPermanent)
 	case *notMade:
 		m.decide(ClassTransient)
-		m.weight, m.notMade, m.noEffect = weightRejected, true, true
+		m.weight, m.declined, m.noEffect = weightRejected, true, true
 	case *repeated:
-		if m.notMade {
+		if m.declined {
 			m.weight = weightTrouble // something else had failed before
 		}
-		m.noEffect, m.markedNoEffect, m.notMade = false, false, false
+		m.noEffect, m.markedNoEffect, m.declined = false, false, false
 	case *PanicError:
 		*m = meaning{weight: weightExplicit, class: ClassPermanent}
 
@@ -144,7 +149,7 @@ func (m *meaning) add(err error) {
 
 // decide notes the class that an author chose. It overrides the errors within.
 func (m *meaning) decide(c Class) {
-	m.weight, m.class, m.neutral, m.notMade = weightExplicit, c, false, false
+	m.weight, m.class, m.neutral, m.declined = weightExplicit, c, false, false
 }
 
 // addMark adds a mark. A rejection remains one if it is marked by MarkTransient.
@@ -172,18 +177,20 @@ func (m *meaning) addError(e *Error) {
 
 	switch e.Code {
 	case CodeConnectionLost:
-		m.notMade, m.noEffect = cause.notMade, cause.noEffect
+		m.declined, m.noEffect = cause.declined, cause.noEffect
 	case CodeToolFailed:
 		m.noEffect = cause.noEffect
+	case CodeRateLimited:
+		m.refuse()
 	case CodeTimeout:
 		m.lost = timedOut
 	case CodeRetryExhausted, CodeCanceled:
-		_, m.notMade = e.Err.(*notMade) // of the Connector itself
-		m.noEffect = m.notMade
+		_, m.declined = e.Err.(*notMade) // of the Connector itself
+		m.noEffect = m.declined
 	case CodeCircuitOpen, CodeOverloaded, CodeShuttingDown:
 		m.weight = weightRejected
 	}
-	if m.notMade {
+	if m.declined {
 		m.weight = weightRejected
 	}
 }
@@ -199,7 +206,8 @@ func (e *Error) meansClass() Class {
 		return ClassCanceled
 	case code == CodeRetryExhausted:
 		return ClassPermanent
-	case e.Retryable, code == CodeTimeout, code == CodeCircuitOpen, code == CodeOverloaded, code == CodeConnectionLost:
+	case e.Retryable, code == CodeTimeout, code == CodeConnectionLost, code == CodeCircuitOpen, code == CodeOverloaded,
+		code == CodeRateLimited:
 		return ClassTransient
 	}
 	return ClassPermanent
@@ -209,7 +217,7 @@ func (e *Error) meansClass() Class {
 // explains. Trouble in a report outweighs the type of the error. Any report explains an unknown error.
 func (m *meaning) judge(report *verdict, unexplained Class) {
 	trouble := report.inTrouble()
-	if trouble {
+	if trouble || report.limits() {
 		m.retryAfter = max(m.retryAfter, report.retryAfter)
 	}
 
@@ -217,8 +225,11 @@ func (m *meaning) judge(report *verdict, unexplained Class) {
 	case m.unfinished():
 		m.class = ClassInvalid
 	case !m.undecided():
+	case report.limits() && (trouble || m.weight == weightUnknown):
+		m.limit()
 	case trouble:
-		m.weight, m.class, m.lost = weightTrouble, report.class, cmp.Or(m.lost, report.lost)
+		m.weight, m.class = weightTrouble, report.class
+		m.lost, m.status = cmp.Or(m.lost, report.lost), cmp.Or(m.status, report.status)
 	case m.weight != weightUnknown:
 	case report != nil:
 		m.class = report.class
@@ -229,6 +240,14 @@ func (m *meaning) judge(report *verdict, unexplained Class) {
 	}
 }
 
+// reason returns why the call failed in a few words, "" if that isn't known.
+func (m *meaning) reason() string {
+	if m.lost == "" && m.status != 0 {
+		return "status " + strconv.Itoa(m.status)
+	}
+	return m.lost
+}
+
 // countedClass returns the class for breakers and retries.
 func (m *meaning) countedClass() Class {
 	if m.neutral {
@@ -237,7 +256,12 @@ func (m *meaning) countedClass() Class {
 	return m.class
 }
 
-// rejected reports whether another guard or a Connector rejected a call that the tool made.
+// limit notes that a rate limit declined the request: the backend is alive, but doesn't answer now.
+func (m *meaning) limit() {
+	m.weight, m.class, m.lost, m.declined = weightRejected, ClassTransient, rateLimit, true
+}
+
+// rejected reports whether another guard, a Connector or a rate limit rejected what the tool asked for.
 func (m *meaning) rejected() bool { return m.weight == weightRejected }
 
 // undecided reports whether the types of errors and reports may still change what the failure means.

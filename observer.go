@@ -110,7 +110,7 @@ type BreakerChange struct {
 	Label    string // for metrics, which need few names: the name of the tool's breaker, without a key
 	From, To State
 	Cause    Cause
-	Reason   string // the one of Isolate, if To is StateIsolated
+	Reason   string // that was given to Isolate; or why the last call failed, such as "connection refused", if known
 	Time     time.Time
 }
 

@@ -12,6 +12,7 @@ type options struct {
 	request    *RequestInfo // nil if there is none
 	invalid    *Error       // why the options aren't valid; nil if they are
 	timeoutSet bool
+	capped     bool // the timeout is a client's, so the tool's MaxTimeout bounds it
 	waits      bool // for the tool, after the caller has left
 	debug      bool
 	unknown    bool // the server doesn't have the tool
@@ -45,12 +46,12 @@ func Args(args map[string]any) Option { return func(o *options) { o.args = args 
 // Debug turns debug on for the call, even if Config.Debug is false.
 func Debug() Option { return func(o *options) { o.debug = true } }
 
-// Timeout replaces the tool's timeout for the call. It is capped at the tool's MaxTimeout, or
-// at the tool's timeout if that isn't set. It must be positive; otherwise the call fails with
-// VALIDATION_ERROR. If it is shorter than the tool's own timeout, neither a TIMEOUT nor a deadline error
+// Timeout replaces the tool's timeout for the call, and its MaxTimeout too if that is shorter. It must be
+// positive; otherwise the call fails with VALIDATION_ERROR. (A client's timeout, see [MetaTimeout], is
+// capped at the tool's MaxTimeout.) If it is shorter than the tool's own timeout, neither a TIMEOUT nor a deadline error
 // of the tool is counted, unless progress has kept the call going for as long as that.
 func Timeout(d time.Duration) Option {
-	return func(o *options) { o.timeout, o.timeoutSet = d, true }
+	return func(o *options) { o.timeout, o.timeoutSet, o.capped = d, true, false }
 }
 
 // WaitForTool makes the call wait for its tool, until the tool's own timeout at the latest, when the

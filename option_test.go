@@ -15,6 +15,11 @@ import (
 func TestCallEndsByTheFirstOfItsTimeouts(t *testing.T) {
 	const s = time.Second
 	timeout := func(d time.Duration) []resilience.Option { return []resilience.Option{resilience.Timeout(d)} }
+	clients := func(seconds int) []resilience.Option {
+		meta := map[string]any{resilience.MetaTimeout: seconds}
+		request := resilience.Request{AllowTimeout: true, RequestInfo: resilience.RequestInfo{Meta: meta}}
+		return []resilience.Option{resilience.ForRequest(request)}
+	}
 	last := []resilience.Option{resilience.Timeout(time.Hour), nil, resilience.Timeout(s)}
 	heavy, upTo90s := resilience.Tool{Tier: resilience.Heavy}, resilience.Tool{MaxTimeout: 90 * s}
 	for name, tc := range map[string]struct {
@@ -30,9 +35,10 @@ func TestCallEndsByTheFirstOfItsTimeouts(t *testing.T) {
 		"the caller's deadline":       {deadline: s, took: s},
 		"a later deadline":            {deadline: time.Hour, took: 60 * s, failures: 1},
 		"a shorter option":            {opts: timeout(s), took: s},
-		"a longer option":             {opts: timeout(time.Hour), took: 60 * s, failures: 1},
-		"a longer option, allowed":    {tool: upTo90s, opts: timeout(80 * s), took: 80 * s, failures: 1},
-		"too long an option":          {tool: upTo90s, opts: timeout(time.Hour), took: 90 * s, failures: 1},
+		"a longer option":             {opts: timeout(time.Hour), took: time.Hour, failures: 1},
+		"longer than MaxTimeout":      {tool: upTo90s, opts: timeout(time.Hour), took: time.Hour, failures: 1},
+		"a client's, allowed":         {tool: upTo90s, opts: clients(80), took: 80 * s, failures: 1},
+		"a client's, too long":        {tool: upTo90s, opts: clients(3600), took: 90 * s, failures: 1},
 		"the last of several options": {opts: last, took: s},
 	} {
 		t.Run(name, func(t *testing.T) {

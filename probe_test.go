@@ -293,8 +293,8 @@ func TestProbeURLReadsAnswersAsTransportDoes(t *testing.T) {
 	}))
 	probe := resilience.ProbeURL(server.URL, server.Client()) // http.DefaultClient doesn't trust the server
 	for code, class := range map[int]resilience.Class{
-		404: resilience.ClassInvalid, 408: resilience.ClassInvalid,
-		429: resilience.ClassTransient, 500: resilience.ClassTransient, 503: resilience.ClassTransient,
+		404: resilience.ClassInvalid, 408: resilience.ClassInvalid, 429: resilience.ClassNeutral,
+		500: resilience.ClassTransient, 503: resilience.ClassTransient,
 	} {
 		status.Store(int32(code))
 		err := probe(t.Context())

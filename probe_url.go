@@ -35,7 +35,11 @@ func ProbeURL(rawURL string, client *http.Client) func(context.Context) error {
 		defer res.Body.Close()
 
 		if v := readAnswer(res); v.class != ClassNeutral {
-			return mark(fmt.Errorf("resilience: the probe was answered with status %d", res.StatusCode), v.class, false)
+			class := v.class
+			if v.limits() {
+				class = ClassNeutral
+			}
+			return mark(fmt.Errorf("resilience: the probe was answered with status %d", res.StatusCode), class, false)
 		}
 		if n := res.ContentLength; n >= 0 && n <= maxDrained { // a stream has no end
 			_, err = io.Copy(io.Discard, res.Body)

@@ -22,7 +22,8 @@ type Retry struct {
 	MaxRetries int
 
 	// Backoff computes the delays. Here a zero Base means 100ms, and a zero Max means 1s, or
-	// Base if that is longer. An error that asks for a longer delay than Max isn't retried.
+	// Base if that is longer. An error that asks for a longer delay than Max isn't retried, and
+	// neither is a rate limit that doesn't tell when it ends.
 	Backoff Backoff
 
 	// MaxElapsed is how long after the beginning of a call its last retry may start, since
@@ -53,12 +54,13 @@ func (r Retry) check() []error { return r.Backoff.check() }
 // delay, if ok and if there is time for it. exhausted means that n attempts are enough.
 func (r *Retry) next(n int, m *meaning, start time.Time) (delay time.Duration, ok, exhausted bool) {
 	if n > r.MaxRetries {
-		return 0, false, n > 1 && !m.notMade
+		return 0, false, n > 1 && !m.declined
 	}
 
 	delay = max(r.Backoff.Delay(n-1), m.retryAfter)
 	late := r.MaxElapsed >= 0 && time.Since(start)+delay > r.MaxElapsed
-	return delay, m.retryAfter <= r.Backoff.Max && !late, false
+	soon := m.retryAfter <= r.Backoff.Max && (m.lost != rateLimit || m.retryAfter > 0)
+	return delay, soon && !late, false
 }
 
 // fits reports whether any of the time that ctx has is left after a wait of d. During a wait
@@ -179,7 +181,7 @@ func (r *Retry) notify(n int, delay time.Duration, err error) {
 
 // retry waits until the next attempt may be made, or finishes the call if none may. A probe is one attempt.
 func (c *call) retry(f *failure, harmless bool) (again bool) {
-	again = f.countedClass() == ClassTransient && (f.notMade || !f.rejected()) && !f.inconclusive &&
+	again = f.countedClass() == ClassTransient && (f.declined || !f.rejected()) && !f.inconclusive &&
 		!c.current.ticket.isProbe() && (harmless || c.effect().repeatable())
 	r, n := c.state.Retry, c.current.number
 	var delay time.Duration

@@ -152,12 +152,9 @@ func (r *record) lastIs(err error) bool { return r.last() != nil && found(err, r
 
 // A Cooperative tool answers for itself.
 func (r *record) inTime() bool {
-	limit := r.config.MaxTimeout
-	if limit == 0 {
-		limit = r.config.Timeout
-		if r.timeout > 0 {
-			limit = min(limit, r.timeout)
-		}
+	limit := max(r.config.MaxTimeout, r.timeout)
+	if r.config.MaxTimeout == 0 {
+		limit = cmp.Or(r.timeout, r.config.Timeout)
 	}
 
 	callerWaits := !r.left.IsZero() && r.end.Time.After(r.left) && r.end.Duration > 0

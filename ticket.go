@@ -34,17 +34,17 @@ type ticket struct {
 func (a *admission) isProbe() bool { return a.phase.state == StateHalfOpen }
 
 // settle reports the outcome of the call, and whether it counts: only the first one, and only if the
-// breaker hasn't changed since it has admitted the call.
+// breaker hasn't changed since it has admitted the call. If the breaker opens, rejections say why the call failed.
 //
 // A probe that ends as neutral gives its slot back. If it stood in another call's way, then from now on one
 // call more is admitted beside each probe. Otherwise a client whose calls are always neutral, or a nested
 // call that lost its context, could block recovery forever.
-func (t *ticket) settle(o outcome) (counted bool) {
+func (t *ticket) settle(o outcome, why string) (counted bool) {
 	if t.used.Swap(true) {
 		return false
 	}
 	if t.phase.state == StateClosed {
-		return t.settleClosed(o)
+		return t.settleClosed(o, why)
 	}
 
 	b := t.b
@@ -58,7 +58,7 @@ func (t *ticket) settle(o outcome) (counted bool) {
 	case outcomeSuccess:
 		b.change(b.closedPhase(), CauseCalls)
 	case outcomeFailure:
-		b.open(b.cfg.Cooldown, t.phase.failures+1, CauseCalls)
+		b.open(b.cfg.Cooldown, t.phase.failures+1, CauseCalls, why)
 	case outcomeNeutral:
 		t.free()
 		if t.phase.contended {
@@ -71,7 +71,7 @@ func (t *ticket) settle(o outcome) (counted bool) {
 }
 
 // settleClosed lets gobreaker count the outcome.
-func (t *ticket) settleClosed(o outcome) (counted bool) {
+func (t *ticket) settleClosed(o outcome, why string) (counted bool) {
 	counted = t.b.phase.Load() == t.phase
 	switch o {
 	case outcomeSuccess:
@@ -81,7 +81,7 @@ func (t *ticket) settleClosed(o outcome) (counted bool) {
 	default:
 		t.report(errFailure)
 		if t.phase.counter.State() != gobreaker.StateClosed {
-			t.b.trip(t.phase)
+			t.b.trip(t.phase, why)
 		}
 	}
 	return counted
@@ -123,12 +123,12 @@ func (b *Breaker) Allow() (done func(error), err error) {
 
 // done reports the result of the call.
 func (t *ticket) done(err error) {
-	o := outcomeSuccess
-	if err != nil {
-		m := meaningOf(err)
-		o = m.outcome()
+	if err == nil {
+		t.settle(outcomeSuccess, "")
+		return
 	}
-	t.settle(o)
+	m := meaningOf(err)
+	t.settle(m.outcome(), m.reason())
 }
 
 // WithBreaker calls fn on this goroutine if b admits the call, and reports the result to b.
@@ -163,11 +163,11 @@ func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context
 		return value, rejected
 	}
 	t := &ticket{admission: a}
-	defer t.settle(outcomeFailure) // counts only if fn calls runtime.Goexit
+	defer t.settle(outcomeFailure, "") // counts only if fn calls runtime.Goexit
 
 	value, err = protect(&attempt{Context: ctx, outer: outer, ticket: t}, fn)
 	if err != nil && !isCrash(err) && ctx.Err() == context.Canceled {
-		t.settle(outcomeNeutral)
+		t.settle(outcomeNeutral, "")
 	} else {
 		t.done(err)
 	}

@@ -16,21 +16,25 @@ import (
 //
 //	client := &http.Client{Transport: resilience.Transport(nil)}
 //
-// Trouble is a lost connection, a timeout, an answer that breaks off, a status from 500 except 501 and 505, a 429,
-// and a 403 with Retry-After or an exhausted rate limit. Their headers determine how long to wait. The statuses
-// 408, 423 and 425 are ignored, and other statuses from 400 reject the request.
+// Trouble is a lost connection, a timeout, an answer that breaks off, and a status from 500 except 501 and 505. A rate
+// limit is a 429, or a 403 with Retry-After, an exhausted limit in its headers, or "rate limit" in the first 4KiB of
+// its body. The headers determine how long to wait. The statuses 408, 423 and 425 are ignored, and other statuses from
+// 400 reject the request.
 //
 // GET, HEAD, OPTIONS and TRACE change nothing, and neither do requests with an answer from 400 to 498 except 408.
-// A tool of any [Effect] is retried if its last request would have changed something and was refused, because the
-// connection was refused or a rate limit is exhausted (a 429, or a 403 as above).
+// A tool of any [Effect] is retried if its last request would have changed something and never began, because there was
+// no connection or a rate limit.
 func Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	return &transport{base}
+	return &transport{base: base}
 }
 
-type transport struct{ base http.RoundTripper }
+type transport struct {
+	base  http.RoundTripper
+	hosts table[string, bool] // that have answered: if one of them isn't found, that is trouble
+}
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, safe := req.Context(), slices.Contains(safeMethods, req.Method)
@@ -41,10 +45,16 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 	res, err := t.base.RoundTrip(req)
 	var v *verdict
-	if err != nil {
-		v = readFailure(ctx, err)
-	} else {
+	host := req.URL.Hostname()
+	known := t.hosts.get(host)
+	switch {
+	case err != nil:
+		v = readFailure(ctx, err, known)
+	default:
 		v = readAnswer(res)
+		if !known {
+			t.hosts.add(host, func() bool { return true }, nil)
+		}
 	}
 	if v != nil && (safe || isReplayed(req)) { // it proves nothing about writes, or about the tries before it
 		v.noEffect = false
@@ -79,7 +89,7 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF && !b.silent.Swap(true) {
-		if v := readFailure(b.ctx, err); v != nil {
+		if v := readFailure(b.ctx, err, true); v != nil {
 			v.noEffect = false
 			b.request.end(v)
 		}
@@ -103,8 +113,8 @@ func isReplayed(req *http.Request) bool {
 }
 
 // readFailure returns the verdict on the error of a request, nil if it is no answer. Once the context has ended, the
-// error may be the context's cause, which can be anything.
-func readFailure(ctx context.Context, err error) *verdict {
+// error may be the context's cause, which can be anything. A host that has answered before exists.
+func readFailure(ctx context.Context, err error, answered bool) *verdict {
 	if ctx.Err() != nil {
 		return readVerdict(ctx.Err())
 	}
@@ -113,28 +123,34 @@ func readFailure(ctx context.Context, err error) *verdict {
 	}
 
 	m := meaningOf(err)
-	if m.weight == weightUnknown && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
+	switch {
+	case m.lost == hostNotFound && answered:
+		m.trouble("")
+	case m.weight == weightUnknown && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		m.trouble(closed) // no answer
-	}
-	if m.lost == "" {
+	case m.lost == "" && !m.noEffect:
 		return nil // it may be about the request, such as a header that can't be sent
 	}
 	return m.verdict()
 }
 
-// readAnswer returns the verdict on an answer.
+// readAnswer returns the verdict on an answer. A good one that is the last before a limit explains a failure of the tool
+// if nothing else does.
 func readAnswer(res *http.Response) *verdict {
 	after, limited := retryAfter(res.Header)
 	m := meaning{weight: weightUnknown, class: ClassNeutral}
 	m.addStatus(res.StatusCode)
-	switch {
-	case res.StatusCode == http.StatusForbidden && limited, m.weight == weightTrouble:
-		m.trouble("")
-		m.retryAfter = after
-	case m.silent:
+	if res.StatusCode == http.StatusForbidden && (limited || saysLimited(res)) {
+		m.limit()
+	}
+	if m.silent {
 		m.class = ClassInvalid
 	}
+	if limited && res.StatusCode < 400 {
+		m.lost = rateLimit
+	}
 
+	m.retryAfter = after
 	v := m.verdict()
 	v.noEffect = res.StatusCode >= 400 && res.StatusCode < 499 && res.StatusCode != http.StatusRequestTimeout
 	return v

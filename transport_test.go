@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -115,7 +116,9 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		retryAfter time.Duration
 	}
 	failed := want{resilience.CodeToolFailed, 1, true, 0}
-	minute := want{resilience.CodeToolFailed, 1, true, time.Minute}
+	limited := want{resilience.CodeRateLimited, 1, false, 0}
+	minute := want{resilience.CodeRateLimited, 1, false, time.Minute}
+	second := want{resilience.CodeRateLimited, 4, false, time.Second}
 	lost := want{resilience.CodeConnectionLost, 1, true, 0}
 	timeout := want{resilience.CodeTimeout, 1, true, 0}
 	exhausted := want{resilience.CodeRetryExhausted, 4, true, 0}
@@ -131,9 +134,13 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 	}
 	requests := map[string]request{
 		"423 to a write":                {write, "POST", answering(423), own},
-		"429 to a write":                {write, "POST", answering(429), exhausted},
-		"a rate limit for a write":      {write, "POST", answering(403, "X-RateLimit-Remaining", "0"), exhausted},
+		"429 to a write":                {write, "POST", answering(429), limited},
+		"a rate limit for a write":      {write, "POST", answering(403, "X-RateLimit-Remaining", "0"), limited},
 		"429 with a delay":              {read, "GET", answering(429, "Retry-After", "60"), minute},
+		"429 to a write, with a delay":  {write, "POST", answering(429, "Retry-After", "60"), minute},
+		"429 with a short delay":        {write, "POST", answering(429, "Retry-After", "1"), second},
+		"a limit that is exhausted now": {read, "GET", answering(200, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "60"), minute},
+		"a limit that isn't":            {read, "GET", answering(200, "X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "60"), own},
 		"500 to a write":                {write, "POST", answering(500), failed},
 		"503 to a write, with a delay":  {write, "POST", answering(503, "Retry-After", "7"), failed},
 		"no answer":                     {read, "GET", broken(io.ErrUnexpectedEOF), exhausted},
@@ -154,7 +161,7 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 	for status, want := range map[int]want{
 		200: own, 408: own,
 		400: rejected, 401: rejected, 403: rejected, 404: rejected, 422: rejected, 501: rejected, 505: rejected,
-		429: exhausted, 500: exhausted, 502: exhausted, 503: exhausted, 504: exhausted,
+		429: limited, 500: exhausted, 502: exhausted, 503: exhausted, 504: exhausted,
 	} {
 		requests[fmt.Sprint(status)] = request{read, "GET", answering(status), want}
 	}
@@ -167,7 +174,90 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 			got := want{r.Err.Code, r.Attempts, g.Health()[0].ConsecutiveFailures == 1, r.Err.RetryAfter}
 			assert.Equal(t, tc.want, got)
 			assert.ErrorIs(t, r.Err, errOwn)
-			assert.Equal(t, tc.want.counted, r.Err.HasGuidance())
+			assert.Equal(t, tc.want.counted || tc.want.code == resilience.CodeRateLimited, r.Err.HasGuidance())
+		})
+	}
+}
+
+// GitHub's secondary limits show nowhere but in the body, which the tool reads as it is.
+func TestTransportReadsTheBodyOfA403(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for text, want := range map[string]resilience.Code{
+		`{"message": "You have exceeded a secondary Rate Limit."}`: resilience.CodeRateLimited,
+		`{"message": "Resource not accessible"}`:                   resilience.CodeValidation,
+		long + "rate limit":                                        resilience.CodeValidation,
+		"":                                                         resilience.CodeValidation,
+	} {
+		client := clientOf(func(req *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader(text)), Request: req}, nil
+		})
+		r := runNonIdempotent(t, func(ctx context.Context) (int, error) {
+			res, err := send(ctx, client, "POST", "http://x")
+			require.NoError(t, err)
+			body, err := io.ReadAll(res.Body)
+			assert.NoError(t, err)
+			assert.Equal(t, text, string(body))
+			return 0, errOwn
+		})
+		assert.Equal(t, want, r.Err.Code)
+		assert.Equal(t, want == resilience.CodeRateLimited, r.Err.Retryable)
+	}
+}
+
+// A container that is stopped has no name any more. A name that was never known may be an agent's mistake.
+func TestTransportKnowsHostsThatHaveAnswered(t *testing.T) {
+	noHost := &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		client := clientOf(func(req *http.Request) (*http.Response, error) {
+			if down.Load() {
+				return nil, noHost
+			}
+			return answering(200).RoundTrip(req)
+		})
+		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+		run := func(url string) resilience.Result[int] {
+			return resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				_, err := send(ctx, client, "POST", url)
+				return 0, err
+			}, behindAdapter)
+		}
+
+		require.Nil(t, run("http://backend:80/x").Err)
+		down.Store(true)
+		assert.Equal(t, 1, run("http://typo/x").Attempts)
+		assert.Zero(t, g.Breaker("x").Failures())
+		r := run("http://backend:81/y")
+		assert.Equal(t, 4, r.Attempts)
+		assert.Equal(t, "Tool 'x' failed after 4 attempts: host not found", r.Err.Message)
+		assert.Equal(t, 1, g.Breaker("x").Failures())
+	})
+}
+
+// A client that retries by itself hides why until the timeout.
+func TestTimeoutNamesTheLastAttempt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		via       http.RoundTripper
+		message   string
+		retryable bool
+	}{
+		"refused": {broken(errDial), "Tool 'x' exceeded timeout of 60s; the last attempt: connection refused", true},
+		"lost":    {broken(io.EOF), "Tool 'x' exceeded timeout of 60s; the last attempt: connection closed by the other side", false},
+		"500":     {answering(500), "Tool 'x' exceeded timeout of 60s", false},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			client := &http.Client{Transport: resilience.Transport(tc.via)}
+			r := runNonIdempotent(t, func(ctx context.Context) (int, error) {
+				for ctx.Err() == nil {
+					_, _ = send(ctx, client, "POST", "http://x")
+					time.Sleep(7 * time.Second)
+				}
+				return 0, ctx.Err()
+			})
+			assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
+			assert.Equal(t, tc.message, r.Err.Message)
+			assert.Equal(t, tc.retryable, r.Err.Retryable)
+			time.Sleep(time.Minute) // the tool notices its end late
 		})
 	}
 }
@@ -185,10 +275,17 @@ func TestTransportReadsHowLongToWait(t *testing.T) {
 		{seconds30, 403, []string{"Retry-After", "30"}},
 		{time.Hour, 429, []string{"Retry-After", date(time.Hour)}},
 		{rejected, 403, []string{"Retry-After", "soon"}},
+		{time.Hour, 429, []string{"Retry-After", strings.Replace(date(time.Hour), "GMT", "+0000", 1)}},
+		{seconds30, 429, []string{"Retry-After", "946684830"}},
+		{seconds30, 429, []string{"Retry-After", "946684830000"}},
+		{0, 429, []string{"Retry-After", "90000"}}, // more than a day
 		{0, 429, []string{"Retry-After", "-5"}},
 		{0, 429, []string{"Retry-After", "1e300"}},
 		{seconds30, 429, []string{"Retry-After", "soon", "RateLimit", `"a";r=0;t=30`}},
 		{seconds30, 403, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "946684830"}},
+		{seconds30, 403, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "946684830000"}},
+		{seconds30, 403, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "2000-01-01T00:00:30Z"}},
+		{time.Minute, 429, []string{"X-RateLimit-Remaining-Requests", "0", "X-RateLimit-Reset-Requests", "1m0s"}},
 		{rejected, 403, []string{"X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "946684830"}},
 		{seconds30, 429, []string{"RateLimit-Remaining", "0", "RateLimit-Reset", "30"}},
 		{seconds30, 429, []string{"X-Rate-Limit-Remaining", "0", "X-Rate-Limit-Reset", "30"}},
@@ -413,7 +510,9 @@ func TestPromise8AnswerThatBreaksOffWasGiven(t *testing.T) {
 
 // With such a header, net/http sends a request again by itself. Only the last try was refused then.
 func TestPromise8RequestThatIsReplayedMayHaveBeenSent(t *testing.T) {
-	for name, via := range map[string]http.RoundTripper{"refused": broken(errDial), "429": answering(429)} {
+	for name, via := range map[string]http.RoundTripper{
+		"refused": broken(errDial), "429": answering(429, "Retry-After", "1"),
+	} {
 		for header, attempts := range map[string]int{"Idempotency-Key": 1, "X-Idempotency-Key": 1, "X-Request-Id": 4} {
 			for _, value := range [][]string{{"k"}, nil} { // nil isn't sent, but has the same effect
 				runInBubble(t, fmt.Sprint(name, header, value), func(t *testing.T) {

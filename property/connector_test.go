@@ -25,6 +25,7 @@ type connectorModel struct {
 	at       time.Time // since when it is up or dialling, or else the time of the next dial
 	attempts int       // that have failed in a row
 	delays   int       // since the last stable connection
+	since    time.Time // when that was lost
 	dials    int
 	made     int // connections, numbered from 1
 }
@@ -42,7 +43,7 @@ func (m *connectorModel) down(at time.Time) {
 	}
 
 	m.state = resilience.ConnectionDown
-	m.at = at.Add(m.backoff.Delay(m.delays))
+	m.at = at.Add(min(m.backoff.Delay(m.delays), max(at.Sub(m.since), m.backoff.Base)))
 	m.delays++
 }
 
@@ -80,7 +81,7 @@ func (m *connectorModel) tick() {
 
 func (m *connectorModel) lost() {
 	if time.Since(m.at) >= m.stable {
-		m.delays = 0
+		m.delays, m.since = 0, time.Now()
 	}
 	m.down(time.Now())
 }
@@ -90,7 +91,7 @@ func (m *connectorModel) reconnect() {
 		return
 	}
 
-	m.attempts, m.delays = 0, 0
+	m.attempts, m.delays, m.since = 0, 0, time.Now()
 	if !m.dialling {
 		m.state = resilience.ConnectionDown
 		m.dial(time.Now())
@@ -167,6 +168,7 @@ func newConnectorTest(r *rapid.T) *connectorTest {
 		maxAttempts: rapid.SampledFrom([]int{0, 2, 4}).Draw(r, "max attempts"),
 		dialTimeout: seconds("dial timeout", 5, 20),
 		stable:      seconds("stable", 1, 10),
+		since:       time.Now(),
 		backoff:     resilience.Backoff{Base: time.Second, Max: 8 * time.Second, Jitter: resilience.NoJitter},
 	}
 

@@ -67,7 +67,7 @@ func (a answer) RoundTrip(req *http.Request) (*http.Response, error) {
 // refused reports whether the backend has certainly not done what the request asks for, and asks to come
 // again.
 func (a answer) refused() bool {
-	limited := a.status == 429 || a.status == 403 && a.header != ""
+	limited := a.status == 429 && a.header == "Retry-After: 1"
 	return a.err == errRefused || a.err == errNoName || a.err == nil && limited
 }
 
@@ -105,12 +105,9 @@ var (
 
 	// troubles are answers of a backend that is in trouble, or none.
 	troubles = rapid.SampledFrom([]answer{
-		{status: 500}, {status: 502}, {status: 503}, {status: 504}, {status: 599}, {status: 429},
+		{status: 500}, {status: 502}, {status: 503}, {status: 504}, {status: 599},
 		{status: 503, header: "Retry-After: 1"},
 		{status: 503, header: "Retry-After: 2"}, // longer than Backoff.Max
-		{status: 429, header: "Retry-After: 60"},
-		{status: 403, header: "Retry-After: 60"},
-		{status: 403, header: "X-RateLimit-Remaining: 0"},
 		{err: io.EOF},
 		{err: io.ErrUnexpectedEOF},
 		{err: syscall.ECONNRESET},
@@ -120,9 +117,15 @@ var (
 	})
 )
 
-// drawMistake returns a tool that fails by the fault of an agent.
+// limits are answers of a backend that limits requests for longer than a retry waits.
+var limits = rapid.SampledFrom([]answer{
+	{status: 429}, {status: 429, header: "Retry-After: 60"},
+	{status: 403, header: "Retry-After: 60"}, {status: 403, header: "X-RateLimit-Remaining: 0"},
+})
+
+// drawMistake returns a tool that fails by the fault of an agent, or because of a rate limit.
 func drawMistake(r *rapid.T) toolFunc {
-	switch rapid.IntRange(0, 4).Draw(r, "mistake") {
+	switch rapid.IntRange(0, 5).Draw(r, "mistake") {
 	case 0: // the backend rejects the request
 		return sends(methods.Draw(r, "method"), answer{status: rejections.Draw(r, "status")})
 	case 1: // the tool makes nothing of a good answer
@@ -131,6 +134,8 @@ func drawMistake(r *rapid.T) toolFunc {
 		}
 	case 2: // the tool rejects the arguments by itself
 		return failsWith(errOwn)
+	case 4: // there were too many requests
+		return sends(methods.Draw(r, "method"), limits.Draw(r, "limit"))
 	case 3: // a file that isn't there
 		return failsWith(&fs.PathError{Op: "open", Path: "/x", Err: syscall.ENOENT})
 	}

@@ -34,7 +34,7 @@ type plan [][]sent
 func drawPlan(r *rapid.T) plan {
 	answers := rapid.OneOf(
 		rapid.SampledFrom([]answer{{status: 200}, {status: 204}, {status: 404}}),
-		rapid.SampledFrom([]answer{{status: 429}, {err: errRefused}}), // after which anything may be retried
+		rapid.SampledFrom([]answer{{status: 429, header: "Retry-After: 1"}, {err: errRefused}}), // after which anything may be retried
 		troubles,
 	)
 	request := rapid.Custom(func(r *rapid.T) sent {

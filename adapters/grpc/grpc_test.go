@@ -169,7 +169,7 @@ func TestStatusTellsWhoseFaultAFailureIs(t *testing.T) {
 		"permission denied":          {read, failed(codes.PermissionDenied), rejected},
 		"resource exhausted":         {read, failed(codes.ResourceExhausted), trouble},
 		"failed precondition":        {read, failed(codes.FailedPrecondition), rejected},
-		"aborted":                    {read, failed(codes.Aborted), rejected},
+		"aborted":                    {read, failed(codes.Aborted), trouble},
 		"out of range":               {read, failed(codes.OutOfRange), rejected},
 		"unimplemented":              {read, failed(codes.Unimplemented), rejected},
 		"internal":                   {read, failed(codes.Internal), trouble},

@@ -121,15 +121,12 @@ func TestAnnotationsDecideAboutRetries(t *testing.T) {
 		cfg     resilience.Config
 		global  *mcp.Tool // the server's
 		session *mcp.Tool
-		during  *mcp.Tool // replaces the server's while the tool runs
 		tries   int32
 	}{
 		"read-only":                         {global: &reads, tries: 4},
 		"writes":                            {global: &writes, tries: 1},
 		"read-only, no other hint":          {global: &readsAlone, tries: 4},
 		"idempotent, no other hint":         {global: &repeats, tries: 4},
-		"becomes read-only":                 {global: &writes, during: &reads, tries: 4},
-		"begins to write":                   {global: &reads, during: &writes, tries: 1},
 		"the session's":                     {session: &reads, tries: 4},
 		"the session's before the server's": {session: &writes, global: &reads, tries: 1},
 		"the Config's first, writes": {
@@ -143,9 +140,6 @@ func TestAnnotationsDecideAboutRetries(t *testing.T) {
 			s := newServer(newGuard(t, tc.cfg))
 			var tries atomic.Int32
 			handler := counted(&tries, func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				if tc.during != nil {
-					s.AddTool(*tc.during, fails)
-				}
 				return failedRes, nil
 			})
 

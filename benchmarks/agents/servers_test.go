@@ -117,11 +117,11 @@ func TestBreakers(t *testing.T) {
 }
 
 // The backend limits rates for 10 seconds, and each reply says to come back in 15. Failsafe-go's breaker waits for
-// so long, others for their cooldown. A Probe asks again after its interval.
+// so long, others for their cooldown. A guard's breaker doesn't open.
 func TestBreakersOfALimitedBackend(t *testing.T) {
 	each(t, []phase{{limited, 0}, {healthy, 10 * time.Second}}, map[string]bool{
 		"bare": true, "by hand": false, "by hand, with words": false, "failsafe-go": true,
-		"guard": false, "guard with Probe": true,
+		"guard": true, "guard with Probe": true,
 	}, func(t *testing.T, trial *trial, want bool) {
 		for range failures {
 			ok, _ := trial.call(t, addEntry)

@@ -30,7 +30,7 @@ var mutants = []mutant{
 	{"an overdue probe isn't ended", "2: a probe that never reports keeps the slot.",
 		"breaker.go", "		if p.left() < 0 {\n", "		if false {\n"},
 	{"a call that is overloaded keeps its permission", "2: an OVERLOADED probe keeps the slot.",
-		"admit.go", "(&ticket{admission: a}).settle(outcomeNeutral)", "_ = a"},
+		"admit.go", "(&ticket{admission: a}).settle(outcomeNeutral, \"\")", "_ = a"},
 	{"a contended probe costs nothing", "2: a probe that calls its breaker without the context rejects itself for ever.",
 		"ticket.go", "			b.extra = min(b.extra+1, maxExtra)\n			t.phase.slots++\n", ""},
 
@@ -47,8 +47,8 @@ var mutants = []mutant{
 		"breaker.go", "uint64(n.ConsecutiveFailures) >= uint64(b.cfg.Failures)",
 		"uint64(n.ConsecutiveFailures) > uint64(b.cfg.Failures)"},
 	{"reset keeps the failures", "3: Reset doesn't forget the failures of a closed breaker.",
-		"control.go", "	b.set(b.closedPhase())\n",
-		"	if b.phase.Load().state != StateClosed {\n		b.set(b.closedPhase())\n	}\n"},
+		"control.go", "	b.change(b.closedPhase(), CauseManual)\n",
+		"	if b.phase.Load().state != StateClosed {\n		b.change(b.closedPhase(), CauseManual)\n	}\n"},
 
 	{"a timeout hides the cause", "4: the error that the tool has returned is lost at the timeout.",
 		"call.go", "	if f.err != error(end.cause) {\n		e.addCause(f.err)\n	}\n", ""},
@@ -76,11 +76,11 @@ var mutants = []mutant{
 	{"a pause may be repeated", "8: a person is asked twice.",
 		"call.go", "	if c.scope.asked.Load() {\n		return NonIdempotent\n	}\n", ""},
 	{"reports don't matter", "8: a call that has changed something is repeated after a refused connection.",
-		"failure.go", "	case f.changed:\n		f.noEffect = f.markedNoEffect\n", ""},
+		"call.go", "f.noEffect && (f.markedNoEffect || !changed)", "(f.noEffect || changed)"},
 	{"calls within don't matter", "8: a call is repeated though a tool within it has done something.",
 		"call.go", "		c.asRequest = newRequest(ctx, true)\n", ""},
 	{"a TIMEOUT is retryable", "8: an agent is told to repeat a call that may have taken effect.",
-		"call.go", "	e.forEffect(c.effect(), false)\n	c.finish(e, o)", "	c.finish(e, o)"},
+		"call.go", "		e.forEffect(c.effect(), false)\n	}\n	c.finish(e, o)", "	}\n	c.finish(e, o)"},
 
 	{"a delay into the deadline", "9: the call sleeps until its time is up.",
 		"retry.go", "return delay < c.scope.left() && fits(c.scope.Context, delay)", "return true"},

@@ -44,12 +44,12 @@ func (r *record) timeouts() (timeout, maximum time.Duration) {
 	own := r.config.timeout.time()
 	timeout, maximum = own, max(own, r.config.maxTimeout.time())
 	if r.timeout > 0 {
-		timeout = min(r.timeout.time(), maximum)
+		timeout = r.timeout.time()
 	}
 	if maximum == own {
 		maximum = timeout
 	}
-	return timeout, maximum
+	return timeout, max(maximum, timeout)
 }
 
 // clockBefore returns the clock of the call as it is just before a moment.
