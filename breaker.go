@@ -44,6 +44,8 @@ type phase struct {
 	wait      time.Duration
 	slots     int  // for calls that may be probes
 	contended bool // a call was rejected because there was no slot
+
+	said atomic.Pointer[Error] // the last rejection, whose words hold for a second
 }
 
 func (p *phase) left() time.Duration {
@@ -123,6 +125,9 @@ func (b *Breaker) Failures() int {
 	}
 	return p.failures
 }
+
+// failing reports whether the breaker is closed and the last call has failed.
+func (b *Breaker) failing() bool { return b.phase.Load().state == StateClosed && b.Failures() > 0 }
 
 // healthy reports whether the breaker is closed and has no failures.
 func (b *Breaker) healthy() bool { return b.phase.Load().state == StateClosed && b.Failures() == 0 }
@@ -238,27 +243,39 @@ func (b *Breaker) rejection(p *phase) *Error {
 		after = b.untilAsked(p.left())
 	}
 	seconds := wholeSeconds(after)
+	_, probing := b.prober.next()
+	asking := probing || p.state == StateHalfOpen || p.left() <= 0
+	if said := p.said.Load(); said != nil && !asking && wholeSeconds(said.RetryAfter) == seconds {
+		e := *said
+		e.RetryAfter = after
+		return &e
+	}
+
 	text := circuitOpenMessage(p.reason, seconds)
-	if _, probing := b.prober.next(); probing || p.state == StateHalfOpen || p.left() <= 0 {
+	if asking {
 		text = circuitOpenMessage(p.reason, 0) + " Its backend is being asked; call again in " + plural(seconds, "second") + "."
 	}
 
 	e := newError(CodeCircuitOpen, b.name, text, true)
-	e.RetryAfter = after
+	e.RetryAfter, e.reason = after, lastCall(p.reason)
 	if b.key != "" {
-		e.Message = "For '" + b.key + "': " + text
-		e.suggest(suggestOtherKey)
+		e.Message, e.guidance.keyed = "For '"+b.key+"': "+text, true
+	}
+	e.suggest(nil)
+	if !asking {
+		said := *e
+		p.said.Store(&said)
 	}
 	return e
 }
 
 // isolatedError has no time to wait, since an operator decides.
 func (b *Breaker) isolatedError(reason string) *Error {
-	text := "'" + b.name + "' is taken out of service"
+	text := "taken out of service"
 	if reason != "" {
 		text += ": " + reason
 	}
-	e := newError(CodeCircuitOpen, b.name, text, false)
-	e.suggest(suggestElsewhere)
+	e := newError(CodeCircuitOpen, b.name, "'"+b.name+"' is "+text, false)
+	e.reason = text
 	return e
 }

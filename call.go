@@ -216,6 +216,10 @@ func (c *call) finish(e *Error, o outcome) {
 	}
 	counted := c.joined == nil && c.scope.ticket.settle(o, e.why()) && o == outcomeFailure
 
+	if after := c.breaker.RetryAfter(); counted && after > 0 { // the next call will be rejected
+		e.RetryAfter = max(e.RetryAfter, after)
+		e.suggest(nil)
+	}
 	if e != nil {
 		c.present(e, c.current.number)
 		c.err = e

@@ -152,7 +152,7 @@ func TestNonIdempotentToolIsRetriedOnlyIfItHadNoEffect(t *testing.T) {
 	runCalls(t, resilience.NonIdempotent, map[string]runTest{
 		"failure":                    {fn: failing(9, errBoom), code: failed, attempts: 1, failures: 1},
 		"connection reset":           {fn: failing(9, errResetInsert), code: lost, attempts: 1, failures: 1},
-		"the error asks for a delay": {fn: failing(9, waitError{time.Second}), code: failed, attempts: 1, failures: 1},
+		"the error asks for a delay": {fn: failing(9, waitError{time.Second}), code: failed, attempts: 1, failures: 1, retryAfter: time.Second},
 		"connection refused": {
 			fn:   failing(9, errRefusedInsert),
 			code: exhausted, attempts: 4, failures: 1, retryable: true,

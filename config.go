@@ -54,8 +54,8 @@ type Config struct {
 	// also considers the backend's reports. Nil, or a panic, means the package's Classify.
 	Classify func(error) Class
 
-	// Suggestions replaces the suggestions for agents, by code. If the tool may have taken effect, and
-	// isn't known to be ReadOnly or Idempotent, a request to check that is still added. Each key must be
+	// Suggestions replaces the suggestions for agents, by code. If another call may do harm, a request to
+	// check first whether the tool has taken effect is still added. Each key must be
 	// one of the Codes; the one of TOOL_FAILED is also for the codes of tools' own.
 	Suggestions map[Code]string
 
@@ -210,8 +210,8 @@ func (c Config) check() error {
 	notNegative(&errs, "AttemptTimeout", c.AttemptTimeout, "none")
 	notNegative(&errs, "MaxAbandoned", c.MaxAbandoned, fmt.Sprint(defaultMaxAbandoned))
 	for _, code := range sortedKeys(c.Suggestions) {
-		errs.require(suggestions[code] != "", fmt.Sprintf("Suggestions[%q]", string(code)),
-			"is of no code: it must be one of %q", sortedKeys(suggestions))
+		errs.require(slices.Contains(codes, code), fmt.Sprintf("Suggestions[%q]", string(code)),
+			"is of no code: it must be one of %q", codes)
 	}
 
 	if len(errs) == 0 {

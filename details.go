@@ -11,7 +11,9 @@ func (e *entry) debug() bool { return e.opts.debug || e.guard.cfg.Debug }
 // present turns err into the error that the agent reads: with the configured suggestion, and with details only with
 // debug.
 func (e *entry) present(err *Error, attempts int) {
-	e.guard.reword(err)
+	if configured := e.guard.cfg.Suggestions; len(configured) > 0 {
+		err.suggest(configured)
+	}
 	if !e.debug() {
 		err.Details = nil
 		return

@@ -193,12 +193,14 @@ func missing(ctx context.Context, last ConnectionChange) *Error {
 	case ConnectionDown:
 		e.Message = lostMessage(last.Err)
 		e.RetryAfter = cmp.Or(max(last.untilDial(), 0), 100*time.Millisecond) // how long a dial takes isn't known
+		e.suggest(nil)
 		return e
 	case ConnectionExhausted:
 		e.Code, e.Attempts = CodeRetryExhausted, last.Attempts
 		e.Message = "Connection lost: " + plural(int64(last.Attempts), "attempt") + " to connect failed"
 	}
 	e.class = ClassPermanent
-	e.giveUp(suggestOther)
+	e.Retryable = false
+	e.suggest(nil)
 	return e
 }

@@ -37,7 +37,8 @@ func TestEffectFromHintsFollowsTheProtocolsDefaults(t *testing.T) {
 // An agent isn't asked to try again where that might do harm.
 func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 	const lost, timeout = resilience.CodeConnectionLost, resilience.CodeTimeout
-	const correct, list = "Correct the arguments, then call again.", "List the available tools and call one of those."
+	const checkIn = "It may have taken effect: check that in 1 second before you call it again."
+	const correct, list = "Correct the arguments, or use another tool.", "List the available tools and call one of those."
 	const exhausted, invalid = resilience.CodeRetryExhausted, resilience.CodeValidation
 	type own = resilience.Error
 	gone := resilience.ConnectionLostError("gone")
@@ -54,7 +55,7 @@ func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 		"lost connection":                {gone, false, suggestCheck},
 		"connection that was never made": {neverMade, true, "Mine"},
 		"made by AsError":                {resilience.AsError("x", errBoom), false, suggestCheck},
-		"an inner rejection":             {resilience.CircuitOpenError("inner", time.Second), false, suggestCheck},
+		"an inner rejection":             {resilience.CircuitOpenError("inner", time.Second), false, checkIn},
 		"refused, after something else":  {resilience.MarkPermanent(syscall.ECONNREFUSED), false, suggestCheck},
 
 		"a reset, marked as permanent": {resilience.MarkPermanent(syscall.ECONNRESET), false, suggestCheck},
@@ -68,15 +69,15 @@ func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 		"a code of its own, which says to try again": {sent, false, suggestCheck},
 
 		"the tool's own error, our suggestion": {
-			&own{Message: "Busy", Retryable: true, RetryAfter: time.Second}, false, suggestCheck,
+			&own{Message: "Busy", Retryable: true, RetryAfter: time.Second}, false, checkIn,
 		},
 		"a code of its own, our suggestion": {
-			&own{Code: "BUSY", Message: "Busy", Retryable: true, RetryAfter: time.Second}, false, suggestCheck,
+			&own{Code: "BUSY", Message: "Busy", Retryable: true, RetryAfter: time.Second}, false, checkIn,
 		},
 		"invalid, our suggestion":      {&own{Code: invalid, Retryable: true, RetryAfter: time.Second}, false, correct},
 		"no such tool, our suggestion": {&own{Code: resilience.CodeToolNotFound, Retryable: true}, false, list},
 		"exhausted, not retryable": {
-			&own{Code: exhausted}, false, "Do not repeat the call: use another tool or tell the user.",
+			&own{Code: exhausted}, false, suggestChange,
 		},
 
 		"inner timeout, its own suggestion":    {mine(timeout), false, "Mine"},
@@ -99,7 +100,6 @@ func TestErrorOfANonIdempotentToolIsRetryableOnlyIfItHadNoEffect(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			assert.Equal(t, tc.retryable, e.Retryable)
 			assert.Equal(t, tc.suggestion, e.Suggestion)
-			assert.True(t, tc.retryable || e.RetryAfter == 0)
 			assert.ErrorIs(t, err, tc.err)
 		})
 	}
@@ -149,7 +149,7 @@ func TestAgentIsToldToTakeCareOnlyWhereTheEffectIsNotKnown(t *testing.T) {
 		"made by AsError":      {resilience.AsError("x", errBoom), suggestRetry + caution},
 		"canceled":             {resilience.CodeCanceled, suggestRetry + caution},
 		"certainly no effect":  {resilience.MarkTransient(errBoom), suggestRetry},
-		"the caller's mistake": {resilience.MarkInvalid(errBoom), "Correct the arguments, then call again."},
+		"the caller's mistake": {resilience.MarkInvalid(errBoom), "Correct the arguments, or use another tool."},
 		"no such tool": {
 			&resilience.Error{Code: resilience.CodeToolNotFound}, "List the available tools and call one of those.",
 		},
@@ -215,8 +215,8 @@ func TestConfiguredSuggestionIsFollowedByWhatTheEffectNeeds(t *testing.T) {
 func TestPromise8RejectionAfterAWriteAsksTheAgentToCheck(t *testing.T) {
 	for effect, want := range map[resilience.Effect]string{
 		resilience.NonIdempotent: suggestCheck,
-		resilience.EffectUnknown: suggestChange + " " + suggestCaution,
-		resilience.Idempotent:    suggestChange,
+		resilience.EffectUnknown: "Correct the arguments, or use another tool. " + suggestCaution,
+		resilience.Idempotent:    "Correct the arguments, or use another tool.",
 	} {
 		t.Run(effect.String(), func(t *testing.T) {
 			wrote, rejected := sending("POST", answering(200)), sending("POST", answering(404))
@@ -358,8 +358,7 @@ func TestCautionOfACallWithinAnotherTool(t *testing.T) {
 // An exhausted call recommends another one, later. A tool around it that may have done something else must not pass
 // that on.
 func TestExhaustedCallWithinAnotherTool(t *testing.T) {
-	const later = "Several attempts have failed already: do not repeat the call at once. " +
-		"Try again later; go on with other tools meanwhile, or tell the user."
+	const later = "4 attempts failed. Try again later."
 	for effect, tc := range map[resilience.Effect]struct {
 		retryable  bool
 		suggestion string

@@ -189,6 +189,9 @@ func (e *Error) UnmarshalJSON(b []byte) error {
 	if s := math.Ceil(in.RetryAfter); s > 0 && s < never.Seconds() {
 		e.RetryAfter = time.Duration(s) * time.Second
 	}
+	if e.Suggestion == e.words(nil) { // it is this package's, on the other side
+		e.guidance.words = e.Suggestion
+	}
 	return nil
 }
 
@@ -208,6 +211,7 @@ func TimeoutError(tool string, timeout time.Duration) *Error {
 func CircuitOpenError(tool string, retryAfter time.Duration) *Error {
 	e := newError(CodeCircuitOpen, tool, circuitOpenMessage("", wholeSeconds(retryAfter)), true)
 	e.RetryAfter = max(retryAfter, 0)
+	e.suggest(nil)
 	return e
 }
 
@@ -244,7 +248,7 @@ func validationError(tool, format string, args ...any) *Error {
 
 func newError(code Code, tool, message string, retryable bool) *Error {
 	e := &Error{Code: code, Tool: tool, Message: message, Retryable: retryable}
-	e.suggest(e.ourWords())
+	e.suggest(nil)
 	e.guidance.quiet = code == CodeCanceled
 	return e
 }

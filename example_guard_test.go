@@ -41,7 +41,7 @@ func Example() {
 	// Output:
 	// 42 <nil>
 	// TOOL_FAILED: Tool 'create_issue' failed
-	// The outcome of this call is unknown: check whether it took effect before you call this tool again.
+	// It may have taken effect: check before you call it again.
 }
 
 func ExampleNew_wrongConfig() {

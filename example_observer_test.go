@@ -15,7 +15,7 @@ func ExampleLogObserver() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		Level: slog.LevelDebug,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey || a.Key == "duration" {
+			if a.Key == slog.TimeKey || a.Key == "duration" || a.Key == "retryAfter" {
 				return slog.Attr{} // so that the output is the same every time
 			}
 			return a

@@ -107,10 +107,7 @@ func (r Result[T]) Message() string {
 	}
 
 	msg := cmp.Or(r.Err.Message, string(r.Err.Code), "The call failed")
-	if !strings.ContainsAny(msg[len(msg)-1:], ".!?") {
-		msg += "."
-	}
-	return strings.TrimSpace(msg + " " + r.Err.Suggestion)
+	return strings.TrimSpace(stopped(msg) + " " + r.Err.Suggestion)
 }
 
 // Run is like [Do], and returns everything that is known of the call.

@@ -27,8 +27,8 @@ func TestToolsMayShareABreaker(t *testing.T) {
 		assert.Zero(t, r.Attempts)
 		assert.Equal(t, `{"code":"CIRCUIT_OPEN","tool":"impact",`+
 			`"message":"Circuit breaker open due to repeated failures. Calls are rejected for 30 more seconds.",`+
-			`"suggestion":"Do not call this tool again before the time in retryAfter has passed; `+
-			`go on with other tools meanwhile.","retryable":true,"retryAfter":30}`, jsonOf(t, r.Err))
+			`"suggestion":"Do not call this tool for 30 seconds; use others.","retryable":true,"retryAfter":30}`,
+			jsonOf(t, r.Err))
 		_, err := resilience.Do(t.Context(), g, "read", succeed)
 		assert.NoError(t, err)
 
@@ -158,7 +158,7 @@ func TestWrapGuardsAHandler(t *testing.T) {
 }
 
 func TestResultMessageTellsAnAgentWhatHappenedAndWhatToDo(t *testing.T) {
-	timeout := "Tool 'x' exceeded timeout of 1s. Try again, or use another tool."
+	timeout := "Tool 'x' exceeded timeout of 1s. Try again later."
 	for want, err := range map[string]*resilience.Error{
 		"":                 nil,
 		timeout:            resilience.TimeoutError("x", time.Second),

@@ -35,8 +35,8 @@ func TestAsErrorCompletesACopy(t *testing.T) {
 		"retryable": {
 			resilience.Error{Message: "m", Retryable: true, Err: wait},
 			resilience.Error{
-				Code: resilience.CodeToolFailed, Tool: "x", Message: "m", Suggestion: suggestRetry, Retryable: true,
-				RetryAfter: time.Minute,
+				Code: resilience.CodeToolFailed, Tool: "x", Message: "m", Retryable: true,
+				RetryAfter: time.Minute, Suggestion: "Do not call this tool for 60 seconds; use others.",
 			},
 		},
 		"a cause that asks to wait, not retryable": {
@@ -69,7 +69,7 @@ func TestSuggestionFollowsFromTheError(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a mistake":            {resilience.MarkInvalid(errBoom), "Correct the arguments, then call again."},
+		"a mistake":            {resilience.MarkInvalid(errBoom), "Correct the arguments, or use another tool."},
 		"lost for good":        {resilience.MarkPermanent(syscall.ECONNREFUSED), suggestChange},
 		"too slow for good":    {resilience.MarkPermanent(context.DeadlineExceeded), suggestChange},
 		"failed for good":      {resilience.MarkPermanent(errBoom), suggestChange},
@@ -184,7 +184,7 @@ func TestWhichErrorsHaveGuidance(t *testing.T) {
 func TestSuggestionsOfTheConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const start, ask, fix = "Start the app.", "Ask in #ops.", "Fix it."
-		const lost, wait = resilience.CodeConnectionLost, "Wait for the connection to come back, then try again."
+		const lost, wait = resilience.CodeConnectionLost, "Try again later."
 		suggestions := map[resilience.Code]string{
 			resilience.CodeTimeout: start, resilience.CodeToolFailed: ask, resilience.CodeValidation: fix,
 		}
@@ -203,8 +203,7 @@ func TestSuggestionsOfTheConfig(t *testing.T) {
 			{unknown, untilDone, start + " " + suggestCaution},
 			{write, failing(9, own(resilience.CodeTimeout, "Mine")), "Mine"},
 			{read, failing(9, permanent), ask},
-			{write, failing(9, permanent), ask + " " + suggestCheck},
-			{unknown, failing(9, permanent), ask + " " + suggestCaution},
+			{write, failing(9, permanent), ask},
 			{write, failing(9, invalid), fix},
 			{read, failing(9, own("", "")), ask},
 			{read, failing(9, own("QUOTA", "")), ask}, // as our words for TOOL_FAILED would be

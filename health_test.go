@@ -32,9 +32,9 @@ func TestHealthIsTheStateOfAllTools(t *testing.T) {
 			`{"tool":"b","available":false,"breaker":"db","state":"open",`+
 			`"consecutiveFailures":5,"inFlight":0,"abandoned":0,`+
 			`"lastError":{"code":"TOOL_FAILED","tool":"b","message":"Tool 'b' failed",`+
-			`"suggestion":"Try again. If it fails again, change the request or use another tool. `+
-			`If this tool changes anything, check first whether this call took effect.",`+
-			`"retryable":true},"retryAfter":20},`+
+			`"suggestion":"Do not call this tool for 30 seconds; use others. `+
+			`If it changes anything, check first whether it took effect.",`+
+			`"retryable":true,"retryAfter":30},"retryAfter":20},`+
 			`{"tool":"c","available":true,"breaker":"c","state":"closed",`+
 			`"consecutiveFailures":0,"inFlight":0,"abandoned":0}]`, jsonOf(t, g.Health()))
 		for i, listed := range []bool{true, true, false} {

@@ -143,7 +143,7 @@ func TestLogObserverWritesBreakerChangesAndLateResults(t *testing.T) {
 level=INFO msg="breaker changed" breaker=db from=open to=half-open cause=cooldown
 level=ERROR msg="breaker opened" breaker=db from=half-open to=open cause=calls
 level=WARN msg="call failed" tool=x attempts=1 duration=1m0s timeout=1m0s `+
-			`code=TIMEOUT error="Tool 'x' exceeded timeout of 60s"
+			`code=TIMEOUT retryAfter=30s error="Tool 'x' exceeded timeout of 60s"
 level=INFO msg="late result" tool=x late=30s error="too late"
 level=WARN msg="breaker isolated" breaker=db from=open to=isolated cause=manual reason=moving
 `, out.String())

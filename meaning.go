@@ -256,6 +256,11 @@ func (m *meaning) countedClass() Class {
 	return m.class
 }
 
+// isLost reports whether the connection was lost, rather than that the time was up or a limit was exhausted.
+func (m *meaning) isLost() bool {
+	return m.lost != "" && m.lost != timedOut && m.lost != networkTimeout && m.lost != rateLimit
+}
+
 // limit notes that a rate limit declined the request: the backend is alive, but doesn't answer now.
 func (m *meaning) limit() {
 	m.weight, m.class, m.lost, m.declined = weightRejected, ClassTransient, rateLimit, true

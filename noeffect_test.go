@@ -74,8 +74,8 @@ func (e asOnly) As(target any) bool { return errors.As(e.inner, target) }
 
 // A refused request is no reason to repeat a tool of which an earlier attempt has done something.
 func TestPromise8LastOfSeveralAttemptsIsNotAll(t *testing.T) {
-	inner := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: resilience.Retry{MaxRetries: 1}})
 	several := func(ctx context.Context) error {
+		inner := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: resilience.Retry{MaxRetries: 1}})
 		r := resilience.Run(ctx, inner, "inner", func(ctx context.Context) (int, error) {
 			if resilience.Attempt(ctx) > 1 {
 				resilience.ReportBackend(ctx, errDial)

@@ -67,7 +67,6 @@ func crashError(tool string, err error) error {
 	}
 
 	e := newError(CodeToolFailed, tool, sentence(tool, "failed"), false)
-	e.suggest(suggestChange)
 	e.Err = err
 	return e
 }

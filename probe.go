@@ -131,9 +131,9 @@ func (b *Breaker) putOff() {
 
 	d := min(b.cfg.Cooldown, time.Until(b.prober.opened.Add(maxCooldowns*min(b.cfg.Cooldown, never/maxCooldowns))))
 	if d > p.left() {
-		later := *p
-		later.until, later.wait = time.Now().Add(d), d
-		b.phase.Store(&later)
+		b.phase.Store(&phase{
+			state: p.state, failures: p.failures, reason: p.reason, until: time.Now().Add(d), wait: d,
+		})
 	}
 }
 

@@ -113,11 +113,11 @@ func notCalled(t *testing.T) toolFunc {
 
 // The suggestions of errors that aren't those of a certain code.
 const (
-	suggestRetry  = "Try again. If it fails again, change the request or use another tool."
-	suggestChange = "Do not repeat the same call: change the request or use another tool."
-	suggestCheck  = "The outcome of this call is unknown: check whether it took effect before you call this tool again."
+	suggestRetry  = "Try again, or use another tool."
+	suggestChange = "Do not repeat this call: change the request or use another tool."
+	suggestCheck  = "It may have taken effect: check before you call it again."
 
-	suggestCaution = "If this tool changes anything, check first whether this call took effect."
+	suggestCaution = "If it changes anything, check first whether it took effect."
 )
 
 // newGuard returns a guard with a valid Config.

@@ -51,7 +51,8 @@ func (r Retry) withDefaults() Retry {
 func (r Retry) check() []error { return r.Backoff.check() }
 
 // next decides what follows the n-th attempt, whose error m may be repeated: another one after the
-// delay, if ok and if there is time for it. exhausted means that n attempts are enough.
+// delay, if ok and if there is time for it. exhausted means that n attempts are enough. A connection that has broken
+// late is tried once more, at once.
 func (r *Retry) next(n int, m *meaning, start time.Time) (delay time.Duration, ok, exhausted bool) {
 	if n > r.MaxRetries {
 		return 0, false, n > 1 && !m.declined
@@ -59,6 +60,9 @@ func (r *Retry) next(n int, m *meaning, start time.Time) (delay time.Duration, o
 
 	delay = max(r.Backoff.Delay(n-1), m.retryAfter)
 	late := r.MaxElapsed >= 0 && time.Since(start)+delay > r.MaxElapsed
+	if late && n == 1 && m.retryAfter == 0 && m.isLost() {
+		return 0, true, false
+	}
 	soon := m.retryAfter <= r.Backoff.Max && (m.lost != rateLimit || m.retryAfter > 0)
 	return delay, soon && !late, false
 }
@@ -179,7 +183,8 @@ func (r *Retry) notify(n int, delay time.Duration, err error) {
 	_ = recovered(func() error { r.OnRetry(n, delay, err); return nil })
 }
 
-// retry waits until the next attempt may be made, or finishes the call if none may. A probe is one attempt.
+// retry waits until the next attempt may be made, or finishes the call if none may. A probe is one attempt. While
+// calls in a row fail, retries have stopped helping, and only multiply the requests to a backend that is down.
 func (c *call) retry(f *failure, harmless bool) (again bool) {
 	again = f.countedClass() == ClassTransient && (f.declined || !f.rejected()) && !f.inconclusive &&
 		!c.current.ticket.isProbe() && (harmless || c.effect().repeatable())
@@ -194,7 +199,7 @@ func (c *call) retry(f *failure, harmless bool) (again bool) {
 	case exhausted:
 		c.finish(f.exhausted(c.tool, n), f.outcome)
 		return false
-	case !again || !c.fits(delay) || c.guard.overloaded(c.state):
+	case !again || !c.fits(delay) || c.guard.overloaded(c.state) || c.breaker.failing():
 		c.finish(c.errorOf(f, harmless), f.outcome)
 		return false
 	case !c.stillAdmitted():

@@ -330,3 +330,70 @@ func TestPromise8MarkOfAPartDoesNotSpeakForWhatWasReported(t *testing.T) {
 		}
 	}
 }
+
+// The first call of an outage makes all its attempts. Then retries have stopped helping.
+func TestRetriesStopWhileCallsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+		var attempts []int
+		for range 5 {
+			attempts = append(attempts, resilience.Run(t.Context(), g, "x", failing(9, errBoom)).Attempts)
+		}
+		assert.Equal(t, []int{4, 1, 1, 1, 1}, attempts)
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
+
+		g.Breaker("x").Reset()
+		mustSucceed(t, g)
+		assert.Equal(t, 4, resilience.Run(t.Context(), g, "x", failing(9, errBoom)).Attempts)
+	})
+}
+
+// The failure that opens the breaker says what the next call would hear.
+func TestFailureThatOpensTheBreakerTellsToWait(t *testing.T) {
+	for name, tc := range map[string]struct {
+		effect resilience.Effect
+		err    error
+		want   string
+	}{
+		"read":      {resilience.ReadOnly, errBoom, "Do not call this tool for 30 seconds; use others."},
+		"write":     {resilience.NonIdempotent, errBoom, "It may have taken effect: check that in 30 seconds before you call it again."},
+		"permanent": {resilience.ReadOnly, resilience.MarkPermanent(errBoom), "Do not call this tool for 30 seconds; use others."},
+		"own words": {resilience.ReadOnly, &resilience.Error{Suggestion: "Ask Ann."}, "Ask Ann."},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Effect: tc.effect})
+			cfg.Breaker.Failures, cfg.Retry.MaxRetries = 1, -1
+			g := newGuard(t, cfg)
+			for range 2 { // the failure that opens it, and a failed probe
+				r := resilience.Run(t.Context(), g, "x", failing(9, tc.err))
+				assert.Equal(t, tc.want, r.Err.Suggestion)
+				assert.Equal(t, 30*time.Second, r.Err.RetryAfter)
+				time.Sleep(30 * time.Second)
+			}
+		})
+	}
+}
+
+// A call that has lost its connection late, when there is no time for delays, is made once more.
+func TestConnectionThatBreaksLateIsTriedOnceMore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		effect   resilience.Effect
+		err      error
+		attempts int
+	}{
+		"lost":    {resilience.ReadOnly, syscall.ECONNRESET, 2},
+		"a write": {resilience.NonIdempotent, syscall.ECONNRESET, 1},
+		"trouble": {resilience.ReadOnly, errBoom, 1},
+		"timeout": {resilience.ReadOnly, context.DeadlineExceeded, 1},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{Effect: tc.effect})
+			r := resilience.Run(t.Context(), g, "x", func(context.Context) (int, error) {
+				time.Sleep(20 * time.Second)
+				return 0, tc.err
+			})
+			assert.Equal(t, tc.attempts, r.Attempts)
+			assert.Equal(t, time.Duration(tc.attempts)*20*time.Second, r.Duration)
+		})
+	}
+}

@@ -119,6 +119,7 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 	limited := want{resilience.CodeRateLimited, 1, false, 0}
 	minute := want{resilience.CodeRateLimited, 1, false, time.Minute}
 	second := want{resilience.CodeRateLimited, 4, false, time.Second}
+	later := want{resilience.CodeToolFailed, 1, true, 7 * time.Second}
 	lost := want{resilience.CodeConnectionLost, 1, true, 0}
 	timeout := want{resilience.CodeTimeout, 1, true, 0}
 	exhausted := want{resilience.CodeRetryExhausted, 4, true, 0}
@@ -142,7 +143,7 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		"a limit that is exhausted now": {read, "GET", answering(200, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "60"), minute},
 		"a limit that isn't":            {read, "GET", answering(200, "X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "60"), own},
 		"500 to a write":                {write, "POST", answering(500), failed},
-		"503 to a write, with a delay":  {write, "POST", answering(503, "Retry-After", "7"), failed},
+		"503 to a write, with a delay":  {write, "POST", answering(503, "Retry-After", "7"), later},
 		"no answer":                     {read, "GET", broken(io.ErrUnexpectedEOF), exhausted},
 		"no answer to a write":          {write, "POST", broken(io.ErrUnexpectedEOF), lost},
 		"closed, to a write":            {write, "POST", broken(io.EOF), lost},

@@ -1,0 +1,158 @@
+package resilience
+
+import (
+	"cmp"
+	"maps"
+	"strconv"
+	"time"
+)
+
+// AsError returns any error as a new [*Error] for the named tool, around err. It returns nil for nil. An *Error in
+// err's chain stands, including its Details; only its empty fields are filled in. Any other error becomes TIMEOUT
+// (a context.DeadlineExceeded, or that status of gRPC or HTTP), CONNECTION_LOST, CANCELED, VALIDATION_ERROR
+// ([MarkInvalid], or an answer that rejects the request, see [Classify]) or TOOL_FAILED. Its message contains none
+// of err's text.
+func AsError(tool string, err error) *Error {
+	if err == nil {
+		return nil
+	}
+
+	m := meaningOf(err)
+	return m.toError(tool)
+}
+
+// toError returns the error for an agent: the *Error of the tool's author, or else one in our words.
+func (m *meaning) toError(tool string) *Error {
+	if m.own != nil {
+		return m.completed(tool)
+	}
+
+	code, message := m.inOurWords(tool)
+	e := newError(code, tool, message, m.class == ClassTransient)
+	e.Err, e.class, e.reason = m.err, m.countedClass(), m.reason()
+	e.guidance.quiet = e.class.neutral()
+	if e.Retryable {
+		e.RetryAfter = m.retryAfter
+	}
+	e.suggest(nil)
+	return e
+}
+
+// completed returns a copy of the *Error of the tool's author with its empty fields filled in. The original may be a
+// package variable.
+func (m *meaning) completed(tool string) *Error {
+	e := m.own.clone()
+	if m.err != error(m.own) {
+		e.Err = m.err // to keep the errors around it
+	}
+	e.class, e.Details = m.countedClass(), maps.Clone(e.Details)
+	e.Code = cmp.Or(e.Code, CodeToolFailed)
+	e.Tool = cmp.Or(e.Tool, tool)
+	e.Message = cmp.Or(e.Message, sentence(e.Tool, "failed"))
+
+	if m.class == ClassPermanent && m.own.meansClass() == ClassTransient { // by a mark around it
+		e.Retryable, e.RetryAfter = false, 0
+	}
+	if e.Retryable && e.RetryAfter <= 0 {
+		e.RetryAfter = m.retryAfter
+	}
+	e.suggest(nil)
+	return e
+}
+
+// inOurWords returns the code and the message for an error without an *Error.
+func (m *meaning) inOurWords(tool string) (Code, string) {
+	switch {
+	case m.class == ClassInvalid && m.weight == weightExplicit:
+		return CodeValidation, sentence(tool, "got invalid arguments")
+	case m.class == ClassInvalid:
+		return CodeValidation, sentence(tool, "rejected the request")
+	case m.class == ClassCanceled:
+		return CodeCanceled, canceledMessage
+	case m.lost == rateLimit:
+		return CodeRateLimited, limitedMessage(tool, m.retryAfter)
+	case m.lost == timedOut:
+		return CodeTimeout, sentence(tool, timedOut)
+	case m.lost != "" && (m.class != ClassNeutral || m.weight > weightUnknown):
+		return CodeConnectionLost, lostPrefix + m.lost
+	}
+	return CodeToolFailed, sentence(tool, "failed")
+}
+
+// exhausted returns the error of a call whose attempts have all failed, the last one as m describes.
+func (m *meaning) exhausted(tool string, attempts int) *Error {
+	last := &Error{Retryable: true}
+	if m.err != nil {
+		last = m.toError(tool)
+	}
+
+	message := sentence(tool, "failed after "+plural(int64(attempts), "attempt"))
+	if why := m.reason(); m.own != nil && m.own.Message != "" {
+		message += ": " + m.own.Message
+	} else if why != "" && why != timedOut {
+		message += ": " + why
+	}
+	e := newError(CodeRetryExhausted, tool, message, last.Retryable)
+	e.Err, e.Attempts, e.LastCode, e.RetryAfter, e.reason = m.err, attempts, last.Code, last.RetryAfter, last.reason
+	e.suggest(nil)
+	if last.Suggestion != last.guidance.words {
+		e.Suggestion = last.Suggestion
+	}
+	return e
+}
+
+// sentence returns a sentence about a tool whose name may not be known.
+func sentence(tool, rest string) string {
+	if tool == "" {
+		return "The tool " + rest
+	}
+	return "Tool '" + tool + "' " + rest
+}
+
+func limitedMessage(tool string, after time.Duration) string {
+	message := "The backend limits requests: call again "
+	if tool != "" {
+		message = "The backend of '" + tool + "' limits requests: call again "
+	}
+	if after <= 0 {
+		return message + "later"
+	}
+	return message + "in " + plural(wholeSeconds(after), "second")
+}
+
+const (
+	canceledMessage = "The call was canceled"
+	lostPrefix      = "Connection lost: "
+)
+
+// why returns why the call failed in a few words, "" if that isn't known. It may be called on nil.
+func (e *Error) why() string {
+	if e == nil {
+		return ""
+	}
+	if code := cmp.Or(e.LastCode, e.Code); e.reason == "" && code != CodeToolFailed {
+		return string(code)
+	}
+	return e.reason
+}
+
+func lastCall(why string) string {
+	if why == "" {
+		return "the last calls failed"
+	}
+	return "the last call failed with " + why
+}
+
+func circuitOpenMessage(why string, seconds int64) string {
+	msg := "Circuit breaker open due to repeated failures."
+	if why != "" {
+		msg = "Circuit breaker open: " + lastCall(why) + "."
+	}
+	switch seconds {
+	case 0:
+		return msg
+	case 1:
+		return msg + " Calls are rejected for 1 more second."
+	}
+	return msg + " Calls are rejected for " + strconv.FormatInt(seconds, 10) + " more seconds."
+}
