@@ -78,6 +78,9 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	}
 	if e.joined == nil {
 		if a, rejected = e.breaker.admit(e.limits.maximum); rejected != nil {
+			a, rejected = e.hold(ctx, rejected)
+		}
+		if rejected != nil {
 			rejected.Tool = e.tool
 			return a, rejected
 		}

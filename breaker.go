@@ -24,8 +24,11 @@ type Breaker struct {
 
 	phase atomic.Pointer[phase] // replaced with mu held
 
-	mu     sync.Mutex // not held while gobreaker or user code is called
-	extra  int        // probes that are admitted beside the first one, see settle
+	held atomic.Int32 // calls, see hold
+
+	mu     sync.Mutex           // not held while gobreaker or user code is called
+	extra  int                  // probes that are admitted beside the first one, see settle
+	told   map[string]time.Time // until when callers were told to stay away
 	prober prober
 }
 
@@ -222,7 +225,7 @@ func (b *Breaker) open(d time.Duration, failures int, cause Cause, why string) {
 func (b *Breaker) change(to *phase, cause Cause) {
 	from := b.phase.Swap(to)
 	if to.state == StateClosed {
-		b.extra = 0
+		b.extra, b.told = 0, nil
 	}
 	b.prober.changed(b, from.state, to.state, cause)
 	if from.state != to.state {

@@ -223,6 +223,8 @@ func (c *call) finish(e *Error, o outcome) {
 	if e != nil {
 		c.present(e, c.current.number)
 		c.err = e
+	} else if session, ok := c.caller(); ok {
+		c.state.streaks.succeeded(session)
 	}
 	if counted {
 		kept := *e

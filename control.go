@@ -44,6 +44,12 @@ type BreakerConfig struct {
 	// panic counts as true. Nil means true.
 	Lease func(breaker string) bool
 
+	// MaxHold is how long a call of an agent (see [ForRequest]) is held if its caller, a session, comes back
+	// before the time that it was told: until the breaker admits the call, and for half the tool's timeout at
+	// most. Then it is rejected as usual. The first rejection of a caller is returned at once. Zero means
+	// 10s, and negative never.
+	MaxHold time.Duration
+
 	// OnChange is called for each change of state, in order and one at a time, on a goroutine of its
 	// own. While it blocks, up to 1,024 changes wait and further ones are dropped. A panic in it is
 	// recovered. Nil means none. A guard has observers instead, and doesn't allow it.
@@ -65,6 +71,7 @@ func (c BreakerConfig) or(template BreakerConfig) BreakerConfig {
 	c.Cooldown = cmp.Or(c.Cooldown, template.Cooldown)
 	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, template.ProbeTimeout)
 	c.ProbeInterval = cmp.Or(c.ProbeInterval, template.ProbeInterval)
+	c.MaxHold = cmp.Or(c.MaxHold, template.MaxHold)
 	if c.Probe == nil {
 		c.Probe = template.Probe
 	}
@@ -77,6 +84,7 @@ func (c BreakerConfig) or(template BreakerConfig) BreakerConfig {
 func (c BreakerConfig) withDefaults() BreakerConfig {
 	return c.or(BreakerConfig{
 		Failures: 5, Cooldown: 30 * time.Second, ProbeTimeout: 2 * time.Minute, ProbeInterval: 5 * time.Second,
+		MaxHold: defaultMaxHold,
 	})
 }
 

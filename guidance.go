@@ -37,6 +37,7 @@ type guidance struct {
 	check check
 	quiet bool // the tool's own answer needs no guidance beside it
 	keyed bool // the call was rejected for its BreakerKey
+	times int  // how often the caller's calls have failed in a row for the same reason
 }
 
 // words returns our suggestion, or the configured one. This is the table of what an agent is told to do.
@@ -82,6 +83,9 @@ func (e *Error) words(configured map[Code]string) string {
 	case checkFirst:
 		words += " It may have taken effect: check" + in + " before you call it again."
 	}
+	if e.guidance.times >= manyTimes {
+		words += fmt.Sprintf(" This has failed %d times: stop using this tool for this task, or tell the user.", e.guidance.times)
+	}
 	return strings.TrimSpace(words)
 }
 
@@ -102,7 +106,8 @@ func (e *Error) HasGuidance() bool { return e != nil && (!e.guidance.quiet || le
 // Line returns what a model should read of e, in one line. Beside the tool's own answer that is what to do next, or ""
 // if there is nothing to add to it. Otherwise the line begins with the code and what happened.
 func (e *Error) Line(beside bool) string {
-	once := e.Retryable && e.RetryAfter <= 0 && e.Code != CodeRetryExhausted && e.guidance.check == checkNothing
+	once := e.Retryable && e.RetryAfter <= 0 && e.Code != CodeRetryExhausted && e.guidance.check == checkNothing &&
+		e.guidance.times < manyTimes
 	switch ours := e.Suggestion == e.guidance.words; {
 	case beside && (!e.HasGuidance() || ours && once):
 		return ""

@@ -49,6 +49,10 @@ type Request struct {
 	// have made up its name. Unless the Config lists it, it shares the state "(others)".
 	Unknown bool
 
+	// MaxHeld is how many calls of one breaker may be held at once, see [BreakerConfig].MaxHold, since a
+	// held call takes a worker of the server. Zero means 16.
+	MaxHeld int
+
 	// AllowDebug allows the request to turn debug on, by MetaDebug. The agent then reads the
 	// details that Config.Debug describes.
 	AllowDebug bool
@@ -67,7 +71,7 @@ func ForRequest(r Request) Option {
 	return func(o *options) {
 		o.request = &r.RequestInfo
 		o.effect = r.Effect
-		o.unknown = r.Unknown
+		o.unknown, o.maxHeld = r.Unknown, r.MaxHeld
 		o.unexplained = r.Unexplained
 		o.keyOf = r.BreakerKey
 

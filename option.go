@@ -16,6 +16,7 @@ type options struct {
 	waits      bool // for the tool, after the caller has left
 	debug      bool
 	unknown    bool // the server doesn't have the tool
+	maxHeld    int  // zero means the default
 
 	unexplained Class         // see Request.Unexplained
 	key         string        // of the breaker

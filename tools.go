@@ -27,6 +27,7 @@ type toolState struct {
 	abandoned atomic.Int64 // attempts that still run
 	overdue   atomic.Int64 // abandoned attempts that have exceeded the tool's own timeout
 	lastErr   atomic.Pointer[Error]
+	streaks   streaks
 }
 
 // newState returns the state of a tool. An attempt that exceeds its timeout leaves time for a retry.
