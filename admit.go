@@ -1,7 +1,6 @@
 package resilience
 
 import (
-	"cmp"
 	"context"
 	"time"
 )
@@ -12,7 +11,7 @@ type entry struct {
 	tool        string
 	opts        *options
 	start       time.Time
-	observed    context.Context // for observers: with the values that they added, and without an end; nil if there are none
+	observed    context.Context // for observers: with values of theirs, without an end; nil if there are none
 	arguments   any             // redacted, with debug only
 	outer       *attempt        // around the call; nil if there is none
 	state       *toolState      // nil until the call has come to a tool
@@ -42,8 +41,8 @@ func (e *entry) check(ctx context.Context, nilFunc bool) *Error {
 	return nil
 }
 
-// admit asks everything that may reject the call: the guard, the breaker, and the limits of the tool.
-// The admission of a call that joins the one around it is zero.
+// admit asks everything that may reject the call: the guard, the breaker, and the limits of the tool. It may wait, see
+// hold, as a part of the call's timeout. The admission of a call that joins the one around it is zero.
 func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected *Error) {
 	if rejected := e.check(ctx, nilFunc); rejected != nil {
 		return a, rejected
@@ -60,14 +59,7 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 		return a, shuttingDownError(e.tool)
 	}
 
-	s := g.known(e.tool)
-	if s == nil && !e.opts.unknown {
-		s = g.state(e.tool)
-	}
-	s = cmp.Or(s, g.others)
-	if s == g.others {
-		g.shared.Store(true)
-	}
+	s := g.state(e.tool, !e.opts.unknown)
 	e.state = s
 	n := s.inFlight.Add(1)
 	e.breaker = g.breakerOf(s, e.opts)
@@ -78,7 +70,9 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	}
 	if e.joined == nil {
 		if a, rejected = e.breaker.admit(e.limits.maximum); rejected != nil {
+			s.inFlight.Add(-1) // a call that is held takes no place of Tool.MaxInFlight
 			a, rejected = e.hold(ctx, rejected)
+			n = s.inFlight.Add(1)
 		}
 		if rejected != nil {
 			rejected.Tool = e.tool
@@ -118,11 +112,7 @@ func (e *entry) exit() {
 // setLimits sets the limits of the whole call. Without a MaxTimeout, its timeout is its maximum too.
 func (e *entry) setLimits() {
 	e.toolTimeout = e.guard.Timeout(e.tool)
-	timeout, maximum := e.toolTimeout, e.toolTimeout
-	if e.state.listed {
-		maximum = e.state.MaxTimeout
-	}
-
+	timeout, maximum := e.toolTimeout, max(e.toolTimeout, e.state.MaxTimeout)
 	if extensible := maximum > timeout; e.opts.timeoutSet {
 		timeout = e.opts.timeout
 		if e.opts.capped {

@@ -3,7 +3,6 @@ package resilience
 import (
 	"cmp"
 	"maps"
-	"strconv"
 	"time"
 )
 
@@ -28,8 +27,8 @@ func (m *meaning) toError(tool string) *Error {
 	}
 
 	code, message := m.inOurWords(tool)
-	e := newError(code, tool, message, m.class == ClassTransient)
-	e.Err, e.class, e.reason = m.err, m.countedClass(), m.reason()
+	e := &Error{Code: code, Tool: tool, Message: message, Retryable: m.class == ClassTransient, Err: m.err}
+	e.class, e.reason = m.countedClass(), m.reason()
 	e.guidance.quiet = e.class.neutral()
 	if e.Retryable {
 		e.RetryAfter = m.retryAfter
@@ -86,7 +85,7 @@ func (m *meaning) exhausted(tool string, attempts int) *Error {
 		last = m.toError(tool)
 	}
 
-	message := sentence(tool, "failed after "+plural(int64(attempts), "attempt"))
+	message := sentence(tool, failedAfter(attempts))
 	if why := m.reason(); m.own != nil && m.own.Message != "" {
 		message += ": " + m.own.Message
 	} else if why != "" && why != timedOut {
@@ -100,6 +99,8 @@ func (m *meaning) exhausted(tool string, attempts int) *Error {
 	}
 	return e
 }
+
+func failedAfter(attempts int) string { return "failed after " + plural(int64(attempts), "attempt") }
 
 // sentence returns a sentence about a tool whose name may not be known.
 func sentence(tool, rest string) string {
@@ -148,11 +149,8 @@ func circuitOpenMessage(why string, seconds int64) string {
 	if why != "" {
 		msg = "Circuit breaker open: " + lastCall(why) + "."
 	}
-	switch seconds {
-	case 0:
-		return msg
-	case 1:
-		return msg + " Calls are rejected for 1 more second."
+	if seconds > 0 {
+		msg += " Calls are rejected for " + plural(seconds, "more second") + "."
 	}
-	return msg + " Calls are rejected for " + strconv.FormatInt(seconds, 10) + " more seconds."
+	return msg
 }

@@ -47,7 +47,7 @@ type verdict struct {
 	noEffect   bool // the request certainly changed nothing
 }
 
-// inTrouble reports whether v means that the backend is in trouble.
+// inTrouble reports whether v means that the backend is in trouble, or limits requests.
 func (v *verdict) inTrouble() bool { return v != nil && !v.class.neutral() }
 
 // limits reports whether v means that a rate limit is exhausted.

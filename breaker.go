@@ -28,7 +28,7 @@ type Breaker struct {
 
 	mu     sync.Mutex           // not held while gobreaker or user code is called
 	extra  int                  // probes that are admitted beside the first one, see settle
-	told   map[string]time.Time // until when callers were told to stay away
+	told   map[string]time.Time // when each caller was rejected first
 	prober prober
 }
 
@@ -38,6 +38,7 @@ type phase struct {
 	state    State
 	counter  *gobreaker.TwoStepCircuitBreaker[struct{}] // counts failures while the breaker is closed
 	failures int                                        // that opened it, and failed probes since
+	since    time.Time                                  // when the breaker opened
 	reason   string                                     // of Isolate, or why the last call failed
 
 	// until is when an open breaker lets a call be the probe, and when the probe of a half-open one has
@@ -129,9 +130,6 @@ func (b *Breaker) Failures() int {
 	return p.failures
 }
 
-// failing reports whether the breaker is closed and the last call has failed.
-func (b *Breaker) failing() bool { return b.phase.Load().state == StateClosed && b.Failures() > 0 }
-
 // healthy reports whether the breaker is closed and has no failures.
 func (b *Breaker) healthy() bool { return b.phase.Load().state == StateClosed && b.Failures() == 0 }
 
@@ -181,7 +179,7 @@ func (b *Breaker) thaw() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.phase.Load(); p.state == StateOpen && p.left() <= 0 {
-		b.change(&phase{state: StateHalfOpen, slots: 1 + b.extra, failures: p.failures, reason: p.reason}, CauseCooldown)
+		b.change(&phase{state: StateHalfOpen, slots: 1 + b.extra, failures: p.failures, since: p.since, reason: p.reason}, CauseCooldown)
 	}
 }
 
@@ -218,7 +216,13 @@ func (b *Breaker) trip(p *phase, why string) {
 
 // open opens the breaker for d, because of a call that failed for a reason that may be empty. b.mu must be held.
 func (b *Breaker) open(d time.Duration, failures int, cause Cause, why string) {
-	b.change(&phase{state: StateOpen, until: time.Now().Add(d), wait: d, failures: failures, reason: why}, cause)
+	now, since := time.Now(), b.phase.Load().since
+	if since.IsZero() {
+		since = now
+	}
+	b.change(&phase{
+		state: StateOpen, until: now.Add(d), wait: d, failures: failures, since: since, reason: why,
+	}, cause)
 }
 
 // change begins a phase. b.mu must be held.
@@ -245,8 +249,11 @@ func (b *Breaker) rejection(p *phase) *Error {
 	if p.state == StateOpen && p.left() > 0 {
 		after = b.untilAsked(p.left())
 	}
-	seconds := wholeSeconds(after)
 	_, probing := b.prober.next()
+	if probing { // the longer that has been in vain, the more seldom agents come back
+		after = max(after, min(time.Since(p.since), b.cfg.Cooldown))
+	}
+	seconds := wholeSeconds(after)
 	asking := probing || p.state == StateHalfOpen || p.left() <= 0
 	if said := p.said.Load(); said != nil && !asking && wholeSeconds(said.RetryAfter) == seconds {
 		e := *said
@@ -256,13 +263,14 @@ func (b *Breaker) rejection(p *phase) *Error {
 
 	text := circuitOpenMessage(p.reason, seconds)
 	if asking {
-		text = circuitOpenMessage(p.reason, 0) + " Its backend is being asked; call again in " + plural(seconds, "second") + "."
+		text = circuitOpenMessage(p.reason, 0) +
+			" Its backend is being asked; call again in " + plural(seconds, "second") + "."
 	}
 
 	e := newError(CodeCircuitOpen, b.name, text, true)
 	e.RetryAfter, e.reason = after, lastCall(p.reason)
 	if b.key != "" {
-		e.Message, e.guidance.keyed = "For '"+b.key+"': "+text, true
+		e.Message, e.reason, e.guidance.keyed = "For '"+b.key+"': "+text, "for '"+b.key+"', "+e.reason, true
 	}
 	e.suggest(nil)
 	if !asking {

@@ -142,7 +142,7 @@ func (c *call) includeEarlier(f *failure) (harmless bool) {
 	changed := c.scope.changes.Load() > 0 // then only a mark proves anything
 	harmless = f.noEffect && (f.markedNoEffect || !changed) && !c.scope.asked.Load()
 	if harmless {
-		c.scope.changes.Store(0)
+		c.scope.changes.Store(0) // a mark vouches for these requests, too
 	}
 	c.acted = !harmless
 	return harmless
@@ -181,15 +181,18 @@ func (c *call) cutOff(end *ending, f *failure) {
 		c.guard.classify(&m)
 		o, e.class = m.outcome(), m.countedClass()
 	}
-	refused := false
+	neverBegan := false
 	if v := c.current.report.Load(); e.Code == CodeTimeout && v.inTrouble() {
-		refused = v.noEffect && c.scope.changes.Load() == 0
+		neverBegan = v.noEffect && c.scope.changes.Load() == 0
+		if v.limits() {
+			o = outcomeNeutral // its client has waited for the limit to end
+		}
 		e.RetryAfter = v.retryAfter
 		if v.lost != "" && v.lost != timedOut {
 			e.Message += "; the last attempt: " + v.lost // of a client that retries by itself
 		}
 	}
-	if !refused || c.acted {
+	if !neverBegan || c.acted {
 		c.acted = true // as far as anyone knows
 		e.forEffect(c.effect(), false)
 	}
@@ -214,22 +217,24 @@ func (c *call) finish(e *Error, o outcome) {
 	if c.asRequest.by != nil {
 		c.asRequest.end(&verdict{silent: true, noEffect: e != nil && !c.acted})
 	}
-	counted := c.joined == nil && c.scope.ticket.settle(o, e.why()) && o == outcomeFailure
 
-	if after := c.breaker.RetryAfter(); counted && after > 0 { // the next call will be rejected
-		e.RetryAfter = max(e.RetryAfter, after)
-		e.suggest(nil)
+	counted := c.joined == nil && c.scope.ticket.settle(o, e.why()) && o == outcomeFailure
+	if o == outcomeFailure {
+		e.expect(c.breaker)
 	}
+	switch seen := c.state.reported.Load(); {
+	case !seen && c.current.report.Load() != nil:
+		c.state.reported.Store(true)
+	case !seen && e != nil:
+		c.noteUnexplained(e)
+	}
+
 	if e != nil {
 		c.present(e, c.current.number)
 		c.err = e
-	} else if session, ok := c.caller(); ok {
-		c.state.streaks.succeeded(session)
 	}
 	if counted {
-		kept := *e
-		kept.Details = nil
-		c.state.lastErr.Store(&kept)
+		c.state.noteError(e)
 	}
 	if c.observed != nil {
 		c.notifyEnd(e, c.current.number, counted)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"syscall"
 	"testing"
 	"time"
@@ -16,51 +15,31 @@ import (
 )
 
 func TestClassify(t *testing.T) {
-	const failed, invalid = "Tool 'x' failed", "Tool 'x' got invalid arguments"
+	const failure, mistaken = "Tool 'x' failed", "Tool 'x' got invalid arguments"
 	const transient, permanent, neutral = resilience.ClassTransient, resilience.ClassPermanent, resilience.ClassNeutral
-	const toolFailed, timedOut = resilience.CodeToolFailed, "Tool 'x' timed out"
-	timeout, panicked := resilience.TimeoutError("x", 0), &resilience.PanicError{Value: "p"}
+	const canceled = resilience.CodeCanceled
+	marked, timeout := resilience.MarkPermanent(errBoom), resilience.TimeoutError("x", 0)
+	ours, crash := resilience.MarkNeutral(errBoom), &resilience.PanicError{Value: "p"}
+	panicked := &resilience.PanicError{Value: resilience.ErrUnfinished}
 	for name, tc := range map[string]errorTest{
-		"no mark":           {errBoom, transient, toolFailed, failed},
-		"transient":         {resilience.MarkTransient(errBoom), transient, toolFailed, failed},
-		"backend":           {resilience.MarkBackend(statusError(404)), transient, toolFailed, failed},
-		"permanent":         {fmt.Errorf("x: %w", resilience.MarkPermanent(errBoom)), permanent, toolFailed, failed},
-		"backoff.Permanent": {fmt.Errorf("x: %w", backoff.Permanent(errBoom)), permanent, toolFailed, failed},
-		"neutral":           {resilience.MarkNeutral(errBoom), neutral, toolFailed, failed},
-		"invalid": {
-			resilience.MarkInvalid(errBoom), resilience.ClassInvalid, resilience.CodeValidation, invalid,
-		},
-		"transient around permanent": {
-			resilience.MarkTransient(resilience.MarkPermanent(errBoom)), transient, toolFailed, failed,
-		},
-		"neutral around permanent": {
-			resilience.MarkNeutral(resilience.MarkPermanent(errBoom)), neutral, toolFailed, failed,
-		},
-		"permanent around neutral": {
-			resilience.MarkPermanent(resilience.MarkNeutral(errBoom)), permanent, toolFailed, failed,
-		},
-		"invalid in a join": {
-			errors.Join(errBoom, resilience.MarkInvalid(io.EOF)),
-			resilience.ClassInvalid, resilience.CodeValidation, invalid,
-		},
-		"neutral in a join": {
-			errors.Join(resilience.MarkNeutral(errBoom), resilience.MarkNeutral(statusError(503))),
-			neutral, toolFailed, failed,
-		},
-		"permanent around an Error": {resilience.MarkPermanent(timeout), permanent, resilience.CodeTimeout, timedOut},
-		"neutral around an Error":   {resilience.MarkNeutral(timeout), neutral, resilience.CodeTimeout, timedOut},
-		"panic":                     {fmt.Errorf("x: %w", panicked), permanent, toolFailed, failed},
-		"panic with ErrUnfinished": {
-			&resilience.PanicError{Value: resilience.ErrUnfinished}, permanent, toolFailed, failed,
-		},
-		"Goexit": {fmt.Errorf("x: %w", resilience.ErrGoexit), permanent, toolFailed, failed},
-		"canceled": {
-			fmt.Errorf("x: %w", context.Canceled),
-			resilience.ClassCanceled, resilience.CodeCanceled, "The call was canceled",
-		},
-		"deadline exceeded": {
-			fmt.Errorf("x: %w", context.DeadlineExceeded), transient, resilience.CodeTimeout, timedOut,
-		},
+		"no mark":                    {errBoom, transient, failed, failure},
+		"transient":                  {resilience.MarkTransient(errBoom), transient, failed, failure},
+		"backend":                    {resilience.MarkBackend(statusError(404)), transient, failed, failure},
+		"permanent":                  {fmt.Errorf("x: %w", marked), permanent, failed, failure},
+		"backoff.Permanent":          {fmt.Errorf("x: %w", backoff.Permanent(errBoom)), permanent, failed, failure},
+		"neutral":                    {ours, neutral, failed, failure},
+		"neutral in a join":          {errors.Join(ours, resilience.MarkNeutral(io.EOF)), neutral, failed, failure},
+		"invalid":                    {resilience.MarkInvalid(errBoom), resilience.ClassInvalid, invalid, mistaken},
+		"transient around permanent": {resilience.MarkTransient(marked), transient, failed, failure},
+		"neutral around permanent":   {resilience.MarkNeutral(marked), neutral, failed, failure},
+		"permanent around neutral":   {resilience.MarkPermanent(ours), permanent, failed, failure},
+		"permanent around an Error":  {resilience.MarkPermanent(timeout), permanent, timedOut, "Tool 'x' timed out"},
+		"neutral around an Error":    {resilience.MarkNeutral(timeout), neutral, timedOut, "Tool 'x' timed out"},
+		"panic":                      {panicked, permanent, failed, failure},
+		"panic, wrapped":             {fmt.Errorf("x: %w", crash), permanent, failed, failure},
+		"Goexit":                     {fmt.Errorf("x: %w", resilience.ErrGoexit), permanent, failed, failure},
+		"canceled":                   {context.Canceled, resilience.ClassCanceled, canceled, "The call was canceled"},
+		"deadline exceeded":          {context.DeadlineExceeded, transient, timedOut, "Tool 'x' timed out"},
 	} {
 		t.Run(name, tc.check)
 	}
@@ -84,18 +63,6 @@ func TestClassifyByTheCodeOfAnError(t *testing.T) {
 	}
 	retryable := &resilience.Error{Code: resilience.CodeToolFailed, Retryable: true}
 	assert.Equal(t, resilience.ClassTransient, resilience.Classify(retryable))
-}
-
-func TestClassHasAName(t *testing.T) {
-	for class, want := range map[resilience.Class]string{
-		resilience.ClassTransient: "transient",
-		resilience.ClassPermanent: "permanent",
-		resilience.ClassInvalid:   "invalid",
-		resilience.ClassCanceled:  "canceled",
-		resilience.ClassNeutral:   "neutral",
-	} {
-		assert.Equal(t, want, class.String())
-	}
 }
 
 func TestMarkKeepsTheErrorAndItsText(t *testing.T) {
@@ -125,23 +92,13 @@ func TestMarkOfARetryableError(t *testing.T) {
 		"permanent":           {resilience.MarkPermanent(own), false},
 		"backoff.Permanent":   {backoff.Permanent(own), false},
 		"of its cause":        {around, true},
+		"neutral":             {resilience.MarkNeutral(own), true},
 		"joined, without one": {errors.Join(errBoom, own), true},
 	} {
 		e := resilience.AsError("x", tc.err)
 		assert.Equal(t, "m", e.Message, name)
 		assert.Equal(t, tc.retryable, e.Retryable, name)
 	}
-}
-
-// A neutral mark changes no words of the tool's own Error.
-func TestMarkNeutralLeavesTheToolsOwnErrorAsItIs(t *testing.T) {
-	own := &resilience.Error{Code: "BUSY", Message: "m", Retryable: true, RetryAfter: 20 * time.Second}
-	r, counted := runTool(t, reads, failing(9, resilience.MarkNeutral(own)))
-	assert.False(t, counted)
-	assert.Equal(t, 1, r.Attempts)
-	assert.True(t, r.Err.Retryable)
-	assert.Equal(t, 20*time.Second, r.Err.RetryAfter)
-	assert.Equal(t, "BUSY: m", r.Err.Error())
 }
 
 // classifying returns a Config whose Classify is as given.
@@ -209,32 +166,26 @@ func TestJoinedErrors(t *testing.T) {
 		counted      bool
 		text         string // empty: not promised
 	}{
-		"own, trouble":        {quota, trouble, true, quota.Error()},
-		"own mistake, reset":  {missing, syscall.ECONNRESET, false, missing.Error()},
-		"own, rejected":       {quota, rejected, true, quota.Error()},
-		"own, open":           {quota, open, true, quota.Error()},
-		"own, canceled":       {missing, context.Canceled, false, missing.Error()},
-		"mark, trouble":       {invalid, trouble, false, mistaken},
-		"mark, rejected":      {resilience.MarkBackend(errBoom), rejected, true, failed},
-		"mark, open":          {resilience.MarkPermanent(errBoom), open, true, failed},
-		"mark, canceled":      {invalid, context.Canceled, false, mistaken},
-		"trouble, rejected":   {trouble, rejected, true, failed},
-		"reset, missing file": {syscall.ECONNRESET, fs.ErrNotExist, true, ""},
-		"trouble, unknown":    {trouble, errBoom, true, failed},
-		"trouble, open":       {trouble, open, true, failed},
-		"trouble, down":       {trouble, down, true, failed},
-		"trouble, canceled":   {trouble, context.Canceled, true, failed},
-		"trouble, neutral":    {trouble, neutral, true, failed},
-		"rejected, unknown":   {rejected, errBoom, false, rejects},
-		"rejected, open":      {rejected, open, false, rejects},
-		"rejected, down":      {rejected, down, false, rejects},
-		"rejected, canceled":  {rejected, context.Canceled, false, rejects},
-		"unknown, open":       {errBoom, open, true, ""},
-		"unknown, down":       {errBoom, down, true, ""},
-		"unknown, neutral":    {errBoom, neutral, true, failed},
-		"open, canceled":      {open, context.Canceled, false, open.Error()},
-		"open, neutral":       {open, neutral, false, open.Error()},
-		"canceled, neutral":   {context.Canceled, neutral, false, ""},
+		"own, trouble":       {quota, trouble, true, quota.Error()},
+		"own, open":          {quota, open, true, quota.Error()},
+		"own, canceled":      {missing, context.Canceled, false, missing.Error()},
+		"mark, trouble":      {invalid, trouble, false, mistaken},
+		"mark, open":         {resilience.MarkPermanent(errBoom), open, true, failed},
+		"mark, canceled":     {invalid, context.Canceled, false, mistaken},
+		"trouble, rejected":  {trouble, rejected, true, failed},
+		"trouble, unknown":   {trouble, errBoom, true, failed},
+		"trouble, open":      {trouble, open, true, failed},
+		"trouble, canceled":  {trouble, context.Canceled, true, failed},
+		"trouble, neutral":   {trouble, neutral, true, failed},
+		"rejected, unknown":  {rejected, errBoom, false, rejects},
+		"rejected, open":     {rejected, open, false, rejects},
+		"rejected, canceled": {rejected, context.Canceled, false, rejects},
+		"unknown, open":      {errBoom, open, true, ""},
+		"unknown, down":      {errBoom, down, true, ""},
+		"unknown, neutral":   {errBoom, neutral, true, failed},
+		"open, canceled":     {open, context.Canceled, false, open.Error()},
+		"open, neutral":      {open, neutral, false, open.Error()},
+		"canceled, neutral":  {context.Canceled, neutral, false, ""},
 	} {
 		for _, err := range []error{
 			errors.Join(tc.heavy, tc.light), errors.Join(tc.light, tc.heavy), fmt.Errorf("%w: %w", tc.light, tc.heavy),
@@ -268,12 +219,21 @@ func TestClassifyDoesNotDecideOnCrashesAndUnfinishedCalls(t *testing.T) {
 		"unfinished": {failing(9, resilience.ErrUnfinished), resilience.ClassPermanent, 0},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			cfg := configWith(resilience.Tool{})
-			cfg.Classify = func(error) resilience.Class { return tc.class }
-			g := newGuard(t, cfg)
+			g := newGuard(t, classifying(resilience.Tool{}, func(error) resilience.Class { return tc.class }))
 			_, err := resilience.Do(t.Context(), g, "x", tc.fn)
 			assert.Error(t, err)
 			assert.Equal(t, tc.failures, g.Breaker("x").Failures())
 		})
+	}
+}
+
+// Config.Classify decides about rate limits, too, which count for nothing otherwise.
+func TestConfigClassifyMayCountARateLimit(t *testing.T) {
+	permanent := func(error) resilience.Class { return resilience.ClassPermanent }
+	for want, classify := range map[int]func(error) resilience.Class{0: resilience.Classify, 1: permanent} {
+		g := newGuard(t, resilience.Config{Classify: classify})
+		_, err := resilience.Do(t.Context(), g, "x", failing(9, statusError(429)))
+		assert.Error(t, err)
+		assert.Equal(t, want, g.Breaker("x").Failures())
 	}
 }

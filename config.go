@@ -63,8 +63,8 @@ type Config struct {
 	// affects neither calls nor other observers, apart from [Observer].Start, for which calls wait.
 	Observers []Observer
 
-	// Log receives warnings about callbacks that panic, observers that fall behind, and tools that
-	// the server doesn't have. Nil means slog.Default().
+	// Log receives warnings about callbacks that panic, observers that fall behind, tools that the
+	// server doesn't have, and tools whose failures nothing explains. Nil means slog.Default().
 	Log *slog.Logger
 
 	// Scrub removes secrets from every text of a tool that reaches an agent through this library. It is

@@ -22,14 +22,9 @@ func TestConnectorErrorIsRetriedIfTheNextDialComesBeforeTheTimeout(t *testing.T)
 		timeout  time.Duration
 		attempts int
 		duration time.Duration
-		code     resilience.Code
 	}{
-		"before the timeout": {
-			timeout: time.Minute, attempts: 2, duration: 4 * time.Second,
-		},
-		"not before the timeout": {
-			timeout: 4 * time.Second, attempts: 1, duration: 0, code: resilience.CodeConnectionLost,
-		},
+		"before the timeout":     {time.Minute, 2, 4 * time.Second},
+		"not before the timeout": {4 * time.Second, 1, 0},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			d := newDialer(failedDial)
@@ -47,27 +42,16 @@ func TestConnectorErrorIsRetriedIfTheNextDialComesBeforeTheTimeout(t *testing.T)
 
 			assert.Equal(t, tc.attempts, r.Attempts)
 			assert.Equal(t, tc.duration, r.Duration)
-			if tc.code == "" {
+			if tc.attempts == 2 {
 				assert.Nil(t, r.Err)
 				return
 			}
-			require.ErrorIs(t, r.Err, tc.code)
+			require.ErrorIs(t, r.Err, lost)
 			assert.Equal(t, 4*time.Second, r.Err.RetryAfter)
 			assert.Equal(t, "x", r.Err.Tool)
 			assert.True(t, r.Err.Retryable, "the tool has had no effect")
 		})
 	}
-}
-
-func TestConnectorErrorIsRetriedByWithRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newConnector(t, newDialer(refused, accepted), linkConfig{})
-		_, err := resilience.WithRetry(t.Context(), steady, func(ctx context.Context) (*link, error) {
-			synctest.Wait()
-			return valueOf(c.Get)(ctx)
-		})
-		assert.NoError(t, err)
-	})
 }
 
 // An open breaker would reject calls when the connection is back.

@@ -246,12 +246,7 @@ func TestConnectorDialsOncePerLoss(t *testing.T) {
 }
 
 func TestConnectorEveryErrorIsAnErrorWithItsCode(t *testing.T) {
-	const (
-		canceled  = resilience.CodeCanceled
-		timeout   = resilience.CodeTimeout
-		lost      = resilience.CodeConnectionLost
-		exhausted = resilience.CodeRetryExhausted
-	)
+	const canceled = resilience.CodeCanceled
 	hangs := acceptedAfter(time.Hour)
 	closed := func(c *resilience.Connector[*link]) { _ = c.Close() }
 	for name, tc := range map[string]struct {
@@ -267,29 +262,23 @@ func TestConnectorEveryErrorIsAnErrorWithItsCode(t *testing.T) {
 		loss       error           // that every error wraps
 	}{
 		"the first dial is under way": {
-			script: []dialStep{hangs},
-			get:    lost, message: "Not connected yet", retryAfter: 100 * time.Millisecond,
-			wait: timeout, left: canceled,
+			script: []dialStep{hangs}, wait: timedOut, left: canceled,
+			get: lost, message: "Not connected yet", retryAfter: 100 * time.Millisecond,
 		},
 		"between dials": {
-			script: []dialStep{refused},
-			get:    lost, message: "Connection lost: network error", retryAfter: 500 * time.Millisecond,
-			wait: lost, left: canceled, loss: errRefused,
+			script: []dialStep{refused}, wait: lost, left: canceled, loss: errRefused,
+			get: lost, message: "Connection lost: network error", retryAfter: 500 * time.Millisecond,
 		},
 		"a later dial is under way": {
 			script: []dialStep{refused, hangs}, then: (*resilience.Connector[*link]).Reconnect,
 			get: lost, message: "Connection lost: network error", retryAfter: 100 * time.Millisecond,
-			wait: timeout, left: canceled, loss: errRefused,
+			wait: timedOut, left: canceled, loss: errRefused,
 		},
 		"exhausted": {
-			script: []dialStep{refused}, maxAttempts: 1,
+			script: []dialStep{refused}, maxAttempts: 1, wait: exhausted, left: exhausted, loss: errRefused,
 			get: exhausted, message: "Connection lost: 1 attempt to connect failed",
-			wait: exhausted, left: exhausted, loss: errRefused,
 		},
-		"closed": {
-			then: closed,
-			get:  lost, message: "Connection lost: closed for good", wait: lost, left: lost,
-		},
+		"closed": {then: closed, get: lost, message: "Connection lost: closed for good", wait: lost, left: lost},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			c := newConnector(t, newDialer(tc.script...), linkConfig{MaxAttempts: tc.maxAttempts})
@@ -320,7 +309,7 @@ func TestConnectorEveryErrorIsAnErrorWithItsCode(t *testing.T) {
 				_, err = call(gone)
 				check(canceled, err)
 				_, err = call(late)
-				check(timeout, err)
+				check(timedOut, err)
 			}
 			_, err = c.Wait(contextWithin(t, 100*time.Millisecond))
 			check(tc.wait, err)

@@ -16,7 +16,7 @@ type callContext struct {
 	start           time.Time // all times of limits are since then
 
 	// wake holds a token once the context has ended or the function under it has returned. It is nil
-	// unless a runner waits for both; the runner then watches the parent as well.
+	// unless a runner waits for both. The runner selects on the parent's Done itself, so watch does nothing then.
 	wake chan struct{}
 
 	end atomic.Pointer[ending] // nil until the context has ended

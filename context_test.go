@@ -66,28 +66,30 @@ func TestContextOfACallIsLikeTheStandardLibrarys(t *testing.T) {
 
 // A context ends with its call or with its attempt, and its children end with it.
 func TestContextEndsWithItsCall(t *testing.T) {
-	for name, looks := range map[string]func(context.Context){
-		"Done is used in the call":     func(ctx context.Context) { ctx.Done() },
-		"Done is only used afterwards": func(context.Context) {},
+	type contexts = []context.Context
+	for name, keep := range map[string]func(*testing.T, context.Context) contexts{
+		"Done is only used afterwards": func(_ *testing.T, ctx context.Context) contexts { return contexts{ctx} },
+		"Done is used in the call": func(t *testing.T, ctx context.Context) contexts {
+			child, cancel := context.WithCancel(ctx)
+			context.AfterFunc(t.Context(), cancel)
+			return contexts{ctx, child}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBothModes(t, func(t *testing.T, cooperative bool) {
 				cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
 				cfg.AttemptTimeout = time.Minute
-				var kept []context.Context
+				var kept contexts
 				_, err := resilience.Do(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
-					looks(ctx)
 					for _, earlier := range kept {
 						assert.Error(t, earlier.Err(), "the context of an attempt ends with it")
 					}
-					child, cancel := context.WithCancel(ctx)
-					context.AfterFunc(t.Context(), cancel)
-					kept = append(kept, ctx, child)
+					kept = append(kept, keep(t, ctx)...)
 					return failing(1, errBoom)(ctx)
 				})
 				require.NoError(t, err)
 
-				require.Len(t, kept, 4)
+				require.GreaterOrEqual(t, len(kept), 2)
 				for _, ctx := range kept {
 					<-ctx.Done()
 					assert.Equal(t, context.Canceled, ctx.Err())
@@ -192,29 +194,6 @@ func TestCallsLeaveNothingWithTheContextOfTheirCaller(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// The order that context.Context promises, also for those who only poll Err.
-func TestErrIsNotSetBeforeDoneIsClosed(t *testing.T) {
-	for range 1000 {
-		closed := make(chan bool, 1)
-		_, _ = resilience.WithTimeout(t.Context(), "x", 50*time.Microsecond, func(ctx context.Context) (int, error) {
-			done := ctx.Done()
-			go func() {
-				for ctx.Err() == nil {
-				}
-				select {
-				case <-done:
-					closed <- true
-				default:
-					closed <- false
-				}
-			}()
-			<-done
-			return 0, ctx.Err()
-		})
-		require.True(t, <-closed)
 	}
 }
 
@@ -351,23 +330,4 @@ func TestMarkOfACooperativeToolStandsAtItsTimeout(t *testing.T) {
 			assert.Equal(t, tc.counts, g.Breaker("x").Failures() == 1)
 		})
 	}
-}
-
-// The tool may still read the cause of its context while the caller reads the error of the call.
-func TestErrorOfACallIsNotTheCauseOfItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent, Timeout: time.Second})
-		var cause *resilience.Error
-		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			<-ctx.Done()
-			cause = context.Cause(ctx).(*resilience.Error)
-			return 0, cause
-		}, resilience.Debug())
-		synctest.Wait()
-
-		assert.NotSame(t, err, cause)
-		assert.ErrorIs(t, err, cause)
-		assert.Nil(t, cause.Details)
-		assert.False(t, err.(*resilience.Error).Retryable)
-	})
 }

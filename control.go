@@ -44,10 +44,9 @@ type BreakerConfig struct {
 	// panic counts as true. Nil means true.
 	Lease func(breaker string) bool
 
-	// MaxHold is how long a call of an agent (see [ForRequest]) is held if its caller, a session, comes back
-	// before the time that it was told: until the breaker admits the call, and for half the tool's timeout at
-	// most. Then it is rejected as usual. The first rejection of a caller is returned at once. Zero means
-	// 10s, and negative never.
+	// MaxHold is how long an agent's call (see Request.Caller) is held before it is rejected, if the breaker has
+	// rejected the agent before. The breaker may admit the call meanwhile. Half the tool's timeout is the
+	// most, and counts as the call's. Zero means 10s, and negative never.
 	MaxHold time.Duration
 
 	// OnChange is called for each change of state, in order and one at a time, on a goroutine of its

@@ -11,11 +11,7 @@ func (e *entry) debug() bool { return e.opts.debug || e.guard.cfg.Debug }
 // present turns err into the error that the agent reads: with the configured suggestion, and with details only with
 // debug.
 func (e *entry) present(err *Error, attempts int) {
-	session, ok := e.caller()
-	if ok && e.state != nil && !err.guidance.quiet {
-		err.guidance.times = e.state.streaks.failed(session, string(err.Code)+err.reason)
-	}
-	if configured := e.guard.cfg.Suggestions; len(configured) > 0 || err.guidance.times >= manyTimes {
+	if configured := e.guard.cfg.Suggestions; len(configured) > 0 {
 		err.suggest(configured)
 	}
 	if !e.debug() {

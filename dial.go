@@ -12,6 +12,9 @@ import (
 // in which the backoff allows about eight dials.
 const maxRunning = 16
 
+// maxAsked bounds how long a dial waits because the error of the one before asks for it.
+const maxAsked = time.Hour
+
 var (
 	errLost    = errors.New("resilience: the connection was reported lost")
 	errClosed  = errors.New("resilience: the connector is closed")
@@ -120,6 +123,9 @@ func (c *Connector[C]) down(err error, attempts int) {
 
 	delay := c.cfg.Backoff.Delay(c.delays)
 	delay = min(delay, max(time.Since(c.since), c.cfg.Backoff.Base)) // a short outage is noticed within twice its length
+	if e, ok := err.(*Error); ok && e != nil {
+		delay = max(delay, min(e.RetryAfter, maxAsked))
+	}
 	c.delays++
 	c.change(ConnectionDown, err, delay)
 	turn := c.turn

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -31,20 +30,13 @@ func TestConnectorBacksOffBetweenDials(t *testing.T) {
 // A connection that drops as soon as it is up isn't dialed in a tight loop.
 func TestConnectorRestartsTheBackoffAfterAStableConnection(t *testing.T) {
 	const s = time.Second
+	type times = []time.Duration
 	for name, tc := range map[string]struct {
 		stable      time.Duration
-		lasts, gaps []time.Duration
+		lasts, gaps times
 	}{
-		"30s": {
-			30 * s,
-			[]time.Duration{0, s, 29 * s, 0, 30 * s, 0, 0},
-			[]time.Duration{s / 2, s, 2 * s, 4 * s, s / 2, s / 2, s},
-		},
-		"the longest delay by default": {
-			0,
-			[]time.Duration{0, 59 * s, 60 * s, 0},
-			[]time.Duration{s / 2, s, s / 2, s / 2},
-		},
+		"30s":     {30 * s, times{0, s, 29 * s, 0, 30 * s, 0, 0}, times{s / 2, s, 2 * s, 4 * s, s / 2, s / 2, s}},
+		"default": {0, times{0, 59 * s, 60 * s, 0}, times{s / 2, s, s / 2, s / 2}},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			c := newConnector(t, newDialer(), linkConfig{Stable: tc.stable})
@@ -62,20 +54,27 @@ func TestConnectorRestartsTheBackoffAfterAStableConnection(t *testing.T) {
 	}
 }
 
+// asking returns a dial that fails, and whose server asks to wait.
+func asking(d time.Duration) dialStep {
+	return func(context.Context) error { return &resilience.Error{RetryAfter: d, Err: errBoom} }
+}
+
 func TestConnectorDialsAgainAfterABadDial(t *testing.T) {
+	const ms = time.Millisecond
+	exits := func(context.Context) error { runtime.Goexit(); return nil }
 	for name, tc := range map[string]struct {
 		dial dialStep
 		next time.Duration // after the beginning
 		want error
 	}{
-		"respects its context": {untilCanceled, 30500 * time.Millisecond, context.DeadlineExceeded},
-		"ignores its context":  {acceptedAfter(time.Hour), 30500 * time.Millisecond, context.DeadlineExceeded},
-		"fails":                {refused, 500 * time.Millisecond, errRefused},
-		"panics":               {func(context.Context) error { panic(errBoom) }, 500 * time.Millisecond, errBoom},
-		"calls Goexit": {
-			func(context.Context) error { runtime.Goexit(); return nil },
-			500 * time.Millisecond, resilience.ErrGoexit,
-		},
+		"respects its context": {untilCanceled, 30500 * ms, context.DeadlineExceeded},
+		"ignores its context":  {acceptedAfter(time.Hour), 30500 * ms, context.DeadlineExceeded},
+		"fails":                {refused, 500 * ms, errRefused},
+		"asks to wait":         {asking(time.Minute), time.Minute, errBoom},
+		"asks to come at once": {asking(1), 500 * ms, errBoom},
+		"asks for too long":    {asking(1000 * time.Hour), time.Hour, errBoom},
+		"panics":               {func(context.Context) error { panic(errBoom) }, 500 * ms, errBoom},
+		"calls Goexit":         {exits, 500 * ms, resilience.ErrGoexit},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			start := time.Now()
@@ -311,36 +310,4 @@ func TestConnectorCallsFunctionsWithoutItsLock(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Greater(t, calls.Load(), int64(100))
 	})
-}
-
-func TestConnectorClosesEachConnectionOnce(t *testing.T) {
-	for range 10 {
-		synctest.Test(t, func(t *testing.T) {
-			d := newDialer()
-			c := newConnector(t, d, linkConfig{Backoff: resilience.Backoff{Base: 1, Max: 1}})
-
-			var users sync.WaitGroup
-			for i := range 8 {
-				users.Go(func() {
-					for range 300 {
-						conn, err := c.Wait(t.Context())
-						if !assert.NoError(t, err) {
-							return
-						}
-						conn.Lost(nil)
-						if i%2 == 0 {
-							c.Reconnect() // a dial that races with the other reports, as timers can't in a bubble
-						}
-					}
-				})
-			}
-			users.Wait()
-			_ = c.Close()
-			synctest.Wait()
-
-			for _, l := range d.links() {
-				require.EqualValues(t, 1, l.closed.Load())
-			}
-		})
-	}
 }

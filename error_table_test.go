@@ -189,8 +189,11 @@ func errorSections() []errorSection {
 			},
 			{"00, 01, 02", each[sqlError]("00000", "01000", "02000")},
 			{"HY, 70: MySQL's for anything else", each[sqlError]("HY000", "70100")},
-			{"MySQL's too many connections, shutdown, and `mysql.ErrInvalidConn`", errs(
-				mysqlError("08004"), mysqlError("08S01"), errors.New("invalid connection"),
+			{"MySQL's too many connections (1040, 1203, 1226), shutdown, and `mysql.ErrInvalidConn`", errs(
+				&mySQLError{Number: 1040}, mysqlError("08004"), // without an SQLSTATE, or with one
+				&mySQLError{Number: 1203, SQLState: [5]byte([]byte("42000"))},
+				&mySQLError{Number: 1226, SQLState: [5]byte([]byte("42000"))},
+				mysqlError("08S01"), errors.New("invalid connection"),
 			)},
 			{"MySQL's deadlock", errs(mysqlError("40001"))},
 			{"MySQL's duplicate key, syntax error, missing table", errs(
@@ -207,6 +210,39 @@ func errorSections() []errorSection {
 				codeError("SlowDown"), &awsResponse{400, codeError("ThrottlingException")},
 			)},
 			{"any other code of an AWS SDK", errs(codeError("NoSuchKey"))},
+		}},
+		{"Failed results of MCP that have only a text, by its end (`ResultError`)", []errorRow{
+			{"`: connection refused`", results(
+				"dial tcp 127.0.0.1:80: connect: connection refused", "connection refused",
+			)},
+			{"`: connection reset by peer`, `: broken pipe`, `: no route to host`, `: network is unreachable`", results(
+				"read tcp 10.0.0.7:80: read: connection reset by peer", "write tcp 10.0.0.7:80: write: broken pipe",
+				"dial tcp 10.0.0.7:80: connect: no route to host",
+				"dial tcp 10.0.0.7:80: connect: network is unreachable",
+			)},
+			{"`: TLS handshake timeout`", results("net/http: TLS handshake timeout", "x: TLS handshake timeout")},
+			{"`: i/o timeout`, and net/http's other timeouts", results(
+				"dial tcp 10.0.0.7:80: i/o timeout",
+				"net/http: timeout awaiting response headers",
+				`Get "http://x": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`,
+				`context deadline exceeded (Client.Timeout or context cancellation while reading body)`,
+			)},
+			{"`: context deadline exceeded`", results("query: context deadline exceeded")},
+			{"`: EOF`, `: unexpected EOF` after a quoted URL or an address", results(
+				`Post "http://x/y?z=1": EOF`, `Get "https://x": unexpected EOF`,
+				"10.0.0.7:80: EOF", "tcp [::1]:80: EOF",
+			)},
+			{"`429 Too Many Requests`", results("status 429 Too Many Requests", "429 Too Many Requests")},
+			{"the status lines of 500, 502, 503 and 504", results(
+				"500 Internal Server Error", "GET /: 502 Bad Gateway",
+				"unexpected status 503 Service Unavailable\n", "HTTP/1.1 504 Gateway Timeout",
+			)},
+			{"any other text", results(
+				"", `no user named "connection refused"`,
+				"no user named connection refused", "connection refused by the user",
+				"context canceled", "EOF", "x.yaml:12: unexpected EOF", `no table "x": EOF`, "404 Not Found",
+				"error 1503 Service Unavailable",
+			)},
 		}},
 		{"gRPC: errors with a method `GRPCStatus`", []errorRow{
 			{
@@ -238,6 +274,14 @@ func errorSections() []errorSection {
 			{"anything else", errs(errBoom, fmt.Errorf("x: %w", errBoom))},
 		}},
 	}
+}
+
+// results returns the errors of failed results with these texts.
+func results(texts ...string) (all []error) {
+	for _, text := range texts {
+		all = append(all, resilience.ResultError(text))
+	}
+	return all
 }
 
 // handshakeTimeout is like net/http's error, whose type isn't exported.

@@ -19,7 +19,7 @@ import (
 // holds for every [*Error] of that code, however deeply it is wrapped.
 type Code string
 
-// The codes that an agent may read. README.md has a table of their meanings.
+// The codes that an agent may read. README.md has a table of them.
 const (
 	CodeTimeout        Code = "TIMEOUT"          // the call exceeded its timeout
 	CodeCircuitOpen    Code = "CIRCUIT_OPEN"     // the breaker rejected the call
@@ -65,8 +65,8 @@ type Error struct {
 }
 
 // Error returns the code and the message. It leaves out the cause, because MCP SDKs send an error's text to the agent,
-// and a cause may contain addresses, paths or credentials. To see the cause, print the Error with %+v, log it with slog or
-// use Unwrap.
+// and a cause may contain addresses, paths or credentials. To see the cause, print the Error with %+v, or log it with
+// slog.
 func (e *Error) Error() string {
 	switch {
 	case e == nil: // as Result.Err is after a success

@@ -1,12 +1,10 @@
 package resilience_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"sync"
 	"testing"
@@ -101,10 +99,8 @@ func TestErrorMarshalsWithoutItsCause(t *testing.T) {
 			Code: "C", Tool: "t", Message: "m", Suggestion: "s", Retryable: true,
 			RetryAfter: 1001 * time.Millisecond, Details: map[string]any{"a": 1}, Err: secret,
 		},
-		`{"code":"C","message":"m","retryable":false}`: {Code: "C", Message: "m", Err: secret},
-		`{"code":"C","message":"","retryable":false,"retryAfter":1}`: {
-			Code: "C", RetryAfter: 1,
-		},
+		`{"code":"C","message":"m","retryable":false}`:               {Code: "C", Message: "m", Err: secret},
+		`{"code":"C","message":"","retryable":false,"retryAfter":1}`: {Code: "C", RetryAfter: 1},
 		`{"code":"C","message":"","retryable":false,"retryAfter":9223372037}`: {
 			Code: "C", RetryAfter: math.MaxInt64,
 		},
@@ -165,12 +161,6 @@ func TestErrorPrintsItsCauseForAnOperator(t *testing.T) {
 }
 
 func TestErrorIsLoggedWithItsCause(t *testing.T) {
-	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}
 	e := resilience.CircuitOpenError("x", 30*time.Second)
 	e.Message, e.Err, e.Details = "m", errors.New("boom"), map[string]any{"attempt": 2}
 	var none *resilience.Error
@@ -181,10 +171,9 @@ func TestErrorIsLoggedWithItsCause(t *testing.T) {
 		"err.code=C err.message=m err.retryable=false": {Code: "C", Message: "m"},
 		"err=<nil>": none,
 	} {
-		var buf bytes.Buffer
-		log := slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+		log, out := textLog(0)
 		log.Error("failed", "err", err)
-		assert.Equal(t, "level=ERROR msg=failed "+want+"\n", buf.String())
+		assert.Equal(t, "level=ERROR msg=failed "+want+"\n", out.String())
 	}
 }
 

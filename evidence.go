@@ -222,11 +222,20 @@ func (m *meaning) addOther(err error) {
 	case v.Kind() != reflect.Struct:
 	case v.Type() == plainText && err.Error() == "invalid connection":
 		m.trouble("connection closed")
-	default:
-		if f := v.FieldByName("SQLState"); f.IsValid() && f.CanInterface() {
-			state, _ := f.Interface().([5]byte)
-			m.addSQLState(strings.Trim(string(state[:]), "\x00"))
-		}
+	case v.FieldByName("SQLState").IsValid():
+		m.addMySQL(v.FieldByName("SQLState"), v.FieldByName("Number"))
+	}
+}
+
+// addMySQL adds an error of MySQL. The SQLSTATE of too many connections may be missing (1040), or 42000 if they are
+// those of one user (1203, 1226).
+func (m *meaning) addMySQL(state, number reflect.Value) {
+	switch {
+	case number.IsValid() && number.CanUint() && slices.Contains([]uint64{1040, 1203, 1226}, number.Uint()):
+		m.trouble("")
+	case state.CanInterface():
+		code, _ := state.Interface().([5]byte)
+		m.addSQLState(strings.Trim(string(code[:]), "\x00"))
 	}
 }
 

@@ -3,7 +3,6 @@ package resilience_test
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -179,29 +178,6 @@ func TestReportDecidesWhetherToRetry(t *testing.T) {
 		r, _ = runTool(t, reads, reporting(resilience.MarkTransient(errBoom), errBoom))
 		assert.Equal(t, 4, r.Attempts)
 	})
-}
-
-// A dial and an attempt to open a file have no effect, nor does a call whose author marks it so.
-func TestErrorWithoutEffect(t *testing.T) {
-	for want, errs := range map[int][]error{
-		4: {
-			&os.LinkError{Op: "rename", Old: "/x", New: "/y", Err: resilience.MarkTransient(errBoom)},
-			errors.Join(&fs.PathError{Op: "open", Err: syscall.EMFILE}, syscall.ECONNREFUSED),
-		},
-		1: {
-			&net.OpError{Op: "read", Net: "tcp", Err: errDial},
-			&os.LinkError{Op: "symlink", Old: "/x", New: "/y", Err: syscall.ESTALE},
-			errors.Join(&fs.PathError{Op: "open", Err: syscall.EMFILE}, errBoom),
-			sqlError("40003"), // it may have been committed
-		},
-	} {
-		for _, err := range errs {
-			runInBubble(t, fmt.Sprintf("%T %v", err, err), func(t *testing.T) {
-				r, _ := runTool(t, writes, failing(9, err))
-				assert.Equal(t, want, r.Attempts)
-			})
-		}
-	}
 }
 
 func TestLostConnectionHasAReason(t *testing.T) {

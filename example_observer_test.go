@@ -34,9 +34,9 @@ func ExampleLogObserver() {
 	}
 	_ = guard.Flush(ctx)
 	// Output:
-	// level=WARN msg="call failed" tool=cypher attempts=1 timeout=2m0s code=TOOL_FAILED error="neo4j is gone"
+	// level=WARN msg="call failed" tool=cypher attempts=1 timeout=2m0s code=TOOL_FAILED counted=true error="neo4j is gone"
 	// level=ERROR msg="breaker opened" breaker=cypher from=closed to=open cause=calls
-	// level=WARN msg="call failed" tool=cypher attempts=1 timeout=2m0s code=TOOL_FAILED error="neo4j is gone"
+	// level=WARN msg="call failed" tool=cypher attempts=1 timeout=2m0s code=TOOL_FAILED counted=true error="neo4j is gone"
 }
 
 // An observer needs only the functions for the events that it uses.

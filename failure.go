@@ -22,8 +22,8 @@ type failure struct {
 	inconclusive bool // a timeout of a caller with less time than the tool's timeout
 }
 
-// examine returns what the error of a tool means. It calls methods of the error, and Config.Classify. If a method panics,
-// the tool has failed by that panic.
+// examine returns what the error of a tool means. It calls methods of the error, and Config.Classify. If a method
+// panics, the tool has failed by that panic.
 func (a *attempt) examine(err error) (f *failure) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -50,6 +50,19 @@ func (a *attempt) examine(err error) (f *failure) {
 	return f
 }
 
+// mayBeRepeated reports whether another attempt may help, as far as the failure is concerned.
+func (f *failure) mayBeRepeated() bool {
+	return f.countedClass() == ClassTransient && (f.declined || !f.rejected()) && !f.inconclusive
+}
+
+// outcome returns what the error means to a breaker.
+func (m *meaning) outcome() outcome {
+	if m.countedClass().neutral() || m.rejected() {
+		return outcomeNeutral
+	}
+	return outcomeFailure
+}
+
 // hasLessTime reports whether the call has less time than the tool's own timeout, by an option or by its caller's
 // deadline. Then a timeout proves nothing against the tool.
 func (s *scope) hasLessTime() bool {
@@ -68,8 +81,12 @@ func (g *Guard) classify(m *meaning) {
 
 	class := m.countedClass()
 	asked := ask(g, "Config.Classify", class, func() Class { return g.cfg.Classify(mark(m.err, class, false)) })
-	if asked != class {
-		m.class, m.neutral = asked, false
+	if asked == class {
+		return
+	}
+	m.class, m.neutral = asked, false
+	if m.rejected() {
+		m.weight, m.declined = weightTrouble, false
 	}
 }
 

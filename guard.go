@@ -186,7 +186,7 @@ func (g *Guard) AttemptTimeout(tool string) time.Duration {
 
 // Breaker returns the breaker of a tool, listed or not. It is never nil. A tool that isn't listed gets a
 // state of its own now, as by a call (see [Guard.Health]).
-func (g *Guard) Breaker(tool string) *Breaker { return g.state(tool).breaker }
+func (g *Guard) Breaker(tool string) *Breaker { return g.state(tool, true).breaker }
 
 // mustHave panics if the program has made a mistake.
 func mustHave(ctx context.Context, g *Guard) {

@@ -2,6 +2,7 @@ package resilience
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,8 +37,7 @@ type guidance struct {
 	words string // the suggestion
 	check check
 	quiet bool // the tool's own answer needs no guidance beside it
-	keyed bool // the call was rejected for its BreakerKey
-	times int  // how often the caller's calls have failed in a row for the same reason
+	keyed bool // only calls with the same BreakerKey are rejected
 }
 
 // words returns our suggestion, or the configured one. This is the table of what an agent is told to do.
@@ -65,6 +65,8 @@ func (e *Error) words(configured map[Code]string) string {
 		words = "Use other tools."
 	case code == CodeRateLimited:
 		words = "Call again " + cmp.Or(strings.TrimPrefix(in, " that "), "later") + "; use others meanwhile."
+	case wait != "" && !e.Retryable:
+		words = "Do not repeat this call, and do not call this tool for " + wait + "; use others."
 	case wait != "":
 		words = "Do not call this tool for " + wait + "; use others."
 	case !e.Retryable:
@@ -83,9 +85,6 @@ func (e *Error) words(configured map[Code]string) string {
 	case checkFirst:
 		words += " It may have taken effect: check" + in + " before you call it again."
 	}
-	if e.guidance.times >= manyTimes {
-		words += fmt.Sprintf(" This has failed %d times: stop using this tool for this task, or tell the user.", e.guidance.times)
-	}
 	return strings.TrimSpace(words)
 }
 
@@ -97,17 +96,33 @@ func (e *Error) suggest(configured map[Code]string) {
 	}
 }
 
-// HasGuidance reports whether e adds advice to the tool's own answer, for example that another try may help. It is
+// expect notes that b will reject the next call, if it is open: the agent needn't try it.
+func (e *Error) expect(b *Breaker) {
+	if after := b.RetryAfter(); after > 0 {
+		e.RetryAfter, e.guidance.keyed = max(e.RetryAfter, after), b.key != ""
+		e.suggest(nil)
+	}
+}
+
+// HasGuidance reports whether e adds advice to the tool's own answer, for example when to call again. It is
 // false if the caller has left, if the agent made a mistake, and if the failure isn't the backend's. It is true
 // for an Error that the tool's author wrote or that has Details. An adapter that passes on a tool's own answer
 // adds e only if HasGuidance.
 func (e *Error) HasGuidance() bool { return e != nil && (!e.guidance.quiet || len(e.Details) > 0) }
 
 // Line returns what a model should read of e, in one line. Beside the tool's own answer that is what to do next, or ""
-// if there is nothing to add to it. Otherwise the line begins with the code and what happened.
+// if there is nothing to add to it. Otherwise the line begins with the code and what happened. With Details, as with
+// debug, it is the JSON of e instead. It may be called on nil, for which there is nothing to say.
 func (e *Error) Line(beside bool) string {
-	once := e.Retryable && e.RetryAfter <= 0 && e.Code != CodeRetryExhausted && e.guidance.check == checkNothing &&
-		e.guidance.times < manyTimes
+	if e == nil {
+		return ""
+	}
+	if len(e.Details) > 0 {
+		text, _ := json.Marshal(e) // it can't fail
+		return string(text)
+	}
+
+	once := e.Retryable && e.RetryAfter <= 0 && e.Code != CodeRetryExhausted && e.guidance.check == checkNothing
 	switch ours := e.Suggestion == e.guidance.words; {
 	case beside && (!e.HasGuidance() || ours && once):
 		return ""
@@ -120,7 +135,11 @@ func (e *Error) Line(beside bool) string {
 	case CodeCircuitOpen:
 		what = cmp.Or(e.reason, what)
 	case CodeRateLimited:
-		what = ""
+		if e.reason == rateLimit { // otherwise the words are the author's
+			what = ""
+		}
+	case CodeRetryExhausted: // the suggestion has the number of attempts
+		what = strings.TrimPrefix(strings.TrimPrefix(what, failedAfter(e.Attempts)), ": ")
 	case CodeConnectionLost:
 		what = strings.TrimPrefix(what, lostPrefix)
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -27,16 +26,14 @@ func TestAsErrorCompletesACopy(t *testing.T) {
 			resilience.Error{Code: "BUSY", Tool: "inner", Message: "m", Suggestion: "s"},
 		},
 		"a message": {
-			resilience.Error{Message: "The disk is full", Err: io.ErrShortWrite},
-			resilience.Error{
-				Code: resilience.CodeToolFailed, Tool: "x", Message: "The disk is full", Suggestion: suggestChange,
-			},
+			resilience.Error{Message: "Full", Err: io.ErrShortWrite},
+			resilience.Error{Code: failed, Tool: "x", Message: "Full", Suggestion: suggestChange},
 		},
 		"retryable": {
 			resilience.Error{Message: "m", Retryable: true, Err: wait},
 			resilience.Error{
-				Code: resilience.CodeToolFailed, Tool: "x", Message: "m", Retryable: true,
-				RetryAfter: time.Minute, Suggestion: "Do not call this tool for 60 seconds; use others.",
+				Code: failed, Tool: "x", Message: "m", Retryable: true, RetryAfter: time.Minute,
+				Suggestion: "Do not call this tool for 60 seconds; use others.",
 			},
 		},
 		"a cause that asks to wait, not retryable": {
@@ -60,30 +57,6 @@ func TestAsErrorCompletesACopy(t *testing.T) {
 	resilience.AsError("x", own).Details["k"] = 1
 	assert.Empty(t, own.Details)
 	assert.Nil(t, resilience.AsError("x", nil))
-}
-
-func TestSuggestionFollowsFromTheError(t *testing.T) {
-	own := &resilience.Error{Message: "m", Retryable: true}
-	worded := &resilience.Error{Retryable: true, Suggestion: "Mine"}
-	for name, tc := range map[string]struct {
-		err  error
-		want string
-	}{
-		"a mistake":            {resilience.MarkInvalid(errBoom), "Correct the arguments, or use another tool."},
-		"lost for good":        {resilience.MarkPermanent(syscall.ECONNREFUSED), suggestChange},
-		"too slow for good":    {resilience.MarkPermanent(context.DeadlineExceeded), suggestChange},
-		"failed for good":      {resilience.MarkPermanent(errBoom), suggestChange},
-		"neutral":              {resilience.MarkNeutral(errBoom), suggestChange},
-		"a retry may help":     {errBoom, suggestRetry},
-		"asks for no time":     {waitError{-1}, suggestRetry},
-		"permanent, asks":      {resilience.MarkPermanent(waitError{time.Minute}), suggestChange},
-		"an own, for good":     {resilience.MarkPermanent(own), suggestChange},
-		"an own, with its own": {resilience.MarkPermanent(worded), "Mine"},
-	} {
-		e := resilience.AsError("x", tc.err)
-		assert.Equal(t, tc.want, e.Suggestion, name)
-		assert.Zero(t, e.RetryAfter, name)
-	}
 }
 
 // The RetryAfter of joined errors is the longest of theirs.
@@ -182,37 +155,69 @@ func TestWhichErrorsHaveGuidance(t *testing.T) {
 
 // The suggestions of a Config replace ours, not the tool's own. What an Effect needs is added.
 func TestSuggestionsOfTheConfig(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const start, ask, fix = "Start the app.", "Ask in #ops.", "Fix it."
-		const lost, wait = resilience.CodeConnectionLost, "Try again later."
-		suggestions := map[resilience.Code]string{
-			resilience.CodeTimeout: start, resilience.CodeToolFailed: ask, resilience.CodeValidation: fix,
-		}
-		own := func(code resilience.Code, suggestion string) error {
-			return &resilience.Error{Code: code, Message: "m", Suggestion: suggestion, Retryable: true}
-		}
-		const read, write, unknown = resilience.ReadOnly, resilience.NonIdempotent, resilience.EffectUnknown
-		permanent, invalid := resilience.MarkPermanent(errBoom), resilience.MarkInvalid(errBoom)
-		for _, tc := range []struct {
-			effect resilience.Effect
-			fn     toolFunc
-			want   string
-		}{
-			{read, untilDone, start},
-			{write, untilDone, start + " " + suggestCheck},
-			{unknown, untilDone, start + " " + suggestCaution},
-			{write, failing(9, own(resilience.CodeTimeout, "Mine")), "Mine"},
-			{read, failing(9, permanent), ask},
-			{write, failing(9, permanent), ask},
-			{write, failing(9, invalid), fix},
-			{read, failing(9, own("", "")), ask},
-			{read, failing(9, own("QUOTA", "")), ask}, // as our words for TOOL_FAILED would be
-			{read, failing(9, own(lost, "")), wait},
-		} {
-			cfg := configWith(resilience.Tool{Effect: tc.effect})
-			cfg.Retry.MaxRetries, cfg.Suggestions = -1, suggestions
+	const start, ask, fix, list = "Start the app.", "Ask in #ops.", "Fix it.", "Look again."
+	const read, write, unknown = resilience.ReadOnly, resilience.NonIdempotent, resilience.EffectUnknown
+	own := func(code resilience.Code, suggestion string) error {
+		return &resilience.Error{Code: code, Message: "m", Suggestion: suggestion, Retryable: true}
+	}
+	permanent, mistake := resilience.MarkPermanent(errBoom), resilience.MarkInvalid(errBoom)
+	notFound := &resilience.Error{Code: resilience.CodeToolNotFound}
+	for i, tc := range []struct {
+		effect resilience.Effect
+		fn     toolFunc
+		want   string
+	}{
+		{read, untilDone, start},
+		{write, untilDone, start + " " + suggestCheck},
+		{unknown, untilDone, start + " " + suggestCaution},
+		{read, failing(9, errBoom), ask},
+		{write, failing(9, errBoom), ask + " " + suggestCheck},
+		{unknown, failing(9, errBoom), ask + " " + suggestCaution},
+		{read, failing(9, permanent), ask},
+		{write, failing(9, permanent), ask},
+		{write, failing(9, mistake), fix},
+		{unknown, failing(9, notFound), list},
+		{read, reporting(nil, mistake), fix},
+		{write, reporting(nil, mistake), fix + " " + suggestCheck},
+		{unknown, reporting(nil, mistake), fix + " " + suggestCaution},
+		{write, reporting(nil, notFound), list + " " + suggestCheck},
+		{write, failing(9, own(timedOut, "Mine")), "Mine"},
+		{read, failing(9, own("", "")), ask},
+		{read, failing(9, own("QUOTA", "")), ask}, // as our words for TOOL_FAILED would be
+		{read, failing(9, own(lost, "")), "Try again later."},
+	} {
+		runInBubble(t, fmt.Sprint(i), func(t *testing.T) {
+			cfg := configWith(resilience.Tool{Effect: tc.effect, Retry: once.Retry})
+			cfg.Suggestions = map[resilience.Code]string{
+				timedOut: start, failed: ask, invalid: fix, resilience.CodeToolNotFound: list,
+			}
 			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", tc.fn)
 			assert.Equal(t, tc.want, r.Err.Suggestion)
-		}
-	})
+		})
+	}
+}
+
+func TestLineIsWhatAModelReads(t *testing.T) {
+	exhausted := resilience.RetryExhaustedError("x", 4, errDial)
+	for _, tc := range []struct {
+		err          *resilience.Error
+		beside, line string
+	}{
+		{resilience.AsError("x", errBoom), "", "TOOL_FAILED: failed. Try again, or use another tool."},
+		{resilience.AsError("x", resilience.MarkInvalid(errBoom)), "",
+			"VALIDATION_ERROR: got invalid arguments. Correct the arguments, or use another tool."},
+		{resilience.TimeoutError("x", time.Second), "", "TIMEOUT: exceeded timeout of 1s. Try again later."},
+		{resilience.ConnectionLostError("broken pipe"), "", "CONNECTION_LOST: broken pipe. Try again later."},
+		{resilience.AsError("x", waitError{time.Minute}), "Do not call this tool for 60 seconds; use others.",
+			"TOOL_FAILED: failed. Do not call this tool for 60 seconds; use others."},
+		{exhausted, "4 attempts failed. Try again later.",
+			"RETRY_EXHAUSTED: connection refused. 4 attempts failed. Try again later."},
+		{&resilience.Error{Code: "BUSY", Message: "Busy!", Suggestion: "Ask Ann."}, "Ask Ann.", "BUSY: Busy! Ask Ann."},
+		{&resilience.Error{Code: resilience.CodeRateLimited, Message: "3 mails an hour", Suggestion: "Wait."}, "Wait.",
+			"RATE_LIMITED: 3 mails an hour. Wait."},
+		{nil, "", ""},
+	} {
+		assert.Equal(t, tc.beside, tc.err.Line(true))
+		assert.Equal(t, tc.line, tc.err.Line(false))
+	}
 }

@@ -32,11 +32,27 @@ type Health struct {
 	InFlight  int    `json:"inFlight"`            // calls that haven't returned yet
 	Abandoned int    `json:"abandoned"`           // attempts that were abandoned and are still running
 	LastError *Error `json:"lastError,omitempty"` // counted by a breaker; without Details; nil if there is none
+
+	LastErrorTime time.Time `json:"lastErrorTime,omitzero"` // when that call ended
+}
+
+// A countedError is the last one of a tool.
+type countedError struct {
+	err Error // without Details
+	at  time.Time
+}
+
+// noteError keeps the error of a call that the breaker has counted.
+func (s *toolState) noteError(e *Error) {
+	kept := &countedError{*e, time.Now()}
+	kept.err.Details = nil
+	s.lastErr.Store(kept)
 }
 
 // MarshalJSON returns an object with the keys tool, available, breaker, state, consecutiveFailures, keys, inFlight,
-// abandoned, lastError and retryAfter. The value of retryAfter is in whole seconds, rounded up. It is omitted unless
-// the breaker is open, and so are keys and lastError if there are none. Listed isn't part of it.
+// abandoned, lastError, lastErrorTime and retryAfter. The value of retryAfter is in whole seconds, rounded up. It is
+// omitted unless the breaker is open, and so are keys, lastError and its time if there are none. Listed isn't part of
+// it.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type plain Health // without this method
 	return json.Marshal(struct {
@@ -74,7 +90,7 @@ func (g *Guard) health(s *toolState, keys []KeyHealth) Health {
 		Abandoned:           int(s.abandoned.Load()),
 	}
 	if last := s.lastErr.Load(); last != nil {
-		h.LastError = last.clone() // the caller may change it
+		h.LastError, h.LastErrorTime = last.err.clone(), last.at // the caller may change it
 	}
 
 	rejects := h.State == StateOpen || h.State == StateIsolated

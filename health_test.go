@@ -2,7 +2,6 @@ package resilience_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +33,7 @@ func TestHealthIsTheStateOfAllTools(t *testing.T) {
 			`"lastError":{"code":"TOOL_FAILED","tool":"b","message":"Tool 'b' failed",`+
 			`"suggestion":"Do not call this tool for 30 seconds; use others. `+
 			`If it changes anything, check first whether it took effect.",`+
-			`"retryable":true,"retryAfter":30},"retryAfter":20},`+
+			`"retryable":true,"retryAfter":30},"lastErrorTime":"2000-01-01T00:00:00Z","retryAfter":20},`+
 			`{"tool":"c","available":true,"breaker":"c","state":"closed",`+
 			`"consecutiveFailures":0,"inFlight":0,"abandoned":0}]`, jsonOf(t, g.Health()))
 		for i, listed := range []bool{true, true, false} {
@@ -54,18 +53,18 @@ func TestHealthIsTheStateOfAllTools(t *testing.T) {
 }
 
 func TestHealthSortsKeys(t *testing.T) {
-	g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
-	var want, got []string
+	g := guardWith(t, once)
 	for i := range 26 {
 		key := string(rune('a' + (i*7)%26))
 		_, _ = resilience.Do(t.Context(), g, "x", failing(1, errBoom), resilience.BreakerKey(key))
-		want = append(want, key)
 	}
-	slices.Sort(want)
+
+	var keys []string
 	for _, k := range g.Health()[0].Keys {
-		got = append(got, k.Key)
+		keys = append(keys, k.Key)
 	}
-	assert.Equal(t, want, got)
+	assert.Len(t, keys, 26)
+	assert.IsIncreasing(t, keys)
 }
 
 func TestTimeoutIsThatOfTheToolOrItsTier(t *testing.T) {

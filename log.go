@@ -13,14 +13,15 @@ import (
 // its event.
 //
 //	Debug  call succeeded, call unfinished
-//	Info   call canceled, call rejected (SHUTTING_DOWN), call invalid (VALIDATION_ERROR, TOOL_NOT_FOUND)
+//	Info   call failed (not counted), call canceled, call invalid (VALIDATION_ERROR, TOOL_NOT_FOUND)
+//	Info   call rejected (CIRCUIT_OPEN, OVERLOADED, SHUTTING_DOWN)
 //	Info   retry, late result, breaker changed, connection up, connection closed
-//	Warn   call failed (any other code), breaker isolated, connection down
+//	Warn   call failed (counted by the breaker), breaker isolated, connection down
 //	Error  breaker opened, connection exhausted
 //
-// The keys of a call are tool, attempts, duration, timeout, code, retryAfter, error, stack (of a panic) and, with
-// debug, the redacted arguments. A retry has the keys tool, attempt, delay and error; a late result has tool, late and
-// error. A breaker has the keys breaker, from, to, cause and reason; a connection has connection, attempts, error and
+// The keys of a call are tool, attempts, duration, timeout and, if it has failed, code, counted, retryAfter, error and
+// stack (of a panic). With debug, the redacted arguments follow. A retry has the keys tool, attempt, delay and error; a
+// late result has tool, late and error. A breaker has the keys breaker, from, to, cause and reason; a connection has connection, attempts, error and
 // next. A key without a value is omitted. Durations are of type time.Duration. The error is the text of the cause, or
 // the message of an error that has no cause. It may contain addresses and credentials.
 func LogObserver(log *slog.Logger) Observer {
@@ -49,7 +50,7 @@ func (l logger) retry(ctx context.Context, e CallRetry) {
 func (l logger) end(ctx context.Context, e CallEnd) {
 	args := []any{"tool", e.Tool, "attempts", e.Attempts, "duration", e.Duration, "timeout", e.Timeout}
 	if e.Err != nil {
-		args = append(args, "code", string(e.Err.Code))
+		args = append(args, "code", string(e.Err.Code), "counted", e.Counted)
 		if e.Err.RetryAfter > 0 {
 			args = append(args, "retryAfter", e.Err.RetryAfter)
 		}
@@ -63,19 +64,19 @@ func (l logger) end(ctx context.Context, e CallEnd) {
 	switch {
 	case e.Unfinished:
 		msg = "call unfinished"
-	case e.Err != nil:
+	case e.Counted:
 		level, msg = slog.LevelWarn, "call failed"
-		if ended, ok := notFailed[e.Err.Code]; ok {
-			level, msg = slog.LevelInfo, ended
-		}
+	case e.Err != nil:
+		level, msg = slog.LevelInfo, cmp.Or(notFailed[e.Err.Code], "call failed")
 	}
 	l.record(ctx, e.Time, level, msg, args...)
 }
 
-// notFailed has the messages for codes that aren't failures.
+// notFailed has the messages for codes that aren't failures of the tool.
 var notFailed = map[Code]string{
-	CodeCanceled: "call canceled", CodeShuttingDown: "call rejected",
-	CodeValidation: "call invalid", CodeToolNotFound: "call invalid",
+	CodeCanceled: "call canceled", CodeCircuitOpen: "call rejected", CodeOverloaded: "call rejected",
+	CodeShuttingDown: "call rejected",
+	CodeValidation:   "call invalid", CodeToolNotFound: "call invalid",
 }
 
 func (l logger) late(ctx context.Context, e LateResult) {
@@ -89,7 +90,10 @@ func (l logger) breaker(e BreakerChange) {
 	case StateOpen:
 		level, msg = slog.LevelError, "breaker opened"
 	case StateIsolated:
-		level, msg, args = slog.LevelWarn, "breaker isolated", append(args, "reason", e.Reason)
+		level, msg = slog.LevelWarn, "breaker isolated"
+	}
+	if e.Reason != "" {
+		args = append(args, "reason", e.Reason)
 	}
 	l.record(context.Background(), e.Time, level, msg, args...)
 }
@@ -121,12 +125,14 @@ func withError(args []any, err error) []any {
 
 // causeText returns the text of err, with the texts of the causes that an [Error] leaves out of its own.
 func causeText(err error) string {
-	e, ours := err.(*Error)
-	switch {
-	case ours && e.Err != nil:
-		return causeText(e.Err)
-	case ours:
+	switch e := err.(type) {
+	case *Error:
+		if e.Err != nil {
+			return causeText(e.Err)
+		}
 		return cmp.Or(e.Message, string(e.Code))
+	case *resultError:
+		return e.text // its cause is a part of it
 	}
 
 	text := err.Error()

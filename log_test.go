@@ -72,33 +72,35 @@ func TestLogObserverWritesOneRecordPerEvent(t *testing.T) {
 		RetryAfter: 2 * time.Second,
 		Err:        &resilience.Error{Code: resilience.CodeConnectionLost, Err: syscall.EPIPE},
 	}
-	canceled := failing(9, resilience.MarkPermanent(&resilience.Error{Code: resilience.CodeCanceled, Message: "m"}))
+	canceled := failing(9, &resilience.Error{Code: resilience.CodeCanceled, Message: "m"})
 	atAddress := failing(9, resilience.MarkPermanent(errors.New("at 10.0.0.7")))
 	args, debug := resilience.Args(map[string]any{"q": 1, "token": "t"}), resilience.Debug()
 	const one = " tool=x attempts=1 duration=0s timeout=1m0s"
-	const opened = `ERROR msg="breaker opened" breaker=x from=closed to=open cause=calls` + "\nlevel="
 	short, shown := []resilience.Option{resilience.Timeout(time.Second)}, []resilience.Option{debug, args}
 	for name, tc := range map[string]struct {
 		fn   toolFunc
 		opts []resilience.Option
-		open bool // the breaker is open, which is logged first
 		want string
 	}{
 		"success":    {fn: succeed, want: `DEBUG msg="call succeeded"` + one},
 		"unfinished": {fn: unfinished, want: `DEBUG msg="call unfinished"` + one},
-		"failure":    {fn: atAddress, want: `WARN msg="call failed"` + one + ` code=TOOL_FAILED error="at 10.0.0.7"`},
-		"canceled":   {fn: canceled, want: `INFO msg="call canceled"` + one + ` code=CANCELED error="CANCELED: m"`},
+		"failure": {
+			fn:   atAddress,
+			want: `WARN msg="call failed"` + one + ` code=TOOL_FAILED counted=true error="at 10.0.0.7"`,
+		},
+		"not counted": {
+			fn:   failing(9, resilience.MarkNeutral(errors.New("at 10.0.0.7"))),
+			want: `INFO msg="call failed"` + one + ` code=TOOL_FAILED counted=false error="at 10.0.0.7"`,
+		},
+		"canceled": {fn: canceled, want: `INFO msg="call canceled"` + one + ` code=CANCELED counted=false error=m`},
 		"failure with a message": {
 			fn:   failing(9, withMessage),
-			want: `WARN msg="call failed"` + one + ` code=TOOL_FAILED retryAfter=2s error="broken pipe"`,
+			want: `WARN msg="call failed"` + one + ` code=TOOL_FAILED counted=true retryAfter=2s error="broken pipe"`,
 		},
-		"timeout": {fn: untilDone, opts: short, want: `WARN msg="call failed" tool=x attempts=1 duration=1s ` +
-			`timeout=1s code=TIMEOUT error="context deadline exceeded"`},
-		"rejected": {fn: succeed, open: true, want: opened + `WARN msg="call failed" tool=x attempts=0 duration=0s ` +
-			`timeout=1m0s code=CIRCUIT_OPEN retryAfter=30s ` +
-			`error="Circuit breaker open due to repeated failures. Calls are rejected for 30 more seconds."`},
+		"timeout": {fn: untilDone, opts: short, want: `INFO msg="call failed" tool=x attempts=1 duration=1s ` +
+			`timeout=1s code=TIMEOUT counted=false error="context deadline exceeded"`},
 		"invalid": {want: `INFO msg="call invalid" tool=x attempts=0 duration=0s timeout=0s ` +
-			`code=TOOL_NOT_FOUND error="Tool 'x' not found: its function is nil"`},
+			`code=TOOL_NOT_FOUND counted=false error="Tool 'x' not found: its function is nil"`},
 		"retry": {
 			fn: failing(1, resilience.MarkTransient(io.ErrUnexpectedEOF)),
 			want: `INFO msg=retry tool=x attempt=1 delay=100ms error="unexpected EOF"` + "\n" +
@@ -113,9 +115,6 @@ func TestLogObserverWritesOneRecordPerEvent(t *testing.T) {
 		runInBubble(t, name, func(t *testing.T) {
 			log, out := textLog(slog.LevelDebug)
 			g := observedGuard(t, resilience.Tool{Cooperative: true}, resilience.LogObserver(log))
-			if tc.open {
-				trip(t, g.Breaker("x"))
-			}
 			_, _ = resilience.Do(t.Context(), g, "x", tc.fn, tc.opts...)
 			flush(t, g)
 			assert.Equal(t, "level="+tc.want+"\n", out.String())
@@ -141,9 +140,9 @@ func TestLogObserverWritesBreakerChangesAndLateResults(t *testing.T) {
 
 		assert.Equal(t, `level=ERROR msg="breaker opened" breaker=db from=closed to=open cause=calls
 level=INFO msg="breaker changed" breaker=db from=open to=half-open cause=cooldown
-level=ERROR msg="breaker opened" breaker=db from=half-open to=open cause=calls
+level=ERROR msg="breaker opened" breaker=db from=half-open to=open cause=calls reason=TIMEOUT
 level=WARN msg="call failed" tool=x attempts=1 duration=1m0s timeout=1m0s `+
-			`code=TIMEOUT retryAfter=30s error="Tool 'x' exceeded timeout of 60s"
+			`code=TIMEOUT counted=true retryAfter=30s error="Tool 'x' exceeded timeout of 60s"
 level=INFO msg="late result" tool=x late=30s error="too late"
 level=WARN msg="breaker isolated" breaker=db from=open to=isolated cause=manual reason=moving
 `, out.String())
@@ -152,15 +151,21 @@ level=WARN msg="breaker isolated" breaker=db from=open to=isolated cause=manual 
 
 func TestLogObserverNamesHowACallHasEnded(t *testing.T) {
 	for code, want := range map[resilience.Code]string{
-		resilience.CodeCanceled:     `level=INFO msg="call canceled"`,
-		resilience.CodeShuttingDown: `level=INFO msg="call rejected"`,
-		resilience.CodeValidation:   `level=INFO msg="call invalid"`,
-		resilience.CodeToolNotFound: `level=INFO msg="call invalid"`,
-		resilience.CodeOverloaded:   `level=WARN msg="call failed"`,
+		resilience.CodeCanceled:     `"call canceled"`,
+		resilience.CodeShuttingDown: `"call rejected"`,
+		resilience.CodeCircuitOpen:  `"call rejected"`,
+		resilience.CodeOverloaded:   `"call rejected"`,
+		resilience.CodeValidation:   `"call invalid"`,
+		resilience.CodeToolNotFound: `"call invalid"`,
+		resilience.CodeTimeout:      `"call failed"`,
 	} {
 		log, out := textLog(slog.LevelInfo)
-		resilience.LogObserver(log).End(t.Context(), resilience.CallEnd{Err: &resilience.Error{Code: code}})
-		assert.Contains(t, out.String(), want, code)
+		end := resilience.LogObserver(log).End
+		end(t.Context(), resilience.CallEnd{Err: &resilience.Error{Code: code}})
+		assert.Regexp(t, `^level=INFO msg=`+want+` .* counted=false `, out.String(), code)
+		out.Reset()
+		end(t.Context(), resilience.CallEnd{Err: &resilience.Error{Code: code}, Counted: true})
+		assert.Regexp(t, `^level=WARN msg="call failed" .* counted=true `, out.String(), code)
 	}
 
 	log, out := textLog(slog.LevelInfo)

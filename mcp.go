@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -49,8 +50,12 @@ type Request struct {
 	// have made up its name. Unless the Config lists it, it shares the state "(others)".
 	Unknown bool
 
-	// MaxHeld is how many calls of one breaker may be held at once, see [BreakerConfig].MaxHold, since a
-	// held call takes a worker of the server. Zero means 16.
+	// Caller identifies the agent, for [BreakerConfig].MaxHold. Empty means the Session. If that is empty,
+	// too, the agent isn't known, and its calls aren't held.
+	Caller string
+
+	// MaxHeld is how many calls of one breaker may be held at once, since a held call takes a worker of the
+	// server. Zero means 16.
 	MaxHeld int
 
 	// AllowDebug allows the request to turn debug on, by MetaDebug. The agent then reads the
@@ -72,6 +77,9 @@ func ForRequest(r Request) Option {
 		o.request = &r.RequestInfo
 		o.effect = r.Effect
 		o.unknown, o.maxHeld = r.Unknown, r.MaxHeld
+		if !r.Client {
+			o.caller = clip(cmp.Or(r.Caller, r.Session))
+		}
 		o.unexplained = r.Unexplained
 		o.keyOf = r.BreakerKey
 
@@ -130,7 +138,7 @@ func (g *Guard) AgentHealth(omit ...string) json.RawMessage {
 	tools := make([]Health, 0, len(g.listed))
 	for _, h := range g.Health() {
 		if h.Tool != othersName && !slices.Contains(omit, h.Tool) {
-			h.LastError, h.Keys = nil, nil
+			h.LastError, h.LastErrorTime, h.Keys = nil, time.Time{}, nil
 			tools = append(tools, h)
 		}
 	}

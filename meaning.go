@@ -166,7 +166,7 @@ func (m *meaning) addMark(x *marked) {
 }
 
 // addError adds an *Error. Its cause proves that there was no effect only if the code is CONNECTION_LOST or
-// TOOL_FAILED. With other codes it may be the last of several failures.
+// TOOL_FAILED. With other codes it may be the last of several failures. RATE_LIMITED proves it by itself.
 func (m *meaning) addError(e *Error) {
 	cause := *m
 	m.decide(e.meansClass())

@@ -106,21 +106,6 @@ func TestPromise2NestedCallsThatCannotKnow(t *testing.T) {
 	}
 }
 
-// A call within a tool that was refused each time has done nothing.
-func TestNestedCallThatWasRefusedEachTimeHasChangedNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := configWith(resilience.Tool{Effect: resilience.NonIdempotent})
-		cfg.Tools["inner"] = resilience.Tool{Effect: resilience.NonIdempotent}
-		outer, inner := newGuard(t, cfg), newGuard(t, cfg)
-		r := resilience.Run(t.Context(), outer, "x", func(ctx context.Context) (int, error) {
-			r := resilience.Run(ctx, inner, "inner", failing(9, resilience.MarkTransient(errBoom)))
-			assert.Equal(t, resilience.CodeRetryExhausted, r.Err.Code)
-			return 0, resilience.MarkInvalid(errBoom)
-		})
-		assert.NotEqual(t, suggestCheck, r.Err.Suggestion)
-	})
-}
-
 // A write within a tool isn't repeated because another call was refused later.
 func TestPromise8NestedCallsMayHaveChangedSomething(t *testing.T) {
 	refuse := failing(9, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
@@ -209,26 +194,4 @@ func TestPromise8AMarkWithinSpeaksForTheCallWithin(t *testing.T) {
 			assert.ErrorIs(t, r.Err, errBoom)
 		})
 	}
-}
-
-// A job that a tool starts joins the tool's call, even if it is retried after that has returned.
-func TestJobThatJoinsItsCallAndOutlivesIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
-		done := make(chan error, 1)
-		_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			go func() {
-				_, err := resilience.Do(context.WithoutCancel(ctx), g, "x", func(ctx context.Context) (int, error) {
-					time.Sleep(time.Second)
-					return failing(2, errBoom)(ctx)
-				})
-				done <- err
-			}()
-			time.Sleep(500 * time.Millisecond)
-			return 1, nil
-		})
-		require.NoError(t, err)
-		require.NoError(t, <-done)
-		assert.Zero(t, g.Breaker("x").Failures())
-	})
 }

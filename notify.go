@@ -74,6 +74,22 @@ func ask[T any](g *Guard, callback string, otherwise T, f func() T) T {
 	return answer
 }
 
+// maxUnexplained is how many failures of a tool nothing may explain before Config.Log receives a warning.
+const maxUnexplained = 10
+
+// noteUnexplained warns, once for each tool, if nothing tells whose fault its failures are: their types don't, and the
+// backend has never been reported. The breaker will not see an outage then.
+func (c *call) noteUnexplained(e *Error) {
+	unknown := e.Code == CodeToolFailed && e.class == ClassNeutral && c.scope.unexplained == ClassNeutral
+	if !unknown || c.last == nil || c.guard.cfg.Classify != nil {
+		return
+	}
+	if m := read(c.last); m.weight == weightUnknown && !m.neutral && c.state.unexplained.Add(1) == maxUnexplained {
+		c.guard.warner.warnOnce("ten calls failed and nothing tells whose fault it was, so the breaker hasn't "+
+			"counted them: see resilience.Transport", "tool", c.state.name)
+	}
+}
+
 // notifyStart notifies all observers of the call's start and returns the context for the call.
 func (e *entry) notifyStart(ctx context.Context) context.Context {
 	start := CallStart{Tool: e.tool, Time: time.Now()}

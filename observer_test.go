@@ -107,8 +107,6 @@ type endCase struct {
 }
 
 func TestObserverReceivesOneStartAndOneEndOfEachCall(t *testing.T) {
-	const failed, timedOut = resilience.CodeToolFailed, resilience.CodeTimeout
-	const exhausted, invalid = resilience.CodeRetryExhausted, resilience.CodeValidation
 	permanent, mistake := resilience.MarkPermanent(errBoom), resilience.MarkInvalid(errBoom)
 	short := resilience.Timeout(time.Second)
 	for name, tc := range map[string]endCase{

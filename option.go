@@ -18,6 +18,8 @@ type options struct {
 	unknown    bool // the server doesn't have the tool
 	maxHeld    int  // zero means the default
 
+	caller string // the agent; empty if it isn't known
+
 	unexplained Class         // see Request.Unexplained
 	key         string        // of the breaker
 	keyOf       func() string // returns the key if there is none; may be nil

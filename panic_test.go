@@ -6,7 +6,6 @@ import (
 	"io"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -61,19 +60,6 @@ func TestPanicIsAPermanentFailureWhateverItsValue(t *testing.T) {
 	})
 }
 
-// The caller's goroutine ends with a Cooperative tool that calls Goexit, but Health knows how the call has ended.
-func TestGoexitOfACooperativeToolEndsItsCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := guardWith(t, resilience.Tool{Cooperative: true})
-		go func() { _, _ = resilience.Do(t.Context(), g, "x", exit) }()
-		synctest.Wait()
-
-		h := g.Health()[0]
-		assert.Zero(t, h.InFlight)
-		assert.ErrorIs(t, h.LastError, resilience.ErrGoexit)
-	})
-}
-
 // runAside returns the error of a call that is made on a goroutine of its own: Goexit of a Cooperative tool ends that.
 func runAside(ctx context.Context, g *resilience.Guard, fn toolFunc) *resilience.Error {
 	return resilience.All(ctx, g, resilience.Call[int]{Tool: "x", Func: fn})[0].Err
@@ -81,7 +67,9 @@ func runAside(ctx context.Context, g *resilience.Guard, fn toolFunc) *resilience
 
 // A Cooperative tool that fails after the end of its call, in whichever way, has the code of that end.
 func TestPromise6FailureOfACooperativeToolWhoseCallHasEnded(t *testing.T) {
-	for name, crash := range map[string]toolFunc{"panics": panicking("x"), "exits": exit, "fails": failing(9, errBoom)} {
+	for name, crash := range map[string]toolFunc{
+		"panics": panicking("x"), "exits": exit, "fails": failing(9, errBoom),
+	} {
 		for by, tc := range map[string]struct {
 			caller   caller
 			code     resilience.Code
@@ -127,13 +115,15 @@ func TestPromise4CrashAfterAFailureHidesNoCause(t *testing.T) {
 	}
 }
 
-func TestPromise8GoexitOfACooperativeToolAsksTheAgentToCheck(t *testing.T) {
+func TestPromise8CrashAsksTheAgentToCheck(t *testing.T) {
 	for effect, want := range map[resilience.Effect]string{
 		resilience.NonIdempotent: suggestCheck, resilience.EffectUnknown: suggestChange + " " + suggestCaution,
 	} {
 		inBothModes(t, func(t *testing.T, cooperative bool) {
-			g := guardWith(t, resilience.Tool{Effect: effect, Cooperative: cooperative})
-			assert.Equal(t, want, runAside(t.Context(), g, exit).Suggestion)
+			for _, crash := range []toolFunc{exit, panicking("p")} {
+				g := guardWith(t, resilience.Tool{Effect: effect, Cooperative: cooperative})
+				assert.Equal(t, want, runAside(t.Context(), g, crash).Suggestion)
+			}
 		})
 	}
 }

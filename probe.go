@@ -132,7 +132,7 @@ func (b *Breaker) putOff() {
 	d := min(b.cfg.Cooldown, time.Until(b.prober.opened.Add(maxCooldowns*min(b.cfg.Cooldown, never/maxCooldowns))))
 	if d > p.left() {
 		b.phase.Store(&phase{
-			state: p.state, failures: p.failures, reason: p.reason, until: time.Now().Add(d), wait: d,
+			state: p.state, failures: p.failures, since: p.since, reason: p.reason, until: time.Now().Add(d), wait: d,
 		})
 	}
 }
@@ -163,14 +163,6 @@ func (b *Breaker) runProbe(ctx context.Context) outcome {
 		}
 	}
 	return outcomeNeutral
-}
-
-// outcome returns what the error means to a breaker.
-func (m *meaning) outcome() outcome {
-	if m.countedClass().neutral() || m.rejected() {
-		return outcomeNeutral
-	}
-	return outcomeFailure
 }
 
 // keyKey is the key of a breaker's key in the context of its Probe.

@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,8 +63,8 @@ type progressTest struct {
 	deadline       time.Duration // the caller's
 	attemptTimeout time.Duration
 	took           time.Duration
-	message        string // of the TIMEOUT; empty for a success
-	failures       int    // that the breaker counts
+	timeout        time.Duration // of which the TIMEOUT speaks; zero for a success
+	failures       int           // that the breaker counts
 }
 
 func (tc progressTest) check(t *testing.T) {
@@ -74,10 +75,10 @@ func (tc progressTest) check(t *testing.T) {
 	r := resilience.Run(contextWithin(t, tc.deadline), g, "x", tc.fn, tc.option)
 
 	assert.Equal(t, tc.took, r.Duration)
-	if tc.message == "" {
+	if tc.timeout == 0 {
 		assert.Nil(t, r.Err)
 	} else if assert.NotNil(t, r.Err) {
-		assert.Equal(t, tc.message, r.Err.Message)
+		assert.Equal(t, fmt.Sprintf("Tool 'x' exceeded timeout of %vs", tc.timeout.Seconds()), r.Err.Message)
 		assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
 	}
 	assert.Equal(t, tc.failures, g.Health()[0].ConsecutiveFailures)
@@ -88,32 +89,29 @@ func TestProgressRestartsTheTimeout(t *testing.T) {
 	const s = time.Second
 	short, long := resilience.Tool{Timeout: 10 * s}, resilience.Tool{Timeout: 10 * s, MaxTimeout: 60 * s}
 	for name, tc := range map[string]progressTest{
-		"in time": {tool: long, fn: working(50*s, 9*s), took: 54 * s},
-		"too rarely": {
-			tool: long, fn: working(50*s, 11*s),
-			took: 10 * s, message: "Tool 'x' exceeded timeout of 10s", failures: 1,
-		},
+		"in time":    {tool: long, fn: working(50*s, 9*s), took: 54 * s},
+		"too rarely": {tool: long, fn: working(50*s, 11*s), took: 10 * s, timeout: 10 * s, failures: 1},
 		"up to MaxTimeout": {
 			tool: long, fn: working(time.Hour, 9*s),
-			took: 60 * s, message: "Tool 'x' exceeded timeout of 60s", failures: 1,
+			took: 60 * s, timeout: 60 * s, failures: 1,
 		},
 		"only with a MaxTimeout": {
 			tool: short, fn: working(50*s, 9*s),
-			took: 10 * s, message: "Tool 'x' exceeded timeout of 10s", failures: 1,
+			took: 10 * s, timeout: 10 * s, failures: 1,
 		},
 		"up to the caller's deadline": {
 			tool: long, fn: working(50*s, 9*s), deadline: 30 * s,
-			took: 30 * s, message: "Tool 'x' exceeded timeout of 30s",
+			took: 30 * s, timeout: 30 * s,
 		},
 		"of an option": {tool: long, fn: working(20*s, 2*s), option: resilience.Timeout(3 * s), took: 20 * s},
 		"of an option, too rarely": {
 			tool: long, fn: working(20*s, 4*s), option: resilience.Timeout(3 * s),
-			took: 3 * s, message: "Tool 'x' exceeded timeout of 3s",
+			took: 3 * s, timeout: 3 * s,
 		},
 		"of an attempt": {tool: long, fn: working(50*s, 4*s), attemptTimeout: 5 * s, took: 52 * s},
 		"of an attempt, too rarely": {
 			tool: long, fn: working(50*s, 6*s), attemptTimeout: 5 * s,
-			took: 5 * s, message: "Tool 'x' exceeded timeout of 5s", failures: 1,
+			took: 5 * s, timeout: 5 * s, failures: 1,
 		},
 	} {
 		runInBubble(t, name, tc.check)
@@ -134,19 +132,19 @@ func TestPauseSuspendsTheTimeout(t *testing.T) {
 				_, _ = eliciting(9*s, 100*s, 0)(ctx)
 				return working(time.Hour, s)(ctx)
 			},
-			took: 130 * s, message: "Tool 'x' exceeded timeout of 30s", failures: 1,
+			took: 130 * s, timeout: 30 * s, failures: 1,
 		},
 		"not if the tool hangs afterwards": {
 			tool: tool, fn: eliciting(0, time.Hour, time.Hour),
-			took: time.Hour + 10*s, message: "Tool 'x' exceeded timeout of 10s", failures: 1,
+			took: time.Hour + 10*s, timeout: 10 * s, failures: 1,
 		},
 		"of an option": {
 			tool: tool, fn: eliciting(2*s, time.Hour, time.Hour), option: resilience.Timeout(3 * s),
-			took: time.Hour + 5*s, message: "Tool 'x' exceeded timeout of 3s",
+			took: time.Hour + 5*s, timeout: 3 * s,
 		},
 		"not beyond the caller's deadline": {
 			tool: tool, fn: eliciting(s, time.Hour, s), deadline: 60 * s,
-			took: 60 * s, message: "Tool 'x' exceeded timeout of 60s",
+			took: 60 * s, timeout: 60 * s,
 		},
 		"and the question may have a time of its own": {
 			tool: tool, took: 5 * time.Minute, fn: func(ctx context.Context) (int, error) {
@@ -223,37 +221,29 @@ func TestAnEarlierAttemptDoesNotExtendTheCall(t *testing.T) {
 			resilience.ReportProgress(ctx)
 		}
 	}
+	pause := func(ctx context.Context) {
+		time.Sleep(s)
+		resilience.Pause(ctx)
+	}
+	abandoned := func(then func(context.Context)) toolFunc {
+		return func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			then(ctx)
+			return 0, nil
+		}
+	}
+	returned := func(then func(context.Context)) toolFunc {
+		return func(ctx context.Context) (int, error) { go then(ctx); return 0, errBoom }
+	}
 	for name, tc := range map[string]struct {
-		first   func(context.Context) (int, error)
-		attempt time.Duration
-		took    time.Duration
+		first         toolFunc
+		attempt, took time.Duration
 	}{
-		"abandoned, and it reports progress": {
-			first: func(ctx context.Context) (int, error) {
-				<-ctx.Done()
-				heartbeat(ctx)
-				return 0, nil
-			},
-			attempt: s, took: 3 * s,
-		},
-		"abandoned, and it pauses": { // what it asks must not be repeated, so the attempt under way is the last one
-			first: func(ctx context.Context) (int, error) {
-				time.Sleep(2 * s)
-				resilience.Pause(ctx)
-				return 0, nil
-			},
-			attempt: s, took: 2*s + 100*time.Millisecond,
-		},
-		"returned, and a goroutine reports progress": {
-			first: func(ctx context.Context) (int, error) { go heartbeat(ctx); return 0, errBoom }, took: 3 * s,
-		},
-		"returned, and a goroutine pauses": {
-			first: func(ctx context.Context) (int, error) {
-				time.AfterFunc(s, func() { resilience.Pause(ctx) })
-				return 0, errBoom
-			},
-			took: 3 * s,
-		},
+		"abandoned, and it reports progress": {abandoned(heartbeat), s, 3 * s},
+		// What it asks must not be repeated, so the attempt under way is the last one.
+		"abandoned, and it pauses":                   {abandoned(pause), s, 2*s + 100*time.Millisecond},
+		"returned, and a goroutine reports progress": {returned(heartbeat), 0, 3 * s},
+		"returned, and a goroutine pauses":           {returned(pause), 0, 3 * s},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 3 * s, MaxTimeout: time.Hour})
@@ -284,13 +274,9 @@ func TestCallThatHasPausedIsNotRepeated(t *testing.T) {
 		return func(ctx context.Context) (int, error) { ask(ctx); return next(ctx) }
 	}
 	inner := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
-	late := func(next time.Duration) toolFunc {
-		return func(ctx context.Context) (int, error) { time.Sleep(next); ask(ctx); return 0, nil }
-	}
 	for name, tc := range map[string]struct {
-		fn    toolFunc
-		trips time.Duration // when the breaker opens
-		code  resilience.Code
+		fn   toolFunc
+		code resilience.Code
 	}{
 		"an error":                      {fn: asking(failing(9, errBoom)), code: resilience.CodeToolFailed},
 		"the timeout of an attempt":     {fn: asking(hang(100 * s)), code: resilience.CodeTimeout},
@@ -305,20 +291,18 @@ func TestCallThatHasPausedIsNotRepeated(t *testing.T) {
 			code: resilience.CodeToolFailed,
 		},
 		"an abandoned attempt that pauses before the next one": {
-			fn: late(5*s + 50*time.Millisecond), code: resilience.CodeTimeout,
-		},
-		"and is rejected before the next attempt": {
-			fn: late(5*s + 20*time.Millisecond), trips: 5*s + 50*time.Millisecond,
+			fn: func(ctx context.Context) (int, error) {
+				time.Sleep(5*s + 50*time.Millisecond)
+				ask(ctx)
+				return 0, nil
+			},
+			code: timedOut,
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 60 * s})
 			cfg.AttemptTimeout = 5 * s
 			g := newGuard(t, cfg)
-			if tc.trips > 0 {
-				time.AfterFunc(tc.trips, func() { trip(t, g.Breaker("x")) })
-			}
-
 			r := resilience.Run(t.Context(), g, "x", tc.fn)
 			require.NotNil(t, r.Err)
 			assert.True(t, tc.code == "" || r.Err.Code == tc.code, r.Err)

@@ -166,62 +166,31 @@ func TestPromise3EachCallHasOneOutcome(t *testing.T) {
 func TestPromise4LastCauseIsNeverLost(t *testing.T) {
 	type customError struct{ error }
 	cause := customError{errBoom}
-	readOnly := resilience.Tool{Effect: resilience.ReadOnly}
+	const canceled, soon = resilience.CodeCanceled, 50 * time.Millisecond
+	cooperative := resilience.Tool{Effect: resilience.ReadOnly, Cooperative: true}
+	hurried := resilience.Tool{Effect: resilience.ReadOnly, Timeout: soon}
+	permanent := fmt.Errorf("x: %w", resilience.MarkPermanent(cause))
+	busy, joined := &resilience.Error{Code: "BUSY", Err: cause}, errors.Join(cause, syscall.EPIPE)
 	for name, tc := range map[string]struct {
 		tool   resilience.Tool
-		caller caller // a patient one if nil
+		caller caller
 		fn     toolFunc
 		code   resilience.Code
 	}{
-		"failure":    {fn: failing(9, cause), code: resilience.CodeToolFailed},
-		"exhaustion": {tool: readOnly, fn: failing(9, cause), code: resilience.CodeRetryExhausted},
-		"panic":      {tool: readOnly, fn: panicking(cause), code: resilience.CodeToolFailed},
-		"permanent failure in a wrapper": {
-			tool: readOnly,
-			fn:   failing(9, fmt.Errorf("x: %w", resilience.MarkPermanent(cause))),
-			code: resilience.CodeToolFailed,
-		},
-		"lost connection": {
-			tool: readOnly,
-			fn:   failing(9, errors.Join(cause, syscall.EPIPE)),
-			code: resilience.CodeRetryExhausted,
-		},
-		"the tool's own Error": {
-			tool: readOnly,
-			fn:   failing(9, &resilience.Error{Code: "BUSY", Err: cause}),
-			code: "BUSY",
-		},
-		"canceled between attempts": {
-			tool:   readOnly,
-			caller: leavingAfter(50 * time.Millisecond),
-			fn:     failing(9, cause),
-			code:   resilience.CodeCanceled,
-		},
-		"canceled during the last attempt": {
-			tool:   resilience.Tool{Effect: resilience.ReadOnly, Cooperative: true},
-			caller: leavingAfter(time.Second),
-			fn:     failingOnceDone(cause),
-			code:   resilience.CodeCanceled,
-		},
-		"timeout": {
-			tool: resilience.Tool{Cooperative: true},
-			fn:   failingOnceDone(cause),
-			code: resilience.CodeTimeout,
-		},
-		"no time left for an attempt": {
-			tool: resilience.Tool{Effect: resilience.ReadOnly, Timeout: 50 * time.Millisecond},
-			fn:   failing(9, cause),
-			code: resilience.CodeToolFailed,
-		},
+		"failure":                        {resilience.Tool{}, context.WithCancel, failing(9, cause), failed},
+		"exhaustion":                     {reads, context.WithCancel, failing(9, cause), exhausted},
+		"panic":                          {reads, context.WithCancel, panicking(cause), failed},
+		"permanent failure in a wrapper": {reads, context.WithCancel, failing(9, permanent), failed},
+		"lost connection":                {reads, context.WithCancel, failing(9, joined), exhausted},
+		"the tool's own Error":           {reads, context.WithCancel, failing(9, busy), "BUSY"},
+		"canceled between attempts":      {reads, leavingAfter(soon), failing(9, cause), canceled},
+		"canceled during an attempt":     {cooperative, leavingAfter(time.Second), failingOnceDone(cause), canceled},
+		"timeout":                        {cooperative, context.WithCancel, failingOnceDone(cause), timedOut},
+		"no time left for an attempt":    {hurried, context.WithCancel, failing(9, cause), failed},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			ctx := t.Context()
-			if tc.caller != nil {
-				var cancel context.CancelFunc
-				ctx, cancel = tc.caller(ctx)
-				defer cancel()
-			}
-
+			ctx, cancel := tc.caller(t.Context())
+			defer cancel()
 			_, err := resilience.Do(ctx, guardWith(t, tc.tool), "x", tc.fn)
 
 			assert.ErrorIs(t, err, tc.code)

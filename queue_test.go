@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,25 +59,6 @@ func TestLogThatBlocksDelaysNoCall(t *testing.T) {
 		assert.Zero(t, time.Since(start))
 		close(release)
 		flush(t, g)
-	})
-}
-
-// The observer counts without a lock, which the race detector checks.
-func TestObserverReceivesOneEventAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ends := 0
-		g := observedGuard(t, resilience.Tool{}, ending(func() { ends++ }))
-		var wg sync.WaitGroup
-		for range 20 {
-			wg.Go(func() {
-				for range 10 {
-					mustSucceed(t, g)
-				}
-				assert.NoError(t, g.Flush(t.Context()))
-			})
-		}
-		wg.Wait()
-		assert.Equal(t, 200, ends)
 	})
 }
 

@@ -117,6 +117,8 @@ const (
 	suggestChange = "Do not repeat this call: change the request or use another tool."
 	suggestCheck  = "It may have taken effect: check before you call it again."
 
+	suggestCorrect = "Correct the arguments, or use another tool."
+	suggestList    = "List the available tools and call one of those."
 	suggestCaution = "If it changes anything, check first whether it took effect."
 )
 

@@ -15,7 +15,8 @@ const (
 
 // Retry is how often and how soon a failed call is tried again. The zero value makes 3
 // retries after the first attempt, with full jitter and ceilings from 100ms to 1s, and none that
-// would start later than 5s after the call. A Retry is a plain value, which may be copied and shared.
+// would start later than 5s after the call. A guard makes none if the last call that its breaker counted
+// has failed. A Retry is a plain value, which may be copied and shared.
 type Retry struct {
 	// MaxRetries is how many attempts may follow the first one. Zero means 3. If it is
 	// negative, nothing is retried, which is right where the backend's client retries by itself.
@@ -27,7 +28,8 @@ type Retry struct {
 	Backoff Backoff
 
 	// MaxElapsed is how long after the beginning of a call its last retry may start, since
-	// retries are for failures that come quickly. Zero means 5s, in a guard after the AttemptTimeout
+	// retries are for failures that come quickly. A first attempt that loses its connection later than that
+	// is repeated once, at once. Zero means 5s, in a guard after the AttemptTimeout
 	// that a tool may have. Negative means at any time.
 	MaxElapsed time.Duration
 
@@ -183,11 +185,11 @@ func (r *Retry) notify(n int, delay time.Duration, err error) {
 	_ = recovered(func() error { r.OnRetry(n, delay, err); return nil })
 }
 
-// retry waits until the next attempt may be made, or finishes the call if none may. A probe is one attempt. While
-// calls in a row fail, retries have stopped helping, and only multiply the requests to a backend that is down.
+// retry waits until the next attempt may be made, or finishes the call if none may. A retry needs a failure that may be
+// repeated, a tool that may, a call that is no probe, a Retry that has one left, time, and a backend for which retries
+// still help.
 func (c *call) retry(f *failure, harmless bool) (again bool) {
-	again = f.countedClass() == ClassTransient && (f.declined || !f.rejected()) && !f.inconclusive &&
-		!c.current.ticket.isProbe() && (harmless || c.effect().repeatable())
+	again = f.mayBeRepeated() && (harmless || c.effect().repeatable()) && !c.current.ticket.isProbe()
 	r, n := c.state.Retry, c.current.number
 	var delay time.Duration
 	var exhausted bool
@@ -199,11 +201,8 @@ func (c *call) retry(f *failure, harmless bool) (again bool) {
 	case exhausted:
 		c.finish(f.exhausted(c.tool, n), f.outcome)
 		return false
-	case !again || !c.fits(delay) || c.guard.overloaded(c.state) || c.breaker.failing():
+	case !again || !c.fits(delay) || !c.retriesHelp() || c.guard.overloaded(c.state):
 		c.finish(c.errorOf(f, harmless), f.outcome)
-		return false
-	case !c.stillAdmitted():
-		c.rejectRetry(f)
 		return false
 	}
 
@@ -215,8 +214,8 @@ func (c *call) retry(f *failure, harmless bool) (again bool) {
 	case !c.effect().repeatable() && (c.scope.changes.Load() > 0 || c.scope.asked.Load()):
 		// a goroutine of the failed attempt has sent a request since
 		c.finish(c.errorOf(f, false), f.outcome)
-	case !c.stillAdmitted():
-		c.rejectRetry(f)
+	case !c.isAdmitted():
+		c.finish(c.errorOf(f, harmless), f.outcome)
 	default:
 		return true
 	}
@@ -228,18 +227,11 @@ func (c *call) fits(delay time.Duration) bool {
 	return delay < c.scope.left() && fits(c.scope.Context, delay)
 }
 
-// stillAdmitted reports whether the breakers would still admit the call.
-func (c *call) stillAdmitted() bool {
+// isAdmitted reports whether the breakers would still admit the call.
+func (c *call) isAdmitted() bool {
 	return c.breaker.phase.Load().state == StateClosed && !c.state.breaker.isolated()
 }
 
-// rejectRetry finishes a call whose breaker opened before it could be retried.
-func (c *call) rejectRetry(f *failure) {
-	b := c.breaker
-	if own := c.state.breaker; own.isolated() {
-		b = own
-	}
-	e := b.rejection(b.phase.Load())
-	e.Tool, e.Err = c.tool, f.err
-	c.finish(e, f.outcome)
-}
+// retriesHelp reports whether the last call has succeeded. While calls in a row fail, retries only multiply the requests
+// to a backend that is down.
+func (c *call) retriesHelp() bool { return c.isAdmitted() && c.breaker.Failures() == 0 }

@@ -125,29 +125,6 @@ func TestRetriesBeginWithinFiveSeconds(t *testing.T) {
 	}
 }
 
-func TestWithRetryNeverSleepsIntoADeadline(t *testing.T) {
-	for name, tc := range map[string]struct {
-		timeout  time.Duration
-		err      error
-		attempts int
-		took     time.Duration
-	}{
-		"no room for a retry":     {100 * time.Millisecond, errBoom, 1, 0},
-		"room for one retry":      {101 * time.Millisecond, errBoom, 2, 100 * time.Millisecond},
-		"no room for the third":   {700 * time.Millisecond, errBoom, 3, 300 * time.Millisecond},
-		"the error asks for more": {30 * time.Second, waitError{time.Minute}, 1, 0},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			start := time.Now()
-			value, err := resilience.WithRetry(contextWithin(t, tc.timeout), steady, failing(9, tc.err))
-
-			assert.Equal(t, tc.took, time.Since(start))
-			assert.Equal(t, tc.attempts, value)
-			assert.Equal(t, tc.err, err, "the last cause, unchanged")
-		})
-	}
-}
-
 // Progress restarts the timeout, but not the MaxTimeout. A TIMEOUT must not replace the tool's own error.
 func TestRetryThatDoesNotFitIsNotMade(t *testing.T) {
 	const second = time.Second
@@ -350,14 +327,16 @@ func TestRetriesStopWhileCallsFail(t *testing.T) {
 
 // The failure that opens the breaker says what the next call would hear.
 func TestFailureThatOpensTheBreakerTellsToWait(t *testing.T) {
+	const avoid = "Do not call this tool for 30 seconds; use others."
+	const check = "It may have taken effect: check that in 30 seconds before you call it again."
 	for name, tc := range map[string]struct {
 		effect resilience.Effect
 		err    error
 		want   string
 	}{
-		"read":      {resilience.ReadOnly, errBoom, "Do not call this tool for 30 seconds; use others."},
-		"write":     {resilience.NonIdempotent, errBoom, "It may have taken effect: check that in 30 seconds before you call it again."},
-		"permanent": {resilience.ReadOnly, resilience.MarkPermanent(errBoom), "Do not call this tool for 30 seconds; use others."},
+		"read":      {resilience.ReadOnly, errBoom, avoid},
+		"write":     {resilience.NonIdempotent, errBoom, check},
+		"permanent": {resilience.ReadOnly, resilience.MarkPermanent(errBoom), "Do not repeat this call, and d" + avoid[1:]},
 		"own words": {resilience.ReadOnly, &resilience.Error{Suggestion: "Ask Ann."}, "Ask Ann."},
 	} {
 		runInBubble(t, name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// attemptOnce calls the tool once. A nil failure is a success. If the tool hasn't answered, the failure is the end
-// of the call, or of an attempt with a timeout of its own.
+// attemptOnce calls the tool once. A nil failure is a success. If the tool hasn't answered, the failure is empty if the
+// call has ended, and otherwise the timeout of the attempt.
 func attemptOnce[T any](c *call, fn func(context.Context) (T, error)) (value T, f *failure) {
 	a, limit := c.nextAttempt()
 	defer a.over.Store(true)

@@ -18,7 +18,7 @@ import (
 )
 
 // The load test. Agents call the tools of a guard, which do all that tools may do to it. This file holds what must be
-// so all the same. What happens is in soak_model_test.go, and how it is recorded in soak_record_test.go.
+// so all the same. What happens, and how it is recorded, is in soak_model_test.go.
 
 var (
 	soakTime = flag.Duration("soak", 0, "how long TestSoak makes calls; it is skipped if zero")
@@ -44,7 +44,6 @@ func TestSoak(t *testing.T) {
 func TestSoakOfADayInFakeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSoak(t, cmp.Or(*soakSeed, 1), time.Second)
-		s.fake = true
 		for range 24 {
 			s.round(40, func(d dice) {
 				for range 3 {
@@ -72,12 +71,8 @@ var invariants = []struct {
 	{"one CallStart and one CallEnd", func(r *record) bool { return r.starts == 1 && r.ends == 1 }},
 	{"the CallEnd has what the caller got", (*record).endAgrees},
 	{"Attempts is how often the function began", func(r *record) bool { return r.end.Attempts == r.begun() }},
-	{"one CallRetry for each attempt but the last", (*record).retriesAgree},
 	{"what may have taken effect isn't repeated", (*record).notRepeated},
 	{"the last cause isn't lost", (*record).causeIsKept},
-	{"TIMEOUT only after a timeout, or the caller's deadline", (*record).timeoutIsTrue},
-	{"CANCELED only if the caller has left", (*record).canceledIsTrue},
-	{"no call returns after its limit, in fake time", (*record).inTime},
 }
 
 // How a breaker may change.
@@ -95,19 +90,6 @@ func (r *record) endAgrees() bool {
 		return r.end.Err == nil && errors.Is(r.err(), resilience.ErrUnfinished)
 	}
 	return r.err() == nil && r.end.Err == nil || r.err() != nil && r.is(r.got.Err.Code)
-}
-
-// The call may end during the delay after a CallRetry, also because what is left of the attempt does something
-// that must not be repeated, as a pause is.
-func (r *record) retriesAgree() bool {
-	for i, e := range r.retries {
-		if e.Attempt != i+1 {
-			return false
-		}
-	}
-	n, endsInDelay := len(r.retries), []resilience.Code{"CANCELED", "TIMEOUT", "CIRCUIT_OPEN"}
-	ends := slices.ContainsFunc(endsInDelay, r.is) || !r.repeatable() || r.extended > 0
-	return n == max(r.end.Attempts-1, 0) || n == r.end.Attempts && ends
 }
 
 func (r *record) repeatable() bool {
@@ -132,42 +114,12 @@ func (r *record) causeIsKept() bool {
 	return found(a.trace, r.err()) || found(context.Canceled, a.trace) || found(context.DeadlineExceeded, a.trace)
 }
 
-func (r *record) timeoutIsTrue() bool {
-	shortest := r.config.Timeout
-	for _, d := range []time.Duration{r.timeout, r.config.AttemptTimeout} {
-		if d > 0 {
-			shortest = min(shortest, d)
-		}
-	}
-	callers := r.tooLate || r.ended == context.DeadlineExceeded
-	return !r.is(resilience.CodeTimeout) || r.end.Duration >= shortest || callers || r.lastIs(context.DeadlineExceeded)
-}
-
-func (r *record) canceledIsTrue() bool {
-	return !r.is(resilience.CodeCanceled) || r.ended == context.Canceled || r.lastIs(context.Canceled)
-}
-
-// lastIs reports whether the last answer of the tool was that error.
-func (r *record) lastIs(err error) bool { return r.last() != nil && found(err, r.last().trace) }
-
-// A Cooperative tool answers for itself.
-func (r *record) inTime() bool {
-	limit := max(r.config.MaxTimeout, r.timeout)
-	if r.config.MaxTimeout == 0 {
-		limit = cmp.Or(r.timeout, r.config.Timeout)
-	}
-
-	callerWaits := !r.left.IsZero() && r.end.Time.After(r.left) && r.end.Duration > 0
-	return !r.soak.fake || r.config.Cooperative || r.end.Duration <= limit+r.extended && !callerWaits
-}
-
 // A soak is one run of the load test.
 type soak struct {
 	*testing.T
 	*resilience.Guard
 	seed       uint64
 	unit       time.Duration
-	fake       bool
 	goroutines int // of ours, before the test
 	rounds     int
 	states     map[string]resilience.State

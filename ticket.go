@@ -33,8 +33,8 @@ type ticket struct {
 
 func (a *admission) isProbe() bool { return a.phase.state == StateHalfOpen }
 
-// settle reports the outcome of the call, and whether it counts: only the first one, and only if the
-// breaker hasn't changed since it has admitted the call. If the breaker opens, rejections say why the call failed.
+// settle counts the outcome of the call if it is the first one and the breaker hasn't changed since the
+// admission, and returns whether it did. If the breaker opens, rejections say why the call failed.
 //
 // A probe that ends as neutral gives its slot back. If it stood in another call's way, then from now on one
 // call more is admitted beside each probe. Otherwise a client whose calls are always neutral, or a nested

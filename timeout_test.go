@@ -33,15 +33,9 @@ func TestWithTimeoutReturnsWhatItsFunctionReturnsInTime(t *testing.T) {
 		err   error // exactly, if is has none
 		took  time.Duration
 	}{
-		"success": {fn: succeed, value: 1},
-		"failure": {
-			fn:    func(context.Context) (int, error) { return 1, errBoom },
-			value: 1, err: errBoom,
-		},
-		"a deadline of its own": {
-			fn:  func(context.Context) (int, error) { return 0, context.DeadlineExceeded },
-			err: context.DeadlineExceeded,
-		},
+		"success":                  {fn: succeed, value: 1},
+		"failure":                  {fn: failing(1, errBoom), value: 1, err: errBoom},
+		"a deadline of its own":    {fn: failingAfter(0, context.DeadlineExceeded), err: context.DeadlineExceeded},
 		"success just in time":     {fn: hang(time.Second - 1), value: lateValue, took: time.Second - 1},
 		"the function hangs":       {fn: hang(time.Hour), is: timedOut, took: time.Second},
 		"the function respects it": {fn: failingOnceDone(context.DeadlineExceeded), is: timedOut, took: time.Second},
@@ -71,35 +65,27 @@ func TestWithTimeoutReturnsWhatItsFunctionReturnsInTime(t *testing.T) {
 
 func TestWithTimeoutEndsWithItsCaller(t *testing.T) {
 	errGone := errors.New("user closed the window")
+	leaves := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		time.AfterFunc(100*time.Millisecond, func() { cancel(errGone) })
+		return ctx, func() { cancel(nil) }
+	}
+	hurries := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeoutCause(ctx, 100*time.Millisecond, errGone)
+	}
+	canceled, late := context.Canceled, context.DeadlineExceeded
 	for name, tc := range map[string]struct {
 		caller  caller
 		is      []error
 		not     error
 		message string
 	}{
-		"canceled": {
-			caller: func(ctx context.Context) (context.Context, context.CancelFunc) {
-				ctx, cancel := context.WithCancelCause(ctx)
-				time.AfterFunc(100*time.Millisecond, func() { cancel(errGone) })
-				return ctx, func() { cancel(nil) }
-			},
-			is:      []error{resilience.CodeCanceled, context.Canceled, errGone},
-			not:     context.DeadlineExceeded,
-			message: "The call was canceled",
-		},
+		"canceled": {leaves, errs(resilience.CodeCanceled, canceled, errGone), late, "The call was canceled"},
 		"a shorter deadline": {
-			caller: func(ctx context.Context) (context.Context, context.CancelFunc) {
-				return context.WithTimeoutCause(ctx, 100*time.Millisecond, errGone)
-			},
-			is:      []error{resilience.CodeTimeout, context.DeadlineExceeded, errGone},
-			not:     context.Canceled,
-			message: "Tool 'x' exceeded timeout of 100ms",
+			hurries, errs(timedOut, late, errGone), canceled, "Tool 'x' exceeded timeout of 100ms",
 		},
 		"a later deadline": {
-			caller:  withTimeout(2 * time.Second),
-			is:      []error{resilience.CodeTimeout, context.DeadlineExceeded},
-			not:     context.Canceled,
-			message: "Tool 'x' exceeded timeout of 1s",
+			withTimeout(2 * time.Second), errs(timedOut, late), canceled, "Tool 'x' exceeded timeout of 1s",
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
@@ -129,6 +115,7 @@ func TestWithTimeoutEndsWithItsCaller(t *testing.T) {
 
 func TestWithTimeoutDoesNotCallItsFunctionIfTheCallIsInvalid(t *testing.T) {
 	canceled, late := endedContexts(t)
+	now, fn := t.Context(), notCalled(t)
 	for name, tc := range map[string]struct {
 		ctx     context.Context
 		tool    string
@@ -136,30 +123,12 @@ func TestWithTimeoutDoesNotCallItsFunctionIfTheCallIsInvalid(t *testing.T) {
 		fn      toolFunc
 		want    string
 	}{
-		"empty name": {
-			ctx: t.Context(), timeout: time.Second, fn: notCalled(t),
-			want: "VALIDATION_ERROR: The tool's name is empty",
-		},
-		"zero timeout": {
-			ctx: t.Context(), tool: "x", fn: notCalled(t),
-			want: "VALIDATION_ERROR: timeout is 0s: it must be positive",
-		},
-		"negative timeout": {
-			ctx: t.Context(), tool: "x", timeout: -time.Second, fn: notCalled(t),
-			want: "VALIDATION_ERROR: timeout is -1s: it must be positive",
-		},
-		"nil function": {
-			ctx: t.Context(), tool: "x", timeout: time.Second,
-			want: "TOOL_NOT_FOUND: Tool 'x' not found: its function is nil",
-		},
-		"canceled context": {
-			ctx: canceled, tool: "x", timeout: time.Second, fn: notCalled(t),
-			want: "CANCELED: The call was canceled",
-		},
-		"context past its deadline": {
-			ctx: late, tool: "x", timeout: time.Second, fn: notCalled(t),
-			want: "TIMEOUT: Tool 'x' timed out",
-		},
+		"empty name":                {now, "", time.Second, fn, "VALIDATION_ERROR: The tool's name is empty"},
+		"zero timeout":              {now, "x", 0, fn, "VALIDATION_ERROR: timeout is 0s: it must be positive"},
+		"negative timeout":          {now, "x", -1, fn, "VALIDATION_ERROR: timeout is -1ns: it must be positive"},
+		"nil function":              {now, "x", 1, nil, "TOOL_NOT_FOUND: Tool 'x' not found: its function is nil"},
+		"canceled context":          {canceled, "x", time.Second, fn, "CANCELED: The call was canceled"},
+		"context past its deadline": {late, "x", time.Second, fn, "TIMEOUT: Tool 'x' timed out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := resilience.WithTimeout(tc.ctx, tc.tool, tc.timeout, tc.fn)

@@ -26,8 +26,10 @@ type toolState struct {
 	inFlight  atomic.Int64 // calls
 	abandoned atomic.Int64 // attempts that still run
 	overdue   atomic.Int64 // abandoned attempts that have exceeded the tool's own timeout
-	lastErr   atomic.Pointer[Error]
-	streaks   streaks
+	lastErr   atomic.Pointer[countedError]
+
+	reported    atomic.Bool  // a report of the backend has come
+	unexplained atomic.Int32 // failures, see noteUnexplained
 }
 
 // newState returns the state of a tool. An attempt that exceeds its timeout leaves time for a retry.
@@ -75,15 +77,19 @@ func (g *Guard) known(name string) *toolState {
 	return g.unlisted.get(name)
 }
 
-// state returns the state of a tool that exists. A tool that isn't listed gets one, if there is room for it.
-func (g *Guard) state(name string) *toolState {
-	if s := g.known(name); s != nil || name == othersName || len(name) > maxNameLen {
-		return cmp.Or(s, g.others)
+// state returns the state of a tool, which may be the one of all others. A tool that isn't listed gets its own if it
+// exists, and if there is room for it.
+func (g *Guard) state(name string, exists bool) *toolState {
+	s := g.known(name)
+	if s == nil && exists && name != othersName && len(name) <= maxNameLen {
+		name = strings.Clone(name) // it may be a part of a long message
+		s = g.unlisted.add(name, func() *toolState { return g.newUnlisted(name) }, nil)
 	}
-
-	name = strings.Clone(name) // it may be a part of a long message
-	s := g.unlisted.add(name, func() *toolState { return g.newUnlisted(name) }, nil)
-	return cmp.Or(s, g.others)
+	if s == nil {
+		g.shared.Store(true)
+		s = g.others
+	}
+	return s
 }
 
 // states returns the states of all tools, in no order. The one of all others is left out if it was never used.

@@ -1,10 +1,13 @@
 package resilience_test
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
@@ -95,26 +98,204 @@ func TestUnlistedToolsThatFail(t *testing.T) {
 	})
 }
 
-func TestUnlistedToolsAreSafeForConcurrentUse(t *testing.T) {
-	g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for i := range 1500 {
-				_, _ = resilience.Do(t.Context(), g, fmt.Sprint("made up ", i), succeed)
-				_, _ = resilience.Do(t.Context(), g, "often", succeed)
-			}
+func TestToolIsOverloadedWhileTooManyAbandonedCallsStillRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, resilience.Config{
+			MaxAbandoned: 3,
+			Breaker:      resilience.BreakerConfig{Failures: 100},
+		})
+		for i := range 3 {
+			_, err := resilience.Do(t.Context(), g, "x", hang(time.Hour))
+			require.ErrorIs(t, err, resilience.CodeTimeout, "call %d", i)
+		}
+
+		start := time.Now()
+		r := resilience.Run(t.Context(), g, "x", notCalled(t))
+		assert.ErrorIs(t, r.Err, resilience.CodeOverloaded)
+		assert.Equal(t, "Too many earlier calls of tool 'x' still run", r.Err.Message)
+		assert.True(t, r.Err.Retryable)
+		assert.Zero(t, r.Attempts)
+		assert.Equal(t, start, time.Now())
+		h := g.Health()[0]
+		assert.Equal(t, []int{3, 0}, []int{h.Abandoned, h.InFlight})
+		assert.Equal(t, 3, h.ConsecutiveFailures, "an overload isn't counted")
+
+		_, err := resilience.Do(t.Context(), g, "y", succeed)
+		assert.NoError(t, err, "each tool has its own limit")
+
+		time.Sleep(time.Hour)
+		_, err = resilience.Do(t.Context(), g, "x", succeed)
+		assert.NoError(t, err, "the abandoned calls have returned")
+		assert.Zero(t, g.Health()[0].Abandoned)
+	})
+}
+
+func TestRetriesOfAnOverloadedToolAreNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, AttemptTimeout: time.Second})
+		cfg.MaxAbandoned = 2
+
+		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", hang(time.Hour))
+
+		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+		assert.Equal(t, 2, r.Attempts)
+		time.Sleep(time.Hour)
+	})
+}
+
+// A rejected probe gives its slot back.
+func TestProbeOfAnOverloadedToolGivesItsSlotBack(t *testing.T) {
+	for name, limit := range map[string]resilience.Config{
+		"too many calls":     configWith(resilience.Tool{MaxInFlight: 1, Timeout: 2 * time.Minute}),
+		"too many abandoned": {MaxAbandoned: 1, Tools: map[string]resilience.Tool{"x": {Timeout: time.Second}}},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := newGuard(t, limit)
+			go func() { _, _ = resilience.Do(t.Context(), g, "x", hang(90*time.Second)) }()
+			time.Sleep(2 * time.Second)
+			g.Breaker("x").Trip(0)
+
+			time.Sleep(30 * time.Second)
+			assert.ErrorIs(t, resilience.Run(t.Context(), g, "x", notCalled(t)).Err, resilience.CodeOverloaded)
+			assert.Equal(t, resilience.StateHalfOpen, g.Breaker("x").State())
+
+			time.Sleep(time.Minute)
+			assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+			assert.Equal(t, resilience.StateClosed, g.Breaker("x").State())
 		})
 	}
-	wg.Wait()
+}
 
-	for range 4 {
-		_, _ = resilience.Do(t.Context(), g, "often", failing(9, errBoom))
+// An agent may make up a name of any size. It would reach logs, traces and other agents.
+func TestLongNameIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		huge := strings.Repeat("ä", 1<<20)
+		listed := strings.Repeat("l", 300)
+		cfg := observed(resilience.Tool{}, r.observer())
+		cfg.Tools[listed] = resilience.Tool{}
+		g := newGuard(t, cfg)
+
+		request := resilience.ForRequest(resilience.Request{
+			RequestInfo: resilience.RequestInfo{Method: huge, Session: huge, Protocol: huge},
+		})
+		_, err := resilience.Do(t.Context(), g, huge, failing(9, errBoom), request)
+		_, _ = resilience.Do(t.Context(), g, listed, failing(9, errBoom))
+		flush(t, g)
+
+		cut := strings.Repeat("ä", 128) + "…"
+		e := err.(*resilience.Error)
+		assert.Equal(t, "Tool '"+cut+"' failed", e.Message)
+		assert.Equal(t, cut, e.Tool)
+		starts := received[resilience.CallStart](&r)
+		assert.Equal(t, resilience.RequestInfo{Method: cut, Session: cut, Protocol: cut}, starts[0].Request)
+		assert.Equal(t, []string{cut, listed}, []string{starts[0].Tool, starts[1].Tool})
+		assert.Equal(t, "(others)", received[resilience.CallEnd](&r)[0].Label)
+	})
+}
+
+func TestMaxInFlightRejectsFurtherCallsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{MaxInFlight: 2, Effect: resilience.ReadOnly})
+		for range 2 {
+			var running sync.WaitGroup
+			for range 2 {
+				running.Go(func() { _, _ = resilience.Do(t.Context(), g, "x", hang(time.Second)) })
+			}
+			synctest.Wait()
+			assert.False(t, g.Health()[0].Available)
+
+			start := time.Now()
+			r := resilience.Run(t.Context(), g, "x", notCalled(t))
+			assert.Equal(t, resilience.CodeOverloaded, r.Err.Code)
+			assert.Equal(t, "Too many calls of tool 'x' still run", r.Err.Message)
+			assert.True(t, r.Err.Retryable)
+			assert.Zero(t, time.Since(start))
+			assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+			assert.Nil(t, resilience.Run(t.Context(), g, "y", succeed).Err, "other tools have their own limits")
+
+			running.Wait()
+			assert.True(t, g.Health()[0].Available)
+			for range 3 {
+				assert.Nil(t, resilience.Run(t.Context(), g, "x", succeed).Err)
+			}
+		}
+	})
+}
+
+func TestMaxInFlightIsExact(t *testing.T) {
+	g := guardWith(t, resilience.Tool{MaxInFlight: 1})
+	release := make(chan struct{})
+	results := make(chan error, 50)
+	for range 50 {
+		go func() {
+			waits := func(context.Context) (int, error) { <-release; return 0, nil }
+			_, err := resilience.Do(t.Context(), g, "x", waits)
+			results <- err
+		}()
 	}
-	h, _ := healthOf(g, "often")
-	assert.Equal(t, 4, h.ConsecutiveFailures)
-	assert.LessOrEqual(t, len(g.Health()), 1024+1)
-	for _, h := range g.Health() {
-		assert.Zero(t, h.InFlight, h.Tool)
+	for range 49 {
+		assert.ErrorIs(t, <-results, resilience.CodeOverloaded)
+	}
+	close(release)
+	assert.NoError(t, <-results)
+}
+
+// A tool that is guarded twice, or calls itself, has a place already. Another tool that it calls needs one.
+func TestMaxInFlightLeavesOutCallsWithinACall(t *testing.T) {
+	g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+		"x": {MaxInFlight: 1, Breaker: "b"}, "y": {MaxInFlight: 1, Breaker: "b"},
+	}})
+	call := func(ctx context.Context, tool string, fn toolFunc, opts ...resilience.Option) *resilience.Error {
+		return resilience.Run(ctx, g, tool, fn, opts...).Err
+	}
+	for range 2 {
+		assert.Nil(t, call(t.Context(), "x", func(ctx context.Context) (int, error) {
+			assert.Nil(t, call(ctx, "x", succeed))
+			assert.Nil(t, call(ctx, "x", succeed, resilience.BreakerKey("a")))
+			assert.ErrorIs(t, call(t.Context(), "x", notCalled(t)), resilience.CodeOverloaded)
+			assert.Nil(t, call(ctx, "y", func(context.Context) (int, error) {
+				assert.ErrorIs(t, call(t.Context(), "y", notCalled(t)), resilience.CodeOverloaded)
+				return 1, nil
+			}))
+			return 1, nil
+		}))
+	}
+}
+
+func TestAttemptTimeout(t *testing.T) {
+	const s, again = time.Second, 7100 * time.Millisecond
+	hangsOnce := func(ctx context.Context) (int, error) {
+		if resilience.Attempt(ctx) == 1 {
+			return untilDone(ctx)
+		}
+		return 1, nil
+	}
+	for name, tc := range map[string]struct {
+		tool     resilience.Tool
+		retry    resilience.Retry
+		fn       toolFunc
+		attempts int
+		took     time.Duration
+	}{
+		"the Config's":                 {fn: untilDone, retry: steady, attempts: 2, took: 10 * s},
+		"the tool's":                   {resilience.Tool{AttemptTimeout: 3 * s}, steady, untilDone, 4, 10 * s},
+		"none":                         {resilience.Tool{AttemptTimeout: -1}, steady, untilDone, 1, 10 * s},
+		"longer than all":              {resilience.Tool{AttemptTimeout: time.Hour}, steady, untilDone, 1, 10 * s},
+		"later than MaxElapsed":        {fn: hangsOnce, attempts: 2, took: again},
+		"Cooperative":                  {resilience.Tool{Cooperative: true}, steady, hangsOnce, 2, again},
+		"Cooperative, but it works on": {resilience.Tool{Cooperative: true}, steady, hang(9 * s), 1, 9 * s},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			cfg := configWith(tc.tool)
+			x := tc.tool
+			x.Effect, x.Timeout = resilience.ReadOnly, 10*s
+			cfg.Tools["x"], cfg.Retry, cfg.AttemptTimeout = x, tc.retry, 7*s
+			cfg.Retry.Backoff.Jitter = resilience.NoJitter
+			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", tc.fn)
+			assert.Equal(t, tc.attempts, r.Attempts)
+			assert.Equal(t, tc.took, r.Duration)
+			assert.Equal(t, tc.took == 10*s, r.Err != nil)
+		})
 	}
 }

@@ -146,7 +146,7 @@ func readAnswer(res *http.Response) *verdict {
 	if m.silent {
 		m.class = ClassInvalid
 	}
-	if limited && res.StatusCode < 400 {
+	if limited && res.StatusCode < 400 && res.Header.Get("Retry-After") == "" { // which is for polling there
 		m.lost = rateLimit
 	}
 

@@ -101,7 +101,7 @@ func runNonIdempotent(t *testing.T, tool toolFunc) resilience.Result[int] {
 // runBehindAdapter calls a tool once, as an adapter does. It returns the error and the failures of the breaker.
 func runBehindAdapter(t *testing.T, tool toolFunc) (*resilience.Error, int) {
 	t.Helper()
-	g := guardWith(t, resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}})
+	g := guardWith(t, once)
 	r := resilience.Run(t.Context(), g, "x", tool, behindAdapter)
 	require.NotNil(t, r.Err)
 	return r.Err, g.Breaker("x").Failures()
@@ -109,6 +109,7 @@ func runBehindAdapter(t *testing.T, tool toolFunc) (*resilience.Error, int) {
 
 func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 	const read, write = resilience.ReadOnly, resilience.NonIdempotent
+	const left, reset = "X-RateLimit-Remaining", "X-RateLimit-Reset"
 	type want struct {
 		code       resilience.Code
 		attempts   int
@@ -136,12 +137,13 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 	requests := map[string]request{
 		"423 to a write":                {write, "POST", answering(423), own},
 		"429 to a write":                {write, "POST", answering(429), limited},
-		"a rate limit for a write":      {write, "POST", answering(403, "X-RateLimit-Remaining", "0"), limited},
+		"a rate limit for a write":      {write, "POST", answering(403, left, "0"), limited},
 		"429 with a delay":              {read, "GET", answering(429, "Retry-After", "60"), minute},
 		"429 to a write, with a delay":  {write, "POST", answering(429, "Retry-After", "60"), minute},
 		"429 with a short delay":        {write, "POST", answering(429, "Retry-After", "1"), second},
-		"a limit that is exhausted now": {read, "GET", answering(200, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "60"), minute},
-		"a limit that isn't":            {read, "GET", answering(200, "X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "60"), own},
+		"a limit that is exhausted now": {read, "GET", answering(200, left, "0", reset, "60"), minute},
+		"a job that was accepted":       {read, "GET", answering(202, "Retry-After", "60"), own},
+		"a limit that isn't":            {read, "GET", answering(200, left, "1", reset, "60"), own},
 		"500 to a write":                {write, "POST", answering(500), failed},
 		"503 to a write, with a delay":  {write, "POST", answering(503, "Retry-After", "7"), later},
 		"no answer":                     {read, "GET", broken(io.ErrUnexpectedEOF), exhausted},
@@ -242,9 +244,9 @@ func TestTimeoutNamesTheLastAttempt(t *testing.T) {
 		message   string
 		retryable bool
 	}{
-		"refused": {broken(errDial), "Tool 'x' exceeded timeout of 60s; the last attempt: connection refused", true},
-		"lost":    {broken(io.EOF), "Tool 'x' exceeded timeout of 60s; the last attempt: connection closed by the other side", false},
-		"500":     {answering(500), "Tool 'x' exceeded timeout of 60s", false},
+		"refused": {broken(errDial), "; the last attempt: connection refused", true},
+		"lost":    {broken(io.EOF), "; the last attempt: connection closed by the other side", false},
+		"500":     {answering(500), "", false},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			client := &http.Client{Transport: resilience.Transport(tc.via)}
@@ -256,7 +258,7 @@ func TestTimeoutNamesTheLastAttempt(t *testing.T) {
 				return 0, ctx.Err()
 			})
 			assert.Equal(t, resilience.CodeTimeout, r.Err.Code)
-			assert.Equal(t, tc.message, r.Err.Message)
+			assert.Equal(t, "Tool 'x' exceeded timeout of 60s"+tc.message, r.Err.Message)
 			assert.Equal(t, tc.retryable, r.Err.Retryable)
 			time.Sleep(time.Minute) // the tool notices its end late
 		})
@@ -356,8 +358,6 @@ func TestOnlyAnAnswerThatBreaksOffIsTheBackendsFault(t *testing.T) {
 	})
 	decode := func(r io.Reader) error { return json.NewDecoder(r).Decode(new(any)) }
 
-	const lost, timeout = resilience.CodeConnectionLost, resilience.CodeTimeout
-	const failed, rejected = resilience.CodeToolFailed, resilience.CodeValidation
 	type getter func(path string) io.ReadCloser
 	for name, tc := range map[string]struct {
 		tool    func(get getter) error
@@ -365,9 +365,9 @@ func TestOnlyAnAnswerThatBreaksOffIsTheBackendsFault(t *testing.T) {
 		counted bool
 	}{
 		"the answer breaks off":       {func(get getter) error { return decode(get("/broken")) }, lost, true},
-		"the answer hangs":            {func(get getter) error { return decode(get("/hanging")) }, timeout, true},
+		"the answer hangs":            {func(get getter) error { return decode(get("/hanging")) }, timedOut, true},
 		"the document breaks off":     {func(get getter) error { return decode(get("/whole")) }, failed, false},
-		"a rejection that breaks off": {func(get getter) error { return decode(get("/mistaken")) }, rejected, false},
+		"a rejection that breaks off": {func(get getter) error { return decode(get("/mistaken")) }, invalid, false},
 		"an argument breaks off": {func(get getter) error {
 			get("/whole").Close()
 			return decode(strings.NewReader(part))
@@ -563,5 +563,21 @@ func TestPromise8CauseOfAnEndIsNoEvidence(t *testing.T) {
 		})
 		assert.True(t, e.HasGuidance())
 		assert.Equal(t, 1, failures)
+	})
+}
+
+// A client that waits for the end of a rate limit by itself takes all the time of the call. The backend is alive.
+func TestTimeoutBecauseOfARateLimitIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := &http.Client{Transport: resilience.Transport(answering(429, "Retry-After", "90"))}
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			_, _ = send(ctx, client, "GET", "http://x")
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		assert.Equal(t, "Tool 'x' exceeded timeout of 60s; the last attempt: rate limit", r.Err.Message)
+		assert.Equal(t, 90*time.Second, r.Err.RetryAfter)
+		assert.Zero(t, g.Breaker("x").Failures())
 	})
 }

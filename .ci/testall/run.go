@@ -33,8 +33,7 @@ func (r result) failed() bool { return r.verdict == fail }
 
 // notes explain why some modules, by directory, take minutes.
 var notes = map[string]string{
-	"adapters/otel/collector": " (an OpenTelemetry Collector, which the first run downloads and compiles)",
-	"examples/backends":       " (clients of common backends, which the first run downloads and compiles)",
+	"examples/backends": " (clients of common backends, which the first run downloads and compiles)",
 }
 
 // A runner runs the tests of targets.

@@ -2,7 +2,6 @@ package console
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -17,45 +16,31 @@ const (
 
 	maxCause   = 300 // bytes
 	maxMessage = 1024
-
-	printTime   = time.Second
-	maxPrinting = 16 // causes that took longer, and that are still being printed
 )
 
 // calls counts the calls of each tool, by label: a guard gives out at most 1,024 labels besides those of
 // listed tools, which bounds the memory. Each takes about 7 KB.
 type calls struct {
-	mu       sync.Mutex
-	tools    map[string]*track
-	printing atomic.Int32 // causes
+	mu    sync.Mutex
+	tools map[string]*track
 }
 
 // A track is what happened to a tool in the last minutes.
 type track struct {
-	slots  [steps]slot // by number of the step, modulo steps
-	failed failure     // the last one that a breaker has counted
+	slots [steps]slot // by number of the step, modulo steps
+	cause string      // of the last failure that a breaker has counted; empty unless causes are shown
 }
 
 // A slot counts the calls that ended in one step of time.
 type slot struct {
-	number    int64 // of the step, since 1970
-	succeeded uint32
-	failed    uint32
-	rejected  uint32
-	other     uint32
-	latency   latencies // of those that succeeded or failed
+	number  int64 // of the step, since 1970
+	calls   [outcomes]uint32
+	latency latencies // of those that succeeded or failed
 }
 
-// A failure is the last one of a tool that a breaker has counted.
-type failure struct {
-	code    resilience.Code
-	message string
-	time    time.Time
-	cause   string // empty unless causes are shown
-}
-
-// record counts a call. It runs on the goroutine of the observer.
-func (c *calls) record(e resilience.CallEnd) {
+// record counts a call, and keeps the cause of a failure that a breaker has counted. It runs on the goroutine of the
+// observer.
+func (c *calls) record(e resilience.CallEnd, cause string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.tools[e.Label]
@@ -68,62 +53,13 @@ func (c *calls) record(e resilience.CallEnd) {
 	}
 
 	s := t.at(stepOf(e.Time))
-	switch outcomeOf(e) {
-	case succeeded:
-		s.succeeded++
+	o := outcomeOf(e)
+	s.calls[o]++
+	if o == succeeded || o == failed {
 		s.latency.add(e.Duration)
-	case failed:
-		s.failed++
-		s.latency.add(e.Duration)
-	case rejected:
-		s.rejected++
-	case other:
-		s.other++
 	}
 	if e.Counted {
-		t.failed = failure{code: e.Err.Code, message: cut(e.Err.Message, maxMessage), time: e.Time}
-	}
-}
-
-// explain keeps the scrubbed text of the cause of a failure that was just recorded.
-func (c *calls) explain(e resilience.CallEnd, scrub func(string) string) {
-	if !e.Counted || e.Err.Err == nil {
-		return
-	}
-	cause, ok := c.print(e.Err.Err, scrub) // not under the lock
-	if !ok {
-		return
-	}
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tools[e.Label].failed.cause = cause
-}
-
-// print returns the text of a tool's error, if its methods return it soon. One that blocks must not hold up the events
-// of all tools.
-func (c *calls) print(err error, scrub func(string) string) (text string, ok bool) {
-	if c.printing.Load() >= maxPrinting {
-		return "", false
-	}
-
-	printed := make(chan string, 1)
-	c.printing.Add(1)
-	go func() {
-		defer func() {
-			_ = recover()
-			c.printing.Add(-1)
-			close(printed)
-		}()
-		printed <- cut(scrub(err.Error()), maxCause)
-	}()
-	late := time.NewTimer(printTime)
-	defer late.Stop()
-	select {
-	case text, ok = <-printed:
-		return text, ok
-	case <-late.C:
-		return "", false
+		t.cause = cause
 	}
 }
 
@@ -135,6 +71,7 @@ const (
 	failed
 	rejected // before it reached the tool
 	other    // the caller left or made a mistake, or the call isn't finished
+	outcomes // their number
 )
 
 func outcomeOf(e resilience.CallEnd) outcome {
@@ -172,7 +109,7 @@ func (t *track) at(number int64) *slot {
 type record struct {
 	rows   []row
 	minute minute
-	failed failure
+	cause  string
 }
 
 // of returns the record of a label at a time. It has no rows if there were no calls.
@@ -184,7 +121,7 @@ func (c *calls) of(label string, now time.Time) (r record) {
 		return r
 	}
 
-	r.failed = t.failed
+	r.cause = t.cause
 	last := stepOf(now)
 	var total slot
 	for n := max(last-steps+1, 0); n <= last; n++ {
@@ -202,10 +139,9 @@ func (c *calls) of(label string, now time.Time) (r record) {
 }
 
 func (s *slot) merge(o *slot) {
-	s.succeeded += o.succeeded
-	s.failed += o.failed
-	s.rejected += o.rejected
-	s.other += o.other
+	for i, n := range o.calls {
+		s.calls[i] += n
+	}
 	for i, n := range o.latency {
 		s.latency[i] += n
 	}

@@ -48,22 +48,11 @@ func (c *changes) record(e resilience.BreakerChange) {
 	case e.To == resilience.StateClosed:
 		delete(c.since, e.Breaker)
 	case e.From == resilience.StateClosed:
-		c.remember(n)
-	}
-}
-
-// remember adds to since, and forgets another breaker if there are too many. c.mu must be held.
-func (c *changes) remember(n change) {
-	if c.since == nil {
-		c.since = make(map[string]change)
-	}
-	if len(c.since) >= maxSince {
-		for name := range c.since {
-			delete(c.since, name)
-			break
+		if c.since == nil || len(c.since) >= maxSince {
+			c.since = make(map[string]change)
 		}
+		c.since[e.Breaker] = n
 	}
-	c.since[n.Breaker] = n
 }
 
 // list returns the changes after the one with that number, of those that are kept, the oldest first.

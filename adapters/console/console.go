@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type Config struct {
 	// work, and the backend is as dead for other servers.
 	Healthy func([]resilience.Health) bool
 
-	// ShowCauses shows the texts of causes beside the last failures, cut to 300 bytes. They pass
+	// ShowCauses shows the texts of causes beside the last failures, cut to 300 bytes. The texts pass
 	// [resilience.Guard.Scrub], and may still contain addresses and what clients have sent. The default is to show
 	// only what agents may read.
 	ShowCauses bool
@@ -45,14 +46,6 @@ type Config struct {
 
 	// Log receives the panics of Authorize and Healthy. Nil means slog.Default() at that time.
 	Log *slog.Logger
-}
-
-func (c Config) check() error {
-	if c.MaxStreams < 0 {
-		return fmt.Errorf("resilience: console: MaxStreams is %d: it must not be negative (0 is %d)",
-			c.MaxStreams, defaultMaxStreams)
-	}
-	return nil
 }
 
 // A Console records what a guard's page shows. Create one with [New] for each guard; the zero value can't be
@@ -71,21 +64,18 @@ type Console struct {
 	mu       sync.Mutex // guards what follows
 	observed bool       // whether Observer was called
 	guard    *resilience.Guard
-	latest   *snapshot // nil if there is none, or a breaker was changed by hand
+	latest   *snapshot // nil if there is none
 }
 
 // New returns a console with the given configuration, or an error that names the bad field.
 func New(cfg Config) (*Console, error) {
-	if err := cfg.check(); err != nil {
-		return nil, err
+	if cfg.MaxStreams < 0 {
+		return nil, fmt.Errorf("resilience: console: MaxStreams is %d: it must not be negative (0 is %d)",
+			cfg.MaxStreams, defaultMaxStreams)
 	}
 
-	if cfg.Title == "" {
-		cfg.Title = defaultTitle
-	}
-	if cfg.MaxStreams == 0 {
-		cfg.MaxStreams = defaultMaxStreams
-	}
+	cfg.Title = cmp.Or(cfg.Title, defaultTitle)
+	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, defaultMaxStreams)
 	c := &Console{
 		cfg:     cfg,
 		started: time.Now(),
@@ -105,10 +95,11 @@ func (c *Console) Observer() resilience.Observer {
 
 	return resilience.Observer{
 		End: func(_ context.Context, e resilience.CallEnd) {
-			c.calls.record(e)
-			if c.cfg.ShowCauses {
-				c.calls.explain(e, c.scrub) // last, because the methods of a tool's error take their time
+			cause := ""
+			if c.cfg.ShowCauses && e.Counted && e.Err.Err != nil {
+				cause = cut(c.scrub(e.Err.Err.Error()), maxCause)
 			}
+			c.calls.record(e, cause)
 		},
 		Breaker: c.changes.record,
 	}
@@ -150,6 +141,6 @@ func (c *Console) Handler(g *resilience.Guard) (http.Handler, error) {
 //
 //	server.RegisterOnShutdown(page.Close) // page is the Console
 //
-// Close returns at once, and may be called any number of times. A stream ends at the latest when its reader has taken
-// the 16 KB that are being sent, or after ten seconds.
+// Close returns at once, and may be called any number of times. A stream that is being sent ends after ten seconds at
+// the latest.
 func (c *Console) Close() { c.close() }

@@ -1,12 +1,14 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -16,6 +18,7 @@ import (
 const (
 	maxBody   = 8 << 10 // bytes
 	maxReason = 500     // characters
+	maxListed = 10      // names of breakers
 )
 
 // control returns the handler of a route that changes breakers. The request is checked before it learns whether
@@ -43,61 +46,60 @@ func (c *Console) control(act func(b *resilience.Breaker, reason string)) http.H
 			fail(w, http.StatusBadRequest, "there is no name in the query: it must be the breaker's, as in ?name=db")
 			return
 		}
-		found := c.act(name, func(b *resilience.Breaker) { act(b, reason) })
-		c.forget()
-		b, ok := c.snapshot().breakers[name] // one that was reset may have been forgotten since
-		if !found || !ok {
-			fail(w, http.StatusNotFound, fmt.Sprintf("the guard has no breaker %q now", name))
-			return
+		for _, b := range c.guard.Breakers() { // several may have the same name
+			if b.Name() == name {
+				act(b, reason)
+			}
 		}
-		answer(w, http.StatusOK, b)
+		breakers := c.breakers(c.guard.Health())
+		for _, b := range breakers {
+			if b.Breaker == name {
+				answer(w, http.StatusOK, b)
+				return
+			}
+		}
+		fail(w, http.StatusNotFound, fmt.Sprintf("the guard has no breaker %q: %s", name, namesOf(breakers)))
 	}
 }
 
 func isolate(b *resilience.Breaker, reason string) { b.Isolate(reason) }
 func reset(b *resilience.Breaker, _ string)        { b.Reset() }
 
-// act calls f with each breaker of that name, and reports whether there is one: a breaker of a key and that of a
-// tool may have the same name, and so may those of a listed tool and of another one.
-func (c *Console) act(name string, f func(*resilience.Breaker)) (found bool) {
-	for _, b := range c.guard.Breakers() {
-		if shown(b.Name()) == name {
-			f(b)
-			found = true
-		}
-	}
-	return found
-}
-
-// breakerName returns the name in the path of a request, or else in its query, empty if there is none. In a path, a
-// leading "~" isn't part of it: it makes segments of the names "." and "..", which no URL can contain, of "/", which
-// ServeMux takes for the end of a path, and of those that begin with "~".
+// breakerName returns the name in the path of a request, or else in its query, empty if there is none.
 func breakerName(r *http.Request) string {
-	if name := r.PathValue("name"); name != "" {
-		return shown(strings.TrimPrefix(name, "~"))
-	}
-	return shown(r.URL.Query().Get("name"))
+	return cmp.Or(r.PathValue("name"), r.URL.Query().Get("name"))
 }
 
-// readReason reads the reason in the body of a request, or what is wrong with it and its HTTP status.
+// namesOf says which breakers there are.
+func namesOf(breakers []breaker) string {
+	if len(breakers) == 0 {
+		return "there are none yet"
+	}
+
+	var names []string
+	for _, b := range breakers[:min(len(breakers), maxListed)] {
+		names = append(names, strconv.Quote(b.Breaker))
+	}
+	list := "there are " + strings.Join(names, ", ")
+	if more := len(breakers) - len(names); more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
+}
+
+// readReason reads the reason in the body of a request, which is a form or JSON. An empty body is no reason. code is
+// the HTTP status of an error.
 func readReason(w http.ResponseWriter, r *http.Request) (reason string, code int, err error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	kind := ""
-	if h := r.Header.Get("Content-Type"); h != "" {
-		if kind, _, err = mime.ParseMediaType(h); err != nil {
-			kind = h
-		}
-	}
-
-	switch kind {
-	case "", "application/json":
-		reason, err = decodeReason(r.Body)
-	case "application/x-www-form-urlencoded":
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" {
 		err = r.ParseForm()
 		reason = r.PostForm.Get("reason")
-	default:
-		return "", http.StatusUnsupportedMediaType, fmt.Errorf(
-			"the Content-Type is %q: it must be application/json or application/x-www-form-urlencoded", kind)
+	} else {
+		var in struct{ Reason string }
+		if err = json.NewDecoder(r.Body).Decode(&in); err == io.EOF {
+			err = nil
+		}
+		reason = in.Reason
 	}
 
 	var tooLarge *http.MaxBytesError
@@ -110,20 +112,4 @@ func readReason(w http.ResponseWriter, r *http.Request) (reason string, code int
 		return "", http.StatusBadRequest, fmt.Errorf("reason has %d characters: at most %d are allowed", n, maxReason)
 	}
 	return strings.ToValidUTF8(reason, "\uFFFD"), 0, nil
-}
-
-// decodeReason reads {"reason": "…"}. An empty body is no reason.
-func decodeReason(body io.Reader) (string, error) {
-	var in struct {
-		Reason string `json:"reason"`
-	}
-	d := json.NewDecoder(body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil && err != io.EOF {
-		return "", err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return "", errors.New("something follows the JSON object")
-	}
-	return in.Reason, nil
 }

@@ -20,7 +20,7 @@
 //	POST /api/breakers/isolate?name=…  rejects all calls, see [resilience.Breaker.Isolate]
 //	POST /api/breakers/reset?name=…    closes the breaker, see [resilience.Breaker.Reset]
 //
-// The last two are also at /api/breakers/{name}/isolate and /api/breakers/{name}/reset.
+// The last two are also at /api/breakers/{name}/isolate and /api/breakers/{name}/reset, for plain names.
 //
 // The page uses relative URLs, so that the handler may be mounted below any prefix whose URL ends with a slash. It
 // loads nothing from elsewhere, and a strict Content-Security-Policy makes sure of that: a proxy must not replace
@@ -39,11 +39,9 @@
 // a name of its own can lead to that address, too (DNS rebinding), unless Authorize looks at the Host.
 //
 // The body of isolate may hold a reason, as {"reason": "…"} or as a form, of at most 500 characters. Agents read it.
-// The name is percent-encoded, in a path a slash, too, as %2F. In a path, a leading "~" isn't part of it: it is needed
-// before the names ".", ".." and "/", and before those that begin with "~". A proxy that decodes paths, as nginx does
-// whose proxy_pass has one, makes other names of names with a slash, which those of keys have, also chosen by agents:
-// behind one, keep to the query, as the page does. All breakers of that name are changed. The answer is the breaker as
-// in /api/health, or {"error": "…"} with 400, 403, 404, 413 or 415.
+// The name is percent-encoded. Names of keys contain a slash and may be chosen by agents; proxies that decode paths
+// change such a name in a path, so give it in the query, as the page does. All breakers of that name are changed. The
+// answer is the breaker as in /api/health, or {"error": "…"} with 400, 403, 404 or 413.
 //
 // # JSON
 //
@@ -55,10 +53,10 @@
 //	step, steps              the seconds in a row of a history, and how many rows there may be
 //	tools                    as Guard.Health returns them: tool, listed, available, breaker, state, retryAfter,
 //	                         consecutiveFailures, inFlight, abandoned, and
-//	  lastError              the last failure that a breaker counted: code, message (of 1,024 bytes at most), time, and
-//	                         cause if it is shown
-//	  lastMinute             calls that ended since 50 to 60 seconds: succeeded, failed, rejected, other, p50, p95; none
-//	                         of tools beyond the guard's labels, as lastError has no time of theirs
+//	  lastError              the last failure that a breaker counted: code, message (of 1,024 bytes at most), time,
+//	                         and cause if it is shown
+//	  lastMinute             calls that ended since 50 to 60 seconds: succeeded, failed, rejected, other, p50, p95;
+//	                         none of tools beyond the guard's labels
 //	  history                rows [start, succeeded, failed, rejected, other, p50, p95], the oldest first; start is in
 //	                         seconds since 1970, and steps without calls have no row
 //	breakers                 breaker, key, state, retryAfter, consecutiveFailures, reason, tools, and
@@ -67,9 +65,9 @@
 //	changes                  the last 200, the oldest first: number, time, breaker, from, to, cause, reason
 //
 // Rejected calls haven't reached the tool. Other ones were mistakes of the caller's, canceled, or aren't finished.
-// The quantiles are of calls that succeeded or failed, and at most a factor of 1.8 beside the truth, from 1ms to 100s:
-// what takes longer is 100s, and what takes less is 1ms at most. Where several breakers have the same name, the
-// worst is shown.
+// The quantiles are of calls that succeeded or failed. They are upper bounds, at most 1.8 times the true value, from
+// 1ms to 100s: a longer time is 100s, and a shorter one is 1ms. Where several breakers have the same name, the worst is
+// shown. Where a guard has thousands of breakers, since and cause may be missing.
 //
 // /api/events sends a snapshot first, also to a reader that comes back: the document of /api/health. Then it sends an
 // update whenever something has changed, at most one in a second and at least one in five: the same document with only
@@ -78,8 +76,7 @@
 // # Costs
 //
 // A call costs the guard one more event, on the goroutine of the observer. The console starts no goroutine: a stream
-// runs on that of its request. Readers share what is looked up, nothing is kept for one that is slow, and one that
-// takes less than 16 KB in ten seconds is dropped, once the system's buffers for its connection are full: those may
-// hold megabytes, which is long without calls. Each tool that was called takes about 7 KB, and there are as
-// many as the guard has labels: those that are listed, and at most 1,025 others.
+// runs on that of its request. Readers share each look at the guard, no events are kept for a slow one, and a reader is
+// dropped if an event can't be sent in ten seconds. Each tool that was called takes about 7 KB, and there are as many
+// as the guard has labels: those that are listed, and at most 1,025 others.
 package console

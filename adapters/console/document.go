@@ -60,7 +60,7 @@ type breaker struct {
 type lastError struct {
 	Code    resilience.Code `json:"code"`
 	Message string          `json:"message"`
-	Time    *time.Time      `json:"time,omitempty"`
+	Time    time.Time       `json:"time"`
 	Cause   string          `json:"cause,omitempty"`
 }
 
@@ -86,7 +86,8 @@ func (r row) MarshalJSON() ([]byte, error) {
 }
 
 func (s *slot) minute() minute {
-	return minute{s.succeeded, s.failed, s.rejected, s.other, s.latency.quantile(0.5), s.latency.quantile(0.95)}
+	n, l := &s.calls, &s.latency
+	return minute{n[succeeded], n[failed], n[rejected], n[other], l.quantile(0.5), l.quantile(0.95)}
 }
 
 func (s *slot) row() row { return row{s.number * int64(step/time.Second), s.minute()} }
@@ -116,10 +117,10 @@ func (c *Console) document() document {
 func (c *Console) tool(h resilience.Health, now time.Time) tool {
 	r := c.calls.of(h.Tool, now)
 	t := tool{
-		Tool:                shown(h.Tool),
+		Tool:                h.Tool,
 		Listed:              h.Listed,
 		Available:           h.Available,
-		Breaker:             shown(h.Breaker),
+		Breaker:             h.Breaker,
 		State:               h.State.String(),
 		RetryAfter:          wholeSeconds(h.RetryAfter),
 		ConsecutiveFailures: h.ConsecutiveFailures,
@@ -133,11 +134,7 @@ func (c *Console) tool(h resilience.Health, now time.Time) tool {
 		t.History = []row{}
 	}
 	if e := h.LastError; e != nil {
-		t.LastError = &lastError{Code: e.Code, Message: cut(e.Message, maxMessage)}
-		// Another one may have been counted meanwhile.
-		if r.failed.code == e.Code && r.failed.message == t.LastError.Message {
-			t.LastError.Time, t.LastError.Cause = &r.failed.time, r.failed.cause
-		}
+		t.LastError = &lastError{e.Code, cut(e.Message, maxMessage), h.LastErrorTime, r.cause}
 	}
 	return t
 }
@@ -146,7 +143,7 @@ func (c *Console) tool(h resilience.Health, now time.Time) tool {
 func (c *Console) breakers(health []resilience.Health) []breaker {
 	tools := make(map[string][]string)
 	for _, h := range health {
-		tools[h.Breaker] = append(tools[h.Breaker], shown(h.Tool))
+		tools[h.Breaker] = append(tools[h.Breaker], h.Tool)
 	}
 
 	all := []breaker{}
@@ -169,7 +166,7 @@ func (c *Console) breakers(health []resilience.Health) []breaker {
 
 func (c *Console) breaker(b *resilience.Breaker) breaker {
 	n := breaker{
-		Breaker:             shown(b.Name()),
+		Breaker:             b.Name(),
 		Key:                 b.Key(),
 		State:               b.State().String(),
 		RetryAfter:          wholeSeconds(b.RetryAfter()),
@@ -201,9 +198,6 @@ func severity(state string) int {
 
 // wholeSeconds rounds up, as the JSON of a Health does.
 func wholeSeconds(d time.Duration) int64 { return int64(math.Ceil(max(d, 0).Seconds())) }
-
-// shown returns a name as its JSON shows it, with U+FFFD in place of each invalid byte.
-func shown(name string) string { return string([]rune(name)) }
 
 // cut returns at most n bytes of a text, and "…" if there are more.
 func cut(text string, n int) string {

@@ -2,10 +2,8 @@ package console
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 )
 
@@ -16,9 +14,8 @@ const (
 	// heartbeat is the longest time between two events.
 	heartbeat = 5 * time.Second
 
-	// writeTimeout is how long a reader may take for a part of an event, which has partSize bytes.
+	// writeTimeout is how long a reader may take for an event.
 	writeTimeout = 10 * time.Second
-	partSize     = 16 << 10
 )
 
 // events streams what changes until the reader leaves, is too slow, or Close is called. It runs on the goroutine
@@ -35,7 +32,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	out := stream{w, http.NewResponseController(w), c.closed}
+	out := stream{w, http.NewResponseController(w)}
 	if out.hurry() != nil {
 		fail(w, http.StatusInternalServerError,
 			"events need a ResponseWriter with deadlines: one that wraps another needs the method Unwrap")
@@ -75,7 +72,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 func (c *Console) enter(w http.ResponseWriter) (release func()) {
 	select {
 	case <-c.closed:
-		fail(w, http.StatusServiceUnavailable, errClosed.Error())
+		fail(w, http.StatusServiceUnavailable, "the console is closed")
 		return nil
 	default:
 	}
@@ -90,14 +87,10 @@ func (c *Console) enter(w http.ResponseWriter) (release func()) {
 	}
 }
 
-// errClosed ends a stream while it sends an event, which its reader then ignores.
-var errClosed = errors.New("the console is closed")
-
 // A stream writes events. A reader that doesn't read ends it by the deadline of a write.
 type stream struct {
-	w      http.ResponseWriter
-	rc     *http.ResponseController
-	closed <-chan struct{} // the console is
+	w  http.ResponseWriter
+	rc *http.ResponseController
 }
 
 // hurry sets the deadline of the next write, instead of the server's WriteTimeout, which is for ordinary requests.
@@ -108,19 +101,11 @@ func (s stream) send(event string, data any) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, b) // JSON has no line breaks
-	for part := range slices.Chunk(text, partSize) {
-		select {
-		case <-s.closed:
-			return errClosed
-		default:
-		}
-		if err := s.hurry(); err != nil {
-			return err
-		}
-		if _, err := s.w.Write(part); err != nil {
-			return err
-		}
+	if err := s.hurry(); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", event, b); err != nil { // JSON has no line breaks
+		return err
 	}
 	return s.rc.Flush()
 }

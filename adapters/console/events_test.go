@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/console"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -342,29 +340,6 @@ func TestHeartbeatsComeInTimeThoughSendingTakesSome(t *testing.T) {
 			return nil
 		}}, r)
 		assert.Equal(t, []time.Duration{0, 5 * time.Second, 10 * time.Second, 15 * time.Second}, sent)
-	})
-}
-
-// Each 16 KB have a deadline of their own.
-func TestALargeEventIsSentInParts(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFixture(t, resilience.Config{}, console.Config{})
-		for i := range 300 {
-			f.call(fmt.Sprint("a tool of a server ", i), 1, 0, nil)
-		}
-		f.flush()
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/api/events", nil)
-		gone := errors.New("gone")
-		deadlines := 0
-		w := &recorder{header: make(http.Header), deadline: func(time.Time) error {
-			if deadlines++; deadlines == 4 { // one before there is anything to send, and those of three parts
-				return gone
-			}
-			return nil
-		}, flush: func() error { return gone }}
-		f.handler.ServeHTTP(w, r)
-		assert.Equal(t, 4, deadlines)
-		assert.Equal(t, 2*16<<10, w.text.Len())
 	})
 }
 

@@ -2,14 +2,9 @@ package console
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/seed8d1e2389/resilience"
-)
-
-const (
-	statusOK          = "ok"          // all tools can be called
-	statusDegraded    = "degraded"    // some can't
-	statusUnavailable = "unavailable" // the server isn't healthy
 )
 
 // healthy is the default of Config.Healthy, but for the guard that is closed: none of its tools is available.
@@ -24,18 +19,6 @@ func healthy(all []resilience.Health) bool {
 	return !listed
 }
 
-func statusOf(all []resilience.Health, healthy bool) string {
-	if !healthy {
-		return statusUnavailable
-	}
-	for _, h := range all {
-		if !h.Available {
-			return statusDegraded
-		}
-	}
-	return statusOK
-}
-
 // healthz answers a load balancer. Names and errors are left out, because clients may reach it too.
 func (c *Console) healthz(w http.ResponseWriter, _ *http.Request) {
 	all := c.guard.Health()
@@ -46,9 +29,12 @@ func (c *Console) healthz(w http.ResponseWriter, _ *http.Request) {
 		ok = healthy(all) && !c.guard.Closed()
 	}
 
-	code := http.StatusOK
-	if !ok {
-		code = http.StatusServiceUnavailable
+	code, status := http.StatusOK, "ok"
+	switch {
+	case !ok:
+		code, status = http.StatusServiceUnavailable, "unavailable"
+	case slices.ContainsFunc(all, func(h resilience.Health) bool { return !h.Available }):
+		status = "degraded"
 	}
-	answer(w, code, map[string]string{"status": statusOf(all, ok)})
+	answer(w, code, map[string]string{"status": status})
 }

@@ -3,7 +3,6 @@ package console_test
 import (
 	"errors"
 	"math"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +18,8 @@ import (
 func TestLongMessageIsCut(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFixture(t, tools("x"), console.Config{})
-		f.call("x", 1, 0, resilience.MarkBackend(&resilience.Error{Code: "UPSTREAM", Message: strings.Repeat("x", 2000)}))
+		upstream := &resilience.Error{Code: "UPSTREAM", Message: strings.Repeat("x", 2000)}
+		f.call("x", 1, 0, resilience.MarkBackend(upstream))
 		last := f.health().tool(t, "x").LastError
 		assert.Equal(t, strings.Repeat("x", 1024)+"…", last.Message)
 		assert.False(t, last.Time.IsZero())
@@ -57,46 +57,26 @@ func TestLastErrorIsTheFailureThatWasCounted(t *testing.T) {
 	})
 }
 
-// A printedError calls a function when it is printed.
-type printedError func()
-
-func (e printedError) Error() string { e(); return "printed" }
-
-// An error that can't be printed has no cause on the page, and hides nothing else.
-func TestCausesThatCannotBePrinted(t *testing.T) {
-	for name, method := range map[string]func(release chan struct{}){
-		"blocks": func(release chan struct{}) { <-release },
-		"panics": func(chan struct{}) { panic("p") },
-		"exits":  func(chan struct{}) { runtime.Goexit() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				release := make(chan struct{})
-				f := newFixture(t, tools("x", "y"), console.Config{ShowCauses: true})
-				for range 40 { // more than are waited for
-					f.call("x", 1, 0, resilience.MarkPermanent(printedError(func() { method(release) })))
-					f.guard.Breaker("x").Reset()
-					time.Sleep(time.Second)
-				}
-				f.call("y", 1, 0, resilience.MarkBackend(errors.New("boom")))
-				time.Sleep(time.Second)
-				health := f.health()
-				assert.Empty(t, health.tool(t, "x").LastError.Cause)
-				require.NotNil(t, health.tool(t, "y").LastError)
-				close(release)
-				synctest.Wait()
-
-				f.call("y", 1, 0, resilience.MarkBackend(errors.New("boom")))
-				assert.Equal(t, "boom", f.health().tool(t, "y").LastError.Cause)
-			})
-		})
-	}
-}
-
 func TestRetryAfterOfABreakerThatIsOpenForEver(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFixture(t, tools("x"), console.Config{})
 		f.guard.Breaker("x").Trip(math.MaxInt64)
 		assert.Greater(t, f.health().breaker(t, "x").RetryAfter, 9_000_000_000)
+	})
+}
+
+// A cause passes the guard's Scrub. A timeout of a tool that ignores it has none.
+func TestCausesOfAGuardWithAScrub(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		cfg := tools("x", "hangs")
+		cfg.Scrub = func(text string) string { return strings.ReplaceAll(text, "10.0.0.7", "[ADDRESS]") }
+		f := newFixture(t, cfg, console.Config{ShowCauses: true})
+		f.call("x", 1, 0, errBoom)
+		f.call("hangs", 1, time.Hour, nil)
+		d := f.health()
+		assert.Equal(t, "boom at [ADDRESS], password=[REDACTED]", d.tool(t, "x").LastError.Cause)
+		assert.Empty(t, d.tool(t, "hangs").LastError.Cause)
+		assert.Equal(t, 1, d.tool(t, "hangs").LastMinute.Failed)
+		time.Sleep(2 * time.Hour)
 	})
 }

@@ -99,5 +99,4 @@ func TestMethods(t *testing.T) {
 	assert.Equal(t, "POST", w.Header().Get("Allow"))
 	assert.Equal(t, http.StatusNotFound, f.do(http.MethodGet, "/page/", "").Code)
 	assert.Equal(t, http.StatusNotFound, f.do(http.MethodGet, "/page/missing.js", "").Code)
-	assert.Equal(t, http.StatusNotFound, f.do(http.MethodGet, "/page/index.html", "").Code, "its URLs are relative to /")
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -17,8 +16,8 @@ import (
 func TestOutcomeOfACall(t *testing.T) {
 	for code, want := range map[resilience.Code]outcome{
 		resilience.CodeTimeout: failed, resilience.CodeConnectionLost: failed, resilience.CodeRetryExhausted: failed,
-		resilience.CodeToolFailed: failed, "BUSY": failed, resilience.CodeCanceled: other, resilience.CodeValidation: other,
-		resilience.CodeToolNotFound: other, resilience.CodeCircuitOpen: rejected, resilience.CodeOverloaded: rejected,
+		resilience.CodeToolFailed: failed, "BUSY": failed, resilience.CodeCanceled: other,
+		resilience.CodeValidation: other, resilience.CodeToolNotFound: other, resilience.CodeCircuitOpen: rejected, resilience.CodeOverloaded: rejected,
 		resilience.CodeShuttingDown: rejected,
 	} {
 		e := resilience.CallEnd{Err: &resilience.Error{Code: code}}
@@ -39,7 +38,7 @@ func at(step int) time.Time { return time.Unix(int64(10*step), 0) }
 func TestRecordIsOfTheLastSixtySteps(t *testing.T) {
 	var c calls
 	for n := range 200 {
-		c.record(resilience.CallEnd{Label: "x", Time: at(n), Duration: time.Duration(n) * time.Millisecond})
+		c.record(resilience.CallEnd{Label: "x", Time: at(n), Duration: time.Duration(n) * time.Millisecond}, "")
 	}
 	assert.Empty(t, c.of("y", at(199)).rows)
 
@@ -56,8 +55,8 @@ func TestRecordIsOfTheLastSixtySteps(t *testing.T) {
 	assert.Empty(t, c.of("x", at(259)).rows)
 
 	var early calls
-	early.record(resilience.CallEnd{Label: "x", Time: at(0)})
-	early.record(resilience.CallEnd{Label: "x", Time: at(2)})
+	early.record(resilience.CallEnd{Label: "x", Time: at(0)}, "")
+	early.record(resilience.CallEnd{Label: "x", Time: at(2)}, "")
 	assert.Len(t, early.of("x", at(3)).rows, 2, "since 1970")
 }
 
@@ -86,7 +85,7 @@ func TestChangeIsRememberedUntilTheBreakerIsClosed(t *testing.T) {
 		change(fmt.Sprint(i), resilience.StateClosed, resilience.StateOpen)
 		require.NotNil(t, c.of(fmt.Sprint(i)))
 	}
-	assert.Len(t, c.since, maxSince)
+	assert.Less(t, len(c.since), maxSince)
 }
 
 func TestUpdateIsEmptyIfNothingHasChanged(t *testing.T) {
@@ -124,12 +123,6 @@ func TestSecondsAreRoundedUp(t *testing.T) {
 	}
 }
 
-func TestLatenciesHaveTwoDigits(t *testing.T) {
-	for seconds, want := range map[float64]float64{0: 0, -1: 0, 0.1234: 0.12, 1.25: 1.3, 98.7: 99, 123: 120} {
-		assert.Equal(t, want, round(seconds))
-	}
-}
-
 func TestDefaults(t *testing.T) {
 	c, err := New(Config{})
 	require.NoError(t, err)
@@ -144,43 +137,20 @@ func TestDefaults(t *testing.T) {
 	assert.NotSame(t, slog.Default(), c.log())
 }
 
-func TestLastFailureHasItsOwnTime(t *testing.T) {
-	var c calls
-	e := resilience.AsError("x", errors.New("boom"))
-	c.record(resilience.CallEnd{Label: "x", Time: at(0), Err: resilience.TimeoutError("x", time.Second), Counted: true})
-	c.record(resilience.CallEnd{Label: "x", Time: at(1), Err: e, Counted: true})
-	c.record(resilience.CallEnd{Label: "x", Time: at(2), Err: e})
-	c.record(resilience.CallEnd{Label: "x", Time: at(2)})
-	assert.Equal(t, failure{code: e.Code, message: e.Message, time: at(1)}, c.of("x", at(2)).failed)
-}
-
 func TestMinuteHasTheLatenciesOfItsSteps(t *testing.T) {
 	var c calls
 	for range 5 {
-		c.record(resilience.CallEnd{Label: "x", Time: at(10), Duration: time.Millisecond})
+		c.record(resilience.CallEnd{Label: "x", Time: at(10), Duration: time.Millisecond}, "")
 	}
-	c.record(resilience.CallEnd{Label: "x", Time: at(11), Duration: 10 * time.Second})
+	c.record(resilience.CallEnd{Label: "x", Time: at(11), Duration: 10 * time.Second}, "")
+	for range 100 { // which haven't reached the tool
+		open := &resilience.Error{Code: resilience.CodeCircuitOpen}
+		c.record(resilience.CallEnd{Label: "x", Time: at(11), Err: open}, "")
+	}
 	m := c.of("x", at(11)).minute
+	assert.EqualValues(t, 100, m.Rejected)
 	assert.Less(t, m.P50, 0.01)
 	assert.Greater(t, m.P95, 1.0)
-}
-
-func TestOnlyACountedFailureHasACause(t *testing.T) {
-	var c calls
-	end := func(counted bool, err error) {
-		e := resilience.CallEnd{
-			Label: "x", Time: at(1), Err: &resilience.Error{Code: resilience.CodeToolFailed, Err: err}, Counted: counted,
-		}
-		c.record(e)
-		c.explain(e, resilience.Scrub)
-	}
-	end(true, errors.New("boom"))
-	end(false, errors.New("no such branch"))
-	c.explain(resilience.CallEnd{Label: "x"}, resilience.Scrub)
-	assert.Equal(t, "boom", c.of("x", at(1)).failed.cause)
-
-	end(true, nil)
-	assert.Empty(t, c.of("x", at(1)).failed.cause)
 }
 
 func TestTextIsCutAfterSoManyBytes(t *testing.T) {

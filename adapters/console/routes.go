@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"log/slog"
@@ -23,13 +24,12 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
-	for name, data := range files() {
-		at := "/page/" + name
-		if name == "index.html" {
-			at = "/{$}" // its relative URLs are meant from there
-		}
-		mux.HandleFunc("GET "+at, file(name, data))
-	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		serve(w, r, "index.html") // its relative URLs are meant from there
+	})
+	mux.HandleFunc("GET /page/{name}", func(w http.ResponseWriter, r *http.Request) {
+		serve(w, r, r.PathValue("name"))
+	})
 
 	mux.HandleFunc("GET /healthz", c.healthz)
 	mux.HandleFunc("GET /api/health", c.health)
@@ -51,26 +51,10 @@ var kinds = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// files returns the page's files by name.
-func files() map[string][]byte {
-	all := make(map[string][]byte)
-	entries, err := page.ReadDir("page")
-	for _, e := range entries {
-		if err == nil {
-			all[e.Name()], err = page.ReadFile("page/" + e.Name())
-		}
-	}
-	if err != nil {
-		panic(err) // it never fails
-	}
-	return all
-}
-
-func file(name string, data []byte) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", kinds[path.Ext(name)])
-		_, _ = w.Write(data) // the client may have left
-	}
+// serve answers with a file of the page.
+func serve(w http.ResponseWriter, r *http.Request, name string) {
+	w.Header().Set("Content-Type", kinds[path.Ext(name)])
+	http.ServeFileFS(w, r, page, "page/"+name)
 }
 
 func (c *Console) health(w http.ResponseWriter, _ *http.Request) {
@@ -109,10 +93,7 @@ func (c *Console) protect(next http.Handler) http.Handler {
 }
 
 func (c *Console) log() *slog.Logger {
-	if c.cfg.Log != nil {
-		return c.cfg.Log
-	}
-	return slog.Default()
+	return cmp.Or(c.cfg.Log, slog.Default())
 }
 
 func answer(w http.ResponseWriter, code int, v any) {

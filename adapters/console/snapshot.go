@@ -43,13 +43,6 @@ func (c *Console) snapshot() *snapshot {
 	return s
 }
 
-// forget makes the next snapshot a new one.
-func (c *Console) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.latest = nil
-}
-
 // latest returns the rows of the step at a time, of the one before, and of later ones.
 func latest(rows []row, now time.Time) []row {
 	first := len(rows)
@@ -65,7 +58,7 @@ func (s *snapshot) since(old *snapshot) update {
 	for _, t := range s.document.Tools {
 		was, ok := old.tools[t.Tool]
 		if ok { // the reader has the rest
-			t.History = latest(t.History, old.Time) // sending the last event may have taken long
+			t.History = latest(t.History, old.Time)
 		}
 		if !reflect.DeepEqual(t, was) {
 			u.Tools = append(u.Tools, t)

@@ -1,9 +1,9 @@
 package gosdk
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -12,142 +12,99 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// An answer is what one attempt returned, which stands, whatever the guard makes of it. It is made
-// within the attempt, because that calls methods of the tool's errors, which may panic. Its text is scrubbed
-// after the call, because that takes time which isn't the tool's. A tool that returned neither a result nor
-// an error, or a *resilience.Error, leaves the answer to the guard: then the answer is empty.
-type answer struct {
-	result     *mcp.CallToolResult
-	needsInput bool           // the result requests input from the user, so it is neither a success nor a failure
-	err        *protocolError // nil if there is a result
-	goError    bool           // err, or the result, has the text of a Go error
-}
-
-// A protocolError is an error that the SDK turns into a protocol error.
-type protocolError struct {
-	error               // what the handler returned
-	wire  jsonrpc.Error // what the SDK makes of it
-}
+// protocolTyped is the protocol since which a result must have a type.
+const protocolTyped = "2026-07-28"
 
 var (
 	errNoResult = errors.New("the tool returned neither a result nor an error")
 	errResult   = errors.New("the tool returned a result with isError")
 )
 
-// answerOfResult returns the answer and the error for the guard that a result stands for.
-func (o *options) answerOfResult(
-	ctx context.Context, req mcp.Request, res *mcp.CallToolResult,
-) (answer, error) {
-	switch {
-	case res == nil:
-		return answer{}, errNoResult
-	case res.InputRequests != nil, res.NeedsInput(): // without requests, the server is too busy for the call
-		return answer{result: res, needsInput: true}, resilience.ErrUnfinished
-	case res.IsError:
-		return answer{result: res, goError: hasGoError(req, res)}, o.failure(ctx, req, res)
-	}
-	return answer{result: res}, nil
+// An answer is what one attempt returned, which stands, whatever the guard makes of it. It is empty if the tool
+// leaves the answer to the guard: it returned neither a result nor an error, or a *resilience.Error. Errors of the tool
+// are examined while the attempt runs, where panics are recovered. Texts are scrubbed after the call, because that
+// doesn't belong to the tool's time.
+type answer struct {
+	result     *mcp.CallToolResult
+	needsInput bool           // result requests input from the user, so it is neither a success nor a failure
+	err        *protocolError // nil if there is a result
+	goError    bool           // err or result has the text of a Go error
 }
 
-// answerOfError returns the answer and the error for the guard that a handler's error stands for.
-func (o *options) answerOfError(err error) (answer, error) {
-	var own *resilience.Error
-	if errors.As(err, &own) {
-		return answer{}, err
-	}
-
-	said := err
-	var wire *jsonrpc.Error
-	isProtocolError := errors.As(err, &wire)
-	direct, isDirect := err.(*jsonrpc.Error)
-	switch {
-	case o.hideErrors && isProtocolError && !isDirect,
-		isDirect && !isValidData(direct.Data):
-		said = &jsonrpc.Error{Code: wire.Code, Message: wire.Message}
-	}
-	return answer{err: newProtocolError(said), goError: !isProtocolError}, markProtocolError(markClientError(err), err)
+// A protocolError is an error that the SDK turns into a protocol error.
+type protocolError struct {
+	original error
+	wire     jsonrpc.Error // what the SDK sends
 }
 
+// newProtocolError returns err as the SDK sends it: a direct *jsonrpc.Error as it is, and otherwise the text of err
+// with the code of a *jsonrpc.Error that it wraps. Data that is no JSON is left out, since the SDK would close the
+// connection.
 func newProtocolError(err error) *protocolError {
-	e := &protocolError{error: err, wire: jsonrpc.Error{Message: err.Error()}}
+	p := &protocolError{original: err}
+	if direct, ok := err.(*jsonrpc.Error); ok {
+		p.wire = *direct
+		if len(direct.Data) > 0 && !json.Valid(direct.Data) {
+			p.wire.Data, p.original = nil, &p.wire
+		}
+		return p
+	}
+
+	p.wire.Message = err.Error()
 	var wrapped *jsonrpc.Error
 	if errors.As(err, &wrapped) {
-		e.wire.Code = wrapped.Code
+		p.wire.Code = wrapped.Code
 	}
-	if direct, ok := err.(*jsonrpc.Error); ok {
-		e.wire = *direct
-	}
-	return e
+	return p
 }
 
-// A scrubbedError is a handler's error without the secrets in its text.
-type scrubbedError struct {
-	error
-	text string
-}
-
-func (e *scrubbedError) Error() string { return e.text }
-func (e *scrubbedError) Unwrap() error { return e.error }
-
-// forClient returns the error for the SDK, without the secrets in its text. What the guard has to say is the
-// data of a protocol error that has none.
+// forClient returns the error for the SDK: the original, or a copy if its text has secrets or the guard has guidance to
+// add. That is the data of an error that has none.
 func (p *protocolError) forClient(g *resilience.Guard, e *resilience.Error) error {
 	wire := p.wire
 	wire.Message = g.Scrub(wire.Message)
-	switch {
-	case e.HasGuidance() && wire.Data == nil:
+	if e.HasGuidance() && wire.Data == nil {
 		wire.Data, _ = json.Marshal(e) // it can't fail
 		return &wire
-	case wire.Message == p.wire.Message:
-		return p.error
-	case wire.Data != nil:
-		return &wire // of a wrapped error the SDK keeps no data
-	default:
-		return &scrubbedError{p.error, wire.Message}
 	}
+	if wire.Message == p.wire.Message {
+		return p.original
+	}
+	return &wire
 }
 
-// markProtocolError marks err as the caller's mistake if what was said in it is a protocol error that says so, and as
-// unfinished if that asks the client to send its user to a page. Of others it isn't known whose fault they are: the SDK
-// also returns them where a client can't be asked, and servers make internal errors of whatever a tool returns.
-func markProtocolError(err, said error) error {
-	var wire *jsonrpc.Error
-	if !errors.As(said, &wire) {
-		return err
+// forClient returns the result, without the secrets in the text of its content if it is a failure.
+func (a answer) forClient(g *resilience.Guard) *mcp.CallToolResult {
+	if a.result == nil || !a.result.IsError || a.needsInput {
+		return a.result
 	}
 
-	switch {
-	case isMistake(wire.Code):
-		return resilience.MarkInvalid(err)
-	case wire.Code == mcp.CodeURLElicitationRequired:
-		return resilience.MarkInvalid(errors.Join(resilience.ErrUnfinished, err))
+	out := *a.result
+	out.Content = slices.Clone(out.Content)
+	changed := false
+	for i, c := range out.Content {
+		t, _ := c.(*mcp.TextContent)
+		if t == nil {
+			continue
+		}
+		if text := g.Scrub(t.Text); text != t.Text {
+			clean := *t
+			clean.Text = text
+			out.Content[i], changed = &clean, true
+		}
 	}
-	return err
-}
-
-// isMistake reports whether a code of MCP's says that the caller has made a mistake.
-func isMistake(code int64) bool {
-	switch code {
-	case jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeParseError,
-		-32002: // a resource wasn't found, in older protocols
-		return true
+	if !changed {
+		return a.result
 	}
-	return false
-}
-
-// timedOut reports whether err says no more than that the timeout of ctx, a guarded call's, has passed.
-func timedOut(ctx context.Context, err error) bool {
-	end, ok := context.Cause(ctx).(*resilience.Error)
-	return ok && end.Code == resilience.CodeTimeout && errors.Is(err, context.DeadlineExceeded)
+	return &out
 }
 
 // withGuidance returns a copy of a tool's own result with e, if that says more than the tool does: in the
-// _meta, and in the content, since hosts show that to the model.
+// _meta, and as a line in the content, since hosts show that to the model.
 func withGuidance(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {
 	out := withMetadata(res, e)
-	if out != res {
-		text, _ := json.Marshal(e) // it can't fail
-		out.Content = append(slices.Clip(res.Content), &mcp.TextContent{Text: string(text)})
+	if line := e.Line(true); line != "" {
+		out.Content = append(slices.Clip(res.Content), &mcp.TextContent{Text: line})
 	}
 	return out
 }
@@ -168,39 +125,6 @@ func withMetadata(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolRes
 	return &out
 }
 
-// forClient returns the result, if it is a failure without the secrets in the text of its content.
-func (a answer) forClient(g *resilience.Guard) *mcp.CallToolResult {
-	res := a.result
-	if res == nil || !res.IsError || a.needsInput {
-		return res
-	}
-
-	var content []mcp.Content
-	for i, c := range res.Content {
-		t, _ := c.(*mcp.TextContent)
-		if t == nil {
-			continue
-		}
-		text := g.Scrub(t.Text)
-		if text == t.Text {
-			continue
-		}
-		if content == nil {
-			content = slices.Clone(res.Content)
-		}
-		clean := *t
-		clean.Text = text
-		content[i] = &clean
-	}
-	if content == nil {
-		return res
-	}
-
-	out := *res
-	out.Content = content
-	return &out
-}
-
 // scrubbedWords returns e, or a copy of it, without the secrets in the words of the tool's author. It may be nil.
 func scrubbedWords(g *resilience.Guard, e *resilience.Error) *resilience.Error {
 	if e == nil {
@@ -216,20 +140,41 @@ func scrubbedWords(g *resilience.Guard, e *resilience.Error) *resilience.Error {
 	return &clean
 }
 
-// errorResult returns the result of a call that ended with e and without a result of the tool's own.
-func errorResult(e *resilience.Error, protocol string, structured bool) *mcp.CallToolResult {
+// errorResult returns the result of a call that ended with e and without a result of the tool's own. The tool may be
+// nil. If it has an output schema, or may have one, clients would validate structured content by that.
+func errorResult(e *resilience.Error, req *mcp.CallToolRequest, tool *mcp.Tool) *mcp.CallToolResult {
 	res := &mcp.CallToolResult{}
-	if protocol >= protocolStateless || protocol == "" {
-		// The protocol requires the field resultType, which only unmarshaling can set.
-		_ = json.Unmarshal([]byte(`{"content":[],"resultType":"complete"}`), res)
+	if protocol := req.ProtocolVersion(); protocol >= protocolTyped || protocol == "" {
+		_ = json.Unmarshal([]byte(`{"content":[],"resultType":"complete"}`), res) // no other way to set the type
 	}
 
-	text, _ := json.Marshal(e) // it can't fail
 	res.IsError = true
-	res.Content = []mcp.Content{&mcp.TextContent{Text: string(text)}}
+	res.Content = []mcp.Content{&mcp.TextContent{Text: e.Line(false)}}
 	res.Meta = mcp.Meta{resilience.MetaError: e}
-	if structured {
+	if tool != nil && tool.OutputSchema == nil {
 		res.StructuredContent = e
 	}
 	return res
+}
+
+// checkJSON returns an error if a result, which may be nil, can't be encoded: the SDK would leave the call without an
+// answer. It panics where a method of a value does, which would end the process if the SDK called it.
+func checkJSON(res *mcp.CallToolResult) error {
+	if res == nil || isPlainText(res) {
+		return nil
+	}
+	if _, err := json.Marshal(res); err != nil {
+		return fmt.Errorf("the result is no JSON: %w", err)
+	}
+	return nil
+}
+
+// isPlainText reports whether a result is sure to be encoded, since it has nothing but text.
+func isPlainText(res *mcp.CallToolResult) bool {
+	for _, c := range res.Content {
+		if t, _ := c.(*mcp.TextContent); t == nil || t.Meta != nil || t.Annotations != nil {
+			return false
+		}
+	}
+	return res.StructuredContent == nil && res.Meta == nil && res.InputRequests == nil
 }

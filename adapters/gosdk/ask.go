@@ -2,32 +2,22 @@ package gosdk
 
 import (
 	"context"
-	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
 
-// asksPerson reports whether a client answers requests of the given method by asking its user, or at
-// least for the user's approval.
-func asksPerson(method string) bool {
-	switch method {
-	case "elicitation/create", "sampling/createMessage", "roots/list":
-		return true
-	}
-	return false
-}
-
 // NewClient returns a client, as [mcp.NewClient] does, whose calls of other servers' tools are guarded
-// with g, as by [ClientMiddleware]. In addition, what a server asks the client's user during a call, by
-// elicitation, sampling or for the roots, pauses the call's timeout, as [resilience.Pause] does, and such
-// a call isn't retried, which would repeat the question. Neither is another call that took more than one
-// round, since a later round doesn't tell what the server has asked. A server that goes on asking keeps the call. What
-// else waits for people pauses the call itself: the Authorize method of an auth.OAuthHandler, by its context, and the
-// handler of an elicitation in URL mode, of protocol 2026-07-28, whose answer comes before the person has done anything.
-// (Earlier protocols don't let it: a server that then waits has the timeout of the call.)
+// with g, as by [ClientMiddleware]. In addition, a question of the server to the client's user during a call
+// (elicitation, sampling, or the request for the roots) pauses the call's timeout, as [resilience.Pause] does, and
+// such a call isn't retried, which would repeat the question. A server that goes on asking keeps the call.
+//
+// Other code that waits for people calls resilience.Pause itself: the Authorize method of an auth.OAuthHandler, and the
+// handler of an elicitation in URL mode, whose answer comes before the person has done anything. Protocols before
+// 2026-07-28 don't let that handler pause the call.
 //
 // Protocols before 2026-07-28 don't tell which call a question belongs to. It then pauses all calls of
 // its session that are under way.
@@ -36,7 +26,7 @@ func asksPerson(method string) bool {
 func NewClient(
 	impl *mcp.Implementation, options *mcp.ClientOptions, g *resilience.Guard, opts ...Option,
 ) *mcp.Client {
-	q := &questions{attempts: make(map[mcp.Session]map[*context.Context]struct{})}
+	q := &questions{attempts: make(map[mcp.Session]map[*context.Context]bool)}
 	guarded := newClientMiddleware(g, q, opts)
 
 	client := mcp.NewClient(impl, withPauses(options))
@@ -76,7 +66,7 @@ func pausing[Req, Res any](handler func(context.Context, Req) (Res, error)) func
 // for concurrent use.
 type questions struct {
 	mu       sync.Mutex
-	attempts map[mcp.Session]map[*context.Context]struct{} // those under way
+	attempts map[mcp.Session]map[*context.Context]bool // those under way
 }
 
 // begin begins an attempt with the context ctx, and returns what ends it.
@@ -88,9 +78,9 @@ func (q *questions) begin(session mcp.Session, ctx context.Context) (end func())
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.attempts[session] == nil {
-		q.attempts[session] = make(map[*context.Context]struct{})
+		q.attempts[session] = make(map[*context.Context]bool)
 	}
-	q.attempts[session][&ctx] = struct{}{}
+	q.attempts[session][&ctx] = true
 
 	return func() {
 		q.mu.Lock()
@@ -105,47 +95,18 @@ func (q *questions) begin(session mcp.Session, ctx context.Context) (end func())
 // pause pauses all calls of a session until resume is called.
 func (q *questions) pause(session mcp.Session) (resume func()) {
 	q.mu.Lock()
-	var contexts []context.Context
-	for ctx := range q.attempts[session] {
-		contexts = append(contexts, *ctx)
-	}
+	attempts := slices.Collect(maps.Keys(q.attempts[session]))
 	q.mu.Unlock()
 
 	var resumes []func()
-	for _, ctx := range contexts {
-		resumes = append(resumes, resilience.Pause(ctx))
+	for _, ctx := range attempts {
+		resumes = append(resumes, resilience.Pause(*ctx))
 	}
 	return func() {
 		for _, resume := range resumes {
 			resume()
 		}
 	}
-}
-
-// watchRounds makes each further round of a request, which is sent with ctx, pause the call for a moment. Since
-// protocol 2026-07-28, servers ask by the result of a round, and the SDK, which answers, tells only the
-// handlers of what people are asked: not that the server has asked for the roots.
-func (q *questions) watchRounds(ctx context.Context, params *mcp.CallToolParams) {
-	if q == nil || params == nil {
-		return
-	}
-	if version, ok := params.Meta[mcp.MetaKeyProtocolVersion]; ok {
-		params.Meta[mcp.MetaKeyProtocolVersion] = &watchedValue{value: version, ctx: ctx}
-	}
-}
-
-// A watchedValue is a value of a request that the SDK encodes once for each round.
-type watchedValue struct {
-	value any
-	ctx   context.Context
-	sent  atomic.Bool
-}
-
-func (w *watchedValue) MarshalJSON() ([]byte, error) {
-	if w.sent.Swap(true) {
-		resilience.Pause(w.ctx)()
-	}
-	return json.Marshal(w.value)
 }
 
 // middleware is receiving middleware. Before protocol 2026-07-28, servers send their questions as

@@ -1,13 +1,9 @@
-//lint:file-ignore SA1019 clients still answer requests for sampling and roots
+//lint:file-ignore SA1019 clients still answer requests for sampling
 package gosdk_test
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"net"
 	"runtime"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,7 +56,8 @@ func TestTimeoutGoesOnAfterTheAnswer(t *testing.T) {
 				f, client := asking(t)
 				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 					if protocol == latest && len(req.Params.InputResponses) == 0 {
-						return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": askedOf["elicitation"].params}}, nil
+						question := mcp.InputRequestMap{"q": askedOf["elicitation"].params}
+						return &mcp.CallToolResult{InputRequests: question}, nil
 					}
 					if protocol == legacy {
 						assert.NoError(t, askedOf["elicitation"].ask(ctx, req.Session))
@@ -128,60 +125,6 @@ func TestSamplingWithToolsPausesTheCall(t *testing.T) {
 	}
 }
 
-// Only a question keeps a call from being made again, not what else a server sends.
-func TestNotificationsOfAServerPauseNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, client := asking(t, gosdk.Failure(gosdk.CountAll))
-		runs := 0
-		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			runs++
-			assert.NoError(t, gosdk.NotifyProgress(ctx, req, 1, 0, "so far"))
-			synctest.Wait()
-			return errorTextResult("no"), nil
-		})
-		f.connectClient(client, legacy)
-		f.call("x", mcp.Meta{"progressToken": "p"})
-		assert.Equal(t, 4, runs)
-	})
-}
-
-// Middleware of a client's may make the SDK's request one of its own.
-func TestRequestOfAClientsMiddlewareIsAnswered(t *testing.T) {
-	for name, request := range map[string]func(*mcp.ClientSession, *mcp.CallToolParams) mcp.Request{
-		"a client's": func(s *mcp.ClientSession, params *mcp.CallToolParams) mcp.Request {
-			return &mcp.ClientRequest[*mcp.CallToolParams]{Session: s, Params: params}
-		},
-		"the SDK's": func(s *mcp.ClientSession, params *mcp.CallToolParams) mcp.Request {
-			return &mcp.ClientRequest[mcp.Params]{Session: s, Params: params}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, client := asking(t, gosdk.Failure(gosdk.CountAll))
-				questions := 0
-				f.raw("x", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-					if len(req.Params.InputResponses) > 0 {
-						return errorTextResult("no"), nil
-					}
-					questions++
-					return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": askedOf["roots"].params}}, nil
-				})
-				client.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-						if params, ok := req.GetParams().(*mcp.CallToolParams); ok {
-							req = request(req.GetSession().(*mcp.ClientSession), params)
-						}
-						return next(ctx, method, req)
-					}
-				})
-				f.connectClient(client, latest)
-				assert.Equal(t, "no", text(t, f.call("x")))
-				assert.Equal(t, 1, questions)
-			})
-		})
-	}
-}
-
 // A client may have many sessions, one after the other.
 func TestNothingOfASessionOutlivesIt(t *testing.T) {
 	f, client := asking(t)
@@ -202,57 +145,4 @@ func TestNothingOfASessionOutlivesIt(t *testing.T) {
 	none := func() bool { runtime.GC(); return first.Value() == nil }
 	require.Eventually(t, none, testTimeout, 10*time.Millisecond)
 	runtime.KeepAlive(client)
-}
-
-// What a handler of the client's returns instead of an answer isn't the failure of the server that has asked, whoever
-// looks at it: a client with a guard, one whose handlers pause, or a guard around the session.
-func TestQuestionThatTheClientDoesNotAnswer(t *testing.T) {
-	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	for name, failure := range map[string]error{
-		"its user leaves":               io.EOF,
-		"its model is down":             refused,
-		"its model breaks off":          syscall.ECONNRESET,
-		"its user takes long":           context.DeadlineExceeded,
-		"its model is another server's": fmt.Errorf(`calling "tools/call": %w`, io.EOF),
-		"it says whose fault it is":     resilience.MarkBackend(refused),
-		"it says so in our words":       resilience.ConnectionLostError("the model is down"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newServer(nil)
-				addRaw(server, &mcp.Tool{Name: "asks"}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-					return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": askedOf["elicitation"].params}}, nil
-				})
-				impl := &mcp.Implementation{Name: "c", Version: "1"}
-				options := &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-					return nil, fmt.Errorf("ask: %w", failure)
-				}}
-				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
-				for client, guarded := range map[*mcp.Client]bool{
-					gosdk.NewClient(impl, options, g):             true,
-					newClient(options, gosdk.ClientMiddleware(g)): true,
-					newClient(options):                            false,
-				} {
-					s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-						_, clientEnd, err := pipeTo(server)
-						require.NoError(t, err)
-						return client.Connect(ctx, pipeTransport(clientEnd), speaking(latest))
-					}, sessionConfig{})
-					first, begin := up(t, s), time.Now()
-					call := func(ctx context.Context) (*mcp.CallToolResult, error) {
-						return s.CallTool(ctx, &mcp.CallToolParams{Name: "asks"})
-					}
-					_, err := call(t.Context())
-					if !guarded {
-						_, err = resilience.Do(t.Context(), g, "asks", call)
-					}
-					require.ErrorIs(t, err, failure)
-					assert.Zero(t, time.Since(begin), "neither waits nor retries")
-					assert.Zero(t, g.Health()[0].ConsecutiveFailures)
-					assert.Same(t, first, up(t, s))
-					require.NoError(t, s.Close())
-				}
-			})
-		})
-	}
 }

@@ -240,7 +240,6 @@ func eachOutage(t *testing.T, test func(*testing.T, *outage)) {
 		"stdio":                         overStdio(legacy),
 		"stdio, latest":                 overStdio(latest),
 		"http, standalone stream":       overHTTP(legacy, mcp.StreamableClientTransport{}),
-		"http, stream without retries":  overHTTP(legacy, mcp.StreamableClientTransport{MaxRetries: -1}),
 		"http, no stream":               overHTTP(legacy, mcp.StreamableClientTransport{DisableStandaloneSSE: true}),
 		"http, latest without sessions": overHTTP(latest, mcp.StreamableClientTransport{}),
 	} {

@@ -2,14 +2,8 @@ package gosdk_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"reflect"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -17,65 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// The server's session and the client's are the same, as observers on both sides see, also if the server has first been
-// asked for a protocol that it doesn't speak.
-func TestObserversReceiveTheSession(t *testing.T) {
-	for _, protocol := range []string{legacy, latest} {
-		t.Run(protocol, func(t *testing.T) {
-			var mu sync.Mutex
-			sessions := map[bool]string{}
-			g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
-				Start: func(_ context.Context, e resilience.CallStart) context.Context {
-					mu.Lock()
-					defer mu.Unlock()
-					sessions[e.Request.Client] = e.Request.Session
-					return nil
-				},
-			}}})
-			r := newRemote(t)
-			r.server.AddReceivingMiddleware(gosdk.Middleware(g))
-			session := r.connect(t, protocol, g)
-			require.NotEmpty(t, session.ID())
-			_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "works", Arguments: in{}})
-			require.NoError(t, err)
-			require.NoError(t, g.Flush(t.Context()))
-
-			mu.Lock()
-			defer mu.Unlock()
-			assert.Equal(t, map[bool]string{true: session.ID(), false: session.ID()}, sessions)
-		})
-	}
-}
-
-// A guard may know the session, as its Probe does. Once nobody needs them any more, all of them are gone.
-func TestSessionOfAClientIsFreed(t *testing.T) {
-	freed := make(chan struct{})
-	func() {
-		var cs *mcp.ClientSession
-		g := newGuard(t, resilience.Config{Breaker: resilience.BreakerConfig{
-			Probe: func(ctx context.Context) error { return cs.Ping(ctx, nil) },
-		}})
-		p := newPeer()
-		p.sending = []mcp.Middleware{gosdk.ClientMiddleware(g)}
-		var err error
-		cs, err = p.dial(t.Context())
-		require.NoError(t, err)
-		_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
-		require.NoError(t, err)
-		require.NoError(t, cs.Close())
-		runtime.AddCleanup(cs, func(freed chan struct{}) { close(freed) }, freed)
-	}()
-	require.Eventually(t, func() bool {
-		runtime.GC()
-		select {
-		case <-freed:
-			return true
-		default:
-			return false
-		}
-	}, testTimeout, time.Millisecond)
-}
 
 func TestDebugShowsTheArgumentsOfAClient(t *testing.T) {
 	var ended resilience.CallEnd
@@ -118,25 +53,63 @@ func TestBreakerKeyOfAClient(t *testing.T) {
 	assert.Equal(t, "rows", text(t, res))
 }
 
-// Other middleware of a client may say what a result stands for.
-func TestErrorThatAClientHasSetCounts(t *testing.T) {
-	mismatch := resilience.MarkBackend(&json.UnmarshalTypeError{Value: "string", Type: reflect.TypeFor[int](), Field: "n"})
-	for _, set := range []error{errBoom, errors.Unwrap(mismatch), mismatch} {
-		var ended resilience.CallEnd
-		g := newGuard(t, resilience.Config{Observers: []resilience.Observer{{
-			End: func(_ context.Context, e resilience.CallEnd) { ended = e },
-		}}})
-		call := gosdk.ClientMiddleware(g, gosdk.Failure(gosdk.CountKnown))(
-			func(context.Context, string, mcp.Request) (mcp.Result, error) {
-				res := errorTextResult("no")
-				res.SetError(set)
-				return res, nil
-			})
-		_, err := call(t.Context(), "tools/call", &mcp.ClientRequest[*mcp.CallToolParams]{
-			Params: &mcp.CallToolParams{Name: "x", Arguments: map[string]any{"n": "1"}},
+// A call of a client's without params, and one that isn't tools/call, is the SDK's affair.
+func TestOtherRequestsOfAClientPassUnchanged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method string
+		req    mcp.Request
+	}{
+		"nil params":     {"tools/call", &mcp.ClientRequest[*mcp.CallToolParams]{}},
+		"another method": {"tools/list", &mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}}},
+		"another type":   {"tools/call", &mcp.ClientRequest[*mcp.ListToolsParams]{Params: &mcp.ListToolsParams{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, resilience.Config{})
+			res, err := gosdk.ClientMiddleware(g)(func(_ context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				assert.Equal(t, tc.method, method)
+				assert.Same(t, tc.req, req)
+				return nil, errBoom
+			})(t.Context(), tc.method, tc.req)
+			assert.Nil(t, res)
+			assert.Same(t, errBoom, err)
+			assert.Empty(t, g.Health())
 		})
-		require.NoError(t, err)
-		require.NoError(t, g.Flush(t.Context()))
-		assert.ErrorIs(t, ended.Err, set)
+	}
+}
+
+// A failure for a caller who has left is no result of the tool's, unless the tool has said what it is.
+func TestResultForACallerWhoHasLeft(t *testing.T) {
+	question := &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{}}}
+	explained := errorTextResult("no")
+	explained.Meta = mcp.Meta{resilience.MetaError: map[string]any{"code": "VALIDATION", "message": "no such row"}}
+	for name, tc := range map[string]struct {
+		res  *mcp.CallToolResult
+		opts []gosdk.Option
+		want error
+	}{
+		"a failure":          {errorTextResult("no"), nil, resilience.CodeCanceled},
+		"one of a backend's": {errorTextResult("no"), []gosdk.Option{gosdk.Failure(gosdk.CountAll)}, resilience.CodeCanceled},
+		"what a guard says":  {explained, nil, nil},
+		"a question":         {question, nil, nil},
+		"a success":          {textResult("yes"), nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, leave := context.WithCancel(t.Context())
+			next := func(context.Context, string, mcp.Request) (mcp.Result, error) {
+				leave()
+				return tc.res, nil
+			}
+			cooperative := resilience.Tool{Cooperative: true} // it is waited for
+			g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{"x": cooperative}})
+			res, err := gosdk.ClientMiddleware(g, tc.opts...)(next)(ctx, "tools/call",
+				&mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}})
+			if tc.want != nil {
+				assert.ErrorIs(t, err, tc.want)
+				assert.Nil(t, res)
+				return
+			}
+			require.NoError(t, err)
+			assert.Same(t, tc.res, res)
+		})
 	}
 }

@@ -3,7 +3,6 @@ package gosdk_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -93,15 +92,21 @@ func TestClientTellsFailuresBusyAndGoneServersApart(t *testing.T) {
 		require.ErrorAs(t, err, &wire)
 		assert.ErrorIs(t, err, resilience.CodeValidation)
 
-		for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
-			r.reply(status)
+		for _, tc := range []struct {
+			status          int
+			write, readOnly resilience.Code
+		}{
+			{http.StatusTooManyRequests, resilience.CodeRateLimited, resilience.CodeRateLimited},
+			{http.StatusServiceUnavailable, resilience.CodeToolFailed, resilience.CodeRetryExhausted},
+		} {
+			r.reply(tc.status)
 			_, err = call("works")
-			assert.ErrorIs(t, err, resilience.CodeToolFailed, "a busy server isn't lost: %v", errors.Unwrap(err))
+			assert.ErrorIs(t, err, tc.write, "a busy server isn't lost: %v", errors.Unwrap(err))
 			var busy *resilience.Error
 			require.ErrorAs(t, err, &busy)
 			assert.True(t, busy.Retryable)
 			_, err = call("fails")
-			assert.ErrorIs(t, err, resilience.CodeRetryExhausted, "a read-only tool is retried")
+			assert.ErrorIs(t, err, tc.readOnly)
 		}
 		r.intercept.Store(nil)
 		_, err = call("works")
@@ -113,15 +118,6 @@ func TestClientTellsFailuresBusyAndGoneServersApart(t *testing.T) {
 		assert.ErrorIs(t, err, resilience.CodeRetryExhausted, "%s: %v", refused, errors.Unwrap(err))
 		assert.ErrorIs(t, err, resilience.CodeConnectionLost, refused)
 	})
-}
-
-func TestClientOfAServerThatForgotTheSessionIsLost(t *testing.T) {
-	r := newRemote(t)
-	session := r.connect(t, legacy, newGuard(t, resilience.Config{}))
-	r.reply(http.StatusNotFound)
-	_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "works"})
-	assert.ErrorIs(t, err, resilience.CodeConnectionLost)
-	assert.ErrorIs(t, err, mcp.ErrSessionMissing)
 }
 
 func TestClientOfAServerThatDiedIsLost(t *testing.T) {
@@ -137,49 +133,36 @@ func TestClientOfAServerThatDiedIsLost(t *testing.T) {
 	assert.ErrorIs(t, err, resilience.CodeConnectionLost, "afterwards: %v", errors.Unwrap(err))
 }
 
-// forgeries are replies whose texts or codes are those of the SDK's own errors, for calls that weren't
-// sent or got no reply.
+// forgeries are answers with the texts or codes of the SDK's own errors for calls that weren't sent.
 var forgeries = map[string]*jsonrpc.Error{
-	"closed":                   {Code: -32003, Message: "client is closing"},
-	"closed by the other side": {Code: -32003, Message: "client is closing: EOF"},
-	"closing":                  {Code: -32004, Message: "server is closing: EOF"},
-	"closed, other code":       {Code: -32000, Message: "connection closed: calling \"tools/call\": client is closing"},
-	"no reply":                 {Code: -32000, Message: "x: request terminated without response"},
-	"rejected, no reply":       {Code: -32005, Message: "x: request terminated without response"},
-	"idle connection":          {Code: -32005, Message: "x: http: server closed idle connection"},
-	"refused":                  {Code: -32005, Message: "dial tcp 10.0.0.7:80: connect: connection refused"},
-	"unknown session":          {Code: -32600, Message: "rejected by transport: Not Found"},
-	"refused by HTTP":          {Code: -32000, Message: `calling "tools/call": sending "tools/call": Internal Server Error`},
-	"refused by SSE":           {Code: -32000, Message: `calling "tools/call": failed to write: 500 Internal Server Error`},
-	"busy":                     {Code: -32005, Message: `rejected by transport: sending "tools/call": Service Unavailable`},
+	"closed":          {Code: -32003, Message: "client is closing: EOF"},
+	"closing":         {Code: -32004, Message: "server is closing: EOF"},
+	"no answer":       {Code: -32000, Message: "x: request terminated without response"},
+	"refused":         {Code: -32005, Message: "dial tcp 10.0.0.7:80: connect: connection refused"},
+	"unknown session": {Code: -32600, Message: "rejected by transport: Not Found"},
+	"refused by HTTP": {Code: -32000, Message: `calling "tools/call": sending "tools/call": Internal Server Error`},
+	"busy":            {Code: -32005, Message: `rejected by transport: sending "tools/call": Service Unavailable`},
 }
 
-// What a server has replied to has reached it, whatever the reply says.
-func TestNoReplySaysThatACallWasNotSent(t *testing.T) {
-	for name, reply := range forgeries {
-		for effect, retried := range map[resilience.Effect]bool{
-			resilience.NonIdempotent: false,
-			resilience.ReadOnly:      reply.Code == -32003 || reply.Code == -32004,
-		} {
-			t.Run(fmt.Sprint(name, ", ", effect), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFixture(t, resilience.Config{}, nil)
-					runs := 0
-					f.raw("x", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-						runs++
-						return nil, reply
-					})
-					g := newGuard(t, resilience.Config{Effect: effect, Retry: fast})
-					f.connect("", gosdk.ClientMiddleware(g))
-
-					_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
-					var e *resilience.Error
-					require.ErrorAs(t, err, &e)
-					assert.Equal(t, retried, e.Retryable)
-					assert.Equal(t, map[bool]int{false: 1, true: 4}[retried], runs)
-				})
+// A call that the server has answered has reached it, whatever the answer says.
+func TestNoAnswerSaysThatACallWasNotSent(t *testing.T) {
+	for name, answer := range forgeries {
+		inBubble(t, name, func(t *testing.T) {
+			f := newFixture(t, resilience.Config{}, nil)
+			runs := 0
+			f.raw("x", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				runs++
+				return nil, answer
 			})
-		}
+			g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent, Retry: fast})
+			f.connect("", gosdk.ClientMiddleware(g))
+
+			_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
+			var e *resilience.Error
+			require.ErrorAs(t, err, &e)
+			assert.False(t, e.Retryable)
+			assert.Equal(t, 1, runs)
+		})
 	}
 }
 
@@ -249,34 +232,6 @@ func TestResultOfAToolThatCancelsStands(t *testing.T) {
 	})
 }
 
-// With the latest protocol, the SDK asks the client's user within the call.
-func TestHandlerOfAClientMayPauseTheCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, resilience.Config{}, nil)
-		f.raw("ask", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			if len(req.Params.InputResponses) > 0 {
-				return errorTextResult("no"), nil
-			}
-			question := &mcp.ElicitParams{Message: "Sure?"}
-			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": question}}, nil
-		})
-		elicitations := 0
-		f.options.ElicitationHandler = func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			defer resilience.Pause(ctx)()
-			elicitations++
-			time.Sleep(time.Hour)
-			return &mcp.ElicitResult{Action: "accept"}, nil
-		}
-		g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
-		f.connect(latest, gosdk.ClientMiddleware(g, gosdk.Failure(gosdk.CountAll)))
-
-		res := f.call("ask")
-		assert.Equal(t, "no", text(t, res))
-		assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code)
-		assert.Equal(t, 1, elicitations)
-	})
-}
-
 func TestObserverReceivesTheRequestOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var request resilience.RequestInfo
@@ -297,66 +252,35 @@ func TestObserverReceivesTheRequestOfAClient(t *testing.T) {
 	})
 }
 
-func TestGuardedClientWaitsAsLongAsAGuardedServerSays(t *testing.T) {
-	for name, tc := range map[string]struct {
-		retryAfter any
-		want       time.Duration
-	}{
-		"whole seconds":  {7.0, 7 * time.Second},
-		"a fraction":     {0.5, time.Second / 2},
-		"a large number": {999_999_999.0, 999_999_999 * time.Second},
-		"too large":      {1e9, 0},
-		"negative":       {-1.0, 0},
-		"no number":      {"7", 0},
-		"none":           {nil, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, resilience.Config{}, nil)
-				res := errorTextResult("busy")
-				res.Meta = mcp.Meta{resilience.MetaError: map[string]any{
-					"code": "BUSY", "message": "m", "retryable": true, "retryAfter": tc.retryAfter,
-				}}
-				f.raw("busy", nil, returns(res, nil))
-				var ended resilience.CallEnd
-				g := newGuard(t, resilience.Config{
-					Retry: resilience.Retry{MaxRetries: -1},
-					Observers: []resilience.Observer{{
-						End: func(_ context.Context, e resilience.CallEnd) { ended = e },
-					}},
-				})
-				f.connect("", gosdk.ClientMiddleware(g))
-
-				assert.True(t, f.call("busy").IsError)
-				require.NoError(t, g.Flush(t.Context()))
-				require.NotNil(t, ended.Err)
-				assert.Equal(t, resilience.Code("BUSY"), ended.Err.Code)
-				assert.Equal(t, tc.want, ended.Err.RetryAfter)
-			})
-		})
-	}
-}
-
-// What another server's guard won't have repeated isn't, and counts as the failure that it is.
+// The error metadata of another server's guard decides whether its failure is repeated, and when, and that it counts.
 func TestGuardedClientRepeatsAndCountsWhatAGuardedServerSays(t *testing.T) {
-	codes := []resilience.Code{resilience.CodeToolFailed, resilience.CodeTimeout, resilience.CodeConnectionLost}
-	for _, code := range codes {
-		for retryable, runs := range map[bool]int{true: 4, false: 1} {
-			t.Run(fmt.Sprint(code, ", ", retryable), func(t *testing.T) {
-				ran := 0
-				next := func(context.Context, string, mcp.Request) (mcp.Result, error) {
-					ran++
-					res := errorTextResult("no")
-					res.Meta = mcp.Meta{resilience.MetaError: map[string]any{"code": string(code), "retryable": retryable}}
-					return res, nil
-				}
-				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
-				_, err := gosdk.ClientMiddleware(g)(next)(t.Context(), "tools/call",
-					&mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}})
-				require.NoError(t, err)
-				assert.Equal(t, runs, ran)
-				assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
-			})
-		}
+	for name, tc := range map[string]struct {
+		metadata map[string]any
+		runs     int
+		after    time.Duration
+	}{
+		"retryable":           {map[string]any{"code": "TIMEOUT", "retryable": true}, 2, 0},
+		"retryable, later":    {map[string]any{"code": "BUSY", "retryable": true, "retryAfter": 1.0}, 2, time.Second},
+		"retryable, too late": {map[string]any{"code": "BUSY", "retryable": true, "retryAfter": 1e100}, 2, 0},
+		"not retryable":       {map[string]any{"code": "CONNECTION_LOST", "retryable": false}, 1, 0},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			runs := 0
+			next := func(context.Context, string, mcp.Request) (mcp.Result, error) {
+				runs++
+				res := errorTextResult("no")
+				res.Meta = mcp.Meta{resilience.MetaError: tc.metadata}
+				return res, nil
+			}
+			retry := resilience.Retry{MaxRetries: 1, Backoff: resilience.Backoff{Base: 1, Max: time.Minute}}
+			g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: retry})
+			begin := time.Now()
+			_, err := gosdk.ClientMiddleware(g)(next)(t.Context(), "tools/call",
+				&mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}})
+			require.NoError(t, err)
+			assert.Equal(t, tc.runs, runs)
+			assert.InDelta(t, tc.after, time.Since(begin), float64(time.Millisecond))
+			assert.Equal(t, 1, g.Breaker("x").Failures())
+		})
 	}
 }

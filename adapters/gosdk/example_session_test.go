@@ -105,7 +105,7 @@ func ExampleTransport() {
 	now, _ := session.Get(ctx)
 	fmt.Println("the same session:", now == first)
 	// Output:
-	// VALIDATION_ERROR: Tool 'greet' rejected the request | counted: 0
+	// TOOL_FAILED: The server refused the request: 413 Request Entity Too Large | counted: 0
 	// Hello, Ada
 	// the same session: true
 }

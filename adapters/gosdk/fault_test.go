@@ -1,4 +1,4 @@
-//lint:file-ignore SA1019 servers still log
+//lint:file-ignore SA1019 servers still log, and ask for sampling and roots
 package gosdk_test
 
 import (
@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
@@ -68,7 +68,7 @@ type order struct {
 }
 
 // find is a tool as most are: it makes a text of whatever the shop says.
-func (s *shop) find(method string) func(context.Context, *mcp.CallToolRequest, order) (*mcp.CallToolResult, any, error) {
+func (s *shop) find(method string) mcp.ToolHandlerFor[order, any] {
 	return func(ctx context.Context, _ *mcp.CallToolRequest, in order) (*mcp.CallToolResult, any, error) {
 		req, err := http.NewRequestWithContext(ctx, method, "http://shop.example/"+in.Item, nil)
 		if err != nil {
@@ -149,25 +149,44 @@ func TestTroubleOfABackendIsSaid(t *testing.T) {
 		answer   func(*http.Request) (*http.Response, error)
 		says     string
 		code     resilience.Code
-		after    int // in seconds
+		after    int    // in seconds
+		guidance string // none if it is empty
 		requests int32
 	}{
-		"500, read":  {read, page(500), "the shop says 500", resilience.CodeRetryExhausted, 0, 4},
-		"500, write": {write, page(500), "the shop says 500", resilience.CodeToolFailed, 0, 1},
-		"429":        {read, page(429, "Retry-After", "7"), "the shop says 429", resilience.CodeToolFailed, 7, 1},
-		"429, write": {write, page(429, "Retry-After", "7"), "the shop says 429", resilience.CodeToolFailed, 7, 1},
-		"503":        {read, page(503, "Retry-After", "20"), "the shop says 503", resilience.CodeToolFailed, 20, 1},
-		"rate limit": {read, page(403, "Retry-After", "60"), "the shop says 403", resilience.CodeToolFailed, 60, 1},
+		"500, read": {
+			read, page(500), "the shop says 500", resilience.CodeRetryExhausted, 0,
+			"4 attempts failed. Try again later.", 4,
+		},
+		"500, write": {
+			write, page(500), "the shop says 500", resilience.CodeToolFailed, 0,
+			"It may have taken effect: check before you call it again.", 1,
+		},
+		"429": {
+			read, page(429, "Retry-After", "7"), "the shop says 429", resilience.CodeRateLimited, 7,
+			"Call again in 7 seconds; use others meanwhile.", 1,
+		},
+		"429, write": {
+			write, page(429, "Retry-After", "7"), "the shop says 429", resilience.CodeRateLimited, 7,
+			"Call again in 7 seconds; use others meanwhile.", 1,
+		},
+		"503": {
+			read, page(503, "Retry-After", "20"), "the shop says 503", resilience.CodeToolFailed, 20,
+			"Do not call this tool for 20 seconds; use others.", 1,
+		},
+		"rate limit": {
+			read, page(403, "Retry-After", "60"), "the shop says 403", resilience.CodeRateLimited, 60,
+			"Call again in 60 seconds; use others meanwhile.", 1,
+		},
 		"refused": {
 			write, func(*http.Request) (*http.Response, error) { return nil, refused },
-			"connection refused", resilience.CodeRetryExhausted, 0, 4,
+			"connection refused", resilience.CodeRetryExhausted, 0, "4 attempts failed. Try again later.", 4,
 		},
 		"it hangs, under a client with a timeout": {
 			read, func(req *http.Request) (*http.Response, error) {
 				<-req.Context().Done()
 				return nil, req.Context().Err()
 			},
-			"deadline exceeded", resilience.CodeTimeout, 0, 1,
+			"deadline exceeded", resilience.CodeTimeout, 0, "", 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,35 +198,19 @@ func TestTroubleOfABackendIsSaid(t *testing.T) {
 				start := time.Now()
 				res := f.order(tc.tool, order{"lamp", "good"})
 				assert.Contains(t, text(t, res), tc.says)
-				require.Len(t, res.Content, 2)
+				assert.Equal(t, tc.guidance, guidanceOf(t, res))
 				m := metadataOf(t, res)
 				assert.Equal(t, tc.code, m.Code)
 				assert.Equal(t, tc.after, m.RetryAfter)
-				assert.JSONEq(t, jsonOf(t, res.Meta[resilience.MetaError]), res.Content[1].(*mcp.TextContent).Text)
 				assert.Equal(t, tc.requests, s.requests.Load())
 				assert.LessOrEqual(t, time.Since(start), s.client.Timeout)
+				counts := tc.code != resilience.CodeRateLimited
 				for _, h := range f.guard.Health() {
-					assert.Equal(t, h.Tool == tc.tool, h.ConsecutiveFailures == 1, h.Tool)
+					assert.Equal(t, counts && h.Tool == tc.tool, h.ConsecutiveFailures == 1, h.Tool)
 				}
 			})
 		})
 	}
-}
-
-// An author's own words and time stand, and no call waits for longer than the longest delay.
-func TestOwnErrorWithATimeIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newProtected(t, resilience.Config{Retry: resilience.Retry{MaxRetries: 3}})
-		f.typed("x", readOnly, func(context.Context) error {
-			return &resilience.Error{Message: "The queue is full", Retryable: true, RetryAfter: 2 * time.Second}
-		})
-		f.connect("")
-		start := time.Now()
-		res := f.call("x")
-		assert.Zero(t, time.Since(start))
-		assert.Contains(t, text(t, res), "The queue is full")
-		assert.Equal(t, 2, metadataOf(t, res).RetryAfter)
-	})
 }
 
 // Each of these is an error for the client that can't, and for nobody else.
@@ -217,12 +220,6 @@ func TestWhatOneClientCannotDoHoldsUpNoOther(t *testing.T) {
 		"it can't be asked": func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			if _, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Sure?"}); err != nil {
 				return nil, err
-			}
-			return textResult("done"), nil
-		},
-		"it has no model": func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			if err := askedOf["sampling"].ask(ctx, req.Session); err != nil {
-				return nil, fmt.Errorf("ask the model: %w", err)
 			}
 			return textResult("done"), nil
 		},
@@ -252,53 +249,6 @@ func TestWhatOneClientCannotDoHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// What can't be sent to a client counts for no tool, whichever side has closed its session.
-func TestSessionThatIsClosedCountsForNoTool(t *testing.T) {
-	for name, send := range map[string]func(context.Context, *mcp.ServerSession) error{
-		"log": func(ctx context.Context, s *mcp.ServerSession) error {
-			return s.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: "x"})
-		},
-		"log without the context": func(_ context.Context, s *mcp.ServerSession) error {
-			return s.Log(context.Background(), &mcp.LoggingMessageParams{Level: "error", Data: "x"})
-		},
-		"progress": func(ctx context.Context, s *mcp.ServerSession) error {
-			return s.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: "t", Progress: 1})
-		},
-		"ping": func(ctx context.Context, s *mcp.ServerSession) error { return s.Ping(ctx, nil) },
-	} {
-		for _, byServer := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, by the server %v", name, byServer), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newProtected(t, resilience.Config{}, gosdk.Failure(gosdk.CountErrors))
-					f.connect(legacy)
-					require.NoError(t, f.session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}))
-					left := slices.Collect(f.server.Sessions())[0]
-					if byServer {
-						require.NoError(t, left.Close())
-					} else {
-						require.NoError(t, f.session.Close())
-						require.NoError(t, left.Wait())
-					}
-					synctest.Wait()
-
-					runs := 0
-					var said error
-					f.typed("x", readOnly, func(ctx context.Context) error {
-						runs++
-						said = send(ctx, left)
-						return fmt.Errorf("tell the others: %w", said)
-					})
-					f.connect(legacy)
-					assert.True(t, f.call("x").IsError)
-					assert.Error(t, said)
-					assert.Equal(t, 1, runs)
-					assert.Zero(t, f.guard.Breaker("x").Failures())
-				})
-			})
-		}
-	}
-}
-
 // Nor do calls that a client makes and gives up, of a tool that ignores that.
 func TestCanceledCallsHoldUpNoOtherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -319,4 +269,136 @@ func TestCanceledCallsHoldUpNoOtherClient(t *testing.T) {
 		assert.Equal(t, "done", text(t, f.call("x")))
 		time.Sleep(time.Minute)
 	})
+}
+
+// contacts is how a tool contacts its client.
+var contacts = map[string]func(context.Context, *mcp.CallToolRequest) error{
+	"elicitation": func(ctx context.Context, req *mcp.CallToolRequest) error {
+		return askedOf["elicitation"].ask(ctx, req.Session)
+	},
+	"sampling": func(ctx context.Context, req *mcp.CallToolRequest) error {
+		return askedOf["sampling"].ask(ctx, req.Session)
+	},
+	"roots": func(ctx context.Context, req *mcp.CallToolRequest) error {
+		return askedOf["roots"].ask(ctx, req.Session)
+	},
+	"ping": func(ctx context.Context, req *mcp.CallToolRequest) error { return req.Session.Ping(ctx, nil) },
+	"progress": func(ctx context.Context, req *mcp.CallToolRequest) error {
+		return gosdk.NotifyProgress(ctx, req, 1, 0, "")
+	},
+	"a log message": func(ctx context.Context, req *mcp.CallToolRequest) error {
+		return req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: "so far"})
+	},
+}
+
+// isContact reports whether a server's message is one of contacts.
+func isContact(method string) bool {
+	switch method {
+	case "elicitation/create", "sampling/createMessage", "roots/list", "ping",
+		"notifications/progress", "notifications/message":
+		return true
+	}
+	return false
+}
+
+// connectContacted connects a client that can be contacted in each way.
+func (f *fixture) connectContacted() {
+	f.Helper()
+	answerAfter(&f.options, 0)
+	f.connect(legacy)
+	require.NoError(f, f.session.SetLoggingLevel(f.Context(), &mcp.SetLoggingLevelParams{Level: "info"}))
+}
+
+// The backend has no part in it, even if the error looks as if it had.
+func TestFailureToReachTheClientIsNotTheBackends(t *testing.T) {
+	for name, contact := range contacts {
+		for _, failure := range []error{syscall.ECONNRESET, context.DeadlineExceeded} {
+			t.Run(fmt.Sprintf("%s, %v", name, failure), func(t *testing.T) {
+				f := newFixture(t, resilience.Config{}, nil)
+				f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+					return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+						if isContact(method) {
+							return nil, failure
+						}
+						return next(ctx, method, req)
+					}
+				})
+				gosdk.Protect(f.server, f.guard)
+				runs := 0
+				tool := func(ctx context.Context, req *mcp.CallToolRequest) error {
+					runs++
+					err := contact(ctx, req)
+					assert.ErrorIs(t, err, failure)
+					assert.EqualError(t, err, failure.Error())
+					return fmt.Errorf("contact the client: %w", err)
+				}
+				f.raw("raw", readOnly, func(
+					ctx context.Context, req *mcp.CallToolRequest,
+				) (*mcp.CallToolResult, error) {
+					return nil, tool(ctx, req)
+				})
+				mcp.AddTool(f.server, &mcp.Tool{Name: "typed", Annotations: readOnly}, func(
+					ctx context.Context, req *mcp.CallToolRequest, _ any,
+				) (*mcp.CallToolResult, any, error) {
+					return nil, nil, tool(ctx, req)
+				})
+				f.connectContacted()
+
+				params := &mcp.CallToolParams{Name: "raw", Meta: mcp.Meta{"progressToken": "p"}}
+				_, err := f.session.CallTool(t.Context(), params)
+				assert.ErrorContains(t, err, "contact the client: "+failure.Error())
+				params.Name = "typed"
+				res, err := f.session.CallTool(t.Context(), params)
+				require.NoError(t, err)
+				assert.Equal(t, "contact the client: "+failure.Error(), text(t, res))
+
+				assert.Equal(t, 2, runs, "nothing is repeated")
+				for _, h := range f.guard.Health() {
+					assert.Zero(t, h.ConsecutiveFailures)
+				}
+			})
+		}
+	}
+}
+
+// A tool may give its user less time than a pause would.
+func TestUserWhoDoesNotAnswerInTimeIsNoFailureOfTheBackend(t *testing.T) {
+	for name := range askedOf {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newProtected(t, resilience.Config{})
+				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+					asking, cancel := context.WithTimeout(ctx, 30*time.Second)
+					defer cancel()
+					err := contacts[name](asking, req)
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+					return nil, err
+				})
+				answerAfter(&f.options, thinks)
+				f.receiving = []mcp.Middleware{slowRoots(thinks)}
+				f.connect(legacy)
+
+				_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
+				assert.ErrorContains(t, err, context.DeadlineExceeded.Error())
+				assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
+			})
+		})
+	}
+}
+
+// A protocol error that a handler passes on as it is reaches the client with its data.
+func TestProtocolErrorFromMiddlewareTowardsTheClientIsUnchanged(t *testing.T) {
+	sent := &jsonrpc.Error{Code: 42, Message: "not now", Data: []byte(`{"until":"noon"}`)}
+	f := newFixture(t, resilience.Config{}, nil)
+	f.server.AddSendingMiddleware(func(mcp.MethodHandler) mcp.MethodHandler {
+		return func(context.Context, string, mcp.Request) (mcp.Result, error) { return nil, sent }
+	})
+	gosdk.Protect(f.server, f.guard)
+	f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return nil, req.Session.Ping(ctx, nil)
+	})
+	f.connectBlind(legacy)
+
+	got := f.protocolError("x")
+	assert.Equal(t, sent, got)
 }

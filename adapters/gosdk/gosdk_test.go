@@ -215,9 +215,21 @@ func text(t *testing.T, res *mcp.CallToolResult) string {
 	return res.Content[0].(*mcp.TextContent).Text
 }
 
+// guidanceOf returns what a guard has added to the content of a tool's own result, which has one item. It is "" if that
+// is nothing.
+func guidanceOf(t *testing.T, res *mcp.CallToolResult) string {
+	t.Helper()
+	if len(res.Content) == 1 {
+		return ""
+	}
+	require.Len(t, res.Content, 2)
+	return res.Content[1].(*mcp.TextContent).Text
+}
+
 // metadata is an *Error as a client reads it in _meta.
 type metadata struct {
 	Code       resilience.Code `json:"code"`
+	Message    string          `json:"message"`
 	Suggestion string          `json:"suggestion"`
 	Retryable  bool            `json:"retryable"`
 	RetryAfter int             `json:"retryAfter"`

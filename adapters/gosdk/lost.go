@@ -1,244 +1,185 @@
 package gosdk
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
+	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
-	"net/url"
-	"reflect"
-	"slices"
+	"net/http/httptrace"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 )
 
-// The SDK exports few of the errors that it returns for a lost connection. The others are recognized
-// here by their texts, but only where the text can't be the server's: that is in a *jsonrpc.Error, or
-// in an mcp.ErrConnectionClosed, which the SDK also returns for two error codes of the server's. For these
-// it has words of its own, and a server that uses them is believed.
-//
-// Only a failed dial proves that a call hasn't reached the server, if none of its requests had a connection
-// before. The SDK doesn't send calls over a connection that it knows to be closed, but its error for them is
-// the one for these two codes: a Session must know besides that no request has begun.
+// codeRejected is the code of the SDK's own error for an HTTP request that failed without harm to the session. The SDK
+// exports neither the error nor the status of the answer, only its text.
+const codeRejected = -32005
 
-// protocolStateless is the protocol since which there are neither sessions nor pings.
-const protocolStateless = "2026-07-28"
+// unanswered is the SDK's text for an answer by SSE that broke off.
+const unanswered = "request terminated without response"
 
-const (
-	reasonEnded   = "the server has ended the session"
-	reasonClosed  = "the server has closed the connection"
-	reasonLogin   = "a login for another call was canceled"
-	reasonRefused = "the server refuses all that comes by this session"
-)
-
-// clientError returns the error for the guard that err stands for, where err ended a call of the
-// given session that has come as far as sent. It is CONNECTION_LOST if what the SDK has said in it means that. A judged
-// error stands for what was said alone.
-func clientError(err, said error, session string, sent *reach) error {
-	if isQuestion(said) {
-		return resilience.MarkNeutral(err) // whatever it is, it isn't the server's
-	}
-
-	dial := dialOf(said)
-	_, refused := refusal(said)
-	cut, tried := cutOff(said)
-	switch {
-	case isWhole(said):
-		return err // it has been judged
-	case isLoginCanceled(said):
-		return ofOtherLogin(said)
-	case isAuthored(said):
-		if joined, around := partsOfRejection(said); joined != nil {
-			return &judged{error: said, causes: joined, around: around, whole: true}
-		}
-		return err
-	case dial != nil:
-		e := resilience.AsError("", dial)
-		if e.Code != resilience.CodeConnectionLost { // the dial of another call was canceled
-			e = resilience.ConnectionLostError("the server can't be reached")
-		}
-		if e.Err = errors.Join(err, errInFlight); isRejected(said) && sent.isNone() {
-			e.Err = resilience.MarkTransient(err) // the call didn't reach the server
-		}
-		return e
-	case errors.Is(said, mcp.ErrSessionMissing), isSessionUnknown(said, session):
-		// The reply may be to another request, which ended this call in flight.
-		return connectionLost(reasonEnded, err)
-	case mayLackResult(said):
-		return noResult(err)
-	case isConnectionClosed(said), endsConnection(said), errors.Is(said, io.EOF), isUnanswered(said), isOfStream(said):
-		return connectionLost(reasonClosed, err)
-	case cut && sent.isCutOff(tried), sent.resumed.Load() && (refused || mayRefuseAll(said)):
-		return connectionLost(reasonClosed, err) // the answer has broken off
-	}
-	return markProtocolError(markRefusal(err, said, sent), said)
+// isGone reports whether err certainly means that the connection, or the session, no longer exists. The EOF of a single
+// HTTP request doesn't.
+func isGone(err error) bool {
+	return !isQuestion(err) && (errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, mcp.ErrSessionMissing) ||
+		errors.Is(err, io.EOF) && !isRejected(err))
 }
 
-// dialOf returns the failed dial in err, of the server or of a proxy, nil if there is none.
-func dialOf(err error) *net.OpError {
-	var dial *net.OpError
-	if !errors.As(err, &dial) {
+func isRejected(err error) bool { return errors.Is(err, &jsonrpc.Error{Code: codeRejected}) }
+
+// isQuestion reports whether the client's own handler failed to answer a question of the server's.
+func isQuestion(err error) bool {
+	return strings.HasPrefix(err.Error(), "multi round-trip: fulfilling input request ")
+}
+
+// mistakeIn returns the server's answer about the arguments of a request, nil if err holds none. Servers in TypeScript
+// use the same code for results that don't match the tool's own schema.
+func mistakeIn(err error) *jsonrpc.Error {
+	var answer *jsonrpc.Error
+	if !errors.As(err, &answer) {
 		return nil
 	}
-	switch dial.Op {
-	case "dial", "proxyconnect", "socks connect": // as net/http has them
-		return dial
+
+	switch answer.Code {
+	case jsonrpc.CodeMethodNotFound, mcp.CodeURLElicitationRequired,
+		-32002: // a resource wasn't found, in older protocols
+		return answer
+	case jsonrpc.CodeInvalidParams:
+		if !strings.Contains(answer.Message, "structured content") {
+			return answer
+		}
 	}
 	return nil
 }
 
-// isAuthored reports whether err says whose fault it is, by a mark or an *Error of who has written the client's
-// transport, login or middleware.
-func isAuthored(err error) bool {
+// statusOf returns the HTTP status in err, zero if there is none that is known. Without a [Transport], only the text of
+// the SDK's error ends with it.
+func statusOf(err error) int {
+	var known *statusError
+	if errors.As(err, &known) {
+		return known.status
+	}
+
+	text := err.Error()
+	if !isRejected(err) && !strings.Contains(text, `sending "`) {
+		return 0
+	}
+	for status := 400; status < 600; status++ {
+		if name := http.StatusText(status); name != "" && strings.HasSuffix(text, ": "+name) {
+			return status
+		}
+	}
+	return 0
+}
+
+// failureOf returns the error for a guard that the error of a request stands for. Any other error than the SDK's is
+// returned as it is.
+func failureOf(err error, sent *trace) error {
 	var own *resilience.Error
-	return errors.As(err, &own) || errors.As(err, reflect.New(markType).Interface())
+	var network *net.OpError
+	mistake, status := mistakeIn(err), statusOf(err)
+	switch {
+	case isQuestion(err):
+		return resilience.MarkNeutral(err)
+	case errors.As(err, &own): // of a guard within the client, or of another session
+		return err
+	case errors.As(err, &network) && sent.isUnsent():
+		return lostBy(resilience.MarkTransient(err), "the server can't be reached")
+	case isGone(err), status == http.StatusNotFound && mistake == nil:
+		return connectionLost(err)
+	case strings.HasSuffix(err.Error(), unanswered):
+		return lostBy(err, "the server has closed the connection")
+	case mistake != nil && mistake.Code == mcp.CodeURLElicitationRequired:
+		return resilience.MarkInvalid(errors.Join(resilience.ErrUnfinished, err))
+	case mistake != nil:
+		return resilience.MarkInvalid(err)
+	case status != 0:
+		return statusFailure(err, status)
+	}
+	return err
 }
 
-// isExcused reports whether the author of the client's login or transport has said of a request that wasn't sent that this
-// says nothing of the server.
-func isExcused(err error) bool {
-	joined, _ := partsOfRejection(err)
-	class := resilience.Classify(errors.Join(joined...))
-	return isAuthored(err) && (class == resilience.ClassNeutral || class == resilience.ClassInvalid)
+// connectionLost returns the error of a call whose connection, or session, is gone.
+func connectionLost(err error) *resilience.Error {
+	if errors.Is(err, mcp.ErrSessionMissing) || statusOf(err) == http.StatusNotFound {
+		return lostBy(err, "the server has ended the session")
+	}
+	return lostBy(err, "the server has closed the connection")
 }
 
-// isConnectionClosed reports whether err is what the SDK says of a connection that it knows to be closed, and not what
-// a server has chosen to say by the same code.
-func isConnectionClosed(err error) bool {
-	said := saidBySDK(err)
-	return errors.Is(err, mcp.ErrConnectionClosed) &&
-		(strings.HasPrefix(said, "client is closing") || strings.HasPrefix(said, "server is closing"))
-}
-
-// errInFlight is joined with a dial that isn't all that the call has done: it has reached the server in an
-// earlier round, or the dial is of another call, since the SDK ends all calls of a connection with the error
-// of a login that has failed during one of them.
-var errInFlight = errors.New("gosdk: the call may have been in flight")
-
-// ofOtherLogin returns what the SDK has said without what that login itself has: it was about its own call.
-func ofOtherLogin(said error) error {
-	lost := resilience.MarkNeutral(resilience.ConnectionLostError(reasonLogin))
-	return wholeOf(said, lost, func(err error) bool { return strings.Contains(err.Error(), loginCanceled) })
-}
-
-func connectionLost(reason string, err error) *resilience.Error {
+func lostBy(err error, reason string) *resilience.Error {
 	e := resilience.ConnectionLostError(reason)
 	e.Err = err
 	return e
 }
 
-// isSessionUnknown reports whether err is HTTP status 404 with a protocol error in its body. Servers
-// in Python reply so if they don't know the session any more, and the SDK then doesn't return
-// mcp.ErrSessionMissing. It appends the name of the status to the server's text.
-func isSessionUnknown(err error, session string) bool {
-	var wire *jsonrpc.Error
-	return session != "" && errors.As(err, &wire) &&
-		wire.Code != codeRejected && wire.Code != jsonrpc.CodeMethodNotFound && errors.Is(err, &jsonrpc.Error{Code: codeRejected}) &&
-		strings.HasSuffix(err.Error(), ": "+http.StatusText(http.StatusNotFound))
-}
-
-// mayLackResult reports whether err is what the SDK says of an answer with neither a result nor an error, as tools of the
-// TypeScript SDK may give, and also of a connection that has ended. Only the session tells which it is.
-func mayLackResult(err error) bool {
-	var wire *jsonrpc.Error
-	return isCallError(err) && errors.Is(err, io.EOF) && saidBySDK(err) == io.EOF.Error() && !errors.As(err, &wire)
-}
-
-// endsConnection reports whether err is what the SDK says of something that it can't read as a message, or what the pipe
-// or the network connection of its transport says, by which it ends the connection, perhaps of a process that goes on.
-// Of an answer's result that it can't read it has other words, and so it has of all that streamable HTTP says; that for
-// SSE ends the connection, too.
-func endsConnection(err error) bool {
-	if !isCallError(err) {
-		return false
+// statusFailure returns the error of a call that ended with an HTTP status. A server in trouble is counted. A refusal
+// isn't, since agents bring most of them about.
+func statusFailure(err error, status int) error {
+	failed := &statusError{error: err, status: status}
+	var known *statusError
+	switch {
+	case resilience.Classify(failed) == resilience.ClassInvalid:
+		return resilience.MarkNeutral(&resilience.Error{
+			Code:      resilience.CodeToolFailed,
+			Message:   fmt.Sprintf("The server refused the request: %d %s", status, http.StatusText(status)),
+			Retryable: true,
+			Err:       err,
+		})
+	case errors.As(err, &known): // it has the time to wait, too
+		return err
 	}
-	var wire *jsonrpc.Error
-	if errors.As(err, &wire) {
-		return slices.Contains(unreadable, wire)
-	}
-
-	said := saidBySDK(err)
-	return says[*json.SyntaxError](err, said) || says[*fs.PathError](err, said) || says[*net.OpError](err, said) ||
-		says[*url.Error](err, said) ||
-		said == io.ErrUnexpectedEOF.Error() || said == io.ErrClosedPipe.Error() ||
-		slices.ContainsFunc(unreadableWords, func(words string) bool { return strings.HasPrefix(said, words) })
+	return failed
 }
 
-// says reports whether err has a cause of the type E that says just that.
-func says[E error](err error, said string) bool {
-	var cause E
-	return errors.As(err, &cause) && cause.Error() == said
-}
-
-// unreadableWords are the beginnings of what the SDK says of what is no message, but for what isn't JSON.
-var unreadableWords = []string{
-	"unmarshaling jsonrpc message: ", "invalid message version tag ", "invalid trailing data at the end of stream",
-	"inbound JSON-RPC frame exceeded ", "empty batch", "duplicate message ID ",
-	"JSON-RPC batching is not supported ",
-}
-
-// unreadable holds what it says of a message without an ID, or with one of another kind. These are always the same
-// values, whatever words a server's own may have.
-var unreadable = func() (all []*jsonrpc.Error) {
-	for _, message := range []string{`{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":{}}`} {
-		_, err := jsonrpc.DecodeMessage([]byte(message))
-		var wire *jsonrpc.Error
-		if errors.As(err, &wire) {
-			all = append(all, wire)
-		}
-	}
-	return all
-}()
-
-// noResult returns the error of a call with such an answer, which doesn't tell that anything is lost.
-func noResult(err error) error {
-	const message = "The server has answered without a result"
-	return resilience.MarkNeutral(&resilience.Error{Code: resilience.CodeToolFailed, Message: message, Err: err})
-}
-
-// isUnanswered reports whether the server closed the connection instead of replying, for an err that isn't
-// mcp.ErrConnectionClosed. Neither the SDK nor net/http exports these errors.
-func isUnanswered(err error) bool {
-	var request *url.Error
-	if errors.As(err, &request) && request.Err != nil {
-		return strings.HasSuffix(request.Err.Error(), "http: server closed idle connection")
+// dialFailure returns the error of a dial, which says why the server refused it.
+func dialFailure(err error) error {
+	var reason string
+	switch statusOf(err) {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		reason = "the login is refused"
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		reason = "the server is too busy"
+	default:
+		return err
 	}
 
-	var wire *jsonrpc.Error
-	return !errors.As(err, &wire) && strings.HasSuffix(err.Error(), ": request terminated without response")
-}
-
-// endsSession reports whether err says that its session can't be used any more. A request that only
-// broke on its way, which the SDK calls rejected, doesn't end the session, unless no server was there. The refusal of
-// one request by an HTTP server that doesn't speak MCP does.
-func endsSession(err error, session string) bool {
-	if !isCallError(err) {
-		return false
+	e := lostBy(err, reason)
+	var known *statusError
+	if errors.As(err, &known) {
+		e.RetryAfter = known.retryAfter
 	}
-
-	_, refused := refusal(err)
-	return refused || endsConnection(err) || isOfStream(err) || dialOf(err) != nil && !isExcused(err) ||
-		errors.Is(err, mcp.ErrSessionMissing) || isSessionUnknown(err, session)
+	return e
 }
 
-// mayFollowSessionEnd reports whether the error of a call may be a consequence of its session's end,
-// although it doesn't say so. For an mcp.ErrConnectionClosed, and for what may be the end, isClosed finds that out.
-func mayFollowSessionEnd(err error) bool {
-	var wire *jsonrpc.Error
-	_, refused := refusal(err)
-	return !isQuestion(err) && !errors.As(err, &wire) && !errors.Is(err, mcp.ErrConnectionClosed) && !mayLackResult(err) &&
-		!refused && !isUnanswered(err) && !isUnsent(err) && !isAuthored(err)
+// A statusError is the error of a request that was answered with an HTTP status. The guard reads it by its methods.
+type statusError struct {
+	error
+	status     int
+	retryAfter time.Duration // zero if the answer didn't tell
 }
 
-// isUnsent reports whether err is that of a call whose arguments can't be encoded.
-func isUnsent(err error) bool {
-	var value *json.UnsupportedValueError
-	var kind *json.UnsupportedTypeError
-	var method *json.MarshalerError
-	return errors.As(err, &value) || errors.As(err, &kind) || errors.As(err, &method)
+func (e *statusError) Unwrap() error             { return e.error }
+func (e *statusError) StatusCode() int           { return e.status }
+func (e *statusError) RetryAfter() time.Duration { return e.retryAfter }
+
+// A trace tells how far the HTTP requests of an attempt have come. There may be several: a call has rounds in which the
+// server asks something, and net/http follows redirects.
+type trace struct{ began, connected atomic.Bool }
+
+// watch returns a context with which net/http reports requests to t.
+func (t *trace) watch(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { t.began.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { t.connected.Store(true) },
+	})
 }
+
+// isUnsent reports whether certainly nothing was sent. A transport that isn't net/http's may have sent something.
+func (t *trace) isUnsent() bool { return t.began.Load() && !t.connected.Load() }

@@ -1,4 +1,3 @@
-//lint:file-ignore SA1019 clients still answer requests for sampling and roots
 package gosdk_test
 
 import (
@@ -6,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,21 +51,23 @@ func everyKind(t *testing.T, protocol string) (f *fixture, isError *mcp.CallTool
 }
 
 func TestEveryResultIsTheToolsOwnOrTheError(t *testing.T) {
+	const check = "It may have taken effect: check before you call it again."
 	eachProtocol(t, func(t *testing.T, protocol string) {
 		f, isError := everyKind(t, protocol)
 		for tool, want := range map[string]struct {
 			code       resilience.Code // empty for a success
-			ownText    string          // the tool's own text; empty if the text is the error's JSON
+			text       string
+			guidance   string
 			structured bool
 		}{
-			"typed":        {"", `{"v":"fine"}`, true},
-			"typed-error":  {resilience.CodeToolFailed, errBoom.Error(), false},
-			"typed-panic":  {resilience.CodeToolFailed, "", false},
-			"typed-exit":   {resilience.CodeToolFailed, "", false},
-			"typed-hang":   {resilience.CodeTimeout, "", false},
-			"raw":          {"", "fine", false},
-			"raw-is-error": {resilience.CodeToolFailed, "no such row", false},
-			"raw-hang":     {resilience.CodeTimeout, "", true},
+			"typed":        {"", `{"v":"fine"}`, "", true},
+			"typed-error":  {resilience.CodeToolFailed, errBoom.Error(), check, false},
+			"typed-panic":  {resilience.CodeToolFailed, "TOOL_FAILED: failed. " + check, "", false},
+			"typed-exit":   {resilience.CodeToolFailed, "TOOL_FAILED: failed. " + check, "", false},
+			"typed-hang":   {resilience.CodeTimeout, "TIMEOUT: exceeded timeout of 50ms. " + check, "", false},
+			"raw":          {"", "fine", "", false},
+			"raw-is-error": {resilience.CodeToolFailed, "no such row", check, false},
+			"raw-hang":     {resilience.CodeTimeout, "TIMEOUT: exceeded timeout of 50ms. " + check, "", true},
 		} {
 			res := f.call(tool)
 			wire := jsonOf(t, res)
@@ -77,23 +79,19 @@ func TestEveryResultIsTheToolsOwnOrTheError(t *testing.T) {
 
 			assert.Equal(t, want.code != "", res.IsError, tool)
 			assert.Equal(t, want.structured, res.StructuredContent != nil, tool)
+			assert.Equal(t, want.text, text(t, res), tool)
+			assert.Equal(t, want.guidance, guidanceOf(t, res), tool)
 			if want.code == "" {
 				assert.NotContains(t, res.Meta, resilience.MetaError, tool)
-				assert.Equal(t, want.ownText, text(t, res), tool)
 				continue
 			}
 
 			m := metadataOf(t, res)
 			assert.Equal(t, want.code, m.Code, tool)
 			assert.False(t, m.Retryable, "%s: by MCP's default it must not be repeated", tool)
-			if want.ownText != "" {
-				assert.Equal(t, want.ownText, text(t, res), tool)
-				continue
-			}
-			assert.JSONEq(t, jsonOf(t, res.Meta[resilience.MetaError]), text(t, res), tool)
-			assert.NotContains(t, wire, "10.0.0.7", tool)
+			assert.Equal(t, want.text == errBoom.Error(), strings.Contains(wire, "10.0.0.7"), tool)
 			if want.structured {
-				assert.JSONEq(t, text(t, res), jsonOf(t, res.StructuredContent), tool)
+				assert.JSONEq(t, jsonOf(t, res.Meta[resilience.MetaError]), jsonOf(t, res.StructuredContent), tool)
 			}
 		}
 
@@ -141,27 +139,22 @@ func TestRequestsWithoutAToolPassUnchanged(t *testing.T) {
 	}
 }
 
-// Other middleware may reply to anything with a list of tools.
-func TestListThatNoListRequestAskedForIsPassedOn(t *testing.T) {
-	list := &mcp.ListToolsResult{Tools: []*mcp.Tool{{Name: "x"}}}
-	next := func(context.Context, string, mcp.Request) (mcp.Result, error) { return list, nil }
-	res, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(next)(t.Context(), "tools/all",
-		&mcp.ServerRequest[*mcp.PingParams]{Params: &mcp.PingParams{}})
-	require.NoError(t, err)
-	assert.Same(t, list, res)
-}
-
 // A guard's answer is structured only where it is known that no schema forbids that.
-func TestAnswerForAToolThatNoListHasShownIsNotStructured(t *testing.T) {
-	for name, connect := range map[string]func(*fixture, string, ...mcp.Middleware){
-		"listed": (*fixture).connect, "not listed": (*fixture).connectBlind,
-	} {
-		f := newProtected(t, resilience.Config{})
-		f.raw("x", nil, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { panic(errBoom) })
-		connect(f, "")
-		res := f.call("x")
-		assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code)
-		assert.Equal(t, name == "listed", res.StructuredContent != nil, name)
+func TestAnswerIsStructuredIfNoSchemaForbidsThat(t *testing.T) {
+	list := &mcp.ListToolsResult{Tools: []*mcp.Tool{{Name: "free"}, {Name: "schema", OutputSchema: map[string]any{}}}}
+	for _, known := range []bool{true, false} {
+		next := func(_ context.Context, method string, _ mcp.Request) (mcp.Result, error) {
+			if method == "tools/list" && known {
+				return list, nil
+			}
+			return nil, nil
+		}
+		for _, tool := range []string{"free", "schema", "made up"} {
+			res, err := gosdk.Middleware(newGuard(t, resilience.Config{}))(next)(t.Context(), "tools/call",
+				&mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: tool}})
+			require.NoError(t, err)
+			assert.Equal(t, known && tool == "free", res.(*mcp.CallToolResult).StructuredContent != nil, tool)
+		}
 	}
 }
 
@@ -170,7 +163,7 @@ func TestQuestionIsPassedOnAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		question := errorTextResult("password=hunter2")
 		question.InputRequests = mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "Sure?"}}
-		g := newGuard(t, resilience.Config{Tools: map[string]resilience.Tool{
+		g := newGuard(t, resilience.Config{Debug: true, Tools: map[string]resilience.Tool{
 			"x": {Timeout: time.Second, Cooperative: true},
 		}})
 		for _, wait := range []time.Duration{0, time.Second, 2 * time.Second} {
@@ -208,7 +201,8 @@ func TestToolThatReturnsNothingIsSaidToDoSo(t *testing.T) {
 	res := f.call("x")
 	require.NoError(t, f.guard.Flush(t.Context()))
 	assert.ErrorContains(t, errors.Unwrap(ended.Err), "neither a result nor an error")
-	assert.Contains(t, metadataOf(t, res).Suggestion, "check whether it took effect", "what it has done is unknown")
+	const unknown = "It may have taken effect: check before you call it again."
+	assert.Equal(t, "TOOL_FAILED: failed. "+unknown, text(t, res))
 }
 
 // An error of a typed handler that wraps a protocol error, as that of a gateway does, is a result.
@@ -223,40 +217,21 @@ func TestWrappedProtocolErrorIsAResult(t *testing.T) {
 	assert.NotContains(t, res.Meta, resilience.MetaError, "whose fault it was isn't known")
 }
 
-// typedNil is a nil pointer that is returned as an error by mistake.
-type typedNil struct{ cause error }
-
-func (e *typedNil) Error() string { return "typed nil" }
-func (e *typedNil) Unwrap() error { return e.cause }
-
 func TestNoRequestAndNoHandlerEndsTheProcess(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, protocol string) {
-		f := newProtected(t, resilience.Config{Breaker: resilience.BreakerConfig{Failures: 100}})
-		var none *typedNil
+		f := newProtected(t, resilience.Config{})
 		f.raw("fine", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			note := &mcp.ProgressNotificationParams{ProgressToken: []any{1}, Progress: 1}
-			_ = req.Session.NotifyProgress(ctx, note)
+			_ = gosdk.NotifyProgress(ctx, req, 1, 0, "")
 			return textResult("fine"), nil
 		})
-		f.raw("nothing", nil, returns(nil, nil))
-		f.raw("raw-typed-nil", nil, returns(nil, none))
-		f.typed("typed-nil", nil, func(context.Context) error { return none })
-		f.typed("panics-typed-nil", nil, func(context.Context) error { panic(none) })
-		f.typed("panics-wire", nil, func(context.Context) error {
-			panic(&jsonrpc.Error{Code: 1, Message: "hunter2"})
-		})
+		f.typed("panics", nil, func(context.Context) error { panic(&jsonrpc.Error{Code: 1, Message: "hunter2"}) })
 		f.connect(protocol)
 
 		res := f.call("fine", mcp.Meta{"progressToken": map[string]any{"a": 1}})
-		assert.Equal(t, "fine", text(t, res), "a token that MCP doesn't allow is ignored")
-		for _, tool := range []string{"nothing", "raw-typed-nil", "typed-nil", "panics-typed-nil", "panics-wire"} {
-			res := f.call(tool)
-			assert.True(t, res.IsError, tool)
-			if tool != "typed-nil" { // which tells nothing
-				assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code, tool)
-			}
-			assert.NotContains(t, jsonOf(t, res), "hunter2", tool)
-		}
+		assert.Equal(t, "fine", text(t, res), "a token that MCP doesn't allow, and that can't be compared")
+		res = f.call("panics")
+		assert.Equal(t, resilience.CodeToolFailed, metadataOf(t, res).Code)
+		assert.NotContains(t, jsonOf(t, res), "hunter2")
 	})
 }
 
@@ -271,7 +246,18 @@ func TestBreakerRejectsCallsAfterFailures(t *testing.T) {
 		m := metadataOf(t, f.call("typed"))
 		assert.Equal(t, resilience.CodeCircuitOpen, m.Code)
 		assert.True(t, m.Retryable)
-		assert.Positive(t, m.RetryAfter)
+		assert.Equal(t, 30, m.RetryAfter)
+
+		time.Sleep(time.Second)
+		start := time.Now()
+		m = metadataOf(t, f.call("typed"))
+		assert.Equal(t, 10*time.Second, time.Since(start), "an agent that doesn't wait is held")
+		assert.Equal(t, 19, m.RetryAfter)
+
+		f.connect("")
+		start = time.Now()
+		assert.Equal(t, resilience.CodeCircuitOpen, metadataOf(t, f.call("typed")).Code)
+		assert.Zero(t, time.Since(start), "another session is another agent")
 	})
 }
 
@@ -330,22 +316,4 @@ func TestNilServerOrGuardPanics(t *testing.T) {
 	assert.PanicsWithValue(t, "resilience: gosdk: nil *Guard", func() { gosdk.Middleware(nil) })
 	assert.PanicsWithValue(t, "resilience: gosdk: nil *Guard", func() { gosdk.ClientMiddleware(nil) })
 	assert.PanicsWithValue(t, "resilience: gosdk: nil *mcp.Server", func() { gosdk.Protect(nil, nil) })
-}
-
-// Whether the tool or the guard notices the timeout first is chance. The client receives the same.
-func TestToolThatRespectsItsTimeoutHasTheGuardsAnswer(t *testing.T) {
-	f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
-		"x": {Timeout: time.Millisecond}, "cooperative": {Timeout: time.Millisecond, Cooperative: true},
-	}})
-	until := func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("Get: %w", ctx.Err()) }
-	f.typed("x", nil, until)
-	f.typed("cooperative", nil, until)
-	f.connect("")
-	for range 3 {
-		for _, tool := range []string{"x", "cooperative"} {
-			res := f.call(tool)
-			assert.Equal(t, resilience.CodeTimeout, metadataOf(t, res).Code)
-			assert.Contains(t, text(t, res), `"code":"TIMEOUT"`, tool)
-		}
-	}
 }

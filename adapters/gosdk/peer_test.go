@@ -2,6 +2,7 @@ package gosdk_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -10,9 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
@@ -31,9 +32,23 @@ func serveHTTP(t *testing.T, server *mcp.Server) *httpServer {
 }
 
 func serveHTTPWith(t *testing.T, server *mcp.Server, opts *mcp.StreamableHTTPOptions) *httpServer {
+	h := newHTTPServer(t, server, opts)
+	h.Start()
+	return h
+}
+
+// serveHTTP2 serves HTTP/2, for the server's own Client.
+func serveHTTP2(t *testing.T, server *mcp.Server) *httpServer {
+	h := newHTTPServer(t, server, nil)
+	h.EnableHTTP2 = true
+	h.StartTLS()
+	return h
+}
+
+func newHTTPServer(t *testing.T, server *mcp.Server, opts *mcp.StreamableHTTPOptions) *httpServer {
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, opts)
 	h := &httpServer{}
-	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if intercept := h.intercept.Load(); intercept == nil || !(*intercept)(w, r) {
 			handler.ServeHTTP(w, r)
 		}
@@ -61,18 +76,20 @@ func bodyOf(r *http.Request) []byte {
 
 // A peer is another server within this process, whose connections can be cut.
 type peer struct {
-	server  *mcp.Server
-	options mcp.ClientOptions
-	sending []mcp.Middleware // of the client
-	started chan struct{}    // receives a value for each call of "hang"
-	gate    chan struct{}    // if it isn't nil, each dial receives a value from it first
+	server   *mcp.Server
+	protocol string // of the client; empty: the latest
+	options  mcp.ClientOptions
+	sending  []mcp.Middleware // of the client
+	started  chan struct{}    // receives a value for each call of "hang"
+	release  chan struct{}    // ends these calls, if their cancellation gets lost
+	gate     chan struct{}    // if it isn't nil, each dial receives a value from it first
 
 	mu   sync.Mutex
 	ends []net.Conn // the server's ends, one for each dial
 }
 
 func newPeer() *peer {
-	p := &peer{server: newServer(nil), started: make(chan struct{}, 1000)}
+	p := &peer{server: newServer(nil), started: make(chan struct{}, 1000), release: make(chan struct{})}
 	add := func(name string, handler mcp.ToolHandler) { addRaw(p.server, &mcp.Tool{Name: name}, handler) }
 
 	add("echo", func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -80,15 +97,13 @@ func newPeer() *peer {
 	})
 	add("hang", func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		p.started <- struct{}{}
-		<-ctx.Done()
-		return nil, ctx.Err()
+		return nil, cmp.Or(await(ctx, p.release), context.Canceled)
 	})
 	add("fails", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		res := &mcp.CallToolResult{}
 		res.SetError(errBoom)
 		return res, nil
 	})
-	add("closing", returns(nil, &jsonrpc.Error{Code: -32003, Message: "this code means something else here"}))
 	return p
 }
 
@@ -111,7 +126,7 @@ func (p *peer) dial(ctx context.Context) (*mcp.ClientSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	cs, err := newClient(&p.options, p.sending...).Connect(ctx, pipeTransport(clientEnd), nil)
+	cs, err := newClient(&p.options, p.sending...).Connect(ctx, pipeTransport(clientEnd), speaking(p.protocol))
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,3 +209,38 @@ func hang(ctx context.Context, s *gosdk.Session) <-chan error {
 	}()
 	return failed
 }
+
+// failUse makes a use of s fail with err.
+func failUse(t *testing.T, s *gosdk.Session, err error) error {
+	_, failed := gosdk.Use(t.Context(), s, func(context.Context, *mcp.ClientSession) (int, error) { return 0, err })
+	return failed
+}
+
+// guarded calls a tool of s under g.
+func guarded(t *testing.T, g *resilience.Guard, s *gosdk.Session, tool string, opts ...resilience.Option) error {
+	_, err := resilience.Do(t.Context(), g, tool, func(ctx context.Context) (*mcp.CallToolResult, error) {
+		return s.CallTool(ctx, &mcp.CallToolParams{Name: tool})
+	}, opts...)
+	return err
+}
+
+// addSlow adds the tool "slow", which returns when finish is closed.
+func (p *peer) addSlow(finish <-chan struct{}) {
+	slow := func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		p.started <- struct{}{}
+		return textResult("done"), await(ctx, finish)
+	}
+	addRaw(p.server, &mcp.Tool{Name: "slow"}, slow)
+}
+
+// behindAdapter makes a call as an adapter does: what isn't explained isn't counted.
+var behindAdapter = resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral})
+
+// inBubble runs a test in fake time.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

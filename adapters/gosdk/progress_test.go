@@ -3,8 +3,6 @@ package gosdk_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,83 +16,40 @@ import (
 
 // The progress of a slowTool is the only sign that it doesn't hang. It sends progress 1 to 5, and its
 // first attempt fails after 3.
-type slowTool struct {
-	withContext bool       // whether it sends progress with the context of its call
-	late        chan error // receives the result of sending progress after the call has ended
-}
-
-func (s *slowTool) run(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	notify := func(progress float64) error {
-		notifyCtx := ctx
-		if !s.withContext {
-			notifyCtx = context.Background()
-		}
-		return req.Session.NotifyProgress(notifyCtx, &mcp.ProgressNotificationParams{
-			ProgressToken: req.Params.GetProgressToken(), Progress: progress,
-		})
-	}
-
+func slowTool(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	for progress := 1.0; progress <= 5; progress++ {
 		select {
 		case <-time.After(250 * time.Millisecond):
 		case <-ctx.Done():
 			return nil, errors.New("cut off")
 		}
-		if err := notify(progress); err != nil {
+		note := &mcp.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken(), Progress: progress}
+		if err := req.Session.NotifyProgress(ctx, note); err != nil {
 			return nil, err
 		}
 		if progress == 3 && resilience.Attempt(ctx) == 1 {
 			return nil, errBoom
 		}
 	}
-
-	go func() {
-		<-ctx.Done()
-		s.late <- notify(6)
-	}()
 	return textResult("done"), nil
 }
 
 func TestProgressRestartsTheTimeoutAndNeverDecreases(t *testing.T) {
-	for _, withContext := range []bool{true, false} {
-		t.Run(fmt.Sprintf("with its context %v", withContext), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
-					"slow": {Timeout: time.Second, MaxTimeout: time.Minute, Effect: resilience.ReadOnly},
-				}})
-				var mu sync.Mutex
-				var seen []float64
-				f.options.ProgressNotificationHandler = func(
-					_ context.Context, req *mcp.ProgressNotificationClientRequest,
-				) {
-					mu.Lock()
-					defer mu.Unlock()
-					seen = append(seen, req.Params.Progress)
-				}
-				slow := &slowTool{withContext: withContext, late: make(chan error, 1)}
-				f.raw("slow", nil, slow.run)
-				f.connect("")
-
-				params := &mcp.CallToolParams{Name: "slow"}
-				params.SetProgressToken("p1")
-				res, err := f.session.CallTool(t.Context(), params)
-				require.NoError(t, err)
-				assert.False(t, res.IsError, "%v", res.Meta)
-				if err := <-slow.late; err != nil { // the call's context ends a moment before the call
-					assert.ErrorIs(t, err, context.Canceled)
-				}
-
-				synctest.Wait()
-				mu.Lock()
-				defer mu.Unlock()
-				if withContext {
-					assert.Equal(t, []float64{1, 2, 3, 4, 5}, seen, "it ends with the call")
-				} else {
-					assert.Equal(t, []float64{1, 2, 3, 4, 5}, seen[:5])
-				}
-			})
+	eachProtocol(t, func(t *testing.T, protocol string) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
+				"slow": {Timeout: time.Second, MaxTimeout: time.Minute, Effect: resilience.ReadOnly},
+			}})
+			var o observation
+			f.options.ProgressNotificationHandler = o.progress
+			f.raw("slow", nil, slowTool)
+			f.connect(protocol)
+			assert.Equal(t, "done", text(t, f.call("slow", mcp.Meta{"progressToken": 7})))
+			synctest.Wait()
+			want := []string{"progress 7 1", "progress 7 2", "progress 7 3", "progress 7 4", "progress 7 5"}
+			assert.Equal(t, want, o.seen)
 		})
-	}
+	})
 }
 
 // Behind Middleware alone nothing sees what a tool sends.
@@ -115,7 +70,7 @@ func TestNotifyProgressRestartsTheTimeout(t *testing.T) {
 					return nil, err
 				}
 			}
-			return textResult("done"), nil
+			return textResult("done"), gosdk.NotifyProgress(ctx, req, 4, -1, "")
 		})
 		f.connect(legacy)
 
@@ -123,11 +78,133 @@ func TestNotifyProgressRestartsTheTimeout(t *testing.T) {
 		assert.Empty(t, seen)
 		assert.Equal(t, "done", text(t, f.call("x", mcp.Meta{"progressToken": "p"})))
 		synctest.Wait()
-		require.Len(t, seen, 3)
+		require.Len(t, seen, 4)
+		assert.Zero(t, seen[3].Total, "it isn't known")
 		want := mcp.ProgressNotificationParams{ProgressToken: "p", Progress: 2, Total: 3, Message: "page"}
 		want.Meta = seen[2].Meta
 		assert.Equal(t, want, seen[2])
 	})
+}
+
+// A tool needs no session to report progress, which then nobody receives.
+func TestNotifyProgressWithoutASession(t *testing.T) {
+	params := &mcp.CallToolParamsRaw{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
+	assert.NoError(t, gosdk.NotifyProgress(t.Context(), &mcp.CallToolRequest{Params: params}, 1, 0, ""))
+}
+
+// An abandoned attempt doesn't report for the one that is under way, nor after the answer.
+func TestProgressOfAnAbandonedAttemptIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"x": {Effect: resilience.ReadOnly, AttemptTimeout: time.Second},
+		}})
+		var seen []float64
+		f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+			seen = append(seen, req.Params.Progress)
+		}
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			report := func(progress float64) {
+				err := gosdk.NotifyProgress(ctx, req, progress, 0, "")
+				assert.Equal(t, progress >= 50, errors.Is(err, context.DeadlineExceeded), "%v: %v", progress, err)
+			}
+			if resilience.Attempt(ctx) == 1 {
+				report(1)
+				time.Sleep(1500 * time.Millisecond) // ignores its context
+				report(50)
+				time.Sleep(time.Minute)
+				report(60)
+				return textResult("late"), nil
+			}
+			time.Sleep(800 * time.Millisecond)
+			report(2)
+			return textResult("done"), nil
+		})
+		f.connect(legacy)
+
+		assert.Equal(t, "done", text(t, f.call("x", mcp.Meta{"progressToken": "p"})))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, []float64{1, 2}, seen)
+	})
+}
+
+// What a tool sends with another token isn't its progress, and passes unchanged.
+func TestProgressWithAnotherTokenIsNotTheTools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"x": {Timeout: time.Second, MaxTimeout: time.Minute},
+		}})
+		var o observation
+		f.options.ProgressNotificationHandler = o.progress
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			for range 2 {
+				note := &mcp.ProgressNotificationParams{ProgressToken: "another", Progress: 1}
+				assert.NoError(t, req.Session.NotifyProgress(ctx, note))
+				time.Sleep(800 * time.Millisecond)
+			}
+			return textResult("done"), nil
+		})
+		f.connect("")
+		res := f.call("x", mcp.Meta{"progressToken": "p"})
+		assert.Equal(t, resilience.CodeTimeout, metadataOf(t, res).Code)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"progress another 1", "progress another 1"}, o.seen)
+	})
+}
+
+// A client that doesn't read holds the tool up, as without a guard, but not beyond the tool's timeout.
+func TestToolThatWaitsForItsClientHasItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{
+			"x": {Timeout: time.Second, MaxTimeout: time.Minute},
+		}}, nil)
+		reads := make(chan struct{})
+		f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+				if method == "notifications/progress" {
+					<-reads // whatever becomes of the context, as in the SDK
+				}
+				return next(ctx, method, req)
+			}
+		})
+		gosdk.Protect(f.server, f.guard)
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			time.Sleep(500 * time.Millisecond)
+			return textResult("done"), gosdk.NotifyProgress(ctx, req, 1, 0, "")
+		})
+		f.connect("")
+
+		start := time.Now()
+		res := f.call("x", mcp.Meta{"progressToken": "p"})
+		assert.Equal(t, resilience.CodeTimeout, metadataOf(t, res).Code)
+		assert.Equal(t, 1500*time.Millisecond, time.Since(start), "the notification has restarted it")
+		close(reads)
+		assert.Equal(t, "done", text(t, f.call("x", mcp.Meta{"progressToken": "p"})))
+	})
+}
+
+// A tool that has returned in time may go on with its work.
+func TestToolThatHasReturnedMaySendAndAsk(t *testing.T) {
+	seen := sameAsBare(t, func(f *fixture, o *observation) {
+		f.options.ProgressNotificationHandler = o.progress
+		answerAfter(&f.options, 0)
+		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			returned := context.WithoutCancel(ctx)
+			go func() {
+				time.Sleep(time.Second)
+				o.add("late: %v", gosdk.NotifyProgress(returned, req, 1, 0, ""))
+				res, err := req.Session.Elicit(returned, &mcp.ElicitParams{Message: "Sure?"})
+				o.add("asked: %v, %v", jsonOf(t, res), err)
+			}()
+			return textResult("done"), nil
+		})
+		f.connect(legacy)
+		f.callWithProgress(f.Context(), o, "x")
+		time.Sleep(time.Minute)
+		o.sort()
+	})
+	assert.Len(t, seen, 4)
+	assert.Contains(t, seen, "progress p 1")
 }
 
 // With a new protocol the client handles the elicitation, with an old one the SDK does.
@@ -177,21 +254,15 @@ func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
 func TestToolThatHasElicitedIsNotCalledAgain(t *testing.T) {
 	hangs := func(ctx context.Context) error { time.Sleep(time.Minute); return nil }
 	for name, tc := range map[string]struct {
-		then     func(context.Context) error // what the tool does after the elicitation
-		classify func(error) resilience.Class
+		then func(context.Context) error // what the tool does after the elicitation
 	}{
 		"it fails":                   {then: func(context.Context) error { return errBoom }},
 		"it exceeds AttemptTimeout":  {then: hangs},
-		"it cancels something":       {then: func(context.Context) error { return context.Canceled }},
 		"it fails and had no effect": {then: func(context.Context) error { return resilience.MarkTransient(errBoom) }},
-		"it fails, a Classify decides": {
-			then:     func(context.Context) error { return resilience.MarkPermanent(errBoom) },
-			classify: func(error) resilience.Class { return resilience.ClassTransient },
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newProtected(t, resilience.Config{AttemptTimeout: time.Second, Retry: fast, Classify: tc.classify})
+				f := newProtected(t, resilience.Config{AttemptTimeout: time.Second, Retry: fast})
 				elicitations := 0
 				f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 					elicitations++
@@ -248,38 +319,5 @@ func TestAbandonedAttemptElicitsNothing(t *testing.T) {
 		assert.Equal(t, "done", text(t, f.call("ask")))
 		time.Sleep(time.Hour)
 		assert.Equal(t, 1, elicitations)
-	})
-}
-
-// An abandoned attempt doesn't report for the one that is under way, nor after the answer.
-func TestProgressOfAnAbandonedAttemptIsNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
-			"x": {Effect: resilience.ReadOnly, AttemptTimeout: time.Second},
-		}})
-		var seen []float64
-		f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
-			seen = append(seen, req.Params.Progress)
-		}
-		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			report := func(progress float64) { assert.NoError(t, gosdk.NotifyProgress(ctx, req, progress, 0, "")) }
-			if resilience.Attempt(ctx) == 1 {
-				report(1)
-				time.Sleep(1500 * time.Millisecond) // ignores its context
-				report(50)
-				time.Sleep(time.Minute)
-				report(60)
-				return textResult("late"), nil
-			}
-			time.Sleep(800 * time.Millisecond)
-			report(2)
-			return textResult("done"), nil
-		})
-		f.connect(legacy)
-
-		assert.Equal(t, "done", text(t, f.call("x", mcp.Meta{"progressToken": "p"})))
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		assert.Equal(t, []float64{1, 2}, seen)
 	})
 }

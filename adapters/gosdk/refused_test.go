@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
@@ -56,7 +55,6 @@ func (r *restart) RoundTrip(req *http.Request) (*http.Response, error) {
 type store struct {
 	*httptest.Server
 	asks   mcp.InputRequestMap // nil: nothing
-	login  auth.OAuthHandler   // of the client
 	orders atomic.Int32
 }
 
@@ -87,7 +85,7 @@ func (s *store) order(t *testing.T, transport http.RoundTripper, guarded string)
 	})
 	connect := func(ctx context.Context, client *mcp.Client) (*mcp.ClientSession, error) {
 		return client.Connect(ctx, &mcp.StreamableClientTransport{
-			Endpoint: s.URL, HTTPClient: &http.Client{Transport: transport}, OAuthHandler: s.login, DisableStandaloneSSE: true,
+			Endpoint: s.URL, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true,
 		}, speaking(latest))
 	}
 	opts := &mcp.ClientOptions{}

@@ -1,13 +1,14 @@
 package gosdk_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,72 +18,167 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An httpPeer is another server over streamable HTTP, with a session that is up.
-type httpPeer struct {
-	*httpServer
-	session *gosdk.Session
-	dials   atomic.Int64
-	back    chan struct{} // must be closed before the session is dialed again
+// soon is within what the next use of a broken session must work. It takes a second, if nothing else keeps the machine
+// busy.
+const soon = 30 * time.Second
+
+// standard is net/http's transport, which a test replaces for a moment.
+var standard = http.DefaultTransport
+
+// dialHTTP returns a dial of the server through the base transport, by default the standard one.
+func dialHTTP(
+	h *httpServer, base http.RoundTripper, protocol string, stream bool,
+) func(context.Context) (*mcp.ClientSession, error) {
+	if base == nil {
+		base = standard
+	}
+	return func(ctx context.Context) (*mcp.ClientSession, error) {
+		return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+			Endpoint: h.URL, HTTPClient: &http.Client{Transport: base}, DisableStandaloneSSE: !stream,
+		}, speaking(protocol))
+	}
 }
 
-// newHTTPPeer returns a peer that has sessions.
-func newHTTPPeer(t *testing.T, sending ...mcp.Middleware) *httpPeer {
-	return newHTTPPeerOf(t, newPeer().server, legacy, newClient(nil, sending...))
+// A transports is what a client's HTTP goes through.
+var transports = map[string]func() http.RoundTripper{
+	"plain":     func() http.RoundTripper { return &http.Transport{DisableKeepAlives: true} },
+	"Transport": func() http.RoundTripper { return gosdk.Transport(&http.Transport{DisableKeepAlives: true}) },
 }
 
-// newHTTPPeerOf returns a peer that speaks the given protocol, with a session of the given client.
-func newHTTPPeerOf(t *testing.T, server *mcp.Server, protocol string, client *mcp.Client) *httpPeer {
-	leavesNothing(t)
-	opts := &mcp.StreamableHTTPOptions{Stateless: protocol == latest}
-	p := &httpPeer{httpServer: serveHTTPWith(t, server, opts), back: make(chan struct{})}
-	httpClient := &http.Client{Transport: &http.Transport{}}
-	t.Cleanup(httpClient.CloseIdleConnections)
-	p.session = newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-		if p.dials.Add(1) > 1 {
-			if err := await(ctx, p.back); err != nil {
-				return nil, err
+// A refusal is how a server answers a request.
+type refusal struct {
+	status int
+	body   string // %s is the request's ID
+}
+
+func (a refusal) write(w http.ResponseWriter, r *http.Request) {
+	var request struct{ ID json.RawMessage }
+	_ = json.Unmarshal(bodyOf(r), &request)
+	if request.ID == nil {
+		request.ID = json.RawMessage("null")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(a.status)
+	if a.body != "" {
+		_, _ = fmt.Fprintf(w, a.body, request.ID)
+	}
+}
+
+const (
+	ofTypeScript = `{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session ID"},"id":null,"to":%s}`
+	ofPython     = `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"},"to":%s}`
+	ofResult     = `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no structured content was provided"}}`
+	ofRequest    = `{"jsonrpc":"2.0","id":%%s,"error":{"code":%d,"message":"no such session"}}`
+)
+
+// A server that is deployed anew doesn't know the session of its client, and answers that in many ways.
+func TestSessionOfAServerThatIsDeployedAnew(t *testing.T) {
+	for name, answer := range map[string]refusal{
+		"404":                {404, "session not found, %s"},
+		"404, Python":        {404, ofPython},
+		"404, TypeScript":    {404, ofTypeScript},
+		"400":                {400, "no session, %s"},
+		"400, TypeScript":    {400, ofTypeScript},
+		"400, with an ID":    {400, fmt.Sprintf(ofRequest, -32600)},
+		"400, invalid":       {400, fmt.Sprintf(ofRequest, -32602)},
+		"401":                {401, "%s"},
+		"403":                {403, "%s"},
+		"410":                {410, "%s"},
+		"422":                {422, "%s"},
+		"429":                {429, "%s"},
+		"500":                {500, "%s"},
+		"503":                {503, "%s"},
+		"200, invalid":       {200, fmt.Sprintf(ofRequest, -32600)},
+		"200, rejected":      {200, fmt.Sprintf(ofRequest, -32005)},
+		"200, internal":      {200, fmt.Sprintf(ofRequest, -32603)},
+		"200, garbled":       {200, `{"jsonrpc":"2.0","id":%s,`},
+		"200, a login page":  {200, "<html>%s"},
+		"200, without words": {200, ""},
+	} {
+		for _, stream := range []bool{true, false} {
+			for with, base := range transports {
+				t.Run(fmt.Sprintf("%s, %s, stream %t", name, with, stream), func(t *testing.T) {
+					t.Parallel()
+					h := serveHTTP(t, newPeer().server)
+					s := newSession(t, dialHTTP(h, base(), legacy, stream), sessionConfig{CheckTimeout: time.Second})
+					old := up(t, s).ID()
+					require.NotEmpty(t, old)
+					forgotten := func(w http.ResponseWriter, r *http.Request) bool {
+						isOld := r.Header.Get("Mcp-Session-Id") == old
+						if isOld {
+							answer.write(w, r)
+						}
+						return isOld
+					}
+					h.intercept.Store(&forgotten)
+					h.CloseClientConnections() // the stream ends with the old process
+
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					_, err := echo(ctx, s)
+					require.Error(t, err)
+					works := func() bool { _, err := echo(t.Context(), s); return err == nil }
+					require.Eventually(t, works, soon, 10*time.Millisecond)
+					assert.NotEqual(t, old, up(t, s).ID())
+				})
 			}
 		}
-		transport := &mcp.StreamableClientTransport{Endpoint: p.URL, HTTPClient: httpClient, DisableStandaloneSSE: true}
-		return client.Connect(ctx, transport, speaking(protocol))
-	}, sessionConfig{})
-	return p
+	}
 }
 
-// Servers reply in several ways that they don't know a session any more.
-func TestForgottenSessionIsDialedAgain(t *testing.T) {
-	guard := gosdk.ClientMiddleware(newGuard(t, resilience.Config{}))
-	for name, body := range map[string]string{
-		"go":         "session not found",
-		"typescript": `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`,
-		"python":     `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`,
+// refuse makes the server answer all requests so, or those that contain the text.
+func (h *httpServer) refuse(answer refusal, text string) {
+	intercept := func(w http.ResponseWriter, r *http.Request) bool {
+		refused := r.Method == http.MethodPost && bytes.Contains(bodyOf(r), []byte(text))
+		if refused {
+			answer.write(w, r)
+		}
+		return refused
+	}
+	h.intercept.Store(&intercept)
+}
+
+// What a server, or a proxy, answers to one call tells nothing about the session, which answers pings.
+func TestRefusalOfOneCallKeepsTheSession(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer  refusal
+		code    resilience.Code // for the agent
+		counted bool
+	}{
+		"its arguments":       {refusal{200, fmt.Sprintf(ofRequest, -32602)}, resilience.CodeValidation, false},
+		"by status 400":       {refusal{400, fmt.Sprintf(ofRequest, -32602)}, resilience.CodeValidation, false},
+		"no such method":      {refusal{200, fmt.Sprintf(ofRequest, -32601)}, resilience.CodeValidation, false},
+		"the tool's result":   {refusal{200, ofResult}, resilience.CodeToolFailed, false},
+		"an internal error":   {refusal{200, fmt.Sprintf(ofRequest, -32603)}, resilience.CodeToolFailed, false},
+		"an error of its own": {refusal{200, fmt.Sprintf(ofRequest, -32005)}, resilience.CodeToolFailed, false},
+		"a firewall":          {refusal{403, fmt.Sprintf(ofRequest, -32000)}, resilience.CodeToolFailed, false},
+		"a limit":             {refusal{413, fmt.Sprintf(ofRequest, -32000)}, resilience.CodeToolFailed, false},
+		"busy":                {refusal{429, "%s"}, resilience.CodeRateLimited, false},
+		"in trouble":          {refusal{500, "%s"}, resilience.CodeToolFailed, true},
+		"down":                {refusal{503, "%s"}, resilience.CodeToolFailed, true},
 	} {
-		for _, sending := range [][]mcp.Middleware{nil, {guard}} {
-			t.Run(fmt.Sprintf("%s, %d guards", name, len(sending)), func(t *testing.T) {
-				p := newHTTPPeer(t, sending...)
-				first := up(t, p.session)
-				require.NotEmpty(t, first.ID())
-				_, err := echo(t.Context(), p.session)
-				require.NoError(t, err)
-
-				notFound := func(w http.ResponseWriter, r *http.Request) bool {
-					if r.Header.Get("Mcp-Session-Id") != first.ID() {
-						return false
+		for with, base := range transports {
+			t.Run(name+", "+with, func(t *testing.T) {
+				h := serveHTTP(t, newPeer().server)
+				s := newSession(t, dialHTTP(h, base(), legacy, true), sessionConfig{})
+				first := up(t, s)
+				g := newGuard(t, resilience.Config{Effect: resilience.NonIdempotent})
+				h.refuse(tc.answer, `"echo"`)
+				for n := range 3 {
+					err := guarded(t, g, s, "echo", behindAdapter)
+					assert.Equal(t, tc.code, resilience.AsError("", err).Code, "%v", err)
+					counted := 0
+					if tc.counted {
+						counted = n + 1
 					}
-					w.WriteHeader(http.StatusNotFound)
-					_, _ = io.WriteString(w, body)
-					return true
+					assert.Equal(t, counted, g.Breaker("echo").Failures())
 				}
-				p.intercept.Store(&notFound)
-				_, err = echo(t.Context(), p.session)
-				e := requireLost(t, err)
-				assert.Equal(t, len(sending) == 0, e.RetryAfter > 0)
 
-				close(p.back)
-				require.NotSame(t, first, up(t, p.session))
-				_, err = echo(t.Context(), p.session)
+				require.NoError(t, s.Probe(t.Context()))
+				h.intercept.Store(nil)
+				_, err := echo(t.Context(), s)
 				require.NoError(t, err)
-				assert.EqualValues(t, 2, p.dials.Load())
+				assert.Same(t, first, up(t, s))
 			})
 		}
 	}
@@ -91,263 +187,132 @@ func TestForgottenSessionIsDialedAgain(t *testing.T) {
 // What a proxy does to one call must not cost the others their session.
 func TestRequestThatIsCutOffKeepsTheSession(t *testing.T) {
 	for name, cut := range map[string]func(http.ResponseWriter){
-		"before the reply": func(http.ResponseWriter) {},
-		"within the reply": func(w http.ResponseWriter) {
+		"before the answer": func(http.ResponseWriter) {},
+		"within the answer": func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_ = http.NewResponseController(w).Flush()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newHTTPPeer(t)
+			h := serveHTTP(t, newPeer().server)
+			s := newSession(t, dialHTTP(h, nil, legacy, false), sessionConfig{})
+			first := up(t, s)
 			cutOnce := func(w http.ResponseWriter, _ *http.Request) bool {
-				p.intercept.Store(nil)
+				h.intercept.Store(nil)
 				cut(w)
 				panic(http.ErrAbortHandler)
 			}
-			p.intercept.Store(&cutOnce)
-			_, err := echo(t.Context(), p.session)
-			requireLost(t, err)
-			_, err = echo(t.Context(), p.session)
+			h.intercept.Store(&cutOnce)
+			_, err := echo(t.Context(), s)
+			assert.Equal(t, resilience.CodeConnectionLost, resilience.AsError("", err).Code)
+			_, err = echo(t.Context(), s)
 			require.NoError(t, err)
-			assert.EqualValues(t, 1, p.dials.Load())
+			assert.Same(t, first, up(t, s))
 		})
 	}
 }
 
-// A server without sessions knows no ping, and its answer to one is that of a server that works. Nothing that a Session
-// asks costs other calls theirs.
+// A server without sessions knows no pings, and its answer to one is that of a server that works.
 func TestServerWithoutSessionsIsAsked(t *testing.T) {
-	for name, ask := range map[string]func(*gosdk.Session) error{
-		"by a probe": func(s *gosdk.Session) error { return s.Probe(t.Context()) },
-		"after an error that may be the connection's": func(s *gosdk.Session) error {
-			_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "closing"})
-			assert.Error(t, err)
-			return nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			peer := newPeer()
-			finish := make(chan struct{})
-			addRaw(peer.server, &mcp.Tool{Name: "slow"}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				peer.started <- struct{}{}
-				return textResult("done"), await(ctx, finish)
-			})
-			p := newHTTPPeerOf(t, peer.server, latest, newClient(nil))
-			first := up(t, p.session)
-			require.Equal(t, latest, first.InitializeResult().ProtocolVersion)
-
-			slow := make(chan error, 1)
-			go func() {
-				_, err := p.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "slow"})
-				slow <- err
-			}()
-			receive(t, peer.started)
-			assert.NoError(t, ask(p.session))
-			close(finish)
-			assert.NoError(t, receive(t, slow))
-			assert.Same(t, first, up(t, p.session))
-		})
-	}
-}
-
-// A server that has forgotten the session may refuse each request by any status, and so does one to which the token of
-// the dial has expired: the next dial mends both, also if a Transport keeps what is refused from ending the session.
-func TestSessionOfWhichEachRequestIsRefused(t *testing.T) {
-	for name, refusal := range map[string]struct {
-		status int
-		body   string
-	}{
-		"an error of MCP": {400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session ID provided"},"id":null}`},
-		"with an ID":      {400, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"No valid session ID provided"},"id":"x"}`},
-		"a text":          {400, "Bad Request: No valid session ID provided"},
-		"a token":         {401, "invalid_token"},
-		"a login page":    {200, "<html>log in</html>"},
-		"a status alone":  {440, ""},
-		"a method":        {501, "what?"},
-	} {
-		for with, base := range map[string]http.RoundTripper{"plain": http.DefaultTransport, "Transport": gosdk.Transport(nil)} {
-			for _, protocol := range []string{legacy, latest} {
-				for _, asked := range []string{"by a call", "by a probe"} {
-					t.Run(fmt.Sprint(name, ", ", with, ", ", protocol, ", ", asked), func(t *testing.T) {
-						h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: protocol == latest})
-						var dials, valid atomic.Int64
-						valid.Store(1)
-						refuses := func(w http.ResponseWriter, r *http.Request) bool {
-							if r.Header.Get("Authorization") == fmt.Sprint(valid.Load()) {
-								return false
-							}
-							w.Header().Set("Content-Type", "text/plain")
-							w.WriteHeader(refusal.status)
-							_, _ = io.WriteString(w, refusal.body)
-							return true
-						}
-						h.intercept.Store(&refuses)
-						s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-							token := fmt.Sprint(dials.Add(1))
-							transport := roundTripper(func(r *http.Request) (*http.Response, error) {
-								r = r.Clone(r.Context())
-								r.Header.Set("Authorization", token)
-								return base.RoundTrip(r)
-							})
-							return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
-								Endpoint: h.URL, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true,
-							}, speaking(protocol))
-						}, sessionConfig{})
-
-						works := func() bool {
-							if asked == "by a probe" {
-								return s.Probe(t.Context()) == nil
-							}
-							_, err := echo(t.Context(), s)
-							return err == nil
-						}
-						for again := range int64(2) {
-							valid.Add(1)
-							require.False(t, works())
-							require.Eventually(t, works, testTimeout, 10*time.Millisecond)
-							assert.EqualValues(t, 2+again, dials.Load())
-						}
-					})
-				}
-			}
-		}
-	}
-}
-
-// The token of one user, which the transport takes from the context of each call, is none of the session's.
-func TestTokenOfOneUserThatIsRefused(t *testing.T) {
-	type user struct{}
 	h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: true})
-	refuses := func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Header.Get("Authorization") != "stranger" {
-			return false
-		}
-		http.Error(w, "invalid_token", http.StatusUnauthorized)
-		return true
-	}
-	h.intercept.Store(&refuses)
-	base := gosdk.Transport(nil)
-	transport := roundTripper(func(r *http.Request) (*http.Response, error) {
-		r = r.Clone(r.Context())
-		token, _ := r.Context().Value(user{}).(string)
-		r.Header.Set("Authorization", token)
-		return base.RoundTrip(r)
-	})
-	s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-		return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
-			Endpoint: h.URL, HTTPClient: &http.Client{Transport: transport}, DisableStandaloneSSE: true,
-		}, speaking(latest))
-	}, sessionConfig{})
+	s := newSession(t, dialHTTP(h, nil, latest, false), sessionConfig{})
 	first := up(t, s)
-	_, err := echo(context.WithValue(t.Context(), user{}, "stranger"), s)
+	require.Equal(t, latest, first.InitializeResult().ProtocolVersion)
+	require.NoError(t, s.Probe(t.Context()))
+	h.refuse(refusal{500, "%s"}, `"echo"`)
+	_, err := echo(t.Context(), s)
 	require.Error(t, err)
-	assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
-	_, err = echo(context.WithValue(t.Context(), user{}, "friend"), s)
+	h.intercept.Store(nil)
+	_, err = echo(t.Context(), s)
 	require.NoError(t, err)
 	assert.Same(t, first, up(t, s))
 }
 
-// A server that dies within each answer is in trouble, whatever it says when the answer is asked for again.
-func TestAnswersThatBreakOff(t *testing.T) {
-	for resumed, body := range map[int]string{
-		200: "<html>", 400: "no", 401: "no", 404: "no", 503: "wait",
-		405: `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}`,
+const inTheBubble = "Sat, 01 Jan 2000 00:00:50 GMT" // 50s after its beginning
+
+// The agent reads why a server refuses the session, and the next dial waits for as long as the server asks.
+func TestDialThatIsRefusedSaysWhy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status     int
+		retryAfter string
+		plain      bool
+		says       string
+		wait       time.Duration
+	}{
+		"401":                    {401, "", false, "the login is refused", time.Second},
+		"401, plain":             {401, "", true, "the login is refused", time.Second},
+		"403":                    {403, "", false, "the login is refused", time.Second},
+		"403, plain":             {403, "", true, "the login is refused", time.Second},
+		"429":                    {429, "40", false, "the server is too busy", 40 * time.Second},
+		"429, plain":             {429, "40", true, "the server is too busy", time.Second},
+		"503":                    {503, "40", false, "the server is too busy", 40 * time.Second},
+		"503, by the clock":      {503, inTheBubble, false, "the server is too busy", 50 * time.Second},
+		"503, without a time":    {503, "", false, "the server is too busy", time.Second},
+		"503, with a wrong time": {503, "soon", false, "the server is too busy", time.Second},
 	} {
-		for with, base := range map[string]http.RoundTripper{"plain": nil, "Transport": gosdk.Transport(nil)} {
-			t.Run(fmt.Sprint(resumed, ", ", with), func(t *testing.T) {
-				h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: true})
-				breaks := func(w http.ResponseWriter, r *http.Request) bool {
-					switch {
-					case r.Method == http.MethodGet:
-						w.Header().Set("Content-Type", "text/html")
-						w.WriteHeader(resumed)
-						_, _ = io.WriteString(w, body)
-						return true
-					case r.Header.Get("Mcp-Method") != "tools/call":
-						return false
-					}
-					w.Header().Set("Content-Type", "text/event-stream")
-					_, _ = io.WriteString(w, "id: 1\nretry: 1\ndata:\n\n")
-					_ = http.NewResponseController(w).Flush()
-					panic(http.ErrAbortHandler)
-				}
-				h.intercept.Store(&breaks)
-				s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-					return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
-						Endpoint: h.URL, HTTPClient: &http.Client{Transport: base}, DisableStandaloneSSE: true, MaxRetries: 1,
-					}, speaking(latest))
-				}, sessionConfig{})
-				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
-				_, err := resilience.Do(t.Context(), g, "echo", func(ctx context.Context) (*mcp.CallToolResult, error) {
-					return s.CallTool(ctx, &mcp.CallToolParams{Name: "echo"})
-				}, behindAdapter)
-				require.Error(t, err)
-				assert.Equal(t, 1, g.Breaker("echo").Failures(), "%v", err)
+		inBubble(t, name, func(t *testing.T) {
+			var transport http.RoundTripper = roundTripper(func(r *http.Request) (*http.Response, error) {
+				header := http.Header{"Retry-After": {tc.retryAfter}}
+				return &http.Response{StatusCode: tc.status, Header: header, Body: http.NoBody, Request: r}, nil
 			})
-		}
+			if !tc.plain {
+				transport = gosdk.Transport(transport)
+			}
+			var dials []time.Duration
+			start := time.Now()
+			s := gosdk.NewSession(func(ctx context.Context) (*mcp.ClientSession, error) {
+				dials = append(dials, time.Since(start))
+				return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
+					Endpoint: "http://other/", HTTPClient: &http.Client{Transport: transport},
+				}, nil)
+			}, sessionConfig{Backoff: steady(time.Second)})
+			time.Sleep(time.Nanosecond)
+			_, err := echo(t.Context(), s)
+			e := requireLost(t, err)
+			assert.Equal(t, "Connection lost: "+tc.says, e.Message)
+			assert.Equal(t, tc.wait-1, e.RetryAfter)
+
+			time.Sleep(tc.wait)
+			require.NoError(t, s.Close())
+			synctest.Wait()
+			assert.Equal(t, []time.Duration{0, tc.wait}, dials)
+		})
 	}
 }
 
-// What ends a session although its server is in no trouble costs others their calls, and shuts no tool for them: an
-// agent that reads what is longer than the client's own limit, and one that leaves within its answer.
-func TestAgentThatEndsTheSessionOfOthers(t *testing.T) {
-	for name, tc := range map[string]struct {
-		media, answer string
-		timeout       time.Duration
-	}{
-		"a long answer":   {"text/event-stream", "data: " + strings.Repeat("x", 100_000), time.Minute},
-		"a slow answer":   {"application/json", `{"jsonrpc":"2.0",`, 100 * time.Millisecond},
-		"what isn't JSON": {"application/json", "<html>", time.Minute},
-	} {
-		for with, base := range map[string]http.RoundTripper{"plain": nil, "Transport": gosdk.Transport(nil)} {
-			t.Run(fmt.Sprint(name, ", ", with), func(t *testing.T) {
-				p := newPeer()
-				finish := make(chan struct{})
-				addRaw(p.server, &mcp.Tool{Name: "slow"}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-					p.started <- struct{}{}
-					return textResult("done"), await(ctx, finish)
-				})
-				h := serveHTTPWith(t, p.server, &mcp.StreamableHTTPOptions{Stateless: true})
-				t.Cleanup(func() { close(finish) }) // the tool doesn't hear that its client has left
-				answers := func(w http.ResponseWriter, r *http.Request) bool {
-					if r.Header.Get("Mcp-Name") != "echo" {
-						return false
+// A dial mends a token that has expired, for each request and each ping.
+func TestSessionWhoseTokenExpires(t *testing.T) {
+	for _, protocol := range []string{legacy, latest} {
+		for with, base := range transports {
+			t.Run(protocol+", "+with, func(t *testing.T) {
+				h := serveHTTPWith(t, newPeer().server, &mcp.StreamableHTTPOptions{Stateless: protocol == latest})
+				var dials, valid atomic.Int64
+				valid.Store(1)
+				refuses := func(w http.ResponseWriter, r *http.Request) bool {
+					expired := r.Header.Get("Authorization") != fmt.Sprint(valid.Load())
+					if expired {
+						http.Error(w, "invalid_token", http.StatusUnauthorized)
 					}
-					w.Header().Set("Content-Type", tc.media)
-					_, _ = io.WriteString(w, tc.answer)
-					_ = http.NewResponseController(w).Flush()
-					if tc.timeout < time.Minute {
-						<-r.Context().Done()
-					}
-					return true
+					return expired
 				}
-				h.intercept.Store(&answers)
+				h.intercept.Store(&refuses)
 				s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
-					return newClient(nil).Connect(ctx, &mcp.StreamableClientTransport{
-						Endpoint: h.URL, HTTPClient: &http.Client{Transport: base}, DisableStandaloneSSE: true, MaxEventSize: 10_000,
-					}, speaking(latest))
+					token, through := fmt.Sprint(dials.Add(1)), base()
+					return dialHTTP(h, roundTripper(func(r *http.Request) (*http.Response, error) {
+						r = r.Clone(r.Context())
+						r.Header.Set("Authorization", token)
+						return through.RoundTrip(r)
+					}), protocol, false)(ctx)
 				}, sessionConfig{})
-				g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
-				call := func(tool string, timeout time.Duration) error {
-					_, err := resilience.Do(t.Context(), g, tool, func(ctx context.Context) (*mcp.CallToolResult, error) {
-						return s.CallTool(ctx, &mcp.CallToolParams{Name: tool})
-					}, behindAdapter, resilience.Timeout(timeout))
-					return err
-				}
 
-				others := make(chan error, 5)
-				for range 5 {
-					go func() { others <- call("slow", time.Second) }()
-				}
-				for range 5 {
-					receive(t, p.started)
-				}
-				require.Error(t, call("echo", tc.timeout))
-				for range 5 {
-					err := receive(t, others)
+				for range 2 {
+					valid.Add(1)
+					_, err := echo(t.Context(), s)
 					require.Error(t, err)
-					assert.NotErrorIs(t, err, resilience.CodeConnectionLost)
+					works := func() bool { _, err := echo(t.Context(), s); return err == nil }
+					require.Eventually(t, works, soon, 10*time.Millisecond)
 				}
+				assert.EqualValues(t, 3, dials.Load())
 			})
 		}
 	}

@@ -2,7 +2,6 @@ package grpcresilience_test
 
 import (
 	"context"
-	"io"
 	"testing"
 
 	"github.com/seed8d1e2389/resilience"
@@ -100,41 +99,6 @@ func (rejecting) GetRequestMetadata(context.Context, ...string) (map[string]stri
 }
 func (rejecting) RequireTransportSecurity() bool { return false }
 
-// SendMsg and Header tell no more than that the stream has ended.
-func TestEndOfAStreamThatTheToolOnlySendsTo(t *testing.T) {
-	lost := status.Error(codes.Unavailable, "going down")
-	_, address := listen(t, answering(0, lost))
-	conn := connect(t, address)
-	untilEnd := func(ctx context.Context) grpc.ClientStream {
-		s, err := open(ctx, conn)
-		for err == nil {
-			err = s.SendMsg(new(pb.HealthCheckRequest))
-		}
-		assert.Equal(t, io.EOF, err)
-		return s
-	}
-
-	assert.Equal(t, nothing, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
-		md, err := untilEnd(ctx).Header()
-		assert.NoError(t, err)
-		assert.Nil(t, md)
-	}))
-	assert.Equal(t, trouble, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
-		_ = untilEnd(ctx).RecvMsg(new(pb.HealthCheckResponse))
-	}))
-}
-
-// A message that can't be encoded never reaches the backend.
-func TestErrorOfSendMsgSaysNothing(t *testing.T) {
-	_, address := listen(t, untilGone)
-	conn := connect(t, address)
-	assert.Equal(t, nothing, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
-		s, err := conn.NewStream(ctx, bidirectional, "/backend/Stream")
-		assert.NoError(t, err)
-		assert.Equal(t, codes.Internal, status.Code(s.SendMsg("no message")))
-	}))
-}
-
 // A client-streaming RPC has one answer, and no io.EOF.
 func TestClientStreaming(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -158,40 +122,4 @@ func TestClientStreaming(t *testing.T) {
 			}))
 		})
 	}
-}
-
-// A stream may be sent to and received from at the same time, and RPCs may be made concurrently.
-func TestConcurrentUse(t *testing.T) {
-	_, address := listen(t, func(_ any, s grpc.ServerStream) error {
-		for {
-			if err := s.RecvMsg(new(pb.HealthCheckRequest)); err == io.EOF {
-				return nil
-			} else if err != nil {
-				return err
-			}
-			if err := s.SendMsg(new(pb.HealthCheckResponse)); err != nil {
-				return err
-			}
-		}
-	})
-	conn := connect(t, address)
-	const messages = 100
-	assert.Equal(t, own, judge(t, t.Context(), resilience.ReadOnly, func(ctx context.Context) {
-		done := make(chan struct{})
-		s, err := open(ctx, conn)
-		assert.NoError(t, err)
-		go func() {
-			defer close(done)
-			for range messages {
-				_ = s.SendMsg(new(pb.HealthCheckRequest))
-			}
-			_ = s.CloseSend()
-		}()
-		received := 0
-		for s.RecvMsg(new(pb.HealthCheckResponse)) == nil {
-			received++
-		}
-		assert.Equal(t, messages+1, received)
-		<-done
-	}))
 }

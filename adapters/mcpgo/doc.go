@@ -10,45 +10,55 @@
 //
 // # What a client receives
 //
-// The tool's own answer: its result, or its error, of which mcp-go makes a protocol error, and tells its
-// hooks. When the client leaves or the server ends, the tool learns of it by its context, and its call
-// is waited for until the tool's timeout. (Not all of mcp-go's servers end the context: the one for SSE never does, and
-// that of v0.47.0 for stdio doesn't at the end of its input. A call that has been paused then waits for ever, unless it
-// has a deadline of its own.) The exceptions:
+// A client receives the tool's own answer: its result, or its error, of which mcp-go makes a protocol error. If the
+// client leaves or the server ends, the tool's context ends, and its call is waited for until the tool's timeout. (Not
+// all of mcp-go's servers end the context: the one for SSE never does, and in v0.47.0 the one for stdio doesn't at the
+// end of its input. A call that has been paused then needs a deadline of its own.) The exceptions:
 //
 //   - If the failure is the backend's, or the tool's author has written a *resilience.Error, guidance is
-//     added to a result with isError: the *resilience.Error, as one more text item of the content, since
-//     hosts show that to the model, and in the _meta under [resilience.MetaError].
+//     added to a result with isError: the *resilience.Error in the _meta under [resilience.MetaError], and as one
+//     more text item of the content, since hosts show that to the model, the line that says what to do next
+//     ([resilience.Error.Line]). A failure that may just be tried again needs no such line.
 //   - Secrets in the text items of a failed result, in the text of an error, and in the words of a
 //     *resilience.Error are replaced, see [resilience.Guard.Scrub]. Structured content stays as it is.
 //   - Where there is no answer, the guard gives one: after a timeout or a panic, if the breaker rejects
-//     the call, if a handler returns neither a result nor an error, if any part of a result, or what it
-//     asks the user, is no JSON (a NaN, of which mcp-go would send nothing), or as its error a
-//     *resilience.Error, which [resilience.AsError] makes of any. It is a result with isError, whose text is
-//     the JSON of the *resilience.Error. The error is also in the result's _meta and, if the tool has no
-//     output schema, in its structuredContent. A panic ends neither the process nor another call, and
-//     server.WithRecovery has nothing to do.
-//   - Each attempt has a copy of the request, so hooks and other middleware don't see how a tool
-//     changes it.
+//     the call, if a handler returns neither a result nor an error, if a result can't be encoded (a NaN, for example,
+//     for which mcp-go would send nothing), or if the error is a *resilience.Error. It is a result with isError,
+//     whose text is one line that a model reads, such as "TIMEOUT: exceeded timeout of 1s. Try again later." The
+//     JSON of the *resilience.Error is in the result's _meta and, if the tool has no output schema, in its
+//     structuredContent. With debug, all texts of the guard's are that JSON, too. A panic ends neither the process nor
+//     another call, and server.WithRecovery has nothing to do.
+//   - A client that an open breaker rejects again is held first, see [resilience.BreakerConfig].MaxHold: two calls at
+//     most over stdio, where mcp-go has five workers.
+//   - Each attempt has a copy of the request's arguments, _meta and header. Values in them that aren't decoded
+//     JSON, which other middleware may add, are shared.
 //
 // The text of a handler's error reaches the client, as mcp-go has it. If it isn't fit for agents, the
 // handler should return a *resilience.Error with a Message, or the server use [HideErrors].
 //
 // # What counts as a failure
 //
-// Only what is known to be the backend's trouble is counted and retried, since most failures are
-// mistakes of agents: an error that says so by its mark or its type, see [resilience.Classify], and any
-// failure after which the backend has said so, see [resilience.Transport] and
-// [resilience.ReportBackend]. A timeout and a panic count too. The same holds for each [resilience.Do]
-// within a handler. A handler that returns a result says why it has failed by [SetError]. The option [Failure] has other
-// choices. mcp.NewStructuredToolHandler keeps only the text of an error, so the guard learns of it only from the backend.
+// Most failures are mistakes of agents, so only trouble of the backend is counted and retried:
+//
+//   - an error with a mark or of a type that means trouble, see [resilience.Classify], returned by the handler or, with
+//     a result, by [SetError];
+//   - a failed result whose text ends as such an error does, as the results of mcp.NewToolResultErrorFromErr and
+//     mcp.NewStructuredToolHandler do: "connection refused", "context deadline exceeded" or "503 Service Unavailable",
+//     for example. docs/errors.md of the resilience package has the table. A text that ends with an agent's words must
+//     quote them. A handler that asked a person sets the error by SetError, as its text doesn't tell who was slow;
+//   - any failure after which the backend has reported trouble, see [resilience.Transport] and
+//     [resilience.ReportBackend];
+//   - a timeout and a panic.
+//
+// The same holds for each [resilience.Do] within a handler. The option [Failure] has other choices. If nothing explains
+// ten failures of a tool, the guard's Config.Log says so.
 //
 // Complaints about arguments that mcp-go itself makes (in NewTypedToolHandler, RequireString and similar
 // functions) are the caller's mistake. A result that asks for elicitation is neither retried nor counted.
 //
-// A call that runs as a task outlives its request, and isn't guarded: it has no timeout, isn't counted, its errors reach
-// the client as the tool has written them, and a panic ends the process. A resilience.Do within the handler guards what
-// it does.
+// A call that runs as a task outlives its request, and isn't guarded: it has no timeout, isn't counted, its errors
+// reach the client as the tool has written them, and a panic ends the process. A resilience.Do within the handler
+// guards its own part.
 //
 // Tools that the guard's Config doesn't list have the effect that their annotations declare
 // at the time of the failure. The middleware finds them in the server, without a request, and mcp-go

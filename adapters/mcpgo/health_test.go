@@ -13,17 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// agentHealth is what a client reads from the health tool and the health resource.
-type agentHealth struct {
-	Tools []struct {
-		Tool       string `json:"tool"`
-		Available  bool   `json:"available"`
-		State      string `json:"state"`
-		RetryAfter int    `json:"retryAfter"`
-		LastError  any    `json:"lastError"`
-	} `json:"tools"`
-}
-
 func TestHealthShowsWhichToolsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, resilience.Config{
@@ -33,7 +22,7 @@ func TestHealthShowsWhichToolsWork(t *testing.T) {
 		s := newServer(g)
 		s.AddTool(mcp.NewTool("bad"), fails)
 		mcpgo.AddHealth(s, g)
-		c := connect(t, s, nil)
+		c := connect(t, s)
 		require.True(t, callTool(t, c, "bad", nil, nil).IsError)
 
 		tool := s.GetTool(mcpgo.HealthTool).Tool
@@ -42,14 +31,9 @@ func TestHealthShowsWhichToolsWork(t *testing.T) {
 
 		res := callTool(t, c, mcpgo.HealthTool, nil, nil)
 		require.False(t, res.IsError)
-		got := parse[agentHealth](t, []byte(text(t, res)))
-		require.Len(t, got.Tools, 2)
-		assert.Equal(t, "bad", got.Tools[0].Tool)
-		assert.False(t, got.Tools[0].Available)
-		assert.Equal(t, "open", got.Tools[0].State)
-		assert.Equal(t, 30, got.Tools[0].RetryAfter)
-		assert.Nil(t, got.Tools[0].LastError)
-		assert.True(t, got.Tools[1].Available)
+		assert.Equal(t, string(g.AgentHealth(mcpgo.HealthTool)), text(t, res))
+		assert.Contains(t, text(t, res), `"tool":"bad","available":false`)
+		assert.NotContains(t, text(t, res), mcpgo.HealthTool)
 
 		structured, err := json.Marshal(res.StructuredContent)
 		require.NoError(t, err)
@@ -61,11 +45,12 @@ func TestHealthShowsWhichToolsWork(t *testing.T) {
 		require.NoError(t, err)
 		contents := resource.Contents[0].(mcp.TextResourceContents)
 		assert.Equal(t, "application/json", contents.MIMEType)
-		assert.Len(t, parse[agentHealth](t, []byte(contents.Text)).Tools, 2)
+		assert.Equal(t, text(t, res), contents.Text)
 	})
 }
 
-func TestAddHealthPanicsOnNil(t *testing.T) {
+func TestPanicOnNil(t *testing.T) {
+	assert.PanicsWithValue(t, "resilience: mcpgo: nil *Guard", func() { mcpgo.Middleware(nil) })
 	const want = "resilience: mcpgo: AddHealth: nil *MCPServer or *Guard"
 	assert.PanicsWithValue(t, want, func() { mcpgo.AddHealth(nil, newGuard(t, resilience.Config{})) })
 	assert.PanicsWithValue(t, want, func() { mcpgo.AddHealth(server.NewMCPServer("s", "1"), nil) })

@@ -1,7 +1,6 @@
 package mcpgo_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,8 +36,8 @@ func runInBubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// These are the protocol versions before and after elicitation by results.
-const legacy, modern = "2025-11-25", "2026-07-28"
+// legacy is the protocol version before elicitation by results.
+const legacy = "2025-11-25"
 
 // steady retries three times, after 100ms each.
 var steady = resilience.Retry{
@@ -119,6 +118,12 @@ func callTool(t *testing.T, c *client.Client, name string, args any, meta map[st
 	res, err := c.CallTool(t.Context(), request(name, args, meta))
 	require.NoError(t, err)
 	return res
+}
+
+// callOnce calls a handler under a guard of its own.
+func callOnce(t *testing.T, h server.ToolHandlerFunc, opts ...mcpgo.Option) (*mcp.CallToolResult, error) {
+	t.Helper()
+	return mcpgo.Middleware(newGuard(t, resilience.Config{}), opts...)(h)(t.Context(), request("x", nil, nil))
 }
 
 // handle sends a message to s as a transport would. It returns the answer's result and the code
@@ -215,28 +220,4 @@ func elicitation() *mcp.CallToolResult {
 		panic(err)
 	}
 	return &res
-}
-
-// answered reports whether a request brings the user's answer to an elicitation.
-func answered(req mcp.CallToolRequest) bool {
-	b, err := json.Marshal(req.Params)
-	return err == nil && bytes.Contains(b, []byte(`"inputResponses":{"sure":{"action":"accept"`))
-}
-
-func skipWithoutElicitation(t *testing.T) {
-	t.Helper()
-	if _, ok := any(elicitation()).(interface{ NeedsInput() bool }); !ok {
-		t.Skip("this version of mcp-go has no results that ask for elicitation")
-	}
-}
-
-// A user answers each elicitation after an hour of a bubble's clock.
-type user struct{ asked atomic.Int32 }
-
-func (u *user) Elicit(context.Context, mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
-	u.asked.Add(1)
-	time.Sleep(time.Hour)
-	return &mcp.ElicitationResult{
-		ElicitationResponse: mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionAccept},
-	}, nil
 }

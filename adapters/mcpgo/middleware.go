@@ -2,6 +2,7 @@ package mcpgo
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -9,9 +10,8 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// Middleware returns middleware that puts every tool of a server under g. Add it to a server once: a call that passes
-// it twice belongs to the outer one, for which the answer that the inner one has made of a failure isn't one, so that
-// hardly any failure counts. Options that are nil are ignored. Middleware panics if g is nil.
+// Middleware returns middleware that puts every tool of a server under g. Add it to a server once: if a call passes it
+// twice, the outer guard hardly counts a failure. Options that are nil are ignored. Middleware panics if g is nil.
 func Middleware(g *resilience.Guard, opts ...Option) server.ToolHandlerMiddleware {
 	if g == nil {
 		panic("resilience: mcpgo: nil *Guard")
@@ -28,7 +28,9 @@ func Middleware(g *resilience.Guard, opts ...Option) server.ToolHandlerMiddlewar
 	return func(next server.ToolHandlerFunc) server.ToolHandlerFunc {
 		h := &handler{guard: g, next: next, options: o}
 		return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			check.Do(func() { g.CheckTools(toolNames(ctx, g)) })
+			if s := server.ServerFromContext(ctx); s != nil {
+				check.Do(func() { g.CheckTools(toolNames(ctx, s)) })
+			}
 			if req.Params.Name == "" || runsAsTask(ctx, req) {
 				return next(ctx, req)
 			}
@@ -46,90 +48,90 @@ type handler struct {
 }
 
 func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	name := req.Params.Name
-	req = copyOf(req) // as hooks and other middleware have left it
-	request := h.requestOf(ctx, req)
-	progress := newCallProgress(req)
+	name, progress := req.Params.Name, newProgress(req)
 	defer progress.end()
 
 	got, err := resilience.Do(ctx, h.guard, name, func(ctx context.Context) (answer, error) {
-		ctx, returned := progress.begin(ctx)
-		defer returned()
-		// An abandoned tool may change its request while another attempt, an observer or a hook of the
-		// server reads it.
-		return h.attempt(ctx, copyOf(req))
-	}, resilience.ForRequest(request), resilience.WaitForTool())
+		return h.attempt(progress.begin(ctx), cloneOf(req))
+	}, resilience.ForRequest(h.requestOf(ctx, req)), resilience.WaitForTool())
 
 	e, _ := err.(*resilience.Error)
-	e = scrubbedWords(h.guard, e)
-	if got.isEmpty() {
-		return errorResult(ctx, name, e), nil
+	if e != nil { // the words of the tool's author
+		e.Message, e.Suggestion = h.guard.Scrub(e.Message), h.guard.Scrub(e.Suggestion)
 	}
-	return got.forClient(h.guard, e)
-}
-
-// An answer is what one attempt returned, which stands, whatever the guard makes of it. Its fields
-// are filled in while the guard is on the stack and recovers panics, because the methods of a handler's
-// error may panic. It is scrubbed afterwards: that may take long, and isn't the tool's time. A handler that
-// returned neither a result nor an error, or a *resilience.Error, leaves the answer to the guard: then the
-// answer is empty.
-type answer struct {
-	result     *mcp.CallToolResult
-	needsInput bool   // result asks for elicitation: the call has neither failed nor succeeded yet
-	err        error  // becomes a protocol error, or a request to the user
-	text       string // of err
-	goError    bool   // err, or the result, has the text of a Go error
-}
-
-func (a answer) isEmpty() bool { return a.result == nil && a.err == nil }
-
-// forClient returns what the client receives of a, which isn't empty, and of what the guard has to say, which may
-// be nil.
-func (a answer) forClient(g *resilience.Guard, e *resilience.Error) (*mcp.CallToolResult, error) {
 	switch {
-	case a.needsInput:
-		return a.result, nil
-	case a.err != nil:
-		return nil, a.scrubbedError(g)
+	case got.err != nil:
+		return nil, got.scrubbedError(h.guard)
+	case got.result == nil:
+		return errorResult(ctx, name, e), nil
+	case got.result.IsError:
+		return failedResult(h.guard, got.result, e), nil
 	}
-	return withGuidance(scrubbed(g, a.result), e), nil
+	return got.result, nil
 }
 
-// attempt calls the tool once, and turns what it returns into a value and an error for the
-// guard.
+// An answer is what one attempt returned, and it stands, whatever the guard makes of it. If the answer is empty, the
+// guard gives one.
+type answer struct {
+	result *mcp.CallToolResult
+	err    error  // becomes a protocol error, or a request to the user
+	text   string // of err
+}
+
+// attempt calls the tool once. It returns its answer, and what that means to the guard. All that may panic, such as the
+// methods of a handler's error, is called here, where the guard recovers panics.
 func (h *handler) attempt(ctx context.Context, req mcp.CallToolRequest) (answer, error) {
 	res, err := h.next(ctx, req)
-	if err != nil && h.options.hideErrors {
-		if required := urlElicitation(err); required != nil {
-			err = required // without the words around it
-		}
-	}
-
-	var got answer
 	switch {
 	case err != nil:
-		got, err = answerOfError(err), handlerError(err)
+		return h.answerOfError(ctx, err)
 	case res == nil:
-		err = errNoResult
-	case needsInput(res):
-		got, err = answer{result: res, needsInput: true}, resilience.ErrUnfinished
-	case res.IsError:
-		got = answer{result: res, goError: setError(res) != nil}
-		err = h.options.failure(ctx, req, res)
-	default:
-		got.result = res
+		return answer{}, errNoResult
 	}
-	if bad := got.checkJSON(); bad != nil {
-		got, err = answer{}, bad
+	if bad := checkJSON(res); bad != nil {
+		return answer{}, bad
 	}
 
-	hidden := h.options.hideErrors && got.goError
 	switch {
-	case hidden && err == nil: // it isn't a failure, of which the guard would say something
-		e := resilience.AsError(req.Params.Name, resilience.MarkPermanent(errResult))
-		got = answer{result: errorResult(ctx, req.Params.Name, e)}
-	case hidden, timedOut(ctx, err): // whether the end of the timeout comes before the guard gives up is chance
+	case needsInput(res):
+		return answer{result: res}, resilience.ErrUnfinished
+	case !res.IsError:
+		return answer{result: res}, nil
+	}
+
+	err = h.options.failure(ctx, req, res)
+	switch {
+	case h.options.hideErrors && setError(res) != nil:
+		if err == nil { // it isn't a failure, but the guard must answer
+			err = resilience.MarkNeutral(errHidden)
+		}
+		return answer{}, err
+	case timedOut(ctx, err):
+		return answer{}, err
+	}
+	return answer{result: res}, err
+}
+
+// answerOfError does the same for a handler's error. A *resilience.Error is for the guard to show.
+func (h *handler) answerOfError(ctx context.Context, err error) (answer, error) {
+	if required := urlElicitation(err); required != nil {
+		if h.options.hideErrors {
+			err = required // without the words around it
+		}
+		return answer{err: err, text: err.Error()}, errors.Join(resilience.ErrUnfinished, err)
+	}
+
+	got := answer{err: err, text: err.Error()}
+	var own *resilience.Error
+	if h.options.hideErrors || errors.As(err, &own) || timedOut(ctx, err) {
 		got = answer{}
 	}
-	return got, err
+	return got, markArguments(err)
+}
+
+// timedOut reports whether err only echoes the end of ctx by the timeout of its call. Whether the tool returns before
+// the guard abandons it is chance, and mustn't change the answer.
+func timedOut(ctx context.Context, err error) bool {
+	end, ok := context.Cause(ctx).(*resilience.Error)
+	return ok && end.Code == resilience.CodeTimeout && errors.Is(err, context.DeadlineExceeded)
 }

@@ -50,19 +50,11 @@ func orElse(f, other FailureFunc) FailureFunc {
 	}
 }
 
-// CountKnown is the default of [Failure]: a result stands for the error that was set by [SetError] or,
-// without one, for an error of which nothing is known. mcp-go's own complaints about arguments are the
-// caller's mistake, also wrapped, in SetError, and after other words and a colon.
+// CountKnown is the default of [Failure]: a result stands for the error that was set by [SetError] or, without one, for
+// the error that its text means, see [resilience.ResultError]. mcp-go's own complaints about arguments are the caller's
+// mistake, after other words and a colon, too.
 func CountKnown(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult) error {
-	if err := setError(res); err != nil {
-		return handlerError(err)
-	}
-	if len(res.Content) == 1 {
-		if text := textIn(res.Content[0]); text != nil && isArgumentError(text.Text) {
-			return resilience.MarkInvalid(errorOf(res))
-		}
-	}
-	return errorOf(res)
+	return markArguments(errorOf(res))
 }
 
 // CountAll is a [FailureFunc] by which every result with isError is a failure of the backend, unless

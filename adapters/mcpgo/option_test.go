@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
-	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -16,28 +18,59 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// complaint returns mcp-go's complaint about an argument, as long as is asked for.
-func complaint(length int) string {
-	const begin, end = `argument "`, `" is not a string`
-	return begin + strings.Repeat("n", length-len(begin)-len(end)) + end
-}
+// mcp-go's users return Go errors by NewToolResultErrorFromErr, which keeps only the text, and so does a structured
+// handler. A dead backend opens the breaker all the same.
+func TestDeadBackendIsSeenByTheTextOfItsError(t *testing.T) {
+	dead := httptest.NewServer(nil)
+	dead.Close()
+	get := func() error { _, err := http.Get(dead.URL); return err }
+	for name, tc := range map[string]struct {
+		handler server.ToolHandlerFunc
+		says    string
+	}{
+		"from an error": {func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultErrorFromErr("request failed", get()), nil
+		}, "request failed: Get "},
+		"by words of its own": {func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultError(fmt.Sprintf("no weather: %v", get())), nil
+		}, "no weather: Get "},
+		"by a structured handler": {mcp.NewStructuredToolHandler(
+			func(context.Context, mcp.CallToolRequest, input) (input, error) { return input{}, get() },
+		), "tool execution failed: Get "},
+		"by a status": {func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultError("unexpected status 503 Service Unavailable"), nil
+		}, "unexpected status"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuard(t, onlyX(resilience.Tool{Retry: &resilience.Retry{MaxRetries: -1}}))
+			s := newServer(g)
+			s.AddTool(mcp.NewTool("x"), tc.handler)
+			c := connect(t, s)
 
-func withError(res *mcp.CallToolResult, err error) *mcp.CallToolResult {
-	mcpgo.SetError(res, err)
-	return res
+			for i := range 5 {
+				assert.Equal(t, i, failures(t, g, "x"))
+				res := callTool(t, c, "x", map[string]any{"n": 1}, nil)
+				assert.Contains(t, text(t, res), tc.says, "the tool's own text stands")
+				assert.NotEmpty(t, errorIn(t, res).Suggestion)
+			}
+			res := callTool(t, c, "x", nil, nil)
+			assert.Equal(t, resilience.CodeCircuitOpen, errorIn(t, res).Code)
+		})
+	}
 }
 
 func TestMeaningOfAResult(t *testing.T) {
-	const permanent, invalid, transient = resilience.ClassPermanent, resilience.ClassInvalid, resilience.ClassTransient
-	const nothing = "the tool returned a result with isError"
-	missing := mcp.NewTextContent(`required argument "x" not found`)
+	const invalid, transient, neutral = resilience.ClassInvalid, resilience.ClassTransient, resilience.ClassNeutral
+	known, all, errs, none := mcpgo.CountKnown, mcpgo.CountAll, mcpgo.CountErrors, mcpgo.CountNone
+	const missing, nothing = `required argument "x" not found`, "the tool returned a result with isError"
+	const notBound = "failed to bind arguments: x"
 	image := mcp.NewImageContent("aGk=", "image/png")
 	tail := mcp.NewTextContent("and more")
 	result := func(content ...mcp.Content) *mcp.CallToolResult {
 		return &mcp.CallToolResult{IsError: true, Content: content}
 	}
-	failed := func(text string) *mcp.CallToolResult { return result(mcp.NewTextContent(text)) }
-	plain, errUnknown := failed("no luck"), errors.New("unknown")
+	failed := mcp.NewToolResultError
+	errUnknown, errMissing := errors.New("unknown"), errors.New(missing)
 
 	for name, tc := range map[string]struct {
 		failure mcpgo.FailureFunc
@@ -45,105 +78,103 @@ func TestMeaningOfAResult(t *testing.T) {
 		class   resilience.Class
 		text    string
 	}{
-		"known, its text":            {mcpgo.CountKnown, plain, transient, "no luck"},
-		"known, nothing to read":     {mcpgo.CountKnown, result(), transient, nothing},
-		"known, an empty text":       {mcpgo.CountKnown, failed(""), transient, nothing},
-		"known, an image":            {mcpgo.CountKnown, result(image), transient, nothing},
-		"known, several":             {mcpgo.CountKnown, result(plain.Content[0], image, &tail), transient, "no luck\nand more"},
-		"known, an argument":         {mcpgo.CountKnown, result(missing), invalid, missing.Text},
-		"known, by a pointer":        {mcpgo.CountKnown, result(&missing), invalid, missing.Text},
-		"known, an argument, quoted": {mcpgo.CountKnown, result(missing, tail), transient, missing.Text + "\nand more"},
-		"known, not bound":           {mcpgo.CountKnown, failed("failed to bind arguments: x"), invalid, "failed to bind arguments: x"},
-		"known, a long complaint":    {mcpgo.CountKnown, failed(complaint(1024)), invalid, complaint(1024)},
-		"known, a longer complaint":  {mcpgo.CountKnown, failed(complaint(1025)), transient, complaint(1025)[:1024] + "…"},
-		"known, a long text":         {mcpgo.CountKnown, failed(strings.Repeat("ä", 513)), transient, strings.Repeat("ä", 512) + "…"},
-		"known, cut in a letter":     {mcpgo.CountKnown, failed("x" + strings.Repeat("ä", 512)), transient, "x" + strings.Repeat("ä", 511) + "…"},
-		"known, SetError instead": {
-			mcpgo.CountKnown, withError(result(missing), errBackend), transient, errBackend.Error(),
+		"known, its text":         {known, failed("no luck"), transient, "no luck"},
+		"known, nothing to read":  {known, result(), transient, nothing},
+		"known, an image":         {known, result(image), transient, nothing},
+		"known, several":          {known, result(failed("a").Content[0], image, &tail), transient, "a\nand more"},
+		"known, an argument":      {known, failed(missing), invalid, missing},
+		"known, not bound":        {known, failed(notBound), invalid, notBound},
+		"known, quoted":           {known, failed(missing + ", it said"), transient, missing + ", it said"},
+		"known, SetError":         {known, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
+		"known, SetError unknown": {known, failedResult(errUnknown), transient, "unknown"},
+		"known, SetError of an argument": {
+			known, failedResult(fmt.Errorf("first: %w", errMissing)), invalid, "first: " + missing,
 		},
-		"known, SetError": {mcpgo.CountKnown, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
-
-		"known, SetError, an argument": {mcpgo.CountKnown, failedResult(errors.New(missing.Text)), invalid, missing.Text},
-		"errors, SetError, a wrapped argument": {
-			mcpgo.CountErrors, failedResult(fmt.Errorf("no %w", errors.New(missing.Text))), invalid, "no " + missing.Text,
-		},
-		"all, SetError, a joined argument": {
-			mcpgo.CountAll, failedResult(fmt.Errorf("%w: %w", errUnknown, errors.New(missing.Text))), transient,
-			errUnknown.Error() + ": " + missing.Text,
-		},
-		"all, SetError, an argument": {mcpgo.CountAll, failedResult(errors.New(missing.Text)), invalid, missing.Text},
-		"errors, SetError, an argument": {
-			mcpgo.CountErrors, failedResult(errors.New(missing.Text)), invalid, missing.Text,
-		},
-		"all, SetError, the backend's": {
-			mcpgo.CountAll, failedResult(resilience.MarkBackend(errors.New(missing.Text))), transient, missing.Text,
-		},
-
-		"all, its text":         {mcpgo.CountAll, plain, transient, "no luck"},
-		"all, an argument":      {mcpgo.CountAll, result(missing), invalid, missing.Text},
-		"all, SetError":         {mcpgo.CountAll, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
-		"errors, its text":      {mcpgo.CountErrors, plain, resilience.ClassNeutral, "no luck"},
-		"errors, SetError":      {mcpgo.CountErrors, failedResult(errUnknown), transient, errUnknown.Error()},
-		"errors, the caller's":  {mcpgo.CountErrors, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
-		"none, its text":        {mcpgo.CountNone, plain, resilience.ClassNeutral, "no luck"},
-		"none, SetError":        {mcpgo.CountNone, failedResult(errBackend), resilience.ClassNeutral, errBackend.Error()},
-		"known, a hopeless one": {mcpgo.CountKnown, failedResult(resilience.MarkPermanent(errUnknown)), permanent, errUnknown.Error()},
+		"all, its text":        {all, failed("no luck"), transient, "no luck"},
+		"all, an argument":     {all, failed(missing), invalid, missing},
+		"all, SetError":        {all, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
+		"errors, its text":     {errs, failed("no luck"), neutral, "no luck"},
+		"errors, SetError":     {errs, failedResult(errUnknown), transient, "unknown"},
+		"errors, the caller's": {errs, failedResult(os.ErrNotExist), invalid, os.ErrNotExist.Error()},
+		"none, its text":       {none, failed("no luck"), neutral, "no luck"},
+		"none, a dead backend": {none, failed("dial: connection refused"), neutral, "dial: connection refused"},
+		"none, SetError":       {none, failedResult(errBackend), neutral, errBackend.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tc.failure(t.Context(), request("x", nil, nil), tc.result)
 			assert.EqualError(t, err, tc.text)
 			assert.Equal(t, tc.class, resilience.Classify(err))
+			assert.Equal(t, tc.text == errBackend.Error(), errors.Is(err, errBackend))
 		})
 	}
 }
 
-func TestSetErrorIsTheErrorItself(t *testing.T) {
-	for _, failure := range []mcpgo.FailureFunc{mcpgo.CountKnown, mcpgo.CountAll, mcpgo.CountErrors, mcpgo.CountNone} {
-		assert.ErrorIs(t, failure(t.Context(), request("x", nil, nil), failedResult(errBackend)), errBackend)
+// argumentErrors returns every complaint about arguments that mcp-go's requests make.
+func argumentErrors(r mcp.CallToolRequest) map[string]error {
+	errs := make(map[string]error)
+	for _, key := range []string{"missing", "s", "o", "l"} {
+		_, errs["string "+key] = r.RequireString(key)
+		_, errs["int "+key] = r.RequireInt(key)
+		_, errs["float "+key] = r.RequireFloat(key)
+		_, errs["bool "+key] = r.RequireBool(key)
+		_, errs["strings "+key] = r.RequireStringSlice(key)
+		_, errs["ints "+key] = r.RequireIntSlice(key)
+		_, errs["floats "+key] = r.RequireFloatSlice(key)
+		_, errs["bools "+key] = r.RequireBoolSlice(key)
 	}
-	res := failedResult(errBackend)
-	assert.Equal(t, errBackend, mcpgo.CountKnown(t.Context(), request("x", nil, nil), res))
+	delete(errs, "string s") // which is a string
+	for _, key := range []string{"$filter", "größe", "user id", "filter[name]", `a "b" \c`, "a\nb\u200b\x80", ""} {
+		_, errs["of the name "+key] = r.RequireString(key)
+	}
+	return errs
 }
 
-// A FailureFunc may meet a result that it doesn't expect, as one without content.
-func TestFailureFuncThatPanicsHasSaidNothing(t *testing.T) {
-	marked := failedResult(errBackend)
-	marked.Content = []mcp.Content{mcp.ImageContent{}}
-	for name, tc := range map[string]struct {
-		res     *mcp.CallToolResult
-		items   int // of the content
-		counted int
-	}{
-		"nothing is known":     {res: &mcp.CallToolResult{IsError: true, StructuredContent: "no such row"}},
-		"the backend's, by us": {res: marked, items: 2, counted: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := newGuard(t, resilience.Config{})
-			res, err := mcpgo.Middleware(g, mcpgo.Failure(
-				func(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult) error {
-					return errors.New(res.Content[0].(mcp.TextContent).Text)
-				}))(returns(tc.res, nil))(t.Context(), request("x", nil, nil))
-			require.NoError(t, err)
-			assert.Equal(t, tc.res.StructuredContent, res.StructuredContent, "the tool's own answer stands")
-			assert.Len(t, res.Content, tc.items)
-			assert.Equal(t, tc.counted, failures(t, g, "x"))
-		})
+// mcp-go's complaints about arguments are the caller's mistake, as errors and in results. This test fails if mcp-go
+// changes their words.
+func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
+	args := map[string]any{"s": "text", "o": map[string]any{}, "l": []any{"text", 1, map[string]any{}}}
+	errs := argumentErrors(request("x", args, nil))
+	assert.Len(t, errs, 38)
+
+	for name, complaint := range errs {
+		for kind, handler := range map[string]server.ToolHandlerFunc{
+			"an error":     returns(nil, complaint),
+			"a result":     returns(mcp.NewToolResultError(complaint.Error()), nil),
+			"after a line": returns(mcp.NewToolResultErrorFromErr("bad arguments\n", complaint), nil),
+		} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				var ended resilience.CallEnd
+				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Observers: []resilience.Observer{{
+					End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+				}}})
+				var tries atomic.Int32
+				h := mcpgo.Middleware(g, mcpgo.Failure(mcpgo.CountAll))(counted(&tries, handler))
+				res, err := h(t.Context(), request("x", args, nil))
+				require.NoError(t, g.Flush(t.Context()))
+				assert.ErrorIs(t, ended.Err, resilience.CodeValidation)
+				assert.EqualValues(t, 1, tries.Load())
+				assert.Zero(t, failures(t, g, "x"))
+				if err != nil {
+					assert.Equal(t, complaint, err)
+					return
+				}
+				assert.Contains(t, text(t, res), complaint.Error())
+				assert.Empty(t, errorIn(t, res).Code)
+			})
+		}
 	}
 }
 
-// The words of a tool's author are the tool's, too.
-func TestSecretsInTheWordsOfAnAuthorAreReplaced(t *testing.T) {
-	const dsn = "postgres://app:hunter2@db.internal/app"
-	own := &resilience.Error{Code: resilience.CodeToolFailed, Message: "can't query " + dsn, Suggestion: "see " + dsn}
-	for name, handler := range map[string]server.ToolHandlerFunc{
-		"an error": returns(nil, own), "SetError": returns(failedResult(own), nil),
-	} {
-		t.Run(name, func(t *testing.T) {
-			res, err := mcpgo.Middleware(newGuard(t, resilience.Config{}))(handler)(t.Context(), request("x", nil, nil))
-			require.NoError(t, err)
-			assert.Equal(t, "see postgres://[REDACTED]@db.internal/app", errorIn(t, res).Suggestion)
-			assert.NotContains(t, errorIn(t, res).Message, "hunter2")
-			assert.NotContains(t, text(t, res), "hunter2")
-		})
+// A FailureFunc may meet a result that it doesn't expect, such as one without content.
+func TestFailureFuncThatPanicsDecidesNothing(t *testing.T) {
+	g := newGuard(t, resilience.Config{})
+	panics := mcpgo.Failure(func(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult) error {
+		return errors.New(res.Content[1].(mcp.TextContent).Text)
+	})
+	for want, handler := range []server.ToolHandlerFunc{returns(mcp.NewToolResultError("no such row"), nil), fails} {
+		res, err := mcpgo.Middleware(g, panics)(handler)(t.Context(), request("x", nil, nil))
+		require.NoError(t, err)
+		assert.Len(t, res.Content, want+1, "the tool's own answer stands")
+		assert.Equal(t, want, failures(t, g, "x"))
 	}
 }

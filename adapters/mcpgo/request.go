@@ -2,10 +2,18 @@ package mcpgo
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/seed8d1e2389/resilience"
+)
+
+// mcp-go serves stdio with five workers, of which calls that are held must not take most.
+const (
+	stdioSession     = "stdio" // the ID of the session
+	maxHeldOverStdio = 2
 )
 
 // requestOf returns what the guard needs to know of a request.
@@ -15,11 +23,17 @@ func (h *handler) requestOf(ctx context.Context, req mcp.CallToolRequest) resili
 		meta = req.Params.Meta.AdditionalFields
 	}
 
+	info := infoOf(ctx, meta)
+	maxHeld := 0
+	if info.Session == stdioSession {
+		maxHeld = maxHeldOverStdio
+	}
 	return resilience.Request{
-		RequestInfo:  infoOf(ctx, meta),
+		RequestInfo:  info,
 		Arguments:    req.GetRawArguments(),
 		Effect:       effectOf(lookUp(ctx, req.Params.Name)),
 		BreakerKey:   h.breakerKeyOf(ctx, req),
+		MaxHeld:      maxHeld,
 		Unexplained:  resilience.ClassNeutral,
 		AllowDebug:   h.options.allowDebug,
 		AllowTimeout: h.options.allowTimeout,
@@ -76,17 +90,8 @@ func lookUp(ctx context.Context, name string) *mcp.Tool {
 	return nil
 }
 
-// toolNames returns the names of all tools that a call may be of. Without a server, as in a test of the
-// middleware alone, those are the guard's.
-func toolNames(ctx context.Context, g *resilience.Guard) (names []string) {
-	s := server.ServerFromContext(ctx)
-	if s == nil {
-		for _, h := range g.Health() {
-			names = append(names, h.Tool)
-		}
-		return names
-	}
-
+// toolNames returns the names of all tools that a call may be of.
+func toolNames(ctx context.Context, s *server.MCPServer) (names []string) {
 	for name := range s.ListTools() {
 		names = append(names, name)
 	}
@@ -105,4 +110,51 @@ func effectOf(tool *mcp.Tool) resilience.Effect {
 
 	isTrue := func(hint *bool) bool { return hint != nil && *hint } // MCP's default of both is false
 	return resilience.EffectFromHints(isTrue(tool.Annotations.ReadOnlyHint), isTrue(tool.Annotations.IdempotentHint))
+}
+
+// runsAsTask reports whether mcp-go runs a call as a task, which outlives its request and isn't guarded. That the
+// client asks for a task isn't enough: otherwise any client could bypass the guard.
+func runsAsTask(ctx context.Context, req mcp.CallToolRequest) bool {
+	if req.Params.Task == nil {
+		return false
+	}
+
+	tool := lookUp(ctx, req.Params.Name)
+	if tool == nil || tool.Execution == nil {
+		return false
+	}
+	support := tool.Execution.TaskSupport
+	return support == mcp.TaskSupportOptional || support == mcp.TaskSupportRequired
+}
+
+// cloneOf returns a copy of req for one attempt, since an abandoned tool may still change its arguments. The copy
+// doesn't share the header, and no decoded JSON in the arguments and in the _meta.
+func cloneOf(req mcp.CallToolRequest) mcp.CallToolRequest {
+	req.Header = req.Header.Clone()
+	req.Params.Arguments = cloneJSON(req.Params.Arguments)
+	if req.Params.Meta != nil {
+		meta := *req.Params.Meta
+		meta.AdditionalFields, _ = cloneJSON(meta.AdditionalFields).(map[string]any)
+		req.Params.Meta = &meta
+	}
+	return req
+}
+
+func cloneJSON(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := maps.Clone(v)
+		for key, value := range out {
+			out[key] = cloneJSON(value)
+		}
+		return out
+
+	case []any:
+		out := slices.Clone(v)
+		for i, value := range out {
+			out[i] = cloneJSON(value)
+		}
+		return out
+	}
+	return v
 }

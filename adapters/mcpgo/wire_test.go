@@ -28,10 +28,9 @@ type wire struct {
 
 var _ transport.Interface = (*wire)(nil)
 
-// newWire returns a wire to s. The handler answers elicitations, and may be nil.
-func newWire(s *server.MCPServer, h server.ElicitationHandler) *wire {
+func newWire(s *server.MCPServer) *wire {
 	w := &wire{
-		InProcessSession: server.NewInProcessSessionWithHandlers("s", nil, h, nil),
+		InProcessSession: server.NewInProcessSession("s", nil),
 		server:           s,
 		notifications:    make(chan mcp.JSONRPCNotification, 100),
 		closed:           make(chan struct{}),
@@ -40,17 +39,10 @@ func newWire(s *server.MCPServer, h server.ElicitationHandler) *wire {
 	return w
 }
 
-// connect returns a client in the same process, which is closed when the test ends. It has a
-// user unless u is nil.
-func connect(t *testing.T, s *server.MCPServer, u *user) *client.Client {
+// connect returns a client in the same process, which is closed when the test ends.
+func connect(t *testing.T, s *server.MCPServer) *client.Client {
 	t.Helper()
-	var handler server.ElicitationHandler
-	var opts []client.ClientOption
-	if u != nil {
-		handler, opts = u, append(opts, client.WithElicitationHandler(u))
-	}
-
-	c := client.NewClient(newWire(s, handler), opts...)
+	c := client.NewClient(newWire(s))
 	require.NoError(t, c.Start(t.Context()))
 	t.Cleanup(func() { _ = c.Close() })
 

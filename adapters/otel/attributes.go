@@ -26,6 +26,7 @@ const (
 	keyDelay        = attribute.Key("resilience.delay")
 	keyTimeout      = attribute.Key("resilience.timeout")
 	keyRetryAfter   = attribute.Key("resilience.retry_after")
+	keyCounted      = attribute.Key("resilience.counted")
 	keyUnfinished   = attribute.Key("resilience.unfinished")
 	keyBreaker      = attribute.Key("resilience.breaker.name")
 	keyBreakerState = attribute.Key("resilience.breaker.state")

@@ -44,6 +44,7 @@
 //	gen_ai.tool.name        string  all spans
 //	error.type              string  failures: tool_error for MCP requests, the code for other calls
 //	resilience.code         string  calls and late results with an error
+//	resilience.counted      bool    calls with an error: whether the breaker has counted it as a failure
 //	resilience.attempts     int     calls; 0 if the tool wasn't called
 //	resilience.timeout      double  calls that had a timeout, in seconds
 //	resilience.retry_after  double  errors with a RetryAfter, in seconds
@@ -54,8 +55,8 @@
 // traces are often sent to other companies. Use resilience.LogObserver to log it.
 //
 // The caller's mistakes (VALIDATION_ERROR, TOOL_NOT_FOUND) are failures here, because the
-// conventions count every result with isError as one. Use resilience.code to distinguish
-// them. A call whose caller left (CANCELED) isn't a failure: it has the code, but neither
+// conventions count every result with isError as one. Use resilience.counted to distinguish
+// them from those of the backend. A call whose caller left (CANCELED) isn't a failure: it has the code, but neither
 // error.type nor the status. Nor is a call that isn't finished a failure.
 //
 //	span event        attributes
@@ -86,7 +87,7 @@
 //	resilience.calls.abandoned     updowncounter  {call}     gen_ai.tool.name
 //
 // (all) means mcp.method.name, gen_ai.operation.name, gen_ai.tool.name, error.type,
-// resilience.code and resilience.unfinished, each where the call's span has it. On metrics and
+// resilience.code, resilience.counted and resilience.unfinished, each where the call's span has it. On metrics and
 // in error.type, a code that isn't one of the resilience package's own is _OTHER.
 //
 // The last three instruments need [Telemetry.Watch], and show what is in the guard's Health when they

@@ -26,7 +26,7 @@ type errorHandler struct {
 	log *slog.Logger
 
 	mu         sync.Mutex
-	last       time.Time // when the latest error occurred; zero if there was none
+	last       time.Time // when the latest error occurred
 	suppressed int       // errors since the latest one that was logged
 	logging    bool      // the log hasn't returned yet
 }
@@ -39,7 +39,7 @@ func (h *errorHandler) Handle(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	quiet := h.last.IsZero() || now.Sub(h.last) >= quietPeriod
+	quiet := now.Sub(h.last) >= quietPeriod
 	h.last = now
 	if !quiet || h.logging {
 		h.suppressed++

@@ -58,7 +58,7 @@ func newInstruments(m metric.Meter) (instruments, error) {
 }
 
 func (i *instruments) recordEnd(c call, e resilience.CallEnd) {
-	attrs := make([]attribute.KeyValue, 0, 6)
+	attrs := make([]attribute.KeyValue, 0, 7)
 	attrs = append(attrs, keyOperation.String(executeTool), text(keyTool, e.Label))
 	if c.method != "" {
 		attrs = append(attrs, text(keyMethod, c.method))
@@ -67,7 +67,7 @@ func (i *instruments) recordEnd(c call, e resilience.CallEnd) {
 		attrs = append(attrs, keyUnfinished.Bool(true))
 	}
 	if e.Err != nil {
-		attrs = append(attrs, keyCode.String(bounded(e.Err.Code)))
+		attrs = append(attrs, keyCode.String(bounded(e.Err.Code)), keyCounted.Bool(e.Counted))
 	}
 	if failure := c.errorType(e.Err); failure != "" {
 		attrs = append(attrs, keyError.String(failure))
@@ -102,7 +102,7 @@ func (i *instruments) recordLate(c call, e resilience.LateResult) {
 	i.lateDelay.Record(c.context(), e.Late.Seconds(), metric.WithAttributes(attrs...))
 }
 
-func (i *instruments) recordBreakerChange(e resilience.BreakerChange) {
+func (i *instruments) recordBreaker(e resilience.BreakerChange) {
 	i.breakerChanges.Add(context.Background(), 1, metric.WithAttributes(
 		text(keyBreaker, e.Label), keyBreakerState.String(e.To.String()), keyBreakerCause.String(e.Cause.String())))
 }

@@ -66,7 +66,7 @@ func New(cfg Config) (*Telemetry, error) {
 
 // Observer returns an observer for a guard's Config.Observers. List it once in each guard.
 func (t *Telemetry) Observer() resilience.Observer {
-	return resilience.Observer{Start: t.start, Retry: t.retry, End: t.end, Late: t.late, Breaker: t.breaker}
+	return resilience.Observer{Start: t.start, Retry: t.retry, End: t.end, Late: t.late, Breaker: t.recordBreaker}
 }
 
 // A call is what start leaves in the context for the later events of a call.
@@ -79,13 +79,8 @@ type call struct {
 // callKey contains the Telemetry, so that two of them in one guard don't mix up their spans.
 type callKey struct{ *Telemetry }
 
-// callOf returns the call to which ctx belongs. If start wasn't called, its span does nothing.
-func (t *Telemetry) callOf(ctx context.Context) call {
-	if c, ok := ctx.Value(callKey{t}).(call); ok {
-		return c
-	}
-	return call{span: trace.SpanFromContext(context.Background())}
-}
+// callOf returns the call to which ctx belongs.
+func (t *Telemetry) callOf(ctx context.Context) call { return ctx.Value(callKey{t}).(call) }
 
 // context returns a context for recording metrics. It holds the span, which exemplars need,
 // but not the client's baggage.
@@ -118,5 +113,3 @@ func (t *Telemetry) late(ctx context.Context, e resilience.LateResult) {
 	t.recordLate(c, e)
 	t.makeLateSpan(ctx, c, e)
 }
-
-func (t *Telemetry) breaker(e resilience.BreakerChange) { t.recordBreakerChange(e) }

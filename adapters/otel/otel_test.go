@@ -18,8 +18,6 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.opentelemetry.io/otel/trace"
-	tracenoop "go.opentelemetry.io/otel/trace/noop"
 )
 
 // OpenTelemetry's global providers can replace the initial ones only once in a process.
@@ -51,86 +49,6 @@ func TestDefaultIsTheGlobalProvidersEvenIfSetLater(t *testing.T) {
 	})
 }
 
-func TestNoopProvidersKeepTheClientsTrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		telemetry, err := otelresilience.New(otelresilience.Config{
-			TracerProvider: tracenoop.NewTracerProvider(), MeterProvider: metricnoop.NewMeterProvider(),
-		})
-		require.NoError(t, err)
-		guard := newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})
-		stop, err := telemetry.Watch(guard)
-		require.NoError(t, err)
-		stop()
-
-		_, err = resilience.Do(t.Context(), guard, "x", func(ctx context.Context) (int, error) {
-			assert.Equal(t, clientTrace, trace.SpanContextFromContext(ctx).TraceID().String())
-			panic("p")
-		}, withTrace())
-		require.Error(t, err)
-		flush(t, guard)
-	})
-}
-
-// failingMeters can't make the instrument of this name.
-type failingMeters struct {
-	metricnoop.MeterProvider
-	name string
-}
-
-func (p failingMeters) Meter(string, ...metric.MeterOption) metric.Meter {
-	return failingMeter{name: p.name}
-}
-
-type failingMeter struct {
-	metricnoop.Meter
-	name string
-}
-
-func (m failingMeter) fails(name string) error {
-	if name == m.name {
-		return errBoom
-	}
-	return nil
-}
-
-func (m failingMeter) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
-	return metricnoop.Int64Counter{}, m.fails(name)
-}
-
-func (m failingMeter) Int64Histogram(name string, _ ...metric.Int64HistogramOption) (metric.Int64Histogram, error) {
-	return metricnoop.Int64Histogram{}, m.fails(name)
-}
-
-func (m failingMeter) Float64Histogram(
-	name string, _ ...metric.Float64HistogramOption,
-) (metric.Float64Histogram, error) {
-	return metricnoop.Float64Histogram{}, m.fails(name)
-}
-
-func (m failingMeter) Int64ObservableGauge(
-	name string, _ ...metric.Int64ObservableGaugeOption,
-) (metric.Int64ObservableGauge, error) {
-	return metricnoop.Int64ObservableGauge{}, m.fails(name)
-}
-
-func (m failingMeter) Int64ObservableUpDownCounter(
-	name string, _ ...metric.Int64ObservableUpDownCounterOption,
-) (metric.Int64ObservableUpDownCounter, error) {
-	return metricnoop.Int64ObservableUpDownCounter{}, m.fails(name)
-}
-
-func TestNewReturnsTheErrorOfEachInstrument(t *testing.T) {
-	for _, name := range []string{
-		"mcp.server.operation.duration", "mcp.client.operation.duration", "resilience.call.duration",
-		"resilience.call.attempts", "resilience.retries", "resilience.late_result.delay", "resilience.breaker.changes",
-		"resilience.breaker.state", "resilience.calls.in_flight", "resilience.calls.abandoned",
-	} {
-		telemetry, err := otelresilience.New(otelresilience.Config{MeterProvider: failingMeters{name: name}})
-		assert.ErrorIs(t, err, errBoom, name)
-		assert.Nil(t, telemetry, name)
-	}
-}
-
 func TestTwoTelemetriesOfOneGuardDontMixUpSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newFixture(t, resilience.Config{})
@@ -143,29 +61,6 @@ func TestTwoTelemetriesOfOneGuardDontMixUpSpans(t *testing.T) {
 		assert.Equal(t, outer.SpanContext.SpanID(), first.span("resilience.late_result").Parent.SpanID())
 		assert.Equal(t, inner.SpanContext.SpanID(), second.span("resilience.late_result").Parent.SpanID())
 	})
-}
-
-func TestWithoutStartMetricsAreRecorded(t *testing.T) {
-	f := newFixture(t, resilience.Config{})
-	o := f.telemetry.Observer()
-	o.Start = nil
-	cfg := toolX(resilience.Tool{Effect: resilience.ReadOnly})
-	cfg.Observers = []resilience.Observer{o}
-	g := newGuard(t, cfg)
-
-	ctx, around := f.tracer.Start(t.Context(), "around")
-	_, err := resilience.Do(ctx, g, "x", fail, withTrace())
-	require.Error(t, err)
-	flush(t, g)
-	assert.Empty(t, f.spans.GetSpans(), "the span around the call isn't ours to end")
-
-	around.End()
-	s := f.span("around")
-	assert.Empty(t, s.Events)
-	assert.Empty(t, s.Attributes)
-	got := f.collect()
-	assert.Len(t, got["resilience.call.duration"], 1)
-	assert.Equal(t, 3.0, got["resilience.retries"][0].value)
 }
 
 // A hangingExporter hangs until it is released.
@@ -184,7 +79,6 @@ func (e hangingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadO
 	return e.InMemoryExporter.ExportSpans(ctx, spans)
 }
 
-// A span processor that waits for its exporter blocks the observer, but no call.
 func TestSynchronousExporterThatHangsCostsOnlyTelemetry(t *testing.T) {
 	var log recorder
 	e := hangingExporter{tracetest.NewInMemoryExporter(), make(chan struct{}, 1), make(chan struct{})}
@@ -208,3 +102,57 @@ func TestSynchronousExporterThatHangsCostsOnlyTelemetry(t *testing.T) {
 	logged := strings.Join(log.all(), "")
 	assert.Equal(t, 1, strings.Count(logged, "too slow or blocks"), logged)
 }
+
+// failingMeters can't make the instrument of this name.
+type failingMeters struct {
+	metricnoop.Meter
+	name string
+}
+
+func (m failingMeters) fails(name string) error {
+	if name == m.name {
+		return errBoom
+	}
+	return nil
+}
+
+func (m failingMeters) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return nil, m.fails(name)
+}
+func (m failingMeters) Int64Histogram(name string, _ ...metric.Int64HistogramOption) (metric.Int64Histogram, error) {
+	return nil, m.fails(name)
+}
+func (m failingMeters) Float64Histogram(
+	name string, _ ...metric.Float64HistogramOption,
+) (metric.Float64Histogram, error) {
+	return nil, m.fails(name)
+}
+func (m failingMeters) Int64ObservableGauge(
+	name string, _ ...metric.Int64ObservableGaugeOption,
+) (metric.Int64ObservableGauge, error) {
+	return nil, m.fails(name)
+}
+func (m failingMeters) Int64ObservableUpDownCounter(
+	name string, _ ...metric.Int64ObservableUpDownCounterOption,
+) (metric.Int64ObservableUpDownCounter, error) {
+	return nil, m.fails(name)
+}
+
+func TestErrorOfEachInstrumentIsReturned(t *testing.T) {
+	for name := range documented {
+		provider := meterProvider{meter: failingMeters{name: name}}
+		telemetry, err := otelresilience.New(otelresilience.Config{MeterProvider: provider})
+		assert.ErrorIs(t, err, errBoom, name)
+		assert.Nil(t, telemetry, name)
+	}
+	_, err := newFixture(t, resilience.Config{}).telemetry.Watch(nil)
+	assert.EqualError(t, err, "resilience: otel: nil *Guard")
+}
+
+// A meterProvider has one meter.
+type meterProvider struct {
+	metricnoop.MeterProvider
+	meter metric.Meter
+}
+
+func (p meterProvider) Meter(string, ...metric.MeterOption) metric.Meter { return p.meter }

@@ -132,7 +132,7 @@ func (c call) describe(e resilience.CallEnd) {
 		return
 	}
 
-	c.span.SetAttributes(text(keyCode, string(e.Err.Code)))
+	c.span.SetAttributes(text(keyCode, string(e.Err.Code)), keyCounted.Bool(e.Counted))
 	if e.Err.RetryAfter > 0 {
 		c.span.SetAttributes(seconds(keyRetryAfter, e.Err.RetryAfter))
 	}
@@ -164,22 +164,11 @@ func (t *Telemetry) makeLateSpan(ctx context.Context, c call, e resilience.LateR
 // addException adds an event to span if err is a panic. It leaves out the value of the panic,
 // whose text is as confidential as that of any other cause.
 func addException(span trace.Span, err error, at time.Time) {
-	p := panicIn(err)
-	if p == nil {
+	var p *resilience.PanicError
+	if !errors.As(err, &p) {
 		return
 	}
 	span.AddEvent("exception", trace.WithTimestamp(at), trace.WithAttributes(
 		keyException.String(fmt.Sprintf("%T", p.Value)),
 		keyStack.String(validUTF8(string(p.Stack)))))
-}
-
-// panicIn returns the panic in err's chain, or nil. The methods of err may panic.
-func panicIn(err error) (p *resilience.PanicError) {
-	defer func() {
-		if recover() != nil {
-			p = nil
-		}
-	}()
-	errors.As(err, &p)
-	return p
 }

@@ -41,33 +41,23 @@ type watch struct {
 	attrs []attribute.KeyValue
 }
 
-// observe reports the guard's Health to o, that of tools that are listed first, and always in the same order: an SDK
-// may have a limit of series.
+// observe reports the guard's Health to o. Tools that are listed come first, and all of them always in the same order,
+// since an SDK may have a limit of series. A tool that isn't listed may have the name of a breaker that others share.
 func (w watch) observe(_ context.Context, o metric.Observer) error {
 	all := w.guard.Health()
 	isListed := func(h resilience.Health) bool { return h.Listed }
 	isOther := func(h resilience.Health) bool { return !h.Listed }
 	all = append(slices.DeleteFunc(slices.Clone(all), isOther), slices.DeleteFunc(all, isListed)...)
 
-	breakers := make(map[string]resilience.Health) // which tools may share
-	var names []string
+	seen := make(map[string]bool) // breakers, which tools may share
 	for _, h := range all {
 		tool := w.with(text(keyTool, h.Tool))
 		o.ObserveInt64(w.inFlight, int64(h.InFlight), tool)
 		o.ObserveInt64(w.abandoned, int64(h.Abandoned), tool)
-
-		// A tool that isn't listed may have the name of a breaker that others share, but has its own.
-		_, seen := breakers[h.Breaker]
-		if !seen {
-			names = append(names, h.Breaker)
+		if !seen[h.Breaker] {
+			seen[h.Breaker] = true
+			w.observeBreaker(o, h)
 		}
-		if !seen || h.Tool != h.Breaker {
-			breakers[h.Breaker] = h
-		}
-	}
-
-	for _, name := range names {
-		w.observeBreaker(o, breakers[name])
 	}
 	return nil
 }

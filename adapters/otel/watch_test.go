@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
-	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
-	metricnoop "go.opentelemetry.io/otel/metric/noop"
 )
 
 // breakerStates returns the states whose series is 1, by breaker.
@@ -82,21 +78,6 @@ func TestWatchReportsHealthUntilStopped(t *testing.T) {
 	})
 }
 
-func TestSharedBreakerIsObservedOnce(t *testing.T) {
-	f := newFixture(t, resilience.Config{Tools: map[string]resilience.Tool{
-		"a": {Breaker: "db"}, "b": {Breaker: "db"},
-	}})
-	var observe metric.Callback
-	telemetry, err := otelresilience.New(otelresilience.Config{MeterProvider: fakeMeters{registered: &observe}})
-	require.NoError(t, err)
-	_, err = telemetry.Watch(f.guard)
-	require.NoError(t, err)
-
-	var o observationCount
-	require.NoError(t, observe(t.Context(), &o))
-	assert.EqualValues(t, 2*2+4, o.n, "two of each tool, and one of each state")
-}
-
 // An agent may make up a tool that has the name of a backend.
 func TestWatchReportsTheBreakerOfToolsThatAreListed(t *testing.T) {
 	for _, listed := range []string{"another", "zebra"} {
@@ -119,94 +100,19 @@ func TestWatchReportsTheBreakerOfToolsThatAreListed(t *testing.T) {
 	}
 }
 
-type observationCount struct {
-	metricnoop.Observer
-	n int
-}
-
-func (o *observationCount) ObserveInt64(metric.Int64Observable, int64, ...metric.ObserveOption) {
-	o.n++
-}
-
-func TestAttributesDistinguishGuards(t *testing.T) {
-	f := newFixture(t, toolX(resilience.Tool{}))
-	another := newGuard(t, toolX(resilience.Tool{}))
-	for name, g := range map[string]*resilience.Guard{"a": f.guard, "b": another} {
-		stop, err := f.telemetry.Watch(g, attribute.String("guard", name))
-		require.NoError(t, err)
-		defer stop()
-	}
-
-	got := f.collect()
-	var guards []string
-	for _, p := range got["resilience.calls.in_flight"] {
-		guards = append(guards, p.attrs["guard"].(string))
-	}
-	slices.Sort(guards)
-	assert.Equal(t, []string{"a", "b"}, guards)
-	assert.Len(t, got["resilience.breaker.state"], 8)
-}
-
-// fakeMeters keep the callback that is registered, and return the given errors.
-type fakeMeters struct {
-	metricnoop.MeterProvider
-	register, unregister error
-	registered           *metric.Callback
-}
-
-func (p fakeMeters) Meter(string, ...metric.MeterOption) metric.Meter { return fakeMeter{provider: p} }
-
-type fakeMeter struct {
-	metricnoop.Meter
-	provider fakeMeters
-}
-
-func (m fakeMeter) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
-	if m.provider.registered != nil {
-		*m.provider.registered = f
-	}
-	return registration{err: m.provider.unregister}, m.provider.register
-}
-
-type registration struct {
-	metricnoop.Registration
-	err error
-}
-
-func (r registration) Unregister() error { return r.err }
-
-func TestWatchReportsErrors(t *testing.T) {
-	f := newFixture(t, resilience.Config{})
-	_, err := f.telemetry.Watch(nil)
-	assert.EqualError(t, err, "resilience: otel: nil *Guard")
-
-	telemetry, err := otelresilience.New(otelresilience.Config{MeterProvider: fakeMeters{register: errBoom}})
-	require.NoError(t, err)
-	_, err = telemetry.Watch(f.guard)
-	assert.ErrorIs(t, err, errBoom)
-
-	telemetry, err = otelresilience.New(otelresilience.Config{MeterProvider: fakeMeters{unregister: errBoom}})
-	require.NoError(t, err)
-	stop, err := telemetry.Watch(f.guard)
-	require.NoError(t, err)
-	reported := recordErrors(t)
-	stop()
-	assert.Equal(t, []string{errBoom.Error()}, reported.all())
-}
-
 // A recent SDK keeps 2,000 series, which are enough for 500 breakers.
 func TestWatchReportsListedToolsFirst(t *testing.T) {
 	f := newFixture(t, toolX(resilience.Tool{}))
 	for i := range 600 {
 		_ = f.call(t.Context(), fmt.Sprint("a", i), succeed)
 	}
-	stop, err := f.telemetry.Watch(f.guard)
+	stop, err := f.telemetry.Watch(f.guard, attribute.String("guard", "a"))
 	require.NoError(t, err)
 	defer stop()
 	for range 3 {
 		states := 0
 		for _, p := range f.collect()["resilience.breaker.state"] {
-			if p.attrs["resilience.breaker.name"] == "x" {
+			if p.attrs["resilience.breaker.name"] == "x" && p.attrs["guard"] == "a" {
 				states++
 			}
 		}

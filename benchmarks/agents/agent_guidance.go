@@ -11,7 +11,7 @@ import (
 //   - If the suggestion is to check, and it was a write that failed, it checks before it writes again.
 //   - If the call isn't retryable, it gives up.
 //   - Otherwise it waits until retryAfter has passed or, if that isn't known, 2s, then twice as long each time, up to
-//     30s. If the suggestion is not to call this tool before that, it avoids the tool meanwhile, and goes on with
+//     30s. If the suggestion is to use other tools before that, it avoids the tool meanwhile, and goes on with
 //     what needs other tools.
 //
 // Without guidance it reads the text.
@@ -25,7 +25,7 @@ func obey(f failure) decision {
 	if d.after == 0 {
 		d.after = doubling(f.tries)
 	}
-	d.avoid = strings.Contains(g.Suggestion, "Do not call this tool")
+	d.avoid = avoids(g.Suggestion)
 	switch {
 	case f.step == writing && strings.Contains(g.Suggestion, "check"):
 		d.do = check

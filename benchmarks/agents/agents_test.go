@@ -18,9 +18,9 @@ import (
 
 func TestAgentsDecideAsTheirPagesSay(t *testing.T) {
 	const reset, s = "connection reset by peer", time.Second
-	open := &guidance{Suggestion: "Do not call this tool again before …", Retryable: true, RetryAfter: 30}
+	open := &guidance{Suggestion: "Do not call this tool for 30 seconds; use others.", Retryable: true, RetryAfter: 30}
 	soon := &guidance{Retryable: true}
-	ask := &guidance{Suggestion: "The outcome is unknown: check whether it took effect", RetryAfter: 9}
+	ask := &guidance{Suggestion: "It may have taken effect: check that in 9 seconds before …", RetryAfter: 9}
 	for name, test := range map[string]struct {
 		decide func(failure) decision
 		failure
@@ -31,16 +31,19 @@ func TestAgentsDecideAsTheirPagesSay(t *testing.T) {
 		"text, ninth":        {readText, failure{text: reset, tries: 9}, decision{do: again, after: 30 * s}},
 		"text, seconds":      {readText, failure{text: "retry after 15 seconds"}, decision{do: again, after: 15 * s}},
 		"text, more seconds": {readText, failure{text: "for 7 more seconds"}, decision{do: again, after: 7 * s}},
-		"text, JSON":         {readText, failure{text: `{"retryAfter":4}`}, decision{do: again, after: 4 * s}},
+		"text, a limit": {
+			readText, failure{text: "Call again in 4 seconds; use others meanwhile."},
+			decision{do: again, after: 4 * s, avoid: true},
+		},
 		"text, at once": {
 			readText, failure{text: "do not repeat the call at once", tries: 1}, decision{do: again, after: 30 * s},
 		},
 		"text, avoid": {
-			readText, failure{text: `Do not call this tool. "retryAfter":4`}, decision{do: again, after: 4 * s, avoid: true},
+			readText, failure{text: "Do not call this tool for 4 seconds"}, decision{do: again, after: 4 * s, avoid: true},
 		},
 		"text, check":         {readText, failure{step: writing, text: "check first"}, decision{do: check, after: s}},
 		"text, check, a read": {readText, failure{text: "check first"}, decision{do: again, after: s}},
-		"text, never":         {readText, failure{text: "Do not repeat the same call"}, decision{do: giveUp, after: s}},
+		"text, never":         {readText, failure{text: "Do not repeat this call"}, decision{do: giveUp, after: s}},
 
 		"guidance, none":    {obey, failure{text: reset, tries: 2}, decision{do: again, after: 4 * s}},
 		"guidance, open":    {obey, failure{guidance: open}, decision{do: again, after: 30 * s, avoid: true}},
@@ -56,7 +59,7 @@ func TestAgentsDecideAsTheirPagesSay(t *testing.T) {
 			workOnMeanwhile, failure{text: reset, tries: 1}, decision{do: again, after: 2 * s, meanwhile: true},
 		},
 		"busy, avoid": {
-			workOnMeanwhile, failure{text: `Do not call this tool. "retryAfter":4`},
+			workOnMeanwhile, failure{text: "Do not call this tool for 4 seconds"},
 			decision{do: again, after: 4 * s, meanwhile: true, avoid: true},
 		},
 		"careful, a write": {checkWrites, failure{step: writing, text: reset, tries: 1}, decision{do: check, after: 2 * s}},

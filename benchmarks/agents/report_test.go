@@ -16,7 +16,7 @@ import (
 
 var (
 	seeds  = flag.Int("seeds", 2, "how many worlds each agent works in, with each server")
-	update = flag.Bool("update", false, "rewrite docs/agents.svg and the tables in README.md and benchmarks/README.md")
+	update = flag.Bool("update", false, "rewrite docs/agents.svg and the tables in docs/agents.md and benchmarks/README.md")
 )
 
 // TestReport lets all agents work with all servers, and prints the tables. It is a test because fake time is only to
@@ -45,7 +45,7 @@ func TestReport(t *testing.T) {
 	require.NoError(t, readSVG(all.picture()))
 	if *update {
 		require.NoError(t, os.WriteFile("../../docs/agents.svg", []byte(all.picture()), 0o644))
-		require.NoError(t, replaceTable("../../README.md", all.brief()))
+		require.NoError(t, replaceTable("../../docs/agents.md", all.brief()))
 		require.NoError(t, replaceTable("../README.md", all.markdown()))
 	}
 }

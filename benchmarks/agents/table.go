@@ -12,7 +12,7 @@ import (
 type metric struct {
 	name  string
 	value func(result) float64
-	brief bool // whether it is in the README's table and in the picture
+	brief bool // whether it is in the table of docs/agents.md and in the picture
 }
 
 var metrics = []metric{
@@ -123,7 +123,7 @@ func (all results) markdown() string {
 	return strings.Join(tables, "\n")
 }
 
-// brief returns the README's table, that of the agent that obeys.
+// brief returns the table of docs/agents.md, that of the agent that obeys.
 func (all results) brief() string {
 	a := slices.IndexFunc(agents, func(a agent) bool { return a.name == obeys })
 	return markdown(all.rows(a, isBrief))

@@ -27,7 +27,7 @@ func TestAWS(t *testing.T) {
 	}
 	assert.Equal(t, own, judge(t, answering(200, "")))
 	assert.Equal(t, mistake, judge(t, answering(400, "ResourceNotFoundException")))
-	assert.Equal(t, counted, judge(t, answering(400, "ProvisionedThroughputExceededException")))
+	assert.Equal(t, limited, judge(t, answering(400, "ProvisionedThroughputExceededException")))
 	assert.Equal(t, counted, judge(t, answering(500, "InternalServerError")))
 	assert.Equal(t, counted, judge(t, list("http://"+refusing(t))))
 }

@@ -17,16 +17,24 @@ import (
 const (
 	counted = "a failure of the backend"
 	mistake = "a mistake"
+	limited = "a rate limit"
 	own     = "the tool's own"
 )
 
 // judge calls a tool, as behind an adapter for MCP, that does what it does and then fails in words which
 // tell nothing. It returns whose fault that was.
 func judge(t *testing.T, does func(context.Context)) string {
+	return judgeError(t, func(ctx context.Context) error {
+		does(ctx)
+		return errors.New("it didn't work")
+	})
+}
+
+// judgeError is judge for a tool that fails in words of its own.
+func judgeError(t *testing.T, fails func(context.Context) error) string {
 	guard := resilience.Must(resilience.New(resilience.Config{Retry: resilience.Retry{MaxRetries: -1}}))
 	r := resilience.Run(t.Context(), guard, "tool", func(ctx context.Context) (string, error) {
-		does(ctx)
-		return "", errors.New("it didn't work")
+		return "", fails(ctx)
 	}, resilience.ForRequest(resilience.Request{Unexplained: resilience.ClassNeutral}))
 
 	require.Error(t, r.Err)
@@ -35,6 +43,8 @@ func judge(t *testing.T, does func(context.Context)) string {
 		return counted
 	case r.Err.Code == resilience.CodeValidation:
 		return mistake
+	case r.Err.Code == resilience.CodeRateLimited:
+		return limited
 	}
 	return own
 }

@@ -35,15 +35,14 @@ func (db DB) ExecContext(ctx context.Context, query string, args ...any) (sql.Re
 // or of the driver, as for an argument that can't be converted. That a dial was refused doesn't mean that nothing was
 // done: database/sql tries again by itself, and returns the error of its last try.
 //
-// The errors of drivers for PostgreSQL have a method SQLState. Those of go-sql-driver/mysql don't: add a
-// case for *mysql.MySQLError, which marks them by their Number.
+// The errors of drivers for PostgreSQL have a method SQLState. Those of go-sql-driver/mysql don't, see isMySQL.
 func ReportSQL(ctx context.Context, err error) {
 	var answer interface{ SQLState() string }
 	var network net.Error
 	switch {
 	case err == nil, errors.Is(err, sql.ErrNoRows):
 		resilience.ReportBackend(ctx, nil)
-	case errors.As(err, &answer):
+	case errors.As(err, &answer), isMySQL(err):
 		resilience.ReportBackend(ctx, err)
 	case errors.As(err, &network), errors.Is(err, driver.ErrBadConn):
 		resilience.ReportBackend(ctx, resilience.MarkBackend(err))

@@ -55,7 +55,7 @@ func (t *tunnel) serve() {
 	}
 }
 
-// The README's example replaces a connection that is half-open.
+// The example of docs/guide.md replaces a connection that is half-open.
 func TestAHalfOpenWebSocketIsReplaced(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ws, err := websocket.Accept(w, r, nil)

@@ -8,7 +8,7 @@
 // flags say unless -speed says otherwise: it takes 24 seconds, clients give up after 3s,
 // the tool's timeout is 500ms, the breaker's cooldown 1.5s, and Probes are 50ms apart.
 //
-// The picture in the README, docs/chaos.svg, is drawn by TestPicture. The same code runs
+// docs/chaos.svg is drawn by TestPicture. The same code runs
 // there at -speed 1, in the fake time of a testing/synctest bubble and over a network in
 // memory, so each run draws the same. The test compares the picture, and "make chaos"
 // rewrites it.

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/chaos.svg")
 
-// TestPicture compares the figures in the README with a run in fake time, apart from those of the server with a Probe:
+// TestPicture compares the figures in docs/performance.md with a run in fake time, apart from those of the server with a Probe:
 // the times between Probes are drawn.
 func TestPicture(t *testing.T) {
 	const committed = "../../docs/chaos.svg"
@@ -36,17 +36,17 @@ func TestPicture(t *testing.T) {
 	})
 	t.Logf("\n%s", stdout.String())
 
-	readme, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("../../docs/performance.md")
 	require.NoError(t, err)
 	head := "| | " + strings.Join(kindNames[:], " | ") + " |\n|---|---|---|---|\n"
 	_, figures, _ := strings.Cut(string(readme), head)
 	figures, _, _ = strings.Cut(figures, "\n\n")
-	require.NotEmpty(t, figures, "the README's table")
+	require.NotEmpty(t, figures, "the table of docs/performance.md")
 	for row := range strings.Lines(figures) {
 		columns := strings.Split(strings.Trim(row, "|\n"), "|")
 		want := strings.Join(strings.Fields(strings.Join(columns[:3], " ")), " ") + " "
 		found := slices.ContainsFunc(rows(stdout.String()), func(row string) bool { return strings.HasPrefix(row, want) })
-		assert.True(t, found, "the README's table: %s", want)
+		assert.True(t, found, "the table of docs/performance.md: %s", want)
 	}
 }
 
@@ -58,7 +58,7 @@ func rows(text string) (rows []string) {
 	return rows
 }
 
-// inFakeTime returns what happens to the servers of the README's picture, changed by args.
+// inFakeTime returns what happens to the servers of docs/chaos.svg, changed by args.
 func inFakeTime(t *testing.T, args ...string) (cfg config, all results) {
 	cfg = defaults(t, args...)
 	synctest.Test(t, func(t *testing.T) {
@@ -140,7 +140,7 @@ func textsOf(t *testing.T, svg []byte) (texts []string) {
 	}
 }
 
-// defaults returns the config of the README's picture, changed by args.
+// defaults returns the config of docs/chaos.svg, changed by args.
 func defaults(t *testing.T, args ...string) config {
 	args = append([]string{"-speed", "1", "-o", filepath.Join(t.TempDir(), "chaos.svg")}, args...)
 	cfg, err := parse(args, io.Discard)

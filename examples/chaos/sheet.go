@@ -21,7 +21,7 @@ const (
 	left, right   = vg.Length(62), vg.Length(588) // of the time axis; right of it are the notes
 	floor         = vg.Length(190)                // of the time axis, above its labels and the recovery
 	titleHeight   = vg.Length(17)                 // of a panel
-	bins          = 48                            // of 10s each in the README's picture
+	bins          = 48                            // of 10s each in docs/chaos.svg
 )
 
 // A unit is the unit of the time axis, and of rates.

@@ -19,14 +19,10 @@ type agent struct {
 	failed  int
 }
 
-// An answer is the result of a call as an agent reads it: the text of a tool, or an error of
-// the guard.
+// An answer is the result of a call: the text that a model reads and, of a failure, what a program reads in its _meta.
 type answer struct {
-	Code       string         `json:"code"`
-	Message    string         `json:"message"`
-	Retryable  bool           `json:"retryable"`
-	RetryAfter int            `json:"retryAfter"`
-	Details    map[string]any `json:"details"`
+	Code       string `json:"code"`
+	RetryAfter int    `json:"retryAfter"`
 	text       string
 	took       time.Duration
 	err        error // why there is no answer
@@ -61,21 +57,23 @@ func read(res *mcp.CallToolResult, err error) (got answer) {
 		return answer{err: fmt.Errorf("a protocol error: %w", err)}
 	}
 
-	// A model gets the content. The tool's own words come first, and then the guidance of a failure.
+	// A model gets the content. The tool's own words come first, and then what the guard adds.
 	var texts []string
 	for _, c := range res.Content {
 		if t, ok := c.(*mcp.TextContent); ok {
 			texts = append(texts, t.Text)
 		}
 	}
-	if res.IsError && len(texts) > 0 {
-		guidance := texts[len(texts)-1]
-		texts = texts[:len(texts)-1]
-		if got.err = json.Unmarshal([]byte(guidance), &got); got.err != nil {
-			got.err = fmt.Errorf("a failure without guidance: %s", guidance)
+	if res.IsError {
+		metadata, err := json.Marshal(res.Meta[resilience.MetaError])
+		if err == nil {
+			err = json.Unmarshal(metadata, &got)
+		}
+		if err != nil || got.Code == "" {
+			got.err = fmt.Errorf("a failure without guidance: %s", texts)
 		}
 	}
-	got.text = strings.Join(texts, " ")
+	got.text = strings.Join(texts, " / ")
 	return got
 }
 
@@ -110,19 +108,12 @@ func (a *agent) isClosed(tool string) bool {
 
 // show prints an answer, and whether it has the expected code.
 func (a *agent) show(tool string, got answer, code string) {
-	line := short(got.text)
+	line := got.text
 	switch {
 	case got.err != nil:
 		line = got.err.Error()
-	case got.Code != "":
-		line = fmt.Sprintf("%s: %s (retryable: %v", got.Code, got.Message, got.Retryable)
-		if got.text != "" {
-			line = got.text + "; " + line
-		}
-		if got.RetryAfter > 0 {
-			line += fmt.Sprintf(", retryAfter: %d", got.RetryAfter)
-		}
-		line += ")"
+	case got.Code == "":
+		line = short(got.text)
 	}
 	a.expect(got.err == nil && got.Code == code, "%-8s %6s  %s", tool, round(got.took), line)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -27,9 +26,8 @@ func main() {
 	})
 	fmt.Println(text, err)
 
-	_, err = resilience.Do(context.Background(), guard, "report", func(context.Context) (string, error) {
+	r := resilience.Run(context.Background(), guard, "report", func(context.Context) (string, error) {
 		select {} // a tool that hangs, and ignores its context
 	})
-	agentReads, _ := json.MarshalIndent(err, "", "  ")
-	fmt.Println(string(agentReads))
+	fmt.Println(r.Err.Line(false))
 }

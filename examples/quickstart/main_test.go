@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The README shows this program and what it prints. Both must be true.
-func TestREADMEShowsThisProgramAndItsOutput(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// docs/guide.md shows this program and what it prints. Both must be true.
+func TestGuideShowsThisProgramAndItsOutput(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/guide.md")
 	require.NoError(t, err)
 	source, err := os.ReadFile("main.go")
 	require.NoError(t, err)
 
-	assert.Contains(t, string(readme), "```go\n"+string(source)+"```\n", "README.md shows another program")
-	assert.Contains(t, string(readme), "```\n"+output(t)+"```\n", "README.md shows another output")
+	assert.Contains(t, string(guide), "```go\n"+string(source)+"```\n", "docs/guide.md shows another program")
+	assert.Contains(t, string(guide), "```\n"+output(t)+"```\n", "docs/guide.md shows another output")
 }
 
 // output returns what main prints.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -49,8 +50,9 @@ func connect(ctx context.Context, server *mcp.Server) (*agent, error) {
 
 // A reading is what an agent reads, and what it takes.
 type reading struct {
-	text     string            // the first item of the content
-	guidance *resilience.Error // nil: none
+	text     string            // of the tool's own
+	line     string            // of the guard's, empty if it adds none
+	guidance *resilience.Error // from the _meta, nil if there is none
 	isError  bool
 	gaveUp   bool // the client has stopped waiting
 	requests int64
@@ -76,6 +78,7 @@ func (a *agent) read(ctx context.Context, call call, patience time.Duration) (r 
 	var result struct {
 		IsError bool
 		Content []struct{ Text string }
+		Meta    map[string]json.RawMessage `json:"_meta"`
 	}
 	b, err := json.Marshal(res)
 	if err == nil {
@@ -86,18 +89,28 @@ func (a *agent) read(ctx context.Context, call call, patience time.Duration) (r 
 	}
 
 	r.isError = result.IsError
-	items := result.Content
-	if last := len(items) - 1; last >= 0 {
-		var e resilience.Error
-		if json.Unmarshal([]byte(items[last].Text), &e) == nil && e.Code != "" {
-			r.guidance, items = &e, items[:last]
+	if metadata := result.Meta[resilience.MetaError]; metadata != nil {
+		r.guidance = &resilience.Error{}
+		if err := json.Unmarshal(metadata, r.guidance); err != nil {
+			return r, err
 		}
 	}
-	if len(items) > 1 {
-		return r, fmt.Errorf("%d items of the tool's own in %s", len(items), b)
+	return r, r.divide(result.Content)
+}
+
+// divide tells the tool's own text from the line of the guard, which follows it, or takes its place and then begins
+// with the code.
+func (r *reading) divide(items []struct{ Text string }) error {
+	own := len(items)
+	if r.guidance != nil && (own > 1 || own == 1 && strings.HasPrefix(items[0].Text, string(r.guidance.Code)+":")) {
+		own--
+		r.line = items[own].Text
 	}
-	if len(items) == 1 {
+	if own > 1 {
+		return fmt.Errorf("%d items of the tool's own in %q", own, items)
+	}
+	if own == 1 {
 		r.text = items[0].Text
 	}
-	return r, nil
+	return nil
 }

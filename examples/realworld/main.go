@@ -7,7 +7,7 @@
 //
 // The program takes each server, without and with these lines, through the same situations, and prints as a
 // table what the agent reads. It ends with status 1 if a row isn't as expected. It works in real time over
-// TCP and takes 20 seconds, with shorter timeouts than the table in README.md, which is made in fake time by
+// TCP and takes 30 seconds, with shorter timeouts than the table in README.md, which is made in fake time by
 //
 //	go test -C examples/realworld -run TestTable -update
 package main
@@ -33,7 +33,7 @@ func main() {
 	defer stop()
 
 	newNetwork := func() network { return &loopback{} }
-	rows, err := run(ctx, newNetwork, limits{tool: 15 * time.Second, agent: 20 * time.Second})
+	rows, err := run(ctx, newNetwork, limits{tool: 25 * time.Second, agent: 30 * time.Second})
 	if err == nil {
 		err = table(os.Stdout, rows)
 	}

@@ -46,7 +46,7 @@ var (
 	unsent    = want{requests: 0}
 	answered  = want{requests: 1} // well, or with a rejection
 	exhausted = want{resilience.CodeRetryExhausted, 0, true, attempts}
-	later     = want{resilience.CodeToolFailed, wait, true, 1}
+	later     = want{resilience.CodeRateLimited, wait, false, 1}
 )
 
 // situations returns all situations of a server.

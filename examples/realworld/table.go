@@ -13,14 +13,14 @@ import (
 func table(w io.Writer, rows []row) error {
 	var b strings.Builder
 	b.WriteString("| client | situation | the agent reads, without the guard | with the guard, first | and then | " +
-		"counted | requests, without and with | time, without and with |\n|---|---|---|---|---|---|---|---|\n")
+		"`_meta` | counted | requests, without and with | time, without and with |\n|---|---|---|---|---|---|---|---|---|\n")
 
 	for _, r := range rows {
-		then := ""
+		meta := ""
 		if e := r.guarded.guidance; e != nil {
-			then = fmt.Sprintf("%s, retryable: %t", e.Code, e.Retryable)
+			meta = fmt.Sprintf("%s, retryable: %t", e.Code, e.Retryable)
 			if e.RetryAfter > 0 {
-				then += fmt.Sprintf(", retryAfter: %d", int(e.RetryAfter.Seconds()))
+				meta += fmt.Sprintf(", retryAfter: %d", int(e.RetryAfter.Seconds()))
 			}
 		}
 		first := "the same"
@@ -32,8 +32,8 @@ func table(w io.Writer, rows []row) error {
 		if r.guarded.counted {
 			counted = "yes"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %d, %d | %s, %s |\n", r.subject.name, r.situation.name,
-			words(r.bare), first, then, counted, r.bare.requests, r.guarded.requests,
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %d, %d | %s, %s |\n", r.subject.name, r.situation.name,
+			words(r.bare), first, r.guarded.line, meta, counted, r.bare.requests, r.guarded.requests,
 			inWords(r.bare.took), inWords(r.guarded.took))
 	}
 	_, err := io.WriteString(w, b.String())

@@ -52,9 +52,6 @@ var mutants = []mutant{
 
 	{"a timeout hides the cause", "4: the error that the tool has returned is lost at the timeout.",
 		"call.go", "	if f.err != error(end.cause) {\n		e.addCause(f.err)\n	}\n", ""},
-	{"a rejection hides the cause", "4: the last error is lost if the breaker opens before the retry.",
-		"retry.go", "e.Tool, e.Err = c.tool, f.err\n", "e.Tool = c.tool\n"},
-
 	{"abandoned attempts aren't capped", "5: attempts that hang pile up.",
 		"tools.go", "s.overdue.Load() >= int64(g.cfg.MaxAbandoned)", "s.overdue.Load() > int64(g.cfg.MaxAbandoned)"},
 	{"an abandoned attempt is counted for ever", "5: Health counts attempts that have returned.",

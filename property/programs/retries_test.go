@@ -2,6 +2,7 @@ package programs
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -56,7 +57,8 @@ func retriesKeepBounds(r *record) string {
 		return fmt.Sprintf("%d attempts", n)
 	}
 	for i, e := range r.retries {
-		if e.Delay > delays.Max || e.Delay < delays.Delay(i) {
+		late := i == 0 && e.Delay == 0 && e.Time.Sub(r.world.begin)-r.began.at+delays.Delay(0) > elapsed // a lost connection
+		if e.Delay > delays.Max || e.Delay < delays.Delay(i) && !late {
 			return fmt.Sprintf("a delay of %s", e.Delay)
 		}
 		busy := r.attempts[i].ending != nil && r.attempts[i].ending.name == "be busy"
@@ -67,7 +69,7 @@ func retriesKeepBounds(r *record) string {
 			continue
 		}
 		next := r.attempts[i+1].began.at
-		if next-r.began.at > elapsed {
+		if next-r.began.at > elapsed && !late {
 			return fmt.Sprintf("attempt %d begins too late", i+2)
 		}
 		if next != e.Time.Sub(r.world.begin)+e.Delay {
@@ -96,8 +98,15 @@ func retriesWhereItMay(r *record) string {
 		r.returned.at+max(delay, 2*time.Second) >= r.due() || !r.config.repeatable() && !a.hadNoEffect(r.returned) {
 		return ""
 	}
-	if r.world.changesDuring(r.breaker, r.began.at, r.returned.at) {
+	if r.world.changesDuring(r.breaker, r.began.at, r.returned.at) || r.world.hasFailed(r.breaker, r.returned.at) {
 		return ""
 	}
 	return "it isn't retried"
+}
+
+// hasFailed reports whether a call of the breaker has failed by then: retries may have stopped helping.
+func (w *world) hasFailed(name string, by time.Duration) bool {
+	return slices.ContainsFunc(w.records, func(r *record) bool {
+		return r.breaker == name && len(r.ends) > 0 && r.ends[0].Counted && r.ends[0].Time.Sub(w.begin) <= by
+	})
 }

@@ -1,162 +1,123 @@
-// Package collector_test sends telemetry to OpenTelemetry's own Collector, which runs inside of
-// the test. It belongs to a module of its own because the Collector has many dependencies.
+// Package collector_test sends telemetry to a collector, by OpenTelemetry's own exporters for OTLP over HTTP. It is in
+// a module of its own because of their dependencies.
 package collector_test
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"sync"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	otelresilience "github.com/seed8d1e2389/resilience/adapters/otel"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
-	"go.opentelemetry.io/collector/consumer"
-	"go.opentelemetry.io/collector/exporter"
-	"go.opentelemetry.io/collector/otelcol"
-	"go.opentelemetry.io/collector/pdata/pmetric"
-	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/collector/receiver"
-	"go.opentelemetry.io/collector/receiver/otlpreceiver"
-	"go.opentelemetry.io/collector/service/telemetry"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	metrics "go.opentelemetry.io/proto/otlp/metrics/v1"
+	trace "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
 )
 
-// A memory is an exporter of the Collector that keeps what the Collector received.
+// A memory is a collector that keeps what it receives, by name. Like any other, it refuses text that isn't UTF-8.
 type memory struct {
-	component.StartFunc
-	component.ShutdownFunc
-
-	mu      sync.Mutex
-	spans   map[string]ptrace.Span    // by name
-	metrics map[string]pmetric.Metric // by name, the latest of each
+	spans   map[string]*trace.Span
+	metrics map[string]*metrics.Metric
 }
 
-func (*memory) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
+func (m *memory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var traces collectortrace.ExportTraceServiceRequest
+	var points collectormetrics.ExportMetricsServiceRequest
+	switch {
+	case err != nil:
+	case r.URL.Path == "/v1/traces":
+		err = proto.Unmarshal(body, &traces)
+	default:
+		err = proto.Unmarshal(body, &points)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
 
-func (m *memory) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, resource := range td.ResourceSpans().All() {
-		for _, scope := range resource.ScopeSpans().All() {
-			for _, span := range scope.Spans().All() {
-				m.spans[span.Name()] = ptrace.NewSpan()
-				span.CopyTo(m.spans[span.Name()])
+	for _, resource := range traces.ResourceSpans {
+		for _, scope := range resource.ScopeSpans {
+			for _, span := range scope.Spans {
+				m.spans[span.Name] = span
 			}
 		}
 	}
-	return nil
-}
-
-func (m *memory) ConsumeMetrics(_ context.Context, md pmetric.Metrics) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, resource := range md.ResourceMetrics().All() {
-		for _, scope := range resource.ScopeMetrics().All() {
-			for _, metric := range scope.Metrics().All() {
-				m.metrics[metric.Name()] = pmetric.NewMetric()
-				metric.CopyTo(m.metrics[metric.Name()])
+	for _, resource := range points.ResourceMetrics {
+		for _, scope := range resource.ScopeMetrics {
+			for _, metric := range scope.Metrics {
+				m.metrics[metric.Name] = metric
 			}
 		}
 	}
-	return nil
 }
 
-func (m *memory) factories() (otelcol.Factories, error) {
-	var f otelcol.Factories
-	f.Telemetry = telemetry.NewFactory(func() component.Config { return &struct{}{} }) // none of its own
-
-	var errReceivers, errExporters error
-	f.Receivers, errReceivers = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory())
-	f.Exporters, errExporters = otelcol.MakeFactoryMap[exporter.Factory](exporter.NewFactory(
-		component.MustNewType("memory"),
-		func() component.Config { return &struct{}{} },
-		exporter.WithTraces(func(context.Context, exporter.Settings, component.Config) (exporter.Traces, error) {
-			return m, nil
-		}, component.StabilityLevelDevelopment),
-		exporter.WithMetrics(func(context.Context, exporter.Settings, component.Config) (exporter.Metrics, error) {
-			return m, nil
-		}, component.StabilityLevelDevelopment),
-	))
-	return f, errors.Join(errReceivers, errExporters)
-}
-
-// startCollector runs a Collector until the test ends, and returns its address.
-func startCollector(t *testing.T, m *memory) string {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := free.Addr().String()
-	require.NoError(t, free.Close())
-
-	c, err := otelcol.NewCollector(otelcol.CollectorSettings{
-		BuildInfo:               component.NewDefaultBuildInfo(),
-		Factories:               m.factories,
-		DisableGracefulShutdown: true,
-		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-			ProviderFactories: []confmap.ProviderFactory{yamlprovider.NewFactory()},
-			URIs: []string{fmt.Sprintf(`yaml:{
-				receivers: {otlp: {protocols: {http: {endpoint: %q}}}},
-				exporters: {memory: {}},
-				service: {pipelines: {
-					traces: {receivers: [otlp], exporters: [memory]},
-					metrics: {receivers: [otlp], exporters: [memory]}}}}`, address)},
-		}},
-	})
-	require.NoError(t, err)
-
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(context.Background()) }()
-	t.Cleanup(func() {
-		c.Shutdown()
-		assert.NoError(t, <-ended)
-	})
-	running := func() bool { return c.GetState() == otelcol.StateRunning }
-	require.Eventually(t, running, 30*time.Second, time.Millisecond)
-	return address
+// attributesOf returns attributes, those of other types than string with "".
+func attributesOf(all []*common.KeyValue) map[string]string {
+	out := make(map[string]string)
+	for _, kv := range all {
+		out[kv.Key] = kv.Value.GetStringValue()
+	}
+	return out
 }
 
 func TestCollectorReceivesSpansAndMetrics(t *testing.T) {
-	m := &memory{spans: make(map[string]ptrace.Span), metrics: make(map[string]pmetric.Metric)}
-	address := startCollector(t, m)
-	var log recorder
-	countErrors(t, otelresilience.LogErrorsOnce(log.log()))
-	g := newExportingGuard(t, "http://"+address, time.Hour, time.Minute, resilience.Config{
-		Tools: map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
-		Retry: resilience.Retry{Backoff: resilience.Backoff{Base: time.Millisecond, Jitter: resilience.NoJitter}},
-	})
-	synctest.Test(t, func(t *testing.T) { // see exportingGuard.call
-		makeCalls(t, g)
-		require.NoError(t, g.guard.Flush(t.Context()))
-	})
-	errTraces, errMeters := g.shutdown(t.Context())
-	require.NoError(t, errTraces)
-	require.NoError(t, errMeters)
-	assert.Empty(t, log.all())
+	m := &memory{spans: make(map[string]*trace.Span), metrics: make(map[string]*metrics.Metric)}
+	s := httptest.NewServer(m)
+	defer s.Close()
+	g, shutdown := newGuard(t, s.URL)
+	makeCalls(t, g)
+	require.NoError(t, shutdown())
 
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.checkSpans(t)
-	m.checkMetrics(t)
+	require.Contains(t, m.spans, "execute_tool warm \uFFFD up")
+	require.Contains(t, m.spans, "tools/call search")
+	span := m.spans["tools/call search"]
+	assert.Equal(t, trace.Span_SPAN_KIND_SERVER, span.Kind)
+	assert.Equal(t, "gone \uFFFD", span.Status.Message)
+	assert.Equal(t, map[string]string{
+		"mcp.method.name": "tools/call", "mcp.session.id": "s\uFFFD", "mcp.protocol.version": "2025-11-25",
+		"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search", "error.type": "tool_error",
+		"resilience.code": "CONNECTION_LOST", "resilience.counted": "", "resilience.attempts": "",
+		"resilience.timeout": "", "resilience.retry_after": "",
+	}, attributesOf(span.Attributes))
+	require.Len(t, span.Events, 1)
+	assert.Equal(t, "resilience.retry", span.Events[0].Name)
 
-	g.call(1) // calls continue after the shutdown, but are no longer exported
+	require.Contains(t, m.metrics, "mcp.server.operation.duration")
+	points := m.metrics["mcp.server.operation.duration"].GetHistogram().DataPoints
+	require.Len(t, points, 1)
+	require.Len(t, points[0].Exemplars, 1)
+	assert.Equal(t, span.TraceId, points[0].Exemplars[0].TraceId, "exemplars lead to traces")
+	for _, name := range []string{
+		"resilience.call.duration", "resilience.call.attempts", "resilience.retries",
+		"resilience.breaker.state", "resilience.calls.in_flight", "resilience.calls.abandoned",
+	} {
+		assert.Contains(t, m.metrics, name)
+	}
 }
 
 // makeCalls makes a call that fails in its second attempt, and one without a request. Both
 // bring text that isn't UTF-8.
-func makeCalls(t *testing.T, g *exportingGuard) {
+func makeCalls(t *testing.T, g *resilience.Guard) {
 	t.Helper()
 	request := resilience.ForRequest(resilience.Request{RequestInfo: resilience.RequestInfo{
 		Method: "tools/call", Session: "s\xff", Protocol: "2025-11-25",
 		Meta: map[string]any{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 	}})
-	_, err := resilience.Do(t.Context(), g.guard, "search", func(ctx context.Context) (int, error) {
+	_, err := resilience.Do(t.Context(), g, "search", func(ctx context.Context) (int, error) {
 		if resilience.Attempt(ctx) == 1 {
 			return 0, context.DeadlineExceeded
 		}
@@ -166,53 +127,32 @@ func makeCalls(t *testing.T, g *exportingGuard) {
 	}, request)
 	require.Error(t, err)
 
-	_, err = resilience.Do(t.Context(), g.guard, "warm \xff up", succeed)
+	_, err = resilience.Do(t.Context(), g, "warm \xff up", func(context.Context) (int, error) { return 1, nil })
 	require.NoError(t, err)
+	require.NoError(t, g.Flush(t.Context()))
 }
 
-func (m *memory) checkSpans(t *testing.T) {
+// newGuard returns a guard that exports to the collector at url, set up as users do it. shutdown shuts the exporters
+// down, which send what there is.
+func newGuard(t *testing.T, url string) (g *resilience.Guard, shutdown func() error) {
 	t.Helper()
-	require.Contains(t, m.spans, "execute_tool warm \uFFFD up")
-	require.Contains(t, m.spans, "tools/call search")
-	s := m.spans["tools/call search"]
-	assert.Equal(t, ptrace.SpanKindServer, s.Kind())
-	assert.Equal(t, "4bf92f3577b34da6a3ce929d0e0e4736", s.TraceID().String())
-	assert.Equal(t, "00f067aa0ba902b7", s.ParentSpanID().String())
-	assert.Equal(t, ptrace.StatusCodeError, s.Status().Code())
-	assert.Equal(t, "gone \uFFFD", s.Status().Message())
-	assert.Equal(t, map[string]any{
-		"mcp.method.name": "tools/call", "mcp.session.id": "s\uFFFD", "mcp.protocol.version": "2025-11-25",
-		"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search", "error.type": "tool_error",
-		"resilience.code": "CONNECTION_LOST", "resilience.attempts": int64(2), "resilience.timeout": 60.0,
-		"resilience.retry_after": 60.0,
-	}, s.Attributes().AsRaw())
+	spans, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(url+"/v1/traces"))
+	require.NoError(t, err)
+	points, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(url+"/v1/metrics"))
+	require.NoError(t, err)
+	traces := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans))
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(points)))
 
-	require.Equal(t, 1, s.Events().Len())
-	assert.Equal(t, "resilience.retry", s.Events().At(0).Name())
-	assert.Equal(t, map[string]any{
-		"resilience.attempt": int64(1), "resilience.delay": 0.001, "error.type": "TIMEOUT",
-	}, s.Events().At(0).Attributes().AsRaw())
-}
-
-func (m *memory) checkMetrics(t *testing.T) {
-	t.Helper()
-	require.Contains(t, m.metrics, "mcp.server.operation.duration")
-	d := m.metrics["mcp.server.operation.duration"]
-	assert.Equal(t, "s", d.Unit())
-	require.Equal(t, 1, d.Histogram().DataPoints().Len())
-	point := d.Histogram().DataPoints().At(0)
-	assert.Equal(t, map[string]any{
-		"mcp.method.name": "tools/call", "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search",
-		"error.type": "tool_error", "resilience.code": "CONNECTION_LOST",
-	}, point.Attributes().AsRaw())
-	require.Equal(t, 1, point.Exemplars().Len())
-	trace := m.spans["tools/call search"].TraceID()
-	assert.Equal(t, trace, point.Exemplars().At(0).TraceID(), "exemplars lead to traces")
-
-	for _, name := range []string{
-		"resilience.call.duration", "resilience.call.attempts", "resilience.retries",
-		"resilience.breaker.state", "resilience.calls.in_flight", "resilience.calls.abandoned",
-	} {
-		assert.Contains(t, m.metrics, name)
-	}
+	telemetry, err := otelresilience.New(otelresilience.Config{TracerProvider: traces, MeterProvider: meters})
+	require.NoError(t, err)
+	g, err = resilience.New(resilience.Config{
+		Observers: []resilience.Observer{telemetry.Observer()},
+		Tools:     map[string]resilience.Tool{"search": {Effect: resilience.ReadOnly}},
+		Retry:     resilience.Retry{Backoff: resilience.Backoff{Base: time.Millisecond, Jitter: resilience.NoJitter}},
+	})
+	require.NoError(t, err)
+	stop, err := telemetry.Watch(g)
+	require.NoError(t, err)
+	t.Cleanup(stop)
+	return g, func() error { return errors.Join(traces.Shutdown(t.Context()), meters.Shutdown(t.Context())) }
 }

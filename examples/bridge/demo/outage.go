@@ -80,7 +80,7 @@ func killDuringCalls(a *agent, b *browser, shop *shop) error {
 	}
 	b.kill()
 	lost := a.end(click, "CONNECTION_LOST")
-	a.expect(!lost.Retryable && strings.Contains(lost.Suggestion, "check whether it took effect"),
+	a.expect(!lost.Retryable && strings.Contains(lost.Suggestion, "It may have taken effect: check"),
 		"the agent reads: %s", lost.Suggestion)
 	if err := b.start(); err != nil {
 		return err

@@ -1,0 +1,61 @@
+package resilience
+
+import (
+	"cmp"
+	"context"
+	"time"
+)
+
+const (
+	defaultMaxHold = 10 * time.Second
+	maxHeld        = 16                     // calls of a breaker at once
+	holdStep       = 100 * time.Millisecond // after which the breaker of a held call is asked again
+	oneTurn        = 500 * time.Millisecond // in which an agent's calls are parallel ones, rather than a reaction
+)
+
+// hold waits with the call of an agent that has been rejected before, until the breaker admits the call or the patience
+// of [BreakerConfig].MaxHold ends: agents that call again at once can't wait by themselves. The first rejection of an
+// agent is returned at once, so that it may go on with other tools.
+func (e *entry) hold(ctx context.Context, rejected *Error) (admission, *Error) {
+	b := e.breaker
+	if e.opts.caller == "" || e.outer != nil || rejected.RetryAfter <= 0 || !b.hasTold(e.opts.caller) {
+		return admission{}, rejected
+	}
+
+	defer b.held.Add(-1)
+	if int(b.held.Add(1)) > cmp.Or(e.opts.maxHeld, maxHeld) {
+		return admission{}, rejected
+	}
+
+	end := time.Now().Add(min(b.cfg.MaxHold, e.limits.timeout/2))
+	for time.Now().Before(end) && !e.guard.Closed() {
+		sleep(ctx, min(time.Until(end), holdStep))
+		if ended := endOf(ctx, e.tool); ended != nil {
+			return admission{}, ended
+		}
+		a, again := b.admit(e.limits.maximum)
+		if again == nil {
+			return a, nil
+		}
+		rejected = again
+	}
+	return admission{}, rejected
+}
+
+// hasTold notes that a caller is rejected, and reports whether it was before. Parallel calls are rejected together.
+func (b *Breaker) hasTold(caller string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, told := b.told[caller]
+	if told {
+		return time.Since(at) >= oneTurn
+	}
+
+	if b.told == nil {
+		b.told = make(map[string]time.Time)
+	}
+	if len(b.told) < maxNames {
+		b.told[caller] = time.Now()
+	}
+	return false
+}
