@@ -16,7 +16,7 @@ type entry struct {
 	outer       *attempt        // around the call; nil if there is none
 	state       *toolState      // nil until the call has come to a tool
 	breaker     *Breaker        // nil until then
-	joined      *ticket         // of a call around it that has passed the same breaker, and counts; nil if there is none
+	joined      *ticket         // of the call around it that has passed the breaker, and counts; nil if there is none
 	toolTimeout time.Duration   // without options
 	limits      limits          // of the whole call; zero until then
 }
@@ -59,7 +59,7 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 		return a, shuttingDownError(e.tool)
 	}
 
-	s := g.state(e.tool, !e.opts.unknown)
+	s := g.state(e.tool, !e.opts.request.Unknown)
 	e.state = s
 	n := s.inFlight.Add(1)
 	e.breaker = g.breakerOf(s, e.opts)

@@ -179,7 +179,9 @@ func (b *Breaker) thaw() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.phase.Load(); p.state == StateOpen && p.left() <= 0 {
-		b.change(&phase{state: StateHalfOpen, slots: 1 + b.extra, failures: p.failures, since: p.since, reason: p.reason}, CauseCooldown)
+		b.change(&phase{
+			state: StateHalfOpen, slots: 1 + b.extra, failures: p.failures, since: p.since, reason: p.reason,
+		}, CauseCooldown)
 	}
 }
 

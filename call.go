@@ -78,8 +78,8 @@ func do[T any](
 
 // begin starts the timeout.
 func (c *call) begin(ctx context.Context, a admission) {
-	s := &scope{guard: c.guard, outer: c.outer, toolTimeout: c.toolTimeout, unexplained: c.opts.unexplained}
-	if s.outer != nil && c.opts.request == nil {
+	s := &scope{guard: c.guard, outer: c.outer, toolTimeout: c.toolTimeout, unexplained: c.opts.request.Unexplained}
+	if s.outer != nil && c.opts.request == noRequest {
 		if around := s.outer.guarded(); around != nil {
 			s.unexplained = around.scope.unexplained // a nested call takes unknown errors as its outer call does
 		}
@@ -181,17 +181,20 @@ func (c *call) cutOff(end *ending, f *failure) {
 		c.guard.classify(&m)
 		o, e.class = m.outcome(), m.countedClass()
 	}
+
 	neverBegan := false
-	if v := c.current.report.Load(); e.Code == CodeTimeout && v.inTrouble() {
+	if v := c.current.report.Load(); e.Code == CodeTimeout && v.inTrouble() { // the tool's client retries by itself
 		neverBegan = v.noEffect && c.scope.changes.Load() == 0
-		if v.limits() {
-			o = outcomeNeutral // its client has waited for the limit to end
-		}
 		e.RetryAfter = v.retryAfter
+		e.suggest(nil)
 		if v.lost != "" && v.lost != timedOut {
-			e.Message += "; the last attempt: " + v.lost // of a client that retries by itself
+			e.Message += "; the last attempt: " + v.lost
+		}
+		if v.limits() {
+			o = outcomeNeutral
 		}
 	}
+
 	if !neverBegan || c.acted {
 		c.acted = true // as far as anyone knows
 		e.forEffect(c.effect(), false)
@@ -205,7 +208,7 @@ func (c *call) effect() Effect {
 		return NonIdempotent
 	}
 	if !c.state.listed {
-		return cmp.Or(c.opts.effect, c.state.Effect)
+		return cmp.Or(c.opts.request.Effect, c.state.Effect)
 	}
 	return c.state.Effect
 }

@@ -8,7 +8,7 @@ import "errors"
 type Class uint8
 
 const (
-	ClassTransient Class = iota // the tool failed and another try may help: counted (but for rejections and rate limits)
+	ClassTransient Class = iota // the tool failed and another try may help: counted, unless it was rejected
 	ClassPermanent              // the tool failed and another try won't help: counted, not retried
 	ClassInvalid                // the caller made a mistake: not counted, not retried
 	ClassCanceled               // the caller left: not counted, not retried

@@ -144,7 +144,7 @@ func NewConnector[C any](dial func(context.Context) (C, error), cfg ConnectorCon
 		dial:    dial,
 		warner:  &warner{log: cfg.Log},
 		since:   time.Now(),
-		last:    ConnectionChange{Time: time.Now(), Err: &Error{Code: CodeConnectionLost, Message: "Not connected yet"}},
+		last:    ConnectionChange{Time: time.Now(), Err: errNotYet},
 		changed: make(chan struct{}),
 	}
 	c.observers = newObservers(cfg.Observers, c.warner)

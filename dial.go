@@ -17,6 +17,7 @@ const maxAsked = time.Hour
 
 var (
 	errLost    = errors.New("resilience: the connection was reported lost")
+	errNotYet  = &Error{Code: CodeConnectionLost, Message: "Not connected yet"}
 	errClosed  = errors.New("resilience: the connector is closed")
 	errHanging = errors.New("resilience: too many dials, or functions for lost connections, still hang")
 )
@@ -122,7 +123,7 @@ func (c *Connector[C]) down(err error, attempts int) {
 	}
 
 	delay := c.cfg.Backoff.Delay(c.delays)
-	delay = min(delay, max(time.Since(c.since), c.cfg.Backoff.Base)) // a short outage is noticed within twice its length
+	delay = min(delay, max(time.Since(c.since), c.cfg.Backoff.Base)) // so that no outage takes twice its length
 	if e, ok := err.(*Error); ok && e != nil {
 		delay = max(delay, min(e.RetryAfter, maxAsked))
 	}

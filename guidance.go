@@ -40,16 +40,16 @@ type guidance struct {
 	keyed bool // only calls with the same BreakerKey are rejected
 }
 
-// words returns our suggestion, or the configured one. This is the table of what an agent is told to do.
+// words returns our suggestion, or the configured one. It is the table of all advice to agents.
 func (e *Error) words(configured map[Code]string) string {
 	code := e.Code
 	if !slices.Contains(codes, code) {
 		code = CodeToolFailed
 	}
-	var wait, in string
+	wait, when := "", "" // both empty if it isn't known when the call may succeed
 	if e.RetryAfter > 0 {
 		wait = plural(wholeSeconds(e.RetryAfter), "second")
-		in = " that in " + wait
+		when = " that in " + wait
 	}
 
 	var words string
@@ -63,8 +63,10 @@ func (e *Error) words(configured map[Code]string) string {
 		words = "Do not make this call for " + wait + "; calls of this tool for others may succeed."
 	case code == CodeCircuitOpen && !e.Retryable:
 		words = "Use other tools."
+	case code == CodeRateLimited && wait == "":
+		words = "Call again later; use others meanwhile."
 	case code == CodeRateLimited:
-		words = "Call again " + cmp.Or(strings.TrimPrefix(in, " that "), "later") + "; use others meanwhile."
+		words = "Call again in " + wait + "; use others meanwhile."
 	case wait != "" && !e.Retryable:
 		words = "Do not repeat this call, and do not call this tool for " + wait + "; use others."
 	case wait != "":
@@ -83,7 +85,7 @@ func (e *Error) words(configured map[Code]string) string {
 	case checkIfChanges:
 		words += " If it changes anything, check first whether it took effect."
 	case checkFirst:
-		words += " It may have taken effect: check" + in + " before you call it again."
+		words += " It may have taken effect: check" + when + " before you call it again."
 	}
 	return strings.TrimSpace(words)
 }

@@ -197,6 +197,30 @@ func TestSuggestionsOfTheConfig(t *testing.T) {
 	}
 }
 
+// limited is an answer with status 429 that tells when the limit ends.
+type limited time.Duration
+
+func (limited) Error() string               { return "too many requests" }
+func (limited) StatusCode() int             { return 429 }
+func (l limited) RetryAfter() time.Duration { return time.Duration(l) }
+
+func TestMessageOfARateLimit(t *testing.T) {
+	assert.Equal(t, "The backend of 'x' limits requests: call again in 60 seconds",
+		resilience.AsError("x", limited(time.Minute)).Message)
+	assert.Equal(t, "The backend of 'x' limits requests: call again later", resilience.AsError("x", limited(0)).Message)
+	assert.Equal(t, "The backend limits requests: call again later", resilience.AsError("", limited(0)).Message)
+}
+
+// rejectedBy returns the error of a call that a breaker of the tool x rejects.
+func rejectedBy(t *testing.T, key string, open func(*resilience.Breaker)) *resilience.Error {
+	g := guardWith(t, resilience.Tool{})
+	_ = withKey(t, g, key, succeed)
+	for _, b := range g.Breakers() {
+		open(b)
+	}
+	return resilience.Run(t.Context(), g, "x", notCalled(t), resilience.BreakerKey(key)).Err
+}
+
 func TestLineIsWhatAModelReads(t *testing.T) {
 	exhausted := resilience.RetryExhaustedError("x", 4, errDial)
 	for _, tc := range []struct {
@@ -216,6 +240,21 @@ func TestLineIsWhatAModelReads(t *testing.T) {
 		{&resilience.Error{Code: resilience.CodeRateLimited, Message: "3 mails an hour", Suggestion: "Wait."}, "Wait.",
 			"RATE_LIMITED: 3 mails an hour. Wait."},
 		{nil, "", ""},
+		{resilience.AsError("x", limited(time.Minute)), "Call again in 60 seconds; use others meanwhile.",
+			"RATE_LIMITED: Call again in 60 seconds; use others meanwhile."},
+		{resilience.AsError("x", limited(0)), "", "RATE_LIMITED: Call again later; use others meanwhile."},
+		{resilience.AsError("x", &resilience.Error{Code: resilience.CodeOverloaded}),
+			"Wait for earlier calls of this tool to end before you call it again.",
+			"OVERLOADED: failed. Wait for earlier calls of this tool to end before you call it again."},
+		{rejectedBy(t, "", func(b *resilience.Breaker) { b.Isolate("until 14:00") }), "Use other tools.",
+			"CIRCUIT_OPEN: taken out of service: until 14:00. Use other tools."},
+		{rejectedBy(t, "eu", func(b *resilience.Breaker) { b.Trip(90 * time.Second) }),
+			"Do not make this call for 90 seconds; calls of this tool for others may succeed.",
+			"CIRCUIT_OPEN: for 'eu', the last calls failed. " +
+				"Do not make this call for 90 seconds; calls of this tool for others may succeed."},
+		{&resilience.Error{Code: "BUSY", Details: map[string]any{"a": 1}},
+			`{"code":"BUSY","message":"","retryable":false,"details":{"a":1}}`,
+			`{"code":"BUSY","message":"","retryable":false,"details":{"a":1}}`},
 	} {
 		assert.Equal(t, tc.beside, tc.err.Line(true))
 		assert.Equal(t, tc.line, tc.err.Line(false))

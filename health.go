@@ -29,7 +29,7 @@ type Health struct {
 	// breaker share them. See [BreakerKey].
 	Keys []KeyHealth `json:"keys,omitempty"`
 
-	InFlight  int    `json:"inFlight"`            // calls that haven't returned yet
+	InFlight  int    `json:"inFlight"`            // calls that haven't returned, and aren't held
 	Abandoned int    `json:"abandoned"`           // attempts that were abandoned and are still running
 	LastError *Error `json:"lastError,omitempty"` // counted by a breaker; without Details; nil if there is none
 

@@ -17,13 +17,17 @@ const (
 // of [BreakerConfig].MaxHold ends: agents that call again at once can't wait by themselves. The first rejection of an
 // agent is returned at once, so that it may go on with other tools.
 func (e *entry) hold(ctx context.Context, rejected *Error) (admission, *Error) {
-	b := e.breaker
-	if e.opts.caller == "" || e.outer != nil || rejected.RetryAfter <= 0 || !b.hasTold(e.opts.caller) {
+	b, r := e.breaker, e.opts.request
+	agent := clip(cmp.Or(r.Caller, r.Session))
+	if agent == "" || r.Client || e.outer != nil { // nobody knows who calls, or it is a program
+		return admission{}, rejected
+	}
+	if rejected.RetryAfter <= 0 || !b.hasTold(agent) {
 		return admission{}, rejected
 	}
 
 	defer b.held.Add(-1)
-	if int(b.held.Add(1)) > cmp.Or(e.opts.maxHeld, maxHeld) {
+	if int(b.held.Add(1)) > cmp.Or(r.MaxHeld, maxHeld) {
 		return admission{}, rejected
 	}
 
@@ -42,11 +46,11 @@ func (e *entry) hold(ctx context.Context, rejected *Error) (admission, *Error) {
 	return admission{}, rejected
 }
 
-// hasTold notes that a caller is rejected, and reports whether it was before. Parallel calls are rejected together.
-func (b *Breaker) hasTold(caller string) bool {
+// hasTold notes that an agent is rejected, and reports whether it was before. Parallel calls are rejected together.
+func (b *Breaker) hasTold(agent string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at, told := b.told[caller]
+	at, told := b.told[agent]
 	if told {
 		return time.Since(at) >= oneTurn
 	}
@@ -55,7 +59,7 @@ func (b *Breaker) hasTold(caller string) bool {
 		b.told = make(map[string]time.Time)
 	}
 	if len(b.told) < maxNames {
-		b.told[caller] = time.Now()
+		b.told[agent] = time.Now()
 	}
 	return false
 }

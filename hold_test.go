@@ -117,3 +117,56 @@ func TestHeldCallTakesNoPlace(t *testing.T) {
 		time.Sleep(10 * time.Second)
 	})
 }
+
+// The time in which a call is held belongs to its timeout.
+func TestPromise1HeldCallReturnsByItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
+		g.Breaker("x").Trip(5 * time.Second)
+		for range 2 {
+			r := resilience.Run(t.Context(), g, "x", hang(time.Hour), of("a"))
+			if r.Attempts > 0 {
+				assert.Equal(t, 10*time.Second, r.Duration)
+				assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+			}
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State(), "the held call was the probe")
+		time.Sleep(time.Hour)
+	})
+}
+
+// Close doesn't wait for calls that are held. A call within a tool, one of a client, and one that an operator keeps out
+// aren't held.
+func TestCallsThatAreNotHeld(t *testing.T) {
+	asClient := resilience.ForRequest(resilience.Request{
+		RequestInfo: resilience.RequestInfo{Session: "a", Client: true},
+	})
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{})
+		g.Breaker("x").Trip(time.Hour)
+		took := func(ctx context.Context, o resilience.Option) time.Duration {
+			time.Sleep(time.Second)
+			return resilience.Run(ctx, g, "x", notCalled(t), o).Duration
+		}
+		assert.Zero(t, took(t.Context(), of("a")))
+		assert.Zero(t, took(t.Context(), asClient))
+		_, err := resilience.Do(t.Context(), g, "outer", func(ctx context.Context) (int, error) {
+			assert.Zero(t, took(ctx, of("a")))
+			return 1, nil
+		})
+		assert.NoError(t, err)
+		g.Breaker("x").Isolate("")
+		assert.Zero(t, took(t.Context(), of("a")))
+		g.Breaker("x").Reset()
+		g.Breaker("x").Trip(time.Hour)
+		assert.Zero(t, took(t.Context(), of("a")))
+
+		go func() { _ = took(t.Context(), of("a")) }()
+		time.Sleep(2 * time.Second)
+		start := time.Now()
+		_, err = g.Close(t.Context())
+		assert.NoError(t, err)
+		assert.Less(t, time.Since(start), time.Second)
+	})
+}

@@ -19,8 +19,8 @@ type keyName struct {
 // key, if the tool is isolated, or if there is no room.
 func (g *Guard) breakerOf(s *toolState, o *options) *Breaker {
 	own, key := s.breaker, o.key
-	if key == "" && o.keyOf != nil {
-		key = ask(g, "Request.BreakerKey", "", o.keyOf)
+	if keyOf := o.request.BreakerKey; key == "" && keyOf != nil {
+		key = ask(g, "Request.BreakerKey", "", keyOf)
 	}
 	if key == "" || s == g.others || own.isolated() {
 		return own

@@ -192,7 +192,7 @@ func TestKeyOfACall(t *testing.T) {
 	}
 }
 
-func TestRetryIsRejectedByTheBreakerOfItsKey(t *testing.T) {
+func TestRetryIsNotMadeIfTheBreakerOfItsKeyOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
 		err := withKey(t, g, "loki", func(context.Context) (int, error) {

@@ -1,7 +1,6 @@
 package resilience
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -74,15 +73,7 @@ type Request struct {
 // Observers receive a copy of the map Meta; its values must not change.
 func ForRequest(r Request) Option {
 	return func(o *options) {
-		o.request = &r.RequestInfo
-		o.effect = r.Effect
-		o.unknown, o.maxHeld = r.Unknown, r.MaxHeld
-		if !r.Client {
-			o.caller = clip(cmp.Or(r.Caller, r.Session))
-		}
-		o.unexplained = r.Unexplained
-		o.keyOf = r.BreakerKey
-
+		o.request = &r
 		switch args := r.Arguments.(type) {
 		case json.RawMessage:
 			if len(args) > 0 {

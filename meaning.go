@@ -15,7 +15,7 @@ type weight uint8
 
 const (
 	weightNone     weight = iota // canceled, or marked as neutral
-	weightRejected               // another guard, a Connector or a rate limit rejected the call before anything was done
+	weightRejected               // by another guard, a Connector or a rate limit, before anything was done
 	weightUnknown                // nothing is known, or the type leaves open whose fault the failure is
 	weightAnswer                 // the backend, or the operating system, rejected the request
 	weightTrouble                // the backend is in trouble

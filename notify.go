@@ -92,10 +92,9 @@ func (c *call) noteUnexplained(e *Error) {
 
 // notifyStart notifies all observers of the call's start and returns the context for the call.
 func (e *entry) notifyStart(ctx context.Context) context.Context {
-	start := CallStart{Tool: e.tool, Time: time.Now()}
-	if r := e.opts.request; r != nil {
-		start.Request = RequestInfo{clip(r.Method), r.Client, clip(r.Session), clip(r.Protocol), maps.Clone(r.Meta)}
-	}
+	r := e.opts.request
+	info := RequestInfo{clip(r.Method), r.Client, clip(r.Session), clip(r.Protocol), maps.Clone(r.Meta)}
+	start := CallStart{Tool: e.tool, Time: time.Now(), Request: info}
 
 	for _, o := range e.guard.observers {
 		if o.Start == nil {

@@ -8,32 +8,27 @@ type Option func(*options)
 type options struct {
 	args       any
 	timeout    time.Duration
-	effect     Effect       // of a tool that isn't listed
-	request    *RequestInfo // nil if there is none
-	invalid    *Error       // why the options aren't valid; nil if they are
 	timeoutSet bool
 	capped     bool // the timeout is a client's, so the tool's MaxTimeout bounds it
 	waits      bool // for the tool, after the caller has left
 	debug      bool
-	unknown    bool // the server doesn't have the tool
-	maxHeld    int  // zero means the default
-
-	caller string // the agent; empty if it isn't known
-
-	unexplained Class         // see Request.Unexplained
-	key         string        // of the breaker
-	keyOf       func() string // returns the key if there is none; may be nil
+	key        string   // of the breaker; empty means Request.BreakerKey
+	request    *Request // noRequest if there is none
+	invalid    *Error   // why the options aren't valid; nil if they are
 }
 
-// noOptions are shared by all calls without options. They must not be changed.
-var noOptions = new(options)
+// These are shared by all calls without options, or without a request. They must not be changed.
+var (
+	noRequest = new(Request)
+	noOptions = &options{request: noRequest}
+)
 
 func newOptions(opts []Option) *options {
 	if len(opts) == 0 {
 		return noOptions
 	}
 
-	o := new(options)
+	o := &options{request: noRequest}
 	for _, set := range opts {
 		if set != nil {
 			set(o)
@@ -51,8 +46,8 @@ func Debug() Option { return func(o *options) { o.debug = true } }
 
 // Timeout replaces the tool's timeout for the call, and its MaxTimeout too if that is shorter. It must be
 // positive; otherwise the call fails with VALIDATION_ERROR. (A client's timeout, see [MetaTimeout], is
-// capped at the tool's MaxTimeout.) If it is shorter than the tool's own timeout, neither a TIMEOUT nor a deadline error
-// of the tool is counted, unless progress has kept the call going for as long as that.
+// capped at the tool's MaxTimeout.) If it is shorter than the tool's own timeout, neither a TIMEOUT nor a
+// deadline error of the tool is counted, unless progress has kept the call going for as long as that.
 func Timeout(d time.Duration) Option {
 	return func(o *options) { o.timeout, o.timeoutSet, o.capped = d, true, false }
 }

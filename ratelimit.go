@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// sinceEpoch distinguishes a time since 1970, in seconds, from a time to wait: no limit lasts for decades.
-	sinceEpoch = 20 * 365 * 24 * 60 * 60
+	// sinceEpoch distinguishes a time since 1970, in seconds, from a time to wait: no limit lasts for 16 years.
+	sinceEpoch = 500_000_000
 
 	// maxWait is the longest time that is passed on. A longer one is probably misread.
 	maxWait = 24 * time.Hour

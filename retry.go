@@ -232,6 +232,6 @@ func (c *call) isAdmitted() bool {
 	return c.breaker.phase.Load().state == StateClosed && !c.state.breaker.isolated()
 }
 
-// retriesHelp reports whether the last call has succeeded. While calls in a row fail, retries only multiply the requests
-// to a backend that is down.
+// retriesHelp reports whether the breaker is closed without failures. While calls in a row fail, retries only multiply
+// the requests to a backend that is down.
 func (c *call) retriesHelp() bool { return c.isAdmitted() && c.breaker.Failures() == 0 }

@@ -104,8 +104,8 @@ func (g *Guard) states() []*toolState {
 // overloaded reports whether too many abandoned attempts of the tool still run.
 func (g *Guard) overloaded(s *toolState) bool { return s.overdue.Load() >= int64(g.cfg.MaxAbandoned) }
 
-// countAbandoned counts an abandoned attempt. It counts against MaxAbandoned after grace, when the tool's own timeout has
-// passed, so no caller can shut the tool for others by leaving early. release must be called once the attempt has
+// countAbandoned counts an abandoned attempt. It counts against MaxAbandoned after grace, when the tool's own timeout
+// has passed, so no caller can shut the tool for others by leaving early. release must be called once the attempt has
 // returned.
 func (s *toolState) countAbandoned(grace time.Duration) (release func()) {
 	s.abandoned.Add(1)

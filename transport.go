@@ -46,13 +46,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := t.base.RoundTrip(req)
 	var v *verdict
 	host := req.URL.Hostname()
-	known := t.hosts.get(host)
-	switch {
-	case err != nil:
-		v = readFailure(ctx, err, known)
-	default:
+	if answered := t.hosts.get(host); err != nil {
+		v = readFailure(ctx, err, answered)
+	} else {
 		v = readAnswer(res)
-		if !known {
+		if !answered {
 			t.hosts.add(host, func() bool { return true }, nil)
 		}
 	}
@@ -134,8 +132,8 @@ func readFailure(ctx context.Context, err error, answered bool) *verdict {
 	return m.verdict()
 }
 
-// readAnswer returns the verdict on an answer. A good one that is the last before a limit explains a failure of the tool
-// if nothing else does.
+// readAnswer returns the verdict on an answer. A good answer may exhaust a rate limit. That explains a failure of the
+// tool if nothing else does.
 func readAnswer(res *http.Response) *verdict {
 	after, limited := retryAfter(res.Header)
 	m := meaning{weight: weightUnknown, class: ClassNeutral}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -142,6 +143,7 @@ func TestTransportTellsWhoseFaultAFailureIs(t *testing.T) {
 		"429 to a write, with a delay":  {write, "POST", answering(429, "Retry-After", "60"), minute},
 		"429 with a short delay":        {write, "POST", answering(429, "Retry-After", "1"), second},
 		"a limit that is exhausted now": {read, "GET", answering(200, left, "0", reset, "60"), minute},
+		"404, the last before a limit":  {read, "GET", answering(404, "X-RateLimit-Remaining", "0"), rejected},
 		"a job that was accepted":       {read, "GET", answering(202, "Retry-After", "60"), own},
 		"a limit that isn't":            {read, "GET", answering(200, left, "1", reset, "60"), own},
 		"500 to a write":                {write, "POST", answering(500), failed},
@@ -192,7 +194,11 @@ func TestTransportReadsTheBodyOfA403(t *testing.T) {
 		"":                                                         resilience.CodeValidation,
 	} {
 		client := clientOf(func(req *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader(text)), Request: req}, nil
+			res := &http.Response{StatusCode: 403, Request: req}
+			if text != "" { // a RoundTripper of a test may leave the body out
+				res.Body = io.NopCloser(strings.NewReader(text))
+			}
+			return res, nil
 		})
 		r := runNonIdempotent(t, func(ctx context.Context) (int, error) {
 			res, err := send(ctx, client, "POST", "http://x")
@@ -278,6 +284,7 @@ func TestTransportReadsHowLongToWait(t *testing.T) {
 		{seconds30, 403, []string{"Retry-After", "30"}},
 		{time.Hour, 429, []string{"Retry-After", date(time.Hour)}},
 		{rejected, 403, []string{"Retry-After", "soon"}},
+		{rejected, 403, []string{"Age", "0"}},
 		{time.Hour, 429, []string{"Retry-After", strings.Replace(date(time.Hour), "GMT", "+0000", 1)}},
 		{seconds30, 429, []string{"Retry-After", "946684830"}},
 		{seconds30, 429, []string{"Retry-After", "946684830000"}},
@@ -566,18 +573,54 @@ func TestPromise8CauseOfAnEndIsNoEvidence(t *testing.T) {
 	})
 }
 
-// A client that waits for the end of a rate limit by itself takes all the time of the call. The backend is alive.
+// A client that waits for the end of a rate limit by itself takes all the time of the call. The backend is alive, and
+// has done nothing.
 func TestTimeoutBecauseOfARateLimitIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &http.Client{Transport: resilience.Transport(answering(429, "Retry-After", "90"))}
-		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly})
+		g := guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
 		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-			_, _ = send(ctx, client, "GET", "http://x")
-			<-ctx.Done()
-			return 0, ctx.Err()
+			_, _ = send(ctx, client, "POST", "http://x")
+			return untilDone(ctx)
 		})
 		assert.Equal(t, "Tool 'x' exceeded timeout of 60s; the last attempt: rate limit", r.Err.Message)
+		assert.Equal(t, "Do not call this tool for 90 seconds; use others.", r.Err.Suggestion)
 		assert.Equal(t, 90*time.Second, r.Err.RetryAfter)
 		assert.Zero(t, g.Breaker("x").Failures())
 	})
+}
+
+// A certificate that isn't valid ends a request before it is sent.
+func TestPromise8RequestWithoutAHandshakeHadNoEffect(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	e, failures := runBehindAdapter(t, func(ctx context.Context) (int, error) {
+		_, err := send(ctx, &http.Client{Transport: resilience.Transport(nil)}, "POST", server.URL)
+		return 0, err
+	})
+	assert.Zero(t, failures)
+	assert.Equal(t, suggestChange, e.Suggestion, "and nothing to check")
+}
+
+// Within a guarded call and outside of one, the client gets what the server has sent.
+func TestTransportPassesAnswersOn(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: resilience.Transport(nil)}
+	defer client.CloseIdleConnections()
+	echo := func(ctx context.Context) (int, error) {
+		res, err := send(ctx, client, "POST", server.URL)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		assert.Equal(t, "{}", string(text))
+		return 0, err
+	}
+	_, err := echo(t.Context())
+	assert.NoError(t, err)
+	assert.Nil(t, resilience.Run(t.Context(), newGuard(t, resilience.Config{}), "x", echo).Err)
 }

@@ -84,8 +84,8 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	return errorResult(e, req, tool), nil
 }
 
-// callerOf returns what identifies the client. A session without an ID, as over stdio, is its own identity: stateless HTTP
-// makes one for each request.
+// callerOf returns what identifies the client. A session without an ID, as over stdio, is its own identity. Stateless
+// HTTP makes one for each request.
 func callerOf(s *mcp.ServerSession, id string) string {
 	if id == "" && s != nil {
 		return fmt.Sprintf("%p", s)

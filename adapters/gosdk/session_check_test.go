@@ -292,7 +292,7 @@ func TestHalfOpenConnectionIsReplaced(t *testing.T) {
 				_, err := echo(ctx, s)
 				return err
 			}
-			if err := use(100 * time.Millisecond); err != nil { // HTTP/1 may have a connection that it dialed too late to be cut
+			if err := use(100 * time.Millisecond); err != nil { // HTTP/1 may have dialed one too late to be cut
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			}
 			works := func() bool { return use(time.Second) == nil }

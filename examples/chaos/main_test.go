@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/chaos.svg")
 
-// TestPicture compares the figures in docs/performance.md with a run in fake time, apart from those of the server with a Probe:
+// TestPicture compares the figures in docs/performance.md with a run in fake time, apart from the server with a Probe:
 // the times between Probes are drawn.
 func TestPicture(t *testing.T) {
 	const committed = "../../docs/chaos.svg"

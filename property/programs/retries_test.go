@@ -57,7 +57,8 @@ func retriesKeepBounds(r *record) string {
 		return fmt.Sprintf("%d attempts", n)
 	}
 	for i, e := range r.retries {
-		late := i == 0 && e.Delay == 0 && e.Time.Sub(r.world.begin)-r.began.at+delays.Delay(0) > elapsed // a lost connection
+		failed := e.Time.Sub(r.world.begin) - r.began.at
+		late := i == 0 && e.Delay == 0 && failed+delays.Delay(0) > elapsed // a connection that has broken late
 		if e.Delay > delays.Max || e.Delay < delays.Delay(i) && !late {
 			return fmt.Sprintf("a delay of %s", e.Delay)
 		}
