@@ -9,7 +9,7 @@ import (
 // what is left of an earlier attempt can't speak for a later one, and so has each call of
 // [WithBreaker].
 type attempt struct {
-	context.Context          // ends with the attempt
+	context.Context          // ends with the call
 	scope           *scope   // of the call; nil for WithBreaker
 	outer           *attempt // around the call; nil if there is none
 	ticket          *ticket  // of the call
@@ -76,12 +76,4 @@ func (a *attempt) belongsTo(g *Guard, tool string) bool {
 		}
 	}
 	return false
-}
-
-// contexts calls f with the contexts that end the attempt: the call's, and one of its own.
-func (a *attempt) contexts(f func(*callContext)) {
-	if own, ok := a.Context.(*callContext); ok && own != &a.scope.callContext {
-		f(own)
-	}
-	f(&a.scope.callContext)
 }

@@ -81,31 +81,27 @@ func TestReportOutsideOfACallDoesNothing(t *testing.T) {
 // Each attempt is judged by its own reports, whenever those of an earlier attempt come.
 func TestReportsBelongToTheirAttempt(t *testing.T) {
 	report := resilience.ReportBackend
-	for _, attemptTimeout := range []time.Duration{0, 3 * time.Second} {
-		for takes, want := range map[time.Duration]resilience.Code{
-			0: resilience.CodeToolFailed, time.Second: resilience.CodeToolFailed, time.Minute: resilience.CodeTimeout,
-		} {
-			runInBubble(t, fmt.Sprint(takes, " ", attemptTimeout), func(t *testing.T) {
-				g := guardWith(t, resilience.Tool{
-					Timeout: 5 * time.Second, AttemptTimeout: attemptTimeout, Effect: resilience.ReadOnly,
-				})
-				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-					if resilience.Attempt(ctx) == 2 {
-						time.Sleep(takes)
-						return 0, errOwn
-					}
-					report(ctx, errBoom)
-					report(ctx, waitError{3 * time.Second})
-					time.AfterFunc(3500*time.Millisecond, func() { report(ctx, waitError{time.Second}) })
+	for takes, want := range map[time.Duration]resilience.Code{
+		0: resilience.CodeToolFailed, time.Second: resilience.CodeToolFailed, time.Minute: resilience.CodeTimeout,
+	} {
+		runInBubble(t, takes.String(), func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Timeout: 5 * time.Second, Effect: resilience.ReadOnly})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 2 {
+					time.Sleep(takes)
 					return 0, errOwn
-				}, behindAdapter)
-				time.Sleep(takes)
-				assert.Equal(t, 2, r.Attempts)
-				assert.Equal(t, want, r.Err.Code)
-				assert.Zero(t, r.Err.RetryAfter)
-				assert.Equal(t, want == resilience.CodeTimeout, g.Health()[0].ConsecutiveFailures == 1)
-			})
-		}
+				}
+				report(ctx, errBoom)
+				report(ctx, waitError{3 * time.Second})
+				time.AfterFunc(3500*time.Millisecond, func() { report(ctx, waitError{time.Second}) })
+				return 0, errOwn
+			}, behindAdapter)
+			time.Sleep(takes)
+			assert.Equal(t, 2, r.Attempts)
+			assert.Equal(t, want, r.Err.Code)
+			assert.Zero(t, r.Err.RetryAfter)
+			assert.Equal(t, want == resilience.CodeTimeout, g.Health()[0].ConsecutiveFailures == 1)
+		})
 	}
 }
 
@@ -233,24 +229,22 @@ func TestPromise8RequestsThatBeginAfterTheAttempt(t *testing.T) {
 		"a look-up":                           {soon, func(ctx context.Context) { _, _ = read(ctx) }, 4},
 		"a rejected request":                  {soon, func(ctx context.Context) { _, _ = rejected(ctx) }, 4},
 	} {
-		for _, attemptTimeout := range []time.Duration{0, time.Minute} {
-			runInBubble(t, fmt.Sprint(name, " ", attemptTimeout), func(t *testing.T) {
-				g = guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent, AttemptTimeout: attemptTimeout})
-				r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
-					if resilience.Attempt(ctx) == 1 {
-						time.AfterFunc(tc.after, func() { tc.write(context.WithoutCancel(ctx)) })
-					} else {
-						time.Sleep(time.Second)
-					}
-					return 0, syscall.ECONNREFUSED
-				})
-				assert.Equal(t, tc.attempts, r.Attempts)
-				if tc.attempts < 4 {
-					assert.False(t, r.Err.Retryable)
-					assert.Contains(t, r.Err.Suggestion, "It may have taken effect: check")
+		runInBubble(t, name, func(t *testing.T) {
+			g = guardWith(t, resilience.Tool{Effect: resilience.NonIdempotent})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+				if resilience.Attempt(ctx) == 1 {
+					time.AfterFunc(tc.after, func() { tc.write(context.WithoutCancel(ctx)) })
+				} else {
+					time.Sleep(time.Second)
 				}
+				return 0, syscall.ECONNREFUSED
 			})
-		}
+			assert.Equal(t, tc.attempts, r.Attempts)
+			if tc.attempts < 4 {
+				assert.False(t, r.Err.Retryable)
+				assert.Contains(t, r.Err.Suggestion, "It may have taken effect: check")
+			}
+		})
 	}
 }
 

@@ -88,7 +88,7 @@ func (c *call) begin(ctx context.Context, a admission) {
 	c.scope = s
 
 	s.tool, s.start = c.tool, c.start
-	s.begin(ctx, c.limits, !c.state.Cooperative && c.state.AttemptTimeout == 0)
+	s.begin(ctx, c.limits, !c.state.Cooperative)
 	if s.outer != nil && !c.effect().repeatable() {
 		c.asRequest = newRequest(ctx, true)
 	}
@@ -160,22 +160,16 @@ func (c *call) errorOf(f *failure, harmless bool) *Error {
 	return e
 }
 
-// endedBy returns the error of a call or an attempt that has ended, around the last error of the tool.
-func (c *call) endedBy(end *ending, f *failure) *Error {
-	e := end.cause.clone()
+// cutOff finishes a call that the end of its context ended. f is the failure of the attempt at that time, or before.
+// Only the tool's own timeout is a failure of the tool: a caller that leaves, or has less time, tells nothing about it.
+func (c *call) cutOff(end *ending, f *failure) {
+	e, o := end.cause.clone(), outcomeNeutral
 	if f.err != error(end.cause) {
 		e.addCause(f.err)
 	}
 	if c.lastBy != c.current.number {
 		e.addCause(c.last)
 	}
-	return e
-}
-
-// cutOff finishes a call that the end of its context ended. f is the failure of the attempt at that time, or before.
-// Only the tool's own timeout is a failure of the tool: a caller that leaves, or has less time, tells nothing about it.
-func (c *call) cutOff(end *ending, f *failure) {
-	e, o := c.endedBy(end, f), outcomeNeutral
 	if end.byTimeout && !c.scope.hasLessTime() {
 		m := meaningOf(e)
 		c.guard.classify(&m)

@@ -40,10 +40,6 @@ type Config struct {
 	// Retry applies to every tool that has none of its own. Its OnRetry must be nil.
 	Retry Retry
 
-	// AttemptTimeout is the timeout of each attempt within the timeout of the call, so that an
-	// attempt that hangs leaves time for another one. Zero means none. It must not be negative.
-	AttemptTimeout time.Duration
-
 	// MaxAbandoned is how many abandoned attempts of a tool may still run, after the tool's own
 	// timeout has passed, before new calls are OVERLOADED. Calls that are under way at that moment may
 	// exceed it. Zero means 64. It must not be negative.
@@ -83,18 +79,15 @@ type Tool struct {
 	// the DefaultTier of the tool's name.
 	Tier Tier
 
-	// Timeout is the tool's own timeout, which replaces the one of its tier. Zero means the tier's
-	// timeout. It must not be negative.
+	// Timeout is the tool's own timeout, which replaces the one of its tier, for all attempts together. A
+	// tool whose requests may hang leaves time for another attempt by giving each a shorter timeout, with
+	// context.WithTimeout. Zero means the tier's timeout. It must not be negative.
 	Timeout time.Duration
 
 	// MaxTimeout bounds a call whose timeout [ReportProgress] restarts or a client extends (see
 	// [MetaTimeout]). Zero means the tool's timeout, so that neither has an effect. It must not be
 	// below the tool's timeout.
 	MaxTimeout time.Duration
-
-	// AttemptTimeout is the timeout of each attempt, which replaces Config.AttemptTimeout. Zero means
-	// Config.AttemptTimeout, and negative none.
-	AttemptTimeout time.Duration
 
 	// MaxInFlight is how many calls of the tool may run at once. A further one is OVERLOADED at once,
 	// which no breaker counts: servers over stdio have few workers, and one slow tool must not take
@@ -207,7 +200,6 @@ func (c Config) check() error {
 	}
 
 	errs.part("Retry", c.Retry.check(), "OnRetry", c.Retry.OnRetry != nil)
-	notNegative(&errs, "AttemptTimeout", c.AttemptTimeout, "none")
 	notNegative(&errs, "MaxAbandoned", c.MaxAbandoned, fmt.Sprint(defaultMaxAbandoned))
 	for _, code := range sortedKeys(c.Suggestions) {
 		errs.require(slices.Contains(codes, code), fmt.Sprintf("Suggestions[%q]", string(code)),

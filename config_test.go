@@ -23,12 +23,11 @@ func TestNewNamesEveryInvalidField(t *testing.T) {
 			"b": {Timeout: 2 * time.Second, MaxTimeout: time.Second, Breaker: "db", MaxInFlight: -8},
 			"c": {Tier: resilience.Heavy, MaxTimeout: 119 * time.Second},
 		},
-		Breaker:        resilience.BreakerConfig{Failures: -4},
-		Breakers:       map[string]resilience.BreakerConfig{"d": {}, "db": {ProbeInterval: -7}},
-		Retry:          resilience.Retry{MaxRetries: -1, Backoff: resilience.Backoff{Jitter: 7}},
-		AttemptTimeout: -5,
-		MaxAbandoned:   -6,
-		Suggestions:    map[resilience.Code]string{"TIMEUOT": "x", resilience.CodeTimeout: "y"},
+		Breaker:      resilience.BreakerConfig{Failures: -4},
+		Breakers:     map[string]resilience.BreakerConfig{"d": {}, "db": {ProbeInterval: -7}},
+		Retry:        resilience.Retry{MaxRetries: -1, Backoff: resilience.Backoff{Jitter: 7}},
+		MaxAbandoned: -6,
+		Suggestions:  map[resilience.Code]string{"TIMEUOT": "x", resilience.CodeTimeout: "y"},
 	})
 
 	assert.EqualError(t, err, strings.Join([]string{
@@ -49,7 +48,6 @@ func TestNewNamesEveryInvalidField(t *testing.T) {
 		`Breakers["d"] is of no tool: it must be one of ["" "(others)" "a" "c" "db"]`,
 		`Breakers["db"].ProbeInterval is -7ns: it must not be negative (0 is the default)`,
 		`Retry.Backoff.Jitter is 7: it must be FullJitter, SmallJitter or NoJitter`,
-		`AttemptTimeout is -5ns: it must not be negative (0 is none)`,
 		`MaxAbandoned is -6: it must not be negative (0 is 64)`,
 		`Suggestions["TIMEUOT"] is of no code: it must be one of ["CANCELED" "CIRCUIT_OPEN" "CONNECTION_LOST" ` +
 			`"OVERLOADED" "RATE_LIMITED" "RETRY_EXHAUSTED" "SHUTTING_DOWN" "TIMEOUT" "TOOL_FAILED" "TOOL_NOT_FOUND" ` +
@@ -76,17 +74,6 @@ func TestConfigRefusesTheHooksOfThePrimitives(t *testing.T) {
 		_, err := resilience.New(cfg)
 		assert.ErrorContains(t, err, field)
 	}
-}
-
-func TestAttemptTimeoutOfAToolOrOfAll(t *testing.T) {
-	g := newGuard(t, resilience.Config{
-		AttemptTimeout: time.Second,
-		Tools:          map[string]resilience.Tool{"own": {AttemptTimeout: time.Minute}, "none": {AttemptTimeout: -1}},
-	})
-	assert.Equal(t, time.Minute, g.AttemptTimeout("own"))
-	assert.Equal(t, time.Second, g.AttemptTimeout("unlisted"))
-	assert.Zero(t, g.AttemptTimeout("none"))
-	assert.Zero(t, newGuard(t, resilience.Config{}).AttemptTimeout("x"))
 }
 
 func TestGuardKeepsNothingOfTheCallersConfig(t *testing.T) {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A callContext is the context of a call, or of an attempt with a timeout of its own. Unlike a
-// context with a deadline it can be extended while it runs, and it ends only once: by its timeout
+// A callContext is the context of a call. Unlike a context with a deadline it can be extended while it runs, and it ends only once: by its timeout
 // or by its parent, so that a call has one outcome and [context.Cause] is the error of the call.
 type callContext struct {
 	context.Context // the parent
@@ -196,13 +195,6 @@ func (c *callContext) left() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.limits.due - time.Since(c.start)
-}
-
-// atMost returns how long the call may go on with progress.
-func (c *callContext) atMost() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.limits.latest - time.Since(c.start)
 }
 
 // Deadline returns the latest time at which the call may end, since the requests of a tool to its

@@ -64,7 +64,7 @@ func TestContextOfACallIsLikeTheStandardLibrarys(t *testing.T) {
 	})
 }
 
-// A context ends with its call or with its attempt, and its children end with it.
+// A context ends with its call, and its children end with it.
 func TestContextEndsWithItsCall(t *testing.T) {
 	type contexts = []context.Context
 	for name, keep := range map[string]func(*testing.T, context.Context) contexts{
@@ -78,12 +78,8 @@ func TestContextEndsWithItsCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBothModes(t, func(t *testing.T, cooperative bool) {
 				cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
-				cfg.AttemptTimeout = time.Minute
 				var kept contexts
 				_, err := resilience.Do(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
-					for _, earlier := range kept {
-						assert.Error(t, earlier.Err(), "the context of an attempt ends with it")
-					}
 					kept = append(kept, keep(t, ctx)...)
 					return failing(1, errBoom)(ctx)
 				})
@@ -130,7 +126,6 @@ func TestHugeTimeoutsDoNotOverflow(t *testing.T) {
 	const huge = math.MaxInt64
 	inBothModes(t, func(t *testing.T, cooperative bool) {
 		cfg := configWith(resilience.Tool{Timeout: huge, MaxTimeout: huge, Cooperative: cooperative})
-		cfg.AttemptTimeout = huge
 		cfg.Breaker = resilience.BreakerConfig{Failures: 1, Cooldown: huge, ProbeTimeout: huge}
 		g := newGuard(t, cfg)
 		time.Sleep(time.Hour)
@@ -174,27 +169,21 @@ func (c *watchedContext) AfterFunc(f func()) func() bool {
 
 // The context of a session outlives its calls by far, so they must leave nothing with it.
 func TestCallsLeaveNothingWithTheContextOfTheirCaller(t *testing.T) {
-	for name, attemptTimeout := range map[string]time.Duration{"one timeout": 0, "an AttemptTimeout": time.Minute} {
-		t.Run(name, func(t *testing.T) {
-			inBothModes(t, func(t *testing.T, cooperative bool) {
-				cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
-				cfg.AttemptTimeout = attemptTimeout
-				g := newGuard(t, cfg)
-				session := &watchedContext{Context: t.Context()}
+	inBothModes(t, func(t *testing.T, cooperative bool) {
+		g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
+		session := &watchedContext{Context: t.Context()}
 
-				for _, fn := range []toolFunc{succeed, failing(2, errBoom), failing(9, errBoom), panicking("p")} {
-					_, _ = resilience.Do(session, g, "x", func(ctx context.Context) (int, error) {
-						child, cancel := context.WithCancel(ctx)
-						defer cancel()
-						_, _ = ctx.Done(), child.Done()
-						return fn(ctx)
-					})
-					synctest.Wait()
-					assert.Zero(t, session.waiting.Load())
-				}
+		for _, fn := range []toolFunc{succeed, failing(2, errBoom), failing(9, errBoom), panicking("p")} {
+			_, _ = resilience.Do(session, g, "x", func(ctx context.Context) (int, error) {
+				child, cancel := context.WithCancel(ctx)
+				defer cancel()
+				_, _ = ctx.Done(), child.Done()
+				return fn(ctx)
 			})
-		})
-	}
+			synctest.Wait()
+			assert.Zero(t, session.waiting.Load())
+		}
+	})
 }
 
 // A TIMEOUT counts if it was the tool's own timeout. If the caller brought less time, it is the caller's.

@@ -22,9 +22,12 @@ type failure struct {
 	inconclusive bool // a timeout of a caller with less time than the tool's timeout
 }
 
-// examine returns what the error of a tool means. It calls methods of the error, and Config.Classify. If a method
-// panics, the tool has failed by that panic.
+// examine returns what the error of a tool means, nil if there is none. It calls methods of the error, and
+// Config.Classify. If a method panics, the tool has failed by that panic.
 func (a *attempt) examine(err error) (f *failure) {
+	if err == nil {
+		return nil
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			f = &failure{meaning: read(panicError(p)), outcome: outcomeFailure}

@@ -16,7 +16,7 @@ import (
 // functions that take one, are safe for concurrent use.
 //
 // A call passes, from the outside in, the breaker, the timeout for the whole call, the retries,
-// the timeout of each attempt, and the tool. The breaker counts the call, not its attempts. A call
+// and the tool. The breaker counts the call, not its attempts. A call
 // on a breaker that has admitted a call around it belongs to that call: it passes, and only the
 // outer one counts.
 type Guard struct {
@@ -72,7 +72,7 @@ func Must(g *Guard, err error) *Guard {
 //
 // fn runs on a goroutine of its own, once for each attempt. The goroutine may be abandoned, so fn
 // must not write to variables that the caller reads. The context of fn carries the deadline and the
-// number of the attempt (see [Attempt]), and ends with the attempt, so fn reads the body of an HTTP
+// number of the attempt (see [Attempt]), and ends with the call, so fn reads the body of an HTTP
 // response before it returns. Its [context.Cause] is an *Error. If the caller ends ctx, Do returns
 // at once unless [WaitForTool] is set: fn runs on, and its result is lost.
 //
@@ -176,12 +176,6 @@ func (g *Guard) Timeout(tool string) time.Duration {
 		return s.Timeout
 	}
 	return g.cfg.Timeouts[DefaultTier(tool)]
-}
-
-// AttemptTimeout returns the timeout of each attempt of a tool, listed or not. Zero means that attempts have
-// no timeout of their own.
-func (g *Guard) AttemptTimeout(tool string) time.Duration {
-	return cmp.Or(g.known(tool), g.others).AttemptTimeout
 }
 
 // Breaker returns the breaker of a tool, listed or not. It is never nil. A tool that isn't listed gets a

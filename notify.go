@@ -151,11 +151,11 @@ func (e *entry) notifyEnd(err *Error, attempts int, counted bool) {
 func (e *entry) label() string { return cmp.Or(e.state, e.guard.known(e.tool), e.guard.others).name }
 
 // late returns a function that is called once an abandoned attempt has returned. It outlives the call.
-func (c *call) late(limit *callContext, release func()) func(error) {
-	g, ctx, name, label := c.guard, c.observed, c.tool, c.label()
+func (c *call) late(release func()) func(error) {
+	g, s, ctx, name, label := c.guard, c.scope, c.observed, c.tool, c.label()
 	return func(err error) {
 		release()
-		end, now := limit.end.Load(), time.Now()
+		end, now := s.end.Load(), time.Now()
 		after := now.Sub(end.at)
 		if errors.Is(err, end.err) && after < time.Second && !isCrash(err) {
 			return // the tool has respected its context

@@ -210,20 +210,18 @@ func TestObserverReceivesABoundedNumberOfLabels(t *testing.T) {
 
 func TestObserverReceivesALateResult(t *testing.T) {
 	for name, tc := range map[string]struct {
-		end            toolFunc
-		err            error
-		attemptTimeout time.Duration
-		late           time.Duration
+		end  toolFunc
+		err  error
+		late time.Duration
 	}{
-		"succeeds":      {end: succeed, late: 30 * time.Second},
-		"fails":         {end: failing(9, errBoom), err: errBoom, late: 30 * time.Second},
-		"panics":        {end: panicking(errBoom), err: errBoom, late: 30 * time.Second},
-		"calls Goexit":  {end: exit, err: resilience.ErrGoexit, late: 30 * time.Second},
-		"of an attempt": {end: succeed, attemptTimeout: 10 * time.Second, late: 80 * time.Second},
+		"succeeds":     {end: succeed, late: 30 * time.Second},
+		"fails":        {end: failing(9, errBoom), err: errBoom, late: 30 * time.Second},
+		"panics":       {end: panicking(errBoom), err: errBoom, late: 30 * time.Second},
+		"calls Goexit": {end: exit, err: resilience.ErrGoexit, late: 30 * time.Second},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			var r recorder
-			tool := resilience.Tool{AttemptTimeout: tc.attemptTimeout, Effect: resilience.NonIdempotent}
+			tool := resilience.Tool{Effect: resilience.NonIdempotent}
 			g := observedGuard(t, tool, r.observer())
 			start := time.Now()
 			_, err := resilience.Do(t.Context(), g, "x", func(ctx context.Context) (int, error) {

@@ -170,33 +170,27 @@ func TestWaitForToolAnswersWithWhatTheToolMakesOfTheEnd(t *testing.T) {
 		"nothing, in a pause":  {fn: pausedFor(time.Hour), took: timeout, code: canceled},
 		"a result, in a pause": {fn: pausedFor(5 * time.Second), took: 4 * time.Second, value: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			for attempts, attemptTimeout := range map[string]time.Duration{"one": 0, "several": timeout} {
-				runInBubble(t, attempts, func(t *testing.T) {
-					cfg := configWith(resilience.Tool{Timeout: 10 * time.Second, Effect: resilience.ReadOnly})
-					cfg.AttemptTimeout = attemptTimeout
-					g := newGuard(t, cfg)
-					ctx, cancel := context.WithCancel(t.Context())
-					time.AfterFunc(time.Second, cancel)
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Timeout: timeout, Effect: resilience.ReadOnly})
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
 
-					r := resilience.Run(ctx, g, "x", tc.fn, resilience.WaitForTool())
-					assert.Equal(t, time.Second+tc.took, r.Duration)
-					assert.Equal(t, tc.value, r.Value)
-					assert.Equal(t, 1, r.Attempts)
-					if tc.code == "" {
-						assert.Nil(t, r.Err)
-					} else {
-						require.NotNil(t, r.Err)
-						assert.Equal(t, tc.code, r.Err.Code)
-						assert.True(t, tc.cause == nil || errors.Is(r.Err, tc.cause))
-					}
-					h := g.Health()[0]
-					assert.Zero(t, h.ConsecutiveFailures)
-					assert.Zero(t, h.InFlight)
-					time.Sleep(2 * time.Hour)
-					assert.Zero(t, g.Health()[0].Abandoned)
-				})
+			r := resilience.Run(ctx, g, "x", tc.fn, resilience.WaitForTool())
+			assert.Equal(t, time.Second+tc.took, r.Duration)
+			assert.Equal(t, tc.value, r.Value)
+			assert.Equal(t, 1, r.Attempts)
+			if tc.code == "" {
+				assert.Nil(t, r.Err)
+			} else {
+				require.NotNil(t, r.Err)
+				assert.Equal(t, tc.code, r.Err.Code)
+				assert.True(t, tc.cause == nil || errors.Is(r.Err, tc.cause))
 			}
+			h := g.Health()[0]
+			assert.Zero(t, h.ConsecutiveFailures)
+			assert.Zero(t, h.InFlight)
+			time.Sleep(2 * time.Hour)
+			assert.Zero(t, g.Health()[0].Abandoned)
 		})
 	}
 }
@@ -229,24 +223,17 @@ func TestWaitForToolCallsAToolWhoseCallerHasLeft(t *testing.T) {
 	})
 }
 
-// It waits until the timeout of the tool, whatever AttemptTimeout is, and also in a later attempt.
 func TestWaitForToolEndsWithTheTimeoutOfTheCall(t *testing.T) {
-	for name, tc := range map[string]struct{ timeout, attempt time.Duration }{
-		"of one attempt":       {10 * time.Second, time.Minute},
-		"of the third attempt": {30 * time.Second, 12 * time.Second},
-	} {
-		for caller, leave := range map[string]time.Duration{"stays": time.Hour, "leaves": tc.timeout - time.Second} {
-			runInBubble(t, name+", the caller "+caller, func(t *testing.T) {
-				cfg := configWith(resilience.Tool{Timeout: tc.timeout, Effect: resilience.ReadOnly})
-				cfg.AttemptTimeout = tc.attempt
-				ctx, cancel := context.WithTimeout(t.Context(), leave)
-				defer cancel()
+	for caller, leave := range map[string]time.Duration{"stays": time.Hour, "leaves": 9 * time.Second} {
+		runInBubble(t, caller, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second, Effect: resilience.ReadOnly})
+			ctx, cancel := context.WithTimeout(t.Context(), leave)
+			defer cancel()
 
-				r := resilience.Run(ctx, newGuard(t, cfg), "x", hang(time.Hour), resilience.WaitForTool())
-				assert.Equal(t, tc.timeout, r.Duration)
-				assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
-				time.Sleep(2 * time.Hour)
-			})
-		}
+			r := resilience.Run(ctx, g, "x", hang(time.Hour), resilience.WaitForTool())
+			assert.Equal(t, 10*time.Second, r.Duration)
+			assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+			time.Sleep(2 * time.Hour)
+		})
 	}
 }

@@ -8,8 +8,7 @@ import (
 )
 
 // ReportProgress reports that the tool to which ctx belongs makes progress and doesn't hang. It
-// restarts the timeout of the attempt, of the call, and of the calls around it, if their tools
-// have a Tool.MaxTimeout. MaxTimeout still bounds the whole call, and so do the caller's own
+// restarts the timeout of the call, and of the calls around it, if their tools have a Tool.MaxTimeout. MaxTimeout still bounds the whole call, and so do the caller's own
 // deadline and cancellation.
 //
 // It does nothing outside of a guarded call, and for an attempt that is over. It is safe for
@@ -17,7 +16,7 @@ import (
 func ReportProgress(ctx context.Context) {
 	for a := attemptOf(ctx); a != nil && !a.over.Load(); a = a.outer {
 		if a.scope != nil {
-			a.contexts((*callContext).progress)
+			a.scope.progress()
 		}
 	}
 }
@@ -56,7 +55,7 @@ func Pause(ctx context.Context) (resume func()) {
 		}
 		a.scope.asked.Store(true) // even by an attempt that is over
 		if live = live && !a.over.Load() && a.scope.end.Load() == nil; live {
-			a.contexts(func(c *callContext) { paused = append(paused, c) })
+			paused = append(paused, &a.scope.callContext)
 		}
 	}
 	if len(paused) == 0 {

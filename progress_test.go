@@ -57,20 +57,17 @@ func eliciting(before, wait, after time.Duration) toolFunc {
 
 // A progressTest says when a call of a tool that extends its timeout must end.
 type progressTest struct {
-	tool           resilience.Tool
-	fn             toolFunc
-	option         resilience.Option
-	deadline       time.Duration // the caller's
-	attemptTimeout time.Duration
-	took           time.Duration
-	timeout        time.Duration // of which the TIMEOUT speaks; zero for a success
-	failures       int           // that the breaker counts
+	tool     resilience.Tool
+	fn       toolFunc
+	option   resilience.Option
+	deadline time.Duration // the caller's
+	took     time.Duration
+	timeout  time.Duration // of which the TIMEOUT speaks; zero for a success
+	failures int           // that the breaker counts
 }
 
 func (tc progressTest) check(t *testing.T) {
-	cfg := configWith(tc.tool)
-	cfg.AttemptTimeout = tc.attemptTimeout
-	g := newGuard(t, cfg)
+	g := guardWith(t, tc.tool)
 
 	r := resilience.Run(contextWithin(t, tc.deadline), g, "x", tc.fn, tc.option)
 
@@ -108,11 +105,6 @@ func TestProgressRestartsTheTimeout(t *testing.T) {
 			tool: long, fn: working(20*s, 4*s), option: resilience.Timeout(3 * s),
 			took: 3 * s, timeout: 3 * s,
 		},
-		"of an attempt": {tool: long, fn: working(50*s, 4*s), attemptTimeout: 5 * s, took: 52 * s},
-		"of an attempt, too rarely": {
-			tool: long, fn: working(50*s, 6*s), attemptTimeout: 5 * s,
-			took: 5 * s, timeout: 5 * s, failures: 1,
-		},
 	} {
 		runInBubble(t, name, tc.check)
 	}
@@ -123,9 +115,6 @@ func TestPauseSuspendsTheTimeout(t *testing.T) {
 	tool := resilience.Tool{Timeout: 10 * s}
 	for name, tc := range map[string]progressTest{
 		"for an hour": {tool: tool, fn: eliciting(9*s, time.Hour, 9*s), took: time.Hour + 18*s},
-		"for an hour, with an AttemptTimeout": {
-			tool: tool, fn: eliciting(4*s, time.Hour, 4*s), attemptTimeout: 5 * s, took: time.Hour + 8*s,
-		},
 		"and MaxTimeout has its end": {
 			tool: resilience.Tool{Timeout: 10 * s, MaxTimeout: 30 * s},
 			fn: func(ctx context.Context) (int, error) {
@@ -225,38 +214,19 @@ func TestAnEarlierAttemptDoesNotExtendTheCall(t *testing.T) {
 		time.Sleep(s)
 		resilience.Pause(ctx)
 	}
-	abandoned := func(then func(context.Context)) toolFunc {
-		return func(ctx context.Context) (int, error) {
-			<-ctx.Done()
-			then(ctx)
-			return 0, nil
-		}
-	}
-	returned := func(then func(context.Context)) toolFunc {
-		return func(ctx context.Context) (int, error) { go then(ctx); return 0, errBoom }
-	}
-	for name, tc := range map[string]struct {
-		first         toolFunc
-		attempt, took time.Duration
-	}{
-		"abandoned, and it reports progress": {abandoned(heartbeat), s, 3 * s},
-		// What it asks must not be repeated, so the attempt under way is the last one.
-		"abandoned, and it pauses":                   {abandoned(pause), s, 2*s + 100*time.Millisecond},
-		"returned, and a goroutine reports progress": {returned(heartbeat), 0, 3 * s},
-		"returned, and a goroutine pauses":           {returned(pause), 0, 3 * s},
-	} {
+	for name, late := range map[string]func(context.Context){"reports progress": heartbeat, "pauses": pause} {
 		runInBubble(t, name, func(t *testing.T) {
-			cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 3 * s, MaxTimeout: time.Hour})
-			cfg.AttemptTimeout = tc.attempt
-			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {
+			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Timeout: 3 * s, MaxTimeout: time.Hour})
+			r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
 				if resilience.Attempt(ctx) == 1 {
-					return tc.first(ctx)
+					go late(ctx)
+					return 0, errBoom
 				}
 				return hang(200 * s)(ctx)
 			})
 
 			assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
-			assert.Equal(t, tc.took, r.Duration)
+			assert.Equal(t, 3*s, r.Duration)
 			time.Sleep(time.Hour)
 		})
 	}
@@ -279,7 +249,7 @@ func TestCallThatHasPausedIsNotRepeated(t *testing.T) {
 		code resilience.Code
 	}{
 		"an error":                      {fn: asking(failing(9, errBoom)), code: resilience.CodeToolFailed},
-		"the timeout of an attempt":     {fn: asking(hang(100 * s)), code: resilience.CodeTimeout},
+		"a timeout":                     {fn: asking(hang(100 * s)), code: resilience.CodeTimeout},
 		"a context.Canceled of its own": {fn: asking(failing(9, context.Canceled))},
 		"a failure without an effect": {
 			fn: asking(failing(9, resilience.MarkTransient(errBoom))), code: resilience.CodeToolFailed,
@@ -290,19 +260,9 @@ func TestCallThatHasPausedIsNotRepeated(t *testing.T) {
 			},
 			code: resilience.CodeToolFailed,
 		},
-		"an abandoned attempt that pauses before the next one": {
-			fn: func(ctx context.Context) (int, error) {
-				time.Sleep(5*s + 50*time.Millisecond)
-				ask(ctx)
-				return 0, nil
-			},
-			code: timedOut,
-		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: 60 * s})
-			cfg.AttemptTimeout = 5 * s
-			g := newGuard(t, cfg)
+			g := guardWith(t, resilience.Tool{Effect: resilience.ReadOnly, Timeout: 60 * s})
 			r := resilience.Run(t.Context(), g, "x", tc.fn)
 			require.NotNil(t, r.Err)
 			assert.True(t, tc.code == "" || r.Err.Code == tc.code, r.Err)

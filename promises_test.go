@@ -205,8 +205,6 @@ var errFirst = errors.New("the first attempt's own error")
 
 // What a tool returns because its context has ended is none of its own errors, of which the last is kept.
 func TestPromise4EchoOfTheEndDoesNotReplaceTheLastError(t *testing.T) {
-	const five = 5 * time.Second
-	const timeout, canceled = resilience.CodeTimeout, resilience.CodeCanceled
 	for name, second := range map[string]toolFunc{
 		"hangs":                   hang(time.Hour),
 		"returns the end's error": untilDone,
@@ -216,12 +214,11 @@ func TestPromise4EchoOfTheEndDoesNotReplaceTheLastError(t *testing.T) {
 		},
 	} {
 		for end, tc := range map[string]struct {
-			attempt, leaves time.Duration // never if zero
-			code            resilience.Code
+			leaves time.Duration // never if zero
+			code   resilience.Code
 		}{
-			"the call's timeout":     {code: timeout},
-			"the attempt's timeout":  {attempt: five, code: resilience.CodeRetryExhausted},
-			"the end of the caller ": {leaves: five, code: canceled},
+			"the call's timeout":    {code: resilience.CodeTimeout},
+			"the end of the caller": {5 * time.Second, resilience.CodeCanceled},
 		} {
 			t.Run(name+", "+end, func(t *testing.T) {
 				inBothModes(t, func(t *testing.T, cooperative bool) {
@@ -229,7 +226,7 @@ func TestPromise4EchoOfTheEndDoesNotReplaceTheLastError(t *testing.T) {
 						return
 					}
 					cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Cooperative: cooperative})
-					cfg.AttemptTimeout, cfg.Retry.MaxRetries = tc.attempt, 1
+					cfg.Retry.MaxRetries = 1
 					g := newGuard(t, cfg)
 					ctx, leave := context.WithCancel(t.Context())
 					defer leave()
@@ -256,7 +253,7 @@ func TestPromise4EchoOfTheEndDoesNotReplaceTheLastError(t *testing.T) {
 func TestPromise5NothingLeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly})
-		cfg.MaxAbandoned, cfg.AttemptTimeout = 3, 20*time.Second
+		cfg.MaxAbandoned = 3
 		cfg.Breaker.Failures = 1000
 		g := newGuard(t, cfg)
 		before := goroutines(modulePath, "context") // of other tests, on their way out
@@ -397,7 +394,6 @@ func TestPromise8NothingIsRepeatedBlindly(t *testing.T) {
 			} {
 				runInBubble(t, effect.String()+", "+name, func(t *testing.T) {
 					cfg := configWith(resilience.Tool{Effect: effect})
-					cfg.AttemptTimeout = time.Second
 					var runs atomic.Int64
 
 					r := resilience.Run(t.Context(), newGuard(t, cfg), "x", func(ctx context.Context) (int, error) {

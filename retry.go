@@ -29,8 +29,7 @@ type Retry struct {
 
 	// MaxElapsed is how long after the beginning of a call its last retry may start, since
 	// retries are for failures that come quickly. A first attempt that loses its connection later than that
-	// is repeated once, at once. Zero means 5s, in a guard after the AttemptTimeout
-	// that a tool may have. Negative means at any time.
+	// is repeated once, at once. Zero means 5s, and negative at any time.
 	MaxElapsed time.Duration
 
 	// OnRetry is called before each delay of [WithRetry], on its goroutine, with the number of the

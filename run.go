@@ -7,81 +7,38 @@ import (
 	"time"
 )
 
-// attemptOnce calls the tool once. A nil failure is a success. If the tool hasn't answered, the failure is empty if the
-// call has ended, and otherwise the timeout of the attempt.
+// attemptOnce calls the tool once. A nil failure is a success, and an empty one means that the tool hasn't answered
+// before the end of the call.
 func attemptOnce[T any](c *call, fn func(context.Context) (T, error)) (value T, f *failure) {
-	a, limit := c.nextAttempt()
+	a := c.nextAttempt()
 	defer a.over.Store(true)
-	if limit != &c.scope.callContext {
-		defer limit.finish(returned)
-	}
-
 	if c.state.Cooperative {
 		value, err := protect(a, fn)
-		if err != nil {
-			f = c.attemptTimeout(a.examine(err), limit)
-		}
-		return value, f
+		return value, a.examine(err)
 	}
 
-	r := &runner[T]{limit: limit, ctx: a, fn: fn}
+	r := &runner[T]{limit: &c.scope.callContext, ctx: a, fn: fn}
 	if !r.run(c.opts.waits) {
-		grace := c.state.Timeout - time.Since(c.start)
-		if timeout := c.state.AttemptTimeout; timeout > 0 {
-			grace = min(grace, timeout-time.Since(limit.start))
-		}
-		release := c.state.countAbandoned(grace)
-		if r.abandon(c.late(limit, release)) {
-			return value, c.attemptTimeout(&failure{}, limit)
+		release := c.state.countAbandoned(c.state.Timeout - time.Since(c.start))
+		if r.abandon(c.late(release)) {
+			return value, &failure{}
 		}
 		release()
 	}
-	if r.err != nil {
-		f = c.attemptTimeout(a.examine(r.err), limit)
-	}
-	return r.value, f
+	return r.value, a.examine(r.err)
 }
 
-// nextAttempt returns the context of the next attempt, and the context that ends it.
-func (c *call) nextAttempt() (*attempt, *callContext) {
+// nextAttempt returns the context of the next attempt.
+func (c *call) nextAttempt() *attempt {
 	a, number := &c.scope.first, 1
 	if c.current != nil {
 		a, number = new(attempt), c.current.number+1 // the earlier one may still be in use
 	}
 
-	limit := &c.scope.callContext
-	if timeout := c.state.AttemptTimeout; timeout > 0 {
-		maximum := timeout
-		if c.state.MaxTimeout > c.state.Timeout { // progress restarts this timeout too
-			maximum = max(timeout, c.state.MaxTimeout)
-		}
-		limit = &callContext{tool: c.tool, start: time.Now()}
-		limit.begin(&c.scope.callContext, newLimits(timeout, min(maximum, c.scope.atMost())), !c.state.Cooperative)
-	}
-
-	a.Context, a.scope, a.number = limit, c.scope, number
+	a.Context, a.scope, a.number = &c.scope.callContext, c.scope, number
 	a.outer, a.ticket = c.scope.outer, cmp.Or(c.joined, &c.scope.ticket)
 	c.current = a
-	return a, limit
-}
-
-// attemptTimeout turns the failure of an attempt whose own timeout has passed into that timeout, unless the
-// whole call has ended, or the tool's own error stands.
-func (c *call) attemptTimeout(f *failure, limit *callContext) *failure {
-	if limit == &c.scope.callContext || c.scope.endIfDue() != nil {
-		return f
-	}
-	end := limit.endIfDue()
-	if end == nil || f.stands(end) {
-		return f
-	}
-
-	c.note(f, end)
-	e := c.endedBy(end, f)
-	timeout := &failure{meaning: meaningOf(e)}
-	c.guard.classify(&timeout.meaning)
-	timeout.outcome = timeout.meaning.outcome()
-	return timeout
+	return a
 }
 
 // The states of a function that runs on a goroutine of its own.

@@ -58,7 +58,6 @@ const blameless = "blameless"
 func soakTools(unit time.Duration) map[string]resilience.Tool {
 	return map[string]resilience.Tool{
 		"read":        {Timeout: 20 * unit, Effect: resilience.ReadOnly},
-		"attempts":    {Timeout: 20 * unit, Effect: resilience.ReadOnly, AttemptTimeout: 8 * unit},
 		"put":         {Timeout: 20 * unit, Effect: resilience.Idempotent, Breaker: "backend"},
 		"write":       {Timeout: 20 * unit, Effect: resilience.NonIdempotent, Breaker: "backend"},
 		"unknown":     {Timeout: 20 * unit},
@@ -70,7 +69,7 @@ func soakTools(unit time.Duration) map[string]resilience.Tool {
 
 // The names that are called. Two aren't listed.
 var soakNames = []string{
-	"read", "read", "attempts", "attempts", "put", "put", "write", "write", "unknown", "unknown", "cooperative",
+	"read", "read", "put", "put", "write", "write", "unknown", "unknown", "cooperative",
 	"cooperative", "long", "long", blameless, blameless, "made-up", "unlisted", "",
 }
 

@@ -32,15 +32,11 @@ type toolState struct {
 	unexplained atomic.Int32 // failures, see noteUnexplained
 }
 
-// newState returns the state of a tool. An attempt that exceeds its timeout leaves time for a retry.
+// newState returns the state of a tool.
 func (g *Guard) newState(name string, t Tool, b *Breaker) *toolState {
 	t.Timeout = t.timeout(name, g.cfg.Timeouts)
 	t.MaxTimeout = max(t.Timeout, t.MaxTimeout)
-	t.AttemptTimeout = max(cmp.Or(t.AttemptTimeout, g.cfg.AttemptTimeout), 0)
-
-	retry := *cmp.Or(t.Retry, &g.cfg.Retry)
-	retry.MaxElapsed = cmp.Or(retry.MaxElapsed, add(defaultElapsed, t.AttemptTimeout))
-	retry = retry.withDefaults()
+	retry := cmp.Or(t.Retry, &g.cfg.Retry).withDefaults()
 	t.Retry = &retry
 	return &toolState{Tool: t, name: name, breaker: b}
 }

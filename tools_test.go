@@ -132,13 +132,15 @@ func TestToolIsOverloadedWhileTooManyAbandonedCallsStillRun(t *testing.T) {
 
 func TestRetriesOfAnOverloadedToolAreNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, AttemptTimeout: time.Second})
-		cfg.MaxAbandoned = 2
-
-		r := resilience.Run(t.Context(), newGuard(t, cfg), "x", hang(time.Hour))
-
-		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
-		assert.Equal(t, 2, r.Attempts)
+		cfg := configWith(resilience.Tool{Effect: resilience.ReadOnly, Timeout: time.Second})
+		cfg.MaxAbandoned = 1
+		g := newGuard(t, cfg)
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			_, err := resilience.Do(ctx, g, "x", hang(time.Hour), resilience.Timeout(time.Millisecond))
+			require.ErrorIs(t, err, resilience.CodeTimeout)
+			return 0, errBoom
+		}, resilience.Timeout(time.Minute))
+		assert.Equal(t, 4, r.Attempts, "an abandoned call counts after the tool's own timeout")
 		time.Sleep(time.Hour)
 	})
 }
@@ -260,42 +262,5 @@ func TestMaxInFlightLeavesOutCallsWithinACall(t *testing.T) {
 			}))
 			return 1, nil
 		}))
-	}
-}
-
-func TestAttemptTimeout(t *testing.T) {
-	const s, again = time.Second, 7100 * time.Millisecond
-	hangsOnce := func(ctx context.Context) (int, error) {
-		if resilience.Attempt(ctx) == 1 {
-			return untilDone(ctx)
-		}
-		return 1, nil
-	}
-	for name, tc := range map[string]struct {
-		tool     resilience.Tool
-		retry    resilience.Retry
-		fn       toolFunc
-		attempts int
-		took     time.Duration
-	}{
-		"the Config's":                 {fn: untilDone, retry: steady, attempts: 2, took: 10 * s},
-		"the tool's":                   {resilience.Tool{AttemptTimeout: 3 * s}, steady, untilDone, 4, 10 * s},
-		"none":                         {resilience.Tool{AttemptTimeout: -1}, steady, untilDone, 1, 10 * s},
-		"longer than all":              {resilience.Tool{AttemptTimeout: time.Hour}, steady, untilDone, 1, 10 * s},
-		"later than MaxElapsed":        {fn: hangsOnce, attempts: 2, took: again},
-		"Cooperative":                  {resilience.Tool{Cooperative: true}, steady, hangsOnce, 2, again},
-		"Cooperative, but it works on": {resilience.Tool{Cooperative: true}, steady, hang(9 * s), 1, 9 * s},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			cfg := configWith(tc.tool)
-			x := tc.tool
-			x.Effect, x.Timeout = resilience.ReadOnly, 10*s
-			cfg.Tools["x"], cfg.Retry, cfg.AttemptTimeout = x, tc.retry, 7*s
-			cfg.Retry.Backoff.Jitter = resilience.NoJitter
-			r := resilience.Run(t.Context(), newGuard(t, cfg), "x", tc.fn)
-			assert.Equal(t, tc.attempts, r.Attempts)
-			assert.Equal(t, tc.took, r.Duration)
-			assert.Equal(t, tc.took == 10*s, r.Err != nil)
-		})
 	}
 }

@@ -92,42 +92,6 @@ func TestNotifyProgressWithoutASession(t *testing.T) {
 	assert.NoError(t, gosdk.NotifyProgress(t.Context(), &mcp.CallToolRequest{Params: params}, 1, 0, ""))
 }
 
-// An abandoned attempt doesn't report for the one that is under way, nor after the answer.
-func TestProgressOfAnAbandonedAttemptIsNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
-			"x": {Effect: resilience.ReadOnly, AttemptTimeout: time.Second},
-		}})
-		var seen []float64
-		f.options.ProgressNotificationHandler = func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
-			seen = append(seen, req.Params.Progress)
-		}
-		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			report := func(progress float64) {
-				err := gosdk.NotifyProgress(ctx, req, progress, 0, "")
-				assert.Equal(t, progress >= 50, errors.Is(err, context.DeadlineExceeded), "%v: %v", progress, err)
-			}
-			if resilience.Attempt(ctx) == 1 {
-				report(1)
-				time.Sleep(1500 * time.Millisecond) // ignores its context
-				report(50)
-				time.Sleep(time.Minute)
-				report(60)
-				return textResult("late"), nil
-			}
-			time.Sleep(800 * time.Millisecond)
-			report(2)
-			return textResult("done"), nil
-		})
-		f.connect(legacy)
-
-		assert.Equal(t, "done", text(t, f.call("x", mcp.Meta{"progressToken": "p"})))
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		assert.Equal(t, []float64{1, 2}, seen)
-	})
-}
-
 // What a tool sends with another token isn't its progress, and passes unchanged.
 func TestProgressWithAnotherTokenIsNotTheTools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -252,17 +216,15 @@ func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
 
 // A retry would repeat the question, however the attempt ends that has elicited something.
 func TestToolThatHasElicitedIsNotCalledAgain(t *testing.T) {
-	hangs := func(ctx context.Context) error { time.Sleep(time.Minute); return nil }
 	for name, tc := range map[string]struct {
 		then func(context.Context) error // what the tool does after the elicitation
 	}{
 		"it fails":                   {then: func(context.Context) error { return errBoom }},
-		"it exceeds AttemptTimeout":  {then: hangs},
 		"it fails and had no effect": {then: func(context.Context) error { return resilience.MarkTransient(errBoom) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newProtected(t, resilience.Config{AttemptTimeout: time.Second, Retry: fast})
+				f := newProtected(t, resilience.Config{Retry: fast})
 				elicitations := 0
 				f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 					elicitations++
@@ -288,36 +250,4 @@ func TestToolThatHasElicitedIsNotCalledAgain(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The next attempt may ask the same question.
-func TestAbandonedAttemptElicitsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, resilience.Config{AttemptTimeout: time.Second}, nil)
-		elicitations := 0
-		f.server.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-			return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-				if method == "elicitation/create" {
-					elicitations++
-				}
-				return next(ctx, method, req)
-			}
-		})
-		gosdk.Protect(f.server, f.guard)
-		f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept"}, nil
-		}
-		f.raw("ask", readOnly, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			if resilience.Attempt(ctx) == 1 {
-				time.Sleep(time.Minute)
-			}
-			_, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Sure?"})
-			return textResult("done"), err
-		})
-		f.connect(legacy)
-
-		assert.Equal(t, "done", text(t, f.call("ask")))
-		time.Sleep(time.Hour)
-		assert.Equal(t, 1, elicitations)
-	})
 }

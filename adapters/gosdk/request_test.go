@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -13,33 +12,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twoAttempts returns a guard whose first attempt of "x" is abandoned and whose next succeeds, and what each attempt
-// does: it changes something, and goes on to do so while it is abandoned, until the test ends.
+// twoAttempts returns a guard, and a function that makes a change and then fails in the first attempt of "x".
 func twoAttempts(t *testing.T) (*resilience.Guard, func(ctx context.Context, change func()) (mcp.Result, error)) {
 	g := newGuard(t, resilience.Config{
-		AttemptTimeout: 20 * time.Millisecond, Retry: fast,
-		Tools: map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly, Timeout: testTimeout}},
+		Retry: fast, Tools: map[string]resilience.Tool{"x": {Effect: resilience.ReadOnly}},
 	})
-	release, abandoned := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() { close(release); <-abandoned })
 	return g, func(ctx context.Context, change func()) (mcp.Result, error) {
 		change()
-		if resilience.Attempt(ctx) > 1 {
-			return textResult("done"), nil
+		if resilience.Attempt(ctx) == 1 {
+			return nil, resilience.MarkTransient(errBoom)
 		}
-		defer close(abandoned)
-		for {
-			select {
-			case <-release:
-				return nil, nil
-			default:
-				change()
-			}
-		}
+		return textResult("done"), nil
 	}
 }
 
-// No two attempts have a map in common: the runtime ends a process that writes to one concurrently.
+// A tool may change its request.
 func TestEachAttemptReceivesTheOriginalRequest(t *testing.T) {
 	request := func() *mcp.CallToolRequest {
 		return &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{

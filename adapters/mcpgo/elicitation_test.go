@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -86,28 +85,6 @@ func answerAfterAnHour(ctx context.Context, _ string) (string, error) {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-}
-
-// The next attempt may ask the same.
-func TestAbandonedAttemptAsksNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := onlyX(resilience.Tool{Effect: resilience.ReadOnly})
-		cfg.AttemptTimeout = time.Second
-		s := newServer(newGuard(t, cfg))
-		var asked atomic.Int32
-		s.AddTool(mcp.NewTool("x"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			if resilience.Attempt(ctx) == 1 {
-				time.Sleep(2 * time.Second) // ignores its context
-			}
-			_, err := mcpgo.Ask(ctx, func(context.Context, int) (int, error) { return int(asked.Add(1)), nil }, 0)
-			assert.Equal(t, ctx.Err(), err)
-			return done, err
-		})
-		res := callTool(t, connect(t, s), "x", nil, nil)
-		assert.Equal(t, "done", text(t, res))
-		time.Sleep(time.Hour)
-		assert.EqualValues(t, 1, asked.Load())
-	})
 }
 
 // Newer versions of mcp-go turn a handler's URLElicitationRequiredError into a request to the

@@ -125,38 +125,23 @@ func TestRetryDoesNotRepeatProgress(t *testing.T) {
 	})
 }
 
-// MCP requires progress to stop with the result, and an abandoned attempt doesn't report for the one that is under way.
-func TestProgressOfAnAbandonedAttemptIsNotSent(t *testing.T) {
-	retried := resilience.Tool{Effect: resilience.ReadOnly, AttemptTimeout: time.Second}
-	for name, tc := range map[string]struct {
-		tool resilience.Tool
-		want []float64
-	}{
-		"of a call that has ended": {resilience.Tool{Timeout: time.Second}, []float64{1}},
-		"of an earlier attempt":    {retried, []float64{1, 2}},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			s := newServer(newGuard(t, onlyX(tc.tool)))
-			handler := func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				if resilience.Attempt(ctx) == 1 {
-					report(ctx, t, req, 1)
-					time.Sleep(1500 * time.Millisecond) // ignores its context
-					report(ctx, t, req, 50)
-					return done, nil
-				}
-				time.Sleep(800 * time.Millisecond)
-				report(ctx, t, req, 2)
-				return done, nil
-			}
-			s.AddTool(mcp.NewTool("x"), handler)
-			c := connect(t, s)
-			received := collectProgress(c)
-
-			callTool(t, c, "x", nil, withToken("p"))
-			time.Sleep(time.Hour)
-			assert.Equal(t, tc.want, values(received()))
+// MCP requires progress to stop with the result.
+func TestProgressAfterTheTimeoutIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(newGuard(t, onlyX(resilience.Tool{Timeout: time.Second})))
+		s.AddTool(mcp.NewTool("x"), func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			report(ctx, t, req, 1)
+			time.Sleep(1500 * time.Millisecond) // ignores its context
+			report(ctx, t, req, 50)
+			return done, nil
 		})
-	}
+		c := connect(t, s)
+		received := collectProgress(c)
+
+		callTool(t, c, "x", nil, withToken("p"))
+		time.Sleep(time.Hour)
+		assert.Equal(t, []float64{1}, values(received()))
+	})
 }
 
 func TestProgressParams(t *testing.T) {
