@@ -76,7 +76,7 @@ type Config struct {
 // Tool describes one tool. The zero value is all defaults.
 type Tool struct {
 	// Tier selects the timeout: Quick, Heavy or a key of Config.Timeouts. The empty tier means
-	// the DefaultTier of the tool's name.
+	// Heavy for a tool named cypher, impact or explore, in any case, and Quick for all others.
 	Tier Tier
 
 	// Timeout is the tool's own timeout, which replaces the one of its tier, for all attempts together. A
@@ -174,7 +174,7 @@ const defaultMaxAbandoned = 64
 
 // timeout returns the timeout of a tool by its own field, its tier or its name.
 func (t Tool) timeout(name string, timeouts Timeouts) time.Duration {
-	return cmp.Or(t.Timeout, timeouts[cmp.Or(t.Tier, DefaultTier(name))])
+	return cmp.Or(t.Timeout, timeouts[cmp.Or(t.Tier, defaultTier(name))])
 }
 
 // check returns an error that names every bad field. It is called after withDefaults.

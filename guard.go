@@ -175,7 +175,7 @@ func (g *Guard) Timeout(tool string) time.Duration {
 	if s := g.listed[tool]; s != nil {
 		return s.Timeout
 	}
-	return g.cfg.Timeouts[DefaultTier(tool)]
+	return g.cfg.Timeouts[defaultTier(tool)]
 }
 
 // Breaker returns the breaker of a tool, listed or not. It is never nil. A tool that isn't listed gets a

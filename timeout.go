@@ -25,9 +25,9 @@ const (
 	heavyTimeout = 120 * time.Second
 )
 
-// DefaultTier returns the tier of a tool that is given none: Heavy for cypher, impact and
+// defaultTier returns the tier of a tool that is given none: Heavy for cypher, impact and
 // explore, Quick for all others. It ignores case and surrounding space.
-func DefaultTier(tool string) Tier {
+func defaultTier(tool string) Tier {
 	switch strings.ToLower(strings.TrimSpace(tool)) {
 	case "cypher", "impact", "explore":
 		return Heavy

@@ -13,14 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDefaultTierIsHeavyForThreeToolsOnly(t *testing.T) {
+func TestThreeToolsAreHeavyByDefault(t *testing.T) {
+	g := guardWith(t, resilience.Tool{})
 	for _, tool := range []string{"cypher", "impact", "explore", "Cypher", " EXPLORE "} {
-		assert.Equal(t, resilience.Heavy, resilience.DefaultTier(tool), "%q", tool)
+		assert.Equal(t, 120*time.Second, g.Timeout(tool), "%q", tool)
 	}
 	for _, tool := range []string{
 		"search", "grep", "read", "context", "overview", "highlight", "cyphers", "", "anything",
 	} {
-		assert.Equal(t, resilience.Quick, resilience.DefaultTier(tool), "%q", tool)
+		assert.Equal(t, 60*time.Second, g.Timeout(tool), "%q", tool)
 	}
 }
 
