@@ -1,7 +1,9 @@
 package resilience
 
 import (
+	"cmp"
 	"context"
+	"reflect"
 	"time"
 )
 
@@ -19,6 +21,8 @@ type entry struct {
 	joined      *ticket         // of the call around it that has passed the breaker, and counts; nil if there is none
 	toolTimeout time.Duration   // without options
 	limits      limits          // of the whole call; zero until then
+	value       reflect.Type    // of the result
+	first       *orphan         // the same call, whose result this one returns; nil if there is none
 }
 
 // check returns why there is nothing to call, nil if there is.
@@ -64,6 +68,9 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	n := s.inFlight.Add(1)
 	e.breaker = g.breakerOf(s, e.opts)
 	e.setLimits()
+	if e.first, rejected = e.join(ctx); e.first != nil || rejected != nil {
+		return a, rejected
+	}
 
 	if e.outer != nil && s != g.others { // others are many backends
 		e.joined = e.outer.ticketOf(e.breaker)
@@ -91,9 +98,11 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	return a, rejected
 }
 
-// reject ends a call that was not admitted.
-func (e *entry) reject(rejected *Error) *Error {
-	e.present(rejected, 0)
+// end ends a call that was not admitted, or has joined another one.
+func (e *entry) end(rejected *Error) *Error {
+	if rejected != nil {
+		e.present(rejected, 0)
+	}
 	if e.observed != nil {
 		e.notifyEnd(rejected, 0, false)
 	}
@@ -101,6 +110,14 @@ func (e *entry) reject(rejected *Error) *Error {
 		e.exit()
 	}
 	return rejected
+}
+
+// effect returns what running the tool again may do.
+func (e *entry) effect() Effect {
+	if !e.state.listed {
+		return cmp.Or(e.opts.request.Effect, e.state.Effect)
+	}
+	return e.state.Effect
 }
 
 // exit is called last, so that Close waits until the observers have been notified.

@@ -1,8 +1,8 @@
 package resilience
 
 import (
-	"cmp"
 	"context"
+	"reflect"
 	"sync/atomic"
 	"time"
 )
@@ -18,6 +18,7 @@ type call struct {
 	lastBy      int     // the number of the attempt that did
 	acted       bool    // an attempt may have had an effect
 	lastOutcome outcome // of the last attempt; outcomePending if there is none
+	orphaned    *orphan // this call, once its agent won't learn how the tool ends; nil if it will
 	over        bool
 	err         *Error
 }
@@ -46,7 +47,7 @@ func do[T any](
 	if len(tool) > maxNameLen {
 		tool = g.shortName(tool)
 	}
-	e := entry{guard: g, tool: tool, opts: opts}
+	e := entry{guard: g, tool: tool, opts: opts, value: reflect.TypeFor[T]()}
 	if len(g.observers) > 0 {
 		ctx = e.notifyStart(ctx)
 	}
@@ -58,8 +59,12 @@ func do[T any](
 
 	r.Tool = tool
 	admitted, rejected := e.admit(ctx, fn == nil)
-	if rejected != nil {
-		r.Err = e.reject(rejected)
+	if e.first != nil {
+		r.Value, _ = (*e.first.outcome.Load()).(T)
+		r.Joined = time.Since(e.first.start)
+	}
+	if e.first != nil || rejected != nil {
+		r.Err = e.end(rejected)
 		return
 	}
 
@@ -72,6 +77,9 @@ func do[T any](
 	for again := true; again; {
 		var f *failure
 		r.Value, f = attemptOnce(&c, fn)
+		if lost := f == nil && ctx.Err() != nil; lost || c.orphaned != nil {
+			c.settleOrphan(r.Value, lost)
+		}
 		again = c.decide(f)
 	}
 }
@@ -201,10 +209,7 @@ func (c *call) effect() Effect {
 	if c.scope.asked.Load() {
 		return NonIdempotent
 	}
-	if !c.state.listed {
-		return cmp.Or(c.opts.request.Effect, c.state.Effect)
-	}
-	return c.state.Effect
+	return c.entry.effect()
 }
 
 // finish ends the call with its outcome. e is nil after a success.

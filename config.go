@@ -45,6 +45,13 @@ type Config struct {
 	// exceed it. Zero means 64. It must not be negative.
 	MaxAbandoned int
 
+	// OnceFor is how long the result of a call that must not act twice is kept for the same call (see [Once]),
+	// if its caller has left or received TIMEOUT. While the tool runs, the same call waits for it, within its
+	// own timeout. It is made if the first one has failed. At most 1,024 results of up to 64KiB of JSON are
+	// kept, in the memory of this process: replicas share them only if each agent stays with one of them.
+	// Zero means 2m, and negative turns this off.
+	OnceFor time.Duration
+
 	// Classify returns the class of a failure. It receives the tool's error, or the TIMEOUT of a call
 	// that exceeded the tool's own timeout, never nil. It may call the package's Classify, which then
 	// also considers the backend's reports. Nil, or a panic, means the package's Classify.
@@ -166,6 +173,7 @@ func (c Config) withDefaults() Config {
 	c.Timeouts = timeouts
 	c.Breaker = c.Breaker.withDefaults()
 	c.MaxAbandoned = cmp.Or(c.MaxAbandoned, defaultMaxAbandoned)
+	c.OnceFor = cmp.Or(c.OnceFor, defaultOnceFor)
 	c.Suggestions = maps.Clone(c.Suggestions)
 	return c
 }

@@ -289,3 +289,23 @@ func ExampleWaitForTool() {
 	fmt.Println(resilience.Do(ctx, guard, "transfer", transfer, resilience.WaitForTool()))
 	// Output: rolled back <nil>
 }
+
+func ExampleOnce() {
+	guard := resilience.Must(resilience.New(resilience.Config{}))
+	order := func(context.Context) (string, error) {
+		time.Sleep(20 * time.Millisecond) // whatever its context does
+		return "ordered at " + time.Now().Format("15:04:05.000"), nil
+	}
+	once := resilience.Once("order-42")
+
+	_, err := resilience.Do(context.Background(), guard, "order", order, resilience.Timeout(10*time.Millisecond), once)
+	fmt.Println(err)
+	first := resilience.Run(context.Background(), guard, "order", order, once)
+	fmt.Println(first.Joined > 0, first.Message())
+	second := resilience.Run(context.Background(), guard, "order", order, once)
+	fmt.Println(second.Joined > 0, second.Value != first.Value)
+	// Output:
+	// TIMEOUT: Tool 'order' exceeded timeout of 10ms
+	// true This is the result of the same call made 1 second ago, whose answer you did not receive.
+	// false true
+}

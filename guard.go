@@ -25,6 +25,7 @@ type Guard struct {
 	unlisted  table[string, *toolState]
 	others    *toolState // shared by all tools without a state of their own
 	keyed     table[keyName, *Breaker]
+	orphans   table[onceKey, *orphan]
 	observers []*observer
 	warner    *warner
 
@@ -97,12 +98,17 @@ type Result[T any] struct {
 	Err      *Error        // nil means success
 	Attempts int           // how often the tool was called, including abandoned attempts; 0 if it wasn't
 	Duration time.Duration // since the observers' Start returned
+	Joined   time.Duration // how long ago the same call was made whose Value this is, see Once; 0 if there is none
 }
 
-// Message returns a sentence for a user: what happened and what to do next. It returns "" on
-// success.
+// Message returns a sentence for a user: what happened and what to do next. On success it is "", or tells that the call
+// has joined an earlier one.
 func (r Result[T]) Message() string {
-	if r.Err == nil {
+	switch {
+	case r.Err == nil && r.Joined > 0:
+		return "This is the result of the same call made " + plural(wholeSeconds(r.Joined), "second") +
+			" ago, whose answer you did not receive."
+	case r.Err == nil:
 		return ""
 	}
 

@@ -15,6 +15,10 @@ const (
 	// of an [*Error].
 	MetaError = "io.github.seed8d1e2389.resilience/error"
 
+	// MetaJoined is the key in the _meta of a result that belongs to an earlier call, which was the same (see
+	// [Once]). Its value is true.
+	MetaJoined = "io.github.seed8d1e2389.resilience/joined"
+
 	// MetaDebug turns debug on for a request. Its value is true or false.
 	MetaDebug = "io.github.seed8d1e2389.resilience/debug"
 
@@ -31,6 +35,10 @@ type Request struct {
 	// Arguments are the arguments of the request, as for [Args]: a json.RawMessage or a map[string]any.
 	// A value of another type is ignored, since it may be in use elsewhere.
 	Arguments any
+
+	// Input is what a multi-round-trip request has besides its arguments, its requestState and inputResponses.
+	// Like the arguments, it distinguishes calls that aren't the same (see [Once]).
+	Input any
 
 	// Effect is the effect of the tool as it is known elsewhere, for example by its MCP annotations. It
 	// applies if the tool isn't listed in the Config. EffectUnknown means Config.Effect.
@@ -49,8 +57,8 @@ type Request struct {
 	// have made up its name. Unless the Config lists it, it shares the state "(others)".
 	Unknown bool
 
-	// Caller identifies the agent, for [BreakerConfig].MaxHold. Empty means the Session. If that is empty,
-	// too, the agent isn't known, and its calls aren't held.
+	// Caller identifies the agent, for [BreakerConfig].MaxHold and [Once]. Empty means the Session. If that is
+	// empty, too, the agent isn't known: its calls aren't held, and none is the same as another.
 	Caller string
 
 	// MaxHeld is how many calls of one breaker may be held at once, since a held call takes a worker of the

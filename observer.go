@@ -85,7 +85,7 @@ type CallEnd struct {
 	Duration time.Duration // since the observers' Start returned
 
 	Timeout    time.Duration // of the whole call, unless progress restarts it; 0 if the call never had one
-	Attempts   int           // how often the tool was called; 0 if it was not
+	Attempts   int           // how often the tool was called; 0 if it was not, also if the call joined one, see Once
 	Err        *Error        // a copy of the caller's, shared by all observers; nil on success or if Unfinished
 	Unfinished bool          // whether the tool returned [ErrUnfinished], which is neither success nor failure
 	Counted    bool          // whether the breaker has counted it as a failure

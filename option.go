@@ -13,6 +13,7 @@ type options struct {
 	waits      bool // for the tool, after the caller has left
 	debug      bool
 	key        string   // of the breaker; empty means Request.BreakerKey
+	once       string   // see Once
 	request    *Request // noRequest if there is none
 	invalid    *Error   // why the options aren't valid; nil if they are
 }

@@ -18,14 +18,29 @@ func attemptOnce[T any](c *call, fn func(context.Context) (T, error)) (value T, 
 	}
 
 	r := &runner[T]{limit: &c.scope.callContext, ctx: a, fn: fn}
-	if !r.run(c.opts.waits) {
-		release := c.state.countAbandoned(c.state.Timeout - time.Since(c.start))
-		if r.abandon(c.late(release)) {
+	if !r.run() {
+		c.orphan()
+		if (!c.opts.waits || !r.outlast()) && abandon(c, r) {
 			return value, &failure{}
 		}
-		release()
 	}
 	return r.value, a.examine(r.err)
+}
+
+// abandon abandons the tool, and returns false if that has finished meanwhile.
+func abandon[T any](c *call, r *runner[T]) bool {
+	release := c.state.countAbandoned(c.state.Timeout - time.Since(c.start))
+	g, o, late := c.guard, c.orphaned, c.late(release)
+	abandoned := r.abandon(func(value T, err error) {
+		late(err)
+		g.settle(o, value, err == nil)
+	})
+	if abandoned {
+		c.orphaned = nil
+	} else {
+		release()
+	}
+	return abandoned
 }
 
 // nextAttempt returns the context of the next attempt.
@@ -58,36 +73,42 @@ type runner[T any] struct {
 	state atomic.Int32
 	value T // to be read once the function has finished, like err
 	err   error
-	late  func(err error) // called once an abandoned function has returned; may be nil
+	late  func(T, error) // called once an abandoned function has returned; may be nil
 }
 
-// run returns once the function has finished, or its context has ended. In the latter case it
-// returns false, and the function must be abandoned. If the caller has ended the context and waits
-// for the tool, run waits until the function's own timeout has passed.
-func (r *runner[T]) run(waits bool) bool {
-	parent := r.limit.Context.Done()
+// run starts the function, and returns once it has finished or its context has ended. In the latter case it returns
+// false, and the function must be abandoned.
+func (r *runner[T]) run() (finished bool) {
 	go r.execute()
+	return r.wait(r.limit.Context.Done(), func() bool { return r.limit.end.Load() != nil })
+}
+
+// outlast is run for a caller that has ended the context and waits for the tool, until the function's own timeout.
+func (r *runner[T]) outlast() (finished bool) {
+	return r.wait(nil, func() bool { return r.limit.left() <= 0 })
+}
+
+func (r *runner[T]) wait(parent <-chan struct{}, isOver func() bool) bool {
 	for {
+		switch {
+		case r.state.Load() == finished:
+			return true
+		case isOver():
+			return false
+		}
+
 		select {
 		case <-r.limit.wake: // a hint to look
 		case <-parent:
 			r.limit.parentEnded()
 			parent = nil
 		}
-
-		switch {
-		case r.state.Load() == finished:
-			return true
-		case r.limit.end.Load() == nil:
-		case !waits || r.limit.left() <= 0:
-			return false
-		}
 	}
 }
 
 // abandon reports whether the function was abandoned, rather than finished meanwhile. If it was,
-// late is called with the function's error once that has returned.
-func (r *runner[T]) abandon(late func(err error)) bool {
+// late is called with its results once it has returned.
+func (r *runner[T]) abandon(late func(T, error)) bool {
 	r.late = late
 	return r.state.CompareAndSwap(running, abandoned)
 }
@@ -104,6 +125,6 @@ func (r *runner[T]) finish() {
 	if r.state.CompareAndSwap(running, finished) {
 		r.limit.awake()
 	} else if r.late != nil {
-		r.late(r.err)
+		r.late(r.value, r.err)
 	}
 }

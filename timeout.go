@@ -67,7 +67,7 @@ func WithTimeout[T any](
 	c.begin(ctx, newLimits(timeout, timeout), true)
 	defer c.finish(returned)
 	r := &runner[T]{limit: c, ctx: c, fn: fn}
-	if r.run(false) || !r.abandon(nil) {
+	if r.run() || !r.abandon(nil) {
 		value, err = r.value, r.err
 		if err == nil {
 			return value, nil

@@ -31,6 +31,9 @@ type answer struct {
 	goError    bool           // err or result has the text of a Go error
 }
 
+// MarshalJSON returns the JSON of the result, whose size decides whether a guard keeps it.
+func (a answer) MarshalJSON() ([]byte, error) { return json.Marshal(a.result) }
+
 // A protocolError is an error that the SDK turns into a protocol error.
 type protocolError struct {
 	original error
@@ -109,6 +112,13 @@ func withGuidance(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolRes
 	return out
 }
 
+// withJoined returns a copy of the result of an earlier call, with a line that says so.
+func withJoined(res *mcp.CallToolResult, line string) *mcp.CallToolResult {
+	out := withMeta(res, resilience.MetaJoined, true)
+	out.Content = append(slices.Clip(res.Content), &mcp.TextContent{Text: line})
+	return out
+}
+
 // withMetadata returns a copy of a tool's own result with e in the _meta, if that says more than the tool
 // does.
 func withMetadata(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolResult {
@@ -116,12 +126,23 @@ func withMetadata(res *mcp.CallToolResult, e *resilience.Error) *mcp.CallToolRes
 		return res
 	}
 
-	out := *res
-	out.Meta = maps.Clone(res.Meta)
+	return withMeta(res, resilience.MetaError, e)
+}
+
+// withMeta returns a copy of res with a value in its _meta.
+func withMeta(res *mcp.CallToolResult, key string, value any) *mcp.CallToolResult {
+	out := cloneResult(res)
 	if out.Meta == nil {
 		out.Meta = mcp.Meta{}
 	}
-	out.Meta[resilience.MetaError] = e
+	out.Meta[key] = value
+	return out
+}
+
+// cloneResult returns a copy of res that shares only the content.
+func cloneResult(res *mcp.CallToolResult) *mcp.CallToolResult {
+	out := *res
+	out.Meta = maps.Clone(res.Meta)
 	return &out
 }
 

@@ -65,16 +65,19 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	request.Unknown = unknown
 	progress := newProgress(req)
 
-	got, err := resilience.Do(ctx, s.guard, req.Params.Name, func(ctx context.Context) (answer, error) {
+	r := resilience.Run(ctx, s.guard, req.Params.Name, func(ctx context.Context) (answer, error) {
 		ctx, returned := progress.begin(ctx)
 		defer returned()
 		return s.attempt(ctx, cloneRequest(req), tool)
 	}, resilience.ForRequest(request), resilience.WaitForTool())
 
-	e, failed := err.(*resilience.Error)
-	e = scrubbedWords(s.guard, e)
+	got, e := r.Value, scrubbedWords(s.guard, r.Err)
 	switch {
-	case !failed, got.needsInput:
+	case r.Joined > 0:
+		return withJoined(got.result, r.Message()), nil
+	case e == nil && ctx.Err() != nil: // the guard keeps the result, and the SDK adds to what it gets
+		return cloneResult(got.result), nil
+	case e == nil, got.needsInput:
 		return got.forClient(s.guard), nil
 	case got.err != nil:
 		return nil, got.err.forClient(s.guard, e)
@@ -84,13 +87,27 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	return errorResult(e, req, tool), nil
 }
 
-// callerOf returns what identifies the client. A session without an ID, as over stdio, is its own identity. Stateless
-// HTTP makes one for each request.
-func callerOf(s *mcp.ServerSession, id string) string {
-	if id == "" && s != nil {
-		return fmt.Sprintf("%p", s)
+// callerOf returns what identifies the agent: the ID of the session, or the user of stateless HTTP, which makes a
+// session for each request. A session over stdio has no ID, and is its own identity.
+func callerOf(req *mcp.CallToolRequest, session string) string {
+	extra := req.GetExtra()
+	switch {
+	case session != "" || req.Session == nil:
+		return session
+	case extra != nil && extra.TokenInfo != nil && extra.TokenInfo.UserID != "":
+		return "user " + extra.TokenInfo.UserID
+	case extra != nil && extra.Header != nil:
+		return ""
 	}
-	return id
+	return fmt.Sprintf("%p", req.Session)
+}
+
+// inputOf returns what a request has besides its arguments if it answers a request for input.
+func inputOf(p *mcp.CallToolParamsRaw) any {
+	if p.RequestState == "" && len(p.InputResponses) == 0 {
+		return nil
+	}
+	return []any{p.RequestState, p.InputResponses}
 }
 
 // describe describes req, a call of the tool, for the guard. The tool is nil if it isn't known.
@@ -108,7 +125,8 @@ func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest, tool *m
 			Meta:     req.Params.Meta,
 		},
 		Arguments:    req.Params.Arguments,
-		Caller:       callerOf(req.Session, session),
+		Input:        inputOf(req.Params),
+		Caller:       callerOf(req, session),
 		Effect:       effectOf(tool),
 		BreakerKey:   s.options.breakerKeyOf(ctx, req),
 		Unexplained:  resilience.ClassNeutral,

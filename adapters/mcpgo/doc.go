@@ -28,6 +28,8 @@
 //     JSON of the *resilience.Error is in the result's _meta and, if the tool has no output schema, in its
 //     structuredContent. With debug, all texts of the guard's are that JSON, too. A panic ends neither the process nor
 //     another call, and server.WithRecovery has nothing to do.
+//   - A call that the same client sends again, since it hasn't received the outcome of the first one, joins that: see
+//     [resilience.Once]. The result has one more text item, and [resilience.MetaJoined] in its _meta.
 //   - A client that an open breaker rejects again is held first, see [resilience.BreakerConfig].MaxHold: two calls at
 //     most over stdio, where mcp-go has five workers.
 //   - Each attempt has a copy of the request's arguments, _meta and header. Values in them that aren't decoded

@@ -2,6 +2,7 @@ package mcpgo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 
@@ -51,15 +52,17 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 	name, progress := req.Params.Name, newProgress(req)
 	defer progress.end()
 
-	got, err := resilience.Do(ctx, h.guard, name, func(ctx context.Context) (answer, error) {
+	r := resilience.Run(ctx, h.guard, name, func(ctx context.Context) (answer, error) {
 		return h.attempt(progress.begin(ctx), cloneOf(req))
 	}, resilience.ForRequest(h.requestOf(ctx, req)), resilience.WaitForTool())
 
-	e, _ := err.(*resilience.Error)
+	got, e := r.Value, r.Err
 	if e != nil { // the words of the tool's author
 		e.Message, e.Suggestion = h.guard.Scrub(e.Message), h.guard.Scrub(e.Suggestion)
 	}
 	switch {
+	case r.Joined > 0:
+		return joinedResult(got.result, r.Message()), nil
 	case got.err != nil:
 		return nil, got.scrubbedError(h.guard)
 	case got.result == nil:
@@ -77,6 +80,9 @@ type answer struct {
 	err    error  // becomes a protocol error, or a request to the user
 	text   string // of err
 }
+
+// MarshalJSON returns the JSON of the result, whose size decides whether a guard keeps it.
+func (a answer) MarshalJSON() ([]byte, error) { return json.Marshal(a.result) }
 
 // attempt calls the tool once. It returns its answer, and what that means to the guard. All that may panic, such as the
 // methods of a handler's error, is called here, where the guard recovers panics.

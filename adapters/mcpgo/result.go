@@ -31,7 +31,7 @@ func SetError(res *mcp.CallToolResult, err error) {
 	if len(res.Content) == 0 {
 		res.Content = []mcp.Content{mcp.NewTextContent(err.Error())}
 	}
-	setMeta(res, &settled{err})
+	setMeta(res, resilience.MetaError, &settled{err})
 }
 
 // settled is the error that SetError leaves in the metadata of a result.
@@ -50,8 +50,8 @@ func setError(res *mcp.CallToolResult) error {
 	return nil
 }
 
-// setMeta replaces the error in the _meta of res, or removes it if e is nil. It copies the _meta.
-func setMeta(res *mcp.CallToolResult, e any) {
+// setMeta replaces a value in the _meta of res, or removes it if v is nil. It copies the _meta.
+func setMeta(res *mcp.CallToolResult, key string, v any) {
 	var meta mcp.Meta
 	if res.Meta != nil {
 		meta = *res.Meta
@@ -60,10 +60,10 @@ func setMeta(res *mcp.CallToolResult, e any) {
 	if meta.AdditionalFields == nil {
 		meta.AdditionalFields = make(map[string]any)
 	}
-	if e == nil {
-		delete(meta.AdditionalFields, resilience.MetaError)
+	if v == nil {
+		delete(meta.AdditionalFields, key)
 	} else {
-		meta.AdditionalFields[resilience.MetaError] = e
+		meta.AdditionalFields[key] = v
 	}
 	res.Meta = &meta
 }
@@ -159,20 +159,28 @@ func failedResult(g *resilience.Guard, res *mcp.CallToolResult, e *resilience.Er
 
 	switch {
 	case e.HasGuidance():
-		setMeta(&out, e)
+		setMeta(&out, resilience.MetaError, e)
 		if line := e.Line(true); line != "" {
 			out.Content = append(out.Content, mcp.NewTextContent(line))
 		}
 	case setError(res) != nil:
-		setMeta(&out, nil)
+		setMeta(&out, resilience.MetaError, nil)
 	}
+	return &out
+}
+
+// joinedResult returns a copy of the result of an earlier call, with a line that says so.
+func joinedResult(res *mcp.CallToolResult, line string) *mcp.CallToolResult {
+	out := *res
+	out.Content = append(slices.Clip(res.Content), mcp.NewTextContent(line))
+	setMeta(&out, resilience.MetaJoined, true)
 	return &out
 }
 
 // errorResult returns the result of a call for which the tool returned none.
 func errorResult(ctx context.Context, name string, e *resilience.Error) *mcp.CallToolResult {
 	res := mcp.NewToolResultError(e.Line(false))
-	setMeta(res, e)
+	setMeta(res, resilience.MetaError, e)
 
 	tool := lookUp(ctx, name)
 	if tool != nil && tool.OutputSchema.Type == "" && tool.RawOutputSchema == nil {

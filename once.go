@@ -1,0 +1,155 @@
+package resilience
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"reflect"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	defaultOnceFor = 2 * time.Minute
+	maxOutcome     = 64 << 10 // bytes of JSON, of an outcome that is kept
+)
+
+// Once makes the call the same as any other call of the tool with this key, by the same agent if that is known (see
+// Request.Caller). The calls of an agent that have equal arguments are the same without it. An empty key means that.
+//
+// A call of a tool that is neither [ReadOnly] nor [Idempotent] may act although its caller has left, or has received
+// TIMEOUT. If the same call is made again, it joins the first one, see [Config].OnceFor. A call whose outcome its
+// caller has received is never joined.
+func Once(key string) Option { return func(o *options) { o.once = key } }
+
+// An orphan is a call whose agent hasn't learned its outcome: the caller has left, or the timeout has passed, while the
+// tool runs.
+type orphan struct {
+	key     onceKey
+	start   time.Time
+	outcome atomic.Pointer[any] // nil while the tool runs
+}
+
+// A onceKey is equal for calls that are the same.
+type onceKey struct {
+	sum   [sha256.Size]byte // of the tool, the agent and the arguments
+	value reflect.Type      // of the result
+}
+
+// failed is the outcome of an orphan that has failed, or whose result is too large.
+var failed any = new(struct{})
+
+// onceKey returns the key of a call that must not act twice.
+func (e *entry) onceKey() (key onceKey, ok bool) {
+	r, what := e.opts.request, []byte(e.opts.once)
+	agent := cmp.Or(r.Caller, r.Session)
+	switch {
+	case e.guard.cfg.OnceFor < 0 || e.effect().repeatable():
+		return key, false
+	case len(what) > 0:
+	case agent == "" || r.Client:
+		return key, false
+	default:
+		if what, ok = canonical([]any{r.Arguments, r.Input}); !ok {
+			return key, false
+		}
+	}
+	text, _ := json.Marshal([]string{e.tool, agent, string(what)}) // it can't fail
+	return onceKey{sha256.Sum256(text), e.value}, true
+}
+
+// canonical returns v as JSON with sorted keys.
+func canonical(v any) (text []byte, ok bool) {
+	text, err := marshal(v)
+	if err != nil {
+		return nil, false
+	}
+	var plain any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	_ = decoder.Decode(&plain) // it can't fail
+	text, err = json.Marshal(plain)
+	return text, err == nil
+}
+
+// orphan notes that the agent won't learn how the tool ends. Of several calls that are the same, the first is joined.
+func (c *call) orphan() {
+	key, ok := c.onceKey()
+	if !ok {
+		return
+	}
+	o := &orphan{key: key, start: c.start}
+	hasEnded := func(o *orphan) bool { return o.outcome.Load() != nil }
+	if c.guard.orphans.add(key, func() *orphan { return o }, hasEnded) == o {
+		c.orphaned = o
+	}
+}
+
+// settleOrphan notes how the tool has ended, before the call does. lost means by a success that no caller receives.
+func (c *call) settleOrphan(value any, lost bool) {
+	if c.orphaned == nil { // the tool was faster than the end of its context, or is Cooperative
+		c.orphan()
+	}
+	c.guard.settle(c.orphaned, value, lost)
+}
+
+// settle notes the outcome of an orphan, which may be nil.
+func (g *Guard) settle(o *orphan, value any, keep bool) {
+	if o == nil {
+		return
+	}
+	if keep {
+		text, err := marshal(value)
+		keep = err == nil && len(text) <= maxOutcome
+	}
+	if !keep {
+		o.outcome.Store(&failed)
+		g.forget(o)
+		return
+	}
+	o.outcome.Store(&value)
+	time.AfterFunc(g.cfg.OnceFor, func() { g.forget(o) })
+}
+
+// forget removes o, unless another orphan has taken its place.
+func (g *Guard) forget(o *orphan) {
+	if g.orphans.get(o.key) == o {
+		g.orphans.remove(o.key)
+	}
+}
+
+// join waits for the orphan that is the same call as this one, if there is one, and returns it if it has succeeded. It
+// returns an error if this call ends first. Otherwise the call has to be made.
+func (e *entry) join(ctx context.Context) (*orphan, *Error) {
+	if e.guard.orphans.isEmpty() {
+		return nil, nil
+	}
+	key, _ := e.onceKey()
+	o := e.guard.orphans.get(key)
+	if o == nil {
+		return nil, nil
+	}
+
+	e.state.inFlight.Add(-1) // it takes no place of Tool.MaxInFlight
+	defer e.state.inFlight.Add(1)
+	waiting, cancel := context.WithTimeoutCause(ctx, e.limits.timeout, TimeoutError(e.tool, e.limits.timeout))
+	defer cancel()
+	if poll(waiting, func() bool { return o.outcome.Load() != nil }) != nil {
+		ended := endOf(waiting, e.tool)
+		if own, ok := ended.Err.(*Error); ok && ctx.Err() == nil {
+			ended = own
+		}
+		ended.forEffect(e.effect(), true)
+		return nil, ended
+	}
+
+	if o.outcome.Load() == &failed {
+		return nil, nil
+	}
+	if ctx.Err() == nil { // this caller receives it
+		e.guard.forget(o)
+	}
+	return o, nil
+}
