@@ -151,6 +151,20 @@ describe('testserver', { concurrency: true }, () => {
         assert.deepEqual(seen.slice(0, 7), [0, 1, 2, 3, 4, 5, 6])
       })
 
+      test(`${sdk.name} over ${transport}: heartbeats keep a client that waits for two seconds`, { timeout: patience }, async t => {
+        const { call } = await start(t)
+        await assert.rejects(call('silent', {}, { timeout: 2000 }), /timed out/i)
+        let beats = 0
+        let enough
+        const silent = await call('silent', {}, {
+          timeout: 2000,
+          resetTimeoutOnProgress: true,
+          onprogress: () => { if (++beats === 5) enough = call('enough', {}) },
+        })
+        await enough
+        assert.notEqual(silent.isError, true, JSON.stringify(silent))
+      })
+
       test(`${sdk.name} over ${transport}: failures reach the client with and without an output schema`, { timeout: patience }, async t => {
         const { tools, call } = await start(t)
         for (const name of ['fail', 'fail_structured']) {

@@ -12,6 +12,7 @@
 // acts on what tools send while they run, with the context of their call:
 //
 //   - Each progress notification of a tool with a MaxTimeout restarts the timeout of its call.
+//   - A client that asks for progress receives some, every 15 seconds, while the tool reports none: see [Heartbeat].
 //   - Elicitation, sampling and the request for a client's roots pause the timeout, since they wait for
 //     people, so that only the client can end the call meanwhile. A call that has asked something isn't
 //     retried, which would repeat the question. After an elicitation in URL mode, whose answer comes before the person

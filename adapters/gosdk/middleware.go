@@ -22,18 +22,23 @@ func Protect(server *mcp.Server, g *resilience.Guard, opts ...Option) {
 	if server == nil {
 		panic("resilience: gosdk: nil *mcp.Server")
 	}
-	server.AddReceivingMiddleware(Middleware(g, opts...))
+	server.AddReceivingMiddleware(newMiddleware(g, newOptions(CountKnown, opts)))
 	server.AddSendingMiddleware(toClient)
 }
 
 // Middleware guards every tool of a server with g. Add it to the server's receiving middleware, once, and not to one
-// that [Protect] has guarded. Other methods than tools/call pass through it unchanged. It panics if g is nil.
+// that [Protect] has guarded. Other methods than tools/call pass through it unchanged. It sends no [Heartbeat]. It panics
+// if g is nil.
 func Middleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
+	o := newOptions(CountKnown, opts)
+	o.heartbeat = -1 // it doesn't see the progress of tools
+	return newMiddleware(g, o)
+}
+
+func newMiddleware(g *resilience.Guard, o options) mcp.Middleware {
 	if g == nil {
 		panic("resilience: gosdk: nil *Guard")
 	}
-
-	o := newOptions(CountKnown, opts)
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		s := &server{guard: g, options: o, next: next}
 		return s.receive
@@ -64,6 +69,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	request := s.describe(ctx, req, tool)
 	request.Unknown = unknown
 	progress := newProgress(req)
+	defer progress.beat(ctx, req, s.options.heartbeat)()
 
 	r := resilience.Run(ctx, s.guard, req.Params.Name, func(ctx context.Context) (answer, error) {
 		ctx, returned := progress.begin(ctx)

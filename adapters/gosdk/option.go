@@ -1,7 +1,9 @@
 package gosdk
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -15,6 +17,7 @@ type options struct {
 	hideErrors   bool
 	allowDebug   bool
 	allowTimeout bool
+	heartbeat    time.Duration
 }
 
 func newOptions(failure FailureFunc, opts []Option) options {
@@ -24,6 +27,7 @@ func newOptions(failure FailureFunc, opts []Option) options {
 			set(&o)
 		}
 	}
+	o.heartbeat = cmp.Or(o.heartbeat, heartbeat)
 	return o
 }
 

@@ -1,6 +1,7 @@
 package mcpgo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,6 +52,7 @@ type handler struct {
 func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	name, progress := req.Params.Name, newProgress(req)
 	defer progress.end()
+	defer progress.beat(ctx, req, cmp.Or(h.options.heartbeat, heartbeat))()
 
 	r := resilience.Run(ctx, h.guard, name, func(ctx context.Context) (answer, error) {
 		return h.attempt(progress.begin(ctx), cloneOf(req))

@@ -2,6 +2,7 @@ package mcpgo
 
 import (
 	"context"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -16,6 +17,7 @@ type options struct {
 	hideErrors   bool
 	allowDebug   bool
 	allowTimeout bool
+	heartbeat    time.Duration
 }
 
 // A FailureFunc decides what a result with isError means. It returns the error that the result

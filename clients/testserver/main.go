@@ -42,7 +42,7 @@ func run(addr string, stateless, guarded bool) error {
 			// On a slow machine too, a report every second should come within the timeout.
 			Tools: map[string]resilience.Tool{"slow": {Timeout: 5 * time.Second, MaxTimeout: 10 * time.Minute}},
 		}))
-		gosdk.Protect(server, guard, gosdk.AllowTimeout())
+		gosdk.Protect(server, guard, gosdk.AllowTimeout(), gosdk.Heartbeat(time.Second))
 	}
 
 	if addr == "" {
@@ -55,7 +55,7 @@ func run(addr string, stateless, guarded bool) error {
 	fmt.Printf("http://%s/mcp\n", listener.Addr())
 	return http.Serve(listener, mcp.NewStreamableHTTPHandler(
 		func(*http.Request) *mcp.Server { return server },
-		&mcp.StreamableHTTPOptions{Stateless: stateless}))
+		&mcp.StreamableHTTPOptions{Stateless: stateless, PropagateRequestCancellation: true}))
 }
 
 type failInput struct {
@@ -98,14 +98,26 @@ func fail(kind string) error {
 	return nil
 }
 
-// addSlow adds a tool that reports progress every second until the client calls the other one,
-// so that the client decides how many reports it receives before the result.
+// addSlow adds a tool that reports progress every second, and a silent one, until the client calls the third tool:
+// so the client decides how many reports it receives before the result.
 func addSlow(server *mcp.Server) {
 	enough := make(chan struct{}, 1)
 	ends := &mcp.Tool{Name: "enough", Description: "Ends a call of slow"}
 	mcp.AddTool(server, ends, func(context.Context, *mcp.CallToolRequest, args) (*mcp.CallToolResult, any, error) {
 		enough <- struct{}{}
 		return text("understood"), nil, nil
+	})
+
+	silent := &mcp.Tool{Name: "silent", Description: "Takes its time, and reports nothing"}
+	mcp.AddTool(server, silent, func(ctx context.Context, _ *mcp.CallToolRequest, _ args) (
+		*mcp.CallToolResult, any, error,
+	) {
+		select {
+		case <-enough:
+			return text("done"), nil, nil
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
 	})
 
 	slow := &mcp.Tool{Name: "slow", Description: "Takes its time"}
