@@ -61,7 +61,7 @@ bars: ## the guard beside its peers and the floor, as ratios that it is held to:
 
 bench: bars ## the guard beside its peers, six runs each: about ten minutes on a machine that does nothing else
 	cd benchmarks && go test -c -o bench.test . && for i in 1 2 3 4 5 6; do ./bench.test -test.run '^$$' -test.bench . -test.benchtime 0.3s || exit 1; done > bench.out
-	cd benchmarks && go run $(BENCHSTAT) -col /peer bench.out && go run ./memory && go run ./ratios bench.out
+	cd benchmarks && go run $(BENCHSTAT) -col /peer bench.out
 
 AGENTSEEDS ?= 200
 agents: ## agents that work with guarded and other servers: draws docs/agents.svg and rewrites two tables, about ten minutes

@@ -58,7 +58,7 @@ func BenchmarkRequest(b *testing.B) {
 // benchmarkSuccess measures calls of fn, which returns value.
 func benchmarkSuccess(b *testing.B, ctx context.Context, p peers.Peer, fn peers.Tool) {
 	s := peers.Default()
-	do := p.New(s).Do
+	do := p.New(s)
 	tool := s.Tools[0]
 
 	b.ReportAllocs()
@@ -78,7 +78,7 @@ func BenchmarkOpen(b *testing.B) {
 		b.Run("peer="+p.Name, func(b *testing.B) {
 			s := peers.Default()
 			s.Retries = 0
-			do := p.New(s).Do
+			do := p.New(s)
 			ctx, tool := context.Background(), s.Tools[0]
 			calls := 0
 			fail := func(context.Context) (string, error) { calls++; return "", errTool }
@@ -111,7 +111,7 @@ func BenchmarkRetry(b *testing.B) {
 		b.Run("peer="+p.Name, func(b *testing.B) {
 			s := peers.Default()
 			s.Delay = 0
-			do := p.New(s).Do
+			do := p.New(s)
 			ctx, tool := context.Background(), s.Tools[0]
 			calls := 0
 			third := func(context.Context) (string, error) {
@@ -143,7 +143,7 @@ func BenchmarkFailure(b *testing.B) {
 			s := peers.Default()
 			s.Retries = 0
 			s.Failures = 1 << 26 // enough to stay closed; failsafe-go keeps a bit for each
-			do := p.New(s).Do
+			do := p.New(s)
 			ctx, tool := context.Background(), s.Tools[0]
 			fail := func(context.Context) (string, error) { return "", errTool }
 
@@ -151,29 +151,6 @@ func BenchmarkFailure(b *testing.B) {
 			for b.Loop() {
 				if _, err := do(ctx, tool, fail); !errors.Is(err, errTool) {
 					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkAll measures ten concurrent calls.
-func BenchmarkAll(b *testing.B) {
-	for _, p := range peers.List {
-		b.Run("calls=10/peer="+p.Name, func(b *testing.B) {
-			s := peers.Default()
-			all := p.New(s).All
-			ctx, tool := context.Background(), s.Tools[0]
-
-			fns := make([]peers.Tool, 10)
-			for i := range fns {
-				fns[i] = done
-			}
-
-			b.ReportAllocs()
-			for b.Loop() {
-				if failed := all(ctx, tool, fns); failed > 0 {
-					b.Fatalf("%d calls failed", failed)
 				}
 			}
 		})

@@ -14,7 +14,7 @@ func BenchmarkMCP(b *testing.B) {
 	for _, sdk := range servers.SDKs {
 		for _, p := range sdk.Peers() {
 			b.Run("sdk="+sdk.Name+"/peer="+p.Name, func(b *testing.B) {
-				do, ctx := p.New(peers.Default()).Do, context.Background()
+				do, ctx := p.New(peers.Default()), context.Background()
 				b.ReportAllocs()
 				for b.Loop() {
 					if v, err := do(ctx, "tool", done); err != nil || v != value {
@@ -31,7 +31,7 @@ func TestServersReachTheToolUnlessTheBreakerIsOpen(t *testing.T) {
 	for _, sdk := range servers.SDKs {
 		for _, p := range sdk.Peers() {
 			t.Run(sdk.Name+"/"+p.Name, func(t *testing.T) {
-				do := p.New(peers.Default()).Do
+				do := p.New(peers.Default())
 				if v, err := do(t.Context(), "tool", done); err != nil || v != value {
 					t.Fatal(v, err)
 				}

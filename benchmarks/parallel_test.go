@@ -3,40 +3,21 @@ package benchmarks
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/seed8d1e2389/resilience/benchmarks/peers"
 )
 
-// BenchmarkParallel measures one tool, and thus one breaker, that many goroutines call.
+// BenchmarkParallel measures one tool, and thus one breaker, that many goroutines call, or a thousand tools of which
+// ten goroutines share each. A lock that is still contended with a thousand tools is one that all tools share.
 func BenchmarkParallel(b *testing.B) {
-	for _, procs := range []int{1, 2} {
-		for _, goroutines := range []int{1, 10, 100, 1000, 10000} {
-			for _, p := range peers.Few {
-				name := fmt.Sprintf("procs=%d/goroutines=%d/peer=%s", procs, goroutines, p.Name)
-				b.Run(name, func(b *testing.B) {
-					before := runtime.GOMAXPROCS(procs)
-					defer runtime.GOMAXPROCS(before)
-					benchmarkParallel(b, goroutines, p, peers.Default())
-				})
-			}
-		}
-	}
-}
-
-// BenchmarkContention is meant to be run with a mutex profile and a block profile. Its 10,000
-// goroutines call one tool, or a thousand tools of which ten goroutines share each. A lock
-// that is still contended with a thousand tools is one that all tools share.
-func BenchmarkContention(b *testing.B) {
-	for _, n := range []int{1, 1000} {
+	for _, c := range []struct{ goroutines, tools int }{{1, 1}, {100, 1}, {10000, 1}, {10000, 1000}} {
 		for _, p := range peers.Few {
-			b.Run(fmt.Sprintf("goroutines=10000/tools=%d/peer=%s", n, p.Name), func(b *testing.B) {
+			b.Run(fmt.Sprintf("goroutines=%d/tools=%d/peer=%s", c.goroutines, c.tools, p.Name), func(b *testing.B) {
 				s := peers.Default()
-				s.Tools = toolNames(n)
-				benchmarkParallel(b, 10000, p, s)
+				s.Tools = peers.ToolNames(c.tools)
+				benchmarkParallel(b, c.goroutines, p, s)
 			})
 		}
 	}
@@ -45,7 +26,7 @@ func BenchmarkContention(b *testing.B) {
 // benchmarkParallel divides b.N calls between goroutines, each of which calls one tool. It
 // takes the place of b.RunParallel, whose number of goroutines is a multiple of GOMAXPROCS.
 func benchmarkParallel(b *testing.B, goroutines int, p peers.Peer, s peers.Settings) {
-	do := p.New(s).Do
+	do := p.New(s)
 	ctx := context.Background()
 	start := make(chan struct{})
 	failed := make(chan error, goroutines)
@@ -92,8 +73,8 @@ func BenchmarkTools(b *testing.B) {
 		for _, p := range peers.Few {
 			b.Run(fmt.Sprintf("tools=%d/peer=%s", n, p.Name), func(b *testing.B) {
 				s := peers.Default()
-				s.Tools = toolNames(n)
-				do := p.New(s).Do
+				s.Tools = peers.ToolNames(n)
+				do := p.New(s)
 				ctx := context.Background()
 
 				b.ReportAllocs()
@@ -105,12 +86,4 @@ func BenchmarkTools(b *testing.B) {
 			})
 		}
 	}
-}
-
-func toolNames(n int) []string {
-	tools := make([]string, n)
-	for i := range tools {
-		tools[i] = "tool-" + strconv.Itoa(i)
-	}
-	return tools
 }

@@ -14,7 +14,7 @@ const (
 	minGap, maxGap   = 30 * time.Second, 90 * time.Second // between the tasks that an agent is given
 	patience         = 10 * time.Minute                   // of the user, with a task
 	minTurn, maxTurn = time.Second, 3 * time.Second       // that the model takes before each call
-	maxTries         = 10                                 // failures of one step of a task, after which any agent gives up
+	maxTries         = 10                                 // failures of one step, after which any agent gives up
 )
 
 // An agent decides what to do about a failed call. Each kind of agent is a function.

@@ -39,7 +39,8 @@ func TestAgentsDecideAsTheirPagesSay(t *testing.T) {
 			readText, failure{text: "do not repeat the call at once", tries: 1}, decision{do: again, after: 30 * s},
 		},
 		"text, avoid": {
-			readText, failure{text: "Do not call this tool for 4 seconds"}, decision{do: again, after: 4 * s, avoid: true},
+			readText, failure{text: "Do not call this tool for 4 seconds"},
+			decision{do: again, after: 4 * s, avoid: true},
 		},
 		"text, check":         {readText, failure{step: writing, text: "check first"}, decision{do: check, after: s}},
 		"text, check, a read": {readText, failure{text: "check first"}, decision{do: again, after: s}},
@@ -62,10 +63,12 @@ func TestAgentsDecideAsTheirPagesSay(t *testing.T) {
 			workOnMeanwhile, failure{text: "Do not call this tool for 4 seconds"},
 			decision{do: again, after: 4 * s, meanwhile: true, avoid: true},
 		},
-		"careful, a write": {checkWrites, failure{step: writing, text: reset, tries: 1}, decision{do: check, after: 2 * s}},
-		"careful, a read":  {checkWrites, failure{text: reset, tries: 1}, decision{do: again, after: 2 * s}},
-		"at once":          {retryAtOnce, failure{step: writing, text: "wait 30 seconds", tries: 9}, decision{do: again}},
-		"gives up":         {giveUpAtOnce, failure{text: reset, tries: 1}, decision{do: giveUp}},
+		"careful, a write": {
+			checkWrites, failure{step: writing, text: reset, tries: 1}, decision{do: check, after: 2 * s},
+		},
+		"careful, a read": {checkWrites, failure{text: reset, tries: 1}, decision{do: again, after: 2 * s}},
+		"at once":         {retryAtOnce, failure{text: "wait 30 seconds", tries: 9}, decision{do: again}},
+		"gives up":        {giveUpAtOnce, failure{text: reset, tries: 1}, decision{do: giveUp}},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, test.want, test.decide(test.failure)) })
 	}

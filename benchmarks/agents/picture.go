@@ -134,6 +134,7 @@ func (s *sheet) dot(fill string, x, y float64) {
 }
 
 func (s *sheet) text(size float64, weight, anchor string, x, y float64, text string) {
-	const format = `<text x="%.2f" y="%.2f" font-size="%gpx" font-weight="%s" text-anchor="%s" fill="%s">%s</text>` + "\n"
-	fmt.Fprintf(s, format, x, y, size, weight, anchor, ink, html.EscapeString(text))
+	const format = `<text x="%.2f" y="%.2f" font-size="%gpx" font-weight="%s" text-anchor="%s" fill="%s">`
+	fmt.Fprintf(s, format, x, y, size, weight, anchor, ink)
+	fmt.Fprintln(s, html.EscapeString(text)+"</text>")
 }

@@ -16,7 +16,7 @@ import (
 
 var (
 	seeds  = flag.Int("seeds", 2, "how many worlds each agent works in, with each server")
-	update = flag.Bool("update", false, "rewrite docs/agents.svg and the tables in docs/agents.md and benchmarks/README.md")
+	update = flag.Bool("update", false, "rewrite docs/agents.svg and the tables in docs/agents.md and README.md")
 )
 
 // TestReport lets all agents work with all servers, and prints the tables. It is a test because fake time is only to

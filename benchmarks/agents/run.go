@@ -167,6 +167,7 @@ func (w *worker) do(t *task, d decision) {
 	case d.meanwhile:
 		t.after = w.now() + d.after
 	}
+
 	switch {
 	case d.do == giveUp || t.tries[t.step] >= maxTries:
 		t.end, t.ended = abandoned, w.now()

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestASeedRepeats makes each run twice: on all processors and on one. The times between Probes are drawn, so a run with
-// them doesn't repeat. It also checks the accounts.
+// TestASeedRepeats makes each run twice: on all processors and on one. The times between Probes are drawn, so a run
+// with them doesn't repeat. It also checks the accounts.
 func TestASeedRepeats(t *testing.T) {
 	const seed = 1000 // which isn't among those of the report
 	for _, a := range agents {

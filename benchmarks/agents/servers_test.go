@@ -97,9 +97,12 @@ func TestBreakers(t *testing.T) {
 		again    time.Duration
 		held     bool // whether a call that comes too soon waits until then
 	}{
-		"bare": {6, back, false}, "by hand": {failures, cooldown, false}, "by hand, with words": {failures, cooldown, false},
-		"failsafe-go": {failures, cooldown, false},
-		"guard":       {4 + failures - 1, cooldown, true}, "guard with Probe": {4 + failures - 1, 20 * time.Second, true},
+		"bare":                {6, back, false},
+		"by hand":             {failures, cooldown, false},
+		"by hand, with words": {failures, cooldown, false},
+		"failsafe-go":         {failures, cooldown, false},
+		"guard":               {4 + failures - 1, cooldown, true},
+		"guard with Probe":    {4 + failures - 1, 20 * time.Second, true},
 	}, func(t *testing.T, trial *trial, want struct {
 		requests int
 		again    time.Duration
@@ -151,7 +154,7 @@ func TestWords(t *testing.T) {
 		"half-open":       {addEntry, gobreaker.ErrTooManyRequests, decision{do: again, after: cooldown, avoid: true}},
 		"a lost reply":    {addEntry, errReset, decision{do: check, after: 2 * time.Second}},
 		"refused":         {addEntry, syscall.ECONNREFUSED, decision{do: again, after: 2 * time.Second}},
-		"limited":         {addEntry, errors.New("429: come back in 15 seconds"), decision{do: again, after: limitWindow}},
+		"limited":         {addEntry, errors.New("429: in 15 seconds"), decision{do: again, after: limitWindow}},
 		"a read":          {readRecord, errReset, decision{do: again, after: 2 * time.Second}},
 		"may be repeated": {setStatus, errReset, decision{do: again, after: 2 * time.Second}},
 	} {

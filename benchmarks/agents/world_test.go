@@ -27,7 +27,8 @@ func TestOutages(t *testing.T) {
 			}
 		}
 		last := phases[len(phases)-1]
-		assert.True(t, last.mode == healthy && last.from >= troubles && last.from < troubles+maxHealthy+maxTrouble, last)
+		assert.Equal(t, healthy, last.mode)
+		assert.True(t, last.from >= troubles && last.from < troubles+maxHealthy+maxTrouble, last)
 	}
 	assert.Len(t, seen, int(modes))
 }

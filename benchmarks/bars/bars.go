@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/seed8d1e2389/resilience/benchmarks/peers"
@@ -21,7 +20,7 @@ func bars() []bar {
 	open, many := of(opensAtOnce()), of(peers.Default())
 	request.request = true
 	failing.tool, retrying.tool, open.tool = fails, succeedsThird, fails
-	many.settings.Tools = toolNames(1000)
+	many.settings.Tools = peers.ToolNames(1000)
 
 	return []bar{
 		plain.bar("success, enforced", guard, peers.FloorGoroutine, 1.45, 8),
@@ -86,14 +85,6 @@ func opensAtOnce() peers.Settings {
 	s := peers.Default()
 	s.Retries, s.Failures, s.Cooldown = 0, 1, time.Minute
 	return s
-}
-
-func toolNames(n int) []string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = "tool-" + strconv.Itoa(i)
-	}
-	return names
 }
 
 // withoutDelay returns settings whose retries follow at once.

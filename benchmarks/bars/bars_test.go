@@ -31,7 +31,7 @@ func TestReportHasARowForEachBarAndCountsFailures(t *testing.T) {
 func TestBarsMeasureTheirCases(t *testing.T) {
 	for _, b := range bars() {
 		for _, p := range []peers.Peer{b.guard, b.other} {
-			do, fn, ran := p.New(b.settings).Do, b.tool(), 0
+			do, fn, ran := p.New(b.settings), b.tool(), 0
 			var errs []error
 			for range 3 {
 				_, err := do(t.Context(), b.settings.Tools[0], func(ctx context.Context) (string, error) {

@@ -47,8 +47,12 @@ func report(out io.Writer, only string, rounds int, round time.Duration) (failed
 		if !matches.MatchString(b.what + " against " + b.other.Name) {
 			continue
 		}
-		verdict := "pass"
+
 		m := b.measure(rounds, round)
+		if !b.holds(m) {
+			m = b.measure(rounds, round) // other work on the machine may have disturbed the first time
+		}
+		verdict := "pass"
 		if !b.holds(m) {
 			verdict = "FAIL"
 			failed++

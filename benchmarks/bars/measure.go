@@ -62,7 +62,7 @@ func (b bar) measure(rounds int, round time.Duration) measurement {
 
 // caller returns one call of a peer.
 func (b bar) caller(ctx context.Context, p peers.Peer) func() {
-	do, fn := p.New(b.settings).Do, b.tool()
+	do, fn := p.New(b.settings), b.tool()
 	name := b.settings.Tools[0]
 	return func() { _, _ = do(ctx, name, fn) }
 }

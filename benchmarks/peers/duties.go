@@ -12,8 +12,8 @@ import (
 // breaker that counts the call once, a context whose end has a cause, a recovered panic and, if the timeout is
 // enforced, a result that either the caller takes or the abandoned tool. It has no retries, classes, options or
 // observers, and is no library: it shows how much of the guard's time they take.
-func newDuties(enforced bool) func(Settings) System {
-	return func(s Settings) System {
+func newDuties(enforced bool) func(Settings) Do {
+	return func(s Settings) Do {
 		states := make(map[string]*gobreaker.TwoStepCircuitBreaker[struct{}])
 		for _, tool := range s.Tools {
 			states[tool] = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
@@ -22,7 +22,7 @@ func newDuties(enforced bool) func(Settings) System {
 			})
 		}
 
-		return concurrently(func(ctx context.Context, tool string, fn Tool) (string, error) {
+		return func(ctx context.Context, tool string, fn Tool) (string, error) {
 			done, err := states[tool].Allow()
 			if err != nil {
 				return "", err
@@ -38,7 +38,7 @@ func newDuties(enforced bool) func(Settings) System {
 			}
 			done(d.err)
 			return d.value, d.err
-		})
+		}
 	}
 }
 

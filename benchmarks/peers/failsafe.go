@@ -12,7 +12,7 @@ import (
 // newFailsafe composes the policies in the order that failsafe-go recommends, with the
 // timeout innermost: each attempt has its own timeout and counts on the breaker. A rejection
 // by the breaker isn't worth a retry, so it ends the call.
-func newFailsafe(s Settings) System {
+func newFailsafe(s Settings) Do {
 	return forEach(s, func(s Settings) Do {
 		retry := failsafeRetry(s).AbortOnErrors(circuitbreaker.ErrOpen).Build()
 		return executor(failsafe.With(retry, failsafeBreaker(s), timeout.New[string](s.Timeout)))
@@ -21,7 +21,7 @@ func newFailsafe(s Settings) System {
 
 // newFailsafeCall composes the policies in the guard's order: the whole call has one timeout
 // and counts once on the breaker.
-func newFailsafeCall(s Settings) System {
+func newFailsafeCall(s Settings) Do {
 	return forEach(s, func(s Settings) Do {
 		return executor(failsafe.With(failsafeBreaker(s), timeout.New[string](s.Timeout), failsafeRetry(s).Build()))
 	})

@@ -6,50 +6,30 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// newGuard returns a constructor of systems in which this repository's guard protects every
-// tool.
-func newGuard(cooperative bool) func(Settings) System {
-	return func(s Settings) System {
+// newGuard returns a constructor of this repository's guard, which protects every tool.
+func newGuard(cooperative bool) func(Settings) Do {
+	return func(s Settings) Do {
 		g := NewGuard(s, cooperative)
-
-		do := func(ctx context.Context, tool string, fn Tool) (string, error) {
+		return func(ctx context.Context, tool string, fn Tool) (string, error) {
 			return resilience.Do(ctx, g, tool, fn)
 		}
-		all := func(ctx context.Context, tool string, fns []Tool) (failed int) {
-			calls := make([]resilience.Call[string], len(fns))
-			for i, fn := range fns {
-				calls[i] = resilience.Call[string]{Tool: tool, Func: fn}
-			}
-			for _, r := range resilience.All(ctx, g, calls...) {
-				if r.Err != nil {
-					failed++
-				}
-			}
-			return failed
-		}
-		return System{Do: do, All: all}
 	}
 }
 
-// NewGuard returns a guard with the given settings. The functions in more may set further
-// fields of its Config.
-func NewGuard(s Settings, cooperative bool, more ...func(*resilience.Config)) *resilience.Guard {
+// NewGuard returns a guard with the given settings.
+func NewGuard(s Settings, cooperative bool) *resilience.Guard {
 	cfg := resilience.Config{
-		Tools:        make(map[string]resilience.Tool, len(s.Tools)),
-		Breaker:      resilience.BreakerConfig{Failures: s.Failures, Cooldown: s.Cooldown},
-		Retry:        retry(s),
-		MaxAbandoned: s.MaxAbandoned,
+		Tools:   make(map[string]resilience.Tool, len(s.Tools)),
+		Breaker: resilience.BreakerConfig{Failures: s.Failures, Cooldown: s.Cooldown},
+		Retry:   retry(s),
 	}
+
 	for _, name := range s.Tools {
 		cfg.Tools[name] = resilience.Tool{
 			Timeout:     s.Timeout,
 			Effect:      resilience.ReadOnly, // the peers retry every failure, the guard only harmless ones
 			Cooperative: cooperative,
 		}
-	}
-
-	for _, set := range more {
-		set(&cfg)
 	}
 	return resilience.Must(resilience.New(cfg))
 }

@@ -13,7 +13,7 @@ import (
 
 // newHand composes the stack that people write by hand: gobreaker, a context with a timeout,
 // a goroutine that runs backoff's loop, and a select.
-func newHand(s Settings) System {
+func newHand(s Settings) Do {
 	return forEach(s, func(s Settings) Do {
 		cb := newCircuitBreaker(s)
 		return func(ctx context.Context, _ string, fn Tool) (string, error) {
@@ -75,7 +75,7 @@ func newCircuitBreaker(s Settings) *gobreaker.CircuitBreaker[string] {
 }
 
 // newGobreaker uses a breaker and nothing else.
-func newGobreaker(s Settings) System {
+func newGobreaker(s Settings) Do {
 	return forEach(s, func(s Settings) Do {
 		cb := newCircuitBreaker(s)
 		return func(ctx context.Context, _ string, fn Tool) (string, error) {
@@ -87,7 +87,7 @@ func newGobreaker(s Settings) System {
 // newResiliency composes go-resiliency's breaker, deadline and retrier. Its deadline takes no
 // context, so the tool's context is canceled when the deadline returns. If the caller's
 // context ends, the call ends only if the tool respects that.
-func newResiliency(s Settings) System {
+func newResiliency(s Settings) Do {
 	return forEach(s, func(s Settings) Do {
 		b := breaker.New(s.Failures, 1, s.Cooldown)
 		d := deadline.New(s.Timeout)

@@ -7,7 +7,7 @@ package peers
 import (
 	"context"
 	"slices"
-	"sync"
+	"strconv"
 	"time"
 )
 
@@ -17,25 +17,14 @@ type Tool func(context.Context) (string, error)
 // Do calls fn as the named tool.
 type Do func(ctx context.Context, tool string, fn Tool) (string, error)
 
-// All calls fns concurrently as the named tool, waits for all of them and returns how
-// many failed.
-type All func(ctx context.Context, tool string, fns []Tool) (failed int)
-
-// A System is a peer that is set up and ready to be called.
-type System struct {
-	Do  Do
-	All All
-}
-
 // Settings configure a peer. In a benchmark, all peers have the same ones.
 type Settings struct {
-	Tools        []string
-	Timeout      time.Duration // of the whole call, including its retries
-	Failures     int           // how many consecutive failures open the breaker
-	Cooldown     time.Duration // how long the breaker stays open
-	Retries      int           // how many attempts may follow the first one
-	Delay        time.Duration // before the first retry; zero means none
-	MaxAbandoned int           // only the guard has it; zero means its default
+	Tools    []string
+	Timeout  time.Duration // of the whole call, including its retries
+	Failures int           // how many consecutive failures open the breaker
+	Cooldown time.Duration // how long the breaker stays open
+	Retries  int           // how many attempts may follow the first one
+	Delay    time.Duration // before the first retry; zero means none
 }
 
 // Default returns the guard's own defaults, for one tool.
@@ -50,13 +39,22 @@ func Default() Settings {
 	}
 }
 
+// ToolNames returns n names.
+func ToolNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "tool-" + strconv.Itoa(i)
+	}
+	return names
+}
+
 // maxDelay returns the longest delay before a retry.
 func (s Settings) maxDelay() time.Duration { return 10 * s.Delay }
 
 // A Peer is one of the implementations that are compared.
 type Peer struct {
 	Name string
-	New  func(Settings) System
+	New  func(Settings) Do
 
 	TimesOut bool // ends a call at its timeout if the tool respects its context
 	Enforces bool // ends a call at its timeout even if the tool ignores its context
@@ -108,45 +106,18 @@ func Only(names ...string) (some []Peer) {
 	return some
 }
 
-// forEach returns a System in which every tool has a Do of its own. A single tool needs no
-// map: a program that has only one wouldn't use one either.
-func forEach(s Settings, newDo func(Settings) Do) System {
+// forEach returns a Do that has a Do of its own for every tool. A single tool needs no map: a program that has only one
+// wouldn't use one either.
+func forEach(s Settings, newDo func(Settings) Do) Do {
 	if len(s.Tools) == 1 {
-		return concurrently(newDo(s))
+		return newDo(s)
 	}
 
 	dos := make(map[string]Do, len(s.Tools))
 	for _, tool := range s.Tools {
 		dos[tool] = newDo(s)
 	}
-	return concurrently(func(ctx context.Context, tool string, fn Tool) (string, error) {
+	return func(ctx context.Context, tool string, fn Tool) (string, error) {
 		return dos[tool](ctx, tool, fn)
-	})
-}
-
-// concurrently returns a System with do and the All that people write by hand around it.
-func concurrently(do Do) System {
-	type result struct {
-		value string
-		err   error
 	}
-
-	all := func(ctx context.Context, tool string, fns []Tool) (failed int) {
-		results := make([]result, len(fns))
-		var wg sync.WaitGroup
-		for i, fn := range fns {
-			wg.Go(func() {
-				results[i].value, results[i].err = do(ctx, tool, fn)
-			})
-		}
-		wg.Wait()
-
-		for _, r := range results {
-			if r.err != nil {
-				failed++
-			}
-		}
-		return failed
-	}
-	return System{Do: do, All: all}
 }

@@ -40,7 +40,7 @@ func withoutRetries() Settings {
 
 func TestPeersReturnTheToolsValueAndError(t *testing.T) {
 	each(t, always, func(t *testing.T, p Peer) {
-		do := p.New(withoutRetries()).Do
+		do := p.New(withoutRetries())
 
 		v, err := do(t.Context(), "tool", func(ctx context.Context) (string, error) {
 			return "value", ctx.Err()
@@ -59,7 +59,7 @@ func TestBreakerOpensAndCloses(t *testing.T) {
 	each(t, func(p Peer) bool { return p.Breaks }, func(t *testing.T, p Peer) {
 		s := withoutRetries()
 		s.Tools = []string{"broken", "healthy"}
-		do := p.New(s).Do
+		do := p.New(s)
 		calls := 0
 		broken := func(context.Context) (string, error) { calls++; return "", errBoom }
 
@@ -90,7 +90,7 @@ func TestRetriesUntilSuccessOrExhaustion(t *testing.T) {
 			each(t, func(p Peer) bool { return p.Retries }, func(t *testing.T, p Peer) {
 				s := Default()
 				s.Delay = delay
-				do := p.New(s).Do
+				do := p.New(s)
 				calls := 0
 				third := func(context.Context) (string, error) {
 					if calls++; calls < 3 {
@@ -117,7 +117,7 @@ func TestTimeoutEndsAToolThatRespectsItsContext(t *testing.T) {
 		s := withoutRetries()
 		start := time.Now()
 
-		_, err := p.New(s).Do(t.Context(), "tool", func(ctx context.Context) (string, error) {
+		_, err := p.New(s)(t.Context(), "tool", func(ctx context.Context) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()
 		})
@@ -132,7 +132,7 @@ func TestOnlyAnEnforcedTimeoutAbandonsAToolThatIgnoresItsContext(t *testing.T) {
 		s := withoutRetries()
 		start := time.Now()
 
-		_, _ = p.New(s).Do(t.Context(), "tool", func(context.Context) (string, error) {
+		_, _ = p.New(s)(t.Context(), "tool", func(context.Context) (string, error) {
 			time.Sleep(2 * s.Timeout)
 			return "too late", nil
 		})
@@ -145,17 +145,5 @@ func TestOnlyAnEnforcedTimeoutAbandonsAToolThatIgnoresItsContext(t *testing.T) {
 		}
 
 		time.Sleep(2 * s.Timeout) // until an abandoned tool has returned
-	})
-}
-
-func TestAllRunsConcurrentlyAndCountsFailures(t *testing.T) {
-	each(t, always, func(t *testing.T, p Peer) {
-		start := time.Now()
-		slow := func(context.Context) (string, error) { time.Sleep(time.Second); return "value", nil }
-
-		failed := p.New(withoutRetries()).All(t.Context(), "tool", []Tool{slow, fail, slow})
-		if took := time.Since(start); failed != 1 || took != time.Second {
-			t.Errorf("%d failed, after %s", failed, took)
-		}
 	})
 }

@@ -30,16 +30,16 @@ var SDKs = []SDK{{"go-sdk", connectGoSDK}, {"mcp-go", connectMCPGo}}
 
 // Peers are the servers on the SDK. Each serves one call at a time, and is never closed.
 func (sdk SDK) Peers() []peers.Peer {
-	guarded := func(cooperative bool) func(peers.Settings) peers.System {
-		return func(s peers.Settings) peers.System { return sdk.start(peers.NewGuard(s, cooperative), nil) }
+	guarded := func(cooperative bool) func(peers.Settings) peers.Do {
+		return func(s peers.Settings) peers.Do { return sdk.start(peers.NewGuard(s, cooperative), nil) }
 	}
 	return []peers.Peer{
 		{Name: Guard, New: guarded(false)},
 		{Name: Cooperative, New: guarded(true)},
-		{Name: Handoff, New: func(s peers.Settings) peers.System {
-			return sdk.start(nil, peers.Only(peers.FloorGoroutine)[0].New(s).Do)
+		{Name: Handoff, New: func(s peers.Settings) peers.Do {
+			return sdk.start(nil, peers.Only(peers.FloorGoroutine)[0].New(s))
 		}},
-		{Name: Bare, New: func(peers.Settings) peers.System { return sdk.start(nil, nil) }},
+		{Name: Bare, New: func(peers.Settings) peers.Do { return sdk.start(nil, nil) }},
 	}
 }
 
@@ -54,7 +54,7 @@ func (sdk SDK) Only(name string) peers.Peer {
 }
 
 // start starts a server whose tool calls a function by do, if that isn't nil.
-func (sdk SDK) start(guard *resilience.Guard, do peers.Do) peers.System {
+func (sdk SDK) start(guard *resilience.Guard, do peers.Do) peers.Do {
 	var current atomic.Pointer[peers.Tool]
 	call, err := sdk.connect(guard, func(ctx context.Context) (string, error) {
 		fn := *current.Load()
@@ -66,8 +66,9 @@ func (sdk SDK) start(guard *resilience.Guard, do peers.Do) peers.System {
 	if err != nil {
 		panic(err)
 	}
-	return peers.System{Do: func(ctx context.Context, _ string, fn peers.Tool) (string, error) {
+
+	return func(ctx context.Context, _ string, fn peers.Tool) (string, error) {
 		current.Store(&fn)
 		return call(ctx)
-	}}
+	}
 }
