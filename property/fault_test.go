@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -44,11 +45,8 @@ type answer struct {
 }
 
 func (a answer) RoundTrip(req *http.Request) (*http.Response, error) {
-	if a.took == 0 {
-		a.took = time.Nanosecond // see takes
-	}
 	select {
-	case <-time.After(a.took):
+	case <-time.After(max(a.took, time.Nanosecond)): // see takes
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}
@@ -57,9 +55,8 @@ func (a answer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 
 	res := &http.Response{StatusCode: a.status, Header: make(http.Header), Body: http.NoBody, Request: req}
-	var name, value string
-	if n, _ := fmt.Sscanf(a.header, "%s %s", &name, &value); n == 2 {
-		res.Header.Set(name[:len(name)-1], value)
+	if name, value, ok := strings.Cut(a.header, ": "); ok {
+		res.Header.Set(name, value)
 	}
 	return res, nil
 }

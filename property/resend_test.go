@@ -28,13 +28,11 @@ type record struct {
 	sent     []sent
 }
 
-// A plan is what each attempt is to send.
-type plan [][]sent
-
-func drawPlan(r *rapid.T) plan {
+// drawPlan draws what each attempt is to send.
+func drawPlan(r *rapid.T) [][]sent {
 	answers := rapid.OneOf(
 		rapid.SampledFrom([]answer{{status: 200}, {status: 204}, {status: 404}}),
-		rapid.SampledFrom([]answer{{status: 429, header: "Retry-After: 1"}, {err: errRefused}}), // after which anything may be retried
+		rapid.SampledFrom([]answer{{status: 429, header: "Retry-After: 1"}, {err: errRefused}}), // these had no effect
 		troubles,
 	)
 	request := rapid.Custom(func(r *rapid.T) sent {
@@ -44,10 +42,10 @@ func drawPlan(r *rapid.T) plan {
 }
 
 // tool returns a tool that sends the requests of a plan, and fails.
-func (rec *record) tool(p plan) toolFunc {
+func (rec *record) tool(plan [][]sent) toolFunc {
 	return func(ctx context.Context) (int, error) {
 		rec.attempts++
-		for _, s := range p[rec.attempts-1] {
+		for _, s := range plan[rec.attempts-1] {
 			s.attempt = rec.attempts
 			rec.sent = append(rec.sent, s)
 			_ = send(ctx, s.method, s.answer)
@@ -71,20 +69,18 @@ func TestRetriesFollowOnlyWhatHadNoEffect(t *testing.T) {
 		if got.Err == nil || got.Attempts != rec.attempts {
 			r.Fatalf("%d attempts, and %d in the result, with %v", rec.attempts, got.Attempts, got.Err)
 		}
-		if effect != resilience.ReadOnly && effect != resilience.Idempotent {
-			rec.check(r)
+		if effect == resilience.ReadOnly || effect == resilience.Idempotent {
+			return
+		}
+
+		for i, s := range rec.sent {
+			switch last := i+1 == len(rec.sent) || rec.sent[i+1].attempt > s.attempt; {
+			case s.attempt == rec.attempts: // none follows
+			case s.mayHaveChanged():
+				r.Fatalf("a retry, though there was %+v", s)
+			case last && !s.answer.refused():
+				r.Fatalf("a retry after %+v", s)
+			}
 		}
 	})
-}
-
-func (rec *record) check(r *rapid.T) {
-	for i, s := range rec.sent {
-		switch last := i+1 == len(rec.sent) || rec.sent[i+1].attempt > s.attempt; {
-		case s.attempt == rec.attempts: // none follows
-		case s.mayHaveChanged():
-			r.Fatalf("a retry, though there was %+v", s)
-		case last && !s.answer.refused():
-			r.Fatalf("a retry after %+v", s)
-		}
-	}
 }

@@ -175,11 +175,11 @@ func (w *world) stateAt(name string, at time.Duration) (s resilience.State) {
 	return s
 }
 
-// changesDuring reports whether a breaker isn't closed all the time.
-func (w *world) changesDuring(name string, from, to time.Duration) bool {
-	return w.stateAt(name, from) != resilience.StateClosed ||
-		slices.ContainsFunc(w.changes, func(c resilience.BreakerChange) bool {
-			at := c.Time.Sub(w.begin)
-			return c.Breaker == name && from <= at && at <= to
+// isClosed reports whether the breaker is closed during the whole call.
+func (r *record) isClosed() bool {
+	return r.world.stateAt(r.breaker, r.began.at) == resilience.StateClosed &&
+		!slices.ContainsFunc(r.world.changes, func(c resilience.BreakerChange) bool {
+			at := c.Time.Sub(r.world.begin)
+			return c.Breaker == r.breaker && r.began.at <= at && at < r.returned.at
 		})
 }

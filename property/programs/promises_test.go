@@ -29,7 +29,6 @@ var promises = []struct {
 	{"8: no word of ours recommends to repeat it", isNotRecommended},
 	{"9: no delay that doesn't fit", delaysFit},
 	{"retries keep their bounds", retriesKeepBounds},
-	{"a transient failure is retried where it may be", retriesWhereItMay},
 }
 
 // headStart is how much later than a deadline of its caller a call may notice that, if nothing watches for it.
@@ -58,11 +57,6 @@ func timeoutIsTrue(r *record) string {
 		return "it isn't counted"
 	}
 	return ""
-}
-
-// isClosed reports whether the breaker is closed during the whole call.
-func (r *record) isClosed() bool {
-	return !r.world.changesDuring(r.breaker, r.began.at, r.returned.at-1)
 }
 
 // insists reports whether a tool whose context has ended has an answer all the same, just in time: a success, an

@@ -2,7 +2,6 @@ package programs
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/seed8d1e2389/resilience"
@@ -81,33 +80,4 @@ func retriesKeepBounds(r *record) string {
 		}
 	}
 	return ""
-}
-
-// retriesWhereItMay looks at failures that are simple enough: nothing speaks against another attempt.
-func retriesWhereItMay(r *record) string {
-	if r.verdict() != answered || r.parent != nil || r.config.elapsed >= 0 || r.caller != "" {
-		return ""
-	}
-	a := r.last()
-	if r.hasLess() && a.ending != nil && a.ending.code == resilience.CodeTimeout {
-		return "" // it may be that of its caller
-	}
-	n := len(r.attempts)
-	delay := delays.Delay(n - 1)
-	simple := len(a.calls) == 0 && len(r.ticks) == 0 && a.changed.never() && a.told == "" && r.world.maxAbandoned == 64
-	if a.ending == nil || !a.ending.again || a.ending.silent || !simple || n > 1 || n > r.config.retries ||
-		r.returned.at+max(delay, 2*time.Second) >= r.due() || !r.config.repeatable() && !a.hadNoEffect(r.returned) {
-		return ""
-	}
-	if r.world.changesDuring(r.breaker, r.began.at, r.returned.at) || r.world.hasFailed(r.breaker, r.returned.at) {
-		return ""
-	}
-	return "it isn't retried"
-}
-
-// hasFailed reports whether a call of the breaker has failed by then: retries may have stopped helping.
-func (w *world) hasFailed(name string, by time.Duration) bool {
-	return slices.ContainsFunc(w.records, func(r *record) bool {
-		return r.breaker == name && len(r.ends) > 0 && r.ends[0].Counted && r.ends[0].Time.Sub(w.begin) <= by
-	})
 }

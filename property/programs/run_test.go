@@ -93,7 +93,8 @@ func (w *world) make(ctx context.Context, r *record) {
 		defer timer.Stop()
 	case "brings a deadline":
 		around, ok := ctx.Deadline()
-		r.hasDeadline = !ok || time.Until(around) > r.patience.time() // a later one isn't kept if the earlier is put off
+		// A later one isn't kept if the earlier one is put off.
+		r.hasDeadline = !ok || time.Until(around) > r.patience.time()
 		ctx, cancel = context.WithTimeout(ctx, r.patience.time())
 		defer cancel()
 	case "has left":
