@@ -2,12 +2,9 @@ package gosdk_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -22,47 +19,29 @@ import (
 
 // A server that is too busy asks for nothing, and says so in one of two ways: the call hasn't succeeded.
 func TestServerThatShedsLoadIsNoSuccess(t *testing.T) {
+	const shed = `{"jsonrpc":"2.0","id":%%s,"result":{"resultType":"input_required","requestState":"later"%s}}`
 	for name, requests := range map[string]string{"no requests": "", "empty requests": `,"inputRequests":{}`} {
 		t.Run(name, func(t *testing.T) {
 			h := serveHTTPWith(t, newServer(nil), &mcp.StreamableHTTPOptions{Stateless: true})
-			var sheds atomic.Bool
-			intercept := func(w http.ResponseWriter, r *http.Request) bool {
-				var m struct {
-					ID     json.RawMessage
-					Method string
-				}
-				_ = json.Unmarshal(bodyOf(r), &m)
-				switch {
-				case m.Method != "tools/call":
-					return false
-				case !sheds.Load():
-					w.WriteHeader(http.StatusServiceUnavailable)
-					return true
-				}
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"resultType":"input_required",`+
-					`"requestState":"later"%s}}`, m.ID, requests)
-				return true
-			}
-			h.intercept.Store(&intercept)
-
 			g := newGuard(t, resilience.Config{Retry: resilience.Retry{MaxRetries: -1}})
 			client := gosdk.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil, g)
 			cs, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: h.URL}, speaking(latest))
 			require.NoError(t, err)
 			defer cs.Close()
+
 			call := func() { _, _ = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"}) }
+			h.refuse(refusal{503, ""}, `"tools/call"`)
 			call()
 			require.Equal(t, 1, g.Breaker("x").Failures())
-			sheds.Store(true)
+			h.refuse(refusal{200, fmt.Sprintf(shed, requests)}, `"tools/call"`)
 			call()
 			assert.Equal(t, 1, g.Breaker("x").Failures())
 		})
 	}
 }
 
-// What a handler of the client's returns instead of an answer isn't the failure of the server that has asked, whoever
-// looks at it: a client with a guard, one whose handlers pause, or a guard around the session.
+// An error that a handler of the client's returns instead of an answer isn't the failure of the server that has asked:
+// neither for a client with a guard, nor for one whose handlers pause, nor for a guard around the session.
 func TestQuestionThatTheClientDoesNotAnswer(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for name, failure := range map[string]error{
@@ -77,13 +56,13 @@ func TestQuestionThatTheClientDoesNotAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newServer(nil)
-				addRaw(server, &mcp.Tool{Name: "asks"}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-					return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": askedOf["elicitation"].params}}, nil
-				})
+				question := mcp.InputRequestMap{"q": askedOf["elicitation"].params}
+				addRaw(server, &mcp.Tool{Name: "asks"}, returns(&mcp.CallToolResult{InputRequests: question}, nil))
 				impl := &mcp.Implementation{Name: "c", Version: "1"}
-				options := &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				options := &mcp.ClientOptions{}
+				options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 					return nil, fmt.Errorf("ask: %w", failure)
-				}}
+				}
 				g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
 				for client, guarded := range map[*mcp.Client]bool{
 					gosdk.NewClient(impl, options, g):             true,

@@ -53,33 +53,10 @@ func TestBreakerKeyOfAClient(t *testing.T) {
 	assert.Equal(t, "rows", text(t, res))
 }
 
-// A call of a client's without params, and one that isn't tools/call, is the SDK's affair.
-func TestOtherRequestsOfAClientPassUnchanged(t *testing.T) {
-	for name, tc := range map[string]struct {
-		method string
-		req    mcp.Request
-	}{
-		"nil params":     {"tools/call", &mcp.ClientRequest[*mcp.CallToolParams]{}},
-		"another method": {"tools/list", &mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}}},
-		"another type":   {"tools/call", &mcp.ClientRequest[*mcp.ListToolsParams]{Params: &mcp.ListToolsParams{}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := newGuard(t, resilience.Config{})
-			res, err := gosdk.ClientMiddleware(g)(func(_ context.Context, method string, req mcp.Request) (mcp.Result, error) {
-				assert.Equal(t, tc.method, method)
-				assert.Same(t, tc.req, req)
-				return nil, errBoom
-			})(t.Context(), tc.method, tc.req)
-			assert.Nil(t, res)
-			assert.Same(t, errBoom, err)
-			assert.Empty(t, g.Health())
-		})
-	}
-}
-
 // A failure for a caller who has left is no result of the tool's, unless the tool has said what it is.
 func TestResultForACallerWhoHasLeft(t *testing.T) {
 	question := &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{}}}
+	countAll := []gosdk.Option{gosdk.Failure(gosdk.CountAll)}
 	explained := errorTextResult("no")
 	explained.Meta = mcp.Meta{resilience.MetaError: map[string]any{"code": "VALIDATION", "message": "no such row"}}
 	for name, tc := range map[string]struct {
@@ -88,7 +65,7 @@ func TestResultForACallerWhoHasLeft(t *testing.T) {
 		want error
 	}{
 		"a failure":          {errorTextResult("no"), nil, resilience.CodeCanceled},
-		"one of a backend's": {errorTextResult("no"), []gosdk.Option{gosdk.Failure(gosdk.CountAll)}, resilience.CodeCanceled},
+		"one of a backend's": {errorTextResult("no"), countAll, resilience.CodeCanceled},
 		"what a guard says":  {explained, nil, nil},
 		"a question":         {question, nil, nil},
 		"a success":          {textResult("yes"), nil, nil},

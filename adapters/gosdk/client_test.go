@@ -3,7 +3,6 @@ package gosdk_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,107 +16,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A remote is another server over streamable HTTP.
-type remote struct {
-	*httpServer
-	server  *mcp.Server
-	runs    atomic.Int64
-	hanging chan struct{} // receives a value for each call of "hangs"
-	release chan struct{} // ends the calls of "hangs"; a server may not learn that its client has left
-}
+// The result of another server that has no guard is the tool's own. Whose fault a failure was isn't known here.
+func TestClientOfAServerWithoutAGuard(t *testing.T) {
+	var runs atomic.Int64
+	f := newFixture(t, resilience.Config{}, nil)
+	f.typed("works", nil, succeed)
+	f.typed("fails", nil, failing(&runs))
+	g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
+	f.connect("", gosdk.ClientMiddleware(g))
 
-func newRemote(t *testing.T) *remote {
-	r := &remote{hanging: make(chan struct{}, 100), release: make(chan struct{})}
-	server := newServer(nil)
-	addTyped(server, &mcp.Tool{Name: "works"}, succeed)
-	addTyped(server, &mcp.Tool{Name: "fails"}, failing(&r.runs))
-	addTyped(server, &mcp.Tool{Name: "hangs"}, func(context.Context) error {
-		r.hanging <- struct{}{}
-		<-r.release
-		return nil
-	})
-	r.server, r.httpServer = server, serveHTTP(t, server)
-	return r
-}
+	res := f.call("works")
+	assert.False(t, res.IsError)
+	assert.NotContains(t, res.Meta, resilience.MetaError)
 
-// reply makes the server reply to every request with the given status.
-func (r *remote) reply(status int) {
-	intercept := func(w http.ResponseWriter, _ *http.Request) bool {
-		w.WriteHeader(status)
-		return true
-	}
-	r.intercept.Store(&intercept)
-}
+	res = f.call("fails")
+	assert.True(t, res.IsError)
+	assert.Equal(t, errBoom.Error(), text(t, res))
+	assert.NotContains(t, res.Meta, resilience.MetaError)
+	assert.EqualValues(t, 1, runs.Load())
 
-func (r *remote) connect(t *testing.T, protocol string, g *resilience.Guard) *mcp.ClientSession {
-	transport := &mcp.StreamableClientTransport{
-		Endpoint: r.URL,
-		// Without idle connections, a server that is gone always refuses the connection.
-		HTTPClient:           &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
-		MaxRetries:           -1,
-		DisableStandaloneSSE: true,
-	}
-	session, err := newClient(nil, gosdk.ClientMiddleware(g)).Connect(t.Context(), transport, speaking(protocol))
-	require.NoError(t, err)
-	t.Cleanup(func() { session.Close() })
-	return session
-}
-
-func TestClientTellsFailuresBusyAndGoneServersApart(t *testing.T) {
-	eachProtocol(t, func(t *testing.T, protocol string) {
-		r := newRemote(t)
-		session := r.connect(t, protocol, newGuard(t, resilience.Config{
-			Tools:   map[string]resilience.Tool{"fails": {Effect: resilience.ReadOnly}},
-			Breaker: resilience.BreakerConfig{Failures: 100},
-			Retry:   fast,
-		}))
-		call := func(tool string) (*mcp.CallToolResult, error) {
-			return session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{"n": 1}})
-		}
-
-		res, err := call("works")
-		require.NoError(t, err)
-		assert.False(t, res.IsError)
-		assert.NotContains(t, res.Meta, resilience.MetaError)
-
-		res, err = call("fails")
-		require.NoError(t, err)
-		assert.True(t, res.IsError)
-		assert.Equal(t, errBoom.Error(), text(t, res))
-		assert.NotContains(t, res.Meta, resilience.MetaError, "whose fault it was isn't known here")
-		assert.EqualValues(t, 1, r.runs.Load())
-
-		_, err = call("unknown")
-		var wire *jsonrpc.Error
-		require.ErrorAs(t, err, &wire)
-		assert.ErrorIs(t, err, resilience.CodeValidation)
-
-		for _, tc := range []struct {
-			status          int
-			write, readOnly resilience.Code
-		}{
-			{http.StatusTooManyRequests, resilience.CodeRateLimited, resilience.CodeRateLimited},
-			{http.StatusServiceUnavailable, resilience.CodeToolFailed, resilience.CodeRetryExhausted},
-		} {
-			r.reply(tc.status)
-			_, err = call("works")
-			assert.ErrorIs(t, err, tc.write, "a busy server isn't lost: %v", errors.Unwrap(err))
-			var busy *resilience.Error
-			require.ErrorAs(t, err, &busy)
-			assert.True(t, busy.Retryable)
-			_, err = call("fails")
-			assert.ErrorIs(t, err, tc.readOnly)
-		}
-		r.intercept.Store(nil)
-		_, err = call("works")
-		require.NoError(t, err)
-
-		r.stop()
-		_, err = call("works")
-		const refused = "a refused connection is retried for any tool: the call didn't reach it"
-		assert.ErrorIs(t, err, resilience.CodeRetryExhausted, "%s: %v", refused, errors.Unwrap(err))
-		assert.ErrorIs(t, err, resilience.CodeConnectionLost, refused)
-	})
+	_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "unknown"})
+	var wire *jsonrpc.Error
+	require.ErrorAs(t, err, &wire)
+	assert.ErrorIs(t, err, resilience.CodeValidation)
 }
 
 func TestClientOfAServerThatDiedIsLost(t *testing.T) {
@@ -167,14 +88,16 @@ func TestNoAnswerSaysThatACallWasNotSent(t *testing.T) {
 }
 
 func TestCanceledCallOfAClientDoesNotCount(t *testing.T) {
-	r := newRemote(t)
-	defer close(r.release) // before the session is closed
 	g := newGuard(t, resilience.Config{})
-	session := r.connect(t, "", g)
+	p := newPeer()
+	p.sending = []mcp.Middleware{gosdk.ClientMiddleware(g)}
+	session, err := p.dial(t.Context())
+	require.NoError(t, err)
+	defer session.Close()
 
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-r.hanging; cancel() }()
-	_, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "hangs", Arguments: in{}})
+	go func() { <-p.started; cancel() }()
+	_, err = session.CallTool(ctx, &mcp.CallToolParams{Name: "hang"})
 	assert.ErrorIs(t, err, resilience.CodeCanceled)
 	assert.Zero(t, g.Health()[0].ConsecutiveFailures)
 }

@@ -3,7 +3,6 @@ package gosdk_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -213,40 +212,22 @@ func TestTroubleOfABackendIsSaid(t *testing.T) {
 	}
 }
 
-// Each of these is an error for the client that can't, and for nobody else.
+// A client that can't answer a question holds up no other.
 func TestWhatOneClientCannotDoHoldsUpNoOther(t *testing.T) {
-	forbidden := errors.New("this user may not do that")
-	for name, tool := range map[string]mcp.ToolHandler{
-		"it can't be asked": func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			if _, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Sure?"}); err != nil {
-				return nil, err
-			}
-			return textResult("done"), nil
-		},
-		"inner authorization": func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			if req.Session.InitializeParams().ClientInfo.Name != "able" {
-				return nil, forbidden
-			}
-			return textResult("done"), nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newProtected(t, resilience.Config{})
-				f.raw("x", readOnly, tool)
-				f.connect(legacy)
-				for range 10 {
-					_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x"})
-					assert.Error(t, err)
-					assert.NotContains(t, err.Error(), string(resilience.CodeCircuitOpen))
-				}
+	synctest.Test(t, func(t *testing.T) {
+		f := newProtected(t, resilience.Config{})
+		f.addAsking("elicitation")
+		f.connect(legacy)
+		for range 10 {
+			_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "asks"})
+			assert.Error(t, err)
+			assert.NotContains(t, err.Error(), string(resilience.CodeCircuitOpen))
+		}
 
-				answerAfter(&f.options, time.Second)
-				f.connectClient(mcp.NewClient(&mcp.Implementation{Name: "able", Version: "1"}, &f.options), legacy)
-				assert.Equal(t, "done", text(t, f.call("x")))
-			})
-		})
-	}
+		answerAfter(&f.options, time.Second)
+		f.connect(legacy)
+		assert.Equal(t, "answered", text(t, f.call("asks")))
+	})
 }
 
 // Nor do calls that a client makes and gives up, of a tool that ignores that.
@@ -273,15 +254,8 @@ func TestCanceledCallsHoldUpNoOtherClient(t *testing.T) {
 
 // contacts is how a tool contacts its client.
 var contacts = map[string]func(context.Context, *mcp.CallToolRequest) error{
-	"elicitation": func(ctx context.Context, req *mcp.CallToolRequest) error {
-		return askedOf["elicitation"].ask(ctx, req.Session)
-	},
-	"sampling": func(ctx context.Context, req *mcp.CallToolRequest) error {
-		return askedOf["sampling"].ask(ctx, req.Session)
-	},
-	"roots": func(ctx context.Context, req *mcp.CallToolRequest) error {
-		return askedOf["roots"].ask(ctx, req.Session)
-	},
+	"elicitation": asks("elicitation"), "sampling": asks("sampling"), "roots": asks("roots"),
+
 	"ping": func(ctx context.Context, req *mcp.CallToolRequest) error { return req.Session.Ping(ctx, nil) },
 	"progress": func(ctx context.Context, req *mcp.CallToolRequest) error {
 		return gosdk.NotifyProgress(ctx, req, 1, 0, "")
@@ -289,6 +263,10 @@ var contacts = map[string]func(context.Context, *mcp.CallToolRequest) error{
 	"a log message": func(ctx context.Context, req *mcp.CallToolRequest) error {
 		return req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "error", Data: "so far"})
 	},
+}
+
+func asks(name string) func(context.Context, *mcp.CallToolRequest) error {
+	return func(ctx context.Context, req *mcp.CallToolRequest) error { return askedOf[name].ask(ctx, req.Session) }
 }
 
 // isContact reports whether a server's message is one of contacts.

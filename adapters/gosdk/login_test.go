@@ -33,30 +33,23 @@ func (l *login) Authorize(_ context.Context, _ *http.Request, res *http.Response
 // A user who doesn't log in is asked once by each call, and shuts the tool for no other.
 func TestLoginThatTheUserRefuses(t *testing.T) {
 	refused := errors.New("the user has refused")
-	for name, refusal := range map[string]error{
+	for name, err := range map[string]error{
 		"plain":                   refused,
 		"a mistake":               resilience.MarkInvalid(refused),
 		"in words":                &resilience.Error{Code: resilience.CodeValidation, Message: "Log in.", Err: refused},
 		"neutral, though it ends": resilience.MarkNeutral(io.EOF),
 	} {
 		for with, base := range transports {
-			t.Run(name+", "+with, func(t *testing.T) { testLogin(t, refusal, base()) })
+			t.Run(name+", "+with, func(t *testing.T) { testLogin(t, err, base()) })
 		}
 	}
 }
 
-func testLogin(t *testing.T, refusal error, base http.RoundTripper) {
+func testLogin(t *testing.T, refused error, base http.RoundTripper) {
 	server := newPeer().server
 	h := serveHTTPWith(t, server, &mcp.StreamableHTTPOptions{Stateless: true})
-	stranger := func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Header.Get("Mcp-Method") != "tools/call" {
-			return false
-		}
-		w.WriteHeader(http.StatusUnauthorized)
-		return true
-	}
-	h.intercept.Store(&stranger)
-	l := &login{refusal: refusal}
+	h.refuse(refusal{401, ""}, `"tools/call"`)
+	l := &login{refusal: refused}
 	g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly, Retry: fast})
 	client := gosdk.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil, g)
 	cs, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{
@@ -67,7 +60,7 @@ func testLogin(t *testing.T, refusal error, base http.RoundTripper) {
 
 	for n := range 6 {
 		_, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo"})
-		require.ErrorIs(t, err, refusal)
+		require.ErrorIs(t, err, refused)
 		assert.EqualValues(t, n+1, l.asked.Load())
 	}
 	h.intercept.Store(nil)

@@ -117,18 +117,25 @@ func TestProtocolErrorsAndOtherMethodsPassUnchanged(t *testing.T) {
 
 // A call without a tool is the SDK's affair, and so is another method with the request of a call.
 func TestRequestsWithoutAToolPassUnchanged(t *testing.T) {
+	of := func(g *resilience.Guard) mcp.Middleware { return gosdk.Middleware(g) }
+	byClient := func(g *resilience.Guard) mcp.Middleware { return gosdk.ClientMiddleware(g) }
 	x := &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}}
+	clients := &mcp.ClientRequest[*mcp.CallToolParams]{Params: &mcp.CallToolParams{Name: "x"}}
 	for name, tc := range map[string]struct {
-		method string
-		req    mcp.Request
+		guarded func(*resilience.Guard) mcp.Middleware
+		method  string
+		req     mcp.Request
 	}{
-		"no params":      {"tools/call", &mcp.CallToolRequest{}},
-		"no name":        {"tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{}}},
-		"another method": {"tools/other", x},
-		"another type":   {"tools/call", &mcp.ListToolsRequest{}},
+		"no params":              {of, "tools/call", &mcp.CallToolRequest{}},
+		"no name":                {of, "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{}}},
+		"another method":         {of, "tools/other", x},
+		"another type":           {of, "tools/call", &mcp.ListToolsRequest{}},
+		"a client's, no params":  {byClient, "tools/call", &mcp.ClientRequest[*mcp.CallToolParams]{}},
+		"a client's, to list":    {byClient, "tools/list", clients},
+		"a client's, other type": {byClient, "tools/call", &mcp.ClientRequest[*mcp.ListToolsParams]{}},
 	} {
 		g := newGuard(t, resilience.Config{})
-		res, err := gosdk.Middleware(g)(func(_ context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := tc.guarded(g)(func(_ context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			assert.Equal(t, tc.method, method, name)
 			assert.Same(t, tc.req, req, name)
 			return nil, errBoom

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -109,7 +107,10 @@ func TestHiddenErrorsAreTheGuards(t *testing.T) {
 		N int `json:"n"`
 	}
 	unreadable := json.Unmarshal([]byte(`{"n":"secret"}`), &row)
-	f := newProtected(t, resilience.Config{}, gosdk.HideErrors())
+	var ended resilience.CallEnd
+	f := newProtected(t, resilience.Config{Observers: []resilience.Observer{{
+		End: func(_ context.Context, e resilience.CallEnd) { ended = e },
+	}}}, gosdk.HideErrors())
 	f.typed("typed", nil, func(context.Context) error { return errBoom })
 	f.typed("unreadable", nil, func(context.Context) error { return resilience.MarkBackend(unreadable) })
 	f.typed("unreadable answer", nil, func(context.Context) error { return unreadable })
@@ -132,6 +133,9 @@ func TestHiddenErrorsAreTheGuards(t *testing.T) {
 		assert.NotContains(t, jsonOf(t, res), "boom")
 		assert.NotContains(t, jsonOf(t, res), "unmarshal")
 	}
+	require.NoError(t, f.guard.Flush(t.Context()))
+	assert.ErrorIs(t, ended.Err, errBoom, "observers receive what clients don't")
+
 	assert.NotContains(t, jsonOf(t, f.call("unreadable answer")), "unmarshal")
 	wrapped := f.protocolError("wrapped")
 	assert.Equal(t, "no such row", wrapped.Message)
@@ -146,27 +150,13 @@ func TestHideErrorsOfWhatIsNoFailure(t *testing.T) {
 			gosdk.Failure(func(context.Context, mcp.Request, *mcp.CallToolResult) error { return nil }))
 		f.typed("x", readOnly, func(context.Context) error { return errors.New("no rows at 10.0.0.7") })
 		f.connect(protocol)
-		res, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x", Arguments: map[string]any{"n": 1}})
-		require.NoError(t, err)
+		res := f.call("x")
 		assert.True(t, res.IsError)
 		require.Len(t, res.Content, 1)
-		assert.Contains(t, res.Content[0].(*mcp.TextContent).Text, "TOOL_FAILED")
-		assert.NotContains(t, res.Content[0].(*mcp.TextContent).Text, "10.0.0.7")
+		assert.Contains(t, text(t, res), "TOOL_FAILED")
+		assert.NotContains(t, text(t, res), "10.0.0.7")
 		assert.Zero(t, f.guard.Breaker("x").Failures())
 	})
-}
-
-// Observers receive what HideErrors keeps from clients.
-func TestHiddenErrorIsTheObservers(t *testing.T) {
-	var ended resilience.CallEnd
-	f := newProtected(t, resilience.Config{Observers: []resilience.Observer{{
-		End: func(_ context.Context, e resilience.CallEnd) { ended = e },
-	}}}, gosdk.HideErrors())
-	f.raw("x", nil, returns(nil, errBoom))
-	f.connect("")
-	assert.NotContains(t, jsonOf(t, f.call("x")), "boom")
-	require.NoError(t, f.guard.Flush(t.Context()))
-	assert.ErrorIs(t, ended.Err, errBoom)
 }
 
 // Whose own words are hidden, or can't be sent, gets the guard's: they don't recommend a second write.
@@ -199,9 +189,9 @@ func TestAuthorsErrorStandsWhateverCounts(t *testing.T) {
 		Code: "BUSY", Message: "The queue is full", Suggestion: "Call again in 20 seconds.",
 		Retryable: true, RetryAfter: 20 * time.Second, Err: io.ErrShortWrite,
 	}
-	for _, count := range slices.Sorted(maps.Keys(readyFailures)) {
+	for count, failure := range readyFailures {
 		for _, opts := range [][]gosdk.Option{nil, {gosdk.HideErrors()}} {
-			f := newProtected(t, resilience.Config{}, append(opts, gosdk.Failure(readyFailures[count]))...)
+			f := newProtected(t, resilience.Config{}, append(opts, gosdk.Failure(failure))...)
 			result := &mcp.CallToolResult{}
 			result.SetError(own)
 			f.typed("typed", readOnly, func(context.Context) error { return own })

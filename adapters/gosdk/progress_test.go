@@ -86,7 +86,7 @@ func TestNotifyProgressRestartsTheTimeout(t *testing.T) {
 	})
 }
 
-// A tool needs no session to report progress, which then nobody receives.
+// A tool needs no session to report progress, which no client receives then.
 func TestNotifyProgressWithoutASession(t *testing.T) {
 	params := &mcp.CallToolParamsRaw{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
 	assert.NoError(t, gosdk.NotifyProgress(t.Context(), &mcp.CallToolRequest{Params: params}, 1, 0, ""))
@@ -189,16 +189,14 @@ func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
 			f.options.ElicitationHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 				elicitations++
 				time.Sleep(700 * time.Millisecond) // the user takes longer than the tool may
-				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ann"}}, nil
+				return &mcp.ElicitResult{Action: "accept"}, nil
 			}
 			f.raw("ask", nil, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				if len(req.Params.InputResponses) > 0 {
 					return failedResult("no"), nil // a retry would elicit again
 				}
-				name := map[string]any{"name": map[string]any{"type": "string"}}
-				schema := map[string]any{"type": "object", "properties": name}
-				question := &mcp.ElicitParams{Message: "Who?", RequestedSchema: schema}
-				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": question}}, nil
+				question := mcp.InputRequestMap{"q": askedOf["elicitation"].params}
+				return &mcp.CallToolResult{InputRequests: question}, nil
 			})
 			f.connect(protocol)
 
@@ -216,11 +214,9 @@ func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
 
 // A retry would repeat the question, however the attempt ends that has elicited something.
 func TestToolThatHasElicitedIsNotCalledAgain(t *testing.T) {
-	for name, tc := range map[string]struct {
-		then func(context.Context) error // what the tool does after the elicitation
-	}{
-		"it fails":                   {then: func(context.Context) error { return errBoom }},
-		"it fails and had no effect": {then: func(context.Context) error { return resilience.MarkTransient(errBoom) }},
+	for name, then := range map[string]func(context.Context) error{ // after the elicitation
+		"it fails":                   func(context.Context) error { return errBoom },
+		"it fails and had no effect": func(context.Context) error { return resilience.MarkTransient(errBoom) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -238,7 +234,7 @@ func TestToolThatHasElicitedIsNotCalledAgain(t *testing.T) {
 					if err != nil {
 						return nil, nil, err
 					}
-					return nil, nil, tc.then(ctx)
+					return nil, nil, then(ctx)
 				}
 				mcp.AddTool(f.server, &mcp.Tool{Name: "ask", Annotations: readOnly}, handler)
 				f.connect(legacy)

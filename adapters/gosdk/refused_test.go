@@ -111,58 +111,19 @@ func (s *store) order(t *testing.T, transport http.RoundTripper, guarded string)
 	return session.CallTool(t.Context(), params)
 }
 
-var guardedBy = []string{"client", "middleware", "session"}
-
-// A call whose connection is refused hasn't reached the server, so it is made again for any tool.
-func TestRefusedCallIsMadeAgain(t *testing.T) {
-	for _, guarded := range guardedBy {
-		t.Run(guarded, func(t *testing.T) {
-			s := newStore(t, nil)
-			res, err := s.order(t, newRestart(t, func(request int32) bool { return request == 1 }), guarded)
-			require.NoError(t, err)
-			assert.Equal(t, "ordered", text(t, res))
-			assert.EqualValues(t, 1, s.orders.Load())
-		})
-	}
-}
-
-// It isn't if it may have reached the server before: in an earlier round, or at another address.
-func TestCallIsNotMadeAgainOnceItHasReachedTheServer(t *testing.T) {
-	for name, asks := range map[string]mcp.InputRequestMap{
-		"elicitation": {"q": askedOf["elicitation"].params},
-		"sampling":    {"q": askedOf["sampling"].params},
-		"roots":       {"q": askedOf["roots"].params},
-		"busy":        {},
-	} {
-		for _, guarded := range guardedBy {
-			t.Run(name+", "+guarded, func(t *testing.T) {
-				s := newStore(t, asks)
-				_, err := s.order(t, newRestart(t, func(request int32) bool { return request == 2 }), guarded)
-				assert.False(t, requireLost(t, err).Retryable)
-				assert.EqualValues(t, 1, s.orders.Load())
-			})
+// redirect makes the store pass on its orders to a server that is gone.
+func (s *store) redirect() {
+	handler := s.Config.Handler
+	moved := httptest.NewServer(nil)
+	moved.Close()
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Method") == "tools/call" {
+			s.orders.Add(1)
+			http.Redirect(w, r, moved.URL, http.StatusTemporaryRedirect)
+			return
 		}
-	}
-
-	for _, guarded := range guardedBy {
-		t.Run("redirected, "+guarded, func(t *testing.T) {
-			s := newStore(t, nil)
-			handler := s.Config.Handler
-			moved := httptest.NewServer(nil)
-			moved.Close()
-			s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("Mcp-Method") == "tools/call" {
-					s.orders.Add(1)
-					http.Redirect(w, r, moved.URL, http.StatusTemporaryRedirect)
-					return
-				}
-				handler.ServeHTTP(w, r)
-			})
-			_, err := s.order(t, newRestart(t, func(int32) bool { return false }), guarded)
-			assert.False(t, requireLost(t, err).Retryable)
-			assert.EqualValues(t, 1, s.orders.Load())
-		})
-	}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // A transport that isn't net/http's may have sent the request and made it again.
@@ -176,13 +137,44 @@ func (o ownTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-func TestRefusedCallIsNotMadeAgainIfNothingTellsWhatWasSent(t *testing.T) {
-	for _, guarded := range guardedBy {
-		t.Run(guarded, func(t *testing.T) {
-			s := newStore(t, nil)
-			_, err := s.order(t, ownTransport{newRestart(t, func(request int32) bool { return request == 1 })}, guarded)
-			assert.False(t, requireLost(t, err).Retryable)
-			assert.Zero(t, s.orders.Load())
-		})
+// A call whose connection is refused is made again for any tool, unless it may have reached the server: in an earlier
+// round, at another address, or by a transport that doesn't tell.
+func TestRefusedCallIsMadeAgainUnlessItMayHaveReachedTheServer(t *testing.T) {
+	plain := func(r *restart) http.RoundTripper { return r }
+	for name, tc := range map[string]struct {
+		asks      mcp.InputRequestMap
+		refused   int32 // the request
+		redirects bool
+		transport func(*restart) http.RoundTripper
+		again     bool
+		orders    int32
+	}{
+		"refused":           {nil, 1, false, plain, true, 1},
+		"after elicitation": {mcp.InputRequestMap{"q": askedOf["elicitation"].params}, 2, false, plain, false, 1},
+		"after sampling":    {mcp.InputRequestMap{"q": askedOf["sampling"].params}, 2, false, plain, false, 1},
+		"after roots":       {mcp.InputRequestMap{"q": askedOf["roots"].params}, 2, false, plain, false, 1},
+		"after being busy":  {mcp.InputRequestMap{}, 2, false, plain, false, 1},
+		"redirected":        {nil, 0, true, plain, false, 1},
+		"another transport's": {
+			nil, 1, false, func(r *restart) http.RoundTripper { return ownTransport{r} }, false, 0,
+		},
+	} {
+		for _, guarded := range []string{"client", "middleware", "session"} {
+			t.Run(name+", "+guarded, func(t *testing.T) {
+				s := newStore(t, tc.asks)
+				if tc.redirects {
+					s.redirect()
+				}
+				r := newRestart(t, func(request int32) bool { return request == tc.refused })
+				res, err := s.order(t, tc.transport(r), guarded)
+				assert.Equal(t, tc.orders, s.orders.Load())
+				if tc.again {
+					require.NoError(t, err)
+					assert.Equal(t, "ordered", text(t, res))
+					return
+				}
+				assert.False(t, requireLost(t, err).Retryable)
+			})
+		}
 	}
 }

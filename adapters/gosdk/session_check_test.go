@@ -144,18 +144,14 @@ func TestSessionIsAliveIfItAnswersAPing(t *testing.T) {
 			time.Sleep(max(tc.replaced-1, 0))
 			synctest.Wait()
 			if tc.replaced > 1 {
-				assert.Same(t, first, current(s))
+				now, _ := s.Get(t.Context())
+				assert.Same(t, first, now)
 			}
 			time.Sleep(time.Minute)
 			assert.Equal(t, tc.replaced > 0, up(t, s) != first, "after %s", time.Since(begin))
 			require.NoError(t, s.Close())
 		})
 	}
-}
-
-func current(s *gosdk.Session) *mcp.ClientSession {
-	cs, _ := s.Get(context.Background())
-	return cs
 }
 
 // A server whose pings always fail isn't dialed more often than the backoff says.

@@ -15,10 +15,12 @@ import (
 // eachDial runs a test with a session over a pipe, and with one over HTTP.
 func eachDial(t *testing.T, test func(*testing.T, *peer, *gosdk.Session)) {
 	t.Run("a pipe", func(t *testing.T) {
+		t.Parallel()
 		p := newPeer()
 		test(t, p, newSession(t, p.dial, sessionConfig{}))
 	})
 	t.Run("HTTP", func(t *testing.T) {
+		t.Parallel()
 		p := newPeer()
 		dial := dialHTTP(serveHTTP(t, p.server), nil, legacy, false)
 		t.Cleanup(func() { close(p.release) })

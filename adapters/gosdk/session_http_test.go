@@ -71,6 +71,18 @@ const (
 	ofRequest    = `{"jsonrpc":"2.0","id":%%s,"error":{"code":%d,"message":"no such session"}}`
 )
 
+// forget makes the server answer the requests of a session so.
+func (h *httpServer) forget(session string, answer refusal) {
+	intercept := func(w http.ResponseWriter, r *http.Request) bool {
+		isOld := r.Header.Get("Mcp-Session-Id") == session
+		if isOld {
+			answer.write(w, r)
+		}
+		return isOld
+	}
+	h.intercept.Store(&intercept)
+}
+
 // A server that is deployed anew doesn't know the session of its client, and answers that in many ways.
 func TestSessionOfAServerThatIsDeployedAnew(t *testing.T) {
 	for name, answer := range map[string]refusal{
@@ -103,14 +115,7 @@ func TestSessionOfAServerThatIsDeployedAnew(t *testing.T) {
 					s := newSession(t, dialHTTP(h, base(), legacy, stream), sessionConfig{CheckTimeout: time.Second})
 					old := up(t, s).ID()
 					require.NotEmpty(t, old)
-					forgotten := func(w http.ResponseWriter, r *http.Request) bool {
-						isOld := r.Header.Get("Mcp-Session-Id") == old
-						if isOld {
-							answer.write(w, r)
-						}
-						return isOld
-					}
-					h.intercept.Store(&forgotten)
+					h.forget(old, answer)
 					h.CloseClientConnections() // the stream ends with the old process
 
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -143,19 +148,19 @@ func TestRefusalOfOneCallKeepsTheSession(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer  refusal
 		code    resilience.Code // for the agent
-		counted bool
+		counted int             // each time
 	}{
-		"its arguments":       {refusal{200, fmt.Sprintf(ofRequest, -32602)}, resilience.CodeValidation, false},
-		"by status 400":       {refusal{400, fmt.Sprintf(ofRequest, -32602)}, resilience.CodeValidation, false},
-		"no such method":      {refusal{200, fmt.Sprintf(ofRequest, -32601)}, resilience.CodeValidation, false},
-		"the tool's result":   {refusal{200, ofResult}, resilience.CodeToolFailed, false},
-		"an internal error":   {refusal{200, fmt.Sprintf(ofRequest, -32603)}, resilience.CodeToolFailed, false},
-		"an error of its own": {refusal{200, fmt.Sprintf(ofRequest, -32005)}, resilience.CodeToolFailed, false},
-		"a firewall":          {refusal{403, fmt.Sprintf(ofRequest, -32000)}, resilience.CodeToolFailed, false},
-		"a limit":             {refusal{413, fmt.Sprintf(ofRequest, -32000)}, resilience.CodeToolFailed, false},
-		"busy":                {refusal{429, "%s"}, resilience.CodeRateLimited, false},
-		"in trouble":          {refusal{500, "%s"}, resilience.CodeToolFailed, true},
-		"down":                {refusal{503, "%s"}, resilience.CodeToolFailed, true},
+		"its arguments":       {refusal{200, fmt.Sprintf(ofRequest, -32602)}, resilience.CodeValidation, 0},
+		"by status 400":       {refusal{400, fmt.Sprintf(ofRequest, -32602)}, resilience.CodeValidation, 0},
+		"no such method":      {refusal{200, fmt.Sprintf(ofRequest, -32601)}, resilience.CodeValidation, 0},
+		"the tool's result":   {refusal{200, ofResult}, resilience.CodeToolFailed, 0},
+		"an internal error":   {refusal{200, fmt.Sprintf(ofRequest, -32603)}, resilience.CodeToolFailed, 0},
+		"an error of its own": {refusal{200, fmt.Sprintf(ofRequest, -32005)}, resilience.CodeToolFailed, 0},
+		"a firewall":          {refusal{403, fmt.Sprintf(ofRequest, -32000)}, resilience.CodeToolFailed, 0},
+		"a limit":             {refusal{413, fmt.Sprintf(ofRequest, -32000)}, resilience.CodeToolFailed, 0},
+		"busy":                {refusal{429, "%s"}, resilience.CodeRateLimited, 0},
+		"in trouble":          {refusal{500, "%s"}, resilience.CodeToolFailed, 1},
+		"down":                {refusal{503, "%s"}, resilience.CodeToolFailed, 1},
 	} {
 		for with, base := range transports {
 			t.Run(name+", "+with, func(t *testing.T) {
@@ -167,11 +172,7 @@ func TestRefusalOfOneCallKeepsTheSession(t *testing.T) {
 				for n := range 3 {
 					err := guarded(t, g, s, "echo", behindAdapter)
 					assert.Equal(t, tc.code, resilience.AsError("", err).Code, "%v", err)
-					counted := 0
-					if tc.counted {
-						counted = n + 1
-					}
-					assert.Equal(t, counted, g.Breaker("echo").Failures())
+					assert.Equal(t, tc.counted*(n+1), g.Breaker("echo").Failures())
 				}
 
 				require.NoError(t, s.Probe(t.Context()))
@@ -280,7 +281,7 @@ func TestDialThatIsRefusedSaysWhy(t *testing.T) {
 	}
 }
 
-// A dial mends a token that has expired, for each request and each ping.
+// A token that has expired is replaced by a dial, for each request and each ping.
 func TestSessionWhoseTokenExpires(t *testing.T) {
 	for _, protocol := range []string{legacy, latest} {
 		for with, base := range transports {

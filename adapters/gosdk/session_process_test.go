@@ -131,7 +131,7 @@ func TestProcessThatGoesOnDoesNotDelayTheNext(t *testing.T) {
 			s := newSession(t, func(ctx context.Context) (*mcp.ClientSession, error) {
 				transport := &mcp.CommandTransport{Command: c.command(ctx, "stubborn"), TerminateDuration: time.Hour}
 				return newClient(nil).Connect(ctx, transport, nil)
-			}, sessionConfig{})
+			}, sessionConfig{CheckTimeout: 100 * time.Millisecond})
 			old := c.newest()
 			t.Cleanup(func() {
 				_ = old.Process.Kill()

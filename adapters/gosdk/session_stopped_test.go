@@ -26,7 +26,7 @@ func TestStoppedProcessIsReplaced(t *testing.T) {
 					cmd := c.command(ctx, "stdio")
 					transport := &mcp.CommandTransport{Command: cmd, TerminateDuration: 10 * time.Millisecond}
 					return newClient(nil).Connect(ctx, transport, speaking(protocol))
-				}, sessionConfig{CheckTimeout: time.Second})
+				}, sessionConfig{CheckTimeout: 100 * time.Millisecond})
 				stopped := c.newest()
 				require.NoError(t, stopped.Process.Signal(syscall.SIGSTOP))
 				t.Cleanup(func() { _ = stopped.Process.Kill() })

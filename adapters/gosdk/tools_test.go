@@ -200,7 +200,7 @@ func TestServerThatCannotBeAskedForItsTools(t *testing.T) {
 				time.Sleep(2 * time.Hour)
 				before := lists.Load()
 				time.Sleep(time.Hour)
-				assert.Equal(t, before, lists.Load(), "nobody waits for more")
+				assert.Equal(t, before, lists.Load(), "no call waits for more")
 
 				works.Store(true)
 				g.Breaker("x").Reset() // a tool that has just failed isn't retried

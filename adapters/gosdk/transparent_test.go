@@ -239,7 +239,7 @@ func TestGuardedClientWaitsForItsUser(t *testing.T) {
 					}
 
 					_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "hangs"})
-					assert.ErrorIs(t, err, resilience.CodeTimeout, "where nobody is asked")
+					assert.ErrorIs(t, err, resilience.CodeTimeout, "a call without a question")
 				})
 			})
 		}
