@@ -113,9 +113,10 @@ type record struct {
 }
 
 // of returns the record of a label at a time. It has no rows if there were no calls.
-func (c *calls) of(label string, now time.Time) (r record) {
+func (c *calls) of(label string, now time.Time) record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	r := record{rows: []row{}} // in JSON, none is an array too
 	t := c.tools[label]
 	if t == nil {
 		return r

@@ -33,7 +33,7 @@ type changes struct {
 
 	// since has the changes by which breakers ceased to be closed. A guard may forget a breaker without a
 	// change, so its size is bounded by itself.
-	since map[string]change
+	since map[string]*change
 }
 
 // record keeps a change. It runs on the goroutine of the observer.
@@ -41,26 +41,26 @@ func (c *changes) record(e resilience.BreakerChange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total++
-	n := change{c.total, e.Time, e.Breaker, e.From, e.To, e.Cause, e.Reason}
-	c.ring[c.total%maxChanges] = n
+	n := &change{c.total, e.Time, e.Breaker, e.From, e.To, e.Cause, e.Reason}
+	c.ring[c.total%maxChanges] = *n
 
 	switch {
 	case e.To == resilience.StateClosed:
 		delete(c.since, e.Breaker)
 	case e.From == resilience.StateClosed:
 		if c.since == nil || len(c.since) >= maxSince {
-			c.since = make(map[string]change)
+			c.since = make(map[string]*change)
 		}
 		c.since[e.Breaker] = n
 	}
 }
 
-// list returns the changes after the one with that number, of those that are kept, the oldest first.
-func (c *changes) list(after uint64) []change {
+// list returns the changes that are kept, the oldest first.
+func (c *changes) list() []change {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := []change{}
-	for n := max(after, c.total-min(c.total, maxChanges)) + 1; n <= c.total; n++ {
+	for n := c.total - min(c.total, maxChanges) + 1; n <= c.total; n++ {
 		all = append(all, c.ring[n%maxChanges])
 	}
 	return all
@@ -70,8 +70,5 @@ func (c *changes) list(after uint64) []change {
 func (c *changes) of(breaker string) *change {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n, ok := c.since[breaker]; ok {
-		return &n
-	}
-	return nil
+	return c.since[breaker]
 }

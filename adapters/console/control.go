@@ -41,7 +41,7 @@ func (c *Console) control(act func(b *resilience.Breaker, reason string)) http.H
 			return
 		}
 
-		name := breakerName(r)
+		name := cmp.Or(r.PathValue("name"), r.URL.Query().Get("name"))
 		if name == "" {
 			fail(w, http.StatusBadRequest, "there is no name in the query: it must be the breaker's, as in ?name=db")
 			return
@@ -64,11 +64,6 @@ func (c *Console) control(act func(b *resilience.Breaker, reason string)) http.H
 
 func isolate(b *resilience.Breaker, reason string) { b.Isolate(reason) }
 func reset(b *resilience.Breaker, _ string)        { b.Reset() }
-
-// breakerName returns the name in the path of a request, or else in its query, empty if there is none.
-func breakerName(r *http.Request) string {
-	return cmp.Or(r.PathValue("name"), r.URL.Query().Get("name"))
-}
 
 // namesOf says which breakers there are.
 func namesOf(breakers []breaker) string {

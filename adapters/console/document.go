@@ -110,7 +110,7 @@ func (c *Console) document() document {
 		d.Tools = append(d.Tools, c.tool(h, now))
 	}
 	d.Breakers = c.breakers(health)
-	d.Changes = c.changes.list(0)
+	d.Changes = c.changes.list()
 	return d
 }
 
@@ -130,9 +130,6 @@ func (c *Console) tool(h resilience.Health, now time.Time) tool {
 		History:             r.rows,
 	}
 
-	if t.History == nil {
-		t.History = []row{}
-	}
 	if e := h.LastError; e != nil {
 		t.LastError = &lastError{e.Code, cut(e.Message, maxMessage), h.LastErrorTime, r.cause}
 	}

@@ -22,11 +22,9 @@ func healthy(all []resilience.Health) bool {
 // healthz answers a load balancer. Names and errors are left out, because clients may reach it too.
 func (c *Console) healthz(w http.ResponseWriter, _ *http.Request) {
 	all := c.guard.Health()
-	ok := false
+	ok := healthy(all) && !c.guard.Closed()
 	if f := c.cfg.Healthy; f != nil {
 		ok = f(all)
-	} else {
-		ok = healthy(all) && !c.guard.Closed()
 	}
 
 	code, status := http.StatusOK, "ok"

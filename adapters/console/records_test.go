@@ -16,9 +16,9 @@ import (
 func TestOutcomeOfACall(t *testing.T) {
 	for code, want := range map[resilience.Code]outcome{
 		resilience.CodeTimeout: failed, resilience.CodeConnectionLost: failed, resilience.CodeRetryExhausted: failed,
-		resilience.CodeToolFailed: failed, "BUSY": failed, resilience.CodeCanceled: other,
-		resilience.CodeValidation: other, resilience.CodeToolNotFound: other, resilience.CodeCircuitOpen: rejected, resilience.CodeOverloaded: rejected,
-		resilience.CodeShuttingDown: rejected,
+		resilience.CodeToolFailed: failed, "BUSY": failed,
+		resilience.CodeCanceled: other, resilience.CodeValidation: other, resilience.CodeToolNotFound: other,
+		resilience.CodeCircuitOpen: rejected, resilience.CodeOverloaded: rejected, resilience.CodeShuttingDown: rejected,
 	} {
 		e := resilience.CallEnd{Err: &resilience.Error{Code: code}}
 		assert.Equal(t, want, outcomeOf(e), code)
