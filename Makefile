@@ -2,7 +2,7 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint transparent lockorder release-check cover mutate soak fuzz mutants exhaustive demo bars bench agents chaos fleet console-screenshots
+.PHONY: test clients lint transparent lockorder release-check cover mutate soak fuzz exhaustive demo bars bench agents chaos fleet console-screenshots
 
 test: ## the tests of all modules and of clients/, then a table; or only some: make test ONLY=adapters/gosdk,clients
 	@go run -C .ci ./testall -only '$(ONLY)'
@@ -29,9 +29,13 @@ release-check: ## the next release, as its users will get it
 cover: ## statement coverage of the root package, and what is not covered
 	go test -coverprofile=cover.out . && go tool cover -func=cover.out | grep -v '100.0%'
 
-MUTATE := -seed '$(or $(filter-out 0,$(SEED)),1)' -sample '$(SAMPLE)' -only '$(ONLY)'
-mutate: ## changes the library and the adapters in a sample of places, and lists what no test notices: SEED=N, SAMPLE=all, ONLY=root
-	go run -C mutate . $(MUTATE)
+# Gremlins can't choose files, so this excludes the others. It takes the timeout of a mutant from how long the tests take
+# without one, so their result must not come from the cache.
+GREMLINS := github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
+mutate: ## changes one file of the root package in many places, and lists the changes that no test notices: make mutate FILE=limits.go
+	@[ -e '$(FILE)' ] || { echo "make mutate needs the name of a file in the root, such as FILE=limits.go"; exit 1; }
+	GOFLAGS=-count=1 go run $(GREMLINS) unleash --workers 2 --timeout-coefficient 4 --output-statuses lct \
+		--exclude-files / $(patsubst %,--exclude-files '^%$$',$(filter-out $(FILE) %_test.go,$(wildcard *.go))) .
 
 SOAK ?= 60s
 SEED ?= 0
@@ -44,10 +48,6 @@ fuzz: ## the fuzz tests of the root package and of adapters/console
 	go test -run '^$$' -fuzz FuzzScrub -fuzztime $(FUZZTIME) .
 	go test -run '^$$' -fuzz FuzzConfigFromEnv -fuzztime $(FUZZTIME) .
 	cd adapters/console && go test -run '^$$' -fuzz FuzzNames -fuzztime $(FUZZTIME) .
-
-MUTANTS ?= .
-mutants: ## shows that the models in property/ kill each of a list of mutants: ten minutes or more; MUTANTS is a pattern
-	go run -C property/mutants . -only '$(MUTANTS)'
 
 exhaustive: ## the breaker in each way in which it can be used, up to five operations deep: about a minute
 	go test -C property/exhaustive -count=1 -v . -depth 5
