@@ -2,17 +2,18 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' | sed 's,^go.mod$$,./go.mod,'))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: test clients lint transparent lockorder release-check cover mutate soak fuzz exhaustive demo bars bench agents chaos fleet console-screenshots
+.PHONY: test clients lint transparent release-check cover mutate soak fuzz exhaustive demo bars bench agents chaos fleet console-screenshots
 
-test: ## the tests of all modules and of clients/, then a table; or only some: make test ONLY=adapters/gosdk,clients
-	@go run -C .ci ./testall -only '$(ONLY)'
+comma := ,
+test: ## the tests of all modules and of clients/, then a summary; or only some: make test ONLY=adapters/gosdk,clients
+	@.ci/test $(subst $(comma), ,$(ONLY))
 
 clients: ## MCP clients that we didn't write, and the conformance suite
-	@go run -C .ci ./testall -only clients
+	@.ci/test clients
 
 lint: ## gofmt, go vet, staticcheck and go mod tidy, in all modules
 	@failed=; out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; failed=" gofmt"; }; \
-	for m in $(MODULES); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && \
+	for m in $(MODULES); do echo "== linting $$m"; (cd $$m && go mod tidy -diff && \
 		{ [ ! -e newest.mod ] || go mod tidy -diff -modfile=newest.mod; } && \
 		go vet ./... && go run $(STATICCHECK) ./...) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "lint failed:$$failed"; exit 1; }
@@ -20,11 +21,8 @@ lint: ## gofmt, go vet, staticcheck and go mod tidy, in all modules
 transparent: ## the SDKs' own test suites, with and without a guard around every server: half an hour
 	@go run -C .ci ./transparent
 
-lockorder: ## the tests with mutexes that notice when two are locked in different orders: three minutes
-	@go run -C .ci ./lockorder
-
 release-check: ## the next release, as its users will get it
-	@go run -C .ci ./releasecheck
+	@.ci/release-check
 
 cover: ## statement coverage of the root package, and what is not covered
 	go test -coverprofile=cover.out . && go tool cover -func=cover.out | grep -v '100.0%'
@@ -76,21 +74,17 @@ console-screenshots: ## takes docs/console-*.png again, in Chromium
 fleet: ## a table of servers with and without a fleet in an outage, with a real Redis: a minute
 	cd adapters/redis && go test -count=1 -v -run '^TestTable$$' . -table
 
-.PHONY: cross test-lowest test-newest
+.PHONY: cross test-lowest
 
 PUBLISHED := $(patsubst %/,%,$(dir $(wildcard go.mod adapters/*/go.mod)))
 
-cross: ## the published modules on other systems
-	@set -e; for m in $(PUBLISHED); do for p in windows/amd64 darwin/arm64 js/wasm; do echo "== cross $$m $$p"; \
+cross: ## compiles the published modules and their tests for other systems
+	@set -e; for m in $(PUBLISHED); do for p in windows/amd64 darwin/arm64 js/wasm; do echo "== compiling $$m for $$p"; \
 		(cd $$m && GOOS=$${p%/*} GOARCH=$${p#*/} go vet ./...); done; done
 
-# Tests run with Go 1.25.2 instead of 1.25.0 and 1.25.1, whose testing/synctest allocates without a lock, so that tests may
-# hang: https://go.dev/issue/75134. The long simulations, which -short leaves out, don't depend on versions.
+# Go 1.25.2 takes the place of 1.25.0 and 1.25.1, whose testing/synctest allocates without a lock, so that tests may hang:
+# https://go.dev/issue/75134. The long simulations, which -short leaves out, don't depend on versions.
 test-lowest: ## the published modules with the lowest versions that they require, also of Go, and without the race detector
-	@set -e; for m in $(PUBLISHED); do echo "== test-lowest $$m"; (cd $$m && v=$$(go list -m -f '{{.GoVersion}}'); \
-		case $$v in 1.25.[01]) t=1.25.2;; *) t=$$v;; esac; \
-		GOTOOLCHAIN=go$$v go vet ./... && GOTOOLCHAIN=go$$t go test -short -count=1 ./...); done
-
-test-newest: ## the published modules with the newest versions, which their newest.mod holds
-	@set -e; for m in $(dir $(wildcard newest.mod adapters/*/newest.mod)); do echo "== test-newest $$m"; \
-		(cd $$m && go mod tidy -diff -modfile=newest.mod && go test -race -count=1 -modfile=newest.mod ./...); done
+	@set -e; for m in $(PUBLISHED); do (cd $$m && v=$$(go list -m -f '{{.GoVersion}}'); case $$v in 1.25.[01]) v=1.25.2;; esac; \
+		echo "== testing $$m with Go $$v and the lowest dependencies that its go.mod requires"; \
+		GOTOOLCHAIN=go$$v go test -short -count=1 ./...); done

@@ -1,36 +1,30 @@
-// Transparent runs the test suites of the MCP SDKs twice: as they are, and with a guard in every
-// server that a test makes. A guard with defaults must change no verdict.
+// Transparent runs the test suites of the MCP SDKs twice: as they are, and with a guard in every server that a test
+// makes. A guard with defaults must change no verdict.
 //
-//	go run -C .ci ./transparent [-run regexp] [-keep]
+//	go run -C .ci ./transparent [-run regexp]
 //
-// It copies each SDK from the module cache, at the lowest version that an adapter requires and at the
-// newest, into a temporary folder, and patches a hook into the constructor of its servers. The
-// verdicts that may differ are in exceptions.go, with their reasons. It takes about half an hour.
+// It tests each SDK at the lowest version that an adapter requires and at the newest one. The verdicts that may differ
+// are in sdks.go, with their reasons. It takes about half an hour.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
-
-	"github.com/seed8d1e2389/resilience/ci/modules"
 )
 
 func main() {
-	only := flag.String("run", ".", "the SDKs to run, such as mcp-go@v1")
-	keep := flag.Bool("keep", false, "keep the temporary folder")
+	only := flag.String("run", ".", "test only the SDKs that match this `regexp`, such as mcp-go@v1")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Stdout, *only, *keep)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, *only)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "transparent:", err)
@@ -38,39 +32,34 @@ func main() {
 	}
 }
 
-// run compares the verdicts of each suite, and returns an error if some differ that may not.
-func run(ctx context.Context, out io.Writer, only string, keep bool) error {
+// run compares the verdicts of each suite. It returns an error if some differ without a reason.
+func run(ctx context.Context, only string) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
 		return err
 	}
-	root, err := modules.Root()
+	root, err := output(ctx, ".", "git", "rev-parse", "--show-toplevel")
 	if err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp("", "transparent-")
-	if err != nil {
-		return err
-	}
-	if keep {
-		fmt.Fprintln(out, "the copies are in", tmp)
-	} else {
-		defer os.RemoveAll(tmp)
-	}
+	root = strings.TrimSpace(root)
 
 	differ := 0
-	for _, adapter := range adapters {
+	for _, s := range sdks {
 		for _, modfile := range []string{"go.mod", "newest.mod"} {
-			s, err := find(ctx, root, adapter, modfile)
+			version, source, err := s.find(ctx, root, modfile)
 			if err != nil {
 				return err
 			}
-			if !pattern.MatchString(s.name()) {
+			name := path.Base(s.path) + "@" + version
+			if !pattern.MatchString(name) {
 				continue
 			}
-			n, err := s.compare(ctx, out, filepath.Join(tmp, s.name()))
+
+			fmt.Println("==", name)
+			n, err := s.compare(ctx, root, source)
 			if err != nil {
-				return fmt.Errorf("%s: %w", s.name(), err)
+				return fmt.Errorf("%s: %w", name, err)
 			}
 			differ += n
 		}
@@ -81,25 +70,30 @@ func run(ctx context.Context, out io.Writer, only string, keep bool) error {
 	return nil
 }
 
-// compare runs the suite bare and guarded in a copy of the SDK, and returns how many verdicts differ
-// that may not.
-func (s suite) compare(ctx context.Context, out io.Writer, dir string) (unexpected int, err error) {
-	fmt.Fprintln(out, "==", s.name())
-	if err := s.copyTo(ctx, dir); err != nil {
+// compare runs the suite of an SDK without and with the guard, and returns how many verdicts differ without a reason.
+func (s sdk) compare(ctx context.Context, root, source string) (unexplained int, err error) {
+	dir, err := os.MkdirTemp("", "transparent-")
+	if err != nil {
 		return 0, err
 	}
+	defer os.RemoveAll(dir)
+	if err := s.copyTo(ctx, dir, root, source); err != nil {
+		return 0, err
+	}
+
 	bare, err := goTest(ctx, dir, false, "./...")
 	if err != nil {
 		return 0, err
 	}
+	fmt.Printf("   %d tests without a guard, of which %d pass\n", len(bare), bare.passed())
 	guarded, err := goTest(ctx, dir, true, "./...")
 	if err != nil {
 		return 0, err
 	}
+	fmt.Printf("   %d tests with a guard, of which %d pass\n", len(guarded), guarded.passed())
 
-	fmt.Fprintf(out, "   %d tests, of which %d pass without a guard\n", len(bare), bare.passed())
 	for _, t := range bare.differing(guarded) {
-		reason := exceptions[t.String()]
+		reason := exceptions[t]
 		if reason == "" {
 			if reason, err = byChance(ctx, dir, t); err != nil {
 				return 0, err
@@ -107,20 +101,21 @@ func (s suite) compare(ctx context.Context, out io.Writer, dir string) (unexpect
 		}
 		if reason == "" {
 			reason = "WITHOUT A REASON"
-			unexpected++
+			unexplained++
 		}
-		fmt.Fprintf(out, "   %s: %q instead of %q: %s\n", t, guarded[t], bare[t], reason)
+		fmt.Printf("   %s %s: %q instead of %q: %s\n", t.pkg, t.name, guarded[t], bare[t], reason)
 	}
-	return unexpected, nil
+	return unexplained, nil
 }
 
-// byChance runs a test three times more in each way, and returns a reason if its verdict doesn't depend
-// on the guard. Suites as large as these have tests that a busy machine fails.
+// byChance runs a test three times more in each way. It returns a reason if the verdict doesn't depend on the guard.
+// Suites as large as these have tests that fail on a busy machine.
 func byChance(ctx context.Context, dir string, t test) (reason string, err error) {
 	pattern := "."
 	if top, _, _ := strings.Cut(t.name, "/"); top != "" {
 		pattern = "^" + top + "$"
 	}
+
 	seen := make(map[bool][]string)
 	for range 3 {
 		for _, guarded := range []bool{false, true} {
@@ -131,6 +126,7 @@ func byChance(ctx context.Context, dir string, t test) (reason string, err error
 			seen[guarded] = append(seen[guarded], v[t])
 		}
 	}
+
 	for _, verdict := range seen[true] {
 		if slices.Contains(seen[false], verdict) {
 			return fmt.Sprintf("by chance; then %q instead of %q", seen[true], seen[false]), nil
