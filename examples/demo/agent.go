@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 type agent struct {
 	ctx     context.Context
 	session *mcp.ClientSession
-	failed  int
+	out     io.Writer
+	wrong   int
 }
 
 // An answer is the result of a call: the text that a model reads and, of a failure, what a program reads in its _meta.
@@ -28,7 +30,7 @@ type answer struct {
 	err        error // why there is no answer
 }
 
-func (a *agent) step(title string) { fmt.Printf("\n%s\n", title) }
+func (a *agent) step(title string) { fmt.Fprintf(a.out, "\n%s\n", title) }
 
 // call makes a call and prints its answer. The expected code is empty for success.
 func (a *agent) call(tool string, args map[string]any, code string) {
@@ -84,7 +86,7 @@ func (a *agent) awaitClosed(tool string) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	const line = "%-8s %6s  (closed by the server's Probe, without a call)"
-	a.expect(a.ctx.Err() == nil, line, tool, round(time.Since(start)))
+	a.print(a.ctx.Err() == nil, "", line, tool, round(time.Since(start)))
 }
 
 // isClosed reads in the server's health whether the breaker of a tool is closed.
@@ -106,26 +108,25 @@ func (a *agent) isClosed(tool string) bool {
 	return false
 }
 
-// show prints an answer, and whether it has the expected code.
+// show prints an answer, and notes whether it has the expected code.
 func (a *agent) show(tool string, got answer, code string) {
-	line := got.text
+	mark, line := "error", got.text
 	switch {
 	case got.err != nil:
 		line = got.err.Error()
 	case got.Code == "":
-		line = short(got.text)
+		mark, line = "ok", short(got.text)
 	}
-	a.expect(got.err == nil && got.Code == code, "%-8s %6s  %s", tool, round(got.took), line)
+	a.print(got.err == nil && got.Code == code, mark, "%-8s %6s  %s", tool, round(got.took), line)
 }
 
-// expect prints a line, marked by whether it is as expected.
-func (a *agent) expect(ok bool, format string, args ...any) {
-	mark := "ok  "
-	if !ok {
-		mark = "FAIL"
-		a.failed++
+// print prints a line behind a mark, and notes whether it is as expected.
+func (a *agent) print(expected bool, mark, format string, args ...any) {
+	if !expected {
+		mark = "WRONG"
+		a.wrong++
 	}
-	fmt.Printf("  %s %s\n", mark, fmt.Sprintf(format, args...))
+	fmt.Fprintf(a.out, "  %-5s  %s\n", mark, fmt.Sprintf(format, args...))
 }
 
 func round(d time.Duration) time.Duration {

@@ -6,8 +6,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,7 +35,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
-	fmt.Println("\nEach step was as expected.")
 }
 
 // servers are the example servers, one on each SDK.
@@ -54,12 +55,16 @@ func demo(ctx context.Context) error {
 		return err
 	}
 
-	for _, name := range servers {
-		fmt.Printf("\n== examples/%s\n", name)
-		if err := run(ctx, filepath.Join(tmp, name), dir); err != nil {
-			return fmt.Errorf("examples/%s: %w", name, err)
-		}
+	fmt.Printf("\nAn agent calls the tools of examples/%s. Its breaker opens for %s instead of 30s.\n", servers[0], cooldown)
+	if err := run(ctx, filepath.Join(tmp, servers[0]), dir, os.Stdout); err != nil {
+		return fmt.Errorf("examples/%s: %w", servers[0], err)
 	}
+
+	var out bytes.Buffer
+	if err := run(ctx, filepath.Join(tmp, servers[1]), dir, &out); err != nil {
+		return fmt.Errorf("examples/%s: %w\n%s", servers[1], err, &out)
+	}
+	fmt.Printf("\nThe same steps with examples/%s: as expected.\n", servers[1])
 	return nil
 }
 
@@ -91,8 +96,8 @@ func moduleDir(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(dir)), nil
 }
 
-// run takes a server, whose tools work on dir, through the outage.
-func run(ctx context.Context, server, dir string) (err error) {
+// run takes a server, whose tools work on dir, through the outage, and prints that to out.
+func run(ctx context.Context, server, dir string, out io.Writer) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 
@@ -126,12 +131,12 @@ func run(ctx context.Context, server, dir string) (err error) {
 	}
 	defer session.Close()
 
-	a := &agent{ctx: ctx, session: session}
+	a := &agent{ctx: ctx, session: session, out: out}
 	if err := outage(a, &b); err != nil {
 		return err
 	}
-	if a.failed > 0 {
-		return fmt.Errorf("%d steps were not as expected", a.failed)
+	if a.wrong > 0 {
+		return fmt.Errorf("%d steps were not as expected", a.wrong)
 	}
 	return nil
 }
@@ -155,7 +160,8 @@ func outage(a *agent, b *backend) error {
 
 	a.step("The backend is stopped")
 	b.stop()
-	for range 5 { // so many that the breaker opens
+	a.call("fetch", fetch, "RETRY_EXHAUSTED") // the first call of an outage makes all its attempts, the others one
+	for range 4 {                             // so many that the breaker opens
 		a.call("fetch", fetch, "CONNECTION_LOST")
 	}
 	open := a.ask("fetch", fetch, 0)
@@ -163,7 +169,7 @@ func outage(a *agent, b *backend) error {
 		open = a.ask("fetch", fetch, 0)
 	}
 	a.show("fetch", open, "CIRCUIT_OPEN")
-	a.expect(open.RetryAfter > 0, "programs find the code in the _meta, and retryAfter: %d", open.RetryAfter)
+	a.print(open.RetryAfter > 0, "", "A program finds the code in the _meta, and retryAfter: %d.", open.RetryAfter)
 	a.call("read", map[string]any{"path": "go.mod"}, "") // other tools still work
 
 	a.step("The backend is started again")

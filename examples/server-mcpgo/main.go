@@ -84,8 +84,7 @@ func shutDown(log *slog.Logger, guard *resilience.Guard) {
 
 // tools lists only what the tools' annotations don't declare: all tools are read-only.
 var tools = map[string]resilience.Tool{
-	// Without retries, the agent learns at once that the backend is gone.
-	"fetch": {Effect: resilience.ReadOnly, Breaker: "backend", Retry: &resilience.Retry{MaxRetries: -1}},
+	"fetch": {Effect: resilience.ReadOnly, Breaker: "backend"},
 }
 
 func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.Fetcher) *server.MCPServer {

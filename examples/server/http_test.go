@@ -103,7 +103,7 @@ func TestMetricsAndHealthShowCalls(t *testing.T) {
 		const failedFetches = calls + `\{error_type="tool_error",[^}]*gen_ai_tool_name="fetch",[^}]*`
 		for _, want := range []string{
 			calls + `\{[^}]*gen_ai_tool_name="overview"[^}]*\} 2\n`,
-			failedFetches + `resilience_code="CONNECTION_LOST"[^}]*\} 1\n`,
+			failedFetches + `resilience_code="RETRY_EXHAUSTED"[^}]*\} 1\n`,
 			failedFetches + `resilience_code="CIRCUIT_OPEN"[^}]*\} 1\n`,
 			`resilience_breaker_state\{[^}]*resilience_breaker_name="backend",resilience_breaker_state="open"\} 1\n`,
 			`resilience_breaker_state\{[^}]*resilience_breaker_name="search",resilience_breaker_state="closed"\} 1\n`,

@@ -123,8 +123,7 @@ var tools = map[string]resilience.Tool{
 	"search":   {Effect: resilience.ReadOnly},
 	"read":     {Effect: resilience.ReadOnly},
 	"overview": {Effect: resilience.ReadOnly},
-	// Without retries, the agent learns at once that the backend is gone.
-	"fetch": {Effect: resilience.ReadOnly, Breaker: "backend", Retry: &resilience.Retry{MaxRetries: -1}},
+	"fetch":    {Effect: resilience.ReadOnly, Breaker: "backend"},
 }
 
 func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.Fetcher) *mcp.Server {

@@ -85,7 +85,7 @@ func (s Server[S]) testFailuresAreResults(t *testing.T) {
 	}{
 		{"overview", map[string]any{}, ""},
 		{"read", map[string]any{"path": "../x"}, resilience.CodeValidation},
-		{"fetch", map[string]any{"url": Refused + "/"}, resilience.CodeConnectionLost},
+		{"fetch", map[string]any{"url": Refused + "/"}, resilience.CodeRetryExhausted},
 	} {
 		got := call.call(t, tc.tool, tc.args, nil)
 		assert.Equal(t, tc.code != "", got.IsError, tc.tool)
