@@ -72,12 +72,18 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 		return a, rejected
 	}
 
+	if e.isOver(n) && s.MaxWait > 0 && e.breaker.State() == StateClosed {
+		if rejected = e.waitInLine(ctx); rejected != nil {
+			return a, rejected
+		}
+		n = 0 // it has its slot
+	}
 	if e.outer != nil && s != g.others { // others are many backends
 		e.joined = e.outer.ticketOf(e.breaker)
 	}
 	if e.joined == nil {
 		if a, rejected = e.breaker.admit(e.limits.maximum); rejected != nil {
-			s.inFlight.Add(-1) // a call that is held takes no place of Tool.MaxInFlight
+			s.leave() // a call that is held takes no place of Tool.MaxInFlight
 			a, rejected = e.hold(ctx, rejected)
 			n = s.inFlight.Add(1)
 		}
@@ -89,13 +95,19 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	switch {
 	case g.overloaded(s):
 		rejected = overloadedError(e.tool, "earlier calls")
-	case s.MaxInFlight > 0 && n > int64(s.MaxInFlight) && !e.outer.belongsTo(g, e.tool):
+	case e.isOver(n):
 		rejected = overloadedError(e.tool, "calls")
 	}
 	if rejected != nil && a.b != nil {
 		(&ticket{admission: a}).settle(outcomeNeutral, "")
 	}
 	return a, rejected
+}
+
+// isOver reports whether the n-th call in flight is over the tool's MaxInFlight.
+func (e *entry) isOver(n int64) bool {
+	s := e.state
+	return s.MaxInFlight > 0 && n > int64(s.MaxInFlight) && !e.outer.belongsTo(e.guard, e.tool)
 }
 
 // end ends a call that was not admitted, or has joined another one.
@@ -122,7 +134,7 @@ func (e *entry) effect() Effect {
 
 // exit is called last, so that Close waits until the observers have been notified.
 func (e *entry) exit() {
-	e.state.inFlight.Add(-1)
+	e.state.leave()
 	e.guard.inFlight.Add(-1)
 }
 

@@ -96,11 +96,16 @@ type Tool struct {
 	// below the tool's timeout.
 	MaxTimeout time.Duration
 
-	// MaxInFlight is how many calls of the tool may run at once. A further one is OVERLOADED at once,
-	// which no breaker counts: servers over stdio have few workers, and one slow tool must not take
-	// them all. A paused call counts too, a call of the tool within one of its own doesn't. Zero means
+	// MaxInFlight is how many calls of the tool may run at once. A further one is OVERLOADED, after
+	// MaxWait, which no breaker counts: servers over stdio have few workers, and one slow tool must not
+	// take them all. A paused call counts too, a call of the tool within one of its own doesn't. Zero means
 	// any number. It must not be negative.
 	MaxInFlight int
+
+	// MaxWait is how long a call waits for one of the MaxInFlight, first come first served, as a part of its
+	// timeout. It doesn't wait while the breaker isn't closed, nor for longer than half of its timeout. Zero
+	// means that it doesn't wait. It must not be negative, or over half the tool's timeout.
+	MaxWait time.Duration
 
 	// Effect is the effect of running the tool twice. Config.Effect doesn't apply to a tool that is
 	// listed.
@@ -233,6 +238,10 @@ func (t Tool) check(errs *fieldErrors, name string, timeouts Timeouts) {
 	errs.require(t.MaxTimeout <= 0 || t.MaxTimeout >= timeout, field+".MaxTimeout",
 		"is %s: it must not be under the tool's timeout of %s", t.MaxTimeout, timeout)
 	notNegative(errs, field+".MaxInFlight", t.MaxInFlight, "any number")
+	notNegative(errs, field+".MaxWait", t.MaxWait, "none")
+	errs.require(t.MaxWait <= 0 || t.MaxWait <= timeout/2, field+".MaxWait",
+		"is %s: it must not be over half the tool's timeout of %s", t.MaxWait, timeout)
+	errs.require(t.MaxWait <= 0 || t.MaxInFlight > 0, field+".MaxWait", "is set without a MaxInFlight to wait for")
 	if t.Retry != nil {
 		errs.part(field+".Retry", t.Retry.check(), "OnRetry", t.Retry.OnRetry != nil)
 	}

@@ -132,7 +132,7 @@ func (e *entry) join(ctx context.Context) (*orphan, *Error) {
 		return nil, nil
 	}
 
-	e.state.inFlight.Add(-1) // it takes no place of Tool.MaxInFlight
+	e.state.leave() // it takes no place of Tool.MaxInFlight
 	defer e.state.inFlight.Add(1)
 	waiting, cancel := context.WithTimeoutCause(ctx, e.limits.timeout, TimeoutError(e.tool, e.limits.timeout))
 	defer cancel()

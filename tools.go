@@ -24,6 +24,7 @@ type toolState struct {
 	breaker *Breaker
 
 	inFlight  atomic.Int64 // calls
+	line      line
 	abandoned atomic.Int64 // attempts that still run
 	overdue   atomic.Int64 // abandoned attempts that have exceeded the tool's own timeout
 	lastErr   atomic.Pointer[countedError]

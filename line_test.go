@@ -1,0 +1,106 @@
+package resilience_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed8d1e2389/resilience"
+	"github.com/stretchr/testify/assert"
+)
+
+// 64 callers share eight slots, in the order in which they came.
+func TestCallsWaitInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{MaxInFlight: 8, MaxWait: 30 * time.Second})
+		var mu sync.Mutex
+		var order []int
+		running, most := 0, 0
+		var calls sync.WaitGroup
+		for i := range 64 {
+			calls.Go(func() {
+				_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+					mu.Lock()
+					order = append(order, i)
+					running++
+					most = max(most, running)
+					mu.Unlock()
+					time.Sleep(time.Second + time.Duration(i)*time.Millisecond)
+					mu.Lock()
+					running--
+					mu.Unlock()
+					return 1, nil
+				})
+				assert.NoError(t, err)
+			})
+			synctest.Wait()
+		}
+		start := time.Now()
+		calls.Wait()
+		assert.Equal(t, 8*time.Second, time.Since(start).Truncate(time.Second))
+		assert.Equal(t, 8, most)
+		assert.IsIncreasing(t, order)
+		assert.Zero(t, g.Health()[0].InFlight)
+	})
+}
+
+// One call runs for ten seconds, and the next one waits for its slot.
+func TestCallInLine(t *testing.T) {
+	const s = time.Second
+	for name, tc := range map[string]struct {
+		wait  time.Duration
+		leave caller
+		trip  bool
+		took  time.Duration
+		code  resilience.Code
+	}{
+		"gets a slot":                      {wait: 20 * s, leave: withTimeout(time.Hour), took: 11 * s},
+		"waits in vain":                    {wait: 5 * s, leave: withTimeout(time.Hour), took: 5 * s, code: resilience.CodeOverloaded},
+		"leaves":                           {wait: 20 * s, leave: leavingAfter(3 * s), took: 3 * s, code: resilience.CodeCanceled},
+		"has a deadline":                   {wait: 20 * s, leave: withTimeout(4 * s), took: 4 * s, code: resilience.CodeTimeout},
+		"doesn't wait for an open breaker": {wait: 20 * s, leave: withTimeout(time.Hour), trip: true, code: resilience.CodeCircuitOpen},
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			g := guardWith(t, resilience.Tool{MaxInFlight: 1, MaxWait: tc.wait})
+			go resilience.Run(t.Context(), g, "x", hang(10*s))
+			synctest.Wait()
+			if tc.trip {
+				g.Breaker("x").Trip(0)
+			}
+
+			ctx, cancel := tc.leave(t.Context())
+			defer cancel()
+			r := resilience.Run(ctx, g, "x", hang(s))
+			assert.Equal(t, tc.took, r.Duration)
+			if tc.code == "" {
+				assert.Nil(t, r.Err)
+			} else {
+				assert.ErrorIs(t, r.Err, tc.code)
+				assert.Zero(t, r.Attempts)
+			}
+
+			// Its place in the line is free.
+			r = resilience.Run(t.Context(), g, "x", hang(s), resilience.Timeout(40*s))
+			if tc.wait == 20*s && !tc.trip {
+				assert.Nil(t, r.Err)
+			}
+			time.Sleep(time.Hour)
+			assert.Zero(t, g.Health()[0].InFlight)
+			assert.Equal(t, tc.trip, g.Health()[0].ConsecutiveFailures > 0)
+		})
+	}
+}
+
+// A call that needs another one of the same tool has its slot already.
+func TestCallWithinItsToolDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{MaxInFlight: 1, MaxWait: 20 * time.Second})
+		r := resilience.Run(t.Context(), g, "x", func(ctx context.Context) (int, error) {
+			return resilience.Do(ctx, g, "x", succeed)
+		})
+		assert.Nil(t, r.Err)
+		assert.Zero(t, r.Duration)
+	})
+}
