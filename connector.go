@@ -127,8 +127,8 @@ type Connector[C any] struct {
 }
 
 // NewConnector returns a connector and starts its first dial. The context that dial receives ends when dial returns, so
-// the connection must not depend on it. If dial returns an [*Error] with a RetryAfter, unwrapped, the next dial waits for
-// that time, but for an hour at most.
+// the connection must not depend on it. If dial returns an [*Error] with a RetryAfter, unwrapped, the next dial waits
+// for that time, but for an hour at most.
 //
 // NewConnector panics if dial is nil or cfg is invalid. Close the connector when it is no longer needed.
 func NewConnector[C any](dial func(context.Context) (C, error), cfg ConnectorConfig[C]) *Connector[C] {

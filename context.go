@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A callContext is the context of a call. Unlike a context with a deadline it can be extended while it runs, and it ends only once: by its timeout
-// or by its parent, so that a call has one outcome and [context.Cause] is the error of the call.
+// A callContext is the context of a call. Unlike a context with a deadline it can be extended while it runs. It ends
+// only once, by its timeout or by its parent, so that a call has one outcome and [context.Cause] is the call's error.
 type callContext struct {
 	context.Context // the parent
 	tool            string

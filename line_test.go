@@ -49,6 +49,7 @@ func TestCallsWaitInLine(t *testing.T) {
 // One call runs for ten seconds, and the next one waits for its slot.
 func TestCallInLine(t *testing.T) {
 	const s = time.Second
+	stays := withTimeout(time.Hour)
 	for name, tc := range map[string]struct {
 		wait  time.Duration
 		leave caller
@@ -56,11 +57,11 @@ func TestCallInLine(t *testing.T) {
 		took  time.Duration
 		code  resilience.Code
 	}{
-		"gets a slot":                      {wait: 20 * s, leave: withTimeout(time.Hour), took: 11 * s},
-		"waits in vain":                    {wait: 5 * s, leave: withTimeout(time.Hour), took: 5 * s, code: resilience.CodeOverloaded},
-		"leaves":                           {wait: 20 * s, leave: leavingAfter(3 * s), took: 3 * s, code: resilience.CodeCanceled},
-		"has a deadline":                   {wait: 20 * s, leave: withTimeout(4 * s), took: 4 * s, code: resilience.CodeTimeout},
-		"doesn't wait for an open breaker": {wait: 20 * s, leave: withTimeout(time.Hour), trip: true, code: resilience.CodeCircuitOpen},
+		"gets a slot":    {wait: 20 * s, leave: stays, took: 11 * s},
+		"waits in vain":  {wait: 5 * s, leave: stays, took: 5 * s, code: resilience.CodeOverloaded},
+		"leaves":         {wait: 20 * s, leave: leavingAfter(3 * s), took: 3 * s, code: resilience.CodeCanceled},
+		"has a deadline": {wait: 20 * s, leave: withTimeout(4 * s), took: 4 * s, code: resilience.CodeTimeout},
+		"is rejected":    {wait: 20 * s, leave: stays, trip: true, code: resilience.CodeCircuitOpen},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			g := guardWith(t, resilience.Tool{MaxInFlight: 1, MaxWait: tc.wait})

@@ -21,6 +21,7 @@ func from(agent, arguments string) resilience.Option {
 // A tool acts for 20 seconds, whatever its context does. Its first caller leaves after 5. The same call is made again.
 func TestTheSameCallActsOnce(t *testing.T) {
 	const s = time.Second
+	key := resilience.Once("k")
 	ours := from("a", `{"n": 1, "to": "b"}`)
 	fails := func(ctx context.Context) (int, error) {
 		time.Sleep(20 * s)
@@ -33,31 +34,25 @@ func TestTheSameCallActsOnce(t *testing.T) {
 		fn            toolFunc
 		after         time.Duration // from the first call to the second
 		runs          int
-		took          time.Duration
+		took          time.Duration // 20s if it is made at once
 		joined        time.Duration
 	}{
-		"while the tool runs":               {after: 6 * s, runs: 1, took: 14 * s, joined: 20 * s},
-		"after it has succeeded":            {after: 100 * s, runs: 1, joined: 100 * s},
-		"after OnceFor":                     {after: 150 * s, runs: 2, took: 20 * s},
-		"after another OnceFor":             {cfg: resilience.Config{OnceFor: s}, after: 22 * s, runs: 2, took: 20 * s},
-		"with OnceFor off":                  {cfg: resilience.Config{OnceFor: -1}, after: 6 * s, runs: 2, took: 20 * s},
-		"before the caller has left":        {after: 4 * s, runs: 2, took: 20 * s},
-		"while the tool fails":              {fn: fails, after: 6 * s, runs: 2, took: 34 * s},
-		"after it has failed":               {fn: fails, after: 25 * s, runs: 2, took: 20 * s},
-		"of a tool that reads":              {tool: resilience.Tool{Effect: resilience.ReadOnly}, after: 6 * s, runs: 2, took: 20 * s},
-		"with its arguments in other order": {second: from("a", `{"to":"b","n":1}`), after: 30 * s, runs: 1, joined: 30 * s},
-		"with other arguments":              {second: from("a", `{"n":1,"to":"c"}`), after: 30 * s, runs: 2, took: 20 * s},
-		"with a large number, almost equal": {
-			first: from("a", `10000000000000001`), second: from("a", `10000000000000002`), after: 30 * s, runs: 2, took: 20 * s,
-		},
-		"by another agent":    {second: from("b", `{"n": 1, "to": "b"}`), after: 30 * s, runs: 2, took: 20 * s},
-		"by an unknown agent": {first: from("", "1"), second: from("", "1"), after: 30 * s, runs: 2, took: 20 * s},
-		"by its key": {
-			first: resilience.Once("k"), second: resilience.Once("k"), after: 30 * s, runs: 1, joined: 30 * s,
-		},
-		"by another key": {
-			first: resilience.Once("k"), second: resilience.Once("l"), after: 30 * s, runs: 2, took: 20 * s,
-		},
+		"while the tool runs":       {after: 6 * s, runs: 1, took: 14 * s, joined: 20 * s},
+		"after it has succeeded":    {after: 100 * s, runs: 1, joined: 100 * s},
+		"after OnceFor":             {after: 150 * s, runs: 2},
+		"after another OnceFor":     {cfg: resilience.Config{OnceFor: s}, after: 22 * s, runs: 2},
+		"with OnceFor off":          {cfg: resilience.Config{OnceFor: -1}, after: 6 * s, runs: 2},
+		"before the caller left":    {after: 4 * s, runs: 2},
+		"while the tool fails":      {fn: fails, after: 6 * s, runs: 2, took: 34 * s},
+		"after it has failed":       {fn: fails, after: 25 * s, runs: 2},
+		"of a tool that reads":      {tool: resilience.Tool{Effect: resilience.ReadOnly}, after: 6 * s, runs: 2},
+		"with the keys reordered":   {second: from("a", `{"to":"b","n":1}`), after: 30 * s, runs: 1, joined: 30 * s},
+		"with other arguments":      {second: from("a", `{"n":1,"to":"c"}`), after: 30 * s, runs: 2},
+		"with another large number": {first: from("a", `10000000000000001`), second: from("a", `10000000000000002`), after: 30 * s, runs: 2},
+		"by another agent":          {second: from("b", `{"n": 1, "to": "b"}`), after: 30 * s, runs: 2},
+		"by an unknown agent":       {first: from("", "1"), second: from("", "1"), after: 30 * s, runs: 2},
+		"by its key":                {first: key, second: key, after: 30 * s, runs: 1, joined: 30 * s},
+		"by another key":            {first: key, second: resilience.Once("l"), after: 30 * s, runs: 2},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			tc.cfg.Tools = map[string]resilience.Tool{"x": tc.tool}
@@ -83,6 +78,9 @@ func TestTheSameCallActsOnce(t *testing.T) {
 			time.Sleep(tc.after)
 			r := resilience.Run(t.Context(), g, "x", fn, option(tc.second))
 			assert.EqualValues(t, tc.runs, runs.Load())
+			if tc.runs == 2 && tc.took == 0 {
+				tc.took = 20 * s
+			}
 			assert.Equal(t, tc.took, r.Duration.Truncate(s))
 			assert.Equal(t, tc.joined, r.Joined.Truncate(s))
 			assert.Equal(t, tc.fn == nil, r.Err == nil, r.Err)

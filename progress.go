@@ -8,8 +8,8 @@ import (
 )
 
 // ReportProgress reports that the tool to which ctx belongs makes progress and doesn't hang. It
-// restarts the timeout of the call, and of the calls around it, if their tools have a Tool.MaxTimeout. MaxTimeout still bounds the whole call, and so do the caller's own
-// deadline and cancellation.
+// restarts the timeout of the call, and of the calls around it, if their tools have a MaxTimeout.
+// That still bounds the whole call, and so do the caller's own deadline and cancellation.
 //
 // It does nothing outside of a guarded call, and for an attempt that is over. It is safe for
 // concurrent use and cheap enough to be called often.

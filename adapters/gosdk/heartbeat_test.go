@@ -14,37 +14,38 @@ import (
 
 // A heartbeat goes on until the tool reports progress, or ends, and leaves its timeout alone.
 func TestHeartbeat(t *testing.T) {
-	none, token := mcp.Meta{}, mcp.Meta{"progressToken": "p"}
+	const s = time.Second
+	token, three := mcp.Meta{"progressToken": "p"}, []float64{-1, -0.5, -1. / 3}
 	for name, tc := range map[string]struct {
-		opts    []gosdk.Option
+		every   time.Duration
 		meta    mcp.Meta
 		reports time.Duration // when the tool reports 0 and 1; never if zero
 		takes   time.Duration
 		want    []float64
 	}{
-		"every 15 seconds":              {meta: token, takes: 50 * time.Second, want: []float64{-1, -0.5, -1. / 3}},
-		"by the option":                 {[]gosdk.Option{gosdk.Heartbeat(time.Second)}, token, 0, 2500 * time.Millisecond, []float64{-1, -0.5}},
-		"off":                           {opts: []gosdk.Option{gosdk.Heartbeat(-1)}, meta: token, takes: 50 * time.Second},
-		"without a token":               {meta: none, takes: 50 * time.Second},
-		"until the tool reports":        {meta: token, reports: 20 * time.Second, takes: 50 * time.Second, want: []float64{-1, 0, 1}},
-		"not beyond the timeout":        {meta: token, takes: time.Hour, want: []float64{-1, -0.5, -1. / 3}},
-		"none for a call that is short": {meta: token, takes: 14 * time.Second},
+		"every 15 seconds":       {0, token, 0, 50 * s, three},
+		"by the option":          {s, token, 0, 2500 * time.Millisecond, []float64{-1, -0.5}},
+		"off":                    {-1, token, 0, 50 * s, nil},
+		"without a token":        {0, mcp.Meta{}, 0, 50 * s, nil},
+		"until the tool reports": {0, token, 20 * s, 50 * s, []float64{-1, 0, 1}},
+		"not beyond the timeout": {0, token, 0, time.Hour, three},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newProtected(t, resilience.Config{
 					Tools: map[string]resilience.Tool{"x": {Timeout: 55 * time.Second}},
-				}, tc.opts...)
+				}, gosdk.Heartbeat(tc.every))
 				var seen []float64
-				f.options.ProgressNotificationHandler = func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-					seen = append(seen, r.Params.Progress)
+				f.options.ProgressNotificationHandler = func(
+					_ context.Context, req *mcp.ProgressNotificationClientRequest,
+				) {
+					seen = append(seen, req.Params.Progress)
 				}
 				f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 					time.Sleep(tc.reports)
-					for i := range 2 {
-						if tc.reports > 0 {
-							assert.NoError(t, gosdk.NotifyProgress(ctx, req, float64(i), 0, ""))
-						}
+					if tc.reports > 0 {
+						assert.NoError(t, gosdk.NotifyProgress(ctx, req, 0, 0, ""))
+						assert.NoError(t, gosdk.NotifyProgress(ctx, req, 1, 0, ""))
 					}
 					time.Sleep(tc.takes - tc.reports)
 					return textResult("done"), nil

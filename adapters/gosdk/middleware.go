@@ -27,8 +27,8 @@ func Protect(server *mcp.Server, g *resilience.Guard, opts ...Option) {
 }
 
 // Middleware guards every tool of a server with g. Add it to the server's receiving middleware, once, and not to one
-// that [Protect] has guarded. Other methods than tools/call pass through it unchanged. It sends no [Heartbeat]. It panics
-// if g is nil.
+// that [Protect] has guarded. Other methods than tools/call pass through it unchanged. It sends no [Heartbeat]. It
+// panics if g is nil.
 func Middleware(g *resilience.Guard, opts ...Option) mcp.Middleware {
 	o := newOptions(CountKnown, opts)
 	o.heartbeat = -1 // it doesn't see the progress of tools

@@ -55,7 +55,7 @@ func demo(ctx context.Context) error {
 		return err
 	}
 
-	fmt.Printf("\nAn agent calls the tools of examples/%s. Its breaker opens for %s instead of 30s.\n", servers[0], cooldown)
+	fmt.Printf("\nAn agent calls the tools of examples/%s. Its breaker opens for %s, not 30s.\n", servers[0], cooldown)
 	if err := run(ctx, filepath.Join(tmp, servers[0]), dir, os.Stdout); err != nil {
 		return fmt.Errorf("examples/%s: %w", servers[0], err)
 	}
