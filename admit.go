@@ -22,7 +22,9 @@ type entry struct {
 	toolTimeout time.Duration   // without options
 	limits      limits          // of the whole call; zero until then
 	value       reflect.Type    // of the result
-	first       *orphan         // the same call, whose result this one returns; nil if there is none
+	key         onceKey         // zero if no call is the same
+	same        *orphan         // the same call, whose result this one returns; nil if there is none
+	waited      time.Duration   // for a slot, or for the same call
 }
 
 // check returns why there is nothing to call, nil if there is.
@@ -65,10 +67,12 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 
 	s := g.state(e.tool, !e.opts.request.Unknown)
 	e.state = s
-	n := s.inFlight.Add(1)
 	e.breaker = g.breakerOf(s, e.opts)
 	e.setLimits()
-	if e.first, rejected = e.join(ctx); e.first != nil || rejected != nil {
+	e.key = e.onceKey()
+	e.same, rejected = e.join(ctx)
+	n := s.inFlight.Add(1)
+	if e.same != nil || rejected != nil {
 		return a, rejected
 	}
 
@@ -109,6 +113,9 @@ func (e *entry) isOver(n int64) bool {
 	s := e.state
 	return s.MaxInFlight > 0 && n > int64(s.MaxInFlight) && !e.outer.belongsTo(e.guard, e.tool)
 }
+
+// noteWait notes that the call has waited since then.
+func (e *entry) noteWait(since time.Time) { e.waited += time.Since(since) }
 
 // end ends a call that was not admitted, or has joined another one.
 func (e *entry) end(rejected *Error) *Error {

@@ -30,7 +30,7 @@ type scope struct {
 	outer       *attempt
 	first       attempt
 	ticket      ticket        // unused if the call has joined the one around it
-	toolTimeout time.Duration // without options
+	toolTimeout time.Duration // without options; and the time that the call has waited, which the tool lacks
 	unexplained Class         // of a failure of which nothing is known
 
 	asked   atomic.Bool  // Pause was called, so a person may have been asked
@@ -59,11 +59,11 @@ func do[T any](
 
 	r.Tool = tool
 	admitted, rejected := e.admit(ctx, fn == nil)
-	if e.first != nil {
-		r.Value, _ = (*e.first.outcome.Load()).(T)
-		r.Joined = time.Since(e.first.start)
+	if e.same != nil {
+		r.Value, _ = (*e.same.outcome.Load()).(T)
+		r.Joined = time.Since(e.same.start)
 	}
-	if e.first != nil || rejected != nil {
+	if e.same != nil || rejected != nil {
 		r.Err = e.end(rejected)
 		return
 	}
@@ -77,8 +77,8 @@ func do[T any](
 	for again := true; again; {
 		var f *failure
 		r.Value, f = attemptOnce(&c, fn)
-		if lost := f == nil && ctx.Err() != nil; lost || c.orphaned != nil {
-			c.settleOrphan(r.Value, lost)
+		if keep := f == nil && ctx.Err() != nil; keep || c.orphaned != nil { // an orphan has failed, or is received
+			c.settleOrphan(r.Value, keep)
 		}
 		again = c.decide(f)
 	}
@@ -86,7 +86,7 @@ func do[T any](
 
 // begin starts the timeout.
 func (c *call) begin(ctx context.Context, a admission) {
-	s := &scope{guard: c.guard, outer: c.outer, toolTimeout: c.toolTimeout, unexplained: c.opts.request.Unexplained}
+	s := &scope{guard: c.guard, outer: c.outer, toolTimeout: add(c.toolTimeout, c.waited), unexplained: c.opts.request.Unexplained}
 	if s.outer != nil && c.opts.request == noRequest {
 		if around := s.outer.guarded(); around != nil {
 			s.unexplained = around.scope.unexplained // a nested call takes unknown errors as its outer call does

@@ -103,8 +103,9 @@ type Tool struct {
 	MaxInFlight int
 
 	// MaxWait is how long a call waits for one of the MaxInFlight, first come first served, as a part of its
-	// timeout. It doesn't wait while the breaker isn't closed, nor for longer than half of its timeout. Zero
-	// means that it doesn't wait. It must not be negative, or over half the tool's timeout.
+	// timeout. It doesn't wait while the breaker isn't closed, nor for longer than half of its timeout. Each call
+	// that waits takes a worker of a server over stdio. Zero means that it doesn't wait. It must not be negative,
+	// or over half the tool's timeout.
 	MaxWait time.Duration
 
 	// Effect is the effect of running the tool twice. Config.Effect doesn't apply to a tool that is

@@ -75,7 +75,7 @@ func Must(g *Guard, err error) *Guard {
 // must not write to variables that the caller reads. The context of fn carries the deadline and the
 // number of the attempt (see [Attempt]), and ends with the call, so fn reads the body of an HTTP
 // response before it returns. Its [context.Cause] is an *Error. If the caller ends ctx, Do returns
-// at once unless [WaitForTool] is set: fn runs on, and its result is lost.
+// at once unless [WaitForTool] is set: fn runs on, and only the same call receives its result, see [Once].
 //
 // A tool that isn't in the Config may be called too. An empty name is VALIDATION_ERROR, a nil fn is
 // TOOL_NOT_FOUND, and an ended context is CANCELED or TIMEOUT; no breaker counts these. A nil ctx or

@@ -105,3 +105,20 @@ func TestCallWithinItsToolDoesNotWait(t *testing.T) {
 		assert.Zero(t, r.Duration)
 	})
 }
+
+// A tool that lacks the time that its call has waited isn't to blame for its timeout.
+func TestTimeoutAfterAWaitDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: 20 * time.Second, MaxInFlight: 1, MaxWait: 10 * time.Second})
+		go resilience.Run(t.Context(), g, "x", hang(9*time.Second))
+		synctest.Wait()
+		r := resilience.Run(t.Context(), g, "x", hang(15*time.Second))
+		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+		time.Sleep(time.Hour)
+		r = resilience.Run(t.Context(), g, "x", hang(25*time.Second))
+		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+		assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures)
+		time.Sleep(time.Hour)
+	})
+}

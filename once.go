@@ -41,58 +41,59 @@ type onceKey struct {
 // failed is the outcome of an orphan that has failed, or whose result is too large.
 var failed any = new(struct{})
 
-// onceKey returns the key of a call that must not act twice.
-func (e *entry) onceKey() (key onceKey, ok bool) {
+// onceKey returns the key of a call that must not act twice, before the tool can change its arguments. It is zero if no
+// call is the same.
+func (e *entry) onceKey() onceKey {
 	r, what := e.opts.request, []byte(e.opts.once)
 	agent := cmp.Or(r.Caller, r.Session)
 	switch {
 	case e.guard.cfg.OnceFor < 0 || e.effect().repeatable():
-		return key, false
+		return onceKey{}
 	case len(what) > 0:
-	case agent == "" || r.Client:
-		return key, false
+	case agent == "" || r.Client || e.opts.args == nil:
+		return onceKey{}
 	default:
-		if what, ok = canonical([]any{r.Arguments, r.Input}); !ok {
-			return key, false
+		if what = canonical([]any{e.opts.args, r.Input}); what == nil {
+			return onceKey{}
 		}
 	}
 	text, _ := json.Marshal([]string{e.tool, agent, string(what)}) // it can't fail
-	return onceKey{sha256.Sum256(text), e.value}, true
+	return onceKey{sha256.Sum256(text), e.value}
 }
 
-// canonical returns v as JSON with sorted keys.
-func canonical(v any) (text []byte, ok bool) {
+// canonical returns v as JSON with sorted keys, nil if it has none.
+func canonical(v any) []byte {
 	text, err := marshal(v)
 	if err != nil {
-		return nil, false
+		return nil
 	}
 	var plain any
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
-	_ = decoder.Decode(&plain) // it can't fail
-	text, err = json.Marshal(plain)
-	return text, err == nil
+	_ = decoder.Decode(&plain)    // it can't fail
+	text, _ = json.Marshal(plain) // nor can this
+	return text
 }
 
 // orphan notes that the agent won't learn how the tool ends. Of several calls that are the same, the first is joined.
 func (c *call) orphan() {
-	key, ok := c.onceKey()
-	if !ok {
+	if c.key == (onceKey{}) {
 		return
 	}
-	o := &orphan{key: key, start: c.start}
-	hasEnded := func(o *orphan) bool { return o.outcome.Load() != nil }
-	if c.guard.orphans.add(key, func() *orphan { return o }, hasEnded) == o {
+	o := &orphan{key: c.key, start: c.start}
+	if c.guard.orphans.add(c.key, func() *orphan { return o }, (*orphan).hasEnded) == o {
 		c.orphaned = o
 	}
 }
 
-// settleOrphan notes how the tool has ended, before the call does. lost means by a success that no caller receives.
-func (c *call) settleOrphan(value any, lost bool) {
+func (o *orphan) hasEnded() bool { return o.outcome.Load() != nil }
+
+// settleOrphan notes how the tool has ended, before the call does: the value is kept if no caller receives it.
+func (c *call) settleOrphan(value any, keep bool) {
 	if c.orphaned == nil { // the tool was faster than the end of its context, or is Cooperative
 		c.orphan()
 	}
-	c.guard.settle(c.orphaned, value, lost)
+	c.guard.settle(c.orphaned, value, keep)
 }
 
 // settle notes the outcome of an orphan, which may be nil.
@@ -123,23 +124,21 @@ func (g *Guard) forget(o *orphan) {
 // join waits for the orphan that is the same call as this one, if there is one, and returns it if it has succeeded. It
 // returns an error if this call ends first. Otherwise the call has to be made.
 func (e *entry) join(ctx context.Context) (*orphan, *Error) {
-	if e.guard.orphans.isEmpty() {
+	if e.key == (onceKey{}) {
 		return nil, nil
 	}
-	key, _ := e.onceKey()
-	o := e.guard.orphans.get(key)
+	o := e.guard.orphans.get(e.key)
 	if o == nil {
 		return nil, nil
 	}
 
-	e.state.leave() // it takes no place of Tool.MaxInFlight
-	defer e.state.inFlight.Add(1)
-	waiting, cancel := context.WithTimeoutCause(ctx, e.limits.timeout, TimeoutError(e.tool, e.limits.timeout))
+	defer e.noteWait(time.Now())
+	waiting, cancel := context.WithTimeout(ctx, e.limits.timeout)
 	defer cancel()
-	if poll(waiting, func() bool { return o.outcome.Load() != nil }) != nil {
-		ended := endOf(waiting, e.tool)
-		if own, ok := ended.Err.(*Error); ok && ctx.Err() == nil {
-			ended = own
+	if poll(waiting, o.hasEnded) != nil {
+		ended := endOf(ctx, e.tool)
+		if ended == nil {
+			ended = TimeoutError(e.tool, e.limits.timeout)
 		}
 		ended.forEffect(e.effect(), true)
 		return nil, ended

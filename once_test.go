@@ -50,6 +50,7 @@ func TestTheSameCallActsOnce(t *testing.T) {
 		"with other arguments":      {second: from("a", `{"n":1,"to":"c"}`), after: 30 * s, runs: 2},
 		"with another large number": {first: from("a", `10000000000000001`), second: from("a", `10000000000000002`), after: 30 * s, runs: 2},
 		"by another agent":          {second: from("b", `{"n": 1, "to": "b"}`), after: 30 * s, runs: 2},
+		"without arguments":         {first: from("a", ""), second: from("a", ""), after: 30 * s, runs: 2},
 		"by an unknown agent":       {first: from("", "1"), second: from("", "1"), after: 30 * s, runs: 2},
 		"by its key":                {first: key, second: key, after: 30 * s, runs: 1, joined: 30 * s},
 		"by another key":            {first: key, second: resilience.Once("l"), after: 30 * s, runs: 2},

@@ -27,7 +27,8 @@ func attemptOnce[T any](c *call, fn func(context.Context) (T, error)) (value T, 
 	return r.value, a.examine(r.err)
 }
 
-// abandon abandons the tool, and returns false if that has finished meanwhile.
+// abandon abandons the tool, and returns false if that has finished meanwhile. An orphan is settled when the tool has
+// returned.
 func abandon[T any](c *call, r *runner[T]) bool {
 	release := c.state.countAbandoned(c.state.Timeout - time.Since(c.start))
 	g, o, late := c.guard, c.orphaned, c.late(release)

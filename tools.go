@@ -187,12 +187,6 @@ func (t *table[K, V]) remove(name K) {
 	t.names = slices.DeleteFunc(t.names, func(n K) bool { return n == name })
 }
 
-func (t *table[K, V]) isEmpty() bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return len(t.names) == 0
-}
-
 // all returns a copy of the table.
 func (t *table[K, V]) all() map[K]V {
 	t.mu.RLock()

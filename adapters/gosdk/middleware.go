@@ -2,6 +2,7 @@ package gosdk
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -80,7 +81,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 	got, e := r.Value, scrubbedWords(s.guard, r.Err)
 	switch {
 	case r.Joined > 0:
-		return withJoined(got.result, r.Message()), nil
+		return withJoined(got.forClient(s.guard), r.Message()), nil
 	case e == nil && ctx.Err() != nil: // the guard keeps the result, and the SDK adds to what it gets
 		return cloneResult(got.result), nil
 	case e == nil, got.needsInput:
@@ -108,6 +109,14 @@ func callerOf(req *mcp.CallToolRequest, session string) string {
 	return fmt.Sprintf("%p", req.Session)
 }
 
+// argumentsOf returns the arguments of a request, which may be left out.
+func argumentsOf(p *mcp.CallToolParamsRaw) json.RawMessage {
+	if len(p.Arguments) == 0 {
+		return json.RawMessage("{}")
+	}
+	return p.Arguments
+}
+
 // inputOf returns what a request has besides its arguments if it answers a request for input.
 func inputOf(p *mcp.CallToolParamsRaw) any {
 	if p.RequestState == "" && len(p.InputResponses) == 0 {
@@ -130,7 +139,7 @@ func (s *server) describe(ctx context.Context, req *mcp.CallToolRequest, tool *m
 			Protocol: req.ProtocolVersion(),
 			Meta:     req.Params.Meta,
 		},
-		Arguments:    req.Params.Arguments,
+		Arguments:    argumentsOf(req.Params),
 		Input:        inputOf(req.Params),
 		Caller:       callerOf(req, session),
 		Effect:       effectOf(tool),

@@ -42,8 +42,7 @@ func connectHTTP(f *fixture, stateless bool) func(user, protocol string) *mcp.Cl
 	}
 }
 
-// A client leaves in the middle of a write, or its connection is cut, and it sends the call again, as the protocol
-// demands. Another client's call with equal arguments is another one.
+// A client cancels a write, which cuts the connection since protocol 2026-07-28, and sends the call again. Another client's call with equal arguments is another one.
 func TestAWriteThatIsSentAgainActsOnce(t *testing.T) {
 	type connect = func(user, protocol string) *mcp.ClientSession
 	for name, tc := range map[string]struct {

@@ -28,9 +28,13 @@ func (h *handler) requestOf(ctx context.Context, req mcp.CallToolRequest) resili
 	if info.Session == stdioSession {
 		maxHeld = maxHeldOverStdio
 	}
+	arguments := req.GetRawArguments()
+	if arguments == nil {
+		arguments = map[string]any{} // they may be left out
+	}
 	return resilience.Request{
 		RequestInfo:  info,
-		Arguments:    req.GetRawArguments(),
+		Arguments:    arguments,
 		Effect:       effectOf(lookUp(ctx, req.Params.Name)),
 		BreakerKey:   h.breakerKeyOf(ctx, req),
 		MaxHeld:      maxHeld,
