@@ -450,8 +450,10 @@ func TestLeave(t *testing.T) {
 	require.ErrorIs(t, all[0].fleet.Leave(t.Context()), errNotJoined)
 	require.ErrorContains(t, all[0].fleet.Join(t.Context(), all[0].guard), "has been joined before")
 
-	all[1].fail(5)
-	require.Equal(t, resilience.StateOpen, all[1].state())
+	eventually(t, "the breaker opens, after the failures of both", func() bool {
+		_ = all[1].search()
+		return all[1].state() == resilience.StateOpen
+	})
 }
 
 // TestCluster uses a cluster of one server, which refuses commands whose keys lie in different slots.
