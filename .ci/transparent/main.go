@@ -45,6 +45,7 @@ func run(ctx context.Context, only string) error {
 	root = strings.TrimSpace(root)
 
 	differ := 0
+	done := make(map[string]bool)
 	for _, s := range sdks {
 		for _, modfile := range []string{"go.mod", "newest.mod"} {
 			version, source, err := s.find(ctx, root, modfile)
@@ -52,9 +53,10 @@ func run(ctx context.Context, only string) error {
 				return err
 			}
 			name := path.Base(s.path) + "@" + version
-			if !pattern.MatchString(name) {
+			if done[name] || !pattern.MatchString(name) {
 				continue
 			}
+			done[name] = true
 
 			fmt.Println("==", name)
 			n, err := s.compare(ctx, root, source)

@@ -81,8 +81,14 @@ func (r *record) deadline() time.Duration {
 func (r *record) hasLess() bool { return r.timeout > 0 || r.caller != "" || r.parent != nil }
 
 // cautious reports whether something restarts or suspends the timeout of the call, or of one around it, in the moment
-// that the call returns. What comes first isn't certain then.
+// that the call returns, or that the caller of a call within leaves. What comes first isn't certain then.
 func (r *record) cautious() bool {
+	for _, in := range r.world.records {
+		isLeft := func(t tick) bool { return t.at == in.returned.at }
+		if in.caller != "" && in.outer() == r && slices.ContainsFunc(r.ticks, isLeft) {
+			return true
+		}
+	}
 	for x := r; x != nil; x = x.outer() {
 		if slices.ContainsFunc(x.ticks, func(t tick) bool { return t.at == r.returned.at }) {
 			return true
