@@ -3,7 +3,6 @@ package resilience
 import (
 	"cmp"
 	"context"
-	"reflect"
 	"time"
 )
 
@@ -19,12 +18,10 @@ type entry struct {
 	state       *toolState      // nil until the call has come to a tool
 	breaker     *Breaker        // nil until then
 	joined      *ticket         // of the call around it that has passed the breaker, and counts; nil if there is none
-	toolTimeout time.Duration   // without options
+	toolTimeout time.Duration   // without options, plus the time that the call has waited, which the tool lacks
 	limits      limits          // of the whole call; zero until then
-	value       reflect.Type    // of the result
-	key         onceKey         // zero if no call is the same
+	once        onceKey         // without a sum if no call is the same
 	same        *orphan         // the same call, whose result this one returns; nil if there is none
-	waited      time.Duration   // for a slot, or for the same call
 }
 
 // check returns why there is nothing to call, nil if there is.
@@ -69,19 +66,11 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	e.state = s
 	e.breaker = g.breakerOf(s, e.opts)
 	e.setLimits()
-	e.key = e.onceKey()
-	e.same, rejected = e.join(ctx)
-	n := s.inFlight.Add(1)
+	n, rejected := e.enter(ctx)
 	if e.same != nil || rejected != nil {
 		return a, rejected
 	}
 
-	if e.isOver(n) && s.MaxWait > 0 && e.breaker.State() == StateClosed {
-		if rejected = e.waitInLine(ctx); rejected != nil {
-			return a, rejected
-		}
-		n = 0 // it has its slot
-	}
 	if e.outer != nil && s != g.others { // others are many backends
 		e.joined = e.outer.ticketOf(e.breaker)
 	}
@@ -108,6 +97,22 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	return a, rejected
 }
 
+// enter counts the call among those in flight, once it has waited for the same call, and waits for a slot. n is how many
+// are in flight then, or zero if it has its slot.
+func (e *entry) enter(ctx context.Context) (n int64, rejected *Error) {
+	e.once.sum = e.onceSum()
+	e.same, rejected = e.join(ctx)
+	n = e.state.inFlight.Add(1)
+	if e.same != nil || rejected != nil {
+		return n, rejected
+	}
+
+	if e.isOver(n) && e.state.MaxWait > 0 && e.breaker.State() == StateClosed {
+		return 0, e.waitInLine(ctx)
+	}
+	return n, nil
+}
+
 // isOver reports whether the n-th call in flight is over the tool's MaxInFlight.
 func (e *entry) isOver(n int64) bool {
 	s := e.state
@@ -115,7 +120,7 @@ func (e *entry) isOver(n int64) bool {
 }
 
 // noteWait notes that the call has waited since then.
-func (e *entry) noteWait(since time.Time) { e.waited += time.Since(since) }
+func (e *entry) noteWait(since time.Time) { e.toolTimeout = add(e.toolTimeout, time.Since(since)) }
 
 // end ends a call that was not admitted, or has joined another one.
 func (e *entry) end(rejected *Error) *Error {

@@ -30,7 +30,7 @@ type scope struct {
 	outer       *attempt
 	first       attempt
 	ticket      ticket        // unused if the call has joined the one around it
-	toolTimeout time.Duration // without options; and the time that the call has waited, which the tool lacks
+	toolTimeout time.Duration // as in the entry
 	unexplained Class         // of a failure of which nothing is known
 
 	asked   atomic.Bool  // Pause was called, so a person may have been asked
@@ -47,7 +47,7 @@ func do[T any](
 	if len(tool) > maxNameLen {
 		tool = g.shortName(tool)
 	}
-	e := entry{guard: g, tool: tool, opts: opts, value: reflect.TypeFor[T]()}
+	e := entry{guard: g, tool: tool, opts: opts, once: onceKey{value: reflect.TypeFor[T]()}}
 	if len(g.observers) > 0 {
 		ctx = e.notifyStart(ctx)
 	}
@@ -86,7 +86,7 @@ func do[T any](
 
 // begin starts the timeout.
 func (c *call) begin(ctx context.Context, a admission) {
-	s := &scope{guard: c.guard, outer: c.outer, toolTimeout: add(c.toolTimeout, c.waited), unexplained: c.opts.request.Unexplained}
+	s := &scope{guard: c.guard, outer: c.outer, toolTimeout: c.toolTimeout, unexplained: c.opts.request.Unexplained}
 	if s.outer != nil && c.opts.request == noRequest {
 		if around := s.outer.guarded(); around != nil {
 			s.unexplained = around.scope.unexplained // a nested call takes unknown errors as its outer call does

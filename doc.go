@@ -25,7 +25,8 @@
 // A tool runs on a goroutine of its own, and should respect its context. At its timeout the call
 // returns, and the goroutine is abandoned: it can't be stopped, so Config.MaxAbandoned caps how many
 // of them may run. [ReportProgress] restarts the timeout of a tool with a MaxTimeout, and [Pause]
-// suspends it while a tool waits for a person.
+// suspends it while a tool waits for a person. A call that may have acted, and whose outcome its agent hasn't
+// received, isn't made twice: the same call joins it, see [Once].
 //
 // # Failures
 //

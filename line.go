@@ -25,9 +25,10 @@ func (s *toolState) leave() {
 func (s *toolState) advance() {
 	s.line.mu.Lock()
 	defer s.line.mu.Unlock()
-	for w := s.line.waiting; len(w) > 0 && int(s.inFlight.Load())-len(w) < s.MaxInFlight; w = s.line.waiting {
-		close(w[0])
-		s.line.waiting = w[1:]
+	free := s.MaxInFlight - (int(s.inFlight.Load()) - len(s.line.waiting))
+	for ; free > 0 && len(s.line.waiting) > 0; free-- {
+		close(s.line.waiting[0])
+		s.line.waiting = s.line.waiting[1:]
 	}
 }
 

@@ -51,14 +51,18 @@ func TestCallInLine(t *testing.T) {
 	const s = time.Second
 	stays := withTimeout(time.Hour)
 	for name, tc := range map[string]struct {
-		wait  time.Duration
-		leave caller
-		trip  bool
-		took  time.Duration
-		code  resilience.Code
+		wait   time.Duration
+		leave  caller
+		option resilience.Option
+		trip   bool
+		took   time.Duration
+		code   resilience.Code
 	}{
-		"gets a slot":    {wait: 20 * s, leave: stays, took: 11 * s},
-		"waits in vain":  {wait: 5 * s, leave: stays, took: 5 * s, code: resilience.CodeOverloaded},
+		"gets a slot":   {wait: 20 * s, leave: stays, took: 11 * s},
+		"waits in vain": {wait: 5 * s, leave: stays, took: 5 * s, code: resilience.CodeOverloaded},
+		"has little time": {
+			wait: 20 * s, leave: stays, option: resilience.Timeout(6 * s), took: 3 * s, code: resilience.CodeOverloaded,
+		},
 		"leaves":         {wait: 20 * s, leave: leavingAfter(3 * s), took: 3 * s, code: resilience.CodeCanceled},
 		"has a deadline": {wait: 20 * s, leave: withTimeout(4 * s), took: 4 * s, code: resilience.CodeTimeout},
 		"is rejected":    {wait: 20 * s, leave: stays, trip: true, code: resilience.CodeCircuitOpen},
@@ -73,7 +77,7 @@ func TestCallInLine(t *testing.T) {
 
 			ctx, cancel := tc.leave(t.Context())
 			defer cancel()
-			r := resilience.Run(ctx, g, "x", hang(s))
+			r := resilience.Run(ctx, g, "x", hang(s), tc.option)
 			assert.Equal(t, tc.took, r.Duration)
 			if tc.code == "" {
 				assert.Nil(t, r.Err)

@@ -38,27 +38,26 @@ type onceKey struct {
 	value reflect.Type      // of the result
 }
 
+func (k onceKey) isNone() bool { return k.sum == [sha256.Size]byte{} }
+
 // failed is the outcome of an orphan that has failed, or whose result is too large.
 var failed any = new(struct{})
 
-// onceKey returns the key of a call that must not act twice, before the tool can change its arguments. It is zero if no
-// call is the same.
-func (e *entry) onceKey() onceKey {
+// onceSum returns the sum of the key, before the tool can change its arguments. It is zero if no call is the same.
+func (e *entry) onceSum() (none [sha256.Size]byte) {
 	r, what := e.opts.request, []byte(e.opts.once)
 	agent := cmp.Or(r.Caller, r.Session)
-	switch {
-	case e.guard.cfg.OnceFor < 0 || e.effect().repeatable():
-		return onceKey{}
-	case len(what) > 0:
-	case agent == "" || r.Client || e.opts.args == nil:
-		return onceKey{}
-	default:
-		if what = canonical([]any{e.opts.args, r.Input}); what == nil {
-			return onceKey{}
-		}
+	if e.guard.cfg.OnceFor < 0 || e.effect().repeatable() {
+		return none
+	}
+	if len(what) == 0 && agent != "" && !r.Client && e.opts.args != nil {
+		what = canonical([]any{e.opts.args, r.Input})
+	}
+	if len(what) == 0 {
+		return none
 	}
 	text, _ := json.Marshal([]string{e.tool, agent, string(what)}) // it can't fail
-	return onceKey{sha256.Sum256(text), e.value}
+	return sha256.Sum256(text)
 }
 
 // canonical returns v as JSON with sorted keys, nil if it has none.
@@ -77,11 +76,11 @@ func canonical(v any) []byte {
 
 // orphan notes that the agent won't learn how the tool ends. Of several calls that are the same, the first is joined.
 func (c *call) orphan() {
-	if c.key == (onceKey{}) {
+	if c.once.isNone() {
 		return
 	}
-	o := &orphan{key: c.key, start: c.start}
-	if c.guard.orphans.add(c.key, func() *orphan { return o }, (*orphan).hasEnded) == o {
+	o := &orphan{key: c.once, start: c.start}
+	if c.guard.orphans.add(c.once, func() *orphan { return o }, (*orphan).hasEnded) == o {
 		c.orphaned = o
 	}
 }
@@ -124,10 +123,10 @@ func (g *Guard) forget(o *orphan) {
 // join waits for the orphan that is the same call as this one, if there is one, and returns it if it has succeeded. It
 // returns an error if this call ends first. Otherwise the call has to be made.
 func (e *entry) join(ctx context.Context) (*orphan, *Error) {
-	if e.key == (onceKey{}) {
+	if e.once.isNone() {
 		return nil, nil
 	}
-	o := e.guard.orphans.get(e.key)
+	o := e.guard.orphans.get(e.once)
 	if o == nil {
 		return nil, nil
 	}

@@ -22,6 +22,11 @@ func from(agent, arguments string) resilience.Option {
 func TestTheSameCallActsOnce(t *testing.T) {
 	const s = time.Second
 	key := resilience.Once("k")
+	answers := resilience.Request{Caller: "a", Arguments: json.RawMessage(`{"n": 1, "to": "b"}`), Input: []any{"yes"}}
+	program := resilience.ForRequest(resilience.Request{
+		RequestInfo: resilience.RequestInfo{Client: true}, Caller: "a", Arguments: json.RawMessage("1"),
+	})
+	const big = "900719925474099" // 2 and 3 behind it are the same float64
 	ours := from("a", `{"n": 1, "to": "b"}`)
 	fails := func(ctx context.Context) (int, error) {
 		time.Sleep(20 * s)
@@ -48,10 +53,12 @@ func TestTheSameCallActsOnce(t *testing.T) {
 		"of a tool that reads":      {tool: resilience.Tool{Effect: resilience.ReadOnly}, after: 6 * s, runs: 2},
 		"with the keys reordered":   {second: from("a", `{"to":"b","n":1}`), after: 30 * s, runs: 1, joined: 30 * s},
 		"with other arguments":      {second: from("a", `{"n":1,"to":"c"}`), after: 30 * s, runs: 2},
-		"with another large number": {first: from("a", `10000000000000001`), second: from("a", `10000000000000002`), after: 30 * s, runs: 2},
+		"with another large number": {first: from("a", big+"2"), second: from("a", big+"3"), after: 30 * s, runs: 2},
 		"by another agent":          {second: from("b", `{"n": 1, "to": "b"}`), after: 30 * s, runs: 2},
 		"without arguments":         {first: from("a", ""), second: from("a", ""), after: 30 * s, runs: 2},
 		"by an unknown agent":       {first: from("", "1"), second: from("", "1"), after: 30 * s, runs: 2},
+		"with an input":             {second: resilience.ForRequest(answers), after: 30 * s, runs: 2},
+		"of a program":              {first: program, second: program, after: 30 * s, runs: 2},
 		"by its key":                {first: key, second: key, after: 30 * s, runs: 1, joined: 30 * s},
 		"by another key":            {first: key, second: resilience.Once("l"), after: 30 * s, runs: 2},
 	} {
@@ -119,6 +126,35 @@ func TestACallWhoseOutcomeWasReceivedIsMadeAgain(t *testing.T) {
 		assert.Equal(t, 1, call(succeed).Value, "its result was received")
 		assert.EqualValues(t, 5, runs.Load())
 		assert.Equal(t, 0, g.Health()[0].ConsecutiveFailures, "a success has followed")
+	})
+}
+
+// What is forgotten of a call that was joined isn't a later one.
+func TestALaterOrphanIsKeptForItsOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
+		for range 2 {
+			_, err := resilience.Do(t.Context(), g, "x", hang(15*time.Second), from("a", "{}"))
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
+			time.Sleep(time.Minute)
+			r := resilience.Run(t.Context(), g, "x", notCalled(t), from("a", "{}"))
+			assert.Equal(t, lateValue, r.Value)
+		}
+	})
+}
+
+// The time for which a call has waited for the same call is none of the tool's.
+func TestTimeoutAfterTheSameCallHasFailedDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
+		fails := failingAfter(15*time.Second, errBoom)
+		_, err := resilience.Do(t.Context(), g, "x", fails, from("a", "{}"))
+		assert.ErrorIs(t, err, resilience.CodeTimeout)
+		r := resilience.Run(t.Context(), g, "x", hang(8*time.Second), from("a", "{}"))
+		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
+		assert.Equal(t, 1, r.Attempts)
+		assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures, "only the first counts")
+		time.Sleep(time.Hour)
 	})
 }
 

@@ -107,9 +107,10 @@ func TestAnswerAtTheTimeoutStandsUnlessItIsAnEcho(t *testing.T) {
 		err  error // nil is the context's
 		says string
 	}{
-		"an echo":          {nil, exceeded},
-		"an echo, wrapped": {fmt.Errorf("query: %w", context.DeadlineExceeded), exceeded},
-		"another error":    {errBoom, errBoom.Error()},
+		"an echo":           {nil, exceeded},
+		"an echo, wrapped":  {fmt.Errorf("query: %w", context.DeadlineExceeded), exceeded},
+		"an echo, in words": {errors.New("Get \"http://x\": TIMEOUT: Tool 'x' exceeded timeout of 1s"), exceeded},
+		"another error":     {errBoom, errBoom.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
@@ -169,14 +170,18 @@ func (s *server) attempt(ctx context.Context, req *mcp.CallToolRequest, tool *mc
 	case hidden && err == nil: // it isn't a failure, so the guard has no words of its own for it
 		e := resilience.AsError(req.Params.Name, resilience.MarkPermanent(errResult))
 		return answer{result: errorResult(e, req, tool)}, nil
-	case hidden, timedOut(ctx, err): // it is chance whether the tool returns before the guard abandons it
+	case hidden, timedOut(ctx, err):
 		return answer{}, err
 	}
 	return got, err
 }
 
-// timedOut reports whether err says no more than that the timeout of ctx, a guarded call's, has passed.
+// timedOut reports whether err only repeats that the timeout of ctx, a guarded call's, has passed. net/http returns the
+// cause of that, of which a tool's result has the text. Whether the tool returns before the guard abandons it is chance.
 func timedOut(ctx context.Context, err error) bool {
 	end, ok := context.Cause(ctx).(*resilience.Error)
-	return ok && end.Code == resilience.CodeTimeout && errors.Is(err, context.DeadlineExceeded)
+	if !ok || end.Code != resilience.CodeTimeout || err == nil {
+		return false
+	}
+	return errors.Is(err, context.DeadlineExceeded) || strings.HasSuffix(err.Error(), end.Error())
 }

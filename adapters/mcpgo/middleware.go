@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -137,9 +138,12 @@ func (h *handler) answerOfError(ctx context.Context, err error) (answer, error) 
 	return got, markArguments(err)
 }
 
-// timedOut reports whether err only echoes the end of ctx by the timeout of its call. Whether the tool returns before
-// the guard abandons it is chance, and mustn't change the answer.
+// timedOut reports whether err only repeats that the timeout of ctx, a guarded call's, has passed. net/http returns the
+// cause of that, of which a tool's result has the text. Whether the tool returns before the guard abandons it is chance.
 func timedOut(ctx context.Context, err error) bool {
 	end, ok := context.Cause(ctx).(*resilience.Error)
-	return ok && end.Code == resilience.CodeTimeout && errors.Is(err, context.DeadlineExceeded)
+	if !ok || end.Code != resilience.CodeTimeout || err == nil {
+		return false
+	}
+	return errors.Is(err, context.DeadlineExceeded) || strings.HasSuffix(err.Error(), end.Error())
 }

@@ -340,6 +340,10 @@ func TestAnswerAtTheTimeoutStandsUnlessItIsAnEcho(t *testing.T) {
 			<-ctx.Done()
 			return mcp.NewToolResultErrorFromErr("query", ctx.Err()), nil
 		}},
+		"a result, its cause": {handler: func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			<-ctx.Done()
+			return mcp.NewToolResultErrorFromErr("query", context.Cause(ctx)), nil
+		}},
 		"a deadline before":    {handler: returns(nil, context.DeadlineExceeded), want: context.DeadlineExceeded},
 		"the caller has left":  {handler: late(nil), leaves: true, want: context.Canceled},
 		"and another deadline": {handler: late(context.DeadlineExceeded), leaves: true, want: context.DeadlineExceeded},
@@ -355,6 +359,7 @@ func TestAnswerAtTheTimeoutStandsUnlessItIsAnEcho(t *testing.T) {
 			assert.Equal(t, tc.want, err)
 			if tc.want == nil {
 				assert.Equal(t, resilience.CodeTimeout, errorIn(t, res).Code)
+				assert.Regexp(t, "^TIMEOUT: ", text(t, res), "it is the guard's answer")
 			}
 		})
 	}
