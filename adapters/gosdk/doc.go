@@ -41,8 +41,8 @@
 //   - A client that an open breaker rejects again is held first, see [resilience.BreakerConfig].MaxHold.
 //   - A call that the same client sends again, since it hasn't received the outcome of the first one, joins that: see
 //     [resilience.Once]. Stateless HTTP needs a TokenInfo.UserID for it, since it has no sessions, and a cut connection
-//     is noticed with StreamableHTTPOptions.PropagateRequestCancellation since protocol 2026-07-28. The result has one more text item, and
-//     [resilience.MetaJoined] in its _meta.
+//     is noticed with StreamableHTTPOptions.PropagateRequestCancellation since protocol 2026-07-28. The result has one
+//     more text item, and [resilience.MetaJoined] in its _meta.
 //   - A call that is made again doesn't repeat progress that an earlier attempt has sent. A tool that was
 //     abandoned can neither send progress nor ask any more with the context of its call: it gets the error of that
 //     context.
