@@ -432,12 +432,13 @@ func TestConnectorObserversReceiveAllChangesInOrder(t *testing.T) {
 		_, err := c.Wait(t.Context())
 		require.Error(t, err)
 		c.Reconnect()
+		synctest.Wait() // for the dial
 		_ = c.Close()
 		_ = c.Close()
 		require.NoError(t, c.Flush(t.Context()))
 
-		require.Len(t, panics, 7)
-		errClosed := panics[6].Err
+		require.Len(t, panics, 8)
+		errClosed := panics[7].Err
 		assert.EqualError(t, errClosed, "resilience: the connector is closed")
 		ms := time.Millisecond
 		down, up := resilience.ConnectionDown, resilience.ConnectionUp
@@ -449,7 +450,8 @@ func TestConnectorObserversReceiveAllChangesInOrder(t *testing.T) {
 			{State: down, Time: start.Add(1000 * ms), Attempts: 1, Err: errRefused, NextDial: 1000 * ms},
 			{State: exhausted, Time: start.Add(2000 * ms), Attempts: 2, Err: errRefused},
 			{State: down, Time: start.Add(2000 * ms), Err: errRefused},
-			{State: closed, Time: start.Add(2000 * ms), Err: errClosed},
+			{State: down, Time: start.Add(2000 * ms), Attempts: 1, Err: errRefused, NextDial: 500 * ms},
+			{State: closed, Time: start.Add(2000 * ms), Attempts: 1, Err: errClosed},
 		}
 		for i := range want {
 			want[i].Connection = "browser"

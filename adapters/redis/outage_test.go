@@ -146,8 +146,8 @@ func TestJoinWithoutRedis(t *testing.T) {
 	require.Error(t, m.fleet.Health().Err)
 
 	s.start()
-	reachable(t, []*member{m}, true)
-	require.Equal(t, 1, m.fleet.Health().Members)
+	eventually(t, "the member is in the fleet", func() bool { return m.fleet.Health().Members == 1 })
+	require.NoError(t, m.fleet.Health().Err)
 }
 
 func TestJoinIsRefused(t *testing.T) {
