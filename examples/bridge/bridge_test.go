@@ -1,73 +1,135 @@
+//go:build unix
+
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"log/slog"
-	"runtime"
-	"strings"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
-	"github.com/seed8d1e2389/resilience/examples/bridge/devtools"
+	"github.com/seed8d1e2389/resilience/examples/chromiumtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-var ctx = context.Background()
+// A shop is a site with one page. Its buttons and its stock send requests, which block the page until they are answered.
+type shop struct {
+	*httptest.Server
+	orders  atomic.Int32
+	holding atomic.Bool   // requests then have their effect, but no answer
+	held    chan struct{} // receives when a request isn't answered
+}
 
-// patience is how long a test waits for an event that must happen, on any machine.
-const patience = 2 * time.Minute
+const page = `<!doctype html>
+<title>Shop</title>
+<button id="buy">Buy</button> <span id="stock"></span>
+<script>
+	const ask = path => {
+		const request = new XMLHttpRequest()
+		request.open("POST", path, false)
+		request.send()
+		return request.responseText
+	}
+	document.getElementById("buy").onclick = () => ask("/buy")
+	Object.defineProperty(document.getElementById("stock"), "innerText", { get: () => ask("/stock") })
+</script>
+`
 
-// A bridge is connected to a peer on one side and to an agent on the other.
-type bridge struct {
+func openShop(t *testing.T) *shop {
+	s := &shop{held: make(chan struct{}, 100)}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprint(w, page)
+			return
+		}
+		if r.URL.Path == "/buy" {
+			s.orders.Add(1)
+		}
+		if s.holding.Load() {
+			s.held <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprint(w, "7 left")
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// A chromium is a browser that can be killed and started again at the same address.
+type chromium struct {
+	t    *testing.T
+	path string
+	port string
+	cmd  *exec.Cmd
+}
+
+// newChromium returns a browser that isn't started yet.
+func newChromium(t *testing.T) *chromium {
+	b := &chromium{t: t, path: chromiumtest.Path(t)}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, b.port, err = net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return b
+}
+
+func (b *chromium) url() string { return "http://127.0.0.1:" + b.port }
+
+// start starts the browser with a new profile: a killed one leaves its own in disorder.
+func (b *chromium) start() {
+	b.cmd = exec.Command(b.path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--no-first-run", "--remote-debugging-port="+b.port, "--user-data-dir="+b.t.TempDir())
+	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(b.t, b.cmd.Start())
+	b.t.Cleanup(b.kill)
+}
+
+func (b *chromium) kill() {
+	b.signal(syscall.SIGKILL)
+	_ = b.cmd.Wait()
+}
+
+// signal sends a signal to the browser and all of its children.
+func (b *chromium) signal(s syscall.Signal) { _ = syscall.Kill(-b.cmd.Process.Pid, s) }
+
+// An agent calls the tools of a bridge.
+type agent struct {
 	t       *testing.T
-	browser *browser
 	session *mcp.ClientSession
 }
 
-// quick returns settings for tests that don't depend on time.
-func quick(p *peer) settings {
-	return settings{
-		page:     devtools.Config{Browser: p.URL, Prefix: p.URL, Ping: time.Hour},
-		backoff:  resilience.Backoff{Base: 5 * time.Millisecond, Max: 20 * time.Millisecond},
-		timeout:  patience,
-		patience: patience,
-	}
-}
-
-func newBridge(t *testing.T, s settings) *bridge {
-	log := slog.New(slog.DiscardHandler)
-	b := &bridge{t: t, browser: connect(s, log)}
-	guard, err := newGuard(s.timeout, log)
+func connectAgent(t *testing.T, b *chromium, s *shop, timeout time.Duration) *agent {
+	tabs := connect(b.url(), s.URL, resilience.ConnectorConfig[*tab]{
+		Backoff:      resilience.Backoff{Base: 10 * time.Millisecond, Max: 100 * time.Millisecond},
+		CheckTimeout: time.Second,
+	})
+	t.Cleanup(func() { _ = tabs.Close() })
+	guard, err := newGuard(resilience.Config{
+		Timeouts: resilience.Timeouts{resilience.Quick: timeout},
+		Breaker:  resilience.BreakerConfig{Failures: 1000}, // the connection is the subject
+	})
 	require.NoError(t, err)
 
 	serverSide, clientSide := mcp.NewInMemoryTransports()
-	server, err := newServer(guard, b.browser).Connect(ctx, serverSide, nil)
+	_, err = newServer(guard, tabs).Connect(t.Context(), serverSide, nil)
 	require.NoError(t, err)
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
-	b.session, err = client.Connect(ctx, clientSide, nil)
+	session, err := client.Connect(t.Context(), clientSide, nil)
 	require.NoError(t, err)
-
-	t.Cleanup(func() {
-		_ = b.session.Close()
-		_ = server.Wait()
-		_ = b.browser.Close()
-		requireNoGoroutines(t)
-	})
-	return b
-}
-
-// up waits until the connection is up.
-func (b *bridge) up() *bridge {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	_, err := b.browser.connection.Wait(ctx)
-	require.NoError(b.t, err)
-	return b
+	t.Cleanup(func() { _ = session.Close() })
+	return &agent{t, session}
 }
 
 // An answer is what an agent reads. The code is empty for success.
@@ -78,141 +140,92 @@ type answer struct {
 	Message    string
 	Suggestion string
 	Retryable  bool
-	RetryAfter int
+	RetryAfter float64
 }
 
-func (b *bridge) call(tool, selector string) answer { return b.callIn(ctx, tool, selector) }
-
-// callIn calls a tool with a context of the agent's own. If that ends, the answer is only the
-// message of the error.
-func (b *bridge) callIn(ctx context.Context, tool, selector string) (got answer) {
+func (a *agent) call(tool, selector string) (got answer) {
 	args := map[string]any{}
-	if tool != "title" {
+	if selector != "" {
 		args["selector"] = selector
 	}
-	res, err := b.session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
-	if err != nil {
-		return answer{Message: err.Error()}
-	}
+	res, err := a.session.CallTool(a.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+	require.NoError(a.t, err)
 
 	from := res.StructuredContent
 	if res.IsError {
 		from = res.Meta[resilience.MetaError]
 	}
-	text, err := json.Marshal(from)
-	require.NoError(b.t, err)
-	require.NoError(b.t, json.Unmarshal(text, &got))
+	b, err := json.Marshal(from)
+	require.NoError(a.t, err)
+	require.NoError(a.t, json.Unmarshal(b, &got))
 	return got
 }
 
-// requireNoGoroutines waits until the bridge and its WebSockets have left no goroutine behind.
-func requireNoGoroutines(t *testing.T) {
-	var stacks string
-	running := func() bool {
-		buf := make([]byte, 1<<20)
-		stacks = string(buf[:runtime.Stack(buf, true)])
-		return strings.Contains(stacks, "/bridge/devtools.") || strings.Contains(stacks, "bridge.(*browser)") ||
-			strings.Contains(stacks, "resilience.(*Connector")
-	}
-
-	for deadline := time.Now().Add(patience); running(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("there are goroutines left:\n%s", stacks)
-		}
-	}
+// eventually calls a tool until it succeeds.
+func (a *agent) eventually(tool, selector string) (got answer) {
+	chromiumtest.Eventually(a.t, func() bool {
+		got = a.call(tool, selector)
+		return got.Code == ""
+	}, "the connection doesn't come back")
+	return got
 }
 
-func TestRunRejectsBadDurations(t *testing.T) {
-	for name, change := range map[string]func(*settings){
-		"no timeout":      func(s *settings) { s.timeout = 0 },
-		"no patience":     func(s *settings) { s.patience = 0 },
-		"negative ping":   func(s *settings) { s.page.Ping = -1 },
-		"no backoff":      func(s *settings) { s.backoff.Base = 0 },
-		"falling backoff": func(s *settings) { s.backoff.Max = s.backoff.Base - 1 },
-	} {
-		s := settings{
-			page:     devtools.Config{Ping: time.Second},
-			backoff:  resilience.Backoff{Base: time.Second, Max: time.Minute},
-			timeout:  time.Minute,
-			patience: time.Minute,
-		}
-		change(&s)
-		assert.ErrorContains(t, run(ctx, s), "all durations must be positive", name)
-	}
-}
+func TestTheBrowserMayEndAndStartAgain(t *testing.T) {
+	b, s := newChromium(t), openShop(t)
+	a := connectAgent(t, b, s, chromiumtest.Wait)
+	got := a.call("title", "")
+	assert.Equal(t, resilience.CodeConnectionLost, got.Code, "the browser isn't there yet")
+	assert.True(t, got.Retryable)
+	assert.Positive(t, got.RetryAfter)
+	assert.Contains(t, got.Suggestion, "Ensure that the browser is running")
 
-func TestToolsReturnWhatThePageAnswers(t *testing.T) {
-	p := newPeer(t, func(ws *websocket.Conn, r request) {
-		switch {
-		case r.expression == "document.title":
-			send(ws, r.id, value("Shop"))
-		case strings.Contains(r.expression, `"none"`):
-			send(ws, r.id, value(nil))
-		case strings.Contains(r.expression, "click"):
-			send(ws, r.id, value(true))
-		default:
-			send(ws, r.id, value(r.expression))
-		}
-	})
-	b := newBridge(t, quick(p))
-
-	assert.True(t, b.call("click", "#buy").Clicked)
-	assert.Equal(t, "Shop", b.call("title", "").Text)
-	assert.Contains(t, b.call("text", `a[title="\"]`).Text, `(document.querySelector("a[title=\"\\\"]"))`)
-	for _, tool := range []string{"text", "click"} {
-		got := b.call(tool, "none")
+	b.start()
+	assert.Equal(t, "Shop", a.eventually("title", "").Text)
+	assert.True(t, a.call("click", "#buy").Clicked)
+	assert.EqualValues(t, 1, s.orders.Load())
+	assert.Equal(t, "7 left", a.call("text", "#stock").Text)
+	for selector, message := range map[string]string{"#sell": "no element that matches", "##": "SyntaxError"} {
+		got = a.call("click", selector)
 		assert.Equal(t, resilience.CodeValidation, got.Code)
-		assert.Equal(t, `The page has no element that matches "none"`, got.Message)
+		assert.Contains(t, got.Message, message)
 	}
+
+	s.holding.Store(true)
+	clicked := make(chan answer)
+	go func() { clicked <- a.call("click", "#buy") }()
+	<-s.held
+	b.kill()
+	got = <-clicked
+	assert.Equal(t, resilience.CodeConnectionLost, got.Code)
+	assert.False(t, got.Retryable, "the click has taken effect")
+	assert.Contains(t, got.Suggestion, "It may have taken effect")
+	assert.EqualValues(t, 2, s.orders.Load())
+
+	s.holding.Store(false)
+	b.start()
+	assert.Equal(t, "Shop", a.eventually("title", "").Text)
+	assert.EqualValues(t, 2, s.orders.Load(), "nothing was bought twice")
 }
 
-// An odd answer of the browser's is no reason to drop the connection.
-func TestOddAnswersKeepTheConnection(t *testing.T) {
-	exception := func(description string) script { return always(thrown(description)) }
-	for name, tc := range map[string]struct {
-		answer  script
-		code    resilience.Code
-		message string // a part of it
-		text    string
-	}{
-		"exception": {
-			exception("TypeError: x is no function\n    at <anonymous>:1:34"),
-			resilience.CodeValidation, "The page threw TypeError: x is no function", "",
-		},
-		"bare exception": {
-			always(object{"exceptionDetails": object{"text": "Uncaught"}}),
-			resilience.CodeValidation, "The page threw Uncaught", "",
-		},
-		"long exception": {exception(strings.Repeat("é", 1000)), resilience.CodeValidation, "é…", ""},
-		"refusal": {func(ws *websocket.Conn, r request) {
-			sendRaw(ws, object{"id": r.id, "error": object{"code": -32000, "message": "Target crashed"}})
-		}, resilience.CodeToolFailed, "The browser refused: Target crashed", ""},
-		"other type":      {always(value(5)), resilience.CodeToolFailed, "Tool 'title' failed", ""},
-		"other structure": {always([]int{1}), resilience.CodeToolFailed, "Tool 'title' failed", ""},
-		"no result": {func(ws *websocket.Conn, r request) {
-			sendRaw(ws, object{"id": r.id})
-		}, resilience.CodeToolFailed, "Tool 'title' failed", ""},
-		"undefined": {always(object{"result": object{"type": "undefined"}}), "", "", ""},
-		"other ids": {func(ws *websocket.Conn, r request) {
-			sendRaw(ws, object{"method": "Page.loadEventFired", "params": object{}})
-			send(ws, 0, value("none"))
-			send(ws, -1, value("none"))
-			send(ws, r.id+1, value("not asked yet"))
-			send(ws, r.id, value("right"))
-			send(ws, r.id, value("again"))
-		}, "", "", "right"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPeer(t, tc.answer)
-			b := newBridge(t, quick(p)).up()
-			for range 2 {
-				got := b.call("title", "")
-				assert.Equal(t, tc.code, got.Code)
-				assert.Contains(t, got.Message, tc.message)
-				assert.Less(t, len(got.Message), 400)
-				assert.Equal(t, tc.text, got.Text)
-			}
-			assert.Equal(t, 1, p.connections())
-		})
+// A browser that hangs loses its connection. If only the page hangs, it keeps it.
+func TestABrowserThatHangsIsLeft(t *testing.T) {
+	b, s := newChromium(t), openShop(t)
+	a := connectAgent(t, b, s, time.Second)
+	b.start()
+	a.eventually("title", "")
+
+	s.holding.Store(true)
+	for len(s.held) == 0 { // a call may time out before it has come to the shop
+		assert.Equal(t, resilience.CodeTimeout, a.call("text", "#stock").Code)
 	}
+	s.holding.Store(false) // the browser sends an order again whose connection is closed
+	s.CloseClientConnections()
+	assert.Equal(t, "Shop", a.eventually("title", "").Text)
+
+	b.signal(syscall.SIGSTOP)
+	chromiumtest.Eventually(t, func() bool {
+		return a.call("title", "").Code == resilience.CodeConnectionLost
+	}, "the connection is kept")
+	b.signal(syscall.SIGCONT)
+	assert.Equal(t, "Shop", a.eventually("title", "").Text)
 }

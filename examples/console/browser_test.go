@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"image"
@@ -16,7 +15,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/seed8d1e2389/resilience/examples/bridge/devtools"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
 	"github.com/seed8d1e2389/resilience/examples/chromiumtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,7 +28,7 @@ import (
 // A tab is the page of a browser, and a test.
 type tab struct {
 	*testing.T
-	page *devtools.Page
+	ctx context.Context // chromedp's
 }
 
 // watch collects what goes wrong in a page, from its beginning on.
@@ -38,47 +41,57 @@ const watch = `
 `
 
 // open opens a URL in a browser of that size.
-func open(t *testing.T, url string, width, height int) tab {
+func open(t *testing.T, url string, width, height int64) tab {
 	t.Helper()
 	b := tab{t, chromiumtest.Open(t)}
-	b.call("Page.enable", nil, nil)
-	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": watch}, nil)
-	b.size(width, height, 1)
-	b.call("Page.navigate", map[string]any{"url": url}, nil)
-	b.eventually(`document.readyState === "complete" && location.href !== "about:blank"`)
-	t.Cleanup(func() {
-		var problems []string
-		b.eval("problems", &problems)
-		assert.Empty(t, problems, "in the page")
-	})
+	size := chromedp.EmulateViewport(width, height)
+	if width < 600 {
+		size = chromedp.EmulateViewport(width, height, chromedp.EmulateMobile)
+	}
+	send(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watch})
+	b.do(size, chromedp.Navigate(url))
+	t.Cleanup(func() { assert.Equal(t, "[]", b.text("JSON.stringify(problems)"), "in the page") })
 	return b
 }
 
-func (b tab) call(method string, params, result any) {
+// run runs an action in the page, and returns its value.
+func run[T any](b tab, action chromedp.Action[T]) T {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), chromiumtest.Wait)
+	ctx, cancel := context.WithTimeout(b.ctx, chromiumtest.Wait)
 	defer cancel()
-	require.NoError(b, b.page.Call(ctx, method, params, result), method)
+	value, err := chromedp.Run(ctx, action)
+	require.NoError(b, err)
+	return value
 }
 
-func (b tab) eval(expression string, value any) {
+// send sends a command to the page.
+func send[P, R any](b tab, command cdp.Command[P, R], params P) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), chromiumtest.Wait)
-	defer cancel()
-	require.NoError(b, b.page.Evaluate(ctx, expression, value), expression)
+	run(b, func(ctx context.Context, target *chromedp.Target) (R, error) {
+		return cdp.Call(ctx, target, command, params)
+	})
+}
+
+func (b tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.Helper()
+	run(b, chromedp.Steps(steps...))
+}
+
+// eval evaluates an expression, and ignores its value.
+func (b tab) eval(expression string) {
+	b.Helper()
+	run(b, chromedp.Evaluate[chromedp.Void](expression))
 }
 
 // is reports whether an expression is true.
-func (b tab) is(expression string) (ok bool) {
+func (b tab) is(expression string) bool {
 	b.Helper()
-	b.eval(expression, &ok)
-	return ok
+	return run(b, chromedp.Evaluate[bool]("!!("+expression+")"))
 }
 
-func (b tab) text(expression string) (text string) {
+func (b tab) text(expression string) string {
 	b.Helper()
-	b.eval(expression, &text)
-	return text
+	return run(b, chromedp.Evaluate[string](expression))
 }
 
 // eventually waits until an expression is true.
@@ -87,32 +100,20 @@ func (b tab) eventually(expression string) {
 	ok := assert.Eventually(b, func() bool { return b.is(expression) }, chromiumtest.Wait, chromiumtest.Poll)
 	if !ok {
 		b.Fatalf("never true: %s\nthe page shows:\n%s\nproblems: %s",
-			expression, b.text("document.body.innerText"), b.text("JSON.stringify(window.problems)"))
+			expression, b.text("document.body.innerText"), b.text("JSON.stringify(problems)"))
 	}
-}
-
-func (b tab) size(width, height int, scale float64) {
-	b.Helper()
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{
-		"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600,
-	}, nil)
 }
 
 // media sets a media feature, such as prefers-color-scheme.
 func (b tab) media(name, value string) {
 	b.Helper()
-	b.call("Emulation.setEmulatedMedia", map[string]any{
-		"features": []map[string]string{{"name": name, "value": value}},
-	}, nil)
+	features := []*emulation.MediaFeature{{Name: name, Value: value}}
+	send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
 }
 
 func (b tab) screenshot() []byte {
 	b.Helper()
-	var shot struct{ Data string }
-	b.call("Page.captureScreenshot", map[string]any{"format": "png"}, &shot)
-	data, err := base64.StdEncoding.DecodeString(shot.Data)
-	require.NoError(b, err)
-	return squeeze(b.T, data)
+	return squeeze(b.T, run(b, chromedp.CaptureScreenshot()))
 }
 
 // squeeze reduces a PNG to the 256 colours that it has most of: the page has few, and the edges of letters.
@@ -138,45 +139,36 @@ func squeeze(t *testing.T, data []byte) []byte {
 	return out.Bytes()
 }
 
-// keys are what a keyboard sends.
-var keys = map[string]struct {
-	code int
-	text string
-}{"Tab": {9, ""}, "Enter": {13, "\r"}, "Escape": {27, ""}, "/": {191, "/"}}
-
-// press presses a key.
+// press presses a key, such as kb.Tab.
 func (b tab) press(key string) {
 	b.Helper()
-	k := keys[key]
-	event := map[string]any{"type": "keyDown", "key": key, "windowsVirtualKeyCode": k.code}
-	if k.text != "" {
-		event["text"] = k.text
-	}
-	b.call("Input.dispatchKeyEvent", event, nil)
-	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "windowsVirtualKeyCode": k.code}, nil)
+	b.do(chromedp.KeyEvent(key))
+}
+
+// slash presses the key "/" in such a way that the page may prevent its effect. The keys of chromedp are already typed then.
+func (b tab) slash() {
+	b.Helper()
+	send(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: "keyDown", Key: "/", Text: "/"})
 }
 
 // enter enters a text where the focus is.
 func (b tab) enter(text string) {
 	b.Helper()
-	b.call("Input.insertText", map[string]any{"text": text}, nil)
+	send(b, input.InsertText, input.InsertTextParams{Text: text})
 }
 
-// click clicks in the middle of an element, as a mouse does.
+// click clicks an element once nothing covers its middle. It looks and clicks in one step, for a live page moves its rows.
 func (b tab) click(element string) {
 	b.Helper()
-	var at struct{ X, Y float64 }
-	b.eval(fmt.Sprintf(`(() => {
+	b.eventually(fmt.Sprintf(`(() => {
 		const e = %s
 		e.scrollIntoView({block: "center"})
 		const r = e.getBoundingClientRect()
-		return {x: r.x + r.width / 2, y: r.y + r.height / 2}
-	})()`, element), &at)
-	for _, kind := range []string{"mousePressed", "mouseReleased"} {
-		b.call("Input.dispatchMouseEvent", map[string]any{
-			"type": kind, "x": at.X, "y": at.Y, "button": "left", "clickCount": 1,
-		}, nil)
-	}
+		if (!e.contains(document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2))) return false
+		e.focus()
+		e.click()
+		return true
+	})()`, element))
 }
 
 // quote returns a literal of JavaScript.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp/kb"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/console"
 	"github.com/seed8d1e2389/resilience/examples/chromiumtest"
@@ -132,11 +133,11 @@ func TestIsolateAndResetByClick(t *testing.T) {
 
 	b.eventually(`document.activeElement.id === "token"`)
 	b.enter("sword…fish")
-	b.press("Enter")
+	b.press(kb.Enter)
 	b.eventually(`document.querySelector("#dialog-error").innerText.includes("isn't an access token")`)
-	b.eval(`document.querySelector("#token").value = ""`, new(any))
+	b.eval(`document.querySelector("#token").value = ""`)
 	b.enter("swordfish")
-	b.press("Enter")
+	b.press(kb.Enter)
 	b.shows("search", "trouble", "isolated", "“maintenance until 14:00”", "Until it is reset")
 	assert.True(t, b.is(`!document.querySelector("#dialog").open`))
 	reason, _ := s.guard.Breaker("search").Isolated()
@@ -261,13 +262,13 @@ func TestTwoHundredTools(t *testing.T) {
 	const order = `[...document.querySelectorAll("h3")].map(e => e.textContent).slice(0, 3).join()`
 	assert.Equal(t, "tool-150,tool-170,tool-000", b.text(order), "the worst first")
 
-	b.press("/")
+	b.slash()
 	b.eventually(`document.activeElement.id === "filter"`)
 	b.enter("tool-19 closed")
 	b.eventually(`document.querySelectorAll(".row").length === 10`)
 	b.enter("nonsense")
 	b.eventually(`document.querySelector("#nothing").innerText.includes("Nothing matches")`)
-	b.press("Escape")
+	b.press(kb.Escape)
 	b.eventually(`document.querySelectorAll(".row").length === 200`)
 	b.eventually(summary + ` === "1 of 200 tools can't be called"`)
 }
@@ -277,7 +278,7 @@ func TestAKeyboardIsEnough(t *testing.T) {
 	b := open(t, s.url(), 1280, 800)
 	b.shows("c", "working", "closed")
 	for range 5 { // the link to the rows, the filter, and one button each
-		b.press("Tab")
+		b.press(kb.Tab)
 	}
 	const focused = `document.activeElement.getAttribute("aria-label")`
 	assert.Equal(t, "Isolate c…", b.text(focused))
@@ -287,16 +288,16 @@ func TestAKeyboardIsEnough(t *testing.T) {
 	assert.Equal(t, "Isolate c…", b.text(focused), "the row was moved to the top")
 	assert.NotEqual(t, "none", b.text(`getComputedStyle(document.activeElement).outlineStyle`))
 
-	b.press("Tab")
+	b.press(kb.Tab)
 	assert.Equal(t, "Reset c…", b.text(focused))
-	b.press("Enter")
+	b.press(kb.Enter)
 	b.eventually(`document.activeElement.id === "dialog-submit"`)
-	b.press("Escape")
+	b.press(kb.Escape)
 	b.eventually(`!document.querySelector("#dialog").open`)
 	assert.Equal(t, "Reset c…", b.text(focused))
-	b.press("Enter")
+	b.press(kb.Enter)
 	b.eventually(`document.activeElement.id === "dialog-submit"`)
-	b.press("Enter")
+	b.press(kb.Enter)
 	b.shows("c", "working", "closed")
 	assert.Equal(t, resilience.StateClosed, s.guard.Breaker("c").State())
 }
@@ -335,7 +336,7 @@ func TestThePageComesBackAfterARestart(t *testing.T) {
 func TestUpdatesContinueHistories(t *testing.T) {
 	s := serve(t, nil, nil, "a")
 	b := open(t, s.url(), 1280, 800)
-	b.eval(`void import("./page/model.js").then(m => { window.model = new m.Model() })`, new(any))
+	b.eval(`void import("./page/model.js").then(m => { window.model = new m.Model() })`)
 	b.eventually(`window.model !== undefined`)
 	assert.Equal(t, "40,50,60", b.text(`(() => {
 		const tool = (...starts) => [{tool: "a", breaker: "a", history: starts.map(t => [t, 1, 0, 0, 0, 0, 0])}]
@@ -370,7 +371,7 @@ func TestTimesOfAnotherDayHaveTheirDay(t *testing.T) {
 	s := serve(t, nil, nil, "a")
 	b := open(t, s.url(), 1280, 800)
 	b.eval(`void Promise.all([import("./page/changes.js"), import("./page/format.js")])
-		.then(([changes, format]) => { window.used = {...changes, ...format} })`, new(any))
+		.then(([changes, format]) => { window.used = {...changes, ...format} })`)
 	b.eventually(`window.used !== undefined`)
 	assert.Equal(t, "00:05:09", b.text(`used.clock(new Date(2026, 10, 23, 0, 5, 9), new Date(2026, 10, 23, 14))`))
 
@@ -380,7 +381,7 @@ func TestTimesOfAnotherDayHaveTheirDay(t *testing.T) {
 		const at = new Date(2026, 10, 22, 14).toISOString()
 		const all = [{number: 1, time: at, breaker: "db", from: "closed", to: "isolated", cause: "manual"}]
 		return day => { changes.show(all, {now: new Date(2026, 10, day, 15).getTime()}); return e.textContent }
-	}`, new(any))
+	}`)
 	assert.Contains(t, b.text(`list()(22)`), "14:00:00")
 	assert.True(t, b.is(`(show => { show(22); return show(23) === list()(23) })(list())`))
 }
@@ -394,14 +395,14 @@ func TestAnswerBelongsToItsDialog(t *testing.T) {
 		window.press = id => document.getElementById(id).click()
 		window.shown = () => document.getElementById("dialog").open ? document.getElementById("dialog-heading").textContent : ""
 		window.fetch = () => new Promise(resolve => { window.answer = body => resolve(Response.json(body)) })
-	})`, new(any))
+	})`)
 	b.eventually(`window.shown !== undefined`)
-	b.eval(`ask("reset", "db"), press("dialog-submit"), press("dialog-cancel"), ask("isolate", "search")`, new(any))
+	b.eval(`ask("reset", "db"), press("dialog-submit"), press("dialog-cancel"), ask("isolate", "search")`)
 	assert.False(t, b.is(`document.getElementById("dialog-submit").disabled`))
-	b.eval(`answer({breaker: "db"})`, new(any))
+	b.eval(`answer({breaker: "db"})`)
 	b.eventually(`window.done === "db"`)
 	assert.Equal(t, "Isolate search?", b.text(`shown()`))
 
-	b.eval(`press("dialog-submit"), answer({breaker: "search"})`, new(any))
+	b.eval(`press("dialog-submit"), answer({breaker: "search"})`)
 	b.eventually(`window.done === "search" && shown() === ""`)
 }

@@ -25,7 +25,7 @@ func TestScreenshots(t *testing.T) {
 	url, _ := replay(t, outage(t))
 	for _, tc := range []struct {
 		name, scheme  string
-		width, height int
+		width, height int64
 	}{
 		{"light", "light", 1280, 800},
 		{"dark", "dark", 1280, 800},
