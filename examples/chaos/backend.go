@@ -2,48 +2,69 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net"
 	"net/http"
-	"path"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
 
-// A backend is an HTTP server that can slow down, hang, die and come back. The path of a
-// request is /server/n, the name of the MCP server that sent it and the number of the call,
-// or healthPath.
+// A network connects the servers with their backend, the only host on it.
+type network interface {
+	// listen returns a listener for the backend, at the same address every time.
+	listen() (net.Listener, error)
+
+	// dial connects to the backend. It is an http.Transport's DialContext, and ignores the address. If the backend
+	// doesn't listen, the connection is refused.
+	dial(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// loopback is a network over real TCP.
+type loopback struct {
+	addr string // set by the first listen, which must return before the first dial
+}
+
+func (l *loopback) listen() (net.Listener, error) {
+	if l.addr != "" {
+		return net.Listen("tcp", l.addr)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		l.addr = listener.Addr().String()
+	}
+	return listener, err
+}
+
+func (l *loopback) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", l.addr)
+}
+
+// A backend is an HTTP server that can slow down, hang, die and come back. The path of a request is the number of the
+// call, or healthPath.
 type backend struct {
 	network network
 	calls   []call
-	fail    func(error) // ends the run if the backend can't continue
 
-	mu      sync.Mutex // guards what follows
-	mode    mode
-	server  *http.Server
-	traffic map[string]*traffic // by MCP server
+	mu     sync.Mutex // guards what follows
+	mode   mode
+	server *http.Server // nil while the backend is dead
 }
 
 const healthPath = "/healthz" // answers at once if the backend answers at all
 
-// Traffic counts the requests by calls of one MCP server that reached the backend.
-type traffic struct {
-	requests, open, mostOpen int
-}
-
 // live takes the backend through the phases.
-func (b *backend) live(ctx context.Context, start time.Time, phases []phase) {
+func (b *backend) live(ctx context.Context, start time.Time, phases []phase) error {
 	for _, p := range phases {
 		if !sleepUntil(ctx, start.Add(p.from)) {
-			return
+			return ctx.Err()
 		}
 		if err := b.set(p.mode); err != nil {
-			b.fail(err)
-			return
+			return err
 		}
 	}
+	return nil
 }
 
 // set changes the mode, and starts or stops the server if the new mode needs it.
@@ -52,105 +73,51 @@ func (b *backend) set(m mode) error {
 	defer b.mu.Unlock()
 	b.mode = m
 
-	if m == dead {
-		if b.server != nil {
-			_ = b.server.Close() // closes connections in use, too, as the end of a process does
-			b.server = nil
+	switch {
+	case m == dead && b.server != nil:
+		_ = b.server.Close() // closes connections in use, too, as the end of a process does
+		b.server = nil
+	case m != dead && b.server == nil:
+		listener, err := b.network.listen()
+		if err != nil {
+			return fmt.Errorf("backend: %w", err)
 		}
-		return nil
+		b.server = &http.Server{Handler: b}
+		go func(server *http.Server) { _ = server.Serve(listener) }(b.server) // until Close
 	}
-	if b.server != nil {
-		return nil
-	}
-
-	listener, err := b.network.listen()
-	if err != nil {
-		return fmt.Errorf("backend: %w", err)
-	}
-	b.server = &http.Server{Handler: b}
-	go func(server *http.Server) {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			b.fail(fmt.Errorf("backend: %w", err))
-		}
-	}(b.server)
 	return nil
 }
 
 func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	m := b.mode
+	b.mu.Unlock()
+	if m == hangs {
+		<-r.Context().Done()
+		return
+	}
 	if r.URL.Path == healthPath {
-		if b.current() == hangs {
-			<-r.Context().Done()
-		}
 		return
 	}
 
-	server := strings.Trim(path.Dir(r.URL.Path), "/")
-	n, err := strconv.Atoi(path.Base(r.URL.Path))
+	n, err := strconv.Atoi(r.URL.Path[1:])
 	if err != nil || n < 0 || n >= len(b.calls) {
 		http.NotFound(w, r)
 		return
 	}
-
-	m := b.enter(server)
-	defer b.leave(server)
-
 	latency := b.calls[n].latency
-	switch m {
-	case slow:
+	if m == slow {
 		latency *= slowdown
-	case hangs:
-		<-r.Context().Done()
-		return
 	}
 	if sleepUntil(r.Context(), time.Now().Add(latency)) {
 		fmt.Fprintln(w, "All is well")
 	}
 }
 
-func (b *backend) current() mode {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.mode
-}
-
-// enter counts a request and returns the mode that applies to it.
-func (b *backend) enter(server string) mode {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	t := b.traffic[server]
-	if t == nil {
-		t = &traffic{}
-		b.traffic[server] = t
-	}
-
-	t.requests++
-	t.open++
-	t.mostOpen = max(t.mostOpen, t.open)
-	return b.mode
-}
-
-func (b *backend) leave(server string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.traffic[server].open--
-}
-
-// reached returns what reached the backend from an MCP server.
-func (b *backend) reached(server string) traffic {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if t := b.traffic[server]; t != nil {
-		return *t
-	}
-	return traffic{}
-}
-
 // sleepUntil waits until t. It returns false if ctx ends before that.
 func sleepUntil(ctx context.Context, t time.Time) bool {
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(time.Until(t)):
 		return true
 	case <-ctx.Done():
 		return false

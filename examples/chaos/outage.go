@@ -8,6 +8,56 @@ import (
 	"time"
 )
 
+// A config describes the outage, and what the servers and their clients do about it.
+type config struct {
+	seed              uint64
+	agents            int
+	every             time.Duration // between an agent's calls, on average
+	clientTimeout     time.Duration // after which the agents' clients give up on a call
+	timeout, cooldown time.Duration // of the guards
+	probeInterval     time.Duration
+	phases            []phase // in order, without gaps
+}
+
+// newConfig returns the config of docs/chaos.svg, with all durations divided by speed.
+func newConfig(seed uint64, speed int) config {
+	scaled := func(d time.Duration) time.Duration { return d / time.Duration(speed) }
+	cfg := config{
+		seed:          seed,
+		agents:        8,
+		every:         scaled(10 * time.Second),
+		clientTimeout: scaled(time.Minute),
+		timeout:       scaled(10 * time.Second),
+		cooldown:      scaled(30 * time.Second),
+		probeInterval: scaled(time.Second),
+	}
+
+	at := time.Duration(0)
+	for _, p := range []struct {
+		name   string
+		mode   mode
+		length time.Duration
+	}{
+		{"healthy", answers, time.Minute},
+		{"slow", slow, time.Minute},
+		{"hangs", hangs, 2 * time.Minute},
+		{"dead", dead, 2 * time.Minute},
+		{"back", answers, 2 * time.Minute},
+	} {
+		next := at + scaled(p.length)
+		cfg.phases = append(cfg.phases, phase{p.name, p.mode, at, next})
+		at = next
+	}
+	return cfg
+}
+
+// A phase is a part of the outage.
+type phase struct {
+	name     string
+	mode     mode
+	from, to time.Duration // since the start
+}
+
 // A mode is what the backend does with a request.
 type mode int
 
@@ -20,35 +70,20 @@ const (
 
 const slowdown = 8
 
-// A phase is a part of the outage.
-type phase struct {
-	name     string
-	mode     mode
-	from, to time.Duration // since the start
-}
+// end returns how long the whole outage lasts.
+func (cfg config) end() time.Duration { return cfg.phases[len(cfg.phases)-1].to }
 
-// outage returns the phases in order, without gaps.
-func outage(cfg config) []phase {
-	phases := []phase{
-		{name: "healthy", mode: answers, to: cfg.healthy},
-		{name: "slow", mode: slow, to: cfg.slow},
-		{name: "hangs", mode: hangs, to: cfg.hang},
-		{name: "dead", mode: dead, to: cfg.dead},
-		{name: "back", mode: answers, to: cfg.back},
+// down returns from when to when the backend answers no call.
+func (cfg config) down() (from, to time.Duration) {
+	for _, p := range cfg.phases {
+		switch p.mode {
+		case hangs:
+			from = p.from
+		case dead:
+			to = p.to
+		}
 	}
-
-	at := time.Duration(0)
-	for i := range phases {
-		phases[i].from, phases[i].to = at, at+phases[i].to
-		at = phases[i].to
-	}
-	return phases
-}
-
-// length returns how long the whole outage lasts.
-func length(cfg config) time.Duration {
-	phases := outage(cfg)
-	return phases[len(phases)-1].to
+	return from, to
 }
 
 // A call is what an agent asks of each server.
@@ -58,31 +93,27 @@ type call struct {
 	latency time.Duration // of the backend while it is healthy
 }
 
-// schedule returns all calls, ordered by time. It depends on nothing but cfg, so both
-// servers receive the same calls, and the same seed gives the same calls again.
-func schedule(cfg config) []call {
-	end := length(cfg)
-	var calls []call
+// schedule returns all calls, ordered by time. All servers receive the same calls, and the same seed gives the same
+// calls again.
+func schedule(cfg config) (calls []call) {
 	for agent := range cfg.agents {
-		// Each agent has its own generator, so adding an agent doesn't change the others' calls.
 		rng := rand.New(rand.NewPCG(cfg.seed, uint64(agent)))
 		every := float64(cfg.every)
 
 		at := micros(rng.Float64() * every)
-		for at < end {
+		for at < cfg.end() {
 			// Latencies are log-normal. About one in seven slow ones exceeds the timeout.
 			latency := micros(float64(cfg.timeout) / 12 * math.Exp(0.4*rng.NormFloat64()))
 			calls = append(calls, call{agent, at, latency})
 			at += micros((0.5 + rng.Float64()) * every)
 		}
 	}
-
 	slices.SortStableFunc(calls, func(a, b call) int { return cmp.Compare(a.at, b.at) })
 	return calls
 }
 
-// micros returns nanoseconds as a duration of whole microseconds: the last digits of a
-// float64 differ between architectures.
+// micros returns nanoseconds as a duration of whole microseconds: the last digits of a float64 differ between
+// architectures.
 func micros(nanoseconds float64) time.Duration {
 	return time.Duration(nanoseconds).Round(time.Microsecond)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,38 +12,69 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// slack is how much longer than its timeout a call may take in real time.
-const slack = 500 * time.Millisecond
+// An outcome is how a call ended for the agent that made it.
+type outcome int
 
-// made returns when the calls with one of these outcomes were made. Without an outcome it
-// returns those of all calls.
-func (r result) made(ended ...outcome) (at []time.Duration) {
+const (
+	succeeded outcome = iota
+	guided            // failed, and the agent received guidance: what happened and what to do next
+	failed            // failed with no more than the tool's own error
+	gaveUp            // wasn't answered in time: the client stopped waiting
+	outcomes
+)
+
+var outcomeNames = [outcomes]string{"succeeded", "failed, with guidance", "failed, without guidance", "client gave up"}
+
+// A record says when a call was made, how long it took, and how it ended.
+type record struct {
+	at, took time.Duration // at is the time since the start
+	outcome  outcome
+}
+
+// A change is a change of the breaker's state.
+type change struct {
+	at time.Duration
+	to resilience.State
+}
+
+// A result is what happened to one server in the outage.
+type result struct {
+	records []record        // one for each call of the schedule, in its order
+	sent    []time.Duration // when the tool called the backend, whether or not it listened
+	probes  []time.Duration // when a Probe asked it
+	changes []change        // empty without a guard
+}
+
+// Results holds what happened to each server.
+type results [kinds]result
+
+// made returns when the calls with an outcome were made.
+func (r result) made(o outcome) (at []time.Duration) {
 	for _, rec := range r.records {
-		if len(ended) == 0 || slices.Contains(ended, rec.outcome) {
+		if rec.outcome == o {
 			at = append(at, rec.at)
 		}
 	}
 	return at
 }
 
-func (r result) count(o outcome) int { return len(r.made(o)) }
-
-// latency returns the q-quantile of how long the calls took, including those for which the client
-// stopped waiting. The median is 0.5, the longest 1.
+// latency returns the q-quantile of how long the calls took, including those for which the client stopped waiting. The
+// median is 0.5, the longest 1.
 func (r result) latency(q float64) time.Duration {
 	if len(r.records) == 0 {
 		return 0
 	}
-	took := make([]time.Duration, len(r.records))
-	for i, rec := range r.records {
-		took[i] = rec.took
+	var took []time.Duration
+	for _, rec := range r.records {
+		took = append(took, rec.took)
 	}
 	slices.Sort(took)
 	return took[int(q*float64(len(took)-1)+0.5)]
 }
 
-// sentIn returns how many requests were sent to the backend from one time to another.
-func (r result) sentIn(from, to time.Duration) (n int) {
+// sentWhileDown returns how many requests were sent to the backend while it answered none.
+func (r result) sentWhileDown(cfg config) (n int) {
+	from, to := cfg.down()
 	for _, at := range r.sent {
 		if from <= at && at < to {
 			n++
@@ -53,59 +83,25 @@ func (r result) sentIn(from, to time.Duration) (n int) {
 	return n
 }
 
-// changesTo returns how often the breaker changed to a state.
-func (r result) changesTo(s resilience.State) (n int) {
-	for _, c := range r.changes {
-		if c.to == s {
+// failedSince returns how many of the calls failed that were made from a time on.
+func (r result) failedSince(from time.Duration) (n int) {
+	for _, rec := range r.records {
+		if rec.at >= from && rec.outcome != succeeded {
 			n++
 		}
 	}
 	return n
 }
 
-// down returns from when to when the backend answered no call.
-func down(cfg config) (from, to time.Duration) {
-	for _, p := range outage(cfg) {
-		switch p.mode {
-		case hangs:
-			from = p.from
-		case dead:
-			to = p.to
-		}
-	}
-	return from, to
-}
-
-// succeededIn returns how many of the calls that were made from one time to another succeeded, and how many there
-// were.
-func (r result) succeededIn(from, to time.Duration) (n, of int) {
-	for _, rec := range r.records {
-		if from <= rec.at && rec.at < to {
-			of++
-			if rec.outcome == succeeded {
-				n++
-			}
-		}
-	}
-	return n, of
-}
-
-// recovery returns how long after the backend's return the first call was made that succeeded, and false if none
-// succeeded.
+// recovery returns how long after the backend's return the first call was made that succeeded, and false if none did.
 func (r result) recovery(cfg config) (after time.Duration, ok bool) {
-	_, back := down(cfg)
-	for _, rec := range r.records { // ordered by when they were made
+	_, back := cfg.down()
+	for _, rec := range r.records {
 		if rec.at >= back && rec.outcome == succeeded {
 			return rec.at - back, true
 		}
 	}
 	return 0, false
-}
-
-// failedSince returns how many of the calls failed that were made from a time on.
-func (r result) failedSince(from time.Duration) int {
-	n, of := r.succeededIn(from, math.MaxInt64)
-	return of - n
 }
 
 // table prints the figures of all servers.
@@ -118,89 +114,26 @@ func table(w io.Writer, cfg config, all results) error {
 		}
 		fmt.Fprint(t, "\t\n")
 	}
+	_, back := cfg.down()
 
 	fmt.Fprintf(t, "\t%s\t\n", strings.Join(kindNames[:], "\t"))
 	row("calls", func(r result) any { return len(r.records) })
 	for o := range outcomes {
-		row(outcomeNames[o], func(r result) any { return r.count(o) })
+		row(outcomeNames[o], func(r result) any { return len(r.made(o)) })
 	}
-	for _, p := range outage(cfg) {
-		row("succeeded while "+p.name, func(r result) any {
-			n, of := r.succeededIn(p.from, p.to)
-			return fmt.Sprintf("%d of %d", n, of)
-		})
-	}
-
 	row("median latency", func(r result) any { return display(r.latency(0.5)) })
 	row("95th percentile", func(r result) any { return display(r.latency(0.95)) })
 	row("longest call", func(r result) any { return display(r.latency(1)) })
-
-	from, to := down(cfg)
-	row("failed after the backend was back", func(r result) any { return r.failedSince(to) })
+	row("failed after the backend was back", func(r result) any { return r.failedSince(back) })
 	row("first success after it was back", func(r result) any {
 		if after, ok := r.recovery(cfg); ok {
 			return display(after)
 		}
 		return "never"
 	})
-
-	row("requests to the backend", func(r result) any { return len(r.sent) })
-	row("requests while it hung or was dead", func(r result) any { return r.sentIn(from, to) })
-	row("requests that reached it", func(r result) any { return r.reached.requests })
-	row("most requests open at once", func(r result) any { return r.reached.mostOpen })
+	row("requests while it hung or was dead", func(r result) any { return r.sentWhileDown(cfg) })
 	row("Probes", func(r result) any { return len(r.probes) })
-
-	row("breaker opened", func(r result) any { return r.changesTo(resilience.StateOpen) })
-	row("breaker half-open", func(r result) any { return r.changesTo(resilience.StateHalfOpen) })
-	row("breaker closed", func(r result) any { return r.changesTo(resilience.StateClosed) })
 	return t.Flush()
-}
-
-// claims returns which of our claims about the guards the run has disproved.
-func claims(cfg config, all results) (broken []string) {
-	if all[unguarded].count(gaveUp) == 0 {
-		broken = append(broken, "no client gave up on the unguarded server: there was no outage to speak of")
-	}
-	for _, k := range []kind{guarded, probing} {
-		for _, text := range claimsOfGuard(cfg, all[unguarded], all[k]) {
-			broken = append(broken, fmt.Sprintf("the server %s: %s", kindNames[k], text))
-		}
-	}
-
-	// What a Probe is for: a call that is made an interval after the backend's return isn't rejected any more.
-	_, back := down(cfg)
-	from := back + cfg.probeInterval + slack
-	if n := all[probing].failedSince(from); n > 0 {
-		broken = append(broken, fmt.Sprintf(
-			"the server with a Probe: %d calls failed that were made %s or more after the backend's return",
-			n, display(from-back)))
-	}
-	return broken
-}
-
-// claimsOfGuard returns which claims about every guard the run has disproved.
-func claimsOfGuard(cfg config, unguarded, guarded result) (broken []string) {
-	expect := func(ok bool, format string, args ...any) {
-		if !ok {
-			broken = append(broken, fmt.Sprintf(format, args...))
-		}
-	}
-
-	expect(guarded.count(gaveUp) == 0, "%d clients gave up", guarded.count(gaveUp))
-	expect(guarded.count(failed) == 0, "%d failures came without guidance", guarded.count(failed))
-	longest := guarded.latency(1)
-	expect(longest <= cfg.timeout+slack, "a call took %s; the timeout is %s", display(longest), display(cfg.timeout))
-
-	from, to := down(cfg)
-	without, with := unguarded.sentIn(from, to), guarded.sentIn(from, to)
-	expect(with < without, "it sent %d requests while the backend was down, the unguarded one %d", with, without)
-
-	expect(guarded.changesTo(resilience.StateOpen) > 0, "the breaker never opened")
-	closed := len(guarded.changes) > 0 && guarded.changes[len(guarded.changes)-1].to == resilience.StateClosed
-	expect(closed, "the breaker isn't closed at the end")
-	_, again := guarded.recovery(cfg)
-	expect(again, "no call succeeded after the backend was back")
-	return broken
 }
 
 // display returns a rounded duration, in seconds from one second on: 60s, not 1m0s.
@@ -208,8 +141,5 @@ func display(d time.Duration) string {
 	if d >= time.Second {
 		return strconv.FormatFloat(d.Round(10*time.Millisecond).Seconds(), 'f', -1, 64) + "s"
 	}
-	if d >= 10*time.Millisecond {
-		return d.Round(time.Millisecond).String()
-	}
-	return d.Round(10 * time.Microsecond).String()
+	return d.Round(time.Millisecond).String()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
+	"golang.org/x/sync/errgroup"
 )
 
 const toolName = "fetch"
@@ -30,113 +30,64 @@ const (
 
 var kindNames = [kinds]string{"without the guard", "with the guard", "with a Probe"}
 
-// An outcome is how a call ended for the agent that made it.
-type outcome int
-
-const (
-	succeeded outcome = iota
-	guided            // failed, and the agent received guidance: what happened and what to do next
-	failed            // failed with no more than the tool's own error
-	gaveUp            // wasn't answered in time: the client stopped waiting
-	outcomes
-)
-
-var outcomeNames = [outcomes]string{"succeeded", "failed, with guidance", "failed, without guidance", "client gave up"}
-
-// A record says when a call was made, how long it took, and how it ended.
-type record struct {
-	at, took time.Duration // at is the time since the start
-	outcome  outcome
-}
-
-// A change is a change of the breaker's state.
-type change struct {
-	at time.Duration
-	to resilience.State
-}
-
-// A result is what happened to one server in the outage.
-type result struct {
-	records []record        // one for each call of the schedule
-	sent    []time.Duration // when the tool called the backend, whether or not it listened; ordered by time
-	probes  []time.Duration // when a Probe asked it; ordered by time
-	changes []change        // empty without a guard
-	reached traffic
-}
-
-// Results holds what happened to each server.
-type results [kinds]result
-
 // drive takes a server of each kind through the same outage, at the same time.
 func drive(ctx context.Context, cfg config, network network) (all results, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-
 	calls := schedule(cfg)
-	b := &backend{network: network, calls: calls, fail: cancel, traffic: map[string]*traffic{}}
+	b := &backend{network: network, calls: calls}
 	if err := b.set(answers); err != nil {
-		return results{}, err
+		return all, err
 	}
 	defer func() { _ = b.set(dead) }()
 
-	var trials []*trial
+	var trials [kinds]*trial
 	for k := range kinds {
-		t := newTrial(k, cfg, network)
-		trials = append(trials, t)
+		t := newTrial(cfg, network, len(calls))
+		trials[k] = t
 		defer t.close()
-		if err := t.protect(); err != nil { // the one difference
-			return results{}, err
+		if err := t.protect(k); err != nil { // the one difference
+			return all, err
 		}
 		if err := t.connect(ctx); err != nil {
-			return results{}, err
+			return all, err
 		}
 	}
 
 	start := time.Now()
 	for _, t := range trials {
-		t.start, t.records = start, make([]record, len(calls))
+		t.start = start
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { b.live(ctx, start, outage(cfg)) })
-	wg.Go(func() { load(ctx, start, calls, trials, cancel) })
-	wg.Wait()
-	sleepUntil(ctx, start.Add(length(cfg)))
-	if ctx.Err() != nil {
-		return results{}, context.Cause(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.live(ctx, start, cfg.phases) })
+	group.Go(func() error { return load(ctx, start, calls, trials[:]) })
+	if err := group.Wait(); err != nil {
+		return all, err
 	}
 	for k, t := range trials {
-		all[k] = t.end(b)
+		all[k] = t.result()
 	}
 	return all, nil
 }
 
-// load asks every server for each of the calls at its time, and returns when all calls
-// have ended. It calls fail with the errors.
+// load asks every server for each of the calls at its time, and returns when all calls have ended.
 //
-// The agents ignore the guidance, and call again when they would have anyway. That is the
-// worst case for the guard and a fair comparison: all servers receive the same calls at
-// the same time. Agents that follow the guidance only make fewer calls.
-func load(ctx context.Context, start time.Time, calls []call, trials []*trial, fail func(error)) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
+// The agents ignore the guidance, and call again when they would have anyway. That is the worst case for the guard and a
+// fair comparison: all servers receive the same calls at the same time. Agents that follow the guidance only make fewer
+// calls.
+func load(ctx context.Context, start time.Time, calls []call, trials []*trial) error {
+	var group errgroup.Group
 	for n, c := range calls {
 		if !sleepUntil(ctx, start.Add(c.at)) {
-			return
+			break
 		}
 		for _, t := range trials {
-			wg.Go(func() {
-				if err := t.call(ctx, n, c.agent); err != nil {
-					fail(err)
-				}
-			})
+			group.Go(func() error { return t.call(ctx, n, c.agent) })
 		}
 	}
+	return errors.Join(group.Wait(), ctx.Err())
 }
 
 // A trial takes one server through the outage.
 type trial struct {
-	kind     kind
-	name     string
 	cfg      config
 	start    time.Time
 	server   *mcp.Server
@@ -150,16 +101,19 @@ type trial struct {
 	changes []change
 }
 
-func newTrial(kind kind, cfg config, network network) *trial {
-	name := [kinds]string{"unguarded", "guarded", "probing"}[kind]
+func newTrial(cfg config, network network, calls int) *trial {
 	t := &trial{
-		kind:   kind,
-		name:   name,
-		cfg:    cfg,
-		server: mcp.NewServer(&mcp.Implementation{Name: name, Version: "1.0.0"}, nil),
-		http:   http.Client{Transport: &http.Transport{DialContext: network.dial}},
+		cfg:     cfg,
+		server:  mcp.NewServer(&mcp.Implementation{Name: "chaos", Version: "1.0.0"}, nil),
+		http:    http.Client{Transport: &http.Transport{DialContext: network.dial}},
+		records: make([]record, calls),
 	}
-	t.addTool()
+	mcp.AddTool(t.server, &mcp.Tool{Name: toolName}, func(ctx context.Context, _ *mcp.CallToolRequest, in fetchInput) (
+		*mcp.CallToolResult, any, error,
+	) {
+		text, err := t.fetch(ctx, in.Call)
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, err
+	})
 	return t
 }
 
@@ -167,31 +121,12 @@ type fetchInput struct {
 	Call int `json:"call" jsonschema:"the number of the call"`
 }
 
-type fetchOutput struct {
-	Text string `json:"text"`
-}
-
-// addTool adds the tool. Nothing in it depends on the guard.
-func (t *trial) addTool() {
-	tool := &mcp.Tool{
-		Name:        toolName,
-		Description: "Ask the backend",
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
-	}
-	mcp.AddTool(t.server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in fetchInput) (
-		*mcp.CallToolResult, fetchOutput, error,
-	) {
-		text, err := t.fetch(ctx, in.Call)
-		return nil, fetchOutput{text}, err
-	})
-}
-
+// fetch asks the backend. Nothing in it depends on the guard.
 func (t *trial) fetch(ctx context.Context, call int) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://backend/%s/%d", t.name, call), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://backend/%d", call), nil)
 	if err != nil {
 		return "", err
 	}
-
 	t.note(&t.sent)
 	res, err := t.http.Do(req)
 	if err != nil {
@@ -206,14 +141,13 @@ func (t *trial) fetch(ctx context.Context, call int) (string, error) {
 	return string(body), err
 }
 
-// protect puts the tool under the guard that the server's kind has.
-func (t *trial) protect() error {
-	if t.kind == unguarded {
+// protect puts the tool under the guard that a server of that kind has.
+func (t *trial) protect(k kind) error {
+	if k == unguarded {
 		return nil
 	}
-
 	breaker := resilience.BreakerConfig{Cooldown: t.cfg.cooldown}
-	if t.kind == probing {
+	if k == probing {
 		breaker.Probe, breaker.ProbeInterval = t.probe(), t.cfg.probeInterval
 	}
 	guard, err := resilience.New(resilience.Config{
@@ -231,6 +165,17 @@ func (t *trial) protect() error {
 	}
 	gosdk.Protect(t.server, guard)
 	return nil
+}
+
+// probe returns a Probe that asks for the backend's health, over the same network as the calls. The library draws the
+// times between Probes, so two pictures differ a little.
+func (t *trial) probe() func(context.Context) error {
+	client := &http.Client{Transport: t.http.Transport, Timeout: t.cfg.probeInterval / 2}
+	probe := resilience.ProbeURL("http://backend"+healthPath, client)
+	return func(ctx context.Context) error {
+		t.note(&t.probes)
+		return probe(ctx)
+	}
 }
 
 // connect gives each agent a session of its own.
@@ -257,8 +202,8 @@ func (t *trial) close() {
 	t.http.CloseIdleConnections()
 }
 
-// call makes a call as an agent's client does, which stops waiting after its timeout. It returns
-// an error only if the call ended in a way that no server should cause.
+// call makes a call as an agent's client does, which stops waiting after its timeout. It returns an error only if the
+// call ended in a way that no server should cause.
 func (t *trial) call(ctx context.Context, n, agent int) error {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.clientTimeout)
 	defer cancel()
@@ -270,25 +215,16 @@ func (t *trial) call(ctx context.Context, n, agent int) error {
 	case err != nil && ctx.Err() != nil:
 		r.outcome = gaveUp
 	case err != nil:
-		return fmt.Errorf("%s server, call %d: %w", t.name, n, err)
+		return fmt.Errorf("call %d: %w", n, err)
 	case !res.IsError:
 		r.outcome = succeeded
-	case hasGuidance(res):
+	case res.Meta[resilience.MetaError] != nil:
 		r.outcome = guided
 	default:
 		r.outcome = failed
 	}
 	t.records[n] = r
 	return nil
-}
-
-// hasGuidance reports whether a failure tells the agent what happened and what to do next.
-func hasGuidance(res *mcp.CallToolResult) bool {
-	var guidance struct {
-		Code, Suggestion string
-	}
-	b, err := json.Marshal(res.Meta[resilience.MetaError])
-	return err == nil && json.Unmarshal(b, &guidance) == nil && guidance.Code != "" && guidance.Suggestion != ""
 }
 
 // note appends the current time to a list of the trial's.
@@ -305,11 +241,8 @@ func (t *trial) changed(e resilience.BreakerChange) {
 	t.changes = append(t.changes, change{e.Time.Sub(t.start), e.To})
 }
 
-// end returns the result, once all calls have ended.
-func (t *trial) end(b *backend) result {
+func (t *trial) result() result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	slices.Sort(t.sent)
-	slices.Sort(t.probes)
-	return result{t.records, slices.Clone(t.sent), slices.Clone(t.probes), slices.Clone(t.changes), b.reached(t.name)}
+	return result{t.records, slices.Clone(t.sent), slices.Clone(t.probes), slices.Clone(t.changes)}
 }
