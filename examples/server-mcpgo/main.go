@@ -31,25 +31,23 @@ func main() {
 	allow := flag.String("allow", "", "the origins that may be fetched from, separated by commas")
 	probe := flag.String("probe", "",
 		"the URL to ask while the backend's breaker is open (empty means that a call is the probe)")
-	cooldown := flag.Duration("cooldown", 0, "how long a breaker stays open (0 means 30s)")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *dir, strings.Split(*allow, ","), *probe, *cooldown); err != nil && ctx.Err() == nil {
+	if err := run(ctx, *dir, strings.Split(*allow, ","), *probe); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "server-mcpgo:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, path string, origins []string, probe string, cooldown time.Duration) error {
+func run(ctx context.Context, path string, origins []string, probe string) error {
 	cfg, err := resilience.ConfigFromEnv("EXAMPLE")
 	if err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg.Tools = tools
-	cfg.Breaker.Cooldown = cooldown
 	if cfg.Breakers, err = workspace.Breakers(probe); err != nil {
 		return err
 	}

@@ -37,11 +37,10 @@ import (
 
 // The settings are what the flags set.
 type settings struct {
-	dir      string
-	origins  []string
-	probe    string
-	cooldown time.Duration
-	addr     string // empty for stdio
+	dir     string
+	origins []string
+	probe   string
+	addr    string // empty for stdio
 }
 
 func main() {
@@ -50,7 +49,6 @@ func main() {
 	allow := flag.String("allow", "", "the origins that may be fetched from, separated by commas")
 	flag.StringVar(&s.probe, "probe", "",
 		"the URL to ask while the backend's breaker is open (empty means that a call is the probe)")
-	flag.DurationVar(&s.cooldown, "cooldown", 0, "how long a breaker stays open (0 means 30s)")
 	flag.StringVar(&s.addr, "http", "",
 		"the address to serve MCP, metrics and the console at, instead of MCP over stdio")
 	debug := flag.Bool("debug", false, "log successful calls too")
@@ -77,7 +75,6 @@ func run(ctx context.Context, log *slog.Logger, s settings) error {
 		return err
 	}
 	cfg.Tools = tools
-	cfg.Breaker.Cooldown = s.cooldown
 	if cfg.Breakers, err = workspace.Breakers(s.probe); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package workspace
 import (
 	"fmt"
 	"net/url"
-	"time"
 
 	"github.com/seed8d1e2389/resilience"
 )
@@ -19,6 +18,6 @@ func Breakers(probe string) (map[string]resilience.BreakerConfig, error) {
 	}
 
 	return map[string]resilience.BreakerConfig{
-		"backend": {Probe: resilience.ProbeURL(probe, nil), ProbeInterval: time.Second},
+		"backend": {Probe: resilience.ProbeURL(probe, nil)},
 	}, nil
 }

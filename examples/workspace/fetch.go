@@ -7,12 +7,18 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
+
+	"github.com/seed8d1e2389/resilience"
 )
 
 const maxFetch = 256 << 10 // bytes of a document
+
+// client shows the guard what the servers answer. It follows no redirects, which might lead to another origin.
+var client = &http.Client{
+	Transport:     resilience.Transport(nil),
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
 
 // A Fetcher gets documents by HTTP, but only from the given origins: an agent must not be able
 // to explore the server's network.
@@ -32,8 +38,8 @@ type FetchOutput struct {
 	Text   string `json:"text"`
 }
 
-// Fetch gets a document. It follows no redirects, which might lead to another origin. Status
-// 429 and those from 500 are failures of the server, and errors; any other status is a result.
+// Fetch gets a document. Status 429 and those from 500 are failures of the server, and errors; any other status is a
+// result.
 func (f *Fetcher) Fetch(ctx context.Context, in FetchInput) (FetchOutput, error) {
 	u, err := url.Parse(in.URL)
 	if err != nil || !slices.Contains(f.Origins, u.Scheme+"://"+u.Host) {
@@ -45,9 +51,6 @@ func (f *Fetcher) Fetch(ctx context.Context, in FetchInput) (FetchOutput, error)
 	if err != nil {
 		return FetchOutput{}, err
 	}
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
 	res, err := client.Do(req)
 	if err != nil {
 		return FetchOutput{}, err
@@ -55,7 +58,7 @@ func (f *Fetcher) Fetch(ctx context.Context, in FetchInput) (FetchOutput, error)
 	defer res.Body.Close()
 
 	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500 {
-		return FetchOutput{}, &statusError{res.StatusCode, res.Header.Get("Retry-After")}
+		return FetchOutput{}, fmt.Errorf("the server answered %s", res.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxFetch))
 	if err != nil {
@@ -63,23 +66,4 @@ func (f *Fetcher) Fetch(ctx context.Context, in FetchInput) (FetchOutput, error)
 	}
 	text := strings.ToValidUTF8(string(body), "\uFFFD")
 	return FetchOutput{res.StatusCode, res.Header.Get("Content-Type"), text}, nil
-}
-
-// A statusError is a response that reports a failure of the server.
-type statusError struct {
-	status     int
-	retryAfter string // the header: seconds, a date, or empty
-}
-
-func (e *statusError) Error() string { return fmt.Sprintf("server answered %d", e.status) }
-
-// RetryAfter returns how long the server asks its clients to wait. A guard respects it.
-func (e *statusError) RetryAfter() time.Duration {
-	if s, err := strconv.Atoi(e.retryAfter); err == nil {
-		return time.Duration(s) * time.Second
-	}
-	if at, err := http.ParseTime(e.retryAfter); err == nil {
-		return time.Until(at)
-	}
-	return 0
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/examples/workspace"
@@ -113,9 +112,6 @@ func TestFetch(t *testing.T) {
 		case "/busy":
 			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(http.StatusTooManyRequests)
-		case "/down":
-			w.Header().Set("Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
-			w.WriteHeader(http.StatusServiceUnavailable)
 		case "/away":
 			http.Redirect(w, r, "http://10.0.0.7/", http.StatusFound)
 		case "/none":
@@ -148,12 +144,16 @@ func TestFetch(t *testing.T) {
 		}
 	})
 
-	t.Run("a server error has the server's delay", func(t *testing.T) {
-		for path, delay := range map[string]time.Duration{"/busy": 7 * time.Second, "/down": time.Hour, "/broken": 0} {
-			_, err := fetch(server.URL + path)
-			require.Error(t, err)
-			got := resilience.AsError("fetch", err).RetryAfter
-			assert.InDelta(t, delay, got, float64(time.Minute)*min(1, float64(delay)))
+	t.Run("a guard reads what the server has answered", func(t *testing.T) {
+		guard := resilience.Must(resilience.New(resilience.Config{Retry: resilience.Retry{MaxRetries: -1}}))
+		for path, want := range map[string]resilience.Code{
+			"/busy": resilience.CodeRateLimited, "/broken": resilience.CodeToolFailed,
+		} {
+			r := resilience.Run(t.Context(), guard, "fetch", func(ctx context.Context) (workspace.FetchOutput, error) {
+				return fetcher.Fetch(ctx, workspace.FetchInput{URL: server.URL + path})
+			})
+			assert.ErrorIs(t, r.Err, want, path)
+			assert.Equal(t, want == resilience.CodeRateLimited, r.Err.RetryAfter > 0, path)
 		}
 	})
 
