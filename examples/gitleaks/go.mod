@@ -1,6 +1,6 @@
 module github.com/seed8d1e2389/resilience/examples/gitleaks
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0
