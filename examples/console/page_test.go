@@ -83,6 +83,32 @@ func (b tab) shows(name, section string, texts ...string) {
 	}
 }
 
+// isolate presses the button that isolates a breaker, which opens a dialog.
+func (b tab) isolate(name string) {
+	b.Helper()
+	b.click(`(` + row(name) + `).querySelector(".isolate")`)
+	b.eventually(`document.querySelector("#dialog-heading").textContent === ` + quote("Isolate "+name+"?"))
+}
+
+// submit presses the button of the dialog.
+func (b tab) submit() {
+	b.Helper()
+	b.click(`document.querySelector("#dialog-submit")`)
+}
+
+// proxy serves a site behind a proxy that changes requests, and returns the URL of the page.
+func (s *site) proxy(t *testing.T, change func(*httputil.ProxyRequest)) string {
+	target, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	server := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		change(r)
+	}})
+	t.Cleanup(server.Close)
+	t.Cleanup(s.page.Close)
+	return server.URL + prefix + "/"
+}
+
 const summary = `document.querySelector("h1").textContent`
 
 const changes = `document.querySelector("#changes").innerText`
@@ -124,10 +150,10 @@ func TestIsolateAndResetByClick(t *testing.T) {
 	b := open(t, s.url(), 1280, 800)
 	b.shows("search", "working", "closed")
 
-	b.click(`(` + row("search") + `).querySelector(".isolate")`)
+	b.isolate("search")
 	b.eventually(`document.activeElement.id === "reason"`)
 	b.enter("maintenance until 14:00")
-	b.click(`document.querySelector("#dialog-submit")`)
+	b.submit()
 	b.eventually(`document.querySelector("#dialog-error").innerText.includes("access token")`)
 	assert.Equal(t, resilience.StateClosed, s.guard.Breaker("search").State())
 
@@ -146,7 +172,7 @@ func TestIsolateAndResetByClick(t *testing.T) {
 
 	b.click(`(` + row("search") + `).querySelector(".reset")`)
 	b.eventually(`document.querySelector("#dialog").innerText.includes("Reset search?")`)
-	b.click(`document.querySelector("#dialog-submit")`)
+	b.submit()
 	b.shows("search", "working", "closed")
 	assert.Equal(t, resilience.StateClosed, s.guard.Breaker("search").State())
 }
@@ -155,20 +181,10 @@ func TestIsolateAndResetByClick(t *testing.T) {
 // (A browser at such an address says nothing about that.)
 func TestTheServersReasonIsShown(t *testing.T) {
 	s := serve(t, nil, allow, "search")
-	target, err := url.Parse(s.URL)
-	require.NoError(t, err)
-	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target)
-		r.Out.Header.Del("Sec-Fetch-Site")
-	}})
-	t.Cleanup(proxy.Close)
-	t.Cleanup(s.page.Close)
-
-	b := open(t, proxy.URL+prefix+"/", 1280, 800)
+	b := open(t, s.proxy(t, func(r *httputil.ProxyRequest) { r.Out.Header.Del("Sec-Fetch-Site") }), 1280, 800)
 	b.shows("search", "working", "closed")
-	b.click(`(` + row("search") + `).querySelector(".isolate")`)
-	b.eventually(`document.activeElement.id === "reason"`)
-	b.click(`document.querySelector("#dialog-submit")`)
+	b.isolate("search")
+	b.submit()
 	b.eventually(`document.querySelector("#dialog-error").innerText.includes("must keep the Host")`)
 	assert.False(t, b.is(`document.querySelector("#token").checkVisibility()`), "a token would not help")
 }
@@ -177,23 +193,16 @@ func TestTheServersReasonIsShown(t *testing.T) {
 func TestKeyIsIsolatedBehindAProxyThatDecodesPaths(t *testing.T) {
 	s := serve(t, nil, allow, "search", "db")
 	s.call(t, "search", 5, errDown, resilience.BreakerKey("../db"))
-	target, err := url.Parse(s.URL)
-	require.NoError(t, err)
-	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target)
+	decodes := func(r *httputil.ProxyRequest) {
 		r.Out.URL.Path, r.Out.URL.RawPath = path.Clean(r.In.URL.Path), ""
 		if strings.HasSuffix(r.In.URL.Path, "/") {
 			r.Out.URL.Path += "/"
 		}
-	}})
-	t.Cleanup(proxy.Close)
-	t.Cleanup(s.page.Close)
-
-	b := open(t, proxy.URL+prefix+"/", 1280, 800)
+	}
+	b := open(t, s.proxy(t, decodes), 1280, 800)
 	b.shows("search/../db", "trouble", "open")
-	b.click(`(` + row("search/../db") + `).querySelector(".isolate")`)
-	b.eventually(`document.activeElement.id === "reason"`)
-	b.click(`document.querySelector("#dialog-submit")`)
+	b.isolate("search/../db")
+	b.submit()
 	b.shows("search/../db", "trouble", "isolated")
 	assert.Equal(t, resilience.StateClosed, s.guard.Breaker("db").State())
 }
@@ -237,10 +246,9 @@ func TestNamesAreText(t *testing.T) {
 
 	for _, name := range names {
 		b.shows(name, "working", "closed")
-		b.click(`(` + row(name) + `).querySelector(".isolate")`)
-		b.eventually(`document.querySelector("#dialog-heading").textContent === ` + quote("Isolate "+name+"?"))
+		b.isolate(name)
 		assert.True(t, b.is(`document.documentElement.scrollWidth <= innerWidth`), "the dialog of %s is too wide", name)
-		b.click(`document.querySelector("#dialog-submit")`)
+		b.submit()
 		b.shows(name, "trouble", "isolated")
 		assert.Equal(t, resilience.StateIsolated, s.guard.Breaker(name).State(), name)
 	}

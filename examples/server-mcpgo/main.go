@@ -48,8 +48,8 @@ func run(ctx context.Context, path string, origins []string, probe string) error
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg.Tools = tools
-	if cfg.Breakers, err = workspace.Breakers(probe); err != nil {
-		return err
+	if probe != "" {
+		cfg.Breakers = map[string]resilience.BreakerConfig{"backend": {Probe: resilience.ProbeURL(probe, nil)}}
 	}
 	cfg.Observers = []resilience.Observer{resilience.LogObserver(log)}
 	cfg.Log = log

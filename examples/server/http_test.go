@@ -1,11 +1,10 @@
 package main
 
 import (
-	"context"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,38 +17,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pipe is a listener in memory, for a server in a synctest bubble.
-type pipe chan net.Conn
+// A direct client calls the handler, without a network, whatever the address.
+type direct struct{ handler http.Handler }
 
-func (p pipe) Accept() (net.Conn, error) {
-	conn, ok := <-p
-	if !ok {
-		return nil, net.ErrClosed
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Host = r.URL.Host
+	if r.Body == nil {
+		r.Body = http.NoBody
 	}
-	return conn, nil
-}
-
-func (p pipe) Close() error   { close(p); return nil }
-func (p pipe) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-
-func (p pipe) dial(context.Context, string, string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	p <- theirs
-	return ours, nil
-}
-
-// serve returns a client whose requests all reach the handler, whatever their address.
-func serve(t *testing.T, handler http.Handler) *http.Client {
-	listener := make(pipe)
-	server := &http.Server{Handler: handler}
-	go func() { _ = server.Serve(listener) }() // until Close
-
-	client := &http.Client{Transport: &http.Transport{DialContext: listener.dial}}
-	t.Cleanup(func() {
-		client.CloseIdleConnections()
-		server.Close()
-	})
-	return client
+	recorder := httptest.NewRecorder()
+	d.handler.ServeHTTP(recorder, r)
+	return recorder.Result(), nil
 }
 
 func get(t *testing.T, client *http.Client, url string) (status int, body string) {
@@ -74,7 +53,7 @@ func TestMetricsAndHealthShowCalls(t *testing.T) {
 		})
 		require.NoError(t, err)
 		const url = "http://localhost"
-		client := serve(t, handler)
+		client := &http.Client{Transport: direct{handler}}
 
 		status, body := get(t, client, url+"/healthz")
 		assert.Equal(t, http.StatusOK, status)
@@ -142,27 +121,6 @@ func reset(t *testing.T, client *http.Client, url, token string) (status int) {
 
 func TestWithoutATokenNothingIsAuthorized(t *testing.T) {
 	assert.Nil(t, authorize(""), "there are no routes that change breakers then")
-}
-
-func TestServeHTTPEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	log, started := slog.New(slog.DiscardHandler), make(chan struct{})
-	ended := make(chan error, 1)
-	go func() {
-		ended <- serveHTTP(ctx, log, resilience.Config{}, "127.0.0.1:0", func(*resilience.Guard) *mcp.Server {
-			close(started)
-			return mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-		})
-	}()
-	<-started
-	cancel()
-
-	select {
-	case err := <-ended:
-		assert.NoError(t, err)
-	case <-time.After(2 * time.Minute):
-		t.Fatal("serveHTTP hasn't returned")
-	}
 }
 
 func TestServeHTTPRejectsABadAddress(t *testing.T) {

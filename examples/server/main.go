@@ -75,8 +75,8 @@ func run(ctx context.Context, log *slog.Logger, s settings) error {
 		return err
 	}
 	cfg.Tools = tools
-	if cfg.Breakers, err = workspace.Breakers(s.probe); err != nil {
-		return err
+	if s.probe != "" {
+		cfg.Breakers = map[string]resilience.BreakerConfig{"backend": {Probe: resilience.ProbeURL(s.probe, nil)}}
 	}
 	cfg.Observers = []resilience.Observer{resilience.LogObserver(log)}
 	cfg.Log = log

@@ -1,33 +1,27 @@
-// Package workspace holds the tools of the example servers. They work on a real directory and
-// fetch from real servers, and don't depend on MCP.
+// Package workspace holds the tools of the example servers. They work on a real directory and fetch from real servers,
+// and don't depend on MCP.
 package workspace
 
 import (
-	"bufio"
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/seed8d1e2389/resilience"
 )
 
 const (
 	maxMatches = 50
-	maxLine    = 64 << 10  // bytes of a line that is searched
 	maxRead    = 256 << 10 // bytes of a file
-	maxLargest = 5
 )
 
-// A Dir is a directory whose files can be searched and read. Nothing outside of it can be
-// reached, neither by ".." or an absolute path nor through a symbolic link. Its methods are safe
-// for concurrent use.
+// A Dir is a directory whose files can be searched and read. Nothing outside of it can be reached, neither by ".." or an
+// absolute path nor through a symbolic link. Its methods are safe for concurrent use.
 type Dir struct{ root *os.Root }
 
 // Open opens the directory at path.
@@ -60,8 +54,8 @@ type Match struct {
 	Text string `json:"text"`
 }
 
-// Search finds the lines of text files that contain a text, in upper or lower case. It skips
-// hidden files.
+// Search finds the lines of text files that contain a text, in upper or lower case. It skips hidden files, and the rest
+// of long ones.
 func (d *Dir) Search(ctx context.Context, in SearchInput) (SearchOutput, error) {
 	out := SearchOutput{Matches: []Match{}}
 	if in.Text == "" {
@@ -69,38 +63,26 @@ func (d *Dir) Search(ctx context.Context, in SearchInput) (SearchOutput, error) 
 	}
 
 	want := strings.ToLower(in.Text)
-	err := d.walk(ctx, ".", func(name string, info fs.FileInfo) error {
-		if len(out.Matches) > maxMatches {
-			return fs.SkipAll
+	err := d.walk(ctx, ".", func(name string, _ fs.FileInfo) error {
+		text, _, err := d.read(name)
+		if err != nil {
+			return nil // it was removed meanwhile, may not be read, or is no text
 		}
-		return d.searchFile(name, want, &out)
+		n := 0
+		for line := range strings.Lines(text) {
+			n++
+			if !strings.Contains(strings.ToLower(line), want) {
+				continue
+			}
+			if len(out.Matches) == maxMatches {
+				out.More = true
+				return fs.SkipAll
+			}
+			out.Matches = append(out.Matches, Match{name, n, strings.TrimSpace(line)})
+		}
+		return nil
 	})
-	if len(out.Matches) > maxMatches {
-		out.Matches, out.More = out.Matches[:maxMatches], true
-	}
 	return out, err
-}
-
-// searchFile adds the matches in a file to out, at most one more than Search returns.
-func (d *Dir) searchFile(name, want string, out *SearchOutput) error {
-	f, err := d.root.Open(name)
-	if err != nil {
-		return nil // it was removed meanwhile, or may not be read
-	}
-	defer f.Close()
-
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, maxLine)
-	for n := 1; lines.Scan() && len(out.Matches) <= maxMatches; n++ {
-		text := lines.Text()
-		if !utf8.ValidString(text) {
-			return nil // not a text file
-		}
-		if strings.Contains(strings.ToLower(text), want) {
-			out.Matches = append(out.Matches, Match{name, n, strings.TrimSpace(text)})
-		}
-	}
-	return nil // a line that is too long ends the search of this file only
 }
 
 // ReadInput is the input of Read.
@@ -115,47 +97,40 @@ type ReadOutput struct {
 	More bool   `json:"more" jsonschema:"whether the file is longer than this text"`
 }
 
-// Read reads a text file. What isn't a text file in the directory is an *Error with
-// CodeValidation, since the agent chose the path.
+// Read reads a text file. What isn't a text file in the directory is an *Error with CodeValidation, since the agent chose
+// the path.
 func (d *Dir) Read(_ context.Context, in ReadInput) (ReadOutput, error) {
 	name, err := inside(in.Path)
 	if err != nil {
 		return ReadOutput{}, err
 	}
+	text, more, err := d.read(name)
+	if err != nil {
+		return ReadOutput{}, invalid("%q is not a text file in the directory", in.Path)
+	}
+	return ReadOutput{name, text, more}, nil
+}
 
+// read returns the beginning of a text file, and whether there is more.
+func (d *Dir) read(name string) (text string, more bool, err error) {
 	f, err := d.root.Open(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return ReadOutput{}, invalid("There is no file %q in the directory", in.Path)
-	case err != nil:
-		// This may also be a link that leads outside.
-		return ReadOutput{}, invalid("%q can't be opened inside the directory", in.Path)
+	if err != nil {
+		return "", false, err
 	}
 	defer f.Close()
-
-	if info, err := f.Stat(); err != nil {
-		return ReadOutput{}, err
-	} else if !info.Mode().IsRegular() {
-		return ReadOutput{}, invalid("%q is not a file", in.Path)
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", false, fs.ErrInvalid
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxRead+1))
 	if err != nil {
-		return ReadOutput{}, err
+		return "", false, err
+	}
+	if bytes.IndexByte(b, 0) >= 0 {
+		return "", false, fs.ErrInvalid // no text has such a byte
 	}
 
-	more := len(b) > maxRead
-	if more {
-		b = b[:maxRead]
-		for range utf8.UTFMax - 1 { // the last character may be incomplete
-			if !utf8.Valid(b) {
-				b = b[:len(b)-1]
-			}
-		}
-	}
-	if !utf8.Valid(b) {
-		return ReadOutput{}, invalid("%q is not a text file", in.Path)
-	}
-	return ReadOutput{Path: name, Text: string(b), More: more}, nil
+	more = len(b) > maxRead
+	return strings.ToValidUTF8(string(b[:min(len(b), maxRead)]), ""), more, nil
 }
 
 // OverviewInput is the input of Overview.
@@ -165,22 +140,14 @@ type OverviewInput struct {
 
 // OverviewOutput describes the files of a directory.
 type OverviewOutput struct {
-	Files   int            `json:"files"`
-	Bytes   int64          `json:"bytes"`
-	Kinds   map[string]int `json:"kinds" jsonschema:"how many files there are of each ending"`
-	Largest []File         `json:"largest"`
+	Files int            `json:"files"`
+	Bytes int64          `json:"bytes"`
+	Kinds map[string]int `json:"kinds" jsonschema:"how many files there are of each ending"`
 }
 
-// File is the path and the size of a file.
-type File struct {
-	Path  string `json:"path"`
-	Bytes int64  `json:"bytes"`
-}
-
-// Overview counts and measures the files of the directory, or of a folder in it. It skips hidden
-// files.
+// Overview counts and measures the files of the directory, or of a folder in it. It skips hidden files.
 func (d *Dir) Overview(ctx context.Context, in OverviewInput) (OverviewOutput, error) {
-	out := OverviewOutput{Kinds: map[string]int{}, Largest: []File{}}
+	out := OverviewOutput{Kinds: map[string]int{}}
 	name, err := inside(in.Path)
 	if err != nil {
 		return out, err
@@ -193,32 +160,25 @@ func (d *Dir) Overview(ctx context.Context, in OverviewInput) (OverviewOutput, e
 		out.Files++
 		out.Bytes += info.Size()
 		out.Kinds[path.Ext(name)]++
-		out.Largest = append(out.Largest, File{name, info.Size()})
-		slices.SortFunc(out.Largest, func(a, b File) int { return int(b.Bytes - a.Bytes) })
-		out.Largest = out.Largest[:min(len(out.Largest), maxLargest)]
 		return nil
 	})
 	return out, err
 }
 
-// walk calls visit for each regular file that isn't hidden. It returns the error of ctx once ctx
-// has ended.
+// walk calls visit for each regular file that isn't hidden. It returns the error of ctx once ctx has ended.
 func (d *Dir) walk(ctx context.Context, from string, visit func(string, fs.FileInfo) error) error {
 	return fs.WalkDir(d.root.FS(), from, func(name string, entry fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
-		}
-		if err != nil {
+		case err != nil:
 			return nil // it was removed meanwhile
-		}
-
-		if name != from && strings.HasPrefix(entry.Name(), ".") {
+		case name != from && strings.HasPrefix(entry.Name(), "."):
 			if entry.IsDir() {
 				return fs.SkipDir
 			}
 			return nil
-		}
-		if !entry.Type().IsRegular() {
+		case !entry.Type().IsRegular():
 			return nil
 		}
 		info, err := entry.Info()
@@ -229,8 +189,7 @@ func (d *Dir) walk(ctx context.Context, from string, visit func(string, fs.FileI
 	})
 }
 
-// inside returns an agent's path in a form that os.Root takes, or an error if it leads outside
-// the directory.
+// inside returns an agent's path in a form that os.Root takes, or an error if it leads outside the directory.
 func inside(name string) (string, error) {
 	clean := path.Clean(strings.ReplaceAll(name, `\`, "/"))
 	if !fs.ValidPath(clean) {
@@ -244,6 +203,6 @@ func invalid(format string, args ...any) error {
 	return &resilience.Error{
 		Code:       resilience.CodeValidation,
 		Message:    fmt.Sprintf(format, args...),
-		Suggestion: "Correct the arguments, then call again. The overview tool lists what there is.",
+		Suggestion: "Correct the arguments, then call again. The search tool finds files by their text.",
 	}
 }

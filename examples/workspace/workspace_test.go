@@ -27,7 +27,7 @@ func open(t *testing.T) *workspace.Dir {
 		filepath.Join(dir, "a.txt"):        "first\nsome Treasure here\n",
 		filepath.Join(dir, "sub", "b.md"):  "# TREASURE\n",
 		filepath.Join(dir, ".git", "c"):    "treasure hidden",
-		filepath.Join(dir, "bin"):          "\xff\xfe treasure",
+		filepath.Join(dir, "bin"):          "\x00 treasure",
 		filepath.Join(dir, "big.txt"):      strings.Repeat("é", 200_000),
 		filepath.Join(dir, "sub", "many"):  strings.Repeat("needle\n", 80),
 		filepath.Join(dir, "sub", "empty"): "",
@@ -72,15 +72,13 @@ func TestReadStaysInside(t *testing.T) {
 	out, err := d.Read(t.Context(), workspace.ReadInput{Path: "./sub/../a.txt"})
 	require.NoError(t, err)
 	assert.Equal(t, workspace.ReadOutput{Path: "a.txt", Text: "first\nsome Treasure here\n"}, out)
-
 	out, err = d.Read(t.Context(), workspace.ReadInput{Path: "big.txt"})
 	require.NoError(t, err)
 	assert.True(t, out.More)
-	assert.Equal(t, strings.Repeat("é", 128<<10), out.Text)
+	assert.Len(t, out.Text, 256<<10)
 
 	for _, path := range []string{
-		"../secret.txt", "sub/../../secret.txt", `..\secret.txt`, "/etc/passwd", "link",
-		"nosuch", "sub", "bin", "", "a\x00b",
+		"../secret.txt", "sub/../../secret.txt", `..\secret.txt`, "/etc/passwd", "link", "nosuch", "sub", "bin", "", "a\x00b",
 	} {
 		_, err := d.Read(t.Context(), workspace.ReadInput{Path: path})
 		assert.ErrorIs(t, err, resilience.CodeValidation, "%q", path)
@@ -89,17 +87,11 @@ func TestReadStaysInside(t *testing.T) {
 
 func TestOverviewCountsVisibleFiles(t *testing.T) {
 	d := open(t)
-	out, err := d.Overview(t.Context(), workspace.OverviewInput{})
-	require.NoError(t, err)
-	assert.Equal(t, 6, out.Files)
-	assert.Equal(t, map[string]int{".txt": 2, ".md": 1, "": 3}, out.Kinds)
-	assert.Equal(t, workspace.File{Path: "big.txt", Bytes: 400_000}, out.Largest[0])
-	assert.Len(t, out.Largest, 5)
-
-	out, err = d.Overview(t.Context(), workspace.OverviewInput{Path: "sub"})
-	require.NoError(t, err)
-	assert.Equal(t, 3, out.Files)
-
+	for path, want := range map[string]int{"": 6, "sub": 3} {
+		out, err := d.Overview(t.Context(), workspace.OverviewInput{Path: path})
+		require.NoError(t, err)
+		assert.Equal(t, want, out.Files)
+	}
 	for _, path := range []string{"..", "/", "nosuch", "a.txt"} {
 		_, err := d.Overview(t.Context(), workspace.OverviewInput{Path: path})
 		assert.ErrorIs(t, err, resilience.CodeValidation, "%q", path)
@@ -129,18 +121,14 @@ func TestFetch(t *testing.T) {
 		return fetcher.Fetch(t.Context(), workspace.FetchInput{URL: url})
 	}
 
-	t.Run("a document is cleaned up", func(t *testing.T) {
-		out, err := fetch(server.URL + "/")
-		require.NoError(t, err)
-		want := workspace.FetchOutput{Status: 200, Type: "text/plain; charset=utf-8", Text: "hello \uFFFD"}
-		assert.Equal(t, want, out)
-	})
-
-	t.Run("a client error and a redirect are results", func(t *testing.T) {
-		for path, status := range map[string]int{"/none": 404, "/away": 302} {
+	t.Run("a document, a client error and a redirect are results", func(t *testing.T) {
+		for path, want := range map[string]workspace.FetchOutput{
+			"/": {Status: 200, Type: "text/plain; charset=utf-8", Text: "hello \uFFFD"}, "/none": {Status: 404},
+			"/away": {Status: 302, Type: "text/html; charset=utf-8", Text: "<a href=\"http://10.0.0.7/\">Found</a>.\n\n"},
+		} {
 			out, err := fetch(server.URL + path)
 			require.NoError(t, err)
-			assert.Equal(t, status, out.Status)
+			assert.Equal(t, want, out)
 		}
 	})
 
