@@ -107,8 +107,9 @@ func (b tab) eventually(expression string) {
 // media sets a media feature, such as prefers-color-scheme.
 func (b tab) media(name, value string) {
 	b.Helper()
-	features := []*emulation.MediaFeature{{Name: name, Value: value}}
-	send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+	send(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: name, Value: value}},
+	})
 }
 
 func (b tab) screenshot() []byte {
@@ -169,6 +170,28 @@ func (b tab) click(element string) {
 		e.click()
 		return true
 	})()`, element))
+}
+
+// shows waits until the row of a breaker contains all texts, in a section.
+func (b tab) shows(name, section string, texts ...string) {
+	b.Helper()
+	for _, text := range texts {
+		b.eventually(fmt.Sprintf(`(%s)?.closest("section")?.id === %s && (%s).innerText.includes(%s)`,
+			row(name), quote(section), row(name), quote(text)))
+	}
+}
+
+// isolate presses the button that isolates a breaker, which opens a dialog.
+func (b tab) isolate(name string) {
+	b.Helper()
+	b.click(`(` + row(name) + `).querySelector(".isolate")`)
+	b.eventually(`document.querySelector("#dialog-heading").textContent === ` + quote("Isolate "+name+"?"))
+}
+
+// submit presses the button of the dialog.
+func (b tab) submit() {
+	b.Helper()
+	b.click(`document.querySelector("#dialog-submit")`)
 }
 
 // quote returns a literal of JavaScript.

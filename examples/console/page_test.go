@@ -74,28 +74,6 @@ func (s *site) call(t *testing.T, tool string, n int, err error, opts ...resilie
 
 var errDown = resilience.MarkBackend(errors.New("down"))
 
-// shows waits until the row of a breaker contains all texts, in a section.
-func (b tab) shows(name, section string, texts ...string) {
-	b.Helper()
-	for _, text := range texts {
-		b.eventually(fmt.Sprintf(`(%s)?.closest("section")?.id === %s && (%s).innerText.includes(%s)`,
-			row(name), quote(section), row(name), quote(text)))
-	}
-}
-
-// isolate presses the button that isolates a breaker, which opens a dialog.
-func (b tab) isolate(name string) {
-	b.Helper()
-	b.click(`(` + row(name) + `).querySelector(".isolate")`)
-	b.eventually(`document.querySelector("#dialog-heading").textContent === ` + quote("Isolate "+name+"?"))
-}
-
-// submit presses the button of the dialog.
-func (b tab) submit() {
-	b.Helper()
-	b.click(`document.querySelector("#dialog-submit")`)
-}
-
 // proxy serves a site behind a proxy that changes requests, and returns the URL of the page.
 func (s *site) proxy(t *testing.T, change func(*httputil.ProxyRequest)) string {
 	target, err := url.Parse(s.URL)
@@ -109,9 +87,10 @@ func (s *site) proxy(t *testing.T, change func(*httputil.ProxyRequest)) string {
 	return server.URL + prefix + "/"
 }
 
-const summary = `document.querySelector("h1").textContent`
-
-const changes = `document.querySelector("#changes").innerText`
+const (
+	summary = `document.querySelector("h1").textContent`
+	changes = `document.querySelector("#changes").innerText`
+)
 
 func TestAnOutage(t *testing.T) {
 	s := serve(t, nil, allow, "search", "read", "write")

@@ -14,7 +14,6 @@ func outage(a *agent, b *backend) error {
 	a.step("Everything works")
 	a.call("search", map[string]any{"text": "gosdk.Protect("}, "")
 	a.call("read", file, "")
-	a.call("overview", nil, "")
 	a.call("fetch", fetch, "")
 
 	a.step("The agent makes a mistake")

@@ -93,7 +93,6 @@ func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.F
 
 	add(s, "search", "Find the lines that hold a text", dir.Search)
 	add(s, "read", "Read a text file", dir.Read)
-	add(s, "overview", "Count and measure the files", dir.Overview)
 	add(s, "fetch", "Get a document by HTTP", fetcher.Fetch)
 	return s
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -31,14 +29,13 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	return recorder.Result(), nil
 }
 
-func get(t *testing.T, client *http.Client, url string) (status int, body string) {
-	t.Helper()
-	res, err := client.Get(url)
-	require.NoError(t, err)
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	require.NoError(t, err)
-	return res.StatusCode, string(b)
+// ask returns what the handler answers to a request that carries a token.
+func ask(handler http.Handler, method, path, token string) (status int, body string) {
+	r := httptest.NewRequest(method, path, nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, r)
+	return recorder.Code, recorder.Body.String()
 }
 
 // In real time, an observer might miss the start of a call on a busy machine.
@@ -52,79 +49,55 @@ func TestMetricsAndHealthShowCalls(t *testing.T) {
 			return newServer(g, dir, fetcher)
 		})
 		require.NoError(t, err)
-		const url = "http://localhost"
-		client := &http.Client{Transport: direct{handler}}
+		get := func(path string) (status int, body string) { return ask(handler, http.MethodGet, path, "") }
 
-		status, body := get(t, client, url+"/healthz")
+		status, body := get("/healthz")
 		assert.Equal(t, http.StatusOK, status)
 		assert.JSONEq(t, `{"status":"ok"}`, body)
-		_, body = get(t, client, url+"/console/api/health")
+		_, body = get("/console/api/health")
 		assert.Contains(t, body, `"tool":"search"`, "before its first call")
 
 		callTool := connect(t, &mcp.StreamableClientTransport{
-			Endpoint: url + "/mcp", HTTPClient: client, DisableStandaloneSSE: true,
+			Endpoint: "http://localhost/mcp", HTTPClient: &http.Client{Transport: direct{handler}}, DisableStandaloneSSE: true,
 		})
 		call := func(tool string, args map[string]any) {
-			t.Helper()
 			_, err := callTool(tool, args, nil)
 			require.NoError(t, err)
 		}
-		call("overview", map[string]any{})
-		call("overview", map[string]any{})
-		for range 2 { // the first opens the breaker
+		for range 2 { // the first fetch opens the breaker
+			call("search", map[string]any{"text": "x"})
 			call("fetch", map[string]any{"url": servertest.Refused + "/"})
 		}
 		require.NoError(t, guard.Flush(t.Context()))
 
-		status, body = get(t, client, url+"/metrics")
-		assert.Equal(t, http.StatusOK, status)
+		_, body = get("/metrics")
 		const calls = `mcp_server_operation_duration_seconds_count`
 		const failedFetches = calls + `\{error_type="tool_error",[^}]*gen_ai_tool_name="fetch",[^}]*`
 		for _, want := range []string{
-			calls + `\{[^}]*gen_ai_tool_name="overview"[^}]*\} 2\n`,
+			calls + `\{[^}]*gen_ai_tool_name="search"[^}]*\} 2\n`,
 			failedFetches + `resilience_code="RETRY_EXHAUSTED"[^}]*\} 1\n`,
 			failedFetches + `resilience_code="CIRCUIT_OPEN"[^}]*\} 1\n`,
 			`resilience_breaker_state\{[^}]*resilience_breaker_name="backend",resilience_breaker_state="open"\} 1\n`,
 			`resilience_breaker_state\{[^}]*resilience_breaker_name="search",resilience_breaker_state="closed"\} 1\n`,
-			`resilience_calls_in_flight\{gen_ai_tool_name="overview"[^}]*\} 0\n`,
+			`resilience_calls_in_flight\{gen_ai_tool_name="search"[^}]*\} 0\n`,
 		} {
 			assert.Regexp(t, want, body)
 		}
 
-		status, body = get(t, client, url+"/healthz")
+		status, body = get("/healthz")
 		assert.Equal(t, http.StatusOK, status, "the other tools work")
 		assert.JSONEq(t, `{"status":"degraded"}`, body)
 		time.Sleep(time.Second) // the console's answers are shared for half of that
-		_, body = get(t, client, url+"/console/api/health")
+		_, body = get("/console/api/health")
 		assert.Contains(t, body, `"tool":"fetch","listed":true,"available":false,"breaker":"backend","state":"open"`)
-		status, body = get(t, client, url+"/console/")
-		assert.Equal(t, http.StatusOK, status)
+		_, body = get("/console/")
 		assert.Contains(t, body, "<!doctype html>")
 
-		assert.Equal(t, http.StatusForbidden, reset(t, client, url, "guess"))
-		assert.Equal(t, http.StatusOK, reset(t, client, url, "swordfish"))
+		for token, want := range map[string]int{"guess": http.StatusForbidden, "swordfish": http.StatusOK} {
+			status, _ = ask(handler, http.MethodPost, "/console/api/breakers/backend/reset", token)
+			assert.Equal(t, want, status, token)
+		}
 		assert.Equal(t, resilience.StateClosed, guard.Breaker("fetch").State())
+		assert.Nil(t, authorize(""), "without a token, there are no routes that change breakers")
 	})
-}
-
-// reset resets the breaker of the backend.
-func reset(t *testing.T, client *http.Client, url, token string) (status int) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/console/api/breakers/backend/reset", nil)
-	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+token)
-	res, err := client.Do(req)
-	require.NoError(t, err)
-	require.NoError(t, res.Body.Close())
-	return res.StatusCode
-}
-
-func TestWithoutATokenNothingIsAuthorized(t *testing.T) {
-	assert.Nil(t, authorize(""), "there are no routes that change breakers then")
-}
-
-func TestServeHTTPRejectsABadAddress(t *testing.T) {
-	err := serveHTTP(t.Context(), slog.New(slog.DiscardHandler), resilience.Config{}, "127.0.0.1:-1",
-		func(*resilience.Guard) *mcp.Server { return nil })
-	assert.Error(t, err)
 }

@@ -117,10 +117,9 @@ func shutDown(log *slog.Logger, guard *resilience.Guard) {
 
 // tools lists every tool, so that its health is known before its first call.
 var tools = map[string]resilience.Tool{
-	"search":   {Effect: resilience.ReadOnly},
-	"read":     {Effect: resilience.ReadOnly},
-	"overview": {Effect: resilience.ReadOnly},
-	"fetch":    {Effect: resilience.ReadOnly, Breaker: "backend"},
+	"search": {Effect: resilience.ReadOnly},
+	"read":   {Effect: resilience.ReadOnly},
+	"fetch":  {Effect: resilience.ReadOnly, Breaker: "backend"},
 }
 
 func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.Fetcher) *mcp.Server {
@@ -130,7 +129,6 @@ func newServer(guard *resilience.Guard, dir *workspace.Dir, fetcher *workspace.F
 
 	add(server, "search", "Find the lines that hold a text", dir.Search)
 	add(server, "read", "Read a text file", dir.Read)
-	add(server, "overview", "Count and measure the files", dir.Overview)
 	add(server, "fetch", "Get a document by HTTP", fetcher.Fetch)
 	return server
 }

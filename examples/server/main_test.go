@@ -1,9 +1,6 @@
 package main
 
 import (
-	"io/fs"
-	"log/slog"
-	"path/filepath"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -38,9 +35,4 @@ func connect(t *testing.T, transport mcp.Transport) servertest.Call {
 	return func(tool string, args, meta map[string]any) (any, error) {
 		return session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args, Meta: meta})
 	}
-}
-
-func TestRunReportsABadDirectory(t *testing.T) {
-	err := run(t.Context(), slog.New(slog.DiscardHandler), settings{dir: filepath.Join(t.TempDir(), "none")})
-	assert.ErrorIs(t, err, fs.ErrNotExist)
 }

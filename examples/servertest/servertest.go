@@ -83,7 +83,7 @@ func (s Server[S]) testFailuresAreResults(t *testing.T) {
 		args map[string]any
 		code resilience.Code // empty for success
 	}{
-		{"overview", map[string]any{}, ""},
+		{"search", map[string]any{"text": "x"}, ""},
 		{"read", map[string]any{"path": "../x"}, resilience.CodeValidation},
 		{"fetch", map[string]any{"url": Refused + "/"}, resilience.CodeRetryExhausted},
 	} {

@@ -63,7 +63,7 @@ func (d *Dir) Search(ctx context.Context, in SearchInput) (SearchOutput, error) 
 	}
 
 	want := strings.ToLower(in.Text)
-	err := d.walk(ctx, ".", func(name string, _ fs.FileInfo) error {
+	err := d.walk(ctx, func(name string) error {
 		text, _, err := d.read(name)
 		if err != nil {
 			return nil // it was removed meanwhile, may not be read, or is no text
@@ -133,47 +133,15 @@ func (d *Dir) read(name string) (text string, more bool, err error) {
 	return strings.ToValidUTF8(string(b[:min(len(b), maxRead)]), ""), more, nil
 }
 
-// OverviewInput is the input of Overview.
-type OverviewInput struct {
-	Path string `json:"path,omitempty" jsonschema:"a folder inside the directory; empty for all of it"`
-}
-
-// OverviewOutput describes the files of a directory.
-type OverviewOutput struct {
-	Files int            `json:"files"`
-	Bytes int64          `json:"bytes"`
-	Kinds map[string]int `json:"kinds" jsonschema:"how many files there are of each ending"`
-}
-
-// Overview counts and measures the files of the directory, or of a folder in it. It skips hidden files.
-func (d *Dir) Overview(ctx context.Context, in OverviewInput) (OverviewOutput, error) {
-	out := OverviewOutput{Kinds: map[string]int{}}
-	name, err := inside(in.Path)
-	if err != nil {
-		return out, err
-	}
-	if info, err := d.root.Stat(name); err != nil || !info.IsDir() {
-		return out, invalid("There is no folder %q in the directory", in.Path)
-	}
-
-	err = d.walk(ctx, name, func(name string, info fs.FileInfo) error {
-		out.Files++
-		out.Bytes += info.Size()
-		out.Kinds[path.Ext(name)]++
-		return nil
-	})
-	return out, err
-}
-
 // walk calls visit for each regular file that isn't hidden. It returns the error of ctx once ctx has ended.
-func (d *Dir) walk(ctx context.Context, from string, visit func(string, fs.FileInfo) error) error {
-	return fs.WalkDir(d.root.FS(), from, func(name string, entry fs.DirEntry, err error) error {
+func (d *Dir) walk(ctx context.Context, visit func(name string) error) error {
+	return fs.WalkDir(d.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
 			return nil // it was removed meanwhile
-		case name != from && strings.HasPrefix(entry.Name(), "."):
+		case name != "." && strings.HasPrefix(entry.Name(), "."):
 			if entry.IsDir() {
 				return fs.SkipDir
 			}
@@ -181,11 +149,7 @@ func (d *Dir) walk(ctx context.Context, from string, visit func(string, fs.FileI
 		case !entry.Type().IsRegular():
 			return nil
 		}
-		info, err := entry.Info()
-		if err != nil {
-			return nil
-		}
-		return visit(name, info)
+		return visit(name)
 	})
 }
 
