@@ -77,8 +77,8 @@ func do[T any](
 	for again := true; again; {
 		var f *failure
 		r.Value, f = attemptOnce(&c, fn)
-		if keep := f == nil && ctx.Err() != nil; keep || c.orphaned != nil { // an orphan has failed, or is received
-			c.settleOrphan(r.Value, keep)
+		if ended := f == nil || f.err != nil; ended && (c.orphaned != nil || ctx.Err() != nil) {
+			c.settleOrphan(r.Value, f)
 		}
 		again = c.decide(f)
 	}

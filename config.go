@@ -47,9 +47,9 @@ type Config struct {
 
 	// OnceFor is how long the result of a call that must not act twice is kept for the same call (see [Once]),
 	// if its caller has left or received TIMEOUT. While the tool runs, the same call waits for it, within its
-	// own timeout. It is made if the first one has failed. At most 1,024 results of up to 64KiB of JSON are
-	// kept, in the memory of this process: replicas share them only if each agent stays with one of them.
-	// Zero means 2m, and negative turns this off.
+	// own timeout. It is made if the first one has failed, and CANCELED if nobody knows how that ended. At most
+	// 1,024 results of up to 64KiB of JSON are kept, in the memory of this process: replicas share them only if
+	// each agent stays with one of them. Zero means 2m, and negative turns this off.
 	OnceFor time.Duration
 
 	// Classify returns the class of a failure. It receives the tool's error, or the TIMEOUT of a call

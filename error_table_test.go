@@ -228,6 +228,7 @@ func errorSections() []errorSection {
 				`context deadline exceeded (Client.Timeout or context cancellation while reading body)`,
 			)},
 			{"`: context deadline exceeded`", results("query: context deadline exceeded")},
+			{"`: context canceled`", results("query: context canceled", "query: CANCELED: The call was canceled")},
 			{"`: EOF`, `: unexpected EOF` after a quoted URL or an address", results(
 				`Post "http://x/y?z=1": EOF`, `Get "https://x": unexpected EOF`,
 				"10.0.0.7:80: EOF", "tcp [::1]:80: EOF",
@@ -240,7 +241,7 @@ func errorSections() []errorSection {
 			{"any other text", results(
 				"", `no user named "connection refused"`,
 				"no user named connection refused", "connection refused by the user",
-				"context canceled", "EOF", "x.yaml:12: unexpected EOF", `no table "x": EOF`, "404 Not Found",
+				"EOF", "x.yaml:12: unexpected EOF", `no table "x": EOF`, "404 Not Found",
 				"error 1503 Service Unavailable",
 			)},
 		}},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -21,7 +22,8 @@ const (
 //
 // A call of a tool that is neither [ReadOnly] nor [Idempotent] may act although its caller has left, or has received
 // TIMEOUT. If the same call is made again, it joins the first one, see [Config].OnceFor. A call whose outcome its
-// caller has received is never joined.
+// caller has received is never joined. If a tool returned [context.Canceled] because its caller had left, nobody knows
+// what it has done: the same call is CANCELED then, once, and asks the agent to check that.
 func Once(key string) Option { return func(o *options) { o.once = key } }
 
 // An orphan is a call whose agent hasn't learned its outcome: the caller has left, or the timeout has passed, while the
@@ -29,6 +31,7 @@ func Once(key string) Option { return func(o *options) { o.once = key } }
 type orphan struct {
 	key     onceKey
 	start   time.Time
+	left    bool                // the caller, who has received nothing
 	outcome atomic.Pointer[any] // nil while the tool runs
 }
 
@@ -40,8 +43,11 @@ type onceKey struct {
 
 func (k onceKey) isNone() bool { return k.sum == [sha256.Size]byte{} }
 
-// failed is the outcome of an orphan that has failed, or whose result is too large.
-var failed any = new(struct{})
+// These are outcomes of orphans that aren't values.
+var (
+	failed  any = "failed"  // the same call is made
+	unknown any = "unknown" // the tool was cut off, or its result is too large
+)
 
 // onceSum returns the sum of the key, before the tool can change its arguments. It is zero if no call is the same.
 func (e *entry) onceSum() (none [sha256.Size]byte) {
@@ -79,7 +85,7 @@ func (c *call) orphan() {
 	if c.once.isNone() {
 		return
 	}
-	o := &orphan{key: c.once, start: c.start}
+	o := &orphan{key: c.once, start: c.start, left: c.scope.Context.Err() != nil}
 	if c.guard.orphans.add(c.once, func() *orphan { return o }, (*orphan).hasEnded) == o {
 		c.orphaned = o
 	}
@@ -87,30 +93,42 @@ func (c *call) orphan() {
 
 func (o *orphan) hasEnded() bool { return o.outcome.Load() != nil }
 
-// settleOrphan notes how the tool has ended, before the call does: the value is kept if no caller receives it.
-func (c *call) settleOrphan(value any, keep bool) {
+// settleOrphan notes how the tool has ended, before the call does.
+func (c *call) settleOrphan(value any, f *failure) {
 	if c.orphaned == nil { // the tool was faster than the end of its context, or is Cooperative
 		c.orphan()
 	}
-	c.guard.settle(c.orphaned, value, keep)
+	switch o := c.orphaned; {
+	case o == nil:
+	case f != nil:
+		c.guard.settle(o, nil, f.err)
+	case o.left:
+		c.guard.settle(o, value, nil)
+	default:
+		c.guard.drop(o) // its caller receives the value
+	}
 }
 
-// settle notes the outcome of an orphan, which may be nil.
-func (g *Guard) settle(o *orphan, value any, keep bool) {
-	if o == nil {
+// settle notes how the tool of an orphan has ended.
+func (g *Guard) settle(o *orphan, value any, err error) {
+	outcome := &value
+	switch text, invalid := marshal(value); {
+	case err == nil && (invalid != nil || len(text) > maxOutcome):
+		outcome = &unknown
+	case o.left && (errors.Is(err, context.Canceled) || errors.Is(err, CodeCanceled)): // the cause of the context
+		outcome = &unknown
+	case err != nil:
+		g.drop(o)
 		return
 	}
-	if keep {
-		text, err := marshal(value)
-		keep = err == nil && len(text) <= maxOutcome
-	}
-	if !keep {
-		o.outcome.Store(&failed)
-		g.forget(o)
-		return
-	}
-	o.outcome.Store(&value)
+	o.outcome.Store(outcome)
 	time.AfterFunc(g.cfg.OnceFor, func() { g.forget(o) })
+}
+
+// drop lets the same call be made, even if it waits for o already.
+func (g *Guard) drop(o *orphan) {
+	o.outcome.Store(&failed)
+	g.forget(o)
 }
 
 // forget removes o, unless another orphan has taken its place.
@@ -121,7 +139,7 @@ func (g *Guard) forget(o *orphan) {
 }
 
 // join waits for the orphan that is the same call as this one, if there is one, and returns it if it has succeeded. It
-// returns an error if this call ends first. Otherwise the call has to be made.
+// returns an error if its outcome is unknown, or if this call ends first. Otherwise the call has to be made.
 func (e *entry) join(ctx context.Context) (*orphan, *Error) {
 	if e.once.isNone() {
 		return nil, nil
@@ -143,11 +161,23 @@ func (e *entry) join(ctx context.Context) (*orphan, *Error) {
 		return nil, ended
 	}
 
-	if o.outcome.Load() == &failed {
+	outcome := o.outcome.Load()
+	if outcome == &failed {
 		return nil, nil
 	}
 	if ctx.Err() == nil { // this caller receives it
 		e.guard.forget(o)
 	}
+	if outcome == &unknown {
+		return nil, e.unknownOutcome(o)
+	}
 	return o, nil
+}
+
+// unknownOutcome returns the error of a call that can't join o.
+func (e *entry) unknownOutcome(o *orphan) *Error {
+	ago := plural(wholeSeconds(time.Since(o.start)), "second")
+	unknown := newError(CodeCanceled, e.tool, "The same call was made "+ago+" ago, and its outcome is unknown", false)
+	unknown.forEffect(e.effect(), true)
+	return unknown
 }

@@ -34,7 +34,9 @@ func abandon[T any](c *call, r *runner[T]) bool {
 	g, o, late := c.guard, c.orphaned, c.late(release)
 	abandoned := r.abandon(func(value T, err error) {
 		late(err)
-		g.settle(o, value, err == nil)
+		if o != nil {
+			g.settle(o, value, err)
+		}
 	})
 	if abandoned {
 		c.orphaned = nil

@@ -12,10 +12,10 @@ import (
 )
 
 // ResultError returns the error of a failed result (isError) that has only a text, for adapters. It wraps and means the
-// Go error with which the text ends, if that is one of the standard library's for trouble of a backend: a refused or
-// lost connection, a timeout, or the status line of a 429, 500, 502, 503 or 504. docs/errors.md has the table. Any
-// other text is an unknown error, since an agent may have written it: a tool whose text ends with an agent's words must
-// quote them. The error repeats 1,024 bytes of the text.
+// Go error with which the text ends, if that is the end of a context, or one of the standard library's for trouble of a
+// backend: a refused or lost connection, a timeout, or the status line of a 429, 500, 502, 503 or 504. docs/errors.md
+// has the table. Any other text is an unknown error, since an agent may have written it: a tool whose text ends with an
+// agent's words must quote them. The error repeats 1,024 bytes of the text.
 func ResultError(text string) error {
 	means := errorAtEnd(text)
 	if len(text) > 1024 {
@@ -34,7 +34,11 @@ func (e *resultError) Unwrap() error { return e.means }
 
 // textEnds holds the errors that texts end with, by these ends. The operating system's are in its own words.
 var textEnds = func() map[string]error {
-	ends := map[string]error{": " + context.DeadlineExceeded.Error(): context.DeadlineExceeded}
+	ends := map[string]error{
+		": " + context.DeadlineExceeded.Error(): context.DeadlineExceeded,
+		": " + context.Canceled.Error():         context.Canceled,
+		": " + canceledMessage:                  context.Canceled, // of the cause of a guarded call's context
+	}
 	for _, end := range []string{
 		": i/o timeout", ": TLS handshake timeout", ": timeout awaiting response headers",
 		" exceeded while awaiting headers)", " cancellation while reading body)", // of Client.Timeout

@@ -168,6 +168,18 @@ describe('testserver', { concurrency: true }, () => {
         assert.notEqual(silent.isError, true, JSON.stringify(silent))
       })
 
+      // Without sessions and users, the server doesn't know whether two requests are of one client.
+      const isKnown = transport === 'stdio' || sdk.protocol !== '2026-07-28'
+      test(`${sdk.name} over ${transport}: a write that is sent again acts once`, { skip: !isKnown, timeout: patience }, async t => {
+        const { call } = await start(t)
+        const order = (options = {}) => call('order', { item: 'book' }, options)
+        await assert.rejects(order({ timeout: 1000 }), /timed out/i)
+        const again = await order()
+        assert.equal(again.content[0].text, 'order 1')
+        assert.match(again.content[1].text, /^This is the result of the same call made \d+ seconds? ago/)
+        assert.equal((await order()).content[0].text, 'order 2')
+      })
+
       test(`${sdk.name} over ${transport}: failures reach the client with and without an output schema`, { timeout: patience }, async t => {
         const { tools, call } = await start(t)
         for (const name of ['fail', 'fail_structured']) {

@@ -2,6 +2,7 @@ package gosdk_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -42,7 +43,8 @@ func connectHTTP(f *fixture, stateless bool) func(user, protocol string) *mcp.Cl
 	}
 }
 
-// A client cancels a write, which cuts the connection since protocol 2026-07-28, and sends the call again. Another client's call with equal arguments is another one.
+// A client cancels a write, which cuts the connection since protocol 2026-07-28, and sends the call again. Another
+// client's call with equal arguments is another one.
 func TestAWriteThatIsSentAgainActsOnce(t *testing.T) {
 	type connect = func(user, protocol string) *mcp.ClientSession
 	for name, tc := range map[string]struct {
@@ -104,4 +106,33 @@ func TestAWriteThatIsSentAgainActsOnce(t *testing.T) {
 			assert.Equal(t, "another write", text(t, res), "it has received the first one")
 		})
 	}
+}
+
+// A write that ends with its context may have acted: the agent is to check that, before it decides to write again.
+func TestAWriteThatIsCutOffAsksToCheck(t *testing.T) {
+	f := newProtected(t, resilience.Config{})
+	began := make(chan struct{}, 2)
+	f.typed("write", nil, func(ctx context.Context) error {
+		began <- struct{}{}
+		<-ctx.Done()
+		return fmt.Errorf("writing: %w", context.Cause(ctx))
+	})
+	f.connect(latest)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	params := &mcp.CallToolParams{Name: "write", Arguments: in{1}}
+	cutOff := func() {
+		leaving, leave := context.WithCancel(ctx)
+		go func() { <-began; leave() }()
+		_, err := f.session.CallTool(leaving, params)
+		require.ErrorIs(t, err, context.Canceled)
+		isOver := func() bool { return f.guard.Health()[0].InFlight == 0 }
+		require.Eventually(t, isOver, testTimeout, time.Millisecond)
+	}
+	cutOff()
+	res, err := f.session.CallTool(ctx, params)
+	require.NoError(t, err)
+	assert.Regexp(t, `^CANCELED: The same call was made \d+ seconds? ago, and its outcome is unknown\. It may have taken `+
+		`effect: check before you call it again\.$`, text(t, res))
+	cutOff() // it is made
 }

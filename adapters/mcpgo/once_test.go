@@ -66,3 +66,28 @@ func TestAWriteThatIsSentAgainActsOnce(t *testing.T) {
 	assert.Equal(t, true, res.Meta.AdditionalFields[resilience.MetaJoined])
 	assert.EqualValues(t, 2, writes.Load())
 }
+
+// A write that ends with its context may have acted: the agent is to check that.
+func TestAWriteThatIsCutOffAsksToCheck(t *testing.T) {
+	for name, fail := range map[string]func(error) (*mcp.CallToolResult, error){
+		"by an error": func(err error) (*mcp.CallToolResult, error) { return nil, err },
+		"by a result": func(err error) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultErrorFromErr("request failed", err), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(newGuard(t, resilience.Config{}))
+			ctx, leave := context.WithCancel(t.Context())
+			s.AddTool(mcp.NewTool("write"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				leave()
+				<-ctx.Done()
+				return fail(context.Cause(ctx))
+			})
+			c, write := connect(t, s), request("write", map[string]any{}, nil)
+			_, _ = c.CallTool(ctx, write)
+			res, err := c.CallTool(t.Context(), write)
+			require.NoError(t, err)
+			assert.Contains(t, text(t, res), "The same call was made 1 second ago, and its outcome is unknown.")
+		})
+	}
+}

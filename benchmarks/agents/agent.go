@@ -19,19 +19,21 @@ const (
 
 // An agent decides what to do about a failed call. Each kind of agent is a function.
 type agent struct {
-	name   string
-	decide func(failure) decision
+	name    string
+	decide  func(failure) decision
+	resends bool // whether its client sends a request again whose response has broken off
 }
 
 const obeys = "obeys the guidance"
 
 var agents = []agent{
-	{"reads the text", readText},
-	{obeys, obey},
-	{"checks its writes", checkWrites},
-	{"works on meanwhile", workOnMeanwhile},
-	{"retries at once", retryAtOnce},
-	{"gives up", giveUpAtOnce},
+	{"reads the text", readText, false},
+	{obeys, obey, false},
+	{"checks its writes", checkWrites, false},
+	{"works on meanwhile", workOnMeanwhile, false},
+	{"retries at once", retryAtOnce, false},
+	{"gives up", giveUpAtOnce, false},
+	{"obeys, re-sends", obey, true},
 }
 
 // A failure is what an agent knows of a call that failed.

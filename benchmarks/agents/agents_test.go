@@ -160,18 +160,43 @@ func TestAnAgentWorksOnMeanwhile(t *testing.T) {
 	})
 }
 
+// A client whose response breaks off sends its request again. With a guard, that writes nothing twice.
+func TestAClientReSends(t *testing.T) {
+	for _, guarded := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{took: time.Second}
+			for range 50 {
+				s.work(t, agents[len(agents)-1], guarded)
+			}
+			writes := 0
+			for _, call := range s.calls {
+				if call == addEntry.name {
+					writes++
+				}
+			}
+			assert.Equal(t, guarded, writes == 50, writes)
+		})
+	}
+}
+
 // A script is a server whose calls fail by their numbers.
 type script struct {
 	fails map[int]bool
+	took  time.Duration // of each call
 	calls []string
 	at    []time.Time
 }
 
-func (s *script) fetch(_ context.Context, t tool, _ string) (string, error) {
+func (s *script) fetch(ctx context.Context, t tool, _ string) (string, error) {
 	n := len(s.calls)
 	s.calls, s.at = append(s.calls, t.name), append(s.at, time.Now())
 	if s.fails[n] {
 		return "", syscall.ECONNRESET
+	}
+	select {
+	case <-time.After(s.took):
+	case <-ctx.Done():
+		return "", ctx.Err()
 	}
 	return "1", nil
 }
@@ -183,7 +208,7 @@ func (s *script) work(t *testing.T, a agent, guarded bool) *worker {
 		gosdk.Protect(server, resilience.Must(resilience.New(guardConfig())))
 	}
 	w := &worker{
-		agent: a, world: newWorld(1), session: session(t, server), rng: rand.New(rand.NewPCG(1, 1)),
+		agent: a, world: newWorld(1), session: session(t, server), rng: rand.New(rand.NewPCG(1, uint64(len(s.calls)))),
 		tasks: []*task{{id: "1", append: true}}, avoided: map[string]time.Duration{},
 	}
 	require.NoError(t, w.work())

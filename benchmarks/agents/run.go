@@ -21,6 +21,7 @@ import (
 const (
 	clientTimeout = 60 * time.Second
 	timeoutText   = "MCP error -32001: Request timed out"
+	reconnecting  = 10 * time.Millisecond
 )
 
 // run lets agents of one kind work with a server of one kind, in the world of a seed. It returns when all tasks have
@@ -134,7 +135,7 @@ func (w *worker) call(t *task) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
 	defer cancel()
 	start := w.now()
-	res, err := w.session.CallTool(ctx, &mcp.CallToolParams{Name: t.tool().name, Arguments: input{t.id}})
+	res, err := w.send(ctx, &mcp.CallToolParams{Name: t.tool().name, Arguments: input{t.id}})
 	w.calls++
 	w.silence = max(w.silence, w.now()-start)
 
@@ -157,6 +158,21 @@ func (w *worker) call(t *task) error {
 	f.tries = t.tries[t.step]
 	w.do(t, w.agent.decide(f))
 	return nil
+}
+
+// send sends a request. One in ten responses of a client that re-sends breaks off: it cancels the request and sends it
+// again, as protocol 2026-07-28 demands.
+func (w *worker) send(ctx context.Context, params *mcp.CallToolParams) (*mcp.CallToolResult, error) {
+	for w.agent.resends && w.rng.IntN(10) == 0 {
+		stream, broken := context.WithTimeout(ctx, latency(w.rng))
+		res, err := w.session.CallTool(stream, params)
+		broken()
+		if err == nil || stream.Err() == nil || ctx.Err() != nil {
+			return res, err
+		}
+		time.Sleep(reconnecting)
+	}
+	return w.session.CallTool(ctx, params)
 }
 
 // do does what the agent has decided.

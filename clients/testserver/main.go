@@ -1,5 +1,5 @@
 // Testserver is an MCP server for the clients of the directory above. It has two tools that fail in
-// every way, a slow one, and everything that the conformance suite needs.
+// every way, slow ones, and everything that the conformance suite needs.
 //
 //	testserver                        over stdio
 //	testserver -http 127.0.0.1:0      over streamable HTTP; prints its address
@@ -14,6 +14,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -35,6 +36,7 @@ func run(addr string, stateless, guarded bool) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: "testserver", Version: "1.0.0"}, serverOptions)
 	addFailing(server)
 	addSlow(server)
+	addOrder(server)
 	addEverything(server)
 	if guarded {
 		guard := resilience.Must(resilience.New(resilience.Config{
@@ -98,6 +100,17 @@ func fail(kind string) error {
 	return nil
 }
 
+// addOrder adds a tool that writes, which takes three seconds, also after its caller has left.
+func addOrder(server *mcp.Server) {
+	var orders atomic.Int64
+	order := &mcp.Tool{Name: "order", Description: "Orders something"}
+	mcp.AddTool(server, order, func(context.Context, *mcp.CallToolRequest, args) (*mcp.CallToolResult, any, error) {
+		n := orders.Add(1)
+		time.Sleep(3 * time.Second)
+		return text("order %d", n), nil, nil
+	})
+}
+
 // addSlow adds a tool that reports progress every second, and a silent one, until the client calls the third tool:
 // so the client decides how many reports it receives before the result.
 func addSlow(server *mcp.Server) {
@@ -108,7 +121,8 @@ func addSlow(server *mcp.Server) {
 		return text("understood"), nil, nil
 	})
 
-	silent := &mcp.Tool{Name: "silent", Description: "Takes its time, and reports nothing"}
+	silent := &mcp.Tool{Name: "silent", Description: "Takes its time, and reports nothing",
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}
 	mcp.AddTool(server, silent, func(ctx context.Context, _ *mcp.CallToolRequest, _ args) (
 		*mcp.CallToolResult, any, error,
 	) {
