@@ -135,7 +135,7 @@ func TestClassifySeesWhatTheBackendSaid(t *testing.T) {
 // A refused request has changed nothing, but an earlier one may have. A mark covers the requests of its
 // attempt, also for later attempts.
 func TestPromise8RequestByItsEnd(t *testing.T) {
-	rejected, noEffect := resilience.MarkInvalid(errBoom), resilience.MarkTransient(errOwn)
+	rejected, noEffect := resilience.MarkInvalid(errBoom), resilience.MarkNoEffect(errOwn)
 	request := func(ends ...error) toolFunc {
 		return func(ctx context.Context) (int, error) {
 			end := resilience.BeginRequest(ctx)

@@ -116,7 +116,7 @@ func TestReadOnlyToolIsRetriedUnlessThatIsPointless(t *testing.T) {
 
 func TestToolOfUnknownEffectIsRetriedOnlyIfItHadNoEffect(t *testing.T) {
 	refused, reset := errRefusedInsert, errResetInsert
-	late, marked, then := context.DeadlineExceeded, resilience.MarkTransient(errBoom), failingThen(1, refused, reset)
+	late, marked, then := context.DeadlineExceeded, resilience.MarkNoEffect(errBoom), failingThen(1, refused, reset)
 	runCalls(t, resilience.EffectUnknown, map[string]runTest{
 		"success":             {fn: succeed, attempts: 1},
 		"failure":             {fn: failing(9, errBoom), code: failed, attempts: 1, failures: 1, retryable: true},
@@ -130,7 +130,7 @@ func TestToolOfUnknownEffectIsRetriedOnlyIfItHadNoEffect(t *testing.T) {
 }
 
 func TestNonIdempotentToolIsRetriedOnlyIfItHadNoEffect(t *testing.T) {
-	refused, marked := errRefusedInsert, resilience.MarkTransient(errBoom)
+	refused, marked := errRefusedInsert, resilience.MarkNoEffect(errBoom)
 	late, waits := fmt.Errorf("x: %w", context.DeadlineExceeded), waitError{time.Second}
 	joined := errors.Join(refused, errBoom)
 	runCalls(t, resilience.NonIdempotent, map[string]runTest{

@@ -32,7 +32,7 @@ var ErrUnfinished = errors.New("resilience: the call isn't finished")
 // Classify returns what an error means. docs/errors.md has a table of all errors that it recognizes. In a chain, each
 // such error overrides the errors that it wraps:
 //
-//   - a mark ([MarkTransient] and its neighbors) or backoff.Permanent means its name;
+//   - a mark ([MarkNoEffect] and its neighbors) or backoff.Permanent means its name;
 //   - an [*Error] counts by its Code: VALIDATION_ERROR and TOOL_NOT_FOUND are ClassInvalid, CANCELED is ClassCanceled,
 //     RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED, SHUTTING_DOWN and codes of a tool's own go by Retryable, and the
 //     others are ClassTransient;
@@ -48,14 +48,14 @@ func Classify(err error) Class {
 	return m.countedClass()
 }
 
-// MarkTransient marks err as a failure that certainly had no effect: it is retried even for a tool that isn't
+// MarkNoEffect marks err as a failure that certainly had no effect: it is retried even for a tool that isn't
 // idempotent. It returns nil for nil, and otherwise an error with the text of err that unwraps to err.
 //
 // A refused connection, a failed dial and a transaction that was rolled back (the SQLSTATEs 40001 and 40P01) have no
 // effect without a mark. A tool overrides that with [MarkBackend] or [MarkPermanent] if it did something else before,
 // or if its client retries by itself and returns only its last error. Such clients are go-redis, the AWS SDK,
 // database/sql after driver.ErrBadConn, and net/http with an Idempotency-Key.
-func MarkTransient(err error) error { return mark(err, ClassTransient, true) }
+func MarkNoEffect(err error) error { return mark(err, ClassTransient, true) }
 
 // MarkBackend marks err as a failure of the tool's backend that may have taken effect: the breaker counts it, and it is
 // retried if the tool's [Effect] allows that. An unknown error means the same without a mark, except behind an adapter,

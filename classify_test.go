@@ -23,14 +23,14 @@ func TestClassify(t *testing.T) {
 	panicked := &resilience.PanicError{Value: resilience.ErrUnfinished}
 	for name, tc := range map[string]errorTest{
 		"no mark":                    {errBoom, transient, failed, failure},
-		"transient":                  {resilience.MarkTransient(errBoom), transient, failed, failure},
+		"transient":                  {resilience.MarkNoEffect(errBoom), transient, failed, failure},
 		"backend":                    {resilience.MarkBackend(statusError(404)), transient, failed, failure},
 		"permanent":                  {fmt.Errorf("x: %w", marked), permanent, failed, failure},
 		"backoff.Permanent":          {fmt.Errorf("x: %w", backoff.Permanent(errBoom)), permanent, failed, failure},
 		"neutral":                    {ours, neutral, failed, failure},
 		"neutral in a join":          {errors.Join(ours, resilience.MarkNeutral(io.EOF)), neutral, failed, failure},
 		"invalid":                    {resilience.MarkInvalid(errBoom), resilience.ClassInvalid, invalid, mistaken},
-		"transient around permanent": {resilience.MarkTransient(marked), transient, failed, failure},
+		"transient around permanent": {resilience.MarkNoEffect(marked), transient, failed, failure},
 		"neutral around permanent":   {resilience.MarkNeutral(marked), neutral, failed, failure},
 		"permanent around neutral":   {resilience.MarkPermanent(ours), permanent, failed, failure},
 		"permanent around an Error":  {resilience.MarkPermanent(timeout), permanent, timedOut, "Tool 'x' timed out"},
@@ -67,7 +67,7 @@ func TestClassifyByTheCodeOfAnError(t *testing.T) {
 
 func TestMarkKeepsTheErrorAndItsText(t *testing.T) {
 	for name, mark := range map[string]func(error) error{
-		"transient": resilience.MarkTransient,
+		"transient": resilience.MarkNoEffect,
 		"backend":   resilience.MarkBackend,
 		"permanent": resilience.MarkPermanent,
 		"invalid":   resilience.MarkInvalid,
@@ -88,7 +88,7 @@ func TestMarkOfARetryableError(t *testing.T) {
 		retryable bool
 	}{
 		"no mark":             {own, true},
-		"transient":           {resilience.MarkTransient(own), true},
+		"transient":           {resilience.MarkNoEffect(own), true},
 		"permanent":           {resilience.MarkPermanent(own), false},
 		"backoff.Permanent":   {backoff.Permanent(own), false},
 		"of its cause":        {around, true},

@@ -33,7 +33,7 @@
 // Every error of a guarded call is an [*Error] with a [Code], a message and a suggestion that are safe to
 // show to an agent, and the cause for errors.Is and errors.As. The [Class] of a failure decides whether the breaker
 // counts it and whether it is retried. It follows from the error ([Classify]) and from the
-// backend's answers ([Transport], [ReportBackend]), unless a mark ([MarkTransient] and its neighbors)
+// backend's answers ([Transport], [ReportBackend]), unless a mark ([MarkNoEffect] and its neighbors)
 // or Config.Classify overrides it. A call that may have taken effect is repeated only if the
 // tool's [Effect] allows it. [Scrub] and Config.Scrub remove secrets from texts that agents read.
 //

@@ -91,7 +91,7 @@ func TestAgentIsToldToTakeCareOnlyWhereTheEffectIsNotKnown(t *testing.T) {
 		"failure":              {errBoom, suggestRetry + caution},
 		"made by AsError":      {resilience.AsError("x", errBoom), suggestRetry + caution},
 		"canceled":             {resilience.CodeCanceled, suggestRetry + caution},
-		"certainly no effect":  {resilience.MarkTransient(errBoom), suggestRetry},
+		"certainly no effect":  {resilience.MarkNoEffect(errBoom), suggestRetry},
 		"the caller's mistake": {resilience.MarkInvalid(errBoom), suggestCorrect},
 		"no such tool":         {&resilience.Error{Code: resilience.CodeToolNotFound}, suggestList},
 		"a code of its own":    {&resilience.Error{Code: "BUSY", Retryable: true}, suggestRetry + caution},
@@ -237,7 +237,7 @@ func TestExhaustedCallWithinAnotherTool(t *testing.T) {
 
 // A write is repeated only if the marks of all its errors permit that, or none of them may have had an effect.
 func TestPromise8MarksOfSomeErrorsDoNotSpeakForAll(t *testing.T) {
-	marked, neutral := resilience.MarkTransient(errBoom), resilience.MarkNeutral(errBoom)
+	marked, neutral := resilience.MarkNoEffect(errBoom), resilience.MarkNeutral(errBoom)
 	for name, tc := range map[string]struct {
 		fn       toolFunc
 		attempts int
@@ -331,7 +331,7 @@ func TestPromise8LastOfSeveralAttemptsIsNotAll(t *testing.T) {
 
 // A cause without effect is no proof if the error around it may stand for more than one call.
 func TestPromise8ErrorsAroundOneThatHadNoEffect(t *testing.T) {
-	none, code := resilience.MarkTransient(errBoom), resilience.CodeToolFailed
+	none, code := resilience.MarkNoEffect(errBoom), resilience.CodeToolFailed
 	panicked, down := &resilience.PanicError{Value: none}, errors.Unwrap(noConnection(t))
 	unopened := &fs.PathError{Op: "open", Err: syscall.EMFILE}
 	for name, tc := range map[string]struct {
@@ -363,8 +363,8 @@ func TestPromise8PanicWithAMarkAfterARequest(t *testing.T) {
 		err    error
 		repeat bool
 	}{
-		"a mark":  {resilience.MarkTransient(errBoom), true},
-		"a panic": {fmt.Errorf("x: %w", &resilience.PanicError{Value: resilience.MarkTransient(errBoom)}), false},
+		"a mark":  {resilience.MarkNoEffect(errBoom), true},
+		"a panic": {fmt.Errorf("x: %w", &resilience.PanicError{Value: resilience.MarkNoEffect(errBoom)}), false},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			cfg := classifying(writes, transient)

@@ -261,7 +261,7 @@ func errorSections() []errorSection {
 			)},
 			{"a panic, `runtime.Goexit`", errs(&resilience.PanicError{Value: "p"}, resilience.ErrGoexit)},
 			{"`MarkBackend`", errs(resilience.MarkBackend(errBoom))},
-			{"`MarkTransient`", errs(resilience.MarkTransient(errBoom))},
+			{"`MarkNoEffect`", errs(resilience.MarkNoEffect(errBoom))},
 			{"`MarkPermanent`, `backoff.Permanent`", errs(resilience.MarkPermanent(errBoom))},
 			{"`MarkInvalid`", errs(resilience.MarkInvalid(errBoom))},
 			{"`MarkNeutral`", errs(resilience.MarkNeutral(errBoom))},

@@ -191,7 +191,7 @@ func TestSharedErrorIsNotChanged(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			for _, err := range []error{shared, errors.Join(shared, errBoom), resilience.MarkTransient(shared)} {
+			for _, err := range []error{shared, errors.Join(shared, errBoom), resilience.MarkNoEffect(shared)} {
 				r := resilience.Run(t.Context(), g, "x", failing(9, err), resilience.Debug())
 				assert.ErrorIs(t, r.Err, err)
 				r.Err.Message, r.Err.Details["k"] = "changed", "changed"

@@ -175,7 +175,7 @@ func TestReportDecidesWhetherToRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := runTool(t, reads, reporting(resilience.MarkPermanent(errBoom), errBoom))
 		assert.Equal(t, 1, r.Attempts)
-		r, _ = runTool(t, reads, reporting(resilience.MarkTransient(errBoom), errBoom))
+		r, _ = runTool(t, reads, reporting(resilience.MarkNoEffect(errBoom), errBoom))
 		assert.Equal(t, 4, r.Attempts)
 	})
 }

@@ -169,13 +169,13 @@ func ExampleMarkNeutral() {
 	// failures: 0
 }
 
-func ExampleMarkTransient() {
+func ExampleMarkNoEffect() {
 	guard := resilience.Must(resilience.New(resilience.Config{
 		Tools: map[string]resilience.Tool{"create_issue": {Effect: resilience.NonIdempotent}},
 	}))
 	create := func(ctx context.Context) (int, error) {
 		if resilience.Attempt(ctx) == 1 {
-			return 0, resilience.MarkTransient(errors.New("queue full: nothing was sent"))
+			return 0, resilience.MarkNoEffect(errors.New("queue full: nothing was sent"))
 		}
 		return 17, nil
 	}

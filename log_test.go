@@ -102,7 +102,7 @@ func TestLogObserverWritesOneRecordPerEvent(t *testing.T) {
 		"invalid": {want: `INFO msg="call invalid" tool=x attempts=0 duration=0s timeout=0s ` +
 			`code=TOOL_NOT_FOUND counted=false error="Tool 'x' not found: its function is nil"`},
 		"retry": {
-			fn: failing(1, resilience.MarkTransient(io.ErrUnexpectedEOF)),
+			fn: failing(1, resilience.MarkNoEffect(io.ErrUnexpectedEOF)),
 			want: `INFO msg=retry tool=x attempt=1 delay=100ms error="unexpected EOF"` + "\n" +
 				`level=DEBUG msg="call succeeded" tool=x attempts=2 duration=100ms timeout=1m0s`,
 		},

@@ -35,7 +35,7 @@ type meaning struct {
 	retryAfter time.Duration // how long the error asks to wait; zero if it doesn't
 
 	noEffect       bool // the failed operation certainly changed nothing
-	markedNoEffect bool // nor did anything before it, by MarkTransient
+	markedNoEffect bool // nor did anything before it, by MarkNoEffect
 	neutral        bool // marked by MarkNeutral
 	declined       bool // a Connector or a rate limit rejected the request
 	silent         bool // an agent brings such errors about, as well as a backend in trouble
@@ -152,7 +152,7 @@ func (m *meaning) decide(c Class) {
 	m.weight, m.class, m.neutral, m.declined = weightExplicit, c, false, false
 }
 
-// addMark adds a mark. A rejection remains one if it is marked by MarkTransient.
+// addMark adds a mark. A rejection remains one if it is marked by MarkNoEffect.
 func (m *meaning) addMark(x *marked) {
 	if x.class == ClassNeutral {
 		m.neutral = true

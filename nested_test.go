@@ -170,7 +170,7 @@ func TestPromise8AMarkWithinSpeaksForTheCallWithin(t *testing.T) {
 	}{
 		"as it is":                    {asItIs, 1},
 		"wrapped":                     {func(err error) error { return fmt.Errorf("stock: %w", err) }, 1},
-		"marked by the tool itself":   {resilience.MarkTransient, 4},
+		"marked by the tool itself":   {resilience.MarkNoEffect, 4},
 		"marked as trouble by itself": {resilience.MarkBackend, 1},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestPromise8AMarkWithinSpeaksForTheCallWithin(t *testing.T) {
 			}})
 			charged := 0
 			charge := func(context.Context) (int, error) { charged++; return 0, nil }
-			refuse := func(context.Context) (int, error) { return 0, resilience.MarkTransient(errBoom) }
+			refuse := func(context.Context) (int, error) { return 0, resilience.MarkNoEffect(errBoom) }
 			r := resilience.Run(t.Context(), g, "order", func(ctx context.Context) (int, error) {
 				if _, err := resilience.Do(ctx, g, "charge", charge); err != nil {
 					return 0, err

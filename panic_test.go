@@ -48,7 +48,7 @@ func TestPanicIsAPermanentFailureWhateverItsValue(t *testing.T) {
 			context.DeadlineExceeded,
 			syscall.ECONNREFUSED,
 			resilience.TimeoutError("inner", 1),
-			resilience.MarkTransient(errBoom),
+			resilience.MarkNoEffect(errBoom),
 		} {
 			r, counted := runTool(t, resilience.Tool{Cooperative: cooperative}, panicking(value))
 			assert.Equal(t, resilience.CodeToolFailed, r.Err.Code, "%v", value)

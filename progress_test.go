@@ -252,7 +252,7 @@ func TestCallThatHasPausedIsNotRepeated(t *testing.T) {
 		"a timeout":                     {fn: asking(hang(100 * s)), code: resilience.CodeTimeout},
 		"a context.Canceled of its own": {fn: asking(failing(9, context.Canceled))},
 		"a failure without an effect": {
-			fn: asking(failing(9, resilience.MarkTransient(errBoom))), code: resilience.CodeToolFailed,
+			fn: asking(failing(9, resilience.MarkNoEffect(errBoom))), code: resilience.CodeToolFailed,
 		},
 		"an error of an inner call": {
 			fn: func(ctx context.Context) (int, error) {

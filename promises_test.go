@@ -314,7 +314,7 @@ func TestPromise6CallerThatLeavesIsNoFailure(t *testing.T) {
 		"the tool respects its context": untilDone,
 		"the tool panics":               func(ctx context.Context) (int, error) { <-ctx.Done(); panic("p") },
 		"the tool loses its connection": failingOnceDone(syscall.ECONNREFUSED),
-		"the tool fails transiently":    failingOnceDone(resilience.MarkTransient(errBoom)),
+		"the tool fails transiently":    failingOnceDone(resilience.MarkNoEffect(errBoom)),
 		"the tool fails permanently":    failingOnceDone(resilience.MarkPermanent(errBoom)),
 		"the tool returns a deadline":   failingOnceDone(context.DeadlineExceeded),
 		"the tool returns a TIMEOUT":    failingOnceDone(innerTimeout),

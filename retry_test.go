@@ -285,12 +285,12 @@ func TestWithRetryInsideAToolHidesNoEarlierEffect(t *testing.T) {
 
 // A mark is certain only if it covers everything that was done.
 func TestPromise8MarkOfAPartDoesNotSpeakForWhatWasReported(t *testing.T) {
-	noEffect := resilience.MarkTransient(errors.New("no effect"))
+	noEffect := resilience.MarkNoEffect(errors.New("no effect"))
 	for name, fail := range map[string]toolFunc{
 		"joined":  failing(9, errors.Join(errBoom, noEffect)),
 		"timeout": failing(9, &resilience.Error{Code: resilience.CodeTimeout, Err: noEffect}),
 		"retried": func(ctx context.Context) (int, error) {
-			last := resilience.MarkTransient(waitError{2}) // longer than the maximum
+			last := resilience.MarkNoEffect(waitError{2}) // longer than the maximum
 			return resilience.WithRetry(ctx, resilience.Retry{Backoff: noDelay}, failingThen(1, errBoom, last))
 		},
 	} {

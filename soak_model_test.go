@@ -181,7 +181,7 @@ const (
 
 var soakFailures = []row[soakFailure]{
 	{"an error", 20, soakFailure{ambiguous, func() error { return errors.New("failed") }}},
-	{"transient", 5, soakFailure{noEffect, func() error { return resilience.MarkTransient(errBoom) }}},
+	{"transient", 5, soakFailure{noEffect, func() error { return resilience.MarkNoEffect(errBoom) }}},
 	{"permanent", 5, soakFailure{ambiguous, func() error { return resilience.MarkPermanent(errBoom) }}},
 	{"invalid", 5, soakFailure{noFault, func() error { return resilience.MarkInvalid(errBoom) }}},
 	{"unfinished", 5, soakFailure{noFault, func() error { return fmt.Errorf("%w", resilience.ErrUnfinished) }}},

@@ -34,7 +34,7 @@ var leaves = map[string]error{
 var said = map[string]error{
 	"none": nil, "backend": resilience.MarkBackend(errors.New("plain")),
 	"permanent":   resilience.MarkPermanent(httpStatus(503)),
-	"transient":   resilience.MarkTransient(errors.New("plain")),
+	"transient":   resilience.MarkNoEffect(errors.New("plain")),
 	"invalid":     resilience.MarkInvalid(errors.New("plain")),
 	"own":         &resilience.Error{Code: "BUSY", Message: "m", Retryable: true},
 	"own mistake": &resilience.Error{Code: resilience.CodeValidation, Message: "m"},

@@ -90,7 +90,7 @@ func failureOf(err error, sent *trace) error {
 	case errors.As(err, &own): // of a guard within the client, or of another session
 		return err
 	case errors.As(err, &network) && sent.isUnsent():
-		return lostBy(resilience.MarkTransient(err), "the server can't be reached")
+		return lostBy(resilience.MarkNoEffect(err), "the server can't be reached")
 	case isGone(err), status == http.StatusNotFound && mistake == nil:
 		return connectionLost(err)
 	case strings.HasSuffix(err.Error(), unanswered):

@@ -216,7 +216,7 @@ func TestElicitationPausesTheTimeoutAndIsNotRepeated(t *testing.T) {
 func TestToolThatHasElicitedIsNotCalledAgain(t *testing.T) {
 	for name, then := range map[string]func(context.Context) error{ // after the elicitation
 		"it fails":                   func(context.Context) error { return errBoom },
-		"it fails and had no effect": func(context.Context) error { return resilience.MarkTransient(errBoom) },
+		"it fails and had no effect": func(context.Context) error { return resilience.MarkNoEffect(errBoom) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

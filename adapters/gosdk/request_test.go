@@ -20,7 +20,7 @@ func twoAttempts(t *testing.T) (*resilience.Guard, func(ctx context.Context, cha
 	return g, func(ctx context.Context, change func()) (mcp.Result, error) {
 		change()
 		if resilience.Attempt(ctx) == 1 {
-			return nil, resilience.MarkTransient(errBoom)
+			return nil, resilience.MarkNoEffect(errBoom)
 		}
 		return textResult("done"), nil
 	}

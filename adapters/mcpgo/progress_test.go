@@ -108,7 +108,7 @@ func TestRetryDoesNotRepeatProgress(t *testing.T) {
 		s.AddTool(mcp.NewTool("x"), func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			if resilience.Attempt(ctx) == 1 {
 				report(ctx, t, req, -1, 2, 2, 1, 3)
-				return nil, resilience.MarkTransient(errBackend)
+				return nil, resilience.MarkNoEffect(errBackend)
 			}
 			report(ctx, t, req, 1, 2, 3, 4)
 			return done, nil

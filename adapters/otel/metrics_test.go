@@ -66,7 +66,7 @@ func TestInstrumentsAreAsDocumented(t *testing.T) {
 		_ = f.call(t.Context(), "b", succeed, forRequest(resilience.RequestInfo{Method: "tools/call", Client: true}))
 		_ = f.call(t.Context(), "c", func(ctx context.Context) (int, error) {
 			if resilience.Attempt(ctx) == 1 {
-				return 0, resilience.MarkTransient(errBoom)
+				return 0, resilience.MarkNoEffect(errBoom)
 			}
 			time.Sleep(2 * time.Minute)
 			return 0, nil

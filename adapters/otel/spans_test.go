@@ -110,7 +110,7 @@ func TestTimesAreThoseOfTheEvents(t *testing.T) {
 		_, err := resilience.Do(t.Context(), f.guard, "x", func(ctx context.Context) (int, error) {
 			if resilience.Attempt(ctx) == 1 {
 				time.Sleep(time.Second)
-				return 0, resilience.MarkTransient(errBoom)
+				return 0, resilience.MarkNoEffect(errBoom)
 			}
 			time.Sleep(2 * time.Minute)
 			panic("p")

@@ -27,7 +27,7 @@ func reportThrottling(stack *middleware.Stack) error {
 			middleware.InitializeOutput, middleware.Metadata, error) {
 			out, metadata, err := next.HandleInitialize(ctx, in)
 			if throttled.IsErrorThrottle(err) == aws.TrueTernary {
-				resilience.ReportBackend(ctx, resilience.MarkTransient(err)) // it was refused
+				resilience.ReportBackend(ctx, resilience.MarkNoEffect(err)) // it was refused
 			}
 			return out, metadata, err
 		}), middleware.Before)

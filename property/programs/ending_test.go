@@ -39,7 +39,7 @@ type ending struct {
 var endings = []ending{
 	{name: "fail", counts: true, again: true, silent: true, fail: func(c *cause) error { return c }},
 	{name: "fail without effect", counts: true, again: true, noEffect: true, marked: true,
-		fail: func(c *cause) error { return resilience.MarkTransient(c) }},
+		fail: func(c *cause) error { return resilience.MarkNoEffect(c) }},
 	{name: "fail by the backend", counts: true, again: true,
 		fail: func(c *cause) error { return fmt.Errorf("%w", resilience.MarkBackend(c)) }},
 	{name: "fail for good", counts: true, fail: func(c *cause) error { return resilience.MarkPermanent(c) }},
