@@ -137,24 +137,6 @@ func TestGuardedClientBelievesAGuardedServer(t *testing.T) {
 	})
 }
 
-// A server may cancel something itself. That is its reply, and the caller is still here.
-func TestResultOfAToolThatCancelsStands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		canceled := &resilience.Error{Code: resilience.CodeCanceled, Message: "The user has closed the dialog"}
-		f := newProtected(t, resilience.Config{})
-		f.typed("x", readOnly, func(context.Context) error { return canceled })
-		g := newGuard(t, resilience.Config{Effect: resilience.ReadOnly})
-		f.connect("", gosdk.ClientMiddleware(g))
-
-		res := f.call("x")
-		assert.True(t, res.IsError)
-		assert.Equal(t, canceled.Error(), text(t, res))
-		assert.Equal(t, resilience.CodeCanceled, metadataOf(t, res).Code)
-		assert.Zero(t, f.guard.Health()[0].ConsecutiveFailures)
-		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
-	})
-}
-
 func TestObserverReceivesTheRequestOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var request resilience.RequestInfo

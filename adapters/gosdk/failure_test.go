@@ -226,23 +226,6 @@ func TestWhatTheSDKSaysOfAClientCountsForNoTool(t *testing.T) {
 	}
 }
 
-// What only looks like that counts, and so does what the tool's author has marked.
-func TestErrorThatOnlyMentionsAClient(t *testing.T) {
-	unable := errors.New("client does not support elicitation")
-	for name, err := range map[string]error{
-		"marked":         resilience.MarkBackend(fmt.Errorf("ask: %w", unable)),
-		"in the wrapper": fmt.Errorf("ask: %w", resilience.MarkPermanent(unable)),
-		"an *Error":      &resilience.Error{Code: "BUSY", Retryable: true, Err: unable},
-		"a database's":   errors.New("Client does not support authentication protocol requested by server"),
-	} {
-		f := newProtected(t, resilience.Config{}, gosdk.Failure(gosdk.CountErrors))
-		f.typed("x", nil, func(context.Context) error { return err })
-		f.connect("")
-		f.call("x")
-		assert.Equal(t, 1, f.guard.Breaker("x").Failures(), name)
-	}
-}
-
 // Many handlers make a text of a Go error. What an agent has written stands in quotation marks.
 func TestDeadBackendIsSeenByTheTextOfAResult(t *testing.T) {
 	for said, counted := range map[string]int{

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
@@ -362,21 +361,4 @@ func TestUserWhoDoesNotAnswerInTimeIsNoFailureOfTheBackend(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A protocol error that a handler passes on as it is reaches the client with its data.
-func TestProtocolErrorFromMiddlewareTowardsTheClientIsUnchanged(t *testing.T) {
-	sent := &jsonrpc.Error{Code: 42, Message: "not now", Data: []byte(`{"until":"noon"}`)}
-	f := newFixture(t, resilience.Config{}, nil)
-	f.server.AddSendingMiddleware(func(mcp.MethodHandler) mcp.MethodHandler {
-		return func(context.Context, string, mcp.Request) (mcp.Result, error) { return nil, sent }
-	})
-	gosdk.Protect(f.server, f.guard)
-	f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return nil, req.Session.Ping(ctx, nil)
-	})
-	f.connectBlind(legacy)
-
-	got := f.protocolError("x")
-	assert.Equal(t, sent, got)
 }

@@ -165,27 +165,6 @@ func TestAnswerIsStructuredIfNoSchemaForbidsThat(t *testing.T) {
 	}
 }
 
-// A question is passed on as it is, also at the timeout.
-func TestQuestionIsPassedOnAsItIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		question := errorTextResult("password=hunter2")
-		question.InputRequests = mcp.InputRequestMap{"q": &mcp.ElicitParams{Message: "Sure?"}}
-		g := newGuard(t, resilience.Config{Debug: true, Tools: map[string]resilience.Tool{
-			"x": {Timeout: time.Second, Cooperative: true},
-		}})
-		for _, wait := range []time.Duration{0, time.Second, 2 * time.Second} {
-			next := func(context.Context, string, mcp.Request) (mcp.Result, error) {
-				time.Sleep(wait)
-				return question, nil
-			}
-			res, err := gosdk.Middleware(g)(next)(t.Context(), "tools/call",
-				&mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
-			require.NoError(t, err)
-			assert.Same(t, question, res, wait)
-		}
-	})
-}
-
 // What the guard has nothing to say of reaches other middleware as it is.
 func TestErrorOfAHandlerIsReturnedAsItIs(t *testing.T) {
 	for _, own := range []error{

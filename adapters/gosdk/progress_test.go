@@ -86,36 +86,6 @@ func TestNotifyProgressRestartsTheTimeout(t *testing.T) {
 	})
 }
 
-// A tool needs no session to report progress, which no client receives then.
-func TestNotifyProgressWithoutASession(t *testing.T) {
-	params := &mcp.CallToolParamsRaw{Name: "x", Meta: mcp.Meta{"progressToken": "p"}}
-	assert.NoError(t, gosdk.NotifyProgress(t.Context(), &mcp.CallToolRequest{Params: params}, 1, 0, ""))
-}
-
-// What a tool sends with another token isn't its progress, and passes unchanged.
-func TestProgressWithAnotherTokenIsNotTheTools(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newProtected(t, resilience.Config{Tools: map[string]resilience.Tool{
-			"x": {Timeout: time.Second, MaxTimeout: time.Minute},
-		}})
-		var o observation
-		f.options.ProgressNotificationHandler = o.progress
-		f.raw("x", nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			for range 2 {
-				note := &mcp.ProgressNotificationParams{ProgressToken: "another", Progress: 1}
-				assert.NoError(t, req.Session.NotifyProgress(ctx, note))
-				time.Sleep(800 * time.Millisecond)
-			}
-			return textResult("done"), nil
-		})
-		f.connect("")
-		res := f.call("x", mcp.Meta{"progressToken": "p"})
-		assert.Equal(t, resilience.CodeTimeout, metadataOf(t, res).Code)
-		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"progress another 1", "progress another 1"}, o.seen)
-	})
-}
-
 // A client that doesn't read holds the tool up, as without a guard, but not beyond the tool's timeout.
 func TestToolThatWaitsForItsClientHasItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

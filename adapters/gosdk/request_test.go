@@ -86,13 +86,3 @@ func TestAttemptsOfAClientShareNothingOfARequest(t *testing.T) {
 		})
 	}
 }
-
-// What can't be sent is an error, as without a guard.
-func TestArgumentsThatContainThemselvesFailTheirCall(t *testing.T) {
-	f := newFixture(t, resilience.Config{}, nil)
-	f.connect("", gosdk.ClientMiddleware(f.guard))
-	arguments := map[string]any{}
-	arguments["one"], arguments["other"] = arguments, []any{arguments}
-	_, err := f.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "x", Arguments: arguments})
-	assert.ErrorIs(t, err, resilience.CodeToolFailed)
-}

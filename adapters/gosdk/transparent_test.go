@@ -16,7 +16,6 @@ import (
 	"github.com/seed8d1e2389/resilience"
 	"github.com/seed8d1e2389/resilience/adapters/gosdk"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // An observation is what the tools, the middleware and the client of a server see.
@@ -364,18 +363,4 @@ func closeSessions(s *mcp.Server) {
 	for session := range s.Sessions() {
 		session.Close()
 	}
-}
-
-// Both SDKs let a call whose context has ended reach its tool.
-func TestCallWhoseContextHasEndedReachesTheTool(t *testing.T) {
-	g := newGuard(t, resilience.Config{})
-	next := func(ctx context.Context, _ string, _ mcp.Request) (mcp.Result, error) {
-		return textResult(fmt.Sprint(ctx.Err())), nil
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	res, err := gosdk.Middleware(g)(next)(ended, "tools/call",
-		&mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
-	require.NoError(t, err)
-	assert.Equal(t, "context canceled", text(t, res.(*mcp.CallToolResult)))
 }

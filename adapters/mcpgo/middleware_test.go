@@ -5,10 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -189,39 +186,6 @@ func TestAbandonedToolSharesNoArgumentsWithTheServer(t *testing.T) {
 
 		res := callTool(t, connect(t, s), "x", map[string]any{"n": "one"}, nil)
 		assert.True(t, res.IsError, "it exceeded its timeout")
-	})
-}
-
-// Each attempt receives the request as a hook or other middleware has rewritten it, whatever an earlier attempt did.
-func TestEachAttemptHasTheRewrittenRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hooks := &server.Hooks{}
-		hooks.AddBeforeCallTool(func(_ context.Context, _ any, req *mcp.CallToolRequest) {
-			req.Header = http.Header{"A": {"b"}}
-			req.Params.Arguments = map[string]any{"tenant": "mine", "list": []any{map[string]any{"n": 1}}, "nil": nil}
-			req.Params.Meta = mcp.NewMetaFromMap(map[string]any{"a": map[string]any{"b": "c"}})
-		})
-		guarded := mcpgo.Middleware(newGuard(t, resilience.Config{}))
-		s := server.NewMCPServer("s", "1", server.WithToolHandlerMiddleware(guarded), server.WithHooks(hooks))
-
-		var seen []string
-		handler := func(_ context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			args, meta := req.GetArguments(), req.Params.Meta.AdditionalFields
-			seen = append(seen, fmt.Sprint(req.Header, args, meta))
-			args["tenant"] = "changed"
-			args["list"].([]any)[0].(map[string]any)["n"] = 2
-			meta["a"].(map[string]any)["b"] = "changed"
-			req.Header["A"][0] = "changed"
-			return failedRes, nil
-		}
-		s.AddTool(mcp.NewTool("x", readOnly), handler)
-
-		params := map[string]any{"name": "x", "arguments": map[string]any{"tenant": "theirs"}}
-		result, code := handle(t.Context(), t, s, "tools/call", 1, params)
-		assert.Zero(t, code)
-		assert.Equal(t, resilience.CodeRetryExhausted, errorIn(t, parse[mcp.CallToolResult](t, result)).Code)
-		const want = `map[A:[b]] map[list:[map[n:1]] nil:<nil> tenant:mine] map[a:map[b:c]]`
-		assert.Equal(t, slices.Repeat([]string{want}, 4), seen)
 	})
 }
 

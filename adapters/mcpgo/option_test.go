@@ -164,17 +164,3 @@ func TestArgumentErrorIsTheCallersMistake(t *testing.T) {
 		}
 	}
 }
-
-// A FailureFunc may meet a result that it doesn't expect, such as one without content.
-func TestFailureFuncThatPanicsDecidesNothing(t *testing.T) {
-	g := newGuard(t, resilience.Config{})
-	panics := mcpgo.Failure(func(_ context.Context, _ mcp.CallToolRequest, res *mcp.CallToolResult) error {
-		return errors.New(res.Content[1].(mcp.TextContent).Text)
-	})
-	for want, handler := range []server.ToolHandlerFunc{returns(mcp.NewToolResultError("no such row"), nil), fails} {
-		res, err := mcpgo.Middleware(g, panics)(handler)(t.Context(), request("x", nil, nil))
-		require.NoError(t, err)
-		assert.Len(t, res.Content, want+1, "the tool's own answer stands")
-		assert.Equal(t, want, failures(t, g, "x"))
-	}
-}

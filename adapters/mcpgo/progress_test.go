@@ -193,27 +193,3 @@ func TestProgressThatIsNotSentIsAnError(t *testing.T) {
 	_, code := handle(s.WithContext(t.Context(), newWire(s)), t, s, "tools/call", 1, params)
 	assert.Zero(t, code)
 }
-
-func TestProgressOutsideOfARequestIsAnErrorIfWanted(t *testing.T) {
-	notify := func(meta map[string]any) error {
-		return mcpgo.NotifyProgress(t.Context(), request("x", nil, meta), 1, 0, "")
-	}
-	assert.NoError(t, notify(map[string]any{"other": 1}), "_meta without a token")
-	assert.ErrorContains(t, notify(withToken(1)), "the context is not that of a request")
-}
-
-func TestProgressWithoutAGuardIsSentAsItIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := server.NewMCPServer("test", "1")
-		handler := func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			report(ctx, t, req, 1, 2)
-			return done, nil
-		}
-		s.AddTool(mcp.NewTool("x"), handler)
-		c := connect(t, s)
-		received := collectProgress(c)
-
-		callTool(t, c, "x", nil, withToken("p"))
-		assert.Equal(t, []float64{1, 2}, values(received()))
-	})
-}

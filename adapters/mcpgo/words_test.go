@@ -1,7 +1,6 @@
 package mcpgo_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,31 +105,4 @@ func TestHiddenErrorReadsAsWhatHasHappened(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A result may be hidden although it isn't a failure: the guard answers all the same.
-func TestHiddenResultThatIsNoFailureHasAnAnswer(t *testing.T) {
-	g := newGuard(t, resilience.Config{})
-	noFailure := func(context.Context, mcp.CallToolRequest, *mcp.CallToolResult) error { return nil }
-	h := mcpgo.Middleware(g, mcpgo.HideErrors(), mcpgo.Failure(noFailure))(fails)
-	res, err := h(t.Context(), request("x", nil, nil))
-	require.NoError(t, err)
-	assert.True(t, res.IsError)
-	checkErrorResult(t, res, errorIn(t, res))
-	assert.Zero(t, failures(t, g, "x"))
-}
-
-// Without a guard, a client reads nothing of what SetError has left.
-func TestSetErrorWithoutAGuard(t *testing.T) {
-	res := failedResult(errBackend)
-	assert.True(t, res.IsError)
-	assert.Equal(t, errBackend.Error(), text(t, res))
-	b, err := json.Marshal(res.Meta)
-	require.NoError(t, err)
-	assert.JSONEq(t, `{"`+resilience.MetaError+`":null}`, string(b))
-
-	mcpgo.SetError(nil, errBackend)
-	untouched := mcp.NewToolResultText("fine")
-	mcpgo.SetError(untouched, nil)
-	assert.False(t, untouched.IsError)
 }
