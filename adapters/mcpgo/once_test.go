@@ -15,8 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A connection is cut in the middle of a write, and the client sends the call again. Another client's call with equal
-// arguments is another one.
+// A write whose connection is cut is sent again. Another client's call with equal arguments is another one.
 func TestAWriteThatIsSentAgainActsOnce(t *testing.T) {
 	g := newGuard(t, resilience.Config{})
 	s := newServer(g)

@@ -3,6 +3,7 @@ package agents
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -168,13 +169,8 @@ func TestAClientReSends(t *testing.T) {
 			for range 50 {
 				s.work(t, agents[len(agents)-1], guarded)
 			}
-			writes := 0
-			for _, call := range s.calls {
-				if call == addEntry.name {
-					writes++
-				}
-			}
-			assert.Equal(t, guarded, writes == 50, writes)
+			reads := func(name string) bool { return name != addEntry.name }
+			assert.Equal(t, guarded, len(slices.DeleteFunc(s.calls, reads)) == 50)
 		})
 	}
 }

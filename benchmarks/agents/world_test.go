@@ -116,13 +116,6 @@ func TestAccount(t *testing.T) {
 	}, account(w, workers))
 }
 
-func TestMedian(t *testing.T) {
-	took := []time.Duration{10, 20, 40, 80}
-	for n, want := range []time.Duration{0, 10, 15, 20, 30} {
-		assert.Equal(t, want, median(took[:n]), n)
-	}
-}
-
 func TestSamples(t *testing.T) {
 	var runs []result
 	for n := range 11 {
