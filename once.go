@@ -115,7 +115,7 @@ func (g *Guard) settle(o *orphan, value any, err error) {
 	switch text, invalid := marshal(value); {
 	case err == nil && (invalid != nil || len(text) > maxOutcome):
 		outcome = &unknown
-	case o.left && (errors.Is(err, context.Canceled) || errors.Is(err, CodeCanceled)): // the cause of the context
+	case o.left && errors.Is(err, context.Canceled):
 		outcome = &unknown
 	case err != nil:
 		g.drop(o)
