@@ -6,11 +6,9 @@ import (
 	"time"
 )
 
-// AsError returns any error as a new [*Error] for the named tool, around err. It returns nil for nil. An *Error in
-// err's chain stands, including its Details; only its empty fields are filled in. Any other error becomes TIMEOUT
-// (a context.DeadlineExceeded, or that status of gRPC or HTTP), CONNECTION_LOST, CANCELED, VALIDATION_ERROR
-// ([MarkInvalid], or an answer that rejects the request, see [Classify]) or TOOL_FAILED. Its message contains none
-// of err's text.
+// AsError returns any error as a new *Error for the named tool, around err, and nil for nil. An *Error in err's chain
+// stands, with its empty fields filled in. Any other error becomes TIMEOUT, CONNECTION_LOST, RATE_LIMITED, CANCELED,
+// VALIDATION_ERROR or TOOL_FAILED; the message has none of its text.
 func AsError(tool string, err error) *Error {
 	if err == nil {
 		return nil

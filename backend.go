@@ -7,22 +7,18 @@ import (
 )
 
 // ReportBackend reports an answer of the tool's backend to the guarded call that ctx belongs to. Nil is a good answer,
-// and an error is read as [Classify] does. [Transport] does this for HTTP, and a tracer or interceptor of a database
-// client needs one line for it. Report only the backend's answers, and none while cleaning up, because clients also
-// return mistakes of their own.
+// and an error is read as [Classify] does. [Transport] does this for HTTP; a tracer or interceptor of a database client
+// needs one line for it. Don't report the client's own mistakes.
 //
 // If the tool then fails without an [*Error], a mark or an error of a known type, the last report of the attempt
 // decides: trouble is counted, and retried if the tool's [Effect] allows it; a rejected request is the caller's
-// mistake; after a good answer the failure is ClassNeutral. context.Canceled, and a report after the attempt, are
-// ignored.
-//
-// A reported request may have changed something, unless err rejects it or certainly had no effect: a tool that isn't
-// idempotent isn't retried then. Outside of a guarded call ReportBackend does nothing. It is safe for concurrent use.
+// mistake; after a good answer the failure is ClassNeutral. After a report a tool that isn't idempotent isn't retried,
+// unless err rejects the request or certainly had no effect. ReportBackend does nothing outside of a guarded call, and
+// is safe for concurrent use.
 func ReportBackend(ctx context.Context, err error) { BeginRequest(ctx)(err) }
 
-// BeginRequest is ReportBackend for a request that may change something, from its beginning on: until end is
-// called, and afterwards unless the request certainly had no effect, a tool that isn't idempotent isn't retried.
-// end reports the backend's answer. A request may go on without an end. Only the first call of end counts. Both
+// BeginRequest is [ReportBackend] for a request that may change something. From then on a tool that isn't idempotent
+// isn't retried, unless end reports that the request certainly had no effect. Only the first call of end counts. Both
 // are safe for concurrent use.
 func BeginRequest(ctx context.Context) (end func(err error)) {
 	r := newRequest(ctx, true)

@@ -9,20 +9,13 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// Jitter spreads the delays of a [Backoff], so that callers that failed together don't come back
-// together.
+// Jitter spreads the delays of a [Backoff], so that callers don't collide.
 type Jitter uint8
 
 const (
-	// FullJitter draws a delay from [0, ceiling]. It is the "full jitter" of Marc Brooker,
-	// "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
-	FullJitter Jitter = iota
-
-	// SmallJitter draws a delay within 15% of the ceiling, but not above Max.
-	SmallJitter
-
-	// NoJitter uses the ceiling itself.
-	NoJitter
+	FullJitter  Jitter = iota // from [0, ceiling]: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015
+	SmallJitter               // within 15% of the ceiling, but not above Max
+	NoJitter                  // the ceiling itself
 )
 
 const (
@@ -30,26 +23,15 @@ const (
 	defaultMax  = 60 * time.Second
 )
 
-// Backoff computes the delays between attempts. The ceiling of the delay after an attempt is
-// min(Max, Base·2^attempt), and Jitter draws the delay below it.
-//
-// In a [Retry] or a [ConnectorConfig], its durations must not be negative, Max must not be under Base,
-// and Jitter must be one of the constants. A Backoff is a plain value without hidden state, which may be
-// copied and shared. Its methods are safe for concurrent use.
+// Backoff computes the delays between attempts. The ceiling of the delay after an attempt is min(Max, Base·2^attempt).
+// In a [Retry] or a [ConnectorConfig], Base and Max must not be negative.
 type Backoff struct {
-	// Base is the first ceiling. Zero means 500ms. If it is negative, there are no delays.
-	Base time.Duration
-
-	// Max is the highest ceiling. Zero means 60s, or Base if that is longer. If it is
-	// negative, there are no delays.
-	Max time.Duration
-
-	// Jitter draws the delays. The zero value is FullJitter, and Delay takes any unknown value for that.
-	Jitter Jitter
+	Base   time.Duration // the first ceiling; 0 means 500ms, and negative no delays
+	Max    time.Duration // the highest ceiling, not under Base; 0 means 60s, or Base if that is longer; negative no delays
+	Jitter Jitter        // draws the delay from the ceiling; the zero value is FullJitter
 }
 
-// Delay returns how long to wait after the given attempt, counted from 0. A negative attempt
-// counts as 0. However high the attempt is, the ceiling stays at Max.
+// Delay returns how long to wait after the given attempt, counted from 0.
 func (b Backoff) Delay(attempt int) time.Duration {
 	b = b.withDefaults(defaultBase, defaultMax)
 	if b.Base < 0 || b.Max < 0 {
@@ -93,10 +75,8 @@ func between(low, high time.Duration) time.Duration {
 	return low + time.Duration(rand.Uint64N(uint64(high-low)+1))
 }
 
-// Policy returns the same delays as a policy for the loops of cenkalti/backoff. The first is
-// Delay(0), Reset starts again there, and the policy never stops. Unlike other policies of
-// that package it is safe for concurrent use, but loops that share one share its count of
-// attempts, so each loop should have its own.
+// Policy returns the same delays for the loops of cenkalti/backoff. It never stops. It counts attempts, so each loop
+// should have its own.
 func (b Backoff) Policy() backoff.BackOff { return &policy{delays: b} }
 
 type policy struct {

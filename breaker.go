@@ -10,11 +10,9 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// A Breaker rejects calls while their backend is broken. It opens after consecutive failures, lets
-// one probe pass after a cooldown, and closes as soon as a probe succeeds. [BreakerConfig].Probe asks
-// the backend in the background instead. Isolate, Trip and Reset change the state by hand. One
-// breaker serves calls of any result type, and all its methods are safe for concurrent use. Create
-// one with [NewBreaker].
+// A Breaker rejects calls while their backend is broken. It opens after consecutive failures, lets one probe pass after
+// a cooldown, and closes as soon as a probe succeeds. Create one with [NewBreaker]. All methods are safe for concurrent
+// use. Isolate, Trip and Reset may be called from any callback.
 type Breaker struct {
 	name     string
 	key      string // see BreakerKey; empty if the breaker isn't one of a key
@@ -59,8 +57,8 @@ func (p *phase) left() time.Duration {
 	return 0
 }
 
-// NewBreaker returns a closed breaker. The name is used in errors and passed to OnChange. It
-// panics if a field of cfg is negative.
+// NewBreaker returns a closed breaker. The name is used in errors and passed to OnChange. NewBreaker panics if cfg is
+// invalid.
 func NewBreaker(name string, cfg BreakerConfig) *Breaker {
 	if errs := cfg.check(); len(errs) > 0 {
 		panic(fmt.Sprintf("resilience: NewBreaker: %v", errors.Join(errs...)))
@@ -84,13 +82,13 @@ func newBreaker(name string, cfg *BreakerConfig) *Breaker {
 	return b
 }
 
-// Name returns the name that was given to [NewBreaker].
+// Name returns the name of the breaker.
 func (b *Breaker) Name() string { return b.name }
 
-// Key returns the key of the calls that the breaker is for, "" if it is for all of them. See [BreakerKey].
+// Key returns the [BreakerKey] that the breaker is for, "" if it has none.
 func (b *Breaker) Key() string { return b.key }
 
-// State returns the current state. An open breaker whose cooldown has passed is half-open.
+// State returns the state. After its cooldown an open breaker is half-open.
 func (b *Breaker) State() State {
 	p := b.phase.Load()
 	if p.state == StateOpen && p.left() <= 0 {
@@ -99,8 +97,8 @@ func (b *Breaker) State() State {
 	return p.state
 }
 
-// RetryAfter returns the time until the backend of an open breaker is asked again: by a call, or by
-// BreakerConfig.Probe. It is positive while the breaker is open, and zero otherwise.
+// RetryAfter returns the time until a call or BreakerConfig.Probe asks the backend of an open breaker again. It is zero
+// unless the breaker is open.
 func (b *Breaker) RetryAfter() time.Duration {
 	p := b.phase.Load()
 	if p.state != StateOpen || p.left() <= 0 {
@@ -120,8 +118,7 @@ func (b *Breaker) untilAsked(left time.Duration) time.Duration {
 	return max(left, 1)
 }
 
-// Failures returns how many calls in a row have failed. While the breaker isn't closed, it counts those
-// that opened it and the probes that failed since, or none if it was isolated.
+// Failures returns how many calls in a row have failed, including probes that have failed since the breaker opened.
 func (b *Breaker) Failures() int {
 	p := b.phase.Load()
 	if p.state == StateClosed {

@@ -2,9 +2,7 @@ package resilience
 
 import "errors"
 
-// Class is what a failure means to the breaker and to retries. The classes that aren't
-// counted are neutral: they count neither as a failure nor as a success, and a half-open
-// breaker whose probe ends so waits for another probe.
+// Class is what a failure means to the breaker and to retries.
 type Class uint8
 
 const (
@@ -22,59 +20,49 @@ func (c Class) String() string {
 
 func (c Class) neutral() bool { return c >= ClassInvalid }
 
-// ErrUnfinished is what a tool returns, wrapped or not, if its call is neither a success nor a
-// failure yet: it needs an answer from the user, for example, with which the client will call
-// again. The breaker doesn't count such a call, it isn't retried, and observers receive it as
-// unfinished, even if Config.Classify disagrees. The caller of a [Guard] finds it with errors.Is
-// as the cause of a VALIDATION_ERROR, or of an [*Error] of the tool's own.
+// ErrUnfinished is what a tool returns, wrapped or not, if its call is neither a success nor a failure yet, but needs
+// an answer from the user, for example. The breaker doesn't count such a call, and it isn't retried. The caller of a
+// [Guard] finds it with errors.Is as the cause of a VALIDATION_ERROR, or of an [*Error] of the tool's own.
 var ErrUnfinished = errors.New("resilience: the call isn't finished")
 
-// Classify returns what an error means. docs/errors.md has a table of all errors that it recognizes. In a chain, each
-// such error overrides the errors that it wraps:
+// Classify returns what an error means; docs/errors.md has a table. In a chain, each of these errors overrides those
+// that it wraps:
 //
-//   - a mark ([MarkNoEffect] and its neighbors) or backoff.Permanent means its name;
+//   - a mark, such as [MarkNoEffect], or backoff.Permanent means its name;
 //   - an [*Error] counts by its Code: VALIDATION_ERROR and TOOL_NOT_FOUND are ClassInvalid, CANCELED is ClassCanceled,
 //     RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED, SHUTTING_DOWN and codes of a tool's own go by Retryable, and the
 //     others are ClassTransient;
 //   - a panic is ClassPermanent, [ErrUnfinished] ClassInvalid, [context.Canceled] ClassCanceled;
-//   - unless a mark or an *Error is within them, the types for trouble of the backend are ClassTransient, and the types
-//     for a rejected request are ClassInvalid.
+//   - a type for trouble of the backend is ClassTransient, and one for a rejected request ClassInvalid, unless it wraps
+//     a mark or an *Error.
 //
-// Of joined errors the first of the highest rank decides: a mark or *Error, trouble, a rejected request, unknown
-// errors, calls that weren't made, canceled or neutral ones. Any other error is ClassTransient, and so is nil. A
-// [Guard] has more evidence, see Request.Unexplained.
+// Any other error is ClassTransient, and so is nil. Of joined errors a mark or an *Error decides first, then trouble.
 func Classify(err error) Class {
 	m := meaningOf(err)
 	return m.countedClass()
 }
 
 // MarkNoEffect marks err as a failure that certainly had no effect: it is retried even for a tool that isn't
-// idempotent. It returns nil for nil, and otherwise an error with the text of err that unwraps to err.
+// idempotent. Nil stays nil. The result of each mark has the text of err and unwraps to err.
 //
-// A refused connection, a failed dial and a transaction that was rolled back (the SQLSTATEs 40001 and 40P01) have no
-// effect without a mark. A tool overrides that with [MarkBackend] or [MarkPermanent] if it did something else before,
-// or if its client retries by itself and returns only its last error. Such clients are go-redis, the AWS SDK,
-// database/sql after driver.ErrBadConn, and net/http with an Idempotency-Key.
+// A refused connection, a failed dial and a transaction that was rolled back (SQLSTATE 40001 or 40P01) have no effect
+// without a mark. Use [MarkBackend] or [MarkPermanent] if the tool did something else before, or if its client retries
+// by itself (go-redis, the AWS SDK, database/sql).
 func MarkNoEffect(err error) error { return mark(err, ClassTransient, true) }
 
-// MarkBackend marks err as a failure of the tool's backend that may have taken effect: the breaker counts it, and it is
-// retried if the tool's [Effect] allows that. An unknown error means the same without a mark, except behind an adapter,
-// where it is neutral. It returns nil for nil.
+// MarkBackend marks err as a failure of the tool's backend that may have taken effect: counted, and retried if the
+// tool's [Effect] allows that. Unknown errors mean the same, except behind an adapter. Nil stays nil.
 func MarkBackend(err error) error { return mark(err, ClassTransient, false) }
 
-// MarkPermanent marks err as a failure of the tool that another try won't fix: the breaker counts it, and it isn't
-// retried. It returns nil for nil.
+// MarkPermanent marks err as a failure of the tool that another try won't fix: counted, not retried. Nil stays nil.
 func MarkPermanent(err error) error { return mark(err, ClassPermanent, false) }
 
-// MarkInvalid marks err as the caller's mistake: the breaker doesn't count it, and it isn't retried. The agent reads
-// VALIDATION_ERROR without the text of err. A tool that wants to explain the mistake returns an [*Error] with
-// CodeValidation and a Message. It returns nil for nil.
+// MarkInvalid marks err as the caller's mistake: not counted, not retried. The agent reads VALIDATION_ERROR without the
+// text of err; to explain the mistake, return an [*Error] with CodeValidation instead. Nil stays nil.
 func MarkInvalid(err error) error { return mark(err, ClassInvalid, false) }
 
 // MarkNeutral marks err as a failure that isn't the backend's, such as a question that the user hasn't answered in
-// time: the breaker doesn't count it, and it isn't retried. The agent reads the same as without the mark; behind
-// an adapter no guidance is added to the tool's own answer. Whether err certainly had no effect stays as it is,
-// and of joined errors the others decide. It returns nil for nil.
+// time: not counted, not retried. Nil stays nil. Behind an adapter the tool's own answer gets no guidance.
 func MarkNeutral(err error) error { return mark(err, ClassNeutral, false) }
 
 type marked struct {

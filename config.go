@@ -13,126 +13,50 @@ import (
 	"time"
 )
 
-// Config configures a [Guard]. The zero value is all defaults. New copies what it needs, so
-// that later changes of a Config have no effect.
-//
-// Its functions are called concurrently and must be quick. A panic in one is recovered and logged once.
+// Config configures a [Guard]. The zero value is all defaults. Its functions must be quick and safe for concurrent use;
+// a panic in one is recovered.
 type Config struct {
-	// Timeouts gives tiers their timeouts. It may replace those of Quick (60s) and Heavy (120s)
-	// and add other tiers. Each must be positive.
-	Timeouts Timeouts
+	Timeouts     Timeouts                 // replaces those of Quick (60s) and Heavy (120s), or adds tiers; all positive
+	Tools        map[string]Tool          // by name, neither empty nor "(others)"; other tools may be called too
+	Effect       Effect                   // of tools that aren't listed in Tools
+	Breaker      BreakerConfig            // the template for all breakers; its OnChange must be nil
+	Breakers     map[string]BreakerConfig // for single breakers, by name; zero fields are as in the template
+	Retry        Retry                    // for tools that have none of their own; its OnRetry must be nil
+	MaxAbandoned int                      // abandoned attempts of a tool before calls are OVERLOADED; 0 means 64
 
-	// Tools describes tools by their names, which must be neither empty nor "(others)". Other tools
-	// may be called too.
-	Tools map[string]Tool
-
-	// Effect is the effect of tools that aren't listed in Tools. The zero value is
-	// EffectUnknown.
-	Effect Effect
-
-	// Breaker is the template for all breakers. Its OnChange must be nil.
-	Breaker BreakerConfig
-
-	// Breakers replaces the template for single breakers, by name: the Breaker of a tool, or the name of
-	// a tool without one. Zero fields are as in the template.
-	Breakers map[string]BreakerConfig
-
-	// Retry applies to every tool that has none of its own. Its OnRetry must be nil.
-	Retry Retry
-
-	// MaxAbandoned is how many abandoned attempts of a tool may still run, after the tool's own
-	// timeout has passed, before new calls are OVERLOADED. Calls that are under way at that moment may
-	// exceed it. Zero means 64. It must not be negative.
-	MaxAbandoned int
-
-	// OnceFor is how long the result of a call that must not act twice is kept for the same call (see [Once]),
-	// if its caller has left or received TIMEOUT. While the tool runs, the same call waits for it, within its
-	// own timeout. It is made if the first one has failed, and CANCELED if nobody knows how that ended. At most
-	// 1,024 results of up to 64KiB of JSON are kept, in the memory of this process: replicas share them only if
-	// each agent stays with one of them. Zero means 2m, and negative turns this off.
+	// OnceFor is how long the result of a call whose caller has left or received TIMEOUT is kept for the same call, see
+	// [Once]. At most 1,024 results of up to 64KiB of JSON are kept, in this process. Zero means 2m, and negative turns
+	// this off.
 	OnceFor time.Duration
 
-	// Classify returns the class of a failure. It receives the tool's error, or the TIMEOUT of a call
-	// that exceeded the tool's own timeout, never nil. It may call the package's Classify, which then
-	// also considers the backend's reports. Nil, or a panic, means the package's Classify.
+	// Classify returns the class of a failure. It receives the tool's error, or the TIMEOUT of a call that exceeded the
+	// tool's own timeout, never nil. Nil means the package's [Classify], which it may call.
 	Classify func(error) Class
 
-	// Suggestions replaces the suggestions for agents, by code. If another call may do harm, a request to
-	// check first whether the tool has taken effect is still added. Each key must be
-	// one of the Codes; the one of TOOL_FAILED is also for the codes of tools' own.
-	Suggestions map[Code]string
-
-	// Observers receive the events of every call. They are isolated: a panic or a slow callback
-	// affects neither calls nor other observers, apart from [Observer].Start, for which calls wait.
-	Observers []Observer
-
-	// Log receives warnings about callbacks that panic, observers that fall behind, tools that the
-	// server doesn't have, and tools whose failures nothing explains. Nil means slog.Default().
-	Log *slog.Logger
-
-	// Scrub removes secrets from every text of a tool that reaches an agent through this library. It is
-	// called after the package's [Scrub]. If it panics, the text is "[REDACTED]". Nil means none.
-	Scrub func(text string) string
-
-	// Debug adds details to every error: redacted arguments, timeout, attempt, elapsed time
-	// and cause. The agent reads them. The cause is scrubbed (see [Scrub]), and the arguments are
-	// redacted by their names (see [Redact]): other secrets in them aren't recognized.
-	Debug bool
+	Suggestions map[Code]string          // for agents, by code; that of TOOL_FAILED is also for codes of tools' own
+	Observers   []Observer               // receive the events of every call
+	Log         *slog.Logger             // for warnings, about panics in callbacks for example; nil means slog.Default()
+	Scrub       func(text string) string // removes secrets from tools' texts for agents, after the package's [Scrub]
+	Debug       bool                     // lets agents read redacted arguments, timeout, attempt, elapsed time and cause
 }
 
 // Tool describes one tool. The zero value is all defaults.
 type Tool struct {
-	// Tier selects the timeout: Quick, Heavy or a key of Config.Timeouts. The empty tier means
-	// Heavy for a tool named cypher, impact or explore, in any case, and Quick for all others.
-	Tier Tier
-
-	// Timeout is the tool's own timeout, which replaces the one of its tier, for all attempts together. A
-	// tool whose requests may hang leaves time for another attempt by giving each a shorter timeout, with
-	// context.WithTimeout. Zero means the tier's timeout. It must not be negative.
-	Timeout time.Duration
-
-	// MaxTimeout bounds a call whose timeout [ReportProgress] restarts or a client extends (see
-	// [MetaTimeout]). Zero means the tool's timeout, so that neither has an effect. It must not be
-	// below the tool's timeout.
-	MaxTimeout time.Duration
-
-	// MaxInFlight is how many calls of the tool may run at once. A further one is OVERLOADED, after
-	// MaxWait, which no breaker counts: servers over stdio have few workers, and one slow tool must not
-	// take them all. A paused call counts too, a call of the tool within one of its own doesn't. Zero means
-	// any number. It must not be negative.
-	MaxInFlight int
-
-	// MaxWait is how long a call waits for one of the MaxInFlight, first come first served, as a part of its
-	// timeout. It doesn't wait while the breaker isn't closed, nor for longer than half of its timeout. Each call
-	// that waits takes a worker of a server over stdio. Zero means that it doesn't wait. It must not be negative,
-	// or over half the tool's timeout.
-	MaxWait time.Duration
-
-	// Effect is the effect of running the tool twice. Config.Effect doesn't apply to a tool that is
-	// listed.
-	Effect Effect
-
-	// Breaker names the tool's breaker. Tools that share a backend name the same one. Empty
-	// means the tool's own name. For a tool with several backends, see [BreakerKey].
-	Breaker string
-
-	// Cooperative promises that the tool returns soon after its context has ended. The tool then
-	// runs on the caller's goroutine, which is faster. A tool that breaks the promise hangs its
-	// caller. A runtime.Goexit in it ends the caller's goroutine.
-	Cooperative bool
-
-	// Retry replaces Config.Retry as a whole. Its OnRetry must be nil. Nil means Config.Retry.
-	Retry *Retry
+	Tier        Tier          // selects the timeout: Quick, Heavy or a key of Config.Timeouts; for the default, see [Tier]
+	Timeout     time.Duration // of a call with all its attempts; 0 means the timeout of the tier
+	MaxTimeout  time.Duration // up to which [ReportProgress] and [MetaTimeout] extend that; 0 means that they don't
+	MaxInFlight int           // calls at once; a further one is OVERLOADED, which isn't counted; 0 means any number
+	MaxWait     time.Duration // for one of the MaxInFlight, as part of the timeout and at most half of it; 0 means none
+	Effect      Effect        // of running the tool twice; Config.Effect doesn't apply to a tool that is listed
+	Breaker     string        // its name, the same for tools that share a backend; empty means the tool's name
+	Cooperative bool          // runs on the caller's goroutine, so it must return soon after its context has ended
+	Retry       *Retry        // replaces Config.Retry as a whole; its OnRetry must be nil; nil means Config.Retry
 }
 
-// ConfigFromEnv reads a Config from the environment variables PREFIX_TIMEOUT_QUICK,
-// PREFIX_TIMEOUT_HEAVY and PREFIX_DEBUG. A timeout is a positive number of milliseconds, such
-// as 90000, or a positive duration, such as 90s. Debug is true or false. A variable that is
-// unset or empty leaves its field zero. With an empty prefix the names have no underscore in
-// front.
-//
-// Any other value is an error, which names each wrong variable, its value and the allowed values. The
-// Config is zero then.
+// ConfigFromEnv reads a Config from the environment variables PREFIX_TIMEOUT_QUICK, PREFIX_TIMEOUT_HEAVY and
+// PREFIX_DEBUG, without the underscore if prefix is empty. A timeout is a positive duration, such as 90s, or a number
+// of milliseconds. Debug is true or false. An empty variable leaves its field zero. The error names all wrong
+// variables.
 func ConfigFromEnv(prefix string) (Config, error) {
 	if prefix != "" {
 		prefix += "_"

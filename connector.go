@@ -11,52 +11,24 @@ import (
 	"time"
 )
 
-// ConnectorConfig configures a [Connector]. Every field has a default, so the zero value is valid. Functions that
-// panic or call runtime.Goexit have failed. Durations and MaxAttempts must not be negative.
+// ConnectorConfig configures a [Connector]. The zero value is all defaults. Functions that panic have failed.
 type ConnectorConfig[C any] struct {
-	// Name is the connection's name in events and logs, and the Tool of the [context.Cause] that ends a dial or a
-	// check. An empty name means "connection".
-	Name string
+	Name        string        // in events and logs; empty means "connection"
+	Backoff     Backoff       // the delays between dials; zero means 500ms to 60s with full jitter
+	MaxAttempts int           // failed dials in a row before there is none until [Connector.Reconnect]; 0 means no limit
+	DialTimeout time.Duration // of a single dial, which has failed if it exceeds that; 0 means 30s
+	Stable      time.Duration // how long a connection must last to restart the backoff; 0 means the longest delay
+	Close       func(C) error // called once for each connection; nil means its Close method, if it is an io.Closer
 
-	// Backoff computes the delays between dials. Its zero value means 500ms to 60s with full jitter. No delay is
-	// longer than the connection has been down, or than Base.
-	Backoff Backoff
-
-	// MaxAttempts is how many dials in a row may fail before the connector is exhausted. It then makes no dial until
-	// [Connector.Reconnect] is called. Zero means that it never stops.
-	MaxAttempts int
-
-	// DialTimeout is the timeout of a single dial. A dial that exceeds it has failed, and a connection that it returns
-	// later is closed. It may therefore still be running when the next dial starts. Zero means 30s.
-	DialTimeout time.Duration
-
-	// Stable is how long a connection must last for the backoff to restart when it is lost. Without it, a connection
-	// that drops as soon as it is up would be dialed in a tight loop. Zero means the longest delay of Backoff.
-	Stable time.Duration
-
-	// Close closes a connection. It is called exactly once for each connection that was dialed, either by
-	// Connector.Close, which waits for it, or on a goroutine of its own while the next connection is dialed. Nil means
-	// the connection's own Close method, if it is an io.Closer.
-	Close func(C) error
-
-	// Watch waits until the connection is broken and returns the reason, which may be nil. It may be a loop that reads,
-	// for example. It is called once for each connection, on a goroutine of its own, and must return soon after the
-	// connection is closed. Nil means that only [Conn.Lost] and [Conn.Suspect] report losses.
+	// Watch waits until the connection is broken, in a loop that reads for example, and returns the reason, which may
+	// be nil. It is called once for each connection, and must return soon after that is closed. Nil means that only
+	// [Conn.Lost] and [Conn.Suspect] report losses.
 	Watch func(C) error
 
-	// Check asks whether the connection still works, by a ping for example. [Conn.Suspect] has it called, on a
-	// goroutine of its own, once at a time for each connection and while others use that. An error means that the
-	// connection is lost. Nil means that a suspect connection is lost, unchecked.
-	Check func(context.Context, C) error
-
-	// CheckTimeout is the timeout of a single Check, which has failed if it exceeds it. Zero means 10s.
-	CheckTimeout time.Duration
-
-	// Observers are notified of every change of the connection, see [Observer.Connection].
-	Observers []Observer
-
-	// Log receives warnings about observers that panic or fall behind. Nil means slog.Default().
-	Log *slog.Logger
+	Check        func(context.Context, C) error // pings a suspect connection, which others use; nil means that it is lost
+	CheckTimeout time.Duration                  // of a single Check, which has failed if it exceeds that; 0 means 10s
+	Observers    []Observer                     // receive every change of the connection, see [Observer.Connection]
+	Log          *slog.Logger                   // for warnings about observers; nil means slog.Default()
 }
 
 func (c ConnectorConfig[C]) check() error {
@@ -99,15 +71,9 @@ const (
 // String returns "down", "up", "exhausted" or "closed".
 func (s ConnectionState) String() string { return nameOf(s, "down", "up", "exhausted", "closed") }
 
-// A Connector keeps a connection up, such as a WebSocket or a session with another server. It dials, hands the
-// connection to any number of callers, and dials again, with backoff, when the connection is lost. It makes one dial at
-// a time. Create one with [NewConnector]. All methods are safe for concurrent use.
-//
-// Functions that hang are bounded: while 16 abandoned dials and calls of Close, Watch and Check for lost connections
-// are still running, every further dial fails without being made.
-//
-// A Connector has timers. It therefore belongs to the testing/synctest bubble in which it was made, or to none, and a
-// test makes one for itself.
+// A Connector keeps a connection up, such as a WebSocket or a session with another server. It makes one dial at a time,
+// with backoff, and any number of callers share the connection. Create one with [NewConnector], in a test inside the
+// testing/synctest bubble. All methods are safe for concurrent use.
 type Connector[C any] struct {
 	cfg       ConnectorConfig[C]
 	dial      func(context.Context) (C, error)
@@ -128,9 +94,8 @@ type Connector[C any] struct {
 
 // NewConnector returns a connector and starts its first dial. The context that dial receives ends when dial returns, so
 // the connection must not depend on it. If dial returns an [*Error] with a RetryAfter, unwrapped, the next dial waits
-// for that time, but for an hour at most.
-//
-// NewConnector panics if dial is nil or cfg is invalid. Close the connector when it is no longer needed.
+// for that time, but for an hour at most. NewConnector panics if dial is nil or cfg is invalid. Close the connector
+// when it is no longer needed.
 func NewConnector[C any](dial func(context.Context) (C, error), cfg ConnectorConfig[C]) *Connector[C] {
 	if dial == nil {
 		panic("resilience: NewConnector: nil dial")
@@ -156,16 +121,12 @@ func NewConnector[C any](dial func(context.Context) (C, error), cfg ConnectorCon
 }
 
 // Get returns the connection without waiting. If there is none, the error is an [*Error] that wraps the reason:
+// CONNECTION_LOST with the time until the next dial as RetryAfter (100ms while a dial is under way), CONNECTION_LOST
+// that isn't retryable if the connector is closed, RETRY_EXHAUSTED if it is exhausted, and CANCELED or TIMEOUT if ctx
+// has ended.
 //
-//   - CANCELED or TIMEOUT, if ctx has ended. While the connection is up, Get ignores ctx.
-//   - CONNECTION_LOST, if the connection is down. Its RetryAfter is the time until the next dial, or 100ms while a dial
-//     is under way.
-//   - RETRY_EXHAUSTED that isn't retryable, if the connector is exhausted.
-//   - CONNECTION_LOST that isn't retryable, if the connector is closed.
-//
-// A [Guard] assumes that a tool which returns the error of Get has had no effect. It retries any such tool if the next
-// dial comes soon enough, and its breaker doesn't count the error. A tool that has had an effect by then must mark the
-// error with [MarkPermanent].
+// A [Guard] assumes that a tool which returns this error has had no effect: it retries any such tool if the next dial
+// comes soon enough, and doesn't count the error. A tool that has had an effect by then must use [MarkPermanent].
 func (c *Connector[C]) Get(ctx context.Context) (*Conn[C], error) {
 	conn, last, _ := c.snapshot()
 	if conn != nil {
@@ -174,13 +135,9 @@ func (c *Connector[C]) Get(ctx context.Context) (*Conn[C], error) {
 	return nil, missing(ctx, last)
 }
 
-// Wait returns the connection as soon as it is up. It returns CANCELED or TIMEOUT if ctx ends first. If the connector
-// is exhausted or closed, or if ctx will end before the next dial, Wait returns the error of Get at once. Every error
-// is an [*Error].
-//
-// A tool that waits until its timeout has exceeded it, which a breaker counts: otherwise each call would wait for as
-// long. While that breaker is open, calls are rejected even if the connection is back; a [BreakerConfig.Probe] that
-// calls Get closes it earlier.
+// Wait returns the connection as soon as it is up, or CANCELED or TIMEOUT if ctx ends first. If the connector is
+// exhausted or closed, or if ctx will end before the next dial, it returns the error of Get at once. Every error is an
+// [*Error]. If a tool waits until its timeout, its breaker counts that.
 func (c *Connector[C]) Wait(ctx context.Context) (*Conn[C], error) {
 	for {
 		conn, last, changed := c.snapshot()
@@ -205,9 +162,8 @@ func (c *Connector[C]) snapshot() (conn *Conn[C], last ConnectionChange, changed
 	return c.current, c.last, c.changed
 }
 
-// Reconnect dials at once if the connection is down or exhausted, and restarts the backoff and the count of attempts.
-// If a dial is under way, Reconnect doesn't start another one. It does nothing if the connection is up or the connector
-// is closed.
+// Reconnect dials at once if the connection is down or exhausted, unless a dial is under way, and restarts the backoff
+// and the count of attempts.
 func (c *Connector[C]) Reconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,9 +184,8 @@ func (c *Connector[C]) State() ConnectionState {
 	return last.State
 }
 
-// Close closes the connection, if it is up, and returns the error of doing so. It cancels a dial that is under way, and
-// a connection that the dial returns all the same is closed. From then on, Get and Wait return CONNECTION_LOST, even to
-// callers that are already waiting. A second Close does nothing and returns nil.
+// Close closes the connection, if it is up, and returns the error of doing so. It cancels a dial that is under way.
+// From then on, Get and Wait return CONNECTION_LOST. A second Close does nothing and returns nil.
 func (c *Connector[C]) Close() error {
 	defer c.cancel()
 	c.mu.Lock()
@@ -246,5 +201,5 @@ func (c *Connector[C]) Close() error {
 	return recovered(func() error { return c.cfg.Close(conn.value) })
 }
 
-// Flush waits until the observers have received every change so far. It behaves like [Guard.Flush].
+// Flush is like [Guard.Flush], for the observers of the connector.
 func (c *Connector[C]) Flush(ctx context.Context) error { return flushAll(ctx, c.warner, c.observers) }

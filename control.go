@@ -8,51 +8,28 @@ import (
 )
 
 // BreakerConfig configures a [Breaker]. The zero value is all defaults.
-//
-// While the breaker is open, Probe is called every ProbeInterval. If it returns nil, the breaker closes
-// at once: no call is sacrificed, and a breaker without calls recovers too. An error that counts (see
-// [Classify]) keeps calls from being the probe for another Cooldown, up to ten Cooldowns in all. An error
-// that doesn't count has no effect, and neither has a panic. If the breaker opens again within a Cooldown
-// after Probe has closed it, Probe can't see the trouble, so the next probe is a call.
 type BreakerConfig struct {
-	// Failures is how many consecutive failures open the breaker. Zero means 5. It must
-	// not be negative.
-	Failures int
+	Failures     int           // how many consecutive failures open the breaker; 0 means 5
+	Cooldown     time.Duration // how long the breaker stays open before it lets one probe pass; 0 means 30s
+	ProbeTimeout time.Duration // for a call that is the probe, or the tool's MaxTimeout if that is longer; 0 means 2m
 
-	// Cooldown is how long the breaker stays open before it lets one probe pass. Zero means
-	// 30s. It must not be negative.
-	Cooldown time.Duration
-
-	// ProbeTimeout is how long a call that is the probe may take. After that it has failed, so that a
-	// probe that hangs can't keep the breaker half-open forever. A Guard allows it the timeout or
-	// MaxTimeout of the tool, if that is longer. Zero means 2m. It must not be negative.
-	ProbeTimeout time.Duration
-
-	// Probe asks the backend in the background whether it works again. [ProbeURL] returns one for HTTP.
-	// It must respect its context, which ends after ProbeInterval, or when the breaker changes, and has
-	// the key of the breaker (see [BreakerKeyOf]). Nil means that a call is the probe after the Cooldown.
+	// Probe asks the backend of an open breaker in the background whether it works again; [ProbeURL] returns one for
+	// HTTP. If it returns nil, the breaker closes. An error that counts (see [Classify]) keeps calls from being the
+	// probe for another Cooldown, up to ten in all. The context ends after ProbeInterval, and has the key of the
+	// breaker (see [BreakerKeyOf]). If Probe itself is nil, a call is the probe after the Cooldown.
 	Probe func(ctx context.Context) error
 
-	// ProbeInterval is the longest time between the beginnings of two Probes, and from the opening of
-	// the breaker to the first. Each time is drawn from its upper half, so that servers that share a
-	// backend don't ask it together. Zero means 5s. It must not be negative.
-	ProbeInterval time.Duration
+	ProbeInterval time.Duration // the longest time between two Probes; each is drawn from the upper half; 0 means 5s
 
-	// Lease is asked, with the breaker's name, whether a call or a Probe may ask the backend of an open
-	// breaker now, so that a fleet of servers sends a single probe. Calls that could be the probe wait
-	// for it: it must be quick, safe for concurrent use, and should remember a refusal for a while. A
-	// panic counts as true. Nil means true.
+	// Lease is asked, with the breaker's name, whether a call or a Probe may ask the backend of an open breaker now, so
+	// that a fleet of servers sends a single probe. It must be quick and safe for concurrent use. Nil means true.
 	Lease func(breaker string) bool
 
-	// MaxHold is how long an agent's call (see Request.Caller) is held before it is rejected, if the breaker has
-	// rejected the agent before. The breaker may admit the call meanwhile. Half the tool's timeout is the
-	// most, and counts as the call's. Zero means 10s, and negative never.
+	// MaxHold is how long a call of an agent that was rejected before (see Request.Caller) is held, in case the breaker
+	// admits it meanwhile; at most half the tool's timeout. Zero means 10s, and negative never.
 	MaxHold time.Duration
 
-	// OnChange is called for each change of state, in order and one at a time, on a goroutine of its
-	// own. While it blocks, up to 1,024 changes wait and further ones are dropped. A panic in it is
-	// recovered. Nil means none. A guard has observers instead, and doesn't allow it.
-	OnChange func(name string, from, to State)
+	OnChange func(name string, from, to State) // called for each change, in order, on its own goroutine; nil in a guard
 }
 
 func (c BreakerConfig) check() []error {
@@ -119,17 +96,15 @@ func (c Cause) String() string { return nameOf(c, "calls", "cooldown", "probe", 
 // MarshalText returns the text of String. It never fails.
 func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// Isolate takes the backend out of service. All calls are rejected until Reset is called, including a
-// tool's calls with a [BreakerKey]. Agents read the reason, which may be empty and must be safe for them.
-// Calls in flight go on, but don't count any more, and aren't retried. A breaker that is already isolated
-// gets the new reason. Isolate may be called concurrently, and from any callback.
+// Isolate rejects all calls until Reset is called, also a tool's calls with a [BreakerKey]. Agents read the reason,
+// which may be empty. Calls in flight go on, but don't count any more, and aren't retried.
 func (b *Breaker) Isolate(reason string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.change(&phase{state: StateIsolated, reason: reason}, CauseManual)
 }
 
-// Isolated returns the reason that was given to Isolate, and whether the breaker is isolated.
+// Isolated returns the reason given to Isolate, and whether b is isolated.
 func (b *Breaker) Isolated() (reason string, ok bool) {
 	if p := b.phase.Load(); p.state == StateIsolated {
 		return p.reason, true
@@ -139,18 +114,15 @@ func (b *Breaker) Isolated() (reason string, ok bool) {
 
 func (b *Breaker) isolated() bool { return b.phase.Load().state == StateIsolated }
 
-// Reset closes the breaker and forgets its failures. Calls in flight don't count any more. It may be called
-// in any state, concurrently, and from any callback.
+// Reset closes the breaker in any state. Calls in flight don't count any more.
 func (b *Breaker) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.change(b.closedPhase(), CauseManual)
 }
 
-// Trip opens the breaker for d, as if calls had failed. After that, a call is the probe. A
-// BreakerConfig.Probe that succeeds closes the breaker earlier. An open breaker stays open for d from
-// now on, and an isolated one stays isolated. Zero means the Cooldown. Trip panics if d is negative. It
-// may be called concurrently, and from any callback.
+// Trip opens the breaker for d, or for the Cooldown if d is zero, as if calls had failed. An open breaker stays open
+// for d from now on, and an isolated one stays isolated. Trip panics if d is negative.
 func (b *Breaker) Trip(d time.Duration) {
 	if d < 0 {
 		panic(fmt.Sprintf("resilience: Trip: the time is %s: it must not be negative (0 is the Cooldown)", d))

@@ -22,20 +22,19 @@ var (
 	errHanging = errors.New("resilience: too many dials, or functions for lost connections, still hang")
 )
 
-// A Conn is a connection that a [Connector] hands out. Its users report that it is lost, or suspect, any number of
-// times. A report does nothing once the connector has another connection, or none. All methods are safe for concurrent
-// use.
+// A Conn is a connection of a [Connector]. A report about one that the connector has given up does nothing. All methods
+// are safe for concurrent use.
 type Conn[C any] struct {
 	connector *Connector[C]
 	value     C
 	checking  bool // guarded by connector.mu
 }
 
-// Value returns the connection itself, as the dial returned it.
+// Value returns the connection itself.
 func (n *Conn[C]) Value() C { return n.value }
 
-// Lost reports that the connection is certainly broken, and why; err may be nil. The connector closes the connection on
-// another goroutine and dials again after a delay.
+// Lost reports that the connection is certainly broken, and why; err may be nil. The connector closes the connection
+// and dials again after a delay.
 func (n *Conn[C]) Lost(err error) {
 	n.connector.mu.Lock()
 	defer n.connector.mu.Unlock()
@@ -57,9 +56,7 @@ func (n *Conn[C]) lost(err error) {
 }
 
 // Suspect reports that the connection may be broken, and why; err may be nil. Use it for every failure that leaves that
-// open, such as a timeout: a half-open connection, as after a laptop's sleep, fails in no other way. Suspect returns at
-// once, and [ConnectorConfig.Check] decides whether the connection is lost. The reason then wraps Check's error and
-// err. Without a Check, Suspect is Lost: a dial costs less than a dead connection.
+// open, such as a timeout. Then ConnectorConfig.Check decides. Without a Check, Suspect is Lost.
 func (n *Conn[C]) Suspect(err error) {
 	c := n.connector
 	if c.cfg.Check == nil {

@@ -5,9 +5,8 @@ import (
 	"reflect"
 )
 
-// Effect is what running a tool twice may do, after MCP's tool annotations. It decides whether a
-// call is retried after a failure that leaves open whether the tool took effect, and whether the
-// agent is to call again.
+// Effect is what running a tool twice may do, after MCP's tool annotations. It decides whether a call that may have
+// taken effect is retried.
 type Effect uint8
 
 const (
@@ -30,8 +29,8 @@ func nameOf[T ~uint8](v T, names ...string) string {
 	return fmt.Sprintf("%s(%d)", reflect.TypeFor[T]().Name(), uint8(v))
 }
 
-// EffectFromHints returns the effect of a tool with MCP's annotations readOnlyHint and
-// idempotentHint. Both are false by default, which means NonIdempotent.
+// EffectFromHints returns the effect that MCP's annotations readOnlyHint and idempotentHint mean. If both are false,
+// that is NonIdempotent.
 func EffectFromHints(readOnly, idempotent bool) Effect {
 	switch {
 	case readOnly:

@@ -12,11 +12,8 @@ import (
 	"time"
 )
 
-// Code names a way in which a call fails. It is an error itself, so that
-//
-//	errors.Is(err, resilience.CodeCircuitOpen)
-//
-// holds for every [*Error] of that code, however deeply it is wrapped.
+// Code names a way in which a call fails. It is an error itself: errors.Is(err, resilience.CodeCircuitOpen) holds for
+// every [*Error] of that code, however deeply it is wrapped.
 type Code string
 
 // The codes that an agent may read. README.md has a table of them.
@@ -38,14 +35,11 @@ const (
 func (c Code) Error() string { return string(c) }
 
 // Error is the error of a failed call. Its exported fields are written for an agent, except Err, which is for programs
-// and logs.
+// and logs. Reading an Error is safe for concurrent use, changing it isn't.
 //
-// A tool that wants to explain a failure to the agent returns an *Error with a Message. A guard returns a copy of it:
-// empty fields are filled in (a code of the tool's own gets the Suggestion of TOOL_FAILED), and Details are left out
-// unless debug is on. If a NonIdempotent tool may have taken effect, TIMEOUT and CONNECTION_LOST are never retryable,
-// and another Error is only if it has a Suggestion of its own.
-//
-// Reading an Error is safe for concurrent use, changing it isn't.
+// A tool that wants to explain a failure to the agent returns an *Error with a Message. A guard returns a copy of it,
+// with empty fields filled in, and without Details unless debug is on. If a NonIdempotent tool may have taken effect,
+// TIMEOUT and CONNECTION_LOST are never retryable, and another Error is only if it has a Suggestion of its own.
 type Error struct {
 	Code       Code           `json:"code"`
 	Tool       string         `json:"tool,omitempty"`       // the tool's name; empty if it isn't known
@@ -64,9 +58,8 @@ type Error struct {
 	reason   string   // why the call failed, in a few words of our own: "connection refused", "status 503"
 }
 
-// Error returns the code and the message. It leaves out the cause, because MCP SDKs send an error's text to the agent,
-// and a cause may contain addresses, paths or credentials. To see the cause, print the Error with %+v, or log it with
-// slog.
+// Error returns the code and the message. It leaves out the cause, because MCP SDKs send an error's text to the agent.
+// To see the cause, print the Error with %+v, or log it with slog.
 func (e *Error) Error() string {
 	switch {
 	case e == nil: // as Result.Err is after a success
@@ -77,7 +70,7 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Message
 }
 
-// Format prints the error as its text, and with %+v the texts of its causes too, for a server's operator.
+// Format prints the code and the message, and with %+v the causes' texts too.
 func (e *Error) Format(f fmt.State, verb rune) {
 	text := e.Error()
 	if f.Flag('+') && e != nil && e.Err != nil {
@@ -94,8 +87,8 @@ func (e *Error) Unwrap() error {
 	return e.Err
 }
 
-// Is reports whether target is the [Code] of e. A TIMEOUT is also [context.DeadlineExceeded], and a CANCELED is
-// [context.Canceled]. A copy that a guard made of an *Error is that *Error.
+// Is reports whether target is the [Code] of e, or the *Error of which a guard made the copy e. A TIMEOUT is also
+// [context.DeadlineExceeded], and a CANCELED is [context.Canceled].
 func (e *Error) Is(target error) bool {
 	if e == nil {
 		return false
@@ -127,8 +120,7 @@ func (e *Error) addCause(err error) {
 	}
 }
 
-// LogValue returns the error as a slog group. It contains the text of the cause, because logs are for the server's
-// operator.
+// LogValue returns the error as a slog group, with the text of the cause.
 func (e *Error) LogValue() slog.Value {
 	if e == nil {
 		return slog.Value{}
@@ -161,8 +153,7 @@ type errorJSON struct {
 type plainError Error // without its methods
 
 // MarshalJSON returns an object with code, tool, message, suggestion, retryable, attempts, lastCode, retryAfter in
-// whole seconds (rounded up), and details. Unknown values and details that can't be marshaled are left out. The
-// cause is part of it only as far as Details contains it.
+// whole seconds (rounded up), and details. Unknown values are left out.
 func (e Error) MarshalJSON() ([]byte, error) {
 	out := errorJSON{plainError(e), float64(wholeSeconds(e.RetryAfter)), e.Details}
 	if b, err := marshal(out); err == nil {
@@ -172,9 +163,7 @@ func (e Error) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads the object of MarshalJSON, for clients that act on errors. There is no cause in it. A retryAfter
-// is rounded up to whole seconds; it is unknown if it isn't positive or too large for a time.Duration. The JSON null
-// changes nothing.
+// UnmarshalJSON reads the object of MarshalJSON, in which there is no cause.
 func (e *Error) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
@@ -195,9 +184,8 @@ func (e *Error) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// TimeoutError returns the error of a call that exceeded its timeout. A timeout that isn't positive is unknown. It is
-// left out of the message, and so is an empty name. The error is retryable; a guard changes that for a NonIdempotent
-// tool.
+// TimeoutError returns the retryable error of a call that exceeded its timeout. Its message omits an empty name and a
+// timeout that isn't positive.
 func TimeoutError(tool string, timeout time.Duration) *Error {
 	rest := "timed out"
 	if timeout > 0 {
@@ -206,8 +194,7 @@ func TimeoutError(tool string, timeout time.Duration) *Error {
 	return newError(CodeTimeout, tool, sentence(tool, rest), true)
 }
 
-// CircuitOpenError returns the error of a call that a breaker rejected. The call may be made again after retryAfter,
-// which is unknown if it isn't positive.
+// CircuitOpenError returns the error of a call that a breaker rejected. A retryAfter that isn't positive is unknown.
 func CircuitOpenError(tool string, retryAfter time.Duration) *Error {
 	e := newError(CodeCircuitOpen, tool, circuitOpenMessage("", wholeSeconds(retryAfter)), true)
 	e.RetryAfter = max(retryAfter, 0)
@@ -215,9 +202,8 @@ func CircuitOpenError(tool string, retryAfter time.Duration) *Error {
 	return e
 }
 
-// ConnectionLostError returns the error of a call that lost the connection to its backend. Agents read the reason, so
-// it must not contain addresses or credentials; an empty one is left out. The error is retryable and its Tool is empty.
-// A guard fills in the Tool, and changes Retryable for a NonIdempotent tool.
+// ConnectionLostError returns the retryable error of a call that lost the connection to its backend. Agents read the
+// reason, so it must not contain addresses or credentials; it may be empty. A guard fills in the Tool.
 func ConnectionLostError(reason string) *Error {
 	if reason != "" {
 		reason = ": " + reason
@@ -226,9 +212,7 @@ func ConnectionLostError(reason string) *Error {
 }
 
 // RetryExhaustedError returns the error of a call whose attempts have all failed. The last error, which may be nil,
-// becomes its cause. The agent also reads the last error's code, how long to wait, why a connection was lost, and the
-// message and suggestion of a tool's own [*Error]. The error is retryable, later, unless the last error isn't. A guard
-// changes that for a NonIdempotent tool.
+// becomes its cause. The error is retryable unless the last one isn't.
 func RetryExhaustedError(tool string, attempts int, last error) *Error {
 	m := meaningOf(last)
 	return m.exhausted(tool, attempts)

@@ -10,15 +10,11 @@ import (
 	"time"
 )
 
-// A Guard stands between a server and its tools. It gives each call a timeout, rejects calls
-// to broken backends, retries failures that may be retried, and returns an [*Error] that an agent
-// can act on. Create one with [New] and share it between all requests: its methods, and the
-// functions that take one, are safe for concurrent use.
+// A Guard stands between a server and its tools. Create one with [New] and share it: it is safe for concurrent use.
 //
-// A call passes, from the outside in, the breaker, the timeout for the whole call, the retries,
-// and the tool. The breaker counts the call, not its attempts. A call
-// on a breaker that has admitted a call around it belongs to that call: it passes, and only the
-// outer one counts.
+// A call passes, from the outside in, the breaker, the timeout for the whole call, the retries, and the tool. The
+// breaker counts the call, not its attempts. A call on a breaker that has admitted a call around it passes, and only
+// the outer one counts.
 type Guard struct {
 	cfg       Config                // only New reads its Tools, Breakers and Observers
 	listed    map[string]*toolState // the tools in the Config
@@ -34,7 +30,7 @@ type Guard struct {
 	closed   atomic.Bool
 }
 
-// New returns a guard with the given configuration, or an error that names every bad field.
+// New returns a guard, or an error that names every bad field of cfg.
 func New(cfg Config) (*Guard, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -57,9 +53,7 @@ func New(cfg Config) (*Guard, error) {
 	return g, nil
 }
 
-// Must returns g, or panics if err isn't nil. It is for package variables:
-//
-//	var guard = resilience.Must(resilience.New(cfg))
+// Must returns g, or panics if err isn't nil. It is for package variables.
 func Must(g *Guard, err error) *Guard {
 	if err != nil {
 		panic(err)
@@ -67,19 +61,16 @@ func Must(g *Guard, err error) *Guard {
 	return g
 }
 
-// Do calls fn as the named tool under g. It returns by the tool's timeout, unless that is extended
-// (see [ReportProgress], [Pause] and [Timeout]) or the tool is Cooperative. Every error is an
-// [*Error]; with an error, Do returns the value of the last attempt, if any.
+// Do calls fn as the named tool under g. It returns by the tool's timeout, unless that is extended (see
+// [ReportProgress], [Pause] and [Timeout]) or the tool is Cooperative. Every error is an [*Error]; with an error, Do
+// returns the value of the last attempt, if any.
 //
-// fn runs on a goroutine of its own, once for each attempt. The goroutine may be abandoned, so fn
-// must not write to variables that the caller reads. The context of fn carries the deadline and the
-// number of the attempt (see [Attempt]), and ends with the call, so fn reads the body of an HTTP
-// response before it returns. Its [context.Cause] is an *Error. If the caller ends ctx, Do returns
-// at once unless [WaitForTool] is set: fn runs on, and only the same call receives its result, see [Once].
+// fn runs on a goroutine of its own, once for each attempt. The goroutine may be abandoned, so fn must not write to
+// variables that the caller reads. The context of fn ends with the call, so fn reads the body of an HTTP response
+// before it returns. If the caller ends ctx, Do returns at once unless [WaitForTool] is set, and fn runs on.
 //
-// A tool that isn't in the Config may be called too. An empty name is VALIDATION_ERROR, a nil fn is
-// TOOL_NOT_FOUND, and an ended context is CANCELED or TIMEOUT; no breaker counts these. A nil ctx or
-// g panics.
+// The tool need not be in the Config. An empty name is VALIDATION_ERROR, a nil fn is TOOL_NOT_FOUND, and an ended
+// context is CANCELED or TIMEOUT; no breaker counts these. A nil ctx or g panics.
 func Do[T any](
 	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option,
 ) (T, error) {
@@ -101,8 +92,8 @@ type Result[T any] struct {
 	Joined   time.Duration // how long ago the same call was made whose Value this is, see Once; 0 if there is none
 }
 
-// Message returns a sentence for a user: what happened and what to do next. On success it is "", or tells that the call
-// has joined an earlier one.
+// Message returns a sentence for a user: what happened and what to do next. On success it is "", unless the call has
+// joined an earlier one.
 func (r Result[T]) Message() string {
 	switch {
 	case r.Err == nil && r.Joined > 0:
@@ -132,9 +123,8 @@ type Call[T any] struct {
 	Func func(context.Context) (T, error)
 }
 
-// All makes all calls at once, each under its own timeout, as [Run] does. It returns when the
-// last one has ended, with the results in the order of the calls. A nil Func is TOOL_NOT_FOUND
-// and doesn't affect the other calls. A nil ctx or g panics.
+// All makes all calls at once, each under its own timeout. It returns when the last one has ended, with the results in
+// the order of the calls. A nil Func is TOOL_NOT_FOUND. A nil ctx or g panics.
 func All[T any](ctx context.Context, g *Guard, calls ...Call[T]) []Result[T] {
 	mustHave(ctx, g) // the caller could not recover a panic in a goroutine
 
@@ -148,10 +138,9 @@ func All[T any](ctx context.Context, g *Guard, calls ...Call[T]) []Result[T] {
 	return results
 }
 
-// Wrap returns a guarded handler: calling it is like calling [Do] with the named tool. With
-// debug, an input that is a struct or a map takes the place of the call's [Args], unless an
-// option gives them. The options apply to every call, so [ForRequest] has no place among them.
-// An empty name and a nil g or handler panic.
+// Wrap returns a guarded handler: calling it is like calling [Do] with the named tool. The options apply to every call,
+// so [ForRequest] has no place among them. With debug, an input that is a struct or a map is the call's [Args], unless
+// an option gives them. An empty name and a nil g or handler panic.
 func Wrap[In, Out any](
 	g *Guard, tool string, handler func(context.Context, In) (Out, error), opts ...Option,
 ) func(context.Context, In) (Out, error) {
@@ -176,7 +165,7 @@ func Wrap[In, Out any](
 	}
 }
 
-// Timeout returns the timeout of a tool, listed or not, without any option of a call.
+// Timeout returns the timeout of a tool, listed or not, without any option.
 func (g *Guard) Timeout(tool string) time.Duration {
 	if s := g.listed[tool]; s != nil {
 		return s.Timeout
@@ -184,8 +173,7 @@ func (g *Guard) Timeout(tool string) time.Duration {
 	return g.cfg.Timeouts[defaultTier(tool)]
 }
 
-// Breaker returns the breaker of a tool, listed or not. It is never nil. A tool that isn't listed gets a
-// state of its own now, as by a call (see [Guard.Health]).
+// Breaker returns the breaker of a tool, listed or not. It is never nil.
 func (g *Guard) Breaker(tool string) *Breaker { return g.state(tool, true).breaker }
 
 // mustHave panics if the program has made a mistake.
@@ -198,13 +186,10 @@ func mustHave(ctx context.Context, g *Guard) {
 	}
 }
 
-// Close shuts the guard down. New calls are rejected with SHUTTING_DOWN, which no breaker counts, except
-// those that calls in flight make. Close waits for the calls in flight, ends [BreakerConfig].Probe, and then
-// waits for the observers, as Flush does. It doesn't wait for abandoned attempts.
-//
-// If ctx ends first, Close returns its error and how many calls were still in flight; it doesn't end them.
-// Close may be called any number of times and concurrently, but not by a tool or an observer. Connectors
-// have their own Close.
+// Close shuts the guard down. New calls are rejected with SHUTTING_DOWN, except those that calls in flight make. Close
+// ends [BreakerConfig].Probe, waits for the calls in flight, but not for abandoned attempts, and then for the
+// observers, as Flush does. If ctx ends first, Close returns its error and how many calls were still in flight. A tool
+// or an observer must not call it.
 func (g *Guard) Close(ctx context.Context) (inFlight int, err error) {
 	g.closed.Store(true)
 	for _, b := range g.Breakers() {
@@ -217,7 +202,7 @@ func (g *Guard) Close(ctx context.Context) (inFlight int, err error) {
 	return 0, g.Flush(ctx)
 }
 
-// Closed reports whether [Guard.Close] was called, so that the guard rejects new calls.
+// Closed reports whether [Guard.Close] was called.
 func (g *Guard) Closed() bool { return g.closed.Load() }
 
 func (g *Guard) isClosed() bool { return g != nil && g.Closed() }

@@ -106,15 +106,12 @@ func (e *Error) expect(b *Breaker) {
 	}
 }
 
-// HasGuidance reports whether e adds advice to the tool's own answer, for example when to call again. It is
-// false if the caller has left, if the agent made a mistake, and if the failure isn't the backend's. It is true
-// for an Error that the tool's author wrote or that has Details. An adapter that passes on a tool's own answer
-// adds e only if HasGuidance.
+// HasGuidance reports whether e adds advice to the tool's own answer, such as when to call again. Only then does an
+// adapter pass on e beside that answer.
 func (e *Error) HasGuidance() bool { return e != nil && (!e.guidance.quiet || len(e.Details) > 0) }
 
-// Line returns what a model should read of e, in one line. Beside the tool's own answer that is what to do next, or ""
-// if there is nothing to add to it. Otherwise the line begins with the code and what happened. With Details, as with
-// debug, it is the JSON of e instead. It may be called on nil, for which there is nothing to say.
+// Line returns what a model should read of e, in one line: beside the tool's own answer what to do next, or "" if there
+// is nothing to add; otherwise also the code and what happened. With Details it is the JSON of e. e may be nil.
 func (e *Error) Line(beside bool) string {
 	if e == nil {
 		return ""

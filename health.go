@@ -9,30 +9,19 @@ import (
 
 // Health is the state of one tool, as [Guard.Health] returns it.
 type Health struct {
-	Tool   string `json:"tool"`
-	Listed bool   `json:"-"` // whether the Config lists the tool; agents may have made up the names of others
+	Tool      string `json:"tool"`
+	Listed    bool   `json:"-"`         // whether the Config lists the tool; agents may have made up the names of others
+	Available bool   `json:"available"` // false while calls are sure to be rejected, except with a BreakerKey: see Keys
 
-	// Available is false while calls are sure to be rejected, because the breaker is open or isolated, too many calls
-	// of the tool run, too many abandoned attempts are still running after the tool's own timeout, or the guard is
-	// closed. A call with a BreakerKey has another breaker: see Keys.
-	Available bool `json:"available"`
+	Breaker             string        `json:"breaker"`             // its name; other tools may share the breaker
+	State               State         `json:"state"`               // the state of the breaker
+	RetryAfter          time.Duration `json:"-"`                   // see [Breaker.RetryAfter]
+	ConsecutiveFailures int           `json:"consecutiveFailures"` // see [Breaker.Failures]
+	Keys                []KeyHealth   `json:"keys,omitempty"`      // that aren't closed or have failures, see [BreakerKey]
 
-	Breaker    string        `json:"breaker"` // the name of the tool's breaker, which other tools may share
-	State      State         `json:"state"`   // the state of the breaker
-	RetryAfter time.Duration `json:"-"`       // see [Breaker.RetryAfter]; 0 unless the breaker is open
-
-	// ConsecutiveFailures is how many calls in a row have failed, as the breaker counts them. While the breaker isn't
-	// closed, it counts those that opened it and the probes that failed since.
-	ConsecutiveFailures int `json:"consecutiveFailures"`
-
-	// Keys are the breakers of keys below the tool's that aren't closed, or have failures, by key. Tools that share a
-	// breaker share them. See [BreakerKey].
-	Keys []KeyHealth `json:"keys,omitempty"`
-
-	InFlight  int    `json:"inFlight"`            // calls that haven't returned, and aren't held
-	Abandoned int    `json:"abandoned"`           // attempts that were abandoned and are still running
-	LastError *Error `json:"lastError,omitempty"` // counted by a breaker; without Details; nil if there is none
-
+	InFlight      int       `json:"inFlight"`               // calls that haven't returned, and aren't held
+	Abandoned     int       `json:"abandoned"`              // attempts that were abandoned and are still running
+	LastError     *Error    `json:"lastError,omitempty"`    // counted by a breaker; without Details; nil if there is none
 	LastErrorTime time.Time `json:"lastErrorTime,omitzero"` // when that call ended
 }
 
@@ -49,10 +38,7 @@ func (s *toolState) noteError(e *Error) {
 	s.lastErr.Store(kept)
 }
 
-// MarshalJSON returns an object with the keys tool, available, breaker, state, consecutiveFailures, keys, inFlight,
-// abandoned, lastError, lastErrorTime and retryAfter. The value of retryAfter is in whole seconds, rounded up. It is
-// omitted unless the breaker is open, and so are keys, lastError and its time if there are none. Listed isn't part of
-// it.
+// MarshalJSON adds retryAfter, in seconds, rounded up, if the breaker is open.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type plain Health // without this method
 	return json.Marshal(struct {
@@ -63,9 +49,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 
 // Health returns the states of all tools that have one, sorted by name. A tool in the Config always has one, and
 // another tool gets one with its first call, up to 1,024 of them. Further tools, and names that an agent has made up
-// (see Request.Unknown), share the state "(others)", which is left out if it was never used.
-//
-// Each value is correct by itself. While calls are under way, the values need not be those of one instant.
+// (see Request.Unknown), share the state "(others)".
 func (g *Guard) Health() []Health {
 	var all []Health
 	keys := g.unhealthyKeys()

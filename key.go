@@ -35,7 +35,7 @@ func (g *Guard) breakerOf(s *toolState, o *options) *Breaker {
 	return cmp.Or(g.keyed.add(n, create, func(b *Breaker) bool { return b.State() == StateClosed }), own)
 }
 
-// KeyHealth is the state of the breaker of a key, see [BreakerKey]. Its fields are those of [Health].
+// KeyHealth is the state of the breaker of a [BreakerKey], as in [Health].
 type KeyHealth struct {
 	Key                 string
 	State               State
@@ -43,7 +43,7 @@ type KeyHealth struct {
 	ConsecutiveFailures int
 }
 
-// MarshalJSON returns an object with the keys key, state, retryAfter and consecutiveFailures, as in Health.
+// MarshalJSON uses the names of [Health], with retryAfter in seconds.
 func (h KeyHealth) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Key                 string `json:"key"`
@@ -68,8 +68,7 @@ func (g *Guard) unhealthyKeys() map[*Breaker][]KeyHealth {
 	return unhealthy
 }
 
-// Breakers returns the breakers that the guard has now, sorted by name. They belong to tools with a state
-// of their own (see [Guard.Health]), to keys, and to "(others)", once that was used.
+// Breakers returns all breakers, including those of keys, sorted by name.
 func (g *Guard) Breakers() []*Breaker {
 	all := slices.Collect(maps.Values(g.keyed.all()))
 	for _, s := range g.states() {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// LogObserver returns an [Observer] that writes to log, or to slog.Default() if log is nil. Each record has the time of
-// its event.
+// LogObserver returns an [Observer] that writes to log; nil is slog.Default():
 //
 //	Debug  call succeeded, call unfinished
 //	Info   call failed (not counted), call canceled, call invalid (VALIDATION_ERROR, TOOL_NOT_FOUND)
@@ -20,10 +19,8 @@ import (
 //	Error  breaker opened, connection exhausted
 //
 // The keys of a call are tool, attempts, duration, timeout and, if it has failed, code, counted, retryAfter, error and
-// stack (of a panic). With debug, the redacted arguments follow. A retry has the keys tool, attempt, delay and error; a
-// late result has tool, late and error. A breaker has the keys breaker, from, to, cause and reason; a connection has
-// connection, attempts, error and next. A key without a value is omitted. Durations are of type time.Duration. The
-// error is the text of the cause, or the message of an error that has none. It may contain addresses and credentials.
+// stack (of a panic). A key without a value is omitted. The error is the text of the cause, which may contain addresses
+// and credentials.
 func LogObserver(log *slog.Logger) Observer {
 	l := logger{log}
 	return Observer{Retry: l.retry, End: l.end, Late: l.late, Breaker: l.breaker, Connection: l.connection}

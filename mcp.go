@@ -8,77 +8,37 @@ import (
 	"time"
 )
 
-// These are keys of the _meta field of MCP requests and results. The adapters use them, and an
-// adapter of your own should too. Their prefix is a reverse domain name, as MCP prefers.
+// Keys of the _meta field of MCP requests and results, for adapters. A MetaTimeout is a positive number of seconds,
+// capped at the tool's MaxTimeout, or at the tool's timeout if that isn't set.
 const (
-	// MetaError is the key of error metadata in the _meta of a result with isError: the JSON
-	// of an [*Error].
-	MetaError = "io.github.seed8d1e2389.resilience/error"
-
-	// MetaJoined is the key in the _meta of a result that belongs to an earlier call, which was the same (see
-	// [Once]). Its value is true.
-	MetaJoined = "io.github.seed8d1e2389.resilience/joined"
-
-	// MetaDebug turns debug on for a request. Its value is true or false.
-	MetaDebug = "io.github.seed8d1e2389.resilience/debug"
-
-	// MetaTimeout is a request's own timeout. Its value is a positive number of seconds. It is
-	// capped at the tool's MaxTimeout, or at the tool's timeout if that isn't set.
-	MetaTimeout = "io.github.seed8d1e2389.resilience/timeout"
+	MetaError   = "io.github.seed8d1e2389.resilience/error"   // of a result with isError: the JSON of an [*Error]
+	MetaJoined  = "io.github.seed8d1e2389.resilience/joined"  // of a result: true if it is an earlier call's, see [Once]
+	MetaDebug   = "io.github.seed8d1e2389.resilience/debug"   // of a request: true turns debug on
+	MetaTimeout = "io.github.seed8d1e2389.resilience/timeout" // of a request: its own timeout
 )
 
-// Request describes the MCP request that a call belongs to, for [ForRequest]. Zero fields are unknown,
-// or not allowed.
+// Request describes an MCP request for [ForRequest]. Zero fields are unknown.
 type Request struct {
 	RequestInfo // what observers receive
 
-	// Arguments are the arguments of the request, as for [Args]: a json.RawMessage or a map[string]any.
-	// A value of another type is ignored, since it may be in use elsewhere.
-	Arguments any
+	Arguments  any           // as for [Args]: a json.RawMessage or a map[string]any; other types are ignored
+	Input      any           // requestState and inputResponses of a multi-round-trip request, for [Once]
+	Effect     Effect        // of a tool that the Config doesn't list, by its annotations; 0 means Config.Effect
+	BreakerKey func() string // returns the key if the option [BreakerKey] gives none; must be quick; may be nil
 
-	// Input is what a multi-round-trip request has besides its arguments, its requestState and inputResponses.
-	// Like the arguments, it distinguishes calls that aren't the same (see [Once]).
-	Input any
-
-	// Effect is the effect of the tool as it is known elsewhere, for example by its MCP annotations. It
-	// applies if the tool isn't listed in the Config. EffectUnknown means Config.Effect.
-	Effect Effect
-
-	// BreakerKey returns the key of the call's breaker, as for the option [BreakerKey], unless that gives
-	// one. It is called before the tool runs, and must be quick. Nil and "" mean the tool's own breaker.
-	BreakerKey func() string
-
-	// Unexplained is the class of a failure that neither its error nor a report explains (see
-	// [ReportBackend]). Zero means ClassTransient. Behind an MCP SDK, where tools fail because of agents'
-	// mistakes, ClassNeutral is right. A call without a Request takes it from the call around it.
+	// Unexplained is the class of a failure that neither its error nor a report explains (see [ReportBackend]). Zero
+	// means ClassTransient. Behind an MCP SDK, where tools fail because of agents' mistakes, ClassNeutral is right.
 	Unexplained Class
 
-	// Unknown means that the server doesn't have the tool, as far as the adapter can tell: an agent may
-	// have made up its name. Unless the Config lists it, it shares the state "(others)".
-	Unknown bool
-
-	// Caller identifies the agent, for [BreakerConfig].MaxHold and [Once]. Empty means the Session. If that is
-	// empty, too, the agent isn't known: its calls aren't held, and none is the same as another.
-	Caller string
-
-	// MaxHeld is how many calls of one breaker may be held at once, since a held call takes a worker of the
-	// server. Zero means 16.
-	MaxHeld int
-
-	// AllowDebug allows the request to turn debug on, by MetaDebug. The agent then reads the
-	// details that Config.Debug describes.
-	AllowDebug bool
-
-	// AllowTimeout allows the request to choose its timeout, by MetaTimeout. It may then occupy
-	// the tool for as long as the tool's MaxTimeout.
-	AllowTimeout bool
+	Unknown      bool   // whether the server lacks the tool, which then has the state "(others)" unless it is listed
+	Caller       string // the agent, for [BreakerConfig].MaxHold and [Once]; empty means the Session
+	MaxHeld      int    // how many calls of one breaker may be held at once; 0 means 16
+	AllowDebug   bool   // whether the request may turn debug on, by MetaDebug; see Config.Debug
+	AllowTimeout bool   // whether the request may choose its timeout, by MetaTimeout, up to the tool's MaxTimeout
 }
 
-// ForRequest describes the MCP request that the call belongs to. It also applies the options in the
-// request's _meta that the Request allows. An option that isn't allowed is ignored; an option that is
-// allowed but malformed fails the call with VALIDATION_ERROR.
-//
-// Observers receive a copy of the map Meta; its values must not change.
+// ForRequest describes the MCP request that the call belongs to, and applies the options in its _meta that r allows. If
+// one of these is malformed, the call fails with VALIDATION_ERROR.
 func ForRequest(r Request) Option {
 	return func(o *options) {
 		o.request = &r
@@ -119,9 +79,8 @@ func seconds(v any) (d time.Duration, ok bool) {
 	return time.Duration(ns), err == nil && !isText && ns >= 1
 }
 
-// CheckTools compares Config.Tools with the names of all tools of a server. A name that the server
-// doesn't have is probably misspelled: Config.Log receives a warning, once for each name. It is safe
-// for concurrent use.
+// CheckTools writes a warning to Config.Log for each tool in Config.Tools that isn't in names, which are those of all
+// tools of a server.
 func (g *Guard) CheckTools(names []string) {
 	for name := range g.listed {
 		if !slices.Contains(names, name) {
@@ -130,9 +89,8 @@ func (g *Guard) CheckTools(names []string) {
 	}
 }
 
-// AgentHealth returns [Guard.Health] as JSON for an agent, {"tools": […]}. It leaves out "(others)"
-// and the tools in omit, such as the tool that returns this JSON. It also leaves out the last errors
-// and the keys, which may be meant for another client.
+// AgentHealth returns [Guard.Health] as JSON for an agent, {"tools": […]}. It leaves out "(others)", the tools in omit,
+// the last errors and the keys, which may be meant for another client.
 func (g *Guard) AgentHealth(omit ...string) json.RawMessage {
 	tools := make([]Health, 0, len(g.listed))
 	for _, h := range g.Health() {

@@ -168,9 +168,8 @@ func (c *call) late(release func()) func(error) {
 	}
 }
 
-// Flush waits until the observers have received everything that happened before it was called. Call it before the
-// program exits. If ctx ends first, for example because an observer blocks, Flush returns the error of ctx without
-// waiting for the remaining observers. It may be called any number of times and concurrently, but not by an observer.
+// Flush waits until the observers have received everything that happened before it was called, or until ctx ends, whose
+// error it returns then. Call it before the program exits, but not in an observer.
 func (g *Guard) Flush(ctx context.Context) error { return flushAll(ctx, g.warner, g.observers) }
 
 // flushAll waits for the observers and then for their warnings.

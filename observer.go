@@ -5,42 +5,23 @@ import (
 	"time"
 )
 
-// An Observer receives events about the calls of a [Guard] and the connections of a [Connector], for
-// logs, traces and metrics. [LogObserver] returns one, and the nested module adapters/otel provides
-// another. Every field may be nil: the observer then doesn't receive that event.
+// An Observer receives events about the calls of a [Guard] and the connections of a [Connector]. Any field may be nil.
 //
-// Start is called on the goroutine of the call. All other functions are called on a goroutine of the
-// observer's own, in order and one at a time, so they can't delay a call and need no lock for data that
-// only they use. Events carry their time, because they may be delivered late. If a function blocks, up to
-// 1,024 events wait for it, and further ones are lost. If a function panics, that event is lost.
-// Config.Log receives one warning in either case. [Guard.Flush] waits for the observers.
-//
-// The contexts that the functions receive hold the values that observers added at the start of the
-// call. Except for the one of Start, they never end.
+// All functions except Start are called on a goroutine of the observer's own, in order and one at a time. If one
+// blocks, up to 1,024 events wait for it, and further ones are lost. If one panics, that event is lost. Config.Log
+// receives one warning in either case. Their contexts hold the values that observers added at the start of the call,
+// and never end.
 type Observer struct {
-	// Start is called for every call, before anything is decided about it, even if it will be rejected.
-	// The call waits for it, so it must be quick. It must be safe for concurrent use. It may return a
-	// context derived from ctx with values of its own, such as a span, which the tool then receives. Nil
-	// adds nothing, and neither does a panic.
+	// Start is called for every call, on its goroutine, before anything is decided about it. It must be quick and safe
+	// for concurrent use. It may return a context derived from ctx with values of its own, such as a span, which the
+	// tool then receives.
 	Start func(ctx context.Context, e CallStart) context.Context
 
-	// Retry is called for each attempt that failed and will be repeated, before the delay.
-	Retry func(ctx context.Context, e CallRetry)
-
-	// End is called exactly once for every call that Start saw, including calls that were rejected.
-	End func(ctx context.Context, e CallEnd)
-
-	// Late is called when an abandoned attempt returns, possibly before the End of its call. It isn't
-	// called for a tool that respected its context, which means that the tool returned the error of
-	// the context within a second after the context had ended.
-	Late func(ctx context.Context, e LateResult)
-
-	// Breaker is called for each change of a breaker's state.
-	Breaker func(e BreakerChange)
-
-	// Connection is called for each change of a [Connector] that lists the observer in its
-	// ConnectorConfig.
-	Connection func(e ConnectionChange)
+	Retry      func(ctx context.Context, e CallRetry)  // called before the delay
+	End        func(ctx context.Context, e CallEnd)    // called exactly once for every call, also if it was rejected
+	Late       func(ctx context.Context, e LateResult) // may be called before the End of the call
+	Breaker    func(e BreakerChange)
+	Connection func(e ConnectionChange) // of a [Connector] that lists the observer in its ConnectorConfig
 }
 
 // CallStart describes a call that begins.
@@ -50,8 +31,7 @@ type CallStart struct {
 	Request RequestInfo // zero if the call belongs to no known MCP request
 }
 
-// RequestInfo describes the MCP request that a call belongs to. A zero field isn't known. Observers
-// receive each of its strings cut to 256 bytes and "…" if it is longer.
+// RequestInfo describes an MCP request. Zero fields are unknown. Observers receive its strings cut to 256 bytes.
 type RequestInfo struct {
 	Method   string         // such as "tools/call"; empty if the call belongs to no MCP request
 	Client   bool           // whether this process made the request, as a client, instead of serving it
@@ -60,8 +40,7 @@ type RequestInfo struct {
 	Meta     map[string]any // the request's _meta; observers share it and must not modify it
 }
 
-// CallRetry describes an attempt that failed and will be repeated, unless the call ends during the
-// delay.
+// CallRetry describes an attempt that failed and will be repeated.
 type CallRetry struct {
 	Tool    string
 	Label   string        // as in [CallEnd]
@@ -73,13 +52,8 @@ type CallRetry struct {
 
 // CallEnd describes how a call ended.
 type CallEnd struct {
-	Tool string
-
-	// Label is Tool, or "(others)" for a tool that has no state of its own (see Guard.Health). Agents make up
-	// names of tools, so use Label as the key of metrics: it has at most 1,024 values besides the tools in
-	// the Config.
-	Label string
-
+	Tool     string
+	Label    string // Tool, or "(others)" if that has no state of its own (see [Guard.Health]); for metrics
 	Breaker  string // the name of the call's breaker; "" if the call was rejected before it came to one
 	Time     time.Time
 	Duration time.Duration // since the observers' Start returned
@@ -92,31 +66,27 @@ type CallEnd struct {
 	Arguments  any           // with debug, the redacted arguments as they were before the tool ran; nil without
 }
 
-// LateResult describes the result of an attempt that returned after it was abandoned.
+// LateResult describes the result of an abandoned attempt, unless that returned the error of its context within a
+// second.
 type LateResult struct {
 	Tool  string
 	Label string // as in [CallEnd]
 	Time  time.Time
 	Late  time.Duration // since the attempt's context ended
-
-	// Err is nil if the attempt succeeded, and a [*PanicError] or [ErrGoexit] if it crashed.
-	Err error
+	Err   error         // nil if the attempt succeeded, and a [*PanicError] or [ErrGoexit] if it crashed
 }
 
-// BreakerChange describes a change of a breaker's state. The change from open to half-open is noticed when a
-// call arrives after the cooldown.
+// BreakerChange describes a change of a breaker's state.
 type BreakerChange struct {
 	Breaker  string // the breaker's name
 	Label    string // for metrics, which need few names: the name of the tool's breaker, without a key
-	From, To State
+	From, To State  // it becomes half-open when a call arrives after the cooldown
 	Cause    Cause
 	Reason   string // that was given to Isolate; or why the last call failed, such as "connection refused", if known
 	Time     time.Time
 }
 
-// ConnectionChange describes a change of a [Connector]: its connection came up, was lost, could not be
-// dialed or was closed, or its attempts are exhausted. If [Connector.Reconnect] starts a dial, that is
-// a change, too.
+// ConnectionChange describes a change of a [Connector]'s state or of its dials.
 type ConnectionChange struct {
 	Connection string          // the name of the connection
 	State      ConnectionState // the new state; if another dial failed, it is the same as before

@@ -18,12 +18,12 @@ const (
 )
 
 // Once makes the call the same as any other call of the tool with this key, by the same agent if that is known (see
-// Request.Caller). The calls of an agent that have equal arguments are the same without it. An empty key means that.
+// Request.Caller). Without a key, the calls of an agent that have equal arguments are the same.
 //
 // A call of a tool that is neither [ReadOnly] nor [Idempotent] may act although its caller has left, or has received
-// TIMEOUT. If the same call is made again, it joins the first one, see [Config].OnceFor. A call whose outcome its
-// caller has received is never joined. If a tool returned [context.Canceled] because its caller had left, nobody knows
-// what it has done: the same call is CANCELED then, once, and asks the agent to check that.
+// TIMEOUT. If the same call is made again, it joins the first one, whose result it returns, see [Config].OnceFor. It is
+// made if the first one has failed, and CANCELED if nobody knows how that ended. A call whose outcome its caller has
+// received is never joined.
 func Once(key string) Option { return func(o *options) { o.once = key } }
 
 // An orphan is a call whose agent hasn't learned its outcome: the caller has left, or the timeout has passed, while the

@@ -9,19 +9,16 @@ import (
 	"runtime/debug"
 )
 
-// ErrGoexit is the cause of a call whose tool ended its goroutine by runtime.Goexit, as testing.T's
-// FailNow does.
+// ErrGoexit is the cause of a call whose tool called runtime.Goexit.
 var ErrGoexit = errors.New("resilience: tool called runtime.Goexit")
 
-// PanicError is the cause of a call whose tool panicked. If the tool panicked with an
-// error, errors.Is and errors.As reach it.
+// PanicError is the cause of a call whose tool panicked. It unwraps to the panic's value if that is an error.
 type PanicError struct {
 	Value any    // the value that the tool panicked with
 	Stack []byte // where, as runtime/debug.Stack formats it
 }
 
-// Error returns the text of the panic's value if that is an error, fmt.Stringer, string, number or
-// boolean, and its type otherwise. It doesn't contain the stack.
+// Error returns the text of the panic's value, or only its type.
 func (p *PanicError) Error() string {
 	switch p.Value.(type) {
 	case nil, error, fmt.Stringer:

@@ -11,10 +11,9 @@ import (
 // maxDrained is how much of an answer is read to use its connection again.
 const maxDrained = 64 << 10
 
-// ProbeURL returns a [BreakerConfig.Probe] for an HTTP server. It sends a GET with client, or with http.DefaultClient
-// if client is nil, and reads the answer as [Transport] does. An answer that shows trouble is a failure, and one that
-// rejects the request is neutral. Any other answer means that the server works. If it has a Content-Length of at most
-// 64KiB, it must be complete. ProbeURL panics if rawURL isn't an absolute URL of http or https.
+// ProbeURL returns a [BreakerConfig.Probe] that sends a GET with client, or with http.DefaultClient if client is nil.
+// The backend works unless the answer shows trouble (see [Transport]), which is a failure, or rejects the request,
+// which is neutral. It panics if rawURL isn't an absolute HTTP URL.
 func ProbeURL(rawURL string, client *http.Client) func(context.Context) error {
 	if u, err := url.Parse(rawURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		panic(fmt.Sprintf("resilience: ProbeURL: %q isn't an absolute URL of http or https", rawURL))

@@ -7,12 +7,9 @@ import (
 	"time"
 )
 
-// ReportProgress reports that the tool to which ctx belongs makes progress and doesn't hang. It
-// restarts the timeout of the call, and of the calls around it, if their tools have a MaxTimeout.
-// That still bounds the whole call, and so do the caller's own deadline and cancellation.
-//
-// It does nothing outside of a guarded call, and for an attempt that is over. It is safe for
-// concurrent use and cheap enough to be called often.
+// ReportProgress restarts the timeout of the call to which ctx belongs, and of the calls around it, if their tools have
+// a MaxTimeout, which still bounds the whole call. It does nothing outside of a guarded call. It is safe for concurrent
+// use and cheap enough to be called often.
 func ReportProgress(ctx context.Context) {
 	for a := attemptOf(ctx); a != nil && !a.over.Load(); a = a.outer {
 		if a.scope != nil {
@@ -31,20 +28,16 @@ func (c *callContext) progress() {
 	}
 }
 
-// Pause suspends the timeout of the call to which ctx belongs, and of the calls around it, until
-// resume is called: a tool that waits for a person doesn't hang. The timeout then restarts, and the
-// time that has passed doesn't count towards Tool.MaxTimeout. The end of the call resumes, too.
-// While the timeout is paused, only the caller can end the call. Pause only for operations that
-// are sure to finish, and derive a context with a timeout of its own after calling Pause:
+// Pause suspends the timeout of the call to which ctx belongs, and of the calls around it, until resume is called or
+// the call ends. The timeout then restarts, and the pause doesn't count towards Tool.MaxTimeout. Meanwhile only the
+// caller can end the call, so derive a context with a timeout of its own after calling Pause:
 //
 //	defer resilience.Pause(ctx)()
 //	asking, cancel := context.WithTimeout(ctx, 5*time.Minute) // though the tool has 30 seconds
 //
-// A question to a person must not be repeated: a call that has been paused counts as [NonIdempotent],
-// even if it fails without an effect. A probe that is paused lets another call be the probe.
-//
-// Several pauses may overlap. Pause and resume are safe for concurrent use; only the first call of
-// a resume counts. Outside of a guarded call Pause does nothing.
+// A question to a person must not be repeated: a call that has been paused counts as [NonIdempotent], even if it fails
+// without an effect. Pauses may overlap. Pause and resume are safe for concurrent use, and a second resume does
+// nothing. Outside of a guarded call Pause does nothing.
 func Pause(ctx context.Context) (resume func()) {
 	var paused []*callContext
 	live := true

@@ -18,17 +18,11 @@ const (
 	maxValues   = 10_000
 )
 
-// Redact returns a deep copy of args that is fit for a log or for debug output. It doesn't change args, and is safe for
-// concurrent use as long as nothing else changes args meanwhile.
-//
-// The value of a sensitive key becomes "[REDACTED]", whatever its type and depth. A key is sensitive if one of its
-// words is password, token, secret, key, auth, credential or a similar one. Words are separated by camelCase,
-// snake_case, kebab-case, dots and digits: api_key and apiKey are sensitive, and keyword isn't.
-//
-// Strings and keys of more than 200 characters are cut to 200 and "...[truncated]"; such a key is sensitive. Values
-// that aren't maps, slices, strings, numbers or booleans are replaced by their JSON, or by "[unprintable]" if they have
-// none, like a NaN. Values deeper than 32 levels are replaced by a note, and so is everything after the first 10,000
-// values. A nil map stays nil.
+// Redact returns a deep copy of args that is fit for a log. The value of a sensitive key becomes "[REDACTED]". A key is
+// sensitive if one of its words is password, token, secret, key, auth, credential or a similar one: api_key and apiKey
+// are, and keyword isn't. Strings and keys of more than 200 characters are cut, and such a key is sensitive. Values
+// deeper than 32 levels or after the first 10,000 are replaced by a note, and those of unknown types by their JSON. A
+// nil map stays nil.
 func Redact(args map[string]any) map[string]any {
 	if args == nil {
 		return nil

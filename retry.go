@@ -13,29 +13,21 @@ const (
 	defaultElapsed   = 5 * time.Second
 )
 
-// Retry is how often and how soon a failed call is tried again. The zero value makes 3
-// retries after the first attempt, with full jitter and ceilings from 100ms to 1s, and none that
-// would start later than 5s after the call. A guard makes none if the last call that its breaker counted
-// has failed. A Retry is a plain value, which may be copied and shared.
+// Retry is how often and how soon a failed call is tried again. A guard makes no retries if the last call that its
+// breaker counted has failed.
 type Retry struct {
-	// MaxRetries is how many attempts may follow the first one. Zero means 3. If it is
-	// negative, nothing is retried, which is right where the backend's client retries by itself.
-	MaxRetries int
+	MaxRetries int // that may follow the first attempt; 0 means 3; negative none, for a client that retries by itself
 
-	// Backoff computes the delays. Here a zero Base means 100ms, and a zero Max means 1s, or
-	// Base if that is longer. An error that asks for a longer delay than Max isn't retried, and
-	// neither is a rate limit that doesn't tell when it ends.
+	// Backoff computes the delays. Here a zero Base means 100ms, and a zero Max means 1s, or Base if that is longer. An
+	// error that asks for a longer delay than Max isn't retried, and neither is a rate limit that doesn't tell when it
+	// ends.
 	Backoff Backoff
 
-	// MaxElapsed is how long after the beginning of a call its last retry may start, since
-	// retries are for failures that come quickly. A first attempt that loses its connection later than that
-	// is repeated once, at once. Zero means 5s, and negative at any time.
+	// MaxElapsed is how long after the beginning of a call its last retry may start, except for one retry at once if
+	// the first attempt loses its connection. Zero means 5s, and negative at any time.
 	MaxElapsed time.Duration
 
-	// OnRetry is called before each delay of [WithRetry], on its goroutine, with the number of the
-	// attempt that failed, from 1, the delay and the attempt's error. It must not block. A panic in
-	// it is recovered. Nil means none. A guard has observers instead, and doesn't allow it.
-	OnRetry func(attempt int, delay time.Duration, err error)
+	OnRetry func(attempt int, delay time.Duration, err error) // before each delay; counts from 1; nil in a guard
 }
 
 func (r Retry) withDefaults() Retry {
@@ -102,8 +94,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Attempt returns the number of the attempt to which ctx belongs, counted from 1. Outside of
-// [WithRetry] and of a [Guard] it is 1.
+// Attempt returns the number of the attempt to which ctx belongs, counted from 1. Outside of [WithRetry] and of a
+// [Guard] it is 1.
 func Attempt(ctx context.Context) int {
 	if n, ok := ctx.Value(attemptKey{}).(int); ok {
 		return n
@@ -111,19 +103,15 @@ func Attempt(ctx context.Context) int {
 	return 1
 }
 
-// WithRetry calls fn on this goroutine until it succeeds, fails with an error that isn't
-// ClassTransient (see [Classify]), or has been retried r.MaxRetries times. It repeats every
-// transient failure, even if fn may have had an effect. Between attempts it waits for the delay of
-// r.Backoff, or longer if the error has a RetryAfter, as a field of an [*Error] or as a method.
+// WithRetry calls fn on this goroutine until it succeeds, fails with an error that isn't ClassTransient (see
+// [Classify]), or has been retried r.MaxRetries times. It repeats fn even if that may have had an effect. Between
+// attempts it waits for the delay of r.Backoff, or a longer RetryAfter of the error.
 //
-// It returns the value of the last attempt, and fn's own error, unchanged, if no retry was made or
-// if further ones were ruled out, by the error or for lack of time. (An error without an effect is
-// wrapped if an earlier attempt may have had one.) After the last of several attempts the error is
-// RETRY_EXHAUSTED, and if ctx ends between attempts it is CANCELED or TIMEOUT; both wrap fn's last
-// error. A panic isn't retried and becomes TOOL_FAILED around a [*PanicError].
-//
-// A context that has already ended is CANCELED or TIMEOUT, a nil fn is TOOL_NOT_FOUND, and an invalid
-// Backoff is VALIDATION_ERROR; fn isn't called then. A nil ctx panics.
+// It returns the value of the last attempt, and fn's own error if no retry was made or no further one was possible.
+// After the last of several attempts the error is RETRY_EXHAUSTED, and if ctx ends between attempts it is CANCELED or
+// TIMEOUT; both wrap fn's last error. A panic isn't retried and becomes TOOL_FAILED around a [*PanicError]. A context
+// that has already ended is CANCELED or TIMEOUT, a nil fn is TOOL_NOT_FOUND, and an invalid Backoff is
+// VALIDATION_ERROR. A nil ctx panics.
 func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T, error)) (value T, err error) {
 	if e := checkFunc(ctx, "", fn == nil); e != nil {
 		return value, e

@@ -7,15 +7,11 @@ import (
 	"strings"
 )
 
-// Scrub returns text with "[REDACTED]" in place of the secrets that it recognizes. It is for the texts of errors,
-// before an agent reads them. It recognizes the rest of an Authorization, Proxy-Authorization, Cookie or Set-Cookie
-// header; user and password in URLs and DSNs, and what an error repeats of that password; the values of names that are
-// sensitive as for [Redact], in queries, JSON, flags and assignments; webhook URLs, JSON Web Tokens, private keys in
-// PEM, and tokens of well-known services.
-//
-// Scrub lowers a risk and guarantees nothing. A secret stays if it has an innocent name and no typical shape, or stands
-// in the middle of a sentence. A scanner of your own may find more: see Config.Scrub. Scrub takes linear time, keeps
-// valid UTF-8 valid, changes nothing more if it is called twice, and is safe for concurrent use.
+// Scrub returns the text of an error with "[REDACTED]" in place of the secrets that it recognizes, for an agent: the
+// headers Authorization, Proxy-Authorization, Cookie and Set-Cookie; user and password in URLs and DSNs; the values of
+// names that are sensitive as for [Redact]; webhook URLs, JSON Web Tokens, private keys in PEM, and tokens of
+// well-known services. It guarantees nothing: a secret with an innocent name and no typical shape stays. Scrub is safe
+// for concurrent use.
 func Scrub(text string) string {
 	for range 6 { // a text may read differently once a secret in it is gone
 		scrubbed := scrubOnce(text)
@@ -27,7 +23,7 @@ func Scrub(text string) string {
 	return redacted // the text was made to need more passes
 }
 
-// Scrub returns text as an agent may read it: scrubbed by the function [Scrub], then by Config.Scrub.
+// Scrub returns text scrubbed by the function [Scrub], then by Config.Scrub.
 func (g *Guard) Scrub(text string) (scrubbed string) {
 	text = Scrub(text)
 	if g.cfg.Scrub == nil {

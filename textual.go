@@ -11,11 +11,10 @@ import (
 	"strings"
 )
 
-// ResultError returns the error of a failed result (isError) that has only a text, for adapters. It wraps and means the
-// Go error with which the text ends, if that is the end of a context, or one of the standard library's for trouble of a
-// backend: a refused or lost connection, a timeout, or the status line of a 429, 500, 502, 503 or 504. docs/errors.md
-// has the table. Any other text is an unknown error, since an agent may have written it: a tool whose text ends with an
-// agent's words must quote them. The error repeats 1,024 bytes of the text.
+// ResultError returns the error of a failed result (isError) that has only a text, for adapters. It wraps the Go error
+// with which the text ends, if that means the end of a context or trouble of a backend; docs/errors.md has the table.
+// Any other text is an unknown error. A tool whose text ends with an agent's words must quote them. The error repeats
+// 1,024 bytes of the text.
 func ResultError(text string) error {
 	means := errorAtEnd(text)
 	if len(text) > 1024 {

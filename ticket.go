@@ -104,15 +104,9 @@ func (t *ticket) free() {
 	}
 }
 
-// Allow asks for the permission to make one call. If the call may be made, Allow returns done, to
-// which the call's error must be reported, nil for a success. Otherwise the error is a CIRCUIT_OPEN
-// [*Error] with a RetryAfter: the time until the backend is asked again, or a second while it is
-// being asked. An isolated breaker has none.
-//
-// Only the first call of done counts; it is safe for concurrent use. A result that belongs
-// to an earlier state of the breaker is dropped. A probe that never reports has failed after
-// ProbeTimeout. Allow has no context, so it can't find out that it is used inside of a call that b
-// has admitted: that is another call. Rather use [WithBreaker] or a [Guard] there.
+// Allow asks for the permission to make one call. If the call may be made, its error must be reported to done, nil for
+// a success. Otherwise err is a CIRCUIT_OPEN [*Error]. Only the first call of done counts. Allow has no context, so
+// inside of another call on b use [WithBreaker] or a [Guard].
 func (b *Breaker) Allow() (done func(error), err error) {
 	a, rejected := b.admit(0)
 	if rejected != nil {
@@ -131,16 +125,13 @@ func (t *ticket) done(err error) {
 	t.settle(m.outcome(), m.reason())
 }
 
-// WithBreaker calls fn on this goroutine if b admits the call, and reports the result to b.
-// It returns the value and the error of fn unchanged, or CIRCUIT_OPEN if b rejects the call.
+// WithBreaker calls fn on this goroutine if b admits the call, and reports the result to b. It returns the value and
+// the error of fn unchanged, or CIRCUIT_OPEN if b rejects the call. Put [WithTimeout] inside to bound fn.
 //
-// An error of fn counts as [Classify] returns, unless ctx has been canceled by then. If a deadline
-// of ctx ends fn, that is a failure. A panic or a runtime.Goexit is a failure too; a panic is
-// returned as TOOL_FAILED around a [*PanicError]. A context that has already ended is CANCELED or
-// TIMEOUT and a nil fn is TOOL_NOT_FOUND; neither counts. A nil ctx or b panics.
-//
-// Inside of a call that b has admitted, a call on b belongs to that call: it passes, and doesn't
-// count by itself. WithBreaker can't return before fn does; put [WithTimeout] inside it.
+// An error of fn counts as [Classify] returns, unless ctx has been canceled by then. A deadline of ctx that ends fn, a
+// panic and a runtime.Goexit are failures; a panic is returned as TOOL_FAILED around a [*PanicError]. A context that
+// has already ended is CANCELED or TIMEOUT and a nil fn is TOOL_NOT_FOUND; neither counts. A nil ctx or b panics. A
+// call on b inside of a call that b has admitted passes, and doesn't count by itself.
 func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context) (T, error)) (value T, err error) {
 	if b == nil {
 		panic("resilience: nil *Breaker")

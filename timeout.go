@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Tier names a timeout that several tools share. Any name may be a tier; Config.Timeouts
-// gives it its timeout.
+// Tier names a timeout that several tools share, see Config.Timeouts. The empty tier means Heavy for a tool named
+// cypher, impact or explore, in any case, and Quick for all others.
 type Tier string
 
 const (
@@ -35,19 +35,14 @@ func defaultTier(tool string) Tier {
 	return Quick
 }
 
-// WithTimeout calls fn on a goroutine of its own. It returns when fn does, or when the timeout has
-// passed, whatever fn does then: a function that ignores its context is abandoned, and must not
-// write to variables that the caller reads. The context of fn carries the deadline, and its
-// [context.Cause] is an [*Error].
+// WithTimeout calls fn on a goroutine of its own, and returns when fn does or when the timeout has passed. A function
+// that ignores its context is abandoned, and must not write to variables that the caller reads.
 //
-// If fn returns in time, WithTimeout returns its value and its error unchanged. Otherwise the error
-// is TIMEOUT, also at an earlier deadline of ctx, or CANCELED if ctx is canceled. Both wrap the
-// error of fn, if it returned one; but an *Error with another code is returned unchanged. A panic
-// or runtime.Goexit of fn is TOOL_FAILED around a [*PanicError] or [ErrGoexit].
-//
-// A timeout that isn't positive and an empty tool name are VALIDATION_ERROR, a nil fn is
-// TOOL_NOT_FOUND, and a context that has already ended is TIMEOUT or CANCELED: fn isn't called then.
-// A nil ctx panics.
+// If fn returns in time, WithTimeout returns its value and its error unchanged. Otherwise the error is TIMEOUT, also at
+// an earlier deadline of ctx, or CANCELED if ctx is canceled, around the error of fn, if any; but an [*Error] of fn
+// with another code is returned unchanged. A panic or runtime.Goexit of fn is TOOL_FAILED around a [*PanicError] or
+// [ErrGoexit]. A timeout that isn't positive and an empty tool name are VALIDATION_ERROR, and a nil fn is
+// TOOL_NOT_FOUND. A nil ctx panics.
 func WithTimeout[T any](
 	ctx context.Context, tool string, timeout time.Duration, fn func(context.Context) (T, error),
 ) (value T, err error) {

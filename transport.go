@@ -10,19 +10,15 @@ import (
 	"time"
 )
 
-// Transport returns a RoundTripper that passes requests and answers through base untouched, and reports the backend's
-// answers to the guarded call that the request's context belongs to, as [ReportBackend] does. Requests with another
-// context aren't reported. A nil base is http.DefaultTransport. The RoundTripper is safe for concurrent use if base is.
-//
-//	client := &http.Client{Transport: resilience.Transport(nil)}
+// Transport returns a RoundTripper that passes requests and answers through base, or http.DefaultTransport if base is
+// nil, untouched. It reports the backend's answers with the request's context, as [ReportBackend] does.
 //
 // Trouble is a lost connection, a timeout, an answer that breaks off, and a status from 500 except 501 and 505. A rate
-// limit is a 429, or a 403 with Retry-After, an exhausted limit in its headers, or "rate limit" in the first 4KiB of
-// its body. The headers determine how long to wait. The statuses 408, 423 and 425 are ignored, and other statuses from
-// 400 reject the request.
+// limit is a 429, or a 403 whose headers or body speak of one; the headers determine how long to wait. The statuses
+// 408, 423 and 425 are ignored, and others from 400 are rejections.
 //
-// GET, HEAD, OPTIONS and TRACE change nothing, and neither do requests with an answer from 400 to 498 except 408.
-// A tool of any [Effect] is retried if its last request would have changed something and never began, because there was
+// GET, HEAD, OPTIONS and TRACE change nothing, and neither do requests with an answer from 400 to 498 except 408. A
+// tool of any [Effect] is retried if its last request would have changed something and never began, because there was
 // no connection or a rate limit.
 func Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
