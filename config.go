@@ -25,8 +25,8 @@ type Config struct {
 	MaxAbandoned int                      // abandoned attempts of a tool before calls are OVERLOADED; 0 means 64
 
 	// OnceFor is how long the result of a call whose caller has left or received TIMEOUT is kept for the same call, see
-	// [Once]. At most 1,024 results of up to 64KiB of JSON are kept, in this process. Zero means 2m, and negative turns
-	// this off.
+	// [Once]. At most 1,024 results of up to 64KiB of JSON are kept, in this process: replicas don't share them. Zero
+	// means 2m, and negative turns this off.
 	OnceFor time.Duration
 
 	// Classify returns the class of a failure. It receives the tool's error, or the TIMEOUT of a call that exceeded the
@@ -37,10 +37,11 @@ type Config struct {
 	Observers   []Observer               // receive the events of every call
 	Log         *slog.Logger             // for warnings, about panics in callbacks for example; nil means slog.Default()
 	Scrub       func(text string) string // removes secrets from tools' texts for agents, after the package's [Scrub]
-	Debug       bool                     // lets agents read redacted arguments, timeout, attempt, elapsed time and cause
+	Debug       bool                     // lets agents read timeout, attempt, elapsed time, cause, and arguments (see [Redact])
 }
 
-// Tool describes one tool. The zero value is all defaults.
+// Tool describes one tool. The zero value is all defaults. To leave time for another attempt, a tool whose requests may
+// hang gives each a shorter timeout than its own, with context.WithTimeout.
 type Tool struct {
 	Tier        Tier          // selects the timeout: Quick, Heavy or a key of Config.Timeouts; for the default, see [Tier]
 	Timeout     time.Duration // of a call with all its attempts; 0 means the timeout of the tier

@@ -307,7 +307,7 @@ func TestMarkOfACooperativeToolStandsAtItsTimeout(t *testing.T) {
 		"MarkNeutral":    {resilience.MarkNeutral(errBoom), resilience.CodeToolFailed, false},
 		"ErrUnfinished":  {fmt.Errorf("ask: %w", resilience.ErrUnfinished), resilience.CodeValidation, false},
 		"MarkPermanent":  {resilience.MarkPermanent(errBoom), resilience.CodeToolFailed, true},
-		"MarkNoEffect":  {resilience.MarkNoEffect(errBoom), resilience.CodeToolFailed, true},
+		"MarkNoEffect":   {resilience.MarkNoEffect(errBoom), resilience.CodeToolFailed, true},
 		"MarkBackend":    {resilience.MarkBackend(errBoom), resilience.CodeTimeout, true},
 		"no mark at all": {errBoom, resilience.CodeTimeout, true},
 	} {
