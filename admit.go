@@ -76,7 +76,7 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	}
 	if e.joined == nil {
 		if a, rejected = e.breaker.admit(e.limits.maximum); rejected != nil {
-			s.leave() // a call that is held takes no place of Tool.MaxInFlight
+			s.leave() // until it is admitted or ends: a call that is held takes no place of Tool.MaxInFlight
 			a, rejected = e.hold(ctx, rejected)
 			n = s.inFlight.Add(1)
 		}

@@ -66,7 +66,7 @@ func (m *meaning) verdict() *verdict {
 	class := m.countedClass()
 	return &verdict{
 		class: class, lost: m.lost, status: m.status, retryAfter: m.retryAfter,
-		silent: m.silent && m.weight == weightUnknown, noEffect: m.noEffect || class == ClassInvalid,
+		silent: m.ambiguous && m.weight == weightUnknown, noEffect: m.noEffect || class == ClassInvalid,
 	}
 }
 

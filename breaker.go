@@ -161,7 +161,7 @@ func (b *Breaker) admit(keep time.Duration) (a admission, rejected *Error) {
 			}
 			b.thaw()
 		case StateHalfOpen:
-			if a, done := b.probe(p, max(keep, b.cfg.ProbeTimeout)); done {
+			if a, done := b.takeSlot(p, max(keep, b.cfg.ProbeTimeout)); done {
 				if a.b == nil {
 					return a, b.rejection(b.phase.Load())
 				}
@@ -182,9 +182,9 @@ func (b *Breaker) thaw() {
 	}
 }
 
-// probe takes a slot of a half-open breaker. If there is none, the admission is zero. If the probe has held its
+// takeSlot takes the slot of a half-open breaker, so that a call is the probe. If there is none, the admission is zero. If the probe has held its
 // slot for longer than it may, it has failed. It returns false if the breaker has changed.
-func (b *Breaker) probe(p *phase, keep time.Duration) (a admission, done bool) {
+func (b *Breaker) takeSlot(p *phase, keep time.Duration) (a admission, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.phase.Load() != p {

@@ -18,8 +18,7 @@ type call struct {
 	lastBy      int     // the number of the attempt that did
 	acted       bool    // an attempt may have had an effect
 	lastOutcome outcome // of the last attempt; outcomePending if there is none
-	orphaned    *orphan // this call, once its agent won't learn how the tool ends; nil if it will
-	over        bool
+	orphaned    *orphan // this call, from when its agent won't learn how the tool ends until that is settled
 	err         *Error
 }
 
@@ -68,17 +67,19 @@ func do[T any](
 		return
 	}
 
-	c := call{entry: e}
+	c, again := call{entry: e}, true
 	c.begin(ctx, admitted)
 	defer func() {
-		c.finishGoexit()
+		if again { // a Cooperative tool has ended the goroutine
+			c.decide(c.current.examine(ErrGoexit))
+		}
 		r.Err, r.Attempts = c.err, c.current.number
 	}()
-	for again := true; again; {
-		var f *failure
-		r.Value, f = attemptOnce(&c, fn)
-		if ended := f == nil || f.err != nil; ended && (c.orphaned != nil || ctx.Err() != nil) {
-			c.settleOrphan(r.Value, f)
+	for again {
+		value, f, answered := attemptOnce(&c, fn)
+		r.Value = value
+		if answered && (c.orphaned != nil || ctx.Err() != nil) {
+			c.settleOrphan(value, f)
 		}
 		again = c.decide(f)
 	}
@@ -117,14 +118,14 @@ func (c *call) decide(f *failure) (again bool) {
 		return false
 	}
 
-	harmless := c.includeEarlier(f)
+	c.includeEarlier(f)
 	if end == nil {
-		return c.retry(f, harmless)
+		return c.retry(f)
 	}
 	if !end.byTimeout || c.scope.hasLessTime() { // the caller left: that proves nothing against the backend
 		f.outcome = outcomeNeutral
 	}
-	c.finish(c.errorOf(f, harmless), f.outcome)
+	c.finish(c.errorOf(f), f.outcome)
 	return false
 }
 
@@ -136,9 +137,8 @@ func (c *call) note(f *failure, end *ending) {
 	}
 }
 
-// includeEarlier merges the earlier attempts into f. It reports whether the tool has certainly left
-// everything as it was.
-func (c *call) includeEarlier(f *failure) (harmless bool) {
+// includeEarlier merges the earlier attempts into f, and notes whether the tool has certainly left everything as it was.
+func (c *call) includeEarlier(f *failure) {
 	if f.noEffect && c.acted {
 		f.noEffect, f.err = false, &repeated{f.err}
 	}
@@ -148,21 +148,19 @@ func (c *call) includeEarlier(f *failure) (harmless bool) {
 	c.lastOutcome = f.outcome
 
 	changed := c.scope.changes.Load() > 0 // then only a mark proves anything
-	harmless = f.noEffect && (f.markedNoEffect || !changed) && !c.scope.asked.Load()
-	if harmless {
+	c.acted = !f.noEffect || changed && !f.markedNoEffect || c.scope.asked.Load()
+	if !c.acted {
 		c.scope.changes.Store(0) // a mark vouches for these requests, too
 	}
-	c.acted = !harmless
-	return harmless
 }
 
 // errorOf returns the error of a call whose last attempt has failed by f.
-func (c *call) errorOf(f *failure, harmless bool) *Error {
+func (c *call) errorOf(f *failure) *Error {
 	e := f.toError(c.tool)
 	if c.lastBy != c.current.number {
 		e.addCause(c.last) // of a crash, which isn't an error that the tool returned
 	}
-	if !harmless {
+	if c.acted {
 		e.forEffect(c.effect(), c.scope.changes.Load() > 0 || isCrash(f.err) || f.class == ClassNeutral)
 	}
 	return e
@@ -184,9 +182,9 @@ func (c *call) cutOff(end *ending, f *failure) {
 		o, e.class = m.outcome(), m.countedClass()
 	}
 
-	neverBegan := false
+	began := true
 	if v := c.current.report.Load(); e.Code == CodeTimeout && v.inTrouble() { // the tool's client retries by itself
-		neverBegan = v.noEffect && c.scope.changes.Load() == 0
+		began = !v.noEffect || c.scope.changes.Load() > 0
 		e.RetryAfter = v.retryAfter
 		e.suggest(nil)
 		if v.lost != "" && v.lost != timedOut {
@@ -197,8 +195,8 @@ func (c *call) cutOff(end *ending, f *failure) {
 		}
 	}
 
-	if !neverBegan || c.acted {
-		c.acted = true // as far as anyone knows
+	c.acted = c.acted || began // as far as anyone knows
+	if c.acted {
 		e.forEffect(c.effect(), false)
 	}
 	c.finish(e, o)
@@ -214,13 +212,15 @@ func (c *call) effect() Effect {
 
 // finish ends the call with its outcome. e is nil after a success.
 func (c *call) finish(e *Error, o outcome) {
-	c.over = true
 	c.scope.finish(returned)
 	if c.asRequest.by != nil {
 		c.asRequest.end(&verdict{silent: true, noEffect: e != nil && !c.acted})
 	}
 
-	counted := c.joined == nil && c.scope.ticket.settle(o, e.why()) && o == outcomeFailure
+	counted := false
+	if c.joined == nil {
+		counted = c.scope.ticket.settle(o, e.why()) && o == outcomeFailure
+	}
 	if o == outcomeFailure {
 		e.expect(c.breaker)
 	}
@@ -242,11 +242,4 @@ func (c *call) finish(e *Error, o outcome) {
 		c.notifyEnd(e, c.current.number, counted)
 	}
 	c.exit()
-}
-
-// finishGoexit finishes a call whose Cooperative tool has ended the goroutine.
-func (c *call) finishGoexit() {
-	if !c.over {
-		c.decide(c.current.examine(ErrGoexit))
-	}
 }

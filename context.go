@@ -41,9 +41,9 @@ type ending struct {
 // returned is the ending of every context whose function has returned.
 var returned = newEnding(context.Canceled, nil, false)
 
-func newEnding(err error, cause *Error, own bool) *ending {
+func newEnding(err error, cause *Error, byTimeout bool) *ending {
 	ended, cancel := context.WithCancelCause(context.Background())
-	e := &ending{err: err, cause: cause, byTimeout: own, ended: ended}
+	e := &ending{err: err, cause: cause, byTimeout: byTimeout, ended: ended}
 	if cause == nil {
 		cancel(nil)
 		return e

@@ -54,7 +54,7 @@ type Error struct {
 
 	origin   *Error   // the Error that this one is a copy of; nil if it isn't a copy
 	guidance guidance // the parts that this package wrote
-	class    Class    // set by a guard if the failure has another class than its Code
+	class    Class    // of the failure; zero means as Code and Retryable say
 	reason   string   // why the call failed, in a few words of our own: "connection refused", "status 503"
 }
 

@@ -83,7 +83,7 @@ func (m *meaning) addType(err error) {
 
 // trouble notes that the backend is in trouble. The reason of an inner error is more precise.
 func (m *meaning) trouble(lost string) {
-	m.weight, m.class, m.silent = weightTrouble, ClassTransient, false
+	m.weight, m.class, m.ambiguous = weightTrouble, ClassTransient, false
 	m.lost = cmp.Or(m.lost, lost)
 }
 
@@ -97,7 +97,7 @@ func (m *meaning) refuse() {
 func (m *meaning) answer() { m.weight, m.class = weightAnswer, ClassInvalid }
 
 // unknown notes that an agent brings such errors about, as well as a backend in trouble.
-func (m *meaning) unknown() { m.weight, m.silent, m.lost = weightUnknown, true, "" }
+func (m *meaning) unknown() { m.weight, m.ambiguous, m.lost = weightUnknown, true, "" }
 
 // addErrno adds an error number. EINTR and its like are without a reason.
 func (m *meaning) addErrno(n syscall.Errno) {
@@ -117,7 +117,7 @@ func (m *meaning) addOp(op *net.OpError) {
 	switch {
 	case op.Op == "listen", op.Op == "accept", op.Op == "route": // at an address of this machine's
 		m.unknown()
-	case m.weight == weightTrouble, m.silent:
+	case m.weight == weightTrouble, m.ambiguous:
 	case op.Op == "remote error", // the other side rejects a handshake of TLS
 		sys && (op.Op == "write" || n == syscall.EINVAL): // a message that is too large, or an invalid address
 		m.unknown()
@@ -179,7 +179,7 @@ func (m *meaning) addSQLState(state string) {
 func (m *meaning) addStatus(status int) {
 	switch {
 	case status == 408, status == 423, status == 425:
-		m.silent = true
+		m.ambiguous = true
 	case status == 504:
 		m.trouble(timedOut)
 	case status == 429:

@@ -15,14 +15,15 @@ const (
 
 // hold waits with the call of an agent that has been rejected before, until the breaker admits the call or the patience
 // of [BreakerConfig].MaxHold ends: agents that call again at once can't wait by themselves. The first rejection of an
-// agent is returned at once, so that it may go on with other tools.
+// agent is returned at once, so that it may go on with other tools. The tool lacks the time, and still exceeds its own
+// timeout: a probe that hangs must open the breaker again.
 func (e *entry) hold(ctx context.Context, rejected *Error) (admission, *Error) {
 	b, r := e.breaker, e.opts.request
 	agent := clip(cmp.Or(r.Caller, r.Session))
 	if agent == "" || r.Client || e.outer != nil { // nobody knows who calls, or it is a program
 		return admission{}, rejected
 	}
-	if rejected.RetryAfter <= 0 || !b.hasTold(agent) {
+	if comesBack := b.noteRejected(agent); !comesBack || rejected.RetryAfter <= 0 {
 		return admission{}, rejected
 	}
 
@@ -46,8 +47,8 @@ func (e *entry) hold(ctx context.Context, rejected *Error) (admission, *Error) {
 	return admission{}, rejected
 }
 
-// hasTold notes that an agent is rejected, and reports whether it was before. Parallel calls are rejected together.
-func (b *Breaker) hasTold(agent string) bool {
+// noteRejected notes that an agent is rejected, and reports whether it was before. Parallel calls are rejected together.
+func (b *Breaker) noteRejected(agent string) (before bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at, told := b.told[agent]

@@ -23,7 +23,7 @@ func newLimits(timeout, maximum time.Duration) limits {
 	return limits{timeout: timeout, maximum: maximum, latest: maximum, due: min(timeout, maximum)}
 }
 
-// paused returns how long the pauses that have ended took in all.
+// paused returns by how much pauses that have ended have moved the maximum.
 func (l *limits) paused() time.Duration { return l.latest - l.maximum }
 
 // exceeded returns the timeout that a call exceeds when it is due.

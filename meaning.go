@@ -38,7 +38,7 @@ type meaning struct {
 	markedNoEffect bool // nor did anything before it, by MarkNoEffect
 	neutral        bool // marked by MarkNeutral
 	declined       bool // a Connector or a rate limit rejected the request
-	silent         bool // an agent brings such errors about, as well as a backend in trouble
+	ambiguous      bool // an agent brings such errors about, as well as a backend in trouble
 }
 
 // These reasons in meaning.lost make a TIMEOUT or a RATE_LIMITED rather than a CONNECTION_LOST.
@@ -224,13 +224,13 @@ func (m *meaning) judge(report *verdict, unexplained Class) {
 	switch {
 	case m.unfinished():
 		m.class = ClassInvalid
-	case !m.undecided():
+	case !m.undecided(): // an author or a rejection decides
 	case report.limits() && (trouble || m.weight == weightUnknown):
 		m.limit()
 	case trouble:
 		m.weight, m.class = weightTrouble, report.class
 		m.lost, m.status = cmp.Or(m.lost, report.lost), cmp.Or(m.status, report.status)
-	case m.weight != weightUnknown:
+	case m.weight != weightUnknown: // its type has decided
 	case report != nil:
 		m.class = report.class
 	case m.neutral:

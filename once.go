@@ -1,7 +1,6 @@
 package resilience
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -18,7 +17,7 @@ const (
 )
 
 // Once makes the call the same as any other call of the tool with this key, by the same agent if that is known (see
-// Request.Caller). Without a key, the calls of an agent that have equal arguments are the same.
+// Request.Caller). Without a key, the calls of one agent with equal arguments are the same.
 //
 // A call of a tool that is neither [ReadOnly] nor [Idempotent] may act although its caller has left, or has received
 // TIMEOUT. If the same call is made again, it joins the first one, whose result it returns, see [Config].OnceFor. It is
@@ -31,7 +30,7 @@ func Once(key string) Option { return func(o *options) { o.once = key } }
 type orphan struct {
 	key     onceKey
 	start   time.Time
-	left    bool                // the caller, who has received nothing
+	left    bool                // the caller has ended the call
 	outcome atomic.Pointer[any] // nil while the tool runs
 }
 
@@ -45,8 +44,8 @@ func (k onceKey) isNone() bool { return k.sum == [sha256.Size]byte{} }
 
 // These are outcomes of orphans that aren't values.
 var (
-	failed  any = "failed"  // the same call is made
-	unknown any = "unknown" // the tool was cut off, or its result is too large
+	orphanFailed  any = "failed"  // the tool has failed: the same call is made
+	orphanUnknown any = "unknown" // the tool was cut off, or its result is too large
 )
 
 // onceSum returns the sum of the key, before the tool can change its arguments. It is zero if no call is the same.
@@ -68,15 +67,11 @@ func (e *entry) onceSum() (none [sha256.Size]byte) {
 
 // canonical returns v as JSON with sorted keys, nil if it has none.
 func canonical(v any) []byte {
-	text, err := marshal(v)
+	plain, err := plainJSON(v)
 	if err != nil {
 		return nil
 	}
-	var plain any
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	_ = decoder.Decode(&plain)    // it can't fail
-	text, _ = json.Marshal(plain) // nor can this
+	text, _ := json.Marshal(plain) // it can't fail
 	return text
 }
 
@@ -114,9 +109,9 @@ func (g *Guard) settle(o *orphan, value any, err error) {
 	outcome := &value
 	switch text, invalid := marshal(value); {
 	case err == nil && (invalid != nil || len(text) > maxOutcome):
-		outcome = &unknown
+		outcome = &orphanUnknown
 	case o.left && errors.Is(err, context.Canceled):
-		outcome = &unknown
+		outcome = &orphanUnknown
 	case err != nil:
 		g.drop(o)
 		return
@@ -127,7 +122,7 @@ func (g *Guard) settle(o *orphan, value any, err error) {
 
 // drop lets the same call be made, even if it waits for o already.
 func (g *Guard) drop(o *orphan) {
-	o.outcome.Store(&failed)
+	o.outcome.Store(&orphanFailed)
 	g.forget(o)
 }
 
@@ -162,13 +157,13 @@ func (e *entry) join(ctx context.Context) (*orphan, *Error) {
 	}
 
 	outcome := o.outcome.Load()
-	if outcome == &failed {
+	if outcome == &orphanFailed {
 		return nil, nil
 	}
 	if ctx.Err() == nil { // this caller receives it
 		e.guard.forget(o)
 	}
-	if outcome == &unknown {
+	if outcome == &orphanUnknown {
 		return nil, e.unknownOutcome(o)
 	}
 	return o, nil

@@ -83,15 +83,23 @@ func redactValue(v any, b *budget, depth int) any {
 		return out
 	}
 
-	text, err := marshal(v)
+	plain, err := plainJSON(v)
 	if err != nil {
 		return unprintable
 	}
-	var plain any
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()        // a float64 would change large integers
-	_ = decoder.Decode(&plain) // it can't fail
 	return redactValue(plain, b, depth)
+}
+
+// plainJSON returns what the JSON of v holds, as maps, slices and values without a type of their own.
+func plainJSON(v any) (plain any, err error) {
+	text, err := marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // a float64 would change large integers
+	err = decoder.Decode(&plain)
+	return plain, err
 }
 
 func truncate(s string) string {

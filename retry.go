@@ -44,8 +44,8 @@ func (r Retry) withDefaults() Retry {
 func (r Retry) check() []error { return r.Backoff.check() }
 
 // next decides what follows the n-th attempt, whose error m may be repeated: another one after the
-// delay, if ok and if there is time for it. exhausted means that n attempts are enough. A connection that has broken
-// late is tried once more, at once.
+// delay, if ok and if there is time for it. exhausted means that the retries are used up, which the error should say. A
+// connection that has broken late is tried once more, at once.
 func (r *Retry) next(n int, m *meaning, start time.Time) (delay time.Duration, ok, exhausted bool) {
 	if n > r.MaxRetries {
 		return 0, false, n > 1 && !m.declined
@@ -69,7 +69,7 @@ func fits(ctx context.Context, d time.Duration) bool {
 	}
 
 	for a := guardedAttempt(ctx); a != nil && !a.over.Load(); a = a.outer.guarded() {
-		if last, _ := a.scope.Deadline(); !ok || deadline.After(last) {
+		if last, limited := a.scope.Deadline(); limited && (!ok || deadline.After(last)) {
 			return true // ctx has the values of the call, but not its end: see context.WithoutCancel
 		}
 		if d >= a.scope.left() {
@@ -175,8 +175,8 @@ func (r *Retry) notify(n int, delay time.Duration, err error) {
 // retry waits until the next attempt may be made, or finishes the call if none may. A retry needs a failure that may be
 // repeated, a tool that may, a call that is no probe, a Retry that has one left, time, and a backend for which retries
 // still help.
-func (c *call) retry(f *failure, harmless bool) (again bool) {
-	again = f.mayBeRepeated() && (harmless || c.effect().repeatable()) && !c.current.ticket.isProbe()
+func (c *call) retry(f *failure) (again bool) {
+	again = f.mayBeRepeated() && (!c.acted || c.effect().repeatable()) && !c.current.ticket.isProbe()
 	r, n := c.state.Retry, c.current.number
 	var delay time.Duration
 	var exhausted bool
@@ -189,7 +189,7 @@ func (c *call) retry(f *failure, harmless bool) (again bool) {
 		c.finish(f.exhausted(c.tool, n), f.outcome)
 		return false
 	case !again || !c.fits(delay) || !c.retriesHelp() || c.guard.overloaded(c.state):
-		c.finish(c.errorOf(f, harmless), f.outcome)
+		c.finish(c.errorOf(f), f.outcome)
 		return false
 	}
 
@@ -199,10 +199,10 @@ func (c *call) retry(f *failure, harmless bool) (again bool) {
 	case end != nil:
 		c.cutOff(end, f)
 	case !c.effect().repeatable() && (c.scope.changes.Load() > 0 || c.scope.asked.Load()):
-		// a goroutine of the failed attempt has sent a request since
-		c.finish(c.errorOf(f, false), f.outcome)
+		c.acted = true // a goroutine of the failed attempt has sent a request since
+		c.finish(c.errorOf(f), f.outcome)
 	case !c.isAdmitted():
-		c.finish(c.errorOf(f, harmless), f.outcome)
+		c.finish(c.errorOf(f), f.outcome)
 	default:
 		return true
 	}

@@ -7,24 +7,25 @@ import (
 	"time"
 )
 
-// attemptOnce calls the tool once. A nil failure is a success, and an empty one means that the tool hasn't answered
-// before the end of the call.
-func attemptOnce[T any](c *call, fn func(context.Context) (T, error)) (value T, f *failure) {
+// attemptOnce calls the tool once. A nil failure is a success. If the tool hasn't answered before the end of the call,
+// the failure is empty.
+func attemptOnce[T any](c *call, fn func(context.Context) (T, error)) (value T, f *failure, answered bool) {
 	a := c.nextAttempt()
 	defer a.over.Store(true)
 	if c.state.Cooperative {
 		value, err := protect(a, fn)
-		return value, a.examine(err)
+		return value, a.examine(err), true
 	}
 
 	r := &runner[T]{limit: &c.scope.callContext, ctx: a, fn: fn}
 	if !r.run() {
 		c.orphan()
-		if (!c.opts.waits || !r.outlast()) && abandon(c, r) {
-			return value, &failure{}
+		waitedFor := c.opts.waits && r.outlast()
+		if !waitedFor && abandon(c, r) {
+			return value, &failure{}, false
 		}
 	}
-	return r.value, a.examine(r.err)
+	return r.value, a.examine(r.err), true
 }
 
 // abandon abandons the tool, and returns false if that has finished meanwhile. An orphan is settled when the tool has
@@ -32,18 +33,16 @@ func attemptOnce[T any](c *call, fn func(context.Context) (T, error)) (value T, 
 func abandon[T any](c *call, r *runner[T]) bool {
 	release := c.state.countAbandoned(c.state.Timeout - time.Since(c.start))
 	g, o, late := c.guard, c.orphaned, c.late(release)
-	abandoned := r.abandon(func(value T, err error) {
+	left := r.abandon(func(value T, err error) {
 		late(err)
 		if o != nil {
 			g.settle(o, value, err)
 		}
 	})
-	if abandoned {
-		c.orphaned = nil
-	} else {
+	if !left {
 		release()
 	}
-	return abandoned
+	return left
 }
 
 // nextAttempt returns the context of the next attempt.
@@ -61,9 +60,9 @@ func (c *call) nextAttempt() *attempt {
 
 // The states of a function that runs on a goroutine of its own.
 const (
-	running   int32 = iota
-	finished        // its result is there
-	abandoned       // its caller has left
+	stateRunning   int32 = iota
+	stateFinished        // its result is there
+	stateAbandoned       // its caller has left
 )
 
 // A runner calls a function on a goroutine of its own. Either the function finishes or it is
@@ -94,7 +93,7 @@ func (r *runner[T]) outlast() (finished bool) {
 func (r *runner[T]) wait(parent <-chan struct{}, isOver func() bool) bool {
 	for {
 		switch {
-		case r.state.Load() == finished:
+		case r.state.Load() == stateFinished:
 			return true
 		case isOver():
 			return false
@@ -113,7 +112,7 @@ func (r *runner[T]) wait(parent <-chan struct{}, isOver func() bool) bool {
 // late is called with its results once it has returned.
 func (r *runner[T]) abandon(late func(T, error)) bool {
 	r.late = late
-	return r.state.CompareAndSwap(running, abandoned)
+	return r.state.CompareAndSwap(stateRunning, stateAbandoned)
 }
 
 // execute runs on the goroutine.
@@ -125,7 +124,7 @@ func (r *runner[T]) execute() {
 
 // finish hands the result over, unless the function was abandoned.
 func (r *runner[T]) finish() {
-	if r.state.CompareAndSwap(running, finished) {
+	if r.state.CompareAndSwap(stateRunning, stateFinished) {
 		r.limit.awake()
 	} else if r.late != nil {
 		r.late(r.value, r.err)

@@ -39,7 +39,7 @@ func (a *admission) isProbe() bool { return a.phase.state == StateHalfOpen }
 // A probe that ends as neutral gives its slot back. If it stood in another call's way, then from now on one
 // call more is admitted beside each probe. Otherwise a client whose calls are always neutral, or a nested
 // call that lost its context, could block recovery forever.
-func (t *ticket) settle(o outcome, why string) (counted bool) {
+func (t *ticket) settle(o outcome, why string) (recorded bool) {
 	if t.used.Swap(true) {
 		return false
 	}
@@ -71,8 +71,8 @@ func (t *ticket) settle(o outcome, why string) (counted bool) {
 }
 
 // settleClosed lets gobreaker count the outcome.
-func (t *ticket) settleClosed(o outcome, why string) (counted bool) {
-	counted = t.b.phase.Load() == t.phase
+func (t *ticket) settleClosed(o outcome, why string) (recorded bool) {
+	recorded = t.b.phase.Load() == t.phase
 	switch o {
 	case outcomeSuccess:
 		t.report(nil)
@@ -84,7 +84,7 @@ func (t *ticket) settleClosed(o outcome, why string) (counted bool) {
 			t.b.trip(t.phase, why)
 		}
 	}
-	return counted
+	return recorded
 }
 
 // giveBack lets another call be the probe, if this one is: it waits for a person, which may take any time.

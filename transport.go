@@ -137,7 +137,7 @@ func readAnswer(res *http.Response) *verdict {
 	if res.StatusCode == http.StatusForbidden && (limited || saysLimited(res)) {
 		m.limit()
 	}
-	if m.silent {
+	if m.ambiguous {
 		m.class = ClassInvalid
 	}
 	if limited && res.StatusCode < 400 && res.Header.Get("Retry-After") == "" { // which is for polling there
