@@ -55,7 +55,7 @@ func (a *attempt) examine(err error) (f *failure) {
 
 // mayBeRepeated reports whether another attempt may help, as far as the failure is concerned.
 func (f *failure) mayBeRepeated() bool {
-	return f.countedClass() == ClassTransient && (f.declined || !f.rejected()) && !f.inconclusive
+	return f.countedClass() == ClassTransient && f.weight != weightRejected && !f.inconclusive
 }
 
 // outcome returns what the error means to a breaker.
@@ -89,7 +89,7 @@ func (g *Guard) classify(m *meaning) {
 	}
 	m.class, m.neutral = asked, false
 	if m.rejected() {
-		m.weight, m.declined = weightTrouble, false
+		m.weight = weightTrouble
 	}
 }
 

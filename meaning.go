@@ -15,7 +15,8 @@ type weight uint8
 
 const (
 	weightNone     weight = iota // canceled, or marked as neutral
-	weightRejected               // by another guard, a Connector or a rate limit, before anything was done
+	weightRejected               // by another guard, before anything was done
+	weightDeclined               // by a Connector or a rate limit, before anything was done: it may be asked again
 	weightUnknown                // nothing is known, or the type leaves open whose fault the failure is
 	weightAnswer                 // the backend, or the operating system, rejected the request
 	weightTrouble                // the backend is in trouble
@@ -37,7 +38,6 @@ type meaning struct {
 	noEffect       bool // the failed operation certainly changed nothing
 	markedNoEffect bool // nor did anything before it, by MarkNoEffect
 	neutral        bool // marked by MarkNeutral
-	declined       bool // a Connector or a rate limit rejected the request
 	ambiguous      bool // an agent brings such errors about, as well as a backend in trouble
 }
 
@@ -126,12 +126,12 @@ func (m *meaning) add(err error) {
 		m.decide(ClassPermanent)
 	case *notMade:
 		m.decide(ClassTransient)
-		m.weight, m.declined, m.noEffect = weightRejected, true, true
+		m.weight, m.noEffect = weightDeclined, true
 	case *repeated:
-		if m.declined {
+		if m.weight == weightDeclined {
 			m.weight = weightTrouble // something else had failed before
 		}
-		m.noEffect, m.markedNoEffect, m.declined = false, false, false
+		m.noEffect, m.markedNoEffect = false, false
 	case *PanicError:
 		*m = meaning{weight: weightExplicit, class: ClassPermanent}
 
@@ -149,7 +149,7 @@ func (m *meaning) add(err error) {
 
 // decide notes the class that an author chose. It overrides the errors within.
 func (m *meaning) decide(c Class) {
-	m.weight, m.class, m.neutral, m.declined = weightExplicit, c, false, false
+	m.weight, m.class, m.neutral = weightExplicit, c, false
 }
 
 // addMark adds a mark. A rejection remains one if it is marked by MarkNoEffect.
@@ -177,7 +177,10 @@ func (m *meaning) addError(e *Error) {
 
 	switch e.Code {
 	case CodeConnectionLost:
-		m.declined, m.noEffect = cause.declined, cause.noEffect
+		m.noEffect = cause.noEffect
+		if cause.weight == weightDeclined {
+			m.weight = weightDeclined
+		}
 	case CodeToolFailed:
 		m.noEffect = cause.noEffect
 	case CodeRateLimited:
@@ -185,12 +188,10 @@ func (m *meaning) addError(e *Error) {
 	case CodeTimeout:
 		m.lost = timedOut
 	case CodeRetryExhausted, CodeCanceled:
-		_, m.declined = e.Err.(*notMade) // of the Connector itself
-		m.noEffect = m.declined
+		if _, ofConnector := e.Err.(*notMade); ofConnector {
+			m.weight, m.noEffect = weightDeclined, true
+		}
 	case CodeCircuitOpen, CodeOverloaded, CodeShuttingDown:
-		m.weight = weightRejected
-	}
-	if m.declined {
 		m.weight = weightRejected
 	}
 }
@@ -263,11 +264,11 @@ func (m *meaning) isLost() bool {
 
 // limit notes that a rate limit declined the request: the backend is alive, but doesn't answer now.
 func (m *meaning) limit() {
-	m.weight, m.class, m.lost, m.declined = weightRejected, ClassTransient, rateLimit, true
+	m.weight, m.class, m.lost = weightDeclined, ClassTransient, rateLimit
 }
 
 // rejected reports whether another guard, a Connector or a rate limit rejected what the tool asked for.
-func (m *meaning) rejected() bool { return m.weight == weightRejected }
+func (m *meaning) rejected() bool { return m.weight == weightRejected || m.weight == weightDeclined }
 
 // undecided reports whether the types of errors and reports may still change what the failure means.
 func (m *meaning) undecided() bool { return m.weight >= weightUnknown && m.weight < weightExplicit }

@@ -48,7 +48,7 @@ func (r Retry) check() []error { return r.Backoff.check() }
 // connection that has broken late is tried once more, at once.
 func (r *Retry) next(n int, m *meaning, start time.Time) (delay time.Duration, ok, exhausted bool) {
 	if n > r.MaxRetries {
-		return 0, false, n > 1 && !m.declined
+		return 0, false, n > 1 && m.weight != weightDeclined
 	}
 
 	delay = max(r.Backoff.Delay(n-1), m.retryAfter)
