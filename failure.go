@@ -72,7 +72,8 @@ func (s *scope) hasLessTime() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.limits
-	return s.deadline < l.due || l.timeout < s.toolTimeout && l.due-l.paused() < s.toolTimeout
+	short := l.timeout < s.toolTimeout && l.due-l.paused() < s.toolTimeout // and no progress has made up for that
+	return short || s.deadline < l.due
 }
 
 // classify asks Config.Classify, which decides unless the tool crashed or isn't finished. The error that it receives

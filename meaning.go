@@ -41,7 +41,8 @@ type meaning struct {
 	ambiguous      bool // an agent brings such errors about, as well as a backend in trouble
 }
 
-// These reasons in meaning.lost make a TIMEOUT or a RATE_LIMITED rather than a CONNECTION_LOST.
+// These reasons in meaning.lost make a TIMEOUT or a RATE_LIMITED rather than a CONNECTION_LOST. With
+// networkTimeout, which is one, only some deadline has passed.
 const (
 	timedOut  = "timed out"
 	rateLimit = "rate limit"
