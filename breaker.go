@@ -40,22 +40,15 @@ type phase struct {
 	reason   string                                     // of Isolate, or why the last call failed
 
 	// until is when an open breaker lets a call be the probe, and when the probe of a half-open one has
-	// failed. wait is the time that it was set for: more can't be left, except by the clock of another
-	// synctest bubble. While the breaker is half-open, these are guarded by its mutex.
+	// failed. While the breaker is half-open, these are guarded by its mutex.
 	until     time.Time
-	wait      time.Duration
 	slots     int  // for calls that may be probes
 	contended bool // a call was rejected because there was no slot
 
 	said atomic.Pointer[Error] // the last rejection, whose words hold for a second
 }
 
-func (p *phase) left() time.Duration {
-	if left := time.Until(p.until); left <= p.wait {
-		return left
-	}
-	return 0
-}
+func (p *phase) left() time.Duration { return time.Until(p.until) }
 
 // NewBreaker returns a closed breaker. The name is used in errors and passed to OnChange. NewBreaker panics if cfg is
 // invalid.
@@ -200,7 +193,7 @@ func (b *Breaker) takeSlot(p *phase, keep time.Duration) (a admission, done bool
 	}
 	p.slots--
 	p.contended = false
-	p.wait, p.until = keep, time.Now().Add(keep)
+	p.until = time.Now().Add(keep)
 	return admission{b: b, phase: p}, true
 }
 
@@ -219,9 +212,7 @@ func (b *Breaker) open(d time.Duration, failures int, cause Cause, why string) {
 	if since.IsZero() {
 		since = now
 	}
-	b.change(&phase{
-		state: StateOpen, until: now.Add(d), wait: d, failures: failures, since: since, reason: why,
-	}, cause)
+	b.change(&phase{state: StateOpen, until: now.Add(d), failures: failures, since: since, reason: why}, cause)
 }
 
 // change begins a phase. b.mu must be held.

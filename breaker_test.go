@@ -123,16 +123,6 @@ func TestNewBreakerPanicsIfItsConfigIsInvalid(t *testing.T) {
 	})
 }
 
-// The clock of a bubble is years behind. Tests may use a breaker that is a package variable.
-func TestBreakerThatWasOpenedOutsideOfABubbleWorksInOne(t *testing.T) {
-	b := resilience.NewBreaker("x", resilience.BreakerConfig{})
-	trip(t, b)
-	synctest.Test(t, func(t *testing.T) {
-		assert.Equal(t, resilience.StateHalfOpen, b.State())
-		assert.True(t, report(b, nil))
-	})
-}
-
 func TestCallCountsOnceHoweverOftenItIsReported(t *testing.T) {
 	b := resilience.NewBreaker("x", resilience.BreakerConfig{})
 	done := admit(t, b)

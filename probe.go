@@ -132,7 +132,7 @@ func (b *Breaker) putOff() {
 	d := min(b.cfg.Cooldown, time.Until(b.prober.opened.Add(maxCooldowns*min(b.cfg.Cooldown, never/maxCooldowns))))
 	if d > p.left() {
 		b.phase.Store(&phase{
-			state: p.state, failures: p.failures, since: p.since, reason: p.reason, until: time.Now().Add(d), wait: d,
+			state: p.state, failures: p.failures, since: p.since, reason: p.reason, until: time.Now().Add(d),
 		})
 	}
 }
