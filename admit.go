@@ -97,8 +97,8 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	return a, rejected
 }
 
-// enter counts the call among those in flight, once it has waited for the same call, and waits for a slot. n is how many
-// are in flight then, or zero if it has its slot.
+// enter counts the call among those in flight, once it has waited for the same call, and waits for a slot. n is how
+// many are in flight then, or zero if it has its slot.
 func (e *entry) enter(ctx context.Context) (n int64, rejected *Error) {
 	e.once.sum = e.onceSum()
 	e.same, rejected = e.join(ctx)

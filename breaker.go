@@ -175,8 +175,8 @@ func (b *Breaker) thaw() {
 	}
 }
 
-// takeSlot takes the slot of a half-open breaker, so that a call is the probe. If there is none, the admission is zero. If the probe has held its
-// slot for longer than it may, it has failed. It returns false if the breaker has changed.
+// takeSlot takes a slot of a half-open breaker, so that a call is the probe. If there is none, the admission is zero.
+// If the probe has held its slot for longer than it may, it has failed. It returns false if the breaker has changed.
 func (b *Breaker) takeSlot(p *phase, keep time.Duration) (a admission, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

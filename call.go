@@ -137,7 +137,7 @@ func (c *call) note(f *failure, end *ending) {
 	}
 }
 
-// includeEarlier merges the earlier attempts into f, and notes whether the tool has certainly left everything as it was.
+// includeEarlier merges the earlier attempts into f, and notes whether the tool may have had an effect.
 func (c *call) includeEarlier(f *failure) {
 	if f.noEffect && c.acted {
 		f.noEffect, f.err = false, &repeated{f.err}

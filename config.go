@@ -37,7 +37,7 @@ type Config struct {
 	Observers   []Observer               // receive the events of every call
 	Log         *slog.Logger             // for warnings, about panics in callbacks for example; nil means slog.Default()
 	Scrub       func(text string) string // removes secrets from tools' texts for agents, after the package's [Scrub]
-	Debug       bool                     // lets agents read timeout, attempt, elapsed time, cause, and arguments (see [Redact])
+	Debug       bool                     // lets agents read timeout, attempt, elapsed time, cause and [Redact]ed arguments
 }
 
 // Tool describes one tool. The zero value is all defaults. To leave time for another attempt, a tool whose requests may

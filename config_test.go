@@ -135,13 +135,6 @@ func TestConfigFromEnvNamesInvalidVariables(t *testing.T) {
 	}
 }
 
-func TestConfigFromEnvNeedsNoPrefix(t *testing.T) {
-	t.Setenv("TIMEOUT_QUICK", "2s")
-	cfg, err := resilience.ConfigFromEnv("")
-	require.NoError(t, err)
-	assert.Equal(t, 2*time.Second, cfg.Timeouts[resilience.Quick])
-}
-
 // Whatever the environment says, it is either an error or a Config that New accepts.
 func FuzzConfigFromEnv(f *testing.F) {
 	f.Add("90s", "true")

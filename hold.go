@@ -47,7 +47,7 @@ func (e *entry) hold(ctx context.Context, rejected *Error) (admission, *Error) {
 	return admission{}, rejected
 }
 
-// noteRejected notes that an agent is rejected, and reports whether it was before. Parallel calls are rejected together.
+// noteRejected notes that an agent is rejected, and reports whether it was before. Parallel calls count as one.
 func (b *Breaker) noteRejected(agent string) (before bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

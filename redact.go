@@ -60,12 +60,8 @@ func redactValue(v any, b *budget, depth int) any {
 	case nil, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
 		return v
 	case json.Number, float32, float64:
-		text, err := marshal(v)
-		switch {
-		case err != nil: // NaN
+		if _, err := marshal(v); err != nil { // NaN
 			return unprintable
-		case len(text) > maxRunes:
-			return truncate(string(text))
 		}
 		return v
 	case string:

@@ -100,10 +100,6 @@ func TestRedactReplacesWhatJSONHasNoNumberFor(t *testing.T) {
 		assert.Contains(t, jsonOf(t, r.Err), `"arguments":{"a":["[unprintable]"]}`, v)
 		assert.Contains(t, jsonOf(t, r.Err), `"d":"[unprintable]"`, v)
 	}
-
-	digits := strings.Repeat("1", 201)
-	assert.Equal(t, digits[1:]+"...[truncated]", resilience.Redact(map[string]any{"n": json.Number(digits)})["n"])
-	assert.Equal(t, json.Number(digits[1:]), resilience.Redact(map[string]any{"n": json.Number(digits[1:])})["n"])
 }
 
 func TestRedactEndsWithCycles(t *testing.T) {
@@ -157,12 +153,6 @@ func TestRedactTruncatesLongKeys(t *testing.T) {
 	assert.Equal(t,
 		map[string]any{long + "...[truncated]": "[REDACTED]"},
 		resilience.Redact(map[string]any{long + "_password": "v"}))
-
-	huge := strings.Repeat("aB", 1<<20)
-	r := resilience.Run(t.Context(), guardWith(t, resilience.Tool{}), "x", func(context.Context) (int, error) {
-		return 0, &resilience.Error{Details: map[string]any{huge: 1}}
-	}, resilience.Debug(), resilience.Args(map[string]any{huge: 1}))
-	assert.Less(t, len(jsonOf(t, r.Err)), 2000)
 }
 
 func TestRedactBoundsTheNumberOfValues(t *testing.T) {
