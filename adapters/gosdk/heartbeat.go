@@ -13,9 +13,9 @@ const heartbeat = 15 * time.Second
 
 // Heartbeat sets how often [Protect] tells the client of a call that it still runs, if the client asked for progress.
 // Clients that restart their timeout on progress then wait for as long as the guard does. The first progress of the
-// tool itself ends the heartbeats. They are progress notifications below zero, with values that increase, which
-// leaves room for the tool's own. They don't restart the tool's timeout. Zero means 15s, and negative never. Elsewhere than in [Protect] the
-// option does nothing.
+// tool itself ends the heartbeats. They are progress notifications below zero, with values that increase, which leaves
+// room for the tool's own. They don't restart the tool's timeout. Zero means 15s, and negative never. Elsewhere than in
+// [Protect] the option does nothing.
 func Heartbeat(every time.Duration) Option { return func(o *options) { o.heartbeat = every } }
 
 // beat sends heartbeats until stop is called. The context is that of the request.

@@ -139,7 +139,7 @@ func (h *handler) answerOfError(ctx context.Context, err error) (answer, error) 
 }
 
 // timedOut reports whether err only repeats that the timeout of ctx, a guarded call's, has passed. net/http returns the
-// cause of that, of which a tool's result has the text. Whether the tool returns before the guard abandons it is chance.
+// cause of that, of which a tool's result has the text. Whether the tool returns before it is abandoned is chance.
 func timedOut(ctx context.Context, err error) bool {
 	end, ok := context.Cause(ctx).(*resilience.Error)
 	if !ok || end.Code != resilience.CodeTimeout || err == nil {
