@@ -47,7 +47,8 @@ func Pause(ctx context.Context) (resume func()) {
 			continue
 		}
 		a.scope.asked.Store(true) // even by an attempt that is over
-		if live = live && !a.over.Load() && a.scope.end.Load() == nil; live {
+		live = live && !a.over.Load()
+		if live && a.scope.end.Load() == nil {
 			paused = append(paused, &a.scope.callContext)
 		}
 	}
@@ -60,14 +61,14 @@ func Pause(ctx context.Context) (resume func()) {
 		c.pause()
 		once := sync.OnceFunc(c.resume)
 		resumes = append(resumes, once)
-		context.AfterFunc(c, once) // the pause doesn't outlive the call
+		c.AfterFunc(once) // the pause doesn't outlive the call, and has ended when that returns
 	}
 	resume = func() {
 		for _, resume := range resumes {
 			resume()
 		}
 	}
-	context.AfterFunc(paused[0], resume)
+	paused[0].AfterFunc(resume)
 	return resume
 }
 

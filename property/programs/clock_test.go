@@ -81,11 +81,11 @@ func (r *record) deadline() time.Duration {
 func (r *record) hasLess() bool { return r.timeout > 0 || r.caller != "" || r.parent != nil }
 
 // cautious reports whether something restarts or suspends the timeout of the call, or of one around it, in the moment
-// that the call returns, or that the caller of a call within leaves. What comes first isn't certain then.
+// that the call or one within it returns. What comes first isn't certain then.
 func (r *record) cautious() bool {
 	for _, in := range r.world.records {
-		isLeft := func(t tick) bool { return t.at == in.returned.at }
-		if in.caller != "" && in.outer() == r && slices.ContainsFunc(r.ticks, isLeft) {
+		comesFirst := func(t tick) bool { return t.at == in.returned.at && (t.kind != stepResume || in.caller != "") }
+		if in.isWithin(r) && slices.ContainsFunc(r.ticks, comesFirst) {
 			return true
 		}
 	}
@@ -95,6 +95,12 @@ func (r *record) cautious() bool {
 		}
 	}
 	return false
+}
+
+func (r *record) isWithin(other *record) bool {
+	for r = r.outer(); r != nil && r != other; r = r.outer() {
+	}
+	return r != nil
 }
 
 // last returns the last attempt, nil if there is none.
