@@ -100,14 +100,25 @@ func fail(kind string) error {
 	return nil
 }
 
-// addOrder adds a tool that writes, which takes three seconds, also after its caller has left.
+// addOrder adds a tool that writes, which takes three seconds, also after its caller has left, and one that waits until
+// that has happened.
 func addOrder(server *mcp.Server) {
 	var orders atomic.Int64
+	left := make(chan struct{}, 100)
 	order := &mcp.Tool{Name: "order", Description: "Orders something"}
-	mcp.AddTool(server, order, func(context.Context, *mcp.CallToolRequest, args) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(server, order, func(ctx context.Context, _ *mcp.CallToolRequest, _ args) (
+		*mcp.CallToolResult, any, error,
+	) {
+		context.AfterFunc(ctx, func() { left <- struct{}{} })
 		n := orders.Add(1)
 		time.Sleep(3 * time.Second)
 		return text("order %d", n), nil, nil
+	})
+
+	waits := &mcp.Tool{Name: "order_left", Description: "Waits until the caller of order has left"}
+	mcp.AddTool(server, waits, func(context.Context, *mcp.CallToolRequest, args) (*mcp.CallToolResult, any, error) {
+		<-left
+		return text("it has"), nil, nil
 	})
 }
 
