@@ -5,7 +5,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -63,13 +62,7 @@ type chromium struct {
 
 // newChromium returns a browser that isn't started yet.
 func newChromium(t *testing.T) *chromium {
-	b := &chromium{t: t, path: chromiumtest.Path(t)}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, b.port, err = net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return b
+	return &chromium{t: t, path: chromiumtest.Path(t), port: chromiumtest.Port(t)}
 }
 
 // start starts the browser with a new profile: a killed one leaves its own in disorder.

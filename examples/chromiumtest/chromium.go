@@ -3,8 +3,11 @@ package chromiumtest
 
 import (
 	"context"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +66,19 @@ func Open(t *testing.T) context.Context {
 	t.Cleanup(closePage)
 	require.NoError(t, chromedp.Do(page), "starting Chromium")
 	return page
+}
+
+// Port returns a port at which nobody listens. It is below those that systems give to outgoing connections, so it stays
+// free.
+func Port(t *testing.T) string {
+	t.Helper()
+	for {
+		port := strconv.Itoa(12000 + rand.IntN(18000))
+		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			require.NoError(t, listener.Close())
+			return port
+		}
+	}
 }
 
 // Eventually waits until a condition is true. The time is there only in case that it never is.
