@@ -130,11 +130,16 @@ func (s *server) client() *redis.Client {
 	return client
 }
 
+// ports counts the ports, from a random one on: two servers never have the same one.
+var ports atomic.Uint32
+
+func init() { ports.Store(rand.Uint32N(10000)) }
+
 // freeAddr returns an address that is free now. Its port, and the one 10,000 above it, which a cluster's server uses
 // for its bus, aren't used for outgoing connections, so that a server gets them again when it is started again.
 func freeAddr(t testing.TB) string {
 	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(10000))
+		addr := fmt.Sprintf("127.0.0.1:%d", 12000+ports.Add(1)%10000)
 		if l, err := net.Listen("tcp", addr); err == nil {
 			require.NoError(t, l.Close())
 			return addr
