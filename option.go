@@ -54,9 +54,9 @@ func Timeout(d time.Duration) Option {
 
 // WaitForTool makes the call wait for its tool, until the tool's own timeout at the latest, when the caller leaves or
 // the caller's deadline passes. The context of the tool ends then, as without the option. A success of the tool is the
-// call's result; an error usually becomes the cause of CANCELED or TIMEOUT. The call isn't retried, and counts on no
-// breaker. A call whose context has already ended reaches the tool, too. The adapters use the option for every call,
-// because MCP SDKs wait for their handlers.
+// call's result; an error usually becomes the cause of CANCELED or TIMEOUT. The call isn't retried, and its failure
+// isn't counted. A call whose context has already ended reaches the tool, too. The adapters use the option for every
+// call, because MCP SDKs wait for their handlers.
 func WaitForTool() Option { return func(o *options) { o.waits = true } }
 
 // BreakerKey gives the calls with this key a breaker of their own, for a tool with several backends, such as data
