@@ -44,7 +44,6 @@ FUZZTIME ?= 30s
 fuzz: ## the fuzz tests of the root package and of adapters/console
 	go test -run '^$$' -fuzz FuzzRedact -fuzztime $(FUZZTIME) .
 	go test -run '^$$' -fuzz FuzzScrub -fuzztime $(FUZZTIME) .
-	go test -run '^$$' -fuzz FuzzConfigFromEnv -fuzztime $(FUZZTIME) .
 	cd adapters/console && go test -run '^$$' -fuzz FuzzNames -fuzztime $(FUZZTIME) .
 
 exhaustive: ## the breaker in each way in which it can be used, up to five operations deep: about a minute

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed8d1e2389/resilience"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestNewNamesEveryInvalidField(t *testing.T) {
@@ -133,26 +132,4 @@ func TestConfigFromEnvNamesInvalidVariables(t *testing.T) {
 			"\nX_DEBUG is \"yes\": it must be \"true\" or \"false\"")
 		assert.Equal(t, resilience.Config{}, cfg)
 	}
-}
-
-// Whatever the environment says, it is either an error or a Config that New accepts.
-func FuzzConfigFromEnv(f *testing.F) {
-	f.Add("90s", "true")
-	f.Add("9223372036855", "1")
-	f.Fuzz(func(t *testing.T, timeout, debug string) {
-		if strings.ContainsRune(timeout+debug, 0) {
-			t.Skip("no variable can have this value")
-		}
-		t.Setenv("X_TIMEOUT_QUICK", timeout)
-		t.Setenv("X_DEBUG", debug)
-
-		cfg, err := resilience.ConfigFromEnv("X")
-		if err != nil {
-			require.Equal(t, resilience.Config{}, cfg)
-			return
-		}
-		g, err := resilience.New(cfg)
-		require.NoError(t, err)
-		require.Positive(t, g.Timeout("x"))
-	})
 }

@@ -106,18 +106,22 @@ func (c *call) settleOrphan(value any, f *failure) {
 
 // settle notes how the tool of an orphan has ended.
 func (g *Guard) settle(o *orphan, value any, err error) {
-	outcome := &value
-	switch text, invalid := marshal(value); {
-	case err == nil && (invalid != nil || len(text) > maxOutcome):
-		outcome = &orphanUnknown
-	case o.left && errors.Is(err, context.Canceled):
-		outcome = &orphanUnknown
-	case err != nil:
+	switch {
+	case err == nil && isSmall(value):
+		o.outcome.Store(&value)
+	case err == nil, o.left && errors.Is(err, context.Canceled):
+		o.outcome.Store(&orphanUnknown)
+	default:
 		g.drop(o)
 		return
 	}
-	o.outcome.Store(outcome)
 	time.AfterFunc(g.cfg.OnceFor, func() { g.forget(o) })
+}
+
+// isSmall reports whether a value may be kept.
+func isSmall(value any) bool {
+	text, err := marshal(value)
+	return err == nil && len(text) <= maxOutcome
 }
 
 // drop lets the same call be made, even if it waits for o already.

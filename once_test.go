@@ -123,7 +123,10 @@ func TestACallWhoseOutcomeWasReceivedIsMadeAgain(t *testing.T) {
 		assert.Equal(t, lateValue, call(succeed).Value, "it joins the one that timed out")
 		assert.EqualValues(t, 4, runs.Load())
 		assert.Equal(t, 1, call(succeed).Value, "its result was received")
-		assert.EqualValues(t, 5, runs.Load())
+		assert.ErrorIs(t, call(failingAfter(15*time.Second, context.Canceled)).Err, resilience.CodeTimeout)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, 1, call(succeed).Value, "its caller knows that it may have acted")
+		assert.EqualValues(t, 7, runs.Load())
 		assert.Equal(t, 0, g.Health()[0].ConsecutiveFailures, "a success has followed")
 	})
 }

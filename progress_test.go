@@ -192,6 +192,8 @@ func TestPauseOfAnInnerCallEndsWithIt(t *testing.T) {
 				return 0, errBoom
 			})
 			assert.ErrorIs(t, err, resilience.CodeToolFailed)
+			_, limited := ctx.Deadline()
+			assert.True(t, limited, "the pause is over")
 			return untilDone(ctx)
 		})
 		require.ErrorIs(t, r.Err, resilience.CodeTimeout)

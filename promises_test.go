@@ -356,17 +356,19 @@ func TestPromise7PanicFailsItsOwnCallOnly(t *testing.T) {
 }
 
 func TestPromise7PanicOfAnAbandonedCallFailsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, resilience.Config{})
-
-		_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
+	for name, end := range map[string]func() error{
+		"it panics":                   func() error { panic("late") },
+		"the methods of its error do": func() error { return (*typedNil)(nil) },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			_, err := resilience.Do(t.Context(), newGuard(t, resilience.Config{}), "x", func(context.Context) (int, error) {
+				time.Sleep(time.Hour)
+				return 0, end()
+			})
+			assert.ErrorIs(t, err, resilience.CodeTimeout)
 			time.Sleep(time.Hour)
-			panic("late")
 		})
-
-		assert.ErrorIs(t, err, resilience.CodeTimeout)
-		time.Sleep(time.Hour)
-	})
+	}
 }
 
 func TestPromise8NothingIsRepeatedBlindly(t *testing.T) {

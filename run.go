@@ -3,6 +3,7 @@ package resilience
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -33,16 +34,19 @@ func attemptOnce[T any](c *call, fn func(context.Context) (T, error)) (value T, 
 func abandon[T any](c *call, r *runner[T]) bool {
 	release := c.state.countAbandoned(c.state.Timeout - time.Since(c.start))
 	g, o, late := c.guard, c.orphaned, c.late(release)
-	left := r.abandon(func(value T, err error) {
+	abandoned := r.abandon(func(value T, err error) {
+		if crash := recovered(func() error { _ = errors.Is(err, context.Canceled); return nil }); crash != nil {
+			err = crash // the methods of err panic
+		}
 		late(err)
 		if o != nil {
 			g.settle(o, value, err)
 		}
 	})
-	if !left {
+	if !abandoned {
 		release()
 	}
-	return left
+	return abandoned
 }
 
 // nextAttempt returns the context of the next attempt.
