@@ -59,17 +59,14 @@ func (c ConnectorConfig[C]) withDefaults() ConnectorConfig[C] {
 }
 
 // ConnectionState is the state of a [Connector].
-type ConnectionState uint8
+type ConnectionState string
 
 const (
-	ConnectionDown      ConnectionState = iota // there is no connection: it is being dialed, or will be
-	ConnectionUp                               // there is a connection
-	ConnectionExhausted                        // MaxAttempts dials in a row have failed; Reconnect makes the next one
-	ConnectionClosed                           // the connector was closed, for good
+	ConnectionDown      ConnectionState = "down"      // there is no connection: it is being dialed, or will be
+	ConnectionUp        ConnectionState = "up"        // there is a connection
+	ConnectionExhausted ConnectionState = "exhausted" // MaxAttempts dials in a row have failed; Reconnect makes the next one
+	ConnectionClosed    ConnectionState = "closed"    // the connector was closed, for good
 )
-
-// String returns "down", "up", "exhausted" or "closed".
-func (s ConnectionState) String() string { return nameOf(s, "down", "up", "exhausted", "closed") }
 
 // A Connector keeps a connection up, such as a WebSocket or a session with another server. It makes one dial at a time,
 // with backoff, and any number of callers share the connection. Create one with [NewConnector], in a test inside the
@@ -109,7 +106,7 @@ func NewConnector[C any](dial func(context.Context) (C, error), cfg ConnectorCon
 		dial:    dial,
 		warner:  &warner{log: cfg.Log},
 		since:   time.Now(),
-		last:    ConnectionChange{Time: time.Now(), Err: errNotYet},
+		last:    ConnectionChange{State: ConnectionDown, Time: time.Now(), Err: errNotYet},
 		changed: make(chan struct{}),
 	}
 	c.observers = newObservers(cfg.Observers, c.warner)

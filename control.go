@@ -65,36 +65,24 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 }
 
 // State is the state of a [Breaker].
-type State uint8
+type State string
 
 const (
-	StateClosed   State = iota // calls pass
-	StateHalfOpen              // one probe passes, all other calls are rejected
-	StateOpen                  // all calls are rejected
-	StateIsolated              // all calls are rejected until Reset is called
+	StateClosed   State = "closed"    // calls pass
+	StateHalfOpen State = "half-open" // one probe passes, all other calls are rejected
+	StateOpen     State = "open"      // all calls are rejected
+	StateIsolated State = "isolated"  // all calls are rejected until Reset is called
 )
-
-// String returns "closed", "half-open", "open" or "isolated".
-func (s State) String() string { return nameOf(s, "closed", "half-open", "open", "isolated") }
-
-// MarshalText returns the text of String. It never fails.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Cause is why the state of a [Breaker] has changed.
-type Cause uint8
+type Cause string
 
 const (
-	CauseCalls    Cause = iota // too many calls have failed, or the probe has ended
-	CauseCooldown              // the cooldown has passed, so that a call may be the probe
-	CauseProbe                 // BreakerConfig.Probe has succeeded
-	CauseManual                // Isolate, Trip or Reset
+	CauseCalls    Cause = "calls"    // too many calls have failed, or the probe has ended
+	CauseCooldown Cause = "cooldown" // the cooldown has passed, so that a call may be the probe
+	CauseProbe    Cause = "probe"    // BreakerConfig.Probe has succeeded
+	CauseManual   Cause = "manual"   // Isolate, Trip or Reset
 )
-
-// String returns "calls", "cooldown", "probe" or "manual".
-func (c Cause) String() string { return nameOf(c, "calls", "cooldown", "probe", "manual") }
-
-// MarshalText returns the text of String. It never fails.
-func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // Isolate rejects all calls until Reset is called, also a tool's calls with a [BreakerKey]. Agents read the reason,
 // which may be empty. Calls in flight go on, but don't count any more, and aren't retried.

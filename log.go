@@ -81,7 +81,7 @@ func (l logger) late(ctx context.Context, e LateResult) {
 }
 
 func (l logger) breaker(e BreakerChange) {
-	args := []any{"breaker", e.Breaker, "from", e.From.String(), "to", e.To.String(), "cause", e.Cause.String()}
+	args := []any{"breaker", e.Breaker, "from", string(e.From), "to", string(e.To), "cause", string(e.Cause)}
 	level, msg := slog.LevelInfo, "breaker changed"
 	switch e.To {
 	case StateOpen:
@@ -103,7 +103,7 @@ func (l logger) connection(e ConnectionChange) {
 	case ConnectionExhausted:
 		level, args = slog.LevelError, withError(args, e.Err)
 	}
-	l.record(context.Background(), e.Time, level, "connection "+e.State.String(), args...)
+	l.record(context.Background(), e.Time, level, "connection "+string(e.State), args...)
 }
 
 // withError appends the text of err and the stack of a panic in its chain. A nil err adds nothing.

@@ -1,6 +1,7 @@
 package resilience_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -284,7 +285,7 @@ func (s *soak) recorder() resilience.Observer {
 // changed checks a change of a breaker. The changes of each form a chain, which begins at closed. It has no lock,
 // because observers receive one event at a time; the race detector checks that.
 func (s *soak) changed(e resilience.BreakerChange) {
-	if e.From != s.states[e.Breaker] || !slices.Contains(transitions[e.From], e.To) {
+	if e.From != cmp.Or(s.states[e.Breaker], resilience.StateClosed) || !slices.Contains(transitions[e.From], e.To) {
 		s.Errorf("the breaker %q was %s and changes from %s to %s", e.Breaker, s.states[e.Breaker], e.From, e.To)
 	}
 	if e.Breaker == blameless {

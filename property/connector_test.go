@@ -165,6 +165,7 @@ func newConnectorTest(r *rapid.T) *connectorTest {
 		return time.Duration(rapid.IntRange(low, high).Draw(r, name)) * time.Second
 	}
 	m := &connectorModel{
+		state:       resilience.ConnectionDown,
 		maxAttempts: rapid.SampledFrom([]int{0, 2, 4}).Draw(r, "max attempts"),
 		dialTimeout: seconds("dial timeout", 5, 20),
 		stable:      seconds("stable", 1, 10),

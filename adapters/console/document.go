@@ -31,30 +31,30 @@ type heading struct {
 }
 
 type tool struct {
-	Tool                string     `json:"tool"`
-	Listed              bool       `json:"listed"`
-	Available           bool       `json:"available"`
-	Breaker             string     `json:"breaker"`
-	State               string     `json:"state"`
-	RetryAfter          int64      `json:"retryAfter,omitempty"`
-	ConsecutiveFailures int        `json:"consecutiveFailures"`
-	InFlight            int        `json:"inFlight"`
-	Abandoned           int        `json:"abandoned"`
-	LastError           *lastError `json:"lastError,omitempty"`
-	LastMinute          minute     `json:"lastMinute"`
-	History             []row      `json:"history"`
+	Tool                string           `json:"tool"`
+	Listed              bool             `json:"listed"`
+	Available           bool             `json:"available"`
+	Breaker             string           `json:"breaker"`
+	State               resilience.State `json:"state"`
+	RetryAfter          int64            `json:"retryAfter,omitempty"`
+	ConsecutiveFailures int              `json:"consecutiveFailures"`
+	InFlight            int              `json:"inFlight"`
+	Abandoned           int              `json:"abandoned"`
+	LastError           *lastError       `json:"lastError,omitempty"`
+	LastMinute          minute           `json:"lastMinute"`
+	History             []row            `json:"history"`
 }
 
 type breaker struct {
-	Breaker             string     `json:"breaker"`
-	Key                 string     `json:"key,omitempty"`
-	State               string     `json:"state"`
-	RetryAfter          int64      `json:"retryAfter,omitempty"`
-	ConsecutiveFailures int        `json:"consecutiveFailures"`
-	Reason              string     `json:"reason,omitempty"`
-	Since               *time.Time `json:"since,omitempty"`
-	Cause               string     `json:"cause,omitempty"`
-	Tools               []string   `json:"tools"`
+	Breaker             string           `json:"breaker"`
+	Key                 string           `json:"key,omitempty"`
+	State               resilience.State `json:"state"`
+	RetryAfter          int64            `json:"retryAfter,omitempty"`
+	ConsecutiveFailures int              `json:"consecutiveFailures"`
+	Reason              string           `json:"reason,omitempty"`
+	Since               *time.Time       `json:"since,omitempty"`
+	Cause               resilience.Cause `json:"cause,omitempty"`
+	Tools               []string         `json:"tools"`
 }
 
 type lastError struct {
@@ -121,7 +121,7 @@ func (c *Console) tool(h resilience.Health, now time.Time) tool {
 		Listed:              h.Listed,
 		Available:           h.Available,
 		Breaker:             h.Breaker,
-		State:               h.State.String(),
+		State:               h.State,
 		RetryAfter:          wholeSeconds(h.RetryAfter),
 		ConsecutiveFailures: h.ConsecutiveFailures,
 		InFlight:            h.InFlight,
@@ -165,16 +165,16 @@ func (c *Console) breaker(b *resilience.Breaker) breaker {
 	n := breaker{
 		Breaker:             b.Name(),
 		Key:                 b.Key(),
-		State:               b.State().String(),
+		State:               b.State(),
 		RetryAfter:          wholeSeconds(b.RetryAfter()),
 		ConsecutiveFailures: b.Failures(),
 		Tools:               []string{},
 	}
 
 	n.Reason, _ = b.Isolated()
-	if n.State != resilience.StateClosed.String() {
+	if n.State != resilience.StateClosed {
 		if change := c.changes.of(b.Name()); change != nil {
-			n.Since, n.Cause = &change.Time, change.Cause.String()
+			n.Since, n.Cause = &change.Time, change.Cause
 		}
 	}
 	return n
@@ -189,8 +189,10 @@ func baseOf(b *resilience.Breaker) string {
 }
 
 // severity orders states.
-func severity(state string) int {
-	return slices.Index([]string{"closed", "half-open", "isolated", "open"}, state)
+func severity(s resilience.State) int {
+	return slices.Index([]resilience.State{
+		resilience.StateClosed, resilience.StateHalfOpen, resilience.StateIsolated, resilience.StateOpen,
+	}, s)
 }
 
 // wholeSeconds rounds up, as the JSON of a Health does.

@@ -109,9 +109,11 @@ func TestUpdateHasTheBreakersThatAreGone(t *testing.T) {
 }
 
 func TestSeverityOrdersStates(t *testing.T) {
-	states := []string{"closed", "half-open", "isolated", "open"}
-	for i, s := range states {
-		assert.Equal(t, i, severity(s))
+	states := []resilience.State{
+		resilience.StateClosed, resilience.StateHalfOpen, resilience.StateIsolated, resilience.StateOpen,
+	}
+	for i := 1; i < len(states); i++ {
+		assert.Less(t, severity(states[i-1]), severity(states[i]))
 	}
 }
 

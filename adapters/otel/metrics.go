@@ -104,5 +104,5 @@ func (i *instruments) recordLate(c call, e resilience.LateResult) {
 
 func (i *instruments) recordBreaker(e resilience.BreakerChange) {
 	i.breakerChanges.Add(context.Background(), 1, metric.WithAttributes(
-		text(keyBreaker, e.Label), keyBreakerState.String(e.To.String()), keyBreakerCause.String(e.Cause.String())))
+		text(keyBreaker, e.Label), keyBreakerState.String(string(e.To)), keyBreakerCause.String(string(e.Cause))))
 }

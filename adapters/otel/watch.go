@@ -71,7 +71,7 @@ func (w watch) observeBreaker(o metric.Observer, h resilience.Health) {
 			value = 1
 		}
 		o.ObserveInt64(w.breakerState, value,
-			w.with(text(keyBreaker, h.Breaker), keyBreakerState.String(state.String())))
+			w.with(text(keyBreaker, h.Breaker), keyBreakerState.String(string(state))))
 	}
 }
 

@@ -288,7 +288,7 @@ func every(all []*member, is func(*member) bool) bool {
 // agree waits until the breakers of all members are in a state.
 func agree(t testing.TB, all []*member, state resilience.State) time.Duration {
 	t.Helper()
-	return eventually(t, "all are "+state.String(), func() bool {
+	return eventually(t, "all are "+string(state), func() bool {
 		return every(all, func(m *member) bool { return m.state() == state })
 	})
 }

@@ -130,7 +130,7 @@ func callsPanel(cfg config, k kind, r result) *plot.Plot {
 	if k != unguarded {
 		p.Y.Min = -0.15 * p.Y.Max
 		for _, s := range []resilience.State{resilience.StateClosed, resilience.StateOpen, resilience.StateHalfOpen} {
-			p.Legend.Add("breaker "+s.String(), swatch{stateColors[s]})
+			p.Legend.Add("breaker "+string(s), swatch{stateColors[s]})
 		}
 		p.Add(painter(func(c draw.Canvas, x, y func(float64) vg.Length) {
 			states(c, r.changes, cfg.end(), x, c.Min.Y, y(0.3*p.Y.Min))

@@ -96,13 +96,13 @@ func (a *agent) show(tool string, got answer, code resilience.Code) {
 func (a *agent) awaitClosed(tool string) error {
 	for a.ctx.Err() == nil {
 		var health struct {
-			Tools []struct{ Tool, State string }
+			Tools []resilience.Health
 		}
 		if err := json.Unmarshal([]byte(a.ask(gosdk.HealthTool, nil, 0).text), &health); err != nil {
 			return err
 		}
 		for _, t := range health.Tools {
-			if t.Tool == tool && t.State == resilience.StateClosed.String() {
+			if t.Tool == tool && t.State == resilience.StateClosed {
 				return nil
 			}
 		}

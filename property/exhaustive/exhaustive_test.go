@@ -100,7 +100,7 @@ type sequence struct {
 }
 
 func newSequence() *sequence {
-	s := &sequence{began: time.Now()}
+	s := &sequence{began: time.Now(), model: model{state: resilience.StateClosed}}
 	s.breaker = resilience.NewBreaker("x", resilience.BreakerConfig{
 		Failures: maxFailures, Cooldown: cooldown, ProbeTimeout: probeTimeout,
 		OnChange: func(_ string, from, to resilience.State) {

@@ -34,7 +34,7 @@ type entry struct {
 // ledgerOf returns the ledger of a breaker at present. w.mu must be held.
 func (w *world) ledgerOf(n int) *ledger {
 	var entries []entry
-	l := &ledger{breaker: w.breakers[n], admitted: make(map[*record]int)}
+	l := &ledger{breaker: w.breakers[n], state: resilience.StateClosed, admitted: make(map[*record]int)}
 	for _, r := range w.records {
 		if r.config.breaker != n {
 			continue
@@ -166,7 +166,8 @@ func (l *ledger) settle(r *record) {
 }
 
 // stateAt returns the state of a breaker just before a time.
-func (w *world) stateAt(name string, at time.Duration) (s resilience.State) {
+func (w *world) stateAt(name string, at time.Duration) resilience.State {
+	s := resilience.StateClosed
 	for _, c := range w.changes {
 		if c.Breaker == name && c.Time.Sub(w.begin) < at {
 			s = c.To
