@@ -51,7 +51,7 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 		return a, rejected
 	}
 	if e.opts.args != nil && e.debug() {
-		e.arguments = redactValue(e.opts.args, new(budget), 1) // now, since an abandoned tool may change them
+		e.arguments = redactValue(e.opts.args, 1) // now, since an abandoned tool may change them
 	}
 
 	g := e.guard

@@ -19,7 +19,7 @@ func (e *entry) present(err *Error, attempts int) {
 		return
 	}
 
-	d := redactMap(err.Details, new(budget), 0)
+	d := redactMap(err.Details, 0)
 	d["tool"] = e.tool
 	d["attempt"] = attempts
 	d["elapsed"] = formatDuration(time.Since(e.start))

@@ -130,7 +130,7 @@ func (e *entry) notifyEnd(err *Error, attempts int, counted bool) {
 		end.Breaker = e.breaker.name
 	}
 	if e.arguments != nil {
-		end.Arguments = redactValue(e.arguments, new(budget), 1) // the caller may modify its own
+		end.Arguments = redactValue(e.arguments, 1) // the caller may modify its own
 	}
 	switch {
 	case err == nil:

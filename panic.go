@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime/debug"
 )
 
@@ -18,16 +17,13 @@ type PanicError struct {
 	Stack []byte // where, as runtime/debug.Stack formats it
 }
 
-// Error returns the text of the panic's value, or only its type.
+// Error returns the text of the panic's value if that is an error, a string or a fmt.Stringer, and its type otherwise.
 func (p *PanicError) Error() string {
 	switch p.Value.(type) {
-	case nil, error, fmt.Stringer:
-	default:
-		if k := reflect.TypeOf(p.Value).Kind(); k > reflect.Complex128 && k != reflect.String {
-			return fmt.Sprintf("panic: a value of type %T", p.Value) // one that contains itself can't be printed
-		}
+	case error, string, fmt.Stringer:
+		return fmt.Sprint("panic: ", p.Value)
 	}
-	return fmt.Sprint("panic: ", p.Value)
+	return fmt.Sprintf("panic: a value of type %T", p.Value) // to print one that contains itself ends the process
 }
 
 // Unwrap returns the panic's value if it is an error.

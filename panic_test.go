@@ -22,12 +22,11 @@ func TestPanicHasItsValueAndItsStack(t *testing.T) {
 	assert.Contains(t, string(p.Stack), "panicking")
 }
 
-// Only simple values are printed: a value that contains itself has no end.
-func TestPanicHasTheTextOfASimpleValue(t *testing.T) {
-	type code int
+// Other values aren't printed: one that contains itself has no end.
+func TestPanicHasTheTextOfAnErrorOrAString(t *testing.T) {
 	for want, value := range map[string]any{
-		"boom": errors.New("boom"), "1s": time.Second, "7": code(7), "true": true, "1.5": 1.5, "<nil>": nil,
-		"a value of type *int": new(int), "a value of type []string": []string{"a"},
+		"boom": errors.New("boom"), "text": "text", "1s": time.Second,
+		"a value of type int": 7, "a value of type []string": []string{"a"},
 	} {
 		assert.EqualError(t, &resilience.PanicError{Value: value}, "panic: "+want)
 	}

@@ -11,47 +11,35 @@ const (
 	redacted    = "[REDACTED]"
 	truncated   = "...[truncated]"
 	tooDeep     = "[too deep]"
-	tooMuch     = "[too much]"
 	unprintable = "[unprintable]"
 	maxRunes    = 200
 	maxDepth    = 32
-	maxValues   = 10_000
 )
 
 // Redact returns a deep copy of args that is fit for a log. The value of a sensitive key becomes "[REDACTED]". A key is
 // sensitive if one of its words is password, token, secret, key, auth, credential or a similar one: api_key and apiKey
 // are, and keyword isn't. Strings and keys of more than 200 characters are cut, and such a key is sensitive. Values
-// deeper than 32 levels or after the first 10,000 are replaced by a note, and those of unknown types by their JSON. A
-// nil map stays nil.
+// deeper than 32 levels are replaced by a note, and those of unknown types by their JSON. A nil map stays nil.
 func Redact(args map[string]any) map[string]any {
 	if args == nil {
 		return nil
 	}
-	return redactMap(args, new(budget), 0)
+	return redactMap(args, 0)
 }
 
-// A budget counts the values of a copy. A map that contains itself twice would have 2^depth of them.
-type budget int
-
-func redactMap(m map[string]any, b *budget, depth int) map[string]any {
-	out := make(map[string]any, min(len(m), maxValues))
+func redactMap(m map[string]any, depth int) map[string]any {
+	out := make(map[string]any, len(m))
 	for k, v := range m {
 		key := truncate(k)
 		if key != k || sensitive(k) {
 			v = redacted
 		}
-		out[key] = redactValue(v, b, depth+1)
-		if *b > maxValues {
-			break
-		}
+		out[key] = redactValue(v, depth+1)
 	}
 	return out
 }
 
-func redactValue(v any, b *budget, depth int) any {
-	if *b++; *b > maxValues {
-		return tooMuch
-	}
+func redactValue(v any, depth int) any {
 	if depth > maxDepth {
 		return tooDeep
 	}
@@ -70,11 +58,11 @@ func redactValue(v any, b *budget, depth int) any {
 		if v == nil {
 			return nil
 		}
-		return redactMap(v, b, depth)
+		return redactMap(v, depth)
 	case []any:
-		out := make([]any, 0, min(len(v), maxValues))
-		for i := 0; i < len(v) && *b <= maxValues; i++ {
-			out = append(out, redactValue(v[i], b, depth+1))
+		out := make([]any, len(v))
+		for i, inner := range v {
+			out[i] = redactValue(inner, depth+1)
 		}
 		return out
 	}
@@ -83,7 +71,7 @@ func redactValue(v any, b *budget, depth int) any {
 	if err != nil {
 		return unprintable
 	}
-	return redactValue(plain, b, depth)
+	return redactValue(plain, depth)
 }
 
 // plainJSON returns what the JSON of v holds, as maps, slices and values without a type of their own.
