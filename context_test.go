@@ -97,6 +97,18 @@ func TestContextEndsWithItsCall(t *testing.T) {
 	}
 }
 
+// Mocks print their arguments. The fields of a context that is in use must not be read then.
+func TestContextsPrintTheirTypes(t *testing.T) {
+	print := func(ctx context.Context) (string, error) { return fmt.Sprint(ctx), nil }
+	text, err := resilience.Do(t.Context(), guardWith(t, resilience.Tool{}), "x", print)
+	require.NoError(t, err)
+	assert.Equal(t, "resilience.attempt", text)
+
+	text, err = resilience.WithTimeout(t.Context(), "x", time.Second, print)
+	require.NoError(t, err)
+	assert.Equal(t, "resilience.callContext", text)
+}
+
 func TestContextHasTheDeadlineOfTheCall(t *testing.T) {
 	long := resilience.Tool{MaxTimeout: time.Hour}
 	for name, tc := range map[string]struct {

@@ -338,10 +338,13 @@ func TestPromise8ErrorsAroundOneThatHadNoEffect(t *testing.T) {
 		err    error
 		repeat bool
 	}{
-		"an Error of a single call":    {&resilience.Error{Code: code, Retryable: true, Err: none}, true},
-		"an Error of several":          {&resilience.Error{Code: "BUSY", Retryable: true, Err: none}, false},
-		"a panic":                      {&resilience.Error{Code: code, Retryable: true, Err: panicked}, false},
-		"several, then no connection":  {&resilience.Error{Code: "BUSY", Retryable: true, Err: down}, false},
+		"an Error of a single call":   {&resilience.Error{Code: code, Retryable: true, Err: none}, true},
+		"an Error of several":         {&resilience.Error{Code: "BUSY", Retryable: true, Err: none}, false},
+		"a panic":                     {&resilience.Error{Code: code, Retryable: true, Err: panicked}, false},
+		"several, then no connection": {&resilience.Error{Code: "BUSY", Retryable: true, Err: down}, false},
+		"a limit that ends soon": {
+			&resilience.Error{Code: resilience.CodeRateLimited, Retryable: true, RetryAfter: time.Second}, true,
+		},
 		"an error of os that holds it": {&os.LinkError{Op: "rename", Err: none}, true},
 		"one of os that doesn't":       {&os.LinkError{Op: "symlink", Err: syscall.ESTALE}, false},
 		"an open and a dial":           {errors.Join(unopened, syscall.ECONNREFUSED), true},

@@ -138,9 +138,6 @@ func causeText(err error) string {
 		several = []error{single}
 	}
 	for _, inner := range several {
-		if inner == nil {
-			continue
-		}
 		if cause := causeText(inner); !strings.Contains(text, cause) {
 			text += ": " + cause
 		}

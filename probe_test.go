@@ -130,6 +130,25 @@ func TestCallsBesideAProbeThatFails(t *testing.T) {
 	})
 }
 
+func TestPromise2ProbeFailsWhileACallIsTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		b := probed(t, resilience.BreakerConfig{Probe: func(context.Context) error {
+			if down.Load() {
+				return errBoom
+			}
+			return resilience.MarkInvalid(errBoom) // so that a call may be the probe
+		}})
+		time.Sleep(time.Minute)
+		done, err := b.Allow()
+		require.NoError(t, err)
+		down.Store(true)
+		time.Sleep(100 * time.Second)
+		done(nil)
+		assert.Equal(t, resilience.StateClosed, b.State())
+	})
+}
+
 func TestProbeThatTellsNothingLeavesTheProbeToACall(t *testing.T) {
 	for name, probe := range map[string]func(context.Context) error{
 		"it panics":           func(context.Context) error { panic("p") },

@@ -160,6 +160,21 @@ func TestRetryThatDoesNotFitIsNotMade(t *testing.T) {
 	}
 }
 
+// Nobody reports progress during the delay, so it must fit into the Timeout of the call around it.
+func TestPromise9DelayThatDoesNotFitIntoTheCallAround(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for timeout, want := range map[time.Duration]int{10*time.Second + 1: 2, 10 * time.Second: 1} {
+			x := resilience.Tool{Timeout: timeout, MaxTimeout: time.Minute}
+			r, _ := runTool(t, x, func(ctx context.Context) (int, error) {
+				retry := resilience.Retry{MaxElapsed: -1, Backoff: tenSecondsApart}
+				attempts, _ := resilience.WithRetry(ctx, retry, failing(1, errBoom))
+				return attempts, nil
+			})
+			assert.Equal(t, want, r.Value, timeout)
+		}
+	})
+}
+
 func TestWithRetryEndsIfTheCallerLeavesDuringADelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errGone := errors.New("gone")
