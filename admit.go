@@ -57,7 +57,7 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	g := e.guard
 	e.outer = attemptOf(ctx)
 	g.inFlight.Add(1) // before closed is read, so that Close waits for the call
-	if g.Closed() && !e.outer.belongsTo(g, "") {
+	if g.closed.Load() && !e.outer.belongsTo(g, "") {
 		g.inFlight.Add(-1)
 		return a, shuttingDownError(e.tool)
 	}
@@ -66,7 +66,7 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	e.state = s
 	e.breaker = g.breakerOf(s, e.opts)
 	e.setLimits()
-	n, rejected := e.enter(ctx)
+	over, rejected := e.enter(ctx)
 	if e.same != nil || rejected != nil {
 		return a, rejected
 	}
@@ -78,7 +78,7 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 		if a, rejected = e.breaker.admit(e.limits.maximum); rejected != nil {
 			s.leave() // until it is admitted or ends: a call that is held takes no place of Tool.MaxInFlight
 			a, rejected = e.hold(ctx, rejected)
-			n = s.inFlight.Add(1)
+			over = e.isOver(s.inFlight.Add(1))
 		}
 		if rejected != nil {
 			rejected.Tool = e.tool
@@ -88,7 +88,7 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	switch {
 	case g.overloaded(s):
 		rejected = overloadedError(e.tool, "earlier calls")
-	case e.isOver(n):
+	case over:
 		rejected = overloadedError(e.tool, "calls")
 	}
 	if rejected != nil && a.b != nil {
@@ -97,20 +97,19 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	return a, rejected
 }
 
-// enter counts the call among those in flight, once it has waited for the same call, and waits for a slot. n is how
-// many are in flight then, or zero if it has its slot.
-func (e *entry) enter(ctx context.Context) (n int64, rejected *Error) {
-	e.once.sum = e.onceSum()
+// enter waits for the same call, counts this one among those in flight, and waits for a slot if the tool has a MaxWait.
+// It reports whether the call is over the tool's MaxInFlight.
+func (e *entry) enter(ctx context.Context) (over bool, rejected *Error) {
 	e.same, rejected = e.join(ctx)
-	n = e.state.inFlight.Add(1)
+	over = e.isOver(e.state.inFlight.Add(1))
 	if e.same != nil || rejected != nil {
-		return n, rejected
+		return over, rejected
 	}
 
-	if e.isOver(n) && e.state.MaxWait > 0 && e.breaker.State() == StateClosed {
-		return 0, e.waitInLine(ctx)
+	if over && e.state.MaxWait > 0 && e.breaker.State() == StateClosed {
+		return false, e.waitInLine(ctx)
 	}
-	return n, nil
+	return over, nil
 }
 
 // isOver reports whether the n-th call in flight is over the tool's MaxInFlight.
@@ -152,7 +151,7 @@ func (e *entry) exit() {
 
 // setLimits sets the limits of the whole call. Without a MaxTimeout, its timeout is its maximum too.
 func (e *entry) setLimits() {
-	e.toolTimeout = e.guard.Timeout(e.tool)
+	e.toolTimeout = e.state.Timeout
 	timeout, maximum := e.toolTimeout, max(e.toolTimeout, e.state.MaxTimeout)
 	if extensible := maximum > timeout; e.opts.timeoutSet {
 		timeout = e.opts.timeout

@@ -77,38 +77,32 @@ func (c *callContext) schedule(now time.Duration) {
 		return
 	}
 
-	wait := max(c.due()-now, 1) // under the race detector, a bubble's timer must not be due at once
-	if c.deadline < c.limits.due {
-		wait = add(wait, time.Millisecond) // the parent comes first, since it has the cause
-	}
+	wait := max(c.limits.due-now, 1) // under the race detector, a bubble's timer must not be due at once
 	switch {
 	case c.timer == nil:
 		c.timer = time.AfterFunc(wait, c.expire)
-	case c.due() == never: // during a pause
+	case c.limits.due == never: // during a pause
 		c.timer.Stop()
 	default:
 		c.timer.Reset(wait)
 	}
 }
 
-// due returns when the context must end. c.mu must be held.
-func (c *callContext) due() time.Duration { return min(c.limits.due, c.deadline) }
-
-// timeUp reports whether the context must have ended by now, by its own timeout rather than by the parent's
-// deadline, and which time the call has exceeded then.
-func (c *callContext) timeUp() (up, own bool, exceeded time.Duration) {
+// timeUp reports whether the context must have ended by now, by its timeout rather than by the parent's deadline, and
+// which time the call has exceeded then.
+func (c *callContext) timeUp() (up, byTimeout bool, exceeded time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	up, own, exceeded = time.Since(c.start) >= c.due(), c.limits.due <= c.deadline, c.limits.exceeded()
-	if !own {
-		exceeded = c.deadline
+	now := time.Since(c.start)
+	if c.deadline < c.limits.due {
+		return now >= c.deadline, false, c.deadline
 	}
-	return up, own, exceeded
+	return now >= c.limits.due, true, c.limits.exceeded()
 }
 
 // expire ends the context if its time is up.
 func (c *callContext) expire() {
-	up, own, exceeded := c.timeUp()
+	up, byTimeout, exceeded := c.timeUp()
 	switch {
 	case !up: // the timeout was extended just before the timer fired
 	case c.end.Load() != nil:
@@ -116,7 +110,7 @@ func (c *callContext) expire() {
 	case c.Context.Err() != nil:
 		c.parentEnded()
 	default:
-		c.finish(newEnding(context.DeadlineExceeded, TimeoutError(c.tool, exceeded), own))
+		c.finish(newEnding(context.DeadlineExceeded, TimeoutError(c.tool, exceeded), byTimeout))
 	}
 }
 
@@ -129,11 +123,11 @@ func (c *callContext) parentEnded() {
 		return
 	}
 
-	up, own, exceeded := c.timeUp()
+	up, byTimeout, exceeded := c.timeUp()
 	if up {
 		e.Message = TimeoutError(c.tool, exceeded).Message
 	}
-	c.finish(newEnding(context.DeadlineExceeded, e, up && own))
+	c.finish(newEnding(context.DeadlineExceeded, e, up && byTimeout))
 }
 
 // finish is the only way in which the context ends. The first ending holds. The ending of a call that has returned also

@@ -50,29 +50,23 @@ var (
 
 // onceSum returns the sum of the key, before the tool can change its arguments. It is zero if no call is the same.
 func (e *entry) onceSum() (none [sha256.Size]byte) {
-	r, what := e.opts.request, []byte(e.opts.once)
+	r, key := e.opts.request, e.opts.once
 	agent := cmp.Or(r.Caller, r.Session)
-	if e.guard.cfg.OnceFor < 0 || e.effect().repeatable() {
+	byArguments := key == "" && agent != "" && !r.Client && e.opts.args != nil
+	if key == "" && !byArguments || e.guard.cfg.OnceFor < 0 || e.effect().repeatable() {
 		return none
 	}
-	if len(what) == 0 && agent != "" && !r.Client && e.opts.args != nil {
-		what = canonical([]any{e.opts.args, r.Input})
-	}
-	if len(what) == 0 {
-		return none
-	}
-	text, _ := json.Marshal([]string{e.tool, agent, string(what)}) // it can't fail
-	return sha256.Sum256(text)
-}
 
-// canonical returns v as JSON with sorted keys, nil if it has none.
-func canonical(v any) []byte {
-	plain, err := plainJSON(v)
-	if err != nil {
-		return nil
+	if byArguments {
+		plain, err := plainJSON([]any{e.opts.args, r.Input})
+		if err != nil {
+			return none
+		}
+		text, _ := json.Marshal(plain) // it can't fail, and sorts the keys
+		key = string(text)
 	}
-	text, _ := json.Marshal(plain) // it can't fail
-	return text
+	text, _ := json.Marshal([]string{e.tool, agent, key}) // it can't fail
+	return sha256.Sum256(text)
 }
 
 // orphan notes that the agent won't learn how the tool ends. Of several calls that are the same, the first is joined.
@@ -140,7 +134,7 @@ func (g *Guard) forget(o *orphan) {
 // join waits for the orphan that is the same call as this one, if there is one, and returns it if it has succeeded. It
 // returns an error if its outcome is unknown, or if this call ends first. Otherwise the call has to be made.
 func (e *entry) join(ctx context.Context) (*orphan, *Error) {
-	if e.once.isNone() {
+	if e.once.sum = e.onceSum(); e.once.isNone() {
 		return nil, nil
 	}
 	o := e.guard.orphans.get(e.once)
