@@ -30,11 +30,11 @@ func (m *meaning) addEvidence(err error) {
 	switch {
 	case is(err, context.DeadlineExceeded):
 		m.trouble(timedOut)
-	case is(err, driver.ErrBadConn), err == net.ErrClosed:
+	case is(err, driver.ErrBadConn, net.ErrClosed):
 		m.trouble("connection closed")
 	case err == io.ErrUnexpectedEOF:
 		m.lost = closed
-	case m.weight == weightUnknown && (is(err, fs.ErrNotExist) || is(err, fs.ErrExist) || is(err, fs.ErrPermission)):
+	case m.weight == weightUnknown && is(err, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission):
 		m.answer()
 	default:
 		m.addType(err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -70,8 +71,10 @@ func read(err error) meaning {
 			m.join(read(e))
 		}
 	}
-	if several == nil {
+	if single != nil {
 		m = read(single)
+	}
+	if several == nil {
 		m.add(err)
 	}
 	m.err = err
@@ -218,8 +221,8 @@ func (e *Error) meansClass() Class {
 // judge completes m by the last report of the backend, nil if there is none, and by the class of a failure that nothing
 // explains. Trouble in a report outweighs the type of the error. Any report explains an unknown error.
 func (m *meaning) judge(report *verdict, unexplained Class) {
-	trouble := report.inTrouble()
-	if trouble || report.limits() {
+	trouble, limited := report.inTrouble(), report.limits()
+	if trouble || limited {
 		m.retryAfter = max(m.retryAfter, report.retryAfter)
 	}
 
@@ -227,7 +230,7 @@ func (m *meaning) judge(report *verdict, unexplained Class) {
 	case m.unfinished():
 		m.class = ClassInvalid
 	case !m.undecided(): // an author or a rejection decides
-	case report.limits() && (trouble || m.weight == weightUnknown):
+	case limited && (trouble || m.weight == weightUnknown):
 		m.limit()
 	case trouble:
 		m.weight, m.class = weightTrouble, report.class
@@ -285,8 +288,8 @@ func (m *meaning) isTimeout() bool {
 	return m.weight != weightExplicit && (m.lost == timedOut || m.lost == networkTimeout)
 }
 
-// is reports whether err itself, rather than an error that it wraps, is target.
-func is(err, target error) bool {
+// is reports whether err itself, rather than an error that it wraps, is one of targets.
+func is(err error, targets ...error) bool {
 	asks, ok := err.(interface{ Is(error) bool })
-	return err == target || ok && asks.Is(target)
+	return slices.ContainsFunc(targets, func(t error) bool { return err == t || ok && asks.Is(t) })
 }
