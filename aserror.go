@@ -26,7 +26,7 @@ func (m *meaning) toError(tool string) *Error {
 
 	code, message := m.inOurWords(tool)
 	e := &Error{Code: code, Tool: tool, Message: message, Retryable: m.class == ClassTransient, Err: m.err}
-	e.class, e.reason = m.countedClass(), m.reason()
+	e.class, e.reason = m.countedClass(), m.reason
 	e.guidance.quiet = e.class.neutral()
 	if e.Retryable {
 		e.RetryAfter = m.retryAfter
@@ -66,12 +66,12 @@ func (m *meaning) inOurWords(tool string) (Code, string) {
 		return CodeValidation, sentence(tool, "rejected the request")
 	case m.class == ClassCanceled:
 		return CodeCanceled, canceledMessage
-	case m.lost == rateLimit:
+	case m.code == CodeRateLimited:
 		return CodeRateLimited, limitedMessage(tool, m.retryAfter)
-	case m.lost == timedOut:
+	case m.code == CodeTimeout:
 		return CodeTimeout, sentence(tool, timedOut)
-	case m.lost != "" && (m.class != ClassNeutral || m.weight > weightUnknown):
-		return CodeConnectionLost, lostPrefix + m.lost
+	case m.code == CodeConnectionLost && (m.class != ClassNeutral || m.weight > weightUnknown):
+		return CodeConnectionLost, lostPrefix + m.reason
 	}
 	return CodeToolFailed, sentence(tool, "failed")
 }
@@ -84,10 +84,10 @@ func (m *meaning) exhausted(tool string, attempts int) *Error {
 	}
 
 	message := sentence(tool, failedAfter(attempts))
-	if why := m.reason(); m.own != nil && m.own.Message != "" {
+	if m.own != nil && m.own.Message != "" {
 		message += ": " + m.own.Message
-	} else if why != "" && why != timedOut {
-		message += ": " + why
+	} else if m.reason != "" && m.code != CodeTimeout {
+		message += ": " + m.reason
 	}
 	e := newError(CodeRetryExhausted, tool, message, last.Retryable)
 	e.Err, e.Attempts, e.LastCode, e.RetryAfter, e.reason = m.err, attempts, last.Code, last.RetryAfter, last.reason

@@ -35,9 +35,9 @@ func BeginRequest(ctx context.Context) (end func(err error)) {
 
 // A verdict is what a backend has answered. It never changes.
 type verdict struct {
-	class      Class  // ClassNeutral for a good answer, ClassInvalid for a rejection; otherwise trouble
-	lost       string // as in a meaning, and so is status
-	status     int
+	class      Class // ClassNeutral for a good answer, ClassInvalid for a rejection; otherwise trouble
+	code       Code  // as in a meaning, and so are the next two
+	reason     string
 	retryAfter time.Duration
 	silent     bool // only noEffect is known
 	noEffect   bool // the request certainly changed nothing
@@ -47,7 +47,7 @@ type verdict struct {
 func (v *verdict) inTrouble() bool { return v != nil && !v.class.neutral() }
 
 // limits reports whether v means that a rate limit is exhausted.
-func (v *verdict) limits() bool { return v != nil && v.lost == rateLimit }
+func (v *verdict) limits() bool { return v != nil && v.code == CodeRateLimited }
 
 // readVerdict returns the verdict on an error that a tool reports, nil if it is no answer.
 func readVerdict(err error) *verdict {
@@ -65,7 +65,7 @@ func readVerdict(err error) *verdict {
 func (m *meaning) verdict() *verdict {
 	class := m.countedClass()
 	return &verdict{
-		class: class, lost: m.lost, status: m.status, retryAfter: m.retryAfter,
+		class: class, code: m.code, reason: m.reason, retryAfter: m.retryAfter,
 		silent: m.ambiguous && m.weight == weightUnknown, noEffect: m.noEffect || class == ClassInvalid,
 	}
 }

@@ -187,8 +187,8 @@ func (c *call) cutOff(end *ending, f *failure) {
 		began = !v.noEffect || c.scope.changes.Load() > 0
 		e.RetryAfter = v.retryAfter
 		e.suggest(nil)
-		if v.lost != "" && v.lost != timedOut {
-			e.Message += "; the last attempt: " + v.lost
+		if v.code != "" && v.code != CodeTimeout {
+			e.Message += "; the last attempt: " + v.reason
 		}
 		if v.limits() {
 			o = outcomeNeutral

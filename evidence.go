@@ -1,7 +1,6 @@
 package resilience
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"database/sql/driver"
@@ -12,6 +11,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -29,11 +29,11 @@ const (
 func (m *meaning) addEvidence(err error) {
 	switch {
 	case is(err, context.DeadlineExceeded):
-		m.trouble(timedOut)
+		m.trouble(CodeTimeout, timedOut)
 	case is(err, driver.ErrBadConn, net.ErrClosed):
-		m.trouble("connection closed")
+		m.trouble(CodeConnectionLost, "connection closed")
 	case err == io.ErrUnexpectedEOF:
-		m.lost = closed
+		m.code, m.reason = CodeConnectionLost, closed
 	case m.weight == weightUnknown && is(err, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission):
 		m.answer()
 	default:
@@ -53,7 +53,7 @@ func (m *meaning) addType(err error) {
 		m.unknown()
 	case *url.Error: // of an http.Client that got no answer, or a part of one
 		if x.Op != "parse" && (x.Err == io.EOF || x.Err == io.ErrUnexpectedEOF) {
-			m.trouble(closed)
+			m.trouble(CodeConnectionLost, closed)
 		}
 	case *fs.PathError:
 		m.addPath(x)
@@ -73,7 +73,7 @@ func (m *meaning) addType(err error) {
 		}
 	case net.Error: // only its timeouts: packages use its methods for any answer of a server
 		if x.Timeout() {
-			m.trouble(networkTimeout)
+			m.trouble(CodeConnectionLost, networkTimeout)
 			m.noEffect = err.Error() == "net/http: TLS handshake timeout" // of a type that isn't exported
 		}
 	default:
@@ -81,10 +81,12 @@ func (m *meaning) addType(err error) {
 	}
 }
 
-// trouble notes that the backend is in trouble. The reason of an inner error is more precise.
-func (m *meaning) trouble(lost string) {
+// trouble notes that the backend is in trouble, and why if that is known. The reason of an inner error is more precise.
+func (m *meaning) trouble(code Code, reason string) {
 	m.weight, m.class, m.ambiguous = weightTrouble, ClassTransient, false
-	m.lost = cmp.Or(m.lost, lost)
+	if m.code == "" && reason != "" {
+		m.code, m.reason = code, reason
+	}
 }
 
 // refuse notes that a rate limit declined the request before anything was done.
@@ -97,12 +99,15 @@ func (m *meaning) refuse() {
 func (m *meaning) answer() { m.weight, m.class = weightAnswer, ClassInvalid }
 
 // unknown notes that an agent brings such errors about, as well as a backend in trouble.
-func (m *meaning) unknown() { m.weight, m.ambiguous, m.lost = weightUnknown, true, "" }
+func (m *meaning) unknown() {
+	m.weight, m.ambiguous = weightUnknown, true
+	m.code, m.reason = "", ""
+}
 
 // addErrno adds an error number. EINTR and its like are without a reason.
 func (m *meaning) addErrno(n syscall.Errno) {
 	if lost, ok := troubles[n]; ok {
-		m.trouble(lost)
+		m.trouble(CodeConnectionLost, lost)
 		m.noEffect = lost == refused
 	} else if errors.Is(n, syscall.EISDIR) || errors.Is(n, syscall.ENOTDIR) {
 		m.answer()
@@ -122,7 +127,7 @@ func (m *meaning) addOp(op *net.OpError) {
 		sys && (op.Op == "write" || n == syscall.EINVAL): // a message that is too large, or an invalid address
 		m.unknown()
 	default:
-		m.trouble("network error")
+		m.trouble(CodeConnectionLost, "network error")
 	}
 }
 
@@ -131,18 +136,18 @@ func (m *meaning) addLookUp(err *net.DNSError) {
 	m.noEffect = true
 	if err.IsNotFound || err.Err == "unrecognized address" {
 		m.unknown()
-		m.lost = hostNotFound // for callers that take unknown errors for trouble
+		m.code, m.reason = CodeConnectionLost, hostNotFound // for callers that take unknown errors for trouble
 		return
 	}
-	m.trouble("")
-	m.lost = "the host can't be looked up" // a better reason than a timeout
+	m.trouble("", "")
+	m.code, m.reason = CodeConnectionLost, "the host can't be looked up" // a better reason than a timeout
 }
 
 // addPath adds an operation on a path, which is no connection: a program that an agent's words have ended doesn't read
 // from its pipe either. To open a file, or to start a program, does nothing before it fails.
 func (m *meaning) addPath(err *fs.PathError) {
-	m.noEffect = m.weight == weightTrouble && m.lost == "" && (err.Op == "open" || err.Op == "fork/exec")
-	if m.lost != "" {
+	m.noEffect = m.weight == weightTrouble && m.code == "" && (err.Op == "open" || err.Op == "fork/exec")
+	if m.code != "" {
 		m.unknown()
 	}
 }
@@ -157,7 +162,7 @@ func (m *meaning) addSQLState(state string) {
 
 	switch state[:2] {
 	case "08", "40", "53", "57", "58":
-		m.trouble("")
+		m.trouble("", "")
 	case "00", "01", "02": // success, a warning, no data
 	case "HY", "70": // MySQL's for any other error, or for a query that was killed
 		m.unknown()
@@ -181,12 +186,11 @@ func (m *meaning) addStatus(status int) {
 	case status == 408, status == 423, status == 425:
 		m.ambiguous = true
 	case status == 504:
-		m.trouble(timedOut)
+		m.trouble(CodeTimeout, timedOut)
 	case status == 429:
 		m.refuse()
 	case status >= 500 && status != 501 && status != 505:
-		m.trouble("")
-		m.status = status
+		m.trouble("", "status "+strconv.Itoa(status))
 	case status >= 400:
 		m.answer()
 	}
@@ -213,7 +217,9 @@ func (m *meaning) addOther(err error) {
 		code := status.Call(nil)[0].MethodByName("Code").Call(nil)[0].Uint()
 		if code < uint64(len(statusOfGRPC)) {
 			m.addStatus(statusOfGRPC[code])
-			m.status = 0
+			if m.code == "" {
+				m.reason = "" // no status of HTTP
+			}
 		}
 		return
 	}
@@ -221,7 +227,7 @@ func (m *meaning) addOther(err error) {
 	switch v = reflect.Indirect(v); {
 	case v.Kind() != reflect.Struct:
 	case v.Type() == plainText && err.Error() == "invalid connection":
-		m.trouble("connection closed")
+		m.trouble(CodeConnectionLost, "connection closed")
 	case v.FieldByName("SQLState").IsValid():
 		m.addMySQL(v.FieldByName("SQLState"), v.FieldByName("Number"))
 	}
@@ -232,7 +238,7 @@ func (m *meaning) addOther(err error) {
 func (m *meaning) addMySQL(state, number reflect.Value) {
 	switch {
 	case number.IsValid() && number.CanUint() && slices.Contains([]uint64{1040, 1203, 1226}, number.Uint()):
-		m.trouble("")
+		m.trouble("", "")
 	case state.CanInterface():
 		code, _ := state.Interface().([5]byte)
 		m.addSQLState(strings.Trim(string(code[:]), "\x00"))
@@ -250,9 +256,9 @@ func lostMessage(err error) string {
 	case m.own != nil && m.own.Code == CodeConnectionLost && m.own.Message != "":
 		return m.own.Message
 	case errors.Is(err, io.EOF):
-		m.lost = closed
-	case m.lost == timedOut:
-		m.lost = networkTimeout
+		m.reason = closed
+	case m.code == CodeTimeout:
+		m.reason = networkTimeout
 	}
-	return ConnectionLostError(m.lost).Message
+	return ConnectionLostError(m.reason).Message
 }

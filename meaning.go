@@ -1,11 +1,9 @@
 package resilience
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -32,8 +30,8 @@ type meaning struct {
 	own        *Error // the outermost *Error, which the agent reads; nil if there is none
 	weight     weight
 	class      Class         // before MarkNeutral, see countedClass
-	lost       string        // why the connection is lost, for an agent, or timedOut or rateLimit; empty if unknown
-	status     int           // of HTTP, if it means trouble; zero if unknown
+	code       Code          // that types of errors and reports mean; empty means TOOL_FAILED
+	reason     string        // why the call failed, in a few words for an agent; empty if unknown
 	retryAfter time.Duration // how long the error asks to wait; zero if it doesn't
 
 	noEffect       bool // the failed operation certainly changed nothing
@@ -42,8 +40,7 @@ type meaning struct {
 	ambiguous      bool // an agent brings such errors about, as well as a backend in trouble
 }
 
-// These reasons in meaning.lost make a TIMEOUT or a RATE_LIMITED rather than a CONNECTION_LOST. With
-// networkTimeout, which is one, only some deadline has passed.
+// The reasons of TIMEOUT and RATE_LIMITED. Those of CONNECTION_LOST are in evidence.go.
 const (
 	timedOut  = "timed out"
 	rateLimit = "rate limit"
@@ -190,7 +187,7 @@ func (m *meaning) addError(e *Error) {
 	case CodeRateLimited:
 		m.refuse()
 	case CodeTimeout:
-		m.lost = timedOut
+		m.code, m.reason = CodeTimeout, timedOut
 	case CodeRetryExhausted, CodeCanceled:
 		if _, ofConnector := e.Err.(*notMade); ofConnector {
 			m.weight, m.noEffect = weightDeclined, true
@@ -233,8 +230,8 @@ func (m *meaning) judge(report *verdict, unexplained Class) {
 	case limited && (trouble || m.weight == weightUnknown):
 		m.limit()
 	case trouble:
-		m.weight, m.class = weightTrouble, report.class
-		m.lost, m.status = cmp.Or(m.lost, report.lost), cmp.Or(m.status, report.status)
+		m.trouble(report.code, report.reason)
+		m.class = report.class
 	case m.weight != weightUnknown: // its type has decided
 	case report != nil:
 		m.class = report.class
@@ -245,14 +242,6 @@ func (m *meaning) judge(report *verdict, unexplained Class) {
 	}
 }
 
-// reason returns why the call failed in a few words, "" if that isn't known.
-func (m *meaning) reason() string {
-	if m.lost == "" && m.status != 0 {
-		return "status " + strconv.Itoa(m.status)
-	}
-	return m.lost
-}
-
 // countedClass returns the class for breakers and retries.
 func (m *meaning) countedClass() Class {
 	if m.neutral {
@@ -261,14 +250,13 @@ func (m *meaning) countedClass() Class {
 	return m.class
 }
 
-// isLost reports whether the connection was lost, rather than that the time was up or a limit was exhausted.
-func (m *meaning) isLost() bool {
-	return m.lost != "" && m.lost != timedOut && m.lost != networkTimeout && m.lost != rateLimit
-}
+// isLost reports whether the connection was lost, rather than slow.
+func (m *meaning) isLost() bool { return m.code == CodeConnectionLost && m.reason != networkTimeout }
 
 // limit notes that a rate limit declined the request: the backend is alive, but doesn't answer now.
 func (m *meaning) limit() {
-	m.weight, m.class, m.lost = weightDeclined, ClassTransient, rateLimit
+	m.weight, m.class = weightDeclined, ClassTransient
+	m.code, m.reason = CodeRateLimited, rateLimit
 }
 
 // rejected reports whether another guard, a Connector or a rate limit rejected what the tool asked for.
@@ -285,7 +273,7 @@ func (m *meaning) isTimeout() bool {
 	if m.own != nil {
 		return m.own.Code == CodeTimeout && m.class == ClassTransient
 	}
-	return m.weight != weightExplicit && (m.lost == timedOut || m.lost == networkTimeout)
+	return m.weight != weightExplicit && (m.code == CodeTimeout || m.reason == networkTimeout)
 }
 
 // is reports whether err itself, rather than an error that it wraps, is one of targets.

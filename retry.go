@@ -56,7 +56,7 @@ func (r *Retry) next(n int, m *meaning, start time.Time) (delay time.Duration, o
 	if late && n == 1 && m.retryAfter == 0 && m.isLost() {
 		return 0, true, false
 	}
-	soon := m.retryAfter <= r.Backoff.Max && (m.lost != rateLimit || m.retryAfter > 0)
+	soon := m.retryAfter <= r.Backoff.Max && (m.code != CodeRateLimited || m.retryAfter > 0)
 	return delay, soon && !late, false
 }
 

@@ -122,7 +122,7 @@ func (t *ticket) done(err error) {
 		return
 	}
 	m := meaningOf(err)
-	t.settle(m.outcome(), m.reason())
+	t.settle(m.outcome(), m.reason)
 }
 
 // WithBreaker calls fn on this goroutine if b admits the call, and reports the result to b. It returns the value and

@@ -118,11 +118,11 @@ func readFailure(ctx context.Context, err error, answered bool) *verdict {
 
 	m := meaningOf(err)
 	switch {
-	case m.lost == hostNotFound && answered:
-		m.trouble("")
+	case m.reason == hostNotFound && answered:
+		m.trouble("", "")
 	case m.weight == weightUnknown && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
-		m.trouble(closed) // no answer
-	case m.lost == "" && !m.noEffect:
+		m.trouble(CodeConnectionLost, closed) // no answer
+	case m.code == "" && !m.noEffect:
 		return nil // it may be about the request, such as a header that can't be sent
 	}
 	return m.verdict()
@@ -141,7 +141,7 @@ func readAnswer(res *http.Response) *verdict {
 		m.class = ClassInvalid
 	}
 	if limited && res.StatusCode < 400 && res.Header.Get("Retry-After") == "" { // which is for polling there
-		m.lost = rateLimit
+		m.code, m.reason = CodeRateLimited, rateLimit
 	}
 
 	m.retryAfter = after
