@@ -39,8 +39,8 @@ type phase struct {
 	since    time.Time                                  // when the breaker opened
 	reason   string                                     // of Isolate, or why the last call failed
 
-	// until is when an open breaker lets a call be the probe, and when the probe of a half-open one has
-	// failed. While the breaker is half-open, these are guarded by its mutex.
+	// until is when the phase ends if nothing else ends it: an open breaker lets a call be the probe then, and the
+	// probe of a half-open one has failed. While the breaker is half-open, these are guarded by its mutex.
 	until     time.Time
 	slots     int  // for calls that may be probes
 	contended bool // a call was rejected because there was no slot

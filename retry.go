@@ -176,37 +176,36 @@ func (r *Retry) notify(n int, delay time.Duration, err error) {
 // repeated, a tool that may, a call that is no probe, a Retry that has one left, time, and a backend for which retries
 // still help.
 func (c *call) retry(f *failure) (again bool) {
-	again = f.mayBeRepeated() && (!c.acted || c.effect().repeatable()) && !c.current.ticket.isProbe()
+	may := f.mayBeRepeated() && (!c.acted || c.effect().repeatable()) && !c.current.ticket.isProbe()
 	r, n := c.state.Retry, c.current.number
 	var delay time.Duration
 	var exhausted bool
-	if again {
-		delay, again, exhausted = r.next(n, &f.meaning, c.start)
+	if may {
+		delay, may, exhausted = r.next(n, &f.meaning, c.start)
 	}
-
-	switch {
-	case exhausted:
+	if exhausted {
 		c.finish(f.exhausted(c.tool, n), f.outcome)
 		return false
-	case !again || !c.fits(delay) || !c.retriesHelp() || c.guard.overloaded(c.state):
+	}
+	if !may || !c.fits(delay) || !c.retriesHelp() || c.guard.overloaded(c.state) {
 		c.finish(c.errorOf(f), f.outcome)
 		return false
 	}
 
 	c.notifyRetry(n, delay, f.err)
 	sleep(c.scope.Context, delay)
-	switch end := c.scope.endIfDue(); {
-	case end != nil:
+	if end := c.scope.endIfDue(); end != nil {
 		c.cutOff(end, f)
-	case !c.effect().repeatable() && (c.scope.changes.Load() > 0 || c.scope.asked.Load()):
-		c.acted = true // a goroutine of the failed attempt has sent a request since
-		c.finish(c.errorOf(f), f.outcome)
-	case !c.isAdmitted():
-		c.finish(c.errorOf(f), f.outcome)
-	default:
-		return true
+		return false
 	}
-	return false
+	if c.scope.changes.Load() > 0 || c.scope.asked.Load() {
+		c.acted = true // a goroutine of the failed attempt has done that since
+	}
+	if c.acted && !c.effect().repeatable() || !c.isAdmitted() {
+		c.finish(c.errorOf(f), f.outcome)
+		return false
+	}
+	return true
 }
 
 // fits reports whether any of the call's time is left after delay.
