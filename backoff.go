@@ -13,7 +13,7 @@ import (
 type Jitter uint8
 
 const (
-	FullJitter  Jitter = iota // from [0, ceiling]: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015
+	FullJitter  Jitter = iota // from [0, ceiling]: Brooker, "Exponential Backoff And Jitter", AWS Blog, 2015
 	SmallJitter               // within 15% of the ceiling, but not above Max
 	NoJitter                  // the ceiling itself
 )
@@ -27,7 +27,7 @@ const (
 // In a [Retry] or a [ConnectorConfig], Base and Max must not be negative.
 type Backoff struct {
 	Base   time.Duration // the first ceiling; 0 means 500ms, and negative no delays
-	Max    time.Duration // the highest ceiling, not under Base; 0 means 60s, or Base if that is longer; negative no delays
+	Max    time.Duration // the highest ceiling, not under Base; 0 means 60s, or a longer Base; negative no delays
 	Jitter Jitter        // draws the delay from the ceiling; the zero value is FullJitter
 }
 

@@ -35,15 +35,15 @@ type Config struct {
 
 	Suggestions map[Code]string          // for agents, by code; that of TOOL_FAILED is also for codes of tools' own
 	Observers   []Observer               // receive the events of every call
-	Log         *slog.Logger             // for warnings, about panics in callbacks for example; nil means slog.Default()
+	Log         *slog.Logger             // for warnings, such as panics in callbacks; nil means slog.Default()
 	Scrub       func(text string) string // removes secrets from tools' texts for agents, after the package's [Scrub]
-	Debug       bool                     // lets agents read timeout, attempt, elapsed time, cause and [Redact]ed arguments
+	Debug       bool                     // lets agents read timeout, attempt, time, cause and [Redact]ed arguments
 }
 
 // Tool describes one tool. The zero value is all defaults. To leave time for another attempt, a tool whose requests may
 // hang gives each a shorter timeout than its own, with context.WithTimeout.
 type Tool struct {
-	Tier        Tier          // selects the timeout: Quick, Heavy or a key of Config.Timeouts; for the default, see [Tier]
+	Tier        Tier          // selects the timeout: Quick, Heavy or a key of Config.Timeouts; empty: see [Tier]
 	Timeout     time.Duration // of a call with all its attempts; 0 means the timeout of the tier
 	MaxTimeout  time.Duration // up to which [ReportProgress] and [MetaTimeout] extend that; 0 means that they don't
 	MaxInFlight int           // calls at once; a further one is OVERLOADED, which isn't counted; 0 means any number

@@ -15,7 +15,7 @@ import (
 type ConnectorConfig[C any] struct {
 	Name        string        // in events and logs; empty means "connection"
 	Backoff     Backoff       // the delays between dials; zero means 500ms to 60s with full jitter
-	MaxAttempts int           // failed dials in a row before there is none until [Connector.Reconnect]; 0 means no limit
+	MaxAttempts int           // failed dials in a row until there are none before [Connector.Reconnect]; 0 means any
 	DialTimeout time.Duration // of a single dial, which has failed if it exceeds that; 0 means 30s
 	Stable      time.Duration // how long a connection must last to restart the backoff; 0 means the longest delay
 	Close       func(C) error // called once for each connection; nil means its Close method, if it is an io.Closer
@@ -25,7 +25,7 @@ type ConnectorConfig[C any] struct {
 	// [Conn.Lost] and [Conn.Suspect] report losses.
 	Watch func(C) error
 
-	Check        func(context.Context, C) error // pings a suspect connection, which others use; nil means that it is lost
+	Check        func(context.Context, C) error // pings a suspect connection, still in use; nil means that it is lost
 	CheckTimeout time.Duration                  // of a single Check, which has failed if it exceeds that; 0 means 10s
 	Observers    []Observer                     // receive every change of the connection, see [Observer.Connection]
 	Log          *slog.Logger                   // for warnings about observers; nil means slog.Default()
@@ -64,7 +64,7 @@ type ConnectionState string
 const (
 	ConnectionDown      ConnectionState = "down"      // there is no connection: it is being dialed, or will be
 	ConnectionUp        ConnectionState = "up"        // there is a connection
-	ConnectionExhausted ConnectionState = "exhausted" // MaxAttempts dials in a row have failed; Reconnect makes the next one
+	ConnectionExhausted ConnectionState = "exhausted" // MaxAttempts dials in a row have failed; Reconnect dials
 	ConnectionClosed    ConnectionState = "closed"    // the connector was closed, for good
 )
 

@@ -29,14 +29,14 @@ func ExampleLogObserver() {
 	ctx := context.Background()
 	for range 2 {
 		_, _ = resilience.Do(ctx, guard, "cypher", func(context.Context) (int, error) {
-			return 0, resilience.MarkPermanent(errors.New("neo4j is gone"))
+			return 0, resilience.MarkPermanent(errors.New("neo4j died"))
 		})
 	}
 	_ = guard.Flush(ctx)
 	// Output:
-	// level=WARN msg="call failed" tool=cypher attempts=1 timeout=2m0s code=TOOL_FAILED counted=true error="neo4j is gone"
+	// level=WARN msg="call failed" tool=cypher attempts=1 timeout=2m0s code=TOOL_FAILED counted=true error="neo4j died"
 	// level=ERROR msg="breaker opened" breaker=cypher from=closed to=open cause=calls
-	// level=WARN msg="call failed" tool=cypher attempts=1 timeout=2m0s code=TOOL_FAILED counted=true error="neo4j is gone"
+	// level=WARN msg="call failed" tool=cypher attempts=1 timeout=2m0s code=TOOL_FAILED counted=true error="neo4j died"
 }
 
 // An observer needs only the functions for the events that it uses.

@@ -10,18 +10,18 @@ import (
 // Health is the state of one tool, as [Guard.Health] returns it.
 type Health struct {
 	Tool      string `json:"tool"`
-	Listed    bool   `json:"-"`         // whether the Config lists the tool; agents may have made up the names of others
+	Listed    bool   `json:"-"`         // whether the Config lists the tool; agents may have made up other names
 	Available bool   `json:"available"` // false while calls are sure to be rejected, except with a BreakerKey: see Keys
 
 	Breaker             string        `json:"breaker"`             // its name; other tools may share the breaker
 	State               State         `json:"state"`               // the state of the breaker
 	RetryAfter          time.Duration `json:"-"`                   // see [Breaker.RetryAfter]
 	ConsecutiveFailures int           `json:"consecutiveFailures"` // see [Breaker.Failures]
-	Keys                []KeyHealth   `json:"keys,omitempty"`      // that aren't closed or have failures, see [BreakerKey]
+	Keys                []KeyHealth   `json:"keys,omitempty"`      // that aren't closed or have failures
 
 	InFlight      int       `json:"inFlight"`               // calls that haven't returned, and aren't held
 	Abandoned     int       `json:"abandoned"`              // attempts that were abandoned and are still running
-	LastError     *Error    `json:"lastError,omitempty"`    // counted by a breaker; without Details; nil if there is none
+	LastError     *Error    `json:"lastError,omitempty"`    // counted by a breaker, without Details; nil if none was
 	LastErrorTime time.Time `json:"lastErrorTime,omitzero"` // when that call ended
 }
 

@@ -12,7 +12,7 @@ import (
 // capped at the tool's MaxTimeout, or at the tool's timeout if that isn't set.
 const (
 	MetaError   = "io.github.seed8d1e2389.resilience/error"   // of a result with isError: the JSON of an [*Error]
-	MetaJoined  = "io.github.seed8d1e2389.resilience/joined"  // of a result: true if it is an earlier call's, see [Once]
+	MetaJoined  = "io.github.seed8d1e2389.resilience/joined"  // of a result: true if it is an earlier call's ([Once])
 	MetaDebug   = "io.github.seed8d1e2389.resilience/debug"   // of a request: true turns debug on
 	MetaTimeout = "io.github.seed8d1e2389.resilience/timeout" // of a request: its own timeout
 )

@@ -361,7 +361,8 @@ func TestPromise7PanicOfAnAbandonedCallFailsNothing(t *testing.T) {
 		"the methods of its error do": func() error { return (*typedNil)(nil) },
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			_, err := resilience.Do(t.Context(), newGuard(t, resilience.Config{}), "x", func(context.Context) (int, error) {
+			g := guardWith(t, resilience.Tool{})
+			_, err := resilience.Do(t.Context(), g, "x", func(context.Context) (int, error) {
 				time.Sleep(time.Hour)
 				return 0, end()
 			})

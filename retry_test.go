@@ -343,6 +343,7 @@ func TestRetriesStopWhileCallsFail(t *testing.T) {
 // The failure that opens the breaker says what the next call would hear.
 func TestFailureThatOpensTheBreakerTellsToWait(t *testing.T) {
 	const avoid = "Do not call this tool for 30 seconds; use others."
+	const both = "Do not repeat this call, and do not call this tool for 30 seconds; use others."
 	const check = "It may have taken effect: check that in 30 seconds before you call it again."
 	for name, tc := range map[string]struct {
 		effect resilience.Effect
@@ -351,7 +352,7 @@ func TestFailureThatOpensTheBreakerTellsToWait(t *testing.T) {
 	}{
 		"read":      {resilience.ReadOnly, errBoom, avoid},
 		"write":     {resilience.NonIdempotent, errBoom, check},
-		"permanent": {resilience.ReadOnly, resilience.MarkPermanent(errBoom), "Do not repeat this call, and d" + avoid[1:]},
+		"permanent": {resilience.ReadOnly, resilience.MarkPermanent(errBoom), both},
 		"own words": {resilience.ReadOnly, &resilience.Error{Suggestion: "Ask Ann."}, "Ask Ann."},
 	} {
 		runInBubble(t, name, func(t *testing.T) {

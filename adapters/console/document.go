@@ -3,7 +3,6 @@ package console
 import (
 	"encoding/json"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -154,7 +153,7 @@ func (c *Console) breakers(health []resilience.Health) []breaker {
 		switch {
 		case last < 0 || all[last].Breaker != n.Breaker:
 			all = append(all, n)
-		case severity(n.State) > severity(all[last].State):
+		case severity[n.State] > severity[all[last].State]:
 			all[last] = n
 		}
 	}
@@ -189,10 +188,8 @@ func baseOf(b *resilience.Breaker) string {
 }
 
 // severity orders states.
-func severity(s resilience.State) int {
-	return slices.Index([]resilience.State{
-		resilience.StateClosed, resilience.StateHalfOpen, resilience.StateIsolated, resilience.StateOpen,
-	}, s)
+var severity = map[resilience.State]int{
+	resilience.StateHalfOpen: 1, resilience.StateIsolated: 2, resilience.StateOpen: 3,
 }
 
 // wholeSeconds rounds up, as the JSON of a Health does.

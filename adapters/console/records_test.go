@@ -18,7 +18,8 @@ func TestOutcomeOfACall(t *testing.T) {
 		resilience.CodeTimeout: failed, resilience.CodeConnectionLost: failed, resilience.CodeRetryExhausted: failed,
 		resilience.CodeToolFailed: failed, "BUSY": failed,
 		resilience.CodeCanceled: other, resilience.CodeValidation: other, resilience.CodeToolNotFound: other,
-		resilience.CodeCircuitOpen: rejected, resilience.CodeOverloaded: rejected, resilience.CodeShuttingDown: rejected,
+		resilience.CodeCircuitOpen: rejected, resilience.CodeOverloaded: rejected,
+		resilience.CodeShuttingDown: rejected,
 	} {
 		e := resilience.CallEnd{Err: &resilience.Error{Code: code}}
 		assert.Equal(t, want, outcomeOf(e), code)
@@ -113,7 +114,7 @@ func TestSeverityOrdersStates(t *testing.T) {
 		resilience.StateClosed, resilience.StateHalfOpen, resilience.StateIsolated, resilience.StateOpen,
 	}
 	for i := 1; i < len(states); i++ {
-		assert.Less(t, severity(states[i-1]), severity(states[i]))
+		assert.Less(t, severity[states[i-1]], severity[states[i]])
 	}
 }
 

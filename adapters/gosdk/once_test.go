@@ -132,7 +132,7 @@ func TestAWriteThatIsCutOffAsksToCheck(t *testing.T) {
 	cutOff()
 	res, err := f.session.CallTool(ctx, params)
 	require.NoError(t, err)
-	assert.Regexp(t, `^CANCELED: The same call was made \d+ seconds? ago, and its outcome is unknown\. It may have taken `+
-		`effect: check before you call it again\.$`, text(t, res))
+	assert.Regexp(t, `^CANCELED: The same call was made \d+ seconds? ago, and its outcome is unknown\. It may have `+
+		`taken effect: check before you call it again\.$`, text(t, res))
 	cutOff() // it is made
 }

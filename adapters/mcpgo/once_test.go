@@ -77,12 +77,12 @@ func TestAWriteThatIsCutOffAsksToCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(newGuard(t, resilience.Config{}))
 			ctx, leave := context.WithCancel(t.Context())
-			s.AddTool(mcp.NewTool("write"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			s.AddTool(mcp.NewTool("act"), func(c context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				leave()
-				<-ctx.Done()
-				return fail(context.Cause(ctx))
+				<-c.Done()
+				return fail(context.Cause(c))
 			})
-			c, write := connect(t, s), request("write", map[string]any{}, nil)
+			c, write := connect(t, s), request("act", map[string]any{}, nil)
 			_, _ = c.CallTool(ctx, write)
 			res, err := c.CallTool(t.Context(), write)
 			require.NoError(t, err)

@@ -71,7 +71,7 @@ func TestScrubbedResultKeepsAllElse(t *testing.T) {
 
 // The text of a Go error is hidden, whatever it means. A tool's own text isn't, and an author's Error is for agents.
 func TestHiddenErrorReadsAsWhatHasHappened(t *testing.T) {
-	const correct = "Correct the arguments, or use another tool."
+	const correct, again = "Correct the arguments, or use another tool.", "Try again, or use another tool."
 	const change = "Do not repeat this call: change the request or use another tool."
 	private := errors.New("no reply to COMMIT from 10.0.0.7")
 	own := &resilience.Error{
@@ -83,7 +83,7 @@ func TestHiddenErrorReadsAsWhatHasHappened(t *testing.T) {
 		code       resilience.Code
 		suggestion string
 	}{
-		"the backend's":  {resilience.MarkBackend(private), resilience.CodeToolFailed, "Try again, or use another tool."},
+		"the backend's":  {resilience.MarkBackend(private), resilience.CodeToolFailed, again},
 		"unknown":        {private, resilience.CodeToolFailed, change},
 		"a mistake":      {resilience.MarkInvalid(private), resilience.CodeValidation, correct},
 		"for good":       {resilience.MarkPermanent(private), resilience.CodeToolFailed, change},

@@ -149,7 +149,7 @@ func TestNoPropagatorReadsWhatIsMalformedOrTooLong(t *testing.T) {
 	f := &fixture{T: t, guard: newGuard(t, resilience.Config{Observers: []resilience.Observer{telemetry.Observer()}})}
 	state := strings.Repeat("a", 32<<10)
 	for _, meta := range []map[string]any{
-		nil, {"baggage": "who=alice"}, {"baggage": "no equals sign"}, {"tracestate": state}, {"tracestate": state + "a"},
+		nil, {"baggage": "who=alice"}, {"baggage": "no equal sign"}, {"tracestate": state}, {"tracestate": state + "a"},
 	} {
 		require.NoError(t, f.call(t.Context(), "x", succeed, withMeta(meta)))
 	}

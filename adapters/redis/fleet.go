@@ -191,8 +191,8 @@ func (f *Fleet) end() {
 
 // Leave ends the membership: the other servers forget this one at once, and the guard's breakers stay as they are and
 // decide alone. It first sends what observers have received, so call it after Guard.Close, and close the client
-// later. It waits for Redis until ctx ends, and for two seconds at most, and then returns an error. A guard that isn't a
-// member is an error, too. After Leave, the fleet can't be joined again.
+// later. It waits for Redis until ctx ends, and for two seconds at most, and then returns an error. A guard that isn't
+// a member is an error, too. After Leave, the fleet can't be joined again.
 func (f *Fleet) Leave(ctx context.Context) error {
 	f.mu.Lock()
 	member := f.guard != nil

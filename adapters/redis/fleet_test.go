@@ -241,7 +241,9 @@ func TestMemberWithABrokenNetworkOpensAlone(t *testing.T) {
 	require.NoError(t, others[0].search())
 
 	for range 3 {
-		eventually(t, "its probe fails", func() bool { return cut.search() != nil && cut.state() == resilience.StateOpen })
+		eventually(t, "its probe fails", func() bool {
+			return cut.search() != nil && cut.state() == resilience.StateOpen
+		})
 		eventually(t, "a success ends the row", func() bool {
 			return others[1].search() == nil && s.do("HLEN", "resilience:{test}:breakers") == "0"
 		})
@@ -291,7 +293,8 @@ func TestBreakersOfKeysAndOtherTools(t *testing.T) {
 	s, b := startServer(t), new(backend)
 	all := joinAll(t, 3, s, b, resilience.BreakerConfig{Cooldown: time.Hour})
 	other := func(m *member) error {
-		_, err := resilience.Do(t.Context(), m.guard, "unlisted", func(context.Context) (int, error) { return 0, errBackend })
+		fail := func(context.Context) (int, error) { return 0, errBackend }
+		_, err := resilience.Do(t.Context(), m.guard, "unlisted", fail)
 		return err
 	}
 	b.broken.Store(true)

@@ -38,7 +38,8 @@ func TestOutage(t *testing.T) {
 			b.broken.Store(true)
 			all[0].fail(5)
 			all[1].fail(5)
-			for i, want := range []resilience.State{resilience.StateOpen, resilience.StateOpen, resilience.StateClosed} {
+			const open, closed = resilience.StateOpen, resilience.StateClosed
+			for i, want := range []resilience.State{open, open, closed} {
 				require.Equal(t, want, all[i].state())
 			}
 
@@ -162,7 +163,8 @@ func TestJoinIsRefused(t *testing.T) {
 func TestRightsOfAUser(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	s.do("ACL", "SETUSER", "fleet", "on", ">secret", "~resilience:{test}:*", "+evalsha", "+eval", "+time", "+get", "+set",
+	s.do("ACL", "SETUSER", "fleet", "on", ">secret", "~resilience:{test}:*",
+		"+evalsha", "+eval", "+time", "+get", "+set",
 		"+del", "+pexpire", "+@hash", "+@sortedset")
 	client := redis.NewClient(&redis.Options{Addr: s.addr, Username: "fleet", Password: "secret"})
 	defer client.Close()

@@ -24,8 +24,8 @@ func startMariaDB(t *testing.T) DB {
 	}
 	dir := t.TempDir()
 	cmd := exec.Command("sh", "-c", `mariadbd "$@" & cat >/dev/null; kill -9 $!; wait`, "sh", "--no-defaults",
-		"--user=root", "--datadir="+dir, "--socket=socket", "--pid-file=pid", "--skip-networking", "--skip-grant-tables",
-		"--max-connections=10", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=8M")
+		"--user=root", "--datadir="+dir, "--socket=socket", "--pid-file=pid", "--skip-networking",
+		"--skip-grant-tables", "--max-connections=10", "--innodb-log-file-size=4M", "--innodb-buffer-pool-size=8M")
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	life, err := cmd.StdinPipe()
 	require.NoError(t, err)

@@ -133,7 +133,7 @@ func TestRealTime(t *testing.T) {
 	require.NoError(t, run(t.Context(), &loopback{}, 1, 500, out, io.Discard))
 	svg, err := os.ReadFile(out)
 	require.NoError(t, err)
-	for _, text := range []string{"With the guard and a Probe", "hangs", "clients give up: 120ms", "breaker half-open"} {
+	for _, text := range []string{"With the guard and a Probe", "hangs", "clients give up: 120ms", "half-open"} {
 		assert.Contains(t, string(svg), text)
 	}
 	assert.ErrorContains(t, run(t.Context(), &loopback{}, 1, 0, out, io.Discard), "-speed 0")

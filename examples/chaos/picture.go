@@ -48,7 +48,8 @@ func picture(w io.Writer, cfg config, all results) error {
 		panels = append(panels, callsPanel(cfg, kind(k), r))
 	}
 	panels = append(panels,
-		latencyPanel(cfg, all[unguarded], "Without the guard: how long each call took", cfg.clientTimeout, "clients give up"),
+		latencyPanel(cfg, all[unguarded], "Without the guard: how long each call took",
+			cfg.clientTimeout, "clients give up"),
 		latencyPanel(cfg, all[guarded], "With the guard: how long each call took", cfg.timeout, "the tool's timeout"),
 		requestsPanel(cfg, all))
 
@@ -107,8 +108,8 @@ func newPanel(cfg config, title, unit string) *plot.Plot {
 	return p
 }
 
-// callsPanel draws how many calls had which outcome, in each bin of time. A call counts in the bin in which it was made,
-// so the columns of all servers are equally high. Below are the states of the breaker.
+// callsPanel draws how many calls had which outcome, in each bin of time. A call counts in the bin in which it was
+// made, so the columns of all servers are equally high. Below are the states of the breaker.
 func callsPanel(cfg config, k kind, r result) *plot.Plot {
 	titles := [kinds]string{"Without the guard", "With the guard", "With the guard and a Probe"}
 	p := newPanel(cfg, titles[k]+": how calls ended, by when they were made", "calls")

@@ -70,9 +70,9 @@ func drive(ctx context.Context, cfg config, network network) (all results, err e
 
 // load asks every server for each of the calls at its time, and returns when all calls have ended.
 //
-// The agents ignore the guidance, and call again when they would have anyway. That is the worst case for the guard and a
-// fair comparison: all servers receive the same calls at the same time. Agents that follow the guidance only make fewer
-// calls.
+// The agents ignore the guidance, and call again when they would have anyway. That is the worst case for the guard and
+// a fair comparison: all servers receive the same calls at the same time. Agents that follow the guidance only make
+// fewer calls.
 func load(ctx context.Context, start time.Time, calls []call, trials []*trial) error {
 	var group errgroup.Group
 	for n, c := range calls {

@@ -24,8 +24,8 @@ const (
 	Poll = 50 * time.Millisecond
 )
 
-// Path returns the path of a Chromium: $CHROME_PATH, one on the PATH, or one that it installs with npm. It skips the test
-// if none of these is available, and with -short.
+// Path returns the path of a Chromium: $CHROME_PATH, one on the PATH, or one that it installs with npm. It skips the
+// test if none of these is available, and with -short.
 func Path(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {

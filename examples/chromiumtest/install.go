@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The npm package @sparticuz/chromium holds a Chromium that needs little more of a system than a libc. The lock file has
-// the checksums. It is a download of 70 MB and takes 280 MB in the user's cache directory.
+// The npm package @sparticuz/chromium holds a Chromium that needs little more of a system than a libc. The lock file
+// has the checksums. It is a download of 70 MB and takes 280 MB in the user's cache directory.
 //
 //go:embed package.json package-lock.json
 var npmFiles embed.FS

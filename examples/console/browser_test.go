@@ -146,7 +146,7 @@ func (b tab) press(key string) {
 	b.do(chromedp.KeyEvent(key))
 }
 
-// slash presses the key "/" in such a way that the page may prevent its effect. The keys of chromedp are already typed then.
+// slash presses the key "/" so that the page may prevent its effect. The keys of chromedp are already typed then.
 func (b tab) slash() {
 	b.Helper()
 	send(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: "keyDown", Key: "/", Text: "/"})
@@ -158,7 +158,7 @@ func (b tab) enter(text string) {
 	send(b, input.InsertText, input.InsertTextParams{Text: text})
 }
 
-// click clicks an element once nothing covers its middle. It looks and clicks in one step, for a live page moves its rows.
+// click clicks an element once nothing covers its middle. It looks and clicks in one step: a live page moves its rows.
 func (b tab) click(element string) {
 	b.Helper()
 	b.eventually(fmt.Sprintf(`(() => {

@@ -380,7 +380,7 @@ func TestAnswerBelongsToItsDialog(t *testing.T) {
 	b.eval(`void import("./page/control.js").then(m => {
 		window.ask = (action, name) => m.ask(action, {id: name, breaker: {}}, () => { window.done = name })
 		window.press = id => document.getElementById(id).click()
-		window.shown = () => document.getElementById("dialog").open ? document.getElementById("dialog-heading").textContent : ""
+		window.shown = () => document.querySelector("#dialog[open] #dialog-heading")?.textContent ?? ""
 		window.fetch = () => new Promise(resolve => { window.answer = body => resolve(Response.json(body)) })
 	})`)
 	b.eventually(`window.shown !== undefined`)

@@ -60,7 +60,8 @@ func demo(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("examples/server-mcpgo: %w\n%s", err, &printed)
 	}
-	fmt.Fprintf(out, "\nThat was examples/server. The same %d calls of examples/server-mcpgo, on the other SDK, ended alike.\n", calls)
+	fmt.Fprintf(out, "\nThat was examples/server. "+
+		"The same %d calls of examples/server-mcpgo, on the other SDK, ended alike.\n", calls)
 	return nil
 }
 

@@ -45,7 +45,8 @@ func outage(a *agent, b *backend) error {
 	if err := a.awaitClosed("fetch"); err != nil {
 		return err
 	}
-	a.note("The breaker closed after %s, by the server's Probe, without a call.", time.Since(start).Round(time.Millisecond))
+	took := time.Since(start).Round(time.Millisecond)
+	a.note("The breaker closed after %s, by the server's Probe, without a call.", took)
 	a.call("fetch", fetch, "")
 	return nil
 }

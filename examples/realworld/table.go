@@ -13,7 +13,8 @@ import (
 func table(w io.Writer, rows []row) error {
 	var b strings.Builder
 	b.WriteString("| client | situation | the agent reads, without the guard | with the guard, first | and then | " +
-		"`_meta` | counted | requests, without and with | time, without and with |\n|---|---|---|---|---|---|---|---|---|\n")
+		"`_meta` | counted | requests, without and with | time, without and with |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|\n")
 
 	for _, r := range rows {
 		meta := ""

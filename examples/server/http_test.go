@@ -58,7 +58,8 @@ func TestMetricsAndHealthShowCalls(t *testing.T) {
 		assert.Contains(t, body, `"tool":"search"`, "before its first call")
 
 		callTool := connect(t, &mcp.StreamableClientTransport{
-			Endpoint: "http://localhost/mcp", HTTPClient: &http.Client{Transport: direct{handler}}, DisableStandaloneSSE: true,
+			Endpoint:   "http://localhost/mcp",
+			HTTPClient: &http.Client{Transport: direct{handler}}, DisableStandaloneSSE: true,
 		})
 		call := func(tool string, args map[string]any) {
 			_, err := callTool(tool, args, nil)

@@ -20,8 +20,8 @@ const (
 	maxRead    = 256 << 10 // bytes of a file
 )
 
-// A Dir is a directory whose files can be searched and read. Nothing outside of it can be reached, neither by ".." or an
-// absolute path nor through a symbolic link. Its methods are safe for concurrent use.
+// A Dir is a directory whose files can be searched and read. Nothing outside of it can be reached, neither by ".." or
+// an absolute path nor through a symbolic link. Its methods are safe for concurrent use.
 type Dir struct{ root *os.Root }
 
 // Open opens the directory at path.
@@ -97,8 +97,8 @@ type ReadOutput struct {
 	More bool   `json:"more" jsonschema:"whether the file is longer than this text"`
 }
 
-// Read reads a text file. What isn't a text file in the directory is an *Error with CodeValidation, since the agent chose
-// the path.
+// Read reads a text file. What isn't a text file in the directory is an *Error with CodeValidation, since the agent
+// chose the path.
 func (d *Dir) Read(_ context.Context, in ReadInput) (ReadOutput, error) {
 	name, err := inside(in.Path)
 	if err != nil {

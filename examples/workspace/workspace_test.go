@@ -77,7 +77,8 @@ func TestReadStaysInside(t *testing.T) {
 	assert.Len(t, out.Text, 256<<10)
 
 	for _, path := range []string{
-		"../secret.txt", "sub/../../secret.txt", `..\secret.txt`, "/etc/passwd", "link", "nosuch", "sub", "bin", "", "a\x00b",
+		"../secret.txt", "sub/../../secret.txt", `..\secret.txt`, "/etc/passwd",
+		"link", "nosuch", "sub", "bin", "", "a\x00b",
 	} {
 		_, err := d.Read(t.Context(), workspace.ReadInput{Path: path})
 		assert.ErrorIs(t, err, resilience.CodeValidation, "%q", path)
@@ -109,7 +110,9 @@ func TestFetch(t *testing.T) {
 	t.Run("a document, a client error and a redirect are results", func(t *testing.T) {
 		for path, want := range map[string]workspace.FetchOutput{
 			"/": {Status: 200, Type: "text/plain; charset=utf-8", Text: "hello \uFFFD"}, "/none": {Status: 404},
-			"/away": {Status: 302, Type: "text/html; charset=utf-8", Text: "<a href=\"http://10.0.0.7/\">Found</a>.\n\n"},
+			"/away": {
+				Status: 302, Type: "text/html; charset=utf-8", Text: "<a href=\"http://10.0.0.7/\">Found</a>.\n\n",
+			},
 		} {
 			out, err := fetch(server.URL + path)
 			require.NoError(t, err)
