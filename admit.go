@@ -8,20 +8,19 @@ import (
 
 // An entry is what is known of a call before its tool runs. Only the caller's goroutine uses it.
 type entry struct {
-	guard       *Guard
-	tool        string
-	opts        *options
-	start       time.Time
-	observed    context.Context // for observers: with values of theirs, without an end; nil if there are none
-	arguments   any             // redacted, with debug only
-	outer       *attempt        // around the call; nil if there is none
-	state       *toolState      // nil until the call has come to a tool
-	breaker     *Breaker        // nil until then
-	joined      *ticket         // of the call around it that has passed the breaker, and counts; nil if there is none
-	toolTimeout time.Duration   // without options, plus the time that the call has waited, which the tool lacks
-	limits      limits          // of the whole call; zero until then
-	once        onceKey         // without a sum if no call is the same
-	same        *orphan         // the same call, whose result this one returns; nil if there is none
+	guard     *Guard
+	tool      string
+	opts      *options
+	start     time.Time
+	observed  context.Context // for observers: with values of theirs, without an end; nil if there are none
+	arguments any             // redacted, with debug only
+	outer     *attempt        // around the call; nil if there is none
+	state     *toolState      // nil until the call has come to a tool
+	breaker   *Breaker        // nil until then
+	joined    *ticket         // of the call around it that has passed the breaker, and counts; nil if there is none
+	limits    limits          // of the whole call; zero until then
+	once      onceKey         // without a sum if no call is the same
+	same      *orphan         // the same call, whose result this one returns; nil if there is none
 }
 
 // check returns why there is nothing to call, nil if there is.
@@ -118,9 +117,6 @@ func (e *entry) isOver(n int64) bool {
 	return s.MaxInFlight > 0 && n > int64(s.MaxInFlight) && !e.outer.belongsTo(e.guard, e.tool)
 }
 
-// noteWait notes that the call has waited since then.
-func (e *entry) noteWait(since time.Time) { e.toolTimeout = add(e.toolTimeout, time.Since(since)) }
-
 // end ends a call that was not admitted, or has joined another one.
 func (e *entry) end(rejected *Error) *Error {
 	if rejected != nil {
@@ -151,8 +147,7 @@ func (e *entry) exit() {
 
 // setLimits sets the limits of the whole call. Without a MaxTimeout, its timeout is its maximum too.
 func (e *entry) setLimits() {
-	e.toolTimeout = e.state.Timeout
-	timeout, maximum := e.toolTimeout, max(e.toolTimeout, e.state.MaxTimeout)
+	timeout, maximum := e.state.Timeout, e.state.MaxTimeout
 	if extensible := maximum > timeout; e.opts.timeoutSet {
 		timeout = e.opts.timeout
 		if e.opts.capped {

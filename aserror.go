@@ -10,11 +10,10 @@ import (
 // stands, with its empty fields filled in. Any other error becomes TIMEOUT, CONNECTION_LOST, RATE_LIMITED, CANCELED,
 // VALIDATION_ERROR or TOOL_FAILED; the message has none of its text.
 func AsError(tool string, err error) *Error {
-	if err == nil {
+	m := meaningOf(err)
+	if m.err == nil {
 		return nil
 	}
-
-	m := meaningOf(err)
 	return m.toError(tool)
 }
 

@@ -29,7 +29,7 @@ type scope struct {
 	outer       *attempt
 	first       attempt
 	ticket      ticket        // unused if the call has joined the one around it
-	toolTimeout time.Duration // as in the entry
+	toolTimeout time.Duration // without options
 	unexplained Class         // of a failure of which nothing is known
 
 	asked   atomic.Bool  // Pause was called, so a person may have been asked
@@ -87,7 +87,7 @@ func do[T any](
 
 // begin starts the timeout.
 func (c *call) begin(ctx context.Context, a admission) {
-	s := &scope{guard: c.guard, outer: c.outer, toolTimeout: c.toolTimeout, unexplained: c.opts.request.Unexplained}
+	s := &scope{guard: c.guard, outer: c.outer, toolTimeout: c.state.Timeout, unexplained: c.opts.request.Unexplained}
 	if s.outer != nil && c.opts.request == noRequest {
 		if around := s.outer.guarded(); around != nil {
 			s.unexplained = around.scope.unexplained // a nested call takes unknown errors as its outer call does

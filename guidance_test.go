@@ -57,6 +57,9 @@ func TestAsErrorCompletesACopy(t *testing.T) {
 	resilience.AsError("x", own).Details["k"] = 1
 	assert.Empty(t, own.Details)
 	assert.Nil(t, resilience.AsError("x", nil))
+	var success resilience.Result[int]
+	assert.Nil(t, resilience.AsError("x", success.Err))
+	assert.Equal(t, resilience.ClassTransient, resilience.Classify(success.Err))
 }
 
 // The RetryAfter of joined errors is the longest of theirs.

@@ -40,7 +40,6 @@ func (e *entry) waitInLine(ctx context.Context) *Error {
 	s.line.mu.Unlock()
 	s.advance() // a slot may have become free meanwhile
 
-	defer e.noteWait(time.Now())
 	timer := time.NewTimer(min(s.MaxWait, e.limits.timeout/2))
 	defer timer.Stop()
 	select {

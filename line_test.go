@@ -93,15 +93,15 @@ func TestCallInLine(t *testing.T) {
 	}
 }
 
-// A tool that lacks the time that its call has waited isn't to blame for its timeout.
-func TestTimeoutAfterAWaitDoesNotCount(t *testing.T) {
+// Calls whose backend hangs keep those behind them waiting. That they lack this time doesn't excuse it.
+func TestTimeoutsAfterWaitsOpenTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardWith(t, resilience.Tool{Timeout: 20 * time.Second, MaxInFlight: 1, MaxWait: 10 * time.Second})
-		go resilience.Run(t.Context(), g, "x", hang(9*time.Second))
-		synctest.Wait()
-		r := resilience.Run(t.Context(), g, "x", hang(15*time.Second))
-		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
-		assert.Zero(t, g.Health()[0].ConsecutiveFailures)
+		for range 6 {
+			go resilience.Run(t.Context(), g, "x", untilDone)
+			time.Sleep(12 * time.Second)
+		}
+		assert.Equal(t, resilience.StateOpen, g.Breaker("x").State())
 		time.Sleep(time.Hour)
 	})
 }

@@ -46,8 +46,11 @@ const (
 	rateLimit = "rate limit"
 )
 
-// meaningOf returns what err means outside of a guard.
+// meaningOf returns what err means outside of a guard. The Err of a [Result] may be a nil *Error.
 func meaningOf(err error) meaning {
+	if err == error((*Error)(nil)) {
+		err = nil
+	}
 	m := read(err)
 	m.judge(nil, ClassTransient)
 	return m

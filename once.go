@@ -142,7 +142,6 @@ func (e *entry) join(ctx context.Context) (*orphan, *Error) {
 		return nil, nil
 	}
 
-	defer e.noteWait(time.Now())
 	waiting, cancel := context.WithTimeout(ctx, e.limits.timeout)
 	defer cancel()
 	if poll(waiting, o.hasEnded) != nil {

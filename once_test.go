@@ -145,21 +145,6 @@ func TestALaterOrphanIsKeptForItsOwnTime(t *testing.T) {
 	})
 }
 
-// The time for which a call has waited for the same call is none of the tool's.
-func TestTimeoutAfterTheSameCallHasFailedDoesNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second})
-		fails := failingAfter(15*time.Second, errBoom)
-		_, err := resilience.Do(t.Context(), g, "x", fails, from("a", "{}"))
-		assert.ErrorIs(t, err, resilience.CodeTimeout)
-		r := resilience.Run(t.Context(), g, "x", hang(8*time.Second), from("a", "{}"))
-		assert.ErrorIs(t, r.Err, resilience.CodeTimeout)
-		assert.Equal(t, 1, r.Attempts)
-		assert.Equal(t, 1, g.Health()[0].ConsecutiveFailures, "only the first counts")
-		time.Sleep(time.Hour)
-	})
-}
-
 func TestACallThatJoinsHasItsOwnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := guardWith(t, resilience.Tool{Timeout: 10 * time.Second, Effect: resilience.NonIdempotent, MaxInFlight: 1})

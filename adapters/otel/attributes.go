@@ -67,7 +67,7 @@ func bounded(code resilience.Code) string {
 	case resilience.CodeTimeout, resilience.CodeCircuitOpen, resilience.CodeConnectionLost,
 		resilience.CodeRetryExhausted, resilience.CodeOverloaded, resilience.CodeToolFailed,
 		resilience.CodeToolNotFound, resilience.CodeValidation, resilience.CodeCanceled,
-		resilience.CodeShuttingDown:
+		resilience.CodeShuttingDown, resilience.CodeRateLimited:
 		return string(code)
 	}
 	return otherCode

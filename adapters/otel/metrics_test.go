@@ -101,7 +101,7 @@ func TestMadeUpNamesAndCodesDontMultiplySeries(t *testing.T) {
 func TestCodesOfTheGuardAreOnMetrics(t *testing.T) {
 	for _, code := range []resilience.Code{
 		resilience.CodeConnectionLost, resilience.CodeOverloaded, resilience.CodeToolNotFound,
-		resilience.CodeValidation, resilience.CodeShuttingDown,
+		resilience.CodeValidation, resilience.CodeShuttingDown, resilience.CodeRateLimited,
 	} {
 		f := newFixture(t, resilience.Config{})
 		require.Error(t, f.call(t.Context(), "x", failWith(&resilience.Error{Code: code})))
