@@ -15,7 +15,7 @@ type attempt struct {
 	ticket          *ticket  // of the call
 	number          int      // counted from 1
 
-	report atomic.Pointer[verdict] // the backend's last; nil if there is none
+	report atomic.Pointer[meaning] // of the backend's last answer; nil if there is none
 	over   atomic.Bool             // the attempt has ended
 }
 

@@ -3,7 +3,6 @@ package resilience
 import (
 	"context"
 	"sync"
-	"time"
 )
 
 // ReportBackend reports an answer of the tool's backend to the guarded call that ctx belongs to. Nil is a good answer,
@@ -28,46 +27,29 @@ func BeginRequest(ctx context.Context) (end func(err error)) {
 
 	var once sync.Once
 	return func(err error) {
-		v := readVerdict(err)
-		once.Do(func() { r.end(v) })
+		m := readReport(err)
+		once.Do(func() { r.end(m) })
 	}
 }
 
-// A verdict is what a backend has answered. It never changes.
-type verdict struct {
-	class      Class // ClassNeutral for a good answer, ClassInvalid for a rejection; otherwise trouble
-	code       Code  // as in a meaning, and so are the next two
-	reason     string
-	retryAfter time.Duration
-	silent     bool // only noEffect is known
-	noEffect   bool // the request certainly changed nothing
-}
+// inTrouble reports whether a report means that the backend is in trouble, or limits requests. It may be nil.
+func (m *meaning) inTrouble() bool { return m != nil && !m.countedClass().neutral() }
 
-// inTrouble reports whether v means that the backend is in trouble, or limits requests.
-func (v *verdict) inTrouble() bool { return v != nil && !v.class.neutral() }
+// limits reports whether a report, which may be nil, means that a rate limit is exhausted.
+func (m *meaning) limits() bool { return m != nil && m.code == CodeRateLimited }
 
-// limits reports whether v means that a rate limit is exhausted.
-func (v *verdict) limits() bool { return v != nil && v.code == CodeRateLimited }
-
-// readVerdict returns the verdict on an error that a tool reports, nil if it is no answer.
-func readVerdict(err error) *verdict {
+// readReport returns what a tool reports, nil if it is no answer.
+func readReport(err error) *meaning {
 	if err == nil {
-		return &verdict{class: ClassNeutral}
+		return &meaning{class: ClassNeutral}
 	}
 
 	m := meaningOf(err)
 	if m.class == ClassCanceled || m.unfinished() {
 		return nil
 	}
-	return m.verdict()
-}
-
-func (m *meaning) verdict() *verdict {
-	class := m.countedClass()
-	return &verdict{
-		class: class, code: m.code, reason: m.reason, retryAfter: m.retryAfter,
-		silent: m.ambiguous && m.weight == weightUnknown, noEffect: m.noEffect || class == ClassInvalid,
-	}
+	m.noEffect = m.noEffect || m.countedClass() == ClassInvalid
+	return &m
 }
 
 // A request to a backend belongs to the attempt that makes it, and to all calls around that.
@@ -91,14 +73,15 @@ func (r request) count(n int32) {
 }
 
 // end notes the answer, nil if there is none. It decides in the innermost call only.
-func (r request) end(v *verdict) {
-	if v == nil {
+func (r request) end(answer *meaning) {
+	if answer == nil {
 		return
 	}
-	if v.noEffect {
+	if answer.noEffect {
 		r.count(-1)
 	}
-	if !v.silent && !r.by.over.Load() {
-		r.by.report.Store(v)
+	silent := answer.ambiguous && answer.weight == weightUnknown
+	if !silent && !r.by.over.Load() {
+		r.by.report.Store(answer)
 	}
 }

@@ -183,14 +183,14 @@ func (c *call) cutOff(end *ending, f *failure) {
 	}
 
 	began := true
-	if v := c.current.report.Load(); e.Code == CodeTimeout && v.inTrouble() { // the tool's client retries by itself
-		began = !v.noEffect || c.scope.changes.Load() > 0
-		e.RetryAfter = v.retryAfter
+	if last := c.current.report.Load(); e.Code == CodeTimeout && last.inTrouble() { // its client retries by itself
+		began = !last.noEffect || c.scope.changes.Load() > 0
+		e.RetryAfter = last.retryAfter
 		e.suggest(nil)
-		if v.code != "" && v.code != CodeTimeout {
-			e.Message += "; the last attempt: " + v.reason
+		if last.code != "" && last.code != CodeTimeout {
+			e.Message += "; the last attempt: " + last.reason
 		}
-		if v.limits() {
+		if last.limits() {
 			o = outcomeNeutral
 		}
 	}
@@ -213,8 +213,8 @@ func (c *call) effect() Effect {
 // finish ends the call with its outcome. e is nil after a success.
 func (c *call) finish(e *Error, o outcome) {
 	c.scope.finish(returned)
-	if c.asRequest.by != nil {
-		c.asRequest.end(&verdict{silent: true, noEffect: e != nil && !c.acted})
+	if e != nil && !c.acted {
+		c.asRequest.count(-1)
 	}
 
 	counted := false

@@ -220,7 +220,7 @@ func (e *Error) meansClass() Class {
 
 // judge completes m by the last report of the backend, nil if there is none, and by the class of a failure that nothing
 // explains. Trouble in a report outweighs the type of the error. Any report explains an unknown error.
-func (m *meaning) judge(report *verdict, unexplained Class) {
+func (m *meaning) judge(report *meaning, unexplained Class) {
 	trouble, limited := report.inTrouble(), report.limits()
 	if trouble || limited {
 		m.retryAfter = max(m.retryAfter, report.retryAfter)
@@ -234,10 +234,10 @@ func (m *meaning) judge(report *verdict, unexplained Class) {
 		m.limit()
 	case trouble:
 		m.trouble(report.code, report.reason)
-		m.class = report.class
+		m.class = report.countedClass()
 	case m.weight != weightUnknown: // its type has decided
 	case report != nil:
-		m.class = report.class
+		m.class = report.countedClass()
 	case m.neutral:
 		m.class = ClassNeutral
 	default:

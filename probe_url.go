@@ -33,9 +33,9 @@ func ProbeURL(rawURL string, client *http.Client) func(context.Context) error {
 		}
 		defer res.Body.Close()
 
-		if v := readAnswer(res); v.class != ClassNeutral {
-			class := v.class
-			if v.limits() {
+		if m := readAnswer(res); m.class != ClassNeutral {
+			class := m.class
+			if m.limits() {
 				class = ClassNeutral
 			}
 			return mark(fmt.Errorf("resilience: the probe was answered with status %d", res.StatusCode), class, false)

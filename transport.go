@@ -40,26 +40,26 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 
 	res, err := t.base.RoundTrip(req)
-	var v *verdict
+	var answer *meaning
 	host := req.URL.Hostname()
 	if answered := t.hosts.get(host); err != nil {
-		v = readFailure(ctx, err, answered)
+		answer = readFailure(ctx, err, answered)
 	} else {
-		v = readAnswer(res)
+		answer = readAnswer(res)
 		if !answered {
 			t.hosts.add(host, func() bool { return true }, nil)
 		}
 	}
-	if v != nil && (safe || isReplayed(req)) { // it proves nothing about writes, or about the tries before it
-		v.noEffect = false
+	if answer != nil && (safe || isReplayed(req)) { // it proves nothing about writes, or about the tries before it
+		answer.noEffect = false
 	}
-	r.end(v)
+	r.end(answer)
 
 	switch {
 	case err != nil:
 	case res.StatusCode == http.StatusSwitchingProtocols:
 		newRequest(ctx, true) // from here on, the connection isn't seen
-	case res.Body != nil && res.Body != http.NoBody && v.class == ClassNeutral:
+	case res.Body != nil && res.Body != http.NoBody && answer.class == ClassNeutral:
 		res.Body = &body{ReadCloser: res.Body, ctx: ctx, request: r}
 	}
 	return res, err
@@ -83,9 +83,9 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF && !b.silent.Swap(true) {
-		if v := readFailure(b.ctx, err, true); v != nil {
-			v.noEffect = false
-			b.request.end(v)
+		if m := readFailure(b.ctx, err, true); m != nil {
+			m.noEffect = false
+			b.request.end(m)
 		}
 	}
 	return n, err
@@ -106,14 +106,14 @@ func isReplayed(req *http.Request) bool {
 	return key || other
 }
 
-// readFailure returns the verdict on the error of a request, nil if it is no answer. Once the context has ended, the
+// readFailure returns the meaning of the error of a request, nil if it is no answer. Once the context has ended, the
 // error may be the context's cause, which can be anything. A host that has answered before exists.
-func readFailure(ctx context.Context, err error, answered bool) *verdict {
+func readFailure(ctx context.Context, err error, answered bool) *meaning {
 	if ctx.Err() != nil {
-		return readVerdict(ctx.Err())
+		return readReport(ctx.Err())
 	}
 	if at, ok := ctx.Deadline(); ok && time.Until(at) <= 0 {
-		return readVerdict(context.DeadlineExceeded) // a timer of the http.Client's own was faster than ctx
+		return readReport(context.DeadlineExceeded) // a timer of the http.Client's own was faster than ctx
 	}
 
 	m := meaningOf(err)
@@ -125,12 +125,12 @@ func readFailure(ctx context.Context, err error, answered bool) *verdict {
 	case m.code == "" && !m.noEffect:
 		return nil // it may be about the request, such as a header that can't be sent
 	}
-	return m.verdict()
+	return &m
 }
 
-// readAnswer returns the verdict on an answer. A good answer may exhaust a rate limit. That explains a failure of the
+// readAnswer returns the meaning of an answer. A good answer may exhaust a rate limit. That explains a failure of the
 // tool if nothing else does.
-func readAnswer(res *http.Response) *verdict {
+func readAnswer(res *http.Response) *meaning {
 	after, limited := retryAfter(res.Header)
 	m := meaning{weight: weightUnknown, class: ClassNeutral}
 	m.addStatus(res.StatusCode)
@@ -145,7 +145,6 @@ func readAnswer(res *http.Response) *verdict {
 	}
 
 	m.retryAfter = after
-	v := m.verdict()
-	v.noEffect = res.StatusCode >= 400 && res.StatusCode < 499 && res.StatusCode != http.StatusRequestTimeout
-	return v
+	m.noEffect = res.StatusCode >= 400 && res.StatusCode < 499 && res.StatusCode != http.StatusRequestTimeout
+	return &m
 }
