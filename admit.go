@@ -8,19 +8,19 @@ import (
 
 // An entry is what is known of a call before its tool runs. Only the caller's goroutine uses it.
 type entry struct {
-	guard     *Guard
-	tool      string
-	opts      *options
-	start     time.Time
-	observed  context.Context // for observers: with values of theirs, without an end; nil if there are none
-	arguments any             // redacted, with debug only
-	outer     *attempt        // around the call; nil if there is none
-	state     *toolState      // nil until the call has come to a tool
-	breaker   *Breaker        // nil until then
-	joined    *ticket         // of the call around it that has passed the breaker, and counts; nil if there is none
-	limits    limits          // of the whole call; zero until then
-	once      onceKey         // without a sum if no call is the same
-	same      *orphan         // the same call, whose result this one returns; nil if there is none
+	guard       *Guard
+	tool        string
+	opts        *options
+	start       time.Time
+	observed    context.Context // for observers: with values of theirs, without an end; nil if there are none
+	arguments   any             // redacted, with debug only
+	outer       *attempt        // around the call; nil if there is none
+	state       *toolState      // nil until the call has come to a tool
+	breaker     *Breaker        // nil until then
+	outerTicket *ticket         // of the call around it that the breaker has admitted, and that counts; nil if none
+	limits      limits          // of the whole call; zero until then
+	once        onceKey         // without a sum if no call is the same
+	same        *orphan         // the same call, whose result this one returns; nil if there is none
 }
 
 // check returns why there is nothing to call, nil if there is.
@@ -43,8 +43,8 @@ func (e *entry) check(ctx context.Context, nilFunc bool) *Error {
 	return nil
 }
 
-// admit asks everything that may reject the call: the guard, the breaker, and the limits of the tool. It may wait, see
-// hold, as a part of the call's timeout. The admission of a call that joins the one around it is zero.
+// admit asks everything that may reject the call: the guard, the breaker, and the limits of the tool. It may wait, as a
+// part of the call's timeout. A call within one that the breaker has admitted has no admission of its own.
 func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected *Error) {
 	if rejected := e.check(ctx, nilFunc); rejected != nil {
 		return a, rejected
@@ -71,9 +71,9 @@ func (e *entry) admit(ctx context.Context, nilFunc bool) (a admission, rejected 
 	}
 
 	if e.outer != nil && s != g.others { // others are many backends
-		e.joined = e.outer.ticketOf(e.breaker)
+		e.outerTicket = e.outer.ticketOf(e.breaker)
 	}
-	if e.joined == nil {
+	if e.outerTicket == nil {
 		if a, rejected = e.breaker.admit(e.limits.maximum); rejected != nil {
 			s.leave() // until it is admitted or ends: a call that is held takes no place of Tool.MaxInFlight
 			a, rejected = e.hold(ctx, rejected)
@@ -117,7 +117,7 @@ func (e *entry) isOver(n int64) bool {
 	return s.MaxInFlight > 0 && n > int64(s.MaxInFlight) && !e.outer.belongsTo(e.guard, e.tool)
 }
 
-// end ends a call that was not admitted, or has joined another one.
+// end ends a call that was rejected, or whose result is that of the same call.
 func (e *entry) end(rejected *Error) *Error {
 	if rejected != nil {
 		e.present(rejected, 0)
@@ -131,8 +131,8 @@ func (e *entry) end(rejected *Error) *Error {
 	return rejected
 }
 
-// effect returns what running the tool again may do.
-func (e *entry) effect() Effect {
+// declaredEffect returns what running the tool again may do, by its configuration.
+func (e *entry) declaredEffect() Effect {
 	if !e.state.listed {
 		return cmp.Or(e.opts.request.Effect, e.state.Effect)
 	}

@@ -28,7 +28,7 @@ type scope struct {
 	guard       *Guard
 	outer       *attempt
 	first       attempt
-	ticket      ticket        // unused if the call has joined the one around it
+	ticket      ticket        // unused if the call has an outerTicket
 	toolTimeout time.Duration // without options
 	unexplained Class         // of a failure of which nothing is known
 
@@ -59,7 +59,7 @@ func do[T any](
 	r.Tool = tool
 	admitted, rejected := e.admit(ctx, fn == nil)
 	if e.same != nil {
-		r.Value, _ = (*e.same.outcome.Load()).(T)
+		r.Value, _ = (*e.same.result.Load()).(T)
 		r.Joined = time.Since(e.same.start)
 	}
 	if e.same != nil || rejected != nil {
@@ -148,7 +148,7 @@ func (c *call) includeEarlier(f *failure) {
 	c.lastOutcome = f.outcome
 
 	changed := c.scope.changes.Load() > 0 // then only a mark proves anything
-	c.acted = !f.noEffect || changed && !f.markedNoEffect || c.scope.asked.Load()
+	c.acted = c.acted || !f.noEffect || changed && !f.markedNoEffect || c.scope.asked.Load()
 	if !c.acted {
 		c.scope.changes.Store(0) // a mark vouches for these requests, too
 	}
@@ -207,7 +207,7 @@ func (c *call) effect() Effect {
 	if c.scope.asked.Load() {
 		return NonIdempotent
 	}
-	return c.entry.effect()
+	return c.declaredEffect()
 }
 
 // finish ends the call with its outcome. e is nil after a success.
@@ -218,7 +218,7 @@ func (c *call) finish(e *Error, o outcome) {
 	}
 
 	counted := false
-	if c.joined == nil {
+	if c.outerTicket == nil {
 		counted = c.scope.ticket.settle(o, e.why()) && o == outcomeFailure
 	}
 	if o == outcomeFailure {

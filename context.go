@@ -147,7 +147,7 @@ func (c *callContext) finish(e *ending) {
 	c.end.Store(e)
 	after, unwatch := c.after, c.unwatch
 	c.after = nil
-	if e != returned && !e.byTimeout { // a runner may wait for the tool until its own timeout
+	if e != returned && !e.byTimeout { // runner.outlast may wait for the tool until its own timeout
 		c.schedule(time.Since(c.start))
 	}
 	c.mu.Unlock()

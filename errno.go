@@ -8,7 +8,7 @@ var troubles = map[syscall.Errno]string{
 	syscall.ECONNREFUSED: refused,
 	syscall.ECONNRESET:   "connection reset by the other side",
 	syscall.ECONNABORTED: "connection aborted",
-	syscall.EPIPE:        closed,
+	syscall.EPIPE:        closedByPeer,
 	syscall.ETIMEDOUT:    networkTimeout,
 	syscall.EHOSTUNREACH: "host unreachable",
 	syscall.ENETUNREACH:  "network unreachable",

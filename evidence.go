@@ -19,7 +19,7 @@ import (
 // Reasons for a lost connection, in words for an agent.
 const (
 	refused        = "connection refused" // the only reason that certainly precedes any effect
-	closed         = "connection closed by the other side"
+	closedByPeer   = "connection closed by the other side"
 	networkTimeout = "network timeout"
 	hostNotFound   = "host not found"
 )
@@ -33,7 +33,7 @@ func (m *meaning) addEvidence(err error) {
 	case is(err, driver.ErrBadConn, net.ErrClosed):
 		m.trouble(CodeConnectionLost, "connection closed")
 	case err == io.ErrUnexpectedEOF:
-		m.code, m.reason = CodeConnectionLost, closed
+		m.code, m.reason = CodeConnectionLost, closedByPeer
 	case m.weight == weightUnknown && is(err, fs.ErrNotExist, fs.ErrExist, fs.ErrPermission):
 		m.answer()
 	default:
@@ -53,7 +53,7 @@ func (m *meaning) addType(err error) {
 		m.unknown()
 	case *url.Error: // of an http.Client that got no answer, or a part of one
 		if x.Op != "parse" && (x.Err == io.EOF || x.Err == io.ErrUnexpectedEOF) {
-			m.trouble(CodeConnectionLost, closed)
+			m.trouble(CodeConnectionLost, closedByPeer)
 		}
 	case *fs.PathError:
 		m.addPath(x)
@@ -81,7 +81,7 @@ func (m *meaning) addType(err error) {
 	}
 }
 
-// trouble notes that the backend is in trouble, and why if that is known. The reason of an inner error is more precise.
+// trouble notes that the backend is in trouble, and why if that is known. The code of an inner error is more precise.
 func (m *meaning) trouble(code Code, reason string) {
 	m.weight, m.class, m.ambiguous = weightTrouble, ClassTransient, false
 	if m.code == "" && reason != "" {
@@ -256,7 +256,7 @@ func lostMessage(err error) string {
 	case m.own != nil && m.own.Code == CodeConnectionLost && m.own.Message != "":
 		return m.own.Message
 	case errors.Is(err, io.EOF):
-		m.reason = closed
+		m.reason = closedByPeer
 	case m.code == CodeTimeout:
 		m.reason = networkTimeout
 	}

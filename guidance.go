@@ -157,9 +157,9 @@ func stopped(s string) string {
 }
 
 // forEffect keeps e from recommending another call of a tool that may have taken effect and must not be repeated. A
-// suggestion of the tool's own stands, but TIMEOUT and CONNECTION_LOST aren't retryable in any case. A call that is
-// open crashed, sent a request that may have changed something, or failed for an unknown reason.
-func (e *Error) forEffect(effect Effect, open bool) {
+// suggestion of the tool's own stands, but TIMEOUT and CONNECTION_LOST aren't retryable in any case. A call is
+// uncertain if it crashed, sent a request that may have changed something, or failed for an unknown reason.
+func (e *Error) forEffect(effect Effect, uncertain bool) {
 	lost := e.Code == CodeTimeout || e.Code == CodeConnectionLost
 	rejected := e.Code == CodeValidation || e.Code == CodeToolNotFound
 	final := !e.Retryable && !lost && e.Code != CodeCanceled // nothing recommends another call
@@ -168,7 +168,7 @@ func (e *Error) forEffect(effect Effect, open bool) {
 	}
 
 	switch {
-	case effect.repeatable() || !open && (rejected || final):
+	case effect.repeatable() || !uncertain && (rejected || final):
 		e.guidance.check = checkNothing
 	case effect == NonIdempotent:
 		e.guidance.check = checkFirst

@@ -18,9 +18,9 @@ import (
 //	Warn   call failed (counted by the breaker), breaker isolated, connection down
 //	Error  breaker opened, connection exhausted
 //
-// The keys of a call are tool, attempts, duration, timeout and, if it has failed, code, counted, retryAfter, error and
-// stack (of a panic). A key without a value is omitted. The error is the text of the cause, which may contain addresses
-// and credentials.
+// The keys of a call are tool, attempts, duration, timeout, with debug arguments and, if it has failed, code, counted,
+// error and, if there are any, retryAfter and the stack of a panic. The error is the text of the cause, which may
+// contain addresses and credentials.
 func LogObserver(log *slog.Logger) Observer {
 	l := logger{log}
 	return Observer{Retry: l.retry, End: l.end, Late: l.late, Breaker: l.breaker, Connection: l.connection}

@@ -13,7 +13,7 @@ import (
 
 const (
 	defaultOnceFor = 2 * time.Minute
-	maxOutcome     = 64 << 10 // bytes of JSON, of an outcome that is kept
+	maxResult      = 64 << 10 // bytes of JSON, of a result that is kept
 )
 
 // Once makes the call the same as any other call of the tool with this key, by the same agent if that is known (see
@@ -28,10 +28,10 @@ func Once(key string) Option { return func(o *options) { o.once = key } }
 // An orphan is a call whose agent hasn't learned its outcome: the caller has left, or the timeout has passed, while the
 // tool runs.
 type orphan struct {
-	key     onceKey
-	start   time.Time
-	left    bool                // the caller has ended the call
-	outcome atomic.Pointer[any] // nil while the tool runs
+	key    onceKey
+	start  time.Time
+	left   bool                // the caller has ended the call
+	result atomic.Pointer[any] // nil while the tool runs
 }
 
 // A onceKey is equal for calls that are the same.
@@ -42,7 +42,7 @@ type onceKey struct {
 
 func (k onceKey) isNone() bool { return k.sum == [sha256.Size]byte{} }
 
-// These are outcomes of orphans that aren't values.
+// These are results of orphans that aren't values.
 var (
 	orphanFailed  any = "failed"  // the tool has failed: the same call is made
 	orphanUnknown any = "unknown" // the tool was cut off, or its result is too large
@@ -53,7 +53,7 @@ func (e *entry) onceSum() (none [sha256.Size]byte) {
 	r, key := e.opts.request, e.opts.once
 	agent := cmp.Or(r.Caller, r.Session)
 	byArguments := key == "" && agent != "" && !r.Client && e.opts.args != nil
-	if key == "" && !byArguments || e.guard.cfg.OnceFor < 0 || e.effect().repeatable() {
+	if key == "" && !byArguments || e.guard.cfg.OnceFor < 0 || e.declaredEffect().repeatable() {
 		return none
 	}
 
@@ -80,7 +80,7 @@ func (c *call) orphan() {
 	}
 }
 
-func (o *orphan) hasEnded() bool { return o.outcome.Load() != nil }
+func (o *orphan) hasEnded() bool { return o.result.Load() != nil }
 
 // settleOrphan notes how the tool has ended, before the call does.
 func (c *call) settleOrphan(value any, f *failure) {
@@ -102,9 +102,9 @@ func (c *call) settleOrphan(value any, f *failure) {
 func (g *Guard) settle(o *orphan, value any, err error) {
 	switch {
 	case err == nil && isSmall(value):
-		o.outcome.Store(&value)
+		o.result.Store(&value)
 	case err == nil, o.left && errors.Is(err, context.Canceled):
-		o.outcome.Store(&orphanUnknown)
+		o.result.Store(&orphanUnknown)
 	default:
 		g.drop(o)
 		return
@@ -115,12 +115,12 @@ func (g *Guard) settle(o *orphan, value any, err error) {
 // isSmall reports whether a value may be kept.
 func isSmall(value any) bool {
 	text, err := marshal(value)
-	return err == nil && len(text) <= maxOutcome
+	return err == nil && len(text) <= maxResult
 }
 
 // drop lets the same call be made, even if it waits for o already.
 func (g *Guard) drop(o *orphan) {
-	o.outcome.Store(&orphanFailed)
+	o.result.Store(&orphanFailed)
 	g.forget(o)
 }
 
@@ -149,18 +149,18 @@ func (e *entry) join(ctx context.Context) (*orphan, *Error) {
 		if ended == nil {
 			ended = TimeoutError(e.tool, e.limits.timeout)
 		}
-		ended.forEffect(e.effect(), true)
+		ended.forEffect(e.declaredEffect(), true)
 		return nil, ended
 	}
 
-	outcome := o.outcome.Load()
-	if outcome == &orphanFailed {
+	result := o.result.Load()
+	if result == &orphanFailed {
 		return nil, nil
 	}
 	if ctx.Err() == nil { // this caller receives it
 		e.guard.forget(o)
 	}
-	if outcome == &orphanUnknown {
+	if result == &orphanUnknown {
 		return nil, e.unknownOutcome(o)
 	}
 	return o, nil
@@ -170,6 +170,6 @@ func (e *entry) join(ctx context.Context) (*orphan, *Error) {
 func (e *entry) unknownOutcome(o *orphan) *Error {
 	ago := plural(wholeSeconds(time.Since(o.start)), "second")
 	unknown := newError(CodeCanceled, e.tool, "The same call was made "+ago+" ago, and its outcome is unknown", false)
-	unknown.forEffect(e.effect(), true)
+	unknown.forEffect(e.declaredEffect(), true)
 	return unknown
 }

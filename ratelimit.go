@@ -21,9 +21,9 @@ const (
 	maxReadAhead = 4 << 10
 )
 
-// exhausted matches a policy of the header RateLimit that allows no more requests, and the seconds until it does:
+// exhaustedPolicy matches a policy of the header RateLimit that allows no more requests, and the seconds until it does:
 // "hour";r=0;t=60 or, in older drafts, limit=9, remaining=0, reset=60.
-var exhausted = regexp.MustCompile(`\b(?:r|remaining)=0\b(?:\s*[;,]\s*(?:t|reset)=(\d+))?`)
+var exhaustedPolicy = regexp.MustCompile(`\b(?:r|remaining)=0\b(?:\s*[;,]\s*(?:t|reset)=(\d+))?`)
 
 // retryAfter returns how long the headers of an answer ask to wait, zero if that isn't known, and whether they ask to
 // wait or a rate limit is exhausted. Of several exhausted limits, the longest counts.
@@ -38,7 +38,7 @@ func retryAfter(h http.Header) (after time.Duration, limited bool) {
 			after, limited = max(after, d), true
 		}
 	}
-	for _, policy := range exhausted.FindAllStringSubmatch(strings.Join(h.Values("RateLimit"), ","), -1) {
+	for _, policy := range exhaustedPolicy.FindAllStringSubmatch(strings.Join(h.Values("RateLimit"), ","), -1) {
 		d, _ := readWait(policy[1])
 		after, limited = max(after, d), true
 	}

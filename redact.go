@@ -97,9 +97,9 @@ func truncate(s string) string {
 	return s
 }
 
-// words has two readings of a name, since a word may begin behind several capitals or with the last of them: APIkey,
-// APIKey.
-var words = []*regexp.Regexp{
+// wordForms has two readings of a name, since a word may begin behind several capitals or with the last of them, as in
+// APIkey and APIKey.
+var wordForms = []*regexp.Regexp{
 	regexp.MustCompile(`\p{Lu}?\p{Ll}+|\p{Lu}+`),
 	regexp.MustCompile(`\p{Lu}?\p{Ll}+`),
 }
@@ -112,7 +112,7 @@ var sensitiveWord = regexp.MustCompile(`^(?i:passwords?|passwd|pwd|pass|passphra
 
 // sensitive reports whether one of the words of a name is sensitive.
 func sensitive(name string) bool {
-	return slices.ContainsFunc(words, func(word *regexp.Regexp) bool {
+	return slices.ContainsFunc(wordForms, func(word *regexp.Regexp) bool {
 		return slices.ContainsFunc(word.FindAllString(name, -1), sensitiveWord.MatchString)
 	})
 }
@@ -129,6 +129,6 @@ var (
 
 // isSecretName reports whether the value of a name in a text is a secret.
 func isSecretName(name string) bool {
-	all := words[0].FindAllString(name, -1)
+	all := wordForms[0].FindAllString(name, -1)
 	return sensitive(name) && !describesFirst.MatchString(all[0]) && !describesLast.MatchString(all[len(all)-1])
 }

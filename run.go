@@ -57,7 +57,7 @@ func (c *call) nextAttempt() *attempt {
 	}
 
 	a.Context, a.scope, a.number = &c.scope.callContext, c.scope, number
-	a.outer, a.ticket = c.scope.outer, cmp.Or(c.joined, &c.scope.ticket)
+	a.outer, a.ticket = c.scope.outer, cmp.Or(c.outerTicket, &c.scope.ticket)
 	c.current = a
 	return a
 }

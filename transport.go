@@ -121,7 +121,7 @@ func readFailure(ctx context.Context, err error, answered bool) *meaning {
 	case m.reason == hostNotFound && answered:
 		m.trouble("", "")
 	case m.weight == weightUnknown && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
-		m.trouble(CodeConnectionLost, closed) // no answer
+		m.trouble(CodeConnectionLost, closedByPeer) // no answer
 	case m.code == "" && !m.noEffect:
 		return nil // it may be about the request, such as a header that can't be sent
 	}
