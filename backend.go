@@ -12,13 +12,12 @@ import (
 // If the tool then fails without an [*Error], a mark or an error of a known type, the last report of the attempt
 // decides: trouble is counted, and retried if the tool's [Effect] allows it; a rejected request is the caller's
 // mistake; after a good answer the failure is ClassNeutral. After a report a tool that isn't idempotent isn't retried,
-// unless err rejects the request or certainly had no effect. ReportBackend does nothing outside of a guarded call, and
-// is safe for concurrent use.
+// unless err rejects the request or certainly had no effect. ReportBackend is safe for concurrent use.
 func ReportBackend(ctx context.Context, err error) { BeginRequest(ctx)(err) }
 
 // BeginRequest is [ReportBackend] for a request that may change something. From then on a tool that isn't idempotent
-// isn't retried, unless end reports that the request certainly had no effect. Only the first call of end counts. Both
-// are safe for concurrent use.
+// isn't retried, unless end reports that the request certainly had no effect. Only the first end counts. Both are safe
+// for concurrent use.
 func BeginRequest(ctx context.Context) (end func(err error)) {
 	r := newRequest(ctx, true)
 	if r.by == nil {

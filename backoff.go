@@ -23,8 +23,8 @@ const (
 	defaultMax  = 60 * time.Second
 )
 
-// Backoff computes the delays between attempts. The ceiling of the delay after an attempt is min(Max, Base·2^attempt).
-// In a [Retry] or a [ConnectorConfig], Base and Max must not be negative.
+// Backoff computes the delays between attempts. The ceiling after an attempt is min(Max, Base·2^attempt).
+// [Retry] and [ConnectorConfig] allow no negative times.
 type Backoff struct {
 	Base   time.Duration // the first ceiling; 0 means 500ms, and negative no delays
 	Max    time.Duration // the highest ceiling, not under Base; 0 means 60s, or a longer Base; negative no delays
@@ -75,8 +75,7 @@ func between(low, high time.Duration) time.Duration {
 	return low + time.Duration(rand.Uint64N(uint64(high-low)+1))
 }
 
-// Policy returns the same delays for the loops of cenkalti/backoff. It never stops. It counts attempts, so each loop
-// should have its own.
+// Policy returns the delays for one loop of cenkalti/backoff. It never stops.
 func (b Backoff) Policy() backoff.BackOff { return &policy{delays: b} }
 
 type policy struct {

@@ -111,7 +111,7 @@ func (b *Breaker) untilAsked(left time.Duration) time.Duration {
 	return max(left, 1)
 }
 
-// Failures returns how many calls in a row have failed, including probes that have failed since the breaker opened.
+// Failures returns how many calls in a row have failed, probes included.
 func (b *Breaker) Failures() int {
 	p := b.phase.Load()
 	if p.state == StateClosed {

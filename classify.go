@@ -20,23 +20,20 @@ func (c Class) String() string {
 
 func (c Class) neutral() bool { return c >= ClassInvalid }
 
-// ErrUnfinished is what a tool returns, wrapped or not, if its call is neither a success nor a failure yet, but needs
-// an answer from the user, for example. The breaker doesn't count such a call, and it isn't retried. The caller of a
-// [Guard] finds it with errors.Is as the cause of a VALIDATION_ERROR, or of an [*Error] of the tool's own.
+// ErrUnfinished is what a tool returns, wrapped or not, if its call isn't finished yet, but needs an answer from the
+// user, for example. Such a call isn't counted or retried, and errors.Is finds ErrUnfinished.
 var ErrUnfinished = errors.New("resilience: the call isn't finished")
 
 // Classify returns what an error means; docs/errors.md has a table. In a chain, each of these errors overrides those
 // that it wraps:
 //
 //   - a mark, such as [MarkNoEffect], or backoff.Permanent means its name;
-//   - an [*Error] counts by its Code: VALIDATION_ERROR and TOOL_NOT_FOUND are ClassInvalid, CANCELED is ClassCanceled,
-//     RETRY_EXHAUSTED is ClassPermanent, TOOL_FAILED, SHUTTING_DOWN and codes of a tool's own go by Retryable, and the
-//     others are ClassTransient;
+//   - an [*Error] counts by its Code: VALIDATION_ERROR and TOOL_NOT_FOUND are ClassInvalid, CANCELED ClassCanceled,
+//     RETRY_EXHAUSTED ClassPermanent; TOOL_FAILED, SHUTTING_DOWN and codes of a tool's own go by Retryable;
 //   - a panic is ClassPermanent, [ErrUnfinished] ClassInvalid, [context.Canceled] ClassCanceled;
-//   - a type for trouble of the backend is ClassTransient, and one for a rejected request ClassInvalid, unless it wraps
-//     a mark or an *Error.
+//   - a type for a rejected request is ClassInvalid, unless it wraps a mark or an *Error.
 //
-// Any other error is ClassTransient, and so is nil. Of joined errors a mark or an *Error decides first, then trouble.
+// Anything else is ClassTransient. Of joined errors, the most certain decides.
 func Classify(err error) Class {
 	m := meaningOf(err)
 	return m.countedClass()
@@ -45,16 +42,16 @@ func Classify(err error) Class {
 // MarkNoEffect marks err as a failure that certainly had no effect: it is retried even for a tool that isn't
 // idempotent. Nil stays nil. The result of each mark has the text of err and unwraps to err.
 //
-// A refused connection, a failed dial and a transaction that was rolled back (SQLSTATE 40001 or 40P01) have no effect
-// without a mark. Use [MarkBackend] or [MarkPermanent] if the tool did something else before, or if its client retries
-// by itself (go-redis, the AWS SDK, database/sql).
+// A refused connection, a failed dial and a transaction that was rolled back have no effect without a mark. Use
+// [MarkBackend] or [MarkPermanent] if the tool did something else before, or if its client retries by itself
+// (go-redis).
 func MarkNoEffect(err error) error { return mark(err, ClassTransient, true) }
 
 // MarkBackend marks err as a failure of the tool's backend that may have taken effect: counted, and retried if the
 // tool's [Effect] allows that. Unknown errors mean the same, except behind an adapter. Nil stays nil.
 func MarkBackend(err error) error { return mark(err, ClassTransient, false) }
 
-// MarkPermanent marks err as a failure of the tool that another try won't fix: counted, not retried. Nil stays nil.
+// MarkPermanent marks err as permanent: counted, not retried. Nil stays nil.
 func MarkPermanent(err error) error { return mark(err, ClassPermanent, false) }
 
 // MarkInvalid marks err as the caller's mistake: not counted, not retried. The agent reads VALIDATION_ERROR without the

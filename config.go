@@ -25,8 +25,7 @@ type Config struct {
 	MaxAbandoned int                      // abandoned attempts of a tool before calls are OVERLOADED; 0 means 64
 
 	// OnceFor is how long the result of a call whose caller has left or received TIMEOUT is kept for the same call, see
-	// [Once]. At most 1,024 results of up to 64KiB of JSON are kept, in this process: replicas don't share them. Zero
-	// means 2m, and negative turns this off.
+	// [Once]: up to 1,024 results, each of up to 64KiB of JSON, in this process. Zero means 2m, and negative is off.
 	OnceFor time.Duration
 
 	// Classify returns the class of a failure. It receives the tool's error, or the TIMEOUT of a call that exceeded the
@@ -40,8 +39,8 @@ type Config struct {
 	Debug       bool                     // lets agents read timeout, attempt, time, cause and [Redact]ed arguments
 }
 
-// Tool describes one tool. The zero value is all defaults. To leave time for another attempt, a tool whose requests may
-// hang gives each a shorter timeout than its own, with context.WithTimeout.
+// Tool describes one tool. The zero value is all defaults. A tool whose requests may hang gives each a shorter
+// timeout, to leave time for another attempt.
 type Tool struct {
 	Tier        Tier          // selects the timeout: Quick, Heavy or a key of Config.Timeouts; empty: see [Tier]
 	Timeout     time.Duration // of a call with all its attempts; 0 means the timeout of the tier
@@ -56,8 +55,7 @@ type Tool struct {
 
 // ConfigFromEnv reads a Config from the environment variables PREFIX_TIMEOUT_QUICK, PREFIX_TIMEOUT_HEAVY and
 // PREFIX_DEBUG, without the underscore if prefix is empty. A timeout is a positive duration, such as 90s, or a number
-// of milliseconds. Debug is true or false. An empty variable leaves its field zero. The error names all wrong
-// variables.
+// of milliseconds. Debug is true or false. Empty means unset.
 func ConfigFromEnv(prefix string) (Config, error) {
 	if prefix != "" {
 		prefix += "_"

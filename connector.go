@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ConnectorConfig configures a [Connector]. The zero value is all defaults. Functions that panic have failed.
+// ConnectorConfig configures a [Connector]. Functions that panic have failed.
 type ConnectorConfig[C any] struct {
 	Name        string        // in events and logs; empty means "connection"
 	Backoff     Backoff       // the delays between dials; zero means 500ms to 60s with full jitter

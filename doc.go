@@ -9,12 +9,9 @@
 //		},
 //	}))
 //
-//	func main() {
-//		text, err := resilience.Do(context.Background(), guard, "weather", func(ctx context.Context) (string, error) {
-//			return "sunny", nil // call the backend with ctx
-//		})
-//		fmt.Println(text, err)
-//	}
+//	text, err := resilience.Do(ctx, guard, "weather", func(ctx context.Context) (string, error) {
+//		return "sunny", nil // call the backend with ctx
+//	})
 //
 // # Calls
 //
@@ -23,11 +20,15 @@
 // configurations a negative number is an error, unless its field gives it a meaning.
 //
 // A tool runs on a goroutine of its own. At its timeout the call returns, and the goroutine is abandoned: it can't be
-// stopped, so a tool should respect its context. [ReportProgress] restarts the timeout, and [Pause] suspends it. A call
-// that may have acted, and whose outcome its agent hasn't received, isn't made twice, see [Once].
+// stopped, so a tool should respect its context. [ReportProgress] restarts the timeout, and [Pause] suspends it.
+// Outside of a call these do nothing. A call that may have acted, and whose outcome its agent hasn't received, isn't
+// made twice, see [Once].
 //
 // [WithTimeout], [WithBreaker] and [WithRetry] are the parts of a guard, for use without one. They nest in any order.
 // Tests may run in a testing/synctest bubble, even with a guard that was created outside of it.
+//
+// Whatever makes a call panics if the context, the guard or the breaker is nil. A nil function is TOOL_NOT_FOUND, an
+// empty name VALIDATION_ERROR, and a context that has ended CANCELED or TIMEOUT; none of these is counted.
 //
 // # Failures
 //
@@ -42,7 +43,6 @@
 // The nested modules adapters/gosdk and adapters/mcpgo guard every tool of a server in one line. For an adapter of your
 // own, see [ForRequest], [EffectFromHints] and [MetaError]. A [Connector] keeps up a connection that many tools share.
 //
-// An [Observer] receives calls, retries and changes of breakers and connections. [LogObserver] writes them to slog, and
-// adapters/otel turns them into traces and metrics. [Guard.Health] returns the state of every tool, adapters/console
-// serves a page about it, and [Guard.Close] shuts a guard down.
+// An [Observer] receives what happens. [LogObserver] writes it to slog, and adapters/otel turns it into traces and
+// metrics. [Guard.Health] returns the state of every tool, and adapters/console shows it.
 package resilience

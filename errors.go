@@ -13,7 +13,7 @@ import (
 )
 
 // Code names a way in which a call fails. It is an error itself: errors.Is(err, resilience.CodeCircuitOpen) holds for
-// every [*Error] of that code, however deeply it is wrapped.
+// every [*Error] of that code.
 type Code string
 
 // The codes that an agent may read. README.md has a table of them.
@@ -35,7 +35,7 @@ const (
 func (c Code) Error() string { return string(c) }
 
 // Error is the error of a failed call. Its exported fields are written for an agent, except Err, which is for programs
-// and logs. Reading an Error is safe for concurrent use, changing it isn't.
+// and logs. Reading it is safe for concurrent use.
 //
 // A tool that wants to explain a failure to the agent returns an *Error with a Message. A guard returns a copy of it,
 // with empty fields filled in, and without Details unless debug is on. If a NonIdempotent tool may have taken effect,
@@ -59,7 +59,7 @@ type Error struct {
 }
 
 // Error returns the code and the message. It leaves out the cause, because MCP SDKs send an error's text to the agent.
-// To see the cause, print the Error with %+v, or log it with slog.
+// %+v and slog show the cause.
 func (e *Error) Error() string {
 	switch {
 	case e == nil: // as Result.Err is after a success
@@ -87,8 +87,8 @@ func (e *Error) Unwrap() error {
 	return e.Err
 }
 
-// Is reports whether target is the [Code] of e, or the *Error of which a guard made the copy e. A TIMEOUT is also
-// [context.DeadlineExceeded], and a CANCELED is [context.Canceled].
+// Is reports whether target is the [Code] of e, or the *Error that a guard has copied. A TIMEOUT is
+// [context.DeadlineExceeded] too, and a CANCELED [context.Canceled].
 func (e *Error) Is(target error) bool {
 	if e == nil {
 		return false
@@ -212,7 +212,7 @@ func ConnectionLostError(reason string) *Error {
 }
 
 // RetryExhaustedError returns the error of a call whose attempts have all failed. The last error, which may be nil,
-// becomes its cause. The error is retryable unless the last one isn't.
+// becomes its cause. It is retryable unless that isn't.
 func RetryExhaustedError(tool string, attempts int, last error) *Error {
 	m := meaningOf(last)
 	return m.exhausted(tool, attempts)

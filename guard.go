@@ -13,8 +13,7 @@ import (
 // A Guard stands between a server and its tools. Create one with [New] and share it: it is safe for concurrent use.
 //
 // A call passes, from the outside in, the breaker, the timeout for the whole call, the retries, and the tool. The
-// breaker counts the call, not its attempts. A call on a breaker that has admitted a call around it passes, and only
-// the outer one counts.
+// breaker counts the call, not its attempts. A call on a breaker that admitted the one around it passes uncounted.
 type Guard struct {
 	cfg       Config                // only New reads its Tools, Breakers and Observers
 	listed    map[string]*toolState // the tools in the Config
@@ -61,16 +60,13 @@ func Must(g *Guard, err error) *Guard {
 	return g
 }
 
-// Do calls fn as the named tool under g. It returns by the tool's timeout, unless that is extended (see
-// [ReportProgress], [Pause] and [Timeout]) or the tool is Cooperative. Every error is an [*Error]; with an error, Do
-// returns the value of the last attempt, if any.
+// Do calls fn as the named tool under g, which need not be in the Config. It returns by the tool's timeout, unless that
+// is extended (see [ReportProgress], [Pause] and [Timeout]) or the tool is Cooperative. Every error is an [*Error],
+// with the value of the last attempt, if any.
 //
 // fn runs on a goroutine of its own, once for each attempt. The goroutine may be abandoned, so fn must not write to
 // variables that the caller reads. The context of fn ends with the call, so fn reads the body of an HTTP response
 // before it returns. If the caller ends ctx, Do returns at once unless [WaitForTool] is set, and fn runs on.
-//
-// The tool need not be in the Config. An empty name is VALIDATION_ERROR, a nil fn is TOOL_NOT_FOUND, and an ended
-// context is CANCELED or TIMEOUT; no breaker counts these. A nil ctx or g panics.
 func Do[T any](
 	ctx context.Context, g *Guard, tool string, fn func(context.Context) (T, error), opts ...Option,
 ) (T, error) {
@@ -124,7 +120,7 @@ type Call[T any] struct {
 }
 
 // All makes all calls at once, each under its own timeout. It returns when the last one has ended, with the results in
-// the order of the calls. A nil Func is TOOL_NOT_FOUND. A nil ctx or g panics.
+// the order of the calls.
 func All[T any](ctx context.Context, g *Guard, calls ...Call[T]) []Result[T] {
 	mustHave(ctx, g) // the caller could not recover a panic in a goroutine
 
@@ -140,7 +136,7 @@ func All[T any](ctx context.Context, g *Guard, calls ...Call[T]) []Result[T] {
 
 // Wrap returns a guarded handler: calling it is like calling [Do] with the named tool. The options apply to every call,
 // so [ForRequest] has no place among them. With debug, an input that is a struct or a map is the call's [Args], unless
-// an option gives them. An empty name and a nil g or handler panic.
+// an option gives them. An empty name and a nil handler panic.
 func Wrap[In, Out any](
 	g *Guard, tool string, handler func(context.Context, In) (Out, error), opts ...Option,
 ) func(context.Context, In) (Out, error) {

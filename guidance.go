@@ -106,8 +106,7 @@ func (e *Error) expect(b *Breaker) {
 	}
 }
 
-// HasGuidance reports whether e adds advice to the tool's own answer, such as when to call again. Only then does an
-// adapter pass on e beside that answer.
+// HasGuidance reports whether e adds advice to the tool's own answer. Only then does an adapter pass it on.
 func (e *Error) HasGuidance() bool { return e != nil && (!e.guidance.quiet || len(e.Details) > 0) }
 
 // Line returns what a model should read of e, in one line: beside the tool's own answer what to do next, or "" if there

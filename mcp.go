@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Keys of the _meta field of MCP requests and results, for adapters. A MetaTimeout is a positive number of seconds,
-// capped at the tool's MaxTimeout, or at the tool's timeout if that isn't set.
+// Keys of the _meta field of MCP requests and results. A MetaTimeout is in seconds, and capped at the tool's
+// MaxTimeout, or else its timeout.
 const (
 	MetaError   = "io.github.seed8d1e2389.resilience/error"   // of a result with isError: the JSON of an [*Error]
 	MetaJoined  = "io.github.seed8d1e2389.resilience/joined"  // of a result: true if it is an earlier call's ([Once])
@@ -37,8 +37,8 @@ type Request struct {
 	AllowTimeout bool   // whether the request may choose its timeout, by MetaTimeout, up to the tool's MaxTimeout
 }
 
-// ForRequest describes the MCP request that the call belongs to, and applies the options in its _meta that r allows. If
-// one of these is malformed, the call fails with VALIDATION_ERROR.
+// ForRequest describes the MCP request that the call belongs to, and applies the options in its _meta that r allows. A
+// malformed one is VALIDATION_ERROR.
 func ForRequest(r Request) Option {
 	return func(o *options) {
 		o.request = &r
@@ -79,8 +79,7 @@ func seconds(v any) (d time.Duration, ok bool) {
 	return time.Duration(ns), err == nil && !isText && ns >= 1
 }
 
-// CheckTools writes a warning to Config.Log for each tool in Config.Tools that isn't in names, which are those of all
-// tools of a server.
+// CheckTools writes a warning to Config.Log for each tool in Config.Tools that isn't in names, a server's tools.
 func (g *Guard) CheckTools(names []string) {
 	for name := range g.listed {
 		if !slices.Contains(names, name) {
@@ -90,7 +89,7 @@ func (g *Guard) CheckTools(names []string) {
 }
 
 // AgentHealth returns [Guard.Health] as JSON for an agent, {"tools": […]}. It leaves out "(others)", the tools in omit,
-// the last errors and the keys, which may be meant for another client.
+// last errors and keys.
 func (g *Guard) AgentHealth(omit ...string) json.RawMessage {
 	tools := make([]Health, 0, len(g.listed))
 	for _, h := range g.Health() {

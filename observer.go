@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// An Observer receives events about the calls of a [Guard] and the connections of a [Connector]. Any field may be nil.
+// An Observer receives events of a [Guard] or a [Connector]. Any field may be nil.
 //
 // All functions except Start are called on a goroutine of the observer's own, in order and one at a time. If one
 // blocks, up to 1,024 events wait for it, and further ones are lost. If one panics, that event is lost. Config.Log
 // receives one warning in either case. Their contexts hold the values that observers added at the start of the call,
 // and never end.
 type Observer struct {
-	// Start is called for every call, on its goroutine, before anything is decided about it. It must be quick and safe
-	// for concurrent use. It may return a context derived from ctx with values of its own, such as a span, which the
-	// tool then receives.
+	// Start is called for every call, on its goroutine. It must be quick and safe for concurrent use. It may return a
+	// context derived from ctx with values of its own, such as a span, which the tool then receives.
 	Start func(ctx context.Context, e CallStart) context.Context
 
 	Retry      func(ctx context.Context, e CallRetry)  // called before the delay

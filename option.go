@@ -52,18 +52,16 @@ func Timeout(d time.Duration) Option {
 	return func(o *options) { o.timeout, o.timeoutSet, o.capped = d, true, false }
 }
 
-// WaitForTool makes the call wait for its tool, until the tool's own timeout at the latest, when the caller leaves or
-// the caller's deadline passes. The context of the tool ends then, as without the option. A success of the tool is the
-// call's result; an error usually becomes the cause of CANCELED or TIMEOUT. The call isn't retried, and its failure
-// isn't counted. A call whose context has already ended reaches the tool, too. The adapters use the option for every
-// call, because MCP SDKs wait for their handlers.
+// WaitForTool makes a call whose context ends wait for its tool, until the tool's own timeout at the latest, as MCP
+// SDKs wait for their handlers. A success of the tool is the call's result; an error usually becomes the cause of
+// CANCELED or TIMEOUT, and isn't counted or retried. A call whose context has already ended reaches the tool, too.
 func WaitForTool() Option { return func(o *options) { o.waits = true } }
 
 // BreakerKey gives the calls with this key a breaker of their own, for a tool with several backends, such as data
-// sources, tenants, or hosts that agents choose. It is configured as the tool's Breaker, and its name is the name of
-// that, a slash and the key. Tools that share a Breaker share the breakers of its keys.
+// sources, tenants, or hosts that agents choose. It is configured as the tool's Breaker, and its name is that
+// one's, a slash and the key. Tools that share a Breaker share these.
 //
-// Keys appear in errors, logs and metrics, so they must not be secrets. They are cut at 256 bytes. An empty key, the
-// default, means the tool's own breaker. A guard keeps at most 1,024 such breakers: a further one replaces the oldest
-// closed one. If none is closed, the tool's own breaker is used.
+// Keys appear in errors, logs and metrics, so they must not be secrets. They are cut at 256 bytes. An empty key means
+// the tool's own breaker. A guard keeps at most 1,024 such breakers: a further one replaces the oldest closed one, or
+// is the tool's own.
 func BreakerKey(key string) Option { return func(o *options) { o.key = key } }

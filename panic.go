@@ -11,13 +11,13 @@ import (
 // ErrGoexit is the cause of a call whose tool called runtime.Goexit.
 var ErrGoexit = errors.New("resilience: tool called runtime.Goexit")
 
-// PanicError is the cause of a call whose tool panicked. It unwraps to the panic's value if that is an error.
+// PanicError is the cause of a call whose tool panicked.
 type PanicError struct {
 	Value any    // the value that the tool panicked with
 	Stack []byte // where, as runtime/debug.Stack formats it
 }
 
-// Error returns the text of the panic's value if that is an error, a string or a fmt.Stringer, and its type otherwise.
+// Error has the text of an error, string or fmt.Stringer, or else the type.
 func (p *PanicError) Error() string {
 	switch p.Value.(type) {
 	case error, string, fmt.Stringer:

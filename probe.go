@@ -168,7 +168,7 @@ func (b *Breaker) runProbe(ctx context.Context) outcome {
 // keyKey is the key of a breaker's key in the context of its Probe.
 type keyKey struct{}
 
-// BreakerKeyOf returns the key of the breaker that [BreakerConfig].Probe has been called for, "" if there is none.
+// BreakerKeyOf returns the key of the breaker whose Probe received ctx, or "".
 func BreakerKeyOf(ctx context.Context) string {
 	key, _ := ctx.Value(keyKey{}).(string)
 	return key

@@ -8,8 +8,7 @@ import (
 )
 
 // ReportProgress restarts the timeout of the call to which ctx belongs, and of the calls around it, if their tools have
-// a MaxTimeout, which still bounds the whole call. It does nothing outside of a guarded call. It is safe for concurrent
-// use and cheap enough to be called often.
+// a MaxTimeout, which still bounds the whole call. It is cheap, and safe for concurrent use.
 func ReportProgress(ctx context.Context) {
 	for a := attemptOf(ctx); a != nil && !a.over.Load(); a = a.outer {
 		if a.scope != nil {
@@ -30,14 +29,13 @@ func (c *callContext) progress() {
 
 // Pause suspends the timeout of the call to which ctx belongs, and of the calls around it, until resume is called or
 // the call ends. The timeout then restarts, and the pause doesn't count towards Tool.MaxTimeout. Meanwhile only the
-// caller can end the call, so derive a context with a timeout of its own after calling Pause:
+// caller can end the call, so derive one with a timeout after Pause:
 //
 //	defer resilience.Pause(ctx)()
 //	asking, cancel := context.WithTimeout(ctx, 5*time.Minute) // though the tool has 30 seconds
 //
 // A question to a person must not be repeated: a call that has been paused counts as [NonIdempotent], even if it fails
-// without an effect. Pauses may overlap. Pause and resume are safe for concurrent use, and a second resume does
-// nothing. Outside of a guarded call Pause does nothing.
+// without an effect. Pauses may overlap. Pause and resume are safe for concurrent use.
 func Pause(ctx context.Context) (resume func()) {
 	var paused []*callContext
 	live := true

@@ -19,7 +19,7 @@ const (
 // Redact returns a deep copy of args that is fit for a log. The value of a sensitive key becomes "[REDACTED]". A key is
 // sensitive if one of its words is password, token, secret, key, auth, credential or a similar one: api_key and apiKey
 // are, and keyword isn't. Strings and keys of more than 200 characters are cut, and such a key is sensitive. Values
-// deeper than 32 levels are replaced by a note, and those of unknown types by their JSON. A nil map stays nil.
+// deeper than 32 levels are replaced by a note, and those of unknown types by their JSON.
 func Redact(args map[string]any) map[string]any {
 	if args == nil {
 		return nil

@@ -18,9 +18,8 @@ const (
 type Retry struct {
 	MaxRetries int // that may follow the first attempt; 0 means 3; negative none, for a client that retries by itself
 
-	// Backoff computes the delays. Here a zero Base means 100ms, and a zero Max means 1s, or Base if that is longer. An
-	// error that asks for a longer delay than Max isn't retried, and neither is a rate limit that doesn't tell when it
-	// ends.
+	// Backoff computes the delays. Here a zero Base means 100ms, and a zero Max 1s, or a longer Base. An error that
+	// asks for a longer delay than Max isn't retried, and neither is a rate limit whose end isn't known.
 	Backoff Backoff
 
 	// MaxElapsed is how long after the beginning of a call its last retry may start, except for one retry at once if
@@ -94,8 +93,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Attempt returns the number of the attempt to which ctx belongs, counted from 1. Outside of [WithRetry] and of a
-// [Guard] it is 1.
+// Attempt returns the number of the attempt that ctx belongs to, from 1 on.
 func Attempt(ctx context.Context) int {
 	if n, ok := ctx.Value(attemptKey{}).(int); ok {
 		return n
@@ -109,9 +107,8 @@ func Attempt(ctx context.Context) int {
 //
 // It returns the value of the last attempt, and fn's own error if no retry was made or no further one was possible.
 // After the last of several attempts the error is RETRY_EXHAUSTED, and if ctx ends between attempts it is CANCELED or
-// TIMEOUT; both wrap fn's last error. A panic isn't retried and becomes TOOL_FAILED around a [*PanicError]. A context
-// that has already ended is CANCELED or TIMEOUT, a nil fn is TOOL_NOT_FOUND, and an invalid Backoff is
-// VALIDATION_ERROR. A nil ctx panics.
+// TIMEOUT; both wrap fn's last error. A panic isn't retried and becomes TOOL_FAILED around a [*PanicError]. An invalid
+// Backoff is VALIDATION_ERROR.
 func WithRetry[T any](ctx context.Context, r Retry, fn func(context.Context) (T, error)) (value T, err error) {
 	if e := checkFunc(ctx, "", fn == nil); e != nil {
 		return value, e

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Scrub returns the text of an error with "[REDACTED]" in place of the secrets that it recognizes, for an agent: the
-// headers Authorization, Proxy-Authorization, Cookie and Set-Cookie; user and password in URLs and DSNs; the values of
-// names that are sensitive as for [Redact]; webhook URLs, JSON Web Tokens, private keys in PEM, and tokens of
-// well-known services. It guarantees nothing: a secret with an innocent name and no typical shape stays. Scrub is safe
-// for concurrent use.
+// Scrub returns the text of an error with "[REDACTED]" in place of the secrets that it recognizes: the headers
+// Authorization, Proxy-Authorization, Cookie and Set-Cookie; user and password in URLs and DSNs; the values of names
+// that are sensitive as for [Redact]; webhook URLs, JSON Web Tokens, private keys in PEM, and tokens of well-known
+// services. A secret with an innocent name and no typical shape stays.
 func Scrub(text string) string {
 	for range 6 { // a text may read differently once a secret in it is gone
 		scrubbed := scrubOnce(text)

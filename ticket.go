@@ -129,9 +129,8 @@ func (t *ticket) done(err error) {
 // the error of fn unchanged, or CIRCUIT_OPEN if b rejects the call. Put [WithTimeout] inside to bound fn.
 //
 // An error of fn counts as [Classify] returns, unless ctx has been canceled by then. A deadline of ctx that ends fn, a
-// panic and a runtime.Goexit are failures; a panic is returned as TOOL_FAILED around a [*PanicError]. A context that
-// has already ended is CANCELED or TIMEOUT and a nil fn is TOOL_NOT_FOUND; neither counts. A nil ctx or b panics. A
-// call on b inside of a call that b has admitted passes, and doesn't count by itself.
+// panic and a runtime.Goexit are failures; a panic is returned as TOOL_FAILED around a [*PanicError]. A call on b
+// inside of a call that b has admitted passes, and doesn't count by itself.
 func WithBreaker[T any](ctx context.Context, b *Breaker, fn func(context.Context) (T, error)) (value T, err error) {
 	if b == nil {
 		panic("resilience: nil *Breaker")

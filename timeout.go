@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Tier names a timeout that several tools share, see Config.Timeouts. The empty tier means Heavy for a tool named
-// cypher, impact or explore, in any case, and Quick for all others.
+// Tier names a timeout that several tools share, see Config.Timeouts. By default tools named cypher, impact or
+// explore are Heavy, and others Quick.
 type Tier string
 
 const (
@@ -41,8 +41,7 @@ func defaultTier(tool string) Tier {
 // If fn returns in time, WithTimeout returns its value and its error unchanged. Otherwise the error is TIMEOUT, also at
 // an earlier deadline of ctx, or CANCELED if ctx is canceled, around the error of fn, if any; but an [*Error] of fn
 // with another code is returned unchanged. A panic or runtime.Goexit of fn is TOOL_FAILED around a [*PanicError] or
-// [ErrGoexit]. A timeout that isn't positive and an empty tool name are VALIDATION_ERROR, and a nil fn is
-// TOOL_NOT_FOUND. A nil ctx panics.
+// [ErrGoexit]. A timeout that isn't positive is VALIDATION_ERROR.
 func WithTimeout[T any](
 	ctx context.Context, tool string, timeout time.Duration, fn func(context.Context) (T, error),
 ) (value T, err error) {

@@ -18,8 +18,7 @@ import (
 // 408, 423 and 425 are ignored, and others from 400 are rejections.
 //
 // GET, HEAD, OPTIONS and TRACE change nothing, and neither do requests with an answer from 400 to 498 except 408. A
-// tool of any [Effect] is retried if its last request would have changed something and never began, because there was
-// no connection or a rate limit.
+// tool of any [Effect] is retried if its last write never began: there was no connection, or a rate limit.
 func Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
