@@ -15,8 +15,7 @@ const (
 
 // hold waits with the call of an agent that has been rejected before, until the breaker admits the call or the patience
 // of [BreakerConfig].MaxHold ends: agents that call again at once can't wait by themselves. The first rejection of an
-// agent is returned at once, so that it may go on with other tools. The tool lacks the time, and still exceeds its own
-// timeout: a probe that hangs must open the breaker again.
+// agent is returned at once, so that it may go on with other tools.
 func (e *entry) hold(ctx context.Context, rejected *Error) (admission, *Error) {
 	b, r := e.breaker, e.opts.request
 	agent := clip(cmp.Or(r.Caller, r.Session))

@@ -56,10 +56,7 @@ func Pause(ctx context.Context) (resume func()) {
 
 	var resumes []func()
 	for _, c := range slices.Backward(paused) { // from the outside in: a deadline depends on the calls around it
-		c.pause()
-		once := sync.OnceFunc(c.resume)
-		resumes = append(resumes, once)
-		c.AfterFunc(once) // the pause doesn't outlive the call, and has ended when that returns
+		resumes = append(resumes, c.pause())
 	}
 	resume = func() {
 		for _, resume := range resumes {
@@ -70,20 +67,23 @@ func Pause(ctx context.Context) (resume func()) {
 	return resume
 }
 
-func (c *callContext) pause() {
+// pause suspends the timeout until resume is called or the call ends. The pause has ended when the call returns.
+func (c *callContext) pause() (resume func()) {
+	resume = sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		now := time.Since(c.start)
+		c.limits.resume(now)
+		if c.end.Load() != returned {
+			c.schedule(now)
+		}
+	})
+
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	now := time.Since(c.start)
 	c.limits.pause(now)
 	c.schedule(now)
-}
-
-func (c *callContext) resume() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Since(c.start)
-	c.limits.resume(now)
-	if c.end.Load() != returned {
-		c.schedule(now)
-	}
+	c.mu.Unlock()
+	c.AfterFunc(resume)
+	return resume
 }
