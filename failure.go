@@ -45,6 +45,9 @@ func (a *attempt) examine(err error) (f *failure) {
 		f.class = ClassNeutral // the tool has canceled something: the caller is still there
 	}
 	s.guard.classify(&f.meaning)
+	if f.own != nil {
+		f.own = s.guard.scrubbed(f.own)
+	}
 
 	f.outcome = f.meaning.outcome()
 	if s.hasLessTime() && f.isTimeout() {

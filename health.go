@@ -78,7 +78,7 @@ func (g *Guard) health(s *toolState, keys []KeyHealth) Health {
 	}
 
 	rejects := h.State == StateOpen || h.State == StateIsolated
-	full := s.MaxInFlight > 0 && h.InFlight >= s.MaxInFlight
+	full := s.MaxInFlight > 0 && s.MaxWait == 0 && h.InFlight >= s.MaxInFlight
 	h.Available = !rejects && !full && !g.overloaded(s) && !g.Closed()
 	return h
 }

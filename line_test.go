@@ -31,6 +31,7 @@ func TestCallsWaitInLine(t *testing.T) {
 			})
 			synctest.Wait()
 		}
+		assert.True(t, g.Health()[0].Available, "a call waits")
 		start := time.Now()
 		calls.Wait()
 		assert.Equal(t, 8*time.Second, time.Since(start).Truncate(time.Second))

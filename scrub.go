@@ -33,6 +33,17 @@ func (g *Guard) Scrub(text string) (scrubbed string) {
 	return g.cfg.Scrub(text)
 }
 
+// scrubbed returns e, or a copy of it, without secrets in what its author has written for agents.
+func (g *Guard) scrubbed(e *Error) *Error {
+	message, suggestion := g.Scrub(e.Message), g.Scrub(e.Suggestion)
+	if message == e.Message && suggestion == e.Suggestion {
+		return e
+	}
+	e = e.clone()
+	e.Message, e.Suggestion = message, suggestion
+	return e
+}
+
 // A shape is a form in which secrets are written. Its expressions are only tried on texts that have one of needs, in
 // any case, since they are slow unless they begin with a literal. The function returns where the secret in a match
 // begins and ends. The two are equal if it is none.

@@ -253,6 +253,12 @@ func TestGuardScrubsWithTheConfigsFunction(t *testing.T) {
 
 			r := resilience.Run(t.Context(), g, "x", failing(9, resilience.MarkPermanent(fmt.Errorf("%s", text))))
 			assert.Equal(t, tc.want, r.Err.Details["cause"])
+
+			own := &resilience.Error{Message: text, Suggestion: "use " + text}
+			r = resilience.Run(t.Context(), g, "x", failing(9, own))
+			assert.ErrorIs(t, r.Err, own)
+			assert.NotContains(t, r.Err.Message+r.Err.Suggestion, "hunter2")
+			assert.Equal(t, text, own.Message)
 		})
 	}
 }

@@ -83,12 +83,11 @@ func outcomeOf(e resilience.CallEnd) outcome {
 	}
 
 	switch e.Err.Code {
-	case resilience.CodeCircuitOpen, resilience.CodeOverloaded, resilience.CodeShuttingDown:
-		if e.Attempts == 0 {
-			return rejected
-		}
 	case resilience.CodeCanceled, resilience.CodeValidation, resilience.CodeToolNotFound:
 		return other
+	}
+	if e.Attempts == 0 {
+		return rejected
 	}
 	return failed
 }

@@ -30,9 +30,9 @@ type Config struct {
 
 	// Healthy decides what /healthz answers: 200 if it returns true, and 503 otherwise. It is called
 	// concurrently, with [resilience.Guard.Health], on the goroutine of the request, and a panic in it is
-	// answered with 500. Nil means false if the guard is closed, or if tools are listed in its Config and none
-	// of them can be called. One tool whose backend is dead is no reason to remove a server: its other tools
-	// work, and the backend is as dead for other servers.
+	// answered with 500. Nil means false only if the guard is closed. A dead backend is no reason to remove a
+	// server: other tools may work, the backend is as dead for other servers, and an agent that reaches no
+	// server can't read why.
 	Healthy func([]resilience.Health) bool
 
 	// ShowCauses shows the texts of causes beside the last failures, cut to 300 bytes. The texts pass

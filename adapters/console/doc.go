@@ -60,8 +60,8 @@
 //	  history                rows [start, succeeded, failed, rejected, other, p50, p95], the oldest first; start is in
 //	                         seconds since 1970, and steps without calls have no row
 //	breakers                 breaker, key, state, retryAfter, consecutiveFailures, reason, tools, and
-//	  since, cause           when the breaker ceased to be closed, and why: calls, cooldown, probe
-//	                         or manual
+//	  since, cause           when the breaker ceased to be closed, and why: calls or manual; the reason is
+//	                         that of Isolate, or why the last call had failed by then
 //	changes                  the last 200, the oldest first: number, time, breaker, from, to, cause, reason
 //
 // Rejected calls haven't reached the tool. Other ones were mistakes of the caller's, canceled, or aren't finished.

@@ -170,11 +170,13 @@ func (c *Console) breaker(b *resilience.Breaker) breaker {
 		Tools:               []string{},
 	}
 
-	n.Reason, _ = b.Isolated()
 	if n.State != resilience.StateClosed {
 		if change := c.changes.of(b.Name()); change != nil {
-			n.Since, n.Cause = &change.Time, change.Cause
+			n.Since, n.Cause, n.Reason = &change.Time, change.Cause, change.Reason
 		}
+	}
+	if reason, isolated := b.Isolated(); isolated {
+		n.Reason = reason
 	}
 	return n
 }

@@ -55,5 +55,5 @@ func Example() {
 	// Output:
 	// 403 {"error":"not authorized"}
 	// 200 {"status":"ok"}
-	// 503 {"status":"unavailable"}
+	// 200 {"status":"degraded"}
 }

@@ -16,18 +16,13 @@ import (
 func TestOutcomeOfACall(t *testing.T) {
 	for code, want := range map[resilience.Code]outcome{
 		resilience.CodeTimeout: failed, resilience.CodeConnectionLost: failed, resilience.CodeRetryExhausted: failed,
-		resilience.CodeToolFailed: failed, "BUSY": failed,
+		resilience.CodeToolFailed: failed, resilience.CodeCircuitOpen: failed, "BUSY": failed,
 		resilience.CodeCanceled: other, resilience.CodeValidation: other, resilience.CodeToolNotFound: other,
-		resilience.CodeCircuitOpen: rejected, resilience.CodeOverloaded: rejected,
-		resilience.CodeShuttingDown: rejected,
 	} {
-		e := resilience.CallEnd{Err: &resilience.Error{Code: code}}
+		e := resilience.CallEnd{Err: &resilience.Error{Code: code}, Attempts: 1}
 		assert.Equal(t, want, outcomeOf(e), code)
-		e.Attempts = 1
-		if want == rejected { // the tool returned it
-			want = failed
-		}
-		assert.Equal(t, want, outcomeOf(e), code)
+		e.Attempts = 0
+		assert.Equal(t, want == failed, outcomeOf(e) == rejected, code)
 	}
 	assert.Equal(t, succeeded, outcomeOf(resilience.CallEnd{}))
 	assert.Equal(t, other, outcomeOf(resilience.CallEnd{Unfinished: true}))

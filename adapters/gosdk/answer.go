@@ -146,21 +146,6 @@ func cloneResult(res *mcp.CallToolResult) *mcp.CallToolResult {
 	return &out
 }
 
-// scrubbedWords returns e, or a copy of it, without the secrets in the words of the tool's author. It may be nil.
-func scrubbedWords(g *resilience.Guard, e *resilience.Error) *resilience.Error {
-	if e == nil {
-		return nil
-	}
-
-	message, suggestion := g.Scrub(e.Message), g.Scrub(e.Suggestion)
-	if message == e.Message && suggestion == e.Suggestion {
-		return e
-	}
-	clean := *e
-	clean.Message, clean.Suggestion = message, suggestion
-	return &clean
-}
-
 // errorResult returns the result of a call that ended with e and without a result of the tool's own. The tool may be
 // nil. If it has an output schema, or may have one, clients would validate structured content by that.
 func errorResult(e *resilience.Error, req *mcp.CallToolRequest, tool *mcp.Tool) *mcp.CallToolResult {

@@ -94,7 +94,7 @@ func TestSecretsInTheWordsOfAnAuthorAreReplaced(t *testing.T) {
 		assert.NotContains(t, jsonOf(t, res), "hunter2", tool)
 		assert.Equal(t, "see "+clean, metadataOf(t, res).Suggestion, tool)
 		require.NoError(t, f.guard.Flush(t.Context()))
-		assert.Equal(t, own.Message, ended.Err.Message, "observers are the operator's")
+		assert.Equal(t, "can't query "+clean, ended.Err.Message, "so for spans, logs and the console")
 	}
 	assert.Contains(t, own.Message, "hunter2", "the author's own isn't changed")
 }

@@ -79,7 +79,7 @@ func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result
 		return s.attempt(ctx, cloneRequest(req), tool)
 	}, resilience.ForRequest(request), resilience.WaitForTool())
 
-	got, e := r.Value, scrubbedWords(s.guard, r.Err)
+	got, e := r.Value, r.Err
 	switch {
 	case r.Joined > 0:
 		return withJoined(got.forClient(s.guard), r.Message()), nil

@@ -13,10 +13,10 @@
 //	status                                             what it means
 //	OK                                                 a good answer
 //	DeadlineExceeded, ResourceExhausted,               the backend is in trouble: the failure is counted,
-//	Internal, Unavailable, DataLoss                    and retried if the tool's Effect allows it
+//	Internal, Unavailable, DataLoss, Aborted           and retried if the tool's Effect allows it
 //	InvalidArgument, NotFound, AlreadyExists,          the backend rejects the request: the failure is
-//	PermissionDenied, FailedPrecondition, Aborted,     neither counted nor retried
-//	OutOfRange, Unimplemented, Unauthenticated
+//	PermissionDenied, FailedPrecondition, OutOfRange,  neither counted nor retried
+//	Unimplemented, Unauthenticated
 //	Canceled, Unknown, any other                       nothing; a server makes Unknown of any error
 //
 // gRPC answers a message that is too large with ResourceExhausted, too, which counts: check sizes that an agent decides

@@ -60,9 +60,6 @@ func (h *handler) call(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallT
 	}, resilience.ForRequest(h.requestOf(ctx, req)), resilience.WaitForTool())
 
 	got, e := r.Value, r.Err
-	if e != nil { // the words of the tool's author
-		e.Message, e.Suggestion = h.guard.Scrub(e.Message), h.guard.Scrub(e.Suggestion)
-	}
 	switch {
 	case r.Joined > 0:
 		return joinedResult(got.result, r.Message()), nil

@@ -15,7 +15,7 @@ export function ask(action, data, onDone) {
     ? "All calls are rejected until it is reset. Calls in flight end as they would."
     : "Calls pass at once, and its failures are forgotten."
   get("dialog-submit").textContent = isolate ? "Isolate" : "Reset"
-  get("reason").value = data.breaker.reason ?? ""
+  get("reason").value = data.breaker.state === "isolated" ? data.breaker.reason ?? "" : ""
   for (const id of ["reason", "reason-label"]) setHidden(get(id), !isolate)
   for (const id of ["token", "token-label"]) setHidden(get(id), !token)
   get("token").value = token

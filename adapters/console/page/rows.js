@@ -109,6 +109,7 @@ function explain({ breaker: b, tools, rank }, model) {
     out.push(["since", `Since ${since}${b.cause ? `: ${cause(b.cause, b.cause === "manual" && b.state === "isolated" ? "isolated" : "open")}` : ""}`])
   }
   if (b.state === "isolated") out.push(["reason", b.reason ? `“${b.reason}”` : "No reason was given"])
+  else if (b.reason && !tools.some(t => t.lastError)) out.push(["reason", `The last call failed with ${b.reason}`])
   if (rank === 3) out.push(["reason", "Too many calls run, or too many abandoned ones: new calls are rejected"])
   if (rank < 5 && b.consecutiveFailures) out.push(["failures", `${plural(b.consecutiveFailures, "failure")} in a row`])
   if (rank < 5 && b.state !== "isolated") out.push(...failures(tools, model))
