@@ -131,12 +131,13 @@ func (e *entry) end(rejected *Error) *Error {
 	return rejected
 }
 
-// declaredEffect returns what running the tool again may do, by its configuration.
+// declaredEffect returns what running the tool again may do, by its configuration or, if that doesn't list it with an
+// effect, by its annotations.
 func (e *entry) declaredEffect() Effect {
-	if !e.state.listed {
-		return cmp.Or(e.opts.request.Effect, e.state.Effect)
+	if e.state.listed {
+		return cmp.Or(e.state.Effect, e.opts.request.Effect)
 	}
-	return e.state.Effect
+	return cmp.Or(e.opts.request.Effect, e.state.Effect)
 }
 
 // exit is called last, so that Close waits until the observers have been notified.

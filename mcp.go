@@ -23,7 +23,7 @@ type Request struct {
 
 	Arguments  any           // as for [Args]: a json.RawMessage or a map[string]any; other types are ignored
 	Input      any           // requestState and inputResponses of a multi-round-trip request, for [Once]
-	Effect     Effect        // of a tool that the Config doesn't list, by its annotations; 0 means Config.Effect
+	Effect     Effect        // by the tool's annotations, unless the Config lists the tool with one
 	BreakerKey func() string // returns the key if the option [BreakerKey] gives none; must be quick; may be nil
 
 	// Unexplained is the class of a failure that neither its error nor a report explains (see [ReportBackend]). Zero

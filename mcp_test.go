@@ -92,10 +92,10 @@ func TestForRequestFailsIfAnAllowedOptionOfMetaIsInvalid(t *testing.T) {
 	}
 }
 
-func TestForRequestHasTheEffectOfAToolThatIsNotListed(t *testing.T) {
+func TestForRequestHasTheEffectOfAToolThatIsListedWithoutOne(t *testing.T) {
 	g := newGuard(t, resilience.Config{
 		Effect: resilience.Idempotent,
-		Tools:  map[string]resilience.Tool{"listed": {}},
+		Tools:  map[string]resilience.Tool{"listed": {}, "with an effect": {Effect: resilience.NonIdempotent}},
 		Retry:  resilience.Retry{Backoff: resilience.Backoff{Base: 1, Max: 1}},
 	})
 	for _, tc := range []struct {
@@ -106,7 +106,8 @@ func TestForRequestHasTheEffectOfAToolThatIsNotListed(t *testing.T) {
 		{"read", resilience.ReadOnly, 4},
 		{"write", resilience.NonIdempotent, 1},
 		{"unknown", resilience.EffectUnknown, 4}, // Config.Effect
-		{"listed", resilience.ReadOnly, 1},       // the Config knows better
+		{"listed", resilience.ReadOnly, 4},
+		{"with an effect", resilience.ReadOnly, 1},
 	} {
 		request := resilience.ForRequest(resilience.Request{Effect: tc.effect})
 		r := resilience.Run(t.Context(), g, tc.tool, failing(9, errBoom), request)

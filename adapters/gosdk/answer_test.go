@@ -101,8 +101,7 @@ func TestSecretsInTheWordsOfAnAuthorAreReplaced(t *testing.T) {
 
 // At its timeout, a tool's echo of that isn't its own answer, but all else is.
 func TestAnswerAtTheTimeoutStandsUnlessItIsAnEcho(t *testing.T) {
-	const exceeded = "TIMEOUT: exceeded timeout of 1s. Try again later. " +
-		"If it changes anything, check first whether it took effect."
+	const exceeded = "TIMEOUT: exceeded timeout of 1s. It may have taken effect: check before you call it again."
 	for name, tc := range map[string]struct {
 		err  error // nil is the context's
 		says string

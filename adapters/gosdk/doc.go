@@ -76,7 +76,7 @@
 // and at the next call after a client has listed the tools. So a tool that is added is known from its first call, and
 // changed annotations once a client has listed the tools again. Middleware that was added before sees these requests.
 //
-// A tool that isn't listed in the guard's Config has the effect that its annotations declare. A name that
+// A tool without an Effect in the guard's Config has the one that its annotations declare. A name that
 // neither the server nor the Config lists may be made up by an agent, so it shares the breaker "(others)" with other
 // such names. If the server doesn't answer within a second, every tool may exist and has the effect Config.Effect.
 // Middleware that hides tools which clients may call all the same should be added after Protect.

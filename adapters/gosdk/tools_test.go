@@ -22,7 +22,9 @@ import (
 
 func TestAnnotationsDecideWhatIsRetried(t *testing.T) {
 	f := newProtected(t, resilience.Config{
-		Tools:   map[string]resilience.Tool{"listed": {Effect: resilience.ReadOnly}},
+		Tools: map[string]resilience.Tool{
+			"listed": {Effect: resilience.ReadOnly}, "without an effect": {Breaker: "b"},
+		},
 		Breaker: resilience.BreakerConfig{Failures: 100},
 	})
 	var runs atomic.Int64
@@ -32,6 +34,7 @@ func TestAnnotationsDecideWhatIsRetried(t *testing.T) {
 	f.typed("idempotent", &mcp.ToolAnnotations{IdempotentHint: true}, fail)
 	f.typed("not", &mcp.ToolAnnotations{}, fail)
 	f.typed("listed", nil, fail)
+	f.typed("without an effect", readOnly, fail)
 	f.connectBlind("")
 
 	count := func(tool string) int64 {
@@ -42,7 +45,9 @@ func TestAnnotationsDecideWhatIsRetried(t *testing.T) {
 		assert.Equal(t, runs.Load() > 1, metadataOf(t, res).Code == resilience.CodeRetryExhausted, tool)
 		return runs.Load()
 	}
-	for tool, want := range map[string]int64{"none": 1, "read-only": 4, "idempotent": 4, "not": 1, "listed": 4} {
+	for tool, want := range map[string]int64{
+		"none": 1, "read-only": 4, "idempotent": 4, "not": 1, "listed": 4, "without an effect": 4,
+	} {
 		assert.Equal(t, want, count(tool), tool)
 	}
 

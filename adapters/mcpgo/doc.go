@@ -62,7 +62,7 @@
 // reach the client as the tool has written them, and a panic ends the process. A resilience.Do within the handler
 // guards its own part.
 //
-// Tools that the guard's Config doesn't list have the effect that their annotations declare
+// Tools without an Effect in the guard's Config have the one that their annotations declare
 // at the time of the failure. The middleware finds them in the server, without a request, and mcp-go
 // rejects names that an agent made up before they reach it.
 //
