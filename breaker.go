@@ -221,8 +221,8 @@ func (b *Breaker) change(to *phase, cause Cause) {
 	if to.state == StateClosed {
 		b.extra, b.told = 0, nil
 	}
-	b.prober.changed(b, from.state, to.state, cause)
-	if from.state != to.state {
+	b.prober.changed(b, to.state, cause)
+	if from.state != to.state || to.state == StateIsolated && from.reason != to.reason {
 		b.onChange(BreakerChange{
 			Breaker: b.name, From: from.state, To: to.state, Cause: cause, Reason: to.reason, Time: time.Now(),
 		})

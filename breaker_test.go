@@ -510,7 +510,8 @@ func TestRejectionTellsWhyTheLastCallFailed(t *testing.T) {
 			cfg.Breaker.Failures = 1
 			g := newGuard(t, cfg)
 			_, _ = resilience.Do(t.Context(), g, "x", tc.tool)
-			for range 2 { // a failed probe tells it, too
+			g.Breaker("x").Trip(0) // as a fleet does
+			for range 2 {          // a failed probe tells it, too
 				_, err := resilience.Do(t.Context(), g, "x", notCalled(t))
 				want := "CIRCUIT_OPEN: Circuit breaker open" + tc.want + " Calls are rejected for 30 more seconds."
 				assert.EqualError(t, err, want)

@@ -120,6 +120,6 @@ func (b *Breaker) Trip(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.phase.Load(); p.state != StateIsolated {
-		b.open(d, cmp.Or(p.failures, b.cfg.Failures), CauseManual, "")
+		b.open(d, cmp.Or(p.failures, b.cfg.Failures), CauseManual, p.reason)
 	}
 }

@@ -140,7 +140,7 @@ func TestObserversReceiveWhyABreakerHasChanged(t *testing.T) {
 			assert.Equal(t, []any{"db", "db", time.Now()}, []any{e.Breaker, e.Label, e.Time})
 			got = append(got, resilience.BreakerChange{From: e.From, To: e.To, Cause: e.Cause, Reason: e.Reason})
 			b.State() // any method may be used here
-			if e.To == resilience.StateIsolated {
+			if e.Reason == "s" {
 				b.Reset()
 			}
 		}}}
@@ -151,6 +151,8 @@ func TestObserversReceiveWhyABreakerHasChanged(t *testing.T) {
 		b.Trip(time.Second)
 		b.Trip(time.Second)
 		b.Isolate("r")
+		b.Isolate("r")
+		b.Isolate("s")
 		synctest.Wait()
 
 		const closed, open, halfOpen = resilience.StateClosed, resilience.StateOpen, resilience.StateHalfOpen
@@ -161,6 +163,7 @@ func TestObserversReceiveWhyABreakerHasChanged(t *testing.T) {
 			{From: halfOpen, To: closed, Cause: resilience.CauseCalls},
 			{From: closed, To: open, Cause: resilience.CauseManual},
 			{From: open, To: isolated, Cause: resilience.CauseManual, Reason: "r"},
+			{From: isolated, To: isolated, Cause: resilience.CauseManual, Reason: "s"},
 			{From: isolated, To: closed, Cause: resilience.CauseManual},
 		}, got)
 	})

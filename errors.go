@@ -38,8 +38,8 @@ func (c Code) Error() string { return string(c) }
 // and logs. Reading it is safe for concurrent use.
 //
 // A tool that wants to explain a failure to the agent returns an *Error with a Message. A guard returns a copy of it,
-// with empty fields filled in, scrubbed, and without Details unless debug is on. If a NonIdempotent tool may have taken effect,
-// TIMEOUT and CONNECTION_LOST are never retryable, and another Error is only if it has a Suggestion of its own.
+// with empty fields filled in, scrubbed, and without Details unless debug is on. If a NonIdempotent tool may have taken
+// effect, TIMEOUT and CONNECTION_LOST are never retryable, and another Error is only if it has its own Suggestion.
 type Error struct {
 	Code       Code           `json:"code"`
 	Tool       string         `json:"tool,omitempty"`       // the tool's name; empty if it isn't known

@@ -38,7 +38,7 @@ func (p *prober) next() (left time.Duration, ok bool) {
 }
 
 // changed is called for each change of the breaker's state. b.mu must be held.
-func (p *prober) changed(b *Breaker, from, to State, cause Cause) {
+func (p *prober) changed(b *Breaker, to State, cause Cause) {
 	if b.cfg.Probe == nil || to == StateHalfOpen {
 		return
 	}
@@ -47,7 +47,7 @@ func (p *prober) changed(b *Breaker, from, to State, cause Cause) {
 	}
 
 	p.end()
-	relapse := from == StateClosed && cause == CauseCalls && time.Since(p.closed) < b.cfg.Cooldown
+	relapse := time.Since(p.closed) < b.cfg.Cooldown
 	if to == StateOpen && !relapse { // after a relapse the next probe is a call, since Probe can't see the trouble
 		p.opened = time.Now()
 		p.schedule(b, 0)

@@ -207,6 +207,7 @@ func TestCallIsTheProbeAfterARelapse(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		require.Equal(t, resilience.StateClosed, b.State())
 		trip(t, b)
+		b.Trip(0) // as a fleet does, for the same failures
 		assert.Equal(t, 30*time.Second, b.RetryAfter())
 		time.Sleep(30*time.Second - 1)
 		require.Equal(t, resilience.StateOpen, b.State())

@@ -40,10 +40,11 @@ type transport struct{ http.RoundTripper }
 // must remain an answer, so that an auth.OAuthHandler can log in: it becomes an error of MCP.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := t.RoundTripper.RoundTrip(req)
+	isStream := strings.Contains(req.Header.Get("Accept"), "text/event-stream") // rather than for a login's token
 	switch {
 	case err != nil:
 		return nil, err
-	case req.Method != http.MethodPost, res.StatusCode < 400,
+	case req.Method != http.MethodPost, !isStream, res.StatusCode < 400,
 		res.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "":
 		return res, nil
 	}

@@ -77,6 +77,7 @@ func TestTransportOfOneAnswer(t *testing.T) {
 		"a busy server":               {"POST", "1", 503, page, ""},
 		"a busy server, of MCP":       {"POST", "1", 503, ofMCP, ""},
 		"a stream":                    {"GET", "1", 405, page, page},
+		"a token":                     {"POST", "", 400, page, page},
 		"a login": {"POST", "1", 401, page,
 			`{"jsonrpc":"2.0","id":"refused","error":{"code":-32000,"message":"refused"}}`},
 	} {
@@ -92,6 +93,9 @@ func TestTransportOfOneAnswer(t *testing.T) {
 			req, err := http.NewRequestWithContext(t.Context(), tc.method, h.URL, strings.NewReader(`{}`))
 			require.NoError(t, err)
 			req.Header.Set("Mcp-Session-Id", tc.session)
+			if name != "a token" { // a login may share the client
+				req.Header.Set("Accept", "application/json, text/event-stream")
+			}
 
 			res, err := client.Do(req)
 			if tc.want == "" {

@@ -117,6 +117,32 @@ func TestIsolationDuringAnOutage(t *testing.T) {
 	agree(t, all, resilience.StateClosed)
 }
 
+// A breaker that closes while Redis is away is closed in the fleet's memory, too. One failure is no failed probe.
+func TestRecoveryDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	s, b := startServer(t), new(backend)
+	all := joinAll(t, 2, s, b, resilience.BreakerConfig{Cooldown: time.Second})
+	b.broken.Store(true)
+	all[0].fail(4)
+	all[0].told()
+	all[1].fail(1)
+	agree(t, all, resilience.StateOpen)
+
+	s.freeze()
+	reachable(t, all, false)
+	b.broken.Store(false)
+	for _, m := range all {
+		eventually(t, "its probe succeeds", func() bool { return m.search() == nil })
+		require.NoError(t, m.guard.Flush(t.Context()))
+		require.NoError(t, m.fleet.tell(t.Context()), "there is nothing to tell without Redis")
+	}
+	s.thaw()
+	reachable(t, all, true)
+	forgotten := func() bool { return s.do("HLEN", "resilience:{test}:breakers") == "0" }
+	eventually(t, "the fleet has forgotten it", forgotten)
+	agree(t, all, resilience.StateClosed)
+}
+
 // A Redis that has lost its memory is told which breakers are open.
 func TestLostMemory(t *testing.T) {
 	t.Parallel()

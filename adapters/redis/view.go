@@ -151,6 +151,8 @@ func (f *Fleet) impose(b *resilience.Breaker, was imposed) imposed {
 	case isolated:
 	case s.OpenUntil > 0 && s.OpenUntil != was.openUntil:
 		f.act(b, func() { b.Trip(max(f.known.left(s), time.Millisecond)) })
+	case s.OpenUntil > 0 && state == resilience.StateClosed: // it was closed while Redis was away
+		f.tellOf(b.Name()).closed = true
 	case over && (state == resilience.StateOpen || state == resilience.StateHalfOpen):
 		f.act(b, b.Reset)
 	}
