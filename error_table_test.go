@@ -271,7 +271,7 @@ func errorSections() []errorSection {
 			{"an `*Error` with another code that is Retryable", errs(
 				&resilience.Error{Code: "BUSY", Message: "Busy", Retryable: true},
 			)},
-			{"one that isn't", errs(&resilience.Error{Code: "BROKEN", Message: "Broken"})},
+			{"one that isn't Retryable", errs(&resilience.Error{Code: "BROKEN", Message: "Broken"})},
 			{"anything else", errs(errBoom, fmt.Errorf("x: %w", errBoom))},
 		}},
 	}

@@ -13,7 +13,8 @@ import (
 // A Guard stands between a server and its tools. Create one with [New] and share it: it is safe for concurrent use.
 //
 // A call passes, from the outside in, the breaker, the timeout for the whole call, the retries, and the tool. The
-// breaker counts the call, not its attempts. A call on a breaker that admitted the one around it passes uncounted.
+// breaker counts the call, not its attempts. A call within another call of the same breaker passes, and
+// isn't counted.
 type Guard struct {
 	cfg       Config                // only New reads its Tools, Breakers and Observers
 	listed    map[string]*toolState // the tools in the Config

@@ -58,8 +58,8 @@ func Timeout(d time.Duration) Option {
 func WaitForTool() Option { return func(o *options) { o.waits = true } }
 
 // BreakerKey gives the calls with this key a breaker of their own, for a tool with several backends, such as data
-// sources, tenants, or hosts that agents choose. It is configured as the tool's Breaker, and its name is that
-// one's, a slash and the key. Tools that share a Breaker share these.
+// sources, tenants, or hosts that agents choose. It is configured as the tool's Breaker, whose name, a slash and
+// the key are its name. Tools that share a Breaker share these.
 //
 // Keys appear in errors, logs and metrics, so they must not be secrets. They are cut at 256 bytes. An empty key means
 // the tool's own breaker. A guard keeps at most 1,024 such breakers: a further one replaces the oldest closed one, or

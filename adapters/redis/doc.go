@@ -12,7 +12,7 @@
 //	if err := fleet.Join(ctx, guard); err != nil {
 //		return err
 //	}
-//	defer fleet.Leave(context.WithoutCancel(ctx)) // a server's has ended by then
+//	defer fleet.Leave(context.WithoutCancel(ctx)) // by then, the server's ctx has ended
 //
 // Without it, each of ten servers must see five failures before its breaker opens, sends a probe of its own in each
 // cooldown, and knows nothing when it starts. With it, failures in a row add up over the fleet and open the breaker of
@@ -28,7 +28,8 @@
 //
 // Breakers belong together if they have the same name, with the key if there is one. What an operator does at one
 // member by Isolate, Trip or Reset of a [resilience.Breaker] concerns all of them. A Trip of a breaker that is open
-// already concerns this member alone, and one of a breaker with a Probe lasts a Cooldown at the others. Observers see
+// already, and a Reset of one that is closed, concern this member alone, and a Trip of one with a Probe lasts a
+// Cooldown at the others. Observers see
 // what the fleet does with [resilience.CauseManual].
 //
 // # What Redis is asked

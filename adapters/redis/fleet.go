@@ -74,7 +74,7 @@ type configs struct {
 type Health struct {
 	Members int       // servers that Redis had heard of within three seconds, when it last answered
 	Err     error     // why Redis can't be used, so that breakers decide alone; nil if it can
-	Since   time.Time // when Err last became nil, or ceased to be
+	Since   time.Time // when Err last became nil or stopped being nil
 }
 
 var (
