@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,7 +98,8 @@ func (c *Console) Observer() resilience.Observer {
 		End: func(_ context.Context, e resilience.CallEnd) {
 			cause := ""
 			if c.cfg.ShowCauses && e.Counted && e.Err.Err != nil {
-				cause = cut(c.scrub(e.Err.Err.Error()), maxCause)
+				all := fmt.Sprintf("%+v", e.Err) // with the causes of a call within the call
+				cause = cut(c.scrub(strings.TrimPrefix(all, e.Err.Error()+": ")), maxCause)
 			}
 			c.calls.record(e, cause)
 		},

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -68,12 +69,14 @@ func TestRetryAfterOfABreakerThatIsOpenForEver(t *testing.T) {
 // A cause passes the guard's Scrub. A timeout of a tool that ignores it has none.
 func TestCausesOfAGuardWithAScrub(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		cfg := tools("x", "hangs")
+		cfg := tools("x", "hangs", "outer")
 		cfg.Scrub = func(text string) string { return strings.ReplaceAll(text, "10.0.0.7", "[ADDRESS]") }
 		f := newFixture(t, cfg, console.Config{ShowCauses: true})
 		f.call("x", 1, 0, errBoom)
 		f.call("hangs", 1, time.Hour, nil)
+		f.call("outer", 1, 0, fmt.Errorf("x: %w", resilience.AsError("x", errBoom)))
 		d := f.health()
+		assert.Contains(t, d.tool(t, "outer").LastError.Cause, "boom at [ADDRESS]")
 		assert.Equal(t, "boom at [ADDRESS], password=[REDACTED]", d.tool(t, "x").LastError.Cause)
 		assert.Empty(t, d.tool(t, "hangs").LastError.Cause)
 		assert.Equal(t, 1, d.tool(t, "hangs").LastMinute.Failed)

@@ -31,7 +31,8 @@
 //   - A call that the same client sends again, since it hasn't received the outcome of the first one, joins that: see
 //     [resilience.Once]. The result has one more text item, and [resilience.MetaJoined] in its _meta.
 //   - A client that an open breaker rejects again is held first, see [resilience.BreakerConfig].MaxHold: two calls at
-//     most over stdio, where mcp-go has five workers.
+//     most over stdio, where mcp-go has five workers. Over HTTP without sessions nothing tells clients apart: no call
+//     joins another one, or is held.
 //   - Each attempt has a copy of the request's arguments, _meta and header. Values in them that aren't decoded
 //     JSON, which other middleware may add, are shared.
 //
