@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -94,14 +95,11 @@ func (b *Breaker) State() State {
 // unless the breaker is open.
 func (b *Breaker) RetryAfter() time.Duration {
 	p := b.phase.Load()
-	if p.state != StateOpen || p.left() <= 0 {
+	left := p.left()
+	if p.state != StateOpen || left <= 0 {
 		return 0
 	}
-	return b.untilAsked(p.left())
-}
 
-// untilAsked returns the time until the backend is asked again, if a call may ask it after left.
-func (b *Breaker) untilAsked(left time.Duration) time.Duration {
 	if next, ok := b.prober.next(); ok {
 		if next <= 0 {
 			next = time.Second // Probe runs, and may take any time
@@ -235,10 +233,7 @@ func (b *Breaker) rejection(p *phase) *Error {
 		return b.isolatedError(p.reason)
 	}
 
-	after := time.Second // while the backend is being asked, the answer may come at any time
-	if p.state == StateOpen && p.left() > 0 {
-		after = b.untilAsked(p.left())
-	}
+	after := cmp.Or(b.RetryAfter(), time.Second) // while the backend is being asked, the answer may come at any time
 	_, probing := b.prober.next()
 	if probing { // the longer that has been in vain, the more seldom agents come back
 		after = max(after, min(time.Since(p.since), b.cfg.Cooldown))

@@ -12,9 +12,6 @@ import (
 	"github.com/seed8d1e2389/resilience"
 )
 
-// protocolTyped is the protocol since which a result must have a type.
-const protocolTyped = "2026-07-28"
-
 var (
 	errNoResult = errors.New("the tool returned neither a result nor an error")
 	errResult   = errors.New("the tool returned a result with isError")
@@ -150,7 +147,7 @@ func cloneResult(res *mcp.CallToolResult) *mcp.CallToolResult {
 // nil. If it has an output schema, or may have one, clients would validate structured content by that.
 func errorResult(e *resilience.Error, req *mcp.CallToolRequest, tool *mcp.Tool) *mcp.CallToolResult {
 	res := &mcp.CallToolResult{}
-	if protocol := req.ProtocolVersion(); protocol >= protocolTyped || protocol == "" {
+	if protocol := req.ProtocolVersion(); protocol >= protocolStateless || protocol == "" {
 		_ = json.Unmarshal([]byte(`{"content":[],"resultType":"complete"}`), res) // no other way to set the type
 	}
 

@@ -15,8 +15,8 @@ import (
 // A call without a result of the tool's own returns a *resilience.Error. It is CONNECTION_LOST if the server can't be
 // reached or the session is gone. A refused connection is retried for any tool, unless an earlier request of the call
 // may have reached the server. Only an answer about the call's arguments is the agent's mistake. A refusal by an HTTP
-// status from 400 to 499 isn't counted; 429 is RATE_LIMITED. [Transport] reports more, such as how long a busy server
-// asks to wait.
+// status from 400 to 499 isn't counted, except 404, by which a server ends a session; 429 is RATE_LIMITED. [Transport]
+// reports more, such as how long a busy server asks to wait.
 //
 // A result with isError is returned with error metadata in its _meta, as by [Middleware]. Metadata from a guard of the
 // server's own is believed and kept. The annotations of another server aren't trusted: list the tools that may be

@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	methodCallTool   = "tools/call"
-	methodInitialize = "initialize"
-	methodListTools  = "tools/list"
+	methodCallTool  = "tools/call"
+	methodListTools = "tools/list"
 )
 
 // Protect guards every tool of server with g, as [Middleware] does. In addition, progress that a tool

@@ -39,7 +39,7 @@ type Session struct {
 	uses sync.WaitGroup // the running functions
 }
 
-// protocolStateless is the protocol since which there are neither sessions nor pings.
+// protocolStateless is the protocol since which there are neither sessions nor pings, and a result has a type.
 const protocolStateless = "2026-07-28"
 
 // closeTimeout is how long the SDK may take to close a session before the context of the session's dial ends, and with
@@ -174,7 +174,7 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 //
 // If f returns an error of the SDK by which the session is gone, Use returns CONNECTION_LOST around that error, with
 // the time until the next dial as its RetryAfter, if that is known. Other errors of the SDK are marked as by
-// [ClientMiddleware], and any other error is returned as it is. f may use other sessions, by their own Use.
+// [ClientMiddleware], and other errors are returned as they are. f may use other sessions, by their own Use.
 func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.ClientSession) (T, error)) (T, error) {
 	conn, err := s.begin(ctx)
 	if err != nil {
