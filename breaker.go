@@ -144,10 +144,7 @@ func (b *Breaker) admit(keep time.Duration) (a admission, rejected *Error) {
 		case StateIsolated:
 			return a, b.rejection(p)
 		case StateOpen:
-			if p.left() > 0 { // the usual case of an open breaker, without a lock
-				return a, b.rejection(p)
-			}
-			if !b.mayProbe() {
+			if p.left() > 0 || !b.mayProbe() {
 				return a, b.rejection(p)
 			}
 			b.thaw()

@@ -34,6 +34,7 @@ func attemptOnce[T any](c *call, fn func(context.Context) (T, error)) (value T, 
 func abandon[T any](c *call, r *runner[T]) bool {
 	release := c.state.countAbandoned(c.state.Timeout - time.Since(c.start))
 	g, o, late := c.guard, c.orphaned, c.late(release)
+
 	abandoned := r.abandon(func(value T, err error) {
 		if crash := recovered(func() error { _ = errors.Is(err, context.Canceled); return nil }); crash != nil {
 			err = crash // the methods of err panic

@@ -84,6 +84,7 @@ func failureOf(err error, sent *trace) error {
 	var own *resilience.Error
 	var network *net.OpError
 	mistake, status := mistakeIn(err), statusOf(err)
+
 	switch {
 	case isQuestion(err):
 		return resilience.MarkNeutral(err)

@@ -13,6 +13,7 @@ func (f *Fleet) run() {
 	ctx := context.Background()
 	ticker := time.NewTicker(f.interval)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-f.quit:
@@ -108,6 +109,7 @@ func (f *Fleet) send(ctx context.Context, breaker string, n *news) error {
 			return err
 		}
 	}
+
 	if n.closed || n.succeeded {
 		how := succeededCall
 		if n.closed {
@@ -117,6 +119,7 @@ func (f *Fleet) send(ctx context.Context, breaker string, n *news) error {
 			return err
 		}
 	}
+
 	if n.failures > 0 {
 		return f.sendFailures(ctx, breaker, n.failures, f.configOf(breaker), failedMore)
 	}
