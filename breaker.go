@@ -95,11 +95,11 @@ func (b *Breaker) State() State {
 // unless the breaker is open.
 func (b *Breaker) RetryAfter() time.Duration {
 	p := b.phase.Load()
-	left := p.left()
-	if p.state != StateOpen || left <= 0 {
+	if p.state != StateOpen || p.left() <= 0 {
 		return 0
 	}
 
+	left := p.left()
 	if next, ok := b.prober.next(); ok {
 		if next <= 0 {
 			next = time.Second // Probe runs, and may take any time
