@@ -121,7 +121,7 @@ func TestIsolationDuringAnOutage(t *testing.T) {
 func TestRecoveryDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	s, b := startServer(t), new(backend)
-	all := joinAll(t, 2, s, b, resilience.BreakerConfig{Cooldown: time.Second})
+	all := joinAll(t, 2, s, b, resilience.BreakerConfig{Cooldown: 5 * time.Second})
 	b.broken.Store(true)
 	all[0].fail(4)
 	all[0].told()
