@@ -217,7 +217,7 @@ func (b *Breaker) change(to *phase, cause Cause) {
 		b.extra, b.told = 0, nil
 	}
 	b.prober.changed(b, to.state, cause)
-	if from.state != to.state || to.state == StateIsolated && from.reason != to.reason {
+	if from.state != to.state || from.reason != to.reason {
 		b.onChange(BreakerChange{
 			Breaker: b.name, From: from.state, To: to.state, Cause: cause, Reason: to.reason, Time: time.Now(),
 		})

@@ -47,7 +47,7 @@ type Tool struct {
 	MaxTimeout  time.Duration // up to which [ReportProgress] and [MetaTimeout] extend that; 0 means that they don't
 	MaxInFlight int           // calls at once; a further one is OVERLOADED, which isn't counted; 0 means any number
 	MaxWait     time.Duration // for one of the MaxInFlight, as part of the timeout and at most half of it; 0 means none
-	Effect      Effect        // of running the tool twice; 0 means as its annotations say
+	Effect      Effect        // of running the tool twice; 0 means as its annotations say, if it has any
 	Breaker     string        // its name, the same for tools that share a backend; empty means the tool's name
 	Cooperative bool          // runs on the caller's goroutine, so it must return soon after its context has ended
 	Retry       *Retry        // replaces Config.Retry as a whole; its OnRetry must be nil; nil means Config.Retry

@@ -15,7 +15,7 @@ import (
 type ConnectorConfig[C any] struct {
 	Name        string        // in events and logs; empty means "connection"
 	Backoff     Backoff       // the delays between dials; zero means 500ms to 60s with full jitter
-	MaxAttempts int           // failed dials in a row until there are none before [Connector.Reconnect]; 0 means any
+	MaxAttempts int           // failed dials in a row, after which only [Connector.Reconnect] dials; 0 means any
 	DialTimeout time.Duration // of a single dial, which has failed if it exceeds that; 0 means 30s
 	Stable      time.Duration // how long a connection must last to restart the backoff; 0 means the longest delay
 	Close       func(C) error // called once for each connection; nil means its Close method, if it is an io.Closer

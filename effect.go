@@ -13,7 +13,7 @@ const (
 	EffectUnknown Effect = iota // retried only after a failure that certainly had no effect
 	ReadOnly                    // changes nothing (readOnlyHint): retried
 	Idempotent                  // may be repeated without harm (idempotentHint): retried
-	NonIdempotent               // must not be repeated: as EffectUnknown, and agents are told not to repeat it either
+	NonIdempotent               // must not be repeated: retried like EffectUnknown, and agents are told not to
 )
 
 // String returns the effect's name.

@@ -212,7 +212,7 @@ func ConnectionLostError(reason string) *Error {
 }
 
 // RetryExhaustedError returns the error of a call whose attempts have all failed. The last error, which may be nil,
-// becomes its cause. It is retryable unless that isn't.
+// is its cause, and decides Retryable.
 func RetryExhaustedError(tool string, attempts int, last error) *Error {
 	m := meaningOf(last)
 	return m.exhausted(tool, attempts)

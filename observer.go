@@ -79,7 +79,7 @@ type LateResult struct {
 type BreakerChange struct {
 	Breaker  string // the breaker's name
 	Label    string // for metrics, which need few names: the name of the tool's breaker, without a key
-	From, To State  // it becomes half-open when a call arrives after the cooldown
+	From, To State  // equal if only the reason of Isolate is new; half-open comes with a call after the cooldown
 	Cause    Cause
 	Reason   string // that was given to Isolate; or why the last call failed, such as "connection refused", if known
 	Time     time.Time

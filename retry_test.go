@@ -171,6 +171,7 @@ func TestPromise9DelayThatDoesNotFitIntoTheCallAround(t *testing.T) {
 				return attempts, nil
 			})
 			assert.Equal(t, want, r.Value, timeout)
+			assert.Equal(t, time.Duration(want-1)*10*time.Second, r.Duration, timeout)
 		}
 	})
 }

@@ -173,8 +173,9 @@ func (s *Session) CallTool(ctx context.Context, params *mcp.CallToolParams) (*mc
 // [resilience.Connector.Get]. The context of f ends with ctx, and when the Session is closed.
 //
 // If f returns an error of the SDK by which the session is gone, Use returns CONNECTION_LOST around that error, with
-// the time until the next dial as its RetryAfter, if that is known. Other errors of the SDK are marked as by
-// [ClientMiddleware], and other errors are returned as they are. f may use other sessions, by their own Use.
+// the time until the next dial as its RetryAfter, if that is known. An error that stands for a refused or a
+// broken request is marked as by [ClientMiddleware]; any other is returned as it is. f may use other sessions, by their
+// own Use.
 func Use[T any](ctx context.Context, s *Session, f func(context.Context, *mcp.ClientSession) (T, error)) (T, error) {
 	conn, err := s.begin(ctx)
 	if err != nil {

@@ -28,9 +28,8 @@
 //
 // Breakers belong together if they have the same name, with the key if there is one. What an operator does at one
 // member by Isolate, Trip or Reset of a [resilience.Breaker] concerns all of them. A Trip of a breaker that is open
-// already, and a Reset of one that is closed, concern this member alone, and a Trip of one with a Probe lasts a
-// Cooldown at the others. Observers see
-// what the fleet does with [resilience.CauseManual].
+// already, and a Reset of one that is closed, concern this member alone. A Trip of a breaker with a Probe lasts a
+// Cooldown at the others. Observers see what the fleet does with [resilience.CauseManual].
 //
 // # What Redis is asked
 //

@@ -35,7 +35,7 @@ func main() {
 		return "", errors.New("the index is corrupt")
 	})
 	get(server.URL+"/console/", http.StatusOK)
-	fmt.Print("healthz: ", get(server.URL+"/console/healthz", http.StatusOK)) // a dead backend is no reason to remove it
+	fmt.Print("healthz: ", get(server.URL+"/console/healthz", http.StatusOK)) // also with a dead backend
 }
 
 func get(url string, want int) string {
