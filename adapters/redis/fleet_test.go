@@ -271,6 +271,13 @@ func TestWhatAnOperatorDoesConcernsAll(t *testing.T) {
 	agree(t, all, resilience.StateIsolated)
 	reason, _ := breaker(2).Isolated()
 	require.Equal(t, "maintenance", reason)
+	breaker(2).Isolate("until 16:00")
+	eventually(t, "all know the new reason", func() bool {
+		return every(all, func(m *member) bool {
+			reason, _ := m.guard.Breaker("search").Isolated()
+			return reason == "until 16:00"
+		})
+	})
 	all = append(all, newMember(t, s.client(), b, resilience.BreakerConfig{}).beSlow().join())
 	require.Equal(t, resilience.StateIsolated, all[3].state())
 	breaker(1).Reset()
@@ -284,7 +291,7 @@ func TestWhatAnOperatorDoesConcernsAll(t *testing.T) {
 	for _, m := range all {
 		m.told()
 	}
-	require.Equal(t, 4, s.calls("hset"), "members don't tell what they have been told")
+	require.Equal(t, 5, s.calls("hset"), "members don't tell what they have been told")
 	require.NoError(t, all[0].search())
 }
 
